@@ -3,7 +3,7 @@
 # the comment is written before the job fails by it.
 set -euo pipefail
 
-options=(--results "$RESULTS" --runs "$RUNS" --undecided "$UNDECIDED")
+options=(--results "$RESULTS" --runs "$RUNS" ${UNDECIDED:+--undecided "$UNDECIDED"})
 typed=()
 
 # Appends the lines of $3 to the array named $1, each with the flag $2 before it where there is one. Blank lines are none.

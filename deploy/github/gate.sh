@@ -132,7 +132,11 @@ fi
 
 case $code in
   0) verdict=passed ;;
-  1) verdict='failed: a rule was broken' ;;
+  1)
+    verdict='failed: a rule was broken'
+    ! grep -q '^gate undecided' "$folder/compare.err" 2>/dev/null || verdict='failed: no rule could be decided'
+    ! grep -q '^gate failed: partial run' "$folder/compare.err" 2>/dev/null || verdict='failed: a run ended early'
+    ;;
   2) verdict='not done: wrong input' ;;
   3) verdict='not done, or not to the end' ;;
   4) verdict='not comparable with the baseline' ;;

@@ -23,7 +23,11 @@ pub(crate) fn check(bytes: &[u8]) {
         // serde_json keeps the last of duplicate keys.
         (
             Verdict::Invalid {
-                reason: Reason::DuplicateKey { .. },
+                reason:
+                    Reason::DuplicateKey { .. }
+                    | Reason::TooLong { .. }
+                    | Reason::TooDeep { .. }
+                    | Reason::RunawayWhitespace { .. },
             },
             Ok(_),
         ) => {}
@@ -47,7 +51,7 @@ fn check_reason_position(verdict: &Verdict, text: &str) {
         return;
     };
     if let Reason::NotJson { byte, .. }
-    | Reason::ExtraText { byte }
+    | Reason::ExtraText { byte, .. }
     | Reason::LoneSurrogate { byte } = reason
     {
         assert!(text.is_char_boundary(*byte), "byte {byte} of {text:?}");

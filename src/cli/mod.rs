@@ -16,6 +16,7 @@ use crate::commands::bench::args::BenchArgs;
 use crate::commands::calibrate::options::{CalibrateArgs, FloorArgs};
 use crate::commands::compare::options::CompareArgs;
 use crate::commands::completions::CompletionsArgs;
+use crate::commands::datasets::DatasetsArgs;
 use crate::commands::flags::paths::with_path_hints;
 use crate::commands::man::ManArgs;
 use crate::commands::mask::args::MaskArgs;
@@ -27,7 +28,8 @@ use crate::commands::runs::RunsArgs;
 use crate::commands::score::options::ScoreArgs;
 use crate::commands::serve::options::ServeArgs;
 use crate::commands::{
-    self, calibrate, compare, completions, man, mask, merge, preflight, report, runs, score, serve,
+    self, calibrate, compare, completions, datasets, man, mask, merge, preflight, report, runs,
+    score, serve,
 };
 use crate::terminal;
 use sobench_core::error::Error;
@@ -65,6 +67,8 @@ pub enum Command {
     Compare(Box<CompareArgs>),
     /// Print a shell script that completes commands, flags and values
     Completions(CompletionsArgs),
+    /// List the datasets, or show the rows that ship with sobench
+    Datasets(DatasetsArgs),
     /// Print the manual page of sobench or of a command, or write all pages to a folder
     Man(ManArgs),
     /// Measure decoding engines in this process over a corpus of schemas: outcomes, compile and
@@ -106,6 +110,7 @@ impl Command {
             Self::Calibrate(flags) => calibrate::run(*flags, shutdown),
             Self::Compare(flags) => compare::run(*flags, shutdown),
             Self::Completions(flags) => completions::run(flags, parser(), shutdown),
+            Self::Datasets(flags) => datasets::run(flags, shutdown),
             Self::Man(flags) => man::run(flags, help::overview(parser()), shutdown),
             Self::Mask(flags) => mask::run(&flags, shutdown),
             Self::Merge(flags) => merge::run(*flags, shutdown),

@@ -3,6 +3,7 @@
 use sobench_report::view::View;
 use sobench_report::{Report, csv, html, json, junit, markdown, text};
 use sobench_results::compare::rules::LimitRule;
+use sobench_results::compare::run_spread::RunSpread;
 use sobench_results::compare::{Options, Side, check_limits, compare, read};
 use sobench_results::metrics::registry::testing::{eventful_run, options};
 use sobench_results::metrics::registry::{Figure, Metric};
@@ -58,7 +59,7 @@ fn pages_and_files_have_every_metric() {
         junit::write(view, junit::JunitPer::Case, &mut tests).unwrap();
         let tests = String::from_utf8(tests).unwrap();
         for (page, text) in [
-            ("text", text::render(report)),
+            ("text", text::render(view)),
             ("markdown", markdown::render(report)),
             ("html", html::render(view).unwrap().replace("&#39;", "'")),
             ("json", result),
@@ -104,7 +105,7 @@ fn comparisons_and_baselines_have_every_metric() {
         level: 0.95,
         resamples: None,
         seed: 0,
-        run_spread: 5.0,
+        run_spread: RunSpread::default(),
         allowed: Vec::new(),
         changed: 0,
         gate: None,

@@ -4,6 +4,7 @@ pub mod bench;
 pub mod calibrate;
 pub mod compare;
 pub mod completions;
+pub mod datasets;
 mod distinct;
 pub mod flags;
 pub mod man;

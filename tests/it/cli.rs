@@ -583,7 +583,7 @@ fn invalid_user_constraint_fails_before_the_first_request() {
         path.to_str().unwrap().to_owned()
     };
     let server = ScriptedServer::answering(|_| models());
-    for (arguments, text) in [
+    for (arguments, [error, text]) in [
         (
             vec![
                 "--dataset".into(),
@@ -591,14 +591,14 @@ fn invalid_user_constraint_fails_before_the_first_request() {
                 "--regex".into(),
                 "[a-".into(),
             ],
-            "regex",
+            ["judged", "regex"],
         ),
         (
             vec![
                 "--json-schema-path".into(),
                 file("s.json", r#"{"type": "objct"}"#),
             ],
-            "objct",
+            ["s.json: broken JSON Schema", "objct"],
         ),
         (
             vec![
@@ -607,12 +607,12 @@ fn invalid_user_constraint_fails_before_the_first_request() {
                 "--grammar-path".into(),
                 file("g.lark", "start: foo"),
             ],
-            "foo",
+            ["judged", "foo"],
         ),
     ] {
         let mut all = vec!["--base-url".to_owned(), server.base_url.clone()];
         all.extend(arguments);
-        assert_fails(&sobench(&all), 2, &["judged", text, "hint: "]);
+        assert_fails(&sobench(&all), 2, &[error, text, "hint: "]);
     }
     assert!(
         server

@@ -32,7 +32,10 @@ static RESULT: LazyLock<Value> = LazyLock::new(|| {
         "--label",
         "first",
     ];
-    sobench_result(&[&flags[..], &load[..]].concat()).1
+    let mut result = sobench_result(&[&flags[..], &load[..]].concat()).1;
+    // What the client can have added depends on the machine.
+    result["sobench"]["client"]["bounds"] = json!([]);
+    result
 });
 
 /// A temporary folder for test files.
@@ -116,7 +119,7 @@ fn figures(value: &Value) -> &Value {
 fn identical_runs_do_not_differ_and_figures_equal_the_file() {
     let files = Files::new();
     let file = files.put("a.json", &RESULT);
-    let (ran, value) = compared(&[&file, &file, "--gate"]);
+    let (ran, value) = compared(&[&file, &file, "--gate", "--undecided", "pass"]);
     assert_eq!(
         (ran.code, &value["against_first"][0]["pairing"]),
         (0, &json!("by_case"))
@@ -162,6 +165,8 @@ fn regressions_are_listed_with_their_cases_and_fail_the_gate() {
         files.put("b.json", &degraded(&RESULT, 1.5, 4)),
     );
     let rules = [
+        "--run-spread",
+        "5",
         "--fail-on",
         "correct_rate<-0.5pp",
         "--fail-on",
@@ -388,10 +393,10 @@ fn file_without_requests_still_gives_rates_and_means() {
         figures(&value)["median_ttft_ms"]["why_no_interval"],
         "a file has no requests (--save-detailed)"
     );
-    assert_eq!(
-        compare(&[&a, &b, "--fail-on", "median_ttft_ms>+10%"]).code,
-        0
-    );
+    let rule = [a.as_str(), &b, "--fail-on", "median_ttft_ms>+10%"];
+    assert_eq!(compare(&rule).code, 1, "no rule could be decided");
+    let passed = [&rule[..], &["--undecided", "pass"]].concat();
+    assert_eq!(compare(&passed).code, 0);
 }
 
 #[test]
@@ -423,6 +428,236 @@ fn several_runs_of_a_side_are_pooled() {
     );
     let text = compare(&[&paths.join(","), &paths[0]]).stdout;
     assert!(text.contains("3 and 1 runs"), "{text}");
+}
+
+/// A run log of 60 requests, and the same log of a run that was killed after `ended` of them.
+fn log_and_its_beginning(files: &Files, ended: usize) -> [String; 2] {
+    let log = files.path("whole.jsonl").to_str().unwrap().to_owned();
+    let flags = [
+        "--dataset",
+        "json",
+        "--num-prompts",
+        "60",
+        "--output-len",
+        "64",
+    ];
+    let ran = sobench(&[&flags[..], &["--max-concurrency", "8", "--run-log", &log]].concat());
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    let text = std::fs::read_to_string(&log).unwrap();
+    let is_request = |line: &&str| line.starts_with("{\"request\"");
+    let last = text.lines().filter(is_request).nth(ended - 1).unwrap();
+    let begun = files.path("killed.jsonl");
+    std::fs::write(&begun, &text[..text.find(last).unwrap() + last.len() + 1]).unwrap();
+    [log, begun.to_str().unwrap().to_owned()]
+}
+
+#[test]
+fn killed_run_is_judged_and_fails_the_gate() {
+    let files = Files::new();
+    let [whole, killed] = log_and_its_beginning(&files, 30);
+    let rule = ["--fail-on", "correct_rate<-50pp"];
+    let (ran, value) = compared(&[&[whole.as_str(), &killed], &rule[..]].concat());
+    assert_eq!(ran.code, 1, "{}", ran.stderr);
+    assert!(
+        ran.stderr.contains("gate failed: partial run B (")
+            && ran
+                .stderr
+                .contains("killed.jsonl), 0 of 1 rules broken, 0 undecided\nhint: "),
+        "{}",
+        ran.stderr
+    );
+    let gate = &value["gate"];
+    assert_eq!(
+        (&gate["verdict"], &gate["partial_runs"][0]["side"]),
+        (&json!("failed"), &json!(1))
+    );
+    assert_eq!(value["sides"][1]["runs"][0]["partial"], true);
+    // The half of the run that is there is judged.
+    for name in ["correct_rate", "median_tpot_ms", "output_throughput"] {
+        let figure = &figures(&value)[name];
+        assert!(
+            figure["first"].is_number() && figure["other"].is_number(),
+            "{name}: {figure}"
+        );
+    }
+    assert_eq!(figures(&value)["correct_rate"]["n"], json!([60, 30]));
+
+    let markdown = compare(
+        &[
+            &[whole.as_str(), &killed, "--format", "markdown"],
+            &rule[..],
+        ]
+        .concat(),
+    );
+    assert!(
+        markdown.stdout.starts_with("## Gate failed: partial run B"),
+        "{}",
+        markdown.stdout
+    );
+    let (allowed, value) =
+        compared(&[&[whole.as_str(), &killed, "--allow-partial"], &rule[..]].concat());
+    assert_eq!(
+        (allowed.code, &value["gate"]["verdict"]),
+        (0, &json!("passed"))
+    );
+    assert!(
+        allowed.stderr.contains("gate passed: partial run B (")
+            && allowed.stderr.contains("note: "),
+        "{}",
+        allowed.stderr
+    );
+
+    // The baseline of a partial run stays partial.
+    let base = files.path("base.json").to_str().unwrap().to_owned();
+    assert_eq!(compare(&[&killed, "--write-baseline", &base]).code, 0);
+    let ran = compare(&[&[base.as_str(), &whole], &rule[..]].concat());
+    assert_eq!(ran.code, 1, "{}", ran.stderr);
+    assert!(
+        ran.stderr.contains("gate failed: partial run A ("),
+        "{}",
+        ran.stderr
+    );
+}
+
+#[test]
+fn figure_that_the_later_run_lacks_breaks_its_rule() {
+    let files = Files::new();
+    let mut unjudged = RESULT.clone();
+    for output in unjudged["outputs"].as_array_mut().unwrap() {
+        output["correctness"] = Value::Null;
+    }
+    unjudged["sobench"]["metrics"]["correct_rate"] = Value::Null;
+    unjudged
+        .as_object_mut()
+        .unwrap()
+        .shift_remove("correct_rate(%)");
+    let (a, b) = (files.put("a.json", &RESULT), files.put("b.json", &unjudged));
+    let (ran, value) = compared(&[&a, &b, "--gate", "--undecided", "pass"]);
+    assert_eq!(ran.code, 1, "{}", ran.stderr);
+    assert_eq!(
+        (
+            &value["against_first"][0]["changes"][0]["ruling"],
+            figures(&value)["correct_rate"]["first"].is_number()
+        ),
+        (&json!("absent"), true),
+        "the first side keeps its rate"
+    );
+    assert!(
+        ran.stderr.contains("gate failed: 1 of 6 rules broken"),
+        "{}",
+        ran.stderr
+    );
+    let (turned, _) = compared(&[&b, &a, "--gate", "--undecided", "pass"]);
+    assert_eq!(turned.code, 0, "a new figure breaks no default rule");
+}
+
+#[test]
+fn gate_without_a_decided_rule_does_not_pass() {
+    let files = Files::new();
+    let file = files.put("a.json", &RESULT);
+    let (ran, value) = compared(&[&file, &file, "--gate"]);
+    assert_eq!(
+        (ran.code, &value["gate"]["verdict"], &value["failed"]),
+        (1, &json!("undecided"), &json!(true))
+    );
+    for expected in [
+        "gate undecided: 0 of 6 rules broken, 6 undecided",
+        "hint: no rule could be decided",
+        "gate: B: correct_rate<-0.5pp: undecided: too few samples",
+    ] {
+        assert!(ran.stderr.contains(expected), "{expected}: {}", ran.stderr);
+    }
+    let accepted = compare(&[&file, &file, "--gate", "--undecided", "pass"]);
+    assert_eq!(accepted.code, 0, "{}", accepted.stderr);
+    let one_kept = compare(&[&file, &file, "--gate", "--require", "correct_rate>=50"]);
+    assert_eq!(one_kept.code, 0, "{}", one_kept.stderr);
+}
+
+#[test]
+fn rules_on_times_need_three_runs_or_a_given_spread() {
+    let files = Files::new();
+    let sides: Vec<String> = ["a", "b"]
+        .iter()
+        .map(|side| {
+            let factor = if *side == "a" { 1.0 } else { 1.5 };
+            let runs = [0.99, 1.0, 1.01].map(|run| {
+                files.put(
+                    &format!("{side}-{run}.json"),
+                    &degraded(&RESULT, factor * run, 1000),
+                )
+            });
+            runs.join(",")
+        })
+        .collect();
+    let one: Vec<&str> = sides
+        .iter()
+        .map(|side| side.split(',').next().unwrap())
+        .collect();
+    let rule = ["--fail-on", "median_e2el_ms>+10%"];
+    let ruling = |sides: &[&str], flags: &[&str]| {
+        let (ran, value) = compared(&[sides, &rule[..], flags].concat());
+        let change = &value["against_first"][0]["changes"][0];
+        (
+            ran.code,
+            change["ruling"].as_str().unwrap().to_owned(),
+            change["words"].as_str().unwrap().to_owned(),
+        )
+    };
+    let (code, found, words) = ruling(&one, &["--undecided", "pass"]);
+    assert_eq!((code, found.as_str()), (0, "undecided"));
+    assert_eq!(words, "undecided: needs 3 runs a side, or --run-spread");
+    let text = compare(&one).stdout;
+    assert!(text.contains("worse in these runs"), "{text}");
+    for (spread, code, expected) in [
+        ("5", 1, "broken"),
+        ("e2el=5%", 1, "broken"),
+        ("median_e2el_ms=80%", 1, "undecided"),
+        ("ttft=5%", 1, "undecided"),
+    ] {
+        let found = ruling(&one, &["--run-spread", spread]);
+        assert_eq!((found.0, found.1.as_str()), (code, expected), "{spread}");
+    }
+    let three: Vec<&str> = sides.iter().map(String::as_str).collect();
+    assert_eq!(ruling(&three, &[]).1, "broken");
+    let (ran, value) = compared(&[three[0], three[0], "--gate"]);
+    assert_eq!((ran.code, &value["gate"]["verdict"]), (0, &json!("passed")));
+    assert_eq!(
+        figures(&value)["median_e2el_ms"]["method"],
+        "student_of_runs"
+    );
+}
+
+#[test]
+fn times_that_the_client_may_have_distorted_are_not_compared() {
+    let files = Files::new();
+    let mut slower = degraded(&RESULT, 2.0, 1000);
+    let bound = |figure: &str| json!({"figure": figure, "value": 1.0, "added": 0.9});
+    slower["sobench"]["client"]["bounds"] = [bound("median_ttft_ms"), bound("mean_e2el_ms")].into();
+    let (a, b) = (files.put("a.json", &RESULT), files.put("b.json", &slower));
+    let (ran, value) = compared(&[&a, &b, "--gate", "--run-spread", "5", "--undecided", "pass"]);
+    let changes = value["against_first"][0]["changes"].as_array().unwrap();
+    let of_ttft = changes
+        .iter()
+        .find(|change| change["metric"] == "median_ttft_ms");
+    assert_eq!(of_ttft.unwrap()["ruling"], "undecided", "{}", ran.stderr);
+    for name in ["median_ttft_ms", "mean_e2el_ms"] {
+        let figure = &figures(&value)[name];
+        assert_eq!(
+            (&figure["word"], &figure["why_no_interval"]),
+            (
+                &json!("not_tested"),
+                &json!("the client may have distorted it")
+            ),
+            "{name}"
+        );
+    }
+    let distrusted = value["sides"][1]["runs"][0]["distrusted"]
+        .as_array()
+        .unwrap();
+    assert!(
+        distrusted.contains(&json!("median_ttft_ms")),
+        "{distrusted:?}"
+    );
 }
 
 #[test]

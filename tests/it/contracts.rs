@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use sobench_core::answer::Answer;
+use sobench_core::answer::{Answer, Channel};
 use sobench_core::case::{Arm, Case, Prompt};
 use sobench_core::constraint::Constraint;
 use sobench_core::observation::{
@@ -50,14 +50,17 @@ fn judged_request(index: usize, arm: Arm, outcome: Outcome, verdict: Verdict) ->
         due_ns: at(0),
         ready_ns: Some(at(0)),
         sent_ns: Some(at(1)),
+        send_call_ns: Some(5_000),
         headers_ns: Some(at(2)),
         chunks_ns: if answered {
             vec![at(5), at(9), at(20)]
         } else {
             vec![]
         },
+        arrival_slack_ns: Some(if answered { vec![(1, 30_000)] } else { vec![] }),
         first_reasoning_ns: (answered && index.is_multiple_of(2)).then(|| at(5)),
         first_answer_ns: answered.then(|| at(9)),
+        first_arguments_ns: answered.then(|| at(20)),
         chunk_tokens: if answered { vec![1, 2, 5] } else { vec![] },
         end_ns: Some(at(21)),
         streamed: answered,
@@ -128,7 +131,11 @@ fn every_judged_request() -> Vec<JudgedRequest> {
             message: text(),
             byte: 0,
         },
-        Reason::ExtraText { byte: 1 },
+        Reason::ExtraText {
+            byte: 1,
+            kind: sobench_core::verdict::ExtraText::Unknown,
+            valid_if_stripped: false,
+        },
         Reason::Schema {
             keyword: text(),
             instance_path: text(),
@@ -144,6 +151,13 @@ fn every_judged_request() -> Vec<JudgedRequest> {
         Reason::Choice,
         Reason::Grammar { byte: 3 },
         Reason::Empty,
+        Reason::TooLong { bytes: 4 },
+        Reason::TooDeep { nesting: 5 },
+        Reason::RunawayWhitespace { bytes: 6 },
+        Reason::WrongChannel {
+            channel: Channel::ToolCalls,
+        },
+        Reason::OtherRequest { member: text() },
         Reason::Truncated,
     ];
     let unscored = [
@@ -248,6 +262,7 @@ fn saved(
                 tokens,
                 vllm_correct,
                 white_space_run: false,
+                whole: true,
                 right_call: vllm_correct,
             },
         );

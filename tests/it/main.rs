@@ -10,16 +10,22 @@
     reason = "a test that cannot go on fails; clippy exempts test functions, not their helpers"
 )]
 
+mod answers;
+mod broken_schemas;
 mod cli;
+mod client_bounds;
 mod compare;
+mod compare_page;
 mod contracts;
 mod datasets;
 // Needs a shell and symbolic links.
 #[cfg(unix)]
 mod docs;
+mod enforcement;
 // Needs bash.
 #[cfg(unix)]
 mod deploy;
+mod embedded_speed;
 mod faults;
 // Needs memory limits, pipes and devices of Linux.
 #[cfg(target_os = "linux")]
@@ -45,6 +51,7 @@ mod ratchet;
 mod reasoning;
 mod reference;
 mod registries;
+mod run_report;
 mod runlog;
 mod runs;
 mod score;
@@ -52,6 +59,7 @@ mod shards;
 // Needs Unix signals.
 #[cfg(unix)]
 mod signals;
+mod suite;
 mod support;
 mod tidy;
 mod unconstrained;

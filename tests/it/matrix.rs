@@ -54,11 +54,16 @@ fn embedded_engines_are_compared_and_failures_are_rows() {
     let flags = [
         "--guided-decoding-backend",
         "xgrammar,outlines",
+        "--embedded-speed",
+        "instant",
         "--dataset",
         "choice,grammar",
         "--num-prompts",
         "12",
         "--repeat",
+        "2",
+        // There is no percentage of a control below 1 ms.
+        "--embedded-ttft-ms",
         "2",
     ];
     let (ran, found) = compared(&[&flags[..], &["--matrix-order", "blocks"]].concat());
@@ -82,10 +87,11 @@ fn embedded_engines_are_compared_and_failures_are_rows() {
             (Some(24), Some(24)),
             "{row}"
         );
-        assert_eq!(
-            row["control"]["ttft_overhead"]["pairs"].as_u64(),
-            Some(24),
-            "{row}"
+        let overhead = &row["control"]["ttft_overhead"];
+        assert_eq!(overhead["pairs"].as_u64(), Some(24), "{row}");
+        assert!(
+            overhead["low_percent"].is_null(),
+            "two repeats have no interval: {row}"
         );
     }
     let of_choice = row(&found, "outlines", "choice");
@@ -565,7 +571,7 @@ fn dry_run_shows_every_arm_and_sends_nothing() {
 #[test]
 fn config_file_defines_a_comparison() {
     let mut file = tempfile::NamedTempFile::new().unwrap();
-    file.write_all(b"guided-decoding-backend = ['xgrammar', 'guidance']\nnum_prompts = 500\ndataset = 'regex'\n").unwrap();
+    file.write_all(b"guided-decoding-backend = ['xgrammar', 'guidance']\nembedded-speed = 'instant'\nnum_prompts = 500\ndataset = 'regex'\n").unwrap();
     let path = file.path().to_str().unwrap().to_owned();
     let (ran, found) = compared(&["--config", &path, "--num-prompts", "6", "--no-control-arm"]);
     assert_eq!(ran.code, 0, "{}", ran.stderr);
@@ -573,6 +579,10 @@ fn config_file_defines_a_comparison() {
         row(&found, "guidance", "regex")["requests"].as_u64(),
         Some(6),
         "command-line flags take precedence"
+    );
+    assert_eq!(
+        found["about"]["servers"],
+        "the embedded server at speed instant, restarted for each run"
     );
     file.write_all(b"tempratur = 1\n").unwrap();
     assert_fails(

@@ -138,6 +138,7 @@ fn every_answer_gets_a_verdict_line() {
     assert_eq!(member("path"), serde_json::json!([null, "/n", null, null]));
     assert_eq!(member("id"), serde_json::json!([7, "x", null, null]));
     assert_eq!(values[0]["team"], "a");
+    assert_eq!(values[2]["input"]["valid"], "from elsewhere");
     assert!(
         values[1]["message"].as_str().unwrap().contains("/n"),
         "{written}"
@@ -179,4 +180,40 @@ fn answers_of_other_layouts_get_their_id_and_file() {
         .count();
     assert_eq!(of_log, 8, "{}", ran.stdout);
     assert!(values.len() > of_log);
+}
+
+#[test]
+fn a_bad_row_is_reported_and_stdin_is_read() {
+    let rows = "{\"regex\": \"a\", \"text\": null, \"message\": \"kept\"}\n{\"regex\": \"a\", \"text\": \"a\"}\n?\n";
+    let mut child = std::process::Command::new(env!("CARGO_BIN_EXE_sobench"))
+        .args(["score", "-", "--format", "jsonl"])
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    std::io::Write::write_all(&mut child.stdin.take().unwrap(), rows.as_bytes()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{stderr}");
+    assert!(
+        stderr.contains("error: 2 of 3 rows cannot be judged; the first is stdin, line 1")
+            && stderr.contains("hint: "),
+        "{stderr}"
+    );
+    let lines: Vec<Value> = String::from_utf8(output.stdout)
+        .unwrap()
+        .lines()
+        .map(|line| check_against(VERDICT_SCHEMA, line))
+        .collect();
+    let found: Vec<(&Value, &Value)> = lines
+        .iter()
+        .map(|line| (&line["valid"], &line["reason"]))
+        .collect();
+    assert_eq!(
+        serde_json::to_value(&found).unwrap(),
+        serde_json::json!([[null, "unreadable"], [true, null], [null, "unreadable"]])
+    );
+    assert_eq!(lines[0]["input"]["message"], "kept");
+    assert_eq!(lines[2]["id"], "line 3");
 }

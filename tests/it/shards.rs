@@ -469,9 +469,16 @@ fn without_clients(text: &str) -> Value {
 fn page_without_clients(page: &str) -> String {
     let parts = page.split("\n\n");
     let is_client_specific = |part: &&str| {
-        ["Client overhead", "Shards", "note:", "Notes", "client "]
-            .iter()
-            .any(|prefix| part.starts_with(prefix))
+        [
+            "Client overhead",
+            "Bounds of the client",
+            "Shards",
+            "note:",
+            "Notes",
+            "client ",
+        ]
+        .iter()
+        .any(|prefix| part.starts_with(prefix))
     };
     parts
         .filter(|part| !is_client_specific(part))

@@ -1,5 +1,7 @@
 //! Decoded answers and their outcomes.
 
+use super::error_message::error_message;
+use super::stream_fault::StreamFault;
 use sobench_core::answer::Answer;
 use sobench_core::observation::{Advice, Outcome, Usage};
 
@@ -24,6 +26,8 @@ pub struct ReadSummary {
     pub reasoning: bool,
     /// Whether any of them contained answer text or a tool call.
     pub answer: bool,
+    /// Whether any of them contained arguments of a tool call.
+    pub arguments: bool,
     /// Whether the answer is final: its terminal event was received, or it failed.
     pub ended: bool,
 }
@@ -34,6 +38,7 @@ impl ReadSummary {
         self.content_chunks += more.content_chunks;
         self.reasoning |= more.reasoning;
         self.answer |= more.answer;
+        self.arguments |= more.arguments;
         self.ended |= more.ended;
     }
 
@@ -43,7 +48,7 @@ impl ReadSummary {
             content_chunks: usize::from(reasoning || answer),
             reasoning,
             answer,
-            ended: false,
+            ..Self::default()
         }
     }
 }
@@ -84,6 +89,20 @@ pub enum AnswerError {
 /// Finish reasons of failed requests (vLLM and SGLang, aborted requests).
 const FAILED_FINISH_REASONS: [&str; 2] = ["abort", "error"];
 
+/// Most bytes of a refusal in its outcome; the answer has all of it.
+const MAX_REFUSAL_BYTES: usize = 400;
+
+/// The start of a refusal.
+fn cut(text: &str) -> String {
+    if text.len() <= MAX_REFUSAL_BYTES {
+        return text.to_owned();
+    }
+    let end = (0..=MAX_REFUSAL_BYTES)
+        .rfind(|at| text.is_char_boundary(*at))
+        .unwrap_or(0);
+    format!("{}…", &text[..end])
+}
+
 /// How an answer ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ending {
@@ -110,7 +129,8 @@ impl Decoded {
         if let Some(earlier) = self.finish_reason.as_deref()
             && Ending::from_reason(earlier) != Ending::from_reason(&reason)
         {
-            let message = format!("two finish reasons: {earlier:?}, then {reason:?}");
+            let message =
+                StreamFault::TwoFinishReasons.message(&format!("{earlier:?}, then {reason:?}"));
             self.error
                 .get_or_insert(AnswerError::Unreadable { message });
         }
@@ -119,9 +139,10 @@ impl Decoded {
 
     /// How the answer ended, once the body has ended without a transport error.
     ///
-    /// - An error before any content counts like its status: 4xx [`Outcome::Rejected`], 5xx
-    ///   [`Outcome::ServerError`]. After content, or without a status, it is a
-    ///   [`Outcome::StreamError`].
+    /// - An error event of status 5xx is a [`Outcome::ServerError`]. One of status 4xx before any
+    ///   content is [`Outcome::Rejected`]; after content it did not refuse the request, and is a
+    ///   [`Outcome::StreamError`], as an error event without a status is.
+    /// - A refusal in place of the answer is [`Outcome::Refused`], however it ended.
     /// - A finish reason ends the answer, with or without `[DONE]`: `length` is
     ///   [`Outcome::Truncated`], `abort` and `error` are [`Outcome::StreamError`], any other is
     ///   [`Outcome::Completed`].
@@ -136,20 +157,35 @@ impl Decoded {
             Some(AnswerError::Server {
                 status: Some(status),
                 body,
-            }) if !self.has_content => {
+            }) if *status >= 500 || !self.has_content => {
                 return outcome_of_status(*status, body.clone(), None);
             }
-            Some(AnswerError::Server { body, .. }) => return stream_error(body.clone()),
+            Some(AnswerError::Server { body, .. }) => {
+                return stream_error(StreamFault::ServerError.message(&error_message(body)));
+            }
             Some(AnswerError::Unreadable { message }) => return stream_error(message.clone()),
             None => {}
         }
+        let ended = self.ended();
+        if ended.is_answer() && !self.answer.refusal.is_empty() {
+            return Outcome::Refused {
+                message: cut(&self.answer.refusal),
+            };
+        }
+        ended
+    }
+
+    /// The outcome by the finish reason and the terminal event.
+    fn ended(&self) -> Outcome {
         match self
             .finish_reason
             .as_deref()
             .map(|reason| (Ending::from_reason(reason), reason))
         {
             Some((Ending::TokenLimit, _)) => Outcome::Truncated,
-            Some((Ending::Failed, reason)) => stream_error(format!("finish reason {reason:?}")),
+            Some((Ending::Failed, reason)) => {
+                stream_error(StreamFault::FailedFinishReason.message(&format!("{reason:?}")))
+            }
             Some((Ending::Complete, _)) => Outcome::Completed,
             None if self.terminated && (self.has_content || self.is_complete_answer) => {
                 Outcome::Completed
@@ -157,9 +193,7 @@ impl Decoded {
             None if self.terminated => {
                 stream_error("the stream ended with neither content nor a finish reason")
             }
-            None => stream_error(
-                "the stream ended without a terminal event and without a finish reason",
-            ),
+            None => stream_error(StreamFault::NoEnd.to_string()),
         }
     }
 }
@@ -282,17 +316,9 @@ mod tests {
                 advice: None
             }
         );
-        assert_eq!(
-            error(Some(400), true),
-            Outcome::StreamError {
-                message: "words".to_owned()
-            }
-        );
-        assert_eq!(
-            error(None, false),
-            Outcome::StreamError {
-                message: "words".to_owned()
-            }
-        );
+        assert_eq!(error(Some(503), true), error(Some(503), false));
+        let in_stream = stream_error("error from the server in a response with status 200: words");
+        assert_eq!(error(Some(400), true), in_stream);
+        assert_eq!(error(None, false), in_stream);
     }
 }

@@ -175,7 +175,7 @@ fn given_parameters(sampling: &Sampling) -> Result<Vec<(&'static str, Value)>, U
 }
 
 /// Merges objects member by member and replaces other values.
-fn merge(into: &mut Value, from: &Value) {
+pub(super) fn merge(into: &mut Value, from: &Value) {
     match (into, from) {
         (Value::Object(into), Value::Object(from)) => {
             for (name, value) in from {

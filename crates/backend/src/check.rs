@@ -56,7 +56,8 @@ fn check_extra_body(kind: ServerKind, cases: &[Case], options: &RequestOptions) 
         return Ok(());
     };
     let layout = &kind.spec().body;
-    let has_control = cases.iter().any(|case| case.arm == Arm::Control);
+    let has = |arm: Arm| cases.iter().any(|case| case.arm == arm);
+    let (has_control, has_constrained) = (has(Arm::Control), has(Arm::Constrained));
     for (field, value) in extra {
         if layout.nested_in == Some(field.as_str()) && !value.is_object() {
             return Err(Error::usage(format!(
@@ -73,13 +74,23 @@ fn check_extra_body(kind: ServerKind, cases: &[Case], options: &RequestOptions) 
         if members.is_none() {
             check_field(layout, field, value)?;
         }
-        if has_control && ConstraintDialect::constrains(field, value) {
+        if !has_control || !ConstraintDialect::constrains(field, value) {
+            continue;
+        }
+        if has_constrained {
             return Err(Error::usage(format!(
                 "--extra-body also constrains the control requests: {field}"
             ))
             .hint(
                 "remove the field, or constrain every request with --guided-decoding-ratio 1.0",
             ));
+        }
+        // Without constraints of the dataset, tools are part of the workload.
+        if field != "tool_choice" {
+            return Err(Error::usage(format!(
+                "--extra-body constrains requests that are sent without a constraint: {field}"
+            ))
+            .hint("remove the field, or remove --no-guided-decoding to send the constraint of the dataset"));
         }
     }
     Ok(())
@@ -302,6 +313,26 @@ mod tests {
             "a constrained case has no constraint: case \"t-0\"",
         );
         assert!(check(ServerKind::Vllm, &mixed, &options(Guided, json!({"n": 1}))).is_ok());
+    }
+
+    #[test]
+    fn tools_are_accepted_in_a_run_without_constraints() {
+        use ConstraintDialect::ResponseFormat;
+        let tools = || json!({"tools": [{"type": "function"}], "tool_choice": "required"});
+        let unconstrained = [regex(Arm::Control)];
+        let accepted =
+            |cases: &[Case], extra| check(ServerKind::Vllm, cases, &options(ResponseFormat, extra));
+        assert!(accepted(&unconstrained, tools()).is_ok());
+        let mixed = [regex(Arm::Constrained), regex(Arm::Control)];
+        assert!(accepted(&mixed, tools()).is_err());
+        let error = accepted(&unconstrained, json!({"response_format": {}})).unwrap_err();
+        assert!(
+            error
+                .hint
+                .is_some_and(|hint| hint.contains("--no-guided-decoding")),
+            "{}",
+            error.what
+        );
     }
 
     #[test]

@@ -4,6 +4,7 @@ use super::answer::{AnswerError, Decoded, Decoder, ReadSummary};
 use super::event_template::{Channel, EventTemplate};
 use super::ndjson::LineDecoder;
 use super::sse::{Event, EventTooLarge, SseDecoder};
+use super::stream_fault::{StreamFault, has_half_surrogate};
 use super::wire::{self, Delta, TextIs};
 
 /// Default maximum size of one event. Typical events have a few KiB at most; log probabilities of a
@@ -161,9 +162,7 @@ impl Decoder for BodyDecoder {
                 .state
                 .unreadable(format!("the body has no answer: {}", quote(&body))),
             Ok(delta) => self.state.add(delta, &body),
-            Err(message) => self
-                .state
-                .unreadable(format!("unreadable body ({message}): {}", quote(&body))),
+            Err(message) => self.state.unreadable(unreadable("body", &message, &body)),
         };
         self.state.decoded.terminated = true;
         ReadSummary {
@@ -194,12 +193,16 @@ impl State {
             && let Some((channel, text)) = self.event_template.text(data)
         {
             let answer = &mut self.decoded.answer;
+            let arguments = matches!(channel, Channel::Call(_));
             match channel {
                 Channel::Content => answer.content.push_str(&text.0),
                 Channel::Call(call) => answer.add_arguments(call, &text.0),
             }
             self.decoded.has_content = true;
-            return ReadSummary::chunk(false, true);
+            return ReadSummary {
+                arguments,
+                ..ReadSummary::chunk(false, true)
+            };
         }
         if data == b"[DONE]" {
             self.decoded.terminated = true;
@@ -211,7 +214,7 @@ impl State {
         match read(self.wire.event, data) {
             Ok(delta) if delta.error.is_none() && event.name == b"error" => {
                 self.fail(AnswerError::Server {
-                    status: None,
+                    status: wire::bare_status(data),
                     body: quote(data),
                 })
             }
@@ -227,9 +230,11 @@ impl State {
                 self.add(delta, data)
             }
             // mistral.rs sends errors in the stream as plain text, which the message then quotes.
-            Err(message) => {
-                self.unreadable(format!("unreadable event ({message}): {}", quote(data)))
-            }
+            Err(_) if event.name == b"error" => self.fail(AnswerError::Server {
+                status: None,
+                body: quote(data),
+            }),
+            Err(message) => self.unreadable(unreadable("event", &message, data)),
         }
     }
 
@@ -240,13 +245,17 @@ impl State {
                 body: quote(raw),
             });
         }
+        let arguments = delta.has_arguments();
         let (is_content, has_text) = self.add_text(&mut delta);
         let decoded = &mut self.decoded;
         decoded.answer.reasoning.push_str(&delta.reasoning);
         // Content without text and reasoning is the name of a tool call or a list of numbers, which
         // belongs to the answer.
         let reasoning = is_content && !delta.reasoning.is_empty();
-        let summary = ReadSummary::chunk(reasoning, is_content && (has_text || !reasoning));
+        let summary = ReadSummary {
+            arguments: is_content && arguments,
+            ..ReadSummary::chunk(reasoning, is_content && (has_text || !reasoning))
+        };
         decoded.has_content |= is_content;
         decoded.is_complete_answer |= delta.is_whole;
         // Some servers send an empty reason while the answer continues.
@@ -321,6 +330,15 @@ impl State {
 fn read(reader: fn(&str) -> serde_json::Result<Delta>, json: &[u8]) -> Result<Delta, String> {
     let json = std::str::from_utf8(json).map_err(|error| error.to_string())?;
     reader(json).map_err(|error| error.to_string())
+}
+
+/// The message for an event or body that cannot be parsed.
+fn unreadable(what: &str, error: &str, data: &[u8]) -> String {
+    if has_half_surrogate(data) {
+        StreamFault::HalfSurrogate.message(&quote(data))
+    } else {
+        format!("unreadable {what} ({error}): {}", quote(data))
+    }
 }
 
 /// The data as text, cut at [`QUOTED_BYTES`] with a note of the full size.

@@ -23,6 +23,7 @@ mod lists;
 mod ndjson;
 mod product;
 pub mod sse;
+mod stream_fault;
 mod wire;
 
 use bytes::Bytes;
@@ -36,6 +37,7 @@ pub use dialect::ConstraintDialect;
 pub use error_message::error_message;
 pub use kind::{Input, ServerKind};
 pub use product::{Product, ServerInfo, text_member};
+pub use stream_fault::StreamFault;
 
 use sobench_core::case::Case;
 use sobench_core::error::Error;

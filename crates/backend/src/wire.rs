@@ -37,12 +37,14 @@ pub(super) struct Delta {
 impl Delta {
     /// Whether it has text other than reasoning.
     pub(super) fn has_text(&self) -> bool {
-        let has_call = || {
-            self.tool_calls
-                .iter()
-                .any(|call| !call.arguments.is_empty())
-        };
-        !self.text.is_empty() || !self.refusal.is_empty() || has_call()
+        !self.text.is_empty() || !self.refusal.is_empty() || self.has_arguments()
+    }
+
+    /// Whether it has arguments of a tool call.
+    pub(super) fn has_arguments(&self) -> bool {
+        self.tool_calls
+            .iter()
+            .any(|call| !call.arguments.is_empty())
     }
 }
 
@@ -76,6 +78,13 @@ pub(super) fn read(json: &str) -> Result<Delta, serde_json::Error> {
     };
     delta.error = error(chunk.error, chunk.object.as_ref(), chunk.code, chunk.kind);
     delta.is_answer = chunk.choices.is_some();
+    if delta.error.is_none() && !delta.is_answer {
+        // An error without a wrapper: `{"message":...,"code":500}`.
+        let status = status_of(chunk.code, chunk.kind);
+        delta.error = status.map(|status| WireError {
+            status: Some(status),
+        });
+    }
     // Only the choice with index 0 is timed and judged.
     for choice in chunk
         .choices
@@ -280,6 +289,12 @@ pub(super) fn nested_status(error: &RawValue) -> Option<u16> {
     serde_json::from_str::<ErrorObject<'_>>(error.get())
         .ok()
         .and_then(|error| status_of(error.code, error.kind))
+}
+
+/// The status of an event that is an error by its name, from its own members.
+pub(super) fn bare_status(data: &[u8]) -> Option<u16> {
+    let error: ErrorObject<'_> = serde_json::from_slice(data).ok()?;
+    status_of(error.code, error.kind)
 }
 
 /// The status of an error: its `code` if that is a number (or a string with one), else by its

@@ -52,7 +52,7 @@ impl ConsecutiveErrors {
 pub fn is_error(outcome: &Outcome) -> Option<bool> {
     match outcome {
         _ if outcome.is_local() => None,
-        Outcome::Completed | Outcome::Truncated => Some(false),
+        Outcome::Completed | Outcome::Truncated | Outcome::Refused { .. } => Some(false),
         Outcome::Rejected { .. }
         | Outcome::ServerError { .. }
         | Outcome::StreamError { .. }

@@ -6,7 +6,7 @@ use std::{fmt, io};
 
 use bytes::Bytes;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
-use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use reqwest::header::{ACCEPT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Method, Request, Url, redirect, retry};
 use tokio::runtime::Handle;
 use tokio_rustls::TlsConnector;
@@ -314,6 +314,10 @@ impl Client {
 fn http_client(options: &ClientOptions, has_proxy: bool, has_tls: bool) -> Result<reqwest::Client> {
     let mut builder = reqwest::Client::builder()
         .user_agent(USER_AGENT)
+        .default_headers(HeaderMap::from_iter([(
+            ACCEPT_ENCODING,
+            HeaderValue::from_static("identity"),
+        )]))
         .http1_only()
         .redirect(redirect::Policy::none())
         .retry(retry::never())

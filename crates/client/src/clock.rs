@@ -5,6 +5,7 @@
     reason = "one of the three places that read the clock"
 )]
 
+use std::cell::RefCell;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -36,6 +37,11 @@ const EXACT_READINGS: usize = 64;
 /// tick.
 const THREAD_SLEEP: Duration = Duration::from_millis(3);
 
+/// Time from the arrival of a packet to the wake-up of the thread that waits for it, and from there
+/// to the thread's reading of the clock, if nothing else runs. Also the resolution of arrivals: the
+/// two clocks are read within [`SAME_INSTANT`].
+const WAKE_UP: Duration = Duration::from_micros(20);
+
 /// Both clocks at one instant.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BothClocks {
@@ -52,6 +58,39 @@ pub(crate) struct LastRead {
     clocks: Option<BothClocks>,
     /// When the last bytes of that read arrived; later bytes arrived no earlier.
     arrived_ns: u64,
+}
+
+/// When the bytes of a read arrived, as [`process_ns`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Arrived {
+    /// The last of them.
+    pub(crate) at_ns: u64,
+    /// Whether the kernel stamped it.
+    pub(crate) is_stamped: bool,
+    /// How much earlier the first of them can have arrived; `None` if unknown.
+    pub(crate) slack_ns: Option<u64>,
+}
+
+/// When a client thread last waited for packets and woke up.
+#[derive(Clone, Copy, Debug, Default)]
+struct WakeUp {
+    parked_ns: u64,
+    woke_ns: u64,
+    /// Total time for which the thread was able to run and did not.
+    run_delay_ns: u64,
+    /// Bytes that are unread now arrived no earlier; `None` until the thread has woken up twice.
+    earliest_ns: Option<u64>,
+}
+
+/// The wake-ups of this thread, and the file with its run delay.
+struct ThreadWakeUps {
+    last: WakeUp,
+    #[cfg(target_os = "linux")]
+    run_delay: std::fs::File,
+}
+
+thread_local! {
+    static WAKE_UPS: RefCell<Option<ThreadWakeUps>> = const { RefCell::new(None) };
 }
 
 /// Monotonic clock that counts nanoseconds since the start of the run; it also knows the start by
@@ -234,18 +273,28 @@ impl LastRead {
         }
     }
 
-    /// When the bytes that were just read arrived, as [`process_ns`]: now, less the time they
-    /// waited in the socket. `stamp` is the kernel's, by the wall clock since 1970. Without a
-    /// stamp, or with an implausible one, the result is now.
-    pub(crate) fn arrived_ns(&mut self, stamp: Option<Duration>) -> u64 {
-        let Some((stamp, now)) = stamp.zip(both_clocks()) else {
-            return process_ns();
+    /// When the bytes that were just read arrived: now, less the time they waited in the socket.
+    /// `stamp` is the kernel's, by the wall clock since 1970. Without a stamp, or with an
+    /// implausible one, the result is now.
+    pub(crate) fn arrived(&mut self, stamp: Option<Duration>) -> Arrived {
+        let last_ns = self.arrived_ns;
+        let (at_ns, is_stamped) = match stamp.zip(both_clocks()) {
+            None => (process_ns(), false),
+            Some((stamp, now)) => {
+                let arrived = self.check_stamp_at(stamp, now);
+                if arrived.is_none() {
+                    IMPLAUSIBLE_STAMPS.fetch_add(1, Ordering::Relaxed);
+                }
+                (arrived.unwrap_or(now.process_ns), arrived.is_some())
+            }
         };
-        let arrived = self.check_stamp_at(stamp, now);
-        if arrived.is_none() {
-            IMPLAUSIBLE_STAMPS.fetch_add(1, Ordering::Relaxed);
+        let slack_ns =
+            earliest_arrival_ns().map(|earliest_ns| slack_ns(at_ns, earliest_ns, last_ns));
+        Arrived {
+            at_ns,
+            is_stamped,
+            slack_ns,
         }
-        arrived.unwrap_or(now.process_ns)
     }
 
     /// The stamp's instant, which becomes the earliest one for later bytes; `None` for an
@@ -280,6 +329,106 @@ impl LastRead {
         let is_within = -slack_ns <= waited_ns && waited_ns <= max_waited_ns + slack_ns;
         is_within
             .then(|| now.process_ns - u64::try_from(waited_ns.clamp(0, max_waited_ns)).unwrap_or(0))
+    }
+}
+
+/// Records the wake-ups of this thread from now on, with [`thread_parks`] and [`thread_woke`]. Has
+/// no effect if the system does not report the run delay of a thread (`CONFIG_SCHED_INFO`).
+pub(crate) fn record_wake_ups() {
+    #[cfg(target_os = "linux")]
+    if let Ok(run_delay) = std::fs::File::open("/proc/thread-self/schedstat") {
+        let last = WakeUp::default();
+        WAKE_UPS.set(Some(ThreadWakeUps { last, run_delay }));
+    }
+}
+
+/// This thread is about to wait for packets.
+pub(crate) fn thread_parks() {
+    with_wake_ups(|wake_ups| wake_ups.last.parked_ns = process_ns());
+}
+
+/// This thread has waited for packets.
+pub(crate) fn thread_woke() {
+    with_wake_ups(|wake_ups| {
+        let woke_ns = process_ns();
+        wake_ups.last = match wake_ups.run_delay_ns() {
+            Some(run_delay_ns) => wake_ups.last.next(woke_ns, run_delay_ns),
+            None => WakeUp::default(),
+        };
+    });
+}
+
+fn with_wake_ups(update: impl FnOnce(&mut ThreadWakeUps)) {
+    WAKE_UPS.with_borrow_mut(|wake_ups| {
+        if let Some(wake_ups) = wake_ups {
+            update(wake_ups);
+        }
+    });
+}
+
+/// The earliest instant at which bytes that this thread reads now can have arrived; `None` if
+/// unknown.
+fn earliest_arrival_ns() -> Option<u64> {
+    WAKE_UPS.with_borrow(|wake_ups| wake_ups.as_ref()?.last.earliest_ns)
+}
+
+impl ThreadWakeUps {
+    /// The second number of `schedstat` (see "scheduler statistics" in the kernel's documentation).
+    #[cfg(target_os = "linux")]
+    fn run_delay_ns(&self) -> Option<u64> {
+        use std::os::unix::fs::FileExt as _;
+        let mut text = [0; 80];
+        let read = self.run_delay.read_at(&mut text, 0).ok()?;
+        let text = std::str::from_utf8(&text[..read]).ok()?;
+        text.split_ascii_whitespace().nth(1)?.parse().ok()
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn run_delay_ns(&self) -> Option<u64> {
+        None
+    }
+}
+
+impl WakeUp {
+    /// The next wake-up, with the run delay up to it.
+    ///
+    /// A packet wakes a sleeping thread at once. From then on the thread is able to run, so a
+    /// packet waited for at most the run delay. If the thread may not have slept, because packets
+    /// were there before it waited, they arrived after it last looked.
+    fn next(self, woke_ns: u64, run_delay_ns: u64) -> Self {
+        let delayed_ns = run_delay_ns.saturating_sub(self.run_delay_ns) + as_ns(WAKE_UP);
+        let slept = woke_ns.saturating_sub(self.parked_ns) > delayed_ns;
+        let earliest_ns = match self.woke_ns {
+            0 => None,
+            _ if slept => Some(woke_ns - delayed_ns),
+            before_ns => Some(before_ns.saturating_sub(as_ns(WAKE_UP))),
+        };
+        Self {
+            woke_ns,
+            run_delay_ns,
+            earliest_ns,
+            ..self
+        }
+    }
+}
+
+/// How much earlier than `at_ns` the first bytes of a read can have arrived: not before the last
+/// bytes of the previous read, and not before the thread was able to run.
+///
+/// On a busy machine the kernel can hold packets back after it has stamped them. Then they arrived
+/// before they could wake the thread.
+fn slack_ns(at_ns: u64, earliest_ns: u64, last_ns: u64) -> u64 {
+    let was_held_back = at_ns + as_ns(WAKE_UP) < earliest_ns;
+    let earliest_ns = if was_held_back {
+        last_ns
+    } else {
+        earliest_ns.max(last_ns)
+    };
+    let slack_ns = at_ns.saturating_sub(earliest_ns);
+    if slack_ns > as_ns(WAKE_UP) {
+        slack_ns
+    } else {
+        0
     }
 }
 
@@ -394,7 +543,7 @@ mod tests {
             arrived_ns: 0,
         };
         let before = process_ns();
-        let read_ns = last.arrived_ns(None);
+        let read_ns = last.arrived(None).at_ns;
         assert!(read_ns >= before);
         let ns = |ms: u64| ms * 1_000_000;
         // The next bytes were in the socket before that read.
@@ -425,12 +574,65 @@ mod tests {
     }
 
     #[test]
+    fn a_packet_waits_at_most_for_the_run_delay() {
+        const US: u64 = 1_000;
+        let first = WakeUp::default().next(100 * US, 5 * US);
+        assert_eq!(first.earliest_ns, None, "the wait before it is not known");
+        let parked = WakeUp {
+            parked_ns: 200 * US,
+            ..first
+        };
+        // Slept until 900 us and waited 60 us for a core.
+        assert_eq!(
+            parked.next(980 * US, 65 * US).earliest_ns,
+            Some((980 - 60 - 20) * US)
+        );
+        // Waited for a core all the time: the packets may have been there before.
+        assert_eq!(
+            parked.next(980 * US, 800 * US).earliest_ns,
+            Some((100 - 20) * US)
+        );
+    }
+
+    #[test]
+    fn packets_that_were_held_back_can_have_arrived_since_the_last_read() {
+        const US: u64 = 1_000;
+        for (at_us, earliest_us, last_us, expected_us) in [
+            (1_000, 990, 500, 0),
+            (1_000, 900, 500, 100),
+            (1_000, 900, 950, 50),
+            (1_000, 1_010, 500, 0),
+            (1_000, 1_100, 500, 500),
+        ] {
+            let found = slack_ns(at_us * US, earliest_us * US, last_us * US);
+            assert_eq!(found, expected_us * US, "{at_us} {earliest_us} {last_us}");
+        }
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn arrivals_have_slack_only_on_threads_that_record_wake_ups() {
+        let slack_ns = || LastRead::new().arrived(None).slack_ns;
+        assert_eq!(slack_ns(), None);
+        if !std::path::Path::new("/proc/thread-self/schedstat").exists() {
+            return;
+        }
+        record_wake_ups();
+        assert_eq!(slack_ns(), None, "no wake-up yet");
+        for _ in 0..2 {
+            thread_parks();
+            thread_woke();
+        }
+        assert!(slack_ns().is_some());
+    }
+
+    #[test]
     fn an_implausible_stamp_is_counted() {
         let refused = implausible_stamps();
         let mut last = LastRead::new();
         // On a busy machine some attempts to read both clocks at one instant fail, and then no
         // stamp is checked.
-        while last.arrived_ns(Some(Duration::ZERO)) != last.arrived_ns {}
+        while last.arrived(Some(Duration::ZERO)).at_ns != last.arrived_ns {}
         assert!(implausible_stamps() > refused);
     }
 

@@ -14,7 +14,7 @@ use super::client::{Client, DEFAULT_REQUEST_TIMEOUT, Limits};
 use super::clock::{Clock, as_ns};
 use super::dispatch::unsent;
 use super::pooled_connection::{ExchangeError, OutgoingMessage, Response};
-use sobench_backend::{Adapter, Decoder, ReadSummary, outcome_of_status};
+use sobench_backend::{Adapter, Decoder, ReadSummary, StreamFault, outcome_of_status};
 use sobench_core::observation::{
     Advice, Observation, Outcome, Stage, TimeLimit, Timing, TransportCause,
 };
@@ -121,10 +121,13 @@ pub(super) async fn observe(sender: &Sender, prepared: Prepared, thread: usize) 
     }
 }
 
-/// Adds the content type to the error if the response was not the requested stream.
+/// Adds the content type to the error if the response was not the requested stream and the error
+/// does not say more.
 fn with_body_type(outcome: Outcome, body_type: Option<String>, sender: &Sender) -> Outcome {
     match (outcome, body_type) {
-        (Outcome::StreamError { message }, Some(body_type)) => {
+        (Outcome::StreamError { message }, Some(body_type))
+            if StreamFault::from_message(&message).is_none() =>
+        {
             let expected = sender.adapter.stream_media_type();
             Outcome::StreamError {
                 message: format!("expected {expected}, got {body_type}: {message}"),
@@ -212,6 +215,7 @@ struct Exchange<'a> {
 /// A response with a status other than 200.
 struct ErrorResponse {
     status: StatusCode,
+    content_encoding: Option<String>,
     advice: Option<Advice>,
     body: Vec<u8>,
     limit: usize,
@@ -224,11 +228,16 @@ impl ErrorResponse {
     fn outcome(self) -> Outcome {
         let Self {
             status,
+            content_encoding,
             advice,
             body,
             limit,
             expired_after,
         } = self;
+        if let Some(coding) = content_encoding.filter(|_| !body.is_empty()) {
+            let message = StreamFault::Compressed.message(&coding);
+            return outcome_of_status(status.as_u16(), message, advice);
+        }
         let message = match body.get(..limit) {
             Some(kept) if kept.len() < body.len() => format!(
                 "{}... (cut at {limit} bytes)",
@@ -266,6 +275,12 @@ impl Exchange<'_> {
             Ok(response) => response,
             Err(error) => return Some(self.failed(error)),
         };
+        let handed_over_ns = clock.since_start_ns(response.handed_over_ns());
+        self.timing.send_call_ns = self
+            .timing
+            .sent_ns
+            .map(|sent_ns| handed_over_ns.saturating_sub(sent_ns));
+        self.timing.arrival_slack_ns = Some(Vec::new());
         let at_ns = self.arrived(&response);
         self.timing.headers_ns = Some(at_ns);
         self.last_byte_ns.store(at_ns, Ordering::Relaxed);
@@ -273,6 +288,13 @@ impl Exchange<'_> {
         if head.status != StatusCode::OK {
             self.read_error_body(response).await;
             return None;
+        }
+        if let Some(coding) = &head.content_encoding {
+            // Not decoded: decompression would be in the timed path, and the compressing server has
+            // already changed when events arrive.
+            let message = StreamFault::Compressed.message(coding);
+            self.timing.end_ns = Some(self.sender.clock.now_ns());
+            return Some(Outcome::StreamError { message });
         }
         self.timing.streamed =
             self.sender.stream && head.is_of_type(self.sender.adapter.stream_media_type());
@@ -304,6 +326,17 @@ impl Exchange<'_> {
         at_ns.max(earlier.into_iter().flatten().max().unwrap_or(0))
     }
 
+    /// Records how much earlier the next chunks can have arrived. If it is unknown for one read, it
+    /// is unknown for the request.
+    fn add_slack(&mut self, slack_ns: Option<u64>) {
+        let next = self.timing.chunks_ns.len();
+        match (&mut self.timing.arrival_slack_ns, slack_ns) {
+            (_, Some(0)) => {}
+            (Some(entries), Some(slack_ns)) => entries.push((next, slack_ns)),
+            (entries, _) => *entries = None,
+        }
+    }
+
     fn limits(&self) -> &Limits {
         &self.sender.client.options().limits
     }
@@ -315,8 +348,10 @@ impl Exchange<'_> {
         let mut received = 0;
         loop {
             let mut fed = ReadSummary::default();
+            let mut slices = 0;
             let decoder = &mut self.decoder;
             let mut take = |bytes: &[u8]| {
+                slices += 1;
                 received += bytes.len();
                 if received <= max_body_bytes {
                     fed.merge(decoder.push(bytes));
@@ -328,6 +363,9 @@ impl Exchange<'_> {
             }
             let at_ns = self.arrived(&response);
             self.last_byte_ns.store(at_ns, Ordering::Relaxed);
+            if fed.content_chunks > 0 {
+                self.add_slack(response.arrival_slack_ns(slices));
+            }
             self.timing
                 .chunks_ns
                 .extend(std::iter::repeat_n(at_ns, fed.content_chunks));
@@ -337,6 +375,10 @@ impl Exchange<'_> {
                 .or(fed.reasoning.then_some(at_ns));
             self.timing.first_answer_ns =
                 self.timing.first_answer_ns.or(fed.answer.then_some(at_ns));
+            self.timing.first_arguments_ns = self
+                .timing
+                .first_arguments_ns
+                .or(fed.arguments.then_some(at_ns));
             match piece {
                 Err(error) => return Some(self.failed(error)),
                 Ok(_) if received > max_body_bytes => {
@@ -366,8 +408,10 @@ impl Exchange<'_> {
         } = *self.limits();
         let head = response.head();
         let (status, advice) = (head.status, head.advice.take());
+        let content_encoding = head.content_encoding.take();
         let error_response = self.error_response.insert(ErrorResponse {
             status,
+            content_encoding,
             advice,
             body: Vec::new(),
             limit,

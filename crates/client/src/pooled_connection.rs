@@ -107,6 +107,17 @@ impl Response {
         self.answer.arrived_ns()
     }
 
+    /// How much earlier the first of these bytes can have arrived, if they were passed on in this
+    /// number of slices; `None` if unknown.
+    pub(super) fn arrival_slack_ns(&self, slices: usize) -> Option<u64> {
+        self.answer.arrival_slack_ns(slices)
+    }
+
+    /// When the kernel had taken the request, as [`super::clock::process_ns`].
+    pub(super) fn handed_over_ns(&self) -> u64 {
+        self.answer.handed_over_ns
+    }
+
     /// Returns the connection to the pool if the body has been read to its end.
     pub(super) fn keep_connection(self) {
         if let Some(connection) = self.answer.into_connection() {

@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use reqwest::header::{HeaderMap, LOCATION, SERVER};
+use reqwest::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderValue, LOCATION, SERVER};
 use reqwest::{Request, StatusCode};
 use serde::Deserialize;
 
 use super::client::{Client, describe};
 use super::connection_hint::{PROXY_HINT, PROXY_PASSWORD_HINT, connection_hint};
+use sobench_backend::StreamFault;
 use sobench_core::error::{Error, Result};
 use sobench_core::printable::printable_body;
 
@@ -69,6 +70,13 @@ pub async fn list_models(client: &Client) -> Result<Vec<ModelInfo>> {
         ))
         .hint(hint));
     }
+    if let Some(coding) = headers.get(CONTENT_ENCODING)
+        && !coding.as_bytes().eq_ignore_ascii_case(b"identity")
+    {
+        let coding = quote(coding.as_bytes());
+        let what = format!("{url}: {}", StreamFault::Compressed.message(&coding));
+        return Err(Error::environment(what).hint(StreamFault::Compressed.hint()));
+    }
     let list: ModelList = serde_json::from_slice(&body).map_err(|error| {
         Error::environment(format!(
             "{url} did not return a list of models ({error}): {}",
@@ -118,6 +126,24 @@ pub async fn get_path(client: &Client, path: &str) -> Option<ProbeResponse> {
         server,
         body: String::from_utf8_lossy(&body).into_owned(),
     })
+}
+
+/// Posts JSON to a path beside `/v1`, such as `/tokenize`, and returns the JSON of a response with
+/// status 200; `None` without one.
+pub async fn post_json(
+    client: &Client,
+    path: &str,
+    body: &serde_json::Value,
+) -> Option<serde_json::Value> {
+    let mut request = client.post(client.options().endpoint.root_url(path).ok()?);
+    request
+        .headers_mut()
+        .insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    *request.body_mut() = Some(body.to_string().into());
+    let (status, body) = fetch_status_and_body(client, request).await.ok()?;
+    serde_json::from_slice(&body)
+        .ok()
+        .filter(|_| status == StatusCode::OK)
 }
 
 /// Timeout for starting or stopping a profile, which the server writes to disk.

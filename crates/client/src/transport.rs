@@ -21,6 +21,8 @@ use std::task::{Context, Poll, ready};
 use bytes::{Buf, Bytes};
 use tokio::io::{AsyncRead as _, AsyncWrite as _, ReadBuf};
 
+use super::clock::process_ns;
+
 use http::{Body, read_head};
 pub(super) use http::{HttpError, ResponseHead};
 use link::Link;
@@ -61,6 +63,8 @@ pub(super) struct Outgoing {
 /// A response whose head has been received, with its connection.
 pub(super) struct IncomingResponse {
     connection: Connection,
+    /// When the kernel had taken the request, or as much of it as fits into its buffer.
+    pub(super) handed_over_ns: u64,
     pub(super) head: ResponseHead,
     body: Body,
     /// Body bytes that were received together with the head.
@@ -105,12 +109,14 @@ impl Connection {
     ) -> Result<IncomingResponse, NotSent> {
         let mut received = Vec::new();
         let mut write_error = None;
+        let mut handed_over_ns = None;
         let result = poll_fn(|cx| {
             if write_error.is_none()
                 && let Poll::Ready(Err(error)) = self.poll_write(cx, &mut outgoing)
             {
                 write_error = Some(error);
             }
+            handed_over_ns.get_or_insert_with(process_ns);
             // Also while writing: a server may refuse a request before it has read all of it.
             self.poll_head(cx, &mut received)
         })
@@ -121,6 +127,7 @@ impl Connection {
                 head.keeps_connection &= is_written;
                 Ok(IncomingResponse {
                     connection: self,
+                    handed_over_ns: handed_over_ns.unwrap_or_default(),
                     head,
                     body,
                     early: received,
@@ -257,6 +264,12 @@ impl IncomingResponse {
     /// When the head, or the last bytes read, arrived, as [`super::clock::process_ns`].
     pub(super) fn arrived_ns(&self) -> u64 {
         self.connection.arrived_ns()
+    }
+
+    /// How much earlier the first of these bytes can have arrived, if they were passed on in this
+    /// number of slices; `None` if unknown.
+    pub(super) fn arrival_slack_ns(&self, slices: usize) -> Option<u64> {
+        self.connection.arrival.slack_ns(slices)
     }
 
     /// The connection, if the body has been read to its end and the server keeps it open.

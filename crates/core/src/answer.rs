@@ -15,6 +15,26 @@ pub struct Answer {
     pub tool_calls: Vec<ToolCall>,
 }
 
+/// A part of an answer that a client reads separately.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Channel {
+    Content,
+    ToolCalls,
+    Reasoning,
+}
+
+impl Channel {
+    /// The name in messages.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Content => "content",
+            Self::ToolCalls => "tool_calls",
+            Self::Reasoning => "reasoning",
+        }
+    }
+}
+
 /// A tool call; fields that the server did not send are empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]

@@ -9,6 +9,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
+/// Start of the name of a property that only one request of a run has. A UUID follows. It makes
+/// schemas that no server has compiled, and shows which request an answer belongs to.
+pub const UNIQUE_MEMBER_PREFIX: &str = "__optional_field_";
+
 /// A constraint on an answer, independent of how a server receives it.
 ///
 /// In files it is an object with one member: `{"json": ...}`, `{"json_object": true}`, `{"regex":

@@ -24,7 +24,7 @@ pub struct Meaning {
 }
 
 /// All codes and reasons, sorted by code. A run is `bench`, also without a subcommand.
-pub const TABLE: [Meaning; 19] = [
+pub const TABLE: [Meaning; 20] = [
     for_every_command(SUCCESS, "success"),
     for_command(
         SUCCESS,
@@ -40,12 +40,12 @@ pub const TABLE: [Meaning; 19] = [
     for_command(
         CHECK_FAILED,
         "bench",
-        "the run finished, but the client limited it (`--strict-client`) or a threshold was not met (`--require`)",
+        "the run finished, but a figure is not trusted because of the client (`--strict-client`) or a threshold was not met (`--require`)",
     ),
     for_command(
         CHECK_FAILED,
         "compare",
-        "a rule failed (`--gate`, `--fail-on`, `--require`), or was undecided because of too few samples (`--undecided fail`)",
+        "a rule failed (`--gate`, `--fail-on`, `--require`), or was undecided because of too few samples (`--undecided fail`), or no rule could be decided, or a run is partial",
     ),
     for_command(
         CHECK_FAILED,
@@ -55,6 +55,11 @@ pub const TABLE: [Meaning; 19] = [
     for_every_command(
         USAGE,
         "wrong flag or input file, a file that is not a run log, or a user's constraint that is invalid or cannot be used to judge answers",
+    ),
+    for_command(
+        USAGE,
+        "score",
+        "a row has no readable answer or constraint; all other rows are judged",
     ),
     for_every_command(
         ENVIRONMENT,

@@ -21,5 +21,6 @@ pub mod registry;
 pub mod run_event;
 pub mod schedule;
 pub mod shard;
+pub mod speed;
 pub mod tokenizer_files;
 pub mod verdict;

@@ -35,7 +35,7 @@ pub struct Load {
     pub cold_schema_every: Option<usize>,
     /// Rate of small probe requests during the run, per second; `None` for none.
     pub probe_request_rate: Option<f64>,
-    /// Whether the run fails if the client limited it.
+    /// Whether the run fails if a figure is not trusted because of the client.
     pub strict_client: bool,
 }
 

@@ -33,16 +33,29 @@ pub struct Timing {
     /// When it was handed to the HTTP client, after waiting for a free slot under the concurrency
     /// cap.
     pub sent_ns: Option<u64>,
+    /// Duration of the system call that sent it: the request left this machine within this time
+    /// after `sent_ns`. `None` if unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub send_call_ns: Option<u64>,
     /// When the response head arrived.
     pub headers_ns: Option<u64>,
     /// One instant for each chunk with generated content (text, reasoning, tool call), in order.
     /// Chunks that are empty or hold only a role are excluded.
     pub chunks_ns: Vec<u64>,
+    /// Chunks that can have arrived earlier than recorded, in order: the index of the first chunk of
+    /// a read from the socket, and by how much at most. It applies to the following chunks with the
+    /// same instant as well. `None` if unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub arrival_slack_ns: Option<Vec<(usize, u64)>>,
     /// When the first chunk with reasoning arrived.
     pub first_reasoning_ns: Option<u64>,
     /// When the first chunk with text or a tool call arrived. A chunk with both reasoning and text
     /// sets both instants.
     pub first_answer_ns: Option<u64>,
+    /// When the first chunk with arguments of a tool call arrived. The name of the function comes
+    /// before it, and is `first_answer_ns`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_arguments_ns: Option<u64>,
     /// Cumulative output tokens at each of those chunks, as the server counted them; empty unless
     /// the server reports a count in every chunk.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -82,6 +95,29 @@ impl Timing {
     pub fn last_content_ns(&self) -> Option<u64> {
         self.chunks_ns.last().copied()
     }
+
+    /// By how much each chunk can have arrived earlier than recorded; `None` if unknown.
+    pub fn slack_of_chunks(&self) -> Option<Vec<u64>> {
+        Some(spread_slack(
+            self.arrival_slack_ns.as_deref()?,
+            &self.chunks_ns,
+        ))
+    }
+}
+
+/// The slack of each chunk, from the entries of [`Timing::arrival_slack_ns`].
+pub fn spread_slack(entries: &[(usize, u64)], chunks_ns: &[u64]) -> Vec<u64> {
+    let mut slack = vec![0; chunks_ns.len()];
+    for (first, slack_ns) in entries {
+        let Some(at_ns) = chunks_ns.get(*first) else {
+            continue;
+        };
+        let same_read = chunks_ns.iter().zip(&mut slack).skip(*first);
+        for (_, of_chunk) in same_read.take_while(|(chunk_ns, _)| *chunk_ns == at_ns) {
+            *of_chunk = *slack_ns;
+        }
+    }
+    slack
 }
 
 /// Token counts that the server reported.
@@ -100,16 +136,18 @@ pub struct Usage {
 pub const MAX_STATED_TOKENS: u64 = 1_000_000_000;
 
 impl Usage {
-    /// The plausible counts, given the number of chunks with content: each chunk has at least one
-    /// token.
-    pub fn plausible(self, content_chunks: usize) -> Self {
+    /// The counts that may be right. `max_output` is the token limit of the request, if it is the
+    /// server's only one. Each chunk with content has at least one token; half of that is required,
+    /// because some servers send the same token in two chunks.
+    pub fn plausible(self, content_chunks: usize, max_output: Option<u64>) -> Self {
         let prompt_tokens = self
             .prompt_tokens
             .filter(|count| *count <= MAX_STATED_TOKENS);
-        let least = content_chunks as u64;
+        let least = (content_chunks as u64).div_ceil(2);
+        let most = max_output.unwrap_or(MAX_STATED_TOKENS);
         let completion_tokens = self
             .completion_tokens
-            .filter(|count| (least..=MAX_STATED_TOKENS).contains(count));
+            .filter(|count| (least..=most.min(MAX_STATED_TOKENS)).contains(count));
         Self {
             prompt_tokens,
             completion_tokens,
@@ -117,21 +155,13 @@ impl Usage {
         }
     }
 
-    /// Whether all reported counts are plausible.
-    pub fn is_plausible(self, content_chunks: usize) -> bool {
-        !self.unreadable && self.plausible(content_chunks) == self
-    }
-
-    /// For prompt and answer: whether the server reported an implausible count.
-    pub fn implausible(self, content_chunks: usize) -> [bool; 2] {
-        let kept = self.plausible(content_chunks);
-        let is_lost = |stated: Option<u64>, kept: Option<u64>| {
-            stated != kept || (self.unreadable && stated.is_none())
-        };
-        [
-            is_lost(self.prompt_tokens, kept.prompt_tokens),
-            is_lost(self.completion_tokens, kept.completion_tokens),
-        ]
+    /// For prompt and answer: whether the server reported a count, right or wrong. Zero tokens of an
+    /// answer without content are no count.
+    pub fn is_stated(self, content_chunks: usize) -> [bool; 2] {
+        let output = self
+            .completion_tokens
+            .filter(|count| *count > 0 || content_chunks > 0);
+        [self.prompt_tokens, output].map(|count| count.is_some() || self.unreadable)
     }
 }
 
@@ -150,6 +180,8 @@ pub enum Outcome {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         advice: Option<Advice>,
     },
+    /// The model refused: it sent a refusal in place of the answer (OpenAI's `refusal`).
+    Refused { message: String },
     /// The request was not sent: this kind of server has no field for the constraint, and without
     /// it the answer would not be comparable.
     Unsupported { what: String },
@@ -270,6 +302,7 @@ impl Outcome {
             Self::Completed => "completed",
             Self::Truncated => "truncated",
             Self::Rejected { .. } => "rejected",
+            Self::Refused { .. } => "refused",
             Self::Unsupported { .. } => "unsupported",
             Self::ServerError { .. } => "server_error",
             Self::StreamError { .. } => "stream_error",
@@ -280,10 +313,11 @@ impl Outcome {
     }
 
     /// Names of all outcomes, in the order of reports.
-    pub const NAMES: [&'static str; 9] = [
+    pub const NAMES: [&'static str; 10] = [
         "completed",
         "truncated",
         "rejected",
+        "refused",
         "unsupported",
         "server_error",
         "stream_error",
@@ -324,17 +358,23 @@ pub fn failure_message(outcome: &Outcome) -> String {
             status,
             body,
             advice,
-        } => match advice {
-            None => format!("HTTP {status}: {body}"),
-            Some(Advice::RetryAfter(value)) => {
-                format!("HTTP {status}, retry-after: {value}: {body}")
+        } => {
+            let body = Some(body.as_str()).filter(|body| !body.trim().is_empty());
+            match advice {
+                None => format!("HTTP {status}: {}", body.unwrap_or(NO_BODY)),
+                Some(Advice::RetryAfter(value)) => {
+                    let body = body.unwrap_or(NO_BODY);
+                    format!("HTTP {status}, retry-after: {value}: {body}")
+                }
+                Some(Advice::Location(value)) => {
+                    let body = body.map_or_else(String::new, |body| format!("; body: {body}"));
+                    format!(
+                        "HTTP {status}, location: {value}: redirects are not followed, set --base-url to that server{body}"
+                    )
+                }
             }
-            Some(Advice::Location(value)) => {
-                format!(
-                    "HTTP {status}, location: {value}: redirects are not followed, set --base-url to that server: {body}"
-                )
-            }
-        },
+        }
+        Outcome::Refused { message } => format!("the model refused: {message}"),
         Outcome::Unsupported { what } => what.clone(),
         Outcome::StreamError { message } => message.clone(),
         Outcome::Transport { cause, message } => format!("{}: {message}", cause_name(*cause)),
@@ -354,6 +394,9 @@ pub fn failure_message(outcome: &Outcome) -> String {
         Outcome::Cancelled => "the run was stopped before the request ended".to_owned(),
     }
 }
+
+/// In place of an empty body.
+const NO_BODY: &str = "(no body)";
 
 fn cause_name(cause: TransportCause) -> &'static str {
     match cause {
@@ -420,53 +463,66 @@ mod tests {
     #[test]
     fn implausible_token_counts_are_dropped() {
         let most = MAX_STATED_TOKENS;
-        for (prompt, completion, chunks, plausible) in [
-            (Some(3), Some(5), 5, (Some(3), Some(5))),
-            (Some(0), Some(0), 0, (Some(0), Some(0))),
-            (None, None, 5, (None, None)),
-            (Some(most), Some(most), 5, (Some(most), Some(most))),
-            (Some(most + 1), Some(5), 5, (None, Some(5))),
-            (Some(3), Some(1_000_000_000_000), 5, (Some(3), None)),
-            (Some(u64::MAX), Some(u64::MAX), 5, (None, None)),
-            (Some(3), Some(4), 5, (Some(3), None)),
+        for (prompt, completion, chunks, limit, plausible) in [
+            (Some(3), Some(5), 5, None, (Some(3), Some(5))),
+            (Some(0), Some(0), 0, None, (Some(0), Some(0))),
+            (None, None, 5, None, (None, None)),
+            (Some(most), Some(most), 5, None, (Some(most), Some(most))),
+            (Some(most + 1), Some(5), 5, None, (None, Some(5))),
+            (Some(3), Some(1_000_000_000_000), 5, None, (Some(3), None)),
+            (
+                Some(u64::MAX),
+                Some(u64::MAX),
+                5,
+                Some(u64::MAX),
+                (None, None),
+            ),
+            (Some(3), Some(4), 5, None, (Some(3), Some(4))),
+            (Some(3), Some(2), 5, None, (Some(3), None)),
+            (Some(30), Some(16), 5, Some(16), (Some(30), Some(16))),
+            (Some(30), Some(17), 5, Some(16), (Some(30), None)),
         ] {
             let usage = Usage {
                 prompt_tokens: prompt,
                 completion_tokens: completion,
                 unreadable: false,
             };
-            let kept = usage.plausible(chunks);
+            let kept = usage.plausible(chunks, limit);
             assert_eq!(
                 (kept.prompt_tokens, kept.completion_tokens),
                 plausible,
                 "{usage:?} {chunks}"
             );
-            assert_eq!(
-                usage.implausible(chunks),
-                [prompt != plausible.0, completion != plausible.1]
-            );
-            let unreadable = Usage {
-                unreadable: true,
-                completion_tokens: None,
-                ..usage
-            }
-            .implausible(chunks);
-            assert_eq!(
-                unreadable,
-                [prompt != plausible.0 || prompt.is_none(), true]
-            );
-            assert_eq!(
-                usage.is_plausible(chunks),
-                plausible == (prompt, completion)
-            );
-            assert!(
-                !Usage {
-                    unreadable: true,
-                    ..usage
-                }
-                .is_plausible(chunks)
-            );
         }
+    }
+
+    #[test]
+    fn wrong_counts_are_stated_too() {
+        let usage = |prompt_tokens, completion_tokens, unreadable| Usage {
+            prompt_tokens,
+            completion_tokens,
+            unreadable,
+        };
+        for (usage, chunks, expected) in [
+            (usage(Some(3), Some(u64::MAX), false), 1, [true, true]),
+            (usage(Some(3), Some(0), false), 0, [true, false]),
+            (usage(None, Some(0), false), 1, [false, true]),
+            (usage(None, None, false), 1, [false, false]),
+            (usage(Some(3), None, true), 1, [true, true]),
+        ] {
+            assert_eq!(usage.is_stated(chunks), expected, "{usage:?}");
+        }
+    }
+
+    #[test]
+    fn slack_applies_to_all_chunks_of_a_read() {
+        let timing = Timing {
+            chunks_ns: vec![10, 10, 20, 30, 30, 30],
+            arrival_slack_ns: Some(vec![(0, 4), (3, 7), (9, 1)]),
+            ..Timing::default()
+        };
+        assert_eq!(timing.slack_of_chunks(), Some(vec![4, 4, 0, 7, 7, 7]));
+        assert_eq!(Timing::default().slack_of_chunks(), None);
     }
 
     #[test]
@@ -551,7 +607,23 @@ mod tests {
                     body: "".into(),
                     advice: Some(Advice::Location("http://b/".into())),
                 },
-                "HTTP 307, location: http://b/: redirects are not followed, set --base-url to that server: ",
+                "HTTP 307, location: http://b/: redirects are not followed, set --base-url to that server",
+            ),
+            (
+                Outcome::ServerError {
+                    status: 307,
+                    body: "moved".into(),
+                    advice: Some(Advice::Location("http://b/".into())),
+                },
+                "HTTP 307, location: http://b/: redirects are not followed, set --base-url to that server; body: moved",
+            ),
+            (
+                Outcome::ServerError {
+                    status: 204,
+                    body: "".into(),
+                    advice: None,
+                },
+                "HTTP 204: (no body)",
             ),
             (
                 Outcome::TimedOut {

@@ -4,6 +4,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::answer::Channel;
+
 /// The result of judging an answer by its constraint.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(tag = "verdict", rename_all = "snake_case")]
@@ -20,7 +22,15 @@ pub enum Reason {
     /// Not a JSON text by RFC 8259.
     NotJson { message: String, byte: usize },
     /// A complete JSON text with other text before or after it.
-    ExtraText { byte: usize },
+    ExtraText {
+        byte: usize,
+        /// Logs of older versions have no kind.
+        #[serde(default)]
+        kind: ExtraText,
+        /// Whether the JSON text without the other text is valid.
+        #[serde(default)]
+        valid_if_stripped: bool,
+    },
     /// JSON that violates the schema. Paths are JSON pointers; the first violation in document
     /// order.
     Schema {
@@ -41,8 +51,37 @@ pub enum Reason {
     Grammar { byte: usize },
     /// Empty answer, although the constraint requires text.
     Empty,
-    /// Cut at the token limit, so that it could not be judged.
+    /// Over the maximum size of an answer.
+    TooLong { bytes: usize },
+    /// JSON nested over the maximum depth.
+    TooDeep { nesting: usize },
+    /// Over the maximum size of an answer, and mostly white space.
+    RunawayWhitespace { bytes: usize },
+    /// The answer is not in the channel that the constraint asks for.
+    WrongChannel { channel: Channel },
+    /// Contains the unique member of another request of the run.
+    OtherRequest { member: String },
+    /// Cut at the token limit. More text could have made it valid.
     Truncated,
+}
+
+/// Text around a JSON text.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum ExtraText {
+    /// A Markdown code fence.
+    Fence,
+    /// Tags of reasoning, such as `<think>`, in the content.
+    ReasoningTags,
+    ProseBefore,
+    ProseAfter,
+    /// Another JSON object or array.
+    SecondDocument,
+    /// Not recorded, as in logs of older versions.
+    #[default]
+    Unknown,
 }
 
 /// Why an answer was not judged.
@@ -65,7 +104,36 @@ pub enum NotScored {
     Limit { what: String },
 }
 
+impl Verdict {
+    /// The reason of an invalid answer.
+    pub fn into_reason(self) -> Option<Reason> {
+        match self {
+            Self::Invalid { reason } => Some(reason),
+            Self::Valid | Self::NotScored { .. } => None,
+        }
+    }
+}
+
 impl Reason {
+    /// Names of all reasons, in the order of documentation.
+    pub const NAMES: [&'static str; 15] = [
+        "not_json",
+        "extra_text",
+        "schema",
+        "duplicate_key",
+        "lone_surrogate",
+        "regex",
+        "choice",
+        "grammar",
+        "empty",
+        "too_long",
+        "too_deep",
+        "runaway_whitespace",
+        "wrong_channel",
+        "other_request",
+        "truncated",
+    ];
+
     /// The name used as a key in counts of reasons.
     pub fn name(&self) -> &'static str {
         match self {
@@ -78,12 +146,54 @@ impl Reason {
             Self::Choice => "choice",
             Self::Grammar { .. } => "grammar",
             Self::Empty => "empty",
+            Self::TooLong { .. } => "too_long",
+            Self::TooDeep { .. } => "too_deep",
+            Self::RunawayWhitespace { .. } => "runaway_whitespace",
+            Self::WrongChannel { .. } => "wrong_channel",
+            Self::OtherRequest { .. } => "other_request",
             Self::Truncated => "truncated",
         }
     }
 }
 
+impl ExtraText {
+    /// The name used as a key in counts.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Fence => "fence",
+            Self::ReasoningTags => "reasoning_tags",
+            Self::ProseBefore => "prose_before",
+            Self::ProseAfter => "prose_after",
+            Self::SecondDocument => "second_document",
+            Self::Unknown => "unknown",
+        }
+    }
+
+    /// The phrase in messages.
+    fn phrase(self) -> &'static str {
+        match self {
+            Self::Fence => "code fence around the JSON",
+            Self::ReasoningTags => "reasoning tags around the JSON",
+            Self::ProseBefore => "text before the JSON",
+            Self::ProseAfter => "text after the JSON",
+            Self::SecondDocument => "second JSON document",
+            Self::Unknown => "text around the JSON",
+        }
+    }
+}
+
 impl NotScored {
+    /// Names of all causes, in the order of documentation.
+    pub const NAMES: [&'static str; 7] = [
+        "no_constraint",
+        "refused",
+        "failed",
+        "cancelled",
+        "not_sent",
+        "unsupported",
+        "limit",
+    ];
+
     /// The name used as a key in counts.
     pub fn name(&self) -> &'static str {
         match self {
@@ -102,7 +212,18 @@ impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotJson { message, byte } => write!(f, "not JSON at byte {byte}: {message}"),
-            Self::ExtraText { byte } => write!(f, "text around the JSON at byte {byte}"),
+            Self::ExtraText {
+                byte,
+                kind,
+                valid_if_stripped,
+            } => {
+                write!(f, "{} at byte {byte}", kind.phrase())?;
+                f.write_str(if *valid_if_stripped {
+                    ", valid without it"
+                } else {
+                    ""
+                })
+            }
             Self::Schema {
                 keyword,
                 instance_path,
@@ -130,6 +251,17 @@ impl fmt::Display for Reason {
             Self::Choice => f.write_str("none of the choices"),
             Self::Grammar { byte } => write!(f, "not in the language from byte {byte}"),
             Self::Empty => f.write_str("empty answer"),
+            Self::TooLong { bytes } => write!(f, "answer of {bytes} bytes is over the limit"),
+            Self::TooDeep { nesting } => write!(f, "nesting of {nesting} levels is over the limit"),
+            Self::RunawayWhitespace { bytes } => {
+                write!(f, "mostly white space: {bytes} bytes are over the limit")
+            }
+            Self::WrongChannel { channel } => {
+                write!(f, "the answer is in {} instead of content", channel.name())
+            }
+            Self::OtherRequest { member } => {
+                write!(f, "another request's answer: has its member {member:?}")
+            }
             Self::Truncated => f.write_str("cut at the token limit"),
         }
     }
@@ -145,5 +277,51 @@ impl fmt::Display for NotScored {
             Self::NotSent => f.write_str("this machine could not open a connection"),
             Self::Unsupported { what } | Self::Limit { what } => f.write_str(what),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Debug;
+
+    use serde::de::DeserializeOwned;
+
+    use super::*;
+
+    /// The names that serde lists in its error for an unknown one.
+    fn known<T: DeserializeOwned + Debug>(tag: &str) -> Vec<String> {
+        let error = serde_json::from_value::<T>(serde_json::json!({ tag: "?" }))
+            .unwrap_err()
+            .to_string();
+        let names = error.split("expected one of ").nth(1).unwrap();
+        names
+            .split(", ")
+            .map(|name| name.trim_matches('`').to_owned())
+            .collect()
+    }
+
+    #[test]
+    fn lists_of_names_are_complete() {
+        fn sorted(names: impl IntoIterator<Item = impl Into<String>>) -> Vec<String> {
+            let mut names: Vec<String> = names.into_iter().map(Into::into).collect();
+            names.sort();
+            names
+        }
+        assert_eq!(sorted(known::<Reason>("reason")), sorted(Reason::NAMES));
+        assert_eq!(sorted(known::<NotScored>("why")), sorted(NotScored::NAMES));
+    }
+
+    #[test]
+    fn extra_text_of_older_logs_is_read() {
+        let read: Reason = serde_json::from_str(r#"{"reason":"extra_text","byte":3}"#).unwrap();
+        assert_eq!(read.to_string(), "text around the JSON at byte 3");
+        assert_eq!(
+            read,
+            Reason::ExtraText {
+                byte: 3,
+                kind: ExtraText::Unknown,
+                valid_if_stripped: false
+            }
+        );
     }
 }

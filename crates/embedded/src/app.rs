@@ -79,7 +79,7 @@ impl App {
         let tally = Arc::<Tally>::default();
         Ok(Self {
             language: Arc::new(LanguageModel::new(Arc::clone(&vocabulary))),
-            batcher: Batcher::start(batching, Arc::clone(&tally), runtime)?,
+            batcher: Batcher::start(batching.clone(), Arc::clone(&tally), runtime)?,
             seeds: Seeds::new(options.seed),
             slots: Arc::new(Semaphore::new(MAX_LIVE_REQUESTS)),
             serial: AtomicU64::new(0),
@@ -97,7 +97,7 @@ impl App {
 
     /// Starts the clock of a request that has just arrived.
     pub(super) fn start_clock(&self) -> Pacer {
-        self.batching.timetable.start()
+        self.batching.timetable.start(self.batching.clock.now())
     }
 
     /// Records the outcome of a request.
@@ -136,7 +136,8 @@ impl App {
                 .collect(),
             max_batch: self.batching.max_batch,
             threads: self.batching.threads,
-            step_ms: self.options.step_ms,
+            speed: self.options.speed,
+            step_ms: self.batching.timetable.step_time(1, 0).as_secs_f64() * 1e3,
             cache_hits: self.compiler.hits(),
             cache_misses: self.compiler.misses(),
             compiling: self.compiler.compiling(),
@@ -281,7 +282,8 @@ impl App {
             } else {
                 Delivery::AtEnd
             };
-            self.batcher.submit(generation, pacer, delivery)
+            self.batcher
+                .submit(generation, pacer, delivery, prompt_tokens)
         };
         Ok(StartedAnswer {
             tokens,

@@ -40,11 +40,12 @@ use compiling::Compiler;
 use listening::{Connection, Listening};
 use sobench_core::constraint::{Constraint, GrammarDialect};
 use sobench_core::error::{Error, Result};
+use sobench_core::speed::Speed;
 use sobench_engine::vocabulary::VocabularySource;
 use sobench_engine::{
     self as engine, Engine, EngineName, EnginePolicy, Route, Vocabulary, guarded,
 };
-use timetable::{Timetable, within};
+use timetable::{Clock, Timetable, within};
 
 pub use constraint_fields::GuidedFields;
 pub use faults::{Fault, FaultKind};
@@ -80,14 +81,8 @@ pub struct EmbeddedOptions {
     /// Seed of the answers. The same requests to a new server with the same seed get the same
     /// answers.
     pub seed: u64,
-    /// Minimum time from a request's arrival to its first token, in milliseconds. 0 means as fast
-    /// as possible.
-    pub ttft_ms: f64,
-    /// Time between tokens, in milliseconds. 0 means as fast as possible.
-    pub itl_ms: f64,
-    /// Minimum time of a batch step, in milliseconds: the time of the synthetic model, during which
-    /// masks are computed. 0 means no minimum.
-    pub step_ms: f64,
+    /// The times of the synthetic model, during which masks are computed.
+    pub speed: Speed,
     /// Number of concurrently running sequences, from 1 to [`MAX_BATCH`]. More wait in a queue.
     pub max_batch: usize,
     /// Time limit of one compile, in seconds, above 0. A constraint that takes longer is refused.
@@ -112,9 +107,7 @@ impl Default for EmbeddedOptions {
             vocabulary: VocabularySource::Cl100k,
             eos_token: None,
             seed: 0,
-            ttft_ms: 0.0,
-            itl_ms: 0.0,
-            step_ms: 0.0,
+            speed: Speed::default(),
             max_batch: DEFAULT_MAX_BATCH,
             compile_timeout_s: guarded::COMPILE_TIMEOUT.as_secs_f64(),
             model: SYNTHETIC_MODEL.to_owned(),
@@ -166,6 +159,11 @@ impl EmbeddedServer {
     /// The address of the listening socket.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// The speed of the synthetic model.
+    pub fn speed(&self) -> Speed {
+        self.app.options.speed
     }
 
     /// The decoding library and its version, e.g. `llguidance 1.9.1`.
@@ -293,14 +291,10 @@ fn compile_timeout(seconds: f64) -> Result<Duration> {
 
 fn batching(options: &EmbeddedOptions) -> Result<Batching> {
     let EmbeddedOptions {
-        ttft_ms,
-        itl_ms,
-        step_ms,
-        max_batch,
-        ..
+        speed, max_batch, ..
     } = *options;
-    let timetable = Timetable::new(ttft_ms, itl_ms, step_ms).ok_or_else(|| {
-        Error::usage(format!("invalid timing of the embedded server: {ttft_ms} ms, {itl_ms} ms, {step_ms} ms"))
+    let timetable = Timetable::new(&speed).ok_or_else(|| {
+        Error::usage(format!("invalid timing of the embedded server: {speed}"))
             .hint("set --embedded-ttft-ms, --embedded-itl-ms and --embedded-step-ms to numbers from 0 to 600000")
     })?;
     if !(1..=MAX_BATCH).contains(&max_batch) {
@@ -315,6 +309,7 @@ fn batching(options: &EmbeddedOptions) -> Result<Batching> {
         max_batch,
         threads: machine_threads(),
         timetable,
+        clock: Clock::System,
         step_timeout: STEP_TIMEOUT,
     })
 }

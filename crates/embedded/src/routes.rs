@@ -71,6 +71,7 @@ async fn version(State(app): State<Arc<App>>) -> Json<serde_json::Value> {
         "grammar_dialects": engine.grammar_dialects(),
         "vocabulary": app.vocabulary.name(),
         "model": "synthetic",
+        "speed": app.options.speed,
         "faults": app.options.faults.iter().map(ToString::to_string).collect::<Vec<_>>(),
     }))
 }

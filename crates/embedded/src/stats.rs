@@ -10,6 +10,7 @@ use serde::{Serialize, Serializer};
 
 use super::answer_outcome::AnswerOutcome;
 use super::generation::FinishReason;
+use sobench_core::speed::Speed;
 
 /// Longest time that the histograms resolve, in nanoseconds: ten minutes. Longer times are clamped.
 const MAX_DURATION_NS: u64 = 600_000_000_000;
@@ -38,7 +39,9 @@ pub struct ServerStats {
     pub max_batch: usize,
     /// Threads that compute masks.
     pub threads: usize,
-    /// The synthetic model's step time in milliseconds.
+    /// The speed of the synthetic model.
+    pub speed: Speed,
+    /// The synthetic model's time for a step of one sequence, in milliseconds.
     pub step_ms: f64,
     /// Requests whose constraint was already compiled or being compiled.
     pub cache_hits: u64,
@@ -183,6 +186,8 @@ impl ServerStats {
             "gauge",
             &[("", count(self.compiling))],
         );
+        let speed = format!("speed=\"{}\"", self.speed);
+        metric("sobench:speed_info", "gauge", &[(speed.as_str(), 1)]);
         metric("sobench:steps_total", "counter", &[("", self.steps)]);
         metric("sobench:masks_total", "counter", &[("", self.masks)]);
         if let Some(times) = self.mask_ns {

@@ -425,13 +425,13 @@ mod tests {
     use super::*;
 
     /// Panics or hangs, depending on the regex.
-    struct Rogue {
+    struct FaultyEngine {
         release: Mutex<Receiver<()>>,
     }
 
-    struct RogueMatcher;
+    struct FaultyMatcher;
 
-    impl Engine for Rogue {
+    impl Engine for FaultyEngine {
         fn name(&self) -> &'static str {
             "rogue"
         }
@@ -449,22 +449,22 @@ mod tests {
                 Constraint::Regex(text) if &**text == "panic" => panic!("compile of {text}"),
                 Constraint::Regex(text) if &**text == "hang" => {
                     let _ = self.release.lock().unwrap().recv();
-                    Ok(Arc::new(RogueGrammar))
+                    Ok(Arc::new(FaultyGrammar))
                 }
-                _ => Ok(Arc::new(RogueGrammar)),
+                _ => Ok(Arc::new(FaultyGrammar)),
             }
         }
     }
 
-    struct RogueGrammar;
+    struct FaultyGrammar;
 
-    impl Grammar for RogueGrammar {
+    impl Grammar for FaultyGrammar {
         fn matcher(&self) -> Result<Box<dyn Matcher>, EngineError> {
-            Ok(Box::new(RogueMatcher))
+            Ok(Box::new(FaultyMatcher))
         }
     }
 
-    impl Matcher for RogueMatcher {
+    impl Matcher for FaultyMatcher {
         fn mask(&mut self, _: &mut TokenMask) -> Result<(), EngineError> {
             panic!("mask")
         }
@@ -489,7 +489,7 @@ mod tests {
         let (sender, receiver) = channel();
         (
             GuardedEngine::new(
-                Arc::new(Rogue {
+                Arc::new(FaultyEngine {
                     release: Mutex::new(receiver),
                 }),
                 timeout,

@@ -31,6 +31,18 @@ impl GrammarJudge {
         }
     }
 
+    /// Why no continuation of `text` can be a sentence, if that is certain. An oracle does not show
+    /// it: another alternative of it may match a longer text.
+    pub(super) fn final_violation(&self, text: &str) -> Option<Reason> {
+        let Self::Recogniser(recogniser) = self else {
+            return None;
+        };
+        match recogniser.recognise(text) {
+            Membership::NotMember { byte } if byte < text.len() => Some(Reason::Grammar { byte }),
+            _ => None,
+        }
+    }
+
     /// Whether `text` is a sentence.
     pub(super) fn judge(&self, text: &str) -> Verdict {
         let membership = match self {

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use sobench_core::verdict::{Reason, Verdict};
 
-/// Whether `document` is an object. Other values are reported as violations of `{"type":
+/// Whether `document`, or the start of one, is an object. Other values are reported as violations of `{"type":
 /// "object"}`.
 pub(super) fn judge(document: &Value) -> Verdict {
     if document.is_object() {

@@ -19,6 +19,9 @@ const PYTHON_MAX_NESTING: usize = 990;
 /// `sys.int_info.default_max_str_digits`.
 const PYTHON_MAX_INTEGER_DIGITS: usize = 4300;
 
+/// Stands for a number that more digits may change to any other one.
+const UNFINISHED_NUMBER: u8 = 0;
+
 /// Accepted variant of JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Dialect {
@@ -56,35 +59,55 @@ pub(super) struct Duplicate {
 pub(super) struct SyntaxError {
     pub byte: usize,
     pub message: &'static str,
+    /// Whether the text is JSON as far as it goes, so that more text could complete it.
+    pub at_end: bool,
+}
+
+/// The start of a JSON text, completed by closing its open containers.
+#[derive(Debug)]
+pub(super) struct Partial {
+    /// Without the member whose value has not started. An unfinished string is as long as it got,
+    /// an unfinished number is 0.
+    pub value: Value,
+    /// Reference tokens of the path of unfinished values, from the outermost. The whole document
+    /// is unfinished too.
+    pub open: Vec<String>,
+    pub nesting: usize,
+    pub lone_surrogate: Option<usize>,
+    pub duplicate: Option<Duplicate>,
+}
+
+/// What a text that may end anywhere has of a JSON text.
+#[derive(Debug)]
+pub(super) enum Start {
+    /// No value has started.
+    Nothing,
+    Partial(Partial),
+    /// A complete value; other text may follow it.
+    Whole,
 }
 
 /// Reads the JSON value at byte `start` of `text`, after optional white space. Text after the value
 /// is ignored.
 pub(super) fn read(text: &str, start: usize, dialect: Dialect) -> Result<Document, SyntaxError> {
-    let mut reader = Reader {
-        text,
-        position: start,
-        dialect,
-        open: Vec::new(),
-        nesting: 0,
-        lone_surrogate: None,
-        duplicate: None,
-    };
+    let mut reader = Reader::new(text, start, dialect);
     let value = reader.document()?;
-    let Reader {
-        position: end,
-        nesting,
-        lone_surrogate,
-        duplicate,
-        ..
-    } = reader;
-    Ok(Document {
-        value,
-        end,
-        nesting,
-        lone_surrogate,
-        duplicate,
-    })
+    Ok(reader.into_document(value))
+}
+
+/// Reads `text`, which may end anywhere. The error is one that no further text can correct.
+pub(super) fn read_start(text: &str) -> Result<Start, SyntaxError> {
+    let mut reader = Reader::new(text, 0, Dialect::Rfc8259);
+    match reader.document() {
+        // More digits may follow.
+        Ok(value) if value.is_number() && reader.position == text.len() => {
+            reader.unfinished = Some(UNFINISHED_NUMBER.into());
+            Ok(reader.into_partial())
+        }
+        Ok(_) => Ok(Start::Whole),
+        Err(error) if error.at_end => Ok(reader.into_partial()),
+        Err(error) => Err(error),
+    }
 }
 
 /// Returns the first byte from `position` on that is not JSON white space.
@@ -129,9 +152,72 @@ struct Reader<'a> {
     nesting: usize,
     lone_surrogate: Option<usize>,
     duplicate: Option<Duplicate>,
+    /// The scalar in which the text ends, or the object before whose first member it ends.
+    unfinished: Option<Value>,
 }
 
-impl Reader<'_> {
+impl<'a> Reader<'a> {
+    fn new(text: &'a str, start: usize, dialect: Dialect) -> Self {
+        Self {
+            text,
+            position: start,
+            dialect,
+            open: Vec::new(),
+            nesting: 0,
+            lone_surrogate: None,
+            duplicate: None,
+            unfinished: None,
+        }
+    }
+
+    fn into_document(self, value: Value) -> Document {
+        Document {
+            value,
+            end: self.position,
+            nesting: self.nesting,
+            lone_surrogate: self.lone_surrogate,
+            duplicate: self.duplicate,
+        }
+    }
+
+    /// Closes the open containers. Of a text that is nested too deeply, the value is `null`.
+    fn into_partial(self) -> Start {
+        let (mut inner, mut open) = (self.unfinished, Vec::new());
+        let mut containers = self.open;
+        if self.nesting > MAX_NESTING {
+            containers.clear();
+            inner = Some(Value::Null);
+        }
+        for container in containers.into_iter().rev() {
+            inner = Some(match container {
+                Open::Array(mut items) => {
+                    if let Some(value) = inner {
+                        open.push(items.len().to_string());
+                        items.push(value);
+                    }
+                    Value::Array(items)
+                }
+                Open::Object { mut members, key } => {
+                    if let Some(value) = inner {
+                        open.push(pointer_token(&key));
+                        members.insert(key, value);
+                    }
+                    Value::Object(members)
+                }
+            });
+        }
+        open.reverse();
+        inner.map_or(Start::Nothing, |value| {
+            Start::Partial(Partial {
+                value,
+                open,
+                nesting: self.nesting,
+                lone_surrogate: self.lone_surrogate,
+                duplicate: self.duplicate,
+            })
+        })
+    }
+
     fn document(&mut self) -> Result<Value, SyntaxError> {
         loop {
             let Some(mut value) = self.start_value()? else {
@@ -183,7 +269,9 @@ impl Reader<'_> {
             }));
         }
         if is_object {
-            let key = self.member_name()?;
+            let key = self
+                .member_name()
+                .inspect_err(|_| self.unfinished = Some(Value::Object(Map::new())))?;
             self.open.push(Open::Object {
                 members: Map::new(),
                 key,
@@ -201,7 +289,7 @@ impl Reader<'_> {
             Some(_) => return self.fail("expected a member name in double quotes"),
             None => return self.fail("the text ends inside an object"),
         }
-        let key = self.string()?;
+        let key = self.string().inspect_err(|_| self.unfinished = None)?;
         self.position = skip_white_space(self.text, self.position);
         match self.peek() {
             Some(b':') => self.position += 1,
@@ -213,6 +301,14 @@ impl Reader<'_> {
 
     /// Adds a complete value to the open container, and reads the following comma or bracket.
     fn after_value(&mut self, value: Value) -> Result<Next, SyntaxError> {
+        // More digits may follow a number at the end of the text.
+        if value.is_number() && self.peek().is_none() && !self.open.is_empty() {
+            self.unfinished = Some(UNFINISHED_NUMBER.into());
+            return match self.open.last() {
+                Some(Open::Object { .. }) => self.fail("the text ends inside an object"),
+                _ => self.fail("the text ends inside an array"),
+            };
+        }
         let is_object = match self.open.last_mut() {
             None => return Ok(Next::Document(value)),
             Some(Open::Array(items)) => {
@@ -289,15 +385,31 @@ impl Reader<'_> {
     }
 
     fn literal(&mut self, word: &str, value: Value) -> Result<Option<Value>, SyntaxError> {
-        if !self.text.as_bytes()[self.position..].starts_with(word.as_bytes()) {
-            return self.fail("expected a value");
+        let rest = &self.text.as_bytes()[self.position..];
+        if !rest.starts_with(word.as_bytes()) {
+            let at_end = word.as_bytes().starts_with(rest);
+            if at_end {
+                self.unfinished = Some(value);
+            }
+            return Err(SyntaxError {
+                at_end,
+                ..self.error("expected a value")
+            });
         }
         self.position += word.len();
         Ok(Some(value))
     }
 
-    /// Reads `-? (0 | [1-9] [0-9]*) ("." [0-9]+)? ([eE] [+-]? [0-9]+)?`.
     fn number(&mut self) -> Result<Value, SyntaxError> {
+        let number = self.whole_number();
+        if number.is_err() {
+            self.unfinished = Some(UNFINISHED_NUMBER.into());
+        }
+        number
+    }
+
+    /// Reads `-? (0 | [1-9] [0-9]*) ("." [0-9]+)? ([eE] [+-]? [0-9]+)?`.
+    fn whole_number(&mut self) -> Result<Value, SyntaxError> {
         let start = self.position;
         if self.peek() == Some(b'-') {
             self.position += 1;
@@ -367,9 +479,18 @@ impl Reader<'_> {
                     self.position += 1;
                     return Ok(out);
                 }
-                Some(b'\\') => out.push(self.escape()?),
+                Some(b'\\') => match self.escape() {
+                    Ok(character) => out.push(character),
+                    Err(error) => {
+                        self.unfinished = Some(Value::String(out));
+                        return Err(error);
+                    }
+                },
                 Some(_) => return self.fail("unescaped control character in a string"),
-                None => return self.fail("the text ends inside a string"),
+                None => {
+                    self.unfinished = Some(Value::String(out));
+                    return self.fail("the text ends inside a string");
+                }
             }
         }
     }
@@ -409,7 +530,10 @@ impl Reader<'_> {
             }
             self.position = rewind;
         }
-        self.lone_surrogate.get_or_insert(backslash);
+        // At the end of the text, the other half may follow.
+        if unit >= 0xdc00 || !matches!(&self.text[self.position..], "" | "\\") {
+            self.lone_surrogate.get_or_insert(backslash);
+        }
         Ok(char::REPLACEMENT_CHARACTER)
     }
 
@@ -430,10 +554,15 @@ impl Reader<'_> {
     }
 
     fn fail<T>(&self, message: &'static str) -> Result<T, SyntaxError> {
-        Err(SyntaxError {
+        Err(self.error(message))
+    }
+
+    fn error(&self, message: &'static str) -> SyntaxError {
+        SyntaxError {
             byte: self.position,
             message,
-        })
+            at_end: self.peek().is_none(),
+        }
     }
 }
 

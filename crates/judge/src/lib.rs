@@ -1,14 +1,19 @@
 //! Judges an answer by its constraint, as a pure function: no clock, network or environment.
 //!
 //! The outcome is evaluated first. A rejected, failed, cancelled or unsent request has no answer to
-//! judge. An answer that was cut at the token limit is invalid as truncated, regardless of its
-//! text. (A text that is complete exactly at the limit also counts as truncated: the server did not
-//! report a stop, and a higher limit might have continued it.)
+//! judge.
 //!
 //! Then the text, exactly as sent, is judged by the constraint. Each kind of constraint has its own
-//! module; `json_answer.rs` parses answers that must be JSON. An answer that cannot be judged (a
-//! schema that does not compile, an external `$ref`, a limit) is not scored, with a reason. It
-//! counts neither as correct nor as incorrect.
+//! module; `json_answer.rs` parses answers that must be JSON. An answer that was cut at the token
+//! limit is truncated if more text could have made it valid, and otherwise invalid for the reason
+//! that no further text could remove ([`Evaluator::final_violation`]). (A text that is complete
+//! exactly at the limit is truncated: the server did not report a stop, and a higher limit might
+//! have continued it.)
+//!
+//! An answer over the limits of size and nesting is invalid, because the server produced it. An
+//! answer is not scored, with a reason, if the constraint cannot be judged: a schema that does not
+//! compile, an external `$ref`, a limit of the evaluation. It counts neither as correct nor as
+//! incorrect.
 
 #![cfg_attr(test, allow(clippy::disallowed_methods))]
 
@@ -22,6 +27,7 @@ mod pattern;
 mod regex;
 mod schema;
 mod stack;
+mod unique_members;
 pub mod vllm_formula;
 
 use std::collections::{HashMap, VecDeque};
@@ -29,14 +35,23 @@ use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
-use sobench_core::answer::Answer;
+pub use schema::meta_schema_error;
+
+use sobench_core::answer::{Answer, Channel};
 use sobench_core::constraint::{Constraint, sha256_hex};
 use sobench_core::observation::{Outcome, TransportCause};
 use sobench_core::verdict::{NotScored, Reason, Verdict};
 
-/// Maximum bytes of a judged answer. Longer answers are not scored.
+use self::json_answer::{Refused, Start};
+use self::unique_members::UniqueMembers;
+
+/// Maximum bytes of a valid answer.
 pub const MAX_ANSWER_BYTES: usize = 1 << 20;
+
+/// The decoded form of an incomplete character at the end of a truncated answer.
+const INCOMPLETE_CHARACTER: char = char::REPLACEMENT_CHARACTER;
 
 /// Maximum number of cached compiled constraints. The oldest one is evicted first.
 const MAX_COMPILED: usize = 256;
@@ -63,13 +78,14 @@ pub struct Evaluator {
     compiled: HashMap<String, Arc<CompiledConstraint>>,
     /// The keys of `compiled`, oldest first.
     insertion_order: VecDeque<String>,
+    unique_members: UniqueMembers,
 }
 
 /// A compiled constraint.
 enum CompiledConstraint {
     Schema(schema::SchemaJudge),
     JsonObject,
-    Regex(regex::RegexJudge),
+    Regex(Box<regex::RegexJudge>),
     Choice(Arc<[String]>),
     Grammar(grammar::GrammarJudge),
     /// Answers cannot be scored by this constraint.
@@ -83,21 +99,30 @@ impl Evaluator {
             options,
             compiled: HashMap::new(),
             insertion_order: VecDeque::new(),
+            unique_members: UniqueMembers::default(),
         }
     }
 
+    /// Adds the constraint of a request of the run. An answer with the unique member of another
+    /// request is then recognised ([`Reason::OtherRequest`]).
+    pub fn add_request(&mut self, constraint: &Constraint) {
+        self.unique_members.add(constraint);
+    }
+
     /// Judges an answer: first the outcome of the request, then the text by the constraint.
-    /// `oracle` is a pest grammar that replaces a grammar constraint.
+    /// `oracle` is a pest grammar that replaces a grammar constraint. `expected` is the channel that
+    /// the request asks for; `None` accepts any.
     pub fn judge(
         &mut self,
         constraint: Option<&Constraint>,
         oracle: Option<&str>,
         outcome: &Outcome,
         answer: &Answer,
+        expected: Option<Channel>,
     ) -> Verdict {
         let not_scored = |why| Verdict::NotScored { why };
         match outcome {
-            Outcome::Rejected { .. } | Outcome::Unsupported { .. } => {
+            Outcome::Rejected { .. } | Outcome::Refused { .. } | Outcome::Unsupported { .. } => {
                 return not_scored(NotScored::Refused);
             }
             Outcome::ServerError { .. } | Outcome::StreamError { .. } => {
@@ -116,12 +141,56 @@ impl Evaluator {
         let Some(constraint) = constraint else {
             return not_scored(NotScored::NoConstraint);
         };
-        if *outcome == Outcome::Truncated {
+        let text = answer.text();
+        let is_truncated = *outcome == Outcome::Truncated;
+        if let Some(member) = self.unique_members.of_another_request(constraint, &text) {
             return Verdict::Invalid {
-                reason: Reason::Truncated,
+                reason: Reason::OtherRequest { member },
             };
         }
-        self.judge_text(constraint, oracle, &answer.text())
+        let verdict = if is_truncated {
+            let reason = self.final_violation(constraint, oracle, &text);
+            Verdict::Invalid {
+                reason: reason.unwrap_or(Reason::Truncated),
+            }
+        } else {
+            self.judge_text(constraint, oracle, &text)
+        };
+        if expected != Some(Channel::Content)
+            || !answer.content.trim().is_empty()
+            || matches!(verdict, Verdict::NotScored { .. })
+        {
+            return verdict;
+        }
+        match self.used_channel(constraint, oracle, answer, is_truncated) {
+            Some(channel) => Verdict::Invalid {
+                reason: Reason::WrongChannel { channel },
+            },
+            None => verdict,
+        }
+    }
+
+    /// The channel that has the answer where the content is empty. Reasoning has it only if all of
+    /// it is a valid answer. A truncated answer might have had content after its reasoning.
+    fn used_channel(
+        &mut self,
+        constraint: &Constraint,
+        oracle: Option<&str>,
+        answer: &Answer,
+        is_truncated: bool,
+    ) -> Option<Channel> {
+        if !answer.refusal.is_empty() {
+            return None;
+        }
+        if !answer.tool_calls.is_empty() {
+            return Some(Channel::ToolCalls);
+        }
+        let reasoning = answer.reasoning.trim();
+        let is_answer = !reasoning.is_empty()
+            && !is_truncated
+            && self.judge_text(constraint, oracle, &answer.text()) != Verdict::Valid
+            && self.judge_text(constraint, oracle, reasoning) == Verdict::Valid;
+        is_answer.then_some(Channel::Reasoning)
     }
 
     /// Judges the text of a complete answer.
@@ -135,14 +204,26 @@ impl Evaluator {
         if let CompiledConstraint::NotScorable(why) = &*judge {
             return Verdict::NotScored { why: why.clone() };
         }
-        if text.len() > MAX_ANSWER_BYTES {
-            return Verdict::NotScored {
-                why: NotScored::Limit {
-                    what: format!("answer over {MAX_ANSWER_BYTES} bytes"),
-                },
-            };
+        if let Some(reason) = oversize(text) {
+            return Verdict::Invalid { reason };
         }
         catch_panic(|| judge.judge(text)).unwrap_or_else(|why| Verdict::NotScored { why })
+    }
+
+    /// Why `text`, the start of an answer, cannot become valid by any end. `None` if it can,
+    /// or if that cannot be decided.
+    pub fn final_violation(
+        &mut self,
+        constraint: &Constraint,
+        oracle: Option<&str>,
+        text: &str,
+    ) -> Option<Reason> {
+        let judge = self.compiled(constraint, oracle);
+        let text = text.trim_end_matches(INCOMPLETE_CHARACTER);
+        if let CompiledConstraint::NotScorable(_) = &*judge {
+            return None;
+        }
+        oversize(text).or_else(|| catch_panic(|| judge.final_violation(text)).ok().flatten())
     }
 
     /// The reason why answers cannot be scored by `constraint`. `None` if they can.
@@ -195,7 +276,9 @@ impl CompiledConstraint {
                 schema::SchemaJudge::compile(schema, options).map(Self::Schema)
             }
             Constraint::JsonObject(_) => Ok(Self::JsonObject),
-            Constraint::Regex(pattern) => regex::RegexJudge::compile(pattern).map(Self::Regex),
+            Constraint::Regex(pattern) => {
+                regex::RegexJudge::compile(pattern).map(|judge| Self::Regex(Box::new(judge)))
+            }
             Constraint::Choice(choices) => Ok(Self::Choice(Arc::clone(choices))),
             Constraint::Grammar { dialect, text } => {
                 grammar::GrammarJudge::compile(*dialect, text, oracle).map(Self::Grammar)
@@ -208,16 +291,75 @@ impl CompiledConstraint {
 
     fn judge(&self, text: &str) -> Verdict {
         match self {
-            Self::Schema(judge) => json_answer::parse_json_answer(text)
-                .map_or_else(|verdict| verdict, |document| judge.judge(&document)),
-            Self::JsonObject => json_answer::parse_json_answer(text)
-                .map_or_else(|verdict| verdict, |document| json_object::judge(&document)),
+            Self::Schema(_) | Self::JsonObject => match json_answer::parse_json_answer(text) {
+                Ok(document) => self.judge_document(&document),
+                Err(refused) => Verdict::Invalid {
+                    reason: self.json_reason(text, refused),
+                },
+            },
             Self::Regex(judge) => judge.judge(text),
             Self::Choice(choices) => choice::judge(choices, text),
             Self::Grammar(judge) => judge.judge(text),
             Self::NotScorable(why) => Verdict::NotScored { why: why.clone() },
         }
     }
+
+    /// Judges the JSON value of an answer.
+    fn judge_document(&self, document: &Value) -> Verdict {
+        match self {
+            Self::Schema(judge) => judge.judge(document),
+            _ => json_object::judge(document),
+        }
+    }
+
+    /// The reason, with the verdict on the JSON text without the text around it.
+    fn json_reason(&self, text: &str, refused: Refused) -> Reason {
+        let Refused { mut reason, inner } = refused;
+        if let (
+            Reason::ExtraText {
+                valid_if_stripped, ..
+            },
+            Some(inner),
+        ) = (&mut reason, inner)
+        {
+            *valid_if_stripped = json_answer::parse_json_answer(&text[inner])
+                .is_ok_and(|document| self.judge_document(&document) == Verdict::Valid);
+        }
+        reason
+    }
+
+    /// Why no continuation of `text` can be valid, if that is certain.
+    fn final_violation(&self, text: &str) -> Option<Reason> {
+        match self {
+            Self::Schema(_) | Self::JsonObject => match json_answer::parse_start(text) {
+                Err(refused) => Some(self.json_reason(text, refused)),
+                Ok(Start::Nothing) => None,
+                Ok(Start::Partial(start)) => match self {
+                    Self::Schema(judge) => judge.final_violation(&start),
+                    _ => json_object::judge(&start.value).into_reason(),
+                },
+                Ok(Start::Whole(document)) => self.judge_document(&document).into_reason(),
+            },
+            Self::Regex(judge) => judge.final_violation(text),
+            Self::Choice(choices) => choice::final_violation(choices, text),
+            Self::Grammar(judge) => judge.final_violation(text),
+            Self::NotScorable(_) => None,
+        }
+    }
+}
+
+/// Why the size of `text` makes it invalid.
+fn oversize(text: &str) -> Option<Reason> {
+    let bytes = text.len();
+    if bytes <= MAX_ANSWER_BYTES {
+        return None;
+    }
+    let white_space = text.bytes().filter(u8::is_ascii_whitespace).count();
+    Some(if white_space > bytes / 2 {
+        Reason::RunawayWhitespace { bytes }
+    } else {
+        Reason::TooLong { bytes }
+    })
 }
 
 /// Converts a panic of a library to a reason why this case is not scored.
@@ -232,7 +374,8 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use sobench_core::constraint::{AlwaysTrue, GrammarDialect};
+    use sobench_core::answer::ToolCall;
+    use sobench_core::constraint::{AlwaysTrue, GrammarDialect, UNIQUE_MEMBER_PREFIX};
 
     fn any_object() -> Constraint {
         Constraint::JsonObject(AlwaysTrue)
@@ -301,6 +444,7 @@ mod tests {
                     None,
                     &outcome,
                     &Answer::from_text("{}".to_owned()),
+                    None,
                 );
                 let name = match &verdict {
                     Verdict::Valid => "valid",
@@ -355,15 +499,240 @@ mod tests {
     }
 
     #[test]
-    fn long_answers_are_not_scored_and_the_cache_is_limited() {
+    fn oversized_answers_are_invalid() {
         let mut evaluator = Evaluator::new(EvaluateOptions::default());
-        let long = format!("[{}]", " ".repeat(MAX_ANSWER_BYTES));
-        assert!(matches!(
-            evaluator.judge_text(&any_object(), None, &long),
-            Verdict::NotScored {
-                why: NotScored::Limit { .. }
+        for (text, name) in [
+            (
+                format!("{{}}{}", " ".repeat(MAX_ANSWER_BYTES)),
+                "runaway_whitespace",
+            ),
+            (
+                format!("{{\"a\":\"{}\"}}", "x".repeat(MAX_ANSWER_BYTES)),
+                "too_long",
+            ),
+        ] {
+            let complete = evaluator.judge_text(&any_object(), None, &text);
+            let cut = evaluator.final_violation(&any_object(), None, &text);
+            for reason in [complete.into_reason(), cut] {
+                assert_eq!(reason.unwrap().name(), name);
             }
-        ));
+        }
+        let fits = format!("{{}}{}", " ".repeat(MAX_ANSWER_BYTES - 2));
+        assert_eq!(
+            evaluator.judge_text(&any_object(), None, &fits),
+            Verdict::Valid
+        );
+    }
+
+    #[test]
+    fn truncated_answers_are_invalid_for_their_final_reason() {
+        let person = schema(json!({
+            "type": "object",
+            "properties": {
+                "v": {"$ref": "#/$defs/s"},
+                "n": {"type": "integer"},
+                "e": {"enum": ["red", "green", 1]},
+                "either": {"anyOf": [{"type": "string"}, {"type": "null"}]},
+                "list": {"type": "array", "items": {"type": "boolean"}, "maxItems": 2},
+                "then": {"minimum": 5},
+                "sub": {"required": ["x"], "properties": {"x": {"const": 1}}},
+            },
+            "required": ["v", "n"],
+            "minProperties": 2,
+            "additionalProperties": false,
+            "if": {"properties": {"n": {"const": 1}}},
+            "then": {"properties": {"then": {"maximum": 7}}},
+            "$defs": {"s": {"type": "string", "maxLength": 3}},
+        }));
+        let choices = Constraint::Choice(["yes".to_owned(), "no".to_owned()].into());
+        let regex = Constraint::Regex("(?=.*x)[a-c]{2,4}\\d+(?<!5)".into());
+        let grammar = Constraint::Grammar {
+            dialect: GrammarDialect::Lark,
+            text: "start: \"ab\"+ \"c\"".into(),
+        };
+        let mut evaluator = Evaluator::new(EvaluateOptions::default());
+        for (constraint, text, expected) in [
+            (&person, r#"{"v": "abcdef", "#, "`maxLength` at /v"),
+            (&person, r#"{"v": "abcdef"#, "`maxLength` at /v"),
+            (&person, r#"{"v": {"#, "`type` at /v"),
+            (&person, r#"{"n": 1.5, "v": "a"#, "`type` at /n"),
+            (&person, r#"{"n": "#, ""),
+            (&person, r#"{"n": 1.5"#, ""),
+            (&person, r#"{"n": "1"#, "`type` at /n"),
+            (&person, r#"{"n": t"#, "`type` at /n"),
+            (&person, r#"{"e": "gr"#, ""),
+            (&person, r#"{"e": "b"#, "`enum` at /e"),
+            (&person, r#"{"e": ["#, "`enum` at /e"),
+            (&person, r#"{"e": 2"#, ""),
+            (&person, r#"{"e": 2,"#, "`enum` at /e"),
+            (&person, r#"{"either": 1"#, ""),
+            (&person, r#"{"either": 1,"#, "`anyOf` at /either"),
+            (&person, r#"{"list": [true, 0"#, "`type` at /list/1"),
+            (
+                &person,
+                r#"{"list": [true, false, t"#,
+                "`maxItems` at /list",
+            ),
+            (&person, r#"{"list": [true, f"#, ""),
+            (&person, r#"{"other": ""#, "`additionalProperties`"),
+            (&person, r#"{"other"#, ""),
+            (&person, r#"{"then": 1, "#, "`minimum` at /then"),
+            (&person, r#"{"then": 9, "n"#, ""),
+            (&person, r#"{"sub": {"y": 1"#, ""),
+            (&person, r#"{"sub": {"y": 1}"#, "`required` at /sub"),
+            (&person, r#"{"sub": {"x": 2,"#, "`const` at /sub/x"),
+            (&person, r#"["#, "`type`"),
+            (&person, r#""{"#, "`type`"),
+            (&person, "{\"v\": \"a\tb", "not JSON"),
+            (&person, r#"{"v": "a", "n": 2}"#, ""),
+            (&person, r#"{"v": "a", "n": 2} Th"#, "text after the JSON"),
+            (&person, "{\"v\": \"ab\u{fffd}", ""),
+            (&person, "{\"v\": \"abc\u{fffd}", ""),
+            (&person, "{\n\n\n   ", ""),
+            (&person, "", ""),
+            (&any_object(), "[", "`type`"),
+            (&any_object(), "{\"a\": {\"a\": 1", ""),
+            (&choices, "ye", ""),
+            (&choices, "n\u{fffd}", ""),
+            (&choices, "Yes", "none of the choices"),
+            (&regex, "ab", ""),
+            (&regex, "abcab", "does not match"),
+            (&regex, "ab1235", ""),
+            (&regex, "ab12d", "does not match"),
+            (&grammar, "abab", ""),
+            (&grammar, "abac", "not in the language from byte 3"),
+        ] {
+            let found = evaluator.judge(
+                Some(constraint),
+                None,
+                &Outcome::Truncated,
+                &Answer::from_text(text.to_owned()),
+                Some(Channel::Content),
+            );
+            let reason = found.into_reason().unwrap();
+            if expected.is_empty() {
+                assert_eq!(reason, Reason::Truncated, "{text:?}");
+            } else {
+                assert!(reason.to_string().contains(expected), "{text:?}: {reason}");
+            }
+        }
+        let oracle = "start = { SOI ~ \"yes\" ~ EOI }";
+        assert_eq!(
+            evaluator.final_violation(&grammar, Some(oracle), "no"),
+            None
+        );
+    }
+
+    #[test]
+    fn answers_in_another_channel_are_named() {
+        let mut evaluator = Evaluator::new(EvaluateOptions::default());
+        let call = Answer {
+            tool_calls: vec![ToolCall {
+                arguments: "{}".to_owned(),
+                ..ToolCall::default()
+            }],
+            ..Answer::default()
+        };
+        let thought = |reasoning: &str, content: &str| Answer {
+            reasoning: reasoning.to_owned(),
+            ..Answer::from_text(content.to_owned())
+        };
+        let (content, calls) = (Some(Channel::Content), Some(Channel::ToolCalls));
+        for (answer, expected, outcome, name) in [
+            (call.clone(), content, Outcome::Completed, "wrong_channel"),
+            (call.clone(), content, Outcome::Truncated, "wrong_channel"),
+            (call.clone(), calls, Outcome::Completed, "valid"),
+            (call, None, Outcome::Completed, "valid"),
+            (
+                thought("{}", ""),
+                content,
+                Outcome::Completed,
+                "wrong_channel",
+            ),
+            (
+                thought("{}", " \n"),
+                content,
+                Outcome::Completed,
+                "wrong_channel",
+            ),
+            (thought("{}", ""), content, Outcome::Truncated, "truncated"),
+            (thought("so {}", ""), content, Outcome::Completed, "empty"),
+            (thought("{}", "{}"), content, Outcome::Completed, "valid"),
+        ] {
+            let verdict = evaluator.judge(Some(&any_object()), None, &outcome, &answer, expected);
+            let found = match &verdict {
+                Verdict::Invalid { reason } => reason.name(),
+                _ => "valid",
+            };
+            assert_eq!(found, name, "{answer:?}: {verdict:?}");
+        }
+        let anything = Constraint::Regex(".*".into());
+        let verdict = evaluator.judge(
+            Some(&anything),
+            None,
+            &Outcome::Completed,
+            &thought("hm", ""),
+            content,
+        );
+        assert_eq!(verdict, Verdict::Valid, "an empty answer is allowed");
+    }
+
+    #[test]
+    fn an_answer_of_another_request_is_recognised() {
+        let unique = |uuid: &str| {
+            let member = format!("{UNIQUE_MEMBER_PREFIX}{uuid}");
+            (
+                schema(json!({"properties": { &member: {"type": "string"} }})),
+                member,
+            )
+        };
+        let (own, own_member) = unique("340ac475-31b5-413e-8d17-87ad24882bb7");
+        let (other, other_member) = unique("ab890aed-df15-4768-988e-01f772d9f781");
+        let mut evaluator = Evaluator::new(EvaluateOptions::default());
+        for constraint in [&own, &other] {
+            evaluator.add_request(constraint);
+        }
+        let mut judge = |constraint: &Constraint, member: &str, outcome: &Outcome| {
+            let answer = Answer::from_text(json!({ member: "x" }).to_string());
+            evaluator
+                .judge(Some(constraint), None, outcome, &answer, None)
+                .into_reason()
+        };
+        let done = Outcome::Completed;
+        assert_eq!(judge(&own, &own_member, &done), None);
+        for outcome in [&done, &Outcome::Truncated] {
+            let reason = judge(&own, &other_member, outcome).unwrap();
+            assert_eq!(reason.name(), "other_request");
+            assert!(reason.to_string().contains(&other_member));
+        }
+        // A made-up member, and one of another run.
+        let made_up = format!("{UNIQUE_MEMBER_PREFIX}00000000-31b5-413e-8d17-87ad24882bb7");
+        assert_eq!(judge(&own, &made_up, &done), None);
+        assert_eq!(judge(&own, UNIQUE_MEMBER_PREFIX, &done), None);
+    }
+
+    #[test]
+    fn only_documents_that_are_valid_alone_are_valid_if_stripped() {
+        let number = schema(json!({"properties": {"a": {"type": "number"}}}));
+        let mut evaluator = Evaluator::new(EvaluateOptions::default());
+        for (text, valid) in [
+            ("```json\n{\"a\": 1}\n```", true),
+            ("```json\n{\"a\": \"1\"}\n```", false),
+            ("{\"a\": 1} {}", true),
+            ("Sure: {\"a\": 1, \"a\": 1}", false),
+        ] {
+            match evaluator.judge_text(&number, None, text).into_reason() {
+                Some(Reason::ExtraText {
+                    valid_if_stripped, ..
+                }) => assert_eq!(valid_if_stripped, valid, "{text:?}"),
+                reason => panic!("{text:?}: {reason:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn the_cache_is_limited() {
+        let mut evaluator = Evaluator::new(EvaluateOptions::default());
         for number in 0..=MAX_COMPILED + 1 {
             let constant = schema(json!({ "const": number }));
             assert_eq!(

@@ -1,12 +1,16 @@
 //! Judges regular expressions: the whole answer must match, in the dialect of Python's `re`.
 
-use super::pattern::{self, Dialect, Extent, Matcher, ParsedPattern};
+use std::sync::OnceLock;
+
+use super::pattern::{self, Dialect, Extent, Matcher, ParsedPattern, PrefixMatcher};
 use sobench_core::verdict::{NotScored, Reason, Verdict};
 
 /// A compiled pattern.
 pub(super) struct RegexJudge {
     full: Matcher,
     pattern: ParsedPattern,
+    /// Compiled for the first truncated answer. `None` if the pattern is too large.
+    prefixes: OnceLock<Option<PrefixMatcher>>,
 }
 
 impl RegexJudge {
@@ -16,6 +20,7 @@ impl RegexJudge {
         Ok(Self {
             full: Matcher::new(&pattern, Extent::Full)?,
             pattern,
+            prefixes: OnceLock::new(),
         })
     }
 
@@ -33,6 +38,17 @@ impl RegexJudge {
             },
             Err(why) => Verdict::NotScored { why },
         }
+    }
+
+    /// Why no continuation of `text` can match, if that is certain.
+    pub(super) fn final_violation(&self, text: &str) -> Option<Reason> {
+        let prefixes = self
+            .prefixes
+            .get_or_init(|| PrefixMatcher::new(&self.pattern))
+            .as_ref()?;
+        (!prefixes.may_continue(text)).then(|| Reason::Regex {
+            prefix: self.matches_prefix(text),
+        })
     }
 
     /// Whether `re.match` matches; `false` also if it exceeds a limit. It only explains a failure,

@@ -20,7 +20,9 @@ use serde_json::{Map, Value};
 pub use self::bench::BenchNotice;
 pub use self::corpus::CorpusNotice;
 pub use self::dataset::{ConvertedRow, DatasetNotice};
-pub use self::figures::{BreachCount, FigureNotice, OutageSpan};
+pub use self::figures::{
+    BreachCount, FigureNotice, LatencyChange, LossInFlight, LossInTime, OutageSpan, ValidAnswers,
+};
 pub use self::log::LogNotice;
 pub use self::mask::MaskNotice;
 pub use self::matrix::MatrixNotice;

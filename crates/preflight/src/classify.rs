@@ -12,6 +12,9 @@
 //!   [`Class::Partial`]: the server read the constraint but does not enforce it.
 //! - An empty answer, or reasoning without an answer, proves nothing: servers apply a constraint
 //!   only after the reasoning, and some drop text that they cannot parse.
+//! - A whole answer in a channel that clients do not read (a tool call that was not requested, or
+//!   content in place of the requested call) is a separate failure.
+//! - The text of a tool call that was cut inside its envelope proves nothing.
 //! - White space until the token limit is a separate failure: the constraint is enforced, but the
 //!   answer does not end.
 //! - A class does not show whether the server masks tokens or writes the constraint into the
@@ -22,7 +25,8 @@ use serde::Serialize;
 
 use super::MAX_KEPT_CHARS;
 use super::constraint_probe::ConstraintProbe;
-use super::envelope::{Envelope, envelope_members_in, wrapped_in};
+use super::envelope::{Envelope, envelope_members_in, outer_names, wrapped_in};
+use sobench_backend::ConstraintDialect;
 use sobench_core::observation::{Observation, Outcome};
 use sobench_core::verdict::{Reason, Verdict};
 use sobench_judge::Evaluator;
@@ -53,6 +57,8 @@ pub struct Evidence<'a> {
     pub observation: &'a Observation,
     pub control: &'a Control,
     pub envelopes: &'a [Envelope],
+    /// The dialect, which determines the channel of the answer.
+    pub dialect: ConstraintDialect,
 }
 
 impl Control {
@@ -68,6 +74,12 @@ impl Control {
                 failure: None,
             },
         }
+    }
+
+    /// Whether the model writes prose, from which constrained answers differ.
+    pub fn is_prose(&self) -> bool {
+        let has_words = |answer: &str| answer.chars().any(char::is_alphanumeric);
+        self.answer.as_deref().is_some_and(has_words) && !self.looks_like_an_object()
     }
 
     fn looks_like_an_object(&self) -> bool {
@@ -103,6 +115,9 @@ fn failure(observation: &Observation, prefix_note: &str) -> Option<Finding> {
         Outcome::Rejected { status, body, .. } => {
             Finding::new(Class::Rejected, message_or_placeholder(body)).status(*status)
         }
+        Outcome::Refused { message } => {
+            Finding::new(Class::Unproven, format!("the model refused: {message}"))
+        }
         Outcome::Unsupported { what } => Finding::new(Class::NotCarried, what.clone()),
         Outcome::ServerError { status, body, .. } => {
             Finding::broken(Cause::ServerError, message_or_placeholder(body)).status(*status)
@@ -136,6 +151,15 @@ fn classify_answer(evidence: &Evidence<'_>, evaluator: &mut Evaluator) -> Findin
     } = evidence;
     let text = &*observation.answer.text();
     let truncated = observation.outcome == Outcome::Truncated;
+    if let Some(reason) = wrong_channel(evidence, evaluator) {
+        return Finding::new(Class::WrongChannel, reason);
+    }
+    if truncated && is_cut_call(evidence.dialect, text) {
+        return Finding::new(
+            Class::Unproven,
+            "a tool call as content, cut at the token limit inside its envelope",
+        );
+    }
     // Only the text is judged: it may be complete even if it ends at the token limit.
     match evaluator.judge_text(&probe.judged_by, None, text) {
         Verdict::Valid if probe.random_words.is_empty() => {
@@ -160,6 +184,37 @@ fn classify_answer(evidence: &Evidence<'_>, evaluator: &mut Evaluator) -> Findin
         }
         Verdict::Invalid { reason } => invalid_answer(evidence, &reason, truncated, evaluator),
     }
+}
+
+/// Why clients of this dialect do not find the answer, if it is in another channel.
+fn wrong_channel(evidence: &Evidence<'_>, evaluator: &mut Evaluator) -> Option<&'static str> {
+    let answer = &evidence.observation.answer;
+    let has_call = answer
+        .tool_calls
+        .iter()
+        .any(|call| !call.arguments.trim().is_empty());
+    if evidence.dialect.answers_in_tool_calls() {
+        let mut is_valid = || {
+            evaluator.judge_text(&evidence.probe.judged_by, None, &answer.content) == Verdict::Valid
+        };
+        return (!has_call && is_valid()).then_some(
+            "the document is in the content; clients that read the tool call find none",
+        );
+    }
+    (has_call && answer.content.trim().is_empty()).then_some(
+        "the answer is in the arguments of a tool call that was not requested; clients that read the content find nothing",
+    )
+}
+
+/// Whether a truncated text is the beginning of a tool call that the server did not parse: the
+/// arguments are inside an object with the name of the function.
+fn is_cut_call(dialect: ConstraintDialect, text: &str) -> bool {
+    let call = text.trim_start().trim_start_matches("<tool_call>");
+    let call = call.trim_start().trim_start_matches('[').trim_start();
+    let names = outer_names(call);
+    let is_call_member =
+        |name: &String| matches!(name.as_str(), "name" | "arguments" | "parameters");
+    dialect.answers_in_tool_calls() && !names.is_empty() && names.iter().all(is_call_member)
 }
 
 /// The finding for a JSON object as the answer to "any JSON object".

@@ -14,9 +14,14 @@ use sobench_core::constraint::{AlwaysTrue, Constraint, GrammarDialect};
 use sobench_notices::enforcement::Kind;
 use sobench_pycompat::random::PythonRandom;
 
-/// The prompt of every probe. It contains "JSON", because OpenAI refuses `json_object` otherwise.
+/// The prompt of probes. It contains "JSON", because OpenAI refuses `json_object` otherwise.
 pub const PROMPT: &str =
     "Write one short sentence about the weather at sea, in plain words and not as JSON.";
+
+/// A text to continue, for models that answer [`PROMPT`] with nothing: an instruction model often
+/// ends at once if its chat template is missing.
+pub const UNFINISHED_PROMPT: &str =
+    "From the log of a ship, in plain words and not as JSON.\nThe weather at sea today: wind from";
 
 /// Letters of random words. There are no vowels, to avoid words of a language, and no `y`, to avoid
 /// common abbreviations.
@@ -135,9 +140,9 @@ impl ConstraintProbe {
         }
     }
 
-    /// The request, with at most `output_len` output tokens.
-    pub fn case(&self, output_len: u32) -> Case {
-        case(self.kind.name(), Some(&self.constraint), output_len)
+    /// The request with this prompt, and at most `output_len` output tokens.
+    pub fn case(&self, prompt: &str, output_len: u32) -> Case {
+        case(self.kind.name(), prompt, Some(&self.constraint), output_len)
     }
 
     /// The number of random letters in `text`, if it is a prefix of an allowed answer; `None`
@@ -174,8 +179,8 @@ impl ConstraintProbe {
 }
 
 /// The request without a constraint, to compare with.
-pub fn control_case(output_len: u32) -> Case {
-    case("control", None, output_len)
+pub fn control_case(prompt: &str, output_len: u32) -> Case {
+    case("control", prompt, None, output_len)
 }
 
 /// The probe for JSON formatting: its members are not in alphabetical order, and one value has a
@@ -205,10 +210,10 @@ pub fn json_formatting_probe(words: &mut RandomWords) -> (ConstraintProbe, [Stri
     (probe, names)
 }
 
-fn case(id: &str, constraint: Option<&Arc<Constraint>>, output_len: u32) -> Case {
+fn case(id: &str, prompt: &str, constraint: Option<&Arc<Constraint>>, output_len: u32) -> Case {
     Case::new(
         format!("preflight-{id}"),
-        Prompt::Text(PROMPT.into()),
+        Prompt::Text(prompt.into()),
         constraint.cloned(),
         output_len,
     )
@@ -274,7 +279,7 @@ mod tests {
                     Verdict::Valid,
                     "{kind}"
                 );
-                assert!(!probe.appears_in(PROMPT));
+                assert!(!probe.appears_in(PROMPT) && !probe.appears_in(UNFINISHED_PROMPT));
             }
         }
     }

@@ -108,7 +108,7 @@ fn find_schema(value: &Value, schema: &Value, depth: usize, found: &mut Vec<Enve
 }
 
 /// Member names of the outermost object, also of a truncated answer.
-fn outer_names(answer: &str) -> Vec<String> {
+pub(super) fn outer_names(answer: &str) -> Vec<String> {
     let mut names = Vec::new();
     let (mut depth, mut start, mut escaped) = (0_usize, None, false);
     let mut last: Option<&str> = None;

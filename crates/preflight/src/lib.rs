@@ -60,6 +60,9 @@ pub struct PreflightConditions {
     pub seed: u64,
     /// Maximum tokens of a first answer.
     pub output_len: u32,
+    /// The prompt of every request: the first one of several that the model answers without a
+    /// constraint.
+    pub prompt: String,
     pub stream: bool,
     /// The kinds to test.
     pub kinds: Vec<Kind>,
@@ -190,7 +193,10 @@ impl Preflight {
                 cell.dialect == *dialect
                     && matches!(
                         cell.finding.class,
-                        Class::Enforced | Class::Partial | Class::WrongWrapper
+                        Class::Enforced
+                            | Class::Partial
+                            | Class::WrongWrapper
+                            | Class::WrongChannel
                     )
             })
         };

@@ -6,7 +6,9 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 
 use super::classify::{Control, Evidence, classify};
-use super::constraint_probe::{ConstraintProbe, RandomWords, control_case, json_formatting_probe};
+use super::constraint_probe::{
+    ConstraintProbe, PROMPT, RandomWords, UNFINISHED_PROMPT, control_case, json_formatting_probe,
+};
 use super::envelope::{Envelope, envelopes};
 use super::{Cell, Preflight, PreflightConditions};
 use sobench_backend::{
@@ -37,6 +39,10 @@ const RETRY_FACTOR: u32 = 16;
 /// Factor of the token limit for the formatting request, which has three members.
 const JSON_FORMATTING_FACTOR: u32 = 4;
 
+/// Tokens that a model has to write if it ends at once otherwise. Every allowed answer to a probe
+/// has more, except for `{}`.
+const MIN_TOKENS: u32 = 4;
+
 /// Maximum characters of a server's message that an error quotes.
 const QUOTED_CHARS: usize = 400;
 
@@ -66,6 +72,9 @@ pub struct Options {
     /// Timeout of one request.
     pub timeout: Duration,
     pub extent: Extent,
+    /// [`PROMPT`] in the chat template of the model, for servers that take text; `None` if the
+    /// template is unknown. Tried if the model does not answer the plain prompt.
+    pub templated_prompt: Option<String>,
 }
 
 impl Options {
@@ -119,6 +128,7 @@ pub async fn run(
             answer: None,
             failure: None,
         },
+        asking: Asking::plain(),
         requests: 0,
         last_request: None,
         cells: Vec::new(),
@@ -129,6 +139,7 @@ pub async fn run(
     };
     runner.send_control().await?;
     let facts = self::facts(&runner.client).await;
+    runner.make_it_speak(&facts).await?;
     for dialect in &options.dialects {
         runner.tested_dialects.push(*dialect);
         for kind in &options.kinds {
@@ -178,6 +189,24 @@ pub async fn facts(client: &Client) -> ServerFacts {
     ServerFacts::from_pages(&pages)
 }
 
+/// How the model is asked. Constrained answers prove something only if the model answers the same
+/// prompt without a constraint.
+#[derive(Clone, Debug, PartialEq)]
+struct Asking {
+    prompt: String,
+    /// Sent as `min_tokens`, which keeps a model from ending at once.
+    min_tokens: Option<u32>,
+}
+
+impl Asking {
+    fn plain() -> Self {
+        Self {
+            prompt: PROMPT.to_owned(),
+            min_tokens: None,
+        }
+    }
+}
+
 struct Runner<'a> {
     client: Client,
     shutdown: Shutdown,
@@ -186,6 +215,8 @@ struct Runner<'a> {
     random_words: RandomWords,
     evaluator: Evaluator,
     control: Control,
+    /// How the model is asked.
+    asking: Asking,
     requests: usize,
     /// The last request before the server was gone.
     last_request: Option<String>,
@@ -197,6 +228,45 @@ struct Runner<'a> {
 impl Runner<'_> {
     /// Sends the request without a constraint.
     async fn send_control(&mut self) -> Result<()> {
+        let observation = self.control(&Asking::plain()).await?;
+        if let Some(error) = self.control_error(&observation.outcome) {
+            return Err(error);
+        }
+        self.control = Control::from_observation(&observation);
+        Ok(())
+    }
+
+    /// Tries other ways to ask until the model answers one in prose. If none works, the first one
+    /// stays.
+    async fn make_it_speak(&mut self, facts: &ServerFacts) -> Result<()> {
+        if self.control.failure.is_some() || self.control.is_prose() {
+            return Ok(());
+        }
+        let with_prompt = |prompt: &str| Asking {
+            prompt: prompt.to_owned(),
+            min_tokens: None,
+        };
+        let lengthened = Asking {
+            min_tokens: takes_min_tokens(facts).then_some(MIN_TOKENS),
+            ..with_prompt(UNFINISHED_PROMPT)
+        };
+        let templated = self.options.templated_prompt.as_deref().map(with_prompt);
+        let ways = templated
+            .into_iter()
+            .chain([with_prompt(UNFINISHED_PROMPT)])
+            .chain(lengthened.min_tokens.is_some().then_some(lengthened));
+        for asking in ways {
+            let control = Control::from_observation(&self.control(&asking).await?);
+            if control.is_prose() {
+                (self.control, self.asking) = (control, asking);
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends the request without a constraint.
+    async fn control(&mut self, asking: &Asking) -> Result<Observation> {
         // The dialect does not matter without a constraint.
         let dialect = self
             .options
@@ -204,18 +274,12 @@ impl Runner<'_> {
             .first()
             .copied()
             .unwrap_or(ConstraintDialect::ResponseFormat);
-        let mut request = self.request(dialect);
+        let mut request = self.request(dialect, asking);
         if let Some(extra) = &mut request.extra_body {
             extra.retain(|field, value| !ConstraintDialect::constrains(field, value));
         }
-        let observation = self
-            .send(&control_case(self.options.output_len), &request)
-            .await?;
-        if let Some(error) = self.control_error(&observation.outcome) {
-            return Err(error);
-        }
-        self.control = Control::from_observation(&observation);
-        Ok(())
+        let case = control_case(&asking.prompt, self.options.output_len);
+        self.send(&case, &request).await
     }
 
     /// The error for an outcome of the control after which constraints cannot be tested.
@@ -279,7 +343,8 @@ impl Runner<'_> {
                 let (finding, cut) = self
                     .test_once(kind, notation, dialect, self.options.output_len)
                     .await?;
-                if finding.class == Class::Unproven && cut {
+                // More text may complete what the answer shows of the constraint.
+                if cut && matches!(finding.class, Class::Unproven | Class::Partial) {
                     asked_again = true;
                     self.test_once(
                         kind,
@@ -315,8 +380,8 @@ impl Runner<'_> {
         output_len: u32,
     ) -> Result<(Finding, bool)> {
         let probe = ConstraintProbe::random(kind, notation, &mut self.random_words);
-        let case = probe.case(output_len);
-        let request = self.request(dialect);
+        let case = probe.case(&self.asking.prompt, output_len);
+        let request = self.request(dialect, &self.asking);
         let envelopes = match self.adapter.encode(&case, &request) {
             Err(unsendable) => {
                 return Ok((Finding::new(Class::NotCarried, unsendable.what), false));
@@ -347,6 +412,7 @@ impl Runner<'_> {
             observation: &observation,
             control: &self.control,
             envelopes: &envelopes,
+            dialect,
         };
         Ok((
             classify(&evidence, &mut self.evaluator),
@@ -371,12 +437,13 @@ impl Runner<'_> {
             return Ok(());
         };
         let (probe, names) = json_formatting_probe(&mut self.random_words);
-        let case = probe.case(
-            self.options
-                .output_len
-                .saturating_mul(JSON_FORMATTING_FACTOR),
-        );
-        let observation = self.send(&case, &self.request(*dialect)).await?;
+        let output_len = self
+            .options
+            .output_len
+            .saturating_mul(JSON_FORMATTING_FACTOR);
+        let case = probe.case(&self.asking.prompt, output_len);
+        let request = self.request(*dialect, &self.asking);
+        let observation = self.send(&case, &request).await?;
         match self
             .evaluator
             .judge_text(&probe.judged_by, None, &observation.answer.text())
@@ -408,14 +475,17 @@ impl Runner<'_> {
         Ok(observation)
     }
 
-    fn request(&self, dialect: ConstraintDialect) -> RequestOptions {
-        self.options.request(
-            dialect,
-            Sampling {
-                temperature: Some(0.0),
-                ..Sampling::default()
-            },
-        )
+    fn request(&self, dialect: ConstraintDialect, asking: &Asking) -> RequestOptions {
+        let sampling = Sampling {
+            temperature: Some(0.0),
+            ..Sampling::default()
+        };
+        let mut request = self.options.request(dialect, sampling);
+        if let Some(min_tokens) = asking.min_tokens {
+            let extra = request.extra_body.get_or_insert_default();
+            extra.entry("min_tokens").or_insert(min_tokens.into());
+        }
+        request
     }
 
     fn finish(&mut self, facts: ServerFacts) -> Preflight {
@@ -432,6 +502,7 @@ impl Runner<'_> {
                 model: self.options.model.clone(),
                 seed: self.options.seed,
                 output_len: self.options.output_len,
+                prompt: self.asking.prompt.clone(),
                 stream: self.options.stream,
                 kinds: self.options.kinds.clone(),
                 dialects: std::mem::take(&mut self.tested_dialects),
@@ -472,11 +543,12 @@ fn notices(control: &Control, last_request: Option<&str>, cells: &[Cell]) -> Vec
         .collect()
 }
 
-/// Notice that a vLLM server in `auto` may have fixed its engine because of the preflight.
+/// Notice that a vLLM server in `auto` may have fixed its engine because of the preflight. A
+/// constraint without an effect has not been compiled.
 fn fixed_engine(facts: &ServerFacts, cells: &[Cell]) -> Option<Notice> {
     let first = cells
         .iter()
-        .find(|cell| !matches!(cell.finding.class, Class::NotCarried | Class::NotSent))?;
+        .find(|cell| matches!(cell.finding.class, Class::Enforced | Class::Partial))?;
     facts.is_vllm().then(|| {
         PreflightNotice::EngineFixedByPreflight {
             constraint: first.label(),
@@ -484,6 +556,13 @@ fn fixed_engine(facts: &ServerFacts, cells: &[Cell]) -> Option<Notice> {
         }
         .into()
     })
+}
+
+/// Whether the server has `min_tokens` in its OpenAI-compatible endpoints. `ignore_eos` is no
+/// substitute: after the constraint is complete, servers write unconstrained text.
+fn takes_min_tokens(facts: &ServerFacts) -> bool {
+    let products = [ServerKind::Vllm, ServerKind::Sglang].map(ServerKind::product);
+    facts.product.is_some() && products.contains(&facts.product)
 }
 
 fn envelopes_of(body: &[u8], constraint: &Constraint) -> Vec<Envelope> {

@@ -24,6 +24,7 @@ pub fn preflight(cells: Vec<Cell>) -> Preflight {
             model: "tiny".to_owned(),
             seed: 0,
             output_len: 64,
+            prompt: crate::constraint_probe::PROMPT.to_owned(),
             stream: true,
             kinds,
             dialects,

@@ -12,15 +12,15 @@ const STATE_WORDS: usize = 624;
 /// Offset between the two state words that are mixed.
 const SHIFT_WORDS: usize = 397;
 
-/// MT19937, the Mersenne Twister of Matsumoto and Nishimura (`mt19937ar.c`, 2002), which both
+/// MT19937, the Mersenne MersenneTwister of Matsumoto and Nishimura (`mt19937ar.c`, 2002), which both
 /// libraries build on.
 #[derive(Clone, Debug)]
-struct Twister {
+struct MersenneTwister {
     state: [u32; STATE_WORDS],
     next: usize,
 }
 
-impl Twister {
+impl MersenneTwister {
     /// `init_genrand` of `mt19937ar.c`.
     fn from_word(seed: u32) -> Self {
         let mut state = [0; STATE_WORDS];
@@ -102,7 +102,7 @@ impl Twister {
 /// The stream of CPython's `random.Random` (3.9 to 3.13) after `seed(int)`.
 #[derive(Clone, Debug)]
 pub struct PythonRandom {
-    twister: Twister,
+    twister: MersenneTwister,
 }
 
 impl PythonRandom {
@@ -119,7 +119,7 @@ impl PythonRandom {
             limbs.pop();
         }
         Self {
-            twister: Twister::from_key(&limbs),
+            twister: MersenneTwister::from_key(&limbs),
         }
     }
 
@@ -236,7 +236,7 @@ fn set_size(count: usize) -> usize {
 /// `legacy-distributions.c`).
 #[derive(Clone, Debug)]
 pub struct NumpyRandom {
-    twister: Twister,
+    twister: MersenneTwister,
     /// The second of a pair of normal variates, kept for the next call, as `legacy_gauss` does.
     spare_gauss: Option<f64>,
 }
@@ -245,7 +245,7 @@ impl NumpyRandom {
     /// `numpy.random.seed(seed)`; NumPy's maximum is also 2^32 - 1.
     pub fn new(seed: u32) -> Self {
         Self {
-            twister: Twister::from_word(seed),
+            twister: MersenneTwister::from_word(seed),
             spare_gauss: None,
         }
     }

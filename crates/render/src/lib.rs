@@ -325,6 +325,17 @@ impl LegendEntry {
 }
 
 impl Table {
+    /// Removes the other columns, with their cells.
+    pub fn retain_columns(&mut self, is_kept: impl Fn(&Column) -> bool) {
+        let kept: Vec<bool> = self.columns.iter().map(is_kept).collect();
+        let mut columns = kept.iter();
+        self.columns.retain(|_| columns.next() == Some(&true));
+        for row in &mut self.rows {
+            let mut cells = kept.iter();
+            row.retain(|_| cells.next() == Some(&true));
+        }
+    }
+
     /// An empty table: the first `text_columns` columns are left-aligned, the others right-aligned.
     pub fn new<H: Into<String>>(heads: impl IntoIterator<Item = H>, text_columns: usize) -> Self {
         let align = |position: usize| {

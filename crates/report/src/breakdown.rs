@@ -163,7 +163,7 @@ mod tests {
             assert_eq!(kinds.columns.len(), kinds.rows[0].len());
             assert_eq!(
                 kinds.rows[0][..7],
-                ["regex", "3", "50.00", "9.45 to 90.55", "1/2", "0.00", "0"].map(Cell::from)
+                ["regex", "3", "50.00", "5.46 to 94.54", "1/2", "0.00", "0"].map(Cell::from)
             );
             assert_eq!(
                 kinds.rows[1][..8],

@@ -1,11 +1,12 @@
-//! Client overhead: its table, and its verdict in a sentence.
+//! Client overhead: its tables, and the verdict in a sentence.
 
 use super::Report;
 use super::text::{count, figure};
 use sobench_render::{Document, Table};
 use sobench_results::metrics::client_overhead::{
-    ClientOverhead, ClientVerdict, ExceededLimit, Measure,
+    Bound, ClientOverhead, ClientVerdict, MAX_SHARE, MIN_LIMIT_MS,
 };
+use sobench_results::record::RunRecord;
 
 /// Adds the table with its title; nothing where nothing was measured.
 pub(super) fn add(page: &mut Document, report: &Report, title: &str) {
@@ -70,137 +71,142 @@ pub(super) fn add(page: &mut Document, report: &Report, title: &str) {
             cost.other_runs
         ));
     }
-    page.paragraph(sentence(part));
+    page.paragraph(format!(
+        "{}{}",
+        sentence(part),
+        shared_machine_note(&report.record)
+    ));
+    page.titled_table("Bounds of the client's part", bounds_table(part));
 }
 
-/// Whether the latencies are trusted, and why, in one line.
-pub(super) fn summary(part: &ClientOverhead) -> String {
-    if part.verdict == ClientVerdict::DoNotTrust {
-        let doubts: Vec<String> = part.exceeded.iter().map(short_doubt).collect();
-        return format!("not trusted: {}", doubts.join(", "));
+/// The bounds of all figures.
+fn bounds_table(part: &ClientOverhead) -> Option<Table> {
+    let heads = ["figure", "value", "client may have added", "limit", ""];
+    let mut table = Table::new(heads, 1).left_aligned(4);
+    for bound in part.bounds.iter() {
+        let Some(added) = bound.added else { continue };
+        let status = if bound.distrusted { "not trusted" } else { "" };
+        table.row([
+            format!("{} ({})", bound.figure, bound.figure.metric.unit.name()),
+            format!("{:.3}", bound.value),
+            format!("{added:.3}"),
+            format!("{:.3}", bound.limit()),
+            status.to_owned(),
+        ]);
     }
-    let measured = [
-        part.send_delay_ms
-            .at(99.0)
-            .map(|delay_ms| format!("send delay p99 {delay_ms:.2} ms")),
-        part.burst
-            .filter(|burst| burst.requests > 1)
-            .map(|burst| format!("first burst sent within {:.2} ms", burst.width_ms)),
-        part.cpu_percent
-            .filter(|_| !part.cost.includes_server)
-            .map(|percent| format!("CPU {percent:.0} %")),
-        part.cost
-            .includes_server
-            .then(|| "CPU not judged (shared with the embedded server)".to_owned()),
-    ];
-    let measured: Vec<String> = measured.into_iter().flatten().collect();
-    if measured.is_empty() {
-        "trusted".to_owned()
-    } else {
-        format!("trusted: {}", measured.join(", "))
-    }
+    table.non_empty()
 }
 
-fn short_doubt(doubt: &ExceededLimit) -> String {
-    let ExceededLimit {
-        measure,
-        value,
-        limit,
-    } = doubt;
-    match measure {
-        Measure::SendDelayP99Ms => format!("send delay p99 {value:.1} ms > {limit:.1} ms"),
-        Measure::BurstWidthMs => format!("first burst {value:.1} ms > {limit:.1} ms"),
-        Measure::RateDeviationPercent => format!("send rate off {value:.1} % > {limit:.1} %"),
-        Measure::CpuPercent => format!("client CPU {value:.0} % > {limit:.0} %"),
-        Measure::DisorderedRequests => format!("{value:.0} timestamps out of order"),
-        Measure::MachineBusyPercent => format!("machine CPU {value:.0} % > {limit:.0} %"),
+/// The line of the summary.
+pub(super) fn summary(report: &Report) -> String {
+    let Some(part) = &report.client else {
+        return "not measured".to_owned();
+    };
+    let reasons = reasons(part, 1);
+    let note = shared_machine_note(&report.record);
+    match part.verdict {
+        // A note that is cut off at the end of the line is of no use.
+        ClientVerdict::DoNotTrust => format!("{NOT_TRUSTED}: {reasons}"),
+        ClientVerdict::NotTheBottleneck => format!("trusted{note}"),
+        ClientVerdict::Unknown => format!("{UNKNOWN}{note}"),
     }
 }
 
-/// The verdict as a sentence.
+/// Whether the figures are trusted, and why not.
 pub fn sentence(part: &ClientOverhead) -> String {
     match part.verdict {
-        ClientVerdict::NotTheBottleneck if part.cost.includes_server => {
-            "the client sent on time; its CPU load is not judged, because the embedded server shares this machine".to_owned()
+        ClientVerdict::NotTheBottleneck => {
+            let percent = 100.0 * MAX_SHARE;
+            format!(
+                "trusted: the client can have added at most {percent:.0} % or {MIN_LIMIT_MS} ms to any figure"
+            )
         }
-        ClientVerdict::NotTheBottleneck => "client overhead is negligible".to_owned(),
-        ClientVerdict::DoNotTrust => {
-            let doubts: Vec<String> = part.exceeded.iter().map(doubt_text).collect();
-            format!("do not trust these latencies: {}", doubts.join(", "))
-        }
+        ClientVerdict::Unknown => UNKNOWN.to_owned(),
+        ClientVerdict::DoNotTrust => format!("{NOT_TRUSTED}: {}", reasons(part, MAX_REASONS)),
     }
 }
 
-fn doubt_text(doubt: &ExceededLimit) -> String {
-    let ExceededLimit {
-        measure,
-        value,
-        limit,
-    } = doubt;
-    match measure {
-        Measure::SendDelayP99Ms => {
-            format!("client send delay p99 {value:.1} ms (limit {limit:.1} ms)")
+const NOT_TRUSTED: &str = "not trusted";
+const UNKNOWN: &str = "unknown: the wait of packets was not measured";
+
+/// Figures that [`sentence`] names.
+const MAX_REASONS: usize = 3;
+
+/// Why figures are not trusted: for each of `max` metrics the figure that exceeds its limit most.
+pub fn reasons(part: &ClientOverhead, max: usize) -> String {
+    // Rounded: throughputs have the same ratio, but for the last digits of a float. The sort keeps
+    // the order of such figures.
+    let ratio = |bound: &Bound| (1e6 * bound.added.unwrap_or_default() / bound.limit()).round();
+    let mut distrusted: Vec<&Bound> = part.bounds.distrusted().collect();
+    distrusted.sort_by(|a, b| ratio(b).total_cmp(&ratio(a)));
+    let mut named: Vec<&Bound> = Vec::new();
+    for bound in &distrusted {
+        let is_new = named
+            .iter()
+            .all(|other| other.figure.metric != bound.figure.metric);
+        if is_new && named.len() < max {
+            named.push(bound);
         }
-        Measure::BurstWidthMs => {
-            format!("first burst sent within {value:.1} ms (limit {limit:.1} ms)")
-        }
-        Measure::RateDeviationPercent => {
-            format!("send rate off by {value:.1} % (limit {limit:.1} %)")
-        }
-        Measure::CpuPercent => format!("client CPU {value:.0} % (limit {limit:.0} %)"),
-        Measure::DisorderedRequests => {
-            format!("{value:.0} requests have timestamps out of order (please report this)")
-        }
-        Measure::MachineBusyPercent => {
-            format!("machine CPU {value:.0} % busy (limit {limit:.0} %)")
-        }
+    }
+    let clock = (part.disordered > 0).then(|| {
+        format!(
+            "{} requests have timestamps out of order (please report this)",
+            part.disordered
+        )
+    });
+    let more = match distrusted.len() - named.len() {
+        0 => None,
+        1 => Some("1 more figure".to_owned()),
+        count => Some(format!("{count} more figures")),
+    };
+    let named = named.iter().map(ToString::to_string);
+    let reasons: Vec<String> = clock.into_iter().chain(named).chain(more).collect();
+    reasons.join("; ")
+}
+
+/// For the end of a sentence.
+fn shared_machine_note(record: &RunRecord) -> &'static str {
+    if record.server.is_on_this_machine() {
+        "; server and client share this machine"
+    } else {
+        ""
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sobench_results::metrics::client_overhead::ClientCost;
+    use serde_json::json;
+    use sobench_results::metrics::client_overhead::Bounds;
 
     #[test]
-    fn the_verdict_names_every_exceeded_limit() {
-        let doubt = |measure, value, limit| ExceededLimit {
-            measure,
-            value,
-            limit,
-        };
-        let doubts = vec![
-            doubt(Measure::SendDelayP99Ms, 31.04, 2.0),
-            doubt(Measure::BurstWidthMs, 80.0, 50.0),
-            doubt(Measure::RateDeviationPercent, 1.26, 0.5),
-            doubt(Measure::CpuPercent, 97.4, 85.0),
-            doubt(Measure::MachineBusyPercent, 99.9, 90.0),
-        ];
+    fn the_worst_figure_of_each_metric_is_named() {
+        let bounds: Bounds = serde_json::from_value(json!([
+            {"figure": "mean_ttft_ms", "value": 15.0, "added": 2.0},
+            {"figure": "p99_ttft_ms", "value": 20.1, "added": 3.21},
+            {"figure": "mean_itl_ms", "value": 1.0, "added": 0.124},
+            {"figure": "mean_e2el_ms", "value": 100.0, "added": 9.0},
+            {"figure": "request_throughput", "value": 50.0, "added": 10.0},
+        ]))
+        .unwrap();
         let part = ClientOverhead {
             verdict: ClientVerdict::DoNotTrust,
-            exceeded: doubts,
+            bounds,
             ..ClientOverhead::default()
         };
         assert_eq!(
             sentence(&part),
-            "do not trust these latencies: client send delay p99 31.0 ms (limit 2.0 ms), first burst sent \
-             within 80.0 ms (limit 50.0 ms), send rate off by 1.3 % (limit 0.5 %), client CPU 97 % \
-             (limit 85 %), machine CPU 100 % busy (limit 90 %)"
+            "not trusted: Request throughput: client may have cost up to 20.0 %; TTFT p99: client may \
+             have added up to 3.2 of 20.1 ms; ITL mean: client may have added up to 0.12 of 1.00 ms; \
+             1 more figure"
+        );
+        assert_eq!(
+            reasons(&part, 1),
+            "Request throughput: client may have cost up to 20.0 %; 3 more figures"
         );
         assert_eq!(
             sentence(&ClientOverhead::default()),
-            "client overhead is negligible"
-        );
-        let cost = ClientCost {
-            includes_server: true,
-            ..ClientCost::default()
-        };
-        assert!(
-            sentence(&ClientOverhead {
-                cost,
-                ..ClientOverhead::default()
-            })
-            .contains("not judged")
+            "trusted: the client can have added at most 10 % or 0.1 ms to any figure"
         );
     }
 }

@@ -4,7 +4,7 @@ use super::{Report, enforcement};
 use sobench_core::dates::iso_8601;
 use sobench_core::printable::printable;
 use sobench_notices::enforcement::State;
-use sobench_notices::notice::{FigureNotice, Notice};
+use sobench_notices::notice::{FigureNotice, LatencyChange, Notice};
 use sobench_results::metrics::quality::Quality;
 use sobench_results::metrics::run_issues::RunIssues;
 use sobench_results::metrics::{Answers, Metrics};
@@ -17,6 +17,9 @@ const FIGURE_NOTICE_MAX_CHARS: usize = 10_000;
 
 /// Characters of a hash that are shown; the result file has all of it.
 const HASH_SHOWN_CHARS: usize = 12;
+
+/// Invalid answers from which on a run without a valid one has a warning.
+const MIN_SUSPICIOUS: usize = 3;
 
 const BEFORE_THE_RUN: &str = "before the run (not measured)";
 
@@ -42,7 +45,9 @@ pub(crate) fn server_line(report: &Report) -> String {
     let is_sent = report.metrics.arms.constrained.is_some();
     let engine = named("engine", engine_name(report)).filter(|_| is_sent);
     let parts = if server.embedded {
-        let synthetic = "synthetic model (not GPU figures)".to_owned();
+        let speed = server.speed.map(|speed| format!("{speed}, "));
+        let speed = speed.unwrap_or_default();
+        let synthetic = format!("synthetic model ({speed}not GPU figures)");
         vec![Some("embedded".to_owned()), engine, Some(synthetic)]
     } else {
         vec![
@@ -82,6 +87,25 @@ pub(crate) fn constraint_line(report: &Report) -> String {
     parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
+/// The warning at the top of every page: constraints that are not enforced, or seem not to be.
+pub(crate) fn warning(report: &Report) -> Option<String> {
+    let enforcement = &report.record.enforcement;
+    enforcement.warning().or_else(|| {
+        let ended = report.metrics.quality.compliance?;
+        let is_suspicious = enforcement.state == State::NotChecked
+            && ended.hits == 0
+            && ended.of >= MIN_SUSPICIOUS;
+        let field = report.record.server.constraint_dialect?;
+        is_suspicious.then(|| {
+            format!(
+                "none of {} constrained answers follows its constraint: the server may ignore the field of {field}; preflight was \
+                 skipped, `sobench preflight` tests it",
+                ended.of
+            )
+        })
+    })
+}
+
 /// The start of the run in ISO 8601.
 fn date(record: &RunRecord) -> String {
     let date = record.date();
@@ -90,7 +114,7 @@ fn date(record: &RunRecord) -> String {
 
 /// The notices of the run, and those that follow from its figures.
 pub(crate) fn notices(report: &Report) -> Vec<Notice> {
-    let enforcement = enforcement::notices(&report.record.enforcement, &report.metrics.quality);
+    let enforcement = enforcement::notices(&report.record.enforcement, &report.metrics);
     report
         .notices
         .iter()
@@ -132,13 +156,16 @@ fn parts(report: &Report) -> Vec<(&'static str, Option<String>)> {
     );
     let generated = report.metrics.options.answers == Answers::Generated;
     let sources = report.metrics.overall.tokens.output_sources;
-    let counted = [
-        ("server", sources.server),
-        ("tokenizer", sources.tokenizer),
-        ("unknown", sources.unknown),
-    ]
-    .map(|(source, count)| format!("{source} {count}"))
-    .join(", ");
+    let mut counted = vec![("server", sources.server), ("tokenizer", sources.tokenizer)];
+    if sources.other_tokenizer > 0 {
+        counted.push(("tokenizer of another model", sources.other_tokenizer));
+    }
+    counted.push(("unknown", sources.unknown));
+    let counted = counted
+        .iter()
+        .map(|(source, count)| format!("{source} {count}"))
+        .collect::<Vec<_>>()
+        .join(", ");
     let mut parts = vec![
         ("sobench", text(&record.sobench_version)),
         ("sobench", named("at", Some(date(record)))),
@@ -148,6 +175,10 @@ fn parts(report: &Report) -> Vec<(&'static str, Option<String>)> {
         ),
         ("server", Some(settings.backend.to_string())),
         ("server", named("at", text(&server.base_url))),
+        (
+            "server",
+            named("speed", server.speed.map(|speed| speed.to_string())),
+        ),
         (
             "server",
             named("version", server.version.as_deref().and_then(text)),
@@ -310,11 +341,6 @@ fn figure_notices(report: &Report) -> Vec<FigureNotice> {
         (Answers::Generated, false) => Some(FigureNotice::NotStreamed),
         (Answers::Generated, true) => None,
     };
-    let throughput = &metrics.overall.throughput;
-    let peak_and_mean = throughput
-        .max_output_tokens_per_s
-        .zip(throughput.output_throughput);
-    let is_short = peak_and_mean.is_some_and(|(peak, mean)| peak < mean);
     let goodput = metrics
         .options
         .goodput
@@ -329,9 +355,11 @@ fn figure_notices(report: &Report) -> Vec<FigureNotice> {
         .chain(throttled(&metrics.issues))
         .chain(unsent(&metrics.issues))
         .chain(streamed)
-        .chain(is_short.then_some(FigureNotice::PeakBelowMean))
+        .chain(drift(metrics))
+        .chain(bursts(metrics))
         .chain(goodput)
         .chain(no_effect(&metrics.quality))
+        .chain(controls_cut(metrics))
         .collect()
 }
 
@@ -391,6 +419,38 @@ fn unsent(server_notices: &RunIssues) -> Option<FigureNotice> {
     Some(FigureNotice::NoConnection {
         requests: server_notices.no_connection,
         why: printable(lacking, NOTICE_MAX_CHARS),
+    })
+}
+
+/// Notice on latencies that rise or fall over the run.
+fn drift(metrics: &Metrics) -> Option<FigureNotice> {
+    let changes: Vec<LatencyChange> = metrics
+        .drift
+        .iter()
+        .filter(|drift| drift.is_drift)
+        .map(|drift| LatencyChange {
+            latency: drift.label().to_owned(),
+            from_ms: drift.from_ms,
+            to_ms: drift.to_ms,
+        })
+        .collect();
+    (!changes.is_empty()).then_some(FigureNotice::Drift { changes })
+}
+
+/// Notice on chunks in bursts.
+fn bursts(metrics: &Metrics) -> Option<FigureNotice> {
+    let bursts = metrics.bursts.as_ref().filter(|bursts| bursts.is_bursty)?;
+    Some(FigureNotice::Bursts {
+        together_percent: bursts.together_percent,
+        interval_ms: bursts.interval_ms?,
+    })
+}
+
+/// Notice on a control arm whose answers were all cut.
+fn controls_cut(metrics: &Metrics) -> Option<FigureNotice> {
+    let control = metrics.control.as_ref().filter(|arm| arm.is_all_cut())?;
+    Some(FigureNotice::ControlsCut {
+        controls: control.answers,
     })
 }
 

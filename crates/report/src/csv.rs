@@ -191,6 +191,7 @@ fn source(source: TokenSource) -> &'static str {
     match source {
         TokenSource::Server => "server",
         TokenSource::Tokenizer => "tokenizer",
+        TokenSource::OtherTokenizer => "other_tokenizer",
         TokenSource::Unknown => "",
     }
 }
@@ -270,7 +271,7 @@ mod tests {
         assert_eq!(
             lines[1],
             "0,case-0,constrained,regex,,completed,valid,,,stop,true,0.005,0.01,0.061,10,20,20,30,50,15,55,5,3,7,server,3,server,\
-             true,true,true,,true,,false,false,false,false,false,false,false,false,,,20,"
+             true,true,true,,,true,,false,false,false,false,false,false,false,false,false,false,false,,,,20,"
         );
         assert!(
             lines[2].contains(
@@ -285,7 +286,7 @@ mod tests {
             lines[3]
         );
         assert!(
-            lines[3].contains(",,,,,,,,0,0,7,server,,,,,,false,true,"),
+            lines[3].contains(",,,,,,,,0,0,7,server,,,,,,false,,true,"),
             "{}",
             lines[3]
         );

@@ -2,11 +2,13 @@
 
 use sobench_core::printable::{NAME_CHARS, printable};
 use sobench_notices::enforcement::{Enforcement, State};
-use sobench_notices::notice::{BreachCount, FigureNotice};
-use sobench_results::metrics::quality::Quality;
+use sobench_notices::notice::{BreachCount, FigureNotice, LossInFlight, LossInTime, ValidAnswers};
+use sobench_results::metrics::Metrics;
+use sobench_results::metrics::validity_pattern::{Explanation, Sides, ValidityLoss};
 
 /// The notices of constraints that did not hold.
-pub(crate) fn notices(enforcement: &Enforcement, quality: &Quality) -> Vec<FigureNotice> {
+pub(crate) fn notices(enforcement: &Enforcement, metrics: &Metrics) -> Vec<FigureNotice> {
+    let quality = &metrics.quality;
     let broken = quality
         .compliance
         .filter(|rate| rate.hits < rate.of)
@@ -34,14 +36,10 @@ pub(crate) fn notices(enforcement: &Enforcement, quality: &Quality) -> Vec<Figur
                 reasons: reasons.collect(),
             }
         });
-    let lost = quality
-        .lost_from
+    let loss = metrics
+        .validity
         .as_ref()
-        .map(|lost| FigureNotice::ConstraintsLost {
-            request: printable(&lost.case_id, NAME_CHARS),
-            valid_before: lost.valid_before,
-            invalid_after: lost.invalid_after,
-        });
+        .and_then(|validity| validity.loss.as_ref());
     let white_space = (quality.white_space_runs > 0).then_some(FigureNotice::WhiteSpaceAnswers {
         answers: quality.white_space_runs,
         truncated: quality.truncated,
@@ -49,9 +47,35 @@ pub(crate) fn notices(enforcement: &Enforcement, quality: &Quality) -> Vec<Figur
     FigureNotice::engine_fixed(enforcement)
         .into_iter()
         .chain(broken)
-        .chain(lost)
+        .chain(loss.map(lost))
         .chain(white_space)
         .collect()
+}
+
+/// The notice of a loss: its better explanation, or both.
+fn lost(loss: &ValidityLoss) -> FigureNotice {
+    let before = |sides: &Sides| ValidAnswers {
+        valid: sides.valid_before,
+        answers: sides.before,
+    };
+    let after = |sides: &Sides| ValidAnswers {
+        valid: sides.valid_after,
+        answers: sides.after,
+    };
+    let in_flight = loss.in_flight.as_ref().map(|split| LossInFlight {
+        up_to: split.up_to,
+        below: before(&split.sides),
+        above: after(&split.sides),
+    });
+    let time = loss.time.as_ref().map(|split| LossInTime {
+        request: printable(&split.request, NAME_CHARS),
+        before: before(&split.sides),
+        after: after(&split.sides),
+    });
+    FigureNotice::ConstraintsLost {
+        in_flight: in_flight.filter(|_| loss.explained_by != Explanation::Time),
+        time: time.filter(|_| loss.explained_by != Explanation::InFlight),
+    }
 }
 
 #[cfg(test)]
@@ -60,6 +84,7 @@ mod tests {
     use sobench_core::observation::Outcome;
     use sobench_core::verdict::{Reason, Verdict};
     use sobench_results::metrics::testing::{TestRequest, test_request, with_samples};
+    use sobench_results::metrics::{MetricsOptions, summarise};
 
     #[test]
     fn broken_constraints_are_reported() {
@@ -68,8 +93,10 @@ mod tests {
                 state,
                 ..Enforcement::default()
             };
-            let notices =
-                with_samples(run, |samples| notices(&enforcement, &Quality::new(samples)));
+            let notices = with_samples(run, |samples| {
+                let metrics = summarise(samples, 1_000_000_000, &MetricsOptions::default());
+                notices(&enforcement, &metrics)
+            });
             notices.iter().map(ToString::to_string).collect::<Vec<_>>()
         };
         let wrong = || TestRequest {
@@ -99,7 +126,7 @@ mod tests {
             (
                 found.len(),
                 found[1].starts_with(
-                    "constraints were no longer enforced from request case-3 on: all 3"
+                    "constraints were no longer enforced from request case-3 on, or above 3 requests in flight: all 3"
                 )
             ),
             (2, true)

@@ -59,7 +59,7 @@ fn error_range(text: &str, reason: &Reason) -> Option<Range<usize>> {
             let start = floor_char_boundary(text, *byte);
             Some(start..floor_char_boundary(text, start + r"\ud800".len()).max(start))
         }
-        Reason::ExtraText { byte } => {
+        Reason::ExtraText { byte, .. } => {
             let start = floor_char_boundary(text, *byte);
             // Before the document: the text up to it. Behind it: the rest.
             let document = text[start..]
@@ -74,7 +74,17 @@ fn error_range(text: &str, reason: &Reason) -> Option<Range<usize>> {
         Reason::DuplicateKey { key, instance_path } => {
             duplicate_key(text, instance_path, key).map(|key| range_of(text, key))
         }
-        Reason::Regex { .. } | Reason::Choice | Reason::Empty | Reason::Truncated => None,
+        Reason::Regex { .. }
+        | Reason::Choice
+        | Reason::Empty
+        | Reason::Truncated
+        | Reason::TooLong { .. }
+        | Reason::TooDeep { .. }
+        | Reason::RunawayWhitespace { .. }
+        | Reason::WrongChannel { .. } => None,
+        Reason::OtherRequest { member } => {
+            text.find(member.as_str()).map(|at| at..at + member.len())
+        }
     }
 }
 
@@ -213,10 +223,22 @@ mod tests {
         check("é!", &Reason::Grammar { byte: 1 }, "<é>!");
         check(
             "Sure: {\"a\":1} ok",
-            &Reason::ExtraText { byte: 0 },
+            &Reason::ExtraText {
+                byte: 0,
+                kind: sobench_core::verdict::ExtraText::Unknown,
+                valid_if_stripped: false,
+            },
             "<Sure: >{\"a\":1} ok",
         );
-        check("{} {}.", &Reason::ExtraText { byte: 3 }, "{} <{}.>");
+        check(
+            "{} {}.",
+            &Reason::ExtraText {
+                byte: 3,
+                kind: sobench_core::verdict::ExtraText::Unknown,
+                valid_if_stripped: false,
+            },
+            "{} <{}.>",
+        );
         check(
             r#"{"a":"\ud800!"}"#,
             &Reason::LoneSurrogate { byte: 6 },

@@ -36,7 +36,7 @@ pub fn write(
         OutputFormat::Text => {
             let text = match options.detail {
                 Detail::Summary => summary::render(view)?,
-                Detail::Full => text::render(view.report),
+                Detail::Full => text::render(view),
             };
             put(out, &text)?;
             if options.plot {

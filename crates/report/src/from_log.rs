@@ -11,7 +11,6 @@ use sobench_core::error::Result;
 use sobench_core::schedule::{Ramp, RateStep, due_times};
 use sobench_core::shard::Shard;
 use sobench_notices::notice::{FigureNotice, LogNotice, Notice, OutageSpan};
-use sobench_results::metrics::client_overhead::ClientOverhead;
 use sobench_results::metrics::cold_load::ColdLoad;
 use sobench_results::metrics::dataset_parts::dataset_parts;
 use sobench_results::metrics::first_uses::FirstUses;
@@ -65,11 +64,10 @@ pub fn report(log: &RunLog) -> Result<Report> {
     let duration_ns = log.duration_ns();
     let mut metrics = summarise(&samples, duration_ns, options);
     fill_excerpts(&mut metrics, log)?;
-    let shards = shards::reports(record, &samples);
-    let client = match (&shards[..], footer) {
-        ([], footer) => footer.map(|footer| ClientOverhead::new(&samples, options, footer.cost, 0)),
-        (shards, _) => shards::worst_client(shards),
-    };
+    let shards = shards::reports(record, &samples, &metrics.values);
+    let client = log
+        .client_overhead(&samples, &metrics.values)
+        .or_else(|| shards::worst_client(&shards));
     let report = Report {
         record: record.clone(),
         requests: log.requests.len(),

@@ -231,6 +231,19 @@ fn own_part(report: &Report) -> Value {
     put(&mut own, "outcomes", metrics.outcomes);
     put(&mut own, "quality", &metrics.quality);
     put(&mut own, "failures", &metrics.failures);
+    put(&mut own, "errors", &metrics.errors);
+    put(&mut own, "control", &metrics.control);
+    put(&mut own, "validity", &metrics.validity);
+    put(&mut own, "repetition", metrics.repetition);
+    put(&mut own, "drift", &metrics.drift);
+    put(&mut own, "bursts", metrics.bursts);
+    if let Some(spec_decode) = &report.spec_decode {
+        put(
+            &mut own,
+            "spec_decode_by_arm",
+            spec_decode.by_arm(&metrics.arms),
+        );
+    }
     put(&mut own, "overall", &metrics.overall);
     put(&mut own, "arms", &metrics.arms);
     put(&mut own, "metrics", &metrics.values);
@@ -278,6 +291,9 @@ fn add_conditions(own: &mut Map<String, Value>, report: &Report) {
         .map(|(key, value)| (key.clone(), Value::from(value.as_str())));
     put(own, "metadata", metadata.collect::<Map<_, _>>());
     put(own, "embedded", server.embedded);
+    if let Some(speed) = server.speed {
+        put(own, "embedded_speed", speed);
+    }
     put(own, "host", &record.host);
     put(own, "assert_formats", settings.evaluate.assert_formats);
     put(own, "trial_requests", record.trial_requests);

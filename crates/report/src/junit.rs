@@ -285,7 +285,11 @@ mod tests {
 
     fn eventful() -> Vec<TestRequest<'static>> {
         let invalid = Verdict::Invalid {
-            reason: Reason::ExtraText { byte: 2 },
+            reason: Reason::ExtraText {
+                byte: 2,
+                kind: sobench_core::verdict::ExtraText::Unknown,
+                valid_if_stripped: false,
+            },
         };
         let refused = Outcome::Rejected {
             status: 400,

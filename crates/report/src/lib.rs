@@ -41,7 +41,7 @@ pub mod view;
 pub mod vllm;
 
 use self::arm_difference::ArmDifferences;
-pub use self::client_overhead::sentence as client_sentence;
+pub use self::client_overhead::{reasons as client_reasons, sentence as client_sentence};
 pub use self::filename::filename;
 pub use self::load::{LoadFigures, RampFigures, RpsChange};
 pub use self::saved_result::SavedResult;

@@ -1,7 +1,7 @@
 //! The report as a short Markdown comment for a pull request.
 
-use super::conditions::{lines, notice_text, notices};
-use super::tables::{all_metrics, is_judged, rates};
+use super::conditions::{self, lines, notice_text, notices};
+use super::tables::{self, all_metrics, is_judged, rates, repetition};
 use super::text::figure;
 use super::{Report, client_sentence, latency_table};
 use sobench_core::printable::printable;
@@ -37,9 +37,12 @@ fn document(report: &Report) -> Document {
     );
     add_summary(&mut page, report);
     if is_judged(report) {
-        let mut rates = rates(&report.metrics.quality);
+        let mut rates = rates(&report.metrics);
         rates.rows.retain(|row| row[1] != Cell::from("n/a"));
         page.table(rates);
+    }
+    if let Some(sentence) = repetition(&report.metrics.repetition) {
+        page.paragraph(sentence);
     }
     if let Some(latencies) = latency_table::latencies(report) {
         page.table(latencies);
@@ -57,6 +60,15 @@ fn document(report: &Report) -> Document {
         &metrics.failures,
         metrics.overall.requests,
     );
+    for (title, table) in [
+        (tables::ERRORS, tables::errors(metrics)),
+        (tables::BY_IN_FLIGHT, tables::validity_by_in_flight(metrics)),
+    ] {
+        if let Some(table) = table {
+            page.minor_heading(title);
+            page.table(table);
+        }
+    }
     if let Some(part) = &report.client {
         page.paragraph(
             Text::default()
@@ -81,7 +93,7 @@ fn document(report: &Report) -> Document {
 }
 
 fn add_summary(page: &mut Document, report: &Report) {
-    if let Some(stamp) = report.record.enforcement.warning() {
+    if let Some(stamp) = conditions::warning(report) {
         page.alarm(stamp);
     }
     if report.partial {
@@ -185,7 +197,11 @@ mod tests {
         odd.server.model_id = "m|`x`".into();
         odd.notices = vec![Notice::Other("the server said @everyone <b>".into())];
         let invalid = Verdict::Invalid {
-            reason: Reason::ExtraText { byte: 2 },
+            reason: Reason::ExtraText {
+                byte: 2,
+                kind: sobench_core::verdict::ExtraText::Unknown,
+                valid_if_stripped: false,
+            },
         };
         let refused = Outcome::Rejected {
             status: 400,

@@ -258,6 +258,7 @@ impl Cells<'_> {
             "reasoning": Some(sample.reasoning()).filter(|reasoning| !reasoning.is_empty()),
             "ttft_reasoning_ms": latency.ttft_reasoning_ms,
             "ttft_answer_ms": latency.ttft_answer_ms,
+            "ttft_arguments_ms": latency.ttft_arguments_ms,
             "tokens": sample.tokens(),
             "tags": sample.request_input().tags,
         });

@@ -8,7 +8,9 @@ use sobench_notices::notice::{LogNotice, Notice, ShardValue};
 use sobench_render::Table;
 use sobench_results::metrics::Sample;
 use sobench_results::metrics::client_overhead::{ClientOverhead, ClientVerdict};
+use sobench_results::metrics::registry::Values;
 use sobench_results::record::{Host, MergedShard, RunRecord};
+use sobench_results::runlog::shard_overhead;
 
 /// One shard of a merged run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -88,7 +90,7 @@ pub(crate) fn table(shards: &[ShardReport]) -> Option<Table> {
             match client.map(|client| client.verdict) {
                 Some(ClientVerdict::NotTheBottleneck) => "trusted",
                 Some(ClientVerdict::DoNotTrust) => "not trusted",
-                None => "unknown",
+                Some(ClientVerdict::Unknown) | None => "unknown",
             }
             .to_owned(),
         ]);
@@ -186,38 +188,28 @@ fn clocks(shards: &[MergedShard]) -> LogNotice {
 }
 
 /// Each shard of a merged log with its client overhead.
-pub(crate) fn reports(record: &RunRecord, samples: &[Sample<'_>]) -> Vec<ShardReport> {
-    let of = record.merged.len();
-    let report = |shard: &MergedShard| {
-        let part = Shard {
-            number: shard.number,
-            of,
-        };
-        let own: Vec<Sample<'_>> = samples
-            .iter()
-            .filter(|sample| part.takes(sample.case_index()))
-            .copied()
-            .collect();
-        ShardReport {
-            number: shard.number,
-            requests: shard.requests,
-            base_url: shard.base_url.clone(),
-            host: shard.host.clone(),
-            begin_s: shard.begin_ns as f64 / 1e9,
-            start: shard.start,
-            clock_before: shard.clock_before,
-            clock_after: shard.clock_after,
-            uncertainty_ns: shard.uncertainty_ns(),
-            end: match &shard.end {
-                None => ShardEnding::Killed,
-                Some(end) if end.interrupted => ShardEnding::Interrupted,
-                Some(end) if end.broken_off.is_some() => ShardEnding::GaveUp,
-                Some(_) => ShardEnding::Whole,
-            },
-            client: shard.end.as_ref().map(|end| {
-                ClientOverhead::new(&own, &record.settings.metrics, end.cost, shard.begin_ns)
-            }),
-        }
+pub(crate) fn reports(
+    record: &RunRecord,
+    samples: &[Sample<'_>],
+    values: &Values,
+) -> Vec<ShardReport> {
+    let report = |shard: &MergedShard| ShardReport {
+        number: shard.number,
+        requests: shard.requests,
+        base_url: shard.base_url.clone(),
+        host: shard.host.clone(),
+        begin_s: shard.begin_ns as f64 / 1e9,
+        start: shard.start,
+        clock_before: shard.clock_before,
+        clock_after: shard.clock_after,
+        uncertainty_ns: shard.uncertainty_ns(),
+        end: match &shard.end {
+            None => ShardEnding::Killed,
+            Some(end) if end.interrupted => ShardEnding::Interrupted,
+            Some(end) if end.broken_off.is_some() => ShardEnding::GaveUp,
+            Some(_) => ShardEnding::Whole,
+        },
+        client: shard_overhead(record, shard, samples, values),
     };
     record.merged.iter().map(report).collect()
 }

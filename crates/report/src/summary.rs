@@ -14,6 +14,8 @@ use sobench_notices::enforcement::State;
 use sobench_notices::notice::{BenchNotice, FigureNotice, Notice, PreflightNotice};
 use sobench_render::{self as render, Block, Document, Table, Text};
 use sobench_results::metrics::client_overhead::ClientVerdict;
+use sobench_results::metrics::control_arm::ControlArm;
+use sobench_results::metrics::error_groups::ErrorGroup;
 use sobench_results::metrics::examples::Group;
 use sobench_results::metrics::mean_difference::Difference;
 use sobench_results::metrics::quality::Quality;
@@ -42,8 +44,9 @@ const MAX_NAME_CHARS: usize = 24;
 const MAX_CELL_CHARS: usize = 21;
 const MAX_DIFFERENCE_CHARS: usize = 24;
 
-/// The part of the result that is left out where the line is too long.
+/// The part of the result that is shortened, and then left out, where the line is too long.
 const NO_CONTROL_ARM: &str = "no control arm";
+const HOW_TO_CONTROL: &str = " (--guided-decoding-ratio 0.5)";
 
 /// The name that text puts before a notice.
 const NOTE: &str = "note: ";
@@ -73,8 +76,11 @@ pub fn document(view: &View<'_>) -> Result<Document> {
     if let Some(requirements) = view.requirements {
         page.paragraph(clipped(&requirements_line(requirements), ""));
     }
-    if let Some(warning) = report.record.enforcement.warning() {
+    if let Some(warning) = conditions::warning(report) {
         page.alarm(clipped(&warning, ""));
+    }
+    if let Some(line) = one_request(report) {
+        page.paragraph(clipped(&line, ""));
     }
     page.push(Block::Preformatted(text::vllm_block(report)));
     add_arms(&mut page, view);
@@ -116,27 +122,49 @@ fn result(report: &Report) -> String {
         parts.push("partial run".to_owned());
     }
     parts.extend(validity(report));
-    let (client, short) = match report.client.as_ref() {
-        None => ("client overhead not known", "client not known"),
-        Some(part) => match part.verdict {
-            ClientVerdict::DoNotTrust => (
-                "client overhead not negligible: figures not trusted",
-                "figures not trusted",
-            ),
-            ClientVerdict::NotTheBottleneck if part.cost.includes_server => {
-                ("client sent on time", "client sent on time")
-            }
-            ClientVerdict::NotTheBottleneck => ("client overhead negligible", "client trusted"),
+    parts.push(match &report.client {
+        None => "client unknown".to_owned(),
+        Some(part) => match (part.verdict, part.doubts.len()) {
+            (ClientVerdict::NotTheBottleneck, _) => "client trusted".to_owned(),
+            (ClientVerdict::Unknown, _) => "client unknown".to_owned(),
+            (ClientVerdict::DoNotTrust, 1) => "1 figure not trusted".to_owned(),
+            (ClientVerdict::DoNotTrust, count) => format!("{count} figures not trusted"),
         },
-    };
+    });
     let line = parts.join("; ");
-    let candidates = [format!("{line}; {client}"), format!("{line}; {short}")];
-    parts.retain(|part| part != NO_CONTROL_ARM);
-    let shortest = format!("{}; {short}", parts.join("; "));
-    candidates
+    let with_flag = line.replace(NO_CONTROL_ARM, &format!("{NO_CONTROL_ARM}{HOW_TO_CONTROL}"));
+    if let Some(line) = [with_flag, line]
         .into_iter()
         .find(|line| line.chars().count() <= WIDTH)
-        .unwrap_or(shortest)
+    {
+        return line;
+    }
+    parts.retain(|part| part != NO_CONTROL_ARM);
+    parts.join("; ")
+}
+
+/// The line of a run that sent one request several times.
+fn one_request(report: &Report) -> Option<String> {
+    let repetition = &report.metrics.repetition;
+    let is_generated = report.metrics.options.answers == Answers::Generated;
+    if !is_generated || !repetition.has_one_request() || repetition.answers == 0 {
+        return None;
+    }
+    let datasets = report.record.settings.dataset.name();
+    let flag = if datasets.reads("prompt_variants") {
+        "; see --prompt-variants"
+    } else {
+        ""
+    };
+    let plural = if repetition.distinct_answers == 1 {
+        ""
+    } else {
+        "s"
+    };
+    Some(format!(
+        "1 distinct request, {} distinct answer{plural} ({} count as {:.1} in intervals){flag}",
+        repetition.distinct_answers, repetition.answers, repetition.effective_answers
+    ))
 }
 
 /// How many answers are valid, in each arm.
@@ -163,7 +191,11 @@ fn validity(report: &Report) -> Vec<String> {
     parts.extend(problems(quality));
     parts.push(match quality.control_rate {
         _ if quality.control == 0 => NO_CONTROL_ARM.to_owned(),
-        Some(rate) => format!("control arm {} of {} valid", rate.hits, rate.of),
+        Some(rate) => {
+            let is_all_cut = metrics.control.as_ref().is_some_and(ControlArm::is_all_cut);
+            let cut = if is_all_cut { " (all cut)" } else { "" };
+            format!("control arm {} of {} valid{cut}", rate.hits, rate.of)
+        }
         None => "control arm not judged".to_owned(),
     });
     parts
@@ -222,7 +254,9 @@ fn arm_columns<'r>(view: &View<'r>) -> Vec<ArmColumn<'r>> {
             .filter(|sample| {
                 matches!(
                     sample.outcome(),
-                    Outcome::Rejected { .. } | Outcome::Unsupported { .. }
+                    Outcome::Rejected { .. }
+                        | Outcome::Refused { .. }
+                        | Outcome::Unsupported { .. }
                 )
             })
             .count()
@@ -486,13 +520,8 @@ fn signed(value: f64) -> String {
 fn add_reasons(page: &mut Document, view: &View<'_>, room: usize) -> Result<()> {
     let metrics = &view.report.metrics;
     let reasons = &metrics.quality.reasons;
-    // Cancelled requests are counted in the result.
-    let failures: Vec<&Group> = metrics
-        .failures
-        .iter()
-        .filter(|group| group.name != Outcome::Cancelled.name())
-        .collect();
-    let title = match (reasons.is_empty(), failures.is_empty()) {
+    let errors = &metrics.errors;
+    let title = match (reasons.is_empty(), errors.groups.is_empty()) {
         (true, true) => return Ok(()),
         (false, true) => "Why answers are invalid",
         (true, false) => "Why requests have no answer",
@@ -502,30 +531,45 @@ fn add_reasons(page: &mut Document, view: &View<'_>, room: usize) -> Result<()> 
     for group in reasons.iter().take(MAX_REASONS) {
         items.push(reason_item(view, group)?);
     }
-    items.extend(failures.iter().map(|group| failure_item(group)));
-    items.truncate(MAX_REASONS);
+    items.extend(errors.groups.iter().map(error_item));
 
-    let groups: Vec<&Group> = reasons.iter().chain(failures.iter().copied()).collect();
+    let mut counts: Vec<(usize, &str)> = reasons
+        .iter()
+        .map(|group| (group.count, group.name))
+        .collect();
+    // Reasons beyond the shown ones come after the errors, which are shown first.
+    let other_reasons = counts.split_off(counts.len().min(MAX_REASONS));
+    counts.extend(
+        errors
+            .groups
+            .iter()
+            .map(|group| (group.count, group.outcome)),
+    );
+    counts.extend(other_reasons);
+    if errors.more_requests > 0 {
+        counts.push((errors.more_requests, "with other errors"));
+    }
     // The heading and the blank line above it.
     let used = |shown: usize| {
         let lines: usize = items[..shown]
             .iter()
             .map(|(_, below)| 1 + below.len())
             .sum();
-        2 + lines + usize::from(shown < groups.len())
+        2 + lines + usize::from(shown < counts.len())
     };
-    let shown = (1..=items.len())
-        .rev()
-        .find(|shown| used(*shown) <= room)
-        .unwrap_or(1);
+    let shown = (1..=items.len()).rev().find(|shown| used(*shown) <= room);
+    if shown.is_none() {
+        items[0].1.clear();
+    }
+    let shown = shown.unwrap_or(1);
     page.heading(title);
     items.truncate(shown);
     for (text, below) in items {
         page.push(Block::Item { text, below });
     }
-    let others: Vec<String> = groups[shown..]
+    let others: Vec<String> = counts[shown..]
         .iter()
-        .map(|group| format!("{} {}", group.count, group.name))
+        .map(|(count, name)| format!("{count} {name}"))
         .collect();
     if !others.is_empty() {
         let line = format!("also {}", others.join(", "));
@@ -557,6 +601,17 @@ fn failure_item(group: &Group) -> (Text, Vec<Text>) {
         |excerpt| reason_line(group, &excerpt.case_id, &excerpt.message),
     );
     (line.into(), Vec::new())
+}
+
+fn error_item(group: &ErrorGroup) -> (Text, Vec<Text>) {
+    let line = format!(
+        "{} {}, first in {}: {}",
+        group.count, group.outcome, group.first_request, group.message
+    );
+    (
+        printable(&line, WIDTH - REASON_INDENT - 1).into(),
+        Vec::new(),
+    )
 }
 
 /// The reason of a constrained answer that is invalid by the reason of this name.
@@ -640,13 +695,7 @@ fn fitting<'s>(shown: impl Iterator<Item = &'s String>, room: usize) -> (Vec<&'s
 
 /// A line each on the client, the server and the constraint.
 fn facts(report: &Report) -> Vec<(&'static str, String)> {
-    let mut lines = vec![(
-        "client",
-        report
-            .client
-            .as_ref()
-            .map_or_else(|| "not measured".to_owned(), client_overhead::summary),
-    )];
+    let mut lines = vec![("client", client_overhead::summary(report))];
     lines.push(("server", conditions::server_line(report)));
     lines.push(("constraint", conditions::constraint_line(report)));
     lines
@@ -728,7 +777,6 @@ fn is_needed(notice: &Notice) -> bool {
         Notice::Figure(
             FigureNotice::RoundedItl { .. }
                 | FigureNotice::NotJudged { .. }
-                | FigureNotice::PeakBelowMean
                 | FigureNotice::Goodput { .. }
                 | FigureNotice::MultiTokenChunks { .. }
                 | FigureNotice::BrokenConstraints {

@@ -1,13 +1,16 @@
 //! The tables of the full text report, in reading order.
 
 use super::text::figure;
-use super::{Report, confidence};
+use super::view::View;
+use super::{Report, breakdown, confidence};
 use sobench_core::case::Arm;
 use sobench_core::printable::printable;
 use sobench_core::verdict::NotScored;
 use sobench_render::{Document, Table};
 use sobench_results::metrics::examples::{Example, Group};
-use sobench_results::metrics::quality::Quality;
+use sobench_results::metrics::quality::{ExtraTextCount, Quality};
+use sobench_results::metrics::registry::Metric;
+use sobench_results::metrics::repetition::Repetition;
 use sobench_results::metrics::{Answers, ArmMetrics, LatencyMetric, Metrics, registry};
 use sobench_statistics::{Percentile, Rate, Summary};
 
@@ -23,16 +26,33 @@ const EXAMPLE_MAX_CHARS: usize = 160;
 /// Column heads of the rates.
 pub const RATE_COLUMNS: [&str; 5] = ["rate", "%", "95 % interval", "count", "of what"];
 
+pub(crate) const ERRORS: &str = "Errors by message, all arms (share of all requests)";
+pub(crate) const CONTROL_REASONS: &str =
+    "Invalid control answers by reason (share of control requests)";
+pub(crate) const BY_IN_FLIGHT: &str = "Validity of ended answers by requests in flight when sent";
+pub(crate) const OVER_TIME: &str = "Validity of ended answers over time";
+
 const CLIENT_OVERHEAD: &str = "Client overhead";
 const WORST_CLIENT_OVERHEAD: &str = "Client overhead of the worst shard";
 
 /// Adds every table that has rows, with its title.
-pub(crate) fn add_all(page: &mut Document, report: &Report) {
+pub(crate) fn add_all(page: &mut Document, view: &View<'_>) {
+    let report = view.report;
     let quality = &report.metrics.quality;
-    page.titled_table("Answer quality", is_judged(report).then(|| rates(quality)));
+    page.titled_table(
+        "Answer quality",
+        is_judged(report).then(|| rates(&report.metrics)),
+    );
+    if let Some(sentence) = repetition(&report.metrics.repetition) {
+        page.paragraph(sentence);
+    }
     page.titled_table(
         "Invalid constrained answers by reason (share of constrained requests)",
         reasons(quality),
+    );
+    page.titled_table(
+        "Text around JSON (share of constrained requests)",
+        extra_text(quality),
     );
     page.titled_table(
         "Constrained requests without a verdict (share of constrained requests)",
@@ -46,6 +66,10 @@ pub(crate) fn add_all(page: &mut Document, report: &Report) {
             report.metrics.overall.requests,
         ),
     );
+    page.titled_table(ERRORS, errors(&report.metrics));
+    page.titled_table(CONTROL_REASONS, control_reasons(&report.metrics));
+    page.titled_table(BY_IN_FLIGHT, validity_by_in_flight(&report.metrics));
+    page.titled_table(OVER_TIME, validity_over_time(&report.metrics));
     page.titled_table(
         "Disagreements with the vLLM script's formula (share of scored requests)",
         disagreements(quality),
@@ -53,6 +77,11 @@ pub(crate) fn add_all(page: &mut Document, report: &Report) {
     add_reasoning(page, report);
     page.titled_table("By arm", arms(report));
     page.titled_table("By dataset", parts(report));
+    page.titled_table("By kind of constraint", kinds(view));
+    page.titled_table(
+        "Speculative decoding by arm (from tokens per chunk)",
+        acceptance(report),
+    );
     page.titled_table(confidence::TITLE, confidence::table(report));
     add_schedule(page, report);
     page.titled_table(
@@ -74,6 +103,126 @@ pub(crate) fn add_all(page: &mut Document, report: &Report) {
     }
 }
 
+/// Figures by kind of constraint, without percentiles, for which text has no room; `None` with one
+/// kind.
+fn kinds(view: &View<'_>) -> Option<Table> {
+    let mut table = breakdown::by_kind(view).0;
+    table.retain_columns(|column| !column.head.contains(" p"));
+    (table.rows.len() > 1).then_some(table)
+}
+
+/// Sentence on distinct requests and answers; `None` if no answer repeats another.
+pub(crate) fn repetition(repetition: &Repetition) -> Option<String> {
+    let Repetition {
+        requests,
+        distinct_requests,
+        answers,
+        distinct_answers,
+        effective_answers,
+    } = *repetition;
+    (distinct_answers < answers).then(|| {
+        format!(
+            "distinct requests: {distinct_requests} of {requests}, distinct answers: {distinct_answers} of {answers}; intervals of \
+             rates count copies of an answer to a request once: all answers are worth {effective_answers:.1}"
+        )
+    })
+}
+
+/// Errors by message; `None` if the table by outcome already shows each.
+pub(crate) fn errors(metrics: &Metrics) -> Option<Table> {
+    let errors = &metrics.errors;
+    let mut by_outcome: Vec<&str> = errors.groups.iter().map(|group| group.outcome).collect();
+    by_outcome.sort_unstable();
+    by_outcome.dedup();
+    if by_outcome.len() == errors.groups.len() {
+        return None;
+    }
+    let whole = metrics.overall.requests;
+    let share = |count: usize| figure(Rate::new(count, whole).map(|rate| rate.percent));
+    let mut table = Table::new(["outcome", "count", "share %", "message", "first in"], 1)
+        .left_aligned(3)
+        .left_aligned(4)
+        .wrapped(3, EXAMPLE_WIDTH)
+        .with_rows(errors.groups.iter().map(|group| {
+            [
+                group.outcome.to_owned(),
+                group.count.to_string(),
+                share(group.count),
+                printable(&group.message, EXAMPLE_MAX_CHARS),
+                printable(&group.first_request, NAME_WIDTH),
+            ]
+        }));
+    if errors.more_groups > 0 {
+        table.row([
+            "others".to_owned(),
+            errors.more_requests.to_string(),
+            share(errors.more_requests),
+            format!("{} other messages", errors.more_groups),
+            String::new(),
+        ]);
+    }
+    Some(table)
+}
+
+/// Reasons of invalid answers of the control arm.
+pub(crate) fn control_reasons(metrics: &Metrics) -> Option<Table> {
+    let control = metrics.control.as_ref()?;
+    groups(&control.reasons, "reason", control.requests)
+}
+
+/// Validity by requests in flight; `None` if every answer is valid.
+pub(crate) fn validity_by_in_flight(metrics: &Metrics) -> Option<Table> {
+    let validity = metrics
+        .validity
+        .as_ref()
+        .filter(|found| found.has_invalid())?;
+    let rows = validity.by_in_flight.iter().map(|bin| {
+        let name = if bin.from == bin.to {
+            bin.to.to_string()
+        } else {
+            format!("{} to {}", bin.from, bin.to)
+        };
+        validity_row(name, bin.valid, bin.answers)
+    });
+    Some(validity_table("in flight").with_rows(rows))
+}
+
+/// Validity over time; `None` if every answer is valid.
+pub(crate) fn validity_over_time(metrics: &Metrics) -> Option<Table> {
+    let validity = metrics
+        .validity
+        .as_ref()
+        .filter(|found| found.has_invalid())?;
+    let rows = validity.over_time.iter().map(|bin| {
+        let name = format!("{:.2} to {:.2}", bin.from_s, bin.to_s);
+        validity_row(name, bin.valid, bin.answers)
+    });
+    Some(validity_table("sent (s)").with_rows(rows))
+}
+
+fn validity_table(first: &str) -> Table {
+    Table::new([first, "valid %", "95 % interval", "valid"], 1)
+}
+
+fn validity_row(name: String, valid: usize, answers: usize) -> [String; 4] {
+    let [_, percent, interval, count, _] = rate_cells("", Rate::new(valid, answers), "");
+    [name, percent, interval, count]
+}
+
+/// Acceptance of drafts by arm; `None` without speculative decoding.
+fn acceptance(report: &Report) -> Option<Table> {
+    let arms = report.spec_decode.as_ref()?.by_arm(&report.metrics.arms);
+    Table::new(["arm", "acceptance length", "acceptance rate %"], 1)
+        .with_rows(arms.iter().map(|arm| {
+            [
+                arm.arm.to_owned(),
+                figure(Some(arm.acceptance_length)),
+                figure(arm.acceptance_rate),
+            ]
+        }))
+        .non_empty()
+}
+
 /// Whether requests have constraints, sent or not, that answers are judged by.
 pub(crate) fn is_judged(report: &Report) -> bool {
     let arms = &report.metrics.arms;
@@ -81,16 +230,17 @@ pub(crate) fn is_judged(report: &Report) -> bool {
 }
 
 /// The table of the rates.
-pub(crate) fn rates(quality: &Quality) -> Table {
+pub(crate) fn rates(metrics: &Metrics) -> Table {
     Table::new(RATE_COLUMNS, 1)
         .left_aligned(4)
-        .with_rows(rate_rows(quality))
+        .with_rows(rate_rows(metrics))
 }
 
 /// Every rate with its interval, under [`RATE_COLUMNS`].
-pub(crate) fn rate_rows(quality: &Quality) -> Vec<[String; 5]> {
+pub(crate) fn rate_rows(metrics: &Metrics) -> Vec<[String; 5]> {
+    let quality = &metrics.quality;
     let constrained = quality.constrained;
-    let share = |hits: usize| Rate::new(hits, constrained);
+    let share = |metric: &Metric| metrics.values.rate(metric);
     let judged = if quality.judged == constrained {
         "valid, of constrained"
     } else {
@@ -111,6 +261,13 @@ pub(crate) fn rate_rows(quality: &Quality) -> Vec<[String; 5]> {
         quality.control_rate,
         "valid, of unconstrained",
     );
+    if let Some(control) = &metrics.control {
+        push(
+            "control, ended",
+            control.ended,
+            "valid, of controls that ended",
+        );
+    }
     if quality.right_calls.is_some() {
         push(
             "right calls",
@@ -120,45 +277,67 @@ pub(crate) fn rate_rows(quality: &Quality) -> Vec<[String; 5]> {
     }
     push(
         "truncated",
-        share(quality.truncated),
+        share(&registry::rates::TRUNCATED_RATE),
         "constrained, cut at the token limit",
     );
+    let has_hits = |rate: &Rate| rate.hits > 0;
+    if let Some(whole) = share(&registry::rates::WHOLE_TRUNCATED_RATE).filter(has_hits) {
+        push(
+            "whole though cut",
+            Some(whole),
+            "constrained, not in the correct rate",
+        );
+    }
+    if let Some(unnamed) = share(&registry::rates::NO_FINISH_REASON_RATE).filter(has_hits) {
+        push(
+            "no finish reason",
+            Some(unnamed),
+            "constrained, in the compliance",
+        );
+    }
     push(
         "refused",
-        share(quality.refused),
-        "constrained, by the server",
+        share(&registry::rates::REFUSED_RATE),
+        "constrained, by server or model",
     );
     if quality.overloaded > 0 {
         push(
             "refused for load",
-            share(quality.overloaded),
+            share(&registry::rates::OVERLOADED_RATE),
             "constrained, by status 429",
         );
     }
     push(
         "failed",
-        share(quality.failed),
+        share(&registry::rates::FAILED_RATE),
         "constrained, no complete answer",
     );
     if quality.cancelled > 0 {
         push(
             "cancelled",
-            share(quality.cancelled),
+            share(&registry::rates::CANCELLED_RATE),
             "constrained, the run stopped",
         );
     }
     if quality.not_sent > 0 {
         push(
             "not sent",
-            share(quality.not_sent),
+            share(&registry::rates::NOT_SENT_RATE),
             "constrained, no local connection",
         );
     }
     push(
         "not judged",
-        share(quality.unjudged()),
+        share(&registry::rates::NOT_JUDGED_RATE),
         "constrained, in no rate",
     );
+    if quality.valid_if_stripped() > 0 {
+        push(
+            "valid if stripped",
+            share(&registry::rates::VALID_IF_STRIPPED_RATE),
+            "constrained, not in the correct rate",
+        );
+    }
     let script = if quality.vllm.correct_rate.is_some() {
         "its script, all arms"
     } else {
@@ -188,6 +367,22 @@ pub fn rate_cells(name: &str, rate: Option<Rate>, of_what: &str) -> [String; 5] 
 
 pub fn reasons(quality: &Quality) -> Option<Table> {
     groups(&quality.reasons, "reason", quality.constrained)
+}
+
+/// Kinds of text around JSON.
+pub fn extra_text(quality: &Quality) -> Option<Table> {
+    let row = |kind: &ExtraTextCount| {
+        let share = Rate::new(kind.count, quality.constrained).map(|rate| rate.percent);
+        [
+            kind.kind.to_owned(),
+            kind.count.to_string(),
+            figure(share),
+            kind.valid_if_stripped.to_string(),
+        ]
+    };
+    Table::new(["text", "count", "share %", "valid if stripped"], 1)
+        .with_rows(quality.extra_text.iter().map(row))
+        .non_empty()
 }
 
 /// Requests without a verdict that the correct rate leaves out. Refused, failed, cancelled and

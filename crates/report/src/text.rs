@@ -5,6 +5,7 @@
 
 use std::fmt::Write as _;
 
+use super::view::View;
 use super::{Report, conditions, tables};
 use sobench_render::{self as render, Block, Document};
 use sobench_results::metrics::{Answers, LatencyMetric, QueueMetric};
@@ -37,18 +38,19 @@ impl Detail {
 }
 
 /// The full report, with a final line feed.
-pub fn render(report: &Report) -> String {
-    render::text::render(&document(report))
+pub fn render(view: &View<'_>) -> String {
+    render::text::render(&document(view))
 }
 
-fn document(report: &Report) -> Document {
+fn document(view: &View<'_>) -> Document {
+    let report = view.report;
     let mut page = Document::default();
-    if let Some(stamp) = report.record.enforcement.warning() {
+    if let Some(stamp) = conditions::warning(report) {
         page.alarm(stamp);
         page.gap();
     }
     page.push(Block::Preformatted(vllm_block(report)));
-    tables::add_all(&mut page, report);
+    tables::add_all(&mut page, view);
     page.gap();
     page.facts(conditions::lines(report));
     page.gap();
@@ -252,17 +254,26 @@ mod tests {
     use sobench_core::verdict::{NotScored, Reason, Verdict};
     use sobench_notices::notice::Notice;
     use sobench_results::metrics::testing::{TestRequest, test_request, with_samples};
-    use sobench_results::metrics::{MetricsOptions, Slo, summarise};
+    use sobench_results::metrics::{MetricsOptions, Sample, Slo, summarise};
     use sobench_results::record::testing::record;
     use sobench_results::record::{Engine, EngineChoice, RunRecord};
 
     fn shown(run: &[TestRequest<'_>], record: RunRecord, options: &MetricsOptions) -> String {
         with_samples(run, |samples| {
-            render(&Report::new(
-                record,
-                summarise(samples, 2_000_000_000, options),
-            ))
+            let report = Report::new(record, summarise(samples, 2_000_000_000, options));
+            render(&view(&report, samples))
         })
+    }
+
+    fn view<'a>(report: &'a Report, samples: &'a [Sample<'a>]) -> View<'a> {
+        View {
+            report,
+            samples,
+            answer: &|_| Ok(String::new()),
+            resend: None,
+            run_log: None,
+            requirements: None,
+        }
     }
 
     /// A record in which every condition is set.
@@ -450,7 +461,7 @@ mod tests {
         let report = with_samples(&[test_request()], |samples| {
             Report::new(asked, summarise(samples, 1, &MetricsOptions::default()))
         });
-        let page = render(&report);
+        let page = render(&view(&report, &[]));
         let titles: Vec<&str> = page
             .lines()
             .filter(|line| line.len() == 50 && line.starts_with("---"))

@@ -12,10 +12,22 @@ pub fn z_score(level: f64) -> f64 {
     -Normal::standard().inverse_cdf((1.0 - level) / 2.0)
 }
 
+/// The t-score of a two-sided interval, as [`z_score`], of Student's t distribution with `degrees`
+/// degrees of freedom, at least 1.
+pub fn t_score(level: f64, degrees: usize) -> f64 {
+    StudentsT::new(0.0, 1.0, degrees as f64).map_or(f64::INFINITY, |student| {
+        -student.inverse_cdf((1.0 - level) / 2.0)
+    })
+}
+
 /// The 97.5 % quantile of Student's t distribution with `degrees` degrees of freedom, at least 1.
 pub fn student_t_975(degrees: usize) -> f64 {
-    StudentsT::new(0.0, 1.0, degrees as f64)
-        .map_or(f64::INFINITY, |student| student.inverse_cdf(0.975))
+    t_score(0.95, degrees)
+}
+
+/// The probability that a standard normal value is at least as far from 0 as `z`.
+pub fn two_sided_p(z: f64) -> f64 {
+    2.0 * Normal::standard().cdf(-z.abs())
 }
 
 /// Probability of at most `hits` successes in `n` trials with success probability `chance`.
@@ -66,6 +78,16 @@ mod tests {
             );
         }
         assert!((z_score(0.95) - Z_95).abs() < 1e-14);
+    }
+
+    /// Expected: the density integrated numerically, for the one-sided 0.01 / 6 of a gate of six
+    /// rules.
+    #[test]
+    fn student_quantiles_of_a_gate_match_the_integral() {
+        for (degrees, point) in [(2, 17.277_177), (4, 6.254_071), (8, 4.122_362)] {
+            let found = t_score(1.0 - 0.02 / 6.0, degrees);
+            assert!((found - point).abs() < 1e-4, "{degrees}: {found}");
+        }
     }
 
     /// Expected: R's `qt(0.975, df)`.

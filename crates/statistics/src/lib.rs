@@ -4,15 +4,19 @@
 #![cfg_attr(test, allow(clippy::disallowed_methods))]
 
 pub mod bootstrap;
+mod clusters;
 pub mod distributions;
 pub mod durations;
 mod order_interval;
 mod rate;
 mod summary;
+mod trend;
 
+pub use self::clusters::effective_size;
 pub use self::order_interval::order_interval;
 pub use self::rate::{Rate, Wilson};
 pub use self::summary::{Percentile, Summary, mean, percentile, samples_needed};
+pub use self::trend::Trend;
 
 /// The 97.5 % point of the normal distribution, for two-sided 95 % intervals.
 pub const Z_95: f64 = 1.959_963_984_540_054;

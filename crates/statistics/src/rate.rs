@@ -12,6 +12,10 @@ pub struct Rate {
     pub high_percent: f64,
     pub hits: usize,
     pub of: usize,
+    /// The effective number of trials where some repeat others; the interval is for this number.
+    /// `None` if every trial counts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub effective: Option<f64>,
 }
 
 /// Wilson's score interval of a proportion (1927), as fractions of 1.
@@ -28,7 +32,12 @@ pub struct Wilson {
 impl Wilson {
     /// The interval of `hits` in `of` trials with the normal quantile `z`; `of` is above 0.
     pub fn new(hits: usize, of: usize, z: f64) -> Self {
-        let (n, share, z2) = (of as f64, hits as f64 / of as f64, z * z);
+        Self::from_share(hits as f64 / of as f64, of as f64, z)
+    }
+
+    /// The interval of a share of `n` trials, above 0 and not necessarily whole.
+    pub fn from_share(share: f64, n: f64, z: f64) -> Self {
+        let z2 = z * z;
         let scale = 1.0 + z2 / n;
         let center = (share + z2 / (2.0 * n)) / scale;
         let half = z / scale * (share * (1.0 - share) / n + z2 / (4.0 * n * n)).sqrt();
@@ -71,11 +80,18 @@ impl Wilson {
 impl Rate {
     /// The rate of `hits` in `of` trials; `None` if `of` is 0.
     pub fn new(hits: usize, of: usize) -> Option<Self> {
+        Self::with_effective(hits, of, of as f64)
+    }
+
+    /// The rate of `hits` in `of` trials that are worth `effective` independent ones, at least 1
+    /// ([`crate::effective_size`]); `None` if `of` is 0.
+    pub fn with_effective(hits: usize, of: usize, effective: f64) -> Option<Self> {
         debug_assert!(hits <= of, "hits are at most the number of trials");
         if of == 0 {
             return None;
         }
-        let wilson = Wilson::new(hits, of, Z_95);
+        let size = effective.clamp(1.0, of as f64);
+        let wilson = Wilson::from_share(hits as f64 / of as f64, size, Z_95);
         let (low_percent, high_percent) = (100.0 * wilson.low(), 100.0 * wilson.high());
         Some(Self {
             percent: 100.0 * wilson.share,
@@ -83,6 +99,7 @@ impl Rate {
             high_percent,
             hits,
             of,
+            effective: (size < of as f64).then_some(size),
         })
     }
 }
@@ -116,6 +133,17 @@ mod tests {
             near(rate.high_percent, high);
         }
         assert_eq!(Rate::new(3, 3).unwrap().high_percent, 100.0);
+        assert_eq!(Rate::new(3, 3).unwrap().effective, None);
         assert_eq!(Rate::new(0, 3).unwrap().low_percent, 0.0);
+    }
+
+    #[test]
+    fn repeated_trials_have_the_interval_of_the_effective_number() {
+        let (repeated, single) = (Rate::with_effective(20, 20, 1.0), Rate::new(1, 1));
+        let (repeated, single) = (repeated.unwrap(), single.unwrap());
+        assert_eq!(repeated.low_percent, single.low_percent);
+        assert_eq!((repeated.of, repeated.effective), (20, Some(1.0)));
+        // More trials than there are is no gain.
+        assert_eq!(Rate::with_effective(7, 10, 11.0), Rate::new(7, 10));
     }
 }

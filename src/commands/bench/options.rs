@@ -51,6 +51,8 @@ pub enum Target {
 #[derive(Clone, Debug)]
 pub struct ServerTarget {
     pub endpoint: Endpoint,
+    /// Whether the address is the default one, because only --model names a server.
+    pub is_default_address: bool,
     pub model: Option<String>,
     pub served_model_name: Option<String>,
     /// The time limit to become ready; zero does not wait.

@@ -7,6 +7,7 @@ mod cold_schemas;
 mod connection_limits;
 mod context;
 mod duration;
+mod early_answers;
 mod explain;
 mod files;
 mod first_use;
@@ -33,6 +34,7 @@ use tokio::sync::oneshot;
 use self::connection_limits::connection_limit_notices;
 use self::context::stopped_early;
 pub use self::context::{ConcurrentRuns, RunContext, ServerHistory, report_shutdown_stage};
+use self::early_answers::EarlyAnswers;
 pub use self::first_use::FirstUse;
 use self::first_use::first_use;
 use self::judge::Judging;
@@ -58,7 +60,7 @@ use sobench_judge::Evaluator;
 use sobench_notices::enforcement::Enforcement;
 use sobench_notices::notice::{BenchNotice, Notice};
 use sobench_report::view::{Requirements, View};
-use sobench_report::{Report, client_sentence, format, from_log};
+use sobench_report::{Report, client_reasons, format, from_log};
 use sobench_results::compare;
 use sobench_results::metrics::client_overhead::ClientVerdict;
 use sobench_results::metrics::probe::ProbeResults;
@@ -90,7 +92,7 @@ pub struct Finished {
     pub broken_off: Option<String>,
     /// Cost of the first use of the run's constraint, where it was measured.
     pub first_use: Option<FirstUse>,
-    /// Whether client overhead that is not negligible is a failure (`--strict-client`).
+    /// Whether figures that are not trusted are a failure (`--strict-client`).
     pub strict_client: bool,
     /// The outcome of `--require`.
     pub requirements: Option<Requirements>,
@@ -144,7 +146,7 @@ impl Finished {
         }
         lines.extend(
             self.distrust()
-                .map(|sentence| format!("warning: {sentence}")),
+                .map(|reasons| format!("warning: not trusted: {reasons}")),
         );
         lines.extend(
             self.requirements
@@ -168,10 +170,10 @@ impl Finished {
         lines
     }
 
-    /// Why the latencies are not trusted, if they are not.
+    /// Why figures are not trusted, if some are not.
     pub fn distrust(&self) -> Option<String> {
         let part = self.report.client.as_ref()?;
-        (part.verdict == ClientVerdict::DoNotTrust).then(|| client_sentence(part))
+        (part.verdict == ClientVerdict::DoNotTrust).then(|| client_reasons(part, 3))
     }
 
     /// Whether no request has an answer.
@@ -315,7 +317,7 @@ fn finish(
             "the run log has {found} requests, the run ended with {ended}"
         )));
     }
-    log.footer = Some(footer.clone());
+    log.set_footer(footer.clone());
     let log = judging.judge(log, sink.path().map(ToOwned::to_owned))?;
     look(&log);
     let report = from_log::report(&log)?;
@@ -464,7 +466,9 @@ fn drive(
         session,
         adapter: &adapter,
         shutdown: &shutdown,
+        templated_prompt: preflight::templated_prompt(plan.settings.backend, tokenizer),
     };
+    let unenforced = settling.unenforced();
     let candidates = settling.candidates(cases)?;
     let mut notices = connection_limit_notices(
         plan.own_cap(),
@@ -498,6 +502,14 @@ fn drive(
         shutdown,
         error_limits,
         concurrent,
+        early: EarlyAnswers::new(
+            &settled.enforcement,
+            unenforced,
+            cases,
+            Some(settled.request.dialect.expected_channel()),
+            plan.settings.evaluate,
+        )
+        .map(Mutex::new),
     };
     let trial = settled.trial;
     notices.extend(context.notice());
@@ -549,13 +561,21 @@ fn drive(
         session,
         "/stop_profile",
     )));
-    // An error limit is not an interruption.
-    let interrupted = sending.shutdown.is_requested() && ran.tripped.is_none();
+    let early = sending
+        .early
+        .as_ref()
+        .map(|early| early.lock().unwrap_or_else(PoisonError::into_inner));
+    // An error limit is not an interruption, and neither is a constraint that is not enforced.
+    let has_given_up =
+        ran.tripped.is_some() || early.as_ref().is_some_and(|early| early.has_stopped());
+    let interrupted = sending.shutdown.is_requested() && !has_given_up;
     drop(listener);
     let broken_off = ran
         .tripped
         .as_ref()
-        .map(|tripped| broken_off(&secrets(plan), tripped, cases));
+        .map(|tripped| broken_off(&secrets(plan), tripped, cases))
+        .or_else(|| early.as_ref()?.refusal());
+    let early_breach = early.as_ref().and_then(|early| early.breach());
     notices.extend(
         ran.usage
             .implausible_stamps
@@ -576,6 +596,7 @@ fn drive(
         engine: session.engine(),
         interrupted,
         broken_off,
+        early_breach,
         notices,
         clock,
     };

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
+use serde_json::Value;
 use tokio::runtime::Runtime;
 
 use crate::commands::bench::options::{RunPlan, ServerTarget, Target};
@@ -12,6 +13,7 @@ use sobench_backend::{ConstraintDialect, RequestOptions};
 use sobench_client::{self, Client, ClientOptions, Endpoint, Limits, ModelInfo};
 use sobench_core::constraint::{Constraint, GrammarDialect, GrammarSpelling};
 use sobench_core::error::{Error, Result};
+use sobench_core::speed::Speed;
 use sobench_embedded::{self, EmbeddedOptions, EmbeddedServer, SYNTHETIC_MODEL};
 use sobench_engine::Route;
 use sobench_notices::notice::{BenchNotice, Notice};
@@ -21,10 +23,16 @@ use sobench_shutdown::Shutdown;
 /// Requests to the embedded server carry their number, so that the same run gets the same answers.
 const EMBEDDED_REQUEST_ID_PREFIX: &str = "sobench-";
 
+/// The hint if no server answers at the default address.
+pub const DEFAULT_ADDRESS_HINT: &str = "--model alone asks the server at http://127.0.0.1:8000: \
+    give its address with --base-url, or leave --model out to measure the embedded server";
+
 /// A server, and how this run talks to it.
 pub struct Session {
     pub client: Client,
     pub base_url: String,
+    /// Whether the address is the default one, because only --model names a server.
+    pub is_default_address: bool,
     pub path: String,
     /// The model name in requests.
     pub model: String,
@@ -38,6 +46,8 @@ pub struct Session {
     pub engine_choice: EngineChoice,
     /// Notices for the reader.
     pub notices: Vec<Notice>,
+    /// The speed of the synthetic model, if it is known.
+    pub speed: Option<Speed>,
     /// The identified server.
     server: Server,
     /// Dropping it stops the server.
@@ -143,6 +153,7 @@ impl Session {
         Ok(Self {
             client: client(plan, endpoint.clone(), Some(EMBEDDED_REQUEST_ID_PREFIX))?,
             base_url: endpoint.base_url,
+            is_default_address: false,
             path: endpoint.path,
             model: SYNTHETIC_MODEL.to_owned(),
             model_id: SYNTHETIC_MODEL.to_owned(),
@@ -158,6 +169,7 @@ impl Session {
                 None => EngineChoice::None,
             },
             notices: vec![BenchNotice::SyntheticModel { embedded: true }.into()],
+            speed: Some(options.speed),
             server: Server::Embedded,
             embedded: Some(embedded),
             served: None,
@@ -167,11 +179,20 @@ impl Session {
     async fn running(plan: &RunPlan, client: Client, target: &ServerTarget) -> Result<Self> {
         let ServerTarget {
             endpoint,
+            is_default_address,
             model,
             served_model_name,
             ready_timeout,
         } = target;
-        sobench_client::wait_ready(&client, *ready_timeout).await?;
+        sobench_client::wait_ready(&client, *ready_timeout)
+            .await
+            .map_err(|error| {
+                if *is_default_address {
+                    error.hint(DEFAULT_ADDRESS_HINT)
+                } else {
+                    error
+                }
+            })?;
         let listed =
             listed_model(&client, model.as_deref().or(served_model_name.as_deref())).await?;
         let model = model
@@ -194,13 +215,15 @@ impl Session {
             dialect,
         );
         let served = if server == Server::Embedded {
-            served_engine(&client).await
+            served(&client).await
         } else {
             None
         };
+        let (served, speed) = served.unzip();
         Ok(Self {
             client,
             base_url: endpoint.public_base_url(),
+            is_default_address: *is_default_address,
             path: endpoint.path.clone(),
             model: served_model_name.clone().unwrap_or_else(|| model.clone()),
             model_id: model,
@@ -215,6 +238,7 @@ impl Session {
             server_version,
             engine_choice,
             notices,
+            speed: speed.flatten(),
             server,
             embedded: None,
             served,
@@ -272,23 +296,28 @@ impl RunPlan {
     }
 }
 
-/// The engine that `sobench serve` reports at `/version`, with its settings.
-async fn served_engine(client: &Client) -> Option<Engine> {
+/// The engine that `sobench serve` reports at `/version`, with its settings, and the speed of its
+/// model.
+async fn served(client: &Client) -> Option<(Engine, Option<Speed>)> {
     #[derive(Deserialize)]
     struct Version {
         engine: String,
         engine_version: Option<String>,
         #[serde(default)]
         settings: BTreeMap<String, String>,
+        /// Not typed, because a profile of another version may be unknown.
+        #[serde(default)]
+        speed: Value,
     }
     let page = sobench_client::get_path(client, "/version").await?;
     let version: Version = serde_json::from_str(&page.body).ok()?;
-    Some(Engine {
+    let engine = Engine {
         name: version.engine,
         version: version.engine_version,
         settings: version.settings.into_iter().collect(),
         work: None,
-    })
+    };
+    Some((engine, serde_json::from_value(version.speed).ok()))
 }
 
 /// The listed model: the named one if it is listed, else the first. A named model does not have to

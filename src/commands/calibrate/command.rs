@@ -8,7 +8,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use serde_json::Value;
 
 use super::child::{self, FinishedClient};
-use super::errors::{Reported, compare, read_reports};
+use super::errors::{Saved, compare, read_saved};
 use super::options::CalibrateArgs;
 use super::server::{Log, MODEL, ServerCommand, Timetable};
 use super::{Calibration, FLOOR, Load, Measured, Point, Row};
@@ -145,7 +145,7 @@ fn measure(
             Some(reported(&finished, &folder.path().join(RESULT_FILE))?)
         }
     };
-    result(&log, &finished, point, reported.as_deref())
+    result(&log, &finished, point, reported.as_ref())
 }
 
 fn stderr_suffix(finished: &FinishedClient) -> String {
@@ -157,7 +157,7 @@ fn stderr_suffix(finished: &FinishedClient) -> String {
 }
 
 /// The saved result of the client.
-fn reported(finished: &FinishedClient, file: &Path) -> std::result::Result<Vec<Reported>, String> {
+fn reported(finished: &FinishedClient, file: &Path) -> std::result::Result<Saved, String> {
     let text = std::fs::read(file).map_err(|_| {
         format!(
             "saved no result, and ended with {}{}",
@@ -167,14 +167,14 @@ fn reported(finished: &FinishedClient, file: &Path) -> std::result::Result<Vec<R
     })?;
     let saved: Value =
         serde_json::from_slice(&text).map_err(|error| format!("saved invalid JSON: {error}"))?;
-    read_reports(&saved)
+    read_saved(&saved)
 }
 
 fn result(
     log: &Log,
     finished: &FinishedClient,
     point: Point,
-    reported: Option<&[Reported]>,
+    reported: Option<&Saved>,
 ) -> std::result::Result<Measured, String> {
     let unknown = || {
         format!(
@@ -183,7 +183,7 @@ fn result(
         )
     };
     let compared = reported
-        .map(|reported| compare(&log.records, reported).ok_or_else(unknown))
+        .map(|reported| compare(&log.records, reported, point.load).ok_or_else(unknown))
         .transpose()?;
     let tokens: usize = log
         .records
@@ -193,8 +193,8 @@ fn result(
     let per_million = |cpu_s: f64| cpu_s / tokens as f64 * 1e6;
     // A trial request before the run does not count for the rate.
     let ids: HashSet<u64> = reported
-        .unwrap_or_default()
         .iter()
+        .flat_map(|reported| &reported.requests)
         .map(|report| report.id)
         .collect();
     let arrivals = || {

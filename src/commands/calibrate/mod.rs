@@ -23,7 +23,7 @@ use super::output::CommandOutput;
 use sobench_core::error::Result;
 use sobench_shutdown::Shutdown;
 
-pub use errors::{Compared, Spread};
+pub use errors::{CheckedBound, Compared, Spread};
 
 /// Runs the command.
 ///

@@ -1,6 +1,6 @@
 //! The report of `sobench calibrate`.
 
-use crate::commands::calibrate::{Calibration, FLOOR, Load, Measured, Row};
+use crate::commands::calibrate::{Calibration, CheckedBound, FLOOR, Load, Measured, Row};
 use crate::commands::distinct::distinct;
 use sobench_render::{Document, Table};
 use sobench_statistics::percentile;
@@ -30,6 +30,10 @@ pub fn document(calibration: &Calibration) -> Document {
             document.paragraph(format!("{} at {}: {failure}", row.client, row.point.load));
         }
     }
+    document.titled_table(
+        "Bounds of the client's part, over all repetitions",
+        bounds(rows),
+    );
     let ratios = ratios(calibration);
     if !ratios.is_empty() {
         document.heading("Ratio of the first client to the second (medians over all repetitions)");
@@ -49,6 +53,10 @@ pub fn document(calibration: &Calibration) -> Document {
         (
             "ITL p99 error",
             "99th percentile of the client's ITLs minus that of the server's",
+        ),
+        (
+            "bound",
+            "the most that the client can have added to a figure, as the run reports it; covered if the error is smaller",
         ),
         (
             "requests",
@@ -103,6 +111,50 @@ fn cells(row: &Row) -> Vec<String> {
     cells.push(number(measured.peak_memory_mib, 0));
     cells.push(number(measured.first_request_s, 2));
     cells
+}
+
+/// For each load and figure: in how many runs the bound covers the real error, and the medians of
+/// both.
+fn bounds(rows: &[Row]) -> Option<Table> {
+    let heads = [
+        "load",
+        "figure",
+        "runs",
+        "covered (%)",
+        "median bound",
+        "median error",
+        "largest error",
+    ];
+    let mut table = Table::new(heads, 2);
+    for load in distinct(rows.iter().map(|row| row.point.load)) {
+        let checked: Vec<&CheckedBound> = rows
+            .iter()
+            .filter(|row| row.point.load == load)
+            .filter_map(|row| row.measured.as_ref()?.compared.as_ref())
+            .flat_map(|compared| &compared.bounds)
+            .collect();
+        for figure in distinct(checked.iter().map(|one| one.figure)) {
+            let runs = || checked.iter().filter(|one| one.figure == figure);
+            let sorted = |get: fn(&CheckedBound) -> f64| {
+                let mut values: Vec<f64> = runs().map(|one| get(one)).collect();
+                values.sort_by(f64::total_cmp);
+                values
+            };
+            let (limits, errors) = (sorted(|one| one.bound), sorted(|one| one.error.abs()));
+            let covered = runs().filter(|one| one.covers()).count();
+            let number = |value: Option<f64>| format!("{:.3}", value.unwrap_or_default());
+            table.row([
+                load.to_string(),
+                format!("{figure} ({})", figure.metric.unit.name()),
+                limits.len().to_string(),
+                format!("{:.1}", 100.0 * covered as f64 / limits.len() as f64),
+                number(percentile(&limits, 50.0)),
+                number(percentile(&errors, 50.0)),
+                number(errors.last().copied()),
+            ]);
+        }
+    }
+    table.non_empty()
 }
 
 /// The ratios at each load that both clients ran.

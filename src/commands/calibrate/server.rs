@@ -273,6 +273,7 @@ async fn answer(
         id,
         arrived_ns,
         written_ns,
+        ended_ns: clock::process_ns(),
     });
     sent?;
     let usage = format!(

@@ -5,9 +5,11 @@ pub mod report;
 
 use self::options::CompareArgs;
 use crate::commands::output::{CommandOutput, pretty};
+use crate::commands::report::verdicts;
 use sobench_core::error::Result;
 use sobench_core::exit_codes::{CHECK_FAILED, NOT_COMPARABLE, SUCCESS};
 use sobench_core::output_format::OutputFormat;
+use sobench_results::compare::gate::GateVerdict;
 use sobench_results::compare::side::Side;
 use sobench_results::compare::{compare, files};
 use sobench_shutdown::Shutdown;
@@ -25,7 +27,7 @@ fn compare_files(flags: &CompareArgs) -> Result<CommandOutput> {
     let sides = flags
         .sides
         .iter()
-        .map(|argument| files::read_side(argument))
+        .map(|argument| files::read_side(argument, verdicts))
         .collect::<Result<Vec<Side>>>()?;
     let mut lines = Vec::new();
     if let (Some(path), Some(first)) = (&flags.write_baseline, sides.first()) {
@@ -42,13 +44,14 @@ fn compare_files(flags: &CompareArgs) -> Result<CommandOutput> {
     let stdout = match flags.format {
         OutputFormat::Text => report::text(&comparison),
         OutputFormat::Markdown => report::markdown(&comparison),
+        OutputFormat::Html => report::html(&comparison),
         OutputFormat::Json => pretty(&report::json(&comparison)),
         other => return Err(other.unsupported("a comparison")),
     };
-    let exit_code = match (comparison.is_comparable(), comparison.is_failed()) {
-        (false, _) => NOT_COMPARABLE,
-        (true, true) => CHECK_FAILED,
-        (true, false) => SUCCESS,
+    let exit_code = match comparison.gate_summary().map(|gate| gate.verdict) {
+        _ if !comparison.is_comparable() => NOT_COMPARABLE,
+        Some(GateVerdict::Failed | GateVerdict::Undecided) => CHECK_FAILED,
+        Some(GateVerdict::Passed) | None => SUCCESS,
     };
     lines.extend(report::closing(&comparison));
     Ok(CommandOutput {

@@ -9,6 +9,7 @@ use sobench_core::error::{Error, Result};
 use sobench_core::output_format::OutputFormat;
 use sobench_results::compare::gate::Undecided;
 use sobench_results::compare::rules::ChangeRule;
+use sobench_results::compare::run_spread::RunSpread;
 use sobench_results::compare::{Gate, MAX_RESAMPLES, MIN_RESAMPLES, Options};
 use sobench_results::record::condition::{Field, Weight};
 
@@ -37,9 +38,13 @@ pub struct CompareArgs {
     /// Gate with the default rules if there is no --fail-on
     #[arg(long, help_heading = "Gate")]
     pub gate: bool,
-    /// Treat rules with too few samples as pass or fail
-    #[arg(long, value_name = "WHAT", default_value = "pass", value_parser = described(&UNDECIDED), help_heading = "Gate")]
-    pub undecided: Undecided,
+    /// Treat rules with too few samples as pass or fail [default: pass, but fail if no rule can be
+    /// decided]
+    #[arg(long, value_name = "WHAT", value_parser = described(&UNDECIDED), help_heading = "Gate")]
+    pub undecided: Option<Undecided>,
+    /// Let the gate pass although a run ended early
+    #[arg(long, help_heading = "Gate")]
+    pub allow_partial: bool,
     /// Compare although this condition differs: model, dataset, ratio, output_len, request_rate,
     /// ...
     #[arg(long, value_name = "FIELD")]
@@ -58,20 +63,16 @@ pub struct CompareArgs {
     /// Seed of the bootstrap
     #[arg(long, default_value_t = 0)]
     pub seed: u64,
-    /// Expected variation of times and throughput between runs of the same server, in percent; used
-    /// if a side has only one run
-    #[arg(
-        long,
-        value_name = "PERCENT",
-        default_value_t = 5.0,
-        allow_negative_numbers = true
-    )]
-    pub run_spread: f64,
+    /// Largest difference of times and throughput between runs of the same server, in percent, for
+    /// all (5) or for one (ttft=8%, p99_ttft_ms=20%); used if a side has less than three runs
+    /// [default: 5 for verdicts; rules on times need a given value]
+    #[arg(long, value_name = "SPREAD", allow_negative_numbers = true)]
+    pub run_spread: Vec<String>,
     /// Maximum number of cases with a changed verdict to show
     #[arg(long, value_name = "N", default_value_t = 5)]
     pub changed: usize,
     /// Output format
-    #[arg(long, default_value = "text", value_parser = formats(&[OutputFormat::Text, OutputFormat::Json, OutputFormat::Markdown]))]
+    #[arg(long, default_value = "text", value_parser = formats(&[OutputFormat::Text, OutputFormat::Json, OutputFormat::Markdown, OutputFormat::Html]))]
     pub format: OutputFormat,
     /// Write the first side to this file as a baseline, without texts, for later comparisons
     #[arg(long, value_name = "FILE")]
@@ -108,12 +109,6 @@ impl CompareArgs {
                     .hint(format!("give {MIN_RESAMPLES} to {MAX_RESAMPLES}")),
             );
         }
-        if !(0.0..=100.0).contains(&self.run_spread) {
-            return Err(
-                Error::usage(format!("--run-spread is out of range: {}", self.run_spread))
-                    .hint("give 0 to 100"),
-            );
-        }
         if self.changed > MAX_CHANGED {
             return Err(
                 Error::usage(format!("--changed is too large: {}", self.changed))
@@ -130,7 +125,7 @@ impl CompareArgs {
             level: self.confidence / 100.0,
             resamples: self.resamples,
             seed: self.seed,
-            run_spread: self.run_spread,
+            run_spread: RunSpread::parse(&self.run_spread)?,
             allowed: self
                 .allow_different
                 .iter()
@@ -152,20 +147,22 @@ fn gate(flags: &CompareArgs) -> Result<Option<Gate>> {
     if flags.gate && changes.is_empty() {
         changes = ChangeRule::defaults()?;
     }
-    let undecided = flags.undecided;
     if changes.is_empty() && limits.is_empty() {
-        return match undecided {
-            Undecided::Pass => Ok(None),
-            Undecided::Fail => Err(
-                Error::usage("--undecided fail has no effect without a gate")
-                    .hint("add --gate, --fail-on RULE or --require RULE"),
-            ),
+        let idle = [
+            (flags.undecided == Some(Undecided::Fail), "--undecided fail"),
+            (flags.allow_partial, "--allow-partial"),
+        ];
+        return match idle.into_iter().find(|(is_given, _)| *is_given) {
+            None => Ok(None),
+            Some((_, flag)) => Err(Error::usage(format!("{flag} has no effect without a gate"))
+                .hint("add --gate, --fail-on RULE or --require RULE")),
         };
     }
     Ok(Some(Gate {
         changes,
         limits,
-        undecided,
+        undecided: flags.undecided,
+        allow_partial: flags.allow_partial,
     }))
 }
 
@@ -230,7 +227,16 @@ mod tests {
         let gate = own.gate.unwrap();
         assert_eq!(
             (gate.changes.len(), gate.limits.len(), gate.undecided),
-            (1, 1, Undecided::Fail)
+            (1, 1, Some(Undecided::Fail))
+        );
+        let undecided = |flags: &[&str]| {
+            let flags = [&["a", "b", "--gate"], flags].concat();
+            options(&flags).unwrap().gate.unwrap().undecided
+        };
+        assert_eq!(
+            (undecided(&[]), undecided(&["--undecided", "pass"])),
+            (None, Some(Undecided::Pass)),
+            "the default is not the same as a given value"
         );
     }
 
@@ -256,7 +262,11 @@ mod tests {
             ),
             (
                 &["a", "b", "--run-spread", "-1"],
-                "--run-spread is out of range: -1",
+                "invalid --run-spread: -1",
+            ),
+            (
+                &["a", "b", "--run-spread", "speed=5"],
+                "unknown figure: speed",
             ),
             (
                 &["a", "b", "--allow-different", "label"],
@@ -269,6 +279,10 @@ mod tests {
             (
                 &["a", "b", "--undecided", "fail"],
                 "--undecided fail has no effect without a gate",
+            ),
+            (
+                &["a", "b", "--allow-partial"],
+                "--allow-partial has no effect without a gate",
             ),
         ] {
             let error = options(flags).unwrap_err();

@@ -3,6 +3,7 @@
 use crate::commands::flags::engine::{EmbeddedArgs, EngineArgs};
 use sobench_backend::{ConstraintDialect, ServerKind};
 use sobench_core::error::{Error, Result};
+use sobench_core::speed::Speed;
 use sobench_embedded::EmbeddedOptions;
 use sobench_engine::{EngineName, EnginePolicy};
 
@@ -31,9 +32,12 @@ pub(crate) fn options(
     Ok(EmbeddedOptions {
         engine,
         policy: policy(flags),
-        ttft_ms: milliseconds("--embedded-ttft-ms", timing.embedded_ttft_ms)?,
-        itl_ms: milliseconds("--embedded-itl-ms", timing.embedded_itl_ms)?,
-        step_ms: milliseconds("--embedded-step-ms", timing.embedded_step_ms)?,
+        speed: Speed {
+            profile: timing.embedded_speed.unwrap_or_default(),
+            ttft_ms: milliseconds("--embedded-ttft-ms", timing.embedded_ttft_ms)?,
+            itl_ms: milliseconds("--embedded-itl-ms", timing.embedded_itl_ms)?,
+            step_ms: milliseconds("--embedded-step-ms", timing.embedded_step_ms)?,
+        },
         max_batch: usize::try_from(timing.embedded_max_batch).unwrap_or(usize::MAX),
         compile_timeout_s: compile_timeout(timing.embedded_compile_timeout_s)?,
         ..EmbeddedOptions::default()
@@ -62,13 +66,14 @@ pub(crate) fn refuse_unembedded(
         })
 }
 
-/// The flags of the embedded server that differ from their defaults. With another server, they have
-/// no effect.
+/// The flags of the embedded server that are given or differ from their defaults. With another
+/// server, they have no effect.
 pub(crate) fn embedded_flags(timing: &EmbeddedArgs, engine: &EngineArgs) -> Vec<&'static str> {
     let changed = [
-        ("--embedded-ttft-ms", timing.embedded_ttft_ms != 0.0),
-        ("--embedded-itl-ms", timing.embedded_itl_ms != 0.0),
-        ("--embedded-step-ms", timing.embedded_step_ms != 0.0),
+        ("--embedded-speed", timing.embedded_speed.is_some()),
+        ("--embedded-ttft-ms", timing.embedded_ttft_ms.is_some()),
+        ("--embedded-itl-ms", timing.embedded_itl_ms.is_some()),
+        ("--embedded-step-ms", timing.embedded_step_ms.is_some()),
         ("--embedded-max-batch", timing.embedded_max_batch != 256),
         (
             "--embedded-compile-timeout-s",
@@ -98,10 +103,10 @@ fn compile_timeout(seconds: f64) -> Result<f64> {
     .hint("give seconds from 0.001 to 86400"))
 }
 
-fn milliseconds(flag: &str, value: f64) -> Result<f64> {
-    if value.is_finite() && (0.0..=600_000.0).contains(&value) {
-        return Ok(value);
+fn milliseconds(flag: &str, value: Option<f64>) -> Result<Option<f64>> {
+    match value.filter(|value| !(0.0..=600_000.0).contains(value)) {
+        None => Ok(value),
+        Some(wrong) => Err(Error::usage(format!("{flag} is not a time: {wrong}"))
+            .hint("give milliseconds from 0 to 600000")),
     }
-    Err(Error::usage(format!("{flag} is not a time: {value}"))
-        .hint("give milliseconds from 0 to 600000"))
 }

@@ -1,6 +1,11 @@
 //! The flags of decoding engines in this process and of the embedded server.
 
+use std::sync::LazyLock;
+
 use clap::Args;
+
+use crate::commands::flags::values::{Described, described};
+use sobench_core::speed::SpeedProfile;
 
 /// The flags of decoding engines. Every result records them.
 #[derive(Args, Clone, Debug)]
@@ -31,30 +36,21 @@ pub struct EngineArgs {
 /// The timing and the batch size of the embedded server.
 #[derive(Args, Clone, Debug)]
 pub struct EmbeddedArgs {
-    /// Delay of the first token in milliseconds
-    #[arg(
-        long,
-        value_name = "MS",
-        default_value_t = 0.0,
-        allow_negative_numbers = true
-    )]
-    pub embedded_ttft_ms: f64,
-    /// Delay between tokens in milliseconds
-    #[arg(
-        long,
-        value_name = "MS",
-        default_value_t = 0.0,
-        allow_negative_numbers = true
-    )]
-    pub embedded_itl_ms: f64,
-    /// Minimum duration in milliseconds of a step, in which every running sequence gets one token
-    #[arg(
-        long,
-        value_name = "MS",
-        default_value_t = 0.0,
-        allow_negative_numbers = true
-    )]
-    pub embedded_step_ms: f64,
+    /// Speed of the synthetic model: times of prompts and of steps like those of a server [default:
+    /// instant, or 8b-h100 to compare several engines on the embedded server]
+    #[arg(long, value_name = "PROFILE", value_parser = described(&*SPEEDS))]
+    pub embedded_speed: Option<SpeedProfile>,
+    /// Delay of the first token in milliseconds, in place of the time of the prompt in
+    /// --embedded-speed
+    #[arg(long, value_name = "MS", allow_negative_numbers = true)]
+    pub embedded_ttft_ms: Option<f64>,
+    /// Delay between tokens in milliseconds, in place of the step time of --embedded-speed
+    #[arg(long, value_name = "MS", allow_negative_numbers = true)]
+    pub embedded_itl_ms: Option<f64>,
+    /// Minimum duration in milliseconds of a step, in which every running sequence gets one token,
+    /// in place of the step time of --embedded-speed
+    #[arg(long, value_name = "MS", allow_negative_numbers = true)]
+    pub embedded_step_ms: Option<f64>,
     /// Maximum number of running sequences; others wait
     #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=16_384))]
     pub embedded_max_batch: u32,
@@ -67,3 +63,8 @@ pub struct EmbeddedArgs {
     )]
     pub embedded_compile_timeout_s: f64,
 }
+
+/// Values of `--embedded-speed`.
+static SPEEDS: LazyLock<[Described<SpeedProfile>; SpeedProfile::ALL.len()]> = LazyLock::new(|| {
+    SpeedProfile::ALL.map(|speed| Described(speed, speed.name(), speed.spec().about))
+});

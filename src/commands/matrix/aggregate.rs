@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use self::pooled::{pooled_rate, pooled_values, summary};
 use super::run_order::Step;
+use crate::commands::bench::options::Target;
 use crate::commands::bench::run::{Finished, FirstUse, ServerHistory};
 use crate::commands::matrix::options::{ContenderServer, InterleavedReason, MatrixOptions, Order};
 use crate::commands::matrix::report::{
@@ -472,7 +473,7 @@ fn conditions(plan: &MatrixOptions, aggregate: &Aggregate, stopped: bool) -> Mat
         backend: run
             .map(|run| run.settings.backend.name().to_owned())
             .unwrap_or_default(),
-        servers: servers(plan).to_owned(),
+        servers: servers(plan),
         order: order(plan),
         interleaved: plan.order.is_interleaved(),
         num_prompts: run.map_or(0, |run| run.settings.dataset.num_prompts),
@@ -493,17 +494,25 @@ fn seed(plan: &MatrixOptions) -> u64 {
         .map_or(0, |run| run.plan.settings.dataset.seed)
 }
 
-fn servers(plan: &MatrixOptions) -> &'static str {
-    match plan.contenders.first().map(|contender| &contender.server) {
-        Some(ContenderServer::Embedded) => "the embedded server, restarted for each run",
+fn servers(plan: &MatrixOptions) -> String {
+    let contender = plan.contenders.first();
+    let target = contender.and_then(|contender| Some(&contender.runs.first()?.plan.target));
+    if let Some(Target::Embedded(options)) = target {
+        return format!(
+            "the embedded server at speed {}, restarted for each run",
+            options.speed
+        );
+    }
+    let servers = match contender.map(|contender| &contender.server) {
         Some(ContenderServer::Launched { .. }) => {
             "servers started one at a time for each repeat, and stopped after their runs"
         }
         Some(ContenderServer::PerRequest) => {
             "one running server, which takes its engine from each request"
         }
-        Some(ContenderServer::Running) | None => "running servers",
-    }
+        Some(ContenderServer::Embedded | ContenderServer::Running) | None => "running servers",
+    };
+    servers.to_owned()
 }
 
 /// A description of the order of the runs.

@@ -24,6 +24,7 @@ use crate::commands::matrix::run_order::{Step, rounds};
 use sobench_backend::ConstraintDialect;
 use sobench_core::error::{Error, Result};
 use sobench_core::output_format::OutputFormat;
+use sobench_core::speed::SpeedProfile;
 use sobench_data::dataset::DatasetName;
 use sobench_engine::EngineName;
 use sobench_results::metrics::Slo;
@@ -37,6 +38,9 @@ const BACKEND: &str = "{backend}";
 /// The default time limit of a launched server to become ready. A large model takes minutes to
 /// load.
 const LAUNCH_TIMEOUT: Duration = Duration::from_secs(600);
+
+/// The default speed of the embedded server if several engines are compared on it.
+const COMPARISON_SPEED: SpeedProfile = SpeedProfile::H100For8b;
 
 /// The formats of `--save-comparison`.
 const FORMATS: [OutputFormat; 4] = [
@@ -412,9 +416,15 @@ fn contenders(arguments: &BenchArgs) -> Result<Vec<ContenderFlags>> {
             } else {
                 engines.clone()
             };
+            let mut arguments = arguments.clone();
+            if engines.len() > 1 {
+                // Costs of engines mean something only beside the time of a model.
+                let speed = &mut arguments.embedded.embedded_speed;
+                speed.get_or_insert(COMPARISON_SPEED);
+            }
             engines
                 .into_iter()
-                .map(|name| engine_contender(arguments, &name, ContenderServer::Embedded))
+                .map(|name| engine_contender(&arguments, &name, ContenderServer::Embedded))
                 .collect()
         }
     };

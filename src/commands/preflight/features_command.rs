@@ -60,8 +60,13 @@ fn survey_target(
         features.features.len(),
         progress_words,
     );
-    let on_feature =
-        |found: &FeatureResult| progress.ended(found.verdict == FeatureVerdict::Enforced);
+    let on_feature = |found: &FeatureResult| {
+        let is_valid = matches!(
+            found.verdict,
+            FeatureVerdict::Enforced | FeatureVerdict::NoViolationSeen
+        );
+        progress.ended(is_valid);
+    };
     let shutdown = Shutdown::new();
     let survey_future = survey(
         &opened.client,

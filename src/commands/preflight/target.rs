@@ -148,6 +148,7 @@ fn preflight_options(
         extra_body: flags.extra_body.clone(),
         timeout: flags.timeout,
         extent: Extent::Whole,
+        templated_prompt: None,
     }
 }
 

@@ -8,6 +8,7 @@ pub mod report;
 #[cfg(test)]
 mod tests;
 
+use std::path::Path;
 use std::sync::Arc;
 
 use serde::Serialize;
@@ -15,14 +16,17 @@ use serde_json::{Map, Value};
 
 use self::options::ScoreArgs;
 use super::output::CommandOutput;
-use sobench_core::answer::Answer;
+use sobench_core::answer::{Answer, Channel};
 use sobench_core::case::{Case, Prompt};
 use sobench_core::constraint::Constraint;
-use sobench_core::error::Result;
+use sobench_core::error::{Error, Result};
+use sobench_core::exit_codes;
 use sobench_core::observation::{Observation, Outcome, Timing};
 use sobench_core::output_files;
 use sobench_core::output_format::OutputFormat;
+use sobench_core::printable::printable;
 use sobench_core::verdict::{NotScored, Verdict};
+use sobench_data::dataset::DatasetPlan;
 use sobench_judge::{EvaluateOptions, Evaluator, function_calls, vllm_formula};
 use sobench_notices::notice::{Notice, as_sentences};
 use sobench_render::text;
@@ -51,26 +55,30 @@ fn score_files(flags: &ScoreArgs) -> Result<CommandOutput> {
     let with_lines = flags.output.is_some() || flags.format == OutputFormat::Jsonl;
     let (mut scores, mut lines) = (Vec::with_capacity(flags.files.len()), String::new());
     for path in &flags.files {
-        let file = path.display().to_string();
-        let answers = read::answers(path, dataset.as_ref())?;
-        let scored = score(file.clone(), answers, evaluate, |answer, verdict| {
+        let (file, answers) = read_answers(path, dataset.as_ref())?;
+        let scored = score(file.clone(), answers, evaluate, |row, verdict| {
             if with_lines {
                 let file = (flags.files.len() > 1).then_some(&*file);
-                lines.push_str(&report::verdict_line(answer, verdict, file));
+                lines.push_str(&report::verdict_line(row, verdict, file));
             }
         });
         scores.push(scored);
     }
-    let stderr = match &flags.output {
-        Some(path) => {
-            output_files::write(path, |file| {
-                file.write_all(lines.as_bytes())
-                    .map_err(|error| output_files::cannot_write_report(path, &error))
-            })?;
-            vec![format!("verdicts: {}", path.display())]
-        }
-        None => Vec::new(),
+    let mut stderr = Vec::new();
+    if let Some(path) = &flags.output {
+        output_files::write(path, |file| {
+            file.write_all(lines.as_bytes())
+                .map_err(|error| output_files::cannot_write_report(path, &error))
+        })?;
+        stderr.push(format!("verdicts: {}", path.display()));
+    }
+    let unreadable = unreadable_rows(&scores);
+    let exit_code = if unreadable.is_empty() {
+        exit_codes::SUCCESS
+    } else {
+        exit_codes::USAGE
     };
+    stderr.extend(unreadable);
     let stdout = match flags.format {
         OutputFormat::Json => report::json(&scores, evaluate.assert_formats),
         OutputFormat::Jsonl => lines,
@@ -79,9 +87,51 @@ fn score_files(flags: &ScoreArgs) -> Result<CommandOutput> {
     let output = CommandOutput {
         stdout,
         lines: stderr,
+        exit_code,
         ..CommandOutput::default()
     };
     Ok(output.or_save_with("--output"))
+}
+
+/// Reads a file, or stdin for `-`, with its name in reports.
+fn read_answers(path: &Path, dataset: Option<&DatasetPlan>) -> Result<(String, Answers)> {
+    if path != Path::new("-") {
+        let name = path.display().to_string();
+        return read::answers(path, &name, dataset).map(|answers| (name, answers));
+    }
+    let name = "stdin".to_owned();
+    let stored = |error: std::io::Error| Error::environment(format!("cannot store stdin: {error}"));
+    let mut copy = tempfile::NamedTempFile::new().map_err(stored)?;
+    std::io::copy(&mut std::io::stdin().lock(), &mut copy).map_err(stored)?;
+    let on_disk = copy.path().display().to_string();
+    match read::answers(copy.path(), &name, dataset) {
+        Ok(answers) => Ok((name, answers)),
+        Err(error) => Err(Error {
+            what: error.what.replace(&on_disk, &name),
+            ..error
+        }),
+    }
+}
+
+/// An error with a hint for rows that were not judged, if there are any.
+fn unreadable_rows(scores: &[Score]) -> Vec<String> {
+    let unreadable: Vec<(&str, &UnreadableRow)> = scores
+        .iter()
+        .flat_map(|score| score.unreadable.iter().map(|row| (&*score.file, row)))
+        .collect();
+    let Some((file, first)) = unreadable.first() else {
+        return Vec::new();
+    };
+    let rows = unreadable.len() + scores.iter().map(|score| score.answers).sum::<usize>();
+    vec![
+        format!(
+            "error: {} of {rows} rows cannot be judged; the first is {file}, {}: {}",
+            unreadable.len(),
+            first.id,
+            printable(&first.message, report::MAX_CHARS),
+        ),
+        "hint: correct these rows; all others are judged".to_owned(),
+    ]
 }
 
 /// The layout of a file of answers.
@@ -125,11 +175,32 @@ struct Stored {
     members: Map<String, Value>,
 }
 
+/// A row without a readable answer or constraint.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct UnreadableRow {
+    /// The line, or the place in a result.
+    pub id: String,
+    /// What is wrong with it.
+    pub message: String,
+    /// The members of the row; empty if it is no JSON object.
+    #[serde(skip)]
+    members: Map<String, Value>,
+}
+
+/// A row of a file.
+#[derive(Clone, Debug, PartialEq)]
+enum Row {
+    Answer(Box<Stored>),
+    Unreadable(UnreadableRow),
+}
+
 /// The contents of a file of answers.
 #[derive(Clone, Debug, PartialEq)]
 struct Answers {
     kind: FileKind,
-    stored: Vec<Stored>,
+    rows: Vec<Row>,
+    /// The channel that the requests asked for the answers in.
+    channel: Option<Channel>,
     /// Totals that the file states.
     claims: Vec<Claim>,
     /// Assumptions about what the file does not state, one sentence each.
@@ -150,7 +221,10 @@ pub struct Claim {
 pub struct Score {
     pub file: String,
     pub kind: FileKind,
+    /// Answers that were read.
     pub answers: usize,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unreadable: Vec<UnreadableRow>,
     /// Number of answers for each kind of constraint.
     pub constraints: Vec<(String, usize)>,
     pub claims: Vec<Claim>,
@@ -177,7 +251,7 @@ pub struct Agreement {
 }
 
 impl Stored {
-    fn judge(&self, evaluator: &mut Evaluator) -> Verdict {
+    fn judge(&self, evaluator: &mut Evaluator, channel: Option<Channel>) -> Verdict {
         let Case {
             constraint,
             grammar_oracle,
@@ -191,6 +265,7 @@ impl Stored {
             grammar_oracle.as_deref(),
             outcome,
             answer,
+            channel,
         )
     }
 
@@ -215,30 +290,50 @@ impl Stored {
     }
 }
 
-/// Judges every answer of a file; `each` receives every answer with its verdict, in file order.
+/// Judges every answer of a file; `each` receives every row with the verdict on its answer, in file
+/// order.
 fn score(
     file: String,
     answers: Answers,
     evaluate: EvaluateOptions,
-    mut each: impl FnMut(&Stored, &Verdict),
+    mut each: impl FnMut(&Row, Option<&Verdict>),
 ) -> Score {
     let Answers {
         kind,
-        stored,
+        rows,
+        channel,
         claims,
         assumptions,
         notices,
     } = answers;
     let mut evaluator = Evaluator::new(evaluate);
-    let mut ledger = RequestTable::new(stored.len(), None);
-    for (index, stored) in stored.iter().enumerate() {
+    for row in &rows {
+        if let Row::Answer(stored) = row
+            && let Some(constraint) = &stored.case.constraint
+        {
+            evaluator.add_request(constraint);
+        }
+    }
+    let mut ledger = RequestTable::new(rows.len(), None);
+    let (mut judged_answers, mut unreadable) = (Vec::with_capacity(rows.len()), Vec::new());
+    for row in &rows {
+        let stored = match row {
+            Row::Answer(stored) => &**stored,
+            Row::Unreadable(bad) => {
+                each(row, None);
+                unreadable.push(bad.clone());
+                continue;
+            }
+        };
         let verdict = match &stored.unjudgeable {
             Some(what) => Verdict::NotScored {
                 why: NotScored::Unsupported { what: what.clone() },
             },
-            None => stored.judge(&mut evaluator),
+            None => stored.judge(&mut evaluator, channel),
         };
-        each(stored, &verdict);
+        each(row, Some(&verdict));
+        let index = judged_answers.len();
+        judged_answers.push(stored);
         // The index in this file: rows of several files may have the same number.
         ledger.push(
             &stored.case,
@@ -255,11 +350,12 @@ fn score(
     Score {
         file,
         kind,
-        answers: stored.len(),
-        constraints: kinds(&stored),
+        answers: judged_answers.len(),
+        unreadable,
+        constraints: kinds(&judged_answers),
         claims,
         correct_rate: quality.correct_rate,
-        agreement: agreement(&stored, &samples),
+        agreement: agreement(&judged_answers, &samples),
         quality,
         assumptions,
         notices,
@@ -281,6 +377,7 @@ fn judged(stored: &Stored, verdict: Verdict) -> Judged {
             .filter(|_| stored.unjudgeable.is_none() && observation.outcome != Outcome::Cancelled)
             .and_then(|constraint| vllm_formula::vllm_correct(constraint, answered)),
         white_space_run: is_white_space_run(&observation.outcome, text),
+        whole: false,
         right_call: function_calls::is_correct(
             stored.case.completion.as_deref(),
             &observation.outcome,
@@ -289,7 +386,7 @@ fn judged(stored: &Stored, verdict: Verdict) -> Judged {
     }
 }
 
-fn kinds(stored: &[Stored]) -> Vec<(String, usize)> {
+fn kinds(stored: &[&Stored]) -> Vec<(String, usize)> {
     let count = |kind: &str| {
         let constraints = stored
             .iter()
@@ -305,7 +402,7 @@ fn kinds(stored: &[Stored]) -> Vec<(String, usize)> {
         .collect()
 }
 
-fn agreement(stored: &[Stored], samples: &[Sample<'_>]) -> Option<Agreement> {
+fn agreement(stored: &[&Stored], samples: &[Sample<'_>]) -> Option<Agreement> {
     let both = || {
         let sides = stored.iter().zip(samples);
         sides.filter_map(|(stored, sample)| {

@@ -21,7 +21,7 @@ use sobench_data::dataset::{
 #[derive(Args, Clone, Debug)]
 pub struct ScoreArgs {
     /// Files with answers: run logs, JSON of vLLM's structured-output script or of `vllm bench
-    /// serve --save-detailed`, or JSON Lines with {"constraint": ..., "text": ...}
+    /// serve --save-detailed`, or JSON Lines with {"constraint": ..., "text": ...}; - reads stdin
     #[arg(value_name = "FILE", required = true, num_args = 1..)]
     pub files: Vec<InputPath>,
     /// Output format

@@ -11,17 +11,18 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use super::constraints::Known;
-use super::{Answers, Claim, FileKind, Stored};
+use super::{Answers, Claim, FileKind, Row, Stored, UnreadableRow};
 use sobench_core::case::Arm;
 use sobench_core::constraint::Constraint;
 use sobench_core::error::{Error, Result};
 use sobench_core::input::json::{self, DuplicateKeys};
 use sobench_core::input::{self, lines};
-use sobench_core::observation::{Outcome, TransportCause};
+use sobench_core::observation::{Observation, Outcome, TransportCause};
 use sobench_data::dataset::file::read_text;
-use sobench_data::dataset::{DatasetPlan, MAX_DATASET_BYTES, custom};
+use sobench_data::dataset::{DatasetPlan, MAX_DATASET_BYTES, check_schema, custom};
 use sobench_notices::notice::{DatasetNotice, LogNotice};
 use sobench_pycompat::nan::without_nan;
+use sobench_results::metrics::Sample;
 use sobench_results::metrics::quality::{Quality, is_correct};
 use sobench_results::runlog::{Keep, RunLog};
 
@@ -32,9 +33,10 @@ const LAYOUTS_HINT: &str = "give a run log, the JSON of vLLM's structured-output
 /// Reads one file.
 ///
 /// # Errors
-/// Usage, naming the file and the place in it.
-pub(super) fn answers(path: &Path, dataset: Option<&DatasetPlan>) -> Result<Answers> {
-    let mut answers = read(path, dataset)?;
+/// Usage, naming the file and the place in it: no row can be read.
+pub(super) fn answers(path: &Path, name: &str, dataset: Option<&DatasetPlan>) -> Result<Answers> {
+    let mut answers = read(path, name, dataset)?;
+    check_readable(&answers.rows, name)?;
     if let Some(dataset) =
         dataset.filter(|_| matches!(answers.kind, FileKind::RunLog | FileKind::Rows))
     {
@@ -48,27 +50,36 @@ pub(super) fn answers(path: &Path, dataset: Option<&DatasetPlan>) -> Result<Answ
     Ok(answers)
 }
 
-fn read(path: &Path, dataset: Option<&DatasetPlan>) -> Result<Answers> {
+/// Refuses files of which no row can be read: they may have another layout.
+fn check_readable(rows: &[Row], name: &str) -> Result<()> {
+    match rows.first() {
+        Some(Row::Unreadable(first)) if rows.iter().all(|row| !row.is_answer()) => {
+            Err(Error::usage(format!("{name}, {}: {}", first.id, first.message)).hint(LAYOUTS_HINT))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn read(path: &Path, name: &str, dataset: Option<&DatasetPlan>) -> Result<Answers> {
     // A run log is recognised first: it has no limit of size, the other layouts have one.
     if RunLog::is_run_log(path)? {
         return run_log(path);
     }
-    let name = path.display().to_string();
     if input::first_byte(path, MAX_DATASET_BYTES)?.is_some_and(|byte| byte != b'{') {
         return Err(Error::usage(format!("{name}, line 1: not a JSON object")).hint(LAYOUTS_HINT));
     }
     let text = read_text(path)?;
     let mut repeated = DuplicateKeys::default();
     let mut answers = match object(&text) {
-        Ok(file) if file.contains_key("outputs") => outputs(&file, dataset, &name)?,
-        Ok(file) if file.contains_key("generated_texts") => generated(&[file], dataset, &name)?,
-        Ok(file) if !file.contains_key("text") => return Err(no_answers(&file, &name)),
-        Ok(_) => by_line(&text, dataset, &name)?,
+        Ok(file) if file.contains_key("outputs") => outputs(&file, dataset, name)?,
+        Ok(file) if file.contains_key("generated_texts") => generated(&[file], dataset, name)?,
+        Ok(file) if !file.contains_key("text") => return Err(no_answers(&file, name)),
+        Ok(_) => by_line(&text, dataset, name)?,
         // One value over several lines, with a syntax error.
         Err(error) if text.trim_start().starts_with('{') && is_one_value(&text) => {
             return Err(Error::usage(format!("{name}: not JSON: {error}")).hint(LAYOUTS_HINT));
         }
-        Err(_) => by_line(&text, dataset, &name)?,
+        Err(_) => by_line(&text, dataset, name)?,
     };
     repeated.scan(&text, |line| format!("{name}, line {line}"));
     answers
@@ -106,7 +117,7 @@ fn no_answers(file: &Map<String, Value>, name: &str) -> Error {
 }
 
 fn run_log(path: &Path) -> Result<Answers> {
-    let log = RunLog::read(path, Keep::Texts)?;
+    let log = RunLog::read(path, Keep::WithoutTexts)?;
     let mut notices = log.notices.clone();
     notices.extend(log.is_partial().then(|| LogNotice::EndedEarly.into()));
     let claims = log
@@ -118,20 +129,28 @@ fn run_log(path: &Path) -> Result<Answers> {
         percent: rate.percent,
     });
     let claims = claims.into_iter().collect();
-    let stored = log.requests.iter().map(|request| Stored {
-        case: request.case(),
-        observation: request.observation(),
-        unjudgeable: None,
-        claimed: if log.is_judged {
-            is_correct(request.verdict())
-        } else {
-            None
-        },
-        members: Map::new(),
-    });
+    let stored = |(index, request): (usize, Sample<'_>)| -> Result<Row> {
+        Ok(Row::Answer(Box::new(Stored {
+            case: request.case(),
+            observation: Observation {
+                // With all channels.
+                answer: log.answer(index)?.answer,
+                ..request.observation()
+            },
+            unjudgeable: None,
+            claimed: if log.is_judged {
+                is_correct(request.verdict())
+            } else {
+                None
+            },
+            members: Map::new(),
+        })))
+    };
+    let rows = log.requests.iter().enumerate().map(stored);
     Ok(Answers {
         kind: FileKind::RunLog,
-        stored: stored.collect(),
+        rows: rows.collect::<Result<_>>()?,
+        channel: log.record.server.expected_channel(),
         claims,
         assumptions: Vec::new(),
         notices,
@@ -148,22 +167,18 @@ fn outputs(
         .as_array()
         .ok_or_else(|| wrong("`outputs` is not an array".to_owned()))?;
     let known = Known::load(dataset, outputs.len(), name)?;
-    let mut stored = Vec::with_capacity(outputs.len());
+    let mut rows = Vec::with_capacity(outputs.len());
     for (index, output) in outputs.iter().enumerate() {
-        let generated = output.get("generated").and_then(Value::as_str);
-        let text = generated
-            .ok_or_else(|| wrong(format!("`outputs[{index}].generated` is not a string")))?;
+        let id = format!("outputs[{index}]");
+        let Some(text) = output.get("generated").and_then(Value::as_str) else {
+            let message = format!("`{id}.generated` is not a string");
+            rows.push(Row::unreadable(id, message, Map::new()));
+            continue;
+        };
         let expected = output.get("expected").and_then(Value::as_str);
-        let mut one = answer(
-            &known,
-            index,
-            format!("outputs[{index}]"),
-            text,
-            expected,
-            file,
-        );
+        let mut one = answer(&known, index, id, text, expected, file);
         one.claimed = output.get("correctness").and_then(Value::as_bool);
-        stored.push(one);
+        rows.push(Row::Answer(Box::new(one)));
     }
     let keys = ["correct_rate(%)", "vllm_correct_rate(%)"];
     let claims = keys
@@ -177,7 +192,8 @@ fn outputs(
         .collect();
     Ok(Answers {
         kind: FileKind::Outputs,
-        stored,
+        rows,
+        channel: None,
         claims,
         assumptions: known.assumptions(),
         notices: Vec::new(),
@@ -190,34 +206,29 @@ fn generated(
     name: &str,
 ) -> Result<Answers> {
     let wrong = |message: &str| Error::usage(format!("{name}: {message}")).hint(LAYOUTS_HINT);
-    let (mut stored, mut assumptions) = (Vec::new(), Vec::new());
+    let (mut rows, mut assumptions) = (Vec::new(), Vec::new());
     for (run, file) in files.iter().enumerate() {
         let texts = file.get("generated_texts").and_then(Value::as_array);
         let texts = texts.ok_or_else(|| wrong("`generated_texts` is not an array"))?;
         let known = Known::load(dataset, texts.len(), name)?;
         for (index, text) in texts.iter().enumerate() {
-            let text = text
-                .as_str()
-                .ok_or_else(|| wrong("`generated_texts` has an item that is not a string"))?;
             let prefix = if files.len() > 1 {
                 format!("run {run}, ")
             } else {
                 String::new()
             };
-            stored.push(answer(
-                &known,
-                index,
-                format!("{prefix}generated_texts[{index}]"),
-                text,
-                None,
-                file,
-            ));
+            let id = format!("{prefix}generated_texts[{index}]");
+            rows.push(match text.as_str() {
+                Some(text) => Row::Answer(Box::new(answer(&known, index, id, text, None, file))),
+                None => Row::unreadable(id, "not a string".to_owned(), Map::new()),
+            });
         }
         assumptions = known.assumptions();
     }
     Ok(Answers {
         kind: FileKind::GeneratedTexts,
-        stored,
+        rows,
+        channel: None,
         claims: Vec::new(),
         assumptions,
         notices: Vec::new(),
@@ -251,34 +262,48 @@ fn answer(
     stored
 }
 
-/// Reads JSON Lines: rows, or results that `--append-result` wrote.
+impl Row {
+    fn is_answer(&self) -> bool {
+        matches!(self, Self::Answer(_))
+    }
+
+    fn unreadable(id: String, message: String, members: Map<String, Value>) -> Self {
+        Self::Unreadable(UnreadableRow {
+            id,
+            message,
+            members,
+        })
+    }
+}
+
+/// Reads JSON Lines: rows, or results that `--append-result` wrote. A row with an error does not
+/// stop the others.
 fn by_line(text: &str, dataset: Option<&DatasetPlan>, name: &str) -> Result<Answers> {
     let mut results = Vec::new();
-    let mut stored = Vec::new();
+    let mut rows = Vec::new();
     for (number, line) in lines(text) {
-        let wrong = |message: String| {
-            Error::usage(format!("{name}, line {number}: {message}")).hint(LAYOUTS_HINT)
-        };
-        let members = object(line).map_err(|error| {
-            wrong(format!(
-                "not a JSON object: {}",
-                json::message_without_line(&error)
-            ))
-        })?;
-        if members.contains_key("generated_texts") {
-            results.push(members);
-        } else {
-            stored.push(row(members, number).map_err(wrong)?);
+        let id = format!("line {number}");
+        match object(line) {
+            Ok(members) if members.contains_key("generated_texts") => results.push(members),
+            Ok(members) => rows.push(match row(&members, &id) {
+                Ok(stored) => Row::Answer(Box::new(Stored { members, ..stored })),
+                Err(message) => Row::unreadable(id, message, members),
+            }),
+            Err(error) => {
+                let message = format!("not a JSON object: {}", json::message_without_line(&error));
+                rows.push(Row::unreadable(id, message, Map::new()));
+            }
         }
     }
-    match (results.is_empty(), stored.is_empty()) {
+    match (results.is_empty(), rows.is_empty()) {
         (true, true) => Err(Error::usage(format!("empty file: {name}")).hint(LAYOUTS_HINT)),
         (false, true) => generated(&results, dataset, name),
         (true, false) => {
             let (claims, assumptions, notices) = (Vec::new(), Vec::new(), Vec::new());
             Ok(Answers {
                 kind: FileKind::Rows,
-                stored,
+                rows,
+                channel: None,
                 claims,
                 assumptions,
                 notices,
@@ -291,10 +316,10 @@ fn by_line(text: &str, dataset: Option<&DatasetPlan>, name: &str) -> Result<Answ
     }
 }
 
-/// Reads one row. Members that are not named here are kept for the output of verdicts.
-fn row(members: Map<String, Value>, number: usize) -> std::result::Result<Stored, String> {
-    let text = string(&members, "text")?.ok_or("member `text` is missing")?;
-    let is_constraint = |name: &str| name == "json_schema" || custom::CONSTRAINTS.contains(&name);
+/// Reads one row; `place` names it if it has no name.
+fn row(members: &Map<String, Value>, place: &str) -> std::result::Result<Stored, String> {
+    let text = string(members, "text")?.ok_or("member `text` is missing")?;
+    let is_constraint = |name: &str| custom::CONSTRAINTS.contains(&name);
     let constraint = match members.get("constraint") {
         Some(Value::Object(inner)) => {
             if let Some(unknown) = inner.keys().find(|name| !is_constraint(name)) {
@@ -303,7 +328,7 @@ fn row(members: Map<String, Value>, number: usize) -> std::result::Result<Stored
             if let Some(second) = members.keys().find(|name| is_constraint(name)) {
                 return Err(format!("two constraints: `constraint` and `{second}`"));
             }
-            parse_constraint(inner)?
+            custom::constraint(inner)?
         }
         Some(_) => {
             return Err(format!(
@@ -311,19 +336,18 @@ fn row(members: Map<String, Value>, number: usize) -> std::result::Result<Stored
                 custom::CONSTRAINTS.join(", ")
             ));
         }
-        None => parse_constraint(&members)?,
+        None => custom::constraint(members)?,
     };
-    let constraint = constraint.ok_or_else(|| {
-        format!(
-            "no constraint: none of {}, json_schema",
-            custom::CONSTRAINTS.join(", ")
-        )
-    })?;
-    let name = match (string(&members, "name")?, members.get("id")) {
+    let constraint = constraint
+        .ok_or_else(|| format!("no constraint: none of {}", custom::CONSTRAINTS.join(", ")))?;
+    if let Constraint::JsonSchema(schema) = &constraint {
+        check_schema(schema)?;
+    }
+    let name = match (string(members, "name")?, members.get("id")) {
         (Some(name), _) => name.to_owned(),
         (None, Some(Value::String(id))) => id.clone(),
         (None, Some(id @ Value::Number(_))) => id.to_string(),
-        (None, _) => format!("line {number}"),
+        (None, _) => place.to_owned(),
     };
     let claimed = match members.get("correct") {
         None | Some(Value::Null) => None,
@@ -333,7 +357,6 @@ fn row(members: Map<String, Value>, number: usize) -> std::result::Result<Stored
     let mut stored = Stored::from_text(name, Some(Arc::new(constraint)), text.to_owned());
     stored.case.arm = Arm::Constrained;
     stored.claimed = claimed;
-    stored.members = members;
     Ok(stored)
 }
 
@@ -348,17 +371,4 @@ fn string<'a>(
     let text = value.as_str();
     text.map(Some)
         .ok_or_else(|| format!("`{name}` is not a string"))
-}
-
-/// The constraint among these members; `json_schema` is another name of `json`.
-fn parse_constraint(
-    members: &Map<String, Value>,
-) -> std::result::Result<Option<Constraint>, String> {
-    let mut members = members.clone();
-    if let Some(schema) = members.remove("json_schema")
-        && members.insert("json".to_owned(), schema).is_some()
-    {
-        return Err("two constraints: `json` and `json_schema`".to_owned());
-    }
-    custom::constraint(&members)
 }

@@ -1,22 +1,25 @@
 //! The page, the JSON (`schemas/contracts/score.schema.json`) and the verdicts of scored answers
 //! (`schemas/contracts/verdict.schema.json`).
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::commands::output::pretty;
-use crate::commands::score::{Agreement, Score, Stored, message};
+use crate::commands::score::{Agreement, Row, Score, Stored, UnreadableRow, message};
 use sobench_core::printable::printable;
 use sobench_core::verdict::{Reason, Verdict};
 use sobench_notices::notice::sentences;
 use sobench_render::{Block, Document, Level, Table};
-use sobench_report::tables::{RATE_COLUMNS, disagreements, groups, rate_cells, reasons, unjudged};
+use sobench_report::tables::{
+    RATE_COLUMNS, disagreements, extra_text, groups, rate_cells, reasons, unjudged,
+};
 use sobench_results::metrics::examples::Group;
+use sobench_statistics::Rate;
 
 /// The version of the JSON. It is raised when a key changes its meaning or is removed.
 const FORMAT_VERSION: u32 = 1;
 
 /// Longest name or sentence from a file, in characters.
-const MAX_CHARS: usize = 400;
+pub(super) const MAX_CHARS: usize = 400;
 
 /// The page for all files.
 pub fn document(scores: &[Score]) -> Document {
@@ -37,28 +40,69 @@ pub fn json(scores: &[Score], assert_formats: bool) -> String {
     pretty(&value)
 }
 
+/// The reason of a row that cannot be read.
+pub const UNREADABLE: &str = "unreadable";
+
+/// The member that holds members of the row whose names this output uses.
+const INPUT: &str = "input";
+
 /// One line of JSON: the members of the row (of other layouts the `id` and the `text`), the `file`
 /// if one is given, then `valid` (`null` where the answer cannot be judged), `reason`, `path` (JSON
-/// pointer into the answer) and `message`. Members of these names in the row are replaced.
-pub(super) fn verdict_line(stored: &Stored, verdict: &Verdict, file: Option<&str>) -> String {
-    let mut line = stored.members.clone();
-    if line.is_empty() {
-        line.insert("id".to_owned(), (*stored.case.id).into());
-        line.insert("text".to_owned(), stored.observation.answer.text().into());
-    }
-    if let Some(file) = file {
-        line.insert("file".to_owned(), file.into());
-    }
+/// pointer into the answer) and `message`. Members of the row with these names and other values are in
+/// `input`.
+pub(super) fn verdict_line(row: &Row, verdict: Option<&Verdict>, file: Option<&str>) -> String {
     let (valid, reason, path) = match verdict {
-        Verdict::Valid => (Some(true), None, None),
-        Verdict::Invalid { reason } => (Some(false), Some(reason.name()), path(reason)),
-        Verdict::NotScored { why } => (None, Some(why.name()), None),
+        None => (None, Some(UNREADABLE), None),
+        Some(Verdict::Valid) => (Some(true), None, None),
+        Some(Verdict::Invalid { reason }) => (Some(false), Some(reason.name()), path(reason)),
+        Some(Verdict::NotScored { why }) => (None, Some(why.name()), None),
     };
-    line.insert("valid".to_owned(), valid.into());
-    line.insert("reason".to_owned(), reason.into());
-    line.insert("path".to_owned(), path.into());
-    let message = reason.map(|_| message(verdict));
-    line.insert("message".to_owned(), message.into());
+    let message = match row {
+        Row::Unreadable(row) => Some(row.message.clone()),
+        Row::Answer(_) => verdict.filter(|_| reason.is_some()).map(message),
+    };
+    let own = [
+        ("file", file.map(Value::from)),
+        ("valid", Some(valid.into())),
+        ("reason", Some(reason.into())),
+        ("path", Some(path.into())),
+        ("message", Some(message.into())),
+    ];
+    let own: Vec<(&str, Value)> = own
+        .into_iter()
+        .filter_map(|(name, value)| Some((name, value?)))
+        .collect();
+    let (mut line, id, text) = match row {
+        Row::Answer(stored) => {
+            let Stored {
+                case,
+                observation,
+                members,
+                ..
+            } = &**stored;
+            (members.clone(), &case.id, Some(observation.answer.text()))
+        }
+        Row::Unreadable(UnreadableRow { id, members, .. }) => (members.clone(), id, None),
+    };
+    if line.is_empty() {
+        line.insert("id".to_owned(), (**id).into());
+        line.insert("text".to_owned(), text.into());
+    }
+    let mut replaced = Map::new();
+    for (name, value) in &own {
+        let theirs = line.shift_remove(*name);
+        if let Some(theirs) = theirs.filter(|theirs| theirs != value) {
+            replaced.insert((*name).to_owned(), theirs);
+        }
+    }
+    if !replaced.is_empty() {
+        replaced.extend(line.shift_remove_entry(INPUT));
+        line.insert(INPUT.to_owned(), replaced.into());
+    }
+    line.extend(
+        own.into_iter()
+            .map(|(name, value)| (name.to_owned(), value)),
+    );
     format!("{}\n", Value::Object(line))
 }
 
@@ -97,6 +141,11 @@ fn add(document: &mut Document, score: &Score) {
         "Reasons of invalid answers (share of constrained)",
         reasons(quality),
     );
+    document.titled_table(
+        "Text around JSON (share of constrained)",
+        extra_text(quality),
+    );
+    document.titled_table("Unreadable rows", unreadable(score));
     document.titled_table(
         "Answers that cannot be judged (share of constrained)",
         unjudged(quality),
@@ -149,6 +198,13 @@ fn rates(score: &Score) -> Table {
             "the reference's, of constrained",
         ));
     }
+    if quality.valid_if_stripped() > 0 {
+        table.row(rate_cells(
+            "valid if stripped",
+            Rate::new(quality.valid_if_stripped(), quality.constrained),
+            "constrained, not in the correct rate",
+        ));
+    }
     table.row(rate_cells(
         "vLLM's formula",
         quality.vllm.correct_rate,
@@ -173,6 +229,20 @@ fn rates(score: &Score) -> Table {
         ]);
     }
     table
+}
+
+/// Rows that are shown; the JSON has all.
+const MAX_UNREADABLE: usize = 20;
+
+fn unreadable(score: &Score) -> Option<Table> {
+    let shown = score.unreadable.iter().take(MAX_UNREADABLE);
+    let hidden = score.unreadable.len().saturating_sub(MAX_UNREADABLE);
+    let rows = shown.map(|row| [row.id.clone(), printable(&row.message, MAX_CHARS)]);
+    let more = (hidden > 0).then(|| ["...".to_owned(), format!("{hidden} more")]);
+    Table::new(["row", "problem"], 1)
+        .left_aligned(1)
+        .with_rows(rows.chain(more))
+        .non_empty()
 }
 
 fn against(agreement: &Agreement) -> Option<Table> {

@@ -29,7 +29,7 @@ fn scored(text: &str, dataset: Option<&DatasetPlan>) -> Result<Score> {
     let path = folder.path().join("answers");
     std::fs::write(&path, text).unwrap();
     let evaluate = EvaluateOptions::default();
-    read::answers(&path, dataset)
+    read::answers(&path, path.to_str().unwrap(), dataset)
         .map(|answers| score("answers".to_owned(), answers, evaluate, |_, _| {}))
 }
 
@@ -141,6 +141,7 @@ fn texts_of_bench_serve_are_judged_by_the_given_constraint() {
     let own = || {
         Source::Regex(RegexPlan {
             regex: Some("a+".into()),
+            ..RegexPlan::default()
         })
     };
     let regex = || DatasetPlan {
@@ -285,11 +286,6 @@ fn unusable_files_are_refused() {
         ("", None, "empty file"),
         ("hello", None, "line 1: not a JSON object"),
         (
-            "{\"text\":\"a\",\"regex\":\"a\"}\n{\"text\":\"a\"}",
-            None,
-            "line 2: no constraint: none of json, ",
-        ),
-        (
             "{\"text\":\"a\",\"regx\":\"a\"}",
             None,
             "line 1: no constraint: none of json, ",
@@ -302,7 +298,12 @@ fn unusable_files_are_refused() {
         (
             "{\"text\":\"a\",\"json\":true,\"json_schema\":true}",
             None,
-            "two constraints: `json` and `json_schema`",
+            "a row has at most one constraint, not both json and json_schema",
+        ),
+        (
+            "{\"text\":\"a\",\"json_schema\":{\"type\":5}}",
+            None,
+            "line 1: broken JSON Schema: schema at /type: 5 is not valid",
         ),
         (
             "{\"text\":\"a\",\"regex\":\"a\",\"correct\":1}",
@@ -326,4 +327,59 @@ fn unusable_files_are_refused() {
             "{text}: {error}"
         );
     }
+}
+
+#[test]
+fn a_bad_row_does_not_stop_the_others() {
+    let rows = [
+        r#"{"regex": "a", "text": null}"#,
+        r#"{"regex": "a", "text": "a"}"#,
+        r#"{"text": "a"}"#,
+        r#"{"regex": "a", "text": "b", "correct": true}"#,
+        r#"{"regex": "a", "#,
+        "[]",
+    ];
+    let score = scored(&rows.join("\n"), None).unwrap();
+    assert_eq!(
+        counts(&score),
+        (FileKind::Rows, 2, Some((1, 2)), vec![("regex", 1)])
+    );
+    let bad: Vec<(&str, &str)> = score
+        .unreadable
+        .iter()
+        .map(|row| (row.id.as_str(), row.message.as_str()))
+        .collect();
+    assert_eq!(
+        bad.iter().map(|(id, _)| *id).collect::<Vec<_>>(),
+        ["line 1", "line 3", "line 5", "line 6"]
+    );
+    assert_eq!(bad[0].1, "`text` is not a string");
+    assert!(bad[1].1.starts_with("no constraint"), "{bad:?}");
+    assert_eq!(score.agreement.as_ref().unwrap().compared, 1);
+    let lines = unreadable_rows(std::slice::from_ref(&score));
+    assert_eq!(
+        lines[0],
+        "error: 4 of 6 rows cannot be judged; the first is answers, line 1: `text` is not a string"
+    );
+    assert!(page(score).contains("Unreadable rows"));
+
+    let outputs = json!({"outputs": [{"generated": null}, {"generated": "{}"}]}).to_string();
+    let score = scored(&outputs, Some(&dataset(DatasetName::Json))).unwrap();
+    assert_eq!((score.answers, score.unreadable.len()), (1, 1));
+    assert_eq!(score.unreadable[0].id, "outputs[0]");
+}
+
+#[test]
+fn an_answer_of_another_row_is_recognised() {
+    let member = |uuid: &str| format!("__optional_field_{uuid}-31b5-413e-8d17-87ad24882bb7");
+    let row = |own: &str, used: &str| {
+        json!({"json": {"properties": {member(own): {}}}, "text": json!({member(used): 1}).to_string()})
+            .to_string()
+    };
+    let rows = [row("340ac475", "340ac475"), row("ab890aed", "340ac475")];
+    let score = scored(&rows.join("\n"), None).unwrap();
+    assert_eq!(
+        counts(&score),
+        (FileKind::Rows, 2, Some((1, 2)), vec![("other_request", 1)])
+    );
 }

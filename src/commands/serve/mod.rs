@@ -20,7 +20,8 @@ pub fn run(flags: &ServeArgs, shutdown: &Shutdown) -> Result<CommandOutput> {
     let server = EmbeddedServer::start(options)?;
     let _listener = shutdown.listen(|_| {})?;
     terminal::say(&format!(
-        "serving {model} (synthetic) with {} at {}",
+        "serving {model} (synthetic, speed {}) with {} at {}",
+        server.speed(),
         server.engine_label(),
         server.base_url()
     ));

@@ -125,6 +125,8 @@ fn unwritable_file_of_a_run_fails_the_comparison() {
         &[
             "--guided-decoding-backend",
             "guidance,xgrammar",
+            "--embedded-speed",
+            "instant",
             "--no-control-arm",
         ],
     ]

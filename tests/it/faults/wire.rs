@@ -28,6 +28,12 @@ const LENGTH: &str =
     "data: {\"choices\":[{\"index\":0,\"text\":\"\",\"finish_reason\":\"length\"}]}\n\n";
 const DONE: &str = "data: [DONE]\n\n";
 
+const ERROR_500: &str = "data: {\"error\":{\"message\":\"CUDA out of memory\",\"code\":500}}\n\n";
+const HALF_SURROGATE: &str = "data: {\"choices\":[{\"index\":0,\"text\":\"\\ud83d\"}]}\n\n";
+const GZIP: &str = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-encoding: gzip\r\ncontent-length: 4\r\n\r\n\u{1f}\u{8}..";
+const COMPRESSED: &str =
+    "compressed response although identity was requested, content-encoding: gzip";
+
 /// Requests of a run. Every second one meets the fault.
 const PLANNED: usize = 4;
 
@@ -105,7 +111,7 @@ const IDLE: &[&str] = &["--idle-timeout", "3"];
 const IMPLAUSIBLE: &[&str] = &[
     "an implausible token count from the server",
     "these counts are ignored",
-    "server 2, tokenizer 2",
+    "server 2, tokenizer 0, tokenizer of another model 2",
 ];
 
 const fn row(
@@ -260,6 +266,13 @@ const ROWS: &[Row] = &[
             "HTTP 307, location: https://elsewhere.invalid/v1: redirects are not followed, set --base-url to that server",
         ],
     ),
+    row(
+        "204",
+        |s| send(s, &["HTTP/1.1 204 No Content\r\n\r\n"]),
+        &[],
+        "server_error",
+        &["HTTP 204: (no body)"],
+    ),
     // Bodies.
     row(
         "type",
@@ -331,7 +344,28 @@ const ROWS: &[Row] = &[
         "transport",
         &["the response body exceeds 67108864 bytes"],
     ),
+    row(
+        "gzip",
+        |s| send(s, &[GZIP]),
+        &[],
+        "stream_error",
+        &[COMPRESSED],
+    ),
     // Events.
+    row(
+        "error-500",
+        |s| send(s, &[HEAD, A, ERROR_500, DONE]),
+        &[],
+        "server_error",
+        &["HTTP 500: {\"error\":{\"message\":\"CUDA out of memory\","],
+    ),
+    row(
+        "half-surrogate",
+        |s| send(s, &[HEAD, HALF_SURROGATE, STOP, DONE]),
+        &[],
+        "stream_error",
+        &["half of a surrogate pair in a JSON string: {"],
+    ),
     row(
         "two-ends",
         |s| send(s, &[HEAD, A, STOP, LENGTH, DONE]),
@@ -400,7 +434,7 @@ const ROWS: &[Row] = &[
     ),
     row(
         "usage-too-few",
-        |s| counting(s, r#"{"prompt_tokens":3,"completion_tokens":1}"#),
+        |s| counting(s, r#"{"prompt_tokens":3,"completion_tokens":0}"#),
         &[],
         "completed",
         IMPLAUSIBLE,
@@ -671,6 +705,89 @@ fn failures_before_the_run_have_a_hint() {
             "{name}: {stderr}"
         );
         assert!(output.stdout.is_empty(), "{name}: no report");
+    }
+}
+
+/// The same for faults of the trial request's response.
+#[test]
+fn faults_of_the_trial_request_have_a_hint() {
+    let faults: [(&str, Fault, &str, &str); 8] = [
+        (
+            "gzip",
+            |s| send(s, &[GZIP]),
+            COMPRESSED,
+            "turn off compression at the server",
+        ),
+        (
+            "an error event",
+            |s| send(s, &[HEAD, A, ERROR_500, DONE]),
+            "500 {\"error\":{\"message\":\"CUDA out of memory\"",
+            "the server failed on the first request: check its log",
+        ),
+        (
+            "an error event without a status",
+            |s| send(s, &[HEAD, "event: error\ndata: out of memory\n\n"]),
+            "error from the server in a response with status 200: out of memory",
+            "the server failed on the first request: check its log",
+        ),
+        (
+            "half a surrogate",
+            |s| send(s, &[HEAD, HALF_SURROGATE, STOP, DONE]),
+            "half of a surrogate pair",
+            "the server splits a character",
+        ),
+        (
+            "two finish reasons",
+            |s| send(s, &[HEAD, A, STOP, LENGTH, DONE]),
+            "two finish reasons: \"stop\", then \"length\"",
+            "the server ends one answer twice",
+        ),
+        (
+            "no end",
+            |s| send(s, &[HEAD, A]),
+            "the stream ended without a terminal event",
+            "ended the stream early: check their logs",
+        ),
+        (
+            "204",
+            |s| send(s, &["HTTP/1.1 204 No Content\r\n\r\n"]),
+            "204 (no body)",
+            "sent no answer: check --endpoint and --backend",
+        ),
+        (
+            "a redirect",
+            |s| {
+                send(
+                    s,
+                    &[
+                        "HTTP/1.1 307 Moved\r\nlocation: http://b.invalid/v1\r\ncontent-length: 0\r\n\r\n",
+                    ],
+                )
+            },
+            "HTTP 307, location: http://b.invalid/v1: redirects are not followed, set --base-url to that server hint:",
+            "give the address of the redirect as --base-url",
+        ),
+    ];
+    for (name, fault, expected, hint) in faults {
+        let server = ScriptedServer::new(move |request, stream| {
+            // The client may have closed the connection.
+            let _ = match request.line.starts_with("POST ") {
+                true => fault(stream),
+                false if request.is_model_list() => send(stream, &[&models()]),
+                false => send(stream, &[&whole("404 Not Found", "text/plain", "")]),
+            };
+            Then::Close
+        });
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().to_str().unwrap();
+        let output = run(&server.base_url, path, PLANNED, &[]);
+        let stderr = flat(&output.stderr);
+        assert_eq!(output.status.code(), Some(3), "{name}: {stderr}");
+        let (error, advice) = stderr.split_once("hint:").unwrap();
+        assert!(
+            format!("{error}hint:").contains(expected) && advice.contains(hint),
+            "{name}: {stderr}"
+        );
     }
 }
 

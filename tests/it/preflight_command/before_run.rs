@@ -163,7 +163,8 @@ fn first_constrained_request_on_vllm_fixes_the_engine() {
         "--guided-decoding-ratio",
         "0.3",
     ];
-    let (page, result) = run_against(&server, &arguments);
+    let in_auto = [&arguments[..], &["--guided-decoding-backend", "auto"]].concat();
+    let (page, result) = run_against(&server, &in_auto);
     let sent = posts(&server);
     let first = sent.iter().find_map(constraint_text).unwrap();
     assert!(first.contains("Positive"), "{first}");
@@ -195,12 +196,16 @@ fn first_constrained_request_on_vllm_fixes_the_engine() {
     );
     assert_eq!(result["enforcement"]["requests"], 2);
 
+    // The engine is unknown if the server may run with another one than `auto`.
     let declared = [&arguments[..], &["--guided-decoding-backend", "outlines"]].concat();
-    let (_, result) = run_against(&server, &declared);
-    assert_eq!(
-        result["enforcement"]["first_constrained"]["engine"],
-        Value::Null
-    );
+    for arguments in [&declared[..], &arguments] {
+        let (page, result) = run_against(&server, arguments);
+        assert_eq!(
+            result["enforcement"]["first_constrained"]["engine"],
+            Value::Null
+        );
+        assert!(!page.contains("keeps its engine"), "{page}");
+    }
 }
 
 #[test]

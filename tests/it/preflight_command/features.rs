@@ -237,6 +237,7 @@ fn samples_differ_and_are_constrained() {
     let sent: Vec<Value> = posts(&server)
         .into_iter()
         .filter(|body| body["temperature"] == 1.0)
+        .filter(|body| constraint_text(body).is_some_and(|schema| schema.contains("\"if\"")))
         .collect();
     let mut seeds: Vec<u64> = sent
         .iter()

@@ -5,8 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{code_of, is_test, sources};
 
-/// Allowed uses of another command: a comparison makes runs, and a merge reports.
-const KNOWN_COMMANDS: [(&str, &str); 3] = [
+/// Allowed uses of another command: a matrix makes runs, a merge reports, and a comparison judges as
+/// a report does.
+const KNOWN_COMMANDS: [(&str, &str); 4] = [
+    ("commands::compare", "commands::report"),
     ("commands::matrix", "commands::bench"),
     ("commands::merge", "commands::mask"),
     ("commands::merge", "commands::report"),

@@ -13,12 +13,14 @@ mod tests;
 mod text_format;
 mod tgi_grammar;
 mod tool_call;
+mod tool_call_non_strict;
 mod triton_guide;
 mod trtllm_format;
 
 use serde_json::Value;
 
 use super::{ServerKind, Unsendable};
+use sobench_core::answer::Channel;
 use sobench_core::constraint::{Constraint, GrammarSpelling};
 use sobench_core::registry;
 
@@ -37,6 +39,7 @@ registry! {
         TextFormat => text_format::SPEC,
         OllamaFormat => ollama_format::SPEC,
         ToolCall => tool_call::SPEC,
+        ToolCallNonStrict => tool_call_non_strict::SPEC,
     }
 }
 
@@ -129,6 +132,20 @@ impl ConstraintDialect {
             .into_iter()
             .any(|dialect| dialect.spec().holder == Some(field));
         Self::is_constraint_field(field) || (is_holder && members().any(Self::is_constraint_field))
+    }
+
+    /// Whether answers are the arguments of a tool call, not content.
+    pub fn answers_in_tool_calls(self) -> bool {
+        matches!(self, Self::ToolCall | Self::ToolCallNonStrict)
+    }
+
+    /// The part of an answer that has the constrained text.
+    pub fn expected_channel(self) -> Channel {
+        if self.answers_in_tool_calls() {
+            Channel::ToolCalls
+        } else {
+            Channel::Content
+        }
     }
 
     /// The error if no dialect of this server kind has a field for the constraint.

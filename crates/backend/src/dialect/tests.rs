@@ -316,6 +316,21 @@ fn json_only_dialects() {
         ],
         "the tool-call dialect cannot carry a KIND constraint",
     );
+    for (server, dialect) in [
+        (OpenaiChat, ConstraintDialect::ToolCallNonStrict),
+        (OpenaiResponses, ConstraintDialect::ToolCallNonStrict),
+    ] {
+        let object = Constraint::JsonObject(sobench_core::constraint::AlwaysTrue);
+        let strict = ConstraintDialect::ToolCall.carry(server, &object, None);
+        let strict = strict.unwrap().fields.to_string();
+        let fields = dialect.carry(server, &object, None).unwrap().fields;
+        assert_eq!(
+            fields.to_string(),
+            strict.replace(r#","strict":true"#, ""),
+            "{server}"
+        );
+        assert!(strict.contains(r#""strict":true"#));
+    }
     let call = r#"{"tools":[{"type":"function","name":"answer","parameters":{"type":"object"},"strict":true}],"tool_choice":{"type":"function","name":"answer"}}"#;
     check_json_only(
         OpenaiResponses,

@@ -10,30 +10,41 @@ use serde_json::json;
 
 use super::{ConstraintFields, DialectSpec, JSON_ONLY, Refusal, conversion};
 use crate::ServerKind;
+use crate::body::merge;
 use sobench_core::constraint::Constraint;
 
 pub(super) const SPEC: DialectSpec = DialectSpec {
     name: "tool-call",
     is_field: |field| field == "tool_choice",
-    carry: |constraint, server, _| carry(server, constraint),
+    carry: |constraint, server, _| carry(server, constraint, Some(true)),
     ..JSON_ONLY
 };
 
-fn carry(server: ServerKind, constraint: &Constraint) -> Result<ConstraintFields, Refusal> {
+/// The fields of a forced call; `strict` is left out if it is `None`.
+pub(super) fn carry(
+    server: ServerKind,
+    constraint: &Constraint,
+    strict: Option<bool>,
+) -> Result<ConstraintFields, Refusal> {
     let parameters = match constraint {
         Constraint::JsonSchema(schema) => conversion::schema_object(schema)?,
         Constraint::JsonObject(_) => conversion::any_object(),
         _ => return Err(Refusal::NoField),
     };
     let name = conversion::NAME;
+    let mut function = json!({"name": name, "parameters": parameters});
+    if let Some(strict) = strict {
+        function["strict"] = strict.into();
+    }
     let (tool, choice) = match server {
         // The responses endpoint has no envelope for the function.
-        ServerKind::OpenaiResponses => (
-            json!({"type": "function", "name": name, "parameters": parameters, "strict": true}),
-            json!({"type": "function", "name": name}),
-        ),
+        ServerKind::OpenaiResponses => {
+            let mut tool = json!({"type": "function"});
+            merge(&mut tool, &function);
+            (tool, json!({"type": "function", "name": name}))
+        }
         _ => (
-            json!({"type": "function", "function": {"name": name, "parameters": parameters, "strict": true}}),
+            json!({"type": "function", "function": function}),
             json!({"type": "function", "function": {"name": name}}),
         ),
     };

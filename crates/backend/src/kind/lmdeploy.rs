@@ -12,6 +12,7 @@ pub(super) const SPEC: KindSpec = KindSpec {
         ConstraintDialect::RegexSchema,
         ConstraintDialect::ResponseFormat,
         ConstraintDialect::ToolCall,
+        ConstraintDialect::ToolCallNonStrict,
     ],
     auto_dialect: |_| ConstraintDialect::RegexSchema,
     // Older releases read `max_tokens` only, and newer ones still accept it.

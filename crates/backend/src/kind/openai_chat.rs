@@ -39,6 +39,7 @@ pub(super) const SPEC: KindSpec = KindSpec {
         ConstraintDialect::TrtllmFormat,
         ConstraintDialect::RegexSchema,
         ConstraintDialect::ToolCall,
+        ConstraintDialect::ToolCallNonStrict,
     ],
     treated_as: |owner, _| Some(owner),
     ..CHAT

@@ -33,6 +33,7 @@ pub(super) const SPEC: KindSpec = KindSpec {
         ConstraintDialect::StructuredOutputs,
         ConstraintDialect::TextFormat,
         ConstraintDialect::ToolCall,
+        ConstraintDialect::ToolCallNonStrict,
     ],
     auto_dialect: |_| ConstraintDialect::TextFormat,
     // vLLM added `structured_outputs` to this endpoint later than to others; older versions ignore

@@ -11,6 +11,7 @@ pub(super) const SPEC: KindSpec = KindSpec {
         ConstraintDialect::TrtllmFormat,
         ConstraintDialect::ResponseFormat,
         ConstraintDialect::ToolCall,
+        ConstraintDialect::ToolCallNonStrict,
     ],
     auto_dialect: |_| ConstraintDialect::TrtllmFormat,
     product: Some(ProductSpec {

@@ -25,6 +25,8 @@ const MAX_SIZE_DIGITS: u8 = 16;
 pub(crate) struct ResponseHead {
     pub(crate) status: StatusCode,
     pub(crate) content_type: Option<String>,
+    /// The content codings of the body; `None` if it is not encoded.
+    pub(crate) content_encoding: Option<String>,
     /// Only read if the status is not 2xx.
     pub(crate) advice: Option<Advice>,
     /// Whether the connection may carry another request after this response.
@@ -321,10 +323,12 @@ fn parse_head(
     };
     let value = |name: &'static str| values(name).next().map(std::borrow::Cow::into_owned);
     let (content_type, advice) = (value("content-type"), advice(status, value));
+    let content_encoding = content_encoding(values("content-encoding"));
     Ok((
         ResponseHead {
             status,
             content_type,
+            content_encoding,
             advice,
             keeps_connection,
         },
@@ -347,6 +351,18 @@ fn advice(status: StatusCode, header: impl Fn(&'static str) -> Option<String>) -
     } else {
         header("retry-after").map(|value| Advice::RetryAfter(short(value)))
     }
+}
+
+/// The content codings other than `identity`, in order (RFC 9110, section 8.4).
+fn content_encoding<'a>(values: impl Iterator<Item = std::borrow::Cow<'a, str>>) -> Option<String> {
+    let values: Vec<_> = values.collect();
+    let codings: Vec<&str> = values
+        .iter()
+        .flat_map(|value| value.split(','))
+        .map(str::trim)
+        .filter(|coding| !coding.is_empty() && !coding.eq_ignore_ascii_case("identity"))
+        .collect();
+    (!codings.is_empty()).then(|| codings.join(", "))
 }
 
 /// The content length; repeated values must be equal.

@@ -10,8 +10,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use reqwest::StatusCode;
 use reqwest::header::{
-    ACCEPT, CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderValue,
-    PROXY_AUTHORIZATION, TRANSFER_ENCODING, USER_AGENT,
+    ACCEPT, ACCEPT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderMap, HeaderName,
+    HeaderValue, PROXY_AUTHORIZATION, TRANSFER_ENCODING, USER_AGENT,
 };
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -96,6 +96,8 @@ impl Target {
             (HOST, authority.as_bytes()),
             (USER_AGENT, agent.as_bytes()),
             (ACCEPT, "*/*".as_bytes()),
+            // A compressing server collects events, which then arrive late and together.
+            (ACCEPT_ENCODING, "identity".as_bytes()),
         ];
         for (name, value) in extra_headers.into_iter().chain(password) {
             if !headers.contains_key(&name) {

@@ -406,7 +406,7 @@ mod tests {
             send("http", &format!("http://u:p@{address}"), LONG).await,
             Ok(502)
         );
-        let expected = "POST http://server.test:8443/v1?a=b HTTP/1.1\r\nhost: server.test:8443\r\nuser-agent: test\r\naccept: */*\r\n\
+        let expected = "POST http://server.test:8443/v1?a=b HTTP/1.1\r\nhost: server.test:8443\r\nuser-agent: test\r\naccept: */*\r\naccept-encoding: identity\r\n\
                         proxy-authorization: Basic dTpw\r\ncontent-length: 2\r\n\r\n";
         assert_eq!(head.recv().unwrap(), expected);
     }

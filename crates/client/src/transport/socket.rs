@@ -11,7 +11,7 @@
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -21,15 +21,43 @@ use tokio::net::TcpStream;
 use self::kernel::Stamps;
 #[cfg(not(target_os = "linux"))]
 use self::user::Stamps;
+use crate::clock::Arrived;
 
 /// When the bytes of the last read arrived, as [`crate::clock::process_ns`]; shared by a socket and
 /// its reader.
 #[derive(Clone, Debug, Default)]
-pub struct Arrival(Arc<AtomicU64>);
+pub struct Arrival(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    at_ns: AtomicU64,
+    is_stamped: AtomicBool,
+    /// [`UNKNOWN`] if unknown.
+    slack_ns: AtomicU64,
+}
+
+const UNKNOWN: u64 = u64::MAX;
 
 impl Arrival {
     pub fn at_ns(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
+        self.0.at_ns.load(Ordering::Relaxed)
+    }
+
+    /// How much earlier the first of the bytes can have arrived; `None` if unknown. The bytes of one
+    /// part, which the server wrote at once, have the stamp of its last packet.
+    pub fn slack_ns(&self, parts: usize) -> Option<u64> {
+        if parts == 1 && self.0.is_stamped.load(Ordering::Relaxed) {
+            return Some(0);
+        }
+        Some(self.0.slack_ns.load(Ordering::Relaxed)).filter(|slack_ns| *slack_ns != UNKNOWN)
+    }
+
+    fn set(&self, arrived: Arrived) {
+        let slack_ns = arrived.slack_ns.unwrap_or(UNKNOWN);
+        self.0.at_ns.store(arrived.at_ns, Ordering::Relaxed);
+        let is_stamped = arrived.is_stamped;
+        self.0.is_stamped.store(is_stamped, Ordering::Relaxed);
+        self.0.slack_ns.store(slack_ns, Ordering::Relaxed);
     }
 }
 
@@ -66,10 +94,10 @@ impl AsyncRead for Socket {
         let this = self.get_mut();
         let before = buffer.filled().len();
         let arrived = this.stamps.poll_read(&mut this.tcp, cx, buffer);
-        arrived.map_ok(|at_ns| {
+        arrived.map_ok(|arrived| {
             // The end of the stream is not an arrival.
             if buffer.filled().len() > before {
-                this.arrival.0.store(at_ns, Ordering::Relaxed);
+                this.arrival.set(arrived);
             }
         })
     }
@@ -118,7 +146,7 @@ mod kernel {
     use tokio::io::{Interest, ReadBuf};
     use tokio::net::TcpStream;
 
-    use crate::clock::LastRead;
+    use crate::clock::{Arrived, LastRead};
 
     /// Reads with kernel time stamps.
     #[derive(Debug)]
@@ -144,15 +172,15 @@ mod kernel {
             tcp: &mut TcpStream,
             cx: &mut Context<'_>,
             buffer: &mut ReadBuf<'_>,
-        ) -> Poll<io::Result<u64>> {
+        ) -> Poll<io::Result<Arrived>> {
             loop {
                 ready!(tcp.poll_read_ready(cx))?;
                 let unfilled = buffer.initialize_unfilled();
                 let size = unfilled.len();
                 let mut received = None;
                 let tried = tcp.try_io(Interest::READABLE, || {
-                    let (read, at_ns) = self.receive(tcp, unfilled)?;
-                    received = Some((read, at_ns));
+                    let (read, arrived) = self.receive(tcp, unfilled)?;
+                    received = Some((read, arrived));
                     // A read that did not fill the buffer has emptied the socket. `WouldBlock`
                     // saves the system call that would return nothing.
                     if 0 < read && read < size {
@@ -161,9 +189,9 @@ mod kernel {
                         Ok(())
                     }
                 });
-                if let Some((read, at_ns)) = received {
+                if let Some((read, arrived)) = received {
                     buffer.advance(read);
-                    return Poll::Ready(Ok(at_ns));
+                    return Poll::Ready(Ok(arrived));
                 }
                 match tried {
                     Err(error)
@@ -177,7 +205,7 @@ mod kernel {
             }
         }
 
-        fn receive(&mut self, tcp: &TcpStream, buffer: &mut [u8]) -> io::Result<(usize, u64)> {
+        fn receive(&mut self, tcp: &TcpStream, buffer: &mut [u8]) -> io::Result<(usize, Arrived)> {
             let mut parts = [IoSliceMut::new(buffer)];
             let message = recvmsg::<()>(
                 tcp.as_raw_fd(),
@@ -191,7 +219,7 @@ mod kernel {
                     _ => None,
                 })
             });
-            Ok((message.bytes, self.last.arrived_ns(stamp)))
+            Ok((message.bytes, self.last.arrived(stamp)))
         }
     }
 }
@@ -205,7 +233,7 @@ mod user {
     use tokio::io::{AsyncRead as _, ReadBuf};
     use tokio::net::TcpStream;
 
-    use crate::clock;
+    use crate::clock::{self, Arrived};
 
     /// Reads without kernel time stamps.
     #[derive(Debug)]
@@ -221,10 +249,12 @@ mod user {
             tcp: &mut TcpStream,
             cx: &mut Context<'_>,
             buffer: &mut ReadBuf<'_>,
-        ) -> Poll<io::Result<u64>> {
-            Pin::new(tcp)
-                .poll_read(cx, buffer)
-                .map_ok(|()| clock::process_ns())
+        ) -> Poll<io::Result<Arrived>> {
+            Pin::new(tcp).poll_read(cx, buffer).map_ok(|()| Arrived {
+                at_ns: clock::process_ns(),
+                is_stamped: false,
+                slack_ns: None,
+            })
         }
     }
 }

@@ -6,6 +6,8 @@ use std::{io, thread};
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
 
+use crate::clock;
+
 /// One thread handles tens of thousands of tokens per second; more threads would take CPU time from
 /// a local server.
 const MAX_THREADS: usize = 4;
@@ -25,12 +27,19 @@ impl Threads {
         let cores = thread::available_parallelism().map_or(1, usize::from);
         let (mut handles, mut ends) = (Vec::new(), Vec::new());
         for number in 0..(cores / 2).clamp(1, MAX_THREADS) {
-            let runtime = Builder::new_current_thread().enable_all().build()?;
+            let runtime = Builder::new_current_thread()
+                .enable_all()
+                .on_thread_park(clock::thread_parks)
+                .on_thread_unpark(clock::thread_woke)
+                .build()?;
             let (end, ended) = oneshot::channel::<()>();
             handles.push(runtime.handle().clone());
             ends.push(end);
             // Nothing is sent: the thread waits until the sender is dropped.
-            let run = move || drop(runtime.block_on(ended));
+            let run = move || {
+                clock::record_wake_ups();
+                drop(runtime.block_on(ended));
+            };
             thread::Builder::new()
                 .name(format!("client-{number}"))
                 .spawn(run)?;

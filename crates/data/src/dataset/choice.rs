@@ -3,6 +3,7 @@
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
+use super::prompt_variants::{PromptVariantFlags, PromptVariants};
 use super::registry::{ConstraintScope, Inputs, Kind, Spec};
 use super::{DatasetArgs, DatasetPlan, Row, Rows, SHIPPED};
 use sobench_core::constraint::Constraint;
@@ -31,11 +32,13 @@ pub struct ChoiceFlags {
 pub struct ChoicePlan {
     /// User-supplied choices.
     pub choice: Option<Vec<String>>,
+    #[serde(skip_serializing_if = "PromptVariants::is_one")]
+    pub prompt_variants: PromptVariants,
 }
 
 impl Kind for ChoicePlan {
     const SPEC: Spec = Spec {
-        flags: &[ChoiceFlags::augment_args],
+        flags: &[ChoiceFlags::augment_args, PromptVariantFlags::augment_args],
         is_in_vllm_script: true,
         ..Spec::new("choice", ConstraintScope::PerRun)
     };
@@ -43,11 +46,14 @@ impl Kind for ChoicePlan {
     fn new(flags: &DatasetArgs) -> Result<Self> {
         let choice = flags.choice.choice.clone();
         check_distinct(choice.as_deref().unwrap_or_default())?;
-        Ok(Self { choice })
+        Ok(Self {
+            choice,
+            prompt_variants: PromptVariants::new(flags)?,
+        })
     }
 
-    /// One row. The prompt is the same with user-supplied choices.
-    fn rows(&self, _plan: &DatasetPlan, _inputs: &Inputs<'_>) -> Result<Rows> {
+    /// One row for each wording of the prompt. The prompt is the same with user-supplied choices.
+    fn rows(&self, plan: &DatasetPlan, _inputs: &Inputs<'_>) -> Result<Rows> {
         let choices = self
             .choice
             .clone()
@@ -60,8 +66,9 @@ impl Kind for ChoicePlan {
         } else {
             SHIPPED
         };
+        let row = Row::new(PROMPT, Constraint::Choice(choices.into()));
         Ok(Rows::generated(
-            vec![Row::new(PROMPT, Constraint::Choice(choices.into()))],
+            self.prompt_variants.reword(vec![row], plan.seed),
             source,
         ))
     }

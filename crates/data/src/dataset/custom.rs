@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 
 use super::file::{check_rows, read_lines, required};
 use super::flags::{PathFlags, ShortfallFlags};
-use super::json::{JsonSchemaPathFlags, read_schema};
+use super::json::{JsonSchemaPathFlags, check_schema, read_schema};
 use super::message::messages;
 use super::registry::{ConstraintScope, Inputs, Kind, Spec, above_zero};
 use super::{DatasetArgs, DatasetPlan, OutputLength, Row, Rows, RowsKind, Shortfall, notation};
@@ -21,8 +21,9 @@ use sobench_core::input::json::{self, DuplicateKeys};
 use sobench_notices::notice::DatasetNotice;
 
 /// The fields of a row that hold a constraint.
-pub const CONSTRAINTS: [&str; 6] = [
+pub const CONSTRAINTS: [&str; 7] = [
     "json",
+    "json_schema",
     "json_object",
     "regex",
     "choice",
@@ -31,20 +32,31 @@ pub const CONSTRAINTS: [&str; 6] = [
 ];
 
 /// The fields of a row.
-pub const FIELDS: [&str; 12] = [
+pub const FIELDS: [&str; 17] = [
+    "id",
+    "name",
     "prompt",
     "messages",
     "json",
+    "json_schema",
     "json_object",
     "regex",
     "choice",
     "grammar",
+    "grammar_oracle",
     "structural_tag",
     "output_len",
     "output_tokens",
     "completion",
     "tags",
+    "instances",
 ];
+
+/// Prefix of the tag that holds the name of a row.
+pub(super) const NAME_TAG: &str = "name:";
+
+/// The hint for a row with a schema that [`check_schema`] refuses.
+pub const BROKEN_SCHEMA_HINT: &str = "fix the schema of this row, or remove the row";
 
 /// The flags of `custom`.
 #[derive(Args, Clone, Debug, Default)]
@@ -108,10 +120,13 @@ impl Kind for CustomPlan {
             let (number, line) = line?;
             let name = format!("{path}, line {number}");
             repeated.scan(&line, |_| name.clone());
+            let wrong = |error: String| Error::usage(format!("{name}: {error}"));
             let row = row(&line, &name).map_err(|error| {
-                Error::usage(format!("{name}: {error}"))
-                    .hint("use prompt or messages, at most one constraint, and optionally output_len, completion and tags")
+                wrong(error).hint("use prompt or messages, at most one constraint, and optionally id, name, grammar_oracle, output_len, completion, tags and instances")
             })?;
+            if let Some(Constraint::JsonSchema(schema)) = row.constraint.as_deref() {
+                check_schema(schema).map_err(|error| wrong(error).hint(BROKEN_SCHEMA_HINT))?;
+            }
             Ok(Row {
                 constraint: row.constraint.or_else(|| default.clone()),
                 ..row
@@ -169,27 +184,104 @@ impl Kind for CustomPlan {
     }
 }
 
-fn row(line: &str, name: &str) -> std::result::Result<Row, String> {
+/// Parses a row. `location` is its name in errors.
+pub(super) fn row(line: &str, location: &str) -> std::result::Result<Row, String> {
     let value: Value = serde_json::from_str(line)
         .map_err(|error| format!("not JSON: {}", json::message_without_line(&error)))?;
     let members = value.as_object().ok_or("a row must be an object")?;
     if let Some(unknown) = members.keys().find(|name| !FIELDS.contains(&name.as_str())) {
         return Err(format!("unknown field: {unknown}"));
     }
+    let example = first_valid_example(members)?;
+    let completion = members
+        .get("completion")
+        .map(|value| text("completion", value))
+        .transpose()?;
     Ok(Row {
         prompt: prompt(members)?,
         constraint: constraint(members)?.map(Arc::new),
         output_len: length(members)?,
-        completion: members
-            .get("completion")
-            .map(|value| text("completion", value))
-            .transpose()?,
-        tags: members
-            .get("tags")
-            .map_or(Ok(Vec::new()), |value| texts("tags", value))?,
-        grammar_oracle: None,
-        name: name.to_owned(),
+        completion: completion.or(example),
+        tags: tags(members)?,
+        grammar_oracle: grammar_oracle(members)?.map(Arc::from),
+        name: match members.get("id") {
+            Some(id) => format!("{location} (id {id})"),
+            None => location.to_owned(),
+        },
     })
+}
+
+/// The tags, and one for the name of the row.
+fn tags(members: &Map<String, Value>) -> std::result::Result<Vec<String>, String> {
+    let mut tags = members
+        .get("tags")
+        .map_or(Ok(Vec::new()), |value| texts("tags", value))?;
+    if let Some(name) = members.get("name") {
+        let name = not_empty("name", text("name", name)?)?;
+        tags.push(format!("{NAME_TAG}{name}"));
+    }
+    Ok(tags)
+}
+
+fn grammar_oracle(members: &Map<String, Value>) -> std::result::Result<Option<String>, String> {
+    let Some(oracle) = members.get("grammar_oracle") else {
+        return Ok(None);
+    };
+    let oracle = text("grammar_oracle", oracle)?;
+    if oracle.trim().is_empty() {
+        return Err("grammar_oracle is blank".to_owned());
+    }
+    if !members.contains_key("grammar") {
+        return Err("grammar_oracle needs a grammar".to_owned());
+    }
+    Ok(Some(oracle))
+}
+
+/// The first valid example of `instances`, as text: the reference answer of a row without a
+/// completion.
+fn first_valid_example(
+    members: &Map<String, Value>,
+) -> std::result::Result<Option<String>, String> {
+    let mut first = None;
+    for (index, instance) in members
+        .get("instances")
+        .map_or(Ok(&[][..]), |list| {
+            list.as_array()
+                .map(Vec::as_slice)
+                .ok_or("instances must be a list")
+        })?
+        .iter()
+        .enumerate()
+    {
+        let (text, valid) =
+            example(instance).map_err(|error| format!("instances[{index}]: {error}"))?;
+        if valid {
+            first.get_or_insert(text);
+        }
+    }
+    Ok(first)
+}
+
+/// The text of an example, and whether it is marked as valid.
+fn example(instance: &Value) -> std::result::Result<(String, bool), String> {
+    let members = instance
+        .as_object()
+        .ok_or("an instance must be an object")?;
+    let mut valid = false;
+    for (name, value) in members {
+        match (name.as_str(), value) {
+            ("data", _) | ("text" | "description", Value::String(_)) => {}
+            ("valid", Value::Bool(is_valid)) => valid = *is_valid,
+            ("text" | "description", _) => return Err(format!("{name} must be a string")),
+            ("valid", _) => return Err("valid must be true or false".to_owned()),
+            _ => return Err(format!("unknown field: {name}")),
+        }
+    }
+    match (members.get("data"), members.get("text")) {
+        (Some(data), None) => Ok((data.to_string(), valid)),
+        (None, Some(text)) => Ok((text.as_str().unwrap_or_default().to_owned(), valid)),
+        _ => Err("an instance has data or text".to_owned()),
+    }
 }
 
 fn prompt(members: &Map<String, Value>) -> std::result::Result<Prompt, String> {
@@ -203,11 +295,12 @@ fn prompt(members: &Map<String, Value>) -> std::result::Result<Prompt, String> {
     }
 }
 
+/// The constraint among these members of a row; `json_schema` is another name of `json`.
 pub fn constraint(members: &Map<String, Value>) -> std::result::Result<Option<Constraint>, String> {
     let mut found = None;
     for (name, value) in members {
         let read = match name.as_str() {
-            "json" => json(value)?,
+            "json" | "json_schema" => json(name, value)?,
             "json_object" => match value {
                 Value::Bool(true) => Constraint::JsonObject(AlwaysTrue),
                 _ => return Err("json_object must be true".to_owned()),
@@ -231,13 +324,15 @@ pub fn constraint(members: &Map<String, Value>) -> std::result::Result<Option<Co
     Ok(found.map(|(_, constraint)| constraint))
 }
 
-fn json(value: &Value) -> std::result::Result<Constraint, String> {
+fn json(name: &str, value: &Value) -> std::result::Result<Constraint, String> {
     match value {
         Value::Object(_) | Value::Bool(_) => Ok(Constraint::JsonSchema(Arc::new(value.clone()))),
-        Value::String(_) => {
-            Err("json must be the schema itself, not a string that contains it".to_owned())
-        }
-        _ => Err("json must be a JSON Schema, which is an object or a boolean".to_owned()),
+        Value::String(_) => Err(format!(
+            "{name} must be the schema itself, not a string that contains it"
+        )),
+        _ => Err(format!(
+            "{name} must be a JSON Schema, which is an object or a boolean"
+        )),
     }
 }
 

@@ -124,6 +124,13 @@ impl DatasetName {
             .is_some_and(|flags| flags.iter().any(|read| read == flag))
     }
 
+    /// The flags that the dataset reads, such as `--dataset-path`.
+    pub fn flags(self) -> Vec<String> {
+        let ids = FLAGS.get(&self).into_iter().flatten();
+        ids.map(|id| format!("--{}", id.replace('_', "-")))
+            .collect()
+    }
+
     /// Whether the dataset reads `--dataset-path`.
     pub fn reads_path(self) -> bool {
         self.reads("dataset_path")

@@ -7,6 +7,7 @@ use clap::Args;
 use serde::{Deserialize, Serialize};
 
 use super::file::read_document;
+use super::prompt_variants::{PromptVariantFlags, PromptVariants};
 use super::registry::{ConstraintScope, Inputs, Kind, Spec};
 use super::{DatasetArgs, DatasetPlan, Row, Rows, SHIPPED, notation};
 use crate::arguments::paths::InputPath;
@@ -42,11 +43,13 @@ pub struct GrammarPlan {
     pub grammar_path: Option<PathBuf>,
     /// A pest grammar that judges the answers.
     pub grammar_oracle: Option<PathBuf>,
+    #[serde(skip_serializing_if = "PromptVariants::is_one")]
+    pub prompt_variants: PromptVariants,
 }
 
 impl Kind for GrammarPlan {
     const SPEC: Spec = Spec {
-        flags: &[GrammarFlags::augment_args],
+        flags: &[GrammarFlags::augment_args, PromptVariantFlags::augment_args],
         has_grammars: true,
         is_in_vllm_script: true,
         ..Spec::new("grammar", ConstraintScope::PerRun)
@@ -60,10 +63,11 @@ impl Kind for GrammarPlan {
         Ok(Self {
             grammar_path: grammar_path.map(Into::into),
             grammar_oracle: grammar_oracle.map(Into::into),
+            prompt_variants: PromptVariants::new(flags)?,
         })
     }
 
-    /// One row: the shipped grammar in the notation that the server reads, or the user's grammar,
+    /// One row for each wording of the prompt: the shipped grammar in the notation that the server reads, or the user's grammar,
     /// converted if needed.
     fn rows(&self, plan: &DatasetPlan, _inputs: &Inputs<'_>) -> Result<Rows> {
         let (sent, source) = match &self.grammar_path {
@@ -96,7 +100,7 @@ impl Kind for GrammarPlan {
         Ok(Rows {
             notices: sent.notices,
             converted_from: sent.converted_from,
-            ..Rows::generated(vec![row], source)
+            ..Rows::generated(self.prompt_variants.reword(vec![row], plan.seed), source)
         })
     }
 

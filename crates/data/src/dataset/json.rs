@@ -9,14 +9,16 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::file::read_document;
+use super::prompt_variants::{PromptVariantFlags, PromptVariants};
 use super::registry::{ConstraintScope, Inputs, Kind, Spec};
 use super::{DatasetArgs, DatasetPlan, Row, Rows, SHIPPED};
 use crate::arguments::paths::InputPath;
 use crate::arguments::values::{Described, described};
 use crate::tokenizer::python_json::dumps;
-use sobench_core::constraint::Constraint;
+use sobench_core::constraint::{Constraint, UNIQUE_MEMBER_PREFIX};
 use sobench_core::error::{Error, Result};
 use sobench_core::input::json::DuplicateKeys;
+use sobench_judge::meta_schema_error;
 use sobench_notices::notice::{DatasetNotice, Notice};
 use sobench_pycompat::random::PythonRandom;
 
@@ -81,6 +83,8 @@ pub struct JsonFlags {
 #[serde(default)]
 pub struct JsonPlan {
     pub json_schema: JsonSchemaSource,
+    #[serde(skip_serializing_if = "PromptVariants::is_one")]
+    pub prompt_variants: PromptVariants,
 }
 
 /// The options of `json-unique`.
@@ -89,7 +93,7 @@ pub struct JsonPlan {
 pub struct JsonUniquePlan(pub JsonPlan);
 
 const SPEC: Spec = Spec {
-    flags: &[JsonFlags::augment_args],
+    flags: &[JsonFlags::augment_args, PromptVariantFlags::augment_args],
     is_in_vllm_script: true,
     ..Spec::new("json", ConstraintScope::PerRun)
 };
@@ -106,15 +110,17 @@ impl Kind for JsonPlan {
             .map(|path| JsonSchemaSource::Path(path.into()));
         Ok(Self {
             json_schema: user_schema.unwrap_or_else(|| flags.json.json_schema.clone()),
+            prompt_variants: PromptVariants::new(flags)?,
         })
     }
 
-    /// One row with the schema.
-    fn rows(&self, _plan: &DatasetPlan, _inputs: &Inputs<'_>) -> Result<Rows> {
+    /// One row with the schema for each wording of the prompt.
+    fn rows(&self, plan: &DatasetPlan, _inputs: &Inputs<'_>) -> Result<Rows> {
         let (schema, source, notice) = schema(&self.json_schema)?;
+        let rows = self.prompt_variants.reword(vec![row(schema)], plan.seed);
         Ok(Rows {
             notices: notice.into_iter().collect(),
-            ..Rows::generated(vec![row(schema)], source)
+            ..Rows::generated(rows, source)
         })
     }
 
@@ -152,7 +158,7 @@ impl Kind for JsonUniquePlan {
                     .hint("add \"properties\" to the schema, or use the dataset json")
                 })?;
             properties.insert(
-                format!("__optional_field_{}", uuid(random.getrandbits(128))),
+                format!("{UNIQUE_MEMBER_PREFIX}{}", uuid(random.getrandbits(128))),
                 json!({"type": "string", "description": "An unique optional field to avoid cached schemas"}),
             );
             Ok(row(schema))
@@ -160,6 +166,7 @@ impl Kind for JsonUniquePlan {
         let rows = (0..plan.num_prompts)
             .map(unique)
             .collect::<Result<Vec<_>>>()?;
+        let rows = self.0.prompt_variants.reword(rows, plan.seed);
         Ok(Rows {
             notices: notice.into_iter().collect(),
             ..Rows::generated(rows, source.clone())
@@ -208,13 +215,19 @@ fn schema(source: &JsonSchemaSource) -> Result<(Value, String, Option<Notice>)> 
 pub(super) fn read_schema(path: &Path) -> Result<(Value, Option<Notice>)> {
     let wrong = |error: String| {
         Error::usage(format!("{}: {error}", path.display()))
-            .hint("give a file with one JSON Schema")
+            .hint("give a file with one valid JSON Schema")
     };
     let text = read_document(path)?;
     let schema = parse_schema(&text).map_err(wrong)?;
+    check_schema(&schema).map_err(wrong)?;
     let mut repeated = DuplicateKeys::default();
     repeated.scan(&text, |line| format!("{}, line {line}", path.display()));
     Ok((schema, DatasetNotice::repeated_members(repeated)))
+}
+
+/// Checks a schema of the user against the meta-schema of its draft.
+pub fn check_schema(schema: &Value) -> std::result::Result<(), String> {
+    meta_schema_error(schema).map_or(Ok(()), |error| Err(format!("broken JSON Schema: {error}")))
 }
 
 /// The 128 bits as a UUID of version 4 (RFC 9562). Six of them are overwritten.

@@ -24,18 +24,21 @@ mod notation;
 pub mod parquet;
 mod plan;
 mod prefix_repetition;
+mod prompt_variants;
 mod random;
 mod regex;
 mod registry;
 mod rows;
 mod schema_prompt;
 mod sharegpt;
+mod shipped;
 mod sonnet;
+mod suite;
 mod table;
 
 pub use self::choice::ChoiceFlags;
 pub use self::grammar::GrammarFlags;
-pub use self::json::{JsonFlags, JsonSchemaPathFlags, SHIPPED_SCHEMAS};
+pub use self::json::{JsonFlags, JsonSchemaPathFlags, SHIPPED_SCHEMAS, check_schema};
 pub use self::regex::RegexFlags;
 pub use audio::{AudioSource, MAX_AUDIO_SECONDS, MAX_CLIP_BYTES, MAX_CLIPS_BYTES};
 pub use exact_length::{MAX_GENERATED_TOKENS, MAX_PROMPT_TOKENS};
@@ -44,7 +47,10 @@ pub use flags::unused_flag_error;
 pub use json::JsonSchemaSource;
 pub use mix::{MixPart, MixPlan};
 pub use plan::{Constraints, DatasetPlan, MAX_DOCUMENTS, MAX_PROMPTS, OutputLength, PromptForm};
+pub use prompt_variants::{MAX_PROMPT_VARIANTS, PromptVariants};
 pub use rows::{Order, Shortfall};
+pub use shipped::shipped_rows;
+pub use suite::{SUITE_NAME, SuiteFlags};
 
 use clap::Args;
 use clap::builder::PossibleValuesParser;
@@ -70,6 +76,8 @@ datasets! {
     Regex(regex::RegexPlan),
     /// One of two words.
     Choice(choice::ChoicePlan),
+    /// 60 constraints of practical domains and of every kind, each with a prompt and examples.
+    Suite(suite::SuitePlan),
     /// `NousResearch/json-mode-eval`: chats, each with a schema and a reference answer.
     XgrammarBench(json_mode_eval::XgrammarBenchPlan),
     /// `epfl-dlab/JSONSchemaBench`: schemas collected from real projects.
@@ -124,6 +132,10 @@ pub struct DatasetArgs {
     pub regex: regex::RegexFlags,
     #[command(flatten)]
     pub choice: choice::ChoiceFlags,
+    #[command(flatten)]
+    pub suite: suite::SuiteFlags,
+    #[command(flatten)]
+    pub prompt_variants: prompt_variants::PromptVariantFlags,
     #[command(flatten)]
     pub audio: audio::AudioFlags,
     /// Documents per rerank request, for --backend vllm-rerank [default: 1]

@@ -26,6 +26,11 @@ impl DatasetName {
         self.spec().constrained == ConstraintScope::Unconstrained
     }
 
+    /// The default limit on the tokens of an answer.
+    pub fn default_output_len(self) -> u32 {
+        self.spec().output_len
+    }
+
     /// Whether rows can have grammars, so that `--grammar-dialect` applies.
     pub fn has_grammars(self) -> bool {
         self.spec().has_grammars

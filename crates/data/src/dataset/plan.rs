@@ -82,6 +82,22 @@ pub struct DatasetPlan {
 }
 
 impl DatasetPlan {
+    /// A plan with the defaults of the command line.
+    pub(super) fn with_defaults(source: Source, num_prompts: usize) -> Self {
+        Self {
+            num_prompts,
+            output_len: source.name().default_output_len(),
+            source,
+            output: OutputLength::RowOrDefault,
+            seed: 0,
+            constrained_ratio: 1.0,
+            constraints: Constraints::Kept,
+            prompt_form: PromptForm::Text,
+            grammar_dialect: GrammarDialect::Ebnf,
+            grammar_spelling: GrammarSpelling::AsWritten,
+        }
+    }
+
     pub fn name(&self) -> DatasetName {
         self.source.name()
     }

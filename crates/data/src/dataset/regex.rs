@@ -3,6 +3,7 @@
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
+use super::prompt_variants::{PromptVariantFlags, PromptVariants};
 use super::registry::{ConstraintScope, Inputs, Kind, Spec};
 use super::{DatasetArgs, DatasetPlan, Row, Rows, SHIPPED};
 use sobench_core::constraint::Constraint;
@@ -30,11 +31,13 @@ pub struct RegexFlags {
 pub struct RegexPlan {
     /// A user-supplied expression.
     pub regex: Option<String>,
+    #[serde(skip_serializing_if = "PromptVariants::is_one")]
+    pub prompt_variants: PromptVariants,
 }
 
 impl Kind for RegexPlan {
     const SPEC: Spec = Spec {
-        flags: &[RegexFlags::augment_args],
+        flags: &[RegexFlags::augment_args, PromptVariantFlags::augment_args],
         is_in_vllm_script: true,
         ..Spec::new("regex", ConstraintScope::PerRun)
     };
@@ -42,19 +45,21 @@ impl Kind for RegexPlan {
     fn new(flags: &DatasetArgs) -> Result<Self> {
         Ok(Self {
             regex: flags.regex.regex.clone(),
+            prompt_variants: PromptVariants::new(flags)?,
         })
     }
 
-    /// One row. The prompt is the same with a user-supplied expression.
-    fn rows(&self, _plan: &DatasetPlan, _inputs: &Inputs<'_>) -> Result<Rows> {
+    /// One row for each wording of the prompt. The prompt is the same with a user-supplied expression.
+    fn rows(&self, plan: &DatasetPlan, _inputs: &Inputs<'_>) -> Result<Rows> {
         let regex = self.regex.as_deref().unwrap_or(REGEX);
         let source = if self.regex.is_some() {
             "command line"
         } else {
             SHIPPED
         };
+        let row = Row::new(PROMPT, Constraint::Regex(regex.into()));
         Ok(Rows::generated(
-            vec![Row::new(PROMPT, Constraint::Regex(regex.into()))],
+            self.prompt_variants.reword(vec![row], plan.seed),
             source,
         ))
     }

@@ -141,13 +141,13 @@ pub(super) fn above_zero(flag: &str, length: u32) -> Result<u32> {
 /// Generates [`super::DatasetName`] and [`super::Source`] from the list of all datasets, which has
 /// the order of `--help` and hints. The mix comes last: `--dataset` cannot name it.
 macro_rules! datasets {
-    ($($(#[$doc:meta])* $variant:ident($module:ident::$plan:ident),)+) => {
+    ($($(#[doc = $doc:literal])* $variant:ident($module:ident::$plan:ident),)+) => {
         $(pub use self::$module::$plan;)+
 
         /// Name of a dataset.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum DatasetName {
-            $($(#[$doc])* $variant,)+
+            $($(#[doc = $doc])* $variant,)+
             /// Several datasets in one run.
             Mix,
         }
@@ -167,6 +167,14 @@ macro_rules! datasets {
                 match self {
                     $(Self::$variant => &<$plan as Kind>::SPEC,)+
                     Self::Mix => &mix::SPEC,
+                }
+            }
+
+            /// What the dataset contains: its comment in the list.
+            pub fn description(self) -> &'static str {
+                match self {
+                    $(Self::$variant => concat!($($doc),*).trim_ascii(),)+
+                    Self::Mix => "Several datasets in one run.",
                 }
             }
 

@@ -15,17 +15,10 @@ const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures");
 
 /// A plan with the defaults of the command line.
 pub(super) fn plan(name: DatasetName) -> DatasetPlan {
+    let source = Source::new(name, &DatasetArgs::default()).unwrap();
     DatasetPlan {
-        source: Source::new(name, &DatasetArgs::default()).unwrap(),
-        num_prompts: 10,
         output_len: 128,
-        output: OutputLength::RowOrDefault,
-        seed: 0,
-        constrained_ratio: 1.0,
-        constraints: Constraints::Kept,
-        prompt_form: PromptForm::Text,
-        grammar_dialect: GrammarDialect::Ebnf,
-        grammar_spelling: GrammarSpelling::AsWritten,
+        ..DatasetPlan::with_defaults(source, 10)
     }
 }
 
@@ -160,6 +153,7 @@ fn prompts_equal_those_of_the_script() {
 fn own_choice() -> DatasetPlan {
     let choice = ChoicePlan {
         choice: Some(vec!["x".to_owned()]),
+        ..ChoicePlan::default()
     };
     DatasetPlan {
         source: Source::Choice(choice),
@@ -171,6 +165,7 @@ fn own_choice() -> DatasetPlan {
 fn a_user_supplied_constraint_keeps_the_prompt() {
     let regex = RegexPlan {
         regex: Some("a+".to_owned()),
+        ..RegexPlan::default()
     };
     let dataset = loaded(&DatasetPlan {
         source: Source::Regex(regex),
@@ -197,6 +192,7 @@ fn a_user_supplied_constraint_keeps_the_prompt() {
 fn the_nested_profile_has_the_members_of_the_older_script() {
     let nested = JsonPlan {
         json_schema: JsonSchemaSource::Nested,
+        ..JsonPlan::default()
     };
     let dataset = loaded(&DatasetPlan {
         source: Source::Json(nested),
@@ -450,6 +446,7 @@ fn with_schema(name: DatasetName) -> impl Fn(PathBuf) -> DatasetPlan {
     move |path| {
         let options = JsonPlan {
             json_schema: JsonSchemaSource::Path(path),
+            ..JsonPlan::default()
         };
         let source = if name == DatasetName::Json {
             Source::Json(options)
@@ -479,18 +476,16 @@ fn user_schemas_keep_their_text_and_errors_name_the_position() {
         schema_of(&dataset.cases[0]).to_string(),
         r#"{"b":1.50,"a":12345678901234567890123,"t":"é"}"#
     );
-    // The schema is not checked for validity.
-    with_file(
-        "s.json",
-        r#"{"type":"nonsense","properties":{}}"#,
-        with_schema(DatasetName::JsonUnique),
-    )
-    .unwrap();
     for (name, text, message) in [
         (
             DatasetName::Json,
             "{\n \"a\": }",
             "s.json: expected value at line 2 column 7",
+        ),
+        (
+            DatasetName::JsonUnique,
+            r#"{"type":"nonsense","properties":{}}"#,
+            "s.json: broken JSON Schema: schema at /type: \"nonsense\" is not valid",
         ),
         (
             DatasetName::Json,
@@ -512,6 +507,7 @@ fn own_grammar(grammar_path: Option<PathBuf>, grammar_oracle: Option<PathBuf>) -
     let source = Source::Grammar(GrammarPlan {
         grammar_path,
         grammar_oracle,
+        ..GrammarPlan::default()
     });
     DatasetPlan {
         source,
@@ -752,6 +748,7 @@ fn invalid_plans_are_refused() {
     }
     let empty = Source::Choice(ChoicePlan {
         choice: Some(vec![]),
+        ..ChoicePlan::default()
     });
     check_refused(
         &DatasetPlan {

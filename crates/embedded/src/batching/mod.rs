@@ -1,9 +1,10 @@
 //! The batching loop: sequences wait in a queue, run together, and are stepped together.
 //!
 //! One step masks every running sequence on the machine's threads, draws and commits. Then all
-//! tokens are sent at once. A step takes the synthetic model's step time or the time of its masks,
-//! the longer of the two, as in servers that compute masks while the accelerator works. A sequence
-//! skips the steps before its next token is due. The loop has its own thread, and hands the tokens
+//! tokens are sent at once. A step takes the synthetic model's time or the time of its masks, the
+//! longer of the two, as in servers that compute masks while the accelerator works. The model's
+//! time has a part for the prompts of the sequences that get their first token. A sequence skips
+//! the steps before its next token is due. The loop has its own thread, and hands the tokens
 //! of each step to the async runtime together.
 
 mod workers;
@@ -21,7 +22,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use self::workers::{Workers, drop_safely, too_many_stuck};
 use super::generation::{Generation, Piece};
 use super::stats::{StepSummary, Tally};
-use super::timetable::{Pacer, Timetable, nanoseconds_since, now};
+use super::timetable::{Clock, Pacer, Timetable, nanoseconds};
 use sobench_core::error::{Error, Result as OurResult};
 use sobench_engine::EngineError;
 
@@ -34,14 +35,20 @@ pub(super) const STEP_TIMEOUT: Duration = Duration::from_secs(10);
 /// The most updates that the loop sends itself. More are sent together from the runtime.
 const MAX_DIRECT_UPDATES: usize = 4;
 
+/// Limit on the prompt tokens of one step, if prompts take time. The sequences beyond it wait for
+/// the next step; a longer prompt has a step of its own. It is the default of vLLM's
+/// `max_num_batched_tokens` on an H100.
+const MAX_PROMPT_TOKENS: u32 = 8192;
+
 /// Configuration of the batching loop.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Batching {
     /// Limit on concurrently running sequences. More wait in the queue.
     pub(super) max_batch: usize,
     /// Threads that compute masks.
     pub(super) threads: usize,
     pub(super) timetable: Timetable,
+    pub(super) clock: Clock,
     pub(super) step_timeout: Duration,
 }
 
@@ -91,6 +98,8 @@ struct Sequence {
     /// `None` while a worker steps it.
     generation: Option<Box<Generation>>,
     pacer: Pacer,
+    /// Tokens of its prompt. Zero after its first step.
+    prompt_tokens: u32,
     /// Due time of its next token. Set when it runs.
     due: Option<Instant>,
     updates: UnboundedSender<Update>,
@@ -129,6 +138,7 @@ impl Batcher {
         let (outgoing, steps) = unbounded_channel();
         let (stuck, steps_in_flight) =
             (Arc::<AtomicUsize>::default(), Arc::<AtomicUsize>::default());
+        let workers = Workers::new(batching.threads, batching.step_timeout, Arc::clone(&stuck))?;
         let batch_loop = Loop {
             inbox,
             waiting: VecDeque::new(),
@@ -138,7 +148,7 @@ impl Batcher {
                 max_batch: batching.max_batch.max(1),
                 ..batching
             },
-            workers: Workers::new(batching.threads, batching.step_timeout, Arc::clone(&stuck))?,
+            workers,
             outgoing,
             steps_in_flight: Arc::clone(&steps_in_flight),
             tally: Arc::clone(&tally),
@@ -170,12 +180,14 @@ impl Batcher {
         generation: Generation,
         pacer: Pacer,
         delivery: Delivery,
+        prompt_tokens: u32,
     ) -> Tokens {
         let (sender, updates) = unbounded_channel();
         let generation = Some(Box::new(generation));
         let sequence = Sequence {
             generation,
             pacer,
+            prompt_tokens,
             due: None,
             updates: sender,
             delivery,
@@ -290,7 +302,7 @@ impl Loop {
             if !self.waiting.is_empty() && self.running.len() < self.batching.max_batch {
                 return true;
             }
-            let now = now();
+            let now = self.batching.clock.now();
             let received = match self
                 .running
                 .iter()
@@ -333,21 +345,36 @@ impl Loop {
 
     /// Moves sequences from the queue to the batch, in the order of arrival.
     fn admit(&mut self) {
-        let free = self
-            .batching
-            .max_batch
-            .saturating_sub(self.running.len())
-            .min(self.waiting.len());
-        let now = now();
-        for mut sequence in self.waiting.drain(..free) {
+        let free = self.batching.max_batch.saturating_sub(self.running.len());
+        let admitted = self.fitting(free);
+        let now = self.batching.clock.now();
+        for mut sequence in self.waiting.drain(..admitted) {
             sequence.due = Some(sequence.pacer.due(now));
             self.running.push(sequence);
         }
-        self.tally.admitted(free);
+        self.tally.admitted(admitted);
+    }
+
+    /// The number of waiting sequences, at most `free`, whose prompts fit into one step.
+    fn fitting(&self, free: usize) -> usize {
+        if !self.batching.timetable.has_prefill() {
+            return free.min(self.waiting.len());
+        }
+        let mut tokens = 0_u32;
+        let fits = |(index, sequence): &(usize, &Sequence)| {
+            tokens = tokens.saturating_add(sequence.prompt_tokens);
+            *index == 0 || tokens <= MAX_PROMPT_TOKENS
+        };
+        self.waiting
+            .iter()
+            .take(free)
+            .enumerate()
+            .take_while(fits)
+            .count()
     }
 
     fn step(&mut self) {
-        let start = now();
+        let start = self.batching.clock.now();
         let mut outgoing = Outgoing::new();
         self.refuse_more_stuck_masks(&mut outgoing);
         let due: Vec<usize> = (0..self.running.len())
@@ -358,14 +385,20 @@ impl Loop {
             .filter_map(|&index| self.running[index].generation.take())
             .collect();
         let batch_size = batch.len();
+        let prompt_tokens = due.iter().fold(0_u32, |tokens, &index| {
+            tokens.saturating_add(std::mem::take(&mut self.running[index].prompt_tokens))
+        });
         let results = if batch.is_empty() {
             Vec::new()
         } else {
             self.workers.step(batch)
         };
-        let step_ns = nanoseconds_since(start);
+        let Batching {
+            timetable, clock, ..
+        } = &self.batching;
+        let step_ns = nanoseconds(clock.now() - start);
         if batch_size > 0 {
-            self.batching.timetable.finish_step(start);
+            clock.wait_until(start + timetable.step_time(batch_size, prompt_tokens));
         }
         let tokens = results.iter().filter(|result| result.piece.is_ok()).count();
         let step = StepSummary {
@@ -375,7 +408,7 @@ impl Loop {
         };
         self.tally
             .step_ended(&step, results.iter().filter_map(|result| result.mask_ns));
-        let now = now();
+        let now = clock.now();
         for (index, result) in due.into_iter().zip(results) {
             let sequence = &mut self.running[index];
             sequence.due = Some(sequence.pacer.due(now));

@@ -10,7 +10,9 @@ use super::*;
 use crate::generation::{FinishReason, Limits};
 use crate::model::Sampling;
 use crate::stats::ServerStats;
-use crate::testing::{no_stats, shared_model};
+use crate::testing::{MaskOnly, no_stats, shared_model};
+use crate::timetable::ManualClock;
+use sobench_core::speed::{Speed, SpeedProfile};
 use sobench_engine::vocabulary::shared;
 use sobench_engine::{Matcher, TokenId, TokenMask};
 
@@ -25,41 +27,26 @@ pub(super) struct Gated {
 /// Blocks each mask until it is opened.
 pub(super) type Gate = Option<Arc<Mutex<StdReceiver<()>>>>;
 
-impl Matcher for Gated {
-    fn mask(&mut self, mask: &mut TokenMask) -> Result<(), EngineError> {
-        let _ = self.started.send(self.token);
-        assert!(!self.panics, "requested by the test");
-        if let Some(gate) = &self.gate {
-            // A gate without a key is open.
-            let _ = gate.lock().unwrap().recv();
-        }
-        *mask = TokenMask::new(shared().len());
-        mask.allow(self.token);
-        Ok(())
-    }
-    fn commit(&mut self, _: TokenId) -> Result<(), EngineError> {
-        Ok(())
-    }
-    fn is_accepting(&mut self) -> Result<bool, EngineError> {
-        Ok(false)
-    }
-    fn forced_tokens(&mut self) -> Vec<TokenId> {
-        Vec::new()
-    }
-    fn rollback(&mut self, _: usize) -> Result<(), EngineError> {
-        Ok(())
-    }
-    fn fork(&self) -> Box<dyn Matcher> {
-        panic!("not used by these tests")
+impl Gated {
+    fn matcher(self) -> Box<dyn Matcher> {
+        Box::new(MaskOnly(move |mask: &mut TokenMask| {
+            let _ = self.started.send(self.token);
+            assert!(!self.panics, "requested by the test");
+            if let Some(gate) = &self.gate {
+                // A gate without a key is open.
+                let _ = gate.lock().unwrap().recv();
+            }
+            mask.allow(self.token);
+        }))
     }
 }
 
 /// A batching loop with a model and the reports of its matchers.
 struct Harness {
     batcher: Batcher,
+    batching: Batching,
     tally: Arc<Tally>,
     started: (StdSender<TokenId>, StdReceiver<TokenId>),
-    timetable: Timetable,
     runtime: Runtime,
 }
 
@@ -74,8 +61,11 @@ pub(super) fn gate() -> (StdSender<()>, Gate) {
 
 /// A generation that ends with its last token.
 pub(super) fn generation(matcher: Option<Gated>, max_tokens: u32) -> Box<Generation> {
+    generation_with(matcher.map(Gated::matcher), max_tokens)
+}
+
+fn generation_with(matcher: Option<Box<dyn Matcher>>, max_tokens: u32) -> Box<Generation> {
     let writer = shared_model().writer("p", Sampling::default(), 0, max_tokens);
-    let matcher = matcher.map(|matcher| Box::new(matcher) as Box<dyn Matcher>);
     Box::new(Generation::new(
         shared(),
         writer,
@@ -90,33 +80,61 @@ pub(super) fn generation(matcher: Option<Gated>, max_tokens: u32) -> Box<Generat
 
 impl Harness {
     fn new(max_batch: usize, step_timeout: Duration) -> Self {
+        Self::with(Batching {
+            max_batch,
+            threads: 2,
+            timetable: Timetable::new(&Speed::default()).unwrap(),
+            clock: Clock::System,
+            step_timeout,
+        })
+    }
+
+    /// A loop at the speed of a profile, with one thread for masks and this clock.
+    fn timed(profile: SpeedProfile, clock: &Arc<ManualClock>) -> Self {
+        Self::with(Batching {
+            max_batch: 8,
+            threads: 1,
+            timetable: Timetable::new(&profile.into()).unwrap(),
+            clock: Clock::Manual(Arc::clone(clock)),
+            step_timeout: STEP_TIMEOUT,
+        })
+    }
+
+    fn with(batching: Batching) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .enable_all()
             .build()
             .unwrap();
-        let timetable = Timetable::new(0.0, 0.0, 0.0).unwrap();
         let tally = Arc::new(Tally::default());
-        let batching = Batching {
-            max_batch,
-            threads: 2,
-            timetable,
-            step_timeout,
-        };
+        let handle = runtime.handle();
         Self {
-            batcher: Batcher::start(batching, Arc::clone(&tally), runtime.handle()).unwrap(),
+            batcher: Batcher::start(batching.clone(), Arc::clone(&tally), handle).unwrap(),
+            batching,
             tally,
             started: std_channel(),
-            timetable,
             runtime,
         }
     }
 
     fn submit(&self, matcher: Option<Gated>, max_tokens: u32, delivery: Delivery) -> Tokens {
+        self.submit_generation(generation(matcher, max_tokens), delivery, 0)
+    }
+
+    fn submit_generation(
+        &self,
+        generation: Box<Generation>,
+        delivery: Delivery,
+        prompt_tokens: u32,
+    ) -> Tokens {
+        let Batching {
+            timetable, clock, ..
+        } = &self.batching;
         self.batcher.submit(
-            *generation(matcher, max_tokens),
-            self.timetable.start(),
+            *generation,
+            timetable.start(clock.now()),
             delivery,
+            prompt_tokens,
         )
     }
 
@@ -330,4 +348,81 @@ fn an_answer_delivered_at_its_end_is_one_piece() {
     };
     assert_eq!(update, Progress { piece, tokens: 3 });
     assert_eq!(harness.runtime.block_on(tokens.next()), None);
+}
+
+/// The time in ms from the start of a batch to the end of its last answer, at the speed of one
+/// H100. All sequences start in the same step. `mask_ms` is the cost of each mask, `None` without
+/// constraints.
+fn batch_ms(sequences: usize, prompt_tokens: u32, tokens: u32, mask_ms: Option<f64>) -> f64 {
+    let clock = ManualClock::start();
+    let harness = Harness::timed(SpeedProfile::H100For8b, &clock);
+    // The first sequence holds the loop until the others wait.
+    let (key, gate) = gate();
+    let held = harness.submit(harness.gated(5, gate), 1, Delivery::Pieces);
+    harness.next_mask();
+    let submit = |_| {
+        let matcher = mask_ms.map(|ms| {
+            let clock = Arc::clone(&clock);
+            Box::new(MaskOnly(move |mask: &mut TokenMask| {
+                clock.advance(Duration::from_secs_f64(ms / 1e3));
+                mask.allow(5);
+            })) as Box<dyn Matcher>
+        });
+        harness.submit_generation(
+            generation_with(matcher, tokens),
+            Delivery::Pieces,
+            prompt_tokens,
+        )
+    };
+    let batch: Vec<Tokens> = (0..sequences).map(submit).collect();
+    drop(key);
+    assert_eq!(harness.read(held), (1, None));
+    for answer in batch {
+        assert_eq!(harness.read(answer), (tokens as usize, None));
+    }
+    let ms = |time: Duration| time.as_secs_f64() * 1e3;
+    ms(clock.passed()) - ms(harness.batching.timetable.step_time(1, 0))
+}
+
+#[track_caller]
+fn assert_ms(found: f64, expected: f64) {
+    assert!(
+        // The time of a prompt token is rounded to nanoseconds.
+        (found - expected).abs() < 0.01,
+        "{found} ms, not {expected} ms"
+    );
+}
+
+#[test]
+fn masks_add_only_what_exceeds_the_step() {
+    // One step of the model takes 7.5 ms, and 0.08 ms more for each sequence.
+    for (sequences, mask_ms, added_ms) in [
+        (1, 0.0, 0.0),
+        (1, 3.0, 0.0),
+        (1, 7.58, 0.0),
+        (1, 10.0, 10.0 - 7.58),
+        (4, 1.9, 0.0),
+        (4, 2.5, 4.0 * 2.5 - 7.82),
+    ] {
+        let without = batch_ms(sequences, 0, 5, None);
+        assert_ms(without, 5.0 * (7.5 + 0.08 * sequences as f64));
+        let with = batch_ms(sequences, 0, 5, Some(mask_ms));
+        assert_ms(with - without, 5.0 * added_ms);
+    }
+}
+
+#[test]
+fn prompts_take_time_once_and_hide_masks() {
+    // 900 tokens take 20 ms.
+    assert_ms(batch_ms(1, 900, 1, None), 27.58);
+    assert_ms(batch_ms(2, 900, 3, None), 40.0 + 3.0 * 7.66);
+    assert_ms(batch_ms(1, 900, 2, Some(20.0)), 27.58 + 20.0);
+}
+
+#[test]
+fn prompts_beyond_the_limit_of_a_step_wait() {
+    // Two prompts fit into a step of 8,192 tokens.
+    let third = batch_ms(3, 3600, 1, None);
+    assert_ms(third, 7.66 + 160.0 + 7.58 + 80.0);
+    assert_ms(batch_ms(1, 9000, 1, None), 7.58 + 200.0);
 }

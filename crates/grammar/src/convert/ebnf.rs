@@ -30,7 +30,7 @@ use super::super::syntax::Expression;
 use super::names::Names;
 use super::plain::PlainRule;
 use super::scalars::{class_ranges, is_visible, only};
-use super::write::{Level, NameOf, Output};
+use super::write::{Level, Output, RuleNames};
 
 /// Maximum number of rules that llama.cpp may make of a repeated group; larger groups become rules.
 /// llama.cpp multiplies the rules of the group by the count, and refuses from 2,000 on.
@@ -42,7 +42,7 @@ const MAX_GROUP_RULES: u64 = 100;
 /// A construct that the notation lacks, by name and line; output beyond the size limit.
 pub(super) fn write(
     rules: &[PlainRule<'_>],
-    name_of: &NameOf,
+    name_of: &RuleNames,
     names: &mut Names,
 ) -> Result<String, GrammarError> {
     let mut writer = Writer {
@@ -73,7 +73,7 @@ struct RuleContext<'r> {
 
 struct Writer<'n> {
     output: Output,
-    name_of: &'n NameOf,
+    name_of: &'n RuleNames,
     names: &'n mut Names,
     /// Groups that became rules and are written next.
     helpers: VecDeque<(String, Expression)>,

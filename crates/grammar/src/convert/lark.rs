@@ -15,7 +15,7 @@ use super::super::syntax::Expression;
 use super::note::Note;
 use super::plain::PlainRule;
 use super::scalars::{class_ranges, is_visible, only};
-use super::write::{Level, NameOf, Output};
+use super::write::{Level, Output, RuleNames};
 
 /// Writes the rules in order.
 ///
@@ -23,7 +23,7 @@ use super::write::{Level, NameOf, Output};
 /// A construct that the notation lacks, by name and line; output beyond the size limit.
 pub(super) fn write(
     rules: &[PlainRule<'_>],
-    name_of: &NameOf,
+    name_of: &RuleNames,
     notes: &mut Vec<Note>,
 ) -> Result<String, GrammarError> {
     let split = overlapping(rules.iter().map(|rule| &rule.body));
@@ -101,7 +101,7 @@ fn single(text: &str) -> Option<char> {
 
 struct Writer<'n> {
     output: Output,
-    name_of: &'n NameOf,
+    name_of: &'n RuleNames,
     split: &'n BTreeSet<String>,
 }
 

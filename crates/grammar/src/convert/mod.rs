@@ -32,7 +32,7 @@ use super::syntax::{Expression, Grammar, RuleKind};
 use names::Names;
 use plain::{Plain, PlainRule};
 use sobench_core::constraint::GrammarDialect;
-use write::NameOf;
+use write::RuleNames;
 
 /// A converted grammar.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -85,8 +85,8 @@ fn assign_names(
     from: GrammarDialect,
     names: &mut Names,
     notes: &mut Vec<Note>,
-) -> NameOf {
-    let mut name_of = NameOf::default();
+) -> RuleNames {
+    let mut name_of = RuleNames::default();
     let mut renamed = Vec::new();
     for (index, rule) in rules.iter().enumerate() {
         let name = if index == 0 {

@@ -45,9 +45,9 @@ impl Output {
 
 /// Maps source rule names to result rule names.
 #[derive(Debug, Default)]
-pub(super) struct NameOf(pub(super) HashMap<String, String>);
+pub(super) struct RuleNames(pub(super) HashMap<String, String>);
 
-impl NameOf {
+impl RuleNames {
     /// The name in the result.
     ///
     /// # Errors

@@ -11,3 +11,4 @@
 
 mod grammars;
 mod guidance;
+mod shipped_suite;

@@ -11,12 +11,14 @@
 
 mod class;
 mod matcher;
+mod prefix_matcher;
 mod stale_captures;
 #[cfg(test)]
 mod tests;
 
 use matcher::Cost;
 pub(super) use matcher::{Matcher, parse};
+pub(super) use prefix_matcher::PrefixMatcher;
 use sobench_grammar::pattern::{Assertion, Group, Pattern, Syntax, Token};
 
 /// Matches the empty string anywhere. Makes an empty group repeatable: the backtracking engine
@@ -149,6 +151,44 @@ impl ParsedPattern {
             pattern: format!("{start}(?:{flags}{body}){end}"),
             backtracking,
         }
+    }
+
+    /// A regular pattern in Rust's syntax that matches at least the texts that this one matches as a
+    /// whole: without assertions and look-around, and with any text for a reference.
+    fn to_regular(&self) -> String {
+        let (tokens, partners) = (&self.pattern.tokens, self.pattern.partners());
+        let mut body = String::new();
+        let mut index = 0;
+        while let Some(token) = tokens.get(index) {
+            match token {
+                Token::Open(Group::Look(_)) => {
+                    body.push_str("(?:)");
+                    index = partners[index];
+                }
+                Token::Open(Group::Flags(ignores_case)) => {
+                    body.push_str(&opening(Group::Flags(*ignores_case)));
+                }
+                // The second alternative may be left out, and is empty then.
+                Token::Open(Group::Condition(_)) => body.push_str("(?:|"),
+                Token::Open(_) => body.push_str("(?:"),
+                Token::Close => body.push(')'),
+                Token::Alternate => body.push('|'),
+                Token::Character(character) => body.push_str(&class::literal(*character)),
+                Token::Class { negated, members } => {
+                    body.push_str(&class::class(*negated, members, self.dialect));
+                }
+                Token::Assertion(_) => body.push_str("(?:)"),
+                Token::Reference(_) => body.push_str("(?s:.*)"),
+                Token::Repeat(repeat) => body.push_str(&repeat.to_string()),
+            }
+            index += 1;
+        }
+        let flags = if self.pattern.ignores_case {
+            "(?i)"
+        } else {
+            ""
+        };
+        format!("\\A(?:{flags}{body})\\z")
     }
 
     /// `ends`: the match must end here.

@@ -17,6 +17,7 @@ mod decimal;
 mod formats;
 mod keywords;
 mod schema_cost;
+mod start;
 mod step_budget;
 mod value_size;
 
@@ -29,6 +30,7 @@ use serde_json::Value;
 use self::schema_cost::SchemaCost;
 use self::step_budget::{Budget, CountedJson, Node, StopReason};
 use self::value_size::ValueSize;
+use super::json_reader::Partial;
 use super::{EvaluateOptions, stack};
 use sobench_core::verdict::{NotScored, Reason, Verdict};
 
@@ -155,6 +157,26 @@ impl SchemaJudge {
         .unwrap_or_else(|why| Verdict::NotScored { why })
     }
 
+    /// A violation of the start of a document that no further text can remove, if one is found.
+    pub(super) fn final_violation(&self, start: &Partial) -> Option<Reason> {
+        let size = ValueSize::measure(&start.value, usize::MAX);
+        let levels = (size.nesting + 1).saturating_mul(self.in_place_depth + 2);
+        let budget = self.explaining_budget(&size);
+        let search = || {
+            let errors = self.validator().iter_errors(Node(&start.value));
+            let lasting = errors
+                .filter(|error| start::is_final(error, &start.open))
+                .collect();
+            first_violation(&start.value, lasting).map(|error| violation(&error))
+        };
+        stack::with_stack(levels.saturating_mul(STACK_BYTES_PER_LEVEL), || {
+            // Where the budget does not suffice, nothing is proved.
+            budget.run(search).ok().flatten()
+        })
+        .ok()
+        .flatten()
+    }
+
     fn judge_on_this_stack(&self, document: &Value, size: &ValueSize) -> Verdict {
         let limit = |what| Verdict::NotScored {
             why: NotScored::Limit { what },
@@ -181,15 +203,7 @@ impl SchemaJudge {
     /// evaluate all. An aborted match or exceeded budget does not change that the document is
     /// invalid.
     fn explain(&self, document: &Value, size: &ValueSize) -> Verdict {
-        let per_read = self
-            .budget
-            .per_read
-            .saturating_mul(1 + (size.path_bytes / VIOLATION_BYTES) as u64);
-        let sort_budget = Budget {
-            steps: MAX_SORTING_STEPS,
-            per_read,
-            ..self.budget
-        };
+        let sort_budget = self.explaining_budget(size);
         let search_budget = Budget {
             steps: MAX_SEARCH_STEPS,
             ..self.budget
@@ -198,6 +212,19 @@ impl SchemaJudge {
             .run(|| self.first_in_document_order(document))
             .or_else(|_| search_budget.run(|| self.any_violation(document)))
             .unwrap_or_else(|_| self.unnamed_violation())
+    }
+
+    /// The budget for finding the first violation.
+    fn explaining_budget(&self, size: &ValueSize) -> Budget {
+        let per_read = self
+            .budget
+            .per_read
+            .saturating_mul(1 + (size.path_bytes / VIOLATION_BYTES) as u64);
+        Budget {
+            steps: MAX_SORTING_STEPS,
+            per_read,
+            ..self.budget
+        }
     }
 
     fn unnamed_violation(&self) -> Verdict {
@@ -260,6 +287,19 @@ impl Drop for SchemaJudge {
             std::mem::forget(validator);
         }
     }
+}
+
+/// The first violation of its draft's meta-schema in a JSON Schema. `None` if there is none, and if
+/// the draft is unknown or the schema exceeds a limit.
+pub fn meta_schema_error(schema: &Value) -> Option<String> {
+    check_limits(&ValueSize::measure(schema, MAX_SCHEMA_VALUES)).ok()?;
+    let check = || match jsonschema::meta::validate(schema) {
+        Err(error) if !matches!(error.kind(), ValidationErrorKind::Referencing(_)) => {
+            Some(unusable_reason(&error))
+        }
+        Ok(()) | Err(_) => None,
+    };
+    stack::with_stack(COMPILE_STACK_BYTES, check).ok()?
 }
 
 /// Refuses external references: a schema never opens a socket or a file.

@@ -11,5 +11,6 @@
 
 mod hostile;
 mod properties;
+mod shipped_suite;
 mod suite;
 mod verdicts;

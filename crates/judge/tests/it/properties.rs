@@ -4,6 +4,7 @@
 
 mod expression;
 mod grammars;
+mod prefixes;
 mod regexes;
 mod schemas;
 mod shape;

@@ -3,7 +3,7 @@
 //! always tested; the whole suite is tested if an environment variable names its folder.
 
 pub(crate) mod corpus;
-mod second;
+pub(crate) mod second;
 mod table;
 
 use std::collections::BTreeMap;

@@ -73,7 +73,7 @@ fn reason_byte(reason: &Reason) -> Option<u64> {
     match reason {
         Reason::Grammar { byte }
         | Reason::NotJson { byte, .. }
-        | Reason::ExtraText { byte }
+        | Reason::ExtraText { byte, .. }
         | Reason::LoneSurrogate { byte } => Some(*byte as u64),
         _ => None,
     }

@@ -241,7 +241,7 @@ fn custom_lines_accept_every_constraint_kind() {
     for message in [
         "data is for json",
         "vaild",
-        "no constraint: none of json, json_object, regex, choice, grammar, structural_tag",
+        "no constraint: none of json, json_schema, json_object, regex, choice, grammar, structural_tag",
         "must be an object",
         "unknown field in constraint: kind; expected one of json,",
         "constraint is empty",

@@ -83,9 +83,14 @@ impl Oracles {
                 match self.lenient.judge_text(&self.constraint, None, text) {
                     // Of repeated members, `boon` sees only the last and judges another text. Lone
                     // surrogates follow the grammar of RFC 8259, which leaves their meaning open
-                    // (8.2).
+                    // (8.2). The limits of answers are no part of the constraint.
                     Verdict::Invalid {
-                        reason: Reason::DuplicateKey { .. } | Reason::LoneSurrogate { .. },
+                        reason:
+                            Reason::DuplicateKey { .. }
+                            | Reason::LoneSurrogate { .. }
+                            | Reason::TooLong { .. }
+                            | Reason::TooDeep { .. }
+                            | Reason::RunawayWhitespace { .. },
                     } => Judgement::Undecided,
                     Verdict::Invalid { reason } if boon(false) != Some(true) => {
                         Judgement::Violates {

@@ -15,6 +15,9 @@ pub enum Class {
     Ignored,
     /// The server used the schema's envelope as the schema, or wrapped the answer in an envelope.
     WrongWrapper,
+    /// The answer is in a channel that clients of this request do not read: a tool call that was
+    /// not requested, or content in place of the requested call.
+    WrongChannel,
     /// The server rejected the request with a status 4xx or an equivalent error in the stream.
     Rejected,
     /// The request failed: status 5xx, a broken stream or connection, a timeout, or endless white
@@ -31,11 +34,12 @@ pub enum Class {
 
 impl Class {
     /// Every class, in report order.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Enforced,
         Self::Partial,
         Self::Ignored,
         Self::WrongWrapper,
+        Self::WrongChannel,
         Self::Rejected,
         Self::Broken,
         Self::Unproven,
@@ -71,6 +75,10 @@ impl Class {
                 "wrong wrapper",
                 "the server used the schema's envelope as the schema, or wrapped the answer in it",
             ),
+            Self::WrongChannel => (
+                "wrong channel",
+                "the answer is in a channel that clients of this request do not read",
+            ),
             Self::Rejected => (
                 "rejected",
                 "rejected with a status 4xx, or an equivalent error in the stream",
@@ -94,10 +102,18 @@ impl Class {
         }
     }
 
-    /// Whether the server accepts the constraint with status 200 but does not enforce it. A run
-    /// would measure unconstrained text.
-    pub fn is_silent_loss(self) -> bool {
+    /// Whether answers of this class show no effect of the constraint.
+    pub fn is_unconstrained(self) -> bool {
         matches!(self, Self::Ignored | Self::WrongWrapper)
+    }
+
+    /// Whether the server accepts the constraint with status 200 but does not enforce all of it, or
+    /// answers where no client looks. A run would measure answers that break the constraint.
+    pub fn is_silent_loss(self) -> bool {
+        matches!(
+            self,
+            Self::Partial | Self::Ignored | Self::WrongWrapper | Self::WrongChannel
+        )
     }
 }
 

@@ -28,10 +28,30 @@ pub struct Enforcement {
     pub findings: Vec<KindResult>,
     /// The first constrained request, where it determines the server's engine.
     pub first_constrained: Option<FirstConstrained>,
+    /// The first constrained answers of the run, if they show that the constraint is not enforced.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub early: Option<EarlyBreach>,
     /// Identification of the server; `None` if it was not requested.
     pub server: Option<ServerFacts>,
     /// The JSON formatting of the server; `None` if it was not requested.
     pub spelling: Option<Spelling>,
+}
+
+/// Constrained answers at the start of a run that mostly break their constraint, where preflight
+/// could not prove enforcement.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[error(
+    "{broken} of the first {answers} constrained answers break their constraint (first {first_request}: {reason})"
+)]
+pub struct EarlyBreach {
+    /// Answers that were judged.
+    pub answers: usize,
+    /// Those that break their constraint.
+    pub broken: usize,
+    /// The id of the first request whose answer does.
+    pub first_request: String,
+    /// How it does.
+    pub reason: String,
 }
 
 /// The overall result of a preflight.

@@ -2,23 +2,37 @@
 
 use sobench_core::printable::{NAME_CHARS, printable};
 
-use super::{Class, Enforcement, KindResult, State};
+use super::{Class, EarlyBreach, Enforcement, KindResult, State};
 
 impl Enforcement {
     /// A warning to show above all figures, if a constraint was not enforced.
     pub fn warning(&self) -> Option<String> {
         (self.state == State::NotEnforced).then(|| {
-            let lost: Vec<String> = self
-                .findings
-                .iter()
-                .filter(|finding| finding.class.is_silent_loss())
+            let found = || {
+                self.findings
+                    .iter()
+                    .filter(|finding| finding.class.is_silent_loss())
+            };
+            let lost: Vec<String> = found()
                 .map(KindResult::description)
+                .chain(self.early.as_ref().map(ToString::to_string))
                 .collect();
+            let described = if found().any(|finding| !finding.class.is_unconstrained()) {
+                "answers that may break their constraint"
+            } else {
+                "unconstrained answers"
+            };
             format!(
-                "CONSTRAINT NOT ENFORCED: {}. The figures describe unconstrained answers.",
+                "CONSTRAINT NOT ENFORCED: {}. The figures describe {described}.",
                 lost.join(", ")
             )
         })
+    }
+
+    /// Records that the first answers of the run break their constraint.
+    pub fn add_early_breach(&mut self, early: EarlyBreach) {
+        self.state = State::NotEnforced;
+        self.early = Some(early);
     }
 
     /// A short description of the state.
@@ -49,6 +63,8 @@ impl KindResult {
             self.dialect.name(),
             match self.class {
                 Class::WrongWrapper => "used as its own envelope",
+                Class::WrongChannel => "answered in another channel",
+                Class::Partial => "enforced only in part",
                 _ => "ignored",
             }
         )
@@ -105,6 +121,25 @@ mod tests {
                 (has_warning, condition)
             );
         }
+        let partial = enforcement(State::NotEnforced, Class::Partial).warning();
+        assert!(
+            partial.is_some_and(|text| text.contains("is enforced only in part. ")
+                && text.contains("may break their constraint")),
+        );
+        let mut early = enforcement(State::Unproven, Class::Unproven);
+        early.add_early_breach(EarlyBreach {
+            answers: 8,
+            broken: 7,
+            first_request: "choice-1".to_owned(),
+            reason: "none of the choices".to_owned(),
+        });
+        assert_eq!(
+            early.warning().as_deref(),
+            Some(
+                "CONSTRAINT NOT ENFORCED: 7 of the first 8 constrained answers break their constraint (first choice-1: none of the \
+                 choices). The figures describe unconstrained answers."
+            )
+        );
         let warning = enforcement(State::NotEnforced, Class::Ignored)
             .warning()
             .unwrap();

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::enforcement::Enforcement;
+use crate::enforcement::{Enforcement, State};
 use sobench_core::printable::{NAME_CHARS, printable};
 
 use super::list;
@@ -39,18 +39,14 @@ pub enum FigureNotice {
     #[error("requests not sent because the run was stopped: {requests}")]
     UnsentRequests { requests: usize },
     #[error(
-        "answers with an implausible token count from the server (not an integer, above 1000000000, or fewer output tokens than content \
-         chunks); these counts are ignored, and the tokenizer counts instead if there is one: {answers}"
+        "answers with an implausible token count from the server (not an integer, above the token limit, fewer than half of the content \
+         chunks, or far off the count of --tokenizer); these counts are ignored, and the tokenizer counts instead if there is one: {answers}"
     )]
     ImplausibleUsage { answers: usize },
     #[error("answers are computed in one piece: there are no output tokens, TTFT, TPOT or ITL")]
     ComputedAnswers,
     #[error("answers were not streamed: there are no TTFT, TPOT or ITL")]
     NotStreamed,
-    #[error(
-        "the peak per second is below the mean: the run is too short to contain a full second at its highest rate"
-    )]
-    PeakBelowMean,
     #[error(
         "goodput counts answers of all arms with {}; valid goodput counts the valid ones among them",
         objectives(*.ttft_ms, *.tpot_ms, *.e2el_ms, *.valid)
@@ -87,12 +83,12 @@ pub enum FigureNotice {
     },
     #[error(
         "the first constrained request of this run was {request}: a vLLM server in `auto` without an earlier constrained request keeps its \
-         engine, {} ({why})",
-        to_engine(.engine.as_deref())
+         engine, {} by vLLM's rule ({why})",
+        .engine
     )]
     EngineFixedByRun {
         request: String,
-        engine: Option<String>,
+        engine: String,
         why: String,
     },
     #[error(
@@ -106,14 +102,29 @@ pub enum FigureNotice {
         seen_enforced: bool,
         reasons: Vec<BreachCount>,
     },
-    #[error(
-        "constraints were no longer enforced from request {request} on: all {valid_before} answers sent before it are valid, none of the \
-         {invalid_after} from it on"
-    )]
+    /// With both explanations, neither is clearly better.
+    #[error("{}", lost(.in_flight.as_ref(), .time.as_ref()))]
     ConstraintsLost {
-        request: String,
-        valid_before: usize,
-        invalid_after: usize,
+        in_flight: Option<LossInFlight>,
+        time: Option<LossInTime>,
+    },
+    #[error(
+        "all {controls} answers of the control arm were cut at the token limit, so that none could be valid: the control rate says \
+         nothing; set a higher --output-len"
+    )]
+    ControlsCut { controls: usize },
+    #[error(
+        "latency is not steady over the run ({}): intervals and percentiles assume a steady state, and are too narrow here",
+        list(.changes)
+    )]
+    Drift { changes: Vec<LatencyChange> },
+    #[error(
+        "chunks arrive in bursts: {together_percent:.1} % of them together with the one before, the others {interval_ms:.1} ms apart \
+         (median), so that ITL is not the time between tokens"
+    )]
+    Bursts {
+        together_percent: f64,
+        interval_ms: f64,
     },
     #[error(
         "endless white space: {answers} of {truncated} answers cut at the token limit end in white space only; disable white space between \
@@ -123,12 +134,16 @@ pub enum FigureNotice {
 }
 
 impl FigureNotice {
-    /// The request that fixed the engine of a vLLM server in `auto`, if there is one.
+    /// The request that fixed the engine of a vLLM server in `auto`, if there is one. A server that
+    /// does not apply the constraint has not chosen an engine for it.
     pub fn engine_fixed(enforcement: &Enforcement) -> Option<Self> {
-        let first = enforcement.first_constrained.as_ref()?;
+        let first = enforcement
+            .first_constrained
+            .as_ref()
+            .filter(|_| enforcement.state == State::Enforced)?;
         Some(Self::EngineFixedByRun {
             request: printable(&first.case_id, NAME_CHARS),
-            engine: first.engine.clone(),
+            engine: first.engine.clone()?,
             why: printable(&first.why, NAME_CHARS),
         })
     }
@@ -150,6 +165,87 @@ pub struct BreachCount {
     pub reason: String,
     pub answers: usize,
     pub first_request: String,
+}
+
+/// Valid answers of a part of the run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ValidAnswers {
+    pub valid: usize,
+    pub answers: usize,
+}
+
+/// Validity up to a number of requests in flight, and above it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LossInFlight {
+    pub up_to: u64,
+    pub below: ValidAnswers,
+    pub above: ValidAnswers,
+}
+
+/// Validity before a request, and from it on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LossInTime {
+    pub request: String,
+    pub before: ValidAnswers,
+    pub after: ValidAnswers,
+}
+
+/// A latency at the start and at the end of a run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, thiserror::Error)]
+#[error("{latency} from {from_ms:.1} to {to_ms:.1} ms")]
+pub struct LatencyChange {
+    pub latency: String,
+    pub from_ms: f64,
+    pub to_ms: f64,
+}
+
+impl ValidAnswers {
+    /// Such as "all 3", "none of the 5" or "2 of 4".
+    fn count(self) -> String {
+        match self {
+            Self { valid, answers } if valid == answers => format!("all {answers}"),
+            Self { valid: 0, answers } => format!("none of the {answers}"),
+            Self { valid, answers } => format!("{valid} of {answers}"),
+        }
+    }
+
+    /// How constraints held in the later or higher part.
+    fn enforced(self) -> &'static str {
+        if self.valid == 0 {
+            "were no longer enforced"
+        } else {
+            "were enforced less often"
+        }
+    }
+}
+
+fn lost(in_flight: Option<&LossInFlight>, time: Option<&LossInTime>) -> String {
+    match (in_flight, time) {
+        (Some(LossInFlight { up_to, .. }), Some(time)) => format!(
+            "constraints {} from request {} on, or above {up_to} requests in flight: {} answers sent before it are valid, {} from it \
+             on; this run does not show which, runs with --max-concurrency {up_to} and above do",
+            time.after.enforced(),
+            time.request,
+            time.before.count(),
+            time.after.count()
+        ),
+        (None, Some(time)) => format!(
+            "constraints {} from request {} on: {} answers sent before it are valid, {} from it on",
+            time.after.enforced(),
+            time.request,
+            time.before.count(),
+            time.after.count()
+        ),
+        (Some(split), None) => format!(
+            "constraints {} above {} requests in flight: {} answers are valid up to there, {} above; a loss at one time explains this \
+             less well",
+            split.above.enforced(),
+            split.up_to,
+            split.below.count(),
+            split.above.count()
+        ),
+        (None, None) => "constraints were no longer enforced".to_owned(),
+    }
 }
 
 fn until(to_s: Option<f64>) -> String {
@@ -190,26 +286,20 @@ fn pauses(longest_pause_s: Option<u64>, pauses_named: usize) -> String {
     }
 }
 
-fn to_engine(engine: Option<&str>) -> String {
-    engine.map_or_else(
-        || "which is unknown".to_owned(),
-        |engine| format!("{engine} by vLLM's rule"),
-    )
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::enforcement::FirstConstrained;
 
     #[test]
-    fn engine_fixed_names_the_request_and_the_engine() {
+    fn engine_fixed_names_a_known_engine_of_an_enforcing_server() {
         let first = |engine: Option<&str>| Enforcement {
             first_constrained: Some(FirstConstrained {
                 case_id: "json-0".to_owned(),
                 engine: engine.map(str::to_owned),
                 why: "xgrammar is the first choice".to_owned(),
             }),
+            state: State::Enforced,
             ..Enforcement::default()
         };
         assert!(
@@ -220,12 +310,12 @@ mod tests {
                     "keeps its engine, xgrammar by vLLM's rule (xgrammar is the first choice)"
                 )
         );
-        assert!(
-            FigureNotice::engine_fixed(&first(None))
-                .unwrap()
-                .to_string()
-                .contains("unknown")
-        );
+        assert_eq!(FigureNotice::engine_fixed(&first(None)), None);
+        let ignored = Enforcement {
+            state: State::NotEnforced,
+            ..first(Some("xgrammar"))
+        };
+        assert_eq!(FigureNotice::engine_fixed(&ignored), None);
         assert_eq!(FigureNotice::engine_fixed(&Enforcement::default()), None);
     }
 }

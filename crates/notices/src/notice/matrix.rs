@@ -13,7 +13,7 @@ pub enum MatrixNotice {
         load: String,
     },
     #[error(
-        "client overhead affected {runs} of {all_runs} runs; the first is {contender}, {dataset}, {treatment}: {why}"
+        "figures of {runs} of {all_runs} runs are not trusted; the first is {contender}, {dataset}, {treatment}: {why}"
     )]
     #[serde(rename = "client_in_the_way")]
     ClientOverhead {

@@ -49,16 +49,16 @@ pub enum PreflightNotice {
         dialect: ConstraintDialect,
     },
     #[error(
-        "a vLLM server in `auto` keeps the engine of its first constrained request; unless it had one before, the first was from this \
-         preflight: {constraint} in {dialect}"
+        "if this vLLM server runs in `auto` and had no constrained request before, it keeps the engine that it chose for the first one of \
+         this preflight: {constraint} in {dialect}"
     )]
     EngineFixedByPreflight {
         constraint: String,
         dialect: ConstraintDialect,
     },
     #[error(
-        "a vLLM server in `auto` keeps the engine of its first constrained request; unless it had one before, the first was a plain JSON \
-         Schema from this probe, for which vLLM selects xgrammar"
+        "if this vLLM server runs in `auto` and had no constrained request before, it keeps the engine that it chose for the first one of \
+         this probe, a plain JSON Schema"
     )]
     EngineFixedByProbe,
 }

@@ -152,6 +152,15 @@ fn examples_log() -> Vec<Notice> {
     )
 }
 
+fn in_time() -> LossInTime {
+    let answers = |valid, answers| ValidAnswers { valid, answers };
+    LossInTime {
+        request: text("json-4"),
+        before: answers(4, 4),
+        after: answers(0, 6),
+    }
+}
+
 fn examples_figures() -> Vec<Notice> {
     let span = |to_s| OutageSpan {
         from_s: 1.0,
@@ -162,6 +171,11 @@ fn examples_figures() -> Vec<Notice> {
         reason: text(reason),
         answers: 2,
         first_request: text("json-3"),
+    };
+    let rise = |latency| LatencyChange {
+        latency: text(latency),
+        from_ms: 10.0,
+        to_ms: 41.26,
     };
     examples!(FigureNotice:
         RoundedItl { gaps: 2_000_000, within_percent: 0.1 },
@@ -176,14 +190,16 @@ fn examples_figures() -> Vec<Notice> {
         ImplausibleUsage { answers: 8 },
         ComputedAnswers {},
         NotStreamed {},
-        PeakBelowMean {},
         Goodput { ttft_ms: Some(200.0), tpot_ms: Some(12.5), e2el_ms: None, valid: true },
         Throttled { requests: 3, longest_pause_s: Some(30), pauses_named: 2 },
         NoConnection { requests: 3, why: text("too many open files") },
         NoEffect { correct: 1, constrained: 10, control_correct: 2, control: 10 },
-        EngineFixedByRun { request: text("json-0"), engine: Some(text("xgrammar")), why: text("xgrammar is the first choice") },
+        EngineFixedByRun { request: text("json-0"), engine: text("xgrammar"), why: text("xgrammar is the first choice") },
         BrokenConstraints { broken: 4, answers: 10, seen_enforced: true, reasons: vec![breach("schema"), breach("not_json")] },
-        ConstraintsLost { request: text("json-4"), valid_before: 4, invalid_after: 6 },
+        ConstraintsLost { in_flight: None, time: Some(in_time()) },
+        ControlsCut { controls: 20 },
+        Drift { changes: vec![rise("TTFT"), rise("E2EL")] },
+        Bursts { together_percent: 87.5, interval_ms: 500.0 },
         WhiteSpaceAnswers { answers: 1, truncated: 2 },
     )
 }
@@ -199,7 +215,7 @@ fn examples_matrix() -> Vec<Notice> {
             contender: contender(),
             dataset: dataset(),
             treatment: treatment(),
-            why: text("client send delay p99 31.0 ms"),
+            why: text("TTFT p99: client may have added up to 3.2 of 20.1 ms"),
         },
         SharedHost { host: text("10.0.0.1") },
         FewCores { cores: 2 },
@@ -306,10 +322,25 @@ fn alternative_sentences() -> Vec<Notice> {
             pauses_named: 0,
         }
         .into(),
-        FigureNotice::EngineFixedByRun {
-            request: text("json-0"),
-            engine: None,
-            why: text("no version"),
+        FigureNotice::ConstraintsLost {
+            in_flight: Some(LossInFlight {
+                up_to: 8,
+                below: in_time().before,
+                above: ValidAnswers {
+                    valid: 1,
+                    answers: 6,
+                },
+            }),
+            time: None,
+        }
+        .into(),
+        FigureNotice::ConstraintsLost {
+            in_flight: Some(LossInFlight {
+                up_to: 8,
+                below: in_time().before,
+                above: in_time().after,
+            }),
+            time: Some(in_time()),
         }
         .into(),
         FigureNotice::BrokenConstraints {

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::constraint_probe::RandomWords;
 use crate::envelope::envelopes;
-use sobench_core::answer::Answer;
+use sobench_core::answer::{Answer, ToolCall};
 use sobench_core::constraint::{Constraint, GrammarDialect};
 use sobench_core::observation::{Timing, TransportCause};
 use sobench_judge::EvaluateOptions;
@@ -48,8 +48,76 @@ fn classify_with_control(
         observation,
         control: &control,
         envelopes: &envelopes,
+        dialect: ConstraintDialect::ResponseFormat,
     };
     classify(&evidence, &mut Evaluator::new(EvaluateOptions::default()))
+}
+
+/// The finding for an answer with this content and these arguments of a tool call.
+fn classify_channels(
+    dialect: ConstraintDialect,
+    outcome: Outcome,
+    content: &str,
+    arguments: &str,
+) -> Finding {
+    let mut observation = observation(outcome, content);
+    observation.answer.tool_calls.push(ToolCall {
+        arguments: arguments.to_owned(),
+        ..ToolCall::default()
+    });
+    observation
+        .answer
+        .tool_calls
+        .retain(|call| !call.arguments.is_empty());
+    let evidence = Evidence {
+        probe: &probe(Kind::Json),
+        observation: &observation,
+        control: &Control::from_observation(&self::observation(Outcome::Completed, "The sea.")),
+        envelopes: &[],
+        dialect,
+    };
+    classify(&evidence, &mut Evaluator::new(EvaluateOptions::default()))
+}
+
+#[test]
+fn an_answer_in_another_channel_is_not_enforced() {
+    use ConstraintDialect::{ResponseFormat, ToolCall, ToolCallNonStrict};
+    let document = answer(&probe(Kind::Json));
+    for (dialect, content, arguments, class) in [
+        (ResponseFormat, "", &*document, Class::WrongChannel),
+        (ResponseFormat, &*document, "", Class::Enforced),
+        (ToolCall, "", &document, Class::Enforced),
+        (ToolCall, &document, "", Class::WrongChannel),
+        (ToolCallNonStrict, &document, "", Class::WrongChannel),
+        (ToolCall, "The waves are high.", "", Class::Ignored),
+    ] {
+        let found = classify_channels(dialect, Outcome::Completed, content, arguments);
+        assert_eq!(found.class, class, "{dialect}: {content} {arguments}");
+    }
+}
+
+#[test]
+fn a_call_that_is_cut_inside_its_envelope_proves_nothing() {
+    let document = answer(&probe(Kind::Json));
+    let cut = &document[..document.len() - 3];
+    for envelope in [
+        format!(r#"{{"name": "answer", "arguments": {cut}"#),
+        format!(r#"<tool_call>{{"name": "answer", "arguments": {cut}"#),
+        format!(r#"[{{"name": "answer", "parameters": {cut}"#),
+        r#"{"name": "ans"#.to_owned(),
+    ] {
+        let found = |dialect| classify_channels(dialect, Outcome::Truncated, &envelope, "").class;
+        assert_eq!(
+            found(ConstraintDialect::ToolCall),
+            Class::Unproven,
+            "{envelope}"
+        );
+        assert_ne!(
+            found(ConstraintDialect::ResponseFormat),
+            Class::Unproven,
+            "{envelope}"
+        );
+    }
 }
 
 fn classify_answer(probe: &ConstraintProbe, observation: &Observation) -> Finding {
@@ -264,6 +332,7 @@ fn an_object_is_compared_with_the_control() {
         observation: &completed,
         control: &failed,
         envelopes: &[],
+        dialect: ConstraintDialect::ResponseFormat,
     };
     assert_eq!(
         classify(&evidence, &mut Evaluator::new(EvaluateOptions::default())).class,

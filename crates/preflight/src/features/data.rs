@@ -5,16 +5,13 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::MARKS;
-use sobench_core::case::{Case, Prompt};
 use sobench_core::constraint::Constraint;
 use sobench_core::error::{Error, Result};
+use sobench_core::verdict::Verdict;
+use sobench_judge::Evaluator;
 
 /// One feature per line.
 const SHIPPED: &str = include_str!("../../shipped/features.jsonl");
-
-/// Every fourth sample does not request a specific text, to find other violations.
-const FREE_SAMPLE_INTERVAL: usize = 4;
 
 /// A keyword or edge case of JSON Schema.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -25,7 +22,7 @@ pub struct Feature {
     /// The tested keyword.
     pub keyword: String,
     pub schema: Value,
-    /// Texts that the schema allows.
+    /// Texts that the schema allows. If it allows none, a server should refuse it.
     pub valid: Vec<String>,
     /// Texts that break this keyword only.
     pub violating: Vec<String>,
@@ -79,28 +76,52 @@ impl Feature {
         Arc::new(Constraint::JsonSchema(Arc::new(self.schema.clone())))
     }
 
-    /// The request of a sample. It requests one of the texts that break the schema, in turn; every
-    /// fourth is free.
-    pub fn case(&self, sample: usize, constraint: &Arc<Constraint>, output_len: u32) -> Case {
-        let prompt = match self.violating.as_slice() {
-            texts
-                if !texts.is_empty()
-                    && sample % FREE_SAMPLE_INTERVAL != FREE_SAMPLE_INTERVAL - 1 =>
-            {
-                let text = &texts[sample % texts.len()];
-                let [before, after] = MARKS;
-                format!(
-                    "Answer with exactly the text between the marks, without the marks: {before}{text}{after}"
-                )
-            }
-            _ => format!("Make up a JSON document, number {sample}, and answer with it alone."),
-        };
-        Case::new(
-            format!("feature-{}-{sample}", self.id),
-            Prompt::Text(prompt.into()),
-            Some(Arc::clone(constraint)),
-            output_len,
-        )
+    /// Whether it tests duplicate member names, which JSON Schema does not see.
+    pub fn is_about_duplicates(&self) -> bool {
+        self.keyword == "duplicate members"
+    }
+
+    /// The schema without the tested keyword, as a constraint. A model that breaks the keyword if
+    /// it is left out would also break it where a server ignores it. `None` if the texts that break
+    /// the keyword break something else as well.
+    pub fn constraint_without_keyword(&self, evaluator: &mut Evaluator) -> Option<Arc<Constraint>> {
+        let schema = without_keyword(&self.schema, &self.keyword);
+        if schema == self.schema {
+            return None;
+        }
+        let constraint = Constraint::JsonSchema(Arc::new(schema));
+        let is_allowed =
+            |text: &String| evaluator.judge_text(&constraint, None, text) == Verdict::Valid;
+        self.violating
+            .iter()
+            .all(is_allowed)
+            .then(|| Arc::new(constraint))
+    }
+}
+
+/// Removes a keyword from a schema and its subschemas. Names of properties are kept.
+fn without_keyword(schema: &Value, keyword: &str) -> Value {
+    match schema {
+        Value::Object(members) => members
+            .iter()
+            .filter(|(name, _)| *name != keyword)
+            .map(|(name, inner)| {
+                let inner = match (name.as_str(), inner) {
+                    ("properties" | "$defs" | "patternProperties", Value::Object(named)) => named
+                        .iter()
+                        .map(|(name, inner)| (name.clone(), without_keyword(inner, keyword)))
+                        .collect(),
+                    ("enum" | "const", _) => inner.clone(),
+                    _ => without_keyword(inner, keyword),
+                };
+                (name.clone(), inner)
+            })
+            .collect(),
+        Value::Array(items) => items
+            .iter()
+            .map(|item| without_keyword(item, keyword))
+            .collect(),
+        other => other.clone(),
     }
 }
 
@@ -112,8 +133,17 @@ mod tests {
     use sobench_core::verdict::{Reason, Verdict};
     use sobench_judge::{EvaluateOptions, Evaluator};
 
+    use serde_json::json;
+
+    use super::super::MARKS;
+
     /// Not visible to JSON Schema, because a parser drops duplicates.
     const BEYOND_SCHEMAS: &str = "duplicate members";
+
+    /// Whether the schema refers to one that does not exist, so that no text can be judged.
+    fn is_unresolvable(feature: &Feature) -> bool {
+        feature.id.starts_with("ref-missing") || feature.id.starts_with("ref-remote")
+    }
 
     fn is_valid_by_jsonschema(schema: &Value, text: &str) -> bool {
         let validator = jsonschema::options()
@@ -127,12 +157,21 @@ mod tests {
     fn examples_are_valid_or_violating_by_two_judges() {
         let mut evaluator = Evaluator::new(EvaluateOptions::default());
         for feature in shipped() {
-            assert!(
-                !feature.valid.is_empty() && !feature.violating.is_empty(),
-                "{}",
-                feature.id
-            );
+            assert!(!feature.violating.is_empty(), "{}", feature.id);
             let constraint = feature.constraint();
+            if is_unresolvable(&feature) {
+                for text in &feature.violating {
+                    assert!(
+                        matches!(
+                            evaluator.judge_text(&constraint, None, text),
+                            Verdict::NotScored { .. }
+                        ),
+                        "{}",
+                        feature.id
+                    );
+                }
+                continue;
+            }
             for text in &feature.valid {
                 assert_eq!(
                     evaluator.judge_text(&constraint, None, text),
@@ -239,33 +278,34 @@ mod tests {
     }
 
     #[test]
-    fn prompts_request_each_violation_in_turn_and_some_are_free() {
-        let feature = shipped()
-            .into_iter()
-            .find(|feature| feature.id == "enum")
-            .unwrap();
-        let constraint = feature.constraint();
-        let prompts: Vec<String> = (0..8)
-            .map(|sample| match feature.case(sample, &constraint, 9).prompt {
-                Prompt::Text(text) => text.to_string(),
-                _ => panic!("a text"),
-            })
-            .collect();
-        for text in &feature.violating {
-            assert!(
-                prompts
-                    .iter()
-                    .any(|prompt| prompt.ends_with(&format!("<<<{text}>>>"))),
-                "{prompts:?}"
-            );
-        }
+    fn a_keyword_is_removed_wherever_it_is_a_keyword() {
+        let mut evaluator = Evaluator::new(EvaluateOptions::default());
+        let mut without = |id: &str| {
+            let feature = shipped().into_iter().find(|feature| feature.id == id);
+            let constraint = feature
+                .unwrap()
+                .constraint_without_keyword(&mut evaluator)?;
+            match &*constraint {
+                Constraint::JsonSchema(schema) => Some((**schema).clone()),
+                _ => panic!("a schema"),
+            }
+        };
+        let free = json!({"type": "object", "properties": {"v": {}}, "required": ["v"], "additionalProperties": false});
+        assert_eq!(without("not"), Some(free));
+        // The texts break the syntax of JSON, not a keyword.
+        assert_eq!(without("empty-schema"), None);
         assert_eq!(
-            prompts
-                .iter()
-                .filter(|prompt| !prompt.contains(MARKS[0]))
-                .count(),
-            2
+            without_keyword(
+                &json!({"properties": {"not": {"not": {}}}, "not": 1, "enum": [{"not": 1}]}),
+                "not"
+            ),
+            json!({"properties": {"not": {}}, "enum": [{"not": 1}]})
         );
+        let removable = shipped()
+            .iter()
+            .filter(|feature| feature.constraint_without_keyword(&mut evaluator).is_some())
+            .count();
+        assert!(removable * 3 > shipped().len() * 2, "{removable}");
     }
 
     #[test]
@@ -278,7 +318,7 @@ mod tests {
                 .map(|feature| feature.id)
                 .collect()
         };
-        assert_eq!(ids(&["if"]), ["if-then", "if-then-else"]);
+        assert_eq!(ids(&["if"]), ["if-then", "if-then-else", "if-then-trap"]);
         assert_eq!(
             ids(&["allOf-objects", "$anchor"]),
             ["allOf-objects", "anchor"]

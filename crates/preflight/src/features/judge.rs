@@ -2,10 +2,11 @@
 //!
 //! In order of precedence: one answer that breaks the schema; failures, since a server that crashes
 //! on a schema does not enforce it; refusals; complete answers, all valid. A truncated answer
-//! proves nothing unless it already breaks the schema.
+//! proves nothing unless it already breaks the schema. Valid answers prove enforcement only if the
+//! controls show that the model yields (`temptation.rs`).
 
 use super::data::Feature;
-use super::truncated::prefix_violation;
+use super::temptation::{is_convincing, yields};
 use super::{FeatureResult, FeatureVerdict, InvalidAnswer};
 use crate::classify::{BUSY, truncate_text};
 use sobench_core::constraint::Constraint;
@@ -13,17 +14,22 @@ use sobench_core::observation::{Observation, Outcome};
 use sobench_core::verdict::{Reason, Verdict};
 use sobench_judge::Evaluator;
 
-/// The keyword of the feature that tests duplicate member names.
-const DUPLICATE_MEMBERS: &str = "duplicate members";
-
-/// Judges the samples of a feature, given with their indices.
+/// Judges the samples of a feature, given with their indices, and its controls.
 pub fn judge(
     feature: &Feature,
     constraint: &Constraint,
     seen: &[(usize, Observation)],
+    controls: &[(usize, Observation)],
     evaluator: &mut Evaluator,
 ) -> FeatureResult {
     let mut tally = Tally::default();
+    for (_, control) in controls {
+        if control.outcome.is_answer() {
+            tally.controls += 1;
+            let is_yielding = yields(feature, constraint, &control.answer.text(), evaluator);
+            tally.yielded += usize::from(is_yielding);
+        }
+    }
     for (sample, observation) in seen {
         match &observation.outcome {
             Outcome::Completed => {
@@ -32,10 +38,9 @@ pub fn judge(
             }
             Outcome::Truncated => {
                 tally.cut += 1;
-                if let Some(reason) =
-                    prefix_violation(&feature.schema, &observation.answer.text(), evaluator)
-                {
-                    tally.add_invalid_answer(*sample, &observation.answer.text(), reason, true);
+                let text = &*observation.answer.text();
+                if let Some(reason) = evaluator.final_violation(constraint, None, text) {
+                    tally.add_invalid_answer(*sample, text, reason.to_string(), true);
                 }
             }
             other => tally.add_failure(other),
@@ -53,6 +58,8 @@ pub fn not_tested(feature: &Feature, words: &str) -> FeatureResult {
 
 #[derive(Default)]
 struct Tally {
+    controls: usize,
+    yielded: usize,
     complete: usize,
     valid: usize,
     invalid: usize,
@@ -75,12 +82,17 @@ impl Tally {
             }
             Verdict::Invalid {
                 reason: Reason::DuplicateKey { .. },
-            } if feature.keyword != DUPLICATE_MEMBERS => {
+            } if !feature.is_about_duplicates() => {
                 self.duplicates += 1;
             }
             Verdict::Invalid { reason } => {
                 self.complete += 1;
                 self.add_invalid_answer(sample, text, reason.to_string(), false);
+            }
+            Verdict::NotScored { .. } if feature.valid.is_empty() => {
+                self.complete += 1;
+                let reason = "no text satisfies this schema; the server should refuse it";
+                self.add_invalid_answer(sample, text, reason.to_owned(), false);
             }
             Verdict::NotScored { why } => {
                 self.words
@@ -111,6 +123,7 @@ impl Tally {
                 (None, format!("no complete answer within {limit_ms} ms"))
             }
             Outcome::Unsupported { .. }
+            | Outcome::Refused { .. }
             | Outcome::Cancelled
             | Outcome::Completed
             | Outcome::Truncated => return,
@@ -131,7 +144,10 @@ impl Tally {
             () if self.invalid > 0 => FeatureVerdict::UnderEnforced,
             () if self.crashed > 0 => FeatureVerdict::Crashed,
             () if self.refused > 0 => FeatureVerdict::Rejected,
-            () if self.complete > 0 => FeatureVerdict::Enforced,
+            () if is_convincing(self.yielded, self.controls, self.complete) => {
+                FeatureVerdict::Enforced
+            }
+            () if self.complete > 0 => FeatureVerdict::NoViolationSeen,
             () => FeatureVerdict::Undecided,
         };
         let undecided = || {
@@ -149,6 +165,8 @@ impl Tally {
             id: feature.id.clone(),
             keyword: feature.keyword.clone(),
             verdict,
+            controls: self.controls,
+            yielded: self.yielded,
             asked,
             complete: self.complete,
             valid: self.valid,
@@ -181,6 +199,15 @@ mod tests {
     }
 
     fn found(id: &str, outcomes: Vec<(Outcome, &str)>) -> FeatureResult {
+        found_with_controls(id, outcomes, &[true; 4])
+    }
+
+    /// The result with controls that yield or answer with prose.
+    fn found_with_controls(
+        id: &str,
+        outcomes: Vec<(Outcome, &str)>,
+        yields: &[bool],
+    ) -> FeatureResult {
         let feature = shipped()
             .into_iter()
             .find(|feature| feature.id == id)
@@ -190,10 +217,23 @@ mod tests {
             .map(|(outcome, text)| observation(outcome, text))
             .enumerate()
             .collect();
+        let controls: Vec<(usize, Observation)> = yields
+            .iter()
+            .map(|yields| {
+                let text = if *yields {
+                    &*feature.violating[0]
+                } else {
+                    "No."
+                };
+                observation(Outcome::Completed, text)
+            })
+            .enumerate()
+            .collect();
         judge(
             &feature,
             &feature.constraint(),
             &seen,
+            &controls,
             &mut Evaluator::new(EvaluateOptions::default()),
         )
     }
@@ -252,10 +292,11 @@ mod tests {
                 "",
             )
         };
-        let open = || (Truncated, r#"{"v": "abcdefgh"#);
+        let open = || (Truncated, r#"{"v": "ab"#);
         for (outcomes, verdict, words) in [
             (vec![right(), right()], FeatureVerdict::Enforced, ""),
-            (vec![right(), open()], FeatureVerdict::Enforced, ""),
+            (vec![right(), right(), open()], FeatureVerdict::Enforced, ""),
+            (vec![right(), open()], FeatureVerdict::NoViolationSeen, ""),
             (
                 vec![crashed(), right(), wrong()],
                 FeatureVerdict::UnderEnforced,
@@ -310,6 +351,35 @@ mod tests {
     }
 
     #[test]
+    fn valid_answers_of_a_model_that_does_not_yield_prove_nothing() {
+        let right = || vec![(Outcome::Completed, r#"{"v": "abcd"}"#); 16];
+        for (yields, verdict) in [
+            (&[true, true, false, true][..], FeatureVerdict::Enforced),
+            (&[false; 4], FeatureVerdict::NoViolationSeen),
+            (&[], FeatureVerdict::NoViolationSeen),
+        ] {
+            let found = found_with_controls("maxLength", right(), yields);
+            assert_eq!(found.verdict, verdict, "{yields:?}");
+            assert_eq!(found.controls, yields.len());
+            assert_eq!(
+                found.yielded,
+                yields.iter().filter(|yields| **yields).count()
+            );
+        }
+        let wrong = vec![(Outcome::Completed, r#"{"v": "abcdefgh"}"#)];
+        let found = found_with_controls("maxLength", wrong, &[false; 4]);
+        assert_eq!(found.verdict, FeatureVerdict::UnderEnforced);
+    }
+
+    #[test]
+    fn an_answer_to_a_schema_that_nothing_satisfies_is_a_violation() {
+        for id in ["ref-missing", "minimum-above-maximum"] {
+            let accepted = found(id, vec![(Outcome::Completed, r#"{"v": 7}"#)]);
+            assert_eq!(accepted.verdict, FeatureVerdict::UnderEnforced, "{id}");
+        }
+    }
+
+    #[test]
     fn a_truncated_answer_counts_if_it_already_breaks_the_schema() {
         let found = found(
             "maxLength",
@@ -328,6 +398,7 @@ mod tests {
             vec![
                 (Outcome::Completed, r#"{"a": 1, "b": 2, "b": 3}"#),
                 (Outcome::Completed, r#"{"a": 1, "b": 2}"#),
+                (Outcome::Completed, r#"{"a": 1, "b": 2}"#),
             ]
         };
         let of_members = found("minProperties", twice());
@@ -335,7 +406,7 @@ mod tests {
             (of_members.verdict, of_members.duplicate_members),
             (FeatureVerdict::Enforced, 1)
         );
-        assert_eq!((of_members.complete, of_members.valid), (1, 1));
+        assert_eq!((of_members.complete, of_members.valid), (2, 2));
         let of_names = found("duplicate-members", twice());
         assert_eq!(
             (of_names.verdict, of_names.duplicate_members),

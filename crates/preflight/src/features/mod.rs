@@ -1,18 +1,18 @@
 //! Tests how much of JSON Schema a server enforces: one small schema per keyword or edge case, with
-//! several sampled answers to prompts that request an invalid text.
+//! several sampled answers to prompts that tempt the model to an invalid text.
 //!
-//! [`data`] has the schemas, [`probe`] sends the requests, [`judge`] decides what the answers to
-//! one schema prove, and [`truncated`] what a truncated one does.
+//! [`data`] has the schemas, [`temptation`] the prompts, [`probe`] sends the requests, [`judge`]
+//! decides what the answers to one schema prove.
 //!
 //! "Under-enforced" is proved by the answer that is shown. "Enforced" is weaker evidence: every
-//! complete answer was valid although the prompt requested an invalid one. A model that does not
-//! follow the prompt, or too few samples, may hide a violation. The model of the embedded server
-//! writes the requested text as far as the mask allows.
+//! complete answer was valid, and without the keyword the model breaks the schema so often that a
+//! violation would have been seen. Otherwise the verdict is "no violation seen". The model of the
+//! embedded server writes the requested text as far as the mask allows.
 
 pub mod data;
 pub mod judge;
 pub mod probe;
-pub mod truncated;
+pub mod temptation;
 
 use serde::Serialize;
 
@@ -75,7 +75,11 @@ pub struct FeatureResult {
     pub id: String,
     pub keyword: String,
     pub verdict: FeatureVerdict,
-    /// Requests sent.
+    /// Answers without the keyword, to the same prompts.
+    pub controls: usize,
+    /// Controls that break the keyword, so that the model is known to yield.
+    pub yielded: usize,
+    /// Constrained requests sent.
     pub asked: usize,
     /// Complete answers, which were judged.
     pub complete: usize,
@@ -112,8 +116,10 @@ pub struct InvalidAnswer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FeatureVerdict {
-    /// At least one complete answer, and all are valid.
+    /// All complete answers are valid, and enough controls break the schema.
     Enforced,
+    /// All complete answers are valid, but the model might not have broken the schema anyway.
+    NoViolationSeen,
     /// An answer breaks the schema.
     UnderEnforced,
     /// The server refuses the schema.
@@ -128,8 +134,9 @@ pub enum FeatureVerdict {
 
 impl FeatureVerdict {
     /// Every verdict, in the order of reports.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::Enforced,
+        Self::NoViolationSeen,
         Self::UnderEnforced,
         Self::Rejected,
         Self::Crashed,
@@ -141,6 +148,7 @@ impl FeatureVerdict {
     pub fn name(self) -> &'static str {
         match self {
             Self::Enforced => "enforced",
+            Self::NoViolationSeen => "no violation seen (weak temptation)",
             Self::UnderEnforced => "under-enforced",
             Self::Rejected => "rejected at compile",
             Self::Crashed => "crashed",
@@ -153,7 +161,10 @@ impl FeatureVerdict {
     pub fn meaning(self) -> &'static str {
         match self {
             Self::Enforced => {
-                "every complete answer is valid, although the prompts requested invalid ones"
+                "every complete answer is valid; without the keyword, the same prompts give invalid ones"
+            }
+            Self::NoViolationSeen => {
+                "every complete answer is valid, but the model was not seen to break the schema often enough without the keyword"
             }
             Self::UnderEnforced => "an answer with status 200 breaks the schema",
             Self::Rejected => "the server refuses the schema with the message shown",

@@ -3,13 +3,19 @@
 use std::sync::Arc;
 
 use futures_util::StreamExt as _;
+use serde_json::{Map, Value, json};
 
 use super::data::Feature;
 use super::judge::{judge, not_tested};
+use super::temptation::{CONTROLS, LOGIT_BIAS, Temptation};
 use super::{FeatureResult, ServerSurvey, Settings};
+use crate::constraint_probe::PROMPT;
 use crate::{Class, Extent, Kind, Options};
-use sobench_backend::{Adapter, ConstraintDialect, RequestOptions, Sampling, adapter};
-use sobench_client::{Client, ClientOptions, get_path, send_one};
+use sobench_backend::{
+    Adapter, ConstraintDialect, Product, RequestOptions, Sampling, ServerKind, adapter,
+};
+use sobench_client::{Client, ClientOptions, get_path, post_json, send_one};
+use sobench_core::case::{Case, Prompt};
 use sobench_core::constraint::Constraint;
 use sobench_core::error::{Error, Result};
 use sobench_core::observation::{Observation, Outcome, TransportCause};
@@ -52,7 +58,9 @@ pub async fn survey(
         .ok_or_else(|| nothing_enforced_error(&enforced))?
         .dialect;
     let endpoint = client.options().endpoint.clone();
+    let has_tokenizer = enforced.facts.product.is_some_and(has_tokenize_page);
     let mut probe = Probe {
+        has_logit_bias: has_tokenizer,
         adapter: Arc::from(adapter(options.backend)),
         evaluator: Evaluator::new(EvaluateOptions::default()),
         requests: enforced.requests,
@@ -63,6 +71,7 @@ pub async fn survey(
         dialect,
         shutdown,
     };
+    probe.has_logit_bias = probe.accepts_logit_bias().await?;
     let mut found = Vec::with_capacity(features.len());
     for feature in features {
         let result = probe.test(feature).await?;
@@ -117,6 +126,8 @@ struct Probe<'a> {
     options: &'a Options,
     settings: &'a Settings,
     dialect: ConstraintDialect,
+    /// Whether token ids are known and the server takes `logit_bias`.
+    has_logit_bias: bool,
     evaluator: Evaluator,
     shutdown: &'a Shutdown,
     requests: usize,
@@ -125,6 +136,20 @@ struct Probe<'a> {
 }
 
 impl Probe<'_> {
+    /// Whether a request with `logit_bias` is answered.
+    async fn accepts_logit_bias(&mut self) -> Result<bool> {
+        let Some(bias) = self.logit_bias("{\"v\": 7}").await else {
+            return Ok(false);
+        };
+        let temptation = Temptation {
+            prompt: PROMPT.to_owned(),
+            biased_text: None,
+        };
+        let planned = Planned::new(&temptation, "bias", None, Some(bias));
+        let seen = self.send(vec![(0, planned)]).await?;
+        Ok(seen.iter().all(|(_, seen)| seen.outcome.is_answer()))
+    }
+
     /// The first sample is sent alone, so that a schema that is refused or crashes the server is
     /// not sent again.
     async fn test(&mut self, feature: &Feature) -> Result<FeatureResult> {
@@ -135,7 +160,8 @@ impl Probe<'_> {
             ));
         }
         let constraint = feature.constraint();
-        let mut observations = self.send(feature, &constraint, 0..1).await?;
+        let mut observations = self.send_samples(feature, &constraint, 0..1).await?;
+        let mut controls = Vec::new();
         if let [
             (
                 _,
@@ -158,17 +184,19 @@ impl Probe<'_> {
             .iter()
             .any(|(_, first)| first.outcome.is_answer())
         {
-            observations.extend(
-                self.send(feature, &constraint, 1..self.settings.samples)
-                    .await?,
-            );
+            controls = self.send_controls(feature).await?;
+            let rest = 1..self.settings.samples;
+            observations.extend(self.send_samples(feature, &constraint, rest).await?);
         }
-        let may_be_gone = observations.iter().any(|(_, observation)| {
-            matches!(
-                observation.outcome,
-                Outcome::Transport { .. } | Outcome::StreamError { .. }
-            )
-        });
+        let may_be_gone = observations
+            .iter()
+            .chain(&controls)
+            .any(|(_, observation)| {
+                matches!(
+                    observation.outcome,
+                    Outcome::Transport { .. } | Outcome::StreamError { .. }
+                )
+            });
         if may_be_gone && get_path(&self.client, "/v1/models").await.is_none() {
             self.last_request = Some(feature.id.clone());
         }
@@ -176,27 +204,78 @@ impl Probe<'_> {
             feature,
             &constraint,
             &observations,
+            &controls,
             &mut self.evaluator,
         ))
     }
 
-    /// Sends samples of a feature within the concurrency cap and returns the observations in order.
-    async fn send(
+    async fn send_samples(
         &mut self,
         feature: &Feature,
         constraint: &Arc<Constraint>,
         samples: std::ops::Range<usize>,
     ) -> Result<Vec<(usize, Observation)>> {
-        self.requests += samples.len();
-        let requests: Vec<_> = samples
-            .map(|sample| {
-                let case = feature.case(sample, constraint, self.settings.output_len);
+        let mut planned = Vec::with_capacity(samples.len());
+        for sample in samples {
+            let temptation = Temptation::new(feature, sample);
+            let bias = self.bias_of(&temptation).await;
+            let id = format!("{}-{sample}", feature.id);
+            planned.push((
+                sample,
+                Planned::new(&temptation, &id, Some(constraint), bias),
+            ));
+        }
+        self.send(planned).await
+    }
+
+    /// Sends the same temptations without the keyword. Every second one has no constraint, and so
+    /// have all where the keyword cannot be removed.
+    async fn send_controls(&mut self, feature: &Feature) -> Result<Vec<(usize, Observation)>> {
+        let relaxed = feature.constraint_without_keyword(&mut self.evaluator);
+        let mut planned = Vec::with_capacity(CONTROLS);
+        for sample in 0..CONTROLS {
+            let temptation = Temptation::new(feature, sample);
+            let bias = self.bias_of(&temptation).await;
+            let id = format!("{}-control-{sample}", feature.id);
+            let constraint = relaxed.as_ref().filter(|_| sample % 2 == 1);
+            planned.push((sample, Planned::new(&temptation, &id, constraint, bias)));
+        }
+        self.send(planned).await
+    }
+
+    async fn bias_of(&self, temptation: &Temptation<'_>) -> Option<Map<String, Value>> {
+        match temptation.biased_text {
+            Some(text) if self.has_logit_bias => self.logit_bias(text).await,
+            _ => None,
+        }
+    }
+
+    /// The `logit_bias` that makes the tokens of a text more likely; `None` if they are unknown.
+    async fn logit_bias(&self, text: &str) -> Option<Map<String, Value>> {
+        if !self.has_logit_bias {
+            return None;
+        }
+        let request =
+            json!({"model": self.options.model, "prompt": text, "add_special_tokens": false});
+        let page = post_json(&self.client, "/tokenize", &request).await?;
+        let ids = page["tokens"].as_array()?.iter().filter_map(Value::as_u64);
+        let bias: Map<String, Value> = ids.map(|id| (id.to_string(), LOGIT_BIAS.into())).collect();
+        (!bias.is_empty()).then_some(bias)
+    }
+
+    /// Sends requests within the concurrency cap and returns the observations in order.
+    async fn send(&mut self, planned: Vec<(usize, Planned)>) -> Result<Vec<(usize, Observation)>> {
+        self.requests += planned.len();
+        let requests: Vec<_> = planned
+            .into_iter()
+            .map(|(sample, planned)| {
                 let (client, adapter, shutdown) = (
                     self.client.clone(),
                     Arc::clone(&self.adapter),
                     self.shutdown.clone(),
                 );
-                let request = self.request(sample);
+                let request = self.request(sample, &planned);
+                let case = planned.case(self.settings.output_len);
                 async move {
                     let label = case.id.clone();
                     send_one(&client, adapter, &request, &case, &label, &shutdown)
@@ -216,13 +295,65 @@ impl Probe<'_> {
         sent.into_iter().collect()
     }
 
-    fn request(&self, sample: usize) -> RequestOptions {
+    fn request(&self, sample: usize, planned: &Planned) -> RequestOptions {
         let seed = self.settings.seed.wrapping_add(sample as u64) % (1 << 31);
         let sampling = Sampling {
             temperature: Some(1.0),
             seed: i64::try_from(seed).ok(),
             ..Sampling::default()
         };
-        self.options.request(self.dialect, sampling)
+        let mut request = self.options.request(self.dialect, sampling);
+        if let Some(bias) = &planned.logit_bias {
+            let extra = request.extra_body.get_or_insert_default();
+            extra
+                .entry("logit_bias")
+                .or_insert_with(|| bias.clone().into());
+        }
+        if planned.constraint.is_none()
+            && let Some(extra) = &mut request.extra_body
+        {
+            extra.retain(|field, value| !ConstraintDialect::constrains(field, value));
+        }
+        request
     }
+}
+
+/// A request to send.
+struct Planned {
+    id: String,
+    prompt: String,
+    constraint: Option<Arc<Constraint>>,
+    logit_bias: Option<Map<String, Value>>,
+}
+
+impl Planned {
+    fn new(
+        temptation: &Temptation<'_>,
+        id: &str,
+        constraint: Option<&Arc<Constraint>>,
+        logit_bias: Option<Map<String, Value>>,
+    ) -> Self {
+        Self {
+            id: format!("feature-{id}"),
+            prompt: temptation.prompt.clone(),
+            constraint: constraint.cloned(),
+            logit_bias,
+        }
+    }
+
+    fn case(self, output_len: u32) -> Case {
+        Case::new(
+            self.id,
+            Prompt::Text(self.prompt.into()),
+            self.constraint,
+            output_len,
+        )
+    }
+}
+
+/// Whether a product has vLLM's `/tokenize` page.
+fn has_tokenize_page(product: Product) -> bool {
+    [ServerKind::Vllm, ServerKind::Sglang]
+        .iter()
+        .any(|kind| kind.product() == Some(product))
 }

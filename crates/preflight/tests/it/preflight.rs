@@ -34,6 +34,7 @@ fn options() -> Options {
         // Never expires in a test.
         timeout: Duration::from_secs(600),
         extent: Extent::Whole,
+        templated_prompt: None,
     }
 }
 

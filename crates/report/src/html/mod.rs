@@ -3,8 +3,8 @@
 mod cases;
 mod charts;
 
-use super::conditions::{lines, notice_text, notices};
-use super::tables::{all_metrics, is_judged, rates};
+use super::conditions::{self, lines, notice_text, notices};
+use super::tables::{self, all_metrics, is_judged, rates, repetition};
 use super::text::figure;
 use super::view::View;
 use super::{Report, breakdown, client_sentence, latency_table};
@@ -84,7 +84,7 @@ fn document(view: &View<'_>) -> Result<Document> {
 /// Warnings, and the run in a sentence.
 fn add_head(page: &mut Document, report: &Report) {
     let overall = &report.metrics.overall;
-    if let Some(stamp) = report.record.enforcement.warning() {
+    if let Some(stamp) = conditions::warning(report) {
         page.alarm(stamp);
     }
     if report.partial {
@@ -121,13 +121,16 @@ fn add_head(page: &mut Document, report: &Report) {
             text: client_sentence(part).into(),
         });
     }
+    if let Some(sentence) = repetition(&report.metrics.repetition) {
+        page.paragraph(sentence);
+    }
     page.notes(notices(report).iter().map(notice_text).collect());
 }
 
 fn add_quality(page: &mut Document, report: &Report) {
     let quality = &report.metrics.quality;
     page.heading("Answer quality");
-    page.table(rates(quality));
+    page.table(rates(&report.metrics));
     add_groups(
         page,
         "Invalid constrained answers by reason",
@@ -140,6 +143,18 @@ fn add_quality(page: &mut Document, report: &Report) {
         &quality.not_scored,
         quality.constrained,
     );
+    let metrics = &report.metrics;
+    for (title, table) in [
+        (tables::ERRORS, tables::errors(metrics)),
+        (tables::CONTROL_REASONS, tables::control_reasons(metrics)),
+        (tables::BY_IN_FLIGHT, tables::validity_by_in_flight(metrics)),
+        (tables::OVER_TIME, tables::validity_over_time(metrics)),
+    ] {
+        if let Some(table) = table {
+            page.minor_heading(title);
+            page.table(table);
+        }
+    }
 }
 
 fn add_groups(page: &mut Document, title: &str, groups: &[Group], whole: usize) {
@@ -210,7 +225,11 @@ mod tests {
 
     fn eventful() -> Vec<TestRequest<'static>> {
         let invalid = Verdict::Invalid {
-            reason: Reason::ExtraText { byte: 0 },
+            reason: Reason::ExtraText {
+                byte: 0,
+                kind: sobench_core::verdict::ExtraText::Unknown,
+                valid_if_stripped: false,
+            },
         };
         let reason = Reason::Schema {
             keyword: "<b>".into(),

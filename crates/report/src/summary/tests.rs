@@ -5,7 +5,7 @@ use crate::text::vllm_block;
 use crate::view::testing::with_view;
 use sobench_core::verdict::NotScored;
 use sobench_results::metrics::client_overhead::{
-    ClientCost, ClientOverhead, ExceededLimit, Measure,
+    Bound, Bounds, ClientOverhead, ClientVerdict, Doubt,
 };
 use sobench_results::metrics::testing::{TestRequest, test_request};
 use sobench_results::metrics::{MetricsOptions, summarise};
@@ -81,7 +81,14 @@ fn failing(arm: Arm) -> Vec<TestRequest<'static>> {
             },
             "{\u{1b}\u{1b}\u{1b}\u{1b}\u{1b}\u{1b}\u{1b}\u{1b}\u{1b}\u{1b}\u{1b}\u{1b}\u{1b}",
         ),
-        (Reason::ExtraText { byte: 0 }, "Sure! {}"),
+        (
+            Reason::ExtraText {
+                byte: 0,
+                kind: sobench_core::verdict::ExtraText::Unknown,
+                valid_if_stripped: false,
+            },
+            "Sure! {}",
+        ),
         (Reason::Regex { prefix: true }, "12"),
     ];
     let answers = answers.into_iter().map(|(reason, text)| TestRequest {
@@ -96,22 +103,18 @@ fn failing(arm: Arm) -> Vec<TestRequest<'static>> {
 }
 
 fn doubtful() -> ClientOverhead {
-    let doubt = |measure| ExceededLimit {
-        measure,
+    let bound = |figure| serde_json::json!({"figure": figure, "value": 9999.5, "added": 1234.5});
+    let bounds = ["p99_ttft_ms", "mean_ttft_ms", "p99_e2el_ms"].map(bound);
+    let bounds: Bounds = serde_json::from_value(bounds.to_vec().into()).unwrap();
+    let doubt = |bound: &Bound| Doubt {
+        measure: bound.figure.to_string(),
         value: 1234.5,
-        limit: 0.5,
+        limit: bound.limit(),
     };
     ClientOverhead {
         verdict: ClientVerdict::DoNotTrust,
-        exceeded: [
-            Measure::SendDelayP99Ms,
-            Measure::BurstWidthMs,
-            Measure::RateDeviationPercent,
-            Measure::CpuPercent,
-            Measure::MachineBusyPercent,
-        ]
-        .map(doubt)
-        .to_vec(),
+        doubts: bounds.distrusted().map(doubt).collect(),
+        bounds,
         ..ClientOverhead::default()
     }
 }
@@ -170,18 +173,15 @@ fn the_first_line_is_the_result() {
     let valid = vec![test_request(); 20];
     assert_eq!(
         first(&valid, ClientOverhead::default()),
-        "20 of 20 valid; no control arm; client overhead negligible"
+        "20 of 20 valid; no control arm (--guided-decoding-ratio 0.5); client trusted"
     );
-    let embedded = ClientOverhead {
-        cost: ClientCost {
-            includes_server: true,
-            ..ClientCost::default()
-        },
+    let unmeasured = ClientOverhead {
+        verdict: ClientVerdict::Unknown,
         ..ClientOverhead::default()
     };
     assert_eq!(
-        first(&valid, embedded),
-        "20 of 20 valid; no control arm; client sent on time"
+        first(&valid, unmeasured),
+        "20 of 20 valid; no control arm (--guided-decoding-ratio 0.5); client unknown"
     );
     let wrong = TestRequest {
         verdict: invalid(Reason::Choice),
@@ -190,7 +190,7 @@ fn the_first_line_is_the_result() {
     let run = [vec![test_request(); 2], vec![wrong.clone()]].concat();
     assert_eq!(
         first(&run, doubtful()),
-        "2 of 3 valid (66.67 %); 1 invalid; no control arm; figures not trusted"
+        "2 of 3 valid (66.67 %); 1 invalid; no control arm; 3 figures not trusted"
     );
     let control = TestRequest {
         arm: Arm::Control,
@@ -198,7 +198,7 @@ fn the_first_line_is_the_result() {
     };
     assert_eq!(
         first(&[run, vec![control]].concat(), doubtful()),
-        "2 of 3 valid (66.67 %); 1 invalid; control arm 0 of 1 valid; figures not trusted"
+        "2 of 3 valid (66.67 %); 1 invalid; control arm 0 of 1 valid; 3 figures not trusted"
     );
 }
 

@@ -91,6 +91,14 @@ impl Pool {
         self.evaluate(&[figure], &vec![1; self.len()])[0]
     }
 
+    /// The value of a figure over one run.
+    pub fn value_of_run(&self, figure: Figure, run: usize) -> Option<f64> {
+        let (start, end) = *self.runs.get(run)?;
+        let mut weights = vec![0; self.len()];
+        weights[start..end].fill(1);
+        self.evaluate(&[figure], &weights)[0]
+    }
+
     /// The number of steps of one resample, as a measure of its cost.
     pub fn steps(&self) -> usize {
         self.len()

@@ -7,6 +7,9 @@ use serde::Serialize;
 use super::side::Side;
 use crate::record::condition::{Field, INFINITE, NONE, Weight};
 
+/// Separates several values of one side.
+pub const SEVERAL: &str = " and ";
+
 /// A condition on all sides.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Condition {
@@ -79,7 +82,7 @@ fn condition(sides: &[Side], field: Field, allowed: &[Field]) -> Option<Conditio
             .flatten()
             .map(|value| value.as_str())
             .collect();
-        (!texts.is_empty()).then(|| texts.join(" and "))
+        (!texts.is_empty()).then(|| texts.join(SEVERAL))
     };
     Some(Condition {
         field,

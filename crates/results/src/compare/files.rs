@@ -21,18 +21,19 @@ const MAX_FILES: usize = 1000;
 /// Extensions of the files in a folder that are read as runs. vLLM's script writes JSON to `.txt`.
 const EXTENSIONS: [&str; 3] = ["json", "jsonl", "txt"];
 
-/// Reads a side: a file, a folder, or several files separated by commas.
+/// Reads a side: a file, a folder, or several files separated by commas. `judge` judges the answers
+/// of a run log without verdicts, such as that of a killed run.
 ///
 /// # Errors
-/// Usage errors that name the path.
-pub fn read_side(argument: &str) -> Result<Side> {
+/// Usage errors that name the path; errors of `judge`.
+pub fn read_side(argument: &str, judge: impl Fn(&mut RunLog) -> Result<()>) -> Result<Side> {
     let mut runs = Vec::new();
     for path in paths(argument)? {
         let file = path.display().to_string();
         if RunLog::is_run_log(&path)? {
             // Answers are kept for the list of changed cases, except for logs too large for memory.
             let small = fs::metadata(&path).is_ok_and(|about| about.len() <= MAX_BYTES_WITH_TEXTS);
-            let log = RunLog::read(
+            let mut log = RunLog::read(
                 &path,
                 if small {
                     Keep::Texts
@@ -40,6 +41,7 @@ pub fn read_side(argument: &str) -> Result<Side> {
                     Keep::WithoutTexts
                 },
             )?;
+            judge(&mut log)?;
             runs.push(read::run_from_log(&file, &log)?);
             continue;
         }

@@ -1,9 +1,10 @@
 //! Evaluates the rules of a gate.
 //!
 //! A change rule is broken if the estimate exceeds the threshold and the whole interval is on the
-//! bad side of zero; for times and throughput of single runs, beyond the assumed variation between
-//! runs. Intervals are one-sided with Bonferroni correction: if both sides are equal, at most
-//! [`FALSE_ALARMS`] of all gates have any broken rule.
+//! bad side of zero. Rules on times and throughput need [`MIN_RUNS`] runs a side, whose intervals
+//! include the variation between runs, or a variation that the user gives: then the whole interval
+//! has to be beyond it. Intervals are one-sided with Bonferroni correction: if both sides are equal,
+//! at most [`FALSE_ALARMS`] of all gates have any broken rule.
 
 use std::fmt;
 
@@ -11,14 +12,16 @@ use std::cmp::Ordering;
 
 use serde::Serialize;
 
+use super::Gate;
 use super::measure::{Measured, NoInterval, Resampling, measure, reliable_figure};
 use super::pairing::Pairing;
 use super::rules::{ChangeRule, ChangeUnit, Direction, LimitRule};
+use super::run_ratio::MIN_RUNS;
+use super::run_spread::{RunSpread, RunVariation};
 use super::side::Side;
 use crate::metrics::registry::Figure;
 
-/// Maximum share of gates that fail by chance if nothing changed, apart from the variation between
-/// runs.
+/// Maximum share of gates that fail by chance if nothing changed.
 pub const FALSE_ALARMS: f64 = 0.01;
 
 /// How a gate treats rules with too few samples.
@@ -39,9 +42,12 @@ pub enum Ruling {
     Kept,
     /// The interval extends beyond the threshold, but the change is not certain to exceed it.
     TooFew,
+    /// The variation of a time or throughput between runs is unknown.
+    TooFewRuns,
     /// There is no interval.
     Unknown(NoInterval),
-    /// A side has no value of a figure that the user named; more samples would not help.
+    /// The later side has no value of a figure that the first one has, or a side has none of a
+    /// figure that the user named. More samples would not help.
     Absent,
 }
 
@@ -71,6 +77,10 @@ impl fmt::Display for Ruling {
             Self::Broken => f.write_str("BROKEN"),
             Self::Kept => f.write_str("kept"),
             Self::TooFew => f.write_str("undecided: too few samples"),
+            Self::TooFewRuns => write!(
+                f,
+                "undecided: needs {MIN_RUNS} runs a side, or --run-spread"
+            ),
             Self::Unknown(reason) => match reason.description() {
                 Some(why) => write!(f, "undecided: {why}"),
                 None => {
@@ -132,6 +142,7 @@ pub fn evaluate_rules(
     b: &Side,
     rules: &[ChangeRule],
     level: f64,
+    run_spread: &RunSpread,
     resampling: Resampling,
 ) -> Vec<ChangeRuling> {
     let mut metrics: Vec<Figure> = rules.iter().map(|rule| rule.metric).collect();
@@ -139,7 +150,7 @@ pub fn evaluate_rules(
     metrics.dedup();
     evaluate_changes(
         rules,
-        &measure(a, b, &Pairing::new(a, b), &metrics, resampling),
+        &measure(a, b, &Pairing::new(a, b), &metrics, run_spread, resampling),
         level,
     )
 }
@@ -169,7 +180,71 @@ impl Ruling {
         match self {
             Self::Broken | Self::Absent => true,
             Self::Kept => false,
-            Self::TooFew | Self::Unknown(_) => undecided == Undecided::Fail,
+            Self::TooFew | Self::TooFewRuns | Self::Unknown(_) => undecided == Undecided::Fail,
+        }
+    }
+
+    /// Whether the samples do not decide the rule.
+    pub fn is_undecided(self) -> bool {
+        matches!(self, Self::TooFew | Self::TooFewRuns | Self::Unknown(_))
+    }
+}
+
+/// The verdict of a gate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum GateVerdict {
+    Passed,
+    Failed,
+    /// All rules of a side are undecided. The exit code is that of a failed gate.
+    Undecided,
+}
+
+/// The verdict of a gate, with its reasons.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GateSummary {
+    pub verdict: GateVerdict,
+    pub rules: usize,
+    pub broken: usize,
+    pub undecided: usize,
+    /// The side and file of each partial run.
+    pub partial: Vec<(usize, String)>,
+    /// Whether partial runs may pass.
+    pub allow_partial: bool,
+    /// How undecided rules count, after the verdict.
+    pub treatment: Undecided,
+}
+
+impl GateSummary {
+    /// From the rulings of each later side and the partial runs of all sides.
+    pub fn new(gate: &Gate, rulings: &[Vec<Ruling>], partial: Vec<(usize, String)>) -> Self {
+        let all = || rulings.iter().flatten();
+        let treatment = gate.undecided.unwrap_or_default();
+        let is_failed = all().any(|ruling| ruling.fails(treatment));
+        let is_vacuous = rulings
+            .iter()
+            .any(|of_side| of_side.iter().all(|ruling| ruling.is_undecided()));
+        let verdict = if is_failed || (!partial.is_empty() && !gate.allow_partial) {
+            GateVerdict::Failed
+        } else if is_vacuous && gate.undecided.is_none() {
+            GateVerdict::Undecided
+        } else {
+            GateVerdict::Passed
+        };
+        Self {
+            verdict,
+            rules: all().count(),
+            broken: all()
+                .filter(|ruling| matches!(ruling, Ruling::Broken | Ruling::Absent))
+                .count(),
+            undecided: all().filter(|ruling| ruling.is_undecided()).count(),
+            partial,
+            allow_partial: gate.allow_partial,
+            treatment: if verdict == GateVerdict::Undecided {
+                Undecided::Fail
+            } else {
+                treatment
+            },
         }
     }
 }
@@ -191,13 +266,19 @@ fn change(rule: ChangeRule, measured: &Measured, level: f64) -> ChangeRuling {
     } else {
         Ordering::Less
     };
-    let is_absent = measured.a.is_none() || measured.b.is_none();
+    let is_absent = match (measured.a, measured.b) {
+        (Some(_), Some(_)) => false,
+        (Some(_), None) => true,
+        (None, _) => !rule.is_default,
+    };
     let ruling = match (change, interval, &measured.spread) {
-        _ if is_absent && !rule.is_default => Ruling::Absent,
+        _ if is_absent => Ruling::Absent,
         (_, _, super::measure::Uncertainty::None(why)) => Ruling::Unknown(*why),
         (None, _, _) | (_, None, _) => Ruling::Unknown(NoInterval::NoValue),
+        _ if matches!(measured.variation, RunVariation::Assumed(_)) => Ruling::TooFewRuns,
         (Some(change), Some(_), spread)
-            if rule.is_past(change) && spread.sign(level, measured.floor) == Some(bad) =>
+            if rule.is_past(change)
+                && spread.sign(level, measured.variation.floor()) == Some(bad) =>
         {
             Ruling::Broken
         }
@@ -263,7 +344,7 @@ mod tests {
     }
 
     /// The ruling for a mean that changes from 100, with a standard error on each side.
-    fn ruled(rule: &str, to: f64, error: f64, floor: Option<f64>) -> Ruling {
+    fn ruled(rule: &str, to: f64, error: f64, variation: RunVariation) -> Ruling {
         let rule = ChangeRule::parse(rule).unwrap();
         let spread = Uncertainty::Normal {
             a: 100.0,
@@ -277,7 +358,7 @@ mod tests {
             b: Some(to),
             difference: Some(to - 100.0),
             n: (None, None),
-            floor,
+            variation,
             spread,
         };
         evaluate_changes(&[rule], &[measured], interval_level(1))[0].ruling
@@ -285,35 +366,44 @@ mod tests {
 
     #[test]
     fn broken_needs_estimate_and_interval() {
+        use RunVariation::{Assumed, Given, Measured};
         let rule = "mean_ttft_ms>+10%";
-        assert_eq!(ruled(rule, 115.0, 1.0, None), Ruling::Broken);
+        assert_eq!(ruled(rule, 115.0, 1.0, Measured), Ruling::Broken);
         assert_eq!(
-            ruled(rule, 108.0, 1.0, None),
+            ruled(rule, 108.0, 1.0, Measured),
             Ruling::TooFew,
             "certainly slower, but not certain to exceed the threshold"
         );
         assert_eq!(
-            ruled(rule, 105.0, 1.0, None),
+            ruled(rule, 105.0, 1.0, Measured),
             Ruling::Kept,
             "certainly slower, but within the threshold"
         );
         assert_eq!(
-            ruled(rule, 115.0, 20.0, None),
+            ruled(rule, 115.0, 20.0, Measured),
             Ruling::TooFew,
             "the estimate exceeds the threshold, but may be chance"
         );
-        assert_eq!(ruled(rule, 80.0, 1.0, None), Ruling::Kept);
+        assert_eq!(ruled(rule, 80.0, 1.0, Measured), Ruling::Kept);
         assert_eq!(
-            ruled("mean_ttft_ms>+10ms", 115.0, 1.0, None),
+            ruled("mean_ttft_ms>+10ms", 115.0, 1.0, Measured),
             Ruling::Broken
         );
-        assert_eq!(ruled(rule, 115.0, 4.0, None), Ruling::Broken);
+        assert_eq!(ruled(rule, 115.0, 4.0, Measured), Ruling::Broken);
         assert_eq!(
-            ruled(rule, 115.0, 4.0, Some(5.0)),
+            ruled(rule, 115.0, 4.0, Given(5.0)),
             Ruling::TooFew,
             "within the variation between runs"
         );
-        assert_eq!(ruled("mean_ttft_ms>+20ms", 115.0, 0.1, None), Ruling::Kept);
+        assert_eq!(
+            ruled(rule, 300.0, 0.1, Assumed(5.0)),
+            Ruling::TooFewRuns,
+            "the variation between runs is unknown"
+        );
+        assert_eq!(
+            ruled("mean_ttft_ms>+20ms", 115.0, 0.1, Measured),
+            Ruling::Kept
+        );
     }
 
     #[test]
@@ -349,7 +439,7 @@ mod tests {
                 b: Some(98.0),
                 difference,
                 n: (None, None),
-                floor: None,
+                variation: RunVariation::NotTimed,
                 spread,
             };
             evaluate_changes(&[rule], &[measured], interval_level(6))[0].ruling
@@ -361,28 +451,87 @@ mod tests {
     }
 
     #[test]
-    fn missing_figure_breaks_only_rules_that_the_user_named() {
+    fn figure_that_only_the_first_side_has_breaks_every_rule() {
         let named = ChangeRule::parse("correct_rate<-0.5pp").unwrap();
-        let spread = Uncertainty::None(NoInterval::NoValue);
-        let measured = [Measured {
-            metric: named.metric,
-            a: None,
-            b: Some(98.0),
-            difference: None,
-            n: (None, None),
-            floor: None,
-            spread,
-        }];
-        let ruling =
-            |rule: ChangeRule| evaluate_changes(&[rule], &measured, interval_level(1))[0].ruling;
-        assert_eq!(ruling(named), Ruling::Absent);
-        assert_eq!(
-            ruling(ChangeRule {
-                is_default: true,
-                ..named
-            }),
-            Ruling::Unknown(NoInterval::NoValue)
-        );
+        let default = ChangeRule {
+            is_default: true,
+            ..named
+        };
+        let ruling = |rule: ChangeRule, a: Option<f64>, b: Option<f64>| {
+            let measured = Measured {
+                metric: rule.metric,
+                a,
+                b,
+                difference: None,
+                n: (None, None),
+                variation: RunVariation::NotTimed,
+                spread: Uncertainty::None(NoInterval::NoValue),
+            };
+            evaluate_changes(&[rule], &[measured], interval_level(1))[0].ruling
+        };
+        let unknown = Ruling::Unknown(NoInterval::NoValue);
+        for (a, b, of_named, of_default) in [
+            (Some(98.0), None, Ruling::Absent, Ruling::Absent),
+            (None, Some(98.0), Ruling::Absent, unknown),
+            (None, None, Ruling::Absent, unknown),
+        ] {
+            assert_eq!(
+                (ruling(named, a, b), ruling(default, a, b)),
+                (of_named, of_default)
+            );
+        }
+    }
+
+    #[test]
+    fn gate_passes_only_if_something_was_decided_on_whole_runs() {
+        let verdict = |gate: &Gate, rulings: &[&[Ruling]], partial: bool| {
+            let rulings: Vec<Vec<Ruling>> = rulings.iter().map(|side| side.to_vec()).collect();
+            let partial = partial.then(|| (1, "b.jsonl".to_owned()));
+            GateSummary::new(gate, &rulings, partial.into_iter().collect()).verdict
+        };
+        let default = Gate::default();
+        let undecided = |undecided: Undecided| Gate {
+            undecided: Some(undecided),
+            ..Gate::default()
+        };
+        let allowed = Gate {
+            allow_partial: true,
+            ..Gate::default()
+        };
+        let (kept, few, runs) = (Ruling::Kept, Ruling::TooFew, Ruling::TooFewRuns);
+        for (gate, rulings, is_partial, expected) in [
+            (
+                &default,
+                &[&[kept, few][..]][..],
+                false,
+                GateVerdict::Passed,
+            ),
+            (&default, &[&[few, runs]], false, GateVerdict::Undecided),
+            (&default, &[&[kept], &[few]], false, GateVerdict::Undecided),
+            (
+                &default,
+                &[&[few], &[Ruling::Broken]],
+                false,
+                GateVerdict::Failed,
+            ),
+            (&default, &[&[kept]], true, GateVerdict::Failed),
+            (&allowed, &[&[kept]], true, GateVerdict::Passed),
+            (&allowed, &[&[Ruling::Absent]], true, GateVerdict::Failed),
+            (
+                &undecided(Undecided::Pass),
+                &[&[few, runs]],
+                false,
+                GateVerdict::Passed,
+            ),
+            (
+                &undecided(Undecided::Fail),
+                &[&[kept, few]],
+                false,
+                GateVerdict::Failed,
+            ),
+        ] {
+            assert_eq!(verdict(gate, rulings, is_partial), expected, "{rulings:?}");
+        }
     }
 
     #[test]

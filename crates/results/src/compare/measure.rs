@@ -6,6 +6,8 @@ use super::Method;
 use super::bootstrap::{Pool, SideId, bootstrap};
 use super::pairing::Pairing;
 use super::rates::{Pairs, newcombe_interval};
+use super::run_ratio::{MIN_RUNS, RunRatio};
+use super::run_spread::{RunSpread, RunVariation};
 use super::side::{SavedMean, Share, Side};
 use super::throughput::{self, amount_per_request};
 use crate::metrics::registry::{Figure, Kind, Metric, Stat};
@@ -33,9 +35,7 @@ pub struct Measured {
     pub difference: Option<f64>,
     /// Number of requests behind each value, if known.
     pub n: (Option<usize>, Option<usize>),
-    /// Assumed variation between runs of the same server, in percent, for times and throughput if a
-    /// side has only one run. Rates have none: correctness is not timed.
-    pub floor: Option<f64>,
+    pub variation: RunVariation,
     pub spread: Uncertainty,
 }
 
@@ -51,6 +51,15 @@ pub enum Uncertainty {
         pairs: Option<Pairs>,
         a: Share,
         b: Share,
+        drawn: Option<Replicates>,
+    },
+    /// The figures of several runs a side.
+    Runs {
+        ratio: RunRatio,
+        /// The value of the first side, which scales the ratio.
+        base: f64,
+        /// If the sides have different cases: a bootstrap of them, because runs do not show how
+        /// cases vary.
         drawn: Option<Replicates>,
     },
     /// Two means with standard errors.
@@ -87,6 +96,10 @@ pub enum NoInterval {
     SingleValue,
     /// The bootstrap would exceed [`MAX_STEPS`].
     TooLarge,
+    /// One of several runs has no value above 0.
+    RunWithoutValue,
+    /// The client may have distorted the figure.
+    Distrusted,
 }
 
 impl NoInterval {
@@ -102,6 +115,8 @@ impl NoInterval {
             Self::Queued => "requests wait for each other".to_owned(),
             Self::NotKept => "single values are not saved".to_owned(),
             Self::TooLarge => "too many values; use fewer --resamples".to_owned(),
+            Self::RunWithoutValue => "a run has no value above 0".to_owned(),
+            Self::Distrusted => "the client may have distorted it".to_owned(),
             Self::SingleValue => return None,
         })
     }
@@ -112,8 +127,35 @@ impl NoInterval {
 pub struct Resampling {
     pub resamples: usize,
     pub seed: u64,
-    /// In percent; see [`Measured::floor`].
-    pub run_spread: f64,
+}
+
+/// Two sides whose figures are measured.
+struct Sides<'s> {
+    a: &'s Side,
+    b: &'s Side,
+    pairing: &'s Pairing,
+    /// `None` if a side has no requests.
+    pools: Option<(Pool, Pool)>,
+}
+
+impl Sides<'_> {
+    /// Whether the runs of both sides show how much runs vary.
+    fn have_runs(&self) -> bool {
+        self.a.runs.len() >= MIN_RUNS && self.b.runs.len() >= MIN_RUNS
+    }
+
+    /// Whether the figures of runs replace a bootstrap: the runs of both sides have the same cases.
+    fn need_no_bootstrap(&self) -> bool {
+        self.have_runs() && *self.pairing != Pairing::None
+    }
+
+    /// The ratio of a timed figure from its value in each run.
+    fn run_ratio(&self, figure: Figure) -> Option<RunRatio> {
+        let pools = self.pools.as_ref();
+        let a = run_values(self.a, pools.map(|(pool, _)| pool), figure)?;
+        let b = run_values(self.b, pools.map(|(_, pool)| pool), figure)?;
+        RunRatio::new(&a, &b)
+    }
 }
 
 /// Measures figures on two sides, in the given order.
@@ -122,44 +164,120 @@ pub fn measure(
     b: &Side,
     pairing: &Pairing,
     metrics: &[Figure],
+    run_spread: &RunSpread,
     resampling: Resampling,
 ) -> Vec<Measured> {
+    let of_requests: Vec<Figure> = metrics
+        .iter()
+        .copied()
+        .filter(|figure| figure.is_rate() || figure.metric.is_distribution())
+        .collect();
+    let sides = Sides {
+        a,
+        b,
+        pairing,
+        pools: Pool::new(a, pairing, SideId::A, &of_requests).zip(Pool::new(
+            b,
+            pairing,
+            SideId::B,
+            &of_requests,
+        )),
+    };
     let mut measured: Vec<Measured> = metrics.iter().map(|metric| saved(a, b, *metric)).collect();
-    if a.runs.len() < 2 || b.runs.len() < 2 {
-        let timed = measured.iter_mut().filter(|figure| {
-            figure.metric.metric.is_distribution()
-                || amount_per_request(figure.metric.metric).is_some()
-        });
-        timed.for_each(|figure| figure.floor = Some(resampling.run_spread));
+    if let Some(pools) = &sides.pools {
+        latencies(&sides, pools, &mut measured, resampling);
+        throughputs(&sides, &mut measured, resampling);
     }
-    if a.requests().is_none() || b.requests().is_none() {
-        return measured;
-    }
-    latencies(a, b, pairing, &mut measured, resampling);
     for figure in &mut measured {
+        figure.complete(&sides, run_spread);
+    }
+    measured
+}
+
+/// Throughput from requests, each with a bootstrap of its own.
+fn throughputs(sides: &Sides<'_>, measured: &mut [Measured], resampling: Resampling) {
+    let (a, b) = (sides.a, sides.b);
+    for figure in measured {
         let metric = figure.metric.metric;
-        if amount_per_request(metric).is_some() {
-            (figure.a, figure.b) = (
-                throughput::value(a, metric).or(figure.a),
-                throughput::value(b, metric).or(figure.b),
-            );
+        if amount_per_request(metric).is_none() {
+            continue;
+        }
+        (figure.a, figure.b) = (
+            throughput::value(&a.runs, metric).or(figure.a),
+            throughput::value(&b.runs, metric).or(figure.b),
+        );
+        if !sides.need_no_bootstrap() {
             let drawn = throughput::bootstrap(a, b, metric, resampling.resamples, resampling.seed);
             figure.spread = drawn.map_or_else(Uncertainty::None, Uncertainty::Blocks);
         }
     }
-    for figure in &mut measured {
-        if figure.a.is_none() || figure.b.is_none() {
-            figure.spread = Uncertainty::None(NoInterval::NoValue);
+}
+
+/// The figure of each run of a side; `None` if one has none.
+fn run_values(side: &Side, pool: Option<&Pool>, figure: Figure) -> Option<Vec<f64>> {
+    let of_requests = |index: usize| match figure.stat {
+        Some(_) => pool?.value_of_run(figure, index),
+        None => throughput::value(&side.runs[index..=index], figure.metric),
+    };
+    let name = figure.to_string();
+    side.runs
+        .iter()
+        .enumerate()
+        .map(|(index, run)| of_requests(index).or_else(|| run.figures.get(&name).copied()))
+        .collect()
+}
+
+impl Measured {
+    /// Whether it is a time or a throughput, which varies between runs of the same server.
+    fn is_timed(&self) -> bool {
+        match self.metric.stat {
+            Some(stat) => stat != Stat::Std,
+            None => amount_per_request(self.metric.metric).is_some(),
         }
-        let paired = match &figure.spread {
+    }
+
+    /// Sets the difference and what both sides' runs say about its uncertainty.
+    fn complete(&mut self, sides: &Sides<'_>, run_spread: &RunSpread) {
+        if self.is_timed() {
+            if sides.have_runs() {
+                self.variation = RunVariation::Measured;
+                self.compare_runs(sides);
+            } else {
+                self.variation = run_spread.variation(self.metric);
+            }
+        }
+        let mut runs = sides.a.runs.iter().chain(&sides.b.runs);
+        if runs.any(|run| run.distrusted.contains(&self.metric)) {
+            self.spread = Uncertainty::None(NoInterval::Distrusted);
+        }
+        if self.a.is_none() || self.b.is_none() {
+            self.spread = Uncertainty::None(NoInterval::NoValue);
+        }
+        let paired = match &self.spread {
             Uncertainty::Rates {
                 pairs: Some(pairs), ..
             } => pairs.difference().map(|share| 100.0 * share),
             _ => None,
         };
-        figure.difference = paired.or_else(|| Some(figure.b? - figure.a?));
+        self.difference = paired.or_else(|| Some(self.b? - self.a?));
     }
-    measured
+
+    /// Replaces the interval by that of the runs' figures, if there are enough values.
+    fn compare_runs(&mut self, sides: &Sides<'_>) {
+        let drawn =
+            match std::mem::replace(&mut self.spread, Uncertainty::None(NoInterval::NoValue)) {
+                few @ Uncertainty::None(NoInterval::TooFew { .. } | NoInterval::NotKept) => {
+                    self.spread = few;
+                    return;
+                }
+                Uncertainty::Drawn { drawn, .. } | Uncertainty::Blocks(drawn) => Some(drawn),
+                _ => None,
+            };
+        self.spread = match (sides.run_ratio(self.metric), self.a) {
+            (Some(ratio), Some(base)) => Uncertainty::Runs { ratio, base, drawn },
+            _ => Uncertainty::None(NoInterval::RunWithoutValue),
+        };
+    }
 }
 
 impl Uncertainty {
@@ -167,6 +285,10 @@ impl Uncertainty {
     pub fn interval(&self, level: f64) -> Option<(f64, f64)> {
         match self {
             Self::Drawn { drawn, .. } | Self::Blocks(drawn) => drawn.interval(level),
+            Self::Runs { ratio, base, drawn } => {
+                let (low, high) = wider(ratio, drawn.as_ref(), level)?;
+                Some((base * low, base * high))
+            }
             Self::Rates { pairs, a, b, drawn } => {
                 let counted = match pairs {
                     Some(pairs) => pairs.interval(level),
@@ -197,6 +319,7 @@ impl Uncertainty {
     pub fn relative(&self, level: f64) -> Option<(f64, f64)> {
         let (low, high) = match self {
             Self::Drawn { drawn, .. } | Self::Blocks(drawn) => drawn.relative(level)?,
+            Self::Runs { ratio, drawn, .. } => wider(ratio, drawn.as_ref(), level)?,
             Self::Normal {
                 a,
                 b,
@@ -249,6 +372,8 @@ impl Uncertainty {
             Self::Drawn { paired: true, .. } => Method::PairedBootstrap,
             Self::Drawn { paired: false, .. } => Method::Bootstrap,
             Self::Blocks(_) => Method::BlockBootstrap,
+            Self::Runs { drawn: None, .. } => Method::StudentOfRuns,
+            Self::Runs { drawn: Some(_), .. } => Method::StudentOfRunsAndBootstrap,
             Self::Rates {
                 pairs: Some(_),
                 drawn: None,
@@ -263,6 +388,17 @@ impl Uncertainty {
             Self::Normal { .. } => Method::Welch,
             Self::None(_) => return None,
         })
+    }
+}
+
+/// The interval of a ratio minus 1 that covers both the runs and the resampled cases.
+fn wider(ratio: &RunRatio, drawn: Option<&Replicates>, level: f64) -> Option<(f64, f64)> {
+    let (low, high) = ratio.interval(level);
+    match drawn {
+        None => Some((low, high)),
+        Some(drawn) => drawn
+            .relative(level)
+            .map(|(drawn_low, drawn_high)| (low.min(drawn_low), high.max(drawn_high))),
     }
 }
 
@@ -326,7 +462,7 @@ fn saved(a: &Side, b: &Side, figure: Figure) -> Measured {
         b: value_b,
         difference: value_a.zip(value_b).map(|(a, b)| b - a),
         n,
-        floor: None,
+        variation: RunVariation::NotTimed,
         spread,
     }
 }
@@ -337,7 +473,7 @@ pub fn figure(side: &Side, figure: Figure) -> Option<f64> {
         Some(_) => Pool::new(side, &Pairing::None, SideId::A, &[figure])
             .and_then(|pool| pool.value(figure)),
         None if figure.is_rate() => count(side, figure.metric).and_then(Share::percent),
-        None => throughput::value(side, figure.metric),
+        None => throughput::value(&side.runs, figure.metric),
     };
     of_requests.or_else(|| saved_value(side, figure))
 }
@@ -407,26 +543,13 @@ fn mean(side: &Side, series: &Metric) -> Option<SavedMean> {
 
 /// Latencies and rates from requests, with one bootstrap for all.
 fn latencies(
-    a: &Side,
-    b: &Side,
-    pairing: &Pairing,
+    sides: &Sides<'_>,
+    (pool_a, pool_b): &(Pool, Pool),
     measured: &mut [Measured],
     resampling: Resampling,
 ) {
+    let (a, b, pairing) = (sides.a, sides.b, sides.pairing);
     let several = a.runs.len() > 1 || b.runs.len() > 1;
-    let is_of_requests = |figure: &Figure| figure.is_rate() || figure.metric.is_distribution();
-    let figures: Vec<Figure> = measured
-        .iter()
-        .map(|measured| measured.metric)
-        .filter(is_of_requests)
-        .collect();
-    let pools = (
-        Pool::new(a, pairing, SideId::A, &figures),
-        Pool::new(b, pairing, SideId::B, &figures),
-    );
-    let (Some(pool_a), Some(pool_b)) = pools else {
-        return;
-    };
     let mut drawable = Vec::new();
     for (index, row) in measured.iter_mut().enumerate() {
         let figure = row.metric;
@@ -446,10 +569,11 @@ fn latencies(
                     pool_b.value(figure).or(row.b),
                 );
                 row.n = (Some(n), Some(m));
-                let why = why_not(&pool_a, figure.metric, stat)
-                    .or_else(|| why_not(&pool_b, figure.metric, stat));
+                let why = why_not(pool_a, figure.metric, stat)
+                    .or_else(|| why_not(pool_b, figure.metric, stat));
                 match why {
                     Some(why) => row.spread = Uncertainty::None(why),
+                    None if sides.need_no_bootstrap() => {}
                     None => drawable.push((index, figure)),
                 }
             }
@@ -461,10 +585,11 @@ fn latencies(
                     continue;
                 }
                 row.spread = rates(a, b, pairing, figure.metric);
-                (row.a, row.b, row.n) = (None, None, (None, None));
+                let counts = [a, b].map(|side| count(side, figure.metric));
+                [row.a, row.b] = counts.map(|share| share?.percent());
+                let [n, m] = counts.map(|share| Some(share?.of).filter(|of| *of > 0));
+                row.n = (n, m);
                 if let Uncertainty::Rates { a, b, .. } = row.spread {
-                    (row.a, row.b) = (a.percent(), b.percent());
-                    row.n = (Some(a.of), Some(b.of));
                     let n = a.of.min(b.of);
                     if n < MIN_JUDGED {
                         row.spread = Uncertainty::None(NoInterval::TooFew {
@@ -487,8 +612,8 @@ fn latencies(
         });
     } else if !figures.is_empty() {
         let drawn = bootstrap(
-            &pool_a,
-            &pool_b,
+            pool_a,
+            pool_b,
             pairing.cases(),
             &figures,
             resampling.resamples,

@@ -14,6 +14,8 @@ pub mod pairing;
 pub mod rates;
 pub mod read;
 pub mod rules;
+pub mod run_ratio;
+pub mod run_spread;
 pub mod side;
 #[cfg(any(test, feature = "testing"))]
 #[allow(clippy::unwrap_used)]
@@ -26,10 +28,11 @@ use serde::Serialize;
 
 use self::changed_cases::{ChangedCases, changed_cases};
 use self::conditions::{Condition, conditions, is_comparable};
-use self::gate::{ChangeRuling, LimitRuling, Ruling, Undecided};
+use self::gate::{ChangeRuling, GateSummary, LimitRuling, Ruling, Undecided};
 use self::measure::{Measured, Resampling, Uncertainty, measure};
 use self::pairing::Pairing;
 use self::rules::{ChangeRule, LimitRule};
+use self::run_spread::RunSpread;
 pub use self::side::Side;
 use crate::metrics::Metrics;
 use crate::metrics::registry::rates::CONTROL_RATE;
@@ -37,10 +40,6 @@ use crate::metrics::registry::{Better, Figure, Unit, totals};
 use crate::record::RunRecord;
 use crate::record::condition::Field;
 use sobench_statistics::bootstrap::resamples_for;
-
-/// Assumed variation of times and throughput between runs of the same server, in percent. Quiet
-/// machines vary less, shared ones more.
-pub const DEFAULT_RUN_SPREAD: f64 = 5.0;
 
 /// Minimum number of resamples.
 pub const MIN_RESAMPLES: usize = 1000;
@@ -56,8 +55,8 @@ pub struct Options {
     /// `None` for as many as the widest interval needs.
     pub resamples: Option<usize>,
     pub seed: u64,
-    /// Assumed variation between runs of the same server, in percent, if a side has one run.
-    pub run_spread: f64,
+    /// Variation between runs of the same server, if a side has too few runs to measure it.
+    pub run_spread: RunSpread,
     /// Conditions that may differ.
     pub allowed: Vec<Field>,
     /// Maximum number of changed cases to keep.
@@ -70,7 +69,10 @@ pub struct Options {
 pub struct Gate {
     pub changes: Vec<ChangeRule>,
     pub limits: Vec<LimitRule>,
-    pub undecided: Undecided,
+    /// `None`: undecided rules pass, unless all rules of a side are undecided.
+    pub undecided: Option<Undecided>,
+    /// Whether partial runs may pass.
+    pub allow_partial: bool,
 }
 
 /// The result of a comparison.
@@ -81,19 +83,19 @@ pub struct Comparison {
     pub method: ComparisonMethod,
     /// Each later side compared with the first; empty if they are not comparable.
     pub against: Vec<SideComparison>,
-    pub undecided: Undecided,
+    pub gate: Option<Gate>,
 }
 
 /// The statistical parameters of a comparison.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct ComparisonMethod {
     pub level: f64,
     /// Confidence level of the gate's intervals, if it has change rules.
     pub gate_level: Option<f64>,
     pub resamples: usize,
     pub seed: u64,
-    /// In percent; see [`Options::run_spread`].
-    pub run_spread: f64,
+    /// See [`Options::run_spread`].
+    pub run_spread: RunSpread,
 }
 
 /// One side compared with the first.
@@ -146,6 +148,8 @@ pub enum Method {
     McnemarAndNewcombePaired,
     Newcombe,
     NewcombeAndRuns,
+    StudentOfRuns,
+    StudentOfRunsAndBootstrap,
     Welch,
 }
 
@@ -167,26 +171,21 @@ pub fn compare(sides: Vec<Side>, options: &Options) -> Comparison {
         gate_level,
         resamples,
         seed: options.seed,
-        run_spread: options.run_spread,
+        run_spread: options.run_spread.clone(),
     };
     let against = if is_comparable(&conditions) {
         (1..sides.len())
-            .map(|other| against(&sides, other, method, options))
+            .map(|other| against(&sides, other, &method, options))
             .collect()
     } else {
         Vec::new()
     };
-    let undecided = options
-        .gate
-        .as_ref()
-        .map(|gate| gate.undecided)
-        .unwrap_or_default();
     Comparison {
         sides,
         conditions,
         method,
         against,
-        undecided,
+        gate: options.gate.clone(),
     }
 }
 
@@ -196,18 +195,24 @@ impl Comparison {
         is_comparable(&self.conditions)
     }
 
-    /// Whether the gate fails.
-    pub fn is_failed(&self) -> bool {
-        let rulings = |against: &SideComparison| {
-            let changes = against.changes.iter().map(|change| change.ruling);
-            changes
-                .chain(against.limits.iter().map(|limit| limit.ruling))
-                .collect::<Vec<Ruling>>()
-        };
-        self.against
-            .iter()
-            .flat_map(rulings)
-            .any(|ruling| ruling.fails(self.undecided))
+    /// The gate's verdict and counts; `None` without rules, or if the sides are not comparable.
+    pub fn gate_summary(&self) -> Option<GateSummary> {
+        let gate = self.gate.as_ref().filter(|_| self.is_comparable())?;
+        let rulings: Vec<Vec<Ruling>> = self.against.iter().map(SideComparison::rulings).collect();
+        let partial = self.sides.iter().enumerate().flat_map(|(side, of_side)| {
+            let runs = of_side.runs.iter().filter(|run| run.is_partial);
+            runs.map(move |run| (side, run.file.clone()))
+        });
+        Some(GateSummary::new(gate, &rulings, partial.collect()))
+    }
+}
+
+impl SideComparison {
+    fn rulings(&self) -> Vec<Ruling> {
+        let changes = self.changes.iter().map(|change| change.ruling);
+        changes
+            .chain(self.limits.iter().map(|limit| limit.ruling))
+            .collect()
     }
 }
 
@@ -227,7 +232,7 @@ pub fn check_limits(
 fn against(
     sides: &[Side],
     other: usize,
-    method: ComparisonMethod,
+    method: &ComparisonMethod,
     options: &Options,
 ) -> SideComparison {
     let (a, b) = (&sides[0], &sides[other]);
@@ -245,9 +250,8 @@ fn against(
     let resampling = Resampling {
         resamples: method.resamples,
         seed: method.seed,
-        run_spread: method.run_spread,
     };
-    let measured = measure(a, b, &pairing, &metrics, resampling);
+    let measured = measure(a, b, &pairing, &metrics, &method.run_spread, resampling);
     let (changes, limits) = match &options.gate {
         Some(gate) => {
             let level = method.gate_level.unwrap_or(method.level);
@@ -288,7 +292,7 @@ impl Row {
         let spread = &measured.spread;
         let verdict = match (
             spread,
-            spread.sign(level, measured.floor),
+            spread.sign(level, measured.variation.floor()),
             measured.metric.better(),
         ) {
             (

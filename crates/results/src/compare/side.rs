@@ -36,6 +36,10 @@ pub struct Run {
     pub counts: BTreeMap<&'static Metric, Share>,
     /// Notices about the run for the reader of the comparison.
     pub notices: Vec<String>,
+    /// Whether the run ended early.
+    pub is_partial: bool,
+    /// Figures of which the client can have added too much.
+    pub distrusted: Vec<Figure>,
 }
 
 /// The kind of file.

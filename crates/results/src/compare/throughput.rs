@@ -19,15 +19,15 @@ const SLICES_OF_BLOCK: usize = 10;
 /// correlated.
 const ANSWERS_OF_BLOCK: f64 = 2.0;
 
-/// The throughput of a side: total amount over total time. `None` if a count or a time is unknown.
-pub fn value(side: &Side, metric: &Metric) -> Option<f64> {
+/// The throughput of runs: total amount over total time. `None` if a count or a time is unknown.
+pub fn value(runs: &[Run], metric: &Metric) -> Option<f64> {
     let amount = amount_per_request(metric)?;
-    if *metric == totals::VALID_THROUGHPUT && is_unjudged(side) {
+    if *metric == totals::VALID_THROUGHPUT && is_unjudged(runs) {
         return None;
     }
     let mut total = 0.0;
     let mut seconds = 0.0;
-    for run in &side.runs {
+    for run in runs {
         seconds += run.duration_s.filter(|seconds| *seconds > 0.0)?;
         for request in run
             .requests
@@ -42,9 +42,8 @@ pub fn value(side: &Side, metric: &Metric) -> Option<f64> {
 }
 
 /// Whether there are answers and none was judged.
-fn is_unjudged(side: &Side) -> bool {
-    let mut answered = side
-        .runs
+fn is_unjudged(runs: &[Run]) -> bool {
+    let mut answered = runs
         .iter()
         .filter_map(|run| run.requests.as_ref())
         .flatten()
@@ -210,8 +209,8 @@ mod tests {
         );
         assert_eq!(
             (
-                value(&a, &totals::OUTPUT_THROUGHPUT),
-                value(&b, &totals::REQUEST_THROUGHPUT)
+                value(&a.runs, &totals::OUTPUT_THROUGHPUT),
+                value(&b.runs, &totals::REQUEST_THROUGHPUT)
             ),
             (Some(40.0), Some(10.0))
         );
@@ -241,11 +240,14 @@ mod tests {
             .map(|request| request.with_correct(None))
             .collect();
         assert_eq!(
-            value(&side("a", vec![unjudged]), &totals::VALID_THROUGHPUT),
+            value(&side("a", vec![unjudged]).runs, &totals::VALID_THROUGHPUT),
             None
         );
         assert_eq!(
-            value(&side("a", vec![steady(|_| 4)]), &totals::VALID_THROUGHPUT),
+            value(
+                &side("a", vec![steady(|_| 4)]).runs,
+                &totals::VALID_THROUGHPUT
+            ),
             Some(10.0)
         );
     }
@@ -291,6 +293,6 @@ mod tests {
                 ..request()
             }]],
         );
-        assert_eq!(value(&countless, &totals::OUTPUT_THROUGHPUT), None);
+        assert_eq!(value(&countless.runs, &totals::OUTPUT_THROUGHPUT), None);
     }
 }

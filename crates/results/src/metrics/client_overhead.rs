@@ -1,43 +1,22 @@
-//! Client overhead: send delay, resource usage, and the verdict on both.
+//! Client overhead: send delay, resource usage, and how much of each figure the client can have
+//! added ([`Bounds`]), from which the verdict follows.
 //!
 //! Three delays are separate. From *due* to *ready*, a request waits for a free slot under the
 //! concurrency cap, which depends on the server. From *ready* to *sent*, only the client delays it:
 //! the send delay. If all requests are due at once, those under the cap are ready at the start and
 //! are sent one after the other: the time to send them is the width of the burst.
 
+mod bounds;
+
 use serde::{Deserialize, Serialize};
 
-use super::latency::RequestLatency;
+pub use self::bounds::{Bound, Bounds, MAX_SHARE, MIN_LIMIT_MS};
 use super::quality::is_zero;
+use super::registry::Values;
 use super::{MetricsOptions, Sample};
 use sobench_statistics::Summary;
 
 const NS_PER_MS: f64 = 1e6;
-
-/// Maximum send delay at p99 of a valid schedule. ITL is about 10 ms; arrivals that are off by a
-/// fifth of it differ from the requested schedule.
-pub const MAX_SEND_DELAY_P99_MS: f64 = 2.0;
-
-/// Maximum send delay as a fraction of the median TTFT, for fast servers, because queueing depends
-/// on arrivals ...
-pub const MAX_SEND_DELAY_SHARE_OF_TTFT: f64 = 0.1;
-
-/// ... but not below the resolution of kernel timers and thread scheduling on a busy machine.
-pub const MIN_SEND_DELAY_LIMIT_MS: f64 = 0.5;
-
-/// Maximum width of a burst as a fraction of the median TTFT. Beyond half of it, the first answers
-/// arrive before the last requests are sent, and the server never has all requests at once.
-pub const MAX_BURST_SHARE_OF_TTFT: f64 = 0.5;
-
-/// Maximum CPU usage of the client as a fraction of its usable cores. Beyond it, bursts of chunks
-/// wait to be read and get late timestamps.
-pub const MAX_CPU_SHARE: f64 = 0.85;
-
-/// Maximum CPU usage of the machine as a fraction. Beyond it, threads wait for each other.
-pub const MAX_MACHINE_SHARE: f64 = 0.9;
-
-/// Maximum deviation of the send rate from the rate that schedule and cap allow, as a fraction.
-pub const MAX_RATE_DEVIATION: f64 = 0.005;
 
 /// Percentiles of the send delay.
 const SEND_DELAY_PERCENTILES: [f64; 2] = [50.0, 99.0];
@@ -90,9 +69,20 @@ pub struct ClientOverhead {
     /// clock.
     pub disordered: usize,
     pub verdict: ClientVerdict,
-    /// The exceeded limits.
-    #[serde(rename = "doubts")]
-    pub exceeded: Vec<ExceededLimit>,
+    /// Why the verdict is [`ClientVerdict::DoNotTrust`].
+    pub doubts: Vec<Doubt>,
+    /// How much of each latency and throughput the client can have added.
+    pub bounds: Bounds,
+}
+
+/// A client, for the bounds of its requests.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ClientRun {
+    pub cost: ClientCost,
+    /// The concurrency cap of this client.
+    pub max_concurrency: Option<usize>,
+    /// The start of the client, relative to the start of the run.
+    pub start_ns: u64,
 }
 
 /// Requests that were ready at the start.
@@ -103,36 +93,30 @@ pub struct Burst {
     pub width_ms: f64,
 }
 
-/// Whether the latencies are reliable.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// Whether the client can have distorted a figure.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ClientVerdict {
-    /// Everything measured is within its limit.
+    /// Every bound is within its limit.
     #[default]
     NotTheBottleneck,
+    /// A bound is unknown, as in logs of older versions and on systems without kernel time stamps;
+    /// the others are within their limits.
+    Unknown,
     DoNotTrust,
 }
 
-/// A measure that exceeds its limit.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct ExceededLimit {
-    pub measure: Measure,
+/// A bound beyond its limit.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Doubt {
+    /// The name of a figure, or [`DISORDERED_REQUESTS`].
+    pub measure: String,
     pub value: f64,
     pub limit: f64,
 }
 
-/// The measures of client overhead; the names contain the units.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Measure {
-    #[serde(rename = "own_delay_p99_ms")]
-    SendDelayP99Ms,
-    BurstWidthMs,
-    RateDeviationPercent,
-    CpuPercent,
-    MachineBusyPercent,
-    DisorderedRequests,
-}
+/// The measure of requests whose timestamps are out of order.
+pub const DISORDERED_REQUESTS: &str = "disordered_requests";
 
 impl ClientCost {
     /// The number of cores that the client's threads can use; all cores if the embedded server's
@@ -145,14 +129,33 @@ impl ClientCost {
 }
 
 impl ClientOverhead {
-    /// Computes the overhead from the times of all requests and the used resources. `start_ns` is
-    /// the start of the client, relative to the start of the run.
+    /// Computes the overhead from the times of all requests of a client and the used resources.
+    /// `values` are the figures of the whole run.
     pub fn new(
         samples: &[Sample<'_>],
         options: &MetricsOptions,
-        cost: ClientCost,
-        start_ns: u64,
+        run: ClientRun,
+        values: &Values,
     ) -> Self {
+        let ClientRun {
+            cost,
+            max_concurrency,
+            start_ns,
+        } = run;
+        let bounds = Bounds::new(
+            &bounds::Client {
+                samples,
+                options,
+                max_concurrency,
+                start_ns,
+            },
+            values,
+        );
+        let disordered = samples
+            .iter()
+            .filter(|sample| !sample.is_in_order())
+            .count();
+        let doubts = doubts(&bounds, disordered);
         let since = |time_ns: u64| time_ns.saturating_sub(start_ns);
         let moments = samples.iter().map(|sample| sample.request_times());
         let times = moments
@@ -181,7 +184,7 @@ impl ClientOverhead {
             .usable_cores()
             .map(|cores| cost.wall_s * cores as f64)
             .filter(|cores_s| *cores_s > 0.0);
-        let mut part = Self {
+        Self {
             cpu_percent: cost
                 .cpu_s
                 .zip(cores_s)
@@ -197,106 +200,41 @@ impl ClientOverhead {
             }),
             rate_deviation_percent: rate_deviation_percent(&ready),
             held_by_cap: ready.iter().filter(|(due, ready, _)| ready > due).count(),
-            disordered: samples
-                .iter()
-                .filter(|sample| !sample.is_in_order())
-                .count(),
+            disordered,
             cost,
-            verdict: ClientVerdict::NotTheBottleneck,
-            exceeded: Vec::new(),
-        };
-        part.exceeded = part.exceeded_limits(median_first_ms(samples, options));
-        if !part.exceeded.is_empty() {
-            part.verdict = ClientVerdict::DoNotTrust;
+            verdict: match doubts[..] {
+                [] if bounds.has_unknown() => ClientVerdict::Unknown,
+                [] => ClientVerdict::NotTheBottleneck,
+                _ => ClientVerdict::DoNotTrust,
+            },
+            doubts,
+            bounds,
         }
-        part
     }
 
-    /// The severity of the overhead, for comparing runs: whether a limit is exceeded, and the
-    /// largest ratio of a value to its limit.
-    pub fn severity(&self) -> (bool, f64) {
-        let largest_ratio = self
-            .exceeded
+    /// The severity of the overhead, for comparing clients: the verdict, and the largest ratio of a
+    /// bound to its limit.
+    pub fn severity(&self) -> (ClientVerdict, f64) {
+        let ratios = self
+            .bounds
             .iter()
-            .map(|exceeded| exceeded.value / exceeded.limit)
-            .fold(0.0, f64::max);
-        (self.verdict == ClientVerdict::DoNotTrust, largest_ratio)
-    }
-
-    /// `first_ms` is the median time to the first content.
-    fn exceeded_limits(&self, first_ms: Option<f64>) -> Vec<ExceededLimit> {
-        let exceeds = |measure: Measure, value: Option<f64>, limit: Option<f64>| {
-            value
-                .zip(limit)
-                .filter(|(value, limit)| value > limit)
-                .map(|(value, limit)| ExceededLimit {
-                    measure,
-                    value,
-                    limit,
-                })
-        };
-        // The CPU usage of the embedded server cannot be separated, and it may use all cores.
-        let alone = !self.cost.includes_server;
-        let send_delay = self.send_delay_ms.at(99.0);
-        let burst = self
-            .burst
-            .filter(|burst| burst.requests > 1)
-            .map(|burst| burst.width_ms);
-        let burst_limit = first_ms
-            .map(|first_ms| (first_ms * MAX_BURST_SHARE_OF_TTFT).max(MAX_SEND_DELAY_P99_MS));
-        let exceeded = [
-            exceeds(
-                Measure::SendDelayP99Ms,
-                send_delay,
-                Some(send_delay_limit_ms(first_ms)),
-            ),
-            exceeds(Measure::BurstWidthMs, burst, burst_limit),
-            exceeds(
-                Measure::RateDeviationPercent,
-                self.rate_deviation_percent.map(f64::abs),
-                Some(100.0 * MAX_RATE_DEVIATION),
-            ),
-            exceeds(
-                Measure::CpuPercent,
-                self.cpu_percent.filter(|_| alone),
-                Some(100.0 * MAX_CPU_SHARE),
-            ),
-            exceeds(
-                Measure::DisorderedRequests,
-                Some(self.disordered as f64),
-                Some(0.0),
-            ),
-            exceeds(
-                Measure::MachineBusyPercent,
-                self.cost.machine_busy_percent.filter(|_| alone),
-                Some(100.0 * MAX_MACHINE_SHARE),
-            ),
-        ];
-        exceeded.into_iter().flatten().collect()
+            .filter_map(|bound| Some(bound.added? / bound.limit()));
+        (self.verdict, ratios.fold(0.0, f64::max))
     }
 }
 
-/// The limit of the send delay for a server with this median TTFT.
-fn send_delay_limit_ms(first_ms: Option<f64>) -> f64 {
-    let limit_ms = first_ms.map_or(MAX_SEND_DELAY_P99_MS, |first_ms| {
-        first_ms * MAX_SEND_DELAY_SHARE_OF_TTFT
+fn doubts(bounds: &Bounds, disordered: usize) -> Vec<Doubt> {
+    let of_clock = (disordered > 0).then(|| Doubt {
+        measure: DISORDERED_REQUESTS.to_owned(),
+        value: disordered as f64,
+        limit: 0.0,
     });
-    limit_ms.clamp(MIN_SEND_DELAY_LIMIT_MS, MAX_SEND_DELAY_P99_MS)
-}
-
-/// The median TTFT, or the median E2EL without streams.
-fn median_first_ms(samples: &[Sample<'_>], options: &MetricsOptions) -> Option<f64> {
-    let median = |latency: fn(&RequestLatency) -> Option<f64>| {
-        let answers = samples.iter().filter(|sample| sample.outcome().is_answer());
-        Summary::new(
-            answers
-                .filter_map(|sample| latency(&sample.latency(options)))
-                .collect(),
-            &[],
-        )
-        .median
-    };
-    median(|latency| latency.ttft_ms).or_else(|| median(|latency| latency.e2el_ms))
+    let of_bounds = bounds.distrusted().map(|bound| Doubt {
+        measure: bound.figure.to_string(),
+        value: bound.added.unwrap_or_default(),
+        limit: bound.limit(),
+    });
+    of_clock.into_iter().chain(of_bounds).collect()
 }
 
 /// The send rate compared with the rate at which requests were ready; `None` if all were ready at

@@ -4,9 +4,9 @@
 //! in pairs. The figure is the ratio of the two means over all pairs, minus one. The interval is a
 //! two-stage bootstrap (Davison and Hinkley, "Bootstrap Methods and their Application", section
 //! 3.8): repeats are resampled, and pairs within each. Resamples of few repeats vary too little, so
-//! with several repeats the interval is at least Student's interval of the mean of the logarithms
-//! of the repeats' ratios. With one repeat, the interval covers only the variation between
-//! requests.
+//! the interval is at least Student's interval of the mean of the logarithms of the repeats' ratios.
+//! Below three repeats there is no interval: one repeat shows no variation between runs, and with
+//! two Student's factor is 12.7.
 
 use serde::Serialize;
 
@@ -16,12 +16,19 @@ use sobench_statistics::Z_95;
 use sobench_statistics::bootstrap::RandomSource;
 use sobench_statistics::distributions::student_t_975;
 
+/// Minimum number of repeats for an interval.
+pub const MIN_REPEATS: usize = 3;
+
+/// Minimum mean of the control in ms. Below it a percentage says nothing: the differences are those
+/// of single system calls.
+pub const MIN_CONTROL_MEAN_MS: f64 = 1.0;
+
 /// The relative difference between constrained requests and the same requests without a constraint.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Overhead {
     /// In percent of the control's mean: 0 is no difference, 100 is twice as much.
     pub percent: f64,
-    /// Bounds of the 95 % interval; `None` with fewer than ten pairs.
+    /// Bounds of the 95 % interval; `None` with fewer than ten pairs or [`MIN_REPEATS`] repeats.
     pub low_percent: Option<f64>,
     pub high_percent: Option<f64>,
     /// Number of pairs of a constrained request and its control, both with a value.
@@ -31,8 +38,8 @@ pub struct Overhead {
 }
 
 impl Overhead {
-    /// Computes the figure from the pairs (constrained, control) of each repeat; `None` without
-    /// pairs, or if the control's sum is zero.
+    /// Computes the figure from the pairs (constrained, control) of each repeat, in ms; `None`
+    /// without pairs, or if the control's mean is below [`MIN_CONTROL_MEAN_MS`].
     pub fn new(repeats: &[Vec<(f64, f64)>], seed: u64) -> Option<Self> {
         // A repeat without pairs cannot be resampled.
         let repeats: Vec<Vec<(f64, f64)>> = repeats
@@ -41,9 +48,11 @@ impl Overhead {
             .cloned()
             .collect();
         let all: Vec<(f64, f64)> = repeats.iter().flatten().copied().collect();
-        let percent = percent(&all)?;
         let pairs = all.len();
-        let bounds = (pairs >= MIN_VALUES).then(|| {
+        let percent =
+            percent(&all).filter(|_| sums(all.iter()).1 >= MIN_CONTROL_MEAN_MS * pairs as f64)?;
+        let has_interval = pairs >= MIN_VALUES && repeats.len() >= MIN_REPEATS;
+        let bounds = has_interval.then(|| {
             if pairs.saturating_mul(RESAMPLES) > MAX_DRAWS {
                 let half = 100.0 * Z_95 * ratio_error(&all);
                 let (low, high) =
@@ -110,14 +119,14 @@ fn ratio_of_drawn_repeats(random: &mut NumpyRandom, repeats: &[Vec<(f64, f64)>])
 }
 
 /// Student's 95 % interval over repeats, on the logarithm of their ratios; `None` with fewer than
-/// two.
+/// [`MIN_REPEATS`].
 fn between_runs(repeats_percent: &[f64]) -> Option<(f64, f64)> {
     let n = repeats_percent.len();
     let logs: Vec<f64> = repeats_percent
         .iter()
         .map(|percent| (1.0 + percent / 100.0).ln())
         .collect();
-    if n < 2 || logs.iter().any(|log| !log.is_finite()) {
+    if n < MIN_REPEATS || logs.iter().any(|log| !log.is_finite()) {
         return None;
     }
     let centre = logs.iter().sum::<f64>() / n as f64;
@@ -156,22 +165,26 @@ mod tests {
             .collect()
     }
 
+    fn repeats(n: usize, factors: &[f64]) -> Vec<Vec<(f64, f64)>> {
+        factors.iter().map(|factor| pairs(n, *factor)).collect()
+    }
+
     #[test]
     fn planted_cost_is_within_its_interval() {
         for factor in [0.9, 1.0, 1.2] {
-            let found = Overhead::new(&[pairs(50, factor), pairs(50, factor)], 0).unwrap();
+            let found = Overhead::new(&repeats(50, &[factor; 3]), 0).unwrap();
             let planted = 100.0 * (factor - 1.0);
             let (low, high) = (found.low_percent.unwrap(), found.high_percent.unwrap());
             assert!((found.percent - planted).abs() < 0.01, "{found:?}");
-            // The values scatter by 0.5 around 10: a relative standard error of 0.5 % over a
-            // hundred pairs.
+            // The values scatter by 0.5 around 10: a relative standard error of 0.4 % over 150
+            // pairs.
             assert!(
-                low < planted && planted < high && (1.0..3.0).contains(&(high - low)),
+                low < planted && planted < high && (0.8..3.0).contains(&(high - low)),
                 "{found:?}"
             );
-            assert_eq!(found.repeats_percent.len(), 2);
+            assert_eq!(found.repeats_percent.len(), 3);
             assert_eq!(
-                Overhead::new(&[pairs(50, factor), pairs(50, factor)], 0).unwrap(),
+                Overhead::new(&repeats(50, &[factor; 3]), 0).unwrap(),
                 found,
                 "the same seed gives the same interval"
             );
@@ -181,7 +194,7 @@ mod tests {
     #[test]
     fn different_repeats_widen_the_interval() {
         for n in [50, 20_002] {
-            let found = Overhead::new(&[pairs(n, 1.0), pairs(n, 1.4)], 0).unwrap();
+            let found = Overhead::new(&repeats(n, &[1.0, 1.2, 1.4]), 0).unwrap();
             let (low, high) = (found.low_percent.unwrap(), found.high_percent.unwrap());
             assert!(
                 (found.percent - 20.0).abs() < 0.01 && low < 0.1 && high > 39.9,
@@ -193,35 +206,52 @@ mod tests {
     }
 
     #[test]
+    fn fewer_than_three_repeats_have_no_interval() {
+        for factors in [&[1.1][..], &[1.1, 1.3]] {
+            let few = Overhead::new(&repeats(50, factors), 0).unwrap();
+            assert_eq!((few.low_percent, few.high_percent), (None, None), "{few:?}");
+            assert_eq!(few.repeats_percent.len(), factors.len());
+        }
+        // Repeats without pairs do not count.
+        let [one, two] = [pairs(50, 1.1), pairs(50, 1.3)];
+        assert_eq!(
+            Overhead::new(&[one, vec![], two], 0).unwrap().low_percent,
+            None
+        );
+    }
+
+    #[test]
     fn few_repeats_have_a_wide_interval() {
-        // The distance of ln 1.1 and ln 1.3 is 0.167. Half of it is the standard error, and 12.706
-        // times the standard error is 1.061, the half width of the interval around 0.179.
-        let (low, high) = between_runs(&[10.0, 30.0]).unwrap();
+        // The logarithms of 1.1, 1.2 and 1.3 have a standard deviation of 0.0836 and a standard
+        // error of 0.0482. Student's factor is 4.303, and the half width around 0.1800 is 0.2076.
+        let (low, high) = between_runs(&[10.0, 20.0, 30.0]).unwrap();
         assert!(
-            (low + 58.6).abs() < 0.2 && (high - 245.6).abs() < 1.0,
+            (low + 2.7).abs() < 0.2 && (high - 47.4).abs() < 0.3,
             "{low} to {high}"
         );
         assert_eq!(
-            (between_runs(&[10.0]), between_runs(&[10.0, -100.0])),
+            (
+                between_runs(&[10.0, 30.0]),
+                between_runs(&[10.0, 20.0, -100.0])
+            ),
             (None, None)
         );
-        let two = Overhead::new(&[pairs(50, 1.1), pairs(50, 1.3)], 0).unwrap();
-        let eight: Vec<_> = (0..8)
-            .map(|repeat| pairs(50, if repeat % 2 == 0 { 1.1 } else { 1.3 }))
-            .collect();
-        let eight = Overhead::new(&eight, 0).unwrap();
+        let three = Overhead::new(&repeats(50, &[1.1, 1.2, 1.3]), 0).unwrap();
+        let eight = [1.1, 1.3].repeat(4);
+        let eight = Overhead::new(&repeats(50, &eight), 0).unwrap();
         assert!(
-            two.low_percent < Some(-50.0) && eight.low_percent > Some(5.0),
-            "{two:?} {eight:?}"
+            three.low_percent < Some(0.0) && eight.low_percent > Some(5.0),
+            "{three:?} {eight:?}"
         );
     }
 
     #[test]
     fn both_methods_give_similar_intervals() {
-        let many = Overhead::new(&[pairs(20_002, 1.2)], 0).unwrap();
-        let width = many.high_percent.unwrap() - many.low_percent.unwrap();
-        let few = Overhead::new(&[pairs(200, 1.2)], 0).unwrap();
-        let expected = (few.high_percent.unwrap() - few.low_percent.unwrap()) / 10.0;
+        let width = |n| {
+            let found = Overhead::new(&repeats(n, &[1.2; 3]), 0).unwrap();
+            found.high_percent.unwrap() - found.low_percent.unwrap()
+        };
+        let (width, expected) = (width(6_700), width(67) / 10.0);
         assert!(
             (width / expected - 1.0).abs() < 0.1,
             "{width} and {expected}"
@@ -230,17 +260,21 @@ mod tests {
 
     #[test]
     fn few_pairs_have_no_interval_and_none_have_no_figure() {
-        let found = Overhead::new(&[pairs(9, 1.2)], 0).unwrap();
+        let found = Overhead::new(&repeats(3, &[1.2; 3]), 0).unwrap();
         assert_eq!(
             (found.low_percent, found.high_percent, found.pairs),
             (None, None, 9)
         );
         assert_eq!(Overhead::new(&[], 0), None);
         assert_eq!(Overhead::new(&[vec![]], 0), None);
-        assert_eq!(
-            Overhead::new(&[vec![(1.0, 0.0)]], 0),
-            None,
-            "a control of zero has no percentage"
-        );
+    }
+
+    #[test]
+    fn a_control_below_one_millisecond_has_no_percentage() {
+        let at = |control: f64| Overhead::new(&vec![vec![(2.0 * control, control); 50]; 3], 0);
+        for control in [0.0, 0.02, 0.99] {
+            assert_eq!(at(control), None, "{control} ms");
+        }
+        assert_eq!(at(1.0).unwrap().percent, 100.0);
     }
 }

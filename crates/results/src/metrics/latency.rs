@@ -52,6 +52,10 @@ pub struct Latency {
     pub unstreamed_answers: usize,
     /// Number of answers without content. They have no latency.
     pub empty_answers: usize,
+    /// TTFT of the arguments of tool calls, if there were any: sent to the first arguments, where
+    /// TTFT is the name of the function.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ttft_arguments_ms: Option<Summary>,
     /// Reasoning latencies, if there was reasoning.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reasoning: Option<Reasoning>,
@@ -78,6 +82,8 @@ pub struct RequestLatency {
     /// Only for answers with reasoning.
     pub ttft_reasoning_ms: Option<f64>,
     pub ttft_answer_ms: Option<f64>,
+    /// Only for answers with tool calls.
+    pub ttft_arguments_ms: Option<f64>,
     pub tpot_ms: Option<f64>,
     pub e2el_ms: Option<f64>,
     pub ttft_from_due_ms: Option<f64>,
@@ -97,6 +103,8 @@ impl RequestLatency {
                 .filter(|_| streamed),
             ttft_answer_ms: between(timing.sent_ns, timing.first_answer_ns)
                 .filter(|_| streamed && timing.first_reasoning_ns.is_some()),
+            ttft_arguments_ms: between(timing.sent_ns, timing.first_arguments_ns)
+                .filter(|_| streamed),
             tpot_ms: tpot_ms(timing, output_tokens).filter(|_| streamed),
             e2el_ms: between(timing.sent_ns, last),
             ttft_from_due_ms: between(Some(timing.due_ns), first).filter(|_| streamed),
@@ -122,6 +130,8 @@ impl Latency {
             e2el_from_due_ms: summary(&latencies::E2EL_FROM_DUE),
             never_sent: samples.len() - schedule_lag_ms.n,
             schedule_lag_ms,
+            ttft_arguments_ms: Some(summary(&latencies::TTFT_ARGUMENTS))
+                .filter(|summary| summary.n > 0),
             reasoning: Reasoning::new(samples).map(|counts| Reasoning {
                 ttft_reasoning_ms: summary(&latencies::TTFT_REASONING),
                 ttft_answer_ms: summary(&latencies::TTFT_ANSWER),
@@ -148,6 +158,11 @@ impl Latency {
             kept.push((&latencies::TTFT_REASONING, &reasoning.ttft_reasoning_ms));
             kept.push((&latencies::TTFT_ANSWER, &reasoning.ttft_answer_ms));
         }
+        kept.extend(
+            self.ttft_arguments_ms
+                .iter()
+                .map(|summary| (&latencies::TTFT_ARGUMENTS, summary)),
+        );
         kept.into_iter()
             .find(|(own, _)| *own == metric)
             .map(|(_, summary)| summary)

@@ -3,12 +3,16 @@
 //! [`summarise`] is the entry point. Definitions are in [`latency`], [`throughput`] and
 //! [`quality`], statistics in [`sobench_statistics`].
 
+pub mod bursts;
 pub mod client_overhead;
 pub mod cold_load;
 pub mod constraint_loss;
 pub mod constraint_overhead;
+pub mod control_arm;
 pub mod dataset_parts;
 pub mod distribution;
+pub mod drift;
+pub mod error_groups;
 pub mod examples;
 pub mod first_uses;
 mod gap_encoding;
@@ -23,6 +27,7 @@ pub mod probe;
 pub mod quality;
 pub mod queueing;
 pub mod registry;
+pub mod repetition;
 pub mod request_table;
 pub mod run_issues;
 pub mod spec_decode;
@@ -32,18 +37,25 @@ pub mod steady_state;
 pub mod testing;
 pub mod throughput;
 pub mod token_gaps;
+pub mod validity_pattern;
 
 use serde::{Deserialize, Serialize, Serializer};
 
+use self::bursts::Bursts;
+use self::control_arm::ControlArm;
+use self::drift::Drift;
+use self::error_groups::ErrorGroups;
 use self::examples::Group;
 use self::latency::{Latency, RequestLatency};
 pub use self::latency_metric::LatencyMetric;
 use self::quality::Quality;
 pub use self::queueing::QueueMetric;
 use self::registry::{RunSamples, Values};
+use self::repetition::Repetition;
 use self::request_table::{RequestTable, Row};
 use self::run_issues::RunIssues;
 use self::throughput::Throughput;
+use self::validity_pattern::ValidityPattern;
 use sobench_core::case::Arm;
 use sobench_core::observation::{Outcome, failure_message};
 use sobench_core::verdict::Verdict;
@@ -65,6 +77,8 @@ pub enum TokenSource {
     Server,
     /// The tokenizer.
     Tokenizer,
+    /// The tokenizer of another model, in place of an implausible count of the server.
+    OtherTokenizer,
     /// Not counted.
     #[default]
     Unknown,
@@ -89,6 +103,9 @@ pub struct Judged {
     /// ([`constraint_loss::is_white_space_run`]).
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub white_space_run: bool,
+    /// Whether the answer was truncated at the token limit and follows its constraint all the same.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub whole: bool,
     /// Whether the answer is the expected call ([`sobench_judge::call`]); `None` without an
     /// expected call.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -140,10 +157,21 @@ pub struct Metrics {
     pub outcomes: OutcomeCounts,
     /// Requests without an answer, by outcome, over all arms.
     pub failures: Vec<Group>,
+    /// The same requests by message.
+    pub errors: ErrorGroups,
     /// Figures of all requests.
     pub overall: ArmMetrics,
     pub arms: Arms,
     pub quality: Quality,
+    /// The control arm; `None` without one.
+    pub control: Option<ControlArm>,
+    /// Validity by requests in flight and over time; `None` without judged answers.
+    pub validity: Option<ValidityPattern>,
+    pub repetition: Repetition,
+    /// Tests of TTFT, TPOT and E2EL for a trend over the run; empty if it is too short.
+    pub drift: Vec<Drift>,
+    /// How chunks arrive; `None` without gaps.
+    pub bursts: Option<Bursts>,
     pub issues: RunIssues,
     /// Every metric of [`registry::Metric::ALL`], over the whole run.
     pub values: Values,
@@ -192,6 +220,8 @@ pub struct TokenTotals {
 pub struct Sources {
     pub server: usize,
     pub tokenizer: usize,
+    #[serde(skip_serializing_if = "quality::is_zero")]
+    pub other_tokenizer: usize,
     pub unknown: usize,
 }
 
@@ -216,12 +246,18 @@ pub fn summarise(samples: &[Sample<'_>], duration_ns: u64, options: &MetricsOpti
         options: options.clone(),
         outcomes: OutcomeCounts::new(samples),
         failures: Group::by(samples, failure),
+        errors: ErrorGroups::new(samples),
         arms: Arms {
             constrained: arm_metrics(Arm::Constrained),
             control: arm_metrics(Arm::Control),
             free: arm_metrics(Arm::Free),
         },
         quality: Quality::new(samples),
+        control: ControlArm::new(samples),
+        validity: ValidityPattern::new(samples),
+        repetition: Repetition::new(samples),
+        drift: Drift::all(samples, options),
+        bursts: Bursts::new(samples, options),
         issues: RunIssues::new(samples),
         values: Values::new(&RunSamples {
             samples: &all,
@@ -241,7 +277,8 @@ impl Metrics {
             .failures
             .iter_mut()
             .chain(&mut quality.reasons)
-            .chain(&mut quality.not_scored);
+            .chain(&mut quality.not_scored)
+            .chain(self.control.iter_mut().flat_map(|arm| &mut arm.reasons));
         groups
             .chain([&mut quality.vllm.only_script, &mut quality.vllm.only_ours])
             .flat_map(|group| &mut group.examples)
@@ -375,6 +412,7 @@ impl Sources {
             match source {
                 TokenSource::Server => counts.server += 1,
                 TokenSource::Tokenizer => counts.tokenizer += 1,
+                TokenSource::OtherTokenizer => counts.other_tokenizer += 1,
                 TokenSource::Unknown => counts.unknown += 1,
             }
             counts
@@ -468,7 +506,7 @@ mod tests {
                 .map(|(name, count)| format!("{name}={count}"))
                 .collect::<Vec<_>>()
                 .join(" "),
-            "completed=1 truncated=1 rejected=1 unsupported=1 server_error=1 stream_error=1 transport=1 timed_out=1 cancelled=1"
+            "completed=1 truncated=1 rejected=1 refused=0 unsupported=1 server_error=1 stream_error=1 transport=1 timed_out=1 cancelled=1"
         );
         assert_eq!(
             (
@@ -520,6 +558,7 @@ mod tests {
             Sources {
                 server: 1,
                 tokenizer: 0,
+                other_tokenizer: 0,
                 unknown: 1
             }
         );

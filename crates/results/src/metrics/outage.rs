@@ -62,6 +62,7 @@ fn end(sample: &Sample<'_>) -> Option<(u64, bool)> {
         Outcome::Completed
         | Outcome::Truncated
         | Outcome::Rejected { .. }
+        | Outcome::Refused { .. }
         | Outcome::StreamError { .. } => true,
         Outcome::ServerError { status, .. } => !UNAVAILABLE.contains(status),
         Outcome::Transport {

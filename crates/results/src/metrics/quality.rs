@@ -1,6 +1,9 @@
 //! Quality of answers: rates with intervals, failure reasons with examples, and the verdict of
 //! vLLM's script. The rates are defined in [`super::registry::rates`].
 
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 
 use super::Sample;
@@ -9,11 +12,11 @@ use super::examples::Group;
 use super::registry::{Metric, rates};
 use sobench_core::case::Arm;
 use sobench_core::observation::{Outcome, failure_message};
-use sobench_core::verdict::{NotScored, Verdict};
+use sobench_core::verdict::{ExtraText, NotScored, Reason, Verdict};
 use sobench_statistics::Rate;
 
 /// Finish reasons of answers that the model ended normally: OpenAI's, and two of TGI.
-pub const ENDED_BY_ITSELF: [&str; 4] = ["stop", "eos_token", "stop_sequence", "tool_calls"];
+const ENDED_BY_ITSELF: [&str; 4] = ["stop", "eos_token", "stop_sequence", "tool_calls"];
 
 /// Quality of the answers of a run. Counts cover the constrained arm unless the name says
 /// otherwise.
@@ -64,10 +67,22 @@ pub struct Quality {
     pub not_sent: usize,
     /// Reasons of invalid answers, the most frequent first.
     pub reasons: Vec<Group>,
+    /// Kinds of text around JSON, the most frequent first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub extra_text: Vec<ExtraTextCount>,
     /// Reasons of missing verdicts, the most frequent first.
     pub not_scored: Vec<Group>,
     /// The score of vLLM's script for the same answers.
     pub vllm: VllmScore,
+}
+
+/// Answers with one kind of text around their JSON.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ExtraTextCount {
+    pub kind: &'static str,
+    pub count: usize,
+    /// Answers whose JSON is valid without that text.
+    pub valid_if_stripped: usize,
 }
 
 /// The score of `benchmark_serving_structured_output.py`. It scores every request, including
@@ -141,9 +156,16 @@ impl Quality {
             cancelled: hits(&rates::CANCELLED_RATE),
             not_sent: hits(&rates::NOT_SENT_RATE),
             reasons: Group::by(constrained.iter().copied(), reason),
+            extra_text: extra_text(&constrained),
             not_scored: Group::by(constrained.iter().copied(), why_not_scored),
             vllm: VllmScore::new(samples),
         }
+    }
+
+    /// Number of answers that are valid without the text around their JSON.
+    pub fn valid_if_stripped(&self) -> usize {
+        let counts = self.extra_text.iter().map(|kind| kind.valid_if_stripped);
+        counts.sum()
     }
 
     /// Number of constrained requests with an answer but without a verdict.
@@ -198,14 +220,37 @@ impl VllmScore {
     }
 }
 
+/// Whether an answer that was cut at the token limit could not have become valid by any end.
+pub fn breaks_before_cut(sample: &Sample<'_>) -> bool {
+    *sample.outcome() == Outcome::Truncated && is_final_violation(sample.verdict())
+}
+
+fn is_final_violation(verdict: &Verdict) -> bool {
+    matches!(verdict, Verdict::Invalid { reason } if *reason != Reason::Truncated)
+}
+
 /// Whether an answer that ended normally and has a verdict is valid; `None` for other requests.
 pub fn complied(sample: &Sample<'_>) -> Option<bool> {
-    let ended = sample
-        .finish_reason()
-        .is_some_and(|reason| ENDED_BY_ITSELF.contains(&reason));
-    let verdict =
-        Some(sample.verdict()).filter(|_| ended && *sample.outcome() == Outcome::Completed)?;
-    (!matches!(verdict, Verdict::NotScored { .. })).then_some(*verdict == Verdict::Valid)
+    compliance(
+        sample.verdict(),
+        sample.outcome().name(),
+        sample.finish_reason(),
+    )
+}
+
+/// As [`complied`], for an answer in a file; `outcome` is the name of its outcome. A complete answer
+/// without a finish reason counts: the server ended it, and named no other reason. An answer that
+/// was cut after it had broken its constraint does not comply.
+pub fn compliance(verdict: &Verdict, outcome: &str, finish_reason: Option<&str>) -> Option<bool> {
+    match outcome {
+        "truncated" => is_final_violation(verdict).then_some(false),
+        "completed" => {
+            let ended = finish_reason.is_none_or(|reason| ENDED_BY_ITSELF.contains(&reason));
+            let is_judged = !matches!(verdict, Verdict::NotScored { .. });
+            (ended && is_judged).then_some(*verdict == Verdict::Valid)
+        }
+        _ => None,
+    }
 }
 
 /// Whether a request timed out, or failed in the server, the stream or the network.
@@ -217,11 +262,38 @@ pub fn is_failure(outcome: &Outcome) -> bool {
     ) && !outcome.is_local()
 }
 
-fn reason(sample: &Sample<'_>) -> Option<(&'static str, String)> {
+/// The reason of an invalid answer: its name, and the message.
+pub(super) fn reason(sample: &Sample<'_>) -> Option<(&'static str, String)> {
     let Verdict::Invalid { reason } = sample.verdict() else {
         return None;
     };
     Some((reason.name(), reason.to_string()))
+}
+
+fn extra_text(samples: &[&Sample<'_>]) -> Vec<ExtraTextCount> {
+    let mut counts: BTreeMap<ExtraText, ExtraTextCount> = BTreeMap::new();
+    for sample in samples {
+        if let Verdict::Invalid {
+            reason:
+                Reason::ExtraText {
+                    kind,
+                    valid_if_stripped,
+                    ..
+                },
+        } = sample.verdict()
+        {
+            let entry = counts.entry(*kind).or_insert(ExtraTextCount {
+                kind: kind.name(),
+                count: 0,
+                valid_if_stripped: 0,
+            });
+            entry.count += 1;
+            entry.valid_if_stripped += usize::from(*valid_if_stripped);
+        }
+    }
+    let mut counts: Vec<ExtraTextCount> = counts.into_values().collect();
+    counts.sort_by_key(|entry| Reverse(entry.count));
+    counts
 }
 
 fn why_not_scored(sample: &Sample<'_>) -> Option<(&'static str, String)> {
@@ -241,7 +313,6 @@ mod tests {
     use super::*;
     use crate::metrics::testing::{TestRequest, test_request, with_samples};
     use sobench_core::observation::TransportCause;
-    use sobench_core::verdict::Reason;
 
     fn judged(run: &[TestRequest<'_>]) -> Quality {
         with_samples(run, Quality::new)
@@ -397,6 +468,34 @@ mod tests {
     }
 
     #[test]
+    fn kinds_of_extra_text_are_counted_and_not_correct() {
+        let extra = |kind, valid_if_stripped| TestRequest {
+            verdict: invalid(Reason::ExtraText {
+                byte: 0,
+                kind,
+                valid_if_stripped,
+            }),
+            ..test_request()
+        };
+        let quality = judged(&[
+            extra(ExtraText::ProseAfter, false),
+            extra(ExtraText::Fence, true),
+            extra(ExtraText::Fence, false),
+            test_request(),
+        ]);
+        let entry = |kind, count, valid_if_stripped| ExtraTextCount {
+            kind,
+            count,
+            valid_if_stripped,
+        };
+        assert_eq!(
+            quality.extra_text,
+            [entry("fence", 2, 1), entry("prose_after", 1, 0)]
+        );
+        assert_eq!(counts(quality.correct_rate), Some((1, 4)));
+    }
+
+    #[test]
     fn rejections_for_load_are_counted_separately() {
         let refused = |status| TestRequest {
             outcome: Outcome::Rejected {
@@ -470,8 +569,9 @@ mod tests {
         };
         let quality = judged(&[grammar]);
         assert_eq!(
-            (quality.vllm.correct_rate, quality.compliance),
-            (None, None)
+            (quality.vllm.correct_rate, counts(quality.compliance)),
+            (None, Some((1, 1))),
+            "an answer without a finish reason ended by itself"
         );
         let truncated = TestRequest {
             outcome: Outcome::Truncated,

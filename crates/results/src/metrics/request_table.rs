@@ -8,14 +8,14 @@ mod sample;
 
 use std::collections::HashMap;
 use std::fmt;
-use std::hash::Hash;
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher, Hash};
 use std::sync::Arc;
 
 use super::gap_encoding::{self, EncodedGaps};
 use super::{Judged, Sample, TokenSource, Tokens};
 use sobench_core::case::{Arm, BodyKey, Case, Prompt};
 use sobench_core::constraint::Constraint;
-use sobench_core::observation::{Observation, Outcome, Timing};
+use sobench_core::observation::{Observation, Outcome, Timing, spread_slack};
 use sobench_core::verdict::{NotScored, Reason, Verdict};
 
 /// Maximum size of chunk times in memory if they can be read again: some ten million chunks.
@@ -64,10 +64,53 @@ pub struct RequestTimes {
     pub last_content_ns: Option<u64>,
     pub first_reasoning_ns: Option<u64>,
     pub first_answer_ns: Option<u64>,
+    pub first_arguments_ns: Option<u64>,
     pub end_ns: Option<u64>,
     /// Number of chunks with content.
     pub chunks: u64,
     pub streamed: bool,
+}
+
+/// By how much chunks can have arrived earlier than recorded, in nanoseconds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ArrivalSlack {
+    /// Of the first and the last chunk, and of the first chunk of the answer.
+    pub first_ns: u64,
+    pub last_ns: u64,
+    pub answer_ns: u64,
+    chunks: ChunkSlack,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum ChunkSlack {
+    /// [`Timing::arrival_slack_ns`].
+    Each(Vec<(usize, u64)>),
+    /// The largest one, for every chunk.
+    Largest(u64),
+}
+
+/// Maximum number of chunk entries in memory; further requests have their largest one only.
+const MAX_SLACK_ENTRIES: usize = 1 << 20;
+
+impl Default for ChunkSlack {
+    fn default() -> Self {
+        Self::Each(Vec::new())
+    }
+}
+
+impl ArrivalSlack {
+    /// Whether no chunk has slack.
+    pub fn is_none(&self) -> bool {
+        self.chunks == ChunkSlack::default()
+    }
+
+    /// The slack of each chunk.
+    pub fn of_chunks(&self, chunks_ns: &[u64]) -> Vec<u64> {
+        match &self.chunks {
+            ChunkSlack::Each(entries) => spread_slack(entries, chunks_ns),
+            ChunkSlack::Largest(slack_ns) => vec![*slack_ns; chunks_ns.len()],
+        }
+    }
 }
 
 /// All requests of a run.
@@ -75,6 +118,10 @@ pub struct RequestTimes {
 pub struct RequestTable {
     rows: Vec<Row>,
     inputs: Vec<RequestInput>,
+    /// A hash of the content of each input.
+    input_hashes: Vec<u64>,
+    /// Hashes of constraints by address; the inputs keep them alive.
+    constraint_hashes: HashMap<usize, u64>,
     known_inputs: HashMap<InputKey, u32>,
     /// Ids without their number.
     names: Shared<String>,
@@ -85,9 +132,15 @@ pub struct RequestTable {
     verdicts: Shared<Verdict>,
     /// First reasoning and first answer, for requests with reasoning.
     reasoned: HashMap<u32, (Option<u64>, Option<u64>)>,
+    /// First arguments, for requests with tool calls.
+    arguments: HashMap<u32, u64>,
     /// Counts that do not fit into a row.
     odd_tokens: HashMap<u32, Tokens>,
     texts: HashMap<u32, (String, String)>,
+    /// Of the requests whose slack is known and not zero.
+    slack: HashMap<u32, ArrivalSlack>,
+    /// Number of chunk entries in `slack`.
+    slack_entries: usize,
     gaps: Vec<u8>,
     chunk_source: Option<Arc<dyn ChunkSource>>,
 }
@@ -102,6 +155,10 @@ pub(super) struct Row {
     last_ns: u64,
     end_ns: u64,
     offset: u64,
+    /// Saturated; [`NONE`] if unknown.
+    send_call_ns: u32,
+    /// Equal for equal requests with equal results ([`RequestTable::copy_hash`]).
+    copy: u64,
     /// Offset of the gaps; [`NONE`] if they have to be read from the log.
     gaps_at: u32,
     chunks: u32,
@@ -126,10 +183,11 @@ const SCRIPT_CORRECT: u16 = 8;
 const WHITE_SPACE_RUN: u16 = 16;
 const HAS_CALL: u16 = 32;
 const RIGHT_CALL: u16 = 64;
-/// Implausible counts of the server: input tokens, output tokens, or any.
-const IMPLAUSIBLE_INPUT: u16 = 128;
-const IMPLAUSIBLE_OUTPUT: u16 = 256;
-const IMPLAUSIBLE_USAGE: u16 = 512;
+/// The server reported input tokens, or output tokens.
+const STATED_INPUT: u16 = 128;
+const STATED_OUTPUT: u16 = 256;
+const SLACK_KNOWN: u16 = 512;
+const WHOLE: u16 = 1024;
 
 /// Distinct values with their numbers.
 #[derive(Clone, Debug)]
@@ -153,6 +211,10 @@ impl<T> Default for Shared<T> {
             numbers: HashMap::new(),
         }
     }
+}
+
+fn hash(value: &impl Hash) -> u64 {
+    BuildHasherDefault::<DefaultHasher>::default().hash_one(value)
 }
 
 impl<T: Clone + Eq + Hash> Shared<T> {
@@ -195,6 +257,23 @@ impl RequestTable {
     /// Adds a request, with its texts if they are not empty. `offset` is the offset of its line.
     /// Returns false if its number does not fit into 32 bits.
     pub fn push(&mut self, case: &Case, observation: &Observation, offset: u64) -> bool {
+        let is_added = self.push_without_text(case, observation, offset);
+        let (answer, case_index) = (&observation.answer, observation.case_index as u32);
+        let text = answer.text();
+        if is_added && !(text.is_empty() && answer.reasoning.is_empty()) {
+            self.texts
+                .insert(case_index, (text.into_owned(), answer.reasoning.clone()));
+        }
+        is_added
+    }
+
+    /// As [`RequestTable::push`], without keeping texts.
+    pub fn push_without_text(
+        &mut self,
+        case: &Case,
+        observation: &Observation,
+        offset: u64,
+    ) -> bool {
         let Some(case_index) = u32::try_from(observation.case_index)
             .ok()
             .filter(|index| *index != NONE)
@@ -208,19 +287,15 @@ impl RequestTable {
                 (timing.first_reasoning_ns, timing.first_answer_ns),
             );
         }
-        let answer = &observation.answer;
-        let text = answer.text();
-        if !text.is_empty() || !answer.reasoning.is_empty() {
-            self.texts
-                .insert(case_index, (text.into_owned(), answer.reasoning.clone()));
+        if let Some(at_ns) = timing.first_arguments_ns {
+            self.arguments.insert(case_index, at_ns);
         }
+        self.keep_slack(case_index, timing);
+        let input_number = self.input_number(case);
         let chunks = timing.chunks_ns.len();
-        let is_plausible = observation
+        let [stated_input, stated_output] = observation
             .usage
-            .is_none_or(|usage| usage.is_plausible(chunks));
-        let [implausible_input, implausible_output] = observation
-            .usage
-            .map_or([false; 2], |usage| usage.implausible(chunks));
+            .map_or([false; 2], |usage| usage.is_stated(chunks));
         let time = |ns: Option<u64>| ns.unwrap_or(NONE_NS);
         let flag = |is_set: bool, flag: u16| if is_set { flag } else { 0 };
         let row = Row {
@@ -231,10 +306,14 @@ impl RequestTable {
             last_ns: time(timing.last_content_ns()),
             end_ns: time(timing.end_ns),
             offset,
+            send_call_ns: timing
+                .send_call_ns
+                .map_or(NONE, |ns| u32::try_from(ns).unwrap_or(NONE - 1)),
+            copy: self.copy_hash(input_number, case.arm, observation),
             gaps_at: self.keep_gaps(timing),
             chunks: u32::try_from(timing.chunks_ns.len()).unwrap_or(NONE),
             case_index,
-            input_number: self.input_number(case),
+            input_number,
             name: self.name(&case.id, case_index),
             outcome: self.outcome(&observation.outcome),
             finish_reason: observation
@@ -249,9 +328,9 @@ impl RequestTable {
             arm: case.arm,
             flags: flag(timing.streamed, STREAMED)
                 | flag(timing.is_in_order(), IN_ORDER)
-                | flag(!is_plausible, IMPLAUSIBLE_USAGE)
-                | flag(implausible_input, IMPLAUSIBLE_INPUT)
-                | flag(implausible_output, IMPLAUSIBLE_OUTPUT),
+                | flag(timing.arrival_slack_ns.is_some(), SLACK_KNOWN)
+                | flag(stated_input, STATED_INPUT)
+                | flag(stated_output, STATED_OUTPUT),
         };
         self.rows.push(row);
         true
@@ -300,16 +379,12 @@ impl RequestTable {
             }
         }
         (row.input_source, row.output_source) = (input_source, output_source);
-        row.flags &=
-            STREAMED | IN_ORDER | IMPLAUSIBLE_USAGE | IMPLAUSIBLE_INPUT | IMPLAUSIBLE_OUTPUT;
+        row.flags &= STREAMED | IN_ORDER | SLACK_KNOWN | STATED_INPUT | STATED_OUTPUT;
         row.flags |= judged.vllm_correct.map_or(0, |correct| {
             SCRIPT_SCORES | if correct { SCRIPT_CORRECT } else { 0 }
         });
-        row.flags |= if judged.white_space_run {
-            WHITE_SPACE_RUN
-        } else {
-            0
-        };
+        let flag = |is_set: bool, flag: u16| if is_set { flag } else { 0 };
+        row.flags |= flag(judged.white_space_run, WHITE_SPACE_RUN) | flag(judged.whole, WHOLE);
         row.flags |= judged
             .right_call
             .map_or(0, |right| HAS_CALL | if right { RIGHT_CALL } else { 0 });
@@ -341,19 +416,66 @@ impl RequestTable {
             completion: case.completion.clone(),
             tags: case.tags.clone(),
         };
-        let inputs = &mut self.inputs;
-        *self.known_inputs.entry(key).or_insert_with(|| {
-            inputs.push(RequestInput {
-                prompt: case.prompt.clone(),
-                constraint: case.constraint.clone(),
-                output_len: case.output_len,
-                completion: case.completion.clone(),
-                tags: case.tags.clone(),
-                grammar_oracle: case.grammar_oracle.clone(),
-                model: case.model.clone(),
-            });
-            (inputs.len() - 1) as u32
-        })
+        if let Some(number) = self.known_inputs.get(&key) {
+            return *number;
+        }
+        let number = self.inputs.len() as u32;
+        self.inputs.push(RequestInput {
+            prompt: case.prompt.clone(),
+            constraint: case.constraint.clone(),
+            output_len: case.output_len,
+            completion: case.completion.clone(),
+            tags: case.tags.clone(),
+            grammar_oracle: case.grammar_oracle.clone(),
+            model: case.model.clone(),
+        });
+        let hash = self.input_hash(case);
+        self.input_hashes.push(hash);
+        self.known_inputs.insert(key, number);
+        number
+    }
+
+    /// A hash of what is sent and judged, by content.
+    fn input_hash(&mut self, case: &Case) -> u64 {
+        let constraint = case.constraint.as_ref().map(|constraint| {
+            *self
+                .constraint_hashes
+                .entry(Arc::as_ptr(constraint) as usize)
+                .or_insert_with(|| hash(&constraint.fingerprint()))
+        });
+        let rest = (constraint, case.output_len, &case.model);
+        match &case.prompt {
+            Prompt::Text(text) => hash(&(text, rest)),
+            Prompt::Messages(messages) => {
+                let messages: Vec<_> = messages
+                    .iter()
+                    .map(|message| (&message.role, &message.content))
+                    .collect();
+                hash(&(messages, rest))
+            }
+            Prompt::Audio(clip) => hash(&(Arc::as_ptr(clip) as usize, rest)),
+            Prompt::Ranking { query, documents } => hash(&(query, documents, rest)),
+        }
+    }
+
+    /// A hash that is equal for copies: the same request with the same answer, or refused in the
+    /// same way. Each failure is a case of its own, because its cause is not in the request.
+    fn copy_hash(&self, input_number: u32, arm: Arm, observation: &Observation) -> u64 {
+        let request = (self.input_hashes[input_number as usize], arm);
+        match &observation.outcome {
+            outcome @ (Outcome::Completed
+            | Outcome::Truncated
+            | Outcome::Rejected { .. }
+            | Outcome::Refused { .. }
+            | Outcome::Unsupported { .. }) => {
+                hash(&(request, outcome, &*observation.answer.text()))
+            }
+            Outcome::ServerError { .. }
+            | Outcome::StreamError { .. }
+            | Outcome::Transport { .. }
+            | Outcome::TimedOut { .. }
+            | Outcome::Cancelled => hash(&(request, observation.case_index)),
+        }
     }
 
     fn name(&mut self, id: &str, case_index: u32) -> u32 {
@@ -371,6 +493,7 @@ impl RequestTable {
             | Outcome::ServerError { body: message, .. }
             | Outcome::StreamError { message }
             | Outcome::Transport { message, .. }
+            | Outcome::Refused { message }
             | Outcome::Unsupported { what: message } = &mut outcome
         {
             DROPPED_MESSAGE.clone_into(message);
@@ -390,6 +513,34 @@ impl RequestTable {
             DROPPED_MESSAGE.clone_into(message);
         }
         self.verdicts.number(verdict)
+    }
+
+    fn keep_slack(&mut self, case_index: u32, timing: &Timing) {
+        let Some(entries) = timing
+            .arrival_slack_ns
+            .as_ref()
+            .filter(|all| !all.is_empty())
+        else {
+            return;
+        };
+        let each = spread_slack(entries, &timing.chunks_ns);
+        let answer = timing
+            .chunks_ns
+            .iter()
+            .position(|at_ns| Some(*at_ns) == timing.first_answer_ns);
+        let largest = each.iter().copied().max().unwrap_or_default();
+        let slack = ArrivalSlack {
+            first_ns: each.first().copied().unwrap_or_default(),
+            last_ns: each.last().copied().unwrap_or_default(),
+            answer_ns: answer.map_or(largest, |chunk| each[chunk]),
+            chunks: if self.slack_entries < MAX_SLACK_ENTRIES {
+                ChunkSlack::Each(entries.clone())
+            } else {
+                ChunkSlack::Largest(largest)
+            },
+        };
+        self.slack_entries += entries.len();
+        self.slack.insert(case_index, slack);
     }
 
     fn keep_gaps(&mut self, timing: &Timing) -> u32 {
@@ -513,7 +664,7 @@ mod tests {
             ),
             (1, 3, 100)
         );
-        assert!(size_of::<Row>() <= 104, "{}", size_of::<Row>());
+        assert!(size_of::<Row>() <= 120, "{}", size_of::<Row>());
     }
 
     #[test]
@@ -540,6 +691,7 @@ mod tests {
                     tokens: Tokens::default(),
                     vllm_correct: None,
                     white_space_run: false,
+                    whole: false,
                     right_call: None,
                 },
             );
@@ -575,6 +727,7 @@ mod tests {
                     tokens,
                     vllm_correct: Some(false),
                     white_space_run: true,
+                    whole: false,
                     right_call: Some(true),
                 },
             );

@@ -111,6 +111,7 @@ mod tests {
                 tokens,
                 vllm_correct: None,
                 white_space_run: false,
+                whole: false,
                 right_call: None,
             },
         );

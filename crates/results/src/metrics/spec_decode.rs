@@ -6,6 +6,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::Arms;
+
 /// The prefix of the counters.
 const PREFIX: &str = "vllm:spec_decode";
 
@@ -30,6 +32,21 @@ pub struct SpecDecode {
     pub accepted_tokens: u64,
     /// For each position in a draft, the share of drafts (0 to 1) whose token was accepted.
     pub per_position_acceptance_rates: Vec<f64>,
+}
+
+/// Acceptance in one arm. The counters of the server cover all arms together; but a step sends its
+/// accepted tokens and the model's own in one chunk, so tokens per chunk are the length by arm.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ArmAcceptance {
+    /// The name of the arm.
+    pub arm: &'static str,
+    pub output_tokens: u64,
+    pub chunks: u64,
+    /// Output tokens per chunk.
+    pub acceptance_length: f64,
+    /// Accepted tokens in percent of drafted tokens, if every step drafts as many tokens as the
+    /// mean of the run.
+    pub acceptance_rate: Option<f64>,
 }
 
 impl SpecDecodeCounts {
@@ -79,6 +96,27 @@ fn position(labels: &str) -> Option<u32> {
 }
 
 impl SpecDecode {
+    /// Acceptance in each arm whose answers were streamed and have token counts.
+    pub fn by_arm(&self, arms: &Arms) -> Vec<ArmAcceptance> {
+        let drafted = self.draft_tokens as f64 / self.num_drafts as f64;
+        let arms = arms
+            .iter()
+            .filter(|(_, arm)| arm.latency.unstreamed_answers == 0);
+        arms.filter_map(|(arm, metrics)| {
+            let (output_tokens, chunks) = (metrics.tokens.output?, metrics.latency.chunks);
+            let length = output_tokens as f64 / chunks as f64;
+            length.is_finite().then(|| ArmAcceptance {
+                arm,
+                output_tokens,
+                chunks,
+                acceptance_length: length,
+                acceptance_rate: Some(100.0 * (length - 1.0) / drafted)
+                    .filter(|rate| (0.0..=100.0).contains(rate)),
+            })
+        })
+        .collect()
+    }
+
     /// The difference of two readings; `None` if nothing was drafted, or the server restarted in
     /// between.
     pub fn between(before: &SpecDecodeCounts, after: &SpecDecodeCounts) -> Option<Self> {
@@ -161,6 +199,38 @@ mod tests {
             SpecDecode::between(&after, &before),
             None,
             "the server restarted"
+        );
+    }
+
+    #[test]
+    fn acceptance_by_arm_is_in_the_tokens_of_a_chunk() {
+        use crate::metrics::testing::{TestRequest, test_request, with_samples};
+        use crate::metrics::{MetricsOptions, summarise};
+        use sobench_core::case::Arm;
+        let [before, after] = [page(0, 0, 0, [0, 0]), page(10, 40, 20, [10, 10])]
+            .map(|page| SpecDecodeCounts::parse(&page).unwrap());
+        let found = SpecDecode::between(&before, &after).unwrap();
+        // Three chunks each; four tokens are drafted in a step.
+        let answer = |arm, output| TestRequest {
+            arm,
+            output: Some(output),
+            ..test_request()
+        };
+        let run = [answer(Arm::Constrained, 6), answer(Arm::Control, 12)];
+        let arms = with_samples(&run, |samples| {
+            summarise(samples, 1, &MetricsOptions::default()).arms
+        });
+        let by_arm: Vec<_> = found
+            .by_arm(&arms)
+            .into_iter()
+            .map(|arm| (arm.arm, arm.acceptance_length, arm.acceptance_rate))
+            .collect();
+        assert_eq!(
+            by_arm,
+            [
+                ("constrained", 2.0, Some(25.0)),
+                ("control", 4.0, Some(75.0))
+            ]
         );
     }
 

@@ -27,15 +27,22 @@ pub struct TestRequest<'t> {
     pub sent: Option<u64>,
     pub chunks: Vec<u64>,
     pub chunk_tokens: Vec<u64>,
+    /// In milliseconds, or unknown.
+    pub send_call: Option<u64>,
+    /// Index of a chunk, and by how much it can have arrived earlier.
+    pub slack: Option<Vec<(usize, u64)>>,
     pub end: Option<u64>,
     pub streamed: bool,
     /// First reasoning, and first content of the answer.
     pub reasoning: Option<u64>,
     pub answer: Option<u64>,
+    /// First arguments of a tool call.
+    pub arguments: Option<u64>,
     pub input: Option<u64>,
     pub output: Option<u64>,
     pub vllm_correct: Option<bool>,
     pub right_call: Option<bool>,
+    pub whole: bool,
 }
 
 /// A successful constrained request: sent at 0, content at 10, 20 and 30 ms, three tokens.
@@ -51,14 +58,18 @@ pub fn test_request() -> TestRequest<'static> {
         sent: Some(0),
         chunks: vec![10, 20, 30],
         chunk_tokens: vec![],
+        send_call: Some(0),
+        slack: Some(vec![]),
         end: Some(31),
         streamed: true,
         reasoning: None,
         answer: Some(10),
+        arguments: None,
         input: Some(7),
         output: Some(3),
         vllm_correct: Some(true),
         right_call: None,
+        whole: false,
     }
 }
 
@@ -82,10 +93,16 @@ impl TestRequest<'_> {
             due_ns: self.due * NS_PER_MS,
             ready_ns: self.ready.or(self.sent).map(|at| at * NS_PER_MS),
             sent_ns: self.sent.map(|at| at * NS_PER_MS),
+            send_call_ns: self.send_call.map(|ms| ms * NS_PER_MS),
             headers_ns: None,
             chunks_ns: self.chunks.iter().map(|at| at * NS_PER_MS).collect(),
+            arrival_slack_ns: self.slack.as_ref().map(|entries| {
+                let in_ns = entries.iter().map(|(chunk, ms)| (*chunk, ms * NS_PER_MS));
+                in_ns.collect()
+            }),
             first_reasoning_ns: self.reasoning.map(|at| at * NS_PER_MS),
             first_answer_ns: self.answer.map(|at| at * NS_PER_MS),
+            first_arguments_ns: self.arguments.map(|at| at * NS_PER_MS),
             chunk_tokens: self.chunk_tokens.clone(),
             end_ns: self.end.map(|at| at * NS_PER_MS),
             streamed: self.streamed,
@@ -120,6 +137,7 @@ impl TestRequest<'_> {
             tokens,
             vllm_correct: self.vllm_correct,
             white_space_run: is_white_space_run(&observation.outcome, &observation.answer.text()),
+            whole: self.whole,
             right_call: self.right_call,
         }
     }

@@ -32,7 +32,8 @@ pub struct Throughput {
     /// Valid answers per second.
     pub valid_throughput: Option<f64>,
     /// Maximum output tokens in a bucket of one second. The tokens of an answer are spread evenly
-    /// over its chunks. vLLM's figure of this name counts chunks.
+    /// over its chunks. vLLM's figure of this name counts chunks. `None` if it is below the mean:
+    /// then the run has no full second at its highest rate.
     pub max_output_tokens_per_s: Option<f64>,
     /// Maximum content chunks in a bucket of one second, which vLLM prints as tokens and saves as
     /// `max_output_tokens_per_s`.
@@ -104,7 +105,11 @@ impl Throughput {
             request_goodput: per_second(counts.good),
             valid_goodput: per_second(counts.valid_good),
             valid_throughput: per_second(counts.valid),
-            max_output_tokens_per_s: peaks.tokens,
+            max_output_tokens_per_s: peaks.tokens.filter(|peak| {
+                output
+                    .zip(seconds)
+                    .is_none_or(|(tokens, seconds)| *peak >= tokens as f64 / seconds)
+            }),
             max_output_chunks_per_s: peaks.chunks,
             max_concurrent_requests: peaks.overlapping,
             max_in_flight: max_in_flight(samples, duration_ns),

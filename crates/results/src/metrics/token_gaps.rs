@@ -10,7 +10,12 @@ use super::latency::chunk_gaps_ms;
 /// The count is the server's `usage` in the chunk: vLLM's `continuous_usage_stats`, SGLang's
 /// `meta_info`.
 pub fn token_gaps_ms(chunks_ns: &[u64], counts: &[u64]) -> Option<Vec<f64>> {
-    if counts.is_empty() || counts.len() != chunks_ns.len() || !counts.is_sorted() {
+    spread_over_tokens(&chunk_gaps_ms(chunks_ns).collect::<Vec<_>>(), counts)
+}
+
+/// The same, from the gaps between the chunks.
+pub(super) fn spread_over_tokens(gaps_ms: &[f64], counts: &[u64]) -> Option<Vec<f64>> {
+    if counts.is_empty() || counts.len() != gaps_ms.len() + 1 || !counts.is_sorted() {
         return None;
     }
     // An implausible count must not exhaust memory.
@@ -23,7 +28,7 @@ pub fn token_gaps_ms(chunks_ns: &[u64], counts: &[u64]) -> Option<Vec<f64>> {
     }
     let mut gaps = Vec::new();
     let mut since_last_ms = 0.0;
-    for (pair, gap_ms) in counts.windows(2).zip(chunk_gaps_ms(chunks_ns)) {
+    for (pair, gap_ms) in counts.windows(2).zip(gaps_ms) {
         let tokens = pair[1] - pair[0];
         since_last_ms += gap_ms;
         if tokens > 0 {

@@ -96,6 +96,7 @@ conditions! {
     Label "label" Listed |record| record.settings.report.label.clone(),
     Host "host" Listed |record| Some(host(record)),
     Embedded "embedded" Listed |record| Some(record.server.embedded.to_string()),
+    Speed "speed" Stops |record| record.server.speed.map(|speed| speed.profile.to_string()),
     BaseUrl "base_url" Listed |record| Some(record.server.base_url.clone()),
     SobenchVersion "sobench_version" Notice |record| Some(record.sobench_version.clone()),
     Date "date" Listed |record| Some(record.date()),

@@ -9,6 +9,7 @@ mod shards;
 #[allow(clippy::unwrap_used)]
 pub mod testing;
 
+use std::net::IpAddr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
@@ -19,9 +20,11 @@ pub use self::settings::{
 };
 pub use self::shards::{MergedShard, ShardEnd, ShardRecord};
 use sobench_backend::ConstraintDialect;
+use sobench_core::answer::Channel;
 use sobench_core::constraint::GrammarDialect;
 use sobench_core::dates::date;
 use sobench_core::shard::Shard;
+use sobench_core::speed::Speed;
 use sobench_notices::enforcement::Enforcement;
 use sobench_notices::notice::Notice;
 
@@ -73,12 +76,38 @@ pub struct ServerRecord {
     pub version: Option<String>,
     /// Whether it is the embedded server with its synthetic model.
     pub embedded: bool,
+    /// The speed of the synthetic model; `None` for other servers, and in logs without it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub speed: Option<Speed>,
     /// The request field for constraints; `None` if no request can have one.
     pub constraint_dialect: Option<ConstraintDialect>,
     /// The decoding engine that the user named, and the use of the name.
     pub engine_choice: EngineChoice,
     /// The engine of the embedded server.
     pub engine: Option<Engine>,
+}
+
+impl ServerRecord {
+    /// Whether its address is one of this machine.
+    pub fn is_on_this_machine(&self) -> bool {
+        let address = self
+            .base_url
+            .split_once("://")
+            .map_or(self.base_url.as_str(), |(_, address)| address);
+        let authority = address.split('/').next().unwrap_or_default();
+        let host = match authority.strip_prefix('[') {
+            Some(rest) => rest.split(']').next().unwrap_or_default(),
+            None => authority.split(':').next().unwrap_or_default(),
+        };
+        let is_loopback = |address: IpAddr| address.is_loopback();
+        self.embedded || host == "localhost" || host.parse().is_ok_and(is_loopback)
+    }
+
+    /// The part of an answer that has the constrained text; `None` without constraints.
+    pub fn expected_channel(&self) -> Option<Channel> {
+        self.constraint_dialect
+            .map(ConstraintDialect::expected_channel)
+    }
 }
 
 /// The loaded requests of a run.
@@ -150,5 +179,31 @@ impl RunRecord {
     /// Requests per second of this client, as vLLM writes them; infinite with a ramp-up.
     pub fn own_request_rate(&self) -> f64 {
         self.settings.load.pace.steady_rate().per_second() / self.part().of as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ServerRecord;
+    use super::testing::record;
+
+    #[test]
+    fn servers_on_this_machine_are_known_by_their_address() {
+        for (base_url, expected) in [
+            ("http://127.0.0.1:8000", true),
+            ("https://localhost/v1", true),
+            ("http://[::1]:80/x", true),
+            ("localhost:8000", true),
+            ("http://10.0.0.1:8000", false),
+            ("http://localhost.example:1", false),
+            ("", false),
+        ] {
+            let server = ServerRecord {
+                base_url: base_url.to_owned(),
+                embedded: false,
+                ..record().server
+            };
+            assert_eq!(server.is_on_this_machine(), expected, "{base_url}");
+        }
     }
 }

@@ -30,6 +30,7 @@ pub fn record() -> RunRecord {
             model_id: "m".to_owned(),
             version: None,
             embedded: false,
+            speed: None,
             constraint_dialect: Some(ConstraintDialect::StructuredOutputs),
             engine_choice: EngineChoice::None,
             engine: None,

@@ -8,7 +8,7 @@ use crate::metrics::constraint_loss::is_white_space_run;
 use crate::metrics::examples::cut;
 use crate::metrics::request_table::RequestInput;
 use crate::metrics::{Answers, TokenSource, Tokens};
-use sobench_core::answer::Answer;
+use sobench_core::answer::{Answer, Channel};
 use sobench_core::case::Prompt;
 use sobench_core::constraint::Constraint;
 use sobench_core::error::Result;
@@ -23,8 +23,30 @@ pub type CountTokens<'a> = &'a dyn Fn(&str) -> usize;
 /// whole answer. A truncated message ends in an ellipsis.
 pub(crate) const MAX_MESSAGE_BYTES: usize = 2000;
 
-/// Judges every request in file order. `count_tokens` is used if the server did not count; without
-/// it, such answers have no count.
+/// Maximum factor between a count of the server and one of the model's own tokenizer. Under a
+/// constraint, a model may split a text into more tokens than the tokenizer does.
+const MAX_TOKEN_FACTOR: f64 = 1.5;
+
+/// Additional tokens that a text need not show: marks of tool calls and of the end.
+const HIDDEN_TOKENS: u64 = 16;
+
+/// Fields of a request that replace or multiply its token limit.
+const LIMIT_FIELDS: [&str; 11] = [
+    "best_of",
+    "max_completion_tokens",
+    "max_new_tokens",
+    "max_output_tokens",
+    "max_tokens",
+    "n",
+    "n_predict",
+    "options",
+    "parameters",
+    "sampling_params",
+    "use_beam_search",
+];
+
+/// Judges every request in file order. `count_tokens` is used if the server did not count, or
+/// reported an impossible count; without it, such answers have no count.
 ///
 /// # Errors
 /// The log cannot be read again.
@@ -33,14 +55,26 @@ pub fn judge(
     evaluator: &mut Evaluator,
     count_tokens: Option<CountTokens<'_>>,
 ) -> Result<()> {
+    let settings = &log.record.settings;
     let mut counter = Counter {
         count_tokens,
+        is_models_own: settings.tokenizer.is_some(),
+        has_own_limit: settings
+            .request
+            .extra_body
+            .as_ref()
+            .is_some_and(|body| LIMIT_FIELDS.iter().any(|field| body.contains_key(*field))),
         known: HashMap::new(),
     };
-    let answers = log.record.settings.metrics.answers;
+    let answers = settings.metrics.answers;
+    let expected = log.record.server.expected_channel();
+    let requests = log.requests.iter();
+    for constraint in requests.filter_map(|request| request.constraint()) {
+        evaluator.add_request(constraint);
+    }
     log.judge(|request, answer| {
         let tokens = counter.tokens(
-            &request.request_input().prompt,
+            request.request_input(),
             request.outcome(),
             &answer,
             request.request_times().chunks as usize,
@@ -50,6 +84,7 @@ pub fn judge(
             request.outcome(),
             &answer.answer,
             evaluator,
+            expected,
             tokens,
             answers,
         )
@@ -61,6 +96,7 @@ fn one(
     outcome: &Outcome,
     answer: &Answer,
     evaluator: &mut Evaluator,
+    expected: Option<Channel>,
     tokens: Tokens,
     answers: Answers,
 ) -> Judged {
@@ -78,6 +114,7 @@ fn one(
             grammar_oracle.as_deref(),
             outcome,
             answer,
+            expected,
         )),
         tokens: match answers {
             Answers::Generated => tokens,
@@ -89,6 +126,10 @@ fn one(
         },
         vllm_correct: constraint.and_then(|constraint| vllm_correct(constraint, outcome, text)),
         white_space_run: is_white_space_run(outcome, text),
+        whole: *outcome == Outcome::Truncated
+            && constraint.is_some_and(|constraint| {
+                evaluator.judge_text(constraint, grammar_oracle.as_deref(), text) == Verdict::Valid
+            }),
         right_call: function_calls::is_correct(completion.as_deref(), outcome, text),
     }
 }
@@ -121,6 +162,10 @@ fn vllm_correct(constraint: &Constraint, outcome: &Outcome, text: &str) -> Optio
 struct Counter<'a> {
     /// `None` if there is no tokenizer.
     count_tokens: Option<CountTokens<'a>>,
+    /// Whether the tokenizer is the model's: the user named it.
+    is_models_own: bool,
+    /// Whether fields of the user may set another token limit than that of the requests.
+    has_own_limit: bool,
     /// Counts by address; the cases keep the texts alive.
     known: HashMap<usize, u64>,
 }
@@ -129,7 +174,7 @@ impl Counter<'_> {
     /// The server's counts, or those of the tokenizer.
     fn tokens(
         &mut self,
-        prompt: &Prompt,
+        input: &RequestInput,
         outcome: &Outcome,
         answer: &LoggedAnswer,
         content_chunks: usize,
@@ -137,16 +182,40 @@ impl Counter<'_> {
         let stated = |count: Option<u64>| count.map(|count| (count, TokenSource::Server));
         let counted = |count: Option<u64>| count.map(|count| (count, TokenSource::Tokenizer));
         // Implausible counts are ignored; a notice reports their number.
-        let usage = answer.usage.map(|usage| usage.plausible(content_chunks));
-        let input = stated(usage.and_then(|usage| usage.prompt_tokens))
-            .or_else(|| counted(self.prompt_tokens(prompt)));
-        let output = stated(usage.and_then(|usage| usage.completion_tokens)).or_else(|| {
+        let max_output = (!self.has_own_limit && !matches!(input.prompt, Prompt::Audio(_)))
+            .then_some(u64::from(input.output_len));
+        let usage = answer
+            .usage
+            .map(|usage| usage.plausible(content_chunks, max_output));
+        let is_output_stated = answer
+            .usage
+            .is_some_and(|usage| usage.is_stated(content_chunks)[1]);
+        let own_count = || {
             let count_tokens = self.count_tokens.filter(|_| outcome.is_answer())?;
             let count = |text: &str| count_tokens(text) as u64;
-            counted(Some(
-                count(&answer.answer.text()) + count(&answer.answer.reasoning),
-            ))
+            Some(count(&answer.answer.text()) + count(&answer.answer.reasoning))
+        };
+        let is_credible = |stated: &u64| {
+            // Counting is slow. Most servers send each token in a chunk of its own.
+            !self.is_models_own
+                || is_near(*stated, content_chunks as u64)
+                || own_count().is_none_or(|own| is_near(*stated, own))
+        };
+        let output = stated(
+            usage
+                .and_then(|usage| usage.completion_tokens)
+                .filter(is_credible),
+        )
+        .or_else(|| {
+            let source = if is_output_stated && !self.is_models_own {
+                TokenSource::OtherTokenizer
+            } else {
+                TokenSource::Tokenizer
+            };
+            own_count().map(|count| (count, source))
         });
+        let input = stated(usage.and_then(|usage| usage.prompt_tokens))
+            .or_else(|| counted(self.prompt_tokens(&input.prompt)));
         let (input, input_source) = split(input);
         let (output, output_source) = split(output);
         Tokens {
@@ -184,6 +253,12 @@ impl Counter<'_> {
     }
 }
 
+/// Whether two counts of the tokens of one text can both be right.
+fn is_near(left: u64, right: u64) -> bool {
+    let (least, most) = (left.min(right), left.max(right));
+    most.saturating_sub(HIDDEN_TOKENS) as f64 <= least as f64 * MAX_TOKEN_FACTOR
+}
+
 fn split(count: Option<(u64, TokenSource)>) -> (Option<u64>, TokenSource) {
     count.map_or((None, TokenSource::Unknown), |(count, source)| {
         (Some(count), source)
@@ -195,19 +270,43 @@ mod tests {
     use super::*;
     use sobench_core::observation::Usage;
 
-    #[track_caller]
-    fn check(prompt: &Prompt, usage: Option<Usage>, input: Option<u64>, input_source: TokenSource) {
+    fn request(prompt: Prompt, output_len: u32) -> RequestInput {
+        RequestInput {
+            prompt,
+            constraint: None,
+            output_len,
+            completion: None,
+            tags: Vec::new(),
+            grammar_oracle: None,
+            model: None,
+        }
+    }
+
+    /// The counts of an answer of two words.
+    fn tokens(
+        input: &RequestInput,
+        usage: Option<Usage>,
+        is_models_own: bool,
+        chunks: usize,
+    ) -> Tokens {
         let answer = LoggedAnswer {
             index: 0,
             answer: Answer::from_text("one two".to_owned()),
             usage,
         };
         let count_words = |text: &str| text.split_whitespace().count();
-        let tokens = Counter {
+        Counter {
             count_tokens: Some(&count_words),
+            is_models_own,
+            has_own_limit: false,
             known: HashMap::new(),
         }
-        .tokens(prompt, &Outcome::Completed, &answer, 2);
+        .tokens(input, &Outcome::Completed, &answer, chunks)
+    }
+
+    #[track_caller]
+    fn check(prompt: Prompt, usage: Option<Usage>, input: Option<u64>, input_source: TokenSource) {
+        let tokens = tokens(&request(prompt, 8), usage, true, 2);
         assert_eq!((tokens.input, tokens.input_source), (input, input_source));
         assert_eq!(
             (tokens.output, tokens.output_source),
@@ -223,38 +322,38 @@ mod tests {
             ..Usage::default()
         };
         check(
-            &Prompt::Text(text("one two three")),
+            Prompt::Text(text("one two three")),
             Some(stated),
             Some(9),
             TokenSource::Server,
         );
         check(
-            &Prompt::Text(text("one two three")),
+            Prompt::Text(text("one two three")),
             None,
             Some(3),
             TokenSource::Tokenizer,
         );
-        // Fewer tokens than chunks, and an impossible number of tokens.
+        // More than the token limit, and an impossible number.
         let implausible = Usage {
             prompt_tokens: Some(1 << 63),
-            completion_tokens: Some(1),
+            completion_tokens: Some(9),
             unreadable: false,
         };
         check(
-            &Prompt::Text(text("one two three")),
+            Prompt::Text(text("one two three")),
             Some(implausible),
             Some(3),
             TokenSource::Tokenizer,
         );
         check(
-            &Prompt::Messages(Arc::new([])),
+            Prompt::Messages(Arc::new([])),
             None,
             None,
             TokenSource::Unknown,
         );
         let documents = Arc::new([text("one two"), text("three")]);
         check(
-            &Prompt::Ranking {
+            Prompt::Ranking {
                 query: text("zero"),
                 documents,
             },
@@ -262,6 +361,36 @@ mod tests {
             Some(5),
             TokenSource::Tokenizer,
         );
+    }
+
+    #[test]
+    fn a_count_is_replaced_only_if_it_is_impossible() {
+        use TokenSource::{OtherTokenizer, Server, Tokenizer};
+        let input = request(Prompt::Text("one".into()), 100);
+        for (count, is_models_own, chunks, expected) in [
+            (2, true, 2, (2, Server)),
+            // One chunk more than tokens.
+            (2, false, 3, (2, Server)),
+            (1, false, 5, (2, OtherTokenizer)),
+            (101, false, 2, (2, OtherTokenizer)),
+            (101, true, 2, (2, Tokenizer)),
+            // Far off the count of the model's own tokenizer, and of the chunks.
+            (60, true, 2, (2, Tokenizer)),
+            (60, true, 50, (60, Server)),
+            (60, false, 2, (60, Server)),
+            (19, true, 1, (19, Server)),
+        ] {
+            let usage = Usage {
+                completion_tokens: Some(count),
+                ..Usage::default()
+            };
+            let found = tokens(&input, Some(usage), is_models_own, chunks);
+            assert_eq!(
+                (found.output.unwrap(), found.output_source),
+                expected,
+                "{count}, own: {is_models_own}, {chunks} chunks"
+            );
+        }
     }
 
     #[test]

@@ -111,6 +111,8 @@ struct Gaps {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     sent_ns: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    send_call_ns: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     headers_ns: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     end_ns: Option<u64>,
@@ -118,10 +120,14 @@ struct Gaps {
     first_reasoning_ns: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     first_answer_ns: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    first_arguments_ns: Option<u64>,
     streamed: bool,
     /// The first is relative to `sent_ns`, or to the start without it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     chunk_gaps_ns: Vec<i64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    arrival_slack_ns: Option<Vec<(usize, u64)>>,
     /// The first is relative to 0.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     chunk_tokens: Vec<i64>,
@@ -163,6 +169,8 @@ pub(super) struct ReadJudged {
     vllm_correct: Option<bool>,
     #[serde(default)]
     white_space_run: bool,
+    #[serde(default)]
+    whole: bool,
     right_call: Option<bool>,
 }
 
@@ -250,6 +258,7 @@ pub(super) fn judged(raw: &RawValue) -> serde_json::Result<(usize, Judged)> {
         tokens,
         vllm_correct,
         white_space_run,
+        whole,
         right_call,
     } = serde_json::from_value(value)?;
     Ok((
@@ -259,6 +268,7 @@ pub(super) fn judged(raw: &RawValue) -> serde_json::Result<(usize, Judged)> {
             tokens,
             vllm_correct,
             white_space_run,
+            whole,
             right_call,
         },
     ))
@@ -322,9 +332,11 @@ impl Gaps {
             due_ns,
             ready_ns,
             sent_ns,
+            send_call_ns,
             headers_ns,
             first_reasoning_ns,
             first_answer_ns,
+            first_arguments_ns,
             end_ns,
             streamed,
             ..
@@ -335,12 +347,15 @@ impl Gaps {
             due_ns,
             ready_ns,
             sent_ns,
+            send_call_ns,
             headers_ns,
             end_ns,
             first_reasoning_ns,
             first_answer_ns,
+            first_arguments_ns,
             streamed,
             chunk_gaps_ns,
+            arrival_slack_ns: timing.arrival_slack_ns.clone(),
             chunk_tokens,
         }
     }
@@ -350,10 +365,12 @@ impl Gaps {
             due_ns,
             ready_ns,
             sent_ns,
+            send_call_ns,
             headers_ns,
             end_ns,
             first_reasoning_ns,
             first_answer_ns,
+            first_arguments_ns,
             streamed,
             ..
         } = self;
@@ -363,10 +380,13 @@ impl Gaps {
             due_ns,
             ready_ns,
             sent_ns,
+            send_call_ns,
             headers_ns,
             chunks_ns,
+            arrival_slack_ns: self.arrival_slack_ns,
             first_reasoning_ns,
             first_answer_ns,
+            first_arguments_ns,
             chunk_tokens,
             end_ns,
             streamed,

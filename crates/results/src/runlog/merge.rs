@@ -260,6 +260,7 @@ impl Shards {
                 .find_map(|log| log.footer.as_ref()?.engine.clone()),
             interrupted: ends.iter().any(|footer| footer.interrupted),
             broken_off: (!given_up.is_empty()).then(|| given_up.join("; ")),
+            early_breach: ends.iter().find_map(|footer| footer.early_breach.clone()),
             notices: self.combined(
                 |log| {
                     log.footer
@@ -575,6 +576,7 @@ fn shift(timing: &mut Timing, by_ns: u64) {
         chunks_ns,
         first_reasoning_ns,
         first_answer_ns,
+        first_arguments_ns,
         end_ns,
         ..
     } = timing;
@@ -584,6 +586,7 @@ fn shift(timing: &mut Timing, by_ns: u64) {
         headers_ns,
         first_reasoning_ns,
         first_answer_ns,
+        first_arguments_ns,
         end_ns,
     ]
     .into_iter()

@@ -28,6 +28,7 @@
 //! to be judged first (`sobench_report::from_log` does this). Times are exact: chunks are written
 //! as gaps and added up again.
 
+mod clients;
 pub mod judge;
 mod line;
 pub mod merge;
@@ -39,6 +40,7 @@ pub mod write;
 
 use serde::{Deserialize, Serialize};
 
+pub use self::clients::shard_overhead;
 pub use self::line::{LoggedAnswer, MAX_LINE_BYTES};
 pub use self::read::{Keep, RunLog};
 pub use self::source::Source;
@@ -48,6 +50,7 @@ use crate::metrics::probe::ProbeResults;
 use crate::metrics::spec_decode::SpecDecode;
 use crate::record::Engine;
 use sobench_core::shard::ClockOffset;
+use sobench_notices::enforcement::EarlyBreach;
 use sobench_notices::notice::Notice;
 
 /// The version of the format. It increases if older readers would misread the format.
@@ -75,6 +78,9 @@ pub struct Footer {
     /// The reason why the run gave up on the server, if it did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub broken_off: Option<String>,
+    /// The first constrained answers, if they show that the constraint is not enforced.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub early_breach: Option<EarlyBreach>,
     /// Notices in addition to those of the record.
     pub notices: Vec<Notice>,
     /// Offset of this machine's clock from that of shard 1 after the run, if measured.

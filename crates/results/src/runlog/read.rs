@@ -13,7 +13,6 @@ use super::{Footer, Judged, Source, VERSION};
 use crate::metrics::Sample;
 use crate::metrics::request_table::{ChunkSource, ChunksAndTokens, RequestTable};
 use crate::record::RunRecord;
-use sobench_core::answer::Answer;
 use sobench_core::case::Prompt;
 use sobench_core::constraint::Constraint;
 use sobench_core::error::{Error, Result};
@@ -127,6 +126,14 @@ impl RunLog {
     /// The file is unreadable.
     pub fn is_run_log(path: &Path) -> Result<bool> {
         Ok(is_start(&input::read_prefix(path, u64::MAX)?))
+    }
+
+    /// Sets the footer, and adds to the record what the run has shown of its constraints.
+    pub fn set_footer(&mut self, footer: Footer) {
+        if let Some(early) = &footer.early_breach {
+            self.record.enforcement.add_early_breach(early.clone());
+        }
+        self.footer = Some(footer);
     }
 
     /// Whether the run ended early. A run that gave up after its last request did not.
@@ -481,7 +488,7 @@ impl Reading {
             .prompts
             .get(&numbers.prompt)
             .ok_or_else(|| format!("unknown prompt: {}", numbers.prompt))?;
-        let (mut case, mut observation) = read
+        let (mut case, observation) = read
             .into_parts(prompt.clone())
             .map_err(|error| error.to_string())?;
         case.constraint = found(&self.constraints, numbers.constraint, "constraint")?;
@@ -493,10 +500,12 @@ impl Reading {
                 observation.case_index
             ));
         }
-        if !self.keep_texts {
-            observation.answer = Answer::default();
-        }
-        if !self.requests.push(&case, &observation, offset) {
+        let is_added = if self.keep_texts {
+            self.requests.push(&case, &observation, offset)
+        } else {
+            self.requests.push_without_text(&case, &observation, offset)
+        };
+        if !is_added {
             return Err(format!(
                 "invalid request number: {}",
                 observation.case_index
@@ -566,15 +575,19 @@ impl Reading {
             .hint("restore the original file; lines were removed or added after the run"));
         }
         let is_judged = footer.is_some() && judged == requests.len();
-        Ok(RunLog {
+        let mut log = RunLog {
             record,
             requests,
             is_judged,
-            footer,
+            footer: None,
             notices,
             source,
             chunks,
-        })
+        };
+        if let Some(footer) = footer {
+            log.set_footer(footer);
+        }
+        Ok(log)
     }
 }
 

@@ -117,10 +117,13 @@ fn observation(case_index: usize, outcome: Outcome, chunks_ns: &[u64]) -> Observ
             due_ns: 1,
             ready_ns: Some(2),
             sent_ns: Some(3),
+            send_call_ns: Some(4),
             headers_ns: None,
             chunks_ns: chunks_ns.to_vec(),
+            arrival_slack_ns: Some(vec![(0, 9)]),
             first_reasoning_ns: None,
             first_answer_ns: chunks_ns.first().copied(),
+            first_arguments_ns: chunks_ns.last().copied(),
             chunk_tokens: if chunks_ns.is_empty() {
                 Vec::new()
             } else {
@@ -196,6 +199,7 @@ pub(super) fn judged() -> Judged {
         },
         vllm_correct: Some(true),
         white_space_run: true,
+        whole: false,
         right_call: Some(false),
     }
 }
@@ -218,6 +222,7 @@ pub(super) fn footer() -> Footer {
         engine: None,
         interrupted: false,
         broken_off: None,
+        early_breach: None,
         notices: vec![Notice::Other("n".into())],
         clock: None,
     }

@@ -110,7 +110,8 @@ fn weight(event: &RunEvent) -> usize {
         return 0;
     };
     let timing = &observation.timing;
-    let times = timing.chunks_ns.len() + timing.chunk_tokens.len();
+    let slack = timing.arrival_slack_ns.as_ref().map_or(0, Vec::len);
+    let times = timing.chunks_ns.len() + timing.chunk_tokens.len() + 2 * slack;
     size_of::<Observation>() + observation.answer.len() + times * size_of::<u64>()
 }
 

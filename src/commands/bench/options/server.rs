@@ -105,6 +105,7 @@ pub(crate) fn target(
         ))
         .hint(format!("leave {flag} out, or name no server")));
     }
+    let is_default_address = base_url.is_none() && host.is_none() && port.is_none();
     let base_url = match base_url {
         Some(url) => checked_url(url)?,
         None => format!(
@@ -125,6 +126,7 @@ pub(crate) fn target(
             api_key: api_key.map(ApiKey::new),
             insecure: arguments.server.insecure,
         },
+        is_default_address,
         model: model.clone(),
         served_model_name: arguments.server.served_model_name.clone(),
         ready_timeout: Duration::from_secs(arguments.server.ready_check_timeout_sec),

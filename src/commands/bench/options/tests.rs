@@ -47,6 +47,24 @@ fn the_embedded_server_runs_only_if_no_server_is_named() {
 }
 
 #[test]
+fn the_address_is_the_default_one_only_if_a_model_alone_names_the_server() {
+    for (arguments, expected) in [
+        (&["--model", "m"][..], true),
+        (&["--model", "m", "--port", "8000"], false),
+        (&["--model", "m", "--host", "127.0.0.1"], false),
+        (
+            &["--model", "m", "--base-url", "http://127.0.0.1:8000"],
+            false,
+        ),
+    ] {
+        let Target::Server(target) = plan(arguments).unwrap().target else {
+            panic!("a server is named")
+        };
+        assert_eq!(target.is_default_address, expected, "{arguments:?}");
+    }
+}
+
+#[test]
 fn the_backend_determines_endpoint_and_prompt_form() {
     for (backend, path, form) in [
         ("vllm", "/v1/completions", PromptForm::Text),
@@ -191,6 +209,10 @@ fn errors_name_flag_and_value() {
         (
             &["--port", "1", "--embedded-itl-ms", "3"],
             "--embedded-itl-ms applies to the embedded server only, but a server is named",
+        ),
+        (
+            &["--port", "1", "--embedded-speed", "8b-h100"],
+            "--embedded-speed applies to the embedded server only, but a server is named",
         ),
         (
             &["--grammar-dialect", "lark"],

@@ -81,7 +81,7 @@ pub struct TrafficArgs {
     /// the other requests
     #[arg(long, value_name = "K", allow_negative_numbers = true)]
     pub cold_schema_every: Option<usize>,
-    /// Exit with code 1 if client overhead distorts the measured latencies
+    /// Exit with code 1 if the client can have added more than 10 % to a latency or throughput
     #[arg(long)]
     pub strict_client: bool,
     /// Time limit of a request in seconds

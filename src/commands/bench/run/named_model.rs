@@ -19,13 +19,13 @@ const MAX_LOOKED_AT_BYTES: usize = 64 << 10;
 /// Characters of a model name in a notice.
 const MAX_NAME_CHARS: usize = 200;
 
-/// An adapter that keeps the first bytes of what it decodes.
-pub(super) struct Overhearing {
+/// An adapter that keeps the first bytes of the last answer.
+pub(super) struct CapturingAdapter {
     inner: Arc<dyn Adapter>,
     received: Arc<Mutex<Vec<u8>>>,
 }
 
-impl Overhearing {
+impl CapturingAdapter {
     pub(super) fn new(inner: Arc<dyn Adapter>) -> Self {
         Self {
             inner,
@@ -47,7 +47,7 @@ impl Overhearing {
     }
 }
 
-impl Adapter for Overhearing {
+impl Adapter for CapturingAdapter {
     fn kind(&self) -> ServerKind {
         self.inner.kind()
     }
@@ -61,7 +61,7 @@ impl Adapter for Overhearing {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .clear();
-        Box::new(OverhearingDecoder {
+        Box::new(CapturingDecoder {
             inner: self.inner.decoder(stream, max_event_bytes),
             received: Arc::clone(&self.received),
         })
@@ -76,12 +76,12 @@ impl Adapter for Overhearing {
     }
 }
 
-struct OverhearingDecoder {
+struct CapturingDecoder {
     inner: Box<dyn Decoder>,
     received: Arc<Mutex<Vec<u8>>>,
 }
 
-impl Decoder for OverhearingDecoder {
+impl Decoder for CapturingDecoder {
     fn push(&mut self, bytes: &[u8]) -> ReadSummary {
         let mut received = self.received.lock().unwrap_or_else(PoisonError::into_inner);
         let room = MAX_LOOKED_AT_BYTES.saturating_sub(received.len());
@@ -165,12 +165,12 @@ mod tests {
                 None,
             ),
         ] {
-            let overhearing = Overhearing::new(Arc::from(adapter(kind)));
-            let mut decoder = overhearing.decoder(true, 1 << 20);
+            let capturing = CapturingAdapter::new(Arc::from(adapter(kind)));
+            let mut decoder = capturing.decoder(true, 1 << 20);
             reads.iter().for_each(|read| {
                 decoder.push(read.as_bytes());
             });
-            let notice = overhearing.notice(asked);
+            let notice = capturing.notice(asked);
             assert_eq!(notice.is_some(), expected.is_some(), "{reads:?}");
             assert!(expected.is_none_or(|name| {
                 notice.unwrap().to_string().contains(&format!(
@@ -178,7 +178,7 @@ mod tests {
                 ))
             }));
         }
-        let whole = Overhearing::new(Arc::from(adapter(ServerKind::OpenaiChat)));
+        let whole = CapturingAdapter::new(Arc::from(adapter(ServerKind::OpenaiChat)));
         let mut decoder = whole.decoder(false, 1 << 20);
         decoder.push(b"{\n \"model\": \"b\"\n}");
         assert!(whole.notice("a").is_some());

@@ -14,16 +14,18 @@ use std::time::Duration;
 use super::sending::{Sending, Trial};
 use crate::commands::bench::session::{Session, request_options};
 use crate::terminal;
-use sobench_backend::{self as backend, Adapter, ConstraintDialect, RequestOptions};
-use sobench_core::case::{Arm, Case};
+use sobench_backend::{self as backend, Adapter, ConstraintDialect, RequestOptions, ServerKind};
+use sobench_core::case::{Arm, Case, Message};
 use sobench_core::constraint::{Constraint, GrammarDialect};
 use sobench_core::error::{Error, Kind as Fault, Result};
 use sobench_core::load::ErrorLimits;
+use sobench_data::tokenizer::Tokenizer;
 use sobench_engine::{self as engine, EngineName, EnginePolicy, Vocabulary};
 use sobench_notices::enforcement::{
     DialectChoice, Enforcement, FirstConstrained, KindResult, State, UnenforcedPolicy,
 };
 use sobench_notices::notice::{KindClass, Notice, PreflightNotice};
+use sobench_preflight::constraint_probe::PROMPT;
 use sobench_preflight::gate::gate;
 use sobench_preflight::runner::{DEFAULT_OUTPUT_LEN, DEFAULT_TIMEOUT};
 use sobench_preflight::{self as preflight, Class, Extent, Kind, Options, Preflight};
@@ -45,6 +47,21 @@ pub(super) struct Settling<'a> {
     pub(super) session: &'a Session,
     pub(super) adapter: &'a Arc<dyn Adapter>,
     pub(super) shutdown: &'a Shutdown,
+    /// The prompt of preflight in the chat template of the model, if it is known and needed.
+    pub(super) templated_prompt: Option<String>,
+}
+
+/// The prompt of preflight in the chat template of the tokenizer, for servers that take text.
+/// `None` without a template.
+pub(super) fn templated_prompt(backend: ServerKind, tokenizer: &Tokenizer) -> Option<String> {
+    if backend.takes_messages() {
+        return None;
+    }
+    let message = Message {
+        role: "user".to_owned(),
+        content: PROMPT.into(),
+    };
+    tokenizer.apply_chat_template(&[message], true).ok()
 }
 
 impl Settling<'_> {
@@ -201,11 +218,12 @@ impl Settling<'_> {
             shutdown: self.shutdown.clone(),
             error_limits: ErrorLimits::default(),
             concurrent: None,
+            early: None,
         }
     }
 
     /// The action for a dropped constraint; `None` without a preflight.
-    fn unenforced(&self) -> Option<UnenforcedPolicy> {
+    pub(super) fn unenforced(&self) -> Option<UnenforcedPolicy> {
         self.settings
             .constraint
             .preflight
@@ -255,8 +273,8 @@ impl Settling<'_> {
         ))
     }
 
-    /// The engine that vLLM's rule for `auto` chooses. The rule is of one version, so the server
-    /// must report its version.
+    /// The engine that vLLM's rule for `auto` chooses, if the user states that the server runs in
+    /// `auto`. The rule is of one version, so the server must report its version.
     async fn routed(&self, constraint: Arc<Constraint>) -> (Option<String>, String) {
         match (
             self.session.engine_choice.value(),
@@ -266,6 +284,13 @@ impl Settling<'_> {
                 return (
                     None,
                     format!("the user states an engine other than auto: {named}"),
+                );
+            }
+            (None, _) => {
+                return (
+                    None,
+                    "the server does not report whether it runs in `auto`; if it does, state it with --guided-decoding-backend auto"
+                        .to_owned(),
                 );
             }
             (_, None) => return (None, "the server does not report its version".to_owned()),
@@ -310,6 +335,7 @@ impl Settling<'_> {
             extra_body: request.extra_body.clone(),
             timeout: Duration::min(self.settings.load.request_timeout, DEFAULT_TIMEOUT),
             extent: Extent::BeforeRun,
+            templated_prompt: self.templated_prompt.clone(),
         }
     }
 
@@ -386,6 +412,7 @@ impl Settling<'_> {
             dialect: self.choice(chosen, is_enforced),
             findings: cells.into_iter().chain(tried_before).map(held).collect(),
             first_constrained: first,
+            early: None,
             server: Some(found.facts.clone()),
             spelling: found.spelling.clone(),
         }

@@ -76,6 +76,7 @@ fn server(plan: &RunPlan, session: &Session) -> ServerRecord {
         model_id: session.model_id.clone(),
         version: session.server_version.clone(),
         embedded: session.is_synthetic(),
+        speed: session.speed,
         constraint_dialect: plan.settings.takes_constraints().then_some(session.dialect),
         engine_choice: session.engine_choice.clone(),
         engine: session.engine(),

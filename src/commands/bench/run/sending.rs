@@ -1,13 +1,14 @@
 //! Sends the requests of a run: the trial request, warm-ups, and the measured requests.
 
 use std::collections::HashSet;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use super::context::ConcurrentRuns;
-use super::named_model::Overhearing;
-use crate::commands::bench::session::Session;
+use super::early_answers::EarlyAnswers;
+use super::named_model::CapturingAdapter;
+use crate::commands::bench::session::{DEFAULT_ADDRESS_HINT, Session};
 use crate::terminal::{self, Mode, Progress, ProgressLabels};
-use sobench_backend::{Adapter, RequestOptions, ServerKind, unsupported};
+use sobench_backend::{Adapter, RequestOptions, ServerKind, StreamFault, unsupported};
 use sobench_client::{self, ConsecutiveErrors, RunControl, RunStart, RunTotals};
 use sobench_core::case::{Arm, Case};
 use sobench_core::constraint::{Constraint, GrammarDialect};
@@ -41,6 +42,8 @@ pub(super) struct Sending<'a> {
     pub(super) error_limits: ErrorLimits,
     /// Concurrent runs.
     pub(super) concurrent: Option<&'a ConcurrentRuns>,
+    /// Checks the first constrained answers, if preflight proved nothing.
+    pub(super) early: Option<Mutex<EarlyAnswers<'a>>>,
 }
 
 /// A trial run in which the server refused every constraint.
@@ -71,10 +74,10 @@ impl Sending<'_> {
     pub(super) async fn try_out<'c>(&self, cases: &'c [Case]) -> Result<Tried<'c>> {
         let mut notices = Vec::new();
         let mut constraints = HashSet::new();
-        let overhearing = Arc::new(Overhearing::new(Arc::clone(&self.adapter)));
+        let capturing = Arc::new(CapturingAdapter::new(Arc::clone(&self.adapter)));
         let candidates = distinct_constraints(self.adapter.kind(), cases);
         for (before, case) in candidates.iter().enumerate() {
-            let adapter = Arc::clone(&overhearing) as Arc<dyn Adapter>;
+            let adapter = Arc::clone(&capturing) as Arc<dyn Adapter>;
             let seen = self
                 .send_by(adapter, case, &format!("trial-{before}"))
                 .await?;
@@ -83,8 +86,9 @@ impl Sending<'_> {
                 .as_ref()
                 .filter(|_| case.arm == Arm::Constrained);
             constraints.extend(sent.map(|constraint| constraint.fingerprint()));
-            if seen.outcome.is_answer() {
-                notices.extend(overhearing.notice(&self.request.model));
+            // A refusal of the model shows that the server answers.
+            if seen.outcome.is_answer() || matches!(seen.outcome, Outcome::Refused { .. }) {
+                notices.extend(capturing.notice(&self.request.model));
                 return Ok(Ok(Trial {
                     requests: before + 1,
                     answered: case,
@@ -173,6 +177,7 @@ impl Sending<'_> {
                     terminal::say("stopping: too many errors; requests in flight may end");
                 }
                 RunEvent::Ended(observation) => {
+                    self.check_early(observation);
                     error_warning.ended(&observation.outcome);
                     progress.ended(observation.outcome.is_answer());
                 }
@@ -203,6 +208,18 @@ impl Sending<'_> {
             own.finish();
         }
         ran
+    }
+
+    /// Ends the run if its first answers show that the constraint is not enforced.
+    fn check_early(&self, observation: &Observation) {
+        let Some(early) = &self.early else {
+            return;
+        };
+        let mut early = early.lock().unwrap_or_else(PoisonError::into_inner);
+        if early.is_refused_by(observation) {
+            terminal::say("stopping: the constraint is not enforced; requests in flight may end");
+            self.shutdown.drain();
+        }
     }
 
     /// Sends one case alone.
@@ -248,11 +265,17 @@ impl Sending<'_> {
             Outcome::Rejected { status, body, .. } => {
                 refused(status, body).hint(refusal_hint(*status, case, self.session.is_embedded()))
             }
-            Outcome::ServerError { status, body, .. } => refused(status, body).hint(
-                "the server failed on the first request: check its log; nothing was measured",
-            ),
-            Outcome::StreamError { message } => failed(message)
-                .hint("the stream is not of this kind of server: check --backend and --endpoint"),
+            Outcome::ServerError { status, body, .. } => {
+                refused(status, body).hint(server_error_hint(*status))
+            }
+            Outcome::StreamError { message } => failed(message).hint(stream_hint(message)),
+            Outcome::Transport {
+                cause: TransportCause::Connect,
+                message,
+            } => {
+                let is_default_address = self.session.is_default_address;
+                failed(message).hint(no_connection_hint(is_default_address, message))
+            }
             Outcome::Transport { cause, message } => {
                 failed(message).hint(no_exchange_hint(*cause, message))
             }
@@ -264,7 +287,7 @@ impl Sending<'_> {
             Outcome::Unsupported { what } => {
                 Error::internal(format!("a trial that cannot be sent: {what}"))
             }
-            Outcome::Completed | Outcome::Truncated => {
+            Outcome::Completed | Outcome::Truncated | Outcome::Refused { .. } => {
                 Error::internal("a trial run with an answer is not a failure")
             }
         }
@@ -278,6 +301,36 @@ fn moved_hint(outcome: &Outcome) -> Option<&'static str> {
     };
     matches!(advice, Some(Advice::Location(_)))
         .then_some("give the address of the redirect as --base-url; redirects are not followed")
+}
+
+/// The hint for a status of neither 200 nor 4xx.
+fn server_error_hint(status: u16) -> &'static str {
+    match status {
+        201..300 => {
+            "the server accepted the request, but sent no answer: check --endpoint and --backend"
+        }
+        300..400 => {
+            "the server redirects without an address: check --base-url, --endpoint and any proxy"
+        }
+        _ => StreamFault::ServerError.hint(),
+    }
+}
+
+/// The hint for a response of status 200 that is not an answer.
+fn stream_hint(message: &str) -> &'static str {
+    StreamFault::from_message(message).map_or(
+        "the stream is not of this kind of server: check --backend and --endpoint",
+        StreamFault::hint,
+    )
+}
+
+/// The hint for a request without a connection.
+fn no_connection_hint(is_default_address: bool, message: &str) -> &'static str {
+    if is_default_address {
+        DEFAULT_ADDRESS_HINT
+    } else {
+        no_exchange_hint(TransportCause::Connect, message)
+    }
 }
 
 /// The hint for a request without a response.
@@ -333,7 +386,11 @@ impl ErrorWarning {
 }
 
 fn refusal_hint(status: u16, case: &Case, embedded: bool) -> String {
-    match (status, &case.constraint) {
+    let sent = case
+        .constraint
+        .as_ref()
+        .filter(|_| case.arm == Arm::Constrained);
+    match (status, sent) {
         (401 | 403, _) => "set OPENAI_API_KEY, or give the header with --header".to_owned(),
         (429, _) => "the server is overloaded or limits the request rate: wait, then lower --request-rate or \
              --max-concurrency"
@@ -442,6 +499,35 @@ mod tests {
                 "{hint}"
             );
         }
+    }
+
+    #[test]
+    fn the_hint_without_a_connection_explains_the_default_address() {
+        let message = "cannot connect: refused";
+        let hint = no_connection_hint(true, message);
+        assert!(
+            hint.contains("127.0.0.1:8000") && hint.contains("embedded"),
+            "{hint}"
+        );
+        assert_eq!(
+            no_connection_hint(false, message),
+            no_exchange_hint(TransportCause::Connect, message)
+        );
+    }
+
+    #[test]
+    fn hints_for_responses_that_are_not_answers_follow_their_fault() {
+        for (status, word) in [
+            (204, "sent no answer"),
+            (302, "redirects without an address"),
+            (500, "check its log"),
+        ] {
+            assert!(server_error_hint(status).contains(word), "{status}");
+        }
+        for fault in StreamFault::ALL {
+            assert_eq!(stream_hint(&fault.message("words")), fault.hint());
+        }
+        assert!(stream_hint("unreadable event").contains("--backend"));
     }
 
     #[test]

@@ -1,14 +1,18 @@
-//! The comparison as a document, for text and Markdown.
+//! The comparison as a document, for text, Markdown and HTML.
 
-use super::{GateSummary, labels};
+use super::labels;
 use crate::commands::distinct::distinct;
+use sobench_core::dates::iso_8601;
 use sobench_core::printable::printable;
 use sobench_render::{Block, Document, Level, Table, Text};
 use sobench_results::compare::changed_cases::{CaseResult, ChangedCase, ChangedCases};
-use sobench_results::compare::conditions::{Condition, ConditionEffect};
+use sobench_results::compare::conditions::{Condition, ConditionEffect, SEVERAL};
 use sobench_results::compare::gate::FALSE_ALARMS;
+use sobench_results::compare::run_ratio::MIN_RUNS;
+use sobench_results::compare::run_spread::DEFAULT_RUN_SPREAD;
 use sobench_results::compare::side::Side;
 use sobench_results::compare::{Comparison, SideComparison};
+use sobench_results::record::condition::Field;
 
 /// Maximum number of characters of a value in the table of conditions.
 const CONDITION_CHARS: usize = 60;
@@ -32,8 +36,8 @@ fn title(comparison: &Comparison) -> String {
     if !comparison.is_comparable() {
         return "Comparison: not comparable".to_owned();
     }
-    match GateSummary::new(comparison) {
-        Some(gate) => gate.to_string().replacen('g', "G", 1),
+    match comparison.gate_summary() {
+        Some(gate) => labels::gate(&gate).replacen('g', "G", 1),
         None => "Comparison".to_owned(),
     }
 }
@@ -121,11 +125,13 @@ fn condition_table(comparison: &Comparison, differing: &[&Condition]) -> Table {
             ConditionEffect::Notice => "may affect figures",
             ConditionEffect::Listed | ConditionEffect::Same | ConditionEffect::NotKnown => "",
         };
-        let value = |value: &Option<String>| {
-            value.as_ref().map_or_else(
-                || "unknown".to_owned(),
-                |value| printable(value, CONDITION_CHARS),
-            )
+        let value = |value: &Option<String>| match value {
+            None => "unknown".to_owned(),
+            Some(dates) if condition.field == Field::Date => {
+                let dates: Vec<String> = dates.split(SEVERAL).map(readable_date).collect();
+                dates.join(SEVERAL)
+            }
+            Some(value) => printable(value, CONDITION_CHARS),
         };
         let values = condition.values.iter().map(value);
         table.row(
@@ -135,6 +141,11 @@ fn condition_table(comparison: &Comparison, differing: &[&Condition]) -> Table {
         );
     }
     table
+}
+
+/// A date of a record in ISO 8601; unchanged if it is in another format.
+fn readable_date(date: &str) -> String {
+    iso_8601(date).unwrap_or_else(|| printable(date, CONDITION_CHARS))
 }
 
 fn add_side(page: &mut Document, comparison: &Comparison, against: &SideComparison) {
@@ -168,7 +179,7 @@ fn add_side(page: &mut Document, comparison: &Comparison, against: &SideComparis
 }
 
 fn notes(comparison: &Comparison, against: &SideComparison) -> Vec<String> {
-    let method = comparison.method;
+    let method = &comparison.method;
     let tested = against
         .rows
         .iter()
@@ -200,31 +211,32 @@ fn notes(comparison: &Comparison, against: &SideComparison) -> Vec<String> {
 
 /// Describes the variation between runs of the same server and its treatment.
 fn spread_of_runs(comparison: &Comparison, against: &SideComparison) -> String {
-    let sides = [&comparison.sides[0], &comparison.sides[against.other]];
-    let floor = format!(
-        "A time or throughput is better or worse only if its whole interval is beyond {} % (--run-spread).",
-        comparison.method.run_spread
-    );
-    match sides.map(|side| side.runs.len()) {
-        [1, 1] => {
-            format!(
-                "One run per side: the variation between runs is unknown and not part of the intervals. {floor}"
-            )
-        }
-        [a, b] if sides.iter().any(|side| side.requests().is_none()) => {
-            format!(
-                "{a} and {b} runs, some without requests: the variation between runs is not part of the intervals."
-            )
-        }
-        [a, b] if a == 1 || b == 1 => {
-            format!(
-                "{a} and {b} runs: the variation between runs of the side with one run is unknown and not part of the intervals. {floor}"
-            )
-        }
-        [a, b] => format!(
-            "{a} and {b} runs: the intervals include the variation between runs; with fewer than five runs per side it is a rough estimate."
-        ),
+    let [a, b] = [0, against.other].map(|index| comparison.sides[index].runs.len());
+    if a.min(b) >= MIN_RUNS {
+        return format!(
+            "{a} and {b} runs: the intervals of times and throughput include the variation between runs."
+        );
     }
+    let runs = match [a, b] {
+        [1, 1] => "One run per side".to_owned(),
+        [a, b] => format!("{a} and {b} runs"),
+    };
+    let spread = &comparison.method.run_spread;
+    let named: Vec<String> = spread
+        .by_name()
+        .map(|(name, percent)| format!("{name} {percent} %"))
+        .chain(spread.all().map(|percent| format!("others {percent} %")))
+        .collect();
+    let floor = match (spread.all(), named.len()) {
+        (None, 0) => format!("{DEFAULT_RUN_SPREAD} %"),
+        (Some(percent), 1) => format!("{percent} %"),
+        (Some(_), _) => named.join(", "),
+        (None, _) => format!("{}, others {DEFAULT_RUN_SPREAD} %", named.join(", ")),
+    };
+    format!(
+        "{runs}: with less than {MIN_RUNS} runs a side, the variation between runs is unknown. A time or throughput is better or worse \
+         only if its whole interval is beyond {floor} (--run-spread)."
+    )
 }
 
 fn add_rulings(page: &mut Document, comparison: &Comparison, against: &SideComparison) {
@@ -254,7 +266,7 @@ fn add_rulings(page: &mut Document, comparison: &Comparison, against: &SideCompa
         );
         page.paragraph(format!(
             "A rule is broken if the change exceeds its threshold and the whole interval excludes zero. The intervals are wide enough that at \
-             most {} % of gates over equal sides fail by chance, apart from the variation between runs of a side with one run.",
+             most {} % of gates over equal sides fail by chance. Rules on times and throughput need {MIN_RUNS} runs a side, or --run-spread.",
             percent(FALSE_ALARMS)
         ));
     }

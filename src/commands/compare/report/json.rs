@@ -1,14 +1,19 @@
 //! A comparison as JSON; the contract is `schemas/contracts/comparison.schema.json`. Unknown values
 //! are `null`.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Map, Value, json};
 
 use super::labels;
 use sobench_results::compare::changed_cases::{CaseResult, ChangedCase, ChangedCases};
 use sobench_results::compare::conditions::Condition;
-use sobench_results::compare::gate::{ChangeRuling, FALSE_ALARMS, LimitRuling, Ruling};
+use sobench_results::compare::gate::{
+    ChangeRuling, FALSE_ALARMS, GateSummary, GateVerdict, LimitRuling, Ruling,
+};
 use sobench_results::compare::measure::Uncertainty;
 use sobench_results::compare::pairing::Pairing;
+use sobench_results::compare::run_spread::DEFAULT_RUN_SPREAD;
 use sobench_results::compare::side::Side;
 use sobench_results::compare::{Comparison, Row, SideComparison};
 
@@ -17,7 +22,8 @@ pub const FORMAT_VERSION: u32 = 1;
 
 /// The whole comparison.
 pub fn render(comparison: &Comparison) -> Value {
-    let method = comparison.method;
+    let method = &comparison.method;
+    let gate = comparison.gate_summary();
     json!({
         "format_version": FORMAT_VERSION,
         "sides": comparison.sides.iter().map(side).collect::<Vec<_>>(),
@@ -29,11 +35,25 @@ pub fn render(comparison: &Comparison) -> Value {
             "gate_false_alarms_percent": 100.0 * FALSE_ALARMS,
             "resamples": method.resamples,
             "seed": method.seed,
-            "run_spread_percent": method.run_spread,
-            "undecided": comparison.undecided,
+            "run_spread_percent": method.run_spread.all().unwrap_or(DEFAULT_RUN_SPREAD),
+            "run_spread_is_given": method.run_spread.all().is_some(),
+            "run_spread_percent_by_name": method.run_spread.by_name().collect::<BTreeMap<_, _>>(),
+            "undecided": comparison.gate.as_ref().and_then(|gate| gate.undecided).unwrap_or_default(),
         },
         "against_first": comparison.against.iter().map(against).collect::<Vec<_>>(),
-        "failed": comparison.is_failed(),
+        "gate": gate.as_ref().map(summary),
+        "failed": gate.is_some_and(|gate| gate.verdict != GateVerdict::Passed),
+    })
+}
+
+fn summary(gate: &GateSummary) -> Value {
+    json!({
+        "verdict": gate.verdict,
+        "rules": gate.rules,
+        "broken": gate.broken,
+        "undecided": gate.undecided,
+        "partial_runs": gate.partial.iter().map(|(side, file)| json!({"side": side, "file": file})).collect::<Vec<_>>(),
+        "allow_partial": gate.allow_partial,
     })
 }
 
@@ -43,6 +63,8 @@ fn side(side: &Side) -> Value {
             "file": run.file,
             "kind": run.kind,
             "requests": run.requests.as_ref().map(Vec::len),
+            "partial": run.is_partial,
+            "distrusted": run.distrusted,
             "notices": run.notices,
         })
     };
@@ -148,7 +170,7 @@ fn ruling(ruling: Ruling) -> &'static str {
     match ruling {
         Ruling::Broken => "broken",
         Ruling::Kept => "kept",
-        Ruling::TooFew | Ruling::Unknown(_) => "undecided",
+        Ruling::TooFew | Ruling::TooFewRuns | Ruling::Unknown(_) => "undecided",
         Ruling::Absent => "absent",
     }
 }

@@ -1,14 +1,56 @@
 //! Text for figures, differences and rulings.
 
-use sobench_results::compare::gate::{ChangeRuling, Ruling};
-use sobench_results::compare::measure::Measured;
+use sobench_core::printable::printable;
+use sobench_results::compare::gate::{ChangeRuling, GateSummary, GateVerdict, Ruling};
+use sobench_results::compare::measure::{Measured, Uncertainty};
 use sobench_results::compare::rules::ChangeUnit;
+use sobench_results::compare::run_ratio::MIN_RUNS;
+use sobench_results::compare::run_spread::RunVariation;
 use sobench_results::compare::side::FileKind;
 use sobench_results::compare::{DifferenceVerdict, Method, Row};
 use sobench_results::metrics::registry::Figure;
 
 /// Maximum number of characters of a shown answer.
 pub(super) const ANSWER_CHARS: usize = 160;
+
+/// Maximum number of characters of a file name.
+const FILE_CHARS: usize = 60;
+
+/// The verdict of the gate in one line, partial runs first.
+pub(super) fn gate(gate: &GateSummary) -> String {
+    let verdict = match gate.verdict {
+        GateVerdict::Passed => "passed",
+        GateVerdict::Failed => "failed",
+        GateVerdict::Undecided => "undecided",
+    };
+    let files: Vec<String> = gate
+        .partial
+        .iter()
+        .map(|(side, file)| format!("{} ({})", self::side(*side), printable(file, FILE_CHARS)))
+        .collect();
+    let partial = match files.len() {
+        0 => String::new(),
+        1 => format!("partial run {}, ", files[0]),
+        _ => format!("partial runs {}, ", files.join(" and ")),
+    };
+    format!(
+        "gate {verdict}: {partial}{} of {} rules broken, {} undecided",
+        gate.broken, gate.rules, gate.undecided
+    )
+}
+
+/// What to do about a gate that failed for lack of data.
+pub(super) fn gate_hint(gate: &GateSummary) -> Option<String> {
+    match gate.verdict {
+        GateVerdict::Undecided => Some(format!(
+            "no rule could be decided: give {MIN_RUNS} runs a side or more requests, or accept this with --undecided pass"
+        )),
+        GateVerdict::Failed if !gate.partial.is_empty() && !gate.allow_partial => {
+            Some("repeat the partial run, or accept it with --allow-partial".to_owned())
+        }
+        GateVerdict::Failed | GateVerdict::Passed => None,
+    }
+}
 
 /// The letter of a side: A, B, C ...
 pub(super) fn side(index: usize) -> String {
@@ -59,7 +101,10 @@ pub(super) fn interval(row: &Row) -> String {
 }
 
 pub(super) fn verdict(row: &Row) -> String {
+    let is_assumed = matches!(row.measured.variation, RunVariation::Assumed(_));
     let verdict = match row.verdict {
+        DifferenceVerdict::Better if is_assumed => "better in these runs",
+        DifferenceVerdict::Worse if is_assumed => "worse in these runs",
         DifferenceVerdict::Better => "better",
         DifferenceVerdict::Worse => "worse",
         DifferenceVerdict::Differs => "differs",
@@ -69,12 +114,10 @@ pub(super) fn verdict(row: &Row) -> String {
         DifferenceVerdict::NotTested => "not tested",
     };
     match &row.measured.spread {
-        sobench_results::compare::measure::Uncertainty::None(reason) => {
-            match reason.description() {
-                Some(why) => format!("{verdict}: {why}"),
-                None => verdict.to_owned(),
-            }
-        }
+        Uncertainty::None(reason) => match reason.description() {
+            Some(why) => format!("{verdict}: {why}"),
+            None => verdict.to_owned(),
+        },
         spread => match spread.p_value() {
             Some(p) if p < 0.001 => format!("{verdict} (p < 0.001)"),
             Some(p) => format!("{verdict} (p = {p:.3})"),
@@ -112,6 +155,12 @@ pub(super) fn method(method: Method) -> &'static str {
         }
         Method::NewcombeAndRuns => {
             "rates: the wider of Newcombe's interval and a bootstrap over runs"
+        }
+        Method::StudentOfRuns => {
+            "times and throughput: Student's interval of the logarithms of the runs' figures, with pooled variance"
+        }
+        Method::StudentOfRunsAndBootstrap => {
+            "times and throughput: the wider of Student's interval of the runs' figures and a bootstrap over requests, because the cases differ"
         }
         Method::Welch => "means of files without requests: from their standard errors",
     }

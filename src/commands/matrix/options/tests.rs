@@ -119,7 +119,8 @@ fn embedded_engines_have_a_run_for_each_dataset_load_and_treatment() {
         ),
         (
             &Source::Regex(RegexPlan {
-                regex: Some("a+".to_owned())
+                regex: Some("a+".to_owned()),
+                ..RegexPlan::default()
             }),
             1.0
         )
@@ -150,6 +151,35 @@ fn embedded_engines_have_a_run_for_each_dataset_load_and_treatment() {
         &Source::Json(JsonPlan::default()),
         "another dataset's flag"
     );
+}
+
+#[test]
+fn several_embedded_engines_have_the_speed_of_a_server() {
+    let several = ["--guided-decoding-backend", "xgrammar,guidance"];
+    for (arguments, expected) in [
+        (&several[..], "8b-h100"),
+        (&["--repeat", "2"], "instant"),
+        (
+            &[&several[..], &["--embedded-speed", "instant"]].concat(),
+            "instant",
+        ),
+        (
+            &[&several[..], &["--embedded-step-ms", "5"]].concat(),
+            "8b-h100, step 5 ms",
+        ),
+        (
+            &["--repeat", "2", "--embedded-speed", "8b-laptop"],
+            "8b-laptop",
+        ),
+    ] {
+        let plan = plan(arguments).unwrap();
+        for run in plan.contenders.iter().flat_map(|contender| &contender.runs) {
+            let Target::Embedded(options) = &run.plan.target else {
+                panic!("no server is named: {arguments:?}")
+            };
+            assert_eq!(options.speed.to_string(), expected, "{arguments:?}");
+        }
+    }
 }
 
 #[test]

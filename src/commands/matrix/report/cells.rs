@@ -4,7 +4,7 @@ use super::{ColdFrom, Comparison, Control, Figures, Load, Row, RowResult};
 use crate::commands::distinct::distinct;
 use sobench_core::printable::printable;
 use sobench_render::Table;
-use sobench_results::metrics::constraint_overhead::Overhead;
+use sobench_results::metrics::constraint_overhead::{MIN_REPEATS, Overhead};
 use sobench_statistics::{Rate, Summary};
 
 /// The text of an unknown value.
@@ -191,6 +191,7 @@ fn overhead(figures: &Figures, metric: fn(&Control) -> Option<&Overhead>) -> Str
     let signed = |value: f64| format!("{value:+.1}");
     let interval = match (overhead.low_percent, overhead.high_percent) {
         (Some(low), Some(high)) => format!("{} to {}", signed(low), signed(high)),
+        _ if overhead.repeats_percent.len() < MIN_REPEATS => "too few repeats".to_owned(),
         _ => format!("n={}", overhead.pairs),
     };
     let mut cell = format!(

@@ -167,8 +167,8 @@ fn legend(comparison: &Comparison) -> Vec<&'static str> {
     if comparison.about.control {
         lines.push(
             "overhead: mean of constrained requests relative to the same requests in the control arm, in %, with a 95 % bootstrap interval \
-             over repeats and pairs, at least as wide as Student's interval over the repeats; with one repeat it excludes the variation \
-             between runs. Third line: the overhead of each repeat",
+             over repeats and pairs, at least as wide as Student's interval over the repeats; below three repeats there is none. Third \
+             line: the overhead of each repeat. n/a if the control's mean is below 1 ms",
         );
     }
     lines.push(
@@ -187,7 +187,7 @@ fn legend(comparison: &Comparison) -> Vec<&'static str> {
         );
     }
     if comparison.runs.iter().any(|run| run.distrust.is_some()) {
-        lines.push("?: the client distorted the latencies of at least one of the runs; do not rely on this figure");
+        lines.push("?: not trusted: in at least one of the runs the client may have added more than a tenth of a figure");
     }
     lines
 }
@@ -207,6 +207,7 @@ fn knees(comparison: &Comparison) -> Vec<String> {
             high_percent,
             hits,
             of,
+            ..
         } = share;
         format!("{percent:.2} % ({hits}/{of}; 95 % interval {low_percent:.2} to {high_percent:.2})")
     };

@@ -46,7 +46,7 @@ fn figures(hits: usize) -> Figures {
             ttft_ms: summary(200, 10.0),
             tpot_ms: summary(200, 90.0),
             output_throughput: Some(1300.0),
-            ttft_overhead: Overhead::new(&[pairs(1.2), pairs(1.3)], 0),
+            ttft_overhead: Overhead::new(&[pairs(1.2), pairs(1.25), pairs(1.3)], 0),
             tpot_overhead: Overhead::new(&[vec![(11.0, 10.0)]], 0),
         }),
         distrusted_runs: 0,

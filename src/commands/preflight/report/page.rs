@@ -7,6 +7,7 @@ use sobench_backend::{ConstraintDialect, error_message};
 use sobench_core::constraint::GrammarDialect;
 use sobench_core::printable::{NAME_CHARS, printable};
 use sobench_notices::notice::Notice;
+use sobench_preflight::constraint_probe::PROMPT;
 use sobench_preflight::{Cell, Class, Kind, Preflight, label};
 use sobench_render::text::WIDTH;
 use sobench_render::{Document, Table};
@@ -422,6 +423,9 @@ fn facts(preflight: &Preflight) -> Vec<(&'static str, String)> {
             format!("{} (in one answer)", formatting.description()),
         )
     }));
+    lines.extend(
+        (about.prompt != PROMPT).then(|| ("prompt", printable(&about.prompt, ANSWER_CHARS))),
+    );
     let control = match (&preflight.control.answer, &preflight.control.failure) {
         (Some(answer), _) => format!("answer: {}", printable(answer, ANSWER_CHARS)),
         (None, Some(failure)) => format!(
@@ -458,7 +462,7 @@ pub(crate) mod tests {
             ),
             (
                 Kind::JsonObject,
-                [Class::Unproven, Class::Ignored, Class::Enforced],
+                [Class::Unproven, Class::Ignored, Class::WrongChannel],
             ),
             (
                 Kind::Regex,

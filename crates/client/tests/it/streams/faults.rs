@@ -455,6 +455,103 @@ async fn the_content_type_of_an_unexpected_response_is_reported() {
     );
 }
 
+/// Bytes of a gzip header, which are no UTF-8.
+const GZIP: &[u8] = &[0x1F, 0x8B, 0x08, 0x00, 0xFF, 0xC0];
+
+#[tokio::test]
+async fn identity_is_requested_and_a_content_coding_is_named() {
+    let respond = |status: &str, kind: &str, coding: &str| {
+        let head = format!(
+            "HTTP/1.1 {status}\r\ncontent-type: {kind}\r\nContent-Encoding: {coding}\r\ncontent-length: {}\r\n\r\n",
+            GZIP.len()
+        );
+        [head.as_bytes(), GZIP].concat()
+    };
+    for (kind, coding) in [
+        ("text/event-stream", "gzip"),
+        ("text/event-stream", "Deflate, br"),
+        ("application/json", "x-gzip"),
+    ] {
+        let server = ScriptedServer::with_response(respond("200 OK", kind, coding));
+        let outcome = observed(&server).await.outcome;
+        let message = format!(
+            "compressed response although identity was requested, content-encoding: {coding}"
+        );
+        assert_eq!(outcome, Outcome::StreamError { message });
+        assert_eq!(
+            server.requests()[0].header("accept-encoding"),
+            Some("identity")
+        );
+    }
+    assert_eq!(
+        outcome_of(respond("503 Full", "application/json", "gzip")).await,
+        Outcome::ServerError {
+            status: 503,
+            body: "compressed response although identity was requested, content-encoding: gzip"
+                .to_owned(),
+            advice: None,
+        }
+    );
+    // `identity` is no coding.
+    let answer = format!(
+        "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-encoding: Identity\r\nconnection: close\r\n\r\n{CONTENT}{STOP}{DONE}"
+    );
+    assert_eq!(outcome_of(answer).await, Outcome::Completed);
+}
+
+#[tokio::test]
+async fn errors_inside_a_stream_are_the_errors_of_their_status() {
+    let server_error = |body: &str| Outcome::ServerError {
+        status: 500,
+        body: body.to_owned(),
+        advice: None,
+    };
+    let wrapped =
+        r#"{"error":{"message":"CUDA out of memory","type":"InternalServerError","code":500}}"#;
+    let bare = r#"{"message":"CUDA out of memory","code":500}"#;
+    let without_status = r#"{"message":"CUDA out of memory"}"#;
+    let in_stream = |body: &str| Outcome::StreamError {
+        message: format!("error from the server in a response with status 200: {body}"),
+    };
+    for (events, expected) in [
+        (format!("data: {wrapped}\n\n{DONE}"), server_error(wrapped)),
+        (
+            format!("{CONTENT}data: {wrapped}\n\n{DONE}"),
+            server_error(wrapped),
+        ),
+        (
+            format!("event: error\ndata: {bare}\n\n{DONE}"),
+            server_error(bare),
+        ),
+        (format!("data: {bare}\n\n{DONE}"), server_error(bare)),
+        (
+            format!("event: error\ndata: {without_status}\n\n"),
+            in_stream("CUDA out of memory"),
+        ),
+        (
+            "event: error\ndata: out of memory\n\n".to_owned(),
+            in_stream("out of memory"),
+        ),
+    ] {
+        let answer = format!(
+            "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n{events}"
+        );
+        assert_eq!(outcome_of(answer).await, expected, "{events}");
+    }
+}
+
+#[tokio::test]
+async fn half_of_a_surrogate_pair_is_named() {
+    for text in ["a\\ud83d", "\\ude00b", "\\ud83d\\n"] {
+        let event = format!("{{\"choices\":[{{\"index\":0,\"text\":\"{text}\"}}]}}");
+        let answer = format!(
+            "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\ndata: {event}\n\n{STOP}{DONE}"
+        );
+        let message = format!("half of a surrogate pair in a JSON string: {event}");
+        assert_eq!(outcome_of(answer).await, Outcome::StreamError { message });
+    }
+}
+
 #[tokio::test]
 async fn bodies_and_events_have_limits() {
     let answer = format!(

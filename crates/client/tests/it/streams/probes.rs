@@ -73,6 +73,12 @@ async fn errors_quote_the_server_and_come_with_a_hint() {
     )
     .await;
     check_refusal(
+        "HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: 2\r\n\r\n??".to_owned(),
+        "compressed response although identity was requested, content-encoding: gzip",
+        "turn off compression",
+    )
+    .await;
+    check_refusal(
         whole("200 OK", "text/html", "<h1>"),
         "did not return a list of models",
         "--model",

@@ -16,6 +16,8 @@ const GOOD: &[&str] = &[
     r#"{"messages":[{"role":"user","content":[{"type":"text","text":"Hi"}]}]}"#,
     r#"{"messages":[{"role":"user","content":""}],"json":{"type":"object"}}"#,
     r#"{"prompt":"Hi","json":false}"#,
+    r#"{"id":"a","prompt":"Hi","json_schema":{"type":"object"}}"#,
+    r#"{"id":7,"prompt":"Hi","json_schema":true}"#,
     r#"{"prompt":"Hi","json":{"multipleOf":0.10,"maximum":1e400}}"#,
     r#"{"prompt":"Hi","json_object":true}"#,
     r#"{"prompt":"Hi","regex":""}"#,
@@ -28,6 +30,9 @@ const GOOD: &[&str] = &[
     r#"{"prompt":"Hi","output_len":64.0}"#,
     r#"{"prompt":"Hi","output_tokens":7}"#,
     r#"{"prompt":"Hi","output_len":4294967295,"tags":["a","b"]}"#,
+    r#"{"name":"a","prompt":"Hi","json":{},"instances":[]}"#,
+    r#"{"prompt":"Hi","json":{},"instances":[{"data":null,"valid":false},{"text":"","description":"blank"}]}"#,
+    r#"{"prompt":"Hi","grammar":"start: \"a\"","grammar_oracle":"start = { \"a\" }"}"#,
 ];
 
 /// Invalid rows, with a part of the error.
@@ -131,6 +136,14 @@ const BAD: &[(&str, &str)] = &[
         "both json and regex",
     ),
     (
+        r#"{"prompt":"Hi","json":{},"json_schema":{}}"#,
+        "both json and json_schema",
+    ),
+    (
+        r#"{"prompt":"Hi","json_schema":"{}"}"#,
+        "json_schema must be the schema itself",
+    ),
+    (
         r#"{"prompt":"Hi","json_object":true,"choice":["a"]}"#,
         "both json_object and choice",
     ),
@@ -144,6 +157,45 @@ const BAD: &[(&str, &str)] = &[
         "completion must be a string",
     ),
     (r#"{"prompt":"Hi","tags":"a"}"#, "tags must be"),
+    (r#"{"prompt":"Hi","name":""}"#, "name is empty"),
+    (r#"{"prompt":"Hi","name":1}"#, "name must be a string"),
+    (
+        r#"{"prompt":"Hi","grammar_oracle":"start = { \"a\" }"}"#,
+        "needs a grammar",
+    ),
+    (
+        r#"{"prompt":"Hi","grammar":"start: \"a\"","grammar_oracle":" "}"#,
+        "grammar_oracle is blank",
+    ),
+    (
+        r#"{"prompt":"Hi","grammar":"start: \"a\"","grammar_oracle":1}"#,
+        "grammar_oracle must be a string",
+    ),
+    (
+        r#"{"prompt":"Hi","instances":{}}"#,
+        "instances must be a list",
+    ),
+    (
+        r#"{"prompt":"Hi","instances":[1]}"#,
+        "instances[0]: an instance must be an object",
+    ),
+    (r#"{"prompt":"Hi","instances":[{}]}"#, "data or text"),
+    (
+        r#"{"prompt":"Hi","instances":[{"data":1,"text":"1"}]}"#,
+        "data or text",
+    ),
+    (
+        r#"{"prompt":"Hi","instances":[{"text":1}]}"#,
+        "text must be a string",
+    ),
+    (
+        r#"{"prompt":"Hi","instances":[{"text":"a","valid":"yes"}]}"#,
+        "valid must be true or false",
+    ),
+    (
+        r#"{"prompt":"Hi","instances":[{"text":"a"},{"text":"b","ok":true}]}"#,
+        "instances[1]: unknown field: ok",
+    ),
     (r#"{"prompt":"Hi","tags":[1]}"#, "tags must be"),
 ];
 
@@ -259,6 +311,10 @@ fn errors_name_file_and_line() {
         "rows.jsonl, line 3: unknown field: top",
     );
     check_error(
+        b"{\"prompt\":\"Hi\"}\n{\"id\":\"a\",\"prompt\":\"Hi\",\"json_schema\":{\"type\":5}}",
+        "rows.jsonl, line 2: broken JSON Schema: schema at /type: 5 is not valid",
+    );
+    check_error(
         b"{\"prompt\":\"Hi\"}\n{\"prompt\":",
         "rows.jsonl, line 2: not JSON: EOF while parsing a value",
     );
@@ -328,6 +384,14 @@ fn the_schema_file_applies_to_rows_without_a_constraint() {
             .all(|case| case.arm == Arm::Constrained)
     );
 
+    std::fs::write(&schema, r#"{"type":5}"#).unwrap();
+    let error = load(&plan, &tokenizer()).unwrap_err();
+    assert!(
+        error
+            .what
+            .contains("schema.json: broken JSON Schema: schema at /type"),
+        "{error}"
+    );
     std::fs::write(&schema, "[]").unwrap();
     let error = load(&plan, &tokenizer()).unwrap_err();
     assert!(
@@ -344,4 +408,19 @@ fn the_schema_file_is_a_flag_of_the_dataset() {
     assert!(!DatasetName::Custom.reads("json_schema"));
     let without = serde_json::to_value(plan(DatasetName::Custom)).unwrap();
     assert!(without.get("json_schema_path").is_none());
+}
+
+#[test]
+fn a_name_is_a_tag_and_the_first_valid_example_the_reference_answer() {
+    let line = r#"{"name":"n","tags":["t"],"prompt":"Hi","grammar":"start: \"a\" | \"b\"",
+        "grammar_oracle":"start = { \"a\" }","instances":[{"text":"c","valid":false},
+        {"text":"b","valid":true},{"text":"a","valid":true}]}"#;
+    let named = row(line, "line 1").unwrap();
+    assert_eq!(named.tags, ["t", "name:n"]);
+    assert_eq!(named.completion.as_deref(), Some("b"));
+    assert_eq!(named.grammar_oracle.as_deref(), Some("start = { \"a\" }"));
+    let line = r#"{"prompt":"Hi","completion":"x","instances":[{"data":[1.0],"valid":true}]}"#;
+    assert_eq!(row(line, "").unwrap().completion.as_deref(), Some("x"));
+    let line = line.replace("\"completion\":\"x\",", "");
+    assert_eq!(row(&line, "").unwrap().completion.as_deref(), Some("[1.0]"));
 }

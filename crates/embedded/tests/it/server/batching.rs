@@ -1,6 +1,7 @@
 //! Tests of the queue, the cache and the statistics, and that answers do not depend on the batch.
 
 use serde_json::{Value, json};
+use sobench_core::speed::{Speed, SpeedProfile};
 use sobench_embedded::{EmbeddedOptions, ServerStats};
 
 use super::{Client, REQUESTS, merged, profile, run, shared, start_with, stop, text};
@@ -108,26 +109,59 @@ async fn statistics_count_compiles_and_cache_hits() {
 async fn simulated_times_do_not_change_answers() {
     let body = json!({"prompt": "A brief user profile.", "max_tokens": 12, "seed": 4, "structured_outputs": {"json": profile()}});
     let expected = text(&Client::new(shared()).complete(&body).await);
-    let base = EmbeddedOptions::default();
+    let timed = |speed| EmbeddedOptions {
+        speed,
+        ..EmbeddedOptions::default()
+    };
     for options in [
+        timed(SpeedProfile::H100For8b.into()),
+        timed(Speed {
+            step_ms: Some(1.5),
+            ..Speed::default()
+        }),
+        timed(Speed {
+            ttft_ms: Some(3.0),
+            itl_ms: Some(0.5),
+            ..Speed::default()
+        }),
         EmbeddedOptions {
-            step_ms: 1.5,
-            ..base.clone()
-        },
-        EmbeddedOptions {
-            ttft_ms: 3.0,
-            itl_ms: 0.5,
-            ..base.clone()
-        },
-        EmbeddedOptions {
-            itl_ms: 0.5,
-            step_ms: 0.25,
             max_batch: 1,
-            ..base
+            ..timed(Speed {
+                itl_ms: Some(0.5),
+                step_ms: Some(0.25),
+                ..Speed::default()
+            })
         },
     ] {
         let server = start_with(options).await;
         assert_eq!(text(&Client::new(&server).complete(&body).await), expected);
         stop(server).await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_speed_is_on_the_servers_pages() {
+    let speed = Speed {
+        ttft_ms: Some(3.0),
+        ..SpeedProfile::H100For8b.into()
+    };
+    let server = start_with(EmbeddedOptions {
+        speed,
+        ..EmbeddedOptions::default()
+    })
+    .await;
+    let client = Client::new(&server);
+    let version: Value = serde_json::from_str(&client.get("/version").await.body).unwrap();
+    let expected = json!({"profile": "8b-h100", "ttft_ms": 3.0, "itl_ms": null, "step_ms": null});
+    assert_eq!(version["speed"], expected);
+    let seen = stats(&client).await;
+    assert_eq!(
+        (&seen["speed"], &seen["step_ms"]),
+        (&expected, &json!(7.58))
+    );
+    let metrics = client.get("/metrics").await.body;
+    let line =
+        "sobench:speed_info{model_name=\"sobench-synthetic\",speed=\"8b-h100, TTFT 3 ms\"} 1\n";
+    assert!(metrics.contains(line), "{metrics}");
+    stop(server).await;
 }

@@ -1,6 +1,7 @@
 //! Tests of options, addresses, and vLLM's auxiliary routes.
 
 use serde_json::{Value, json};
+use sobench_core::speed::Speed;
 use sobench_embedded::{EmbeddedOptions, EmbeddedServer, GuidedFields};
 use sobench_engine::EngineName;
 
@@ -12,17 +13,23 @@ fn invalid_options_are_usage_errors() {
     for (options, message) in [
         (
             EmbeddedOptions {
-                ttft_ms: -1.0,
+                speed: Speed {
+                    ttft_ms: Some(-1.0),
+                    ..Speed::default()
+                },
                 ..base.clone()
             },
-            "-1 ms",
+            "TTFT -1 ms",
         ),
         (
             EmbeddedOptions {
-                step_ms: f64::NAN,
+                speed: Speed {
+                    step_ms: Some(f64::NAN),
+                    ..Speed::default()
+                },
                 ..base.clone()
             },
-            "NaN ms",
+            "step NaN ms",
         ),
         (
             EmbeddedOptions {

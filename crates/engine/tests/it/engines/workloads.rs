@@ -106,7 +106,12 @@ fn first_constraint(source: Source, grammar_dialect: GrammarDialect) -> Constrai
 
 #[test]
 fn workloads_have_the_constraints_of_their_datasets() {
-    let json = |json_schema| Source::Json(JsonPlan { json_schema });
+    let json = |json_schema| {
+        Source::Json(JsonPlan {
+            json_schema,
+            ..JsonPlan::default()
+        })
+    };
     let (lark, ebnf) = (GrammarDialect::Lark, GrammarDialect::Ebnf);
     for (name, source, dialect) in [
         ("brief profile", json(JsonSchemaSource::Brief), ebnf),

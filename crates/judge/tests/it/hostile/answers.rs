@@ -13,7 +13,7 @@ fn answers_of_every_size_are_judged_or_refused_with_the_limit() {
         (
             "50 MB",
             format!("\"{}\"", "x".repeat(50 << 20)),
-            "limit answer over 1048576 bytes",
+            "invalid too_long",
         ),
         (
             "a million levels",
@@ -23,7 +23,7 @@ fn answers_of_every_size_are_judged_or_refused_with_the_limit() {
         (
             "500,000 levels, closed",
             "[".repeat(500_000) + &"]".repeat(500_000),
-            "limit nesting over 128",
+            "invalid too_deep",
         ),
         ("objects", "{\"a\":".repeat(200_000), "invalid not_json"),
         (
@@ -37,6 +37,11 @@ fn answers_of_every_size_are_judged_or_refused_with_the_limit() {
             "invalid not_json",
         ),
         ("white space", " \n".repeat(500_000), "invalid not_json"),
+        (
+            "2 MB of white space",
+            format!("{{}}{}", " \n".repeat(1 << 20)),
+            "invalid runaway_whitespace",
+        ),
         ("empty", String::new(), "invalid empty"),
         ("NUL", "\0".to_owned(), "invalid not_json"),
         ("NUL in a string", "\"\0\"".to_owned(), "invalid not_json"),

@@ -20,7 +20,7 @@ const LENGTH: usize = 4;
 const ALPHABET: usize = 3;
 
 /// All texts of up to [`LENGTH`] characters over a random alphabet.
-fn texts(source: &mut Source) -> Vec<String> {
+pub(super) fn texts(source: &mut Source) -> Vec<String> {
     let alphabet: Vec<char> = source.permutation(LETTERS.len())[..ALPHABET]
         .iter()
         .map(|index| LETTERS[*index])

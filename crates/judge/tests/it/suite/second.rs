@@ -172,6 +172,10 @@ fn feature_claims() -> Vec<Claim> {
         .lines()
     {
         let feature: Value = serde_json::from_str(line).unwrap();
+        // No validator can judge by a reference that does not resolve.
+        if feature["keyword"] == "$ref" && feature["valid"] == serde_json::json!([]) {
+            continue;
+        }
         for (member, valid) in [("valid", true), ("violating", false)] {
             for (index, text) in feature[member].as_array().unwrap().iter().enumerate() {
                 let name = vec![

@@ -128,6 +128,12 @@ fn write_run(run: &Run, text: &mut String) -> serde_json::Result<()> {
         ("counts", lines(&serde_json::to_value(counts)?)?),
         ("means", lines(&serde_json::to_value(means)?)?),
     ];
+    if run.is_partial {
+        members.push(("partial", "true".to_owned()));
+    }
+    if !run.distrusted.is_empty() {
+        members.push(("distrusted", serde_json::to_string(&run.distrusted)?));
+    }
     if let Some(requests) = &run.requests {
         members.push((
             "requests",
@@ -196,6 +202,12 @@ pub(super) fn read(file: &str, mut raw: Raw) -> Result<Run> {
         counts: by_metric::<Share>(&mut raw.rest, "counts", count_name)
             .ok_or_else(|| invalid("counts"))?,
         notices: part::<Vec<String>>(&mut raw.rest, "notices").ok_or_else(|| invalid("notices"))?,
+        is_partial: raw.rest.get("partial") == Some(&Value::Bool(true)),
+        distrusted: part::<Vec<String>>(&mut raw.rest, "distrusted")
+            .unwrap_or_default()
+            .iter()
+            .filter_map(|name| Figure::parse(name).ok())
+            .collect(),
         requests,
     })
 }
@@ -411,6 +423,7 @@ mod tests {
     use super::*;
     use crate::compare::read::parse_runs;
     use crate::compare::testing::{request, run};
+    use crate::metrics::registry::Stat;
 
     #[test]
     fn baseline_round_trips_without_texts() {
@@ -443,6 +456,11 @@ mod tests {
                 standard_error: Some(0.5),
             },
         );
+        first.is_partial = true;
+        first.distrusted = vec![
+            Figure::from_distribution(&latencies::TTFT, Stat::Mean),
+            Figure::from_distribution(&latencies::E2EL, Stat::Median),
+        ];
         let sums = Run {
             requests: None,
             ..first.clone()
@@ -498,6 +516,10 @@ mod tests {
             "{figures:?}"
         );
         assert_eq!(back[0].means, first.means);
+        assert_eq!(
+            (back[0].is_partial, &back[0].distrusted),
+            (true, &first.distrusted)
+        );
     }
 
     #[test]

@@ -1,43 +1,42 @@
 //! Converts a run log to a run of a comparison.
 
+use std::collections::BTreeSet;
+
 use super::sobench;
 use crate::compare::side::{Answer, FileKind, Gaps, Request, Run};
 use crate::metrics::latency::chunk_gaps_ms;
 use crate::metrics::registry::RequestValues;
 use crate::metrics::{Metrics, MetricsOptions, Sample, summarise};
 use crate::record::RunRecord;
-use crate::runlog::RunLog;
+use crate::runlog::{RunLog, shard_overhead};
 use sobench_core::error::Result;
 use sobench_core::observation::failure_message;
 
 const NS_PER_S: f64 = 1e9;
 
-/// The run of a log. If the run was killed before judging, there are no verdicts and token counts.
+/// The run of a judged log.
 ///
 /// # Errors
 /// The log cannot be read.
 pub fn run_from_log(file: &str, log: &RunLog) -> Result<Run> {
     let samples = log.requests.samples();
-    let last_ns = samples
-        .iter()
-        .filter_map(|sample| sample.request_times().end_ns)
-        .max();
-    let duration_ns = log
-        .footer
-        .as_ref()
-        .map(|footer| footer.duration_ns)
-        .or(last_ns)
-        .unwrap_or(0);
     let options = &log.record.settings.metrics;
-    let metrics = summarise(&samples, duration_ns, options);
+    let metrics = summarise(&samples, log.duration_ns(), options);
     let mut run = run_from_metrics(file, &log.record, &metrics);
     run.kind = FileKind::SobenchRunLog;
-    run.notices = sobench::notices(&log.record, log.is_partial(), false);
-    if !log.is_judged {
-        run.notices
-            .push("the run was killed before its answers were judged: it has no rates".to_owned());
-        run.counts.clear();
-    }
+    run.is_partial = log.is_partial();
+    let values = &metrics.values;
+    let shards = log.record.merged.iter();
+    let of_clients: BTreeSet<_> = log
+        .client_overhead(&samples, values)
+        .into_iter()
+        .chain(shards.filter_map(|shard| shard_overhead(&log.record, shard, &samples, values)))
+        .flat_map(|client| client.bounds.distrusted_figures().collect::<Vec<_>>())
+        .collect();
+    run.distrusted = of_clients.into_iter().collect();
+    run.notices = sobench::notices(&log.record, run.is_partial, !run.distrusted.is_empty());
+    run.notices
+        .extend(log.notices.iter().map(|notice| notice.to_string()));
     run.requests = Some(
         samples
             .iter()

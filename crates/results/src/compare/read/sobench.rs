@@ -6,8 +6,8 @@ use serde_json::Value;
 use super::raw::{Output, Raw};
 use super::{MS_PER_S, figures, number, set_times};
 use crate::compare::side::{Answer, FileKind, Gaps, Request, Run};
-use crate::metrics::client_overhead::ClientVerdict;
-use crate::metrics::quality::ENDED_BY_ITSELF;
+use crate::metrics::client_overhead::Bounds;
+use crate::metrics::quality::compliance;
 use crate::metrics::registry::{self, Kind, RequestValues, Values, rates};
 use crate::record::RunRecord;
 use sobench_core::error::{Error, Result};
@@ -29,7 +29,9 @@ struct Own {
 
 #[derive(Deserialize)]
 struct OwnClient {
-    verdict: ClientVerdict,
+    /// Empty in results of older versions.
+    #[serde(default)]
+    bounds: Bounds,
 }
 
 pub(super) fn read(file: &str, mut raw: Raw) -> Result<Run> {
@@ -42,10 +44,9 @@ pub(super) fn read(file: &str, mut raw: Raw) -> Result<Run> {
         .get("num_prompts")
         .and_then(Value::as_u64)
         .and_then(|count| usize::try_from(count).ok());
-    let distrusted = own
-        .client
-        .as_ref()
-        .is_some_and(|client| client.verdict == ClientVerdict::DoNotTrust);
+    let distrusted = own.client.map_or_else(Vec::new, |client| {
+        client.bounds.distrusted_figures().collect()
+    });
     let mut run = Run {
         file: file.to_owned(),
         kind: FileKind::SobenchResult,
@@ -54,7 +55,9 @@ pub(super) fn read(file: &str, mut raw: Raw) -> Result<Run> {
             .conditions(requests_of.unwrap_or_else(|| own.record.own_requests())),
         duration_s: raw.rest.get("duration").and_then(number),
         figures: figures(&raw.rest),
-        notices: notices(&own.record, own.partial, distrusted),
+        notices: notices(&own.record, own.partial, !distrusted.is_empty()),
+        is_partial: own.partial,
+        distrusted,
         ..Run::default()
     };
     run.set_values(
@@ -93,7 +96,7 @@ pub(super) fn notices(record: &RunRecord, partial: bool, distrusted: bool) -> Ve
         ),
         (
             distrusted,
-            "client overhead is too high: do not trust the latencies",
+            "the client may have added too much to some figures: they are not compared",
         ),
     ];
     notices
@@ -159,16 +162,10 @@ fn request(
     let verdict = output
         .verdict
         .and_then(|verdict| serde_json::from_value::<Verdict>(verdict).ok());
-    let ended = kind == "completed"
-        && output
-            .finish_reason
-            .as_deref()
-            .is_some_and(|reason| ENDED_BY_ITSELF.contains(&reason));
-    let complied = match &verdict {
-        Some(Verdict::Valid) if ended => Some(true),
-        Some(Verdict::Invalid { .. }) if ended => Some(false),
-        _ => None,
-    };
+    let finish_reason = output.finish_reason.as_deref();
+    let complied = verdict
+        .as_ref()
+        .and_then(|verdict| compliance(verdict, kind, finish_reason));
     let taken_up = answered || ttft_s.is_some();
     let shown_verdict =
         error.unwrap_or_else(|| verdict.as_ref().map(verdict_text).unwrap_or_default());

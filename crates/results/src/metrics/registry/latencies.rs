@@ -44,6 +44,14 @@ pub static TTFT_ANSWER: Metric =
         sample.latency(options).ttft_answer_ms
     });
 
+/// Sent to the first arguments of a tool call; TTFT is the name of its function. One value per
+/// streamed answer with arguments.
+pub static TTFT_ARGUMENTS: Metric = of_answers(
+    "ttft_arguments_ms",
+    "TTFT of the arguments",
+    |sample, options| sample.latency(options).ttft_arguments_ms,
+);
+
 /// ITL divided by the mean number of tokens per chunk of the answer. If an answer has at most one
 /// token more than chunks, that token is taken as its end token, and gaps are unchanged. Otherwise
 /// the mean is tokens / chunks. If the count includes an end token, this is too large by 1 /
@@ -68,7 +76,7 @@ pub static ITL_COUNTED: Metric = pooled(
     "ITL of counted tokens",
     |sample, options| {
         // If the final counts are implausible, so are the counts of chunks.
-        if !sample.streamed(options) || !sample.has_plausible_usage() {
+        if !sample.streamed(options) || sample.has_ignored_count() {
             return Vec::new();
         }
         let (times, counts) = sample.counted_chunks();

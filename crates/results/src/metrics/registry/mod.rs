@@ -25,7 +25,7 @@ pub use self::values::{PerSecond, Value, Values};
 use super::pooled::Pooled;
 use super::{ArmMetrics, MetricsOptions, Sample};
 use sobench_core::case::Arm;
-use sobench_statistics::{Rate, Summary, mean};
+use sobench_statistics::{Rate, Summary, effective_size, mean};
 
 /// A metric.
 pub struct Metric {
@@ -108,9 +108,12 @@ impl Metric {
         &rates::COMPLIANCE,
         &rates::COVERAGE,
         &rates::CONTROL_RATE,
+        &rates::CONTROL_ENDED_RATE,
         &rates::VLLM_CORRECT_RATE,
         &rates::RIGHT_CALLS,
         &rates::TRUNCATED_RATE,
+        &rates::WHOLE_TRUNCATED_RATE,
+        &rates::NO_FINISH_REASON_RATE,
         &rates::WHITE_SPACE_RATE,
         &rates::REFUSED_RATE,
         &rates::OVERLOADED_RATE,
@@ -118,12 +121,14 @@ impl Metric {
         &rates::CANCELLED_RATE,
         &rates::NOT_SENT_RATE,
         &rates::NOT_JUDGED_RATE,
+        &rates::VALID_IF_STRIPPED_RATE,
         &latencies::TTFT,
         &latencies::TPOT,
         &latencies::ITL,
         &latencies::E2EL,
         &latencies::TTFT_REASONING,
         &latencies::TTFT_ANSWER,
+        &latencies::TTFT_ARGUMENTS,
         &latencies::ITL_PER_TOKEN,
         &latencies::ITL_COUNTED,
         &latencies::TTFT_FROM_DUE,
@@ -201,17 +206,21 @@ impl Metric {
         }
     }
 
-    /// The rate over requests; `None` if none counts, or the metric is not a rate.
+    /// The rate over requests, with an interval that counts copies once ([`Sample::copy_hash`]);
+    /// `None` if none counts, or the metric is not a rate.
     pub fn rate<'s, 'a: 's>(
         &self,
         samples: impl IntoIterator<Item = &'s Sample<'a>>,
     ) -> Option<Rate> {
-        let (mut hits, mut of) = (0, 0);
-        for hit in samples.into_iter().filter_map(|sample| self.hit(sample)) {
-            of += 1;
-            hits += usize::from(hit);
+        let (mut hits, mut copies) = (0, Vec::new());
+        for sample in samples {
+            if let Some(hit) = self.hit(sample) {
+                hits += usize::from(hit);
+                copies.push(sample.copy_hash());
+            }
         }
-        Rate::new(hits, of)
+        let of = copies.len();
+        Rate::with_effective(hits, of, effective_size(copies))
     }
 
     /// The distribution over requests; empty if the metric is not a distribution.

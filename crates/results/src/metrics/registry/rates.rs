@@ -2,9 +2,12 @@
 
 use super::{Better, Kind, Metric, Population, Unit};
 use crate::metrics::Sample;
-use crate::metrics::quality::{complied, is_correct, is_failure, is_taken_up, is_unjudged};
+use crate::metrics::quality::{
+    breaks_before_cut, complied, is_correct, is_failure, is_taken_up, is_unjudged,
+};
 use sobench_core::case::Arm;
 use sobench_core::observation::{Outcome, TOO_MANY_REQUESTS};
+use sobench_core::verdict::{Reason, Verdict};
 
 const CONSTRAINED: Population = Population::Arm(Arm::Constrained);
 
@@ -46,6 +49,15 @@ pub static CONTROL_RATE: Metric = rate(
     |sample| is_correct(sample.verdict()),
 );
 
+/// Share of valid answers among controls that ended normally and have a verdict.
+pub static CONTROL_ENDED_RATE: Metric = rate(
+    "control_ended_rate",
+    "control, ended",
+    Better::Neither,
+    Population::Arm(Arm::Control),
+    |sample| complied(sample).filter(|_| !breaks_before_cut(sample)),
+);
+
 /// Share of answers that vLLM's script counts as correct, among requests that it scores.
 pub static VLLM_CORRECT_RATE: Metric = rate(
     "vllm_correct_rate",
@@ -70,7 +82,25 @@ pub static TRUNCATED_RATE: Metric = rate(
     "truncated",
     Better::Down,
     CONSTRAINED,
-    |sample| Some(*sample.outcome() == Outcome::Truncated),
+    |sample| Some(*sample.outcome() == Outcome::Truncated && !breaks_before_cut(sample)),
+);
+
+/// Share of answers truncated at the token limit that follow their constraint all the same.
+pub static WHOLE_TRUNCATED_RATE: Metric = rate(
+    "whole_truncated_rate",
+    "whole though cut",
+    Better::Neither,
+    CONSTRAINED,
+    |sample| Some(sample.whole()),
+);
+
+/// Share of complete answers to which the server gave no finish reason.
+pub static NO_FINISH_REASON_RATE: Metric = rate(
+    "no_finish_reason_rate",
+    "no finish reason",
+    Better::Down,
+    CONSTRAINED,
+    |sample| Some(*sample.outcome() == Outcome::Completed && sample.finish_reason().is_none()),
 );
 
 /// Share of answers truncated at the token limit that end in white space.
@@ -82,7 +112,7 @@ pub static WHITE_SPACE_RATE: Metric = rate(
     |sample| Some(sample.white_space_run()),
 );
 
-/// Share of requests that the server refused.
+/// Share of requests that the server or the model refused.
 pub static REFUSED_RATE: Metric = rate(
     "refused_rate",
     "refused",
@@ -91,7 +121,7 @@ pub static REFUSED_RATE: Metric = rate(
     |sample| {
         Some(matches!(
             sample.outcome(),
-            Outcome::Rejected { .. } | Outcome::Unsupported { .. }
+            Outcome::Rejected { .. } | Outcome::Refused { .. } | Outcome::Unsupported { .. }
         ))
     },
 );
@@ -147,6 +177,25 @@ pub static NOT_JUDGED_RATE: Metric = rate(
     Better::Down,
     CONSTRAINED,
     |sample| Some(is_unjudged(sample.verdict())),
+);
+
+/// Share of answers that are valid apart from the text around their JSON. They are not correct.
+pub static VALID_IF_STRIPPED_RATE: Metric = rate(
+    "valid_if_stripped_rate",
+    "valid if stripped",
+    Better::Neither,
+    CONSTRAINED,
+    |sample| {
+        Some(matches!(
+            sample.verdict(),
+            Verdict::Invalid {
+                reason: Reason::ExtraText {
+                    valid_if_stripped: true,
+                    ..
+                }
+            }
+        ))
+    },
 );
 
 const fn rate(

@@ -1,6 +1,6 @@
 //! Metrics as rows of a table, for reports without a table of their own.
 
-use super::{Figure, Metric, Value, rates, totals};
+use super::{Figure, Metric, Value, latencies, rates, totals};
 use crate::metrics::Metrics;
 
 /// The columns of [`rows`].
@@ -41,6 +41,9 @@ fn is_relevant_for_console(metric: &Metric, metrics: &Metrics) -> bool {
         &totals::EMPTY_ANSWERS,
     ]
     .contains(&metric);
+    if *metric == latencies::TTFT_ARGUMENTS {
+        return true;
+    }
     is_only_here && number != Some(0.0)
 }
 

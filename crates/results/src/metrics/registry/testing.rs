@@ -5,7 +5,7 @@ use crate::metrics::testing::{TestRequest, test_request, with_samples};
 use crate::metrics::{MetricsOptions, Slo, summarise};
 use sobench_core::case::Arm;
 use sobench_core::observation::{Outcome, TOO_MANY_REQUESTS, TransportCause};
-use sobench_core::verdict::{NotScored, Reason, Verdict};
+use sobench_core::verdict::{ExtraText, NotScored, Reason, Verdict};
 
 /// Requests that give every rate a hit and every total a count.
 pub fn eventful_run() -> Vec<TestRequest<'static>> {
@@ -44,6 +44,7 @@ pub fn eventful_run() -> Vec<TestRequest<'static>> {
             right_call: Some(true),
             reasoning: Some(5),
             answer: Some(20),
+            arguments: Some(30),
             ..test_request()
         },
         TestRequest {
@@ -64,7 +65,11 @@ pub fn eventful_run() -> Vec<TestRequest<'static>> {
             arm: Arm::Control,
             ..cut.clone()
         },
-        cut,
+        TestRequest { whole: true, ..cut },
+        TestRequest {
+            finish_reason: None,
+            ..test_request()
+        },
         TestRequest {
             verdict: Verdict::NotScored {
                 why: NotScored::Limit {
@@ -80,6 +85,16 @@ pub fn eventful_run() -> Vec<TestRequest<'static>> {
             sent: None,
             end: None,
             ..without_answer(Outcome::Cancelled, NotScored::Cancelled)
+        },
+        TestRequest {
+            verdict: Verdict::Invalid {
+                reason: Reason::ExtraText {
+                    byte: 0,
+                    kind: ExtraText::Fence,
+                    valid_if_stripped: true,
+                },
+            },
+            ..test_request()
         },
     ]
 }

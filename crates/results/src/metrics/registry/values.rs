@@ -119,11 +119,13 @@ impl Value {
         struct Counts {
             hits: usize,
             of: usize,
+            effective: Option<f64>,
         }
         match metric.kind {
             Kind::Rate { .. } => {
                 let counts = typed::<Counts>(json).filter(|counts| counts.hits <= counts.of)?;
-                Rate::new(counts.hits, counts.of).map(Self::Rate)
+                let effective = counts.effective.unwrap_or(counts.of as f64);
+                Rate::with_effective(counts.hits, counts.of, effective).map(Self::Rate)
             }
             Kind::Distribution { .. } | Kind::Pooled(_) => typed(json).map(Self::Distribution),
             Kind::PerSecond(_) => match json.as_f64() {
@@ -211,6 +213,7 @@ mod tests {
         let reasoned = TestRequest {
             reasoning: Some(5),
             answer: Some(25),
+            arguments: Some(28),
             chunk_tokens: vec![1, 3, 4],
             output: Some(4),
             ..test_request()

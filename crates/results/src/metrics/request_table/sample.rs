@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use super::{
-    ChunksAndTokens, HAS_CALL, IMPLAUSIBLE_INPUT, IMPLAUSIBLE_OUTPUT, IMPLAUSIBLE_USAGE, IN_ORDER,
-    NONE, NONE_NS, RIGHT_CALL, RequestInput, RequestTimes, SCRIPT_CORRECT, SCRIPT_SCORES, STREAMED,
-    WHITE_SPACE_RUN,
+    ArrivalSlack, ChunkSlack, ChunksAndTokens, HAS_CALL, IN_ORDER, NONE, NONE_NS, RIGHT_CALL,
+    RequestInput, RequestTimes, SCRIPT_CORRECT, SCRIPT_SCORES, SLACK_KNOWN, STATED_INPUT,
+    STATED_OUTPUT, STREAMED, WHITE_SPACE_RUN, WHOLE,
 };
 use crate::metrics::{Judged, Sample, TokenSource, Tokens};
 use sobench_core::answer::Answer;
@@ -101,10 +101,16 @@ impl<'a> Sample<'a> {
                 due_ns: times.due_ns,
                 ready_ns: times.ready_ns,
                 sent_ns: times.sent_ns,
+                send_call_ns: self.send_call_ns(),
                 headers_ns: None,
                 chunks_ns,
+                arrival_slack_ns: self.arrival_slack().map(|slack| match slack.chunks {
+                    ChunkSlack::Each(entries) => entries,
+                    ChunkSlack::Largest(slack_ns) => vec![(0, slack_ns)],
+                }),
                 first_reasoning_ns: times.first_reasoning_ns,
                 first_answer_ns: times.first_answer_ns,
+                first_arguments_ns: times.first_arguments_ns,
                 chunk_tokens,
                 end_ns: times.end_ns,
                 streamed: times.streamed,
@@ -136,10 +142,24 @@ impl<'a> Sample<'a> {
             last_content_ns: time(row.last_ns),
             first_reasoning_ns,
             first_answer_ns,
+            first_arguments_ns: self.ledger.arguments.get(&row.case_index).copied(),
             end_ns: time(row.end_ns),
             chunks: u64::from(row.chunks),
             streamed: row.flags & STREAMED != 0,
         }
+    }
+
+    /// Duration of the system call that sent it; `None` if unknown.
+    pub fn send_call_ns(&self) -> Option<u64> {
+        let ns = self.row.send_call_ns;
+        (ns != NONE).then(|| u64::from(ns))
+    }
+
+    /// By how much its chunks can have arrived earlier than recorded; `None` if unknown.
+    pub fn arrival_slack(&self) -> Option<ArrivalSlack> {
+        let known = self.row.flags & SLACK_KNOWN != 0;
+        let index = self.row.case_index;
+        known.then(|| self.ledger.slack.get(&index).cloned().unwrap_or_default())
     }
 
     /// Whether its times are in order ([`Timing::is_in_order`]).
@@ -173,18 +193,13 @@ impl<'a> Sample<'a> {
             .map_or("", |(_, reasoning)| reasoning)
     }
 
-    /// Whether the server's token counts are plausible or missing.
-    pub fn has_plausible_usage(&self) -> bool {
-        self.row.flags & IMPLAUSIBLE_USAGE == 0
-    }
-
-    /// Whether an implausible count was ignored. Older versions used such counts.
+    /// Whether an implausible count of the server was ignored.
     pub fn has_ignored_count(&self) -> bool {
         let is_ignored = |flag: u16, source: TokenSource| {
             self.row.flags & flag != 0 && source != TokenSource::Server
         };
-        is_ignored(IMPLAUSIBLE_INPUT, self.row.input_source)
-            || is_ignored(IMPLAUSIBLE_OUTPUT, self.row.output_source)
+        is_ignored(STATED_INPUT, self.row.input_source)
+            || is_ignored(STATED_OUTPUT, self.row.output_source)
     }
 
     /// The offset of its line in the run log.
@@ -234,6 +249,22 @@ impl<'a> Sample<'a> {
         self.row.flags & WHITE_SPACE_RUN != 0
     }
 
+    /// Whether the answer was truncated and follows its constraint all the same.
+    pub fn whole(&self) -> bool {
+        self.row.flags & WHOLE != 0
+    }
+
+    /// A hash of the request; equal requests have equal hashes.
+    pub fn request_hash(&self) -> u64 {
+        self.ledger.input_hashes[self.row.input_number as usize]
+    }
+
+    /// A hash that is equal for the same request with the same answer in the same arm, or refused
+    /// in the same way. Each failed request has its own.
+    pub fn copy_hash(&self) -> u64 {
+        self.row.copy
+    }
+
     /// Whether the answer is the expected call ([`sobench_judge::call`]); `None` without an
     /// expected call.
     pub fn right_call(&self) -> Option<bool> {
@@ -247,6 +278,7 @@ impl<'a> Sample<'a> {
             tokens: self.tokens(),
             vllm_correct: self.vllm_correct(),
             white_space_run: self.white_space_run(),
+            whole: self.whole(),
             right_call: self.right_call(),
         }
     }

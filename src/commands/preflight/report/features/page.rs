@@ -53,7 +53,11 @@ pub(crate) fn document(survey: &Survey) -> Document {
     document.definitions(verdicts.chain([(
         "n",
         "complete answers per request sent; if the first request fails, no more are sent. A truncated answer proves nothing unless it \
-                 already breaks the schema. A model that does not follow the prompt may hide violations",
+                 already breaks the schema",
+    ),
+    (
+        "controls",
+        "the same prompts without the keyword, or without any constraint: how many of the answers break the keyword",
     )]));
     document
 }
@@ -97,6 +101,10 @@ fn side_by_side(servers: &[ServerSurvey]) -> Table {
                 FeatureVerdict::Enforced | FeatureVerdict::UnderEnforced => {
                     format!("{} {}", found.verdict.name(), answer_counts(found))
                 }
+                // The legend has the whole name, which is too wide for several columns.
+                FeatureVerdict::NoViolationSeen => {
+                    format!("no violation seen {}", answer_counts(found))
+                }
                 other => other.name().to_owned(),
             })
         };
@@ -108,11 +116,12 @@ fn side_by_side(servers: &[ServerSurvey]) -> Table {
 /// The evidence for features that are not enforced, one line each.
 fn add_evidence(document: &mut Document, server: &ServerSurvey) {
     document.heading(label(server));
-    for found in server
-        .found
-        .iter()
-        .filter(|found| found.verdict != FeatureVerdict::Enforced)
-    {
+    for found in server.found.iter().filter(|found| {
+        !matches!(
+            found.verdict,
+            FeatureVerdict::Enforced | FeatureVerdict::NoViolationSeen
+        )
+    }) {
         let evidence = evidence(found, ANSWER_CHARS, MESSAGE_CHARS);
         document.paragraph(format!(
             "{}: {}: {evidence}",
@@ -154,6 +163,10 @@ fn evidence(found: &FeatureResult, answer_chars: usize, message_chars: usize) ->
                 found.invalid, found.asked
             ))
         }
+        None if found.complete > 0 && found.words.is_empty() => Some(format!(
+            "{} of {} controls break it",
+            found.yielded, found.controls
+        )),
         None if found.words.is_empty() => None,
         None => Some(format!(
             "{status}{}",

@@ -63,7 +63,7 @@ fn server_survey(label: &str, found: Vec<FeatureResult>) -> ServerSurvey {
 fn feature_result(id: &str, keyword: &str, verdict: FeatureVerdict) -> FeatureResult {
     let is_answered = matches!(
         verdict,
-        FeatureVerdict::Enforced | FeatureVerdict::UnderEnforced
+        FeatureVerdict::Enforced | FeatureVerdict::NoViolationSeen | FeatureVerdict::UnderEnforced
     );
     let invalid = if verdict == FeatureVerdict::UnderEnforced {
         3
@@ -74,6 +74,12 @@ fn feature_result(id: &str, keyword: &str, verdict: FeatureVerdict) -> FeatureRe
         id: id.to_owned(),
         keyword: keyword.to_owned(),
         verdict,
+        controls: if is_answered { 4 } else { 0 },
+        yielded: match verdict {
+            FeatureVerdict::Enforced => 3,
+            FeatureVerdict::UnderEnforced => 1,
+            _ => 0,
+        },
         asked: match verdict {
             FeatureVerdict::NotAsked => 0,
             FeatureVerdict::Rejected => 1,
@@ -97,7 +103,9 @@ fn feature_result(id: &str, keyword: &str, verdict: FeatureVerdict) -> FeatureRe
             FeatureVerdict::Crashed => "connection reset".to_owned(),
             FeatureVerdict::NotAsked => "the server does not accept connections any more".to_owned(),
             FeatureVerdict::Undecided => "16 of 16 cut at the token limit, 0 timed out".to_owned(),
-            FeatureVerdict::Enforced | FeatureVerdict::UnderEnforced => String::new(),
+            FeatureVerdict::Enforced
+            | FeatureVerdict::NoViolationSeen
+            | FeatureVerdict::UnderEnforced => String::new(),
         },
     }
 }

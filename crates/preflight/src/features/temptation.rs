@@ -1,0 +1,187 @@
+//! Ways to make a model break a schema, and whether a model yields to them.
+//!
+//! "Every answer was valid" shows nothing if the model would not have broken the schema anyway. So
+//! every feature is also requested without its keyword, or without any constraint, in the same
+//! ways: these are its controls. A feature is called enforced only if the controls break the schema
+//! often enough that a server that ignores the keyword would have been noticed.
+
+use super::MARKS;
+use super::data::Feature;
+use sobench_core::constraint::Constraint;
+use sobench_core::verdict::{Reason, Verdict};
+use sobench_judge::Evaluator;
+
+/// Control requests per feature: one for each way.
+pub const CONTROLS: usize = 4;
+
+/// Times that a text is shown before the model is expected to repeat it.
+const REPETITIONS: usize = 3;
+
+/// Added to the logits of the tokens of a text. On a small model, 4 made a repeated text likely.
+pub const LOGIT_BIAS: f64 = 4.0;
+
+/// The highest accepted chance that a keyword that is ignored goes unnoticed.
+const MAX_MISS_PROBABILITY: f64 = 0.05;
+
+/// How one sample tempts the model.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Temptation<'a> {
+    pub prompt: String,
+    /// The text whose tokens are made more likely, where the server has `logit_bias`.
+    pub biased_text: Option<&'a str>,
+}
+
+impl<'a> Temptation<'a> {
+    /// The temptation of a sample. The ways alternate, and each requests the texts in turn: a text
+    /// to continue, in which the invalid answer is repeated; an instruction to write it; and a free
+    /// answer, which finds violations that the other texts do not have.
+    pub fn new(feature: &'a Feature, sample: usize) -> Self {
+        let text = match feature.violating.as_slice() {
+            [] => None,
+            texts => Some(texts[(sample + sample / CONTROLS) % texts.len()].as_str()),
+        };
+        let way = sample % CONTROLS;
+        let prompt = match text {
+            Some(text) if way == 0 || way == 2 => repeated(text),
+            Some(text) if way == 1 => instructed(text),
+            _ => format!("Make up a JSON document, number {sample}, and answer with it alone."),
+        };
+        Self {
+            prompt,
+            biased_text: text.filter(|_| way != 2),
+        }
+    }
+}
+
+/// A text whose likely continuation is `text`, also for models without instruction training.
+fn repeated(text: &str) -> String {
+    let [before, after] = MARKS;
+    let lines = format!("{text}\n").repeat(REPETITIONS);
+    format!("{lines}{before}{text}{after}\n{before}")
+}
+
+fn instructed(text: &str) -> String {
+    let [before, after] = MARKS;
+    format!(
+        "Answer with exactly the text between the marks, without the marks: {before}{text}{after}"
+    )
+}
+
+/// Whether the answer of a control breaks the tested keyword: it starts with one of the requested
+/// texts, or with a document that breaks the keyword.
+pub fn yields(
+    feature: &Feature,
+    constraint: &Constraint,
+    answer: &str,
+    evaluator: &mut Evaluator,
+) -> bool {
+    let answer = answer.trim_start();
+    if feature
+        .violating
+        .iter()
+        .any(|text| answer.starts_with(text.as_str()))
+    {
+        return true;
+    }
+    let mut documents =
+        serde_json::Deserializer::from_str(answer).into_iter::<serde::de::IgnoredAny>();
+    let Some(Ok(_)) = documents.next() else {
+        return false;
+    };
+    match evaluator.judge_text(constraint, None, &answer[..documents.byte_offset()]) {
+        Verdict::Invalid {
+            reason: Reason::Schema { keyword, .. },
+        } => keyword == feature.keyword,
+        Verdict::Invalid {
+            reason: Reason::DuplicateKey { .. },
+        } => feature.is_about_duplicates(),
+        _ => false,
+    }
+}
+
+/// Whether `complete` valid answers show that the keyword is enforced, after `yielded` of
+/// `controls` controls broke it. The rate of a server that ignores the keyword is taken as
+/// `yielded / (controls + 1)`, because few controls may overstate it.
+pub fn is_convincing(yielded: usize, controls: usize, complete: usize) -> bool {
+    let rate = yielded as f64 / (controls as f64 + 1.0);
+    let complete = i32::try_from(complete).unwrap_or(i32::MAX);
+    (1.0 - rate).powi(complete) <= MAX_MISS_PROBABILITY
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::features::data::shipped;
+    use sobench_judge::EvaluateOptions;
+
+    fn feature(id: &str) -> Feature {
+        let mut features = shipped().into_iter();
+        features.find(|feature| feature.id == id).unwrap()
+    }
+
+    #[test]
+    fn every_text_is_requested_in_every_way() {
+        for feature in shipped() {
+            let temptations: Vec<Temptation<'_>> = (0..16)
+                .map(|sample| Temptation::new(&feature, sample))
+                .collect();
+            for text in &feature.violating {
+                let requested = |temptation: &&Temptation<'_>| {
+                    let [before, after] = MARKS;
+                    temptation
+                        .prompt
+                        .contains(&format!("{before}{text}{after}"))
+                };
+                let ways = temptations.iter().filter(requested);
+                assert!(ways.count() >= 2, "{}: {text}", feature.id);
+            }
+            let free = temptations
+                .iter()
+                .filter(|temptation| !temptation.prompt.contains(MARKS[0]));
+            assert_eq!(free.count(), 4, "{}", feature.id);
+        }
+        let enumeration = feature("enum");
+        let repeated = Temptation::new(&enumeration, 0).prompt;
+        assert_eq!(
+            repeated,
+            "{\"v\": \"purple\"}\n{\"v\": \"purple\"}\n{\"v\": \"purple\"}\n<<<{\"v\": \"purple\"}>>>\n<<<"
+        );
+    }
+
+    #[test]
+    fn only_a_violation_of_the_keyword_counts_as_yielding() {
+        let mut evaluator = Evaluator::new(EvaluateOptions::default());
+        let mut check = |id: &str, answer: &str| {
+            let feature = feature(id);
+            yields(&feature, &feature.constraint(), answer, &mut evaluator)
+        };
+        assert!(check("enum", " {\"v\": \"purple\"}>>>\nand so on"));
+        assert!(check("enum", "{\"v\": \"mauve\"} is a colour"));
+        assert!(!check("enum", "{\"v\": \"red\"}"));
+        assert!(!check("enum", "{\"w\": \"mauve\"}"));
+        assert!(!check("enum", "{\"v\": \"mau"));
+        assert!(!check("enum", "The colour is mauve."));
+        assert!(!check("enum", ""));
+        assert!(check("empty-schema", "{\"v\": NaN}"));
+        assert!(check("duplicate-members", "{\"a\": 1, \"b\": 2, \"b\": 3}"));
+    }
+
+    #[test]
+    fn evidence_grows_with_yielding_controls_and_answers() {
+        for (yielded, controls, complete, convincing) in [
+            (0, 4, 1000, false),
+            (0, 0, 16, false),
+            (1, 4, 13, false),
+            (1, 4, 16, true),
+            (4, 4, 1, false),
+            (4, 4, 2, true),
+            (4, 4, 0, false),
+        ] {
+            assert_eq!(
+                is_convincing(yielded, controls, complete),
+                convincing,
+                "{yielded} of {controls}, {complete}"
+            );
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! The overhead of the clients of a run, from its log.
+
+use super::RunLog;
+use crate::metrics::Sample;
+use crate::metrics::client_overhead::{ClientOverhead, ClientRun};
+use crate::metrics::registry::Values;
+use crate::record::{MergedShard, RunRecord};
+use sobench_core::shard::Shard;
+
+impl RunLog {
+    /// The overhead of the client; `None` for a run that was killed, and for a merged one, whose
+    /// shards have a client each ([`shard_overhead`]).
+    pub fn client_overhead(
+        &self,
+        samples: &[Sample<'_>],
+        values: &Values,
+    ) -> Option<ClientOverhead> {
+        let footer = self.footer.as_ref()?;
+        let record = &self.record;
+        record.merged.is_empty().then(|| {
+            let run = ClientRun {
+                cost: footer.cost,
+                max_concurrency: record.own_cap(),
+                start_ns: 0,
+            };
+            ClientOverhead::new(samples, &record.settings.metrics, run, values)
+        })
+    }
+}
+
+/// The overhead of the client of a shard; `None` for a shard that was killed. `samples` and `values`
+/// are those of the merged run.
+pub fn shard_overhead(
+    record: &RunRecord,
+    shard: &MergedShard,
+    samples: &[Sample<'_>],
+    values: &Values,
+) -> Option<ClientOverhead> {
+    let part = Shard {
+        number: shard.number,
+        of: record.merged.len(),
+    };
+    let max_concurrency = record.settings.load.max_concurrency;
+    let run = ClientRun {
+        cost: shard.end.as_ref()?.cost,
+        max_concurrency: max_concurrency.map(|cap| part.share(cap)),
+        start_ns: shard.begin_ns,
+    };
+    let own: Vec<Sample<'_>> = samples
+        .iter()
+        .filter(|sample| part.takes(sample.case_index()))
+        .copied()
+        .collect();
+    Some(ClientOverhead::new(
+        &own,
+        &record.settings.metrics,
+        run,
+        values,
+    ))
+}

@@ -1,0 +1,115 @@
+//! The speed of the embedded server's model in results, reports, comparisons and pages.
+
+use std::process::Stdio;
+
+use serde_json::{Value, json};
+
+use crate::support::{check_result, sobench, sobench_result};
+
+/// A short run. Each answer has one of two words.
+const SHORT: [&str; 8] = [
+    "--dataset",
+    "choice",
+    "--choice",
+    "yes,no",
+    "--num-prompts",
+    "4",
+    "--output-len",
+    "4",
+];
+
+fn saved(flags: &[&str]) -> (String, Value) {
+    let (ran, result) = sobench_result(&[&SHORT[..], flags].concat());
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    check_result(&result).unwrap();
+    (ran.stdout, result)
+}
+
+#[test]
+fn results_and_reports_name_the_speed() {
+    for (flags, shown, expected) in [
+        (
+            &[][..],
+            "instant",
+            json!({"profile": "instant", "ttft_ms": null, "itl_ms": null, "step_ms": null}),
+        ),
+        (
+            &["--embedded-speed", "8b-h100", "--embedded-step-ms", "2"],
+            "8b-h100, step 2 ms",
+            json!({"profile": "8b-h100", "ttft_ms": null, "itl_ms": null, "step_ms": 2.0}),
+        ),
+    ] {
+        let (page, result) = saved(flags);
+        let own = &result["sobench"];
+        assert_eq!(own["embedded_speed"], expected);
+        assert_eq!(own["record"]["server"]["speed"], expected);
+        let summary = sobench(&[&SHORT[..], flags].concat()).stdout;
+        for (page, line) in [
+            (page, format!("speed {shown}, version sobench-embedded")),
+            // The end of a long line is cut.
+            (summary, format!("synthetic model ({shown}, not")),
+        ] {
+            let page = page.split_whitespace().collect::<Vec<_>>().join(" ");
+            assert!(page.contains(&line), "{line}\n{page}");
+        }
+    }
+}
+
+#[test]
+fn runs_of_other_speeds_are_not_comparable() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = |name: &str, speed: &str| {
+        let path = folder.path().join(name).to_str().unwrap().to_owned();
+        let flags = ["--embedded-speed", speed, "--run-log", &path];
+        let ran = sobench(&[&SHORT[..], &flags].concat());
+        assert_eq!(ran.code, 0, "{}", ran.stderr);
+        path
+    };
+    let (instant, h100) = (log("a.jsonl", "instant"), log("b.jsonl", "8b-h100"));
+    let ran = sobench(&["compare", &instant, &h100]);
+    assert_eq!(ran.code, 4, "{}", ran.stderr);
+    assert!(
+        ran.stderr.contains("different conditions: speed"),
+        "{}",
+        ran.stderr
+    );
+    let ran = sobench(&["compare", &instant, &h100, "--allow-different", "speed"]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+}
+
+#[test]
+fn the_speed_of_sobench_serve_is_recorded() {
+    use std::io::{BufRead, BufReader};
+    let mut server = std::process::Command::new(env!("CARGO_BIN_EXE_sobench"))
+        .args(["serve", "--port", "0", "--embedded-speed", "8b-laptop"])
+        .args(["--embedded-ttft-ms", "0", "--embedded-itl-ms", "0"])
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(server.stderr.take().unwrap())
+        .read_line(&mut line)
+        .unwrap();
+    let (words, url) = line.trim().rsplit_once(' ').unwrap();
+    let measured = std::panic::catch_unwind(|| saved(&["--base-url", url]));
+    server.kill().unwrap();
+    server.wait().unwrap();
+    assert!(
+        words.contains("(synthetic, speed 8b-laptop, TTFT 0 ms, ITL 0 ms)"),
+        "{line}"
+    );
+    let (_, result) = measured.unwrap();
+    assert_eq!(
+        result["sobench"]["embedded_speed"],
+        json!({"profile": "8b-laptop", "ttft_ms": 0.0, "itl_ms": 0.0, "step_ms": null})
+    );
+}
+
+#[test]
+fn an_unknown_speed_is_a_usage_error() {
+    let ran = sobench(&["--embedded-speed", "9b-h100"]);
+    assert_eq!(ran.code, 2, "{}", ran.stderr);
+    for text in ["9b-h100", "instant", "70b-4xh100", "8b-laptop"] {
+        assert!(ran.stderr.contains(text), "{text}: {}", ran.stderr);
+    }
+}

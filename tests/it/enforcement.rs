@@ -1,0 +1,420 @@
+//! Whether constraints are enforced, against servers that lose them in ways that are easy to miss:
+//! in part, in another channel, behind a silent model, or behind a model that does not break them
+//! anyway.
+
+use serde_json::{Value, json};
+use sobench_testkit::constrained::{Reply, allowed, answering, constraint_text, posts};
+use sobench_testkit::scripted::{STREAM_HEAD, ScriptedServer, Then, chunk, whole};
+use std::io::Write as _;
+
+use crate::support::{Ran, sobench, sobench_result};
+
+const CHOICE: [&str; 4] = ["--dataset", "choice", "--num-prompts", "12"];
+
+fn run_against(server: &ScriptedServer, arguments: &[&str]) -> (Ran, Value) {
+    sobench_result(&[&["--base-url", &server.base_url], arguments].concat())
+}
+
+/// The report with single spaces.
+fn page(ran: &Ran) -> String {
+    ran.stdout.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// The cells of `sobench preflight` as kind, dialect and class.
+fn cells(server: &ScriptedServer, arguments: &[&str]) -> (Vec<[String; 3]>, Value) {
+    let command = ["preflight", "--disable-tqdm", "--format", "json"];
+    let ran = sobench(&[&command[..], &["--base-url", &server.base_url], arguments].concat());
+    let found: Value =
+        serde_json::from_str(&ran.stdout).unwrap_or_else(|error| panic!("{error}: {}", ran.stderr));
+    let cells = found["cells"].as_array().unwrap().iter().map(|cell| {
+        ["kind", "constraint_dialect", "class"].map(|name| cell[name].as_str().unwrap().to_owned())
+    });
+    (cells.collect(), found)
+}
+
+fn is_preflight(body: &Value) -> bool {
+    let prompt = body["prompt"].as_str().unwrap_or_default();
+    prompt.contains("weather at sea")
+}
+
+#[test]
+fn a_constraint_that_is_enforced_in_part_stops_the_run_unless_allowed() {
+    let server = answering(|body| match allowed(body) {
+        Some(text) => Reply::Text(format!("Here it is: {text}")),
+        None => Reply::Prose,
+    });
+    let ran = sobench(&[&["--base-url", &server.base_url], &CHOICE[..]].concat());
+    assert!(
+        ran.code == 3 && ran.stderr.contains("choice in structured-outputs: partial"),
+        "{}",
+        ran.stderr
+    );
+    let (ran, result) = run_against(&server, &[&CHOICE[..], &["--allow-unenforced"]].concat());
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    assert!(
+        page(&ran)
+            .contains("CONSTRAINT NOT ENFORCED: choice in structured-outputs is enforced only in"),
+        "{}",
+        ran.stdout
+    );
+    assert_eq!(result["sobench"]["enforcement"]["state"], "not_enforced");
+}
+
+#[test]
+fn a_dropped_constraint_is_found_behind_a_model_that_ignores_the_plain_prompt() {
+    let server = answering(|body| match body["prompt"].as_str() {
+        Some(prompt) if prompt.starts_with("Write one short sentence") => {
+            Reply::Text(String::new())
+        }
+        _ => Reply::Prose,
+    });
+    let (cells, found) = cells(&server, &["--kind", "json,choice"]);
+    assert!(
+        cells.iter().all(|[kind, dialect, class]| class == "ignored"
+            || (kind == "choice" && dialect == "response-format" && class == "not_carried")),
+        "{cells:?}"
+    );
+    let prompt = found["about"]["prompt"].as_str().unwrap();
+    assert!(prompt.starts_with("From the log of a ship"), "{prompt}");
+    let ran = sobench(&[&["--base-url", &server.base_url], &CHOICE[..]].concat());
+    assert!(
+        ran.code == 3 && ran.stderr.contains("choice in structured-outputs: ignored"),
+        "{}",
+        ran.stderr
+    );
+}
+
+/// A server that calls itself vLLM and answers as the script says. It has `/tokenize`, which gives
+/// one token for each letter.
+fn vllm(script: impl Fn(&Value) -> String + Send + Sync + 'static) -> ScriptedServer {
+    ScriptedServer::new(move |request, stream| {
+        let page = |body: Value| whole("200 OK", "application/json", &body.to_string());
+        let bytes = if request.line.starts_with("GET /v1/models ") {
+            page(json!({"data": [{"id": "tiny", "owned_by": "vllm"}]})).into_bytes()
+        } else if request.line.starts_with("GET /version ") {
+            page(json!({"version": "0.32.0"})).into_bytes()
+        } else if request.line.starts_with("GET ") {
+            whole("404 Not Found", "text/plain", "no such page").into_bytes()
+        } else {
+            let body: Value = serde_json::from_slice(&request.body).unwrap();
+            if request.line.starts_with("POST /tokenize ") {
+                let text = body["prompt"].as_str().unwrap();
+                let tokens: Vec<u32> = text.chars().map(u32::from).collect();
+                page(json!({"tokens": tokens})).into_bytes()
+            } else {
+                let choice = json!({"index": 0, "text": script(&body), "finish_reason": "stop"});
+                let event = json!({"choices": [choice]});
+                let events = format!("data: {event}\n\ndata: [DONE]\n\n");
+                [
+                    STREAM_HEAD.as_bytes(),
+                    &chunk(events.as_bytes()),
+                    &chunk(b""),
+                ]
+                .concat()
+            }
+        };
+        match stream.write_all(&bytes) {
+            Ok(()) => Then::Keep,
+            // The client may have disconnected.
+            Err(_) => Then::Close,
+        }
+    })
+}
+
+#[test]
+fn a_model_that_ends_at_once_is_made_to_speak_by_min_tokens() {
+    let server = vllm(|body| match body["min_tokens"].as_u64() {
+        Some(_) => "north-west, and the waves are high".to_owned(),
+        None => String::new(),
+    });
+    let (cells, _) = cells(
+        &server,
+        &["--kind", "choice", "--constraint-dialect", "guided"],
+    );
+    assert_eq!(cells[0][2], "ignored", "{cells:?}");
+}
+
+#[test]
+fn unproven_constraints_are_checked_in_the_first_answers_of_the_run() {
+    // The model says nothing about the weather, with and without a constraint.
+    let server = answering(|body| match body {
+        body if is_preflight(body) => Reply::Text(String::new()),
+        _ => Reply::Prose,
+    });
+    let arguments = ["--dataset", "choice", "--num-prompts", "40"];
+    let arguments = [&arguments[..], &["--max-concurrency", "1"]].concat();
+    let (ran, result) = run_against(&server, &arguments);
+    assert_eq!(ran.code, 3, "{}", ran.stderr);
+    assert!(
+        ran.stderr
+            .contains("8 of the first 8 constrained answers break their constraint")
+            && ran.stderr.contains("--allow-unenforced"),
+        "{}",
+        ran.stderr
+    );
+    let own = &result["sobench"];
+    assert_eq!(own["enforcement"]["state"], "not_enforced");
+    assert_eq!(own["enforcement"]["early"]["broken"], 8);
+    assert_eq!(own["partial"], true, "{own}");
+
+    let allowed = [&arguments[..], &["--allow-unenforced"]].concat();
+    let (ran, result) = run_against(&server, &allowed);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    assert_eq!(result["completed"], 40);
+    assert!(
+        page(&ran).contains("CONSTRAINT NOT ENFORCED: 8 of the first 8 constrained answers"),
+        "{}",
+        ran.stdout
+    );
+    // A short run ends before eight answers.
+    let (ran, _) = run_against(&server, &["--dataset", "choice", "--num-prompts", "4"]);
+    assert_eq!(ran.code, 3, "{}", ran.stderr);
+}
+
+#[test]
+fn unproven_constraints_that_are_enforced_do_not_stop_the_run() {
+    let server = answering(|body| match body {
+        body if is_preflight(body) => Reply::Text(String::new()),
+        body => allowed(body).map_or(Reply::Prose, Reply::Text),
+    });
+    let (ran, result) = run_against(&server, &CHOICE);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    assert_eq!(result["sobench"]["enforcement"]["state"], "unproven");
+}
+
+/// A stream with one delta of a chat answer.
+fn delta(delta: &Value, finish: &str) -> Reply {
+    let choice = json!({"index": 0, "delta": delta, "finish_reason": finish});
+    Reply::Event(json!({"choices": [choice]}).to_string())
+}
+
+fn tool_call(arguments: &str) -> Value {
+    let function = json!({"name": "answer", "arguments": arguments});
+    json!({"tool_calls": [{"index": 0, "id": "call-0", "function": function}]})
+}
+
+/// A document that satisfies the schema of the forced tool call of a request.
+fn arguments_of(body: &Value) -> Option<String> {
+    let function = &body["tools"][0]["function"];
+    let schema = function["parameters"].clone();
+    (!schema.is_null()).then(|| allowed(&json!({"guided_json": schema})).unwrap())
+}
+
+#[test]
+fn json_in_a_tool_call_that_was_not_requested_is_the_wrong_channel() {
+    let server = answering(|body| match body.get("response_format") {
+        Some(_) => delta(&tool_call(&allowed(body).unwrap()), "tool_calls"),
+        None => Reply::Prose,
+    });
+    let flags = [
+        "--backend",
+        "openai-chat",
+        "--constraint-dialect",
+        "response-format",
+    ];
+    let (found, _) = cells(&server, &[&flags[..], &["--kind", "json"]].concat());
+    assert_eq!(found[0][2], "wrong_channel", "{found:?}");
+    let ran = sobench(&[&["--base-url", &server.base_url], &flags[..]].concat());
+    assert!(
+        ran.code == 3
+            && ran
+                .stderr
+                .contains("json in response-format: wrong channel"),
+        "{}",
+        ran.stderr
+    );
+}
+
+#[test]
+fn tool_calls_are_tested_with_and_without_strict() {
+    let server = answering(|body| match arguments_of(body) {
+        Some(arguments) if body["tools"][0]["function"]["strict"] == true => {
+            delta(&tool_call(&arguments), "tool_calls")
+        }
+        Some(_) => delta(&tool_call(r#"{"waves": "high"}"#), "tool_calls"),
+        None => Reply::Prose,
+    });
+    let (found, _) = cells(&server, &["--backend", "openai-chat", "--kind", "json"]);
+    let class = |dialect: &str| {
+        let cell = found.iter().find(|cell| cell[1] == dialect);
+        cell.unwrap_or_else(|| panic!("{found:?}"))[2].clone()
+    };
+    assert_eq!(class("tool-call"), "enforced");
+    assert_eq!(class("tool-call-non-strict"), "ignored");
+}
+
+#[test]
+fn a_tool_call_that_is_cut_inside_its_envelope_is_tested_again() {
+    let server = answering(|body| match arguments_of(body) {
+        Some(arguments) if body["max_completion_tokens"] == 64 => {
+            let cut = &arguments[..arguments.len() - 3];
+            let text = format!(r#"{{"name": "answer", "arguments": {cut}"#);
+            delta(&json!({"content": text}), "length")
+        }
+        Some(arguments) => delta(&tool_call(&arguments), "tool_calls"),
+        None => Reply::Prose,
+    });
+    let flags = ["--backend", "openai-chat", "--kind", "json"];
+    let dialect = ["--constraint-dialect", "tool-call"];
+    let (found, file) = cells(&server, &[&flags[..], &dialect[..]].concat());
+    assert_eq!(found[0][2], "enforced", "{file}");
+    assert_eq!(file["cells"][0]["asked_again"], true);
+}
+
+fn features(server: &ScriptedServer, keywords: &str) -> Value {
+    let command = [
+        "preflight",
+        "--features",
+        "--disable-tqdm",
+        "--format",
+        "json",
+    ];
+    let target = ["--base-url", &server.base_url, "--keyword", keywords];
+    let ran = sobench(&[&command[..], &target[..]].concat());
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    let file: Value = serde_json::from_str(&ran.stdout).unwrap();
+    file["servers"][0]["found"].clone()
+}
+
+#[test]
+fn a_keyword_is_enforced_only_if_the_model_yields_without_it() {
+    // With the keyword, answers are valid in both cases.
+    let answer = |yields: bool| {
+        move |body: &Value| match constraint_text(body) {
+            Some(schema) if schema.contains("green") => Reply::Text(r#"{"v": "red"}"#.to_owned()),
+            Some(schema) if !schema.contains("const") && yields => {
+                Reply::Text(r#"{"v": "mauve"}"#.to_owned())
+            }
+            Some(schema) if !schema.contains("const") => Reply::Text(r#"{"v": "red"}"#.to_owned()),
+            Some(_) => Reply::Text(allowed(body).unwrap()),
+            None => Reply::Prose,
+        }
+    };
+    let stubborn = answering(answer(false));
+    let found = features(&stubborn, "enum");
+    assert_eq!(found[0]["id"], "enum");
+    assert_eq!(found[0]["verdict"], "no_violation_seen", "{found}");
+    assert_eq!(
+        (&found[0]["yielded"], &found[0]["controls"]),
+        (&json!(0), &json!(4))
+    );
+    let yielding = answering(answer(true));
+    let found = features(&yielding, "enum");
+    assert_eq!(found[0]["verdict"], "enforced", "{found}");
+    // Two of the four controls have the schema without `enum`.
+    assert_eq!(
+        (&found[0]["yielded"], &found[0]["controls"]),
+        (&json!(2), &json!(4))
+    );
+    let page = sobench(&[
+        "preflight",
+        "--features",
+        "--base-url",
+        &stubborn.base_url,
+        "--keyword",
+        "enum",
+    ]);
+    assert!(
+        page.stdout.contains("no violation seen (weak temptation)")
+            && page.stdout.contains("0 of 4 controls break it"),
+        "{}",
+        page.stdout
+    );
+}
+
+#[test]
+fn answers_are_biased_towards_the_tokens_of_a_violation() {
+    // The model breaks the keyword only if its tokens are made more likely.
+    let server = vllm(|body| match body.get("logit_bias") {
+        Some(bias) if bias.get(u32::from('p').to_string()).is_some() => {
+            r#"{"v": "purple"}"#.to_owned()
+        }
+        _ => allowed(body).unwrap_or_else(|| "No.".to_owned()),
+    });
+    let found = features(&server, "enum-beside-type,enum");
+    let of = |id: &str| {
+        let found = found.as_array().unwrap().iter();
+        found
+            .clone()
+            .find(|found| found["id"] == id)
+            .unwrap()
+            .clone()
+    };
+    assert_eq!(of("enum")["verdict"], "under_enforced", "{found}");
+    let biased = posts(&server).into_iter();
+    let biased: Vec<Value> = biased
+        .filter(|body| body.get("logit_bias").is_some())
+        .collect();
+    assert!(!biased.is_empty());
+    assert!(biased.iter().all(|body| {
+        body["logit_bias"]
+            .as_object()
+            .unwrap()
+            .values()
+            .all(|bias| *bias == 4.0)
+    }));
+}
+
+#[test]
+fn schemas_that_nothing_satisfies_have_to_be_refused() {
+    let accepting = answering(|body| match constraint_text(body) {
+        Some(schema) if schema.contains("absent") || schema.contains("schemas.invalid") => {
+            Reply::Status("400 Bad Request", "unresolvable reference")
+        }
+        Some(schema) if schema.contains("maximum") => Reply::Text(r#"{"v": 4}"#.to_owned()),
+        Some(_) => allowed(body).map_or(Reply::Prose, Reply::Text),
+        None => Reply::Prose,
+    });
+    let found = features(&accepting, "ref-missing,ref-remote,minimum-above-maximum");
+    let verdicts: Vec<(&str, &str)> = found
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|found| {
+            (
+                found["id"].as_str().unwrap(),
+                found["verdict"].as_str().unwrap(),
+            )
+        })
+        .collect();
+    assert_eq!(
+        verdicts,
+        [
+            ("minimum-above-maximum", "under_enforced"),
+            ("ref-missing", "rejected"),
+            ("ref-remote", "rejected")
+        ]
+    );
+}
+
+#[test]
+fn tools_are_sent_in_a_run_without_constraints() {
+    let server = answering(|_| Reply::Prose);
+    let tools =
+        r#"{"tools": [{"type": "function", "function": {"name": "f"}}], "tool_choice": "auto"}"#;
+    let flags = [
+        "--backend",
+        "openai-chat",
+        "--num-prompts",
+        "2",
+        "--extra-body",
+    ];
+    let (ran, _) = run_against(
+        &server,
+        &[&flags[..], &[tools, "--no-guided-decoding"]].concat(),
+    );
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    assert!(
+        posts(&server)
+            .iter()
+            .all(|body| body["tool_choice"] == "auto")
+    );
+    let format = r#"{"response_format": {"type": "json_object"}}"#;
+    let refused = [&flags[..], &[format, "--no-guided-decoding"]].concat();
+    let ran = sobench(&[&["--base-url", &server.base_url], &refused[..]].concat());
+    assert!(
+        ran.code == 2 && ran.stderr.contains("or remove --no-guided-decoding"),
+        "{}",
+        ran.stderr
+    );
+}
