@@ -268,8 +268,16 @@ impl LastRead {
     /// The state of a socket that was just opened.
     pub(crate) fn new() -> Self {
         Self {
-            clocks: both_clocks(),
             arrived_ns: process_ns(),
+            ..Self::accepted()
+        }
+    }
+
+    /// The state of a socket that was just accepted. Its first bytes can have arrived before.
+    pub(crate) fn accepted() -> Self {
+        Self {
+            clocks: both_clocks(),
+            arrived_ns: 0,
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
+use std::iter::zip;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -20,10 +21,13 @@ pub struct Record {
     pub id: u64,
     /// When the last byte of the request arrived.
     pub arrived_ns: u64,
-    /// When each token was written.
+    /// Right before the system call that wrote each token.
     pub written_ns: Vec<u64>,
-    /// When the end of the answer was written.
+    /// Right after that call. The token left in between.
+    pub write_ends_ns: Vec<u64>,
+    /// Right before and right after the system call that wrote the end of the answer.
     pub ended_ns: u64,
+    pub end_written_ns: u64,
 }
 
 /// The client's report of one request, in milliseconds.
@@ -66,7 +70,7 @@ pub struct CheckedBound {
     pub figure: Figure,
     /// The most that the client can have added, as it reported.
     pub bound: f64,
-    /// The reported value minus that of the server.
+    /// The reported value minus the nearest one that agrees with the server's record.
     pub error: f64,
 }
 
@@ -103,7 +107,7 @@ pub fn compare(records: &[Record], saved: &Saved, load: Load) -> Option<Compared
     }
     let matched = errors.len();
     let bounds = server.check(&saved.bounds, load);
-    let (reported_p99, server_p99) = (p99(&mut reported_itls), p99(&mut server.itls_ms));
+    let (reported_p99, server_p99) = (p99(&mut reported_itls), p99(&mut server.starts_itl_ms));
     Some(Compared {
         matched,
         missing: records.len().saturating_sub(matched),
@@ -111,20 +115,48 @@ pub fn compare(records: &[Record], saved: &Saved, load: Load) -> Option<Compared
             .zip(server_p99)
             .map(|(report, server)| report - server),
         ttft_error: Spread::from_values(errors)?,
-        server_ttft: Spread::from_values(server.ttfts_ms)?,
+        server_ttft: Spread::from_values(server.ttfts.least_ms)?,
         bounds,
     })
 }
 
-/// The server's own latencies.
+/// The server's own latencies. A token leaves during a system call, so each has a range.
 #[derive(Default)]
 struct Truth {
-    ttfts_ms: Vec<f64>,
-    e2els_ms: Vec<f64>,
-    tpots_ms: Vec<f64>,
-    itls_ms: Vec<f64>,
-    /// Arrival and duration of each request.
-    requests_ns: Vec<(u64, u64)>,
+    ttfts: Ranges,
+    e2els: Ranges,
+    tpots: Ranges,
+    itls: Ranges,
+    /// From the start of a call to the start of the next one.
+    starts_itl_ms: Vec<f64>,
+    /// Arrival, and the least and the most that the request can have taken.
+    requests_ns: Vec<(u64, [u64; 2])>,
+}
+
+/// The least and the most that each value can be, in milliseconds.
+#[derive(Default)]
+struct Ranges {
+    least_ms: Vec<f64>,
+    most_ms: Vec<f64>,
+}
+
+impl Ranges {
+    fn push(&mut self, least_ms: f64, most_ms: f64) {
+        self.least_ms.push(least_ms);
+        self.most_ms.push(most_ms);
+    }
+
+    /// The range of a statistic, which grows with each value.
+    fn statistic(&self, percent: Option<f64>) -> Option<(f64, f64)> {
+        let of = |values: &[f64]| {
+            let summary = Summary::new(values.to_vec(), percent.as_slice());
+            match percent {
+                Some(percent) => summary.at(percent),
+                None => summary.mean,
+            }
+        };
+        of(&self.least_ms).zip(of(&self.most_ms))
+    }
 }
 
 impl Truth {
@@ -132,31 +164,45 @@ impl Truth {
         let Record {
             arrived_ns,
             written_ns,
+            write_ends_ns,
             ended_ns,
+            end_written_ns,
             ..
         } = record;
-        let duration_ns = ended_ns.saturating_sub(*arrived_ns);
-        self.requests_ns.push((*arrived_ns, duration_ns));
-        let (Some(first), Some(last)) = (written_ns.first(), written_ns.last()) else {
+        let durations_ns = [ended_ns, end_written_ns].map(|ns| ns.saturating_sub(*arrived_ns));
+        self.requests_ns.push((*arrived_ns, durations_ns));
+        // Gaps are from the end of one call to the start of the next one, or the other way round.
+        let tokens: Vec<(u64, u64)> = zip(written_ns, write_ends_ns)
+            .map(|(start, end)| (*start, *end))
+            .collect();
+        let (Some(first), Some(last)) = (tokens.first(), tokens.last()) else {
             return;
         };
-        self.ttfts_ms.push(ms(*arrived_ns, *first));
-        self.e2els_ms.push(ms(*arrived_ns, *last));
-        let gaps = written_ns.windows(2).map(|pair| ms(pair[0], pair[1]));
-        self.itls_ms.extend(gaps);
-        if written_ns.len() > 1 {
-            let gaps = (written_ns.len() - 1) as f64;
-            self.tpots_ms.push(ms(*first, *last) / gaps);
+        self.ttfts
+            .push(ms(*arrived_ns, first.0), ms(*arrived_ns, first.1));
+        self.e2els
+            .push(ms(*arrived_ns, last.0), ms(*arrived_ns, last.1));
+        for pair in tokens.windows(2) {
+            self.itls
+                .push(ms(pair[0].1, pair[1].0), ms(pair[0].0, pair[1].1));
+            self.starts_itl_ms.push(ms(pair[0].0, pair[1].0));
+        }
+        if tokens.len() > 1 {
+            let gaps = (tokens.len() - 1) as f64;
+            self.tpots
+                .push(ms(first.1, last.0) / gaps, ms(first.0, last.1) / gaps);
         }
     }
 
-    /// The duration of all requests, in the order of their arrival, without gaps in any stream.
-    fn busy_ns(&self, streams: usize) -> u64 {
+    /// The duration of all requests, in the order of their arrival, without gaps in any stream: the
+    /// least (`end` 0) or the most (`end` 1).
+    fn busy_ns(&self, streams: usize, end: usize) -> u64 {
         let mut requests_ns = self.requests_ns.clone();
         requests_ns.sort_unstable();
         let mut free_ns: BinaryHeap<Reverse<u64>> = vec![Reverse(0); streams].into();
         let mut busy_ns = 0;
-        for (_, duration_ns) in requests_ns {
+        for (_, durations_ns) in requests_ns {
+            let duration_ns = durations_ns[end];
             let start_ns = free_ns.pop().map_or(0, |Reverse(ns)| ns);
             busy_ns = busy_ns.max(start_ns + duration_ns);
             free_ns.push(Reverse(start_ns + duration_ns));
@@ -167,46 +213,46 @@ impl Truth {
     /// The known bounds of the figures whose true value is known.
     fn check(&self, bounds: &Bounds, load: Load) -> Vec<CheckedBound> {
         let checked = bounds.iter().filter_map(|bound| {
+            let (least, most) = self.figure(bound.figure, load)?;
             Some(CheckedBound {
                 figure: bound.figure,
                 bound: bound.added?,
-                error: bound.value - self.figure(bound.figure, load)?,
+                error: bound.value - bound.value.clamp(least, most),
             })
         });
         checked.collect()
     }
 
-    /// The figure of a client that adds nothing; `None` if it is unknown.
+    /// The range of the figure of a client that adds nothing; `None` if it is unknown.
     ///
     /// With a rate, each request is sent when it is due, so that latencies from due are those from
     /// sent. With streams, each request is sent when another one ends.
-    fn figure(&self, figure: Figure, load: Load) -> Option<f64> {
+    fn figure(&self, figure: Figure, load: Load) -> Option<(f64, f64)> {
         let is = |metrics: &[&Metric]| metrics.contains(&figure.metric);
         if is(&[&totals::REQUEST_THROUGHPUT]) {
             let Load::Streams(streams) = load else {
                 return None;
             };
-            let busy_s = self.busy_ns(streams) as f64 / 1e9;
-            return (busy_s > 0.0).then(|| self.requests_ns.len() as f64 / busy_s);
+            let per_second = [1, 0].map(|end| {
+                let busy_s = self.busy_ns(streams, end) as f64 / 1e9;
+                self.requests_ns.len() as f64 / busy_s
+            });
+            let is_known = per_second.iter().all(|value| value.is_finite());
+            return is_known.then_some(per_second.into());
         }
         let with_due = matches!(load, Load::PerSecond(_));
-        let values = if is(&[&latencies::TTFT]) || with_due && is(&[&latencies::TTFT_FROM_DUE]) {
-            &self.ttfts_ms
+        let ranges = if is(&[&latencies::TTFT]) || with_due && is(&[&latencies::TTFT_FROM_DUE]) {
+            &self.ttfts
         } else if is(&[&latencies::E2EL]) || with_due && is(&[&latencies::E2EL_FROM_DUE]) {
-            &self.e2els_ms
+            &self.e2els
         } else if is(&[&latencies::TPOT]) {
-            &self.tpots_ms
+            &self.tpots
         } else if is(&[&latencies::ITL]) {
-            &self.itls_ms
+            &self.itls
         } else {
             return None;
         };
-        let percent = figure.stat?.percent();
-        let summary = Summary::new(values.clone(), percent.as_slice());
-        match percent {
-            Some(percent) => summary.at(percent),
-            None => summary.mean,
-        }
+        ranges.statistic(figure.stat?.percent())
     }
 }
 
@@ -311,7 +357,9 @@ mod tests {
             id,
             arrived_ns: ns(&arrived_ms),
             written_ns: written_ms.iter().map(ns).collect(),
+            write_ends_ns: written_ms.iter().map(ns).collect(),
             ended_ns: written_ms.iter().max().map_or(0, ns),
+            end_written_ns: written_ms.iter().max().map_or(0, ns),
         }
     }
 
@@ -392,6 +440,38 @@ mod tests {
             checked(Load::PerSecond(5.0)),
             &[&latencies[..], &[from_due]].concat(),
         );
+    }
+
+    #[test]
+    fn values_that_agree_with_a_record_are_no_errors() {
+        let mut records = [record(0, 10, &[60, 70])];
+        records[0].write_ends_ns = vec![62_000_000, 75_000_000];
+        records[0].end_written_ns = 80_000_000;
+        let error = |figure: &str, value: f64| {
+            let saved = json!({
+                "ttfts": [0.05],
+                "itls": [[0.010]],
+                "outputs": [{"generated": "#0 a"}],
+                "sobench": {"client": {"bounds": [{"figure": figure, "value": value, "added": 1.0}]}},
+            });
+            let saved = read_saved(&saved).unwrap();
+            let compared = compare(&records, &saved, Load::Streams(1)).unwrap();
+            compared.bounds[0].error
+        };
+        for (figure, value, expected) in [
+            ("mean_ttft_ms", 51.0, 0.0),
+            ("mean_ttft_ms", 54.0, 2.0),
+            ("mean_ttft_ms", 49.0, -1.0),
+            ("median_e2el_ms", 66.0, 1.0),
+            ("median_itl_ms", 7.0, -1.0),
+            ("median_itl_ms", 15.0, 0.0),
+            ("mean_tpot_ms", 16.0, 1.0),
+            ("request_throughput", 1e3 / 65.0, 0.0),
+            ("request_throughput", 1e3 / 50.0, 1e3 / 50.0 - 1e3 / 60.0),
+        ] {
+            let found = error(figure, value);
+            assert!((found - expected).abs() < 1e-9, "{figure} {value}: {found}");
+        }
     }
 
     #[test]

@@ -4,8 +4,9 @@
 //! It runs in its own process, so that it shares only the machine with the client, and is
 //! controlled by JSON lines over its standard streams. It prints its port, replies to a
 //! [`Timetable`] with an empty line and to `"log"` with the [`Record`]s since, and ends with its
-//! input. A request arrives when the kernel receives its last byte; a token is written right before
-//! the system call that writes it.
+//! input. A request arrives when the kernel receives its last byte. A token leaves during the system
+//! call that writes it, so both ends of the call are recorded: a busy machine can stop the server
+//! between its clock and the call.
 
 use std::io::{self, BufRead, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -160,7 +161,7 @@ async fn accept(listener: TcpListener, state: Arc<State>) {
 
 /// Serves the requests of one connection.
 async fn serve_connection(tcp: TcpStream, state: &State) -> io::Result<()> {
-    let mut socket = Socket::new(tcp)?;
+    let mut socket = Socket::accepted(tcp)?;
     let arrival = socket.arrival();
     let mut bytes = Vec::new();
     while let Some(request) = read_request(&mut socket, &mut bytes).await? {
@@ -250,6 +251,7 @@ async fn answer(
     let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncache-control: no-store\r\ntransfer-encoding: chunked\r\n\r\n";
     socket.write_all(head.as_bytes()).await?;
     let mut written_ns = Vec::with_capacity(request.output_len);
+    let mut write_ends_ns = Vec::with_capacity(request.output_len);
     let mut sent = Ok(());
     for number in 0..request.output_len {
         let text = if number == 0 {
@@ -263,17 +265,21 @@ async fn answer(
             .await;
         written_ns.push(clock::process_ns());
         sent = socket.write_all(chunk.as_bytes()).await;
+        write_ends_ns.push(clock::process_ns());
         if sent.is_err() {
             break;
         }
     }
     // Before the end of the response, so that a client with all answers finds all records.
     let tokens = written_ns.len();
+    let ended_ns = clock::process_ns();
     lock(&state.records).push(Record {
         id,
         arrived_ns,
         written_ns,
-        ended_ns: clock::process_ns(),
+        write_ends_ns,
+        ended_ns,
+        end_written_ns: ended_ns,
     });
     sent?;
     let usage = format!(
@@ -285,7 +291,13 @@ async fn answer(
         chunk(&format!("data: {usage}\n\n")),
         chunk("data: [DONE]\n\n")
     );
-    socket.write_all(end.as_bytes()).await
+    let sent = socket.write_all(end.as_bytes()).await;
+    let end_written_ns = clock::process_ns();
+    let mut records = lock(&state.records);
+    if let Some(record) = records.iter_mut().rev().find(|record| record.id == id) {
+        record.end_written_ns = end_written_ns;
+    }
+    sent
 }
 
 /// An event in vLLM's format.

@@ -70,9 +70,20 @@ pub struct Socket {
 }
 
 impl Socket {
+    /// A socket that this process has connected.
     pub fn new(tcp: TcpStream) -> io::Result<Self> {
-        tcp.set_nodelay(true)?;
         let stamps = Stamps::enable(&tcp);
+        Self::with_stamps(tcp, stamps)
+    }
+
+    /// A socket that this process has accepted. Bytes can have arrived before.
+    pub fn accepted(tcp: TcpStream) -> io::Result<Self> {
+        let stamps = Stamps::enable(&tcp).for_accepted();
+        Self::with_stamps(tcp, stamps)
+    }
+
+    fn with_stamps(tcp: TcpStream, stamps: Stamps) -> io::Result<Self> {
+        tcp.set_nodelay(true)?;
         Ok(Self {
             tcp,
             arrival: Arrival::default(),
@@ -166,6 +177,11 @@ mod kernel {
             }
         }
 
+        pub(super) fn for_accepted(self) -> Self {
+            let last = LastRead::accepted();
+            Self { last, ..self }
+        }
+
         /// Reads once and returns when the last of the bytes arrived.
         pub(super) fn poll_read(
             &mut self,
@@ -242,6 +258,10 @@ mod user {
     impl Stamps {
         pub(super) fn enable(_tcp: &TcpStream) -> Self {
             Self
+        }
+
+        pub(super) fn for_accepted(self) -> Self {
+            self
         }
 
         pub(super) fn poll_read(
