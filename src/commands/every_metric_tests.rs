@@ -133,7 +133,7 @@ fn every_metric_can_have_a_threshold() {
             .unwrap()
             .to_string();
         let limit = LimitRule::parse(&format!("{name}>=0")).unwrap();
-        let ruling = &check_limits(&record(), &metrics(), &[limit])[0];
+        let ruling = &check_limits(&record(), &metrics(), None, &[limit])[0];
         assert!(
             ruling.ruling != sobench_results::compare::gate::Ruling::Absent,
             "{ruling}"

@@ -375,7 +375,12 @@ fn requirements(output: &OutputPlan, report: &Report) -> Option<Requirements> {
     if output.require.is_empty() {
         return None;
     }
-    let rulings = compare::check_limits(&report.record, &report.metrics, &output.require);
+    let rulings = compare::check_limits(
+        &report.record,
+        &report.metrics,
+        report.client.as_ref(),
+        &output.require,
+    );
     let (notes, are_met) = compare::gate::failed_limits(&rulings, output.undecided);
     Some(Requirements {
         rules: output.require.len(),

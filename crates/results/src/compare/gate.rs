@@ -19,7 +19,7 @@ use super::rules::{ChangeRule, ChangeUnit, Direction, LimitRule};
 use super::run_ratio::MIN_RUNS;
 use super::run_spread::{RunSpread, RunVariation};
 use super::side::Side;
-use crate::metrics::registry::Figure;
+use crate::metrics::registry::{Figure, Unit};
 
 /// Maximum share of gates that fail by chance if nothing changed.
 pub const FALSE_ALARMS: f64 = 0.01;
@@ -161,6 +161,9 @@ pub fn evaluate_limits(rules: &[LimitRule], side: &Side) -> Vec<LimitRuling> {
         let found = reliable_figure(side, rule.metric);
         let ruling = match found {
             Ok(value) if rule.is_met(value) => Ruling::Kept,
+            Ok(value) if may_be_met_without_client(rule, value, side) => {
+                Ruling::Unknown(NoInterval::Distrusted)
+            }
             Ok(_) => Ruling::Broken,
             Err(NoInterval::NoValue) => Ruling::Absent,
             Err(why) => Ruling::Unknown(why),
@@ -172,6 +175,24 @@ pub fn evaluate_limits(rules: &[LimitRule], side: &Side) -> Vec<LimitRuling> {
         }
     };
     rules.iter().map(ruled).collect()
+}
+
+/// Whether a value that misses a limit may meet it without what the client can have added. A client
+/// makes times longer and throughput lower.
+fn may_be_met_without_client(rule: &LimitRule, value: f64, side: &Side) -> bool {
+    let bounds = side
+        .runs
+        .iter()
+        .filter_map(|run| run.distrusted.get(&rule.metric));
+    let mut best = None;
+    for added in bounds {
+        let Some(added) = added else { return true };
+        best = Some(added.max(best.unwrap_or(0.0)));
+    }
+    best.is_some_and(|added| match rule.metric.metric.unit {
+        Unit::Milliseconds => rule.is_met(value - added),
+        _ => rule.is_met(value + added),
+    })
 }
 
 impl Ruling {
@@ -330,7 +351,7 @@ mod tests {
             "valid_throughput>=20",
         ];
         let rules = rules.map(|rule| LimitRule::parse(rule).unwrap());
-        let rulings = crate::compare::check_limits(&record(), &metrics, &rules);
+        let rulings = crate::compare::check_limits(&record(), &metrics, None, &rules);
         let (lines, kept) = failed_limits(&rulings, Undecided::Pass);
         let expected = [
             "require: median_ttft_ms<=9: median_ttft_ms is 10.00",
@@ -416,16 +437,7 @@ mod tests {
                 only_b: 0,
                 neither: 10,
             };
-            let (a, b) = (
-                Share {
-                    hits: 990,
-                    of: 1000,
-                },
-                Share {
-                    hits: 990 - only_a,
-                    of: 1000,
-                },
-            );
+            let (a, b) = (Share::new(990, 1000), Share::new(990 - only_a, 1000));
             let difference = pairs.difference().map(|share| 100.0 * share);
             let spread = Uncertainty::Rates {
                 pairs: Some(pairs),
@@ -539,6 +551,22 @@ mod tests {
         assert!(
             (interval_level(1) - 0.98).abs() < 1e-12
                 && (interval_level(6) - 0.996_666_666).abs() < 1e-8
+        );
+    }
+
+    #[test]
+    fn limit_that_may_be_met_without_the_client_is_undecided() {
+        let mut side = side("a", vec![vec![request(); 20]]);
+        let rule = LimitRule::parse("median_ttft_ms<=9").unwrap();
+        let mut ruling = |added: Option<f64>| {
+            side.runs[0].distrusted = [(rule.metric, added)].into();
+            evaluate_limits(&[rule], &side)[0].ruling
+        };
+        // The value is 10 ms.
+        let undecided = Ruling::Unknown(NoInterval::Distrusted);
+        assert_eq!(
+            [Some(0.5), Some(1.5), None].map(&mut ruling),
+            [Ruling::Broken, undecided, undecided]
         );
     }
 

@@ -33,8 +33,10 @@ use self::measure::{Measured, Resampling, Uncertainty, measure};
 use self::pairing::Pairing;
 use self::rules::{ChangeRule, LimitRule};
 use self::run_spread::RunSpread;
+use self::side::Run;
 pub use self::side::Side;
 use crate::metrics::Metrics;
+use crate::metrics::client_overhead::{Bounds, ClientOverhead};
 use crate::metrics::registry::rates::CONTROL_RATE;
 use crate::metrics::registry::{Better, Figure, Unit, totals};
 use crate::record::RunRecord;
@@ -220,11 +222,20 @@ impl SideComparison {
 pub fn check_limits(
     record: &RunRecord,
     metrics: &Metrics,
+    client: Option<&ClientOverhead>,
     rules: &[LimitRule],
 ) -> Vec<LimitRuling> {
+    let bounds = client.map(|client| &client.bounds);
+    let run = Run {
+        distrusted: bounds
+            .into_iter()
+            .flat_map(Bounds::distrusted_figures)
+            .collect(),
+        ..read::run_from_metrics("this run", record, metrics)
+    };
     let side = Side {
         name: String::new(),
-        runs: vec![read::run_from_metrics("this run", record, metrics)],
+        runs: vec![run],
     };
     gate::evaluate_limits(rules, &side)
 }
@@ -297,7 +308,9 @@ impl Row {
         ) {
             (
                 Uncertainty::None(
-                    measure::NoInterval::TooFew { .. } | measure::NoInterval::TooShort,
+                    measure::NoInterval::TooFew { .. }
+                    | measure::NoInterval::Copies { .. }
+                    | measure::NoInterval::TooShort,
                 ),
                 ..,
             ) => DifferenceVerdict::TooFewSamples,

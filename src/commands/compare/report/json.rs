@@ -64,7 +64,7 @@ fn side(side: &Side) -> Value {
             "kind": run.kind,
             "requests": run.requests.as_ref().map(Vec::len),
             "partial": run.is_partial,
-            "distrusted": run.distrusted,
+            "distrusted": run.distrusted.keys().collect::<Vec<_>>(),
             "notices": run.notices,
         })
     };

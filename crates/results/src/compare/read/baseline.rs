@@ -132,7 +132,8 @@ fn write_run(run: &Run, text: &mut String) -> serde_json::Result<()> {
         members.push(("partial", "true".to_owned()));
     }
     if !run.distrusted.is_empty() {
-        members.push(("distrusted", serde_json::to_string(&run.distrusted)?));
+        let names: Vec<&Figure> = run.distrusted.keys().collect();
+        members.push(("distrusted", serde_json::to_string(&names)?));
     }
     if let Some(requests) = &run.requests {
         members.push((
@@ -206,7 +207,7 @@ pub(super) fn read(file: &str, mut raw: Raw) -> Result<Run> {
         distrusted: part::<Vec<String>>(&mut raw.rest, "distrusted")
             .unwrap_or_default()
             .iter()
-            .filter_map(|name| Figure::parse(name).ok())
+            .filter_map(|name| Some((Figure::parse(name).ok()?, None)))
             .collect(),
         requests,
     })
@@ -446,9 +447,7 @@ mod tests {
         ]);
         first.file = "/somewhere/private/run.json".into();
         first.figures.insert("p99_ttft_ms".into(), 12.5);
-        first
-            .counts
-            .insert(&rates::CORRECT_RATE, Share { hits: 3, of: 4 });
+        first.counts.insert(&rates::CORRECT_RATE, Share::new(3, 4));
         first.means.insert(
             &latencies::TTFT,
             SavedMean {
@@ -457,10 +456,16 @@ mod tests {
             },
         );
         first.is_partial = true;
-        first.distrusted = vec![
-            Figure::from_distribution(&latencies::TTFT, Stat::Mean),
-            Figure::from_distribution(&latencies::E2EL, Stat::Median),
-        ];
+        first.distrusted = BTreeMap::from([
+            (
+                Figure::from_distribution(&latencies::TTFT, Stat::Mean),
+                None,
+            ),
+            (
+                Figure::from_distribution(&latencies::E2EL, Stat::Median),
+                None,
+            ),
+        ]);
         let sums = Run {
             requests: None,
             ..first.clone()

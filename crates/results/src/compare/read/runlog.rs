@@ -1,7 +1,5 @@
 //! Converts a run log to a run of a comparison.
 
-use std::collections::BTreeSet;
-
 use super::sobench;
 use crate::compare::side::{Answer, FileKind, Gaps, Request, Run};
 use crate::metrics::latency::chunk_gaps_ms;
@@ -27,13 +25,16 @@ pub fn run_from_log(file: &str, log: &RunLog) -> Result<Run> {
     run.is_partial = log.is_partial();
     let values = &metrics.values;
     let shards = log.record.merged.iter();
-    let of_clients: BTreeSet<_> = log
+    let clients = log
         .client_overhead(&samples, values)
         .into_iter()
-        .chain(shards.filter_map(|shard| shard_overhead(&log.record, shard, &samples, values)))
-        .flat_map(|client| client.bounds.distrusted_figures().collect::<Vec<_>>())
-        .collect();
-    run.distrusted = of_clients.into_iter().collect();
+        .chain(shards.filter_map(|shard| shard_overhead(&log.record, shard, &samples, values)));
+    for client in clients {
+        for bound in client.bounds.distrusted() {
+            let added = run.distrusted.entry(bound.figure).or_insert(bound.added);
+            *added = added.zip(bound.added).map(|(one, other)| one.max(other));
+        }
+    }
     run.notices = sobench::notices(&log.record, run.is_partial, !run.distrusted.is_empty());
     run.notices
         .extend(log.notices.iter().map(|notice| notice.to_string()));

@@ -1,5 +1,7 @@
 //! Results of sobench (`report::json`), with or without requests.
 
+use std::collections::BTreeMap;
+
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -44,7 +46,7 @@ pub(super) fn read(file: &str, mut raw: Raw) -> Result<Run> {
         .get("num_prompts")
         .and_then(Value::as_u64)
         .and_then(|count| usize::try_from(count).ok());
-    let distrusted = own.client.map_or_else(Vec::new, |client| {
+    let distrusted = own.client.map_or_else(BTreeMap::new, |client| {
         client.bounds.distrusted_figures().collect()
     });
     let mut run = Run {

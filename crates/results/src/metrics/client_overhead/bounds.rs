@@ -187,9 +187,9 @@ impl Bounds {
         self.iter().filter(|bound| bound.distrusted)
     }
 
-    /// The figures that are not trusted.
-    pub fn distrusted_figures(&self) -> impl Iterator<Item = Figure> {
-        self.distrusted().map(|bound| bound.figure)
+    /// The figures that are not trusted, with their bounds.
+    pub fn distrusted_figures(&self) -> impl Iterator<Item = (Figure, Option<f64>)> {
+        self.distrusted().map(|bound| (bound.figure, bound.added))
     }
 
     /// Whether the client can have added more than [`MAX_SHARE`] of a figure; false if unknown.
