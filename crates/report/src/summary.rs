@@ -156,15 +156,18 @@ fn one_request(report: &Report) -> Option<String> {
     } else {
         ""
     };
-    let plural = if repetition.distinct_answers == 1 {
-        ""
-    } else {
-        "s"
+    let (requests, answers) = (repetition.requests, repetition.answers);
+    let found = match repetition.distinct_answers {
+        distinct if distinct == answers => "every answer differs".to_owned(),
+        distinct => {
+            let plural = if distinct == 1 { "" } else { "s" };
+            let worth = repetition.effective_answers;
+            format!(
+                "{distinct} distinct answer{plural} ({answers} count as {worth:.1} in intervals)"
+            )
+        }
     };
-    Some(format!(
-        "1 distinct request, {} distinct answer{plural} ({} count as {:.1} in intervals){flag}",
-        repetition.distinct_answers, repetition.answers, repetition.effective_answers
-    ))
+    Some(format!("all {requests} requests are the same: {found}{flag}"))
 }
 
 /// How many answers are valid, in each arm.
