@@ -167,7 +167,9 @@ fn one_request(report: &Report) -> Option<String> {
             )
         }
     };
-    Some(format!("all {requests} requests are the same: {found}{flag}"))
+    Some(format!(
+        "all {requests} requests are the same: {found}{flag}"
+    ))
 }
 
 /// How many answers are valid, in each arm.

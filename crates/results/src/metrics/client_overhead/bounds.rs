@@ -390,9 +390,9 @@ struct Lost {
     share: Option<f64>,
 }
 
-/// Assigns each request to the slot that was free first. It is late by the time for which both of
-/// them waited for the client. If it had to wait for the slot, it is also late by what the requests
-/// before it lost in that slot. Without a cap each request has a slot of its own.
+/// Replays the run with a client that adds nothing: each request takes the slot that is free first,
+/// is sent as soon as it is due, and keeps the slot without what the client can have added. Without
+/// a cap each request has a slot of its own.
 fn lost_before_sent(client: &Client<'_, '_>) -> Lost {
     let mut sent: Vec<(u64, usize)> = client
         .samples
@@ -402,31 +402,30 @@ fn lost_before_sent(client: &Client<'_, '_>) -> Lost {
         .collect();
     sent.sort_unstable();
     let mut by_sample = vec![0; client.samples.len()];
-    // When each used slot was free, and what its requests lost.
-    let mut slots: BinaryHeap<Reverse<(u64, u64)>> = BinaryHeap::new();
+    // When each used slot would be free.
+    let mut slots: BinaryHeap<Reverse<u64>> = BinaryHeap::new();
     let (mut end_ns, mut end_without_loss_ns) = (client.start_ns, client.start_ns);
     for (sent_ns, index) in sent {
         let times = client.samples[index].request_times();
         let due_ns = times.due_ns.max(client.start_ns);
         let is_full = client.max_concurrency.is_some_and(|cap| slots.len() >= cap);
         let slot = if is_full { slots.pop() } else { None };
-        let lost_ns = match slot {
-            Some(Reverse((free_ns, lost_ns))) if free_ns > due_ns => {
-                lost_ns + sent_ns.saturating_sub(free_ns)
-            }
-            _ => sent_ns.saturating_sub(due_ns),
-        };
-        by_sample[index] = lost_ns;
+        let free_ns = slot.map_or(due_ns, |Reverse(free_ns)| free_ns);
+        let earliest_ns = due_ns.max(free_ns).min(sent_ns);
+        by_sample[index] = sent_ns - earliest_ns;
         let ended_ns = times.end_ns.unwrap_or(sent_ns);
-        let lost_ns = lost_ns + added_to_slot_ns(&client.samples[index]);
+        let taken_ns = ended_ns
+            .saturating_sub(sent_ns)
+            .saturating_sub(added_to_slot_ns(&client.samples[index]));
         if client.max_concurrency.is_some() {
-            slots.push(Reverse((ended_ns, lost_ns)));
+            slots.push(Reverse(earliest_ns + taken_ns));
         }
         end_ns = end_ns.max(ended_ns);
-        end_without_loss_ns = end_without_loss_ns.max(ended_ns.saturating_sub(lost_ns));
+        end_without_loss_ns = end_without_loss_ns.max(earliest_ns + taken_ns);
     }
     let least_ns = end_without_loss_ns.saturating_sub(client.start_ns);
-    let share = (least_ns > 0).then(|| (end_ns - end_without_loss_ns) as f64 / least_ns as f64);
+    let lost_ns = end_ns.saturating_sub(end_without_loss_ns);
+    let share = (least_ns > 0).then(|| lost_ns as f64 / least_ns as f64);
     Lost { by_sample, share }
 }
 
