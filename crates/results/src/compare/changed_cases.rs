@@ -180,7 +180,7 @@ mod tests {
         let changed = found(&a, &b, 9).unwrap();
         assert_eq!(
             (changed.worse, changed.cases[0].b.correct),
-            (1, Share::new(1, 3))
+            (1, Share { hits: 1, of: 3 })
         );
         assert_eq!(changed.cases[0].b.answer.as_ref().unwrap().text, "p false");
     }

@@ -437,7 +437,13 @@ mod tests {
                 only_b: 0,
                 neither: 10,
             };
-            let (a, b) = (Share::new(990, 1000), Share::new(990 - only_a, 1000));
+            let (a, b) = (
+                Share {
+                    hits: 990,
+                    of: 1000,
+                },
+                Share::new(990 - only_a, 1000),
+            );
             let difference = pairs.difference().map(|share| 100.0 * share);
             let spread = Uncertainty::Rates {
                 pairs: Some(pairs),

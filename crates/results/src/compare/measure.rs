@@ -80,8 +80,6 @@ pub enum NoInterval {
     NoValue,
     /// A side has fewer values than the statistic needs.
     TooFew { n: usize, needs: usize },
-    /// Most answers of a side are copies of others; the number of independent ones.
-    Copies { n: usize, needs: usize },
     /// A file has no requests: saved without `--save-detailed`.
     NoRequests,
     /// A baseline keeps only the number and sum of gaps.
@@ -110,7 +108,6 @@ impl NoInterval {
         Some(match self {
             Self::NoValue => "a side has no value".to_owned(),
             Self::TooFew { n, needs } => format!("{n} < {needs}"),
-            Self::Copies { n, needs } => format!("copies: {n} independent < {needs}"),
             Self::NoRequests => "a file has no requests (--save-detailed)".to_owned(),
             Self::NoGaps => "a baseline has no single gaps".to_owned(),
             Self::NoTimes => "a file has no timestamps".to_owned(),
@@ -294,7 +291,7 @@ impl Uncertainty {
             }
             Self::Rates { pairs, a, b, drawn } => {
                 let counted = match pairs {
-                    Some(pairs) => pairs.interval(level, a.weight().min(b.weight())),
+                    Some(pairs) => pairs.interval(level),
                     None => newcombe_interval(*a, *b, level),
                 }?;
                 // With several runs, the interval covers both the counts and the variation between
@@ -363,9 +360,8 @@ impl Uncertainty {
             Self::Rates {
                 pairs: Some(pairs),
                 drawn: None,
-                a,
-                b,
-            } => Some(pairs.mcnemar(a.weight().min(b.weight()))),
+                ..
+            } => Some(pairs.mcnemar()),
             _ => None,
         }
     }
@@ -448,11 +444,7 @@ fn saved(a: &Side, b: &Side, figure: Figure) -> Measured {
         }
         Some(Stat::Median | Stat::Percentile(_)) | None => {}
     }
-    if let Uncertainty::Rates { a, b, .. } = spread
-        && let Some(why) = too_few_judged(a, b)
-    {
-        spread = Uncertainty::None(why);
-    } else if let Some(n) = n.0.min(n.1).filter(|n| *n < MIN_JUDGED) {
+    if let Some(n) = n.0.min(n.1).filter(|n| *n < MIN_JUDGED) {
         spread = Uncertainty::None(NoInterval::TooFew {
             n,
             needs: MIN_JUDGED,
@@ -533,7 +525,13 @@ fn share(side: &Side, rate: &Metric) -> Option<Share> {
     side.runs
         .iter()
         .map(|run| run.counts.get(rate))
-        .try_fold(Share::default(), |sum, share| Some(sum.plus(*share?)))
+        .try_fold(Share::default(), |sum, share| {
+            let share = share?;
+            Some(Share {
+                hits: sum.hits + share.hits,
+                of: sum.of + share.of,
+            })
+        })
 }
 
 fn mean(side: &Side, series: &Metric) -> Option<SavedMean> {
@@ -592,8 +590,12 @@ fn latencies(
                 let [n, m] = counts.map(|share| Some(share?.of).filter(|of| *of > 0));
                 row.n = (n, m);
                 if let Uncertainty::Rates { a, b, .. } = row.spread {
-                    if let Some(why) = too_few_judged(a, b) {
-                        row.spread = Uncertainty::None(why);
+                    let n = a.of.min(b.of);
+                    if n < MIN_JUDGED {
+                        row.spread = Uncertainty::None(NoInterval::TooFew {
+                            n,
+                            needs: MIN_JUDGED,
+                        });
                     } else if several {
                         drawable.push((index, figure));
                     }
@@ -676,34 +678,10 @@ fn rates(a: &Side, b: &Side, pairing: &Pairing, rate: &Metric) -> Uncertainty {
         .filter(|pairs| pairs.total() >= MIN_JUDGED);
     Uncertainty::Rates {
         pairs,
-        a: with_copies(of_a, a, rate),
-        b: with_copies(of_b, b, rate),
+        a: of_a,
+        b: of_b,
         drawn: None,
     }
-}
-
-/// The hits among the requests of a side, with the share of copies that the runs of the side know.
-fn with_copies(of_requests: Share, side: &Side, rate: &Metric) -> Share {
-    let weight = share(side, rate).map_or(1.0, Share::weight);
-    Share {
-        effective: (weight < 1.0).then_some(weight * of_requests.of as f64),
-        ..of_requests
-    }
-}
-
-/// Why two rates have no interval.
-fn too_few_judged(a: Share, b: Share) -> Option<NoInterval> {
-    let needs = MIN_JUDGED;
-    let (n, independent) = (a.of.min(b.of), a.effective().min(b.effective()));
-    if n < needs {
-        return Some(NoInterval::TooFew { n, needs });
-    }
-    // Rounded, so that no sum of shares falls just below.
-    let independent = independent.round() as usize;
-    (independent < needs).then_some(NoInterval::Copies {
-        n: independent,
-        needs,
-    })
 }
 
 /// Hits among the requests of a side; `None` if a run has no requests.

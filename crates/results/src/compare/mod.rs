@@ -308,9 +308,7 @@ impl Row {
         ) {
             (
                 Uncertainty::None(
-                    measure::NoInterval::TooFew { .. }
-                    | measure::NoInterval::Copies { .. }
-                    | measure::NoInterval::TooShort,
+                    measure::NoInterval::TooFew { .. } | measure::NoInterval::TooShort,
                 ),
                 ..,
             ) => DifferenceVerdict::TooFewSamples,

@@ -35,31 +35,32 @@ impl Pairs {
         (self.total() > 0).then(|| (self.only_b as f64 - self.only_a as f64) / self.total() as f64)
     }
 
-    /// Two-sided p-value of McNemar's exact test (1947): the binomial test of the discordant pairs,
-    /// each of which counts as `weight` independent ones. No mid-p correction, so it is conservative.
-    pub fn mcnemar(&self, weight: f64) -> f64 {
-        let weighted = |count: usize| (weight * count as f64).round() as usize;
-        let (a, b) = (weighted(self.only_a), weighted(self.only_b));
-        let (n, few) = (a + b, a.min(b));
+    /// Two-sided p-value of McNemar's exact test (1947): the binomial test of the discordant pairs.
+    /// No mid-p correction, so it is conservative.
+    pub fn mcnemar(&self) -> f64 {
+        let (n, few) = (self.only_a + self.only_b, self.only_a.min(self.only_b));
         (2.0 * binomial_at_most(few, n, 0.5)).min(1.0)
     }
 
     /// The interval of the difference of paired proportions: Newcombe, "Improved confidence
     /// intervals for the difference between binomial proportions based on paired data" (Statistics
     /// in Medicine 17, 1998), method 10.
-    /// Each pair counts as `weight` independent ones.
-    pub fn interval(&self, level: f64, weight: f64) -> Option<(f64, f64)> {
+    pub fn interval(&self, level: f64) -> Option<(f64, f64)> {
         let difference = self.difference()?;
         let z = z_score(level);
-        let [both, a, b, neither] =
-            [self.both, self.only_a, self.only_b, self.neither].map(|count| weight * count as f64);
-        let n = both + a + b + neither;
-        let first = Wilson::from_share((both + a) / n, n, z);
-        let second = Wilson::from_share((both + b) / n, n, z);
+        let (both, a, b, neither) = (
+            self.both as f64,
+            self.only_a as f64,
+            self.only_b as f64,
+            self.neither as f64,
+        );
+        let n = self.total();
+        let first = Wilson::new(self.both + self.only_a, n, z);
+        let second = Wilson::new(self.both + self.only_b, n, z);
         let margins = (both + a) * (b + neither) * (both + b) * (a + neither);
         let agreement = both * neither - a * b;
         let corrected = if agreement > 0.0 {
-            (agreement - n / 2.0).max(0.0)
+            (agreement - n as f64 / 2.0).max(0.0)
         } else {
             agreement
         };
@@ -84,7 +85,10 @@ pub fn newcombe_interval(first: Share, second: Share, level: f64) -> Option<(f64
         return None;
     }
     let z = z_score(level);
-    let (first, second) = (first.wilson(z), second.wilson(z));
+    let (first, second) = (
+        Wilson::new(first.hits, first.of, z),
+        Wilson::new(second.hits, second.of, z),
+    );
     let difference = second.share - first.share;
     Some((
         difference - second.down().hypot(first.up()),
@@ -112,14 +116,14 @@ mod tests {
             ((0, 10), (10, 10), (0.6075, 1.0)),
             ((0, 20), (0, 10), (-0.1611, 0.2775)),
         ] {
-            let share = |(hits, of)| Share::new(hits, of);
+            let share = |(hits, of)| Share { hits, of };
             near(
                 newcombe_interval(share(a), share(b), 0.95).unwrap(),
                 expected,
             );
         }
         assert_eq!(
-            newcombe_interval(Share::new(0, 0), Share::new(1, 1), 0.95),
+            newcombe_interval(Share { hits: 0, of: 0 }, Share { hits: 1, of: 1 }, 0.95),
             None
         );
     }
@@ -132,9 +136,19 @@ mod tests {
             only_b: 20,
             neither: 20,
         };
-        let (low, high) = pairs.interval(0.95, 1.0).unwrap();
-        let (wide_low, wide_high) =
-            newcombe_interval(Share::new(960, 1000), Share::new(960, 1000), 0.95).unwrap();
+        let (low, high) = pairs.interval(0.95).unwrap();
+        let (wide_low, wide_high) = newcombe_interval(
+            Share {
+                hits: 960,
+                of: 1000,
+            },
+            Share {
+                hits: 960,
+                of: 1000,
+            },
+            0.95,
+        )
+        .unwrap();
         assert!(wide_low < low && low < 0.0 && 0.0 < high && high < wide_high);
         assert!(
             (low + high).abs() < 1e-12,
@@ -146,12 +160,17 @@ mod tests {
             ..Pairs::default()
         };
         near(
-            all.interval(0.95, 1.0).unwrap(),
-            newcombe_interval(Share::new(200, 200), Share::new(200, 200), 0.95).unwrap(),
+            all.interval(0.95).unwrap(),
+            newcombe_interval(
+                Share { hits: 200, of: 200 },
+                Share { hits: 200, of: 200 },
+                0.95,
+            )
+            .unwrap(),
         );
         assert_eq!(
             (
-                Pairs::default().interval(0.95, 1.0),
+                Pairs::default().interval(0.95),
                 Pairs::default().difference()
             ),
             (None, None)
@@ -167,7 +186,7 @@ mod tests {
             only_b: 12,
             neither: 0,
         };
-        near(pairs.interval(0.95, 1.0).unwrap(), (0.0569, 0.3404));
+        near(pairs.interval(0.95).unwrap(), (0.0569, 0.3404));
     }
 
     /// Expected: SciPy's `binomtest(k, n).pvalue`.
@@ -186,7 +205,7 @@ mod tests {
                 only_b,
                 ..Pairs::default()
             }
-            .mcnemar(1.0);
+            .mcnemar();
             assert!(
                 (found / expected - 1.0).abs() < 1e-3,
                 "{only_a} {only_b}: {found}"

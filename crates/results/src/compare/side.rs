@@ -8,7 +8,6 @@ use crate::metrics::LatencyMetric;
 use crate::metrics::registry::{Figure, Kind, Metric, RequestValues, Value, Values, latencies};
 use crate::record::condition::Conditions;
 use sobench_core::case::Arm;
-use sobench_statistics::Wilson;
 
 /// One side of a comparison: runs of the same configuration.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -107,57 +106,18 @@ pub struct SavedMean {
 }
 
 /// Hits out of a total.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Share {
     pub hits: usize,
     pub of: usize,
-    /// The effective total where some answers are copies of others ([`sobench_statistics::Rate::effective`]).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub effective: Option<f64>,
 }
 
 impl Share {
-    pub fn new(hits: usize, of: usize) -> Self {
-        Self {
-            hits,
-            of,
-            effective: None,
-        }
-    }
-
-    /// The hits and totals of both together.
-    #[must_use]
-    pub fn plus(self, other: Self) -> Self {
-        let effective = self.effective() + other.effective();
-        let of = self.of + other.of;
-        Self {
-            hits: self.hits + other.hits,
-            of,
-            effective: (effective < of as f64).then_some(effective),
-        }
-    }
-
-    /// The number of independent answers.
-    pub fn effective(self) -> f64 {
-        self.effective.unwrap_or(self.of as f64)
-    }
-
-    /// The evidence of one answer: 1 if all are independent.
-    pub fn weight(self) -> f64 {
-        self.effective() / self.of.max(1) as f64
-    }
-
-    /// Its interval with the normal quantile `z`; the total is above 0.
-    pub fn wilson(self, z: f64) -> Wilson {
-        Wilson::from_share(self.hits as f64 / self.of as f64, self.effective(), z)
-    }
-
     /// Counts hits.
     pub fn count(hits: impl Iterator<Item = bool>) -> Self {
         hits.fold(Self::default(), |share, hit| Self {
             hits: share.hits + usize::from(hit),
             of: share.of + 1,
-            effective: None,
         })
     }
 
@@ -234,7 +194,6 @@ impl Run {
                         Share {
                             hits: rate.hits,
                             of: rate.of,
-                            effective: rate.effective,
                         },
                     );
                 }

@@ -447,7 +447,9 @@ mod tests {
         ]);
         first.file = "/somewhere/private/run.json".into();
         first.figures.insert("p99_ttft_ms".into(), 12.5);
-        first.counts.insert(&rates::CORRECT_RATE, Share::new(3, 4));
+        first
+            .counts
+            .insert(&rates::CORRECT_RATE, Share { hits: 3, of: 4 });
         first.means.insert(
             &latencies::TTFT,
             SavedMean {
