@@ -196,7 +196,7 @@ pub(super) fn table(comparison: &Comparison) -> Option<Table> {
         "out tok/s",
         "runs",
     ];
-    let number = |value: Option<f64>| value.map_or_else(|| "n/a".to_owned(), |value| shown(value));
+    let number = |value: Option<f64>| value.map_or_else(|| "n/a".to_owned(), shown);
     let row = |row: &CapacityRow, treatment: Treatment, capacity: &Capacity| {
         let runs: usize = capacity.sweeps.iter().map(|sweep| sweep.steps.len()).sum();
         [
