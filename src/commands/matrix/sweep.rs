@@ -60,14 +60,18 @@ impl Search {
             (None, Some(missed)) => missed / 2.0,
             (Some(sustained), Some(missed)) => {
                 let middle = rounded(f64::midpoint(sustained, missed));
-                let is_narrow = missed - sustained <= RESOLUTION * sustained;
-                if is_narrow || middle <= sustained || middle >= missed {
+                if self.is_narrow() || middle <= sustained || middle >= missed {
                     return None;
                 }
                 middle
             }
         };
         Some(Load::RequestRate(rate))
+    }
+
+    fn is_narrow(&self) -> bool {
+        let bracket = self.sustained.zip(self.missed);
+        bracket.is_some_and(|(sustained, missed)| missed - sustained <= RESOLUTION * sustained)
     }
 
     /// Adds the outcome of the run with the load of [`Search::next`].
@@ -109,7 +113,9 @@ impl Search {
         let is_complete = self.start.is_some() && self.next().is_none();
         let end = match self.failure {
             Some(reason) if reason != INTERRUPTED => SweepEnd::Failed { reason },
-            None if is_complete && self.steps.len() >= MAX_RUNS => SweepEnd::RunLimit,
+            None if is_complete && !self.is_narrow() && self.steps.len() >= MAX_RUNS => {
+                SweepEnd::RunLimit
+            }
             None if is_complete => SweepEnd::Narrow,
             Some(_) | None => SweepEnd::Stopped,
         };
@@ -171,7 +177,7 @@ mod tests {
         );
         assert_eq!(
             (found.sustained_rps, found.missed_rps, found.end),
-            (Some(21.0), Some(22.0), SweepEnd::RunLimit)
+            (Some(21.0), Some(22.0), SweepEnd::Narrow)
         );
     }
 
