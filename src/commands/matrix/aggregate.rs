@@ -656,7 +656,7 @@ fn notices(plan: &MatrixOptions, aggregate: &Aggregate, rows: &[Row]) -> Vec<Not
         MatrixNotice::SyntheticModels,
     );
     add(
-        plan.repeats % 2 == 1 && plan.treatments.len() > 1,
+        plan.repeats % 2 == 1 && plan.treatments.len() > 1 && plan.sweep.is_none(),
         MatrixNotice::ControlFirstMoreOften,
     );
     let cold_is_unknown = measured().any(|figures| figures.cold_from.is_none());

@@ -3,7 +3,7 @@
 //!
 //! The rate doubles until a run falls short of the objectives, or halves until one meets them. The
 //! interval between the two is then bisected. All rates that were sustained are therefore below all
-//! that were not, whatever the server does.
+//! that were not, even if a server does better at a higher rate.
 
 use crate::commands::matrix::report::Load;
 use crate::commands::matrix::report::capacity::{Sweep, SweepEnd, SweepStep};
