@@ -559,7 +559,7 @@ fn sweep_brackets_the_capacity_of_each_arm() {
         .collect();
     assert_eq!(order, ["control", "constrained", "constrained", "control"]);
     let sentence =
-        "choice: at least 8190 req/s with the constraint; at least 8190 req/s without it.";
+        "choice: at least 8192 req/s with the constraint; at least 8192 req/s without it.";
     assert!(
         ran.stdout
             .split_whitespace()
