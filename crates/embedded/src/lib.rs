@@ -57,7 +57,8 @@ pub const SYNTHETIC_MODEL: &str = "sobench-synthetic";
 /// The version in `/version`. It cannot be confused with that of another server.
 pub const VERSION: &str = concat!("sobench-embedded ", env!("CARGO_PKG_VERSION"));
 
-/// Default limit on the sequences of a batch: vLLM's `max_num_seqs`.
+/// Default limit on the sequences of a batch: vLLM's `max_num_seqs`, which is 1024 on GPUs with
+/// 70 GiB or more, except A100.
 pub const DEFAULT_MAX_BATCH: usize = 256;
 
 /// The highest limit on the sequences of a batch.

@@ -37,6 +37,21 @@ pub struct MatrixArgs {
         conflicts_with = "max_concurrency"
     )]
     pub sweep_max_concurrency: Vec<usize>,
+    /// Find the highest request rate that meets the objectives of --goodput, with and without the
+    /// constraint. Rates double and are then bisected, in at most 8 runs for each server, dataset
+    /// and arm. The first rate is --request-rate, or is measured
+    #[arg(long, conflicts_with_all = ["sweep_request_rate", "sweep_max_concurrency", "max_concurrency", "ramp_up_strategy", "duration"])]
+    pub sweep: bool,
+    /// Least time in seconds that the requests of a run of --sweep are spread over. Longer than a
+    /// few answers take, so that a queue can grow
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        default_value_t = 30.0,
+        requires = "sweep",
+        allow_negative_numbers = true
+    )]
+    pub sweep_duration: f64,
     /// Percentage of constrained requests that must be valid within the objectives of --goodput for
     /// a load of a sweep to pass
     #[arg(

@@ -10,6 +10,7 @@ use super::run_order::Step;
 use crate::commands::bench::options::Target;
 use crate::commands::bench::run::{Finished, FirstUse, ServerHistory};
 use crate::commands::matrix::options::{ContenderServer, InterleavedReason, MatrixOptions, Order};
+use crate::commands::matrix::report::capacity::{Capacity, CapacityRow, Sweep, SweepStep};
 use crate::commands::matrix::report::{
     ColdFrom, Comparison, Control, FORMAT, FORMAT_VERSION, Figures, KneeRow, Load,
     MatrixConditions, MatrixRun, Row, RowResult, Treatment,
@@ -61,6 +62,8 @@ struct FinishedRun {
     values: Values,
     /// Requests that were valid and met every objective.
     valid_good: Option<Rate>,
+    /// Requests that met every objective.
+    good: Option<Rate>,
     first_use: Option<FirstUse>,
     record: RunRecord,
     /// The engine with its counters.
@@ -86,6 +89,8 @@ pub(super) struct Aggregate {
     cells: BTreeMap<(usize, usize, usize), Cell>,
     runs: Vec<MatrixRun>,
     notices: Vec<Notice>,
+    /// The searches of `--sweep`, by dataset, contender and whether they are control runs.
+    sweeps: BTreeMap<(usize, usize, bool), Vec<Sweep>>,
     /// Whether a run failed a threshold, or its client under `--strict-client`.
     pub(super) has_failed_threshold: bool,
     /// Whether a result or a log could not be written.
@@ -164,6 +169,11 @@ impl Aggregate {
                 .counts
                 .valid_good
                 .and_then(|good| Rate::new(good as usize, sent)),
+            good: overall
+                .throughput
+                .counts
+                .good
+                .and_then(|good| Rate::new(good as usize, sent)),
             values: metrics.values.clone(),
             first_use: finished.first_use,
             record: report.record.clone(),
@@ -224,6 +234,85 @@ impl Aggregate {
     }
 }
 
+impl Aggregate {
+    /// The outcome of a run of `--sweep`, or why it failed.
+    pub(super) fn sweep_step(
+        &self,
+        plan: &MatrixOptions,
+        step: &Step,
+    ) -> std::result::Result<SweepStep, String> {
+        let runs = self
+            .cells
+            .get(&cell_key(step))
+            .map(|cell| match step.treatment {
+                Treatment::Constrained => &cell.constrained,
+                Treatment::Control => &cell.control,
+            });
+        let run = runs.and_then(|runs| runs.iter().rfind(|run| run.repeat == step.repeat));
+        let Some(run) = run else {
+            let contender = &plan.contenders[step.contender].name;
+            let mut failed = self
+                .runs
+                .iter()
+                .rev()
+                .filter(|run| run.contender == *contender);
+            let reason = failed.find_map(|run| run.failure.clone());
+            return Err(reason.unwrap_or_else(|| INTERRUPTED.to_owned()));
+        };
+        let share = match step.treatment {
+            Treatment::Constrained => run.valid_good,
+            Treatment::Control => run.good,
+        };
+        let share = share.ok_or_else(|| {
+            "the objectives could not be checked: streamed answers with token counts are necessary"
+                .to_owned()
+        })?;
+        Ok(SweepStep {
+            load: plan.loads[step.load],
+            requests: run.requests,
+            share: Some(share),
+            is_sustained: share.percent >= plan.goodput_share,
+            achieved_rps: run.values.number(&totals::REQUEST_THROUGHPUT),
+            output_tokens_per_s: run.values.number(&totals::OUTPUT_THROUGHPUT),
+            is_distrusted: run.is_distrusted,
+        })
+    }
+
+    pub(super) fn add_sweep(
+        &mut self,
+        dataset: usize,
+        contender: usize,
+        treatment: Treatment,
+        sweep: Sweep,
+    ) {
+        let key = (dataset, contender, treatment == Treatment::Control);
+        self.sweeps.entry(key).or_default().push(sweep);
+    }
+
+    /// The highest sustained rate of constrained requests.
+    fn sustained(&self, dataset: usize, contender: usize) -> Option<Load> {
+        let sweeps = self.sweeps.get(&(dataset, contender, false))?;
+        Some(Load::RequestRate(sweeps.last()?.sustained_rps?))
+    }
+}
+
+fn capacity(plan: &MatrixOptions, aggregate: &Aggregate) -> Vec<CapacityRow> {
+    let mut rows = Vec::new();
+    for (dataset, dataset_name) in plan.datasets.iter().enumerate() {
+        for (contender, contender_plan) in plan.contenders.iter().enumerate() {
+            let found = |is_control: bool| {
+                let sweeps = aggregate.sweeps.get(&(dataset, contender, is_control))?;
+                Some(Capacity::new(sweeps.clone()))
+            };
+            rows.extend(found(false).map(|constrained| {
+                let names = (dataset_name.clone(), contender_plan.name.clone());
+                CapacityRow::new(names.0, names.1, constrained, found(true))
+            }));
+        }
+    }
+    rows
+}
+
 impl Cell {
     fn add_pooled(&mut self, run_values: Vec<(&'static Metric, Pooled)>) {
         if self.pooled.is_empty() {
@@ -263,6 +352,11 @@ pub(super) fn comparison(plan: &MatrixOptions, aggregate: &Aggregate, stopped: b
     for (dataset, dataset_name) in plan.datasets.iter().enumerate() {
         for (contender, contender_plan) in plan.contenders.iter().enumerate() {
             for (load, level) in plan.loads.iter().enumerate() {
+                // Most rates of a sweep differ between contenders. The first is common to all.
+                let is_at_capacity = || aggregate.sustained(dataset, contender) == Some(*level);
+                if plan.sweep.is_some() && load > 0 && !is_at_capacity() {
+                    continue;
+                }
                 rows.push(Row {
                     dataset: dataset_name.clone(),
                     contender: contender_plan.name.clone(),
@@ -277,6 +371,7 @@ pub(super) fn comparison(plan: &MatrixOptions, aggregate: &Aggregate, stopped: b
         format_version: FORMAT_VERSION,
         about: conditions(plan, aggregate, stopped),
         knees: knees(plan, &rows),
+        capacity: capacity(plan, aggregate),
         notices: notices(plan, aggregate, &rows),
         rows,
         runs: aggregate.runs.clone(),
@@ -432,7 +527,7 @@ fn pairs(cell: &Cell, metric: &Metric) -> Vec<Vec<(f64, f64)>> {
 }
 
 fn knees(plan: &MatrixOptions, rows: &[Row]) -> Vec<KneeRow> {
-    if plan.slo.is_none() || plan.loads == [Load::AsGiven] {
+    if plan.slo.is_none() || plan.loads == [Load::AsGiven] || plan.sweep.is_some() {
         return Vec::new();
     }
     let share = |row: &Row| {
@@ -517,6 +612,13 @@ fn servers(plan: &MatrixOptions) -> String {
 
 /// A description of the order of the runs.
 pub(super) fn order(plan: &MatrixOptions) -> String {
+    if plan.sweep.is_some() {
+        return format!(
+            "{}; each search of --sweep makes one run in turn, and the order of contenders and of control and constrained runs changes from \
+             turn to turn",
+            plan.order
+        );
+    }
     let balance = match plan.repeats {
         1 => "one repeat, in the order of the table".to_owned(),
         repeats => format!(
@@ -554,7 +656,7 @@ fn notices(plan: &MatrixOptions, aggregate: &Aggregate, rows: &[Row]) -> Vec<Not
         MatrixNotice::SyntheticModels,
     );
     add(
-        plan.repeats % 2 == 1 && plan.treatments.len() > 1,
+        plan.repeats % 2 == 1 && plan.treatments.len() > 1 && plan.sweep.is_none(),
         MatrixNotice::ControlFirstMoreOften,
     );
     let cold_is_unknown = measured().any(|figures| figures.cold_from.is_none());

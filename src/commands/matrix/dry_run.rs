@@ -67,6 +67,9 @@ fn listing(plan: &MatrixOptions) -> String {
     if all > LISTED_RUNS {
         let _ = writeln!(page, "      further runs: {}", all - LISTED_RUNS);
     }
+    if let Some(rules) = plan.sweep_rules() {
+        let _ = writeln!(page, "{rules}");
+    }
     page
 }
 

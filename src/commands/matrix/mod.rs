@@ -9,11 +9,13 @@ pub mod notes;
 pub mod options;
 pub mod report;
 mod run_order;
+mod sweep;
 #[cfg(unix)]
 mod watchdog;
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 use tokio::runtime::Runtime;
 
@@ -21,11 +23,12 @@ use self::aggregate::Aggregate;
 use self::concurrent::{PreparedRun, RunOutcome, run_alone, run_concurrently};
 use self::launch::{LaunchedGroup, LaunchedServer};
 use self::notes::Notes;
-use self::run_order::{Dimensions, Sequence, Step, rounds};
+use self::run_order::{Dimensions, Sequence, Step, SweepGroup, rounds, sweep_groups, sweep_turn};
+use self::sweep::Search;
 use crate::commands::bench::options::RunLogPlan;
 use crate::commands::bench::run::{self, ServerHistory, report_shutdown_stage};
 use crate::commands::matrix::options::{ContenderPlan, ContenderServer, MatrixOptions, Order};
-use crate::commands::matrix::report::{MatrixRun, render};
+use crate::commands::matrix::report::{Load, MatrixRun, Treatment, render};
 use crate::commands::output::CommandOutput;
 use crate::terminal;
 use sobench_core::error::{Error, Kind, Result};
@@ -47,9 +50,7 @@ pub fn command(plan: &MatrixOptions, shutdown: &Shutdown) -> Result<CommandOutpu
         .try_for_each(|(path, _)| check_writable(path))?;
     let rounds = rounds(&dimensions(plan));
     for step in rounds.iter().flatten() {
-        if let Some(RunLogPlan::At(path)) = plan.run_log(step) {
-            create_parent_folder(&path).map_err(|error| cannot_write(&path, &error))?;
-        }
+        create_log_folder(plan, step)?;
     }
     let runtime = Runtime::new()
         .map_err(|error| Error::environment(format!("cannot start threads: {error}")))?;
@@ -62,7 +63,7 @@ pub fn command(plan: &MatrixOptions, shutdown: &Shutdown) -> Result<CommandOutpu
         }
     })?;
     let mut runner = MatrixRunner {
-        plan,
+        plan: Rc::new(plan.clone()),
         runtime: &runtime,
         shutdown,
         group,
@@ -72,9 +73,13 @@ pub fn command(plan: &MatrixOptions, shutdown: &Shutdown) -> Result<CommandOutpu
         aggregate: Aggregate::default(),
         notes: Notes::default(),
     };
-    let all: usize = rounds.iter().map(Vec::len).sum();
+    let mut all: usize = rounds.iter().map(Vec::len).sum();
     let mut before = 0;
-    for round in &rounds {
+    if plan.sweep.is_some() {
+        before = runner.run_sweeps();
+        all = before;
+    }
+    for round in rounds.iter().filter(|_| plan.sweep.is_none()) {
         if shutdown.is_requested() {
             break;
         }
@@ -82,6 +87,7 @@ pub fn command(plan: &MatrixOptions, shutdown: &Shutdown) -> Result<CommandOutpu
         before += round.len();
     }
     let MatrixRunner {
+        plan,
         server,
         aggregate,
         notes,
@@ -92,12 +98,13 @@ pub fn command(plan: &MatrixOptions, shutdown: &Shutdown) -> Result<CommandOutpu
     for line in notes.lines(all) {
         terminal::say(&line);
     }
-    finish(plan, &aggregate, shutdown.is_requested())
+    finish(&plan, &aggregate, shutdown.is_requested())
 }
 
 /// Executes the runs of a comparison.
 struct MatrixRunner<'a> {
-    plan: &'a MatrixOptions,
+    /// `--sweep` adds loads to it.
+    plan: Rc<MatrixOptions>,
     runtime: &'a Runtime,
     shutdown: &'a Shutdown,
     group: LaunchedGroup,
@@ -112,6 +119,91 @@ struct MatrixRunner<'a> {
 }
 
 impl MatrixRunner<'_> {
+    /// Executes the searches of `--sweep`. Returns the number of runs.
+    fn run_sweeps(&mut self) -> usize {
+        let plan = Rc::clone(&self.plan);
+        let dimensions = dimensions(&plan);
+        let mut before = 0;
+        for repeat in 0..plan.repeats {
+            for group in sweep_groups(&dimensions, repeat) {
+                if !self.shutdown.is_requested() {
+                    self.sweep_group(&dimensions, &group, repeat, &mut before);
+                }
+            }
+        }
+        before
+    }
+
+    /// Executes the searches of a group in turns: one run of each search that has not ended.
+    fn sweep_group(
+        &mut self,
+        dimensions: &Dimensions<'_>,
+        group: &SweepGroup,
+        repeat: usize,
+        before: &mut usize,
+    ) {
+        let start = match self.plan.loads[0] {
+            Load::RequestRate(rate) => Some(rate),
+            Load::AsGiven | Load::MaxConcurrency(_) => None,
+        };
+        let key = |step: &Step| (step.contender, step.treatment == Treatment::Control);
+        let mut searches: HashMap<(usize, bool), Search> = HashMap::new();
+        for turn in 0..sweep::MAX_RUNS {
+            for mut round in sweep_turn(dimensions, group, repeat, turn) {
+                if self.shutdown.is_requested() {
+                    break;
+                }
+                round.retain_mut(|step| {
+                    let search = searches
+                        .entry(key(step))
+                        .or_insert_with(|| Search::new(start));
+                    let Some(load) = search.next() else {
+                        return false;
+                    };
+                    let plan = Rc::make_mut(&mut self.plan);
+                    let planned = plan.load_index(load).and_then(|index| {
+                        step.load = index;
+                        create_log_folder(plan, step)
+                    });
+                    planned
+                        .map_err(|error| search.fail(error.to_string()))
+                        .is_ok()
+                });
+                if round.is_empty() {
+                    continue;
+                }
+                self.run_round(&round, *before, self.plan.most_sweep_runs());
+                *before += round.len();
+                for step in &round {
+                    let Some(search) = searches.get_mut(&key(step)) else {
+                        continue;
+                    };
+                    match self.aggregate.sweep_step(&self.plan, step) {
+                        Ok(outcome) => search.record(outcome),
+                        Err(reason) => search.fail(reason),
+                    }
+                }
+            }
+            // The searches of a group have the same rates, so that equal capacities have equal
+            // brackets.
+            let measured = searches.values().filter_map(Search::measured_start);
+            if let Some(rate) = measured.reduce(f64::min) {
+                searches
+                    .values_mut()
+                    .for_each(|search| search.start_at(rate));
+            }
+        }
+        for ((contender, is_control), search) in searches {
+            let treatment = match is_control {
+                true => Treatment::Control,
+                false => Treatment::Constrained,
+            };
+            let sweep = search.into_sweep(repeat);
+            self.aggregate
+                .add_sweep(group.dataset, contender, treatment, sweep);
+        }
+    }
+
     /// Executes the runs of one round, which follow `before` of `all` runs.
     fn run_round(&mut self, round: &[Step], before: usize, all: usize) {
         let is_skipped = |step: &Step| {
@@ -132,7 +224,7 @@ impl MatrixRunner<'_> {
             let number = before + index + 1;
             terminal::say(&format!(
                 "[{number}/{all}] {}{concurrent}",
-                run_label(self.plan, &step)
+                run_label(&self.plan, &step)
             ));
             match self.prepare(&step) {
                 Ok(run) => {
@@ -148,7 +240,7 @@ impl MatrixRunner<'_> {
         };
         for ((number, run), outcome) in numbers.into_iter().zip(prepared).zip(outcomes) {
             if outcome.needs_label {
-                terminal::say(&format!("{}:", run_label(self.plan, &run.step)));
+                terminal::say(&format!("{}:", run_label(&self.plan, &run.step)));
             }
             self.notes.add(number, &outcome.notes);
             self.record_outcome(&run.step, outcome);
@@ -157,7 +249,8 @@ impl MatrixRunner<'_> {
 
     /// Prepares a run. If its server does not start, the contender is skipped from then on.
     fn prepare(&mut self, step: &Step) -> Result<PreparedRun> {
-        let contender = &self.plan.contenders[step.contender];
+        let matrix = Rc::clone(&self.plan);
+        let contender = &matrix.contenders[step.contender];
         let port = self.start_server(contender, step).inspect_err(|_| {
             self.skipped.insert((step.contender, None));
         })?;
@@ -170,7 +263,7 @@ impl MatrixRunner<'_> {
         plan.settings
             .report
             .label
-            .get_or_insert_with(|| run_label(self.plan, step));
+            .get_or_insert_with(|| run_label(&self.plan, step));
         Ok(PreparedRun {
             step: *step,
             name: contender.name.clone(),
@@ -218,11 +311,12 @@ impl MatrixRunner<'_> {
     /// Adds the outcome of a run to the comparison. If the run failed, the contender is skipped on
     /// this dataset, or on all if its server exited.
     fn record_outcome(&mut self, step: &Step, outcome: RunOutcome) {
-        let contender = &self.plan.contenders[step.contender];
+        let matrix = Rc::clone(&self.plan);
+        let contender = &matrix.contenders[step.contender];
         let finished = match outcome.finished {
             Ok(finished) => finished,
             Err(error) => {
-                self.skipped.insert((step.contender, Some(step.dataset)));
+                self.skip(step, Some(step.dataset));
                 return self.record_error(step, &error);
             }
         };
@@ -267,7 +361,15 @@ impl MatrixRunner<'_> {
                     .add_failure(step, &Error::internal("a run without samples"), entry);
             }
         }
-        self.skipped.insert((step.contender, dataset));
+        self.skip(step, dataset);
+    }
+
+    /// Skips the contender on a dataset, or on all. In a sweep only the search of the run ends,
+    /// because a server that fails at one rate may answer at others.
+    fn skip(&mut self, step: &Step, dataset: Option<usize>) {
+        if dataset.is_none() || self.plan.sweep.is_none() {
+            self.skipped.insert((step.contender, dataset));
+        }
     }
 
     /// Starts the contender's server if it is launched and does not run yet. Returns its port.
@@ -316,7 +418,7 @@ impl MatrixRunner<'_> {
             self.shutdown.drain();
         }
         self.aggregate
-            .add_failure(step, error, aggregate::planned_entry(self.plan, step));
+            .add_failure(step, error, aggregate::planned_entry(&self.plan, step));
     }
 
     /// The entry of a finished run in the comparison.
@@ -330,7 +432,7 @@ impl MatrixRunner<'_> {
                 .ok()
                 .and_then(Option::as_ref)
                 .map(shown),
-            ..aggregate::planned_entry(self.plan, step)
+            ..aggregate::planned_entry(&self.plan, step)
         }
     }
 }
@@ -431,9 +533,9 @@ fn dimensions(plan: &MatrixOptions) -> Dimensions<'_> {
 
 /// The label of a run.
 fn run_label(plan: &MatrixOptions, step: &Step) -> String {
-    let load = match plan.loads.len() {
-        1 => String::new(),
-        _ => format!(", {}", plan.loads[step.load]),
+    let load = match plan.has_several_loads() {
+        false => String::new(),
+        true => format!(", {}", plan.loads[step.load]),
     };
     let repeat = match plan.repeats {
         1 => String::new(),
@@ -447,6 +549,15 @@ fn run_label(plan: &MatrixOptions, step: &Step) -> String {
         "{contender}, {dataset}, {}{load}{repeat}",
         step.treatment.name()
     )
+}
+
+fn create_log_folder(plan: &MatrixOptions, step: &Step) -> Result<()> {
+    match plan.run_log(step) {
+        Some(RunLogPlan::At(path)) => {
+            create_parent_folder(&path).map_err(|error| cannot_write(&path, &error))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Checks that the file can be written, before anything is sent.

@@ -2,6 +2,7 @@
 
 mod order;
 mod run_logs;
+mod sweep;
 
 use std::num::NonZero;
 use std::path::PathBuf;
@@ -13,6 +14,7 @@ use clap::ValueEnum as _;
 use self::order::BlocksReason;
 pub use self::order::{InterleavedReason, Order};
 pub use self::run_logs::RunLogPaths;
+pub use self::sweep::SweepPlan;
 use crate::commands::bench::args::BenchArgs;
 use crate::commands::bench::matrix_args::MatrixOrder;
 use crate::commands::bench::options::dataset::reset_flags_of_others;
@@ -21,6 +23,7 @@ use crate::commands::flags::environment;
 use crate::commands::flags::paths::OutputPath;
 use crate::commands::matrix::report::{Load, Treatment};
 use crate::commands::matrix::run_order::{Step, rounds};
+use crate::commands::matrix::sweep::MAX_RUNS as MAX_SWEEP_RUNS;
 use sobench_backend::ConstraintDialect;
 use sobench_core::error::{Error, Result};
 use sobench_core::output_format::OutputFormat;
@@ -82,6 +85,8 @@ pub struct MatrixOptions {
     pub files: Vec<(PathBuf, OutputFormat)>,
     /// The run logs of `--run-log`; `None` for the default paths.
     pub run_logs: Option<RunLogPaths>,
+    /// The plan of `--sweep`, whose loads are added while it runs.
+    pub sweep: Option<SweepPlan>,
 }
 
 /// An engine or a server of the comparison.
@@ -141,6 +146,7 @@ impl Benchmark {
             || flags.repeat > 1
             || !flags.sweep_request_rate.is_empty()
             || !flags.sweep_max_concurrency.is_empty()
+            || flags.sweep
             || !flags.save_comparison.is_empty();
         if !is_comparison {
             if flags.matrix_order != MatrixOrder::Auto {
@@ -202,6 +208,7 @@ impl MatrixOptions {
             goodput_share: 100.0,
             files: Vec::new(),
             run_logs: None,
+            sweep: None,
         }
     }
 
@@ -226,6 +233,7 @@ impl MatrixOptions {
             loads.len(),
             treatments.len(),
             repeats,
+            if flags.sweep { MAX_SWEEP_RUNS } else { 1 },
         ];
         let runs = runs.into_iter().fold(1_usize, usize::saturating_mul);
         if runs > MAX_RUNS {
@@ -234,19 +242,21 @@ impl MatrixOptions {
                     .hint("compare fewer engines, datasets or loads, or lower --repeat"),
             );
         }
+        let sweep_flags: Vec<BenchArgs> = contenders
+            .iter()
+            .map(|contender| contender.flags.clone())
+            .collect();
         let plan_contender = |contender: ContenderFlags| {
             let mut runs = Vec::new();
             for (dataset, name) in datasets.iter().enumerate() {
                 for (load, level) in loads.iter().enumerate() {
+                    let flags = if flags.sweep {
+                        sweep::with_requests(&contender.flags, *level)
+                    } else {
+                        contender.flags.clone()
+                    };
                     for treatment in &treatments {
-                        let plan = one_run(
-                            &contender.flags,
-                            *name,
-                            &datasets,
-                            *level,
-                            *treatment,
-                            api_key,
-                        )?;
+                        let plan = one_run(&flags, *name, &datasets, *level, *treatment, api_key)?;
                         runs.push(PlannedRun {
                             dataset,
                             load,
@@ -283,6 +293,7 @@ impl MatrixOptions {
             goodput_share: share,
             files: files(&flags.save_comparison)?,
             run_logs: run_log.map(RunLogPaths::parse).transpose()?,
+            sweep: SweepPlan::new(sweep_flags, &datasets),
         };
         if let Some(paths) = &plan.run_logs {
             let rounds = rounds(&super::dimensions(&plan));
@@ -296,6 +307,11 @@ impl MatrixOptions {
         self.contenders
             .iter()
             .any(|contender| matches!(contender.server, ContenderServer::Launched { .. }))
+    }
+
+    /// Whether runs differ in their load.
+    pub(super) fn has_several_loads(&self) -> bool {
+        self.loads.len() > 1 || self.sweep.is_some()
     }
 
     /// The path of the run log of a run, if `--run-log` is given.
@@ -624,6 +640,9 @@ fn treatments(no_control_arm: bool, datasets: &[DatasetName]) -> Result<Vec<Trea
 
 fn loads(arguments: &BenchArgs) -> Result<Vec<Load>> {
     let flags = &arguments.matrix;
+    if flags.sweep {
+        return Ok(vec![sweep::first_load(arguments)?]);
+    }
     let (flag, mut loads): (_, Vec<Load>) = match (
         &flags.sweep_request_rate[..],
         &flags.sweep_max_concurrency[..],

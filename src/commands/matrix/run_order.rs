@@ -44,6 +44,49 @@ pub(super) enum Sequence {
     ContenderByContender,
 }
 
+/// Contenders that sweep a dataset together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct SweepGroup {
+    pub(super) contenders: Vec<usize>,
+    pub(super) dataset: usize,
+}
+
+/// The groups of a sweep in order.
+pub(super) fn sweep_groups(dimensions: &Dimensions<'_>, repeat: usize) -> Vec<SweepGroup> {
+    let contenders = row(dimensions.contenders, repeat);
+    let together: Vec<Vec<usize>> = match dimensions.sequence {
+        Sequence::Concurrent | Sequence::Alternating => vec![contenders],
+        Sequence::ContenderByContender => contenders.into_iter().map(|one| vec![one]).collect(),
+    };
+    let datasets = |contenders: Vec<usize>| {
+        (0..dimensions.datasets).map(move |dataset| SweepGroup {
+            contenders: contenders.clone(),
+            dataset,
+        })
+    };
+    together.into_iter().flat_map(datasets).collect()
+}
+
+/// One run of every search of a group, in rounds. From turn to turn, contenders and treatments are
+/// ordered as from repeat to repeat. The loads follow from the searches.
+pub(super) fn sweep_turn(
+    dimensions: &Dimensions<'_>,
+    group: &SweepGroup,
+    repeat: usize,
+    turn: usize,
+) -> Vec<Vec<Step>> {
+    let is_of_group =
+        |step: &Step| step.dataset == group.dataset && group.contenders.contains(&step.contender);
+    rounds_of_repeat(dimensions, repeat + turn)
+        .into_iter()
+        .map(|round| {
+            let steps = round.into_iter().filter(is_of_group);
+            steps.map(|step| Step { repeat, ..step }).collect()
+        })
+        .filter(|round: &Vec<Step>| !round.is_empty())
+        .collect()
+}
+
 /// Every run in order. The runs of a round are concurrent, and its first run starts first.
 pub(super) fn rounds(dimensions: &Dimensions<'_>) -> Vec<Vec<Step>> {
     (0..dimensions.repeats)
@@ -254,6 +297,51 @@ mod tests {
                 (0, one)
             ]
         );
+    }
+
+    #[test]
+    fn sweeps_reverse_the_treatments_from_turn_to_turn() {
+        let treatments = [Treatment::Control, Treatment::Constrained];
+        let dimensions = |sequence| Dimensions {
+            contenders: 2,
+            datasets: 2,
+            loads: 1,
+            repeats: 1,
+            treatments: &treatments,
+            sequence,
+        };
+        let alternating = dimensions(Sequence::Alternating);
+        let groups = sweep_groups(&alternating, 0);
+        assert_eq!(groups.len(), 2, "all contenders sweep a dataset together");
+        let order = |turn| -> Vec<(usize, usize, &str)> {
+            sweep_turn(&alternating, &groups[1], 3, turn)
+                .iter()
+                .flatten()
+                .map(|step| (step.repeat, step.contender, step.treatment.name()))
+                .collect()
+        };
+        let (one, other) = ("control", "constrained");
+        assert_eq!(
+            order(1),
+            [(3, 0, one), (3, 0, other), (3, 1, one), (3, 1, other)]
+        );
+        assert_eq!(
+            order(2),
+            [(3, 1, other), (3, 1, one), (3, 0, other), (3, 0, one)]
+        );
+        let launched = dimensions(Sequence::ContenderByContender);
+        let owners: Vec<(Vec<usize>, usize)> = sweep_groups(&launched, 1)
+            .into_iter()
+            .map(|group| (group.contenders, group.dataset))
+            .collect();
+        assert_eq!(
+            owners,
+            [(vec![1], 0), (vec![1], 1), (vec![0], 0), (vec![0], 1)],
+            "one start of each server"
+        );
+        let concurrent = dimensions(Sequence::Concurrent);
+        let rounds = sweep_turn(&concurrent, &groups[0], 0, 0);
+        assert_eq!(rounds.iter().map(Vec::len).collect::<Vec<_>>(), [2, 2]);
     }
 
     #[test]

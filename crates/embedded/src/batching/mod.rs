@@ -36,8 +36,9 @@ pub(super) const STEP_TIMEOUT: Duration = Duration::from_secs(10);
 const MAX_DIRECT_UPDATES: usize = 4;
 
 /// Limit on the prompt tokens of one step, if prompts take time. The sequences beyond it wait for
-/// the next step; a longer prompt has a step of its own. It is the default of vLLM's
-/// `max_num_batched_tokens` on an H100.
+/// the next step; a longer prompt has a step of its own. It is the default of
+/// `max_num_batched_tokens` in vLLM's API server on GPUs with 70 GiB or more, except A100; on others
+/// it is 2048 (`EngineArgs.get_batch_defaults` in `vllm/engine/arg_utils.py`).
 const MAX_PROMPT_TOKENS: u32 = 8192;
 
 /// Configuration of the batching loop.

@@ -175,7 +175,7 @@ fn varies(plan: &MatrixOptions, part: Part) -> bool {
     match part {
         Part::Dataset => plan.datasets.len() > 1,
         Part::Contender => plan.contenders.len() > 1,
-        Part::Load => plan.loads.len() > 1,
+        Part::Load => plan.has_several_loads(),
         Part::Arm => plan.treatments.len() > 1,
         Part::Repeat => plan.repeats > 1,
     }

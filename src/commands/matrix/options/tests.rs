@@ -593,3 +593,76 @@ fn each_run_of_a_comparison_has_its_own_run_log() {
     assert!(swept.contains(&"logs/json-guidance-rateinf-2.jsonl".to_owned()));
     assert_eq!(plan(&["--repeat", "2"]).unwrap().run_logs, None);
 }
+
+#[test]
+fn sweep_plans_its_first_run_and_further_rates() {
+    let flags = [
+        "--sweep",
+        "--goodput",
+        "ttft:200",
+        "--guided-decoding-backend",
+        "xgrammar,outlines",
+    ];
+    let measured = plan(&flags).unwrap();
+    assert_eq!(measured.loads, [Load::MaxConcurrency(8)]);
+    let mut given = plan(&[&flags[..], &["--request-rate", "4"]].concat()).unwrap();
+    assert_eq!(given.loads, [Load::RequestRate(4.0)]);
+    assert_eq!(given.most_sweep_runs(), 2 * 2 * 8);
+    let index = given.load_index(Load::RequestRate(7.0)).unwrap();
+    assert_eq!(
+        (index, given.load_index(Load::RequestRate(4.0)).unwrap()),
+        (1, 0)
+    );
+    let run = |load| {
+        given.contenders[1]
+            .run(0, load, Treatment::Control)
+            .unwrap()
+    };
+    let requests = |load| run(load).settings.dataset.num_prompts;
+    assert_eq!(
+        run(1).settings.load.pace,
+        Pace::Steady(Rate::PerSecond(7.0))
+    );
+    assert_eq!((requests(0), requests(1)), (120, 210), "30 s of schedule");
+    assert_eq!(
+        plan(&flags).unwrap().contenders[0].runs[0]
+            .plan
+            .settings
+            .dataset
+            .num_prompts,
+        100
+    );
+}
+
+#[test]
+fn sweep_refuses_what_does_not_apply() {
+    let sweep = |more: &[&str]| plan(&[&["--sweep"], more].concat()).unwrap_err().what;
+    assert_eq!(sweep(&[]), "--sweep needs an objective");
+    assert_eq!(
+        sweep(&["--request-rate", "inf"]),
+        "--sweep needs an objective"
+    );
+    assert!(sweep(&["--goodput", "ttft:2", "valid"]).starts_with("--sweep checks validity itself"));
+    let limits = ["--goodput", "ttft:2"];
+    let found = sweep(&[&limits[..], &["--request-rate", "-1"]].concat());
+    assert_eq!(found, "--request-rate is not a positive number: -1");
+    for wrong in ["0", "nan", "-3", "inf"] {
+        let found = sweep(&[&limits[..], &["--sweep-duration", wrong]].concat());
+        assert!(
+            found.starts_with("--sweep-duration is not a time"),
+            "{found}"
+        );
+    }
+    for other in [
+        &["--sweep-request-rate", "1"][..],
+        &["--sweep-max-concurrency", "1"],
+        &["--max-concurrency", "1"],
+        &["--duration", "1"],
+    ] {
+        let all = [&["sobench", "--sweep", "--goodput", "ttft:2"], other].concat();
+        let parsed = Cli::parse_arguments(all.into_iter().map(OsString::from));
+        assert!(parsed.is_err(), "{other:?}");
+    }
+    let alone = ["sobench", "--sweep-duration", "3"].map(OsString::from);
+    assert!(Cli::parse_arguments(alone.into_iter()).is_err());
+}
