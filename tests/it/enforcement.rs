@@ -448,21 +448,25 @@ fn a_refused_constraint_is_a_result() {
     let (ran, result) = run_against(&server, &flags);
     assert_eq!(ran.code, 0, "{}", ran.stderr);
     assert!(
-        ran.stdout.contains(
-            "0 of 12 valid: the server refused the constraint (400: keyword multipleOf)"
-        ),
+        ran.stdout
+            .contains("0 of 12 valid: the server refused the constraint (400: keyword multipleOf)"),
         "{}",
         ran.stdout
     );
     assert_eq!(result["sobench"]["outcomes"]["rejected"], 12);
     assert_eq!(result["correct_rate(%)"].as_f64(), Some(0.0));
 
-    let (ran, result) =
-        run_against(&server, &[&flags[..], &["--guided-decoding-ratio", "0.5"]].concat());
+    let (ran, result) = run_against(
+        &server,
+        &[&flags[..], &["--guided-decoding-ratio", "0.5"]].concat(),
+    );
     assert_eq!(ran.code, 0, "{}", ran.stderr);
     assert_eq!(result["completed"].as_u64(), Some(6), "{}", ran.stdout);
 
-    let (ran, _) = run_against(&server, &[&flags[..], &["--require", "coverage>=100%"]].concat());
+    let (ran, _) = run_against(
+        &server,
+        &[&flags[..], &["--require", "coverage>=100%"]].concat(),
+    );
     assert_eq!(ran.code, 1, "{}", ran.stderr);
 }
 
