@@ -445,7 +445,7 @@ fn a_refused_constraint_is_a_result() {
         "12",
     ];
     let server = refusing();
-    let (ran, result) = run_against(&server, &flags);
+    let ran = sobench(&[&["--base-url", &server.base_url], &flags[..]].concat());
     assert_eq!(ran.code, 0, "{}", ran.stderr);
     assert!(
         ran.stdout
@@ -453,6 +453,7 @@ fn a_refused_constraint_is_a_result() {
         "{}",
         ran.stdout
     );
+    let (_, result) = run_against(&server, &flags);
     assert_eq!(result["sobench"]["outcomes"]["rejected"], 12);
     assert_eq!(result["correct_rate(%)"].as_f64(), Some(0.0));
 

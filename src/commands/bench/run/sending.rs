@@ -154,9 +154,16 @@ impl Sending<'_> {
         let Some((case, refusal, _)) = first else {
             return Err(error);
         };
-        let control = Case {
-            arm: Arm::Control,
-            ..case.clone()
+        // A server may refuse the engine that the request names: then no constraint is measured.
+        let control = match &self.request.guided_decoding_backend {
+            Some(_) => Case {
+                constraint: Some(Arc::new(Constraint::Choice(vec!["yes".to_owned()].into()))),
+                ..case.clone()
+            },
+            None => Case {
+                arm: Arm::Control,
+                ..case.clone()
+            },
         };
         let adapter = Arc::clone(&capturing) as Arc<dyn Adapter>;
         let seen = self.send_by(adapter, &control, "trial-control").await?;
