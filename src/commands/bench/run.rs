@@ -536,7 +536,11 @@ fn drive(
     let warmups = warmup::cases(cases, traffic.warmups, plan.settings.dataset.seed);
     let (warmups, failed) = runtime.block_on(sending.warm_up(&warmups, part))?;
     let refusal = trial.refusal.as_ref();
-    notices.extend(refusal.map(|refusal| refusal.notice(trial.case, &secrets(plan))));
+    let refused = refusal.map(|refusal| refusal.notice(trial.case, &secrets(plan)));
+    if let Some(notice) = &refused {
+        terminal::warn(&notice.to_string());
+    }
+    notices.extend(refused);
     notices.extend(trial.notices);
     notices.extend(runtime.block_on(profiled(
         plan.settings.request.profile,
