@@ -5,7 +5,9 @@
 use std::cell::RefCell;
 use std::io::{ErrorKind, IsTerminal, Write};
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use crate::commands::output::CommandOutput;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -46,9 +48,57 @@ pub struct ProgressLabels {
     pub failed: &'static str,
 }
 
+/// Seconds between two lines of progress where stderr is no terminal.
+const LINE_INTERVAL_S: u64 = 5;
+
+/// Times the lines of progress of several runs.
+pub struct LineTimer {
+    clock: ProgressBar,
+    /// When the last line was printed.
+    printed_s: AtomicU64,
+}
+
+impl Default for LineTimer {
+    fn default() -> Self {
+        Self {
+            clock: ProgressBar::hidden(),
+            printed_s: AtomicU64::new(0),
+        }
+    }
+}
+
+impl LineTimer {
+    /// Time since the timer was made.
+    pub fn elapsed(&self) -> Duration {
+        self.clock.elapsed()
+    }
+
+    /// Whether a line is due. Then the next one is due after the interval.
+    fn is_due(&self) -> bool {
+        let now_s = self.elapsed().as_secs();
+        let printed_s = self.printed_s.load(Ordering::Relaxed);
+        now_s >= printed_s + LINE_INTERVAL_S
+            && self
+                .printed_s
+                .compare_exchange(printed_s, now_s, Ordering::Relaxed, Ordering::Relaxed)
+                .is_ok()
+    }
+}
+
+/// The place of a run among several.
+#[derive(Clone)]
+pub struct ProgressPrefix {
+    /// Before the counts, for example `3/12 xgrammar, json, constrained`.
+    pub text: String,
+    /// After the counts, for example `, 2 min left`.
+    pub left: String,
+    pub timer: Arc<LineTimer>,
+}
+
 /// The progress of one run.
 pub struct Progress {
     labels: ProgressLabels,
+    prefix: Option<ProgressPrefix>,
     bar: Option<ProgressBar>,
     /// Whether a line is due at the end.
     line_is_due: AtomicBool,
@@ -76,11 +126,30 @@ impl Progress {
         });
         Self {
             labels,
+            prefix: None,
             bar,
             line_is_due: AtomicBool::new(mode == Mode::Lines),
             total,
             ended: AtomicUsize::new(0),
             failed: AtomicUsize::new(0),
+        }
+    }
+
+    /// Progress of one of several runs: a short bar, or a line every few seconds.
+    pub fn of_several(self, prefix: ProgressPrefix) -> Self {
+        if let Some(bar) = &self.bar {
+            let template = match self.total {
+                Some(_) => format!("{{prefix}} {{pos}}/{{len}}{{msg}}{}", prefix.left),
+                None => format!("{{prefix}} {{pos}}{{msg}}{}", prefix.left),
+            };
+            if let Ok(style) = ProgressStyle::with_template(&template) {
+                bar.set_style(style);
+            }
+            bar.set_prefix(prefix.text.clone());
+        }
+        Self {
+            prefix: Some(prefix),
+            ..self
         }
     }
 
@@ -95,6 +164,10 @@ impl Progress {
             }
             bar.inc(1);
         }
+        let is_due = |prefix: &ProgressPrefix| prefix.timer.is_due();
+        if self.line_is_due.load(Ordering::Relaxed) && self.prefix.as_ref().is_some_and(is_due) {
+            say(&self.line());
+        }
     }
 
     /// Removes the bar, or prints the final line. Later calls do nothing.
@@ -102,7 +175,7 @@ impl Progress {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
         }
-        if self.line_is_due.swap(false, Ordering::Relaxed) {
+        if self.line_is_due.swap(false, Ordering::Relaxed) && self.prefix.is_none() {
             say(&self.line());
         }
     }
@@ -117,7 +190,12 @@ impl Progress {
             0 => String::new(),
             count => format!(", {count} {failed}"),
         };
-        format!("{ended}{total} {unit} ended{failures}")
+        match &self.prefix {
+            Some(ProgressPrefix { text, left, .. }) => {
+                format!("{text} {ended}{total}{failures}{left}")
+            }
+            None => format!("{ended}{total} {unit} ended{failures}"),
+        }
     }
 }
 
@@ -209,6 +287,15 @@ mod tests {
         assert_eq!(progress.line(), "1/3 requests ended");
         progress.ended(false);
         assert_eq!(progress.line(), "2/3 requests ended, 1 without an answer");
+        let prefix = ProgressPrefix {
+            text: "3/12 xgrammar, json, constrained".to_owned(),
+            left: ", 2 min left".to_owned(),
+            timer: Arc::default(),
+        };
+        assert_eq!(
+            progress.of_several(prefix).line(),
+            "3/12 xgrammar, json, constrained 2/3, 1 without an answer, 2 min left"
+        );
         let endless = Progress::new(Mode::Lines, None, labels);
         endless.ended(true);
         assert_eq!(endless.line(), "1 requests ended");

@@ -418,3 +418,66 @@ fn tools_are_sent_in_a_run_without_constraints() {
         ran.stderr
     );
 }
+
+/// A server that refuses every constraint in the words of guidance.
+fn refusing() -> ScriptedServer {
+    answering(|body| match constraint_text(body) {
+        Some(_) => Reply::Status(
+            "400 Bad Request",
+            r#"{"error":{"message":"Grammar error: Unimplemented keys: [\"multipleOf\"]","code":400}}"#,
+        ),
+        None => Reply::Prose,
+    })
+}
+
+#[test]
+fn a_refused_constraint_is_a_result() {
+    let schema = json!({"type": "number", "multipleOf": 0.5});
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("schema.json");
+    std::fs::write(&path, schema.to_string()).unwrap();
+    let flags = [
+        "--dataset",
+        "json",
+        "--json-schema-path",
+        path.to_str().unwrap(),
+        "--num-prompts",
+        "12",
+    ];
+    let server = refusing();
+    let ran = sobench(&[&["--base-url", &server.base_url], &flags[..]].concat());
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    assert!(
+        ran.stdout
+            .contains("0 of 12 valid: the server refused the constraint (400: keyword multipleOf)"),
+        "{}",
+        ran.stdout
+    );
+    let (_, result) = run_against(&server, &flags);
+    assert_eq!(result["sobench"]["outcomes"]["rejected"], 12);
+    assert_eq!(result["correct_rate(%)"].as_f64(), Some(0.0));
+
+    let (ran, result) = run_against(
+        &server,
+        &[&flags[..], &["--guided-decoding-ratio", "0.5"]].concat(),
+    );
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    assert_eq!(result["completed"].as_u64(), Some(6), "{}", ran.stdout);
+
+    let (ran, _) = run_against(
+        &server,
+        &[&flags[..], &["--require", "coverage>=100%"]].concat(),
+    );
+    assert_eq!(ran.code, 1, "{}", ran.stderr);
+}
+
+#[test]
+fn a_request_that_is_refused_without_its_constraint_too_is_an_error() {
+    let server = answering(|_| Reply::Status("400 Bad Request", "no"));
+    let ran = sobench(&[&["--base-url", &server.base_url], &CHOICE[..]].concat());
+    assert!(
+        ran.code == 3 && ran.stderr.contains("the trial run failed at"),
+        "{}",
+        ran.stderr
+    );
+}

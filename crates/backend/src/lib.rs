@@ -22,6 +22,7 @@ mod kind;
 mod lists;
 mod ndjson;
 mod product;
+mod refused_keyword;
 pub mod sse;
 mod stream_fault;
 mod wire;
@@ -37,6 +38,7 @@ pub use dialect::ConstraintDialect;
 pub use error_message::error_message;
 pub use kind::{Input, ServerKind};
 pub use product::{Product, ServerInfo, text_member};
+pub use refused_keyword::refused_keyword;
 pub use stream_fault::StreamFault;
 
 use sobench_core::case::Case;

@@ -24,8 +24,13 @@ pub struct Meaning {
 }
 
 /// All codes and reasons, sorted by code. A run is `bench`, also without a subcommand.
-pub const TABLE: [Meaning; 20] = [
+pub const TABLE: [Meaning; 21] = [
     for_every_command(SUCCESS, "success"),
+    for_command(
+        SUCCESS,
+        "bench",
+        "the run was measured, also if the server refuses the constraint; `--require 'coverage>=100%'` makes that a failure",
+    ),
     for_command(
         SUCCESS,
         "compare",
@@ -68,7 +73,7 @@ pub const TABLE: [Meaning; 20] = [
     for_command(
         ENVIRONMENT,
         "bench",
-        "the server is not reachable, the trial request failed, the server ignores the constraint, or no request got an answer; one of several runs could not start",
+        "the server is not reachable, the trial request failed also without its constraint, the server ignores the constraint, or no request got an answer for other reasons than a refused constraint; one of several runs could not start",
     ),
     for_command(
         ENVIRONMENT,

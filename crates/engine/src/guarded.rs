@@ -3,9 +3,9 @@
 use std::any::Any;
 use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -36,9 +36,12 @@ pub const MAX_TEXT_BYTES: usize = 1 << 20;
 /// in llguidance.
 pub const MAX_CLASSES: usize = 20_000;
 
-/// Maximum number of timed-out compiles that still run. A library cannot be stopped, so no new
-/// compile is started above this number.
-pub const MAX_ABANDONED_COMPILES: usize = 4;
+/// Number of timed-out compiles that still run from which a new compile waits until one of them
+/// ends, for at most the time limit of a compile. A library cannot be stopped.
+pub const MANY_ABANDONED_COMPILES: usize = 4;
+
+/// Maximum number of timed-out compiles that still run. No new compile is started at this number.
+pub const MAX_ABANDONED_COMPILES: usize = 16;
 
 /// Stack of the compile thread: 13 KB for each level of [`MAX_LINKED_DEPTH`] (llguidance takes less
 /// than 4 KB for a reference to a reference). Only used stack takes memory.
@@ -48,7 +51,9 @@ const COMPILE_STACK_BYTES: usize = 256 << 20;
 pub struct GuardedEngine {
     inner: Arc<dyn Engine>,
     timeout: Duration,
-    abandoned: Arc<AtomicUsize>,
+    /// How long a new compile waits if many timed-out ones still run.
+    max_wait: Duration,
+    abandoned: Arc<Abandoned>,
     /// Vocabulary size, if a compile includes computing the first mask.
     masked_tokens: Option<usize>,
 }
@@ -59,6 +64,7 @@ impl GuardedEngine {
         Self {
             inner,
             timeout,
+            max_wait: timeout,
             abandoned: Arc::default(),
             masked_tokens: None,
         }
@@ -131,7 +137,7 @@ impl GuardedEngine {
         work: impl FnOnce(&dyn Engine, &Constraint) -> Result<T, EngineError> + Send + 'static,
     ) -> Result<T, EngineError> {
         check_limits(constraint)?;
-        if self.abandoned.load(Ordering::SeqCst) >= MAX_ABANDONED_COMPILES {
+        if self.abandoned.wait_for_room(self.max_wait) >= MAX_ABANDONED_COMPILES {
             let message = format!(
                 "{MAX_ABANDONED_COMPILES} timed-out compiles still run, no new compile is started"
             );
@@ -150,7 +156,7 @@ impl GuardedEngine {
             .spawn(move || {
                 let result = catch_panic(|| work(&*engine, &constraint));
                 if thread_state.swap(FINISHED, Ordering::SeqCst) == ABANDONED {
-                    abandoned.fetch_sub(1, Ordering::SeqCst);
+                    abandoned.remove();
                 }
                 // The receiver is gone if the compile was abandoned.
                 let _ = sender.send(result);
@@ -162,14 +168,14 @@ impl GuardedEngine {
         }
         let result = match receiver.recv_timeout(self.timeout) {
             Err(RecvTimeoutError::Timeout) => {
-                self.abandoned.fetch_add(1, Ordering::SeqCst);
+                self.abandoned.add();
                 if state.swap(ABANDONED, Ordering::SeqCst) == RUNNING {
                     let message =
                         format!("compile took longer than {} s", self.timeout.as_secs_f64());
                     return Err(EngineError::TooLarge { message });
                 }
                 // The compile finished between the timeout and the swap.
-                self.abandoned.fetch_sub(1, Ordering::SeqCst);
+                self.abandoned.remove();
                 receiver.recv().map_err(|_| RecvTimeoutError::Disconnected)
             }
             other => other,
@@ -203,6 +209,39 @@ fn compile_for_server(
 const RUNNING: u8 = 0;
 const FINISHED: u8 = 1;
 const ABANDONED: u8 = 2;
+
+/// Number of timed-out compiles that still run.
+#[derive(Default)]
+struct Abandoned {
+    running: Mutex<usize>,
+    ended: Condvar,
+}
+
+impl Abandoned {
+    fn lock(&self) -> MutexGuard<'_, usize> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn add(&self) {
+        *self.lock() += 1;
+    }
+
+    fn remove(&self) {
+        *self.lock() -= 1;
+        self.ended.notify_one();
+    }
+
+    /// Waits until only a few run, for at most `max_wait`. Returns their number.
+    fn wait_for_room(&self, max_wait: Duration) -> usize {
+        let (running, _) = self
+            .ended
+            .wait_timeout_while(self.lock(), max_wait, |running| {
+                *running >= MANY_ABANDONED_COMPILES
+            })
+            .unwrap_or_else(PoisonError::into_inner);
+        *running
+    }
+}
 
 struct GuardedGrammar(Arc<dyn Grammar>);
 
@@ -538,23 +577,49 @@ mod tests {
         assert!(grammar.matcher().unwrap().forced_tokens().is_empty());
     }
 
-    #[test]
-    fn endless_compiles_time_out_and_their_number_is_limited() {
-        let (engine, release) = rogue(Duration::from_millis(1));
-        for _ in 0..MAX_ABANDONED_COMPILES {
+    /// An engine with `count` timed-out compiles that still run. The next one has a minute.
+    fn with_abandoned(count: usize, max_wait: Duration) -> (GuardedEngine, Sender<()>) {
+        let (mut engine, release) = rogue(Duration::from_millis(1));
+        engine.max_wait = Duration::ZERO;
+        for _ in 0..count {
             let error = compile(&engine, "hang").err().unwrap();
             assert!(
                 matches!(&error, EngineError::TooLarge { message } if message.contains("longer than")),
                 "{error}"
             );
         }
-        let error = compile(&engine, "hang").err().unwrap();
+        engine.timeout = Duration::from_secs(60);
+        engine.max_wait = max_wait;
+        (engine, release)
+    }
+
+    #[test]
+    fn timed_out_compiles_do_not_refuse_other_constraints() {
+        let (engine, _release) = with_abandoned(MAX_ABANDONED_COMPILES - 1, Duration::ZERO);
+        compile(&engine, "a").unwrap();
+    }
+
+    #[test]
+    fn a_compile_waits_for_the_end_of_timed_out_ones() {
+        let (engine, release) = with_abandoned(MANY_ABANDONED_COMPILES, Duration::from_secs(60));
+        thread::scope(|scope| {
+            let compiled = scope.spawn(|| compile(&engine, "a").is_ok());
+            drop(release);
+            assert!(compiled.join().unwrap());
+        });
+        assert!(*engine.abandoned.lock() < MANY_ABANDONED_COMPILES);
+    }
+
+    #[test]
+    fn the_number_of_timed_out_compiles_is_limited() {
+        let (engine, release) = with_abandoned(MAX_ABANDONED_COMPILES, Duration::ZERO);
+        let error = compile(&engine, "a").err().unwrap();
         assert!(
             matches!(&error, EngineError::Busy { message } if message.contains("still run")),
             "{error}"
         );
         drop(release);
-        while engine.abandoned.load(Ordering::SeqCst) != 0 {
+        while *engine.abandoned.lock() != 0 {
             thread::yield_now();
         }
     }

@@ -46,7 +46,7 @@ pub use self::filename::filename;
 pub use self::load::{LoadFigures, RampFigures, RpsChange};
 pub use self::saved_result::SavedResult;
 use self::shards::ShardReport;
-use sobench_notices::notice::Notice;
+use sobench_notices::notice::{BenchNotice, Notice};
 use sobench_results::metrics::client_overhead::ClientOverhead;
 use sobench_results::metrics::dataset_parts::DatasetPart;
 use sobench_results::metrics::probe::ProbeResults;
@@ -105,6 +105,19 @@ impl Report {
             probe: None,
             spec_decode: None,
         }
+    }
+
+    /// The notice on a refused constraint, if no constrained request has an answer.
+    pub fn constraint_refusal(&self) -> Option<&BenchNotice> {
+        let quality = &self.metrics.quality;
+        let is_refusal =
+            |notice: &&BenchNotice| matches!(notice, BenchNotice::ConstraintRefused { .. });
+        let of_bench = self.notices.iter().filter_map(|notice| match notice {
+            Notice::Bench(notice) => Some(notice),
+            _ => None,
+        });
+        let has_none = quality.refused > 0 && quality.refused == quality.constrained;
+        of_bench.filter(|_| has_none).find(is_refusal)
     }
 
     /// The printed latencies.

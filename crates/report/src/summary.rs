@@ -51,6 +51,9 @@ const HOW_TO_CONTROL: &str = " (--guided-decoding-ratio 0.5)";
 /// The name that text puts before a notice.
 const NOTE: &str = "note: ";
 
+/// Characters of the message of a refusal in the first line.
+const MAX_REFUSAL_CHARS: usize = 40;
+
 /// The percentile in the table of arms, where the run has it.
 const SHOWN_PERCENTILE: f64 = 99.0;
 
@@ -183,7 +186,11 @@ fn validity(report: &Report) -> Vec<String> {
         let (completed, requests) = (overall.completed, overall.requests);
         return vec![format!("{completed} of {requests} requests completed")];
     }
+    let refused = report.constraint_refusal().map(refusal);
     let mut parts = match quality.correct_rate {
+        Some(rate) if refused.is_some() => {
+            vec![format!("{} of {} valid", rate.hits, rate.of)]
+        }
         None => vec!["no constrained requests judged".to_owned()],
         Some(rate) if rate.hits == rate.of => vec![format!("{} of {} valid", rate.hits, rate.of)],
         Some(rate) => {
@@ -193,7 +200,11 @@ fn validity(report: &Report) -> Vec<String> {
             vec![format!("{hits} of {of} valid ({percent:.2} %)")]
         }
     };
-    parts.extend(problems(quality));
+    if let Some(refused) = refused {
+        parts[0].push_str(&refused);
+    } else {
+        parts.extend(problems(quality));
+    }
     parts.push(match quality.control_rate {
         _ if quality.control == 0 => NO_CONTROL_ARM.to_owned(),
         Some(rate) => {
@@ -204,6 +215,24 @@ fn validity(report: &Report) -> Vec<String> {
         None => "control arm not judged".to_owned(),
     });
     parts
+}
+
+/// The refusal of the constraint after the number of valid answers.
+fn refusal(notice: &BenchNotice) -> String {
+    let BenchNotice::ConstraintRefused {
+        status,
+        message,
+        keyword,
+        ..
+    } = notice
+    else {
+        return String::new();
+    };
+    let why = match keyword {
+        Some(keyword) => format!("keyword {keyword}"),
+        None => printable(message, MAX_REFUSAL_CHARS),
+    };
+    format!(": the server refused the constraint ({status}: {why})")
 }
 
 /// Constrained requests without a valid answer, by outcome.

@@ -24,7 +24,7 @@ mod start;
 mod warmup;
 
 use std::collections::HashSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
@@ -57,7 +57,7 @@ use sobench_core::{dates, exit_codes};
 use sobench_data::dataset::{self, Dataset, DatasetPlan};
 use sobench_data::tokenizer::Tokenizer;
 use sobench_judge::Evaluator;
-use sobench_notices::enforcement::Enforcement;
+use sobench_notices::enforcement::{EarlyBreach, Enforcement};
 use sobench_notices::notice::{BenchNotice, Notice};
 use sobench_report::view::{Requirements, View};
 use sobench_report::{Report, client_reasons, format, from_log};
@@ -114,7 +114,7 @@ impl Finished {
                 ..
             } => error.exit_code(),
             _ if !self.write_failures.is_empty() => self.write_failures[0].exit_code(),
-            _ if self.nothing_answered() || self.broken_off.is_some() => exit_codes::ENVIRONMENT,
+            _ if self.nothing_measured() || self.broken_off.is_some() => exit_codes::ENVIRONMENT,
             _ if self.strict_client && self.distrust().is_some() => exit_codes::CHECK_FAILED,
             Self {
                 requirements: Some(Requirements { are_met: false, .. }),
@@ -126,6 +126,21 @@ impl Finished {
 
     /// Lines for stderr after the report.
     pub fn closing_lines(&self) -> Vec<String> {
+        let mut lines = self.lines_without_log();
+        let log = self.complete_log();
+        lines.extend(log.map(|path| format!("run log: {}", path.display())));
+        lines.extend(self.problem_lines());
+        lines
+    }
+
+    /// The path of the run log, if it is complete.
+    pub fn complete_log(&self) -> Option<&Path> {
+        let path = self.run_log.as_deref();
+        path.filter(|_| self.log_failure.is_none())
+    }
+
+    /// Lines on the files of the run other than its log.
+    pub fn lines_without_log(&self) -> Vec<String> {
         let mut lines = match &self.saved {
             Ok(None) => Vec::new(),
             Ok(Some(path)) => vec![format!("result saved: {}", path.display())],
@@ -137,13 +152,15 @@ impl Finished {
                 .iter()
                 .map(|error| format!("error: {error}")),
         );
-        match (&self.run_log, &self.log_failure) {
-            (Some(path), None) => lines.push(format!("run log: {}", path.display())),
-            (_, Some(error)) => lines.push(format!(
-                "error: the run log is incomplete, the report above is complete: {error}"
-            )),
-            (None, None) => {}
-        }
+        lines
+    }
+
+    /// Lines on what is wrong with the run.
+    pub fn problem_lines(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        lines.extend(self.log_failure.as_ref().map(|error| {
+            format!("error: the run log is incomplete, the report above is complete: {error}")
+        }));
         lines.extend(
             self.distrust()
                 .map(|reasons| format!("warning: not trusted: {reasons}")),
@@ -162,7 +179,7 @@ impl Finished {
                 "all requests had been sent, and the report is complete"
             };
             lines.push(format!("error: {sentence}\nhint: {hint}"));
-        } else if self.nothing_answered() {
+        } else if self.nothing_measured() {
             lines.push(
                 "error: every request failed\nhint: see the reasons in the report above".to_owned(),
             );
@@ -176,9 +193,9 @@ impl Finished {
         (part.verdict == ClientVerdict::DoNotTrust).then(|| client_reasons(part, 3))
     }
 
-    /// Whether no request has an answer.
-    pub fn nothing_answered(&self) -> bool {
-        self.report.metrics.overall.completed == 0
+    /// Whether no request has an answer, for other reasons than a refused constraint.
+    pub fn nothing_measured(&self) -> bool {
+        self.report.metrics.overall.completed == 0 && self.report.constraint_refusal().is_none()
     }
 }
 
@@ -204,6 +221,7 @@ pub fn run(plan: &RunPlan, shutdown: &Shutdown) -> Result<Finished> {
         shutdown: shutdown.clone(),
         listens: true,
         concurrent: None,
+        prefix: None,
     };
     run_in_context(plan, &context, &mut |_| {})
 }
@@ -507,6 +525,7 @@ fn drive(
         shutdown,
         error_limits,
         concurrent,
+        prefix: context.prefix.as_ref(),
         early: EarlyAnswers::new(
             &settled.enforcement,
             unenforced,
@@ -521,6 +540,12 @@ fn drive(
     context.meet(runtime);
     let warmups = warmup::cases(cases, traffic.warmups, plan.settings.dataset.seed);
     let (warmups, failed) = runtime.block_on(sending.warm_up(&warmups, part))?;
+    let refusal = trial.refusal.as_ref();
+    let refused = refusal.map(|refusal| refusal.notice(trial.case, &secrets(plan)));
+    if let Some(notice) = &refused {
+        terminal::warn(&notice.to_string());
+    }
+    notices.extend(refused);
     notices.extend(trial.notices);
     notices.extend(runtime.block_on(profiled(
         plan.settings.request.profile,
@@ -580,7 +605,16 @@ fn drive(
         .as_ref()
         .map(|tripped| broken_off(&secrets(plan), tripped, cases))
         .or_else(|| early.as_ref()?.refusal());
-    let early_breach = early.as_ref().and_then(|early| early.breach());
+    let early_breach = early
+        .as_ref()
+        .and_then(|early| early.breach())
+        .map(|breach| {
+            let reason = secrets(plan).redacted(&breach.reason);
+            EarlyBreach {
+                reason: reason.unwrap_or(breach.reason),
+                ..breach
+            }
+        });
     notices.extend(
         ran.usage
             .implausible_stamps

@@ -7,7 +7,7 @@ use super::aggregate::RunSamples;
 use super::run_order::Step;
 use crate::commands::bench::options::RunPlan;
 use crate::commands::bench::run::{self, ConcurrentRuns, Finished, RunContext, ServerHistory};
-use crate::terminal;
+use crate::terminal::{self, ProgressPrefix};
 use sobench_client::{Participant, participants};
 use sobench_core::error::{Error, Result};
 use sobench_shutdown::Shutdown;
@@ -36,19 +36,28 @@ pub(super) struct RunOutcome {
 }
 
 /// Executes one run.
-pub(super) fn run_alone(run: &PreparedRun, shutdown: &Shutdown) -> RunOutcome {
+pub(super) fn run_alone(
+    run: &PreparedRun,
+    prefix: ProgressPrefix,
+    shutdown: &Shutdown,
+) -> RunOutcome {
     let setting = RunContext {
         history: run.past.clone(),
         shutdown: shutdown.clone(),
         listens: false,
         concurrent: None,
+        prefix: Some(prefix),
     };
     execute(run, &setting)
 }
 
 /// Executes several concurrent runs. Preparation and judging are sequential, and a shutdown stops
 /// all of them.
-pub(super) fn run_concurrently(prepared: &[PreparedRun], shutdown: &Shutdown) -> Vec<RunOutcome> {
+pub(super) fn run_concurrently(
+    prepared: &[PreparedRun],
+    prefix: &ProgressPrefix,
+    shutdown: &Shutdown,
+) -> Vec<RunOutcome> {
     let progress = Arc::new(OnceLock::new());
     let setting = |(seat, run): (Participant, &PreparedRun)| {
         let others = prepared
@@ -66,6 +75,7 @@ pub(super) fn run_concurrently(prepared: &[PreparedRun], shutdown: &Shutdown) ->
             shutdown: shutdown.clone(),
             listens: false,
             concurrent: Some(concurrent),
+            prefix: Some(prefix.clone()),
         }
     };
     let settings: Vec<RunContext> = participants(prepared.len())

@@ -7,6 +7,7 @@ pub mod dry_run;
 mod launch;
 pub mod notes;
 pub mod options;
+mod progress;
 pub mod report;
 mod run_order;
 mod sweep;
@@ -23,6 +24,7 @@ use self::aggregate::Aggregate;
 use self::concurrent::{PreparedRun, RunOutcome, run_alone, run_concurrently};
 use self::launch::{LaunchedGroup, LaunchedServer};
 use self::notes::Notes;
+use self::progress::MatrixProgress;
 use self::run_order::{Dimensions, Sequence, Step, SweepGroup, rounds, sweep_groups, sweep_turn};
 use self::sweep::Search;
 use crate::commands::bench::options::RunLogPlan;
@@ -72,6 +74,7 @@ pub fn command(plan: &MatrixOptions, shutdown: &Shutdown) -> Result<CommandOutpu
         skipped: HashSet::new(),
         aggregate: Aggregate::default(),
         notes: Notes::default(),
+        progress: MatrixProgress::default(),
     };
     let mut all: usize = rounds.iter().map(Vec::len).sum();
     let mut before = 0;
@@ -91,11 +94,12 @@ pub fn command(plan: &MatrixOptions, shutdown: &Shutdown) -> Result<CommandOutpu
         server,
         aggregate,
         notes,
+        progress,
         ..
     } = runner;
     // Stops the server first.
     drop(server);
-    for line in notes.lines(all) {
+    for line in notes.lines(all).into_iter().chain(progress.log_lines()) {
         terminal::say(&line);
     }
     finish(&plan, &aggregate, shutdown.is_requested())
@@ -116,6 +120,7 @@ struct MatrixRunner<'a> {
     skipped: HashSet<(usize, Option<usize>)>,
     aggregate: Aggregate,
     notes: Notes,
+    progress: MatrixProgress,
 }
 
 impl MatrixRunner<'_> {
@@ -217,15 +222,15 @@ impl MatrixRunner<'_> {
             .enumerate()
             .filter(|(_, step)| !is_skipped(step))
             .collect();
-        let concurrent = if left.len() > 1 { ", concurrent" } else { "" };
+        let labels: Vec<String> = left
+            .iter()
+            .map(|(_, step)| run_label(&self.plan, step))
+            .collect();
+        let prefix = self.progress.prefix(before, round.len(), all, &labels);
         let mut numbers = Vec::new();
         let mut prepared = Vec::new();
         for (index, step) in left {
             let number = before + index + 1;
-            terminal::say(&format!(
-                "[{number}/{all}] {}{concurrent}",
-                run_label(&self.plan, &step)
-            ));
             match self.prepare(&step) {
                 Ok(run) => {
                     numbers.push(number);
@@ -235,8 +240,8 @@ impl MatrixRunner<'_> {
             }
         }
         let outcomes = match &prepared[..] {
-            [run] => vec![run_alone(run, self.shutdown)],
-            runs => run_concurrently(runs, self.shutdown),
+            [run] => vec![run_alone(run, prefix, self.shutdown)],
+            runs => run_concurrently(runs, &prefix, self.shutdown),
         };
         for ((number, run), outcome) in numbers.into_iter().zip(prepared).zip(outcomes) {
             if outcome.needs_label {
@@ -320,10 +325,9 @@ impl MatrixRunner<'_> {
                 return self.record_error(step, &error);
             }
         };
-        finished
-            .closing_lines()
-            .iter()
-            .for_each(|line| terminal::say(line));
+        self.progress.add_log(finished.complete_log());
+        let lines = [finished.lines_without_log(), finished.problem_lines()].concat();
+        lines.iter().for_each(|line| terminal::say(line));
         let entry = self.entry(step, &finished);
         let failure = failure(contender, &finished);
         if finished.interrupted {
@@ -413,7 +417,7 @@ impl MatrixRunner<'_> {
     }
 
     fn record_error(&mut self, step: &Step, error: &Error) {
-        terminal::say(&format!("error: {error}"));
+        terminal::say(&format!("{}: error: {error}", run_label(&self.plan, step)));
         if error.kind == Kind::Interrupted {
             self.shutdown.drain();
         }
@@ -445,7 +449,7 @@ fn failure(contender: &ContenderPlan, finished: &run::Finished) -> Option<String
     if let Some(sentence) = &finished.broken_off {
         return Some(sentence.clone());
     }
-    if finished.nothing_answered() {
+    if finished.nothing_measured() {
         let first = finished.report.metrics.failures.first();
         let cause = first.and_then(|group| {
             Some(format!(

@@ -103,6 +103,17 @@ pub enum BenchNotice {
     #[error("the server rejected the trial request {request}; another request was tried")]
     TrialRefused { request: String },
     #[error(
+        "the server refused the constraint of {request} ({status}: {message}){}, and answers without it",
+        .keyword.as_ref().map_or_else(String::new, |keyword| format!("; it names the keyword {keyword}"))
+    )]
+    ConstraintRefused {
+        request: String,
+        status: u16,
+        message: String,
+        /// The keyword of the schema that the message names.
+        keyword: Option<String>,
+    },
+    #[error(
         "the server did not start its profiler (POST {path}: {why}); start the server with profiling enabled"
     )]
     ProfilerRefused { path: String, why: String },

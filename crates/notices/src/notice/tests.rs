@@ -46,6 +46,12 @@ fn examples_bench() -> Vec<Notice> {
         ConcurrentRuns { others: texts(&["xgrammar", "outlines"]), apart_us: 250 },
         ModelMismatch { answered: text("small"), requested: text("large") },
         TrialRefused { request: text("json-0") },
+        ConstraintRefused {
+            request: text("json-0"),
+            status: 400,
+            message: text("Unimplemented keys: [\"multipleOf\"]"),
+            keyword: Some(text("multipleOf")),
+        },
         ProfilerRefused { path: text("/start_profile"), why: text("404 Not Found") },
         WarmupsFailed { failed: 1, sent: 4 },
         RunLogBehind { waiting_mib: 80 },

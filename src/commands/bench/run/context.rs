@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::runtime::Runtime;
 
-use crate::terminal::{self, Progress};
+use crate::terminal::{self, Progress, ProgressPrefix};
 use sobench_client::{Participant, STAGGER};
 use sobench_core::error::{Error, Result};
 use sobench_core::schedule::Until;
@@ -21,6 +21,8 @@ pub struct RunContext {
     /// Whether the run handles signals itself once it sends. In a matrix, the matrix does.
     pub listens: bool,
     pub concurrent: Option<ConcurrentRuns>,
+    /// The place of the run in a matrix.
+    pub prefix: Option<ProgressPrefix>,
 }
 
 /// Constraints that the server has compiled before the run.

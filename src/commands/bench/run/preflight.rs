@@ -7,7 +7,6 @@
 //! constraints. With `--constraint-dialect auto` the suggested dialect is tested first, and the
 //! other dialects of the server kind until one enforces every kind of constraint of the run.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -124,20 +123,12 @@ impl Settling<'_> {
             };
             return Ok(Settled {
                 request: first.clone(),
-                trial: tried.map_err(|refused| refused.error)?,
+                trial: tried,
                 enforcement,
                 notices: Vec::new(),
             });
         };
-        let (tried, first_constrained) = match tried {
-            Err(refused) if candidates.len() == 1 => return Err(refused.error),
-            Err(refused) => (Err(refused), None),
-            Ok(trial) => {
-                let (trial, first_constrained) =
-                    self.first_constrained(first, trial, cases).await?;
-                (Ok(trial), first_constrained)
-            }
-        };
+        let (tried, first_constrained) = self.first_constrained(first, tried, cases).await?;
         let options = self.options(
             &candidates,
             kinds,
@@ -159,7 +150,7 @@ impl Settling<'_> {
                 };
                 return Ok(Settled {
                     request: first.clone(),
-                    trial: tried.map_err(|refused| refused.error)?,
+                    trial: tried,
                     enforcement,
                     notices: vec![notice],
                 });
@@ -183,21 +174,13 @@ impl Settling<'_> {
         notices.extend(of_gate);
         notices.extend(proved(&found, chosen));
         let trial = if chosen == first.dialect {
-            tried.map_err(|refused| refused.error)?
+            tried
         } else {
-            // The requests of trials in dropped dialects, and the constraints that they sent.
-            let (before, known) = tried.map_or_else(
-                |refused| (refused.requests, HashSet::new()),
-                |trial| (trial.requests, trial.constraints),
-            );
-            let mut trial = self
-                .sending(&request)
-                .try_out(cases)
-                .await?
-                .map_err(|refused| refused.error)?;
-            trial.constraints.extend(known);
+            // Trials in dropped dialects count, and so do the constraints that they sent.
+            let mut trial = self.sending(&request).try_out(cases).await?;
+            trial.constraints.extend(tried.constraints);
             Trial {
-                requests: trial.requests + before,
+                requests: trial.requests + tried.requests,
                 ..trial
             }
         };
@@ -218,6 +201,7 @@ impl Settling<'_> {
             shutdown: self.shutdown.clone(),
             error_limits: ErrorLimits::default(),
             concurrent: None,
+            prefix: None,
             early: None,
         }
     }
@@ -245,13 +229,13 @@ impl Settling<'_> {
         }
         let is_constrained =
             |case: &Case| case.arm == Arm::Constrained && case.constraint.is_some();
-        let Some(case) = std::iter::once(trial.answered)
+        let Some(case) = std::iter::once(trial.case)
             .chain(cases)
             .find(|case| is_constrained(case))
         else {
             return Ok((trial, None));
         };
-        if !is_constrained(trial.answered) {
+        if !is_constrained(trial.case) {
             self.sending(request)
                 .send(case, "trial-constrained")
                 .await?;

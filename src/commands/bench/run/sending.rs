@@ -7,20 +7,22 @@ use super::context::ConcurrentRuns;
 use super::early_answers::EarlyAnswers;
 use super::named_model::CapturingAdapter;
 use crate::commands::bench::session::{DEFAULT_ADDRESS_HINT, Session};
-use crate::terminal::{self, Mode, Progress, ProgressLabels};
-use sobench_backend::{Adapter, RequestOptions, ServerKind, StreamFault, unsupported};
+use crate::terminal::{self, Mode, Progress, ProgressLabels, ProgressPrefix};
+use sobench_backend::{
+    Adapter, RequestOptions, ServerKind, StreamFault, error_message, refused_keyword, unsupported,
+};
 use sobench_client::{self, ConsecutiveErrors, RunControl, RunStart, RunTotals};
 use sobench_core::case::{Arm, Case};
 use sobench_core::constraint::{Constraint, GrammarDialect};
 use sobench_core::error::{Error, Result};
 use sobench_core::load::ErrorLimits;
 use sobench_core::observation::{Advice, Observation, Outcome, TransportCause, failure_message};
-use sobench_core::printable::printable_body;
+use sobench_core::printable::{printable, printable_body};
 use sobench_core::run_event::RunEvent;
 use sobench_core::schedule::{Schedule, Until};
 use sobench_core::shard::Shard;
 use sobench_notices::notice::{BenchNotice, Notice};
-use sobench_results::runlog::write::EventSender;
+use sobench_results::runlog::write::{EventSender, Secrets};
 use sobench_shutdown::Shutdown;
 
 /// Distinct constraints that the trial run tries before it gives up.
@@ -28,6 +30,9 @@ const MAX_TRIALS: usize = 5;
 
 /// Characters of a response body in an error.
 const MAX_QUOTED_CHARS: usize = 2000;
+
+/// Characters of a server's message in a notice.
+const MAX_MESSAGE_CHARS: usize = 300;
 
 /// Consecutive errors at which a warning is printed.
 const MANY_ERRORS: usize = 100;
@@ -42,75 +47,97 @@ pub(super) struct Sending<'a> {
     pub(super) error_limits: ErrorLimits,
     /// Concurrent runs.
     pub(super) concurrent: Option<&'a ConcurrentRuns>,
+    /// The place of the run in a matrix.
+    pub(super) prefix: Option<&'a ProgressPrefix>,
     /// Checks the first constrained answers, if preflight proved nothing.
     pub(super) early: Option<Mutex<EarlyAnswers<'a>>>,
 }
-
-/// A trial run in which the server refused every constraint.
-pub(super) struct Refused {
-    /// Requests sent.
-    pub(super) requests: usize,
-    /// The error for the user.
-    pub(super) error: Error,
-}
-
-/// The result of a trial run that did not fail.
-pub(super) type Tried<'a> = std::result::Result<Trial<'a>, Refused>;
 
 /// The result of the trial run.
 pub(super) struct Trial<'a> {
     /// Requests sent.
     pub(super) requests: usize,
-    /// The case that has an answer.
-    pub(super) answered: &'a Case,
+    /// The case that has an answer, or whose constraint is refused.
+    pub(super) case: &'a Case,
+    /// The refusal of the constraints, if the server answers only without them.
+    pub(super) refusal: Option<Refusal>,
     /// Fingerprints of the constraints that were sent.
     pub(super) constraints: HashSet<String>,
     pub(super) notices: Vec<Notice>,
 }
 
+/// The response of a server that refuses a constraint.
+pub(super) struct Refusal {
+    pub(super) status: u16,
+    pub(super) body: String,
+}
+
+impl Refusal {
+    /// `None` for other outcomes, also for a status that is unrelated to the content of the request.
+    fn from_outcome(outcome: &Outcome) -> Option<Self> {
+        match outcome {
+            Outcome::Rejected {
+                status: status @ (400 | 422),
+                body,
+                ..
+            } => Some(Self {
+                status: *status,
+                body: body.clone(),
+            }),
+            _ => None,
+        }
+    }
+
+    /// The notice on the refusal of `case`, with the server's message without secrets.
+    pub(super) fn notice(&self, case: &Case, secrets: &Secrets) -> Notice {
+        let message = error_message(&self.body);
+        let message = secrets.redacted(&message).unwrap_or(message);
+        let constraint = case.constraint.as_deref();
+        BenchNotice::ConstraintRefused {
+            request: case.id.clone(),
+            status: self.status,
+            keyword: constraint.and_then(|constraint| refused_keyword(&message, constraint)),
+            message: printable(&message, MAX_MESSAGE_CHARS),
+        }
+        .into()
+    }
+}
+
+fn is_constrained(case: &Case) -> bool {
+    case.arm == Arm::Constrained && case.constraint.is_some()
+}
+
 impl Sending<'_> {
     /// Sends the first request alone. Where the server refuses it, a few other constraints are
-    /// tried: one schema that an engine does not support is a result, not an error.
-    pub(super) async fn try_out<'c>(&self, cases: &'c [Case]) -> Result<Tried<'c>> {
+    /// tried, and then the first one without its constraint: a constraint that an engine does not
+    /// support is a result, not an error.
+    pub(super) async fn try_out<'c>(&self, cases: &'c [Case]) -> Result<Trial<'c>> {
         let mut notices = Vec::new();
         let mut constraints = HashSet::new();
         let capturing = Arc::new(CapturingAdapter::new(Arc::clone(&self.adapter)));
+        let mut refused = Vec::new();
         let candidates = distinct_constraints(self.adapter.kind(), cases);
         for (before, case) in candidates.iter().enumerate() {
             let adapter = Arc::clone(&capturing) as Arc<dyn Adapter>;
             let seen = self
                 .send_by(adapter, case, &format!("trial-{before}"))
                 .await?;
-            let sent = case
-                .constraint
-                .as_ref()
-                .filter(|_| case.arm == Arm::Constrained);
+            let sent = case.constraint.as_ref().filter(|_| is_constrained(case));
             constraints.extend(sent.map(|constraint| constraint.fingerprint()));
             // A refusal of the model shows that the server answers.
             if seen.outcome.is_answer() || matches!(seen.outcome, Outcome::Refused { .. }) {
                 notices.extend(capturing.notice(&self.request.model));
-                return Ok(Ok(Trial {
+                return Ok(Trial {
                     requests: before + 1,
-                    answered: case,
+                    case,
+                    refusal: None,
                     constraints,
                     notices,
-                }));
+                });
             }
             let error = self.trial_error(case, &seen.outcome);
-            match seen.outcome {
-                Outcome::Rejected {
-                    status: 400 | 422, ..
-                } if before + 1 < candidates.len() => {}
-                Outcome::Rejected {
-                    status: 400 | 422, ..
-                } => {
-                    return Ok(Err(Refused {
-                        requests: before + 1,
-                        error,
-                    }));
-                }
-                _ => return Err(error),
-            }
+            let refusal = Refusal::from_outcome(&seen.outcome).ok_or_else(|| error.clone())?;
+            refused.push((*case, refusal, error));
             notices.push(
                 BenchNotice::TrialRefused {
                     request: case.id.clone(),
@@ -118,7 +145,38 @@ impl Sending<'_> {
                 .into(),
             );
         }
-        Err(Error::internal("a dataset without cases"))
+        let tried = refused.len();
+        let error = refused.last().map_or_else(
+            || Error::internal("a dataset without cases"),
+            |(_, _, error)| error.clone(),
+        );
+        let first = refused.into_iter().find(|(case, ..)| is_constrained(case));
+        let Some((case, refusal, _)) = first else {
+            return Err(error);
+        };
+        // A server may refuse the engine that the request names: then no constraint is measured.
+        let control = match &self.request.guided_decoding_backend {
+            Some(_) => Case {
+                constraint: Some(Arc::new(Constraint::Choice(vec!["yes".to_owned()].into()))),
+                ..case.clone()
+            },
+            None => Case {
+                arm: Arm::Control,
+                ..case.clone()
+            },
+        };
+        let adapter = Arc::clone(&capturing) as Arc<dyn Adapter>;
+        let seen = self.send_by(adapter, &control, "trial-control").await?;
+        if !seen.outcome.is_answer() && !matches!(seen.outcome, Outcome::Refused { .. }) {
+            return Err(error);
+        }
+        Ok(Trial {
+            requests: tried + 1,
+            case,
+            refusal: Some(refusal),
+            constraints,
+            notices: capturing.notice(&self.request.model).into_iter().collect(),
+        })
     }
 
     /// Sends the warm-ups of a shard, up to the concurrency cap. Returns how many were sent, and
@@ -156,11 +214,15 @@ impl Sending<'_> {
             failed: "without an answer",
         };
         let runs = self.concurrent.map_or(1, ConcurrentRuns::runs);
-        let new_progress = || match schedule.until {
+        let new = || match schedule.until {
             Until::Cycling(_) => Progress::new(mode, None, labels),
             Until::LastCase | Until::Time(_) => {
                 Progress::new(mode, schedule.part.share(cases.len()) * runs, labels)
             }
+        };
+        let new_progress = || match self.prefix {
+            Some(prefix) => new().of_several(prefix.clone()),
+            None => new(),
         };
         let own = OnceLock::new();
         let progress = self
@@ -370,6 +432,10 @@ impl ErrorWarning {
     }
 
     fn ended(&mut self, outcome: &Outcome) {
+        // A refused constraint is a result.
+        if Refusal::from_outcome(outcome).is_some() {
+            return;
+        }
         if self
             .errors
             .as_mut()
