@@ -9,6 +9,7 @@ pub mod notes;
 pub mod options;
 pub mod report;
 mod run_order;
+pub mod verdicts;
 #[cfg(unix)]
 mod watchdog;
 

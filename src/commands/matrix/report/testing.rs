@@ -1,12 +1,13 @@
 //! A comparison with every kind of row and notice, for tests of the output formats.
 
+use super::verdicts::Verdicts;
 use super::{
     ColdFrom, Comparison, Control, FORMAT, FORMAT_VERSION, Figures, KneeRow, Load,
     MatrixConditions, MatrixRun, Row, RowResult, Treatment,
 };
 use sobench_notices::notice::Notice;
 use sobench_results::metrics::Slo;
-use sobench_results::metrics::constraint_overhead::Overhead;
+use sobench_results::metrics::constraint_overhead::{Added, Overhead};
 use sobench_results::metrics::knee::knee;
 use sobench_statistics::{Rate, Summary};
 
@@ -48,6 +49,9 @@ fn figures(hits: usize) -> Figures {
             output_throughput: Some(1300.0),
             ttft_overhead: Overhead::new(&[pairs(1.2), pairs(1.25), pairs(1.3)], 0),
             tpot_overhead: Overhead::new(&[vec![(11.0, 10.0)]], 0),
+            ttft_added: Added::new(&[pairs(1.2), pairs(1.25), pairs(1.3)], 0),
+            tpot_added: Added::new(&[vec![(11.0, 10.0)]], 0),
+            e2el_added: None,
         }),
         distrusted_runs: 0,
         server_version: Some("0.33.0".to_owned()),
@@ -154,6 +158,7 @@ pub(super) fn eventful() -> Comparison {
             share("outlines", &[(loads[0], Rate::new(9, 10))]),
             share("<b>|odd*", &[(loads[0], None)]),
         ],
+        verdicts: Verdicts::default(),
         runs: vec![
             MatrixRun {
                 distrust: Some("late".to_owned()),
