@@ -18,7 +18,7 @@ use sobench::commands::matrix::verdicts::{
     CellEvidence, RequestSample, RunEvidence, request_samples, verdicts,
 };
 use sobench_core::error::{Error, Result};
-use sobench_judge::Evaluator;
+use sobench_judge::{EvaluateOptions, Evaluator};
 use sobench_results::metrics::registry::{latencies, rates};
 use sobench_results::runlog::judge::judge;
 use sobench_results::runlog::{Keep, RunLog};
@@ -166,7 +166,7 @@ fn stored(folder: &Path, arm: &str) -> Result<Vec<StoredRun>> {
     let cannot =
         |error: std::io::Error| Error::environment(format!("{}: {error}", folder.display()));
     let mut runs = Vec::new();
-    let mut evaluator = Evaluator::default();
+    let mut evaluator = Evaluator::new(EvaluateOptions::default());
     for entry in std::fs::read_dir(folder).map_err(cannot)? {
         let path = entry.map_err(cannot)?.path();
         if !path.to_string_lossy().contains(&format!("-{arm}-")) {

@@ -129,9 +129,10 @@ impl Contrast {
         } else {
             0.0
         };
-        let size = |runs: &[RunHits], scores: &[f64]| {
-            units * worth_of_repeats(runs, scores) / variation_of_runs(runs)
-        };
+        // Equal contenders have equal variation; it is the larger one for both.
+        let variation = variation_of_runs(first).max(variation_of_runs(second));
+        let size =
+            |runs: &[RunHits], scores: &[f64]| units * worth_of_repeats(runs, scores) / variation;
         Some(Self {
             levels,
             difference: levels[0] - levels[1],
