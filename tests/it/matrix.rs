@@ -180,7 +180,7 @@ fn differences_are_sentences_above_the_table() {
         .filter(|verdict| verdict["kind"] == "too_few_repeats");
     assert!(of_times.count() >= 3, "one run each: {verdicts:?}");
     assert!(
-        ran.stdout.contains("too few repeats to tell"),
+        ran.stdout.contains("too few repeats to decide"),
         "{}",
         ran.stdout
     );

@@ -290,7 +290,7 @@ impl Tested {
                 _ => "lower compliance",
             };
             return format!(
-                "too few requests to tell whether {first} has {what} than {second} \
+                "too few requests to decide whether {first} has {what} than {second} \
                  ({a:.1} and {b:.1} %; difference {} points, {interval}){}",
                 number(self.difference),
                 self.cause()
@@ -413,10 +413,10 @@ impl fmt::Display for Verdict {
 fn equality(tested: &Tested, names: &str, parts: &str) -> String {
     match tested.ruling {
         Ruling::Unclear if tested.figure.is_rate() => {
-            format!("too few requests to tell whether {names} differ in {parts}")
+            format!("too few requests to decide whether {names} differ in {parts}")
         }
         Ruling::Unclear => {
-            format!("runs vary too much to tell whether {names} differ in {parts}")
+            format!("runs vary too much to decide whether {names} differ in {parts}")
         }
         _ => format!("{names} do not differ in {parts}"),
     }
@@ -425,7 +425,7 @@ fn equality(tested: &Tested, names: &str, parts: &str) -> String {
 fn too_few(figures: &str, repeats: usize) -> String {
     let needed = MIN_REPEATS;
     format!(
-        "too few repeats to tell about {figures}: {needed} are needed, there {}: add --repeat \
+        "too few repeats to decide about {figures}: {needed} are needed, there {}: add --repeat \
          {needed}",
         if repeats == 1 {
             "is 1".to_owned()

@@ -13,7 +13,7 @@ pub const MIN_REPEATS: usize = 3;
 /// that of chi-square with two degrees of freedom, divided by two.
 const MAX_RATIO_BY_CHANCE: f64 = 2.996;
 
-/// The smallest p-value that is told apart from 0.
+/// The smallest p-value that is distinguished from 0.
 const MIN_P: f64 = 1e-9;
 
 /// The values of a figure in one run: by case, or one for the whole run.

@@ -8,7 +8,7 @@ const JSON: &str = "json";
 #[derive(Clone, Copy)]
 struct Behavior {
     tpot_ms: f64,
-    /// The first so many requests have this cause.
+    /// The number of first requests with this cause.
     wrong: usize,
     cause: Cause,
     is_refused: bool,
@@ -131,7 +131,7 @@ fn equal_contenders_are_not_said_to_differ() {
         panic!("{sentences:?}");
     };
     assert!(
-        rate.starts_with("too few requests to tell whether xgrammar and guidance differ in correct rate (difference 0.0 points, interval -14"),
+        rate.starts_with("too few requests to decide whether xgrammar and guidance differ in correct rate (difference 0.0 points, interval -14"),
         "{rate}"
     );
     assert!(
@@ -179,7 +179,7 @@ fn planted_time_is_claimed_of_the_slower_contender() {
 }
 
 #[test]
-fn zero_variance_claims_only_what_the_clock_can_tell() {
+fn zero_variance_claims_only_what_the_clock_resolves() {
     let at = |tpot_ms| with_spread(Behavior { tpot_ms, ..EQUAL }, 3, 0.0);
     assert_eq!(claims(&compared(&at(8.0), &at(8.005))), [""; 0]);
     assert_eq!(claims(&compared(&at(8.0), &at(8.5))).len(), 1);
@@ -196,7 +196,7 @@ fn few_repeats_say_nothing_about_times() {
         assert_eq!(claims(&found), [""; 0]);
         assert_eq!(found.comparisons, 1, "the correct rate");
         let sentences = found.sentences();
-        let expected = "too few repeats to tell about added TTFT, added TPOT, E2EL and output throughput: 3 are needed";
+        let expected = "too few repeats to decide about added TTFT, added TPOT, E2EL and output throughput: 3 are needed";
         assert!(sentences[0].starts_with(expected), "{sentences:?}");
     }
 }
@@ -292,7 +292,7 @@ fn unequal_truncation_is_named_and_compliance_is_compared() {
     let sentences = found.sentences();
     assert!(
         sentences.iter().any(|sentence| sentence.starts_with(
-            "too few requests to tell whether guidance has fewer correct answers than xgrammar"
+            "too few requests to decide whether guidance has fewer correct answers than xgrammar"
         ) && sentence
             .ends_with("all of them cut at 96 tokens: raise --output-len")),
         "{sentences:?}"
