@@ -136,6 +136,57 @@ fn embedded_engines_are_compared_and_refusals_are_results() {
 }
 
 #[test]
+fn differences_are_sentences_above_the_table() {
+    let fault = Fault::parse("ignore-constraint").unwrap();
+    let servers = [Vec::new(), vec![fault]].map(|faults| {
+        EmbeddedServer::start(EmbeddedOptions {
+            faults,
+            ..EmbeddedOptions::default()
+        })
+        .unwrap()
+    });
+    let targets = [
+        format!("good={}", servers[0].base_url()),
+        format!("bad={}", servers[1].base_url()),
+    ];
+    let (ran, found) = compared(&[
+        "--target",
+        &targets[0],
+        "--target",
+        &targets[1],
+        "--dataset",
+        "json",
+        "--num-prompts",
+        "60",
+        "--allow-unenforced",
+    ]);
+    let verdicts = found["verdicts"]["verdicts"].as_array().unwrap();
+    let differs: Vec<_> = verdicts
+        .iter()
+        .filter(|verdict| verdict["kind"] == "differs")
+        .collect();
+    let correct = differs
+        .iter()
+        .find(|verdict| verdict["figure"] == "correct_rate")
+        .unwrap_or_else(|| panic!("{verdicts:?}\n{}", ran.stderr));
+    assert_eq!(correct["contenders"][0], "bad");
+    let sentence = correct["sentence"].as_str().unwrap();
+    assert!(
+        sentence.contains("points fewer correct answers than good"),
+        "{sentence}"
+    );
+    let of_times = verdicts
+        .iter()
+        .filter(|verdict| verdict["kind"] == "too_few_repeats");
+    assert!(of_times.count() >= 3, "one run each: {verdicts:?}");
+    assert!(
+        ran.stdout.contains("too few repeats to decide"),
+        "{}",
+        ran.stdout
+    );
+}
+
+#[test]
 fn named_servers_have_separate_rows() {
     let good = EmbeddedServer::start(EmbeddedOptions::default()).unwrap();
     let fault = Fault::parse("ignore-constraint").unwrap();

@@ -15,19 +15,23 @@ use crate::commands::matrix::report::{
     ColdFrom, Comparison, Control, FORMAT, FORMAT_VERSION, Figures, KneeRow, Load,
     MatrixConditions, MatrixRun, Row, RowResult, Treatment,
 };
+use crate::commands::matrix::verdicts::{
+    CellEvidence, RequestSample, RunEvidence, request_samples, verdicts,
+};
 use sobench_core::error::{Error, Kind};
 use sobench_core::exit_codes::CHECK_FAILED;
 use sobench_notices::enforcement::State;
 use sobench_notices::notice::{MatrixNotice, Notice};
+use sobench_results::metrics::client_overhead::ClientOverhead;
 use sobench_results::metrics::cold_load::COLD_TAG;
-use sobench_results::metrics::constraint_overhead::Overhead;
+use sobench_results::metrics::constraint_overhead::{Added, Overhead};
 use sobench_results::metrics::knee::knee;
 use sobench_results::metrics::pooled::Pooled;
-use sobench_results::metrics::registry::{Metric, RequestValues, Values, latencies, rates, totals};
+use sobench_results::metrics::registry::{Metric, Values, latencies, rates, totals};
 use sobench_results::metrics::{Sample, first_uses};
 use sobench_results::record::{Engine, RunRecord};
 use sobench_results::runlog::RunLog;
-use sobench_statistics::{Rate, Summary};
+use sobench_statistics::{Rate, Summary, mean};
 
 /// The percentile that tables show.
 const TAIL: [f64; 1] = [99.0];
@@ -44,13 +48,6 @@ pub(super) struct RunSamples {
     warm_ttft_ms: Vec<f64>,
     /// Fingerprints of the constraints that the server has received so far.
     pub(super) sent: HashSet<String>,
-}
-
-/// The values of one request in every distribution.
-struct RequestSample {
-    case: usize,
-    answered: bool,
-    values: RequestValues,
 }
 
 /// A finished run with its metrics.
@@ -70,6 +67,8 @@ struct FinishedRun {
     engine: Option<Engine>,
     /// Whether the client distorted the latencies.
     is_distrusted: bool,
+    /// The metrics that the client may have distorted.
+    distrusted: Vec<&'static Metric>,
 }
 
 /// The runs of one row of the table.
@@ -118,12 +117,7 @@ impl RunSamples {
             let new: Vec<Sample<'_>> = samples.iter().filter(is_new).copied().collect();
             first_uses::ttfts(&new, options, &known).0
         };
-        let request = |sample: &Sample<'_>| RequestSample {
-            case: sample.case_index(),
-            answered: sample.outcome().is_answer(),
-            values: RequestValues::new(sample, options),
-        };
-        let requests = samples.iter().map(request).collect();
+        let requests = request_samples(&samples, options);
         let pooled = Metric::ALL
             .iter()
             .filter_map(|metric| Some((*metric, metric.pooled(&samples, options)?)))
@@ -179,6 +173,7 @@ impl Aggregate {
             record: report.record.clone(),
             engine: report.engine.clone(),
             is_distrusted: finished.distrust().is_some(),
+            distrusted: report.client.iter().flat_map(distrusted_metrics).collect(),
         };
         self.has_failed_threshold |= finished.exit_code() == CHECK_FAILED;
         if report.record.enforcement.state == State::NotEnforced {
@@ -373,9 +368,78 @@ pub(super) fn comparison(plan: &MatrixOptions, aggregate: &Aggregate, stopped: b
         knees: knees(plan, &rows),
         capacity: capacity(plan, aggregate),
         notices: notices(plan, aggregate, &rows),
+        verdicts: verdicts(&evidence(plan, aggregate, &rows)),
         rows,
         runs: aggregate.runs.clone(),
     }
+}
+
+/// The runs of every row, to compare contenders.
+fn evidence<'a>(
+    plan: &MatrixOptions,
+    aggregate: &'a Aggregate,
+    rows: &'a [Row],
+) -> Vec<CellEvidence<'a>> {
+    let run_evidence = |cell: &'a Cell, run: &'a FinishedRun| {
+        let control = cell
+            .control
+            .iter()
+            .find(|control| control.repeat == run.repeat);
+        let of_control = control.iter().flat_map(|control| &control.distrusted);
+        RunEvidence {
+            constrained: &run.samples.requests,
+            control: control.map(|control| &control.samples.requests[..]),
+            output_throughput: run.values.number(&totals::OUTPUT_THROUGHPUT),
+            compile_ms: compile_ms(run),
+            distrusted: run.distrusted.iter().chain(of_control).copied().collect(),
+        }
+    };
+    // Rows are in the order of their cells' keys.
+    let (contenders, loads) = (plan.contenders.len(), plan.loads.len());
+    let cell_evidence = |(index, row): (usize, &'a Row)| {
+        let key = (
+            index / (contenders * loads),
+            index / loads % contenders,
+            index % loads,
+        );
+        let cell = aggregate.cells.get(&key);
+        let run = cell.and_then(|cell| cell.constrained.first());
+        CellEvidence {
+            dataset: &row.dataset,
+            contender: &row.contender,
+            load: row.load,
+            output_len: run.map_or(0, |run| run.record.settings.dataset.output_len),
+            runs: cell
+                .into_iter()
+                .flat_map(|cell| {
+                    cell.constrained
+                        .iter()
+                        .map(move |run| run_evidence(cell, run))
+                })
+                .collect(),
+            failure: match &row.result {
+                RowResult::DidNotRun { reason } => Some(reason),
+                RowResult::Measured(_) => None,
+            },
+        }
+    };
+    rows.iter().enumerate().map(cell_evidence).collect()
+}
+
+/// TTFT of first uses of constraints minus that of later uses: of the single requests before the
+/// run, or else in the run.
+fn compile_ms(run: &FinishedRun) -> Option<f64> {
+    if let Some(first_use) = run.first_use {
+        return Some(first_use.cold_ttft_ms - first_use.warm_ttft_ms);
+    }
+    Some(mean(&run.samples.cold_ttft_ms)? - mean(&run.samples.warm_ttft_ms)?)
+}
+
+fn distrusted_metrics(client: &ClientOverhead) -> impl Iterator<Item = &'static Metric> {
+    client
+        .bounds
+        .distrusted_figures()
+        .map(|(figure, _)| figure.metric)
 }
 
 /// The result of a cell. A cell without runs takes the reason of another cell of the contender that
@@ -496,6 +560,7 @@ fn control(plan: &MatrixOptions, cell: &Cell) -> Option<Control> {
     let seed = seed(plan);
     let values = pooled_values(runs, runs, &[]);
     let overhead = |metric: &Metric| Overhead::new(&pairs(cell, metric), seed);
+    let added = |metric: &Metric| Added::new(&pairs(cell, metric), seed);
     Some(Control {
         runs: runs.len(),
         requests: runs.iter().map(|run| run.requests).sum(),
@@ -505,6 +570,9 @@ fn control(plan: &MatrixOptions, cell: &Cell) -> Option<Control> {
         output_throughput: values.number(&totals::OUTPUT_THROUGHPUT),
         ttft_overhead: overhead(&latencies::TTFT),
         tpot_overhead: overhead(&latencies::TPOT),
+        ttft_added: added(&latencies::TTFT),
+        tpot_added: added(&latencies::TPOT),
+        e2el_added: added(&latencies::E2EL),
     })
 }
 

@@ -11,6 +11,7 @@ mod progress;
 pub mod report;
 mod run_order;
 mod sweep;
+pub mod verdicts;
 #[cfg(unix)]
 mod watchdog;
 

@@ -1,20 +1,24 @@
-//! The cost of constraints in percent of the control arm, with a confidence interval.
+//! The cost of constraints: added milliseconds ([`Added`]), and percent of the control arm
+//! ([`Overhead`]), each with a confidence interval.
 //!
 //! The same cases are sent on the same schedule with and without their constraint, so values come
-//! in pairs. The figure is the ratio of the two means over all pairs, minus one. The interval is a
-//! two-stage bootstrap (Davison and Hinkley, "Bootstrap Methods and their Application", section
+//! in pairs. The added time is the mean of their differences. The percentage is the ratio of the
+//! two means over all pairs, minus one. The intervals are a two-stage bootstrap (Davison and Hinkley, "Bootstrap Methods and their Application", section
 //! 3.8): repeats are resampled, and pairs within each. Resamples of few repeats vary too little, so
-//! the interval is at least Student's interval of the mean of the logarithms of the repeats' ratios.
+//! the interval is at least Student's interval over the repeats: of their added times, and of the
+//! logarithms of their ratios.
 //! Below three repeats there is no interval: one repeat shows no variation between runs, and with
 //! two Student's factor is 12.7.
 
 use serde::Serialize;
 
-use super::mean_difference::{MAX_DRAWS, MIN_VALUES, RESAMPLES, percentile_interval};
+use super::mean_difference::{
+    MAX_DRAWS, MIN_VALUES, RESAMPLES, percentile_interval, squared_error,
+};
 use sobench_pycompat::random::NumpyRandom;
-use sobench_statistics::Z_95;
 use sobench_statistics::bootstrap::RandomSource;
 use sobench_statistics::distributions::student_t_975;
+use sobench_statistics::{Z_95, mean};
 
 /// Minimum number of repeats for an interval.
 pub const MIN_REPEATS: usize = 3;
@@ -35,6 +39,84 @@ pub struct Overhead {
     pub pairs: usize,
     /// The same figure for each repeat, in order.
     pub repeats_percent: Vec<f64>,
+}
+
+/// The time that the constraint adds to a request, in ms.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Added {
+    /// Mean of the differences between constrained requests and their controls.
+    pub ms: f64,
+    /// Bounds of the 95 % interval; `None` with fewer than ten pairs or [`MIN_REPEATS`] repeats.
+    pub low_ms: Option<f64>,
+    pub high_ms: Option<f64>,
+    /// Number of pairs of a constrained request and its control, both with a value.
+    pub pairs: usize,
+    /// The same figure for each repeat, in order.
+    pub repeats_ms: Vec<f64>,
+    /// The same in percent of the control; `None` if the control's mean is below
+    /// [`MIN_CONTROL_MEAN_MS`].
+    pub percent: Option<Overhead>,
+}
+
+impl Added {
+    /// Computes the figure from the pairs (constrained, control) of each repeat, in ms; `None`
+    /// without pairs.
+    pub fn new(repeats: &[Vec<(f64, f64)>], seed: u64) -> Option<Self> {
+        let differences = |pairs: &Vec<(f64, f64)>| -> Vec<f64> {
+            pairs.iter().map(|(one, other)| one - other).collect()
+        };
+        let by_repeat: Vec<Vec<f64>> = repeats
+            .iter()
+            .filter(|pairs| !pairs.is_empty())
+            .map(differences)
+            .collect();
+        let all = by_repeat.concat();
+        let ms = mean(&all)?;
+        let repeats_ms: Vec<f64> = by_repeat.iter().filter_map(|repeat| mean(repeat)).collect();
+        let has_interval = all.len() >= MIN_VALUES && repeats_ms.len() >= MIN_REPEATS;
+        let bounds = has_interval.then(|| {
+            let (low, high) = if all.len().saturating_mul(RESAMPLES) > MAX_DRAWS {
+                let half = Z_95 * squared_error(&all).sqrt();
+                let (low, high) = percentile_interval(seed, |random| {
+                    drawn_mean(random, repeats_ms.len(), |_, repeat| repeats_ms[repeat])
+                });
+                (low - half, high + half)
+            } else {
+                percentile_interval(seed, |random| {
+                    drawn_mean(random, by_repeat.len(), |random, repeat| {
+                        let values = &by_repeat[repeat];
+                        drawn_mean(random, values.len(), |_, index| values[index])
+                    })
+                })
+            };
+            let degrees = repeats_ms.len() - 1;
+            let center = mean(&repeats_ms).unwrap_or(ms);
+            let half = student_t_975(degrees) * squared_error(&repeats_ms).sqrt();
+            (low.min(center - half), high.max(center + half))
+        });
+        let (low_ms, high_ms) = bounds.unzip();
+        Some(Self {
+            ms,
+            low_ms,
+            high_ms,
+            pairs: all.len(),
+            repeats_ms,
+            percent: Overhead::new(repeats, seed),
+        })
+    }
+}
+
+/// The mean of the values of `count` random indices below `count`.
+fn drawn_mean(
+    random: &mut NumpyRandom,
+    count: usize,
+    value: impl Fn(&mut NumpyRandom, usize) -> f64,
+) -> f64 {
+    let draw = |random: &mut NumpyRandom| {
+        let index = random.below(count);
+        value(random, index)
+    };
+    (0..count).map(|_| draw(random)).sum::<f64>() / count as f64
 }
 
 impl Overhead {
@@ -203,6 +285,47 @@ mod tests {
         }
         let found = Overhead::new(&[vec![], pairs(50, 1.2)], 0).unwrap();
         assert_eq!((found.pairs, found.repeats_percent.len()), (50, 1));
+    }
+
+    #[test]
+    fn added_time_is_absolute_and_has_an_interval_over_pairs_and_repeats() {
+        // Controls average 10 over each 11 pairs, so a factor of 1.2 adds 2 ms.
+        let found = Added::new(&repeats(44, &[1.2; 3]), 0).unwrap();
+        let (low, high) = (found.low_ms.unwrap(), found.high_ms.unwrap());
+        assert!(
+            (found.ms - 2.0).abs() < 1e-9 && found.pairs == 132,
+            "{found:?}"
+        );
+        assert!(
+            low < 2.0 && 2.0 < high && (0.05..0.4).contains(&(high - low)),
+            "{found:?}"
+        );
+        assert_eq!(found.percent, Overhead::new(&repeats(44, &[1.2; 3]), 0));
+        // Repeats add 1, 2 and 3 ms: a standard error of 0.577 and Student's factor 4.303.
+        for n in [44, 20_009] {
+            let found = Added::new(&repeats(n, &[1.1, 1.2, 1.3]), 0).unwrap();
+            let (low, high) = (found.low_ms.unwrap(), found.high_ms.unwrap());
+            assert!(
+                low < -0.48 && high > 4.48 && (found.ms - 2.0).abs() < 0.01,
+                "{found:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn added_time_needs_three_repeats_for_an_interval_and_no_size_of_control() {
+        let two = Added::new(&repeats(44, &[1.2; 2]), 0).unwrap();
+        assert_eq!(
+            (two.low_ms, two.high_ms, two.repeats_ms.len()),
+            (None, None, 2)
+        );
+        let instant = Added::new(&vec![vec![(1.5, 0.001); 20]; 3], 0).unwrap();
+        assert!((instant.ms - 1.499).abs() < 1e-9 && instant.percent.is_none());
+        assert!(
+            instant.high_ms.unwrap() - instant.low_ms.unwrap() < 1e-9,
+            "all pairs are equal: {instant:?}"
+        );
+        assert_eq!(Added::new(&[vec![]], 0), None);
     }
 
     #[test]

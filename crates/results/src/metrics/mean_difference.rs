@@ -131,7 +131,7 @@ fn drawn_mean(random: &mut NumpyRandom, values: &[f64]) -> f64 {
 }
 
 /// The square of the mean's standard error.
-fn squared_error(values: &[f64]) -> f64 {
+pub(super) fn squared_error(values: &[f64]) -> f64 {
     let n = values.len() as f64;
     let centre = mean(values).unwrap_or(0.0);
     values

@@ -7,18 +7,20 @@
 pub mod capacity;
 mod cells;
 mod page;
+pub mod verdicts;
 
 use std::fmt;
 
 use serde::{Serialize, Serializer};
 
+use self::verdicts::Verdicts;
 use crate::commands::output::pretty;
 use sobench_core::error::Result;
 use sobench_core::output_format::OutputFormat;
 use sobench_notices::notice::{Notice, as_sentences};
 use sobench_render::{Document, html, markdown, text};
 use sobench_results::metrics::Slo;
-use sobench_results::metrics::constraint_overhead::Overhead;
+use sobench_results::metrics::constraint_overhead::{Added, Overhead};
 use sobench_results::metrics::knee::Knee;
 use sobench_results::metrics::registry::Values;
 use sobench_statistics::{Rate, Summary};
@@ -42,6 +44,8 @@ pub struct Comparison {
     pub knees: Vec<KneeRow>,
     /// By dataset, then by contender. Empty without `--sweep`.
     pub capacity: Vec<capacity::CapacityRow>,
+    /// Differences between the contenders, in words.
+    pub verdicts: Verdicts,
     /// Every run, in the order of execution.
     pub runs: Vec<MatrixRun>,
     /// Warnings about the numbers.
@@ -159,6 +163,10 @@ pub struct Control {
     /// The cost of the constraint, over requests that have a value with and without it.
     pub ttft_overhead: Option<Overhead>,
     pub tpot_overhead: Option<Overhead>,
+    /// The time that the constraint adds to each request.
+    pub ttft_added: Option<Added>,
+    pub tpot_added: Option<Added>,
+    pub e2el_added: Option<Added>,
 }
 
 /// The highest load at which a contender meets the objectives on a dataset.

@@ -30,6 +30,7 @@ pub(super) fn document(comparison: &Comparison) -> Document {
     }
     document.facts(conditions(comparison));
     document.gap();
+    super::verdicts::add(&mut document, comparison);
     document.table(table(comparison));
     let reasons = reasons(comparison);
     let reason = |(index, reason): (usize, &String)| {

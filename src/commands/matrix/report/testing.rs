@@ -1,13 +1,14 @@
 //! A comparison with every kind of row and notice, for tests of the output formats.
 
 use super::capacity::{Capacity, CapacityRow, Sweep, SweepEnd, SweepStep};
+use super::verdicts::Verdicts;
 use super::{
     ColdFrom, Comparison, Control, FORMAT, FORMAT_VERSION, Figures, KneeRow, Load,
     MatrixConditions, MatrixRun, Row, RowResult, Treatment,
 };
 use sobench_notices::notice::Notice;
 use sobench_results::metrics::Slo;
-use sobench_results::metrics::constraint_overhead::Overhead;
+use sobench_results::metrics::constraint_overhead::{Added, Overhead};
 use sobench_results::metrics::knee::knee;
 use sobench_statistics::{Rate, Summary};
 
@@ -49,6 +50,9 @@ fn figures(hits: usize) -> Figures {
             output_throughput: Some(1300.0),
             ttft_overhead: Overhead::new(&[pairs(1.2), pairs(1.25), pairs(1.3)], 0),
             tpot_overhead: Overhead::new(&[vec![(11.0, 10.0)]], 0),
+            ttft_added: Added::new(&[pairs(1.2), pairs(1.25), pairs(1.3)], 0),
+            tpot_added: Added::new(&[vec![(11.0, 10.0)]], 0),
+            e2el_added: None,
         }),
         distrusted_runs: 0,
         server_version: Some("0.33.0".to_owned()),
@@ -186,6 +190,7 @@ pub(super) fn eventful() -> Comparison {
             capacity(14.0, 16.0, SweepEnd::RunLimit),
             Some(capacity(20.0, 24.0, SweepEnd::Narrow)),
         )],
+        verdicts: Verdicts::default(),
         runs: vec![
             MatrixRun {
                 distrust: Some("late".to_owned()),

@@ -1,0 +1,494 @@
+//! Compares the contenders of a matrix with each other: the tests behind the sentences of
+//! `report/verdicts.rs`. How claims are limited: `docs/decisions/comparison-claims.md`.
+
+mod contrast;
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+
+use self::contrast::{Contrast, RunHits, RunValues};
+use super::report::Load;
+use super::report::verdicts::{Cause, Figure, Finding, Ruling, Tested, Verdict, Verdicts};
+use sobench_core::constraint::Constraint;
+use sobench_core::observation::{Outcome, TOO_MANY_REQUESTS};
+use sobench_results::metrics::registry::{Metric, RequestValues, latencies, rates, totals};
+use sobench_results::metrics::{MetricsOptions, Sample};
+
+pub use self::contrast::MIN_REPEATS;
+
+/// The chance that any comparison of a page finds a difference between equal contenders.
+const ERROR: f64 = 0.05;
+
+/// Differences that matter: shares in points, others as a share of the larger figure, and at least
+/// [`MARGIN_MS`]. An interval within them says that contenders do not differ.
+pub const MARGIN_POINTS: f64 = 5.0;
+const MARGIN_SHARE: f64 = 0.1;
+const MARGIN_MS: f64 = 0.1;
+
+/// Differences of times below the resolution of the client's instants say nothing, nor of
+/// throughputs below this share.
+const RESOLUTION_MS: f64 = 0.01;
+const RESOLUTION_SHARE: f64 = 0.001;
+
+/// The smallest share of cut answers, in percent, that is worth a sentence.
+const MIN_CUT_PERCENT: f64 = 5.0;
+
+/// Keywords of JSON Schema that engines refuse, for the sentence on a refusal.
+const KEYWORDS: [&str; 32] = [
+    "additionalProperties",
+    "allOf",
+    "anyOf",
+    "contains",
+    "dependentRequired",
+    "dependentSchemas",
+    "exclusiveMaximum",
+    "exclusiveMinimum",
+    "format",
+    "maxContains",
+    "maxItems",
+    "maxLength",
+    "maxProperties",
+    "maximum",
+    "minContains",
+    "minItems",
+    "minLength",
+    "minProperties",
+    "minimum",
+    "multipleOf",
+    "oneOf",
+    "pattern",
+    "patternProperties",
+    "prefixItems",
+    "propertyNames",
+    "unevaluatedItems",
+    "unevaluatedProperties",
+    "uniqueItems",
+    "$ref",
+    "not",
+    "if",
+    "then",
+];
+
+/// The values of one request in every metric.
+#[derive(Clone, Debug)]
+pub struct RequestSample {
+    pub case: usize,
+    pub answered: bool,
+    pub values: RequestValues,
+    /// Equal for equal requests with equal answers.
+    pub copy: u64,
+    /// The number of its constraint in the run.
+    pub constraint: Option<u32>,
+    /// The server's words, if it refused the constraint.
+    pub refusal: Option<Arc<str>>,
+}
+
+/// The samples of one constrained run and its control.
+#[derive(Clone, Debug)]
+pub struct RunEvidence<'a> {
+    pub constrained: &'a [RequestSample],
+    pub control: Option<&'a [RequestSample]>,
+    pub output_throughput: Option<f64>,
+    /// TTFT of the first use of a constraint minus that of later uses.
+    pub compile_ms: Option<f64>,
+    /// The metrics that the client may have distorted, in the run or its control.
+    pub distrusted: Vec<&'static Metric>,
+}
+
+/// The runs of a contender on a dataset under a load.
+#[derive(Clone, Debug)]
+pub struct CellEvidence<'a> {
+    pub dataset: &'a str,
+    pub contender: &'a str,
+    pub load: Load,
+    pub output_len: u32,
+    pub runs: Vec<RunEvidence<'a>>,
+    /// Why the contender did not run.
+    pub failure: Option<&'a str>,
+}
+
+/// Takes the values of every request of a run.
+pub fn request_samples(samples: &[Sample<'_>], options: &MetricsOptions) -> Vec<RequestSample> {
+    let mut by_address: HashMap<*const Constraint, u32> = HashMap::new();
+    let mut by_content: HashMap<String, u32> = HashMap::new();
+    let mut number = |constraint: &Arc<Constraint>| {
+        *by_address
+            .entry(Arc::as_ptr(constraint))
+            .or_insert_with(|| {
+                let next = by_content.len() as u32;
+                *by_content.entry(constraint.fingerprint()).or_insert(next)
+            })
+    };
+    samples
+        .iter()
+        .map(|sample| RequestSample {
+            case: sample.case_index(),
+            answered: sample.outcome().is_answer(),
+            values: RequestValues::new(sample, options),
+            copy: sample.copy_hash(),
+            constraint: sample.constraint().map(&mut number),
+            refusal: refusal(sample.outcome()),
+        })
+        .collect()
+}
+
+/// The words with which the server refused a constraint. A refusal for load is none.
+fn refusal(outcome: &Outcome) -> Option<Arc<str>> {
+    match outcome {
+        Outcome::Rejected { status, .. } if *status == TOO_MANY_REQUESTS => None,
+        Outcome::Rejected { body, .. } => Some(body.as_str().into()),
+        Outcome::Unsupported { what } => Some(what.as_str().into()),
+        _ => None,
+    }
+}
+
+/// Why a request is not correct; `None` if it is, or does not count.
+fn cause(request: &RequestSample) -> Option<Cause> {
+    let is = |metric: &Metric| request.values.hit(metric) == Some(true);
+    (request.values.hit(&rates::CORRECT_RATE) == Some(false)).then(|| match () {
+        () if is(&rates::REFUSED_RATE) => Cause::Refused,
+        () if is(&rates::FAILED_RATE) => Cause::Failed,
+        () if is(&rates::TRUNCATED_RATE) => Cause::Truncated,
+        () => Cause::Invalid,
+    })
+}
+
+/// Compares all contenders with each other, on each dataset and under each load.
+pub fn verdicts(cells: &[CellEvidence<'_>]) -> Verdicts {
+    let mut found = Vec::new();
+    let mut tests: Vec<(Verdict, Contrast)> = Vec::new();
+    let mut places: Vec<(&str, Load)> = Vec::new();
+    for cell in cells {
+        if !places.contains(&(cell.dataset, cell.load)) {
+            places.push((cell.dataset, cell.load));
+        }
+    }
+    for (dataset, load) in places {
+        let here: Vec<&CellEvidence<'_>> = cells
+            .iter()
+            .filter(|cell| (cell.dataset, cell.load) == (dataset, load))
+            .collect();
+        let verdict = |contenders: &[&CellEvidence<'_>], finding: Finding| Verdict {
+            contenders: contenders
+                .iter()
+                .map(|cell| cell.contender.to_owned())
+                .collect(),
+            dataset: dataset.to_owned(),
+            load,
+            finding,
+        };
+        let facts = here
+            .iter()
+            .filter_map(|cell| Some(verdict(&[cell], cell.refuses().or_else(|| cell.failed())?)));
+        found.extend(facts);
+        let measured: Vec<&CellEvidence<'_>> = here
+            .into_iter()
+            .filter(|cell| !cell.runs.is_empty())
+            .collect();
+        if measured.len() > 1 {
+            found.extend(cut(&measured).map(|finding| verdict(&measured, finding)));
+        }
+        for (index, first) in measured.iter().enumerate() {
+            for second in &measured[index + 1..] {
+                for figure in figures(first, second) {
+                    match compare(first, second, figure) {
+                        Compared::Tested(contrast, tested) => tests
+                            .push((verdict(&[first, second], Finding::Tested(tested)), contrast)),
+                        Compared::Not(finding) => found.push(verdict(&[first, second], finding)),
+                        Compared::NoValues => {}
+                    }
+                }
+            }
+        }
+    }
+    let contrasts: Vec<Contrast> = tests.iter().map(|(_, contrast)| *contrast).collect();
+    let level = holm_level(&contrasts);
+    let comparisons = tests.len();
+    found.extend(
+        tests
+            .into_iter()
+            .map(|(verdict, contrast)| decided(verdict, &contrast, level)),
+    );
+    Verdicts {
+        comparisons,
+        interval_percent: (comparisons > 0).then_some(100.0 * level),
+        verdicts: found,
+    }
+}
+
+/// The level at which Holm's method ("A simple sequentially rejective multiple test procedure",
+/// 1979) decides the last comparison. Intervals of this level exclude 0 for the comparisons that it
+/// rejects, and for no other.
+fn holm_level(contrasts: &[Contrast]) -> f64 {
+    let mut p_values: Vec<f64> = contrasts.iter().map(Contrast::p_value).collect();
+    p_values.sort_by(f64::total_cmp);
+    let count = p_values.len();
+    let rejected = p_values
+        .iter()
+        .enumerate()
+        .take_while(|(index, p)| **p <= ERROR / (count - index) as f64)
+        .count();
+    1.0 - ERROR / (count - rejected).max(1) as f64
+}
+
+/// The ruling on a tested difference. The worse contender comes first if they differ.
+fn decided(mut verdict: Verdict, contrast: &Contrast, level: f64) -> Verdict {
+    let Finding::Tested(tested) = &mut verdict.finding else {
+        return verdict;
+    };
+    let unit = if tested.figure.is_rate() { 100.0 } else { 1.0 };
+    let (low, high) = contrast.interval(level);
+    (tested.low, tested.high) = (unit * low, unit * high);
+    let margin = margin(tested.figure, tested.levels);
+    tested.ruling = if contrast.differs(level) {
+        Ruling::Differs
+    } else if tested.low >= -margin && tested.high <= margin {
+        Ruling::DoesNotDiffer
+    } else {
+        Ruling::Unclear
+    };
+    let is_second_worse = (tested.difference > 0.0) == tested.figure.is_gain();
+    if is_second_worse && tested.ruling != Ruling::DoesNotDiffer {
+        verdict.contenders.swap(0, 1);
+        tested.levels.swap(0, 1);
+        tested.difference = -tested.difference;
+        (tested.low, tested.high) = (-tested.high, -tested.low);
+        tested
+            .causes
+            .iter_mut()
+            .for_each(|(_, points)| *points = -*points);
+    }
+    verdict
+}
+
+fn margin(figure: Figure, [first, second]: [f64; 2]) -> f64 {
+    let share = MARGIN_SHARE * first.abs().max(second.abs());
+    match figure {
+        Figure::CorrectRate | Figure::Compliance => MARGIN_POINTS,
+        Figure::OutputThroughput => share,
+        _ => share.max(MARGIN_MS),
+    }
+}
+
+/// The figures in which two contenders are compared.
+fn figures(first: &CellEvidence<'_>, second: &CellEvidence<'_>) -> Vec<Figure> {
+    let both = |has: fn(&RunEvidence<'_>) -> bool| {
+        [first, second].iter().all(|cell| cell.runs.iter().any(has))
+    };
+    let mut figures = vec![Figure::CorrectRate];
+    let is_cut = |cell: &CellEvidence<'_>| cell.shares(None).1.contains_key(&Cause::Truncated);
+    if is_cut(first) || is_cut(second) {
+        figures.push(Figure::Compliance);
+    }
+    if both(|run| run.control.is_some()) {
+        figures.extend([Figure::TtftAdded, Figure::TpotAdded]);
+    } else {
+        figures.extend([Figure::Ttft, Figure::Tpot]);
+    }
+    figures.extend([Figure::E2el, Figure::OutputThroughput]);
+    if both(|run| run.compile_ms.is_some()) {
+        figures.push(Figure::CompileCold);
+    }
+    figures
+}
+
+enum Compared {
+    Tested(Contrast, Tested),
+    Not(Finding),
+    NoValues,
+}
+
+fn compare(first: &CellEvidence<'_>, second: &CellEvidence<'_>, figure: Figure) -> Compared {
+    let metric = match figure {
+        Figure::CorrectRate => &rates::CORRECT_RATE,
+        Figure::Compliance => &rates::COMPLIANCE,
+        Figure::TtftAdded | Figure::Ttft | Figure::CompileCold => &latencies::TTFT,
+        Figure::TpotAdded | Figure::Tpot => &latencies::TPOT,
+        Figure::E2el => &latencies::E2EL,
+        Figure::OutputThroughput => &totals::OUTPUT_THROUGHPUT,
+    };
+    let contrast = if figure.is_rate() {
+        Contrast::of_shares(&first.hits(metric), &second.hits(metric))
+    } else {
+        let is_distrusted =
+            |cell: &&CellEvidence<'_>| cell.runs.iter().any(|run| run.distrusted.contains(&metric));
+        if [first, second].iter().any(is_distrusted) {
+            return Compared::Not(Finding::Distrusted { figure });
+        }
+        let [one, other] = [first, second].map(|cell| cell.values(figure, metric));
+        if one.is_empty() || other.is_empty() {
+            return Compared::NoValues;
+        }
+        let repeats = one.len().min(other.len());
+        if repeats < MIN_REPEATS {
+            return Compared::Not(Finding::TooFewRepeats { figure, repeats });
+        }
+        let resolution = match figure {
+            Figure::OutputThroughput => {
+                let largest = one.iter().chain(&other).flat_map(BTreeMap::values);
+                RESOLUTION_SHARE * largest.fold(0.0, |most: f64, value| most.max(*value))
+            }
+            _ => RESOLUTION_MS,
+        };
+        Contrast::of_means(&one, &other, resolution)
+    };
+    let Some(contrast) = contrast else {
+        return Compared::NoValues;
+    };
+    let unit = if figure.is_rate() { 100.0 } else { 1.0 };
+    let causes = match figure {
+        Figure::CorrectRate => causes(first, second),
+        _ => Vec::new(),
+    };
+    let tested = Tested {
+        figure,
+        // Decided when all contrasts are known.
+        ruling: Ruling::Unclear,
+        levels: contrast.levels.map(|level| unit * level),
+        difference: unit * contrast.difference,
+        low: f64::NAN,
+        high: f64::NAN,
+        causes,
+        output_len: first.output_len,
+        one_constraint: first.constraints().len() <= 1,
+    };
+    Compared::Tested(contrast, tested)
+}
+
+/// The causes of answers that are not correct: of the first more than of the second, in points, over
+/// the cases of both.
+fn causes(first: &CellEvidence<'_>, second: &CellEvidence<'_>) -> Vec<(Cause, f64)> {
+    let cases = |cell: &CellEvidence<'_>| -> HashSet<usize> {
+        cell.hits(&rates::CORRECT_RATE)
+            .iter()
+            .flat_map(|run| run.keys().copied())
+            .collect()
+    };
+    let common = &cases(first) & &cases(second);
+    let (one, other) = (
+        first.shares(Some(&common)).1,
+        second.shares(Some(&common)).1,
+    );
+    let all = [
+        Cause::Invalid,
+        Cause::Truncated,
+        Cause::Refused,
+        Cause::Failed,
+    ];
+    let share = |of: &BTreeMap<Cause, f64>, cause| of.get(&cause).copied().unwrap_or(0.0);
+    all.iter()
+        .map(|cause| (*cause, share(&one, *cause) - share(&other, *cause)))
+        .filter(|(_, points)| *points != 0.0)
+        .collect()
+}
+
+/// The shares of answers that were cut at the token limit; `None` if all are small.
+fn cut(cells: &[&CellEvidence<'_>]) -> Option<Finding> {
+    let share = |cell: &&CellEvidence<'_>| {
+        let (_, causes) = cell.shares(None);
+        causes.get(&Cause::Truncated).copied().unwrap_or(0.0)
+    };
+    let shares_percent: Vec<f64> = cells.iter().map(share).collect();
+    let is_large = shares_percent.iter().any(|share| *share >= MIN_CUT_PERCENT);
+    is_large.then(|| Finding::Cut {
+        shares_percent,
+        output_len: cells[0].output_len,
+    })
+}
+
+/// The keyword of JSON Schema that a refusal names, if any.
+fn keyword(words: &str) -> Option<&'static str> {
+    let is_part = |letter: char| letter.is_alphanumeric() || letter == '$' || letter == '_';
+    let quoted = words.split(['"', '\'', '`']).skip(1).step_by(2);
+    let named = |word: &str| KEYWORDS.into_iter().find(|known| *known == word);
+    // Words such as `not` are keywords in quotes only.
+    quoted.map(str::trim).find_map(named).or_else(|| {
+        words
+            .split(|letter| !is_part(letter))
+            .find_map(|word| named(word).filter(|known| known.contains(char::is_uppercase)))
+    })
+}
+
+impl CellEvidence<'_> {
+    fn failed(&self) -> Option<Finding> {
+        let reason = self.failure.filter(|_| self.runs.is_empty())?.to_owned();
+        Some(Finding::DidNotRun { reason })
+    }
+
+    /// The constraints of all requests.
+    fn constraints(&self) -> HashSet<u32> {
+        // Every repeat has the same requests.
+        let requests = self.runs.iter().flat_map(|run| run.constrained);
+        requests.filter_map(|request| request.constraint).collect()
+    }
+
+    fn refuses(&self) -> Option<Finding> {
+        let requests = self.runs.iter().flat_map(|run| run.constrained);
+        let refusals: Vec<(u32, &Arc<str>)> = requests
+            .filter_map(|request| Some((request.constraint?, request.refusal.as_ref()?)))
+            .collect();
+        let (_, words) = refusals.first()?;
+        let refused: HashSet<u32> = refusals.iter().map(|(constraint, _)| *constraint).collect();
+        Some(Finding::Refuses {
+            refused: refused.len(),
+            constraints: self.constraints().len(),
+            words: words.to_string(),
+            keyword: keyword(words),
+        })
+    }
+
+    fn hits(&self, metric: &Metric) -> Vec<RunHits> {
+        let hit = |request: &RequestSample| {
+            Some((request.case, (request.values.hit(metric)?, request.copy)))
+        };
+        self.runs
+            .iter()
+            .map(|run| run.constrained.iter().filter_map(hit).collect())
+            .collect()
+    }
+
+    /// The number of requests that count, and the share of each cause in percent, among `cases`.
+    fn shares(&self, cases: Option<&HashSet<usize>>) -> (usize, BTreeMap<Cause, f64>) {
+        let counted: Vec<&RequestSample> = self
+            .runs
+            .iter()
+            .flat_map(|run| run.constrained)
+            .filter(|request| request.values.hit(&rates::CORRECT_RATE).is_some())
+            .filter(|request| cases.is_none_or(|cases| cases.contains(&request.case)))
+            .collect();
+        let mut shares = BTreeMap::new();
+        for cause in counted.iter().filter_map(|request| cause(request)) {
+            *shares.entry(cause).or_insert(0.0) += 100.0 / counted.len() as f64;
+        }
+        (counted.len(), shares)
+    }
+
+    /// The values of each run that has some.
+    fn values(&self, figure: Figure, metric: &Metric) -> Vec<RunValues> {
+        let value = |request: &RequestSample| {
+            let value = request.values.value(metric).filter(|_| request.answered)?;
+            Some((request.case, value))
+        };
+        let single = |value: Option<f64>| value.map(|value| (0, value)).into_iter().collect();
+        let run_values = |run: &RunEvidence<'_>| -> RunValues {
+            match figure {
+                Figure::OutputThroughput => single(run.output_throughput),
+                Figure::CompileCold => single(run.compile_ms),
+                Figure::TtftAdded | Figure::TpotAdded => {
+                    let control = run.control.into_iter().flatten();
+                    let control: HashMap<usize, f64> = control.filter_map(value).collect();
+                    let added =
+                        |(case, value): (usize, f64)| Some((case, value - control.get(&case)?));
+                    let constrained = run.constrained.iter().filter_map(value);
+                    constrained.filter_map(added).collect()
+                }
+                _ => run.constrained.iter().filter_map(value).collect(),
+            }
+        };
+        let all = self.runs.iter().map(run_values);
+        all.filter(|values| !values.is_empty()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests;

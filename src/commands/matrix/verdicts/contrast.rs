@@ -1,0 +1,380 @@
+//! The difference of two contenders in one figure, with an interval at any level.
+
+use std::collections::BTreeMap;
+
+use sobench_statistics::distributions::{student_t_975, t_score, z_score};
+use sobench_statistics::{Wilson, Z_95, effective_size, mean};
+
+/// Minimum number of repeats of each contender for times and throughput. One or two runs do not
+/// show how much runs vary.
+pub const MIN_REPEATS: usize = 3;
+
+/// The 95 % quantile of the ratio of the variance of three runs to that of independent requests:
+/// that of chi-square with two degrees of freedom, divided by two.
+const MAX_RATIO_BY_CHANCE: f64 = 2.996;
+
+/// The smallest p-value that is distinguished from 0.
+const MIN_P: f64 = 1e-9;
+
+/// The values of a figure in one run: by case, or one for the whole run.
+pub(super) type RunValues = BTreeMap<usize, f64>;
+
+/// The hits of a rate in one run, by case, each with a hash of the request and its answer.
+pub(super) type RunHits = BTreeMap<usize, (bool, u64)>;
+
+/// The difference of two contenders, first minus second.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Contrast {
+    /// The figure of each contender.
+    pub(super) levels: [f64; 2],
+    pub(super) difference: f64,
+    spread: Spread,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Spread {
+    /// Means: standard errors with their degrees of freedom, and the resolution of the figure. The
+    /// interval is the widest.
+    Means {
+        errors: [Option<(f64, usize)>; 2],
+        resolution: f64,
+    },
+    /// Shares, 0 to 1, with their effective numbers of trials and their correlation.
+    Shares { sizes: [f64; 2], correlation: f64 },
+}
+
+impl Contrast {
+    /// The difference of means over the cases that every run has: Student's two-sample interval of
+    /// the runs' means with pooled variance, as for `sobench compare`, and at least the interval of
+    /// the differences of the cases. `None` without common cases, or below [`MIN_REPEATS`].
+    pub(super) fn of_means(
+        first: &[RunValues],
+        second: &[RunValues],
+        resolution: f64,
+    ) -> Option<Self> {
+        if first.len() < MIN_REPEATS || second.len() < MIN_REPEATS {
+            return None;
+        }
+        let cases = common_cases(first.iter().chain(second));
+        let run_means = |runs: &[RunValues]| -> Option<Vec<f64>> {
+            runs.iter()
+                .map(|run| mean(&cases.iter().map(|case| run[case]).collect::<Vec<_>>()))
+                .collect()
+        };
+        let (a, b) = (run_means(first)?, run_means(second)?);
+        let levels = [mean(&a)?, mean(&b)?];
+        let degrees = a.len() + b.len() - 2;
+        let variance = (squares(&a) + squares(&b)) / degrees as f64;
+        let per_run = 1.0 / a.len() as f64 + 1.0 / b.len() as f64;
+        let case_mean = |runs: &[RunValues], case: &usize| {
+            runs.iter().map(|run| run[case]).sum::<f64>() / runs.len() as f64
+        };
+        let differences: Vec<f64> = cases
+            .iter()
+            .map(|case| case_mean(first, case) - case_mean(second, case))
+            .collect();
+        let count = differences.len();
+        let of_cases = (count > 1).then(|| {
+            let error = (squares(&differences) / ((count - 1) * count) as f64).sqrt();
+            (error, count - 1)
+        });
+        Some(Self {
+            levels,
+            difference: levels[0] - levels[1],
+            spread: Spread::Means {
+                errors: [Some(((variance * per_run).sqrt(), degrees)), of_cases],
+                resolution,
+            },
+        })
+    }
+
+    /// The difference of shares over the cases that both contenders have: Newcombe's interval for
+    /// paired data ("Improved confidence intervals for the difference between binomial proportions
+    /// based on paired data", 1998, method 10). The unit is the case; copies count once
+    /// ([`effective_size`]), and repeats count as far as their hits vary within a case and not
+    /// between runs. `None` without common cases.
+    pub(super) fn of_shares(first: &[RunHits], second: &[RunHits]) -> Option<Self> {
+        let (a, b) = (by_case(first), by_case(second));
+        let cases: Vec<usize> = a
+            .keys()
+            .filter(|case| b.contains_key(*case))
+            .copied()
+            .collect();
+        let scores = |of: &BTreeMap<usize, CaseHits>| -> Vec<f64> {
+            cases.iter().map(|case| of[case].share()).collect()
+        };
+        let (x, y) = (scores(&a), scores(&b));
+        let levels = [mean(&x)?, mean(&y)?];
+        let copies = cases
+            .iter()
+            .map(|case| a[case].copies ^ b[case].copies.rotate_left(1));
+        let units = effective_size(copies.collect());
+        let count = cases.len() as f64;
+        let deviation = |scores: &[f64]| (squares(scores) / count).sqrt();
+        let product = deviation(&x) * deviation(&y);
+        let covariance = x
+            .iter()
+            .zip(&y)
+            .map(|(one, other)| (one - levels[0]) * (other - levels[1]))
+            .sum::<f64>()
+            / count;
+        // Newcombe's correction for continuity.
+        let corrected = if covariance > 0.0 {
+            (covariance - 0.5 / count).max(0.0)
+        } else {
+            covariance
+        };
+        let correlation = if product > 0.0 {
+            (corrected / product).clamp(-1.0, 1.0)
+        } else {
+            0.0
+        };
+        // Equal contenders have equal variation; it is the larger one for both.
+        let variation = variation_of_runs(first).max(variation_of_runs(second));
+        let size =
+            |runs: &[RunHits], scores: &[f64]| units * worth_of_repeats(runs, scores) / variation;
+        Some(Self {
+            levels,
+            difference: levels[0] - levels[1],
+            spread: Spread::Shares {
+                sizes: [size(first, &x).max(1.0), size(second, &y).max(1.0)],
+                correlation,
+            },
+        })
+    }
+
+    /// The interval of the difference.
+    pub(super) fn interval(&self, level: f64) -> (f64, f64) {
+        match self.spread {
+            Spread::Means { errors, resolution } => {
+                let half = errors
+                    .iter()
+                    .flatten()
+                    .map(|(error, degrees)| t_score(level, *degrees) * error)
+                    .fold(resolution, f64::max);
+                (self.difference - half, self.difference + half)
+            }
+            Spread::Shares { sizes, correlation } => {
+                let z = z_score(level);
+                let [first, second] =
+                    [0, 1].map(|side| Wilson::from_share(self.levels[side], sizes[side], z));
+                let half =
+                    |x: f64, y: f64| (x * x - 2.0 * correlation * x * y + y * y).max(0.0).sqrt();
+                (
+                    self.difference - half(first.down(), second.up()),
+                    self.difference + half(first.up(), second.down()),
+                )
+            }
+        }
+    }
+
+    /// Whether the interval excludes 0.
+    pub(super) fn differs(&self, level: f64) -> bool {
+        let (low, high) = self.interval(level);
+        low > 0.0 || high < 0.0
+    }
+
+    /// The smallest error at which the interval still excludes 0, by bisection of its logarithm.
+    pub(super) fn p_value(&self) -> f64 {
+        if self.differs(1.0 - MIN_P) {
+            return 0.0;
+        }
+        let (mut low, mut high) = (MIN_P.ln(), 0.0);
+        for _ in 0..30 {
+            let middle: f64 = f64::midpoint(low, high);
+            if self.differs(1.0 - middle.exp()) {
+                high = middle;
+            } else {
+                low = middle;
+            }
+        }
+        high.exp()
+    }
+}
+
+/// Sum of squared deviations from the mean.
+fn squares(values: &[f64]) -> f64 {
+    let center = mean(values).unwrap_or(0.0);
+    values.iter().map(|value| (value - center).powi(2)).sum()
+}
+
+/// The cases that every run has.
+fn common_cases<'a>(runs: impl Iterator<Item = &'a RunValues>) -> Vec<usize> {
+    let runs: Vec<&RunValues> = runs.collect();
+    let is_common = |case: &usize| runs.iter().all(|run| run.contains_key(case));
+    let cases = runs.first().map(|run| run.keys().copied());
+    cases.into_iter().flatten().filter(is_common).collect()
+}
+
+/// The hits of a case in all repeats.
+#[derive(Default)]
+struct CaseHits {
+    hits: usize,
+    of: usize,
+    copies: u64,
+}
+
+impl CaseHits {
+    fn share(&self) -> f64 {
+        self.hits as f64 / self.of as f64
+    }
+}
+
+fn by_case(runs: &[RunHits]) -> BTreeMap<usize, CaseHits> {
+    let mut cases: BTreeMap<usize, CaseHits> = BTreeMap::new();
+    for (case, (hit, copy)) in runs.iter().flatten() {
+        let hits = cases.entry(*case).or_default();
+        hits.hits += usize::from(*hit);
+        hits.of += 1;
+        hits.copies = hits.copies.rotate_left(5).wrapping_mul(31) ^ copy;
+    }
+    cases
+}
+
+/// How many independent trials the repeats of a case are worth, from 1 (every repeat has the same
+/// result) to their number: the binomial variance over the variance of the cases' shares (the
+/// inverse of Kish's design effect, "Survey Sampling", 1965).
+fn worth_of_repeats(runs: &[RunHits], scores: &[f64]) -> f64 {
+    let share = mean(scores).unwrap_or(0.0);
+    let variance = squares(scores) / (scores.len().max(2) - 1) as f64;
+    if variance > 0.0 {
+        (share * (1.0 - share) / variance).clamp(1.0, runs.len().max(1) as f64)
+    } else {
+        1.0
+    }
+}
+
+/// The variance of the runs' shares over that of independent requests, if it is more than chance
+/// explains, else 1: a run with many failures is one event. It is known from few runs, which
+/// Student's factor takes into account.
+fn variation_of_runs(runs: &[RunHits]) -> f64 {
+    let sizes: Vec<f64> = runs.iter().map(|run| run.len() as f64).collect();
+    let of_run = |run: &RunHits| {
+        (!run.is_empty())
+            .then(|| run.values().filter(|(hit, _)| *hit).count() as f64 / run.len() as f64)
+    };
+    let shares: Vec<f64> = runs.iter().filter_map(of_run).collect();
+    let share = mean(&shares).unwrap_or(0.0);
+    let expected = share * (1.0 - share) / mean(&sizes).unwrap_or(1.0).max(1.0);
+    if shares.len() < MIN_REPEATS || expected == 0.0 {
+        return 1.0;
+    }
+    let degrees = shares.len() - 1;
+    let ratio = squares(&shares) / degrees as f64 / expected;
+    if ratio > MAX_RATIO_BY_CHANCE {
+        ratio * (student_t_975(degrees) / Z_95).powi(2)
+    } else {
+        1.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn runs(values: &[f64]) -> Vec<RunValues> {
+        values
+            .iter()
+            .map(|value| BTreeMap::from([(0, *value)]))
+            .collect()
+    }
+
+    fn hits(repeats: usize, cases: usize, hit: impl Fn(usize, usize) -> bool) -> Vec<RunHits> {
+        let run = |repeat| {
+            (0..cases)
+                .map(|case| (case, (hit(repeat, case), case as u64 * 7919)))
+                .collect()
+        };
+        (0..repeats).map(run).collect()
+    }
+
+    #[test]
+    fn means_have_students_two_sample_interval() {
+        // Variances 1, a standard error of sqrt(2/3), and Student's factor 2.776 of 4 degrees.
+        let found = Contrast::of_means(&runs(&[9.0, 10.0, 11.0]), &runs(&[4.0, 5.0, 6.0]), 0.0);
+        let found = found.unwrap();
+        let (low, high) = found.interval(0.95);
+        assert!(
+            (low - 2.733).abs() < 1e-3 && (high - 7.267).abs() < 1e-3,
+            "{low} {high}"
+        );
+        // SciPy's `ttest_ind` gives 0.003_60.
+        assert!(
+            (found.p_value() - 0.003_6).abs() < 5e-5,
+            "{}",
+            found.p_value()
+        );
+        assert!(found.differs(0.99) && !found.differs(0.999));
+    }
+
+    #[test]
+    fn means_need_three_runs_and_common_cases() {
+        let (two, three) = (runs(&[1.0, 2.0]), runs(&[1.0, 2.0, 3.0]));
+        assert_eq!(Contrast::of_means(&two, &three, 0.0), None);
+        let other = vec![BTreeMap::from([(1, 1.0)]); 3];
+        assert_eq!(Contrast::of_means(&other, &three, 0.0), None);
+    }
+
+    #[test]
+    fn differences_without_variance_count_from_the_resolution_on() {
+        let contrast = |first: f64| Contrast::of_means(&runs(&[first; 3]), &runs(&[5.0; 3]), 0.01);
+        assert_eq!(contrast(5.0).unwrap().p_value(), 1.0);
+        assert_eq!(contrast(5.009).unwrap().p_value(), 1.0);
+        assert_eq!(contrast(5.02).unwrap().p_value(), 0.0);
+    }
+
+    #[test]
+    fn cases_that_disagree_widen_the_interval() {
+        let run = |sign: f64| -> RunValues {
+            (0..20)
+                .map(|case| (case, 10.0 + if case % 2 == 0 { sign } else { -sign }))
+                .collect()
+        };
+        let found = Contrast::of_means(&vec![run(1.0); 3], &vec![run(-1.0); 3], 0.0).unwrap();
+        // Differences of 2 and -2: a standard error of 2 * sqrt(20/19/20), factor 2.093.
+        assert!((found.interval(0.95).1 - 0.9605).abs() < 1e-3, "{found:?}");
+    }
+
+    #[test]
+    fn paired_shares_match_newcombe() {
+        // His example 36, 12, 2, 0, first minus second: 0.0569 to 0.3404.
+        let first = hits(1, 50, |_, case| case < 48);
+        let second = hits(1, 50, |_, case| case < 36 || case >= 48);
+        let (low, high) = Contrast::of_shares(&first, &second).unwrap().interval(0.95);
+        assert!(
+            (low - 0.0569).abs() < 6e-5 && (high - 0.3404).abs() < 6e-5,
+            "{low} {high}"
+        );
+    }
+
+    #[test]
+    fn repeats_and_copies_of_a_case_are_no_evidence() {
+        let width = |first: &[RunHits], second: &[RunHits]| {
+            let (low, high) = Contrast::of_shares(first, second).unwrap().interval(0.95);
+            high - low
+        };
+        let hit = |_: usize, case: usize| case % 4 != 0;
+        let one = width(&hits(1, 40, hit), &hits(1, 40, |_, case| case % 4 != 1));
+        let five = width(&hits(5, 40, hit), &hits(5, 40, |_, case| case % 4 != 1));
+        assert!((one - five).abs() < 1e-9, "{one} {five}");
+        // Repeats with other hits are evidence.
+        let varied =
+            |offset: usize| hits(5, 40, move |repeat, case| (case + 7 * repeat) % 4 != offset);
+        assert!(width(&varied(0), &varied(1)) < 0.7 * one);
+        // Forty copies of one request are one.
+        let copies = |hit: bool| vec![(0..40).map(|case| (case, (hit, 1))).collect::<RunHits>()];
+        let contrast = Contrast::of_shares(&copies(true), &copies(false)).unwrap();
+        assert!(!contrast.differs(0.95), "{contrast:?}");
+    }
+
+    #[test]
+    fn one_bad_run_is_one_event() {
+        let good = hits(3, 100, |_, _| true);
+        let bad = hits(3, 100, |repeat, case| repeat != 1 || case >= 60);
+        assert!(!Contrast::of_shares(&good, &bad).unwrap().differs(0.95));
+        // Three bad runs are not.
+        let bad = hits(3, 100, |_, case| case >= 20);
+        assert!(Contrast::of_shares(&good, &bad).unwrap().differs(0.999));
+        assert_eq!(Contrast::of_shares(&good, &[]), None);
+    }
+}

@@ -1,0 +1,432 @@
+//! Planted differences, and comparisons about which nothing can be said.
+
+use super::*;
+
+const JSON: &str = "json";
+
+/// How a contender behaves in a run of forty requests.
+#[derive(Clone, Copy)]
+struct Behavior {
+    tpot_ms: f64,
+    /// The number of first requests with this cause.
+    wrong: usize,
+    cause: Cause,
+    is_refused: bool,
+}
+
+const EQUAL: Behavior = Behavior {
+    tpot_ms: 8.0,
+    wrong: 0,
+    cause: Cause::Invalid,
+    is_refused: false,
+};
+
+const REQUESTS: usize = 40;
+
+/// The requests of a repeat; times vary a little between requests and repeats.
+fn requests(behavior: Behavior, repeat: usize, spread_ms: f64) -> Vec<RequestSample> {
+    let request = |case: usize| {
+        let mut values = RequestValues::default();
+        let found = (case < behavior.wrong).then_some(behavior.cause);
+        values.set_correct(Some(found.is_none()));
+        values.set_hit(&rates::REFUSED_RATE, Some(found == Some(Cause::Refused)));
+        values.set_hit(&rates::FAILED_RATE, Some(found == Some(Cause::Failed)));
+        values.set_hit(
+            &rates::TRUNCATED_RATE,
+            Some(found == Some(Cause::Truncated)),
+        );
+        let complied = match found {
+            None => Some(true),
+            Some(Cause::Invalid) => Some(false),
+            Some(_) => None,
+        };
+        values.set_hit(&rates::COMPLIANCE, complied);
+        let answered = !matches!(found, Some(Cause::Refused | Cause::Failed));
+        if answered {
+            let shift = spread_ms * (repeat as f64 - 1.0);
+            values.set_value(&latencies::TTFT, Some(30.0 + shift));
+            values.set_value(&latencies::TPOT, Some(behavior.tpot_ms + shift / 10.0));
+            values.set_value(&latencies::E2EL, Some(500.0 + shift));
+        }
+        let words = "schema keyword 'multipleOf' is not supported";
+        RequestSample {
+            case,
+            answered,
+            values,
+            copy: (case * 31 + repeat) as u64,
+            constraint: Some((case % 4) as u32),
+            refusal: behavior
+                .is_refused
+                .then(|| words.into())
+                .filter(|_| !answered),
+        }
+    };
+    (0..REQUESTS).map(request).collect()
+}
+
+struct Runs {
+    constrained: Vec<Vec<RequestSample>>,
+    control: Vec<Vec<RequestSample>>,
+}
+
+fn runs(behavior: Behavior, repeats: usize) -> Runs {
+    with_spread(behavior, repeats, 0.5)
+}
+
+fn with_spread(behavior: Behavior, repeats: usize, spread_ms: f64) -> Runs {
+    let all = |behavior| {
+        (0..repeats)
+            .map(|repeat| requests(behavior, repeat, spread_ms))
+            .collect()
+    };
+    Runs {
+        constrained: all(behavior),
+        control: all(EQUAL),
+    }
+}
+
+fn cell<'a>(contender: &'a str, runs: &'a Runs) -> CellEvidence<'a> {
+    let evidence = |(constrained, control): (&'a Vec<_>, &'a Vec<_>)| RunEvidence {
+        constrained,
+        control: Some(control),
+        output_throughput: Some(1000.0),
+        compile_ms: None,
+        distrusted: Vec::new(),
+    };
+    CellEvidence {
+        dataset: JSON,
+        contender,
+        load: Load::AsGiven,
+        output_len: 96,
+        runs: runs
+            .constrained
+            .iter()
+            .zip(&runs.control)
+            .map(evidence)
+            .collect(),
+        failure: None,
+    }
+}
+
+fn compared(first: &Runs, second: &Runs) -> Verdicts {
+    verdicts(&[cell("xgrammar", first), cell("guidance", second)])
+}
+
+fn claims(verdicts: &Verdicts) -> Vec<String> {
+    verdicts.claims().map(Verdict::to_string).collect()
+}
+
+#[test]
+fn equal_contenders_are_not_said_to_differ() {
+    let found = compared(&runs(EQUAL, 3), &runs(EQUAL, 3));
+    assert_eq!(found.comparisons, 5);
+    assert_eq!(
+        found.interval_percent,
+        Some(99.0),
+        "none of five is rejected"
+    );
+    assert_eq!(claims(&found), [""; 0]);
+    let sentences = found.sentences();
+    let [rate, times] = &sentences[..] else {
+        panic!("{sentences:?}");
+    };
+    assert!(
+        rate.starts_with("too few requests to decide whether xgrammar and guidance differ in correct rate (difference 0.0 points, interval -14"),
+        "{rate}"
+    );
+    assert!(
+        times.starts_with(
+            "xgrammar and guidance do not differ in added TTFT (difference 0.000 ms, "
+        ),
+        "{times}"
+    );
+}
+
+#[test]
+fn planted_time_is_claimed_of_the_slower_contender() {
+    let slow = Behavior {
+        tpot_ms: 9.6,
+        ..EQUAL
+    };
+    for (first, second) in [(EQUAL, slow), (slow, EQUAL)] {
+        let found = compared(&runs(first, 3), &runs(second, 3));
+        let subject = if first.tpot_ms > 9.0 {
+            "xgrammar"
+        } else {
+            "guidance"
+        };
+        let [claim] = &claims(&found)[..] else {
+            panic!("{:?}", claims(&found));
+        };
+        assert!(
+            claim.starts_with(&format!("{subject} adds 1.6 ms more to TPOT than ")),
+            "{claim}"
+        );
+        assert_eq!(
+            found.interval_percent,
+            Some(98.75),
+            "one of five is rejected"
+        );
+        assert_eq!(found.sentences()[0], *claim, "claims come first");
+        let json = serde_json::to_value(&found).unwrap();
+        let differs = json["verdicts"].as_array().unwrap().iter();
+        let differs: Vec<_> = differs
+            .filter(|verdict| verdict["kind"] == "differs")
+            .collect();
+        assert_eq!(differs[0]["figure"], "tpot_added");
+        assert!((differs[0]["difference"].as_f64().unwrap() - 1.6).abs() < 1e-9);
+    }
+}
+
+#[test]
+fn zero_variance_claims_only_what_the_clock_resolves() {
+    let at = |tpot_ms| with_spread(Behavior { tpot_ms, ..EQUAL }, 3, 0.0);
+    assert_eq!(claims(&compared(&at(8.0), &at(8.005))), [""; 0]);
+    assert_eq!(claims(&compared(&at(8.0), &at(8.5))).len(), 1);
+}
+
+#[test]
+fn few_repeats_say_nothing_about_times() {
+    for repeats in [1, 2] {
+        let slow = Behavior {
+            tpot_ms: 80.0,
+            ..EQUAL
+        };
+        let found = compared(&runs(EQUAL, repeats), &runs(slow, repeats));
+        assert_eq!(claims(&found), [""; 0]);
+        assert_eq!(found.comparisons, 1, "the correct rate");
+        let sentences = found.sentences();
+        let expected = "too few repeats to decide about added TTFT, added TPOT, E2EL and output throughput: 3 are needed";
+        assert!(sentences[0].starts_with(expected), "{sentences:?}");
+    }
+}
+
+#[test]
+fn without_a_control_plain_times_are_compared() {
+    let slow = Behavior {
+        tpot_ms: 9.6,
+        ..EQUAL
+    };
+    let (first, second) = (runs(EQUAL, 3), runs(slow, 3));
+    let mut cells = [cell("a", &first), cell("b", &second)];
+    for run in cells.iter_mut().flat_map(|cell| &mut cell.runs) {
+        run.control = None;
+    }
+    let found = verdicts(&cells);
+    let [claim] = &claims(&found)[..] else {
+        panic!("{:?}", claims(&found));
+    };
+    assert!(
+        claim.starts_with("b: TPOT 1.6 ms longer than that of a (9.6 and 8.0 ms;"),
+        "{claim}"
+    );
+}
+
+#[test]
+fn refusals_come_first_with_their_keyword() {
+    let some = Behavior {
+        wrong: 3,
+        cause: Cause::Refused,
+        is_refused: true,
+        ..EQUAL
+    };
+    let found = compared(&runs(EQUAL, 3), &runs(some, 3));
+    assert_eq!(
+        found.sentences()[0],
+        "guidance refuses 3 of 4 constraints: schema keyword 'multipleOf' is not supported (keyword multipleOf)"
+    );
+    let all = Behavior {
+        wrong: REQUESTS,
+        ..some
+    };
+    let found = compared(&runs(EQUAL, 3), &runs(all, 3));
+    let claims = claims(&found);
+    assert_eq!(claims.len(), 1, "there are no times to compare: {claims:?}");
+    assert!(
+        claims[0].starts_with(
+            "guidance: 100.0 points fewer correct answers than xgrammar (0.0 and 100.0 %;"
+        ) && claims[0].ends_with(", all of them refused"),
+        "{claims:?}"
+    );
+    // Both refuse everything: they do not differ.
+    let found = compared(&runs(all, 3), &runs(all, 3));
+    assert_eq!(found.claims().count(), 0);
+}
+
+#[test]
+fn unequal_truncation_is_named_and_compliance_is_compared() {
+    let cut = |wrong| Behavior {
+        wrong,
+        cause: Cause::Truncated,
+        ..EQUAL
+    };
+    let found = compared(&runs(cut(8), 3), &runs(cut(24), 3));
+    let sentences = found.sentences();
+    assert!(
+        sentences[0].starts_with(
+            "guidance: 40.0 points fewer correct answers than xgrammar (40.0 and 80.0 %;"
+        ) && sentences[0].ends_with(", all of them cut at 96 tokens: raise --output-len"),
+        "{sentences:?}"
+    );
+    assert_eq!(
+        sentences[1],
+        "answers that were cut at 96 tokens: xgrammar 20.0 %, guidance 60.0 %; compare compliance, or run again with --output-len 192"
+    );
+    let compliance = found
+        .verdicts
+        .iter()
+        .find_map(|verdict| match &verdict.finding {
+            Finding::Tested(tested) if tested.figure == Figure::Compliance => Some(tested),
+            _ => None,
+        });
+    let compliance = compliance.unwrap();
+    assert!(compliance.ruling != Ruling::Differs && compliance.difference == 0.0);
+    // Few requests: no claim, and the cause all the same.
+    let few = |wrong| {
+        let mut runs = runs(cut(wrong), 1);
+        runs.constrained[0].truncate(16);
+        runs
+    };
+    let found = compared(&few(4), &few(7));
+    assert_eq!(claims(&found), [""; 0]);
+    let sentences = found.sentences();
+    assert!(
+        sentences.iter().any(|sentence| sentence.starts_with(
+            "too few requests to decide whether guidance has fewer correct answers than xgrammar"
+        ) && sentence
+            .ends_with("all of them cut at 96 tokens: raise --output-len")),
+        "{sentences:?}"
+    );
+}
+
+#[test]
+fn several_causes_have_their_points() {
+    let (mut mixed, good) = (runs(EQUAL, 3), runs(EQUAL, 3));
+    for run in &mut mixed.constrained {
+        for request in &mut run[..12] {
+            request.values.set_correct(Some(false));
+            let is_failed = request.case < 9;
+            request.values.set_hit(&rates::FAILED_RATE, Some(is_failed));
+        }
+    }
+    let sentences = compared(&good, &mixed).sentences();
+    assert!(
+        sentences[0].ends_with(", 22.5 points failed, 7.5 points invalid"),
+        "{sentences:?}"
+    );
+}
+
+#[test]
+fn distrusted_figures_are_not_compared() {
+    let slow = Behavior {
+        tpot_ms: 9.6,
+        ..EQUAL
+    };
+    let (first, second) = (runs(EQUAL, 3), runs(slow, 3));
+    let mut cells = [cell("a", &first), cell("b", &second)];
+    cells[1].runs[2].distrusted = vec![&latencies::TPOT];
+    let found = verdicts(&cells);
+    assert_eq!(claims(&found), [""; 0]);
+    let expected =
+        "not compared: added TPOT of a and b, of which the client may have added more than a tenth";
+    assert!(
+        found
+            .sentences()
+            .iter()
+            .any(|sentence| sentence == expected),
+        "{:?}",
+        found.sentences()
+    );
+}
+
+#[test]
+fn loads_and_groups_share_sentences() {
+    let (equal, slow) = (
+        runs(EQUAL, 3),
+        runs(
+            Behavior {
+                tpot_ms: 9.6,
+                ..EQUAL
+            },
+            3,
+        ),
+    );
+    let at = |name, runs, rate| CellEvidence {
+        load: Load::RequestRate(rate),
+        ..cell(name, runs)
+    };
+    let cells: Vec<_> = [1.0, 2.0]
+        .into_iter()
+        .flat_map(|rate| {
+            [
+                at("a", &equal, rate),
+                at("b", &equal, rate),
+                at("c", &slow, rate),
+            ]
+        })
+        .collect();
+    let found = verdicts(&cells);
+    assert_eq!(found.claims().count(), 4, "two pairs at two loads");
+    let sentences = found.sentences();
+    assert!(
+        sentences[0].starts_with("all loads: c adds 1.6 ms more to TPOT than a"),
+        "{sentences:?}"
+    );
+    assert!(
+        sentences.iter().any(|sentence| sentence.starts_with(
+            "all loads: a, b and c do not differ in added TTFT (largest difference 0.000 ms,"
+        )),
+        "{sentences:?}"
+    );
+    assert!(
+        sentences
+            .iter()
+            .any(|sentence| sentence.contains("a and b do not differ in added TPOT ("))
+    );
+    assert_eq!(sentences.len(), 5, "{sentences:?}");
+}
+
+#[test]
+fn contenders_that_did_not_run_have_their_reason() {
+    let good = runs(EQUAL, 3);
+    let failed = CellEvidence {
+        runs: Vec::new(),
+        failure: Some("no grammars"),
+        ..cell("outlines", &good)
+    };
+    let found = verdicts(&[cell("xgrammar", &good), failed]);
+    assert_eq!(found.sentences(), ["outlines did not run: no grammars"]);
+    assert_eq!((found.comparisons, found.interval_percent), (0, None));
+    assert_eq!(verdicts(&[]), Verdicts::default());
+}
+
+#[test]
+fn holm_rejects_step_by_step() {
+    let contrast = |difference: f64| {
+        let runs = |shift: f64| -> Vec<RunValues> {
+            [9.0, 10.0, 11.0]
+                .map(|value| BTreeMap::from([(0, value + shift)]))
+                .to_vec()
+        };
+        Contrast::of_means(&runs(difference), &runs(0.0), 0.0).unwrap()
+    };
+    let null = vec![contrast(0.5); 4];
+    assert_eq!(holm_level(&null), 1.0 - 0.05 / 4.0);
+    // p of 4.5 is 0.005: below 0.05 / 5. p of 3.7 is 0.0106: only below the next bound, 0.05 / 4.
+    let both = [null[..3].to_vec(), vec![contrast(4.5), contrast(3.7)]].concat();
+    assert!((holm_level(&both) - (1.0 - 0.05 / 3.0)).abs() < 1e-12);
+    assert_eq!(holm_level(&both[..1]), 0.95);
+}
+
+#[test]
+fn keywords_are_found_in_the_words_of_servers() {
+    for (words, expected) in [
+        ("Unimplemented keys: [\"uniqueItems\"]", Some("uniqueItems")),
+        ("keyword `not` is unsupported", Some("not")),
+        ("multipleOf is not supported", Some("multipleOf")),
+        ("this is not supported", None),
+        ("", None),
+    ] {
+        assert_eq!(keyword(words), expected, "{words}");
+    }
+}
