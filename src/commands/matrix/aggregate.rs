@@ -2,10 +2,12 @@
 //! their controls.
 
 mod pooled;
+mod schemas;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use self::pooled::{pooled_rate, pooled_values, summary};
+use self::schemas::{Finding, SchemaNames, causes, disagreements, refusals, schema_rows};
 use super::run_order::Step;
 use crate::commands::bench::options::Target;
 use crate::commands::bench::run::{Finished, FirstUse, ServerHistory};
@@ -14,6 +16,7 @@ use crate::commands::matrix::report::{
     ColdFrom, Comparison, Control, FORMAT, FORMAT_VERSION, Figures, KneeRow, Load,
     MatrixConditions, MatrixRun, Row, RowResult, Treatment,
 };
+use sobench_core::dates::iso_8601;
 use sobench_core::error::{Error, Kind};
 use sobench_core::exit_codes::CHECK_FAILED;
 use sobench_notices::enforcement::State;
@@ -50,6 +53,7 @@ struct RequestSample {
     case: usize,
     answered: bool,
     values: RequestValues,
+    finding: Finding,
 }
 
 /// A finished run with its metrics.
@@ -113,12 +117,14 @@ impl RunSamples {
             let new: Vec<Sample<'_>> = samples.iter().filter(is_new).copied().collect();
             first_uses::ttfts(&new, options, &known).0
         };
-        let request = |sample: &Sample<'_>| RequestSample {
+        let mut names = SchemaNames::default();
+        let request = |(index, sample): (usize, &Sample<'_>)| RequestSample {
             case: sample.case_index(),
             answered: sample.outcome().is_answer(),
             values: RequestValues::new(sample, options),
+            finding: Finding::new(sample, log, index, &mut names),
         };
-        let requests = samples.iter().map(request).collect();
+        let requests = samples.iter().enumerate().map(request).collect();
         let pooled = Metric::ALL
             .iter()
             .filter_map(|metric| Some((*metric, metric.pooled(&samples, options)?)))
@@ -131,6 +137,14 @@ impl RunSamples {
             warm_ttft_ms,
             sent,
         }
+    }
+}
+
+impl RequestSample {
+    /// TTFT of an answer, in ms.
+    fn ttft_ms(&self) -> Option<f64> {
+        let ttft_ms = self.values.value(&latencies::TTFT);
+        ttft_ms.filter(|_| self.answered)
     }
 }
 
@@ -277,6 +291,8 @@ pub(super) fn comparison(plan: &MatrixOptions, aggregate: &Aggregate, stopped: b
         format_version: FORMAT_VERSION,
         about: conditions(plan, aggregate, stopped),
         knees: knees(plan, &rows),
+        schemas: schema_rows(plan, aggregate),
+        disagreements: disagreements(plan, aggregate),
         notices: notices(plan, aggregate, &rows),
         rows,
         runs: aggregate.runs.clone(),
@@ -331,6 +347,8 @@ fn figures(plan: &MatrixOptions, cell: &Cell) -> Option<Figures> {
         runs: runs.len(),
         requests: runs.iter().map(|run| run.requests).sum(),
         correct_rate: values.rate(&rates::CORRECT_RATE),
+        causes: causes(runs),
+        refusals: refusals(runs),
         compliance: values.rate(&rates::COMPLIANCE),
         coverage: values.rate(&rates::COVERAGE),
         valid_within_objectives: pooled_rate(runs, |run| run.valid_good),
@@ -468,7 +486,11 @@ fn conditions(plan: &MatrixOptions, aggregate: &Aggregate, stopped: bool) -> Mat
         .values()
         .flat_map(|cell| cell.control.iter().chain(&cell.constrained));
     MatrixConditions {
-        date: runs.map(|run| run.record.date()).min(),
+        date: runs
+            .map(|run| run.record.date())
+            .min()
+            .and_then(|date| iso_8601(&date))
+            .map(|date| format!("{date}Z")),
         sobench_version: env!("CARGO_PKG_VERSION").to_owned(),
         backend: run
             .map(|run| run.settings.backend.name().to_owned())
