@@ -5,6 +5,7 @@
 //! render the page of `page.rs`.
 
 mod cells;
+mod console;
 mod page;
 
 use std::fmt;
@@ -16,6 +17,7 @@ use sobench_core::error::Result;
 use sobench_core::output_format::OutputFormat;
 use sobench_notices::notice::{Notice, as_sentences};
 use sobench_render::{Document, html, markdown, text};
+use sobench_report::text::Detail;
 use sobench_results::metrics::Slo;
 use sobench_results::metrics::constraint_overhead::Overhead;
 use sobench_results::metrics::knee::Knee;
@@ -324,12 +326,20 @@ pub fn render(comparison: &Comparison, format: OutputFormat) -> Result<String> {
             Ok(markdown::render(&document, 3))
         }
         OutputFormat::Html => Ok(html::render(&page::document(comparison))),
-        OutputFormat::Text => Ok(text::render(&page::document(comparison))),
+        OutputFormat::Text => Ok(render_text(comparison, Detail::Full)),
         OutputFormat::Csv
         | OutputFormat::Jsonl
         | OutputFormat::Junit
         | OutputFormat::VllmServe
         | OutputFormat::VllmStructured => Err(format.unsupported("a comparison")),
+    }
+}
+
+/// Renders the comparison for a terminal.
+pub fn render_text(comparison: &Comparison, detail: Detail) -> String {
+    match detail {
+        Detail::Summary => text::render(&page::summary(comparison)),
+        Detail::Full => text::render(&page::document(comparison)),
     }
 }
 
