@@ -429,13 +429,15 @@ fn mark_slow(cells: &mut [SchemaCell]) {
     }
 }
 
+/// Contenders and their findings, by request, load and repeat.
+type AnswersByRequest<'a> = BTreeMap<(usize, usize, usize), Vec<(usize, &'a Finding)>>;
+
 /// The first repeat of each request whose answers are valid for one contender and invalid for
 /// another.
 pub(super) fn disagreements(plan: &MatrixOptions, aggregate: &Aggregate) -> Vec<Disagreement> {
     let mut found = Vec::new();
     for (dataset, dataset_name) in plan.datasets.iter().enumerate() {
-        // By request, load and repeat.
-        let mut answers: BTreeMap<(usize, usize, usize), Vec<(usize, &Finding)>> = BTreeMap::new();
+        let mut answers: AnswersByRequest<'_> = BTreeMap::new();
         for (contender, load, cell) in cells(aggregate, dataset) {
             for run in &cell.constrained {
                 for request in &run.samples.requests {

@@ -24,12 +24,20 @@ struct Column {
     show: fn(&Figures) -> String,
 }
 
-/// The half of the table, if it has to be divided.
+/// The part of the table, if it has to be divided.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Part {
     Answers,
-    Times,
+    AddedTime,
+    Speed,
 }
+
+/// Divisions of the table to try.
+const DIVISIONS: [&[&[Part]]; 3] = [
+    &[&[Part::Answers, Part::AddedTime, Part::Speed]],
+    &[&[Part::Answers], &[Part::AddedTime, Part::Speed]],
+    &[&[Part::Answers], &[Part::AddedTime], &[Part::Speed]],
+];
 
 const COLUMNS: [Column; 10] = [
     Column {
@@ -78,7 +86,7 @@ const COLUMNS: [Column; 10] = [
     Column {
         head: "added TTFT ms\n(95 % interval)",
         plain: UNKNOWN,
-        part: Part::Times,
+        part: Part::AddedTime,
         show: |figures| {
             let control = figures.control.as_ref();
             control.map_or_else(unknown, |control| {
@@ -93,7 +101,7 @@ const COLUMNS: [Column; 10] = [
     Column {
         head: "added TPOT ms\n(95 % interval)",
         plain: UNKNOWN,
-        part: Part::Times,
+        part: Part::AddedTime,
         show: |figures| {
             let control = figures.control.as_ref();
             control.map_or_else(unknown, |control| {
@@ -108,38 +116,32 @@ const COLUMNS: [Column; 10] = [
     Column {
         head: "cold\nTTFT ms",
         plain: UNKNOWN,
-        part: Part::Times,
+        part: Part::Speed,
         show: |figures| figure(figures.cold_ttft_ms.median),
     },
     Column {
         head: "output\ntok/s",
         plain: UNKNOWN,
-        part: Part::Times,
+        part: Part::Speed,
         show: |figures| figure(figures.output_throughput),
     },
 ];
 
-/// The table of all rows; in two parts if one would be wider than a page of text.
+/// The table of all rows; in parts if one table would be wider than a page of text.
 pub(super) fn tables(comparison: &Comparison) -> Vec<Table> {
-    let whole = |name_chars: usize| vec![table(comparison, name_chars, None)];
-    let parts = |name_chars: usize| {
-        vec![
-            table(comparison, name_chars, Some(Part::Answers)),
-            table(comparison, name_chars, Some(Part::Times)),
-        ]
-    };
-    let first = whole(NAME_LENGTHS[0]);
-    if fits(&first) {
-        return first;
-    }
-    let mut divided = parts(NAME_LENGTHS[0]);
-    for name_chars in NAME_LENGTHS {
-        divided = parts(name_chars);
-        if fits(&divided) {
-            break;
+    let mut tables = Vec::new();
+    for division in DIVISIONS {
+        for name_chars in NAME_LENGTHS {
+            let parts = division.iter();
+            tables = parts
+                .map(|parts| table(comparison, name_chars, parts))
+                .collect();
+            if fits(&tables) {
+                return tables;
+            }
         }
     }
-    divided
+    tables
 }
 
 /// The reasons of rows without figures, and the refusals of the others, numbered as in the table.
@@ -228,7 +230,7 @@ fn status(cell: &SchemaCell) -> String {
     findings.join("; ")
 }
 
-fn table(comparison: &Comparison, name_chars: usize, part: Option<Part>) -> Table {
+fn table(comparison: &Comparison, name_chars: usize, parts: &[Part]) -> Table {
     let rows = &comparison.rows;
     let has_several_datasets = distinct(rows.iter().map(|row| &row.dataset)).len() > 1;
     let is_swept = rows.iter().any(|row| row.load != Load::AsGiven);
@@ -241,7 +243,7 @@ fn table(comparison: &Comparison, name_chars: usize, part: Option<Part>) -> Tabl
     };
     let columns: Vec<&Column> = COLUMNS
         .iter()
-        .filter(|column| part.is_none_or(|part| part == column.part))
+        .filter(|column| parts.contains(&column.part))
         .filter(says_something)
         .collect();
     let mut heads = Vec::new();
@@ -336,7 +338,7 @@ fn added(constrained: &Summary, control: &Summary, overhead: Option<&Overhead>) 
 #[cfg(test)]
 mod tests {
     use super::super::testing::eventful;
-    use super::super::{OutputFormat, render};
+    use super::super::{Detail, render_text};
     use super::*;
 
     #[test]
@@ -355,7 +357,7 @@ mod tests {
                 row.dataset = "json".to_owned();
             }
         }
-        let page = render(&comparison, OutputFormat::Text).unwrap();
+        let page = render_text(&comparison, Detail::Summary);
         for line in page.lines() {
             assert!(line.chars().count() <= text::WIDTH, "{line}\n{page}");
         }
