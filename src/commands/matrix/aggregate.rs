@@ -2,10 +2,12 @@
 //! their controls.
 
 mod pooled;
+mod schemas;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use self::pooled::{pooled_rate, pooled_values, summary};
+use self::schemas::{Finding, SchemaNames, causes, disagreements, refusals, schema_rows};
 use super::run_order::Step;
 use crate::commands::bench::options::Target;
 use crate::commands::bench::run::{Finished, FirstUse, ServerHistory};
@@ -18,6 +20,7 @@ use crate::commands::matrix::report::{
 use crate::commands::matrix::verdicts::{
     CellEvidence, RequestSample, RunEvidence, request_samples, verdicts,
 };
+use sobench_core::dates::iso_8601;
 use sobench_core::error::{Error, Kind};
 use sobench_core::exit_codes::CHECK_FAILED;
 use sobench_notices::enforcement::State;
@@ -42,12 +45,21 @@ const INTERRUPTED: &str = "interrupted";
 /// The values that the comparison needs of one run.
 pub(super) struct RunSamples {
     requests: Vec<RequestSample>,
+    /// The finding on each of them.
+    findings: Vec<Finding>,
     /// The values of each pooled metric, by answer.
     pooled: Vec<(&'static Metric, Pooled)>,
     cold_ttft_ms: Vec<f64>,
     warm_ttft_ms: Vec<f64>,
     /// Fingerprints of the constraints that the server has received so far.
     pub(super) sent: HashSet<String>,
+}
+
+impl RunSamples {
+    /// Each request with its finding.
+    fn found(&self) -> impl Iterator<Item = (&RequestSample, &Finding)> {
+        self.requests.iter().zip(&self.findings)
+    }
 }
 
 /// A finished run with its metrics.
@@ -118,6 +130,12 @@ impl RunSamples {
             first_uses::ttfts(&new, options, &known).0
         };
         let requests = request_samples(&samples, options);
+        let mut names = SchemaNames::default();
+        let findings = samples
+            .iter()
+            .enumerate()
+            .map(|(index, sample)| Finding::new(sample, log, index, &mut names))
+            .collect();
         let pooled = Metric::ALL
             .iter()
             .filter_map(|metric| Some((*metric, metric.pooled(&samples, options)?)))
@@ -125,11 +143,20 @@ impl RunSamples {
         let sent = &first_uses::fingerprints(&samples) | &known;
         Self {
             requests,
+            findings,
             pooled,
             cold_ttft_ms,
             warm_ttft_ms,
             sent,
         }
+    }
+}
+
+impl RequestSample {
+    /// TTFT of an answer, in ms.
+    fn ttft_ms(&self) -> Option<f64> {
+        let ttft_ms = self.values.value(&latencies::TTFT);
+        ttft_ms.filter(|_| self.answered)
     }
 }
 
@@ -367,6 +394,8 @@ pub(super) fn comparison(plan: &MatrixOptions, aggregate: &Aggregate, stopped: b
         about: conditions(plan, aggregate, stopped),
         knees: knees(plan, &rows),
         capacity: capacity(plan, aggregate),
+        schemas: schema_rows(plan, aggregate),
+        disagreements: disagreements(plan, aggregate),
         notices: notices(plan, aggregate, &rows),
         verdicts: verdicts(&evidence(plan, aggregate, &rows)),
         rows,
@@ -490,6 +519,8 @@ fn figures(plan: &MatrixOptions, cell: &Cell) -> Option<Figures> {
         runs: runs.len(),
         requests: runs.iter().map(|run| run.requests).sum(),
         correct_rate: values.rate(&rates::CORRECT_RATE),
+        causes: causes(runs),
+        refusals: refusals(runs),
         compliance: values.rate(&rates::COMPLIANCE),
         coverage: values.rate(&rates::COVERAGE),
         valid_within_objectives: pooled_rate(runs, |run| run.valid_good),
@@ -631,7 +662,11 @@ fn conditions(plan: &MatrixOptions, aggregate: &Aggregate, stopped: bool) -> Mat
         .values()
         .flat_map(|cell| cell.control.iter().chain(&cell.constrained));
     MatrixConditions {
-        date: runs.map(|run| run.record.date()).min(),
+        date: runs
+            .map(|run| run.record.date())
+            .min()
+            .and_then(|date| iso_8601(&date))
+            .map(|date| format!("{date}Z")),
         sobench_version: env!("CARGO_PKG_VERSION").to_owned(),
         backend: run
             .map(|run| run.settings.backend.name().to_owned())

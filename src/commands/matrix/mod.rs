@@ -31,13 +31,12 @@ use self::sweep::Search;
 use crate::commands::bench::options::RunLogPlan;
 use crate::commands::bench::run::{self, ServerHistory, report_shutdown_stage};
 use crate::commands::matrix::options::{ContenderPlan, ContenderServer, MatrixOptions, Order};
-use crate::commands::matrix::report::{Load, MatrixRun, Treatment, render};
+use crate::commands::matrix::report::{Load, MatrixRun, Treatment, render, render_text};
 use crate::commands::output::CommandOutput;
 use crate::terminal;
 use sobench_core::error::{Error, Kind, Result};
 use sobench_core::exit_codes::{CHECK_FAILED, ENVIRONMENT, INTERRUPTED};
 use sobench_core::output_files::{self, create_parent_folder};
-use sobench_core::output_format::OutputFormat;
 use sobench_results::record::EngineChoice;
 use sobench_results::runlog::write::cannot_write;
 use sobench_shutdown::{Shutdown, Stage};
@@ -484,7 +483,7 @@ fn finish(plan: &MatrixOptions, aggregate: &Aggregate, stopped: bool) -> Result<
     }
     let comparison = aggregate::comparison(plan, aggregate, stopped);
     let mut output = CommandOutput {
-        stdout: render(&comparison, OutputFormat::Text)?,
+        stdout: render_text(&comparison, plan.detail()),
         ..CommandOutput::default()
     };
     let failed = comparison.runs.iter().any(|run| run.failure.is_some());

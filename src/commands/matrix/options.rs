@@ -30,6 +30,7 @@ use sobench_core::output_format::OutputFormat;
 use sobench_core::speed::SpeedProfile;
 use sobench_data::dataset::DatasetName;
 use sobench_engine::EngineName;
+use sobench_report::text::Detail;
 use sobench_results::metrics::Slo;
 
 /// The placeholder of the port in a `--launch` command, and in the URL of its server.
@@ -300,6 +301,13 @@ impl MatrixOptions {
             paths.check(&plan, rounds.iter().flatten())?;
         }
         Ok(plan)
+    }
+
+    /// How much the page on the terminal shows (`--detail`).
+    pub fn detail(&self) -> Detail {
+        let mut runs = self.contenders.iter().flat_map(|contender| &contender.runs);
+        runs.next()
+            .map_or_else(Detail::default, |run| run.plan.output.forms.detail)
     }
 
     /// Whether the servers are started one at a time.

@@ -1,14 +1,14 @@
 //! The table of a comparison. Lines of a cell are separated by line feeds.
 
+use super::console::numbered_notes;
 use super::{ColdFrom, Comparison, Control, Figures, Load, Row, RowResult};
-use crate::commands::distinct::distinct;
 use sobench_core::printable::printable;
 use sobench_render::Table;
 use sobench_results::metrics::constraint_overhead::{MIN_REPEATS, Overhead};
 use sobench_statistics::{Rate, Summary};
 
 /// The text of an unknown value.
-const UNKNOWN: &str = "n/a";
+pub(super) const UNKNOWN: &str = "n/a";
 
 /// The most characters of a name.
 pub(super) const NAME_CHARS: usize = 40;
@@ -24,7 +24,7 @@ pub(super) fn table(comparison: &Comparison) -> Table {
     head.extend(swept.then_some("load"));
     let text_columns = head.len();
     head.extend(columns.iter().map(|(name, _)| *name));
-    let reasons = reasons(comparison);
+    let notes = numbered_notes(comparison);
     let row = |row: &Row| {
         let mut cells = vec![
             printable(&row.dataset, NAME_CHARS),
@@ -36,9 +36,10 @@ pub(super) fn table(comparison: &Comparison) -> Table {
                 cells.extend(columns.iter().map(|(_, show)| show(figures)));
             }
             RowResult::DidNotRun { reason } => {
-                let number = reasons
+                let note = format!("did not run: {reason}");
+                let number = notes
                     .iter()
-                    .position(|known| known == reason)
+                    .position(|known| *known == note)
                     .map_or(0, |index| index + 1);
                 cells.push(format!("did not\nrun ({number})"));
                 cells.extend(columns.iter().skip(1).map(|_| String::new()));
@@ -47,14 +48,6 @@ pub(super) fn table(comparison: &Comparison) -> Table {
         cells
     };
     Table::new(head, text_columns).with_rows(comparison.rows.iter().map(row))
-}
-
-/// The reasons of rows without figures, numbered as in the table.
-pub(super) fn reasons(comparison: &Comparison) -> Vec<String> {
-    distinct(comparison.rows.iter().filter_map(|row| match &row.result {
-        RowResult::DidNotRun { reason } => Some(reason.clone()),
-        RowResult::Measured(_) => None,
-    }))
 }
 
 fn columns(comparison: &Comparison, swept: bool) -> Vec<(&'static str, Show)> {
@@ -123,7 +116,7 @@ fn two_lines(first: &str, second: &str) -> String {
 }
 
 /// A number with four significant digits or so.
-fn figure(value: Option<f64>) -> String {
+pub(super) fn figure(value: Option<f64>) -> String {
     match value {
         None => UNKNOWN.to_owned(),
         Some(value) if value.abs() >= 999.5 => format!("{value:.0}"),

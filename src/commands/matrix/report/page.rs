@@ -1,8 +1,7 @@
 //! The page of a comparison: conditions, the table of `cells.rs`, notices and a legend.
 
-use super::capacity;
-use super::cells::{NAME_CHARS, reasons, table};
-use super::{ColdFrom, Comparison, Load, Row};
+use super::cells::{NAME_CHARS, table};
+use super::{ColdFrom, Comparison, JudgedAnswer, Load, Row, capacity, console, verdicts};
 use crate::commands::distinct::distinct;
 use sobench_core::printable::printable;
 use sobench_render::{Block, Document, Table, Text};
@@ -13,30 +12,102 @@ use sobench_statistics::Rate;
 /// The longest reason or notice, which may quote a server, in characters.
 const REASON_CHARS: usize = 900;
 
+/// Largest number of disagreements on the page. The JSON file has more.
+const MAX_DISAGREEMENTS_SHOWN: usize = 5;
+
+/// Largest number of characters of an answer on the page.
+const ANSWER_CHARS: usize = 120;
+
+/// The meaning of the short tables.
+const SHORT_LEGEND: [&str; 2] = [
+    "correct and the shares beside it (invalid, cut at limit, refused, failed) sum to 100 %; columns that say nothing in all rows are left \
+     out",
+    "added: mean of constrained requests minus that of the same requests without constraints; an interval needs 3 repeats; cold: first \
+     use of a constraint",
+];
+
 /// The table is wide, so its cells are narrow.
 const STYLE: &str = "th,td{padding:.2rem .45rem}th.word,td.word{min-width:4rem}";
 
-/// The page, with the contenders in its title.
+/// The page of one screen: the short tables, the refusals, the constraints with findings, notices.
+pub(super) fn summary(comparison: &Comparison) -> Document {
+    let mut document = Document::new(title(comparison));
+    add_summary(&mut document, comparison);
+    document.gap();
+    document.notes(notices(comparison));
+    document.paragraph(
+        "all figures, causes, answers and the order of the runs: --detail full, or --save-comparison FILE.html",
+    );
+    document
+}
+
+/// The whole page, with the contenders in its title.
 pub(super) fn document(comparison: &Comparison) -> Document {
     let mut document = Document {
         style: STYLE,
         ..Document::new(title(comparison))
     };
+    add_summary(&mut document, comparison);
+    document.heading("All figures");
+    document.table(table(comparison));
+    if !comparison.disagreements.is_empty() {
+        document.heading("Disagreements");
+    }
+    for disagreement in comparison
+        .disagreements
+        .iter()
+        .take(MAX_DISAGREEMENTS_SHOWN)
+    {
+        let answer = |answer: &JudgedAnswer| {
+            let finding = match &answer.finding {
+                Some(finding) => format!("invalid, {finding}"),
+                None => "valid".to_owned(),
+            };
+            let text = printable(&answer.text, ANSWER_CHARS);
+            Text::default()
+                .plain(format!(
+                    "{}: {finding}: ",
+                    printable(&answer.contender, NAME_CHARS)
+                ))
+                .code(text)
+        };
+        document.push(Block::Item {
+            text: Text::from(format!(
+                "{}, {}",
+                printable(&disagreement.schema, NAME_CHARS),
+                disagreement.case_id
+            )),
+            below: disagreement.answers.iter().map(answer).collect(),
+        });
+    }
+    document.gap();
+    document.facts([("order", comparison.about.order.clone())]);
+    document.notes(notices(comparison));
+    document.legend(legend(comparison));
+    let summary = "All metrics (means of distributions)".to_owned();
+    document.push(Block::Details {
+        summary,
+        blocks: vec![Block::Table(all_metrics(comparison))],
+    });
+    document
+}
+
+fn add_summary(document: &mut Document, comparison: &Comparison) {
     let strong = |text: String| Text::default().strong(text);
     if comparison.about.partial {
         document.paragraph(strong(
             "PARTIAL: stopped before the last run; rows without a run have no figures".to_owned(),
         ));
     }
+    verdicts::add(document, comparison);
     document.facts(conditions(comparison));
-    document.gap();
-    super::verdicts::add(&mut document, comparison);
-    document.table(table(comparison));
-    let reasons = reasons(comparison);
-    let reason = |(index, reason): (usize, &String)| {
-        format!("({}) did not run: {}", index + 1, shown(reason))
-    };
-    document.paragraphs(reasons.iter().enumerate().map(reason));
+    for table in console::tables(comparison) {
+        document.gap();
+        document.table(table);
+    }
+    let notes = console::numbered_notes(comparison);
+    let note = |(index, note): (usize, &String)| format!("({}) {}", index + 1, shown(note));
+    document.paragraphs(notes.iter().enumerate().map(note));
     document.gap();
     document.paragraphs(knees(comparison).iter().map(|knee| strong(shown(knee))));
     document.titled_table("Capacity at the objectives", capacity::table(comparison));
@@ -45,21 +116,20 @@ pub(super) fn document(comparison: &Comparison) -> Document {
             .iter()
             .map(|line| shown(line)),
     );
+    if let Some((table, line)) = console::schemas(comparison) {
+        document.gap();
+        if let Some(table) = table {
+            document.table(table);
+        }
+        document.paragraph(line);
+    }
     document.gap();
-    document.notes(
-        comparison
-            .notices
-            .iter()
-            .map(|notice| shown(&notice.to_string()))
-            .collect(),
-    );
-    document.legend(legend(comparison));
-    let summary = "All metrics (means of distributions)".to_owned();
-    document.push(Block::Details {
-        summary,
-        blocks: vec![Block::Table(all_metrics(comparison))],
-    });
-    document
+    document.legend(SHORT_LEGEND);
+}
+
+fn notices(comparison: &Comparison) -> Vec<String> {
+    let notices = comparison.notices.iter();
+    notices.map(|notice| shown(&notice.to_string())).collect()
 }
 
 /// A row for each metric, and a column for each measured row of the comparison.
@@ -115,7 +185,7 @@ fn conditions(comparison: &Comparison) -> Vec<(&'static str, String)> {
     let date = about
         .date
         .as_deref()
-        .map(|date| format!(", at {date}"))
+        .map(|date| format!(", {date}"))
         .unwrap_or_default();
     let repeats = if about.repeats == 1 {
         "one run".to_owned()
@@ -126,6 +196,7 @@ fn conditions(comparison: &Comparison) -> Vec<(&'static str, String)> {
         true => "; control arm: the same cases on the same schedule without constraints",
         false => "; no control arm",
     };
+    let datasets = distinct(comparison.rows.iter().map(|row| row.dataset.as_str())).join(", ");
     let mut conditions = vec![
         ("sobench", format!("{}{date}", about.sobench_version)),
         (
@@ -135,11 +206,10 @@ fn conditions(comparison: &Comparison) -> Vec<(&'static str, String)> {
         (
             "each row",
             format!(
-                "{repeats} of {} requests, answers up to {} tokens, seed {}{control}",
+                "{repeats} of {} requests of {datasets}, answers up to {} tokens, seed {}{control}",
                 about.num_prompts, about.output_len, about.seed
             ),
         ),
-        ("order", about.order.clone()),
     ];
     if let Some(slo) = about.goodput {
         let limits = [
@@ -168,7 +238,7 @@ fn conditions(comparison: &Comparison) -> Vec<(&'static str, String)> {
 /// The meaning of the columns.
 fn legend(comparison: &Comparison) -> Vec<&'static str> {
     let mut lines = vec![
-        "correct: share of valid answers among all constrained requests that can be judged, with a 95 % Wilson interval; compl. \
+        "All figures: correct: share of valid answers among all constrained requests that can be judged, with a 95 % Wilson interval; compl. \
          (compliance): among answers that were not cut off; cover. (coverage): share of requests that the server accepted",
         "TTFT and TPOT: median and p99 of constrained requests in ms; *: too few samples for a p99",
     ];

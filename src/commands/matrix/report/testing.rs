@@ -3,8 +3,9 @@
 use super::capacity::{Capacity, CapacityRow, Sweep, SweepEnd, SweepStep};
 use super::verdicts::Verdicts;
 use super::{
-    ColdFrom, Comparison, Control, FORMAT, FORMAT_VERSION, Figures, KneeRow, Load,
-    MatrixConditions, MatrixRun, Row, RowResult, Treatment,
+    Causes, ColdFrom, Comparison, Control, Disagreement, FORMAT, FORMAT_VERSION, Figures,
+    JudgedAnswer, KneeRow, Load, MatrixConditions, MatrixRun, Refusal, Row, RowResult, SchemaCell,
+    SchemaRow, Treatment,
 };
 use sobench_notices::notice::Notice;
 use sobench_results::metrics::Slo;
@@ -19,6 +20,76 @@ fn summary(n: usize, from_ms: f64) -> Summary {
     )
 }
 
+/// Half of the other answers are cut, the others are invalid.
+fn causes(hits: usize) -> Causes {
+    let share = |count: usize| Rate::new(count, 200).unwrap();
+    let others = 200 - hits;
+    Causes {
+        invalid: share(others - others / 2),
+        truncated: share(others / 2),
+        refused: share(0),
+        failed: share(0),
+    }
+}
+
+/// Two constraints, one of which a contender refuses.
+fn schemas() -> Vec<SchemaRow> {
+    let cell = |contender: &str| SchemaCell {
+        contender: contender.to_owned(),
+        requests: 10,
+        correct: 10,
+        ttft_ms: Some(12.0),
+        added_ttft_ms: Some(1.5),
+        ..SchemaCell::default()
+    };
+    let refused = SchemaCell {
+        correct: 0,
+        refused: 10,
+        refusal: Some(refusal()),
+        ttft_ms: None,
+        added_ttft_ms: None,
+        ..cell("<b>|odd*")
+    };
+    let row = |name: &str, cells: Vec<SchemaCell>| SchemaRow {
+        dataset: "json".to_owned(),
+        name: name.to_owned(),
+        tags: vec!["feature:number-bounds".to_owned()],
+        cells,
+    };
+    vec![
+        row("price|list", vec![cell("xgrammar"), refused]),
+        row("contact", vec![cell("xgrammar"), cell("<b>|odd*")]),
+    ]
+}
+
+fn refusal() -> Refusal {
+    Refusal {
+        requests: 10,
+        keyword: Some("multipleOf".to_owned()),
+        message: "HTTP 400: multipleOf <b> is not supported".to_owned(),
+    }
+}
+
+fn disagreement() -> Disagreement {
+    let answer = |contender: &str, finding: Option<&str>| JudgedAnswer {
+        contender: contender.to_owned(),
+        valid: finding.is_none(),
+        finding: finding.map(str::to_owned),
+        text: "{\"price\": \"<script>\"}".to_owned(),
+    };
+    Disagreement {
+        dataset: "json".to_owned(),
+        schema: "price|list".to_owned(),
+        case_id: "custom-3".to_owned(),
+        load: Load::RequestRate(4.0),
+        repeat: 1,
+        answers: vec![
+            answer("xgrammar", None),
+            answer("<b>|odd*", Some("not a multiple of 0.05")),
+        ],
+    }
+}
+
 fn figures(hits: usize) -> Figures {
     let pairs = |factor: f64| {
         (0..20)
@@ -29,6 +100,8 @@ fn figures(hits: usize) -> Figures {
         runs: 2,
         requests: 200,
         correct_rate: Rate::new(hits, 200),
+        causes: Some(causes(hits)),
+        refusals: Vec::new(),
         compliance: Rate::new(hits, hits),
         coverage: Rate::new(200, 200),
         ttft_ms: summary(200, 12.0),
@@ -148,7 +221,7 @@ pub(super) fn eventful() -> Comparison {
         format: FORMAT,
         format_version: FORMAT_VERSION,
         about: MatrixConditions {
-            date: Some("20260102-030405".to_owned()),
+            date: Some("2026-01-02T03:04:05Z".to_owned()),
             sobench_version: "0.1.0".to_owned(),
             backend: "vllm".to_owned(),
             servers: "running servers".to_owned(),
@@ -191,6 +264,8 @@ pub(super) fn eventful() -> Comparison {
             Some(capacity(20.0, 24.0, SweepEnd::Narrow)),
         )],
         verdicts: Verdicts::default(),
+        schemas: schemas(),
+        disagreements: vec![disagreement()],
         runs: vec![
             MatrixRun {
                 distrust: Some("late".to_owned()),

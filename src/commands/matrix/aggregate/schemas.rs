@@ -1,0 +1,534 @@
+//! Results by constraint: causes, refusals, added TTFT, and answers that contenders disagree on.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use super::{Aggregate, Cell, FinishedRun, RequestSample};
+use crate::commands::matrix::options::MatrixOptions;
+use crate::commands::matrix::report::{
+    Causes, Disagreement, JudgedAnswer, MAX_DISAGREEMENTS, MAX_MESSAGE_CHARS, MAX_REFUSALS,
+    Refusal, SchemaCell, SchemaRow,
+};
+use sobench_core::case::Arm;
+use sobench_core::observation::{Outcome, TOO_MANY_REQUESTS, failure_message};
+use sobench_core::printable::printable;
+use sobench_core::verdict::{NotScored, Reason, Verdict};
+use sobench_results::metrics::Sample;
+use sobench_results::metrics::cold_load::COLD_TAG;
+use sobench_results::runlog::RunLog;
+use sobench_statistics::{Rate, Summary};
+
+/// Largest number of rows in the file.
+const MAX_SCHEMAS: usize = 1_000;
+
+/// Largest number of requests of a run whose answers are kept for the list of disagreements.
+const MAX_ANSWERS: usize = 2_000;
+
+/// A constraint is slow if its median TTFT is more than this times the median over the contender's
+/// other constraints ...
+const SLOW_FACTOR: f64 = 3.0;
+
+/// ... and at least this much more.
+const SLOW_MS: f64 = 10.0;
+
+/// Smallest number of constraints of which one can be slow.
+const MIN_CONSTRAINTS: usize = 3;
+
+/// The tag of a row's name, as the datasets write it.
+const NAME_TAG: &str = "name:";
+
+/// Keywords of JSON Schema that are no English words.
+const KEYWORDS: [&str; 31] = [
+    "multipleOf",
+    "uniqueItems",
+    "minLength",
+    "maxLength",
+    "minItems",
+    "maxItems",
+    "minimum",
+    "maximum",
+    "exclusiveMinimum",
+    "exclusiveMaximum",
+    "minProperties",
+    "maxProperties",
+    "minContains",
+    "maxContains",
+    "prefixItems",
+    "additionalItems",
+    "unevaluatedItems",
+    "patternProperties",
+    "additionalProperties",
+    "unevaluatedProperties",
+    "propertyNames",
+    "dependentSchemas",
+    "dependentRequired",
+    "anyOf",
+    "allOf",
+    "oneOf",
+    "$ref",
+    "$dynamicRef",
+    "$defs",
+    "contentEncoding",
+    "contentMediaType",
+];
+
+/// Keywords that are English words: a message has to quote them.
+const WORDS: [&str; 15] = [
+    "not",
+    "if",
+    "then",
+    "else",
+    "contains",
+    "const",
+    "enum",
+    "format",
+    "pattern",
+    "items",
+    "properties",
+    "required",
+    "dependencies",
+    "type",
+    "definitions",
+];
+
+/// What became of a constrained request. Requests that the correct rate leaves out have no cause.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Cause {
+    Correct,
+    Invalid,
+    Truncated,
+    Refused,
+    Failed,
+}
+
+/// A constraint of a run.
+#[derive(Clone, Debug)]
+pub(super) struct SchemaName {
+    /// The same for every contender.
+    key: Arc<str>,
+    name: Arc<str>,
+    tags: Arc<[String]>,
+}
+
+/// The finding on one request, for the list of constraints.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Finding {
+    pub(super) cause: Option<Cause>,
+    /// Why the answer is invalid or the constraint was refused, shortened.
+    message: Option<String>,
+    schema: Option<SchemaName>,
+    case_id: String,
+    /// The start of a judged answer; `None` if the run has too many.
+    text: Option<String>,
+}
+
+/// The constraints of a run, by their addresses: the cases of a row share theirs.
+#[derive(Default)]
+pub(super) struct SchemaNames(HashMap<usize, SchemaName>);
+
+impl Cause {
+    fn new(sample: &Sample<'_>) -> Option<Self> {
+        if sample.arm() != Arm::Constrained {
+            return None;
+        }
+        let is_overloaded = matches!(
+            sample.outcome(),
+            Outcome::Rejected {
+                status: TOO_MANY_REQUESTS,
+                ..
+            }
+        );
+        match sample.verdict() {
+            Verdict::Valid => Some(Self::Correct),
+            Verdict::Invalid {
+                reason: Reason::Truncated,
+            } => Some(Self::Truncated),
+            Verdict::Invalid { .. } => Some(Self::Invalid),
+            Verdict::NotScored {
+                why: NotScored::Refused,
+            } if !is_overloaded => Some(Self::Refused),
+            Verdict::NotScored {
+                why: NotScored::Refused | NotScored::Failed,
+            } => Some(Self::Failed),
+            Verdict::NotScored { .. } => None,
+        }
+    }
+}
+
+impl SchemaNames {
+    /// The constraint of a request; `None` without one, and for schemas that are new with every
+    /// request.
+    fn get(&mut self, sample: &Sample<'_>) -> Option<SchemaName> {
+        let input = sample.request_input();
+        if input.tags.iter().any(|tag| tag == COLD_TAG) {
+            return None;
+        }
+        let constraint = sample.constraint()?;
+        let name = || {
+            let named = input.tags.iter().find_map(|tag| tag.strip_prefix(NAME_TAG));
+            let tags = input.tags.iter().filter(|tag| !tag.starts_with(NAME_TAG));
+            SchemaName {
+                key: named.map_or_else(|| constraint.fingerprint().into(), Arc::from),
+                name: named.map_or_else(|| sample.id().into(), Arc::from),
+                tags: tags.cloned().collect(),
+            }
+        };
+        let address = Arc::as_ptr(constraint) as usize;
+        Some(self.0.entry(address).or_insert_with(name).clone())
+    }
+}
+
+impl Finding {
+    /// The finding on the request at this index of the log.
+    pub(super) fn new(
+        sample: &Sample<'_>,
+        log: &RunLog,
+        index: usize,
+        names: &mut SchemaNames,
+    ) -> Self {
+        let Some(cause) = Cause::new(sample) else {
+            return Self::default();
+        };
+        let shortened = |text: &str| printable(text, MAX_MESSAGE_CHARS);
+        let is_kept = log.requests.len() <= MAX_ANSWERS;
+        let message = match (cause, sample.verdict()) {
+            (Cause::Invalid, Verdict::Invalid { reason }) => Some(shortened(&reason.to_string())),
+            (Cause::Refused, _) => Some(shortened(&failure_message(sample.outcome()))),
+            _ => None,
+        };
+        let text = || {
+            let answer = log.answer(index).ok()?;
+            Some(shortened(&answer.answer.text()))
+        };
+        let is_judged = matches!(cause, Cause::Correct | Cause::Invalid);
+        Self {
+            cause: Some(cause),
+            message,
+            schema: names.get(sample),
+            case_id: sample.id(),
+            text: if is_kept && is_judged { text() } else { None },
+        }
+    }
+}
+
+/// The shares of causes over all runs; `None` if no request can be judged.
+pub(super) fn causes(runs: &[FinishedRun]) -> Option<Causes> {
+    let found: Vec<Cause> = findings(runs)
+        .filter_map(|finding| finding.cause)
+        .collect();
+    let share = |cause: Cause| {
+        let hits = found.iter().filter(|found| **found == cause).count();
+        Rate::new(hits, found.len())
+    };
+    Some(Causes {
+        invalid: share(Cause::Invalid)?,
+        truncated: share(Cause::Truncated)?,
+        refused: share(Cause::Refused)?,
+        failed: share(Cause::Failed)?,
+    })
+}
+
+/// The distinct messages of refusals, the most frequent first.
+pub(super) fn refusals(runs: &[FinishedRun]) -> Vec<Refusal> {
+    let mut found: Vec<Refusal> = Vec::new();
+    let refused = findings(runs).filter(|finding| finding.cause == Some(Cause::Refused));
+    for message in refused.filter_map(|finding| finding.message.as_ref()) {
+        match found.iter_mut().find(|known| known.message == *message) {
+            Some(known) => known.requests += 1,
+            None => found.push(refusal(message)),
+        }
+    }
+    found.sort_by_key(|refusal| std::cmp::Reverse(refusal.requests));
+    found.truncate(MAX_REFUSALS);
+    found
+}
+
+fn findings(runs: &[FinishedRun]) -> impl Iterator<Item = &Finding> {
+    runs.iter().flat_map(|run| &run.samples.findings)
+}
+
+fn refusal(message: &str) -> Refusal {
+    Refusal {
+        requests: 1,
+        keyword: keyword(message).map(str::to_owned),
+        message: message.to_owned(),
+    }
+}
+
+/// The first keyword of JSON Schema in a message.
+fn keyword(message: &str) -> Option<&'static str> {
+    let is_part = |character: char| character.is_alphanumeric() || "_$".contains(character);
+    let words = message.split(|character: char| !is_part(character));
+    let own = words
+        .filter_map(|word| KEYWORDS.iter().find(|keyword| **keyword == word))
+        .next();
+    let quoted = || {
+        WORDS.iter().find(|word| {
+            ["\"", "'", "`"]
+                .iter()
+                .any(|quote| message.contains(&format!("{quote}{word}{quote}")))
+        })
+    };
+    own.or_else(quoted).copied()
+}
+
+/// The requests of one constraint and contender.
+#[derive(Default)]
+struct Collected {
+    cell: SchemaCell,
+    ttft_ms: Vec<f64>,
+    added_ttft_ms: Vec<f64>,
+}
+
+impl Collected {
+    fn add(&mut self, request: &RequestSample, finding: &Finding, control_ttft_ms: Option<f64>) {
+        let Some(cause) = finding.cause else {
+            return;
+        };
+        let cell = &mut self.cell;
+        cell.requests += 1;
+        let message = finding.message.as_ref();
+        match cause {
+            Cause::Correct => cell.correct += 1,
+            Cause::Truncated => cell.truncated += 1,
+            Cause::Failed => cell.failed += 1,
+            Cause::Invalid => {
+                cell.invalid += 1;
+                if cell.finding.is_none() {
+                    cell.finding = message.cloned();
+                }
+            }
+            Cause::Refused => {
+                cell.refused += 1;
+                match (&mut cell.refusal, message) {
+                    (Some(known), _) => known.requests += 1,
+                    (None, Some(message)) => cell.refusal = Some(refusal(message)),
+                    (None, None) => {}
+                }
+            }
+        }
+        if let Some(ttft_ms) = request.ttft_ms() {
+            self.ttft_ms.push(ttft_ms);
+            self.added_ttft_ms
+                .extend(control_ttft_ms.map(|control_ms| ttft_ms - control_ms));
+        }
+    }
+
+    fn into_cell(self, contender: &str) -> SchemaCell {
+        let median = |values: Vec<f64>| Summary::new(values, &[]).median;
+        SchemaCell {
+            contender: contender.to_owned(),
+            ttft_ms: median(self.ttft_ms),
+            added_ttft_ms: median(self.added_ttft_ms),
+            ..self.cell
+        }
+    }
+}
+
+/// A row for each constraint of the datasets with several constraints. Rows that need attention are
+/// first.
+pub(super) fn schema_rows(plan: &MatrixOptions, aggregate: &Aggregate) -> Vec<SchemaRow> {
+    let mut rows: Vec<SchemaRow> = (0..plan.datasets.len())
+        .flat_map(|dataset| rows_of_dataset(plan, aggregate, dataset))
+        .collect();
+    rows.sort_by_key(SchemaRow::attention);
+    rows.truncate(MAX_SCHEMAS);
+    rows
+}
+
+fn rows_of_dataset(plan: &MatrixOptions, aggregate: &Aggregate, dataset: usize) -> Vec<SchemaRow> {
+    let mut names: Vec<SchemaName> = Vec::new();
+    let mut positions: HashMap<Arc<str>, usize> = HashMap::new();
+    let mut collected: BTreeMap<usize, HashMap<usize, Collected>> = BTreeMap::new();
+    for (contender, _, cell) in cells(aggregate, dataset) {
+        for run in &cell.constrained {
+            let control = control_ttfts(cell, run);
+            for (request, finding) in run.samples.found() {
+                let Some(schema) = &finding.schema else {
+                    continue;
+                };
+                let position = *positions.entry(schema.key.clone()).or_insert_with(|| {
+                    names.push(schema.clone());
+                    names.len() - 1
+                });
+                collected
+                    .entry(contender)
+                    .or_default()
+                    .entry(position)
+                    .or_default()
+                    .add(request, finding, control.get(&request.case).copied());
+            }
+        }
+    }
+    if names.len() < 2 {
+        return Vec::new();
+    }
+    let row = |name: &SchemaName| SchemaRow {
+        dataset: plan.datasets[dataset].clone(),
+        name: name.name.to_string(),
+        tags: name.tags.to_vec(),
+        cells: Vec::new(),
+    };
+    let mut rows: Vec<SchemaRow> = names.iter().map(row).collect();
+    for (contender, mut by_schema) in collected {
+        let name = &plan.contenders[contender].name;
+        let mut cells: Vec<SchemaCell> = (0..rows.len())
+            .map(|position| {
+                by_schema
+                    .remove(&position)
+                    .unwrap_or_default()
+                    .into_cell(name)
+            })
+            .collect();
+        mark_slow(&mut cells);
+        for (row, cell) in rows.iter_mut().zip(cells) {
+            row.cells.push(cell);
+        }
+    }
+    rows
+}
+
+/// Contender, load and cell of every measured row of a dataset.
+fn cells(aggregate: &Aggregate, dataset: usize) -> impl Iterator<Item = (usize, usize, &Cell)> {
+    aggregate
+        .cells
+        .iter()
+        .filter(move |((owner, ..), _)| *owner == dataset)
+        .map(|((_, contender, load), cell)| (*contender, *load, cell))
+}
+
+/// TTFT of each request in the control run of the same repeat.
+fn control_ttfts(cell: &Cell, run: &FinishedRun) -> HashMap<usize, f64> {
+    let control = cell
+        .control
+        .iter()
+        .find(|control| control.repeat == run.repeat);
+    control
+        .into_iter()
+        .flat_map(|control| &control.samples.requests)
+        .filter_map(|request| Some((request.case, request.ttft_ms()?)))
+        .collect()
+}
+
+/// Marks constraints of a contender whose TTFT is far above that of its others.
+fn mark_slow(cells: &mut [SchemaCell]) {
+    let mut sorted: Vec<f64> = cells.iter().filter_map(|cell| cell.ttft_ms).collect();
+    if sorted.len() < MIN_CONSTRAINTS {
+        return;
+    }
+    sorted.sort_by(f64::total_cmp);
+    for cell in cells {
+        let Some(ttft_ms) = cell.ttft_ms else {
+            continue;
+        };
+        let own = sorted.partition_point(|other| *other < ttft_ms);
+        let other = |rank: usize| sorted[if rank < own { rank } else { rank + 1 }];
+        let others = sorted.len() - 1;
+        let median = (other((others - 1) / 2) + other(others / 2)) / 2.0;
+        cell.slow = ttft_ms > SLOW_FACTOR * median && ttft_ms >= median + SLOW_MS;
+    }
+}
+
+/// Contenders and their findings, by request, load and repeat.
+type AnswersByRequest<'a> = BTreeMap<(usize, usize, usize), Vec<(usize, &'a Finding)>>;
+
+/// The first repeat of each request whose answers are valid for one contender and invalid for
+/// another.
+pub(super) fn disagreements(plan: &MatrixOptions, aggregate: &Aggregate) -> Vec<Disagreement> {
+    let mut found = Vec::new();
+    for (dataset, dataset_name) in plan.datasets.iter().enumerate() {
+        let mut answers: AnswersByRequest<'_> = BTreeMap::new();
+        for (contender, load, cell) in cells(aggregate, dataset) {
+            for run in &cell.constrained {
+                for (request, finding) in run.samples.found() {
+                    if finding.text.is_some() {
+                        answers
+                            .entry((request.case, load, run.repeat))
+                            .or_default()
+                            .push((contender, finding));
+                    }
+                }
+            }
+        }
+        let mut last_case = None;
+        for ((case, load, repeat), judged) in answers {
+            let is_correct =
+                |(_, finding): &(usize, &Finding)| finding.cause == Some(Cause::Correct);
+            if last_case == Some(case)
+                || judged.iter().all(is_correct)
+                || !judged.iter().any(is_correct)
+            {
+                continue;
+            }
+            last_case = Some(case);
+            let first = judged[0].1;
+            let answer = |(contender, finding): &(usize, &Finding)| JudgedAnswer {
+                contender: plan.contenders[*contender].name.clone(),
+                valid: finding.cause == Some(Cause::Correct),
+                finding: finding.message.clone(),
+                text: finding.text.clone().unwrap_or_default(),
+            };
+            found.push(Disagreement {
+                dataset: dataset_name.clone(),
+                schema: first
+                    .schema
+                    .as_ref()
+                    .map_or_else(|| first.case_id.clone(), |schema| schema.name.to_string()),
+                case_id: first.case_id.clone(),
+                load: plan.loads[load],
+                repeat: repeat + 1,
+                answers: judged.iter().map(answer).collect(),
+            });
+        }
+    }
+    found.truncate(MAX_DISAGREEMENTS);
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keywords_are_found_in_messages() {
+        for (message, expected) in [
+            ("HTTP 400: multipleOf is not supported", Some("multipleOf")),
+            ("unsupported: [\"uniqueItems\"]", Some("uniqueItems")),
+            ("Unimplemented keys: [\"not\"]", Some("not")),
+            ("this is not supported if the type is unknown", None),
+            ("maximumSize", None),
+        ] {
+            assert_eq!(keyword(message), expected, "{message}");
+        }
+    }
+
+    #[test]
+    fn a_constraint_far_above_the_others_is_slow() {
+        let marked = |ttfts: &[f64]| {
+            let mut cells: Vec<SchemaCell> = ttfts
+                .iter()
+                .map(|ttft_ms| SchemaCell {
+                    ttft_ms: Some(*ttft_ms),
+                    ..SchemaCell::default()
+                })
+                .collect();
+            mark_slow(&mut cells);
+            cells.iter().map(|cell| cell.slow).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            marked(&[10.0, 12.0, 11.0, 40.0]),
+            [false, false, false, true]
+        );
+        assert_eq!(
+            marked(&[1.0, 1.0, 9.0]),
+            [false; 3],
+            "9 ms more is too little"
+        );
+        assert_eq!(
+            marked(&[100.0, 110.0, 290.0]),
+            [false; 3],
+            "below three times"
+        );
+        assert_eq!(marked(&[1.0, 100.0]), [false; 2], "too few constraints");
+    }
+}

@@ -1,0 +1,388 @@
+//! The short tables of a comparison, at most as wide as a terminal: one line for each contender,
+//! dataset and load, and one for each constraint that needs attention.
+
+use super::cells::{UNKNOWN, figure};
+use super::{Comparison, Figures, Load, Row, RowResult, SchemaCell, SchemaRow};
+use crate::commands::distinct::distinct;
+use sobench_core::printable::printable;
+use sobench_render::{Block, Document, Table, text};
+use sobench_results::metrics::constraint_overhead::Added;
+use sobench_statistics::Rate;
+
+/// Largest number of constraints in the table.
+pub(super) const MAX_SCHEMA_ROWS: usize = 20;
+
+/// Lengths of names to try, the longest first.
+const NAME_LENGTHS: [usize; 4] = [24, 16, 12, 8];
+
+/// A column of figures.
+struct Column {
+    head: &'static str,
+    /// A value that says nothing. The column is left out if all rows have it.
+    plain: &'static str,
+    part: Part,
+    show: fn(&Figures) -> String,
+}
+
+/// The part of the table, if it has to be divided.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Part {
+    Answers,
+    AddedTime,
+    Speed,
+}
+
+/// Divisions of the table to try.
+const DIVISIONS: [&[&[Part]]; 3] = [
+    &[&[Part::Answers, Part::AddedTime, Part::Speed]],
+    &[&[Part::Answers], &[Part::AddedTime, Part::Speed]],
+    &[&[Part::Answers], &[Part::AddedTime], &[Part::Speed]],
+];
+
+const COLUMNS: [Column; 10] = [
+    Column {
+        head: "correct %\n(95 % interval)",
+        plain: UNKNOWN,
+        part: Part::Answers,
+        show: |figures| {
+            figures.correct_rate.map_or_else(unknown, |rate| {
+                format!(
+                    "{:.1} ({:.0} to {:.0})",
+                    rate.percent, rate.low_percent, rate.high_percent
+                )
+            })
+        },
+    },
+    Column {
+        head: "coverage\n%",
+        plain: "100.0",
+        part: Part::Answers,
+        show: |figures| percent(figures.coverage),
+    },
+    Column {
+        head: "invalid\n%",
+        plain: "0.0",
+        part: Part::Answers,
+        show: |figures| percent(figures.causes.as_ref().map(|causes| causes.invalid)),
+    },
+    Column {
+        head: "cut at\nlimit %",
+        plain: "0.0",
+        part: Part::Answers,
+        show: |figures| percent(figures.causes.as_ref().map(|causes| causes.truncated)),
+    },
+    Column {
+        head: "refused\n%",
+        plain: "0.0",
+        part: Part::Answers,
+        show: |figures| percent(figures.causes.as_ref().map(|causes| causes.refused)),
+    },
+    Column {
+        head: "failed\n%",
+        plain: "0.0",
+        part: Part::Answers,
+        show: |figures| percent(figures.causes.as_ref().map(|causes| causes.failed)),
+    },
+    Column {
+        head: "added TTFT ms\n(95 % interval)",
+        plain: UNKNOWN,
+        part: Part::AddedTime,
+        show: |figures| {
+            let control = figures.control.as_ref();
+            added(control.and_then(|control| control.ttft_added.as_ref()))
+        },
+    },
+    Column {
+        head: "added TPOT ms\n(95 % interval)",
+        plain: UNKNOWN,
+        part: Part::AddedTime,
+        show: |figures| {
+            let control = figures.control.as_ref();
+            added(control.and_then(|control| control.tpot_added.as_ref()))
+        },
+    },
+    Column {
+        head: "cold\nTTFT ms",
+        plain: UNKNOWN,
+        part: Part::Speed,
+        show: |figures| figure(figures.cold_ttft_ms.median),
+    },
+    Column {
+        head: "output\ntok/s",
+        plain: UNKNOWN,
+        part: Part::Speed,
+        show: |figures| figure(figures.output_throughput),
+    },
+];
+
+/// The table of all rows; in parts if one table would be wider than a page of text.
+pub(super) fn tables(comparison: &Comparison) -> Vec<Table> {
+    let mut tables = Vec::new();
+    for division in DIVISIONS {
+        for name_chars in NAME_LENGTHS {
+            let parts = division.iter();
+            tables = parts
+                .map(|parts| table(comparison, name_chars, parts))
+                .collect();
+            if fits(&tables) {
+                return tables;
+            }
+        }
+    }
+    tables
+}
+
+/// The reasons of rows without figures, and the refusals of the others, numbered as in the table.
+pub(super) fn numbered_notes(comparison: &Comparison) -> Vec<String> {
+    distinct(comparison.rows.iter().filter_map(note))
+}
+
+/// The constraints that need attention, and a line on the others; `None` without constraints.
+pub(super) fn schemas(comparison: &Comparison) -> Option<(Option<Table>, String)> {
+    let rows = &comparison.schemas;
+    rows.first()?;
+    let notable: Vec<&SchemaRow> = rows
+        .iter()
+        .filter(|row| row.attention() < SchemaRow::FINE)
+        .collect();
+    let contenders = distinct(
+        notable
+            .iter()
+            .flat_map(|row| &row.cells)
+            .map(|cell| cell.contender.as_str()),
+    );
+    let cell_chars = (text::WIDTH / (contenders.len() + 1))
+        .saturating_sub(3)
+        .max(8);
+    let heads = std::iter::once("constraint".to_owned()).chain(
+        contenders
+            .iter()
+            .map(|name| printable(name, cell_chars - 1)),
+    );
+    let mut table = Table::new(heads, contenders.len() + 1);
+    for column in 0..=contenders.len() {
+        table = table.wrapped(column, cell_chars);
+    }
+    for row in notable.iter().take(MAX_SCHEMA_ROWS) {
+        let cell = |name: &&str| {
+            let cell = row.cells.iter().find(|cell| cell.contender == **name);
+            cell.map_or_else(String::new, status)
+        };
+        let name = printable(&row.name, 2 * cell_chars);
+        table.row(std::iter::once(name).chain(contenders.iter().map(cell)));
+    }
+    let fine = rows.len() - notable.len();
+    let more = notable.len().saturating_sub(MAX_SCHEMA_ROWS);
+    let more = if more == 0 {
+        String::new()
+    } else {
+        format!("; {more} more with findings are in the JSON file")
+    };
+    let line = format!(
+        "{fine} of {} constraints: valid answers from every contender, and none slow{more}",
+        rows.len()
+    );
+    Some((table.non_empty(), line))
+}
+
+/// The result of a contender for one constraint, in a few words.
+fn status(cell: &SchemaCell) -> String {
+    let mut findings = Vec::new();
+    let of = cell.requests;
+    if of == 0 {
+        return UNKNOWN.to_owned();
+    }
+    if cell.refused > 0 {
+        let keyword = cell
+            .refusal
+            .as_ref()
+            .and_then(|refusal| refusal.keyword.as_deref());
+        let keyword = keyword.map_or_else(String::new, |keyword| format!(" ({keyword})"));
+        findings.push(format!("refused {}/{of}{keyword}", cell.refused));
+    }
+    for (count, name) in [
+        (cell.invalid, "invalid"),
+        (cell.truncated, "cut"),
+        (cell.failed, "failed"),
+    ] {
+        if count > 0 {
+            findings.push(format!("{name} {count}/{of}"));
+        }
+    }
+    if cell.slow {
+        findings.push(format!("slow, TTFT {} ms", figure(cell.ttft_ms)));
+    }
+    if findings.is_empty() {
+        return format!("valid {}/{of}", cell.correct);
+    }
+    findings.join("; ")
+}
+
+fn table(comparison: &Comparison, name_chars: usize, parts: &[Part]) -> Table {
+    let rows = &comparison.rows;
+    let has_several_datasets = distinct(rows.iter().map(|row| &row.dataset)).len() > 1;
+    let is_swept = rows.iter().any(|row| row.load != Load::AsGiven);
+    let notes = numbered_notes(comparison);
+    let says_something = |column: &&Column| {
+        rows.iter().filter_map(Row::figures).any(|figures| {
+            let shown = (column.show)(figures);
+            shown != column.plain && shown != UNKNOWN
+        })
+    };
+    let columns: Vec<&Column> = COLUMNS
+        .iter()
+        .filter(|column| parts.contains(&column.part))
+        .filter(says_something)
+        .collect();
+    let mut heads = Vec::new();
+    heads.extend(has_several_datasets.then_some("dataset"));
+    heads.push("contender");
+    heads.extend(is_swept.then_some("load"));
+    let text_columns = heads.len();
+    heads.extend(columns.iter().map(|column| column.head));
+    let cells = |row: &Row| {
+        let number = note(row)
+            .and_then(|note| notes.iter().position(|known| *known == note))
+            .map_or_else(String::new, |index| format!(" ({})", index + 1));
+        let name = printable(&row.contender, name_chars);
+        let name = match &row.result {
+            RowResult::Measured(_) => format!("{name}{number}"),
+            RowResult::DidNotRun { .. } => format!("{name}\ndid not run{number}"),
+        };
+        let mut cells = Vec::new();
+        cells.extend(has_several_datasets.then(|| printable(&row.dataset, name_chars)));
+        cells.push(name);
+        cells.extend(is_swept.then(|| row.load.to_string()));
+        cells.extend(columns.iter().map(|column| {
+            row.figures()
+                .map_or_else(String::new, |figures| (column.show)(figures))
+        }));
+        cells
+    };
+    Table::new(heads, text_columns).with_rows(rows.iter().map(cells))
+}
+
+/// What the row's number refers to.
+fn note(row: &Row) -> Option<String> {
+    match &row.result {
+        RowResult::DidNotRun { reason } => Some(format!("did not run: {reason}")),
+        RowResult::Measured(figures) => {
+            let first = figures.refusals.first()?;
+            let keyword = first
+                .keyword
+                .as_ref()
+                .map_or_else(String::new, |keyword| format!(" {keyword}:"));
+            let more = match figures.refusals.len() - 1 {
+                0 => String::new(),
+                more => format!("; {more} more messages, see --detail full"),
+            };
+            Some(format!("refused:{keyword} {}{more}", first.message))
+        }
+    }
+}
+
+fn fits(tables: &[Table]) -> bool {
+    tables.iter().all(|table| {
+        let document = Document {
+            blocks: vec![Block::Table(table.clone())],
+            ..Document::default()
+        };
+        text::render(&document)
+            .lines()
+            .all(|line| line.chars().count() <= text::WIDTH)
+    })
+}
+
+fn unknown() -> String {
+    UNKNOWN.to_owned()
+}
+
+fn percent(rate: Option<Rate>) -> String {
+    rate.map_or_else(unknown, |rate| format!("{:.1}", rate.percent))
+}
+
+/// The added time with its interval.
+fn added(added: Option<&Added>) -> String {
+    let Some(added) = added else {
+        return unknown();
+    };
+    let ms = format!(
+        "{}{}",
+        if added.ms < 0.0 { "" } else { "+" },
+        figure(Some(added.ms))
+    );
+    match (added.low_ms, added.high_ms) {
+        (Some(low), Some(high)) => {
+            format!("{ms} ({} to {})", figure(Some(low)), figure(Some(high)))
+        }
+        _ => ms,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::eventful;
+    use super::super::{Detail, render_text};
+    use super::*;
+
+    #[test]
+    fn the_page_is_at_most_as_wide_as_a_terminal() {
+        let mut comparison = eventful();
+        let names = [
+            "xgrammar",
+            "a".repeat(60).as_str(),
+            "guidance-with-rewrites",
+        ]
+        .map(str::to_owned);
+        for (index, row) in comparison.rows.iter_mut().enumerate() {
+            row.contender = names[index % 3].clone();
+            row.dataset = "a-dataset-with-a-very-long-name".repeat(2);
+            if index == 1 {
+                row.dataset = "json".to_owned();
+            }
+        }
+        let page = render_text(&comparison, Detail::Summary);
+        for line in page.lines() {
+            assert!(line.chars().count() <= text::WIDTH, "{line}\n{page}");
+        }
+        assert!(
+            page.contains("correct %") && page.contains("added TTFT ms"),
+            "{page}"
+        );
+    }
+
+    #[test]
+    fn columns_that_say_nothing_are_left_out() {
+        let mut comparison = eventful();
+        let heads = |comparison: &Comparison| {
+            let tables = tables(comparison);
+            let heads = tables.iter().flat_map(|table| &table.columns);
+            heads.map(|column| column.head.clone()).collect::<String>()
+        };
+        let before = heads(&comparison);
+        assert!(
+            before.contains("invalid") && !before.contains("coverage"),
+            "{before}"
+        );
+        for row in &mut comparison.rows {
+            if let RowResult::Measured(figures) = &mut row.result {
+                figures.causes = None;
+                figures.coverage = Rate::new(3, 4);
+            }
+        }
+        let after = heads(&comparison);
+        assert!(
+            !after.contains("invalid") && after.contains("coverage"),
+            "{after}"
+        );
+    }
+
+    #[test]
+    fn constraints_with_findings_are_listed_and_others_counted() {
+        let (table, line) = schemas(&eventful()).unwrap();
+        let rows = table.unwrap().rows;
+        assert_eq!(rows.len(), 1);
+        assert_eq!(rows[0][2], "refused 10/10 (multipleOf)".into());
+        assert!(line.starts_with("1 of 2 constraints"), "{line}");
+    }
+}
