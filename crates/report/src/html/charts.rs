@@ -77,7 +77,11 @@ fn cumulative(view: &View<'_>, arms: &[Arm], metric: LatencyMetric) -> Option<Ch
         .map(|(arm, distribution)| curve(*arm, distribution))
         .collect();
     let svg = svg::cumulative(&title, &curves, ShareScale::Even, &Axis::around(low, high));
-    Some(Chart { title, svg })
+    Some(Chart {
+        title,
+        svg,
+        table: None,
+    })
 }
 
 fn colour(arm: Arm) -> usize {
@@ -148,6 +152,7 @@ pub(super) fn add_timeline(page: &mut Document, view: &View<'_>) {
         charts: vec![Chart {
             title: String::new(),
             svg: chart(&timeline),
+            table: None,
         }],
         layout: Layout::Wide,
         ..Charts::default()
