@@ -277,6 +277,7 @@ pub(super) fn comparison(plan: &MatrixOptions, aggregate: &Aggregate, stopped: b
         format_version: FORMAT_VERSION,
         about: conditions(plan, aggregate, stopped),
         knees: knees(plan, &rows),
+        capacity: Vec::new(),
         notices: notices(plan, aggregate, &rows),
         rows,
         runs: aggregate.runs.clone(),

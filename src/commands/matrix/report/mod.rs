@@ -4,6 +4,7 @@
 //! throughputs. As JSON its contract is `schemas/contracts/matrix.schema.json`; the other formats
 //! render the page of `page.rs`.
 
+pub mod capacity;
 mod cells;
 mod page;
 
@@ -39,6 +40,8 @@ pub struct Comparison {
     /// The highest load at which each contender meets the objectives, by dataset. Empty without a
     /// sweep or without objectives.
     pub knees: Vec<KneeRow>,
+    /// By dataset, then by contender. Empty without `--sweep`.
+    pub capacity: Vec<capacity::CapacityRow>,
     /// Every run, in the order of execution.
     pub runs: Vec<MatrixRun>,
     /// Warnings about the numbers.

@@ -1,5 +1,6 @@
 //! The page of a comparison: conditions, the table of `cells.rs`, notices and a legend.
 
+use super::capacity;
 use super::cells::{NAME_CHARS, reasons, table};
 use super::{ColdFrom, Comparison, Load, Row};
 use crate::commands::distinct::distinct;
@@ -37,6 +38,12 @@ pub(super) fn document(comparison: &Comparison) -> Document {
     document.paragraphs(reasons.iter().enumerate().map(reason));
     document.gap();
     document.paragraphs(knees(comparison).iter().map(|knee| strong(shown(knee))));
+    document.titled_table("Capacity at the objectives", capacity::table(comparison));
+    document.paragraphs(
+        capacity::sentences(comparison)
+            .iter()
+            .map(|line| shown(line)),
+    );
     document.gap();
     document.notes(
         comparison

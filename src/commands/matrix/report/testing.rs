@@ -1,5 +1,6 @@
 //! A comparison with every kind of row and notice, for tests of the output formats.
 
+use super::capacity::{Capacity, CapacityRow, Sweep, SweepEnd, SweepStep};
 use super::{
     ColdFrom, Comparison, Control, FORMAT, FORMAT_VERSION, Figures, KneeRow, Load,
     MatrixConditions, MatrixRun, Row, RowResult, Treatment,
@@ -54,6 +55,31 @@ fn figures(hits: usize) -> Figures {
         engine: None,
         metrics: sobench_results::metrics::registry::testing::values(),
     }
+}
+
+/// The capacity of one sweep, whose first run measures where to start.
+fn capacity(sustained: f64, missed: f64, end: SweepEnd) -> Capacity {
+    let step = |load: Load, good: usize| SweepStep {
+        load,
+        requests: 200,
+        share: Rate::new(good, 200),
+        is_sustained: good >= 198,
+        achieved_rps: Some(sustained.min(load.size())),
+        output_tokens_per_s: Some(100.0 * sustained.min(load.size())),
+        is_distrusted: false,
+    };
+    let steps = vec![
+        step(Load::MaxConcurrency(8), 200),
+        step(Load::RequestRate(sustained), 199),
+        step(Load::RequestRate(missed), 90),
+    ];
+    Capacity::new(vec![Sweep {
+        repeat: 1,
+        sustained_rps: Some(sustained),
+        missed_rps: Some(missed),
+        end,
+        steps,
+    }])
 }
 
 /// Two contenders, one of which does not start, under two loads.
@@ -154,6 +180,12 @@ pub(super) fn eventful() -> Comparison {
             share("outlines", &[(loads[0], Rate::new(9, 10))]),
             share("<b>|odd*", &[(loads[0], None)]),
         ],
+        capacity: vec![CapacityRow::new(
+            "json".to_owned(),
+            "<b>|odd*".to_owned(),
+            capacity(14.0, 16.0, SweepEnd::RunLimit),
+            Some(capacity(20.0, 24.0, SweepEnd::Narrow)),
+        )],
         runs: vec![
             MatrixRun {
                 distrust: Some("late".to_owned()),

@@ -81,6 +81,9 @@ fn json_file_matches_its_schema() {
         "/rows/0/ttft_ms/extra",
         "/rows/0/control/extra",
         "/knees/0/knee/extra",
+        "/capacity/0/extra",
+        "/capacity/0/cost/extra",
+        "/capacity/0/constrained/sweeps/0/steps/0/extra",
         "/runs/0/extra",
     ] {
         let mut broken = file.clone();

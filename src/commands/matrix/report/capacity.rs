@@ -1,0 +1,417 @@
+//! The capacity of contenders at the latency objectives, with and without the constraint, as found
+//! by `--sweep`.
+//!
+//! The capacity is the highest request rate that is sustained: the share of requests within the
+//! objectives (constrained requests: also valid) reaches `--goodput-share`. A sweep ends with a
+//! bracket, from the highest sustained rate to the lowest rate that is not sustained.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use super::cells::NAME_CHARS;
+use super::{Comparison, Load, Treatment};
+use sobench_core::printable::printable;
+use sobench_render::Table;
+use sobench_statistics::Rate;
+
+/// The capacity of a contender on a dataset.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct CapacityRow {
+    pub dataset: String,
+    pub contender: String,
+    pub constrained: Capacity,
+    /// `None` without a control arm.
+    pub control: Option<Capacity>,
+    /// The share of the control's capacity that the constraint costs.
+    pub cost: Option<CapacityCost>,
+}
+
+/// The capacity of one treatment, over the sweeps of all repeats.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Capacity {
+    /// The median over repeats of the highest sustained rate, in requests per second; `None` if a
+    /// repeat sustained no rate.
+    pub sustained_rps: Option<f64>,
+    /// The lowest of these rates.
+    pub low_rps: Option<f64>,
+    /// The highest rate over repeats that bounds a capacity from above; `None` if a repeat
+    /// sustained every rate, or failed.
+    pub high_rps: Option<f64>,
+    /// Means over repeats at the highest sustained rate: answers per second of the run's duration,
+    /// and output tokens.
+    pub achieved_rps: Option<f64>,
+    pub output_tokens_per_s: Option<f64>,
+    /// One for each repeat.
+    pub sweeps: Vec<Sweep>,
+}
+
+/// The search of one repeat.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Sweep {
+    /// From 1.
+    pub repeat: usize,
+    /// The highest sustained rate.
+    pub sustained_rps: Option<f64>,
+    /// The lowest rate that was not sustained.
+    pub missed_rps: Option<f64>,
+    pub end: SweepEnd,
+    /// The runs, in the order of execution.
+    pub steps: Vec<SweepStep>,
+}
+
+/// A run of a sweep.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct SweepStep {
+    /// A request rate; a concurrency cap for the run that measures where to start.
+    pub load: Load,
+    pub requests: usize,
+    /// Requests within the objectives (constrained: also valid), of those that were sent.
+    pub share: Option<Rate>,
+    /// Whether the share reaches `--goodput-share`.
+    pub is_sustained: bool,
+    pub achieved_rps: Option<f64>,
+    pub output_tokens_per_s: Option<f64>,
+    /// Whether the client distorted the latencies.
+    pub is_distrusted: bool,
+}
+
+/// Why a sweep ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum SweepEnd {
+    /// The bracket is narrow enough.
+    Narrow,
+    /// The largest number of runs is reached.
+    RunLimit,
+    /// A run failed. The reason may quote the server.
+    Failed { reason: String },
+    /// The user stopped the comparison.
+    Stopped,
+}
+
+/// The cost of a constraint, in percent of the control's capacity. A bound is `None` if the
+/// brackets do not bound it.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct CapacityCost {
+    pub percent: Option<f64>,
+    pub low_percent: Option<f64>,
+    pub high_percent: Option<f64>,
+}
+
+impl CapacityRow {
+    pub(in crate::commands::matrix) fn new(
+        dataset: String,
+        contender: String,
+        constrained: Capacity,
+        control: Option<Capacity>,
+    ) -> Self {
+        let cost = control
+            .as_ref()
+            .and_then(|control| CapacityCost::new(&constrained, control));
+        Self {
+            dataset,
+            contender,
+            constrained,
+            control,
+            cost,
+        }
+    }
+}
+
+impl Capacity {
+    pub(in crate::commands::matrix) fn new(sweeps: Vec<Sweep>) -> Self {
+        let sustained: Option<Vec<f64>> = sweeps.iter().map(|sweep| sweep.sustained_rps).collect();
+        let mut sustained = sustained.unwrap_or_default();
+        sustained.sort_by(f64::total_cmp);
+        let missed: Option<Vec<f64>> = sweeps.iter().map(|sweep| sweep.missed_rps).collect();
+        let mean = |value: fn(&SweepStep) -> Option<f64>| {
+            let values: Option<Vec<f64>> = sweeps
+                .iter()
+                .map(|sweep| value(sweep.step_at_capacity()?))
+                .collect();
+            let values = values.filter(|values| !values.is_empty())?;
+            Some(values.iter().sum::<f64>() / values.len() as f64)
+        };
+        Self {
+            sustained_rps: median(&sustained),
+            low_rps: sustained.first().copied(),
+            high_rps: missed.and_then(|missed| missed.into_iter().reduce(f64::max)),
+            achieved_rps: mean(|step| step.achieved_rps),
+            output_tokens_per_s: mean(|step| step.output_tokens_per_s),
+            sweeps,
+        }
+    }
+
+    /// Why the capacity is not bounded, if a sweep failed or was stopped.
+    fn broken_off(&self) -> Option<&SweepEnd> {
+        self.sweeps
+            .iter()
+            .map(|sweep| &sweep.end)
+            .find(|end| matches!(end, SweepEnd::Failed { .. } | SweepEnd::Stopped))
+    }
+}
+
+impl Sweep {
+    /// The run at the highest sustained rate.
+    fn step_at_capacity(&self) -> Option<&SweepStep> {
+        let load = Load::RequestRate(self.sustained_rps?);
+        self.steps.iter().find(|step| step.load == load)
+    }
+}
+
+impl CapacityCost {
+    /// Compares two brackets: the cost is lowest between the highest constrained capacity and the
+    /// lowest of the control.
+    fn new(constrained: &Capacity, control: &Capacity) -> Option<Self> {
+        let cost = |with: f64, without: f64| 100.0 * (1.0 - with / without);
+        let between = |with: Option<f64>, without: Option<f64>| Some(cost(with?, without?));
+        let are_bounded = constrained.high_rps.is_some() && control.high_rps.is_some();
+        let found = Self {
+            percent: between(constrained.sustained_rps, control.sustained_rps)
+                .filter(|_| are_bounded),
+            low_percent: between(constrained.high_rps, control.low_rps),
+            high_percent: between(constrained.low_rps, control.high_rps),
+        };
+        (found.low_percent.is_some() || found.high_percent.is_some()).then_some(found)
+    }
+}
+
+fn median(sorted: &[f64]) -> Option<f64> {
+    let upper = *sorted.get(sorted.len() / 2)?;
+    let lower = sorted[(sorted.len() - 1) / 2];
+    Some(f64::midpoint(lower, upper))
+}
+
+/// The table of capacities: a row for each contender, dataset and treatment. `None` without a
+/// sweep.
+pub(super) fn table(comparison: &Comparison) -> Option<Table> {
+    let heads = [
+        "dataset",
+        "backend",
+        "arm",
+        "req/s",
+        "bracket",
+        "answers/s",
+        "out tok/s",
+        "runs",
+    ];
+    let number = |value: Option<f64>| value.map_or_else(|| "n/a".to_owned(), |value| shown(value));
+    let row = |row: &CapacityRow, treatment: Treatment, capacity: &Capacity| {
+        let runs: usize = capacity.sweeps.iter().map(|sweep| sweep.steps.len()).sum();
+        [
+            printable(&row.dataset, NAME_CHARS),
+            printable(&row.contender, NAME_CHARS),
+            treatment.name().to_owned(),
+            number(capacity.sustained_rps),
+            bracket(capacity),
+            number(capacity.achieved_rps),
+            number(capacity.output_tokens_per_s),
+            runs.to_string(),
+        ]
+    };
+    let rows = comparison.capacity.iter().flat_map(|capacity| {
+        let control = capacity.control.as_ref();
+        let control = control.map(|control| row(capacity, Treatment::Control, control));
+        std::iter::once(row(capacity, Treatment::Constrained, &capacity.constrained)).chain(control)
+    });
+    Table::new(heads, 3).with_rows(rows).non_empty()
+}
+
+/// A sentence for each contender and dataset.
+pub(super) fn sentences(comparison: &Comparison) -> Vec<String> {
+    comparison
+        .capacity
+        .iter()
+        .map(ToString::to_string)
+        .collect()
+}
+
+impl fmt::Display for CapacityRow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{}, {}: {} with the constraint",
+            self.contender, self.dataset, self.constrained
+        )?;
+        let Some(control) = &self.control else {
+            return Ok(());
+        };
+        write!(f, "; {control} without it")?;
+        match self.cost {
+            Some(cost) => write!(f, ". {cost}"),
+            None => write!(f, ". The cost of the constraint is unknown"),
+        }
+    }
+}
+
+impl fmt::Display for Capacity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.sustained_rps, self.high_rps) {
+            (Some(rate), Some(_)) => write!(f, "{} req/s ({})", shown(rate), bracket(self))?,
+            (Some(_), None) => write!(f, "{} req/s", bracket(self))?,
+            (None, Some(high)) => write!(f, "less than {} req/s", shown(high))?,
+            (None, None) => write!(f, "capacity unknown")?,
+        }
+        match self.broken_off() {
+            Some(end) => write!(f, " ({end})"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl fmt::Display for CapacityCost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.percent, self.low_percent, self.high_percent) {
+            (_, Some(low), Some(high)) if low <= 0.0 && high >= 0.0 => write!(
+                f,
+                "No cost of the constraint is visible at this resolution ({low:.0} to {high:.0} % of the capacity)"
+            ),
+            (Some(percent), Some(low), Some(high)) => write!(
+                f,
+                "The constraint costs {percent:.0} % of the capacity ({low:.0} to {high:.0})"
+            ),
+            (_, Some(low), _) => {
+                write!(
+                    f,
+                    "The constraint costs at least {low:.0} % of the capacity"
+                )
+            }
+            (_, None, Some(high)) => {
+                write!(
+                    f,
+                    "The constraint costs at most {high:.0} % of the capacity"
+                )
+            }
+            (_, None, None) => write!(f, "The cost of the constraint is unknown"),
+        }
+    }
+}
+
+impl fmt::Display for SweepEnd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Narrow => write!(f, "the bracket is narrow enough"),
+            Self::RunLimit => write!(f, "the largest number of runs is reached"),
+            Self::Failed { reason } => write!(f, "the sweep ended early: {reason}"),
+            Self::Stopped => write!(f, "stopped before the sweep was complete"),
+        }
+    }
+}
+
+/// The bracket in requests per second: `14 to 16`, `at least 64`, `below 2`.
+fn bracket(capacity: &Capacity) -> String {
+    match (capacity.low_rps, capacity.high_rps) {
+        (Some(low), Some(high)) => format!("{} to {}", shown(low), shown(high)),
+        (Some(low), None) => format!("at least {}", shown(low)),
+        (None, Some(high)) => format!("below {}", shown(high)),
+        (None, None) => "n/a".to_owned(),
+    }
+}
+
+/// A rate with three significant digits, without trailing zeros.
+fn shown(rate: f64) -> String {
+    let digits = (2.0 - rate.abs().max(1e-9).log10().floor()).clamp(0.0, 6.0) as usize;
+    let text = format!("{rate:.digits$}");
+    if text.contains('.') {
+        text.trim_end_matches('0').trim_end_matches('.').to_owned()
+    } else {
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn capacity(brackets: &[(Option<f64>, Option<f64>)]) -> Capacity {
+        let sweep =
+            |(index, &(sustained_rps, missed_rps)): (usize, &(Option<f64>, Option<f64>))| {
+                let step = |rate: Option<f64>, is_sustained: bool| {
+                    Some(SweepStep {
+                        load: Load::RequestRate(rate?),
+                        requests: 100,
+                        share: Rate::new(if is_sustained { 100 } else { 50 }, 100),
+                        is_sustained,
+                        achieved_rps: rate.map(|rate| 0.9 * rate),
+                        output_tokens_per_s: rate.map(|rate| 100.0 * rate),
+                        is_distrusted: false,
+                    })
+                };
+                Sweep {
+                    repeat: index + 1,
+                    sustained_rps,
+                    missed_rps,
+                    end: SweepEnd::RunLimit,
+                    steps: [step(sustained_rps, true), step(missed_rps, false)]
+                        .into_iter()
+                        .flatten()
+                        .collect(),
+                }
+            };
+        Capacity::new(brackets.iter().enumerate().map(sweep).collect())
+    }
+
+    fn sentence(
+        with: &[(Option<f64>, Option<f64>)],
+        without: &[(Option<f64>, Option<f64>)],
+    ) -> String {
+        let (dataset, contender) = ("json".to_owned(), "xgrammar".to_owned());
+        let control = Some(capacity(without));
+        CapacityRow::new(dataset, contender, capacity(with), control).to_string()
+    }
+
+    #[test]
+    fn the_cost_is_bounded_by_both_brackets() {
+        let found = |with, without| sentence(&[with], &[without]);
+        assert_eq!(
+            found((Some(14.0), Some(16.0)), (Some(20.0), Some(24.0))),
+            "xgrammar, json: 14 req/s (14 to 16) with the constraint; 20 req/s (20 to 24) without it. \
+             The constraint costs 30 % of the capacity (20 to 42)"
+        );
+        assert_eq!(
+            found((Some(20.0), Some(24.0)), (Some(20.0), Some(24.0))),
+            "xgrammar, json: 20 req/s (20 to 24) with the constraint; 20 req/s (20 to 24) without it. \
+             No cost of the constraint is visible at this resolution (-20 to 17 % of the capacity)"
+        );
+        assert_eq!(
+            found((None, Some(0.125)), (Some(20.0), None)),
+            "xgrammar, json: less than 0.125 req/s with the constraint; at least 20 req/s without it. \
+             The constraint costs at least 99 % of the capacity"
+        );
+        assert_eq!(
+            found((Some(64.0), None), (Some(64.0), None)),
+            "xgrammar, json: at least 64 req/s with the constraint; at least 64 req/s without it. \
+             The cost of the constraint is unknown"
+        );
+    }
+
+    #[test]
+    fn repeats_widen_the_bracket() {
+        let found = capacity(&[
+            (Some(14.0), Some(16.0)),
+            (Some(18.0), Some(20.0)),
+            (Some(13.0), Some(14.0)),
+        ]);
+        assert_eq!(
+            (found.sustained_rps, found.low_rps, found.high_rps),
+            (Some(14.0), Some(13.0), Some(20.0))
+        );
+        assert!((found.output_tokens_per_s.unwrap() - 1500.0).abs() < 1e-9);
+        let unbounded = capacity(&[(Some(14.0), Some(16.0)), (Some(64.0), None)]);
+        assert_eq!((unbounded.low_rps, unbounded.high_rps), (Some(14.0), None));
+        assert_eq!(capacity(&[]).to_string(), "capacity unknown");
+    }
+
+    #[test]
+    fn a_failed_sweep_gives_its_reason() {
+        let mut found = capacity(&[(Some(14.0), None)]);
+        found.sweeps[0].end = SweepEnd::Failed {
+            reason: "gone".to_owned(),
+        };
+        assert_eq!(
+            found.to_string(),
+            "at least 14 req/s (the sweep ended early: gone)"
+        );
+    }
+}
