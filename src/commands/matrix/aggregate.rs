@@ -3,6 +3,7 @@
 
 mod pooled;
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use self::pooled::{pooled_rate, pooled_values, summary};
@@ -10,6 +11,7 @@ use super::run_order::Step;
 use crate::commands::bench::options::Target;
 use crate::commands::bench::run::{Finished, FirstUse, ServerHistory};
 use crate::commands::matrix::options::{ContenderServer, InterleavedReason, MatrixOptions, Order};
+use crate::commands::matrix::report::charts::{Curves, Distributions, InvalidReason, Quantiles};
 use crate::commands::matrix::report::{
     ColdFrom, Comparison, Control, FORMAT, FORMAT_VERSION, Figures, KneeRow, Load,
     MatrixConditions, MatrixRun, Row, RowResult, Treatment,
@@ -20,6 +22,7 @@ use sobench_notices::enforcement::State;
 use sobench_notices::notice::{MatrixNotice, Notice};
 use sobench_results::metrics::cold_load::COLD_TAG;
 use sobench_results::metrics::constraint_overhead::Overhead;
+use sobench_results::metrics::examples::Group;
 use sobench_results::metrics::knee::knee;
 use sobench_results::metrics::pooled::Pooled;
 use sobench_results::metrics::registry::{Metric, RequestValues, Values, latencies, rates, totals};
@@ -65,6 +68,8 @@ struct FinishedRun {
     record: RunRecord,
     /// The engine with its counters.
     engine: Option<Engine>,
+    /// Reasons of invalid constrained answers.
+    reasons: Vec<Group>,
     /// Whether the client distorted the latencies.
     is_distrusted: bool,
 }
@@ -168,6 +173,7 @@ impl Aggregate {
             first_use: finished.first_use,
             record: report.record.clone(),
             engine: report.engine.clone(),
+            reasons: metrics.quality.reasons.clone(),
             is_distrusted: finished.distrust().is_some(),
         };
         self.has_failed_threshold |= finished.exit_code() == CHECK_FAILED;
@@ -278,6 +284,8 @@ pub(super) fn comparison(plan: &MatrixOptions, aggregate: &Aggregate, stopped: b
         about: conditions(plan, aggregate, stopped),
         knees: knees(plan, &rows),
         capacity: Vec::new(),
+        schemas: Vec::new(),
+        disagreements: Vec::new(),
         notices: notices(plan, aggregate, &rows),
         rows,
         runs: aggregate.runs.clone(),
@@ -332,6 +340,13 @@ fn figures(plan: &MatrixOptions, cell: &Cell) -> Option<Figures> {
         runs: runs.len(),
         requests: runs.iter().map(|run| run.requests).sum(),
         correct_rate: values.rate(&rates::CORRECT_RATE),
+        causes: None,
+        refusals: Vec::new(),
+        reasons: reasons(runs),
+        distributions: Distributions {
+            ttft_ms: curves(cell, &latencies::TTFT),
+            tpot_ms: curves(cell, &latencies::TPOT),
+        },
         compliance: values.rate(&rates::COMPLIANCE),
         coverage: values.rate(&rates::COVERAGE),
         valid_within_objectives: pooled_rate(runs, |run| run.valid_good),
@@ -359,6 +374,36 @@ fn figures(plan: &MatrixOptions, cell: &Cell) -> Option<Figures> {
         }),
         metrics: values,
     })
+}
+
+/// Reasons of invalid answers over all runs, the most frequent first, with the first example.
+fn reasons(runs: &[FinishedRun]) -> Vec<InvalidReason> {
+    let mut merged: Vec<InvalidReason> = Vec::new();
+    for group in runs.iter().flat_map(|run| &run.reasons) {
+        match merged.iter_mut().find(|reason| reason.name == group.name) {
+            Some(reason) => reason.count += group.count,
+            None => merged.push(InvalidReason {
+                name: group.name,
+                count: group.count,
+                example: group.examples.first().cloned(),
+            }),
+        }
+    }
+    merged.sort_by_key(|reason| Reverse(reason.count));
+    merged
+}
+
+/// The distribution of a latency with and without the constraint.
+fn curves(cell: &Cell, metric: &Metric) -> Curves {
+    let quantiles = |runs: &[FinishedRun]| {
+        let requests = runs.iter().flat_map(|run| &run.samples.requests);
+        let answered = requests.filter(|request| request.answered);
+        Quantiles::new(answered.filter_map(|request| request.values.value(metric)))
+    };
+    Curves {
+        constrained: quantiles(&cell.constrained),
+        control: quantiles(&cell.control),
+    }
 }
 
 /// TTFT of first and later uses of constraints: those in the runs, or, if the runs have no first

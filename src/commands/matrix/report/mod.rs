@@ -6,6 +6,7 @@
 
 pub mod capacity;
 mod cells;
+pub mod charts;
 mod page;
 
 use std::fmt;
@@ -29,6 +30,15 @@ pub const FORMAT: &str = "sobench-arms";
 /// The version of the file format. It increases when a key changes its meaning or is removed.
 pub const FORMAT_VERSION: u32 = 1;
 
+/// Largest number of refusal messages of a row.
+pub const MAX_REFUSALS: usize = 5;
+
+/// Largest number of disagreements in the file.
+pub const MAX_DISAGREEMENTS: usize = 100;
+
+/// Largest number of characters of a message or an answer in a comparison.
+pub const MAX_MESSAGE_CHARS: usize = 300;
+
 /// The comparison of several runs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Comparison {
@@ -42,6 +52,12 @@ pub struct Comparison {
     pub knees: Vec<KneeRow>,
     /// By dataset, then by contender. Empty without `--sweep`.
     pub capacity: Vec<capacity::CapacityRow>,
+    /// A row for each constraint of the datasets with several constraints, over all loads and
+    /// repeats. Rows that need attention are first.
+    pub schemas: Vec<SchemaRow>,
+    /// Requests whose answers are valid for one contender and invalid for another, at most
+    /// [`MAX_DISAGREEMENTS`].
+    pub disagreements: Vec<Disagreement>,
     /// Every run, in the order of execution.
     pub runs: Vec<MatrixRun>,
     /// Warnings about the numbers.
@@ -52,7 +68,7 @@ pub struct Comparison {
 /// The conditions of the measurement.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct MatrixConditions {
-    /// The start of the first run in vLLM's format, `%Y%m%d-%H%M%S`.
+    /// The start of the first run, in ISO 8601 and UTC.
     pub date: Option<String>,
     pub sobench_version: String,
     /// The kind of server (`vllm`, `openai-chat`, ...).
@@ -108,6 +124,17 @@ pub struct Figures {
     /// Requests that were sent with their constraint.
     pub requests: usize,
     pub correct_rate: Option<Rate>,
+    /// Why the other requests are not correct; `None` if no request can be judged.
+    pub causes: Option<Causes>,
+    /// The distinct messages with which constraints were refused, the most frequent first, at most
+    /// [`MAX_REFUSALS`].
+    pub refusals: Vec<Refusal>,
+    /// Reasons of invalid answers, for the page; the results of the runs have them too.
+    #[serde(skip)]
+    pub reasons: Vec<charts::InvalidReason>,
+    /// Curves for the page; the run logs have every value.
+    #[serde(skip)]
+    pub distributions: charts::Distributions,
     pub compliance: Option<Rate>,
     pub coverage: Option<Rate>,
     pub ttft_ms: Summary,
@@ -133,6 +160,93 @@ pub struct Figures {
     pub engine: Option<String>,
     /// Every metric of the runs with constraints.
     pub metrics: Values,
+}
+
+/// Shares of the requests that are not correct, by cause. Every share is of the requests that the
+/// correct rate counts, so that the correct rate and the four shares sum to 100 %.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Causes {
+    /// Answers that violate their constraint, whether they ended normally or not.
+    pub invalid: Rate,
+    /// Answers that were cut at the token limit before they violated their constraint.
+    pub truncated: Rate,
+    /// Requests that the server rejected because of their constraint or that the model refused.
+    pub refused: Rate,
+    /// Requests that timed out, that failed in the server, the stream or the network, or that the
+    /// server rejected because of its load (429).
+    pub failed: Rate,
+}
+
+/// A message with which a server refused constraints.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Refusal {
+    /// Requests that were refused with it.
+    pub requests: usize,
+    /// The keyword of JSON Schema that the message names.
+    pub keyword: Option<String>,
+    /// The server's message, shortened to [`MAX_MESSAGE_CHARS`].
+    pub message: String,
+}
+
+/// The results of one constraint.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct SchemaRow {
+    pub dataset: String,
+    /// The row's name in the dataset, or the id of its first request.
+    pub name: String,
+    /// Tags of the row in the dataset, without its name.
+    pub tags: Vec<String>,
+    /// A cell for each contender with a measured run on the dataset, in their order.
+    pub cells: Vec<SchemaCell>,
+}
+
+/// The results of a contender for one constraint. The counts of correct, invalid, truncated,
+/// refused and failed requests sum to `requests`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct SchemaCell {
+    pub contender: String,
+    /// Requests that can be judged.
+    pub requests: usize,
+    pub correct: usize,
+    pub invalid: usize,
+    pub truncated: usize,
+    pub refused: usize,
+    pub failed: usize,
+    /// The first message with which the server refused it.
+    pub refusal: Option<Refusal>,
+    /// The finding on the first invalid answer.
+    pub finding: Option<String>,
+    /// Median TTFT, in ms.
+    pub ttft_ms: Option<f64>,
+    /// Median of the differences in TTFT to the control of the same request, in ms.
+    pub added_ttft_ms: Option<f64>,
+    /// Whether its median TTFT is more than three times the median over the contender's other
+    /// constraints, and at least 10 ms more.
+    pub slow: bool,
+}
+
+/// A request whose answers are valid for one contender and invalid for another, in the same repeat.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Disagreement {
+    pub dataset: String,
+    /// The name of its [`SchemaRow`].
+    pub schema: String,
+    pub case_id: String,
+    pub load: Load,
+    /// From 1.
+    pub repeat: usize,
+    pub answers: Vec<JudgedAnswer>,
+}
+
+/// The answer of one contender.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct JudgedAnswer {
+    pub contender: String,
+    pub valid: bool,
+    /// Why it is invalid.
+    pub finding: Option<String>,
+    /// The start of the answer.
+    pub text: String,
 }
 
 /// The origin of first uses of constraints.
@@ -219,7 +333,7 @@ pub fn render(comparison: &Comparison, format: OutputFormat) -> Result<String> {
             };
             Ok(markdown::render(&document, 3))
         }
-        OutputFormat::Html => Ok(html::render(&page::document(comparison))),
+        OutputFormat::Html => Ok(html::render(&page::document_with_charts(comparison))),
         OutputFormat::Text => Ok(text::render(&page::document(comparison))),
         OutputFormat::Csv
         | OutputFormat::Jsonl

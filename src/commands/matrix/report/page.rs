@@ -2,7 +2,7 @@
 
 use super::capacity;
 use super::cells::{NAME_CHARS, reasons, table};
-use super::{ColdFrom, Comparison, Load, Row};
+use super::{ColdFrom, Comparison, Load, Row, charts};
 use crate::commands::distinct::distinct;
 use sobench_core::printable::printable;
 use sobench_render::{Block, Document, Table, Text};
@@ -13,8 +13,22 @@ use sobench_statistics::Rate;
 /// The longest reason or notice, which may quote a server, in characters.
 const REASON_CHARS: usize = 900;
 
-/// The table is wide, so its cells are narrow.
-const STYLE: &str = "th,td{padding:.2rem .45rem}th.word,td.word{min-width:4rem}";
+/// The table is wide, so its cells are narrow. Colours of reasons and of the heat map.
+const STYLE: &str = "
+th,td{padding:.2rem .45rem}th.word,td.word{min-width:4rem}
+.r0{fill:#c8323c;background:#c8323c}.r1{fill:#0072b2;background:#0072b2}.r2{fill:#8a6d00;background:#8a6d00}
+.r3{fill:#7a4b94;background:#7a4b94}.r4{fill:#007a5e;background:#007a5e}.r5{fill:#59636e;background:#59636e}
+svg .count{fill:#fff;font-size:13px;font-weight:600}
+.heat-valid{background:#0072b222}.heat-slow{background:#e8b93c;color:#1b1f24}.heat-truncated{background:#8fb8d8;color:#1b1f24}
+.heat-failed{background:#59636e;color:#fff}.heat-refused{background:#7a4b94;color:#fff}.heat-invalid{background:#c8323c;color:#fff}
+";
+
+/// The page with its charts.
+pub(super) fn document_with_charts(comparison: &Comparison) -> Document {
+    let mut document = document(comparison);
+    charts::add(&mut document, comparison);
+    document
+}
 
 /// The page, with the contenders in its title.
 pub(super) fn document(comparison: &Comparison) -> Document {

@@ -1,9 +1,10 @@
 //! A comparison with every kind of row and notice, for tests of the output formats.
 
 use super::capacity::{Capacity, CapacityRow, Sweep, SweepEnd, SweepStep};
+use super::charts::{Curves, Distributions, InvalidReason, Quantiles};
 use super::{
-    ColdFrom, Comparison, Control, FORMAT, FORMAT_VERSION, Figures, KneeRow, Load,
-    MatrixConditions, MatrixRun, Row, RowResult, Treatment,
+    Causes, ColdFrom, Comparison, Control, FORMAT, FORMAT_VERSION, Figures, KneeRow, Load,
+    MatrixConditions, MatrixRun, Row, RowResult, SchemaCell, SchemaRow, Treatment,
 };
 use sobench_notices::notice::Notice;
 use sobench_results::metrics::Slo;
@@ -28,6 +29,25 @@ fn figures(hits: usize) -> Figures {
         runs: 2,
         requests: 200,
         correct_rate: Rate::new(hits, 200),
+        causes: Some(Causes {
+            invalid: Rate::new(200 - hits, 200).unwrap(),
+            truncated: Rate::new(0, 200).unwrap(),
+            refused: Rate::new(0, 200).unwrap(),
+            failed: Rate::new(0, 200).unwrap(),
+        }),
+        refusals: Vec::new(),
+        reasons: vec![InvalidReason {
+            name: "not_json",
+            count: 200 - hits,
+            example: None,
+        }],
+        distributions: Distributions {
+            ttft_ms: Curves {
+                constrained: Quantiles::new((0..200).map(|index| 12.0 + f64::from(index) / 10.0)),
+                control: Quantiles::new((0..200).map(|index| 10.0 + f64::from(index) / 10.0)),
+            },
+            tpot_ms: Curves::default(),
+        },
         compliance: Rate::new(hits, hits),
         coverage: Rate::new(200, 200),
         ttft_ms: summary(200, 12.0),
@@ -180,6 +200,20 @@ pub(super) fn eventful() -> Comparison {
             share("outlines", &[(loads[0], Rate::new(9, 10))]),
             share("<b>|odd*", &[(loads[0], None)]),
         ],
+        schemas: vec![SchemaRow {
+            dataset: "json".to_owned(),
+            name: "<i>".to_owned(),
+            tags: Vec::new(),
+            cells: vec![SchemaCell {
+                contender: "xgrammar".to_owned(),
+                requests: 2,
+                correct: 1,
+                invalid: 1,
+                finding: Some("<u>".to_owned()),
+                ..SchemaCell::default()
+            }],
+        }],
+        disagreements: Vec::new(),
         capacity: vec![CapacityRow::new(
             "json".to_owned(),
             "<b>|odd*".to_owned(),
