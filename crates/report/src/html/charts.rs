@@ -110,7 +110,7 @@ fn together(view: &View<'_>) -> Option<String> {
     }
     let percent = 100.0 * left_out as f64 / all as f64;
     (left_out > 0).then(|| {
-        format!("without {percent:.1} % of {all} gaps, which are 0: chunks that are read at once")
+        format!("without {percent:.1} % of {all} gaps, below 1 us: chunks that are read at once")
     })
 }
 
