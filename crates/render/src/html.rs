@@ -32,6 +32,12 @@ svg{width:100%;height:auto;display:block;overflow:visible}svg.wide{min-width:60r
 svg text{fill:var(--soft);font:12px system-ui,sans-serif}svg .label{fill:var(--ink);font-size:14px}
 .grid{stroke:var(--line);stroke-width:1}.curve{fill:none;stroke-width:2;stroke-linejoin:round}.dashed{stroke-dasharray:6 4}
 .c0{stroke:var(--c0)}.c1{stroke:var(--c1)}.c2{stroke:var(--c2)}.c3{stroke:var(--c3)}.c4{stroke:var(--c4)}
+.dot.c0{fill:var(--c0)}.dot.c1{fill:var(--c1)}.dot.c2{fill:var(--c2)}.dot.c3{fill:var(--c3)}.dot.c4{fill:var(--c4)}
+.dot.hollow{fill:var(--paper);stroke-width:2}.reference{stroke:var(--soft);stroke-width:2;stroke-dasharray:2 3}
+svg .number{fill:var(--ink);font-size:13px;font-variant-numeric:tabular-nums}
+.charts>div{min-width:0}.charts svg{max-width:44rem}details>summary{cursor:pointer}.charts summary{color:var(--soft);font-size:.85rem}
+.heat{max-height:32rem;overflow-y:auto}.heat td{text-align:center}.heat th[scope=row]{font-weight:400;border-bottom:1px solid var(--line)}
+.heat thead th{position:sticky;top:0;background:var(--paper);vertical-align:bottom}
 .legend{display:flex;flex-wrap:wrap;gap:.25rem 1.25rem;margin:.25rem 0 .5rem;color:var(--ink);padding:0;list-style:none}
 .legend i{display:inline-block;width:1rem;height:.75rem;margin-right:.4rem;border-radius:2px}
 .legend svg{display:inline-block;width:2rem;height:.75rem;margin-right:.4rem}
@@ -204,7 +210,13 @@ fn add_charts(page: &mut String, charts: &Charts) {
         } else {
             ""
         };
-        let _ = write!(page, "<div{class}>{title}{}</div>", chart.svg);
+        let _ = write!(page, "<div{class}>{title}{}", chart.svg);
+        if let Some(table) = &chart.table {
+            page.push_str("<details><summary>The same numbers as a table</summary>");
+            add_table(page, table);
+            page.push_str("</details>");
+        }
+        page.push_str("</div>");
     }
     if charts.layout == Layout::Grid {
         page.push_str("</div>");

@@ -9,8 +9,11 @@
 
 pub mod axis;
 pub mod csv;
+pub mod dots;
 pub mod escape;
+pub mod heat_map;
 pub mod html;
+pub mod lines;
 pub mod markdown;
 pub mod svg;
 pub mod text;
@@ -155,6 +158,8 @@ pub struct Chart {
     pub title: String,
     /// SVG with escaped text, for example from [`svg`].
     pub svg: String,
+    /// The numbers of the chart, collapsed below it.
+    pub table: Option<Table>,
 }
 
 /// Legend entry for a colour or stroke.
@@ -488,6 +493,7 @@ mod tests {
             charts: vec![Chart {
                 title: "chart".to_owned(),
                 svg: "<svg></svg>".to_owned(),
+                table: None,
             }],
             layout: Layout::Grid,
         }));

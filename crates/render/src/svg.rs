@@ -7,12 +7,12 @@ use super::axis::Axis;
 use super::escape::escape;
 
 /// Size of a chart, and margins of its plot area.
-const WIDTH: f64 = 540.0;
-const HEIGHT: f64 = 300.0;
-const LEFT: f64 = 66.0;
-const RIGHT: f64 = 24.0;
-const TOP: f64 = 12.0;
-const BOTTOM: f64 = 42.0;
+pub(crate) const WIDTH: f64 = 540.0;
+pub(crate) const HEIGHT: f64 = 300.0;
+pub(crate) const LEFT: f64 = 66.0;
+pub(crate) const RIGHT: f64 = 24.0;
+pub(crate) const TOP: f64 = 12.0;
+pub(crate) const BOTTOM: f64 = 42.0;
 
 /// Height of a bar, and of the gap after it.
 const BAR: f64 = 26.0;
@@ -187,7 +187,7 @@ fn x_of(axis: &Axis, ns: f64) -> f64 {
 /// not drawn: the curve ends at its edge.
 fn path(points: &[(u64, f64)], shares: ShareScale, axis: &Axis) -> String {
     let x_of = |ns: f64| x_of(axis, ns);
-    let beyond = points.partition_point(|(ns, _)| *ns as f64 <= axis.end_ns());
+    let beyond = points.partition_point(|(ns, _)| *ns as f64 <= axis.end());
     let (shown, cut_off) = points.split_at(beyond);
     let start = shown
         .first()

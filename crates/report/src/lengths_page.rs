@@ -58,6 +58,7 @@ pub fn render(view: &View<'_>) -> String {
     let charts = charts.map(|(name, values)| Chart {
         title: (*name).to_owned(),
         svg: histogram(name, values),
+        table: None,
     });
     page.push(Block::Charts(Charts {
         charts: charts.collect(),

@@ -92,6 +92,7 @@ pub fn render(view: &View<'_>, thresholds: Thresholds) -> String {
         charts: vec![Chart {
             title: String::new(),
             svg: picture(view, shown, thresholds),
+            table: None,
         }],
         layout: Layout::Wide,
         ..Charts::default()

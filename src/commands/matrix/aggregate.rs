@@ -4,6 +4,7 @@
 mod pooled;
 mod schemas;
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use self::pooled::{pooled_rate, pooled_values, summary};
@@ -13,6 +14,7 @@ use crate::commands::bench::options::Target;
 use crate::commands::bench::run::{Finished, FirstUse, ServerHistory};
 use crate::commands::matrix::options::{ContenderServer, InterleavedReason, MatrixOptions, Order};
 use crate::commands::matrix::report::capacity::{Capacity, CapacityRow, Sweep, SweepStep};
+use crate::commands::matrix::report::charts::{Curves, Distributions, InvalidReason, Quantiles};
 use crate::commands::matrix::report::{
     ColdFrom, Comparison, Control, FORMAT, FORMAT_VERSION, Figures, KneeRow, Load,
     MatrixConditions, MatrixRun, Row, RowResult, Treatment,
@@ -28,6 +30,7 @@ use sobench_notices::notice::{MatrixNotice, Notice};
 use sobench_results::metrics::client_overhead::ClientOverhead;
 use sobench_results::metrics::cold_load::COLD_TAG;
 use sobench_results::metrics::constraint_overhead::{Added, Overhead};
+use sobench_results::metrics::examples::Group;
 use sobench_results::metrics::knee::knee;
 use sobench_results::metrics::pooled::Pooled;
 use sobench_results::metrics::registry::{Metric, Values, latencies, rates, totals};
@@ -77,6 +80,8 @@ struct FinishedRun {
     record: RunRecord,
     /// The engine with its counters.
     engine: Option<Engine>,
+    /// Reasons of invalid constrained answers.
+    reasons: Vec<Group>,
     /// Whether the client distorted the latencies.
     is_distrusted: bool,
     /// The metrics that the client may have distorted.
@@ -199,6 +204,7 @@ impl Aggregate {
             first_use: finished.first_use,
             record: report.record.clone(),
             engine: report.engine.clone(),
+            reasons: metrics.quality.reasons.clone(),
             is_distrusted: finished.distrust().is_some(),
             distrusted: report.client.iter().flat_map(distrusted_metrics).collect(),
         };
@@ -521,6 +527,11 @@ fn figures(plan: &MatrixOptions, cell: &Cell) -> Option<Figures> {
         correct_rate: values.rate(&rates::CORRECT_RATE),
         causes: causes(runs),
         refusals: refusals(runs),
+        reasons: reasons(runs),
+        distributions: Distributions {
+            ttft_ms: curves(cell, &latencies::TTFT),
+            tpot_ms: curves(cell, &latencies::TPOT),
+        },
         compliance: values.rate(&rates::COMPLIANCE),
         coverage: values.rate(&rates::COVERAGE),
         valid_within_objectives: pooled_rate(runs, |run| run.valid_good),
@@ -548,6 +559,36 @@ fn figures(plan: &MatrixOptions, cell: &Cell) -> Option<Figures> {
         }),
         metrics: values,
     })
+}
+
+/// Reasons of invalid answers over all runs, the most frequent first, with the first example.
+fn reasons(runs: &[FinishedRun]) -> Vec<InvalidReason> {
+    let mut merged: Vec<InvalidReason> = Vec::new();
+    for group in runs.iter().flat_map(|run| &run.reasons) {
+        match merged.iter_mut().find(|reason| reason.name == group.name) {
+            Some(reason) => reason.count += group.count,
+            None => merged.push(InvalidReason {
+                name: group.name,
+                count: group.count,
+                example: group.examples.first().cloned(),
+            }),
+        }
+    }
+    merged.sort_by_key(|reason| Reverse(reason.count));
+    merged
+}
+
+/// The distribution of a latency with and without the constraint.
+fn curves(cell: &Cell, metric: &Metric) -> Curves {
+    let quantiles = |runs: &[FinishedRun]| {
+        let requests = runs.iter().flat_map(|run| &run.samples.requests);
+        let answered = requests.filter(|request| request.answered);
+        Quantiles::new(answered.filter_map(|request| request.values.value(metric)))
+    };
+    Curves {
+        constrained: quantiles(&cell.constrained),
+        control: quantiles(&cell.control),
+    }
 }
 
 /// TTFT of first and later uses of constraints: those in the runs, or, if the runs have no first

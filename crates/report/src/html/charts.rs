@@ -9,9 +9,9 @@ use sobench_core::case::Arm;
 use sobench_render::axis::{Axis, round_step};
 use sobench_render::svg::{self, Curve, ShareScale};
 use sobench_render::{Block, Chart, Charts, Document, Layout, LegendEntry};
-use sobench_results::metrics::LatencyMetric;
 use sobench_results::metrics::distribution::Distribution;
 use sobench_results::metrics::latency::chunk_gaps_ms;
+use sobench_results::metrics::{LatencyMetric, Sample};
 
 /// Steps of the timeline, a few pixels each.
 const STEPS: usize = 240;
@@ -71,13 +71,47 @@ fn cumulative(view: &View<'_>, arms: &[Arm], metric: LatencyMetric) -> Option<Ch
         starts.map(|(ns, _)| ns).min()?,
         ends.map(|(ns, _)| ns).max()?,
     );
-    let title = format!("{} ({})", metric.title(), metric.label());
+    let mut title = format!("{} ({})", metric.title(), metric.label());
+    if metric == LatencyMetric::Itl
+        && let Some(words) = together(view)
+    {
+        title.push_str(&format!(", {words}"));
+    }
     let curves: Vec<Curve> = distributions
         .iter()
         .map(|(arm, distribution)| curve(*arm, distribution))
         .collect();
     let svg = svg::cumulative(&title, &curves, ShareScale::Even, &Axis::around(low, high));
-    Some(Chart { title, svg })
+    Some(Chart {
+        title,
+        svg,
+        table: None,
+    })
+}
+
+/// Whether a chunk was read together with the one before it: the gap is that of the program, below
+/// a microsecond.
+fn is_together(gap_ms: f64) -> bool {
+    gap_ms < 1e-3
+}
+
+/// Gaps that are left out of the curve of ITL, in words; `None` if there are none.
+fn together(view: &View<'_>) -> Option<String> {
+    let options = &view.report.metrics.options;
+    let (mut all, mut left_out) = (0_usize, 0_usize);
+    let is_counted = |sample: &&Sample<'_>| {
+        ARMS.contains(&sample.arm()) && sample.outcome().is_answer() && sample.streamed(options)
+    };
+    for sample in view.samples.iter().filter(is_counted) {
+        for gap_ms in chunk_gaps_ms(&sample.chunks_ns()) {
+            all += 1;
+            left_out += usize::from(is_together(gap_ms));
+        }
+    }
+    let percent = 100.0 * left_out as f64 / all as f64;
+    (left_out > 0).then(|| {
+        format!("without {percent:.1} % of {all} gaps, below 1 us: chunks that are read at once")
+    })
 }
 
 fn colour(arm: Arm) -> usize {
@@ -110,7 +144,9 @@ fn distribution(view: &View<'_>, arm: Arm, metric: LatencyMetric) -> Distributio
             LatencyMetric::Tpot => latency.tpot_ms.into_iter().for_each(record),
             LatencyMetric::E2el => latency.e2el_ms.into_iter().for_each(record),
             LatencyMetric::Itl if sample.streamed(options) => {
-                chunk_gaps_ms(&sample.chunks_ns()).for_each(&mut record);
+                chunk_gaps_ms(&sample.chunks_ns())
+                    .filter(|gap_ms| !is_together(*gap_ms))
+                    .for_each(&mut record);
             }
             LatencyMetric::Itl => {}
         }
@@ -148,6 +184,7 @@ pub(super) fn add_timeline(page: &mut Document, view: &View<'_>) {
         charts: vec![Chart {
             title: String::new(),
             svg: chart(&timeline),
+            table: None,
         }],
         layout: Layout::Wide,
         ..Charts::default()

@@ -51,6 +51,7 @@ fn outcomes(summary: &Summary, title: &str) -> Charts {
         charts: vec![Chart {
             title: String::new(),
             svg,
+            table: None,
         }],
         layout: Layout::Wide,
     }
@@ -141,6 +142,7 @@ fn duration_charts(summary: &Summary) -> Vec<Chart> {
         Chart {
             svg: svg::cumulative(&title, &curves, shares, &axis),
             title,
+            table: None,
         }
     };
     charts.into_iter().map(chart).collect()

@@ -213,9 +213,7 @@ impl Finding {
 
 /// The shares of causes over all runs; `None` if no request can be judged.
 pub(super) fn causes(runs: &[FinishedRun]) -> Option<Causes> {
-    let found: Vec<Cause> = findings(runs)
-        .filter_map(|finding| finding.cause)
-        .collect();
+    let found: Vec<Cause> = findings(runs).filter_map(|finding| finding.cause).collect();
     let share = |cause: Cause| {
         let hits = found.iter().filter(|found| **found == cause).count();
         Rate::new(hits, found.len())

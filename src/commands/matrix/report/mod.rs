@@ -6,6 +6,7 @@
 
 pub mod capacity;
 mod cells;
+pub mod charts;
 mod console;
 mod page;
 pub mod verdicts;
@@ -134,6 +135,12 @@ pub struct Figures {
     /// The distinct messages with which constraints were refused, the most frequent first, at most
     /// [`MAX_REFUSALS`].
     pub refusals: Vec<Refusal>,
+    /// Reasons of invalid answers, for the page; the results of the runs have them too.
+    #[serde(skip)]
+    pub reasons: Vec<charts::InvalidReason>,
+    /// Curves for the page; the run logs have every value.
+    #[serde(skip)]
+    pub distributions: charts::Distributions,
     pub compliance: Option<Rate>,
     pub coverage: Option<Rate>,
     pub ttft_ms: Summary,
@@ -336,7 +343,7 @@ pub fn render(comparison: &Comparison, format: OutputFormat) -> Result<String> {
             };
             Ok(markdown::render(&document, 3))
         }
-        OutputFormat::Html => Ok(html::render(&page::document(comparison))),
+        OutputFormat::Html => Ok(html::render(&page::document_with_charts(comparison))),
         OutputFormat::Text => Ok(render_text(comparison, Detail::Full)),
         OutputFormat::Csv
         | OutputFormat::Jsonl

@@ -1,7 +1,7 @@
 //! The page of a comparison: conditions, the table of `cells.rs`, notices and a legend.
 
 use super::cells::{NAME_CHARS, table};
-use super::{ColdFrom, Comparison, JudgedAnswer, Load, Row, capacity, console, verdicts};
+use super::{ColdFrom, Comparison, JudgedAnswer, Load, Row, capacity, charts, console, verdicts};
 use crate::commands::distinct::distinct;
 use sobench_core::printable::printable;
 use sobench_render::{Block, Document, Table, Text};
@@ -26,8 +26,20 @@ const SHORT_LEGEND: [&str; 2] = [
      use of a constraint",
 ];
 
-/// The table is wide, so its cells are narrow.
-const STYLE: &str = "th,td{padding:.2rem .45rem}th.word,td.word{min-width:4rem}";
+/// The table is wide, so its cells are narrow. Colours of reasons and of the heat map.
+const STYLE: &str = "
+th,td{padding:.2rem .45rem}th.word,td.word{min-width:4rem}
+.r0{fill:#c8323c;background:#c8323c}.r1{fill:#0072b2;background:#0072b2}.r2{fill:#8a6d00;background:#8a6d00}
+.r3{fill:#7a4b94;background:#7a4b94}.r4{fill:#007a5e;background:#007a5e}.r5{fill:#59636e;background:#59636e}
+svg .count{fill:#fff;font-size:13px;font-weight:600}
+.heat-valid{background:#0072b222}.heat-slow{background:#e8b93c;color:#1b1f24}.heat-truncated{background:#8fb8d8;color:#1b1f24}
+.heat-failed{background:#59636e;color:#fff}.heat-refused{background:#7a4b94;color:#fff}.heat-invalid{background:#c8323c;color:#fff}
+";
+
+/// The whole page with charts.
+pub(super) fn document_with_charts(comparison: &Comparison) -> Document {
+    whole(comparison, true)
+}
 
 /// The page of one screen: the short tables, the refusals, the constraints with findings, notices.
 pub(super) fn summary(comparison: &Comparison) -> Document {
@@ -43,11 +55,18 @@ pub(super) fn summary(comparison: &Comparison) -> Document {
 
 /// The whole page, with the contenders in its title.
 pub(super) fn document(comparison: &Comparison) -> Document {
+    whole(comparison, false)
+}
+
+fn whole(comparison: &Comparison, has_charts: bool) -> Document {
     let mut document = Document {
         style: STYLE,
         ..Document::new(title(comparison))
     };
     add_summary(&mut document, comparison);
+    if has_charts {
+        charts::add(&mut document, comparison);
+    }
     document.heading("All figures");
     document.table(table(comparison));
     if !comparison.disagreements.is_empty() {

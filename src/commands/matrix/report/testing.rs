@@ -1,6 +1,7 @@
 //! A comparison with every kind of row and notice, for tests of the output formats.
 
 use super::capacity::{Capacity, CapacityRow, Sweep, SweepEnd, SweepStep};
+use super::charts::{Curves, Distributions, InvalidReason, Quantiles};
 use super::verdicts::Verdicts;
 use super::{
     Causes, ColdFrom, Comparison, Control, Disagreement, FORMAT, FORMAT_VERSION, Figures,
@@ -102,6 +103,18 @@ fn figures(hits: usize) -> Figures {
         correct_rate: Rate::new(hits, 200),
         causes: Some(causes(hits)),
         refusals: Vec::new(),
+        reasons: vec![InvalidReason {
+            name: "not_json",
+            count: 200 - hits,
+            example: None,
+        }],
+        distributions: Distributions {
+            ttft_ms: Curves {
+                constrained: Quantiles::new((0..200).map(|index| 12.0 + f64::from(index) / 10.0)),
+                control: Quantiles::new((0..200).map(|index| 10.0 + f64::from(index) / 10.0)),
+            },
+            tpot_ms: Curves::default(),
+        },
         compliance: Rate::new(hits, hits),
         coverage: Rate::new(200, 200),
         ttft_ms: summary(200, 12.0),

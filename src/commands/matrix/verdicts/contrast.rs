@@ -339,7 +339,7 @@ mod tests {
     fn paired_shares_match_newcombe() {
         // His example 36, 12, 2, 0, first minus second: 0.0569 to 0.3404.
         let first = hits(1, 50, |_, case| case < 48);
-        let second = hits(1, 50, |_, case| case < 36 || case >= 48);
+        let second = hits(1, 50, |_, case| !(36..48).contains(&case));
         let (low, high) = Contrast::of_shares(&first, &second).unwrap().interval(0.95);
         assert!(
             (low - 0.0569).abs() < 6e-5 && (high - 0.3404).abs() < 6e-5,
@@ -353,7 +353,7 @@ mod tests {
             let (low, high) = Contrast::of_shares(first, second).unwrap().interval(0.95);
             high - low
         };
-        let hit = |_: usize, case: usize| case % 4 != 0;
+        let hit = |_: usize, case: usize| !case.is_multiple_of(4);
         let one = width(&hits(1, 40, hit), &hits(1, 40, |_, case| case % 4 != 1));
         let five = width(&hits(5, 40, hit), &hits(5, 40, |_, case| case % 4 != 1));
         assert!((one - five).abs() < 1e-9, "{one} {five}");

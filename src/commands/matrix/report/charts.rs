@@ -1,0 +1,864 @@
+//! The charts of the comparison's HTML page, each with a table of its numbers.
+
+use super::cells::NAME_CHARS;
+use super::{Comparison, Control, Figures, Load, Row, SchemaCell, SchemaRow};
+use crate::commands::distinct::distinct;
+use sobench_core::printable::printable;
+use sobench_render::axis::Axis;
+use sobench_render::dots::{self, Dot};
+use sobench_render::heat_map::{self, Class};
+use sobench_render::lines::{self, Axes, Line};
+use sobench_render::svg::{self, Bar, COLOURS, Curve, Part, ShareScale};
+use sobench_render::{Block, Chart, Charts, Document, Layout, LegendEntry, Table};
+use sobench_results::metrics::constraint_overhead::Added;
+use sobench_results::metrics::examples::Example;
+use sobench_results::metrics::knee::Knee;
+use sobench_statistics::{Rate, Summary, percentile};
+
+/// Points of a curve. With fewer values, each value is a point.
+const CURVE_POINTS: usize = 200;
+
+/// Charts of distributions that are shown at once; more are collapsed.
+const OPEN_DISTRIBUTIONS: usize = 4;
+
+/// Rows at most of a heat map.
+const HEAT_ROWS: usize = 400;
+
+/// Characters at most of an example.
+const EXAMPLE_CHARS: usize = 160;
+
+/// Classes of invalid answers, repeated after the last one.
+const REASON_CLASSES: [&str; 6] = ["r0", "r1", "r2", "r3", "r4", "r5"];
+
+/// Classes of the heat map, from the best to the worst. The colours also differ in lightness.
+const VALID: Class = class('v', "valid", "heat-valid");
+const SLOW: Class = class('S', "slow", "heat-slow");
+const TRUNCATED: Class = class('T', "truncated", "heat-truncated");
+const FAILED: Class = class('F', "failed", "heat-failed");
+const REFUSED: Class = class('R', "refused", "heat-refused");
+const INVALID: Class = class('I', "invalid", "heat-invalid");
+
+/// A reason of invalid answers, with the first of them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct InvalidReason {
+    pub name: &'static str,
+    pub count: usize,
+    pub example: Option<Example>,
+}
+
+/// Distributions of the latencies of a row.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Distributions {
+    pub ttft_ms: Curves,
+    pub tpot_ms: Curves,
+}
+
+/// A distribution with and without the constraint.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Curves {
+    pub constrained: Quantiles,
+    pub control: Quantiles,
+}
+
+/// A distribution as at most [`CURVE_POINTS`] quantiles at equal distances.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Quantiles {
+    /// Number of values.
+    pub n: usize,
+    /// Ascending, in ms. The last one is the largest value.
+    pub values_ms: Vec<f64>,
+}
+
+/// A value with its interval, where one is known.
+struct Interval {
+    value: f64,
+    bounds: Option<(f64, f64)>,
+    n: String,
+}
+
+/// Shows a property of a row as an interval.
+type Shown = fn(&Figures) -> Option<Interval>;
+
+/// Curves of a row.
+type CurvesOf = fn(&Figures) -> &Curves;
+
+const fn class(letter: char, name: &'static str, css: &'static str) -> Class {
+    Class { letter, name, css }
+}
+
+impl Quantiles {
+    pub(in crate::commands::matrix) fn new(values_ms: impl Iterator<Item = f64>) -> Self {
+        let mut sorted: Vec<f64> = values_ms.filter(|value| value.is_finite()).collect();
+        sorted.sort_by(f64::total_cmp);
+        let points = sorted.len().min(CURVE_POINTS);
+        let rank = |point: usize| ((point + 1) * sorted.len()).div_ceil(points) - 1;
+        Self {
+            n: sorted.len(),
+            values_ms: (0..points).map(|point| sorted[rank(point)]).collect(),
+        }
+    }
+}
+
+/// Adds the charts that the comparison has data for.
+pub(super) fn add(document: &mut Document, comparison: &Comparison) {
+    let pictures = Pictures { comparison };
+    pictures.add_group(
+        document,
+        "Answers",
+        "dots: pooled over the repeats; lines: 95 % intervals",
+        vec![
+            pictures.intervals("Correct rate", "%", false, |figures| {
+                share(figures.correct_rate)
+            }),
+            pictures.intervals("Coverage", "%", false, |figures| share(figures.coverage)),
+        ],
+    );
+    pictures.add_group(
+        document,
+        "Time that the constraint adds",
+        "difference of the means of the same requests with and without their constraint; lines: 95 % intervals; left of 0 the constraint \
+         is faster",
+        vec![
+            pictures.intervals("Added TTFT", "ms", true, |figures| {
+                added(figures, |control| control.ttft_added.as_ref())
+            }),
+            pictures.intervals("Added TPOT", "ms a token", true, |figures| {
+                added(figures, |control| control.tpot_added.as_ref())
+            }),
+        ],
+    );
+    pictures.add_distributions(document);
+    pictures.add_group(
+        document,
+        "First and later uses of a constraint",
+        "filled: median TTFT of first uses (cold, with the compile); hollow: of later uses (warm)",
+        vec![pictures.cold_and_warm()],
+    );
+    pictures.add_reasons(document);
+    pictures.add_heat_maps(document);
+    pictures.add_sweeps(document);
+}
+
+struct Pictures<'a> {
+    comparison: &'a Comparison,
+}
+
+impl Pictures<'_> {
+    fn add_group(
+        &self,
+        document: &mut Document,
+        title: &str,
+        caption: &str,
+        charts: Vec<Option<Chart>>,
+    ) {
+        let charts: Vec<Chart> = charts.into_iter().flatten().collect();
+        if !charts.is_empty() {
+            document.heading(title);
+            document.push(grid(caption, Vec::new(), charts));
+        }
+    }
+
+    fn measured(&self) -> impl Iterator<Item = (&Row, &Figures)> {
+        self.comparison
+            .rows
+            .iter()
+            .filter_map(|row| Some((row, row.figures()?)))
+    }
+
+    fn contenders(&self) -> Vec<String> {
+        distinct(self.comparison.rows.iter().map(|row| row.contender.clone()))
+    }
+
+    /// The colour of a contender, the same in every chart.
+    fn colour(&self, contender: &str) -> usize {
+        let place = self
+            .contenders()
+            .iter()
+            .position(|other| other == contender);
+        place.unwrap_or(0) % COLOURS
+    }
+
+    /// The contender, with the dataset and load if there are several.
+    fn name(&self, row: &Row) -> String {
+        let datasets = distinct(self.comparison.rows.iter().map(|row| row.dataset.as_str()));
+        let mut name = printable(&row.contender, NAME_CHARS);
+        if datasets.len() > 1 {
+            name.push_str(&format!(", {}", printable(&row.dataset, NAME_CHARS)));
+        }
+        if row.load != Load::AsGiven {
+            name.push_str(&format!(", {}", row.load));
+        }
+        name
+    }
+
+    /// A row for each row of the comparison with a value.
+    fn intervals(&self, title: &str, unit: &str, with_zero: bool, shown: Shown) -> Option<Chart> {
+        let found: Vec<(&Row, Interval)> = self
+            .measured()
+            .filter_map(|(row, figures)| Some((row, shown(figures)?)))
+            .collect();
+        let values = found.iter().flat_map(|(_, interval)| {
+            let bounds = interval.bounds.map(|(low, high)| [low, high]);
+            bounds
+                .into_iter()
+                .flatten()
+                .chain([interval.value])
+                .chain(with_zero.then_some(0.0))
+        });
+        let axis = linear_axis(values)?;
+        let row = |(row, interval): &(&Row, Interval)| dots::Row {
+            name: self.name(row),
+            text: format!("{} ({})", interval.text(), interval.n),
+            colour: self.colour(&row.contender),
+            dots: vec![Dot {
+                value: interval.value,
+                hollow: false,
+            }],
+            line: interval.bounds,
+        };
+        let rows: Vec<dots::Row> = found.iter().map(row).collect();
+        let title = format!("{title} ({unit})");
+        let mut table = Table::new(["backend", &title, "95 % interval", "n"], 1);
+        for (row, interval) in &found {
+            table.row([
+                self.name(row),
+                figure(interval.value),
+                interval.bounds.map_or_else(
+                    || "none".to_owned(),
+                    |(low, high)| format!("{} to {}", figure(low), figure(high)),
+                ),
+                interval.n.clone(),
+            ]);
+        }
+        Some(Chart {
+            svg: dots::rows(&title, unit, &rows, &axis, with_zero.then_some(0.0)),
+            title,
+            table: Some(table),
+        })
+    }
+
+    fn cold_and_warm(&self) -> Option<Chart> {
+        let medians = |figures: &Figures| {
+            let median = |summary: &Summary| Some((summary.median?, summary.n));
+            Some((
+                median(&figures.cold_ttft_ms)?,
+                median(&figures.warm_ttft_ms)?,
+            ))
+        };
+        let found: Vec<_> = self
+            .measured()
+            .filter_map(|(row, figures)| Some((row, medians(figures)?)))
+            .collect();
+        let values = || found.iter().flat_map(|(_, (cold, warm))| [cold.0, warm.0]);
+        let axis = Axis::logarithmic(values().reduce(f64::min)?, values().reduce(f64::max)?);
+        let title = "TTFT of first and later uses (ms, logarithmic)".to_owned();
+        let mut table = Table::new(["backend", "cold (ms)", "n", "warm (ms)", "n"], 1);
+        let mut rows = Vec::new();
+        for (row, (cold, warm)) in &found {
+            let name = self.name(row);
+            let dot = |value: f64, hollow: bool| Dot { value, hollow };
+            rows.push(dots::Row {
+                name: name.clone(),
+                text: format!(
+                    "{} ({}), {} ({})",
+                    figure(cold.0),
+                    cold.1,
+                    figure(warm.0),
+                    warm.1
+                ),
+                colour: self.colour(&row.contender),
+                dots: vec![dot(cold.0, false), dot(warm.0, true)],
+                line: Some((cold.0, warm.0)),
+            });
+            table.row([
+                name,
+                figure(cold.0),
+                cold.1.to_string(),
+                figure(warm.0),
+                warm.1.to_string(),
+            ]);
+        }
+        Some(Chart {
+            svg: dots::rows(
+                &title,
+                "ms; behind the name: cold (n), warm (n)",
+                &rows,
+                &axis,
+                None,
+            ),
+            title,
+            table: Some(table),
+        })
+    }
+
+    fn add_distributions(&self, document: &mut Document) {
+        let of: [(&str, CurvesOf); 2] = [
+            ("TTFT", |figures| &figures.distributions.ttft_ms),
+            ("TPOT", |figures| &figures.distributions.tpot_ms),
+        ];
+        let mut groups: Vec<(String, Load)> = Vec::new();
+        for (row, _) in self.measured() {
+            let group = (row.dataset.clone(), row.load);
+            if !groups.contains(&group) {
+                groups.push(group);
+            }
+        }
+        let charts: Vec<Chart> = groups
+            .iter()
+            .flat_map(|group| {
+                of.iter()
+                    .filter_map(move |(name, curves)| self.distribution(group, name, *curves))
+            })
+            .collect();
+        if charts.is_empty() {
+            return;
+        }
+        let mut legend: Vec<LegendEntry> = self
+            .contenders()
+            .iter()
+            .map(|contender| LegendEntry::Curve {
+                colour: self.colour(contender),
+                dashed: false,
+                label: printable(contender, NAME_CHARS),
+            })
+            .collect();
+        if self.comparison.about.control {
+            legend.push(LegendEntry::Text(
+                "solid: constrained; dashed: control".to_owned(),
+            ));
+        }
+        document.heading("Distributions");
+        let caption = "share of answers up to the value, over a logarithmic axis";
+        let is_long = charts.len() > OPEN_DISTRIBUTIONS;
+        let block = grid(caption, legend, charts);
+        document.push(if is_long {
+            Block::Details {
+                summary: "Distributions by dataset and load".to_owned(),
+                blocks: vec![block],
+            }
+        } else {
+            block
+        });
+    }
+
+    fn distribution(
+        &self,
+        group: &(String, Load),
+        metric: &str,
+        curves_of: CurvesOf,
+    ) -> Option<Chart> {
+        let rows = self
+            .measured()
+            .filter(|(row, _)| row.dataset == group.0 && row.load == group.1);
+        let mut curves = Vec::new();
+        let heads = [
+            "backend", "arm", "n", "p5", "p25", "p50", "p75", "p95", "max",
+        ];
+        let mut table = Table::new(heads, 2);
+        for (row, figures) in rows {
+            let found = curves_of(figures);
+            let arms = [
+                ("constrained", &found.constrained, false),
+                ("control", &found.control, true),
+            ];
+            for (arm, quantiles, dashed) in arms.into_iter().filter(|(_, arm, _)| arm.n > 0) {
+                let name = printable(&row.contender, NAME_CHARS);
+                let percentiles = [5.0, 25.0, 50.0, 75.0, 95.0, 100.0]
+                    .map(|p| percentile(&quantiles.values_ms, p).map_or_else(String::new, figure));
+                let cells = [name.clone(), arm.to_owned(), quantiles.n.to_string()];
+                table.row(cells.into_iter().chain(percentiles));
+                curves.push(Curve {
+                    name: format!("{name}, {arm}, n = {}", quantiles.n),
+                    colour: self.colour(&row.contender),
+                    dashed,
+                    points: quantiles.points(),
+                });
+            }
+        }
+        let ends = |end: fn(&Curve) -> Option<&(u64, f64)>| {
+            curves.iter().filter_map(end).map(|(ns, _)| *ns)
+        };
+        let axis = Axis::around(
+            ends(|curve| curve.points.first()).min()?,
+            ends(|curve| curve.points.last()).max()?,
+        );
+        let load = match group.1 {
+            Load::AsGiven => String::new(),
+            load => format!(", {load}"),
+        };
+        let title = format!("{metric}: {}{load}", printable(&group.0, NAME_CHARS));
+        Some(Chart {
+            svg: svg::cumulative(&title, &curves, ShareScale::Even, &axis),
+            title: format!("{title} (table in ms)"),
+            table: Some(table),
+        })
+    }
+
+    fn add_reasons(&self, document: &mut Document) {
+        let names = distinct(
+            self.measured()
+                .flat_map(|(_, figures)| figures.reasons.iter().map(|reason| reason.name)),
+        );
+        let class = |name: &str| {
+            let place = names.iter().position(|other| *other == name);
+            REASON_CLASSES[place.unwrap_or(0) % REASON_CLASSES.len()]
+        };
+        let mut bars = Vec::new();
+        let mut table = Table::new(["backend", "reason", "example", "answers", "of"], 3);
+        for (row, figures) in self.measured() {
+            let reasons = figures.reasons.iter().filter(|reason| reason.count > 0);
+            let parts: Vec<Part> = reasons
+                .clone()
+                .map(|reason| Part {
+                    name: reason.name.to_owned(),
+                    class: class(reason.name),
+                    count: reason.count as u64,
+                })
+                .collect();
+            for reason in reasons {
+                table.row([
+                    self.name(row),
+                    reason.name.to_owned(),
+                    reason.example.as_ref().map_or_else(String::new, example),
+                    reason.count.to_string(),
+                    figures.requests.to_string(),
+                ]);
+            }
+            let invalid: u64 = parts.iter().map(|part| part.count).sum();
+            if invalid > 0 {
+                bars.push(Bar {
+                    name: format!("{}: {invalid}", self.name(row)),
+                    parts,
+                });
+            }
+        }
+        if bars.is_empty() {
+            return;
+        }
+        let entry = |name: &&'static str| LegendEntry::Area {
+            class: class(name),
+            label: (*name).to_owned(),
+        };
+        document.heading("Invalid answers by reason");
+        document.push(Block::Charts(Charts {
+            legend: names.iter().map(entry).collect(),
+            caption:
+                "invalid answers of each backend (n behind its name), divided by reason; every bar is 100 % of them"
+                    .to_owned(),
+            charts: vec![Chart {
+                svg: svg::stacked("Invalid answers by reason (unit: answer)", &bars),
+                title: String::new(),
+                table: None,
+            }],
+            layout: Layout::Wide,
+        }));
+        document.push(Block::Details {
+            summary: "The same numbers as a table, with examples".to_owned(),
+            blocks: vec![Block::Table(table)],
+        });
+    }
+
+    fn add_heat_maps(&self, document: &mut Document) {
+        let datasets = distinct(self.comparison.schemas.iter().map(|row| &row.dataset));
+        for dataset in datasets {
+            let rows = || {
+                self.comparison
+                    .schemas
+                    .iter()
+                    .filter(|row| row.dataset == *dataset)
+            };
+            let columns = distinct(rows().flat_map(|row| {
+                row.cells
+                    .iter()
+                    .map(|cell| printable(&cell.contender, NAME_CHARS))
+            }));
+            let drawn: Vec<heat_map::Row> = rows()
+                .take(HEAT_ROWS)
+                .map(|row| heat_row(row, &columns))
+                .collect();
+            document.heading(format!(
+                "Constraints of {} by backend",
+                printable(dataset, NAME_CHARS)
+            ));
+            let classes = [VALID, SLOW, TRUNCATED, FAILED, REFUSED, INVALID];
+            document.push(Block::Charts(Charts {
+                legend: classes
+                    .map(|class| LegendEntry::Area {
+                        class: class.css,
+                        label: format!("{} {}", class.letter, class.name),
+                    })
+                    .to_vec(),
+                caption: format!(
+                    "{} of {} constraints; the worst result of the requests of each; point at a cell for the counts",
+                    drawn.len(),
+                    rows().count()
+                ),
+                ..Charts::default()
+            }));
+            document.push(Block::Html(heat_map::markup(
+                "constraint",
+                &columns,
+                &drawn,
+            )));
+        }
+    }
+
+    /// Figures over the loads of a sweep, by dataset.
+    fn add_sweeps(&self, document: &mut Document) {
+        let loads: Vec<Load> = {
+            let mut loads: Vec<Load> = Vec::new();
+            for row in &self.comparison.rows {
+                if !loads.contains(&row.load) {
+                    loads.push(row.load);
+                }
+            }
+            loads
+        };
+        if loads.len() < 2 {
+            return;
+        }
+        let datasets = distinct(self.comparison.rows.iter().map(|row| row.dataset.clone()));
+        let charts: Vec<Chart> = datasets
+            .iter()
+            .flat_map(|dataset| {
+                [
+                    self.over_load(dataset, &loads, &Series::ValidInObjectives),
+                    self.over_load(dataset, &loads, &Series::OutputTokens),
+                ]
+            })
+            .flatten()
+            .collect();
+        if charts.is_empty() {
+            return;
+        }
+        let contenders = self.contenders();
+        let legend = contenders.iter().map(|contender| LegendEntry::Curve {
+            colour: self.colour(contender),
+            dashed: false,
+            label: printable(contender, NAME_CHARS),
+        });
+        let words =
+            "solid: constrained; dashed: control; ring: highest load that meets the objectives";
+        let legend = legend
+            .chain([LegendEntry::Text(words.to_owned())])
+            .collect();
+        document.heading("Capacity over load");
+        document.push(grid("", legend, charts));
+    }
+
+    fn over_load(&self, dataset: &str, loads: &[Load], series: &Series) -> Option<Chart> {
+        let mut lines = Vec::new();
+        let mut table = Table::new(["backend", "arm", "load", series.title(), "n"], 3);
+        for contender in self.contenders() {
+            let rows: Vec<_> = self
+                .measured()
+                .filter(|(row, _)| row.dataset == dataset && row.contender == contender)
+                .collect();
+            let name = printable(&contender, NAME_CHARS);
+            for (arm, dashed) in [("constrained", false), ("control", true)] {
+                let mut points = Vec::new();
+                for (row, figures) in &rows {
+                    let place = loads.iter().position(|load| *load == row.load);
+                    if let (Some(place), Some((value, n))) = (place, series.value(figures, dashed))
+                    {
+                        points.push((place as f64, value));
+                        table.row([
+                            name.clone(),
+                            arm.to_owned(),
+                            row.load.to_string(),
+                            figure(value),
+                            n.to_string(),
+                        ]);
+                    }
+                }
+                let mark = self
+                    .knee(dataset, &contender)
+                    .filter(|_| !dashed)
+                    .and_then(|knee| {
+                        let place = loads.iter().position(|load| *load == knee)? as f64;
+                        let point = points.iter().find(|(x, _)| (x - place).abs() < 0.5)?;
+                        Some((*point, format!("{name}: knee at {knee}")))
+                    });
+                lines.push(Line {
+                    name: format!("{name}, {arm}"),
+                    colour: self.colour(&contender),
+                    dashed,
+                    points,
+                    mark,
+                });
+            }
+        }
+        let values = lines
+            .iter()
+            .flat_map(|line| line.points.iter().map(|(_, value)| *value));
+        let (x, y) = (
+            Axis::categories(loads.iter().map(ToString::to_string)),
+            linear_axis(values)?,
+        );
+        let axes = Axes {
+            x: &x,
+            y: &y,
+            x_unit: "load",
+        };
+        let title = format!("{}: {}", series.title(), printable(dataset, NAME_CHARS));
+        let required = self.comparison.about.goodput_share_percent;
+        let reference = matches!(series, Series::ValidInObjectives).then_some(required);
+        Some(Chart {
+            svg: lines::lines(&title, &lines, &axes, reference),
+            title,
+            table: Some(table),
+        })
+    }
+
+    /// The highest load that meets the objectives.
+    fn knee(&self, dataset: &str, contender: &str) -> Option<Load> {
+        let row = self
+            .comparison
+            .knees
+            .iter()
+            .find(|row| row.dataset == dataset && row.contender == contender)?;
+        match row.knee {
+            Knee::At { load, .. } => Some(load),
+            Knee::Nowhere { .. } | Knee::Unknown => None,
+        }
+    }
+}
+
+/// A figure over the loads of a sweep.
+enum Series {
+    ValidInObjectives,
+    OutputTokens,
+}
+
+impl Series {
+    fn title(&self) -> &'static str {
+        match self {
+            Self::ValidInObjectives => "Valid within the objectives (% of requests)",
+            Self::OutputTokens => "Output tokens/s",
+        }
+    }
+
+    /// The figure with the number of its requests.
+    fn value(&self, figures: &Figures, control: bool) -> Option<(f64, usize)> {
+        let own_control = figures.control.as_ref();
+        match self {
+            Self::ValidInObjectives if control => None,
+            Self::ValidInObjectives => {
+                let share = figures.valid_within_objectives?;
+                Some((share.percent, share.of))
+            }
+            Self::OutputTokens if control => {
+                own_control.and_then(|control| Some((control.output_throughput?, control.requests)))
+            }
+            Self::OutputTokens => Some((figures.output_throughput?, figures.requests)),
+        }
+    }
+}
+
+impl Quantiles {
+    /// Durations in ns with the share of values up to each.
+    fn points(&self) -> Vec<(u64, f64)> {
+        let count = self.values_ms.len() as f64;
+        let point = |(index, ms): (usize, &f64)| {
+            let ns = (ms * 1e6).round().max(1.0) as u64;
+            (ns, (index + 1) as f64 / count)
+        };
+        self.values_ms.iter().enumerate().map(point).collect()
+    }
+}
+
+impl Interval {
+    fn text(&self) -> String {
+        let value = figure(self.value);
+        self.bounds.map_or_else(
+            || value.clone(),
+            |(low, high)| format!("{value} [{}, {}]", figure(low), figure(high)),
+        )
+    }
+}
+
+fn grid(caption: &str, legend: Vec<LegendEntry>, charts: Vec<Chart>) -> Block {
+    Block::Charts(Charts {
+        legend,
+        caption: caption.to_owned(),
+        charts,
+        layout: Layout::Grid,
+    })
+}
+
+/// A linear axis around the values; `None` without any.
+fn linear_axis(values: impl Iterator<Item = f64>) -> Option<Axis> {
+    let range = values
+        .filter(|value| value.is_finite())
+        .map(|value| (value, value))
+        .reduce(|(low, high), (value, _)| (low.min(value), high.max(value)));
+    range.map(|(low, high)| Axis::linear(low, high))
+}
+
+fn share(rate: Option<Rate>) -> Option<Interval> {
+    rate.map(|rate| Interval {
+        value: rate.percent,
+        bounds: Some((rate.low_percent, rate.high_percent)),
+        n: format!("{}/{}", rate.hits, rate.of),
+    })
+}
+
+/// Time that the constraint adds.
+fn added(figures: &Figures, of: fn(&Control) -> Option<&Added>) -> Option<Interval> {
+    let added = of(figures.control.as_ref()?)?;
+    Some(Interval {
+        value: added.ms,
+        bounds: added.low_ms.zip(added.high_ms),
+        n: format!("n = {}", added.pairs),
+    })
+}
+
+fn heat_row(row: &SchemaRow, columns: &[String]) -> heat_map::Row {
+    let cell = |column: &String| {
+        let cell = row
+            .cells
+            .iter()
+            .find(|cell| printable(&cell.contender, NAME_CHARS) == *column)?;
+        Some((class_of(cell)?, counts(cell)))
+    };
+    heat_map::Row {
+        name: printable(&row.name, NAME_CHARS),
+        cells: columns.iter().map(cell).collect(),
+    }
+}
+
+/// The worst result of a cell; `None` without requests.
+fn class_of(cell: &SchemaCell) -> Option<Class> {
+    let worst = [
+        (cell.invalid > 0, INVALID),
+        (cell.refused > 0, REFUSED),
+        (cell.failed > 0, FAILED),
+        (cell.truncated > 0, TRUNCATED),
+        (cell.slow, SLOW),
+        (cell.correct > 0, VALID),
+    ];
+    worst
+        .into_iter()
+        .find_map(|(applies, class)| applies.then_some(class))
+}
+
+fn counts(cell: &SchemaCell) -> String {
+    let counts = [
+        (cell.correct, "correct"),
+        (cell.invalid, "invalid"),
+        (cell.truncated, "truncated"),
+        (cell.refused, "refused"),
+        (cell.failed, "failed"),
+    ];
+    let counts = counts.iter().filter(|(count, _)| *count > 0);
+    let mut text = counts
+        .map(|(count, name)| format!("{count} {name}"))
+        .collect::<Vec<_>>()
+        .join(", ");
+    if let Some(ms) = cell.ttft_ms {
+        text.push_str(&format!(", median TTFT {} ms", figure(ms)));
+    }
+    let refusal = cell.refusal.as_ref().map(|refusal| &refusal.message);
+    if let Some(message) = cell.finding.as_ref().or(refusal) {
+        text.push_str(&format!(": {}", printable(message, EXAMPLE_CHARS)));
+    }
+    text
+}
+
+fn example(example: &Example) -> String {
+    format!(
+        "{}: {}: {}",
+        printable(&example.case_id, NAME_CHARS),
+        printable(&example.message, EXAMPLE_CHARS),
+        printable(&example.text, EXAMPLE_CHARS)
+    )
+}
+
+/// A number with three significant digits or so.
+fn figure(value: f64) -> String {
+    match value.abs() {
+        size if size >= 99.95 => format!("{value:.0}"),
+        size if size >= 9.995 => format!("{value:.1}"),
+        size if size >= 0.0995 || size == 0.0 => format!("{value:.2}"),
+        _ => format!("{value:.4}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::eventful;
+    use super::*;
+
+    #[test]
+    fn quantiles_keep_the_ends_and_the_number_of_values() {
+        let few = Quantiles::new([3.0, 1.0, f64::NAN, 2.0].into_iter());
+        assert_eq!((few.n, few.values_ms), (3, vec![1.0, 2.0, 3.0]));
+        let many = Quantiles::new((1..=1000).map(f64::from));
+        assert_eq!(
+            (many.n, many.values_ms.len(), many.values_ms[99]),
+            (1000, CURVE_POINTS, 500.0)
+        );
+        assert_eq!(many.values_ms.last(), Some(&1000.0));
+        assert!(Quantiles::new(std::iter::empty()).points().is_empty());
+    }
+
+    #[test]
+    fn a_cell_has_the_class_of_its_worst_result() {
+        let cell = |invalid: usize, truncated: usize, slow: bool| SchemaCell {
+            requests: 9,
+            correct: 9 - invalid - truncated,
+            invalid,
+            truncated,
+            slow,
+            ..SchemaCell::default()
+        };
+        for (cell, expected) in [
+            (cell(1, 1, true), Some(INVALID)),
+            (cell(0, 1, true), Some(TRUNCATED)),
+            (cell(0, 0, true), Some(SLOW)),
+            (cell(0, 0, false), Some(VALID)),
+            (SchemaCell::default(), None),
+        ] {
+            assert_eq!(class_of(&cell), expected);
+        }
+    }
+
+    #[test]
+    fn every_picture_has_a_table_and_the_page_is_escaped() {
+        let mut document = Document::default();
+        add(&mut document, &eventful());
+        let page = sobench_render::html::render(&document);
+        sobench_render::html::testing::check_well_formed(&page);
+        for title in [
+            "Correct rate (%)",
+            "Coverage (%)",
+            "Added TTFT (ms)",
+            "Added TPOT (ms a token)",
+            "TTFT: json, 4 req/s",
+            "TTFT of first and later uses",
+            "Invalid answers by reason",
+            "Constraints of json by backend",
+            "Valid within the objectives",
+            "Output tokens/s",
+            "&lt;i&gt;",
+            "invalid: 1 correct, 1 invalid: &lt;u&gt;",
+        ] {
+            assert!(page.contains(title), "{title}");
+        }
+        assert!(
+            page.matches("role=\"img\"").count() <= page.matches("<details>").count(),
+            "every chart has a table"
+        );
+        assert!(!page.contains("NaN") && !page.contains("<u>"));
+    }
+
+    #[test]
+    fn a_comparison_without_figures_has_no_charts() {
+        let mut comparison = eventful();
+        comparison.rows.retain(|row| row.figures().is_none());
+        comparison.schemas.clear();
+        let mut document = Document::default();
+        add(&mut document, &comparison);
+        assert_eq!(document.blocks, []);
+    }
+}
