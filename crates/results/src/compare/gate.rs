@@ -442,7 +442,10 @@ mod tests {
                     hits: 990,
                     of: 1000,
                 },
-                Share::new(990 - only_a, 1000),
+                Share {
+                    hits: 990 - only_a,
+                    of: 1000,
+                },
             );
             let difference = pairs.difference().map(|share| 100.0 * share);
             let spread = Uncertainty::Rates {
