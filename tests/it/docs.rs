@@ -194,7 +194,7 @@ fn title(typed: &str) -> Option<&'static str> {
             .into_iter()
             .any(has) =>
         {
-            "dataset | backend"
+            "each row: "
         }
         _ => "Serving Benchmark Result",
     })

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use self::contrast::{Contrast, RunHits, RunValues};
 use super::report::Load;
 use super::report::verdicts::{Cause, Figure, Finding, Ruling, Tested, Verdict, Verdicts};
+use sobench_backend::{error_message, refused_keyword};
 use sobench_core::constraint::Constraint;
 use sobench_core::observation::{Outcome, TOO_MANY_REQUESTS};
 use sobench_results::metrics::registry::{Metric, RequestValues, latencies, rates, totals};
@@ -33,42 +34,6 @@ const RESOLUTION_SHARE: f64 = 0.001;
 /// The smallest share of cut answers, in percent, that is worth a sentence.
 const MIN_CUT_PERCENT: f64 = 5.0;
 
-/// Keywords of JSON Schema that engines refuse, for the sentence on a refusal.
-const KEYWORDS: [&str; 32] = [
-    "additionalProperties",
-    "allOf",
-    "anyOf",
-    "contains",
-    "dependentRequired",
-    "dependentSchemas",
-    "exclusiveMaximum",
-    "exclusiveMinimum",
-    "format",
-    "maxContains",
-    "maxItems",
-    "maxLength",
-    "maxProperties",
-    "maximum",
-    "minContains",
-    "minItems",
-    "minLength",
-    "minProperties",
-    "minimum",
-    "multipleOf",
-    "oneOf",
-    "pattern",
-    "patternProperties",
-    "prefixItems",
-    "propertyNames",
-    "unevaluatedItems",
-    "unevaluatedProperties",
-    "uniqueItems",
-    "$ref",
-    "not",
-    "if",
-    "then",
-];
-
 /// The values of one request in every metric.
 #[derive(Clone, Debug)]
 pub struct RequestSample {
@@ -79,8 +44,17 @@ pub struct RequestSample {
     pub copy: u64,
     /// The number of its constraint in the run.
     pub constraint: Option<u32>,
-    /// The server's words, if it refused the constraint.
-    pub refusal: Option<Arc<str>>,
+    /// `None` if the server did not refuse the constraint.
+    pub refusal: Option<Refused>,
+}
+
+/// A refusal of a constraint.
+#[derive(Clone, Debug)]
+pub struct Refused {
+    /// The status and the server's words.
+    pub message: Arc<str>,
+    /// The keyword of the schema that they name.
+    pub keyword: Option<Arc<str>>,
 }
 
 /// The samples of one constrained run and its control.
@@ -127,19 +101,24 @@ pub fn request_samples(samples: &[Sample<'_>], options: &MetricsOptions) -> Vec<
             values: RequestValues::new(sample, options),
             copy: sample.copy_hash(),
             constraint: sample.constraint().map(&mut number),
-            refusal: refusal(sample.outcome()),
+            refusal: refusal(sample),
         })
         .collect()
 }
 
-/// The words with which the server refused a constraint. A refusal for load is none.
-fn refusal(outcome: &Outcome) -> Option<Arc<str>> {
-    match outcome {
-        Outcome::Rejected { status, .. } if *status == TOO_MANY_REQUESTS => None,
-        Outcome::Rejected { body, .. } => Some(body.as_str().into()),
-        Outcome::Unsupported { what } => Some(what.as_str().into()),
-        _ => None,
-    }
+/// The refusal of the constraint. A refusal for load is none.
+fn refusal(sample: &Sample<'_>) -> Option<Refused> {
+    let message = match sample.outcome() {
+        Outcome::Rejected { status, .. } if *status == TOO_MANY_REQUESTS => return None,
+        Outcome::Rejected { status, body, .. } => format!("{status}: {}", error_message(body)),
+        Outcome::Unsupported { what } => what.clone(),
+        _ => return None,
+    };
+    let keyword = refused_keyword(&message, sample.constraint()?);
+    Some(Refused {
+        message: message.into(),
+        keyword: keyword.map(Into::into),
+    })
 }
 
 /// Why a request is not correct; `None` if it is, or does not count.
@@ -181,10 +160,9 @@ pub fn verdicts(cells: &[CellEvidence<'_>]) -> Verdicts {
             .iter()
             .filter_map(|cell| Some(verdict(&[cell], cell.refuses().or_else(|| cell.failed())?)));
         found.extend(facts);
-        let measured: Vec<&CellEvidence<'_>> = here
-            .into_iter()
-            .filter(|cell| !cell.runs.is_empty())
-            .collect();
+        // A contender that refuses every request has no other figures.
+        let measured: Vec<&CellEvidence<'_>> =
+            here.into_iter().filter(|cell| cell.has_answers()).collect();
         if measured.len() > 1 {
             found.extend(cut(&measured).map(|finding| verdict(&measured, finding)));
         }
@@ -396,19 +374,6 @@ fn cut(cells: &[&CellEvidence<'_>]) -> Option<Finding> {
     })
 }
 
-/// The keyword of JSON Schema that a refusal names, if any.
-fn keyword(words: &str) -> Option<&'static str> {
-    let is_part = |letter: char| letter.is_alphanumeric() || letter == '$' || letter == '_';
-    let quoted = words.split(['"', '\'', '`']).skip(1).step_by(2);
-    let named = |word: &str| KEYWORDS.into_iter().find(|known| *known == word);
-    // Words such as `not` are keywords in quotes only.
-    quoted.map(str::trim).find_map(named).or_else(|| {
-        words
-            .split(|letter| !is_part(letter))
-            .find_map(|word| named(word).filter(|known| known.contains(char::is_uppercase)))
-    })
-}
-
 impl CellEvidence<'_> {
     fn failed(&self) -> Option<Finding> {
         let reason = self.failure.filter(|_| self.runs.is_empty())?.to_owned();
@@ -422,18 +387,23 @@ impl CellEvidence<'_> {
         requests.filter_map(|request| request.constraint).collect()
     }
 
+    fn has_answers(&self) -> bool {
+        let mut requests = self.runs.iter().flat_map(|run| run.constrained);
+        requests.any(|request| request.refusal.is_none())
+    }
+
     fn refuses(&self) -> Option<Finding> {
         let requests = self.runs.iter().flat_map(|run| run.constrained);
-        let refusals: Vec<(u32, &Arc<str>)> = requests
+        let refusals: Vec<(u32, &Refused)> = requests
             .filter_map(|request| Some((request.constraint?, request.refusal.as_ref()?)))
             .collect();
-        let (_, words) = refusals.first()?;
+        let (_, first) = refusals.first()?;
         let refused: HashSet<u32> = refusals.iter().map(|(constraint, _)| *constraint).collect();
         Some(Finding::Refuses {
             refused: refused.len(),
             constraints: self.constraints().len(),
-            words: words.to_string(),
-            keyword: keyword(words),
+            words: first.message.to_string(),
+            keyword: first.keyword.as_deref().map(str::to_owned),
         })
     }
 

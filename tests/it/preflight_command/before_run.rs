@@ -97,9 +97,10 @@ fn auto_replaces_a_rejected_dialect() {
         None => allowed(body).map_or(Reply::Prose, Reply::Text),
     });
     let (_, result) = run_against(&server, &["--dataset", "choice"]);
+    // The refused trial, the same without the constraint, and the trial in the other dialect.
     assert_eq!(
         (&result["constraint_dialect"], &result["trial_requests"]),
-        (&json!("guided"), &json!(2)),
+        (&json!("guided"), &json!(3)),
         "{result}"
     );
     // A dialect requested by the user is not replaced.

@@ -9,6 +9,7 @@ use crate::commands::matrix::report::{
     Causes, Disagreement, JudgedAnswer, MAX_DISAGREEMENTS, MAX_MESSAGE_CHARS, MAX_REFUSALS,
     Refusal, SchemaCell, SchemaRow,
 };
+use crate::commands::matrix::verdicts::Refused;
 use sobench_core::case::Arm;
 use sobench_core::observation::{Outcome, TOO_MANY_REQUESTS, failure_message};
 use sobench_core::printable::printable;
@@ -36,60 +37,6 @@ const MIN_CONSTRAINTS: usize = 3;
 
 /// The tag of a row's name, as the datasets write it.
 const NAME_TAG: &str = "name:";
-
-/// Keywords of JSON Schema that are no English words.
-const KEYWORDS: [&str; 31] = [
-    "multipleOf",
-    "uniqueItems",
-    "minLength",
-    "maxLength",
-    "minItems",
-    "maxItems",
-    "minimum",
-    "maximum",
-    "exclusiveMinimum",
-    "exclusiveMaximum",
-    "minProperties",
-    "maxProperties",
-    "minContains",
-    "maxContains",
-    "prefixItems",
-    "additionalItems",
-    "unevaluatedItems",
-    "patternProperties",
-    "additionalProperties",
-    "unevaluatedProperties",
-    "propertyNames",
-    "dependentSchemas",
-    "dependentRequired",
-    "anyOf",
-    "allOf",
-    "oneOf",
-    "$ref",
-    "$dynamicRef",
-    "$defs",
-    "contentEncoding",
-    "contentMediaType",
-];
-
-/// Keywords that are English words: a message has to quote them.
-const WORDS: [&str; 15] = [
-    "not",
-    "if",
-    "then",
-    "else",
-    "contains",
-    "const",
-    "enum",
-    "format",
-    "pattern",
-    "items",
-    "properties",
-    "required",
-    "dependencies",
-    "type",
-    "definitions",
-];
 
 /// What became of a constrained request. Requests that the correct rate leaves out have no cause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -229,11 +176,15 @@ pub(super) fn causes(runs: &[FinishedRun]) -> Option<Causes> {
 /// The distinct messages of refusals, the most frequent first.
 pub(super) fn refusals(runs: &[FinishedRun]) -> Vec<Refusal> {
     let mut found: Vec<Refusal> = Vec::new();
-    let refused = findings(runs).filter(|finding| finding.cause == Some(Cause::Refused));
-    for message in refused.filter_map(|finding| finding.message.as_ref()) {
-        match found.iter_mut().find(|known| known.message == *message) {
+    let requests = runs.iter().flat_map(|run| &run.samples.requests);
+    for refused in requests.filter_map(|request| request.refusal.as_ref()) {
+        let refusal = first_refusal(refused);
+        match found
+            .iter_mut()
+            .find(|known| known.message == refusal.message)
+        {
             Some(known) => known.requests += 1,
-            None => found.push(refusal(message)),
+            None => found.push(refusal),
         }
     }
     found.sort_by_key(|refusal| std::cmp::Reverse(refusal.requests));
@@ -245,29 +196,12 @@ fn findings(runs: &[FinishedRun]) -> impl Iterator<Item = &Finding> {
     runs.iter().flat_map(|run| &run.samples.findings)
 }
 
-fn refusal(message: &str) -> Refusal {
+fn first_refusal(refused: &Refused) -> Refusal {
     Refusal {
         requests: 1,
-        keyword: keyword(message).map(str::to_owned),
-        message: message.to_owned(),
+        keyword: refused.keyword.as_deref().map(str::to_owned),
+        message: printable(&refused.message, MAX_MESSAGE_CHARS),
     }
-}
-
-/// The first keyword of JSON Schema in a message.
-fn keyword(message: &str) -> Option<&'static str> {
-    let is_part = |character: char| character.is_alphanumeric() || "_$".contains(character);
-    let words = message.split(|character: char| !is_part(character));
-    let own = words
-        .filter_map(|word| KEYWORDS.iter().find(|keyword| **keyword == word))
-        .next();
-    let quoted = || {
-        WORDS.iter().find(|word| {
-            ["\"", "'", "`"]
-                .iter()
-                .any(|quote| message.contains(&format!("{quote}{word}{quote}")))
-        })
-    };
-    own.or_else(quoted).copied()
 }
 
 /// The requests of one constraint and contender.
@@ -298,9 +232,9 @@ impl Collected {
             }
             Cause::Refused => {
                 cell.refused += 1;
-                match (&mut cell.refusal, message) {
+                match (&mut cell.refusal, &request.refusal) {
                     (Some(known), _) => known.requests += 1,
-                    (None, Some(message)) => cell.refusal = Some(refusal(message)),
+                    (None, Some(refused)) => cell.refusal = Some(first_refusal(refused)),
                     (None, None) => {}
                 }
             }
@@ -486,19 +420,6 @@ pub(super) fn disagreements(plan: &MatrixOptions, aggregate: &Aggregate) -> Vec<
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn keywords_are_found_in_messages() {
-        for (message, expected) in [
-            ("HTTP 400: multipleOf is not supported", Some("multipleOf")),
-            ("unsupported: [\"uniqueItems\"]", Some("uniqueItems")),
-            ("Unimplemented keys: [\"not\"]", Some("not")),
-            ("this is not supported if the type is unknown", None),
-            ("maximumSize", None),
-        ] {
-            assert_eq!(keyword(message), expected, "{message}");
-        }
-    }
 
     #[test]
     fn a_constraint_far_above_the_others_is_slow() {

@@ -49,7 +49,7 @@ pub enum Finding {
         refused: usize,
         constraints: usize,
         words: String,
-        keyword: Option<&'static str>,
+        keyword: Option<String>,
     },
     /// Answers were cut at the token limit: the share of each contender, in percent.
     Cut {
@@ -374,7 +374,9 @@ impl fmt::Display for Verdict {
                     _ => write!(f, "{first} refuses {refused} of {constraints} constraints")?,
                 }
                 write!(f, ": {}", printable(words, REFUSAL_CHARS))?;
-                keyword.map_or(Ok(()), |keyword| write!(f, " (keyword {keyword})"))
+                keyword
+                    .as_ref()
+                    .map_or(Ok(()), |keyword| write!(f, " (keyword {keyword})"))
             }
             Finding::Cut {
                 shares_percent,

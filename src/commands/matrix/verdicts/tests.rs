@@ -57,7 +57,10 @@ fn requests(behavior: Behavior, repeat: usize, spread_ms: f64) -> Vec<RequestSam
             constraint: Some((case % 4) as u32),
             refusal: behavior
                 .is_refused
-                .then(|| words.into())
+                .then(|| Refused {
+                    message: words.into(),
+                    keyword: Some("multipleOf".into()),
+                })
                 .filter(|_| !answered),
         }
     };
@@ -241,16 +244,10 @@ fn refusals_come_first_with_their_keyword() {
     };
     let found = compared(&runs(EQUAL, 3), &runs(all, 3));
     let claims = claims(&found);
-    assert_eq!(claims.len(), 1, "there are no times to compare: {claims:?}");
     assert!(
-        claims[0].starts_with(
-            "guidance: 100.0 points fewer correct answers than xgrammar (0.0 and 100.0 %;"
-        ) && claims[0].ends_with(", all of them refused"),
-        "{claims:?}"
+        claims.is_empty(),
+        "a refusal of all is the only finding: {claims:?}"
     );
-    // Both refuse everything: they do not differ.
-    let found = compared(&runs(all, 3), &runs(all, 3));
-    assert_eq!(found.claims().count(), 0);
 }
 
 #[test]
@@ -416,17 +413,4 @@ fn holm_rejects_step_by_step() {
     let both = [null[..3].to_vec(), vec![contrast(4.5), contrast(3.7)]].concat();
     assert!((holm_level(&both) - (1.0 - 0.05 / 3.0)).abs() < 1e-12);
     assert_eq!(holm_level(&both[..1]), 0.95);
-}
-
-#[test]
-fn keywords_are_found_in_the_words_of_servers() {
-    for (words, expected) in [
-        ("Unimplemented keys: [\"uniqueItems\"]", Some("uniqueItems")),
-        ("keyword `not` is unsupported", Some("not")),
-        ("multipleOf is not supported", Some("multipleOf")),
-        ("this is not supported", None),
-        ("", None),
-    ] {
-        assert_eq!(keyword(words), expected, "{words}");
-    }
 }
