@@ -9,6 +9,7 @@ use std::sync::Arc;
 use self::contrast::{Contrast, RunHits, RunValues};
 use super::report::Load;
 use super::report::verdicts::{Cause, Figure, Finding, Ruling, Tested, Verdict, Verdicts};
+use crate::commands::distinct::distinct;
 use sobench_backend::{error_message, refused_keyword};
 use sobench_core::constraint::Constraint;
 use sobench_core::observation::{Outcome, TOO_MANY_REQUESTS};
@@ -403,7 +404,11 @@ impl CellEvidence<'_> {
             refused: refused.len(),
             constraints: self.constraints().len(),
             words: first.message.to_string(),
-            keyword: first.keyword.as_deref().map(str::to_owned),
+            keywords: distinct(
+                refusals
+                    .iter()
+                    .filter_map(|(_, refused)| Some(refused.keyword.as_deref()?.to_owned())),
+            ),
         })
     }
 

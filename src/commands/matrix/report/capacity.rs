@@ -239,9 +239,13 @@ impl fmt::Display for CapacityRow {
         };
         write!(f, "; {control} without it")?;
         match self.cost {
-            Some(cost) => write!(f, ". {cost}"),
-            None => write!(f, ". The cost of the constraint is unknown"),
+            Some(cost) => write!(f, ". {cost}")?,
+            None => return write!(f, ". The cost of the constraint is unknown"),
         }
+        if self.constrained.sweeps.len() == 1 {
+            write!(f, ", without the variation between searches: add --repeat")?;
+        }
+        Ok(())
     }
 }
 
@@ -266,6 +270,11 @@ impl fmt::Display for CapacityCost {
             (_, Some(low), Some(high)) if low <= 0.0 && high >= 0.0 => write!(
                 f,
                 "No cost of the constraint is visible at this resolution ({low:.0} to {high:.0} % of the capacity)"
+            ),
+            (Some(percent), Some(low), Some(high)) if high < 0.0 => write!(
+                f,
+                "The capacity with the constraint is {:.0} % higher ({:.0} to {:.0})",
+                -percent, -high, -low
             ),
             (Some(percent), Some(low), Some(high)) => write!(
                 f,
@@ -367,17 +376,20 @@ mod tests {
         assert_eq!(
             found((Some(14.0), Some(16.0)), (Some(20.0), Some(24.0))),
             "xgrammar, json: 14 req/s (14 to 16) with the constraint; 20 req/s (20 to 24) without it. \
-             The constraint costs 30 % of the capacity (20 to 42)"
+             The constraint costs 30 % of the capacity (20 to 42), without the variation between \
+             searches: add --repeat"
         );
         assert_eq!(
             found((Some(20.0), Some(24.0)), (Some(20.0), Some(24.0))),
             "xgrammar, json: 20 req/s (20 to 24) with the constraint; 20 req/s (20 to 24) without it. \
-             No cost of the constraint is visible at this resolution (-20 to 17 % of the capacity)"
+             No cost of the constraint is visible at this resolution (-20 to 17 % of the capacity), \
+             without the variation between searches: add --repeat"
         );
         assert_eq!(
             found((None, Some(0.125)), (Some(20.0), None)),
             "xgrammar, json: less than 0.125 req/s with the constraint; at least 20 req/s without it. \
-             The constraint costs at least 99 % of the capacity"
+             The constraint costs at least 99 % of the capacity, without the variation between \
+             searches: add --repeat"
         );
         assert_eq!(
             found((Some(64.0), None), (Some(64.0), None)),

@@ -49,7 +49,7 @@ pub enum Finding {
         refused: usize,
         constraints: usize,
         words: String,
-        keyword: Option<String>,
+        keywords: Vec<String>,
     },
     /// Answers were cut at the token limit: the share of each contender, in percent.
     Cut {
@@ -189,15 +189,15 @@ impl Finding {
                 let size = -tested.difference.abs() / tested.scale();
                 match tested.ruling {
                     Ruling::Differs if tested.figure.is_rate() => (2, size),
-                    Ruling::Differs if tested.figure == Figure::CompileCold => (4, size),
-                    Ruling::Differs => (5, size),
-                    Ruling::Unclear if tested.names_cause() => (6, size),
+                    Ruling::Unclear if tested.names_cause() => (3, size),
+                    Ruling::Differs if tested.figure == Figure::CompileCold => (5, size),
+                    Ruling::Differs => (6, size),
                     Ruling::Unclear if tested.figure.is_rate() => (9, 0.0),
                     Ruling::Unclear => (10, 0.0),
                     Ruling::DoesNotDiffer => (11, 0.0),
                 }
             }
-            Self::Cut { .. } => (3, 0.0),
+            Self::Cut { .. } => (4, 0.0),
             Self::TooFewRepeats { .. } => (7, 0.0),
             Self::Distrusted { .. } => (8, 0.0),
         }
@@ -367,16 +367,18 @@ impl fmt::Display for Verdict {
                 refused,
                 constraints,
                 words,
-                keyword,
+                keywords,
             } => {
                 match constraints {
                     1 => write!(f, "{first} refuses the constraint")?,
                     _ => write!(f, "{first} refuses {refused} of {constraints} constraints")?,
                 }
                 write!(f, ": {}", printable(words, REFUSAL_CHARS))?;
-                keyword
-                    .as_ref()
-                    .map_or(Ok(()), |keyword| write!(f, " (keyword {keyword})"))
+                match &keywords[..] {
+                    [] => Ok(()),
+                    [keyword] => write!(f, " (keyword {keyword})"),
+                    several => write!(f, " (keywords {})", joined(several)),
+                }
             }
             Finding::Cut {
                 shares_percent,
