@@ -25,6 +25,7 @@ use crate::commands::matrix::verdicts::{
 use sobench_core::dates::iso_8601;
 use sobench_core::error::{Error, Kind};
 use sobench_core::exit_codes::CHECK_FAILED;
+use sobench_core::schedule::Pace;
 use sobench_notices::enforcement::State;
 use sobench_notices::notice::{MatrixNotice, Notice};
 use sobench_results::metrics::client_overhead::ClientOverhead;
@@ -718,11 +719,23 @@ fn conditions(plan: &MatrixOptions, aggregate: &Aggregate, stopped: bool) -> Mat
         num_prompts: run.map_or(0, |run| run.settings.dataset.num_prompts),
         output_len: run.map_or(0, |run| run.settings.dataset.output_len),
         seed: seed(plan),
+        load: run.map_or_else(String::new, |run| load_name(&run.settings.load)),
         repeats: plan.repeats,
         control: plan.treatments.contains(&Treatment::Control),
         goodput: plan.slo,
         goodput_share_percent: plan.goodput_share,
         partial: stopped,
+    }
+}
+
+fn load_name(load: &sobench_core::load::Load) -> String {
+    let pace = match load.pace {
+        Pace::Steady(rate) => Load::RequestRate(rate.per_second()).to_string(),
+        Pace::Ramp(ramp) => format!("{} to {} req/s", ramp.start_rps, ramp.end_rps),
+    };
+    match load.max_concurrency {
+        Some(cap) => format!("{pace}, at most {cap} in flight"),
+        None => pace,
     }
 }
 

@@ -90,6 +90,8 @@ pub struct MatrixConditions {
     /// The limit of tokens of an answer.
     pub output_len: u32,
     pub seed: u64,
+    /// The load of a run without a sweep, e.g. `all at once, at most 8 in flight`.
+    pub load: String,
     pub repeats: usize,
     /// Whether the same cases were also sent without their constraint.
     pub control: bool,

@@ -215,6 +215,12 @@ fn conditions(comparison: &Comparison) -> Vec<(&'static str, String)> {
         true => "; control arm: the same cases on the same schedule without constraints",
         false => "; no control arm",
     };
+    // A sweep has a load for each row.
+    let is_swept = comparison.rows.iter().any(|row| row.load != Load::AsGiven);
+    let load = match &about.load {
+        load if is_swept || load.is_empty() => String::new(),
+        load => format!(", {load}"),
+    };
     let datasets = distinct(comparison.rows.iter().map(|row| row.dataset.as_str())).join(", ");
     let mut conditions = vec![
         ("sobench", format!("{}{date}", about.sobench_version)),
@@ -225,7 +231,7 @@ fn conditions(comparison: &Comparison) -> Vec<(&'static str, String)> {
         (
             "each row",
             format!(
-                "{repeats} of {} requests of {datasets}, answers up to {} tokens, seed {}{control}",
+                "{repeats} of {} requests of {datasets}{load}, answers up to {} tokens, seed {}{control}",
                 about.num_prompts, about.output_len, about.seed
             ),
         ),

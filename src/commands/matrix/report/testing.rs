@@ -243,6 +243,7 @@ pub(super) fn eventful() -> Comparison {
             num_prompts: 100,
             output_len: 128,
             seed: 0,
+            load: "all at once".to_owned(),
             repeats: 2,
             control: true,
             goodput: Some(Slo {

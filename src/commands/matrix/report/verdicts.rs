@@ -263,17 +263,29 @@ impl Tested {
             .filter(|(_, points)| *points > 0.05 * total)
             .collect();
         causes.sort_by(|(_, one), (_, other)| other.total_cmp(one));
+        let fewer = self
+            .causes
+            .iter()
+            .filter(|(_, points)| *points < -0.05 * total)
+            .map(|(cause, points)| {
+                let name = match cause {
+                    Cause::Invalid => "invalid",
+                    Cause::Truncated => "cut",
+                    Cause::Refused => "refused",
+                    Cause::Failed => "failed",
+                };
+                format!("and {:.1} points fewer {name}", -points)
+            });
+        let fewer: Vec<String> = fewer.collect();
         match &causes[..] {
             [] => String::new(),
-            [(cause, _)] => format!(", all of them {}", phrase(*cause)),
+            [(cause, _)] if fewer.is_empty() => format!(", all of them {}", phrase(*cause)),
             several => {
                 let part = |(cause, points): &(Cause, f64)| {
-                    format!("{points:.1} points {}", phrase(*cause))
+                    format!("{points:.1} points more {}", phrase(*cause))
                 };
-                format!(
-                    ", {}",
-                    several.iter().map(part).collect::<Vec<_>>().join(", ")
-                )
+                let parts = several.iter().map(part).chain(fewer);
+                format!(": {}", parts.collect::<Vec<_>>().join(", "))
             }
         }
     }

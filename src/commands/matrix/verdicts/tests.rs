@@ -308,7 +308,7 @@ fn several_causes_have_their_points() {
     }
     let sentences = compared(&good, &mixed).sentences();
     assert!(
-        sentences[0].ends_with(", 22.5 points failed, 7.5 points invalid"),
+        sentences[0].ends_with(": 22.5 points more failed, 7.5 points more invalid"),
         "{sentences:?}"
     );
 }
