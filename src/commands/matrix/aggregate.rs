@@ -377,7 +377,7 @@ pub(super) fn planned_entry(plan: &MatrixOptions, step: &Step) -> MatrixRun {
 
 /// The comparison of the runs so far.
 pub(super) fn comparison(plan: &MatrixOptions, aggregate: &Aggregate, stopped: bool) -> Comparison {
-    let mut rows = Vec::new();
+    let (mut rows, mut keys) = (Vec::new(), Vec::new());
     for (dataset, dataset_name) in plan.datasets.iter().enumerate() {
         for (contender, contender_plan) in plan.contenders.iter().enumerate() {
             for (load, level) in plan.loads.iter().enumerate() {
@@ -386,12 +386,14 @@ pub(super) fn comparison(plan: &MatrixOptions, aggregate: &Aggregate, stopped: b
                 if plan.sweep.is_some() && load > 0 && !is_at_capacity() {
                     continue;
                 }
+                let key = (dataset, contender, load);
                 rows.push(Row {
                     dataset: dataset_name.clone(),
                     contender: contender_plan.name.clone(),
                     load: *level,
-                    result: row_result(plan, aggregate, (dataset, contender, load)),
+                    result: row_result(plan, aggregate, key),
                 });
+                keys.push(key);
             }
         }
     }
@@ -404,16 +406,16 @@ pub(super) fn comparison(plan: &MatrixOptions, aggregate: &Aggregate, stopped: b
         schemas: schema_rows(plan, aggregate),
         disagreements: disagreements(plan, aggregate),
         notices: notices(plan, aggregate, &rows),
-        verdicts: verdicts(&evidence(plan, aggregate, &rows)),
+        verdicts: verdicts(&evidence(aggregate, &keys, &rows)),
         rows,
         runs: aggregate.runs.clone(),
     }
 }
 
-/// The runs of every row, to compare contenders.
+/// The runs of every row, to compare contenders. `keys` are those of the rows' cells.
 fn evidence<'a>(
-    plan: &MatrixOptions,
     aggregate: &'a Aggregate,
+    keys: &[(usize, usize, usize)],
     rows: &'a [Row],
 ) -> Vec<CellEvidence<'a>> {
     let run_evidence = |cell: &'a Cell, run: &'a FinishedRun| {
@@ -430,15 +432,8 @@ fn evidence<'a>(
             distrusted: run.distrusted.iter().chain(of_control).copied().collect(),
         }
     };
-    // Rows are in the order of their cells' keys.
-    let (contenders, loads) = (plan.contenders.len(), plan.loads.len());
-    let cell_evidence = |(index, row): (usize, &'a Row)| {
-        let key = (
-            index / (contenders * loads),
-            index / loads % contenders,
-            index % loads,
-        );
-        let cell = aggregate.cells.get(&key);
+    let cell_evidence = |(key, row): (&(usize, usize, usize), &'a Row)| {
+        let cell = aggregate.cells.get(key);
         let run = cell.and_then(|cell| cell.constrained.first());
         CellEvidence {
             dataset: &row.dataset,
@@ -459,7 +454,7 @@ fn evidence<'a>(
             },
         }
     };
-    rows.iter().enumerate().map(cell_evidence).collect()
+    keys.iter().zip(rows).map(cell_evidence).collect()
 }
 
 /// TTFT of first uses of constraints minus that of later uses: of the single requests before the
