@@ -22,7 +22,7 @@ use sobench_judge::{EvaluateOptions, Evaluator};
 use sobench_results::metrics::registry::{latencies, rates};
 use sobench_results::runlog::judge::judge;
 use sobench_results::runlog::{Keep, RunLog};
-use sobench_statistics::bootstrap::{RandomSource as _, SplitMix};
+use sobench_statistics::bootstrap::{RandomSource as _, SplitMix, draw_distinct};
 
 /// Share of answers that are made invalid in every run.
 const INVALID: f64 = 0.05;
@@ -82,8 +82,8 @@ fn main() -> Result<()> {
         let mut by_figure: BTreeMap<String, u64> = BTreeMap::new();
         for index in 0..comparisons {
             let mut random = SplitMix::new(1, index);
-            let drawn = draw(&mut random, constrained.len(), contenders * repeats);
-            let controls = draw(&mut random, control.len(), contenders * repeats);
+            let drawn = draw_distinct(&mut random, constrained.len(), contenders * repeats);
+            let controls = draw_distinct(&mut random, control.len(), contenders * repeats);
             let runs: Vec<Vec<RequestSample>> = drawn
                 .iter()
                 .enumerate()
@@ -188,18 +188,6 @@ fn stored(folder: &Path, arm: &str) -> Result<Vec<StoredRun>> {
         });
     }
     Ok(runs)
-}
-
-/// Distinct indices below `count`, in random order (Fisher and Yates).
-fn draw(random: &mut SplitMix, count: usize, wanted: usize) -> Vec<usize> {
-    assert!(wanted <= count, "{count} stored runs, {wanted} are needed");
-    let mut indices: Vec<usize> = (0..count).collect();
-    for place in 0..wanted {
-        let other = place + random.below(count - place);
-        indices.swap(place, other);
-    }
-    indices.truncate(wanted);
-    indices
 }
 
 fn print_line(line: &str) -> Result<()> {

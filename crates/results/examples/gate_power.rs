@@ -29,7 +29,7 @@ use sobench_results::compare::rules::ChangeRule;
 use sobench_results::compare::run_spread::RunSpread;
 use sobench_results::compare::side::{Run, Side};
 use sobench_results::compare::{Gate, files};
-use sobench_statistics::bootstrap::{RandomSource as _, SplitMix, resamples_for};
+use sobench_statistics::bootstrap::{SplitMix, draw_distinct, resamples_for};
 
 fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -124,14 +124,14 @@ fn tally(a: &[Run], b: Option<&[Run]>, runs: usize, pairs: u64, gate: &Gate) -> 
     let level = interval_level(gate.changes.len());
     let pair = |number: u64| {
         let mut random = SplitMix::new(1, number);
-        let mut drawn = draw(&mut random, a.len(), 2 * runs);
+        let mut drawn = draw_distinct(&mut random, a.len(), 2 * runs);
         let second: Vec<&Run> = match b {
             None => drawn
                 .split_off(runs)
                 .iter()
                 .map(|index| &a[*index])
                 .collect(),
-            Some(b) => draw(&mut random, b.len(), runs)
+            Some(b) => draw_distinct(&mut random, b.len(), runs)
                 .iter()
                 .map(|index| &b[*index])
                 .collect(),
@@ -177,18 +177,6 @@ fn tally(a: &[Run], b: Option<&[Run]>, runs: usize, pairs: u64, gate: &Gate) -> 
         .into_par_iter()
         .map(pair)
         .reduce(Tally::default, Tally::plus)
-}
-
-/// Distinct indices below `count`, in random order (Fisher and Yates).
-fn draw(random: &mut SplitMix, count: usize, wanted: usize) -> Vec<usize> {
-    assert!(wanted <= count, "{count} stored runs, {wanted} are needed");
-    let mut indices: Vec<usize> = (0..count).collect();
-    for place in 0..wanted {
-        let other = place + random.below(count - place);
-        indices.swap(place, other);
-    }
-    indices.truncate(wanted);
-    indices
 }
 
 impl Tally {
