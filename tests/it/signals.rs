@@ -3,8 +3,11 @@
 use std::io::{BufRead, BufReader, Lines, Read, Write};
 use std::path::Path;
 use std::process::{Child, ChildStderr, Command, Stdio};
+use std::sync::Mutex;
+use std::sync::mpsc::channel;
 
 use rustix::process::{Pid, Signal, kill_process};
+use sobench_testkit::constrained::{Reply, allowed, answering, constraint_text};
 use sobench_testkit::scripted::{ScriptedServer, Then, models, wait_until_closed, whole};
 
 use crate::support::{cache, wait_until};
@@ -206,4 +209,59 @@ fn engines_are_measured_until_the_first_signal() {
 /// Whether the rows file has its first line, the record of the measurement.
 fn has_lines(path: &Path) -> bool {
     std::fs::read_to_string(path).is_ok_and(|text| text.contains('\n'))
+}
+
+/// The second of three keywords is in flight at the signal: its answers are awaited, no more are
+/// requested, and the keyword that was tested is reported.
+#[test]
+fn an_interrupted_feature_probe_reports_the_tested_keywords() {
+    let (asked, is_asked) = channel::<()>();
+    let (release, is_released) = channel::<()>();
+    let is_released = Mutex::new(is_released);
+    let server = answering(move |body| {
+        let schema = constraint_text(body).unwrap_or_default();
+        if schema.contains("uniqueItems") {
+            return Reply::Status(
+                "400 Bad Request",
+                r#"{"error":{"message":"no uniqueItems"}}"#,
+            );
+        }
+        if schema.contains("maxLength") {
+            asked.send(()).unwrap();
+            // Fails at once after the first release.
+            let _ = is_released.lock().unwrap().recv();
+        }
+        allowed(body).map_or(Reply::Prose, Reply::Text)
+    });
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("features.json");
+    let flags = [
+        "preflight",
+        "--features",
+        "--disable-tqdm",
+        "--base-url",
+        &server.base_url,
+        "--keyword",
+        "uniqueItems,maxLength,multipleOf",
+        "--json",
+        file.to_str().unwrap(),
+    ];
+    let mut program = Running::start(&flags);
+    is_asked.recv().unwrap();
+    program.signal(Signal::INT);
+    program.wait_for("stopping: the tested keywords are reported");
+    drop(release);
+    let (code, stdout, stderr) = program.end();
+    assert_eq!(code, Some(130), "{stdout}{stderr}");
+    let written: serde_json::Value =
+        serde_json::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap();
+    let found = written["servers"][0]["found"].as_array().unwrap();
+    let verdicts: Vec<[&str; 2]> = found
+        .iter()
+        .map(|found| ["id", "verdict"].map(|name| found[name].as_str().unwrap()))
+        .collect();
+    for expected in [["uniqueItems", "rejected"], ["multipleOf", "not_asked"]] {
+        assert!(verdicts.contains(&expected), "{verdicts:?}");
+    }
+    assert!(stdout.contains("rejected at compile"), "{stdout}");
 }

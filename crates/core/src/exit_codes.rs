@@ -24,7 +24,7 @@ pub struct Meaning {
 }
 
 /// All codes and reasons, sorted by code. A run is `bench`, also without a subcommand.
-pub const TABLE: [Meaning; 21] = [
+pub const TABLE: [Meaning; 22] = [
     for_every_command(SUCCESS, "success"),
     for_command(
         SUCCESS,
@@ -114,6 +114,11 @@ pub const TABLE: [Meaning; 21] = [
         INTERRUPTED,
         "mask",
         "interrupted; the report covers the finished entries",
+    ),
+    for_command(
+        INTERRUPTED,
+        "preflight",
+        "interrupted; with `--features`, the report covers the tested keywords",
     ),
 ];
 

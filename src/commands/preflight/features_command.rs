@@ -9,27 +9,36 @@ use crate::commands::preflight::options::{FeatureOptions, PreflightOptions, Pref
 use crate::commands::preflight::output;
 use crate::commands::preflight::report::features::{json, page};
 use crate::commands::preflight::target::Target;
-use crate::terminal::{Mode, Progress, ProgressLabels};
+use crate::terminal::{self, Mode, Progress, ProgressLabels};
 use sobench_backend::Product;
 use sobench_core::error::{Error, Result};
-use sobench_core::exit_codes::{ENVIRONMENT, SUCCESS};
+use sobench_core::exit_codes::{ENVIRONMENT, INTERRUPTED, SUCCESS};
 use sobench_preflight::features::probe::survey;
 use sobench_preflight::features::{FeatureResult, FeatureVerdict, ServerSurvey, Survey};
 use sobench_shutdown::Shutdown;
 
-/// Tests each server in turn.
+/// Tests each server in turn, until a shutdown signal. Results so far are then reported.
 ///
 /// # Errors
-/// Invalid input, no server, or a server that enforces no JSON Schema. If a file cannot be written,
-/// that is reported at the end with exit code 3.
-pub(super) fn run(options: &PreflightOptions, features: &FeatureOptions) -> Result<CommandOutput> {
+/// Invalid input, no server, or a server that enforces no JSON Schema; interrupted before there was
+/// a result. If a file cannot be written, that is reported at the end with exit code 3.
+pub(super) fn run(
+    options: &PreflightOptions,
+    features: &FeatureOptions,
+    shutdown: &Shutdown,
+) -> Result<CommandOutput> {
+    let _listener =
+        shutdown.listen(|_| terminal::say("stopping: the tested keywords are reported"))?;
     let runtime = Runtime::new()
         .map_err(|error| Error::environment(format!("cannot start threads: {error}")))?;
-    let servers = options
-        .targets
-        .iter()
-        .map(|target| survey_target(options, target, features, &runtime));
-    let mut servers = servers.collect::<Result<Vec<_>>>()?;
+    let mut servers = Vec::new();
+    for target in &options.targets {
+        match survey_target(options, target, features, &runtime, shutdown) {
+            Ok(survey) => servers.push(survey),
+            Err(_) if shutdown.is_requested() && !servers.is_empty() => break,
+            Err(error) => return Err(error),
+        }
+    }
     number_duplicates(&mut servers);
     let survey = Survey {
         settings: features.settings.clone(),
@@ -38,7 +47,7 @@ pub(super) fn run(options: &PreflightOptions, features: &FeatureOptions) -> Resu
     };
     Ok(output(
         options,
-        exit_code(&survey),
+        exit_code(&survey, shutdown),
         &json::render(&survey),
         &page::document(&survey),
     ))
@@ -49,6 +58,7 @@ fn survey_target(
     target: &PreflightTarget,
     features: &FeatureOptions,
     runtime: &Runtime,
+    shutdown: &Shutdown,
 ) -> Result<ServerSurvey> {
     let opened = Target::open(options, target, runtime)?;
     let progress_words = ProgressLabels {
@@ -67,13 +77,12 @@ fn survey_target(
         );
         progress.ended(is_valid);
     };
-    let shutdown = Shutdown::new();
     let survey_future = survey(
         &opened.client,
         &opened.options,
         &features.settings,
         &features.features,
-        &shutdown,
+        shutdown,
         on_feature,
     );
     let result = runtime.block_on(survey_future);
@@ -112,9 +121,12 @@ fn number_duplicates(servers: &mut [ServerSurvey]) {
     }
 }
 
-/// A survey succeeds with any result, unless the server was lost before its end.
-fn exit_code(survey: &Survey) -> u8 {
-    if survey
+/// A survey succeeds with any result, unless it was interrupted or the server was lost before its
+/// end.
+fn exit_code(survey: &Survey, shutdown: &Shutdown) -> u8 {
+    if shutdown.is_requested() {
+        INTERRUPTED
+    } else if survey
         .servers
         .iter()
         .any(|server| server.count(FeatureVerdict::NotAsked) > 0)

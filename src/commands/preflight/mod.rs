@@ -31,14 +31,14 @@ use sobench_shutdown::Shutdown;
 /// Invalid input, or no server. If a file cannot be written, that is reported at the end with exit
 /// code 3.
 pub fn run(flags: PreflightArgs, shutdown: &Shutdown) -> Result<CommandOutput> {
-    shutdown.run_or_abandon(move || run_preflight(&flags))
+    let options = PreflightOptions::new(&flags, environment::api_key().as_deref())?;
+    if let Some(features) = &options.features {
+        return features_command::run(&options, features, shutdown);
+    }
+    shutdown.run_or_abandon(move || run_preflight(&options))
 }
 
-fn run_preflight(flags: &PreflightArgs) -> Result<CommandOutput> {
-    let options = &PreflightOptions::new(flags, environment::api_key().as_deref())?;
-    if let Some(features) = &options.features {
-        return features_command::run(options, features);
-    }
+fn run_preflight(options: &PreflightOptions) -> Result<CommandOutput> {
     let runtime = Runtime::new()
         .map_err(|error| Error::environment(format!("cannot start threads: {error}")))?;
     let target = options

@@ -128,7 +128,7 @@ pub enum FeatureVerdict {
     Crashed,
     /// No answer was complete.
     Undecided,
-    /// The server was gone.
+    /// The server was gone, or the user stopped the command.
     NotAsked,
 }
 
@@ -170,7 +170,9 @@ impl FeatureVerdict {
             Self::Rejected => "the server refuses the schema with the message shown",
             Self::Crashed => "status 5xx, a broken stream or a lost connection",
             Self::Undecided => "no answer was complete, so nothing is proved",
-            Self::NotAsked => "not sent, because the server did not accept connections any more",
+            Self::NotAsked => {
+                "not sent, because the server did not accept connections any more, or the command was interrupted"
+            }
         }
     }
 }

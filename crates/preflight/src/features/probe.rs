@@ -27,13 +27,18 @@ use sobench_shutdown::Shutdown;
 /// Maximum characters of an answer or message that an error quotes.
 const QUOTED_CHARS: usize = 200;
 
-/// Tests all features on one server, until the first shutdown request. The dialects of `options`
-/// are tried in turn, and the first that enforces a JSON Schema is used. `on_feature` is called
-/// with each result.
+/// Why a feature has no result after a shutdown request.
+const INTERRUPTED: &str = "interrupted";
+
+/// Tests all features on one server. The dialects of `options` are tried in turn, and the first that
+/// enforces a JSON Schema is used. `on_feature` is called with each result. After a shutdown request
+/// no request is sent, and the features without a result are [`FeatureVerdict::NotAsked`].
+///
+/// [`FeatureVerdict::NotAsked`]: super::FeatureVerdict::NotAsked
 ///
 /// # Errors
 /// Environment errors: the server does not answer, or no dialect enforces a JSON Schema, so that
-/// keywords cannot be tested. Interrupted by the user.
+/// keywords cannot be tested. Interrupted by the user before there was a result.
 pub async fn survey(
     client: &Client,
     options: &Options,
@@ -74,9 +79,16 @@ pub async fn survey(
     probe.has_logit_bias = probe.accepts_logit_bias().await?;
     let mut found = Vec::with_capacity(features.len());
     for feature in features {
-        let result = probe.test(feature).await?;
-        on_feature(&result);
-        found.push(result);
+        match probe.test(feature).await {
+            Ok(result) => {
+                on_feature(&result);
+                found.push(result);
+            }
+            Err(_) if shutdown.is_requested() && !found.is_empty() => {
+                found.push(not_tested(feature, INTERRUPTED));
+            }
+            Err(error) => return Err(error),
+        }
     }
     let engine_fixed = enforced
         .facts
@@ -277,6 +289,9 @@ impl Probe<'_> {
                 let request = self.request(sample, &planned);
                 let case = planned.case(self.settings.output_len);
                 async move {
+                    if shutdown.is_requested() {
+                        return Err(interrupted());
+                    }
                     let label = case.id.clone();
                     send_one(&client, adapter, &request, &case, &label, &shutdown)
                         .await
@@ -289,8 +304,7 @@ impl Probe<'_> {
             .collect()
             .await;
         if self.shutdown.is_requested() {
-            return Err(Error::interrupted("stopped during the feature probe")
-                .hint("run it again; no file was written"));
+            return Err(interrupted());
         }
         sent.into_iter().collect()
     }
@@ -349,6 +363,10 @@ impl Planned {
             output_len,
         )
     }
+}
+
+fn interrupted() -> Error {
+    Error::interrupted("interrupted before the first keyword was tested")
 }
 
 /// Whether a product has vLLM's `/tokenize` page.
