@@ -14,6 +14,8 @@ use std::io::Write as _;
 use std::path::Path;
 
 use sobench::commands::matrix::report::Load;
+use sobench::commands::matrix::report::verdicts::Cause;
+use sobench::commands::matrix::verdicts::batches::Decoding;
 use sobench::commands::matrix::verdicts::{
     CellEvidence, RequestSample, RunEvidence, request_samples, verdicts,
 };
@@ -53,6 +55,16 @@ struct StoredRun {
     requests: Vec<RequestSample>,
     tokens: f64,
     seconds: f64,
+}
+
+impl StoredRun {
+    fn decoding(&self) -> Option<Decoding> {
+        Decoding::new(
+            &self.requests,
+            self.seconds,
+            Some(self.tokens / self.seconds),
+        )
+    }
 }
 
 fn main() -> Result<()> {
@@ -98,6 +110,8 @@ fn main() -> Result<()> {
                     constrained: &runs[place],
                     control: Some(&control[controls[place]].requests),
                     output_throughput: Some(run.tokens / run.seconds),
+                    decoding: run.decoding(),
+                    control_decoding: control[controls[place]].decoding(),
                     compile_ms: None,
                     distrusted: Vec::new(),
                 }
@@ -114,6 +128,7 @@ fn main() -> Result<()> {
                     runs: (place * repeats..(place + 1) * repeats)
                         .map(run_evidence)
                         .collect(),
+                    invalid_reason: None,
                     failure: None,
                 })
                 .collect();
@@ -154,6 +169,7 @@ fn changed(
             && request.values.hit(&rates::CORRECT_RATE) == Some(true)
         {
             request.values.set_correct(Some(false));
+            request.judged = Some(Err(Cause::Invalid));
             request.values.set_hit(&rates::COMPLIANCE, Some(false));
             request.copy = random.below(usize::MAX) as u64;
         }
@@ -175,11 +191,12 @@ fn stored(folder: &Path, arm: &str) -> Result<Vec<StoredRun>> {
         let mut log = RunLog::read(&path, Keep::WithoutTexts)?;
         judge(&mut log, &mut evaluator, None)?;
         let samples = log.requests.samples();
+        let known = log.record.known_constraints.iter().cloned().collect();
         let ends = samples
             .iter()
             .filter_map(|sample| sample.request_times().end_ns);
         runs.push(StoredRun {
-            requests: request_samples(&samples, &log.record.settings.metrics),
+            requests: request_samples(&samples, &log.record.settings.metrics, &known),
             tokens: samples
                 .iter()
                 .map(|sample| sample.request_times().chunks as f64)

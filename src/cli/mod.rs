@@ -114,7 +114,7 @@ impl Command {
             Self::Man(flags) => man::run(flags, help::overview(parser()), shutdown),
             Self::Mask(flags) => mask::run(&flags, shutdown),
             Self::Merge(flags) => merge::run(*flags, shutdown),
-            Self::Preflight(flags) => preflight::run(*flags, shutdown),
+            Self::Preflight(flags) => preflight::run(&flags, shutdown),
             Self::Report(flags) => report::run(*flags, shutdown),
             Self::Runs(flags) => runs::run(flags, shutdown),
             Self::Score(flags) => score::run(*flags, shutdown),

@@ -19,6 +19,7 @@ use crate::commands::matrix::report::{
     ColdFrom, Comparison, Control, FORMAT, FORMAT_VERSION, Figures, KneeRow, Load,
     MatrixConditions, MatrixRun, Row, RowResult, Treatment,
 };
+use crate::commands::matrix::verdicts::batches::Decoding;
 use crate::commands::matrix::verdicts::{
     CellEvidence, RequestSample, RunEvidence, request_samples, verdicts,
 };
@@ -26,11 +27,12 @@ use sobench_core::dates::iso_8601;
 use sobench_core::error::{Error, Kind};
 use sobench_core::exit_codes::CHECK_FAILED;
 use sobench_core::schedule::Pace;
+use sobench_core::verdict::Reason;
 use sobench_notices::enforcement::State;
 use sobench_notices::notice::{MatrixNotice, Notice};
 use sobench_results::metrics::client_overhead::ClientOverhead;
 use sobench_results::metrics::cold_load::COLD_TAG;
-use sobench_results::metrics::constraint_overhead::{Added, Overhead};
+use sobench_results::metrics::constraint_overhead::Added;
 use sobench_results::metrics::examples::Group;
 use sobench_results::metrics::knee::knee;
 use sobench_results::metrics::pooled::Pooled;
@@ -135,12 +137,13 @@ impl RunSamples {
             let new: Vec<Sample<'_>> = samples.iter().filter(is_new).copied().collect();
             first_uses::ttfts(&new, options, &known).0
         };
-        let requests = request_samples(&samples, options);
+        let requests = request_samples(&samples, options, &known);
         let mut names = SchemaNames::default();
         let findings = samples
             .iter()
+            .zip(&requests)
             .enumerate()
-            .map(|(index, sample)| Finding::new(sample, log, index, &mut names))
+            .map(|(index, (sample, request))| Finding::new(sample, request, log, index, &mut names))
             .collect();
         let pooled = Metric::ALL
             .iter()
@@ -155,6 +158,13 @@ impl RunSamples {
             warm_ttft_ms,
             sent,
         }
+    }
+}
+
+impl FinishedRun {
+    fn decoding(&self) -> Option<Decoding> {
+        let tokens_per_s = self.values.number(&totals::OUTPUT_THROUGHPUT);
+        Decoding::new(&self.samples.requests, self.duration_s, tokens_per_s)
     }
 }
 
@@ -428,6 +438,8 @@ fn evidence<'a>(
             constrained: &run.samples.requests,
             control: control.map(|control| &control.samples.requests[..]),
             output_throughput: run.values.number(&totals::OUTPUT_THROUGHPUT),
+            decoding: run.decoding(),
+            control_decoding: control.and_then(FinishedRun::decoding),
             compile_ms: compile_ms(run),
             distrusted: run.distrusted.iter().chain(of_control).copied().collect(),
         }
@@ -448,6 +460,10 @@ fn evidence<'a>(
                         .map(move |run| run_evidence(cell, run))
                 })
                 .collect(),
+            invalid_reason: row.figures().and_then(|figures| {
+                let (_, message) = figures.reasons.first()?.described()?;
+                Some(message)
+            }),
             failure: match &row.result {
                 RowResult::DidNotRun { reason } => Some(reason),
                 RowResult::Measured(_) => None,
@@ -521,6 +537,7 @@ fn figures(plan: &MatrixOptions, cell: &Cell) -> Option<Figures> {
         runs: runs.len(),
         requests: runs.iter().map(|run| run.requests).sum(),
         correct_rate: values.rate(&rates::CORRECT_RATE),
+        decoding: Decoding::mean(runs.iter().map(FinishedRun::decoding)).map(|found| found.answers),
         causes: causes(runs),
         refusals: refusals(runs),
         reasons: reasons(runs),
@@ -560,7 +577,9 @@ fn figures(plan: &MatrixOptions, cell: &Cell) -> Option<Figures> {
 /// Reasons of invalid answers over all runs, the most frequent first, with the first example.
 fn reasons(runs: &[FinishedRun]) -> Vec<InvalidReason> {
     let mut merged: Vec<InvalidReason> = Vec::new();
-    for group in runs.iter().flat_map(|run| &run.reasons) {
+    // Cut answers are no invalid ones.
+    let groups = runs.iter().flat_map(|run| &run.reasons);
+    for group in groups.filter(|group| group.name != Reason::Truncated.name()) {
         match merged.iter_mut().find(|reason| reason.name == group.name) {
             Some(reason) => reason.count += group.count,
             None => merged.push(InvalidReason {
@@ -627,8 +646,14 @@ fn control(plan: &MatrixOptions, cell: &Cell) -> Option<Control> {
     runs.first()?;
     let seed = seed(plan);
     let values = pooled_values(runs, runs, &[]);
-    let overhead = |metric: &Metric| Overhead::new(&pairs(cell, metric), seed);
-    let added = |metric: &Metric| Added::new(&pairs(cell, metric), seed);
+    let added = |metric: &Metric, counts: fn(&RequestSample) -> bool| {
+        Added::new(&pairs(cell, metric, counts), seed)
+    };
+    let decoding = Decoding::mean(runs.iter().map(FinishedRun::decoding));
+    let constrained = Decoding::mean(cell.constrained.iter().map(FinishedRun::decoding));
+    let is_lighter = constrained
+        .zip(decoding)
+        .is_some_and(|(constrained, control)| constrained.is_lighter_than(control));
     Some(Control {
         runs: runs.len(),
         requests: runs.iter().map(|run| run.requests).sum(),
@@ -636,16 +661,17 @@ fn control(plan: &MatrixOptions, cell: &Cell) -> Option<Control> {
         ttft_ms: summary(&values, &latencies::TTFT),
         tpot_ms: summary(&values, &latencies::TPOT),
         output_throughput: values.number(&totals::OUTPUT_THROUGHPUT),
-        ttft_overhead: overhead(&latencies::TTFT),
-        tpot_overhead: overhead(&latencies::TPOT),
-        ttft_added: added(&latencies::TTFT),
-        tpot_added: added(&latencies::TPOT),
-        e2el_added: added(&latencies::E2EL),
+        decoding: decoding.map(|found| found.answers),
+        ttft_added: added(&latencies::TTFT, |request| request.is_later_use),
+        first_ttft_added: added(&latencies::TTFT, |request| !request.is_later_use),
+        tpot_added: added(&latencies::TPOT, |_| true).filter(|_| !is_lighter),
+        e2el_added: added(&latencies::E2EL, |_| true),
     })
 }
 
-/// Values of the same request with and without its constraint, by repeat.
-fn pairs(cell: &Cell, metric: &Metric) -> Vec<Vec<(f64, f64)>> {
+/// Values of the same request with and without its constraint, by repeat. `counts` selects
+/// constrained requests.
+fn pairs(cell: &Cell, metric: &Metric, counts: fn(&RequestSample) -> bool) -> Vec<Vec<(f64, f64)>> {
     let value = |request: &RequestSample| request.values.value(metric).filter(|_| request.answered);
     let run_pairs = |run: &FinishedRun| {
         let control = cell
@@ -657,7 +683,12 @@ fn pairs(cell: &Cell, metric: &Metric) -> Vec<Vec<(f64, f64)>> {
             .filter_map(|request| Some((request.case, value(request)?)))
             .collect();
         let pair = |request: &RequestSample| Some((value(request)?, *by_case.get(&request.case)?));
-        Some(run.samples.requests.iter().filter_map(pair).collect())
+        let counted = run
+            .samples
+            .requests
+            .iter()
+            .filter(|request| counts(request));
+        Some(counted.filter_map(pair).collect())
     };
     cell.constrained.iter().filter_map(run_pairs).collect()
 }
@@ -808,7 +839,13 @@ fn notices(plan: &MatrixOptions, aggregate: &Aggregate, rows: &[Row]) -> Vec<Not
         MatrixNotice::SyntheticModels,
     );
     add(
-        plan.repeats % 2 == 1 && plan.treatments.len() > 1 && plan.sweep.is_none(),
+        plan.repeats % 2 == 1
+            && plan.treatments.len() > 1
+            && plan.sweep.is_none()
+            && plan
+                .contenders
+                .iter()
+                .any(|contender| contender.server != ContenderServer::Embedded),
         MatrixNotice::ControlFirstMoreOften,
     );
     let cold_is_unknown = measured().any(|figures| figures.cold_from.is_none());

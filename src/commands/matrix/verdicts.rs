@@ -1,20 +1,26 @@
 //! Compares the contenders of a matrix with each other: the tests behind the sentences of
 //! `report/verdicts.rs`. How claims are limited: `docs/decisions/comparison-claims.md`.
 
+pub mod batches;
 mod contrast;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
+use self::batches::Decoding;
 use self::contrast::{Contrast, RunHits, RunValues};
 use super::report::Load;
 use super::report::verdicts::{Cause, Figure, Finding, Ruling, Tested, Verdict, Verdicts};
 use crate::commands::distinct::distinct;
 use sobench_backend::{error_message, refused_keyword};
+use sobench_core::case::Arm;
 use sobench_core::constraint::Constraint;
 use sobench_core::observation::{Outcome, TOO_MANY_REQUESTS};
+use sobench_core::verdict::{NotScored, Reason, Verdict as AnswerVerdict};
+use sobench_results::metrics::first_uses;
 use sobench_results::metrics::registry::{Metric, RequestValues, latencies, rates, totals};
 use sobench_results::metrics::{MetricsOptions, Sample};
+use sobench_statistics::Rate;
 
 pub use self::contrast::MIN_REPEATS;
 
@@ -45,6 +51,12 @@ pub struct RequestSample {
     pub copy: u64,
     /// The number of its constraint in the run.
     pub constraint: Option<u32>,
+    /// Whether the server had compiled its constraint before: neither a first use nor one that
+    /// waited for it.
+    pub is_later_use: bool,
+    /// Whether the answer to a constrained request is correct, or why not; `None` for requests
+    /// that the correct rate leaves out.
+    pub judged: Option<Result<(), Cause>>,
     /// `None` if the server did not refuse the constraint.
     pub refusal: Option<Refused>,
 }
@@ -64,6 +76,9 @@ pub struct RunEvidence<'a> {
     pub constrained: &'a [RequestSample],
     pub control: Option<&'a [RequestSample]>,
     pub output_throughput: Option<f64>,
+    /// With the constraint, and in the control run.
+    pub decoding: Option<Decoding>,
+    pub control_decoding: Option<Decoding>,
     /// TTFT of the first use of a constraint minus that of later uses.
     pub compile_ms: Option<f64>,
     /// The metrics that the client may have distorted, in the run or its control.
@@ -78,12 +93,20 @@ pub struct CellEvidence<'a> {
     pub load: Load,
     pub output_len: u32,
     pub runs: Vec<RunEvidence<'a>>,
+    /// The most frequent reason of invalid answers.
+    pub invalid_reason: Option<String>,
     /// Why the contender did not run.
     pub failure: Option<&'a str>,
 }
 
-/// Takes the values of every request of a run.
-pub fn request_samples(samples: &[Sample<'_>], options: &MetricsOptions) -> Vec<RequestSample> {
+/// Takes the values of every request of a run. `known` are the fingerprints of constraints that the
+/// server had received before.
+pub fn request_samples(
+    samples: &[Sample<'_>],
+    options: &MetricsOptions,
+    known: &HashSet<String>,
+) -> Vec<RequestSample> {
+    let later = first_uses::later_uses(samples, options, known);
     let mut by_address: HashMap<*const Constraint, u32> = HashMap::new();
     let mut by_content: HashMap<String, u32> = HashMap::new();
     let mut number = |constraint: &Arc<Constraint>| {
@@ -102,6 +125,8 @@ pub fn request_samples(samples: &[Sample<'_>], options: &MetricsOptions) -> Vec<
             values: RequestValues::new(sample, options),
             copy: sample.copy_hash(),
             constraint: sample.constraint().map(&mut number),
+            is_later_use: later.contains(&sample.case_index()),
+            judged: judged(sample),
             refusal: refusal(sample),
         })
         .collect()
@@ -122,15 +147,51 @@ fn refusal(sample: &Sample<'_>) -> Option<Refused> {
     })
 }
 
-/// Why a request is not correct; `None` if it is, or does not count.
-fn cause(request: &RequestSample) -> Option<Cause> {
-    let is = |metric: &Metric| request.values.hit(metric) == Some(true);
-    (request.values.hit(&rates::CORRECT_RATE) == Some(false)).then(|| match () {
-        () if is(&rates::REFUSED_RATE) => Cause::Refused,
-        () if is(&rates::FAILED_RATE) => Cause::Failed,
-        () if is(&rates::TRUNCATED_RATE) => Cause::Truncated,
-        () => Cause::Invalid,
-    })
+/// See [`RequestSample::judged`]. An answer that violated its constraint before it was cut is
+/// invalid.
+fn judged(sample: &Sample<'_>) -> Option<Result<(), Cause>> {
+    if sample.arm() != Arm::Constrained {
+        return None;
+    }
+    let is_overloaded = matches!(
+        sample.outcome(),
+        Outcome::Rejected {
+            status: TOO_MANY_REQUESTS,
+            ..
+        }
+    );
+    match sample.verdict() {
+        AnswerVerdict::Valid => Some(Ok(())),
+        AnswerVerdict::Invalid {
+            reason: Reason::Truncated,
+        } => Some(Err(Cause::Truncated)),
+        AnswerVerdict::Invalid { .. } => Some(Err(Cause::Invalid)),
+        AnswerVerdict::NotScored {
+            why: NotScored::Refused,
+        } if !is_overloaded => Some(Err(Cause::Refused)),
+        AnswerVerdict::NotScored {
+            why: NotScored::Refused | NotScored::Failed,
+        } => Some(Err(Cause::Failed)),
+        AnswerVerdict::NotScored { .. } => None,
+    }
+}
+
+/// The share of hits over several runs of the same requests, with its 95 % interval. Requests are
+/// the trials: repeats of a request and copies count as far as they vary, as in the comparison of
+/// two contenders. `None` if no request counts.
+pub fn rate_of_runs<'a>(
+    runs: impl Iterator<Item = &'a [RequestSample]>,
+    hit: impl Fn(&RequestSample) -> Option<bool>,
+) -> Option<Rate> {
+    let hits: Vec<RunHits> = runs.map(|run| run_hits(run, &hit)).collect();
+    contrast::rate(&hits)
+}
+
+fn run_hits(requests: &[RequestSample], hit: impl Fn(&RequestSample) -> Option<bool>) -> RunHits {
+    requests
+        .iter()
+        .filter_map(|request| Some((request.case, (hit(request)?, request.copy))))
+        .collect()
 }
 
 /// Compares all contenders with each other, on each dataset and under each load.
@@ -161,6 +222,10 @@ pub fn verdicts(cells: &[CellEvidence<'_>]) -> Verdicts {
             .iter()
             .filter_map(|cell| Some(verdict(&[cell], cell.refuses().or_else(|| cell.failed())?)));
         found.extend(facts);
+        let fewer = here
+            .iter()
+            .filter_map(|cell| Some(verdict(&[cell], cell.decodes_fewer()?)));
+        found.extend(fewer);
         // A contender that refuses every request has no other figures.
         let measured: Vec<&CellEvidence<'_>> =
             here.into_iter().filter(|cell| cell.has_answers()).collect();
@@ -236,6 +301,7 @@ fn decided(mut verdict: Verdict, contrast: &Contrast, level: f64) -> Verdict {
             .causes
             .iter_mut()
             .for_each(|(_, points)| *points = -*points);
+        tested.invalid_reasons.swap(0, 1);
     }
     verdict
 }
@@ -259,15 +325,15 @@ fn figures(first: &CellEvidence<'_>, second: &CellEvidence<'_>) -> Vec<Figure> {
     if is_cut(first) || is_cut(second) {
         figures.push(Figure::Compliance);
     }
+    let has_compile_time = both(|run| run.compile_ms.is_some());
     if both(|run| run.control.is_some()) {
         figures.extend([Figure::TtftAdded, Figure::TpotAdded]);
+        figures.extend((!has_compile_time).then_some(Figure::FirstTtftAdded));
     } else {
         figures.extend([Figure::Ttft, Figure::Tpot]);
     }
     figures.extend([Figure::E2el, Figure::OutputThroughput]);
-    if both(|run| run.compile_ms.is_some()) {
-        figures.push(Figure::CompileCold);
-    }
+    figures.extend(has_compile_time.then_some(Figure::CompileCold));
     figures
 }
 
@@ -281,7 +347,9 @@ fn compare(first: &CellEvidence<'_>, second: &CellEvidence<'_>, figure: Figure) 
     let metric = match figure {
         Figure::CorrectRate => &rates::CORRECT_RATE,
         Figure::Compliance => &rates::COMPLIANCE,
-        Figure::TtftAdded | Figure::Ttft | Figure::CompileCold => &latencies::TTFT,
+        Figure::TtftAdded | Figure::FirstTtftAdded | Figure::Ttft | Figure::CompileCold => {
+            &latencies::TTFT
+        }
         Figure::TpotAdded | Figure::Tpot => &latencies::TPOT,
         Figure::E2el => &latencies::E2EL,
         Figure::OutputThroughput => &totals::OUTPUT_THROUGHPUT,
@@ -293,6 +361,18 @@ fn compare(first: &CellEvidence<'_>, second: &CellEvidence<'_>, figure: Figure) 
             |cell: &&CellEvidence<'_>| cell.runs.iter().any(|run| run.distrusted.contains(&metric));
         if [first, second].iter().any(is_distrusted) {
             return Compared::Not(Finding::Distrusted { figure });
+        }
+        if matches!(figure, Figure::TpotAdded | Figure::Tpot) {
+            if figure == Figure::TpotAdded
+                && [first, second]
+                    .iter()
+                    .any(|cell| cell.decodes_fewer().is_some())
+            {
+                return Compared::NoValues;
+            }
+            if let Some(answers) = unequal_batches(first, second) {
+                return Compared::Not(Finding::FewerAtOnce { figure, answers });
+            }
         }
         let [one, other] = [first, second].map(|cell| cell.values(figure, metric));
         if one.is_empty() || other.is_empty() {
@@ -328,6 +408,7 @@ fn compare(first: &CellEvidence<'_>, second: &CellEvidence<'_>, figure: Figure) 
         low: f64::NAN,
         high: f64::NAN,
         causes,
+        invalid_reasons: [first, second].map(|cell| cell.invalid_reason.clone()),
         output_len: first.output_len,
         one_constraint: first.constraints().len() <= 1,
     };
@@ -375,7 +456,31 @@ fn cut(cells: &[&CellEvidence<'_>]) -> Option<Finding> {
     })
 }
 
+/// The answers that each contender decodes at once, if one of them decodes fewer because it is held
+/// up elsewhere.
+fn unequal_batches(first: &CellEvidence<'_>, second: &CellEvidence<'_>) -> Option<[f64; 2]> {
+    let (one, other) = (first.decoding()?, second.decoding()?);
+    (one.is_lighter_than(other) || other.is_lighter_than(one))
+        .then_some([one.answers, other.answers])
+}
+
 impl CellEvidence<'_> {
+    fn decoding(&self) -> Option<Decoding> {
+        Decoding::mean(self.runs.iter().map(|run| run.decoding))
+    }
+
+    /// Whether it decodes fewer answers at once with the constraint than without, because it is held
+    /// up elsewhere.
+    fn decodes_fewer(&self) -> Option<Finding> {
+        let with = self.decoding()?;
+        let without = Decoding::mean(self.runs.iter().map(|run| run.control_decoding))?;
+        with.is_lighter_than(without)
+            .then_some(Finding::FewerAtOnce {
+                figure: Figure::TpotAdded,
+                answers: [with.answers, without.answers],
+            })
+    }
+
     fn failed(&self) -> Option<Finding> {
         let reason = self.failure.filter(|_| self.runs.is_empty())?.to_owned();
         Some(Finding::DidNotRun { reason })
@@ -413,26 +518,23 @@ impl CellEvidence<'_> {
     }
 
     fn hits(&self, metric: &Metric) -> Vec<RunHits> {
-        let hit = |request: &RequestSample| {
-            Some((request.case, (request.values.hit(metric)?, request.copy)))
-        };
         self.runs
             .iter()
-            .map(|run| run.constrained.iter().filter_map(hit).collect())
+            .map(|run| run_hits(run.constrained, |request| request.values.hit(metric)))
             .collect()
     }
 
     /// The number of requests that count, and the share of each cause in percent, among `cases`.
     fn shares(&self, cases: Option<&HashSet<usize>>) -> (usize, BTreeMap<Cause, f64>) {
-        let counted: Vec<&RequestSample> = self
+        let counted: Vec<Result<(), Cause>> = self
             .runs
             .iter()
             .flat_map(|run| run.constrained)
-            .filter(|request| request.values.hit(&rates::CORRECT_RATE).is_some())
             .filter(|request| cases.is_none_or(|cases| cases.contains(&request.case)))
+            .filter_map(|request| request.judged)
             .collect();
         let mut shares = BTreeMap::new();
-        for cause in counted.iter().filter_map(|request| cause(request)) {
+        for cause in counted.iter().filter_map(|judged| judged.err()) {
             *shares.entry(cause).or_insert(0.0) += 100.0 / counted.len() as f64;
         }
         (counted.len(), shares)
@@ -449,12 +551,17 @@ impl CellEvidence<'_> {
             match figure {
                 Figure::OutputThroughput => single(run.output_throughput),
                 Figure::CompileCold => single(run.compile_ms),
-                Figure::TtftAdded | Figure::TpotAdded => {
+                Figure::TtftAdded | Figure::FirstTtftAdded | Figure::TpotAdded => {
                     let control = run.control.into_iter().flatten();
                     let control: HashMap<usize, f64> = control.filter_map(value).collect();
                     let added =
                         |(case, value): (usize, f64)| Some((case, value - control.get(&case)?));
-                    let constrained = run.constrained.iter().filter_map(value);
+                    let counts = |request: &&RequestSample| match figure {
+                        Figure::TtftAdded => request.is_later_use,
+                        Figure::FirstTtftAdded => !request.is_later_use,
+                        _ => true,
+                    };
+                    let constrained = run.constrained.iter().filter(counts).filter_map(value);
                     constrained.filter_map(added).collect()
                 }
                 _ => run.constrained.iter().filter_map(value).collect(),

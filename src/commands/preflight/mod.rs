@@ -30,8 +30,8 @@ use sobench_shutdown::Shutdown;
 /// # Errors
 /// Invalid input, or no server. If a file cannot be written, that is reported at the end with exit
 /// code 3.
-pub fn run(flags: PreflightArgs, shutdown: &Shutdown) -> Result<CommandOutput> {
-    let options = PreflightOptions::new(&flags, environment::api_key().as_deref())?;
+pub fn run(flags: &PreflightArgs, shutdown: &Shutdown) -> Result<CommandOutput> {
+    let options = PreflightOptions::new(flags, environment::api_key().as_deref())?;
     if let Some(features) = &options.features {
         return features_command::run(&options, features, shutdown);
     }

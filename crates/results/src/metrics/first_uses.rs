@@ -14,7 +14,7 @@ use super::mean_difference::Difference;
 use super::{MetricsOptions, Sample};
 use sobench_core::case::Arm;
 use sobench_core::constraint::Constraint;
-use sobench_statistics::Summary;
+use sobench_statistics::{Summary, mean};
 
 /// First uses of constraints compared with later uses.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -68,11 +68,12 @@ impl FirstUses {
             uses.known_before += usize::from(is_known);
             let (first, later) = split(&group, options, is_known);
             uses.beside_first += later.beside_first;
-            if let (Some(first), Some(mean)) = (first, Summary::new(later.warm.clone(), &[]).mean) {
+            let later_ms: Vec<f64> = later.warm.iter().map(|used| used.ttft_ms).collect();
+            if let (Some(first), Some(mean)) = (first, mean(&later_ms)) {
                 pairs.push(first - mean);
             }
             cold.extend(first);
-            warm.extend(later.warm);
+            warm.extend(later_ms);
         }
         uses.cold = cold.len();
         uses.warm = warm.len();
@@ -94,9 +95,22 @@ pub fn ttfts(
     for (name, group) in by_constraint(samples) {
         let (first, later) = split(&group, options, known.contains(&name));
         cold.extend(first);
-        warm.extend(later.warm);
+        warm.extend(later.warm.iter().map(|used| used.ttft_ms));
     }
     (cold, warm)
+}
+
+/// The case indices of warm uses, as defined by [`FirstUses`].
+pub fn later_uses(
+    samples: &[Sample<'_>],
+    options: &MetricsOptions,
+    known: &HashSet<String>,
+) -> HashSet<usize> {
+    let groups = by_constraint(samples);
+    let later = groups
+        .iter()
+        .flat_map(|(name, group)| split(group, options, known.contains(name)).1.warm);
+    later.map(|used| used.sample.case_index()).collect()
 }
 
 /// The fingerprints of the constraints that were sent.
@@ -129,21 +143,23 @@ fn by_constraint<'s, 'a>(samples: &'s [Sample<'a>]) -> Vec<(String, Vec<&'s Samp
 
 /// Uses of one constraint after the first.
 #[derive(Default)]
-struct Later {
+struct Later<'s, 'a> {
     beside_first: usize,
-    /// TTFTs in milliseconds.
-    warm: Vec<f64>,
+    warm: Vec<ConstraintUse<'s, 'a>>,
 }
 
 /// The TTFT of the first use, if it was cold and has one, and the later uses. `group` is in send
 /// order.
-fn split(group: &[&Sample<'_>], options: &MetricsOptions, is_known: bool) -> (Option<f64>, Later) {
+fn split<'s, 'a>(
+    group: &[&'s Sample<'a>],
+    options: &MetricsOptions,
+    is_known: bool,
+) -> (Option<f64>, Later<'s, 'a>) {
     let mut later = Later::default();
     if is_known {
         later.warm = group
             .iter()
             .filter_map(|sample| ConstraintUse::new(sample, options))
-            .map(|later_use| later_use.ttft_ms)
             .collect();
         return (None, later);
     }
@@ -162,7 +178,7 @@ fn split(group: &[&Sample<'_>], options: &MetricsOptions, is_known: bool) -> (Op
         if used.sent_ns < first.first_ns {
             later.beside_first += 1;
         } else {
-            later.warm.push(used.ttft_ms);
+            later.warm.push(used);
         }
     }
     (Some(first.ttft_ms), later)

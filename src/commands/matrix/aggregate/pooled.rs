@@ -1,6 +1,7 @@
 //! Pools the metrics of several runs.
 
 use super::{FinishedRun, TAIL};
+use crate::commands::matrix::verdicts::rate_of_runs;
 use sobench_core::case::Arm;
 use sobench_results::metrics::pooled::Pooled;
 use sobench_results::metrics::registry::{Kind, Metric, PerSecond, Population, Value, Values};
@@ -19,7 +20,20 @@ pub(super) fn pooled_values(
             among: Population::Arm(Arm::Control),
             ..
         } => pooled_rate(control, |run| run.values.rate(metric)).map(Value::Rate),
-        Kind::Rate { .. } => pooled_rate(runs, |run| run.values.rate(metric)).map(Value::Rate),
+        Kind::Rate { among, .. } => {
+            let pooled = pooled_rate(runs, |run| run.values.rate(metric));
+            let requests = runs.iter().map(|run| &run.samples.requests[..]);
+            let counted = rate_of_runs(requests, |request| {
+                let counts = among.counts(None, request.answered);
+                request.values.hit(metric).filter(|_| counts)
+            });
+            // The interval is known only if every request is.
+            let is_whole = |one: &Rate, other: &Rate| (one.hits, one.of) == (other.hits, other.of);
+            let counted = counted
+                .zip(pooled)
+                .filter(|(one, other)| is_whole(one, other));
+            counted.map(|(rate, _)| rate).or(pooled).map(Value::Rate)
+        }
         Kind::Distribution { among, .. } => {
             let requests = runs.iter().flat_map(|run| &run.samples.requests);
             let counted = requests.filter(|request| among.counts(None, request.answered));

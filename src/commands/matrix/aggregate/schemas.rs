@@ -5,19 +5,19 @@ use std::sync::Arc;
 
 use super::{Aggregate, Cell, FinishedRun, RequestSample};
 use crate::commands::matrix::options::MatrixOptions;
+use crate::commands::matrix::report::verdicts::Cause;
 use crate::commands::matrix::report::{
     Causes, Disagreement, JudgedAnswer, MAX_DISAGREEMENTS, MAX_MESSAGE_CHARS, MAX_REFUSALS,
     Refusal, SchemaCell, SchemaRow,
 };
-use crate::commands::matrix::verdicts::Refused;
-use sobench_core::case::Arm;
-use sobench_core::observation::{Outcome, TOO_MANY_REQUESTS, failure_message};
+use crate::commands::matrix::verdicts::{Refused, rate_of_runs};
+use sobench_core::observation::failure_message;
 use sobench_core::printable::printable;
-use sobench_core::verdict::{NotScored, Reason, Verdict};
+use sobench_core::verdict::Verdict;
 use sobench_results::metrics::Sample;
 use sobench_results::metrics::cold_load::COLD_TAG;
 use sobench_results::runlog::RunLog;
-use sobench_statistics::{Rate, Summary};
+use sobench_statistics::Summary;
 
 /// Largest number of rows in the file.
 const MAX_SCHEMAS: usize = 1_000;
@@ -38,16 +38,6 @@ const MIN_CONSTRAINTS: usize = 3;
 /// The tag of a row's name, as the datasets write it.
 const NAME_TAG: &str = "name:";
 
-/// What became of a constrained request. Requests that the correct rate leaves out have no cause.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Cause {
-    Correct,
-    Invalid,
-    Truncated,
-    Refused,
-    Failed,
-}
-
 /// A constraint of a run.
 #[derive(Clone, Debug)]
 pub(super) struct SchemaName {
@@ -60,7 +50,6 @@ pub(super) struct SchemaName {
 /// The finding on one request, for the list of constraints.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Finding {
-    pub(super) cause: Option<Cause>,
     /// Why the answer is invalid or the constraint was refused, shortened.
     message: Option<String>,
     schema: Option<SchemaName>,
@@ -72,35 +61,6 @@ pub(super) struct Finding {
 /// The constraints of a run, by their addresses: the cases of a row share theirs.
 #[derive(Default)]
 pub(super) struct SchemaNames(HashMap<usize, SchemaName>);
-
-impl Cause {
-    fn new(sample: &Sample<'_>) -> Option<Self> {
-        if sample.arm() != Arm::Constrained {
-            return None;
-        }
-        let is_overloaded = matches!(
-            sample.outcome(),
-            Outcome::Rejected {
-                status: TOO_MANY_REQUESTS,
-                ..
-            }
-        );
-        match sample.verdict() {
-            Verdict::Valid => Some(Self::Correct),
-            Verdict::Invalid {
-                reason: Reason::Truncated,
-            } => Some(Self::Truncated),
-            Verdict::Invalid { .. } => Some(Self::Invalid),
-            Verdict::NotScored {
-                why: NotScored::Refused,
-            } if !is_overloaded => Some(Self::Refused),
-            Verdict::NotScored {
-                why: NotScored::Refused | NotScored::Failed,
-            } => Some(Self::Failed),
-            Verdict::NotScored { .. } => None,
-        }
-    }
-}
 
 impl SchemaNames {
     /// The constraint of a request; `None` without one, and for schemas that are new with every
@@ -129,27 +89,29 @@ impl Finding {
     /// The finding on the request at this index of the log.
     pub(super) fn new(
         sample: &Sample<'_>,
+        request: &RequestSample,
         log: &RunLog,
         index: usize,
         names: &mut SchemaNames,
     ) -> Self {
-        let Some(cause) = Cause::new(sample) else {
+        let Some(judged) = request.judged else {
             return Self::default();
         };
         let shortened = |text: &str| printable(text, MAX_MESSAGE_CHARS);
         let is_kept = log.requests.len() <= MAX_ANSWERS;
-        let message = match (cause, sample.verdict()) {
-            (Cause::Invalid, Verdict::Invalid { reason }) => Some(shortened(&reason.to_string())),
-            (Cause::Refused, _) => Some(shortened(&failure_message(sample.outcome()))),
+        let message = match (judged, sample.verdict()) {
+            (Err(Cause::Invalid), Verdict::Invalid { reason }) => {
+                Some(shortened(&reason.to_string()))
+            }
+            (Err(Cause::Refused), _) => Some(shortened(&failure_message(sample.outcome()))),
             _ => None,
         };
         let text = || {
             let answer = log.answer(index).ok()?;
             Some(shortened(&answer.answer.text()))
         };
-        let is_judged = matches!(cause, Cause::Correct | Cause::Invalid);
+        let is_judged = matches!(judged, Ok(()) | Err(Cause::Invalid));
         Self {
-            cause: Some(cause),
             message,
             schema: names.get(sample),
             case_id: sample.id(),
@@ -160,10 +122,9 @@ impl Finding {
 
 /// The shares of causes over all runs; `None` if no request can be judged.
 pub(super) fn causes(runs: &[FinishedRun]) -> Option<Causes> {
-    let found: Vec<Cause> = findings(runs).filter_map(|finding| finding.cause).collect();
     let share = |cause: Cause| {
-        let hits = found.iter().filter(|found| **found == cause).count();
-        Rate::new(hits, found.len())
+        let runs = runs.iter().map(|run| &run.samples.requests[..]);
+        rate_of_runs(runs, |request| Some(request.judged? == Err(cause)))
     };
     Some(Causes {
         invalid: share(Cause::Invalid)?,
@@ -192,10 +153,6 @@ pub(super) fn refusals(runs: &[FinishedRun]) -> Vec<Refusal> {
     found
 }
 
-fn findings(runs: &[FinishedRun]) -> impl Iterator<Item = &Finding> {
-    runs.iter().flat_map(|run| &run.samples.findings)
-}
-
 fn first_refusal(refused: &Refused) -> Refusal {
     Refusal {
         requests: 1,
@@ -214,23 +171,23 @@ struct Collected {
 
 impl Collected {
     fn add(&mut self, request: &RequestSample, finding: &Finding, control_ttft_ms: Option<f64>) {
-        let Some(cause) = finding.cause else {
+        let Some(judged) = request.judged else {
             return;
         };
         let cell = &mut self.cell;
         cell.requests += 1;
         let message = finding.message.as_ref();
-        match cause {
-            Cause::Correct => cell.correct += 1,
-            Cause::Truncated => cell.truncated += 1,
-            Cause::Failed => cell.failed += 1,
-            Cause::Invalid => {
+        match judged {
+            Ok(()) => cell.correct += 1,
+            Err(Cause::Truncated) => cell.truncated += 1,
+            Err(Cause::Failed) => cell.failed += 1,
+            Err(Cause::Invalid) => {
                 cell.invalid += 1;
                 if cell.finding.is_none() {
                     cell.finding = message.cloned();
                 }
             }
-            Cause::Refused => {
+            Err(Cause::Refused) => {
                 cell.refused += 1;
                 match (&mut cell.refusal, &request.refusal) {
                     (Some(known), _) => known.requests += 1,
@@ -361,8 +318,11 @@ fn mark_slow(cells: &mut [SchemaCell]) {
     }
 }
 
-/// Contenders and their findings, by request, load and repeat.
-type AnswersByRequest<'a> = BTreeMap<(usize, usize, usize), Vec<(usize, &'a Finding)>>;
+/// The judged answer of a contender: its index, whether the answer is correct, and the finding.
+type Judged<'a> = (usize, bool, &'a Finding);
+
+/// Judged answers by request, load and repeat.
+type AnswersByRequest<'a> = BTreeMap<(usize, usize, usize), Vec<Judged<'a>>>;
 
 /// The first repeat of each request whose answers are valid for one contender and invalid for
 /// another.
@@ -377,15 +337,14 @@ pub(super) fn disagreements(plan: &MatrixOptions, aggregate: &Aggregate) -> Vec<
                         answers
                             .entry((request.case, load, run.repeat))
                             .or_default()
-                            .push((contender, finding));
+                            .push((contender, request.judged == Some(Ok(())), finding));
                     }
                 }
             }
         }
         let mut last_case = None;
         for ((case, load, repeat), judged) in answers {
-            let is_correct =
-                |(_, finding): &(usize, &Finding)| finding.cause == Some(Cause::Correct);
+            let is_correct = |(_, is_correct, _): &Judged<'_>| *is_correct;
             if last_case == Some(case)
                 || judged.iter().all(is_correct)
                 || !judged.iter().any(is_correct)
@@ -393,10 +352,10 @@ pub(super) fn disagreements(plan: &MatrixOptions, aggregate: &Aggregate) -> Vec<
                 continue;
             }
             last_case = Some(case);
-            let first = judged[0].1;
-            let answer = |(contender, finding): &(usize, &Finding)| JudgedAnswer {
+            let first = judged[0].2;
+            let answer = |(contender, is_correct, finding): &Judged<'_>| JudgedAnswer {
                 contender: plan.contenders[*contender].name.clone(),
-                valid: finding.cause == Some(Cause::Correct),
+                valid: *is_correct,
                 finding: finding.message.clone(),
                 text: finding.text.clone().unwrap_or_default(),
             };

@@ -4,7 +4,7 @@ use super::console::numbered_notes;
 use super::{ColdFrom, Comparison, Control, Figures, Load, Row, RowResult};
 use sobench_core::printable::printable;
 use sobench_render::Table;
-use sobench_results::metrics::constraint_overhead::{MIN_REPEATS, Overhead};
+use sobench_results::metrics::constraint_overhead::{Added, MIN_REPEATS};
 use sobench_statistics::{Rate, Summary};
 
 /// The text of an unknown value.
@@ -91,10 +91,10 @@ fn columns(comparison: &Comparison, swept: bool) -> Vec<(&'static str, Show)> {
     }
     if comparison.about.control {
         columns.push(("overhead\nTTFT %", |figures| {
-            overhead(figures, |control| control.ttft_overhead.as_ref())
+            overhead(figures, |control| control.ttft_added.as_ref())
         }));
         columns.push(("overhead\nTPOT %", |figures| {
-            overhead(figures, |control| control.tpot_overhead.as_ref())
+            overhead(figures, |control| control.tpot_added.as_ref())
         }));
     }
     columns.push(("cold/warm\nTTFT ms", |figures| {
@@ -177,8 +177,9 @@ fn uses(figures: &Figures, summary: &Summary) -> String {
     )
 }
 
-fn overhead(figures: &Figures, metric: fn(&Control) -> Option<&Overhead>) -> String {
-    let Some(overhead) = figures.control.as_ref().and_then(metric) else {
+fn overhead(figures: &Figures, added: fn(&Control) -> Option<&Added>) -> String {
+    let added = figures.control.as_ref().and_then(added);
+    let Some(overhead) = added.and_then(|added| added.percent.as_ref()) else {
         return UNKNOWN.to_owned();
     };
     let signed = |value: f64| format!("{value:+.1}");

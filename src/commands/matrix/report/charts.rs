@@ -27,7 +27,14 @@ const HEAT_ROWS: usize = 400;
 /// Characters at most of an example.
 const EXAMPLE_CHARS: usize = 160;
 
-/// Classes of invalid answers, repeated after the last one.
+/// The result of a correct answer, and its class.
+const VALID_RESULT: &str = "valid";
+const VALID_CLASS: &str = "ok";
+
+/// Results besides valid and invalid answers.
+const OTHER_CAUSES: [&str; 3] = ["cut at limit", "refused", "failed"];
+
+/// Classes of other results, repeated after the last one.
 const REASON_CLASSES: [&str; 6] = ["r0", "r1", "r2", "r3", "r4", "r5"];
 
 /// Classes of the heat map, from the best to the worst. The colours also differ in lightness.
@@ -44,6 +51,14 @@ pub struct InvalidReason {
     pub name: &'static str,
     pub count: usize,
     pub example: Option<Example>,
+}
+
+impl InvalidReason {
+    /// Its name in words, and the message of the first example.
+    pub(in crate::commands::matrix) fn described(&self) -> Option<(String, String)> {
+        let message = self.example.as_ref()?.message.clone();
+        Some((self.name.replace('_', " "), message))
+    }
 }
 
 /// Distributions of the latencies of a row.
@@ -134,7 +149,7 @@ pub(super) fn add(document: &mut Document, comparison: &Comparison) {
         "filled: median TTFT of first uses (cold, with the compile); hollow: of later uses (warm)",
         vec![pictures.cold_and_warm()],
     );
-    pictures.add_reasons(document);
+    pictures.add_results(document);
     pictures.add_heat_maps(document);
     pictures.add_sweeps(document);
 }
@@ -394,59 +409,80 @@ impl Pictures<'_> {
         })
     }
 
-    fn add_reasons(&self, document: &mut Document) {
-        let names = distinct(
+    /// The result of every request that can be judged, if some are not valid.
+    fn add_results(&self, document: &mut Document) {
+        let invalid = distinct(
             self.measured()
                 .flat_map(|(_, figures)| figures.reasons.iter().map(|reason| reason.name)),
         );
-        let class = |name: &str| {
-            let place = names.iter().position(|other| *other == name);
-            REASON_CLASSES[place.unwrap_or(0) % REASON_CLASSES.len()]
+        let names: Vec<&str> = [VALID_RESULT]
+            .into_iter()
+            .chain(invalid)
+            .chain(OTHER_CAUSES)
+            .collect();
+        let class = |name: &str| match names.iter().position(|other| *other == name) {
+            None | Some(0) => VALID_CLASS,
+            Some(place) => REASON_CLASSES[(place - 1) % REASON_CLASSES.len()],
         };
         let mut bars = Vec::new();
-        let mut table = Table::new(["backend", "reason", "example", "answers", "of"], 3);
+        let mut table = Table::new(["backend", "result", "example", "requests", "of"], 3);
         for (row, figures) in self.measured() {
-            let reasons = figures.reasons.iter().filter(|reason| reason.count > 0);
-            let parts: Vec<Part> = reasons
-                .clone()
-                .map(|reason| Part {
-                    name: reason.name.to_owned(),
-                    class: class(reason.name),
-                    count: reason.count as u64,
-                })
+            let (Some(correct), Some(causes)) = (figures.correct_rate, &figures.causes) else {
+                continue;
+            };
+            let reasons = figures.reasons.iter();
+            let reasons =
+                reasons.map(|reason| (reason.name, reason.count, reason.example.as_ref()));
+            let others = [causes.truncated, causes.refused, causes.failed];
+            let others = OTHER_CAUSES
+                .into_iter()
+                .zip(others)
+                .map(|(name, rate)| (name, rate.hits, None));
+            let results: Vec<_> = std::iter::once((VALID_RESULT, correct.hits, None))
+                .chain(reasons)
+                .chain(others)
+                .filter(|(_, count, _)| *count > 0)
                 .collect();
-            for reason in reasons {
+            for (name, count, found) in &results {
                 table.row([
                     self.name(row),
-                    reason.name.to_owned(),
-                    reason.example.as_ref().map_or_else(String::new, example),
-                    reason.count.to_string(),
-                    figures.requests.to_string(),
+                    name.replace('_', " "),
+                    found.map_or_else(String::new, example),
+                    count.to_string(),
+                    correct.of.to_string(),
                 ]);
             }
-            let invalid: u64 = parts.iter().map(|part| part.count).sum();
-            if invalid > 0 {
-                bars.push(Bar {
-                    name: format!("{}: {invalid}", self.name(row)),
-                    parts,
-                });
-            }
+            let part = |(name, count, _): &(&str, usize, Option<&Example>)| Part {
+                name: name.replace('_', " "),
+                class: class(name),
+                count: *count as u64,
+            };
+            bars.push(Bar {
+                name: self.name(row),
+                parts: results.iter().map(part).collect(),
+            });
         }
-        if bars.is_empty() {
+        let is_valid = |part: &Part| part.class == VALID_CLASS;
+        if bars.iter().all(|bar| bar.parts.iter().all(is_valid)) {
             return;
         }
-        let entry = |name: &&'static str| LegendEntry::Area {
-            class: class(name),
-            label: (*name).to_owned(),
+        let is_drawn = |name: &&&str| {
+            let shown = name.replace('_', " ");
+            let mut parts = bars.iter().flat_map(|bar| &bar.parts);
+            parts.any(|part| part.name == shown)
         };
-        document.heading("Invalid answers by reason");
+        let entry = |name: &&str| LegendEntry::Area {
+            class: class(name),
+            label: name.replace('_', " "),
+        };
+        document.heading("Results of the requests");
         document.push(Block::Charts(Charts {
-            legend: names.iter().map(entry).collect(),
-            caption:
-                "invalid answers of each backend (n behind its name), divided by reason; every bar is 100 % of them"
-                    .to_owned(),
+            legend: names.iter().filter(is_drawn).map(entry).collect(),
+            caption: "all constrained requests that can be judged, of all repeats: valid answers, \
+                      invalid ones by reason, and the rest"
+                .to_owned(),
             charts: vec![Chart {
-                svg: svg::stacked("Invalid answers by reason (unit: answer)", &bars),
+                svg: svg::stacked("Results of the requests (unit: request)", &bars),
                 title: String::new(),
                 table: None,
             }],
@@ -836,7 +872,7 @@ mod tests {
             "Added TPOT (ms a token)",
             "TTFT: json, 4 req/s",
             "TTFT of first and later uses",
-            "Invalid answers by reason",
+            "Results of the requests",
             "Constraints of json by backend",
             "Valid within the objectives",
             "Output tokens/s",

@@ -20,6 +20,8 @@ struct Column {
     head: &'static str,
     /// A value that says nothing. The column is left out if all rows have it.
     plain: &'static str,
+    /// Whether the value says something beside the others.
+    matters: fn(&Figures) -> bool,
     part: Part,
     show: fn(&Figures) -> String,
 }
@@ -39,10 +41,11 @@ const DIVISIONS: [&[&[Part]]; 3] = [
     &[&[Part::Answers], &[Part::AddedTime], &[Part::Speed]],
 ];
 
-const COLUMNS: [Column; 10] = [
+const COLUMNS: [Column; 12] = [
     Column {
         head: "correct %\n(95 % interval)",
         plain: UNKNOWN,
+        matters: |_| true,
         part: Part::Answers,
         show: |figures| {
             figures.correct_rate.map_or_else(unknown, |rate| {
@@ -56,36 +59,53 @@ const COLUMNS: [Column; 10] = [
     Column {
         head: "coverage\n%",
         plain: "100.0",
+        matters: |_| true,
         part: Part::Answers,
         show: |figures| percent(figures.coverage),
     },
     Column {
         head: "invalid\n%",
         plain: "0.0",
+        matters: |_| true,
         part: Part::Answers,
         show: |figures| percent(figures.causes.as_ref().map(|causes| causes.invalid)),
     },
     Column {
         head: "cut at\nlimit %",
         plain: "0.0",
+        matters: |_| true,
         part: Part::Answers,
         show: |figures| percent(figures.causes.as_ref().map(|causes| causes.truncated)),
     },
     Column {
+        head: "compliance\n%",
+        plain: UNKNOWN,
+        // Without cut answers it says what the correct rate says.
+        matters: |figures| {
+            let causes = figures.causes.as_ref();
+            causes.is_some_and(|causes| causes.truncated.hits > 0)
+        },
+        part: Part::Answers,
+        show: |figures| percent(figures.compliance),
+    },
+    Column {
         head: "refused\n%",
         plain: "0.0",
+        matters: |_| true,
         part: Part::Answers,
         show: |figures| percent(figures.causes.as_ref().map(|causes| causes.refused)),
     },
     Column {
         head: "failed\n%",
         plain: "0.0",
+        matters: |_| true,
         part: Part::Answers,
         show: |figures| percent(figures.causes.as_ref().map(|causes| causes.failed)),
     },
     Column {
         head: "added TTFT ms\n(95 % interval)",
         plain: UNKNOWN,
+        matters: |_| true,
         part: Part::AddedTime,
         show: |figures| {
             let control = figures.control.as_ref();
@@ -93,8 +113,19 @@ const COLUMNS: [Column; 10] = [
         },
     },
     Column {
+        head: "first use\n+TTFT ms",
+        plain: UNKNOWN,
+        matters: |_| true,
+        part: Part::AddedTime,
+        show: |figures| {
+            let control = figures.control.as_ref();
+            figure(control.and_then(|control| Some(control.first_ttft_added.as_ref()?.ms)))
+        },
+    },
+    Column {
         head: "added TPOT ms\n(95 % interval)",
         plain: UNKNOWN,
+        matters: |_| true,
         part: Part::AddedTime,
         show: |figures| {
             let control = figures.control.as_ref();
@@ -104,12 +135,14 @@ const COLUMNS: [Column; 10] = [
     Column {
         head: "cold\nTTFT ms",
         plain: UNKNOWN,
+        matters: |_| true,
         part: Part::Speed,
         show: |figures| figure(figures.cold_ttft_ms.median),
     },
     Column {
         head: "output\ntok/s",
         plain: UNKNOWN,
+        matters: |_| true,
         part: Part::Speed,
         show: |figures| figure(figures.output_throughput),
     },
@@ -132,9 +165,10 @@ pub(super) fn tables(comparison: &Comparison) -> Vec<Table> {
     tables
 }
 
-/// The reasons of rows without figures, and the refusals of the others, numbered as in the table.
+/// The reasons of rows without figures, and refusals and invalid answers of the others, numbered as
+/// in the table.
 pub(super) fn numbered_notes(comparison: &Comparison) -> Vec<String> {
-    distinct(comparison.rows.iter().filter_map(note))
+    distinct(comparison.rows.iter().flat_map(notes))
 }
 
 /// The constraints that need attention, and a line on the others; `None` without constraints.
@@ -222,11 +256,11 @@ fn table(comparison: &Comparison, name_chars: usize, parts: &[Part]) -> Table {
     let rows = &comparison.rows;
     let has_several_datasets = distinct(rows.iter().map(|row| &row.dataset)).len() > 1;
     let is_swept = rows.iter().any(|row| row.load != Load::AsGiven);
-    let notes = numbered_notes(comparison);
+    let all_notes = numbered_notes(comparison);
     let says_something = |column: &&Column| {
         rows.iter().filter_map(Row::figures).any(|figures| {
             let shown = (column.show)(figures);
-            shown != column.plain && shown != UNKNOWN
+            shown != column.plain && shown != UNKNOWN && (column.matters)(figures)
         })
     };
     let columns: Vec<&Column> = COLUMNS
@@ -241,9 +275,15 @@ fn table(comparison: &Comparison, name_chars: usize, parts: &[Part]) -> Table {
     let text_columns = heads.len();
     heads.extend(columns.iter().map(|column| column.head));
     let cells = |row: &Row| {
-        let number = note(row)
-            .and_then(|note| notes.iter().position(|known| *known == note))
-            .map_or_else(String::new, |index| format!(" ({})", index + 1));
+        let number = |note: &String| all_notes.iter().position(|known| known == note);
+        let numbers: Vec<String> = notes(row)
+            .iter()
+            .filter_map(|note| Some((number(note)? + 1).to_string()))
+            .collect();
+        let number = match &numbers[..] {
+            [] => String::new(),
+            numbers => format!(" ({})", numbers.join(", ")),
+        };
         let name = printable(&row.contender, name_chars);
         let name = match &row.result {
             RowResult::Measured(_) => format!("{name}{number}"),
@@ -262,23 +302,40 @@ fn table(comparison: &Comparison, name_chars: usize, parts: &[Part]) -> Table {
     Table::new(heads, text_columns).with_rows(rows.iter().map(cells))
 }
 
-/// What the row's number refers to.
-fn note(row: &Row) -> Option<String> {
+/// What the numbers of the row refer to.
+fn notes(row: &Row) -> Vec<String> {
     match &row.result {
-        RowResult::DidNotRun { reason } => Some(format!("did not run: {reason}")),
-        RowResult::Measured(figures) => {
-            let first = figures.refusals.first()?;
-            let keyword = first
-                .keyword
-                .as_ref()
-                .map_or_else(String::new, |keyword| format!(" {keyword}:"));
-            let more = match figures.refusals.len() - 1 {
-                0 => String::new(),
-                more => format!("; {more} more messages, see --detail full"),
-            };
-            Some(format!("refused:{keyword} {}{more}", first.message))
-        }
+        RowResult::DidNotRun { reason } => vec![format!("did not run: {reason}")],
+        RowResult::Measured(figures) => [refused(figures), invalid(figures)]
+            .into_iter()
+            .flatten()
+            .collect(),
     }
+}
+
+fn refused(figures: &Figures) -> Option<String> {
+    let first = figures.refusals.first()?;
+    let keyword = first
+        .keyword
+        .as_ref()
+        .map_or_else(String::new, |keyword| format!(" {keyword}:"));
+    let more = match figures.refusals.len() - 1 {
+        0 => String::new(),
+        more => format!("; {more} more messages, see --detail full"),
+    };
+    Some(format!("refused:{keyword} {}{more}", first.message))
+}
+
+/// The most frequent reason of invalid answers.
+fn invalid(figures: &Figures) -> Option<String> {
+    let first = figures.reasons.first()?;
+    let (name, message) = first.described()?;
+    let all: usize = figures.reasons.iter().map(|reason| reason.count).sum();
+    let count = match first.count {
+        count if count == all => format!("all {all}"),
+        count => format!("{count} of {all}"),
+    };
+    Some(format!("invalid: {count} by {name}, e.g. {message}"))
 }
 
 fn fits(tables: &[Table]) -> bool {

@@ -23,7 +23,7 @@ use sobench_notices::notice::{Notice, as_sentences};
 use sobench_render::{Document, html, markdown, text};
 use sobench_report::text::Detail;
 use sobench_results::metrics::Slo;
-use sobench_results::metrics::constraint_overhead::{Added, Overhead};
+use sobench_results::metrics::constraint_overhead::Added;
 use sobench_results::metrics::knee::Knee;
 use sobench_results::metrics::registry::Values;
 use sobench_statistics::{Rate, Summary};
@@ -32,7 +32,7 @@ use sobench_statistics::{Rate, Summary};
 pub const FORMAT: &str = "sobench-arms";
 
 /// The version of the file format. It increases when a key changes its meaning or is removed.
-pub const FORMAT_VERSION: u32 = 1;
+pub const FORMAT_VERSION: u32 = 2;
 
 /// Largest number of refusal messages of a row.
 pub const MAX_REFUSALS: usize = 5;
@@ -131,7 +131,11 @@ pub struct Figures {
     pub runs: usize,
     /// Requests that were sent with their constraint.
     pub requests: usize,
+    /// Repeats of a request count as far as their results vary, here and in the other rates of the
+    /// row.
     pub correct_rate: Option<Rate>,
+    /// Answers that were decoded at once, on average; `None` without streams or token counts.
+    pub decoding: Option<f64>,
     /// Why the other requests are not correct; `None` if no request can be judged.
     pub causes: Option<Causes>,
     /// The distinct messages with which constraints were refused, the most frequent first, at most
@@ -278,11 +282,15 @@ pub struct Control {
     pub ttft_ms: Summary,
     pub tpot_ms: Summary,
     pub output_throughput: Option<f64>,
-    /// The cost of the constraint, over requests that have a value with and without it.
-    pub ttft_overhead: Option<Overhead>,
-    pub tpot_overhead: Option<Overhead>,
-    /// The time that the constraint adds to each request.
+    /// Answers that were decoded at once, on average.
+    pub decoding: Option<f64>,
+    /// The time that the constraint adds to each request, over requests that have a value with and
+    /// without it. TTFT: of requests whose constraint the server had compiled before; and of first
+    /// uses of a constraint with those that waited for them.
     pub ttft_added: Option<Added>,
+    pub first_ttft_added: Option<Added>,
+    /// `None` if the server decoded fewer answers at once with the constraint than without, and
+    /// fewer tokens per second: the times are then those of different loads.
     pub tpot_added: Option<Added>,
     pub e2el_added: Option<Added>,
 }

@@ -19,17 +19,18 @@ const MAX_DISAGREEMENTS_SHOWN: usize = 5;
 const ANSWER_CHARS: usize = 120;
 
 /// The meaning of the short tables.
-const SHORT_LEGEND: [&str; 2] = [
-    "correct and the shares beside it (invalid, cut at limit, refused, failed) sum to 100 %; columns that say nothing in all rows are left \
-     out",
-    "added: mean of constrained requests minus that of the same requests without constraints; an interval needs 3 repeats; cold: first \
-     use of a constraint",
+const SHORT_LEGEND: [&str; 3] = [
+    "correct and the shares beside it (invalid, cut at limit, refused, failed) sum to 100 %; compliance: valid among answers that were \
+     not cut; columns that say nothing in all rows are left out",
+    "the interval counts requests: repeats of a request, and copies of it, count as far as their results vary",
+    "added: mean of constrained requests minus that of the same requests without constraints; first use: of requests whose constraint \
+     the server had not compiled when they came, so that compile time and the wait for it are in it; an interval needs 3 repeats",
 ];
 
 /// The table is wide, so its cells are narrow. Colours of reasons and of the heat map.
 const STYLE: &str = "
 th,td{padding:.2rem .45rem}th.word,td.word{min-width:4rem}
-.r0{fill:#c8323c;background:#c8323c}.r1{fill:#0072b2;background:#0072b2}.r2{fill:#8a6d00;background:#8a6d00}
+.ok{fill:#4f8a5b;background:#4f8a5b}.r0{fill:#c8323c;background:#c8323c}.r1{fill:#0072b2;background:#0072b2}.r2{fill:#8a6d00;background:#8a6d00}
 .r3{fill:#7a4b94;background:#7a4b94}.r4{fill:#007a5e;background:#007a5e}.r5{fill:#59636e;background:#59636e}
 svg .count{fill:#fff;font-size:13px;font-weight:600}
 .heat-valid{background:#0072b222}.heat-slow{background:#e8b93c;color:#1b1f24}.heat-truncated{background:#8fb8d8;color:#1b1f24}
@@ -226,7 +227,7 @@ fn conditions(comparison: &Comparison) -> Vec<(&'static str, String)> {
         ("sobench", format!("{}{date}", about.sobench_version)),
         (
             "servers",
-            format!("{}; backend {}", about.servers, about.backend),
+            format!("{}; {} API", about.servers, about.backend),
         ),
         (
             "each row",
@@ -269,7 +270,7 @@ fn legend(comparison: &Comparison) -> Vec<&'static str> {
     ];
     if comparison.about.control {
         lines.push(
-            "overhead: mean of constrained requests relative to the same requests in the control arm, in %, with a 95 % bootstrap interval \
+            "overhead: mean of constrained requests (TTFT: whose constraint was compiled before) relative to the same requests in the control arm, in %, with a 95 % bootstrap interval \
              over repeats and pairs, at least as wide as Student's interval over the repeats; below three repeats there is none. Third \
              line: the overhead of each repeat. n/a if the control's mean is below 1 ms",
         );

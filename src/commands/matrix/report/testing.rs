@@ -10,7 +10,7 @@ use super::{
 };
 use sobench_notices::notice::Notice;
 use sobench_results::metrics::Slo;
-use sobench_results::metrics::constraint_overhead::{Added, Overhead};
+use sobench_results::metrics::constraint_overhead::Added;
 use sobench_results::metrics::knee::knee;
 use sobench_statistics::{Rate, Summary};
 
@@ -101,6 +101,7 @@ fn figures(hits: usize) -> Figures {
         runs: 2,
         requests: 200,
         correct_rate: Rate::new(hits, 200),
+        decoding: Some(16.0),
         causes: Some(causes(hits)),
         refusals: Vec::new(),
         reasons: vec![InvalidReason {
@@ -134,9 +135,9 @@ fn figures(hits: usize) -> Figures {
             ttft_ms: summary(200, 10.0),
             tpot_ms: summary(200, 90.0),
             output_throughput: Some(1300.0),
-            ttft_overhead: Overhead::new(&[pairs(1.2), pairs(1.25), pairs(1.3)], 0),
-            tpot_overhead: Overhead::new(&[vec![(11.0, 10.0)]], 0),
+            decoding: Some(15.5),
             ttft_added: Added::new(&[pairs(1.2), pairs(1.25), pairs(1.3)], 0),
+            first_ttft_added: Added::new(&[vec![(80.0, 10.0)]], 0),
             tpot_added: Added::new(&[vec![(11.0, 10.0)]], 0),
             e2el_added: None,
         }),

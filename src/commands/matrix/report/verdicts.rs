@@ -17,6 +17,9 @@ const MAX_SENTENCES: usize = 12;
 /// Maximum number of characters of a refusal.
 const REFUSAL_CHARS: usize = 200;
 
+/// Maximum number of characters of the reason of invalid answers.
+const REASON_CHARS: usize = 80;
+
 /// All verdicts of a comparison.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Verdicts {
@@ -62,6 +65,9 @@ pub enum Finding {
     TooFewRepeats { figure: Figure, repeats: usize },
     /// The client may have added more than a tenth of the figure.
     Distrusted { figure: Figure },
+    /// Fewer answers were decoded at once: of the first contender than of the second, or of the
+    /// only contender with the constraint than without it.
+    FewerAtOnce { figure: Figure, answers: [f64; 2] },
 }
 
 /// A tested difference of two contenders.
@@ -77,6 +83,8 @@ pub struct Tested {
     pub high: f64,
     /// Why correct rates differ, in points: of the first more than of the second.
     pub causes: Vec<(Cause, f64)>,
+    /// The most frequent reason of invalid answers of each contender.
+    pub invalid_reasons: [Option<String>; 2],
     /// The limit of tokens of an answer.
     pub output_len: u32,
     /// Whether every request has the same constraint.
@@ -101,6 +109,7 @@ pub enum Figure {
     CorrectRate,
     Compliance,
     CompileCold,
+    FirstTtftAdded,
     TtftAdded,
     TpotAdded,
     /// Without a control arm.
@@ -126,6 +135,7 @@ impl Figure {
             Self::CorrectRate => "correct rate",
             Self::Compliance => "compliance",
             Self::CompileCold => "compile time",
+            Self::FirstTtftAdded => "added TTFT of first uses",
             Self::TtftAdded => "added TTFT",
             Self::TpotAdded => "added TPOT",
             Self::Ttft => "TTFT",
@@ -167,7 +177,7 @@ impl Finding {
                 Ruling::Unclear => "unclear",
             },
             Self::TooFewRepeats { .. } => "too_few_repeats",
-            Self::Distrusted { .. } => "not_compared",
+            Self::Distrusted { .. } | Self::FewerAtOnce { .. } => "not_compared",
         }
     }
 
@@ -175,7 +185,9 @@ impl Finding {
     pub fn figure(&self) -> Option<Figure> {
         match self {
             Self::Tested(tested) => Some(tested.figure),
-            Self::TooFewRepeats { figure, .. } | Self::Distrusted { figure } => Some(*figure),
+            Self::TooFewRepeats { figure, .. }
+            | Self::Distrusted { figure }
+            | Self::FewerAtOnce { figure, .. } => Some(*figure),
             Self::DidNotRun { .. } | Self::Refuses { .. } | Self::Cut { .. } => None,
         }
     }
@@ -198,6 +210,8 @@ impl Finding {
                 }
             }
             Self::Cut { .. } => (4, 0.0),
+            // After the differences in time.
+            Self::FewerAtOnce { .. } => (6, 1.0),
             Self::TooFewRepeats { .. } => (7, 0.0),
             Self::Distrusted { .. } => (8, 0.0),
         }
@@ -251,7 +265,12 @@ impl Tested {
     fn cause(&self) -> String {
         let total: f64 = -self.difference;
         let phrase = |cause: Cause| match cause {
-            Cause::Invalid => "invalid".to_owned(),
+            Cause::Invalid => match &self.invalid_reasons[0] {
+                Some(reason) => {
+                    format!("invalid (most often: {})", printable(reason, REASON_CHARS))
+                }
+                None => "invalid".to_owned(),
+            },
             Cause::Truncated => format!("cut at {} tokens: raise --output-len", self.output_len),
             Cause::Refused => "refused".to_owned(),
             Cause::Failed => "failed".to_owned(),
@@ -318,22 +337,24 @@ impl Tested {
                 "{first}: compliance {size} lower than that of {second} ({a:.1} and {b:.1} %; \
                  {interval})"
             ),
-            Figure::CompileCold => format!(
-                "{first} compiles {} in {}, {second} in {} (difference {size}, {interval})",
-                if self.one_constraint {
-                    "this constraint"
-                } else {
-                    "a new constraint"
-                },
+            Figure::CompileCold if self.one_constraint => format!(
+                "{first} compiles this constraint in {}, {second} in {} (difference {size}, {interval})",
                 duration(a),
                 duration(b)
             ),
-            Figure::TtftAdded | Figure::TpotAdded => format!(
+            Figure::CompileCold => format!(
+                "{first}: the first answer with a constraint comes {} later than others, that of \
+                 {second} {} later (compile time and the wait behind other compiles; difference \
+                 {size}, {interval})",
+                duration(a),
+                duration(b)
+            ),
+            Figure::TtftAdded | Figure::FirstTtftAdded | Figure::TpotAdded => format!(
                 "{first} adds {size} more to {} than {second} ({} and {} ms; {interval})",
-                if self.figure == Figure::TtftAdded {
-                    "TTFT"
-                } else {
-                    "TPOT"
+                match self.figure {
+                    Figure::TtftAdded => "TTFT",
+                    Figure::FirstTtftAdded => "TTFT at the first use of a constraint",
+                    _ => "TPOT",
                 },
                 number(a),
                 number(b)
@@ -421,6 +442,28 @@ impl fmt::Display for Verdict {
             }
             Finding::Distrusted { figure } => {
                 f.write_str(&distrusted(figure.name(), &joined(&names)))
+            }
+            Finding::FewerAtOnce {
+                figure,
+                answers: [a, b],
+            } => {
+                let held_up = "steps of fewer answers are shorter";
+                if names.len() > 1 {
+                    write!(
+                        f,
+                        "not compared: {} of {first} and {second}, which decoded {a:.1} and {b:.1} \
+                         answers at once ({held_up}): compare at a --request-rate that both sustain",
+                        figure.name()
+                    )
+                } else {
+                    write!(
+                        f,
+                        "not compared: {} of {first}, which decoded {a:.1} answers at once with \
+                         the constraint and {b:.1} without ({held_up}): measure at a \
+                         --request-rate that it sustains",
+                        figure.name()
+                    )
+                }
             }
         }
     }
@@ -704,11 +747,15 @@ fn distinct_figures(verdicts: &[&Verdict]) -> Vec<Figure> {
 fn method(verdicts: &Verdicts) -> Option<String> {
     let level = verdicts.interval_percent?;
     Some(match verdicts.comparisons {
-        1 => format!("The interval is a {level:.0} % interval."),
+        1 => format!(
+            "The interval is a {level:.0} % interval. The sentence compares means over the requests \
+             that all runs have."
+        ),
         comparisons => format!(
-            "Intervals in these sentences are {level:.2} % intervals. Holm's method over \
-             {comparisons} comparisons keeps the chance that any sentence claims a difference \
-             between equal contenders at 5 %."
+            "Sentences compare means over the requests that all runs have; the tables below are \
+             over all requests. Intervals in these sentences are {level:.2} % intervals: Holm's \
+             method over {comparisons} comparisons keeps the chance that any sentence claims a \
+             difference between equal contenders at 5 %."
         ),
     })
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use sobench_statistics::distributions::{student_t_975, t_score, z_score};
-use sobench_statistics::{Wilson, Z_95, effective_size, mean};
+use sobench_statistics::{Rate, Wilson, Z_95, effective_size, mean};
 
 /// Minimum number of repeats of each contender for times and throughput. One or two runs do not
 /// show how much runs vary.
@@ -190,6 +190,17 @@ impl Contrast {
         }
         high.exp()
     }
+}
+
+/// The share of hits over several runs, with the 95 % interval of its effective number of trials:
+/// the unit is the case, as for [`Contrast::of_shares`]. `None` without hits.
+pub(super) fn rate(runs: &[RunHits]) -> Option<Rate> {
+    let cases = by_case(runs);
+    let scores: Vec<f64> = cases.values().map(CaseHits::share).collect();
+    let units = effective_size(cases.values().map(|case| case.copies).collect());
+    let size = units * worth_of_repeats(runs, &scores) / variation_of_runs(runs);
+    let hits = cases.values().map(|case| case.hits).sum();
+    Rate::with_effective(hits, cases.values().map(|case| case.of).sum(), size)
 }
 
 /// Sum of squared deviations from the mean.

@@ -55,6 +55,8 @@ fn requests(behavior: Behavior, repeat: usize, spread_ms: f64) -> Vec<RequestSam
             values,
             copy: (case * 31 + repeat) as u64,
             constraint: Some((case % 4) as u32),
+            is_later_use: true,
+            judged: Some(found.map_or(Ok(()), Err)),
             refusal: behavior
                 .is_refused
                 .then(|| Refused {
@@ -93,6 +95,8 @@ fn cell<'a>(contender: &'a str, runs: &'a Runs) -> CellEvidence<'a> {
         constrained,
         control: Some(control),
         output_throughput: Some(1000.0),
+        decoding: None,
+        control_decoding: None,
         compile_ms: None,
         distrusted: Vec::new(),
     };
@@ -107,6 +111,7 @@ fn cell<'a>(contender: &'a str, runs: &'a Runs) -> CellEvidence<'a> {
             .zip(&runs.control)
             .map(evidence)
             .collect(),
+        invalid_reason: None,
         failure: None,
     }
 }
@@ -303,7 +308,12 @@ fn several_causes_have_their_points() {
         for request in &mut run[..12] {
             request.values.set_correct(Some(false));
             let is_failed = request.case < 9;
-            request.values.set_hit(&rates::FAILED_RATE, Some(is_failed));
+            let cause = if is_failed {
+                Cause::Failed
+            } else {
+                Cause::Invalid
+            };
+            request.judged = Some(Err(cause));
         }
     }
     let sentences = compared(&good, &mixed).sentences();
@@ -413,4 +423,143 @@ fn holm_rejects_step_by_step() {
     let both = [null[..3].to_vec(), vec![contrast(4.5), contrast(3.7)]].concat();
     assert!((holm_level(&both) - (1.0 - 0.05 / 3.0)).abs() < 1e-12);
     assert_eq!(holm_level(&both[..1]), 0.95);
+}
+
+#[test]
+fn a_contender_that_decodes_fewer_answers_is_not_compared_in_tpot() {
+    let (slow, fast) = (
+        Behavior {
+            tpot_ms: 8.0,
+            ..EQUAL
+        },
+        Behavior {
+            tpot_ms: 11.0,
+            ..EQUAL
+        },
+    );
+    let (held_up, other) = (runs(slow, 3), runs(fast, 3));
+    let busy = Decoding {
+        answers: 16.0,
+        tokens_per_s: 1600.0,
+    };
+    let light = Decoding {
+        answers: 1.2,
+        tokens_per_s: 28.0,
+    };
+    let with = |contender, runs, decoding, control| {
+        let mut cell = cell(contender, runs);
+        for run in &mut cell.runs {
+            run.decoding = Some(decoding);
+            run.control_decoding = control;
+        }
+        cell
+    };
+    let compared = |control| {
+        let found = verdicts(&[
+            with("outlines", &held_up, light, control),
+            with("xgrammar", &other, busy, control),
+        ]);
+        let tpot = found.claims().filter(|verdict| {
+            matches!(
+                verdict.finding.figure(),
+                Some(Figure::Tpot | Figure::TpotAdded)
+            )
+        });
+        (tpot.count(), found.sentences().join("; "))
+    };
+    let (claims, text) = compared(Some(busy));
+    assert!(
+        claims == 0
+            && text.contains(
+                "not compared: added TPOT of outlines, which decoded 1.2 answers at once with the \
+                 constraint and 16.0 without"
+            ),
+        "{text}"
+    );
+    // The control arms are no reason.
+    let (claims, text) = compared(None);
+    assert!(
+        claims == 0
+            && text.contains("added TPOT of outlines and xgrammar, which decoded 1.2 and 16.0"),
+        "{text}"
+    );
+    // At the same load, both figures are compared.
+    let equal = verdicts(&[
+        with("outlines", &held_up, busy, Some(busy)),
+        with("xgrammar", &other, busy, Some(busy)),
+    ]);
+    assert!(
+        equal
+            .claims()
+            .any(|verdict| verdict.finding.figure() == Some(Figure::TpotAdded))
+    );
+}
+
+#[test]
+fn added_ttft_is_of_compiled_constraints() {
+    // First uses take 200 ms longer for one contender, and later ones nothing.
+    let (mut slow, quick) = (runs(EQUAL, 3), runs(EQUAL, 3));
+    for run in &mut slow.constrained {
+        for request in &mut run[..4] {
+            request.is_later_use = false;
+            request.values.set_value(&latencies::TTFT, Some(230.0));
+        }
+    }
+    let found = compared(&slow, &quick);
+    let figures: Vec<_> = found
+        .claims()
+        .filter_map(|verdict| verdict.finding.figure())
+        .collect();
+    assert_eq!(figures, [], "{:?}", found.sentences());
+    // Both have first uses, and no later ones.
+    let mut both = [runs(EQUAL, 3), runs(EQUAL, 3)];
+    for (index, contender) in both.iter_mut().enumerate() {
+        for request in contender.constrained.iter_mut().flatten() {
+            request.is_later_use = false;
+            let ttft_ms = request.values.value(&latencies::TTFT).unwrap();
+            let added_ms = if index == 0 { 200.0 } else { 0.0 };
+            request
+                .values
+                .set_value(&latencies::TTFT, Some(ttft_ms + added_ms));
+        }
+    }
+    let sentences = compared(&both[0], &both[1]).sentences();
+    assert!(
+        sentences[0].contains("more to TTFT at the first use of a constraint"),
+        "{sentences:?}"
+    );
+}
+
+#[test]
+fn the_reason_of_invalid_answers_is_named() {
+    let invalid = Behavior { wrong: 20, ..EQUAL };
+    let (bad, good) = (runs(invalid, 3), runs(EQUAL, 3));
+    let mut cell_of_bad = cell("outlines", &bad);
+    cell_of_bad.invalid_reason = Some("/price: 3 is not a multiple of 7".to_owned());
+    let sentences = verdicts(&[cell("xgrammar", &good), cell_of_bad]).sentences();
+    assert!(
+        sentences[0]
+            .ends_with(", all of them invalid (most often: /price: 3 is not a multiple of 7)"),
+        "{sentences:?}"
+    );
+}
+
+#[test]
+fn the_interval_of_a_rate_counts_requests_and_not_their_repeats() {
+    let half = Behavior {
+        wrong: REQUESTS / 2,
+        ..EQUAL
+    };
+    let interval = |repeats| {
+        let runs = runs(half, repeats);
+        let correct = |request: &RequestSample| request.values.hit(&rates::CORRECT_RATE);
+        let requests = runs.constrained.iter().map(|run| &run[..]);
+        rate_of_runs(requests, correct).unwrap()
+    };
+    let (one, five) = (interval(1), interval(5));
+    assert_eq!((one.of, five.of), (REQUESTS, 5 * REQUESTS));
+    assert!(
+        (one.low_percent - five.low_percent).abs() < 1e-9,
+        "{one:?} {five:?}"
+    );
 }
