@@ -121,6 +121,14 @@ impl fmt::Display for Bound {
         }
         match self.added {
             None => f.write_str(": the client's part is unknown"),
+            Some(added) if figure.metric.unit == Unit::Milliseconds && added > *value => {
+                // A gap can be too short, because the chunk before it was read late.
+                let digits = digits(added);
+                write!(
+                    f,
+                    ": {value:.digits$} ms, which the client may have changed by up to {added:.digits$} ms"
+                )
+            }
             Some(added) if figure.metric.unit == Unit::Milliseconds => {
                 let digits = digits(added);
                 write!(
@@ -335,7 +343,8 @@ fn of_requests(client: &Client<'_, '_>, added: &[Added], metric: &Metric) -> [Su
 }
 
 /// The gaps between chunks. The client can have read the chunk before a gap too late, so that the
-/// gap is too short, and the chunk after it, so that it is too long.
+/// gap is too short, and the chunk after it, so that it is too long. The gaps of an answer sum to the
+/// time from its first chunk to its last, so only these two change the mean.
 fn pooled(client: &Client<'_, '_>, metric: &Metric) -> [Summary; 3] {
     let answers = || {
         client
@@ -348,6 +357,7 @@ fn pooled(client: &Client<'_, '_>, metric: &Metric) -> [Summary; 3] {
         return Default::default();
     }
     let mut all = [Pooled::default(), Pooled::default(), Pooled::default()];
+    let (mut sum_too_long, mut sum_too_short) = (0.0, 0.0);
     for sample in answers() {
         let (chunks_ns, counts) = sample.counted_chunks();
         let slack = sample
@@ -355,18 +365,25 @@ fn pooled(client: &Client<'_, '_>, metric: &Metric) -> [Summary; 3] {
             .map(|slack| slack.of_chunks(&chunks_ns))
             .unwrap_or_default();
         let mut gaps = Shifted::default();
+        let ms = |ns: u64| ns as f64 / NS_PER_MS;
         for (chunks, slack) in chunks_ns.windows(2).zip(slack.windows(2)) {
-            let ms = |ns: u64| ns as f64 / NS_PER_MS;
             let gap = ms(chunks[1].saturating_sub(chunks[0]));
             gaps.value.push(gap);
             gaps.least.push((gap - ms(slack[1])).max(0.0));
             gaps.most.push(gap + ms(slack[0]));
         }
-        let tokens = sample.tokens().output;
+        let share = if *metric == latencies::ITL_PER_TOKEN {
+            let tokens = sample.tokens().output.unwrap_or_default();
+            tokens_per_chunk(tokens, chunks_ns.len() as u64).recip()
+        } else {
+            1.0
+        };
+        if chunks_ns.len() > 1 {
+            sum_too_long += share * slack.last().map_or(0.0, |ns| ms(*ns));
+            sum_too_short += share * slack.first().map_or(0.0, |ns| ms(*ns));
+        }
         let of_metric = |gaps: Vec<f64>| {
             if *metric == latencies::ITL_PER_TOKEN {
-                let tokens = tokens.unwrap_or_default();
-                let share = tokens_per_chunk(tokens, chunks_ns.len() as u64).recip();
                 gaps.into_iter().map(|gap| gap * share).collect()
             } else if *metric == latencies::ITL_COUNTED {
                 spread_over_tokens(&gaps, &counts).unwrap_or_default()
@@ -379,7 +396,12 @@ fn pooled(client: &Client<'_, '_>, metric: &Metric) -> [Summary; 3] {
             pooled.add(of_metric(gaps));
         }
     }
-    all.map(|pooled| pooled.summary(&client.options.percentiles))
+    let [value, mut least, mut most] =
+        all.map(|pooled| pooled.summary(&client.options.percentiles));
+    let shifted = |sum: f64| Some(value.mean? + sum / value.n as f64);
+    least.mean = shifted(-sum_too_long);
+    most.mean = shifted(sum_too_short);
+    [value, least, most]
 }
 
 /// Time that requests lost to the client before they were sent.
