@@ -14,6 +14,9 @@ use sobench_render::{Block, Document, Tone};
 /// Maximum number of sentences above the table. The rest is in the details.
 const MAX_SENTENCES: usize = 12;
 
+/// The kind of a difference.
+const DIFFERS: &str = "differs";
+
 /// Maximum number of characters of a refusal.
 const REFUSAL_CHARS: usize = 200;
 
@@ -172,7 +175,7 @@ impl Finding {
             Self::Refuses { .. } => "refuses",
             Self::Cut { .. } => "cut",
             Self::Tested(tested) => match tested.ruling {
-                Ruling::Differs => "differs",
+                Ruling::Differs => DIFFERS,
                 Ruling::DoesNotDiffer => "does_not_differ",
                 Ruling::Unclear => "unclear",
             },
@@ -554,6 +557,78 @@ struct Line {
     dataset: String,
     loads: Vec<Load>,
     text: String,
+    /// The contenders and the figure of a difference; the same at several loads, with other numbers.
+    difference: Option<(Vec<String>, Figure)>,
+    /// The difference, without its sign.
+    size: f64,
+    /// Loads with a smaller difference.
+    other_loads: Vec<Load>,
+}
+
+impl Line {
+    fn new(verdict: &Verdict, text: String) -> Self {
+        let figure = verdict.finding.figure();
+        let differs = verdict.finding.kind() == DIFFERS;
+        Self {
+            rank: verdict.finding.rank(),
+            dataset: verdict.dataset.clone(),
+            loads: vec![verdict.load],
+            text,
+            difference: figure
+                .filter(|_| differs)
+                .map(|figure| (verdict.contenders.clone(), figure)),
+            size: match &verdict.finding {
+                Finding::Tested(tested) => tested.difference.abs(),
+                _ => 0.0,
+            },
+            other_loads: Vec::new(),
+        }
+    }
+
+    /// Takes over a line that says the same about other loads; gives it back if it does not.
+    fn merge(&mut self, mut other: Self) -> Option<Self> {
+        let is_alike = self.difference.is_some() && self.difference == other.difference;
+        if self.dataset != other.dataset || (self.text != other.text && !is_alike) {
+            return Some(other);
+        }
+        if self.text == other.text {
+            other.loads.retain(|load| !self.loads.contains(load));
+            self.loads.append(&mut other.loads);
+            return None;
+        }
+        if other.size > self.size {
+            std::mem::swap(self, &mut other);
+            self.other_loads = std::mem::take(&mut other.other_loads);
+        }
+        self.other_loads.append(&mut other.loads);
+        None
+    }
+
+    /// With its place, if there are several.
+    fn sentence(self, has_several_datasets: bool, loads: &[Load]) -> String {
+        let names = |loads: &[Load]| joined(&loads.iter().map(Load::to_string).collect::<Vec<_>>());
+        let mut place = Vec::new();
+        if has_several_datasets {
+            place.push(shown(&self.dataset));
+        }
+        if loads.len() > 1 {
+            place.push(if self.loads.len() == loads.len() {
+                "all loads".to_owned()
+            } else {
+                names(&self.loads)
+            });
+        }
+        let likewise = match &self.other_loads[..] {
+            [] => String::new(),
+            others => format!("; less, but likewise, at {}", names(others)),
+        };
+        let text = format!("{}{likewise}", self.text);
+        if place.is_empty() {
+            text
+        } else {
+            format!("{}: {text}", place.join(", "))
+        }
+    }
 }
 
 impl Verdicts {
@@ -561,29 +636,13 @@ impl Verdicts {
     pub fn claims(&self) -> impl Iterator<Item = &Verdict> {
         self.verdicts
             .iter()
-            .filter(|verdict| verdict.finding.kind() == "differs")
+            .filter(|verdict| verdict.finding.kind() == DIFFERS)
     }
 
-    /// The sentences of the page, the most important first. Equal sentences of several loads are
-    /// one, and figures without a difference are grouped.
+    /// The sentences of the page, the most important first. The same difference at several loads is
+    /// one sentence, with the numbers of the largest; figures without a difference are grouped.
     pub fn sentences(&self) -> Vec<String> {
         let mut lines: Vec<Line> = Vec::new();
-        let mut add = |verdict: &Verdict, text: String| {
-            let rank = verdict.finding.rank();
-            let same = lines
-                .iter_mut()
-                .find(|line| line.dataset == verdict.dataset && line.text == text);
-            match same {
-                Some(line) if line.loads.contains(&verdict.load) => {}
-                Some(line) => line.loads.push(verdict.load),
-                None => lines.push(Line {
-                    rank,
-                    dataset: verdict.dataset.clone(),
-                    loads: vec![verdict.load],
-                    text,
-                }),
-            }
-        };
         for verdict in &self.verdicts {
             let text = match verdict.finding.rank().0 {
                 7.. => match self.grouped(verdict) {
@@ -592,7 +651,11 @@ impl Verdicts {
                 },
                 _ => verdict.to_string(),
             };
-            add(verdict, text);
+            let new = Line::new(verdict, text);
+            let left = lines
+                .iter_mut()
+                .try_fold(new, |new, line| line.merge(new).map_or(Err(()), Ok));
+            lines.extend(left.ok());
         }
         lines.sort_by(|one, other| {
             let [one, other] = [one, other].map(|line| line.rank);
@@ -605,25 +668,7 @@ impl Verdicts {
             }
             loads
         });
-        let sentence = |line: Line| {
-            let mut place = Vec::new();
-            if datasets.len() > 1 {
-                place.push(shown(&line.dataset));
-            }
-            if all_loads.len() > 1 {
-                place.push(if line.loads.len() == all_loads.len() {
-                    "all loads".to_owned()
-                } else {
-                    let loads: Vec<String> = line.loads.iter().map(Load::to_string).collect();
-                    joined(&loads)
-                });
-            }
-            if place.is_empty() {
-                line.text
-            } else {
-                format!("{}: {}", place.join(", "), line.text)
-            }
-        };
+        let sentence = |line: Line| line.sentence(datasets.len() > 1, &all_loads);
         lines.into_iter().map(sentence).collect()
     }
 

@@ -563,3 +563,30 @@ fn the_interval_of_a_rate_counts_requests_and_not_their_repeats() {
         "{one:?} {five:?}"
     );
 }
+
+#[test]
+fn a_difference_at_several_loads_is_one_sentence_with_the_largest() {
+    let slow = |tpot_ms| runs(Behavior { tpot_ms, ..EQUAL }, 3);
+    let (good, little, much) = (runs(EQUAL, 3), slow(9.2), slow(12.0));
+    let at = |rate, contender, runs| CellEvidence {
+        load: Load::RequestRate(rate),
+        ..cell(contender, runs)
+    };
+    let found = verdicts(&[
+        at(4.0, "a", &good),
+        at(8.0, "a", &good),
+        at(4.0, "b", &little),
+        at(8.0, "b", &much),
+    ]);
+    let sentences: Vec<String> = found
+        .sentences()
+        .into_iter()
+        .filter(|sentence| sentence.contains("more to TPOT"))
+        .collect();
+    assert_eq!(sentences.len(), 1, "{sentences:?}");
+    assert!(
+        sentences[0].starts_with("8 req/s: b adds 4.0 ms more to TPOT than a")
+            && sentences[0].ends_with("; less, but likewise, at 4 req/s"),
+        "{sentences:?}"
+    );
+}
