@@ -359,7 +359,7 @@ pub fn render(comparison: &Comparison, format: OutputFormat) -> Result<String> {
 pub fn render_text(comparison: &Comparison, detail: Detail) -> String {
     match detail {
         Detail::Summary => text::render(&page::summary(comparison)),
-        Detail::Full => text::render(&page::document(comparison)),
+        Detail::Full => text::render(&text::fitted(page::document(comparison))),
     }
 }
 
