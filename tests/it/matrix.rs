@@ -1,6 +1,7 @@
 //! Comparisons of several backends: embedded engines, named servers, launched servers, loads, and
 //! files of flags.
 
+mod answers;
 mod at_once;
 
 use std::io::{BufRead, BufReader, Write};
