@@ -31,7 +31,11 @@ pub fn render(document: &Document) -> String {
 /// each part repeats the leading text columns. Lines of items are wrapped.
 pub fn fitted(document: Document) -> Document {
     let blocks = document.blocks.into_iter().flat_map(|block| match block {
-        Block::Table(table) => divided(table).into_iter().map(Block::Table).collect(),
+        Block::Table(table) => {
+            let parts = divided(table).into_iter();
+            let blocks = parts.flat_map(|part| [Block::Gap, Block::Table(part)]);
+            blocks.skip(1).collect()
+        }
         Block::Item { text, below } => {
             let wrapped = |text: &Text| {
                 let wrapped = wrap(&text.plain_text(), WIDTH - ITEM_INDENT.len(), "  ");
@@ -276,6 +280,11 @@ mod tests {
             "parts are as wide as possible: {page}"
         );
         assert_eq!(page.matches(" name | load |").count(), 2, "{page}");
+        assert_eq!(
+            page.matches("\n\n name").count(),
+            1,
+            "a line between parts: {page}"
+        );
         for index in 0..12 {
             assert_eq!(
                 page.matches(&format!("{index}0.0 to {index}1.0")).count(),
