@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use sobench_testkit::constrained::{Reply, allowed, answering, constraint_text, posts};
 use sobench_testkit::scripted::{STREAM_HEAD, ScriptedServer, Then, chunk, whole};
 use std::io::Write as _;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::support::{Ran, sobench, sobench_result};
 
@@ -469,6 +470,100 @@ fn a_refused_constraint_is_a_result() {
         &[&flags[..], &["--require", "coverage>=100%"]].concat(),
     );
     assert_eq!(ran.code, 1, "{}", ran.stderr);
+}
+
+/// The first line of the report of a run that started with a trial request without a constraint.
+#[test]
+fn the_first_line_names_a_refusal_that_the_trial_request_did_not_meet() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("schema.json");
+    std::fs::write(&path, r#"{"type": "number", "multipleOf": 0.5}"#).unwrap();
+    let log = folder.path().join("run.jsonl");
+    let flags = [
+        "--json-schema-path",
+        path.to_str().unwrap(),
+        "--num-prompts",
+        "12",
+        "--guided-decoding-ratio",
+        "0.5",
+        "--skip-preflight",
+        "--run-log",
+        log.to_str().unwrap(),
+    ];
+    let mut starts_with_control = false;
+    for seed in ["0", "1", "2", "3"] {
+        let server = refusing();
+        let run = ["--base-url", &server.base_url, "--seed", seed];
+        let ran = sobench(&[&run, &flags[..]].concat());
+        let trial = &posts(&server)[0];
+        starts_with_control |= constraint_text(trial).is_none();
+        let line = "0 of 6 valid: the server refused the constraint (400: keyword multipleOf)";
+        let report = sobench(&["report", log.to_str().unwrap()]);
+        for ran in [ran, report] {
+            assert!(
+                ran.code == 0 && ran.stdout.starts_with(line),
+                "{}{}",
+                ran.stdout,
+                ran.stderr
+            );
+        }
+    }
+    assert!(starts_with_control, "no trial request of a control");
+}
+
+/// A server that answers the first request, and refuses later constraints with this status. Later
+/// requests without a constraint get a status of their own.
+fn refusing_after_the_trial(status: &'static str, control: &'static str) -> ScriptedServer {
+    let answered = AtomicBool::new(false);
+    answering(move |body| match constraint_text(body) {
+        _ if !answered.swap(true, Ordering::SeqCst) => Reply::Prose,
+        None if control.starts_with("200") => Reply::Prose,
+        None => Reply::Status(control, "no"),
+        Some(_) => Reply::Status(status, r#"{"error":{"message":"too large a grammar"}}"#),
+    })
+}
+
+#[test]
+fn constraints_that_are_refused_after_the_trial_request_are_a_result() {
+    let run = |server: &ScriptedServer, more: &[&str]| {
+        let base = ["--base-url", &server.base_url, "--skip-preflight"];
+        sobench(&[&base, &CHOICE[..], more].concat())
+    };
+    let line = "0 of 12 valid: the server refused the constraint (400: too large a grammar)";
+    let ran = run(&refusing_after_the_trial("400 Bad Request", "200 OK"), &[]);
+    assert!(
+        ran.code == 0 && ran.stdout.starts_with(line),
+        "{}{}",
+        ran.stdout,
+        ran.stderr
+    );
+    assert!(
+        !ran.stdout.contains("and answers without it"),
+        "{}",
+        ran.stdout
+    );
+    for status in [
+        "401 Unauthorized",
+        "404 Not Found",
+        "429 Too Many Requests",
+        "500 Internal Server Error",
+    ] {
+        let ran = run(&refusing_after_the_trial(status, "200 OK"), &[]);
+        assert!(
+            ran.code == 3 && !ran.stdout.contains("refused the constraint"),
+            "{status}: {}{}",
+            ran.stdout,
+            ran.stderr
+        );
+    }
+    let server = refusing_after_the_trial("400 Bad Request", "400 Bad Request");
+    let both = run(&server, &["--guided-decoding-ratio", "0.5", "--seed", "1"]);
+    assert!(
+        both.code == 3 && !both.stdout.contains("refused the constraint"),
+        "requests without the constraint are refused too: {}{}",
+        both.stdout,
+        both.stderr
+    );
 }
 
 #[test]

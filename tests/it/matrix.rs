@@ -1,6 +1,7 @@
 //! Comparisons of several backends: embedded engines, named servers, launched servers, loads, and
 //! files of flags.
 
+mod answers;
 mod at_once;
 
 use std::io::{BufRead, BufReader, Write};
@@ -341,6 +342,40 @@ fn engine_is_sent_only_in_a_dialect_that_supports_it() {
             .contains("guidance"),
         "{found}"
     );
+}
+
+#[test]
+fn wrong_input_files_end_a_comparison_before_its_first_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let not_json = file("schema.json", "{\"type\": ");
+    let rows = file("rows.jsonl", "{\"prompt\": 1}\n");
+    let broken = file("broken.json", r#"{"type": "strin"}"#);
+    for flags in [
+        &["--dataset", "json", "--json-schema-path", &not_json][..],
+        &["--dataset", "json", "--json-schema-path", &broken],
+        &["--dataset", "json", "--json-schema-path", "no-such.json"],
+        &["--dataset", "custom", "--dataset-path", &rows],
+        &["--dataset", "regex", "--regex", "(a"],
+    ] {
+        let single = sobench(&[flags, &["--num-prompts", "2"]].concat());
+        assert_eq!(single.code, 2, "{flags:?}: {}", single.stderr);
+        let error = single.stderr.split("error: ").nth(1).unwrap();
+        // The wrong file is not the first dataset's.
+        let datasets = format!("choice,{}", flags[1]);
+        let several = [&["--dataset", &datasets], &flags[2..]].concat();
+        let engines = ["--guided-decoding-backend", "guidance,xgrammar"];
+        for comparison in [[flags, &engines].concat(), several] {
+            let ran = sobench(&[&comparison[..], &["--num-prompts", "2"]].concat());
+            assert_eq!(ran.code, 2, "{comparison:?}: {}", ran.stderr);
+            assert!(ran.stdout.is_empty(), "{}", ran.stdout);
+            assert_eq!(ran.stderr, format!("error: {error}"));
+        }
+    }
 }
 
 /// The port that a launched server wrote to its log.

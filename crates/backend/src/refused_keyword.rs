@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 use sobench_core::constraint::Constraint;
+use sobench_core::schema_keywords::{LITERAL_KEYWORDS, NAME_MAPS};
 
 /// Keywords that are also words of ordinary sentences. They count only in quotes.
 const ORDINARY_WORDS: [&str; 12] = [
@@ -18,19 +19,6 @@ const ORDINARY_WORDS: [&str; 12] = [
     "required",
     "title",
 ];
-
-/// Keywords whose members are names, each with a schema.
-const NAMED_SCHEMAS: [&str; 6] = [
-    "properties",
-    "patternProperties",
-    "$defs",
-    "definitions",
-    "dependentSchemas",
-    "dependencies",
-];
-
-/// Keywords whose value is data.
-const DATA: [&str; 5] = ["enum", "const", "default", "example", "examples"];
 
 /// The first keyword of the constraint's schema that `message` names. `None` if it names none, and
 /// for constraints other than schemas.
@@ -64,12 +52,12 @@ fn add_keywords<'a>(schema: &'a Value, keywords: &mut Vec<&'a str>) {
             for (keyword, value) in members {
                 keywords.push(keyword);
                 match value {
-                    Value::Object(named) if NAMED_SCHEMAS.contains(&keyword.as_str()) => {
+                    Value::Object(named) if NAME_MAPS.contains(&keyword.as_str()) => {
                         for schema in named.values() {
                             add_keywords(schema, keywords);
                         }
                     }
-                    _ if DATA.contains(&keyword.as_str()) => {}
+                    _ if LITERAL_KEYWORDS.contains(&keyword.as_str()) => {}
                     _ => add_keywords(value, keywords),
                 }
             }

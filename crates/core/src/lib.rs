@@ -20,6 +20,7 @@ pub mod printable;
 pub mod registry;
 pub mod run_event;
 pub mod schedule;
+pub mod schema_keywords;
 pub mod shard;
 pub mod speed;
 pub mod tokenizer_files;

@@ -338,6 +338,19 @@ impl Outcome {
         )
     }
 
+    /// Status and body of a response that refuses the content of the request, which may be its
+    /// constraint. Other statuses, such as 401, 404 and 429, are unrelated to the constraint.
+    pub fn content_refusal(&self) -> Option<(u16, &str)> {
+        match self {
+            Self::Rejected {
+                status: status @ (400 | 422),
+                body,
+                ..
+            } => Some((*status, body)),
+            _ => None,
+        }
+    }
+
     /// Whether the server gave an answer, complete or cut at the token limit.
     pub fn is_answer(&self) -> bool {
         matches!(self, Self::Completed | Self::Truncated)

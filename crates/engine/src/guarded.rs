@@ -2,11 +2,11 @@
 
 use std::any::Any;
 use std::collections::HashSet;
+use std::ops::RangeInclusive;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread;
+use std::thread::{self, available_parallelism};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -36,12 +36,10 @@ pub const MAX_TEXT_BYTES: usize = 1 << 20;
 /// in llguidance.
 pub const MAX_CLASSES: usize = 20_000;
 
-/// Number of timed-out compiles that still run from which a new compile waits until one of them
-/// ends, for at most the time limit of a compile. A library cannot be stopped.
-pub const MANY_ABANDONED_COMPILES: usize = 4;
-
-/// Maximum number of timed-out compiles that still run. No new compile is started at this number.
-pub const MAX_ABANDONED_COMPILES: usize = 16;
+/// Least and greatest number of compiles that run at the same time; between them it is the number of
+/// cores. Timed-out compiles count until they end, because a library cannot be stopped: each takes a
+/// core, and up to 1 GB in outlines.
+pub const RUNNING_COMPILES: RangeInclusive<usize> = 4..=16;
 
 /// Stack of the compile thread: 13 KB for each level of [`MAX_LINKED_DEPTH`] (llguidance takes less
 /// than 4 KB for a reference to a reference). Only used stack takes memory.
@@ -51,9 +49,10 @@ const COMPILE_STACK_BYTES: usize = 256 << 20;
 pub struct GuardedEngine {
     inner: Arc<dyn Engine>,
     timeout: Duration,
-    /// How long a new compile waits if many timed-out ones still run.
+    /// How long a new compile waits until fewer than `max_running` run.
     max_wait: Duration,
-    abandoned: Arc<Abandoned>,
+    max_running: usize,
+    running: Arc<Running>,
     /// Vocabulary size, if a compile includes computing the first mask.
     masked_tokens: Option<usize>,
 }
@@ -65,7 +64,8 @@ impl GuardedEngine {
             inner,
             timeout,
             max_wait: timeout,
-            abandoned: Arc::default(),
+            max_running: max_running(available_parallelism().map_or(1, usize::from)),
+            running: Arc::default(),
             masked_tokens: None,
         }
     }
@@ -137,28 +137,22 @@ impl GuardedEngine {
         work: impl FnOnce(&dyn Engine, &Constraint) -> Result<T, EngineError> + Send + 'static,
     ) -> Result<T, EngineError> {
         check_limits(constraint)?;
-        if self.abandoned.wait_for_room(self.max_wait) >= MAX_ABANDONED_COMPILES {
+        let Some(slot) = self.running.start(self.max_running, self.max_wait) else {
             let message = format!(
-                "{MAX_ABANDONED_COMPILES} timed-out compiles still run, no new compile is started"
+                "{} compiles still run, no new compile is started",
+                self.max_running
             );
             return Err(EngineError::Busy { message });
-        }
+        };
         let (sender, receiver) = sync_channel(1);
         let (engine, constraint) = (Arc::clone(&self.inner), constraint.clone());
-        let (abandoned, state) = (
-            Arc::clone(&self.abandoned),
-            Arc::new(AtomicU8::new(RUNNING)),
-        );
-        let thread_state = Arc::clone(&state);
         let spawned = thread::Builder::new()
             .name("compile".into())
             .stack_size(COMPILE_STACK_BYTES)
             .spawn(move || {
                 let result = catch_panic(|| work(&*engine, &constraint));
-                if thread_state.swap(FINISHED, Ordering::SeqCst) == ABANDONED {
-                    abandoned.remove();
-                }
-                // The receiver is gone if the compile was abandoned.
+                drop(slot);
+                // The receiver is gone if the compile timed out.
                 let _ = sender.send(result);
             });
         if let Err(error) = spawned {
@@ -166,26 +160,22 @@ impl GuardedEngine {
                 message: format!("cannot start the compile thread: {error}"),
             });
         }
-        let result = match receiver.recv_timeout(self.timeout) {
-            Err(RecvTimeoutError::Timeout) => {
-                self.abandoned.add();
-                if state.swap(ABANDONED, Ordering::SeqCst) == RUNNING {
-                    let message =
-                        format!("compile took longer than {} s", self.timeout.as_secs_f64());
-                    return Err(EngineError::TooLarge { message });
-                }
-                // The compile finished between the timeout and the swap.
-                self.abandoned.remove();
-                receiver.recv().map_err(|_| RecvTimeoutError::Disconnected)
-            }
-            other => other,
-        };
-        result.unwrap_or_else(|_| {
-            Err(EngineError::Crashed {
-                message: "the compile thread died".into(),
+        receiver.recv_timeout(self.timeout).unwrap_or_else(|error| {
+            Err(match error {
+                RecvTimeoutError::Timeout => EngineError::TooLarge {
+                    message: format!("compile took longer than {} s", self.timeout.as_secs_f64()),
+                },
+                RecvTimeoutError::Disconnected => EngineError::Crashed {
+                    message: "the compile thread died".into(),
+                },
             })
         })
     }
+}
+
+/// The number of compiles that run at the same time on a machine with this number of cores.
+fn max_running(cores: usize) -> usize {
+    cores.clamp(*RUNNING_COMPILES.start(), *RUNNING_COMPILES.end())
 }
 
 fn compile_for_server(
@@ -205,41 +195,39 @@ fn compile_for_server(
     Ok(grammar)
 }
 
-/// State of a compile, shared by the two threads that decide whether it was abandoned.
-const RUNNING: u8 = 0;
-const FINISHED: u8 = 1;
-const ABANDONED: u8 = 2;
-
-/// Number of timed-out compiles that still run.
+/// The number of compiles that run, those that timed out included.
 #[derive(Default)]
-struct Abandoned {
-    running: Mutex<usize>,
+struct Running {
+    count: Mutex<usize>,
     ended: Condvar,
 }
 
-impl Abandoned {
+/// The place of a compile among the running ones. Dropped when the compile ends.
+struct Slot(Arc<Running>);
+
+impl Running {
     fn lock(&self) -> MutexGuard<'_, usize> {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+        self.count.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn add(&self) {
-        *self.lock() += 1;
-    }
-
-    fn remove(&self) {
-        *self.lock() -= 1;
-        self.ended.notify_one();
-    }
-
-    /// Waits until only a few run, for at most `max_wait`. Returns their number.
-    fn wait_for_room(&self, max_wait: Duration) -> usize {
-        let (running, _) = self
+    /// Waits until fewer than `max` run, for at most `max_wait`. `None` if too many still run.
+    fn start(self: &Arc<Self>, max: usize, max_wait: Duration) -> Option<Slot> {
+        let (mut count, _) = self
             .ended
-            .wait_timeout_while(self.lock(), max_wait, |running| {
-                *running >= MANY_ABANDONED_COMPILES
-            })
+            .wait_timeout_while(self.lock(), max_wait, |count| *count >= max)
             .unwrap_or_else(PoisonError::into_inner);
-        *running
+        if *count >= max {
+            return None;
+        }
+        *count += 1;
+        Some(Slot(Arc::clone(self)))
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        *self.0.lock() -= 1;
+        self.0.ended.notify_one();
     }
 }
 
@@ -577,10 +565,12 @@ mod tests {
         assert!(grammar.matcher().unwrap().forced_tokens().is_empty());
     }
 
-    /// An engine with `count` timed-out compiles that still run. The next one has a minute.
-    fn with_abandoned(count: usize, max_wait: Duration) -> (GuardedEngine, Sender<()>) {
+    /// An engine with `count` timed-out compiles that still run, of at most 4. The next one has a
+    /// minute.
+    fn with_timed_out(count: usize, max_wait: Duration) -> (GuardedEngine, Sender<()>) {
         let (mut engine, release) = rogue(Duration::from_millis(1));
         engine.max_wait = Duration::ZERO;
+        engine.max_running = 4;
         for _ in 0..count {
             let error = compile(&engine, "hang").err().unwrap();
             assert!(
@@ -595,33 +585,56 @@ mod tests {
 
     #[test]
     fn timed_out_compiles_do_not_refuse_other_constraints() {
-        let (engine, _release) = with_abandoned(MAX_ABANDONED_COMPILES - 1, Duration::ZERO);
+        let (engine, _release) = with_timed_out(3, Duration::ZERO);
         compile(&engine, "a").unwrap();
+        compile(&engine, "b").unwrap();
     }
 
     #[test]
     fn a_compile_waits_for_the_end_of_timed_out_ones() {
-        let (engine, release) = with_abandoned(MANY_ABANDONED_COMPILES, Duration::from_secs(60));
+        let (engine, release) = with_timed_out(4, Duration::from_secs(60));
         thread::scope(|scope| {
             let compiled = scope.spawn(|| compile(&engine, "a").is_ok());
             drop(release);
             assert!(compiled.join().unwrap());
         });
-        assert!(*engine.abandoned.lock() < MANY_ABANDONED_COMPILES);
+        assert!(*engine.running.lock() < 4);
     }
 
     #[test]
-    fn the_number_of_timed_out_compiles_is_limited() {
-        let (engine, release) = with_abandoned(MAX_ABANDONED_COMPILES, Duration::ZERO);
+    fn the_number_of_running_compiles_is_limited() {
+        let (engine, release) = with_timed_out(4, Duration::ZERO);
         let error = compile(&engine, "a").err().unwrap();
         assert!(
-            matches!(&error, EngineError::Busy { message } if message.contains("still run")),
+            matches!(&error, EngineError::Busy { message } if message.starts_with("4 compiles still run")),
             "{error}"
         );
+        assert_eq!(*engine.running.lock(), 4);
         drop(release);
-        while *engine.abandoned.lock() != 0 {
+        while *engine.running.lock() != 0 {
             thread::yield_now();
         }
+    }
+
+    #[test]
+    fn waiting_compiles_start_one_for_each_that_ends() {
+        let (engine, release) = with_timed_out(4, Duration::from_secs(60));
+        thread::scope(|scope| {
+            let waiting: Vec<_> = (0..6)
+                .map(|_| scope.spawn(|| compile(&engine, "hang").is_ok()))
+                .collect();
+            // Each message ends one compile, and makes room for another.
+            for _ in 0..4 + waiting.len() {
+                assert!(*engine.running.lock() <= 4);
+                release.send(()).unwrap();
+            }
+            assert!(waiting.into_iter().all(|compile| compile.join().unwrap()));
+        });
+    }
+
+    #[test]
+    fn the_number_of_running_compiles_suits_the_cores() {
+        assert_eq!([1, 2, 8, 64].map(max_running), [4, 4, 8, 16]);
     }
 
     #[test]

@@ -331,7 +331,7 @@ impl LegendEntry {
 
 impl Table {
     /// Removes the other columns, with their cells.
-    pub fn retain_columns(&mut self, is_kept: impl Fn(&Column) -> bool) {
+    pub fn retain_columns(&mut self, is_kept: impl FnMut(&Column) -> bool) {
         let kept: Vec<bool> = self.columns.iter().map(is_kept).collect();
         let mut columns = kept.iter();
         self.columns.retain(|_| columns.next() == Some(&true));

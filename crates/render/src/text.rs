@@ -6,10 +6,16 @@ use tabled::settings::object::Columns;
 use tabled::settings::{Alignment, Modify, Style};
 use textwrap::{Options, WordSeparator, WordSplitter, WrapAlgorithm};
 
-use super::{Align, Block, Document, Table};
+use super::{Align, Block, Cell, Column, Document, Table, Text};
 
 /// Line width of sentences.
 pub const WIDTH: usize = 100;
+
+/// The indentation of the lines below an item.
+const ITEM_INDENT: &str = "    ";
+
+/// Characters of a column of a table beside its text: a space on each side, and a line.
+const BORDER: usize = 3;
 
 /// Renders the document, with a final line feed.
 pub fn render(document: &Document) -> String {
@@ -19,6 +25,115 @@ pub fn render(document: &Document) -> String {
     };
     page.add_all(&document.blocks);
     page.text
+}
+
+/// The document with lines of at most [`WIDTH`] characters. Wider tables are divided by columns, and
+/// each part repeats the leading text columns. Lines of items are wrapped.
+pub fn fitted(document: Document) -> Document {
+    let blocks = document.blocks.into_iter().flat_map(|block| match block {
+        Block::Table(table) => {
+            let parts = divided(table).into_iter();
+            let blocks = parts.flat_map(|part| [Block::Gap, Block::Table(part)]);
+            blocks.skip(1).collect()
+        }
+        Block::Item { text, below } => {
+            let wrapped = |text: &Text| {
+                let wrapped = wrap(&text.plain_text(), WIDTH - ITEM_INDENT.len(), "  ");
+                wrapped.lines().map(Text::from).collect::<Vec<_>>()
+            };
+            let mut lines = wrapped(&text).into_iter();
+            let text = lines.next().unwrap_or_default();
+            let below = lines.chain(below.iter().flat_map(wrapped)).collect();
+            vec![Block::Item { text, below }]
+        }
+        other => vec![other],
+    });
+    Document {
+        blocks: blocks.collect(),
+        ..document
+    }
+}
+
+/// The parts of a table, each at most [`WIDTH`] characters wide.
+fn divided(mut table: Table) -> Vec<Table> {
+    let of_text = table.columns.iter();
+    let keys = match of_text
+        .take_while(|column| column.align == Align::Left)
+        .count()
+    {
+        all if all == table.columns.len() => all.min(1),
+        keys => keys,
+    };
+    if table_width(&table, 0..table.columns.len()) <= WIDTH {
+        return vec![table];
+    }
+    // The keys take half of the width at most, and a column the rest.
+    let key_chars = (WIDTH / 2 / keys.max(1)).saturating_sub(BORDER).max(1);
+    for key in 0..keys {
+        narrow(&mut table, key, key_chars);
+    }
+    let key_width = table_width(&table, 0..keys);
+    let value_chars = WIDTH.saturating_sub(key_width + BORDER).max(1);
+    let mut parts: Vec<Vec<usize>> = Vec::new();
+    for value in keys..table.columns.len() {
+        narrow(&mut table, value, value_chars);
+        let width_with = |part: &[usize]| {
+            let columns = (0..keys).chain(part.iter().copied()).chain([value]);
+            table_width(&table, columns)
+        };
+        match parts.last_mut() {
+            Some(part) if width_with(part) <= WIDTH => part.push(value),
+            _ => parts.push(vec![value]),
+        }
+    }
+    let part = |columns: Vec<usize>| {
+        let mut position = 0..;
+        let mut part = table.clone();
+        part.retain_columns(|_| {
+            let position = position.next();
+            position.is_some_and(|position| position < keys || columns.contains(&position))
+        });
+        part
+    };
+    parts.into_iter().map(part).collect()
+}
+
+/// Wraps a column that is wider.
+fn narrow(table: &mut Table, column: usize, max_chars: usize) {
+    if column_width(table, column) > max_chars {
+        let column = &mut table.columns[column];
+        column.max_chars = Some(max_chars);
+        column.head = column
+            .head
+            .lines()
+            .map(|line| wrap(line, max_chars, ""))
+            .collect::<Vec<_>>()
+            .join("\n");
+    }
+}
+
+/// The width of these columns as a table.
+fn table_width(table: &Table, columns: impl IntoIterator<Item = usize>) -> usize {
+    let widths = columns
+        .into_iter()
+        .map(|column| column_width(table, column));
+    widths
+        .map(|width| width + BORDER)
+        .sum::<usize>()
+        .saturating_sub(1)
+}
+
+fn column_width(table: &Table, position: usize) -> usize {
+    let column = &table.columns[position];
+    let cells = table.rows.iter().filter_map(|row| row.get(position));
+    let cells = cells.map(|cell| cell_text(column, cell));
+    let texts = cells.chain([column.head.clone()]);
+    let widths = texts.flat_map(|text| {
+        text.lines()
+            .map(|line| line.chars().count())
+            .collect::<Vec<_>>()
+    });
+    widths.max().unwrap_or_default()
 }
 
 /// Wraps a sentence at `width` characters; later lines start with `indent`. Longer words are
@@ -64,7 +179,7 @@ impl Page {
                 self.line(&format!("  {}", text.plain_text()));
                 below
                     .iter()
-                    .for_each(|line| self.line(&format!("    {}", line.plain_text())));
+                    .for_each(|line| self.line(&format!("{ITEM_INDENT}{}", line.plain_text())));
             }
             Block::Table(table) => self.lines(&draw_table(table)),
             Block::Preformatted(text) => text.lines().for_each(|line| self.raw_line(line)),
@@ -101,14 +216,13 @@ fn draw_table(table: &Table) -> String {
         builder.push_record(table.columns.iter().map(|column| column.head.as_str()));
     }
     for row in &table.rows {
-        builder.push_record(table.columns.iter().zip(row).map(|(column, cell)| {
-            let width = column.max_chars.unwrap_or(usize::MAX);
-            cell.lines()
-                .into_iter()
-                .map(|line| wrap(line, width, ""))
-                .collect::<Vec<_>>()
-                .join("\n")
-        }));
+        builder.push_record(
+            table
+                .columns
+                .iter()
+                .zip(row)
+                .map(|(column, cell)| cell_text(column, cell)),
+        );
     }
     let mut drawn = builder.build();
     if table.has_head() {
@@ -128,10 +242,91 @@ fn draw_table(table: &Table) -> String {
     drawn.to_string()
 }
 
+/// The lines of a cell, wrapped.
+fn cell_text(column: &Column, cell: &Cell) -> String {
+    let width = column.max_chars.unwrap_or(usize::MAX);
+    let lines = cell.lines().into_iter();
+    let wrapped: Vec<String> = lines.map(|line| wrap(line, width, "")).collect();
+    wrapped.join("\n")
+}
+
 #[cfg(test)]
 mod tests {
-    use super::super::Text;
     use super::*;
+
+    fn width(page: &str) -> usize {
+        let widths = page.lines().map(|line| line.chars().count());
+        widths.max().unwrap()
+    }
+
+    #[test]
+    fn wide_tables_are_divided_and_repeat_their_names() {
+        let heads = (0..12).map(|index| format!("figure {index}"));
+        let mut table = Table::new(
+            ["name", "load"].map(str::to_owned).into_iter().chain(heads),
+            2,
+        );
+        let figures = (0..12).map(|index| format!("{index}.5\n{index}0.0 to {index}1.0"));
+        table.row(["x", "4"].map(str::to_owned).into_iter().chain(figures));
+        let document = |table: &Table| Document {
+            blocks: vec![Block::Table(table.clone())],
+            ..Document::default()
+        };
+        assert!(width(&render(&document(&table))) > WIDTH);
+        let page = render(&fitted(document(&table)));
+        assert!(width(&page) <= WIDTH, "{page}");
+        assert!(
+            width(&page) > WIDTH - 20,
+            "parts are as wide as possible: {page}"
+        );
+        assert_eq!(page.matches(" name | load |").count(), 2, "{page}");
+        assert_eq!(
+            page.matches("\n\n name").count(),
+            1,
+            "a line between parts: {page}"
+        );
+        for index in 0..12 {
+            assert_eq!(
+                page.matches(&format!("{index}0.0 to {index}1.0")).count(),
+                1,
+                "{page}"
+            );
+        }
+        // Names and single cells that are wider than a page.
+        let long = "a-name ".repeat(40);
+        let wide = Table::new(["n".repeat(150), "b".to_owned(), "c".to_owned()], 1).with_rows([[
+            long.clone(),
+            "1".to_owned(),
+            long.clone(),
+        ]]);
+        let page = render(&fitted(document(&wide)));
+        assert!(width(&page) <= WIDTH, "{page}");
+        assert!(page.matches("a-name").count() >= 80, "{page}");
+        // A table that fits is unchanged.
+        let narrow = Table::new(["a", "b"], 1).with_rows([["1", "2"]]);
+        assert_eq!(fitted(document(&narrow)), document(&narrow));
+    }
+
+    #[test]
+    fn lines_of_items_are_wrapped() {
+        let long = "a word and ".repeat(20);
+        let item = Block::Item {
+            text: Text::from("item ".repeat(30)),
+            below: vec![
+                Text::default().plain("x: ").code(long.trim()),
+                Text::from("y"),
+            ],
+        };
+        let document = fitted(Document {
+            blocks: vec![item],
+            ..Document::default()
+        });
+        let page = render(&document);
+        assert!(width(&page) <= WIDTH, "{page}");
+        assert_eq!(page.matches("a word").count(), 20, "{page}");
+        assert_eq!(page.matches("item").count(), 30, "{page}");
+        assert!(page.ends_with("\n    y\n"), "{page}");
+    }
 
     #[test]
     fn gaps_separate_groups_of_blocks() {

@@ -6,11 +6,14 @@ use crate::arm_difference::ArmDifferences;
 use crate::curl::Resend;
 use crate::view::View;
 use crate::{LoadFigures, RampFigures, Report, RpsChange, shards};
+use sobench_backend::error_message;
+use sobench_core::case::Arm;
 use sobench_core::dates::timestamp;
 use sobench_core::error::Result;
+use sobench_core::observation::Outcome;
 use sobench_core::schedule::{Ramp, RateStep, due_times};
 use sobench_core::shard::Shard;
-use sobench_notices::notice::{FigureNotice, LogNotice, Notice, OutageSpan};
+use sobench_notices::notice::{BenchNotice, FigureNotice, LogNotice, Notice, OutageSpan};
 use sobench_results::metrics::cold_load::ColdLoad;
 use sobench_results::metrics::dataset_parts::dataset_parts;
 use sobench_results::metrics::first_uses::FirstUses;
@@ -108,9 +111,41 @@ fn notices(log: &RunLog, metrics: &Metrics, samples: &[Sample<'_>]) -> Vec<Notic
                 .unwrap_or_default(),
         )
         .chain(log.notices.clone())
+        .chain(refusal_notice(record, samples))
         .chain(rounding_notice(metrics))
         .chain(outage_notice(samples))
         .collect()
+}
+
+/// Notice on the refused constraint of a run that had no answer to a constrained request. `None` if
+/// the trial run found the refusal, and if the requests were refused for a reason that is unrelated
+/// to the constraint: by the status, or because the control arm has no answer either.
+fn refusal_notice(record: &RunRecord, samples: &[Sample<'_>]) -> Option<Notice> {
+    let is_refusal =
+        |notice: &Notice| matches!(notice, Notice::Bench(BenchNotice::ConstraintRefused { .. }));
+    let (constrained, control): (Vec<&Sample<'_>>, Vec<&Sample<'_>>) = samples
+        .iter()
+        .partition(|sample| sample.arm() == Arm::Constrained);
+    let is_refused = |sample: &&Sample<'_>| {
+        let outcome = sample.outcome();
+        outcome.content_refusal().is_some() || matches!(outcome, Outcome::Unsupported { .. })
+    };
+    let answers_without = control.iter().any(|sample| sample.outcome().is_answer());
+    if record.notices.iter().any(is_refusal)
+        || !constrained.iter().all(is_refused)
+        || !(control.is_empty() || answers_without)
+    {
+        return None;
+    }
+    constrained.into_iter().find_map(|sample| {
+        let (status, body) = sample.outcome().content_refusal()?;
+        let constraint = sample.constraint().map(|constraint| &**constraint);
+        let id = sample.id();
+        let message = error_message(body);
+        let notice =
+            BenchNotice::constraint_refused(id, constraint, status, &message, answers_without);
+        Some(notice.into())
+    })
 }
 
 /// Notice on rounded percentiles.

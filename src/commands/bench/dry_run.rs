@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use serde_json::Value;
 
 use super::options::{RunPlan, Target};
+use super::run::judge::look_ahead;
 use super::session::request_options;
 use sobench_backend::identify::{Server, identify};
 use sobench_backend::{self as backend, RequestOptions};
@@ -14,6 +15,7 @@ use sobench_core::error::Result;
 use sobench_data::dataset::{self, DatasetPlan};
 use sobench_data::tokenizer::Tokenizer;
 use sobench_embedded::SYNTHETIC_MODEL;
+use sobench_judge::Evaluator;
 
 /// The model where none is named.
 const UNKNOWN_MODEL: &str = "<the first model that /v1/models lists>";
@@ -80,6 +82,17 @@ impl<'a> DryRun<'a> {
             cases,
             options,
         })
+    }
+
+    /// Checks that answers can be judged by the constraint of the whole run.
+    ///
+    /// # Errors
+    /// The constraint is broken or unsupported.
+    pub(crate) fn check_constraint(&self) -> Result<()> {
+        let mut evaluator = Evaluator::new(self.plan.settings.evaluate);
+        // Unusable constraints of rows are notices of the run.
+        let first = &self.cases[..self.cases.len().min(1)];
+        look_ahead(self.plan.settings.dataset.name(), first, &mut evaluator).map(drop)
     }
 
     /// The number of requests.

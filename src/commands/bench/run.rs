@@ -11,7 +11,7 @@ mod early_answers;
 mod explain;
 mod files;
 mod first_use;
-mod judge;
+pub(super) mod judge;
 pub(crate) mod lora;
 mod named_model;
 mod preflight;

@@ -8,7 +8,9 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use self::pooled::{pooled_rate, pooled_values, summary};
-use self::schemas::{Finding, SchemaNames, causes, disagreements, refusals, schema_rows};
+use self::schemas::{
+    Finding, SchemaNames, SchemaRows, causes, disagreements, refusals, schema_rows,
+};
 use super::run_order::Step;
 use crate::commands::bench::options::Target;
 use crate::commands::bench::run::{Finished, FirstUse, ServerHistory};
@@ -407,13 +409,15 @@ pub(super) fn comparison(plan: &MatrixOptions, aggregate: &Aggregate, stopped: b
             }
         }
     }
+    let SchemaRows { schemas, features } = schema_rows(plan, aggregate);
     Comparison {
         format: FORMAT,
         format_version: FORMAT_VERSION,
         about: conditions(plan, aggregate, stopped),
         knees: knees(plan, &rows),
         capacity: capacity(plan, aggregate),
-        schemas: schema_rows(plan, aggregate),
+        schemas,
+        features,
         disagreements: disagreements(plan, aggregate),
         notices: notices(plan, aggregate, &rows),
         verdicts: verdicts(&evidence(aggregate, &keys, &rows)),

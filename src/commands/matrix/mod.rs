@@ -28,9 +28,12 @@ use self::notes::Notes;
 use self::progress::MatrixProgress;
 use self::run_order::{Dimensions, Sequence, Step, SweepGroup, rounds, sweep_groups, sweep_turn};
 use self::sweep::Search;
+use crate::commands::bench::dry_run::DryRun;
 use crate::commands::bench::options::RunLogPlan;
 use crate::commands::bench::run::{self, ServerHistory, report_shutdown_stage};
-use crate::commands::matrix::options::{ContenderPlan, ContenderServer, MatrixOptions, Order};
+use crate::commands::matrix::options::{
+    ContenderPlan, ContenderServer, MatrixOptions, Order, PlannedRun,
+};
 use crate::commands::matrix::report::{Load, MatrixRun, Treatment, render, render_text};
 use crate::commands::output::CommandOutput;
 use crate::terminal;
@@ -50,6 +53,7 @@ pub fn command(plan: &MatrixOptions, shutdown: &Shutdown) -> Result<CommandOutpu
     plan.files
         .iter()
         .try_for_each(|(path, _)| check_writable(path))?;
+    check_inputs(plan)?;
     let rounds = rounds(&dimensions(plan));
     for step in rounds.iter().flatten() {
         create_log_folder(plan, step)?;
@@ -562,6 +566,30 @@ fn create_log_folder(plan: &MatrixOptions, step: &Step) -> Result<()> {
         }
         _ => Ok(()),
     }
+}
+
+/// Reads the input files of each dataset, and checks its constraint, before the first run. An error
+/// of one contender only, or of a missing resource such as the Hub, fails the runs that need it.
+fn check_inputs(plan: &MatrixOptions) -> Result<()> {
+    let check = |run: &PlannedRun| DryRun::new(&run.plan)?.check_constraint();
+    for dataset in 0..plan.datasets.len() {
+        let runs = plan.contenders.iter().filter_map(|contender| {
+            let mut runs = contender.runs.iter();
+            runs.find(|run| run.dataset == dataset)
+        });
+        let mut first_error = None;
+        for run in runs {
+            match check(run) {
+                Err(error) if error.kind == Kind::Usage => _ = first_error.get_or_insert(error),
+                Ok(()) | Err(_) => {
+                    first_error = None;
+                    break;
+                }
+            }
+        }
+        first_error.map_or(Ok(()), Err)?;
+    }
+    Ok(())
 }
 
 /// Checks that the file can be written, before anything is sent.

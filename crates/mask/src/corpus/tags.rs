@@ -3,21 +3,7 @@
 use std::collections::BTreeSet;
 
 use serde_json::Value;
-
-/// Keywords whose value maps user-defined names to schemas.
-pub(crate) const NAME_MAPS: [&str; 6] = [
-    "properties",
-    "patternProperties",
-    "$defs",
-    "definitions",
-    "dependentSchemas",
-    "dependencies",
-];
-
-/// Keywords whose value is literal data without keywords.
-pub(crate) const LITERAL_KEYWORDS: [&str; 6] = [
-    "const", "enum", "default", "examples", "example", "required",
-];
+use sobench_core::schema_keywords::{LITERAL_KEYWORDS, NAME_MAPS};
 
 /// Annotation keywords, which constrain nothing.
 pub(crate) const ANNOTATIONS: [&str; 9] = [

@@ -4,8 +4,8 @@
 use serde_json::{Number, Value, json};
 
 use super::schema_reduction::{chunks, has_references, needs_no_escaping, without_range};
-use crate::corpus::tags::{LITERAL_KEYWORDS, NAME_MAPS};
 use sobench_core::constraint::Constraint;
+use sobench_core::schema_keywords::{LITERAL_KEYWORDS, NAME_MAPS};
 
 /// Keywords with a numeric limit.
 const LIMITS: [&str; 13] = [

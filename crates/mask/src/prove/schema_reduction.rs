@@ -6,7 +6,8 @@ use std::collections::HashMap;
 use serde_json::{Map, Value};
 
 use super::respell;
-use crate::corpus::tags::{ANNOTATIONS, NAME_MAPS};
+use crate::corpus::tags::ANNOTATIONS;
+use sobench_core::schema_keywords::NAME_MAPS;
 
 /// Keywords that hold definitions.
 const DEFINITIONS: [&str; 2] = ["$defs", "definitions"];

@@ -3,8 +3,13 @@
 use serde::{Deserialize, Serialize};
 
 use super::list;
-use sobench_backend::{ConstraintDialect, ServerKind};
+use sobench_backend::{ConstraintDialect, ServerKind, refused_keyword};
+use sobench_core::constraint::Constraint;
+use sobench_core::printable::printable;
 use sobench_core::verdict::NotScored;
+
+/// Characters of a server's message.
+const MAX_MESSAGE_CHARS: usize = 300;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, thiserror::Error)]
 #[serde(tag = "kind", rename_all = "snake_case")]
@@ -103,8 +108,9 @@ pub enum BenchNotice {
     #[error("the server rejected the trial request {request}; another request was tried")]
     TrialRefused { request: String },
     #[error(
-        "the server refused the constraint of {request} ({status}: {message}){}, and answers without it",
-        .keyword.as_ref().map_or_else(String::new, |keyword| format!("; it names the keyword {keyword}"))
+        "the server refused the constraint of {request} ({status}: {message}){}{}",
+        .keyword.as_ref().map_or_else(String::new, |keyword| format!("; it names the keyword {keyword}")),
+        if *.answers_without { ", and answers without it" } else { "" }
     )]
     ConstraintRefused {
         request: String,
@@ -112,6 +118,9 @@ pub enum BenchNotice {
         message: String,
         /// The keyword of the schema that the message names.
         keyword: Option<String>,
+        /// Whether the server answered a request without the constraint.
+        #[serde(default = "yes")]
+        answers_without: bool,
     },
     #[error(
         "the server did not start its profiler (POST {path}: {why}); start the server with profiling enabled"
@@ -156,4 +165,28 @@ pub enum BenchNotice {
         prepared: usize,
         unique_schemas: bool,
     },
+}
+
+impl BenchNotice {
+    /// The notice on a refused constraint, with the status and the message of the server's response.
+    pub fn constraint_refused(
+        request: String,
+        constraint: Option<&Constraint>,
+        status: u16,
+        message: &str,
+        answers_without: bool,
+    ) -> Self {
+        Self::ConstraintRefused {
+            request,
+            status,
+            keyword: constraint.and_then(|constraint| refused_keyword(message, constraint)),
+            message: printable(message, MAX_MESSAGE_CHARS),
+            answers_without,
+        }
+    }
+}
+
+/// Older logs have the notice only where the server answered without the constraint.
+fn yes() -> bool {
+    true
 }

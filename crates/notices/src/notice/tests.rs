@@ -51,6 +51,7 @@ fn examples_bench() -> Vec<Notice> {
             status: 400,
             message: text("Unimplemented keys: [\"multipleOf\"]"),
             keyword: Some(text("multipleOf")),
+            answers_without: true,
         },
         ProfilerRefused { path: text("/start_profile"), why: text("404 Not Found") },
         WarmupsFailed { failed: 1, sent: 4 },

@@ -22,7 +22,7 @@ use sobench_shutdown::{Shutdown, run_abandonable};
 ///
 /// # Errors
 /// The only constraint of the run is broken or unsupported.
-pub(super) fn look_ahead(
+pub(crate) fn look_ahead(
     dataset: DatasetName,
     cases: &[Case],
     evaluator: &mut Evaluator,

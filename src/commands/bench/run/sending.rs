@@ -9,7 +9,7 @@ use super::named_model::CapturingAdapter;
 use crate::commands::bench::session::{DEFAULT_ADDRESS_HINT, Session};
 use crate::terminal::{self, Mode, Progress, ProgressLabels, ProgressPrefix};
 use sobench_backend::{
-    Adapter, RequestOptions, ServerKind, StreamFault, error_message, refused_keyword, unsupported,
+    Adapter, RequestOptions, ServerKind, StreamFault, error_message, unsupported,
 };
 use sobench_client::{self, ConsecutiveErrors, RunControl, RunStart, RunTotals};
 use sobench_core::case::{Arm, Case};
@@ -17,7 +17,7 @@ use sobench_core::constraint::{Constraint, GrammarDialect};
 use sobench_core::error::{Error, Result};
 use sobench_core::load::ErrorLimits;
 use sobench_core::observation::{Advice, Observation, Outcome, TransportCause, failure_message};
-use sobench_core::printable::{printable, printable_body};
+use sobench_core::printable::printable_body;
 use sobench_core::run_event::RunEvent;
 use sobench_core::schedule::{Schedule, Until};
 use sobench_core::shard::Shard;
@@ -30,9 +30,6 @@ const MAX_TRIALS: usize = 5;
 
 /// Characters of a response body in an error.
 const MAX_QUOTED_CHARS: usize = 2000;
-
-/// Characters of a server's message in a notice.
-const MAX_MESSAGE_CHARS: usize = 300;
 
 /// Consecutive errors at which a warning is printed.
 const MANY_ERRORS: usize = 100;
@@ -75,31 +72,19 @@ pub(super) struct Refusal {
 impl Refusal {
     /// `None` for other outcomes, also for a status that is unrelated to the content of the request.
     fn from_outcome(outcome: &Outcome) -> Option<Self> {
-        match outcome {
-            Outcome::Rejected {
-                status: status @ (400 | 422),
-                body,
-                ..
-            } => Some(Self {
-                status: *status,
-                body: body.clone(),
-            }),
-            _ => None,
-        }
+        let (status, body) = outcome.content_refusal()?;
+        Some(Self {
+            status,
+            body: body.to_owned(),
+        })
     }
 
     /// The notice on the refusal of `case`, with the server's message without secrets.
     pub(super) fn notice(&self, case: &Case, secrets: &Secrets) -> Notice {
         let message = error_message(&self.body);
         let message = secrets.redacted(&message).unwrap_or(message);
-        let constraint = case.constraint.as_deref();
-        BenchNotice::ConstraintRefused {
-            request: case.id.clone(),
-            status: self.status,
-            keyword: constraint.and_then(|constraint| refused_keyword(&message, constraint)),
-            message: printable(&message, MAX_MESSAGE_CHARS),
-        }
-        .into()
+        let (id, constraint) = (case.id.clone(), case.constraint.as_deref());
+        BenchNotice::constraint_refused(id, constraint, self.status, &message, true).into()
     }
 }
 

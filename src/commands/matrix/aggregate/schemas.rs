@@ -1,4 +1,5 @@
-//! Results by constraint: causes, refusals, added TTFT, and answers that contenders disagree on.
+//! Results by constraint and by tag: causes, refusals, added TTFT, and answers that contenders
+//! disagree on.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -19,7 +20,7 @@ use sobench_results::metrics::cold_load::COLD_TAG;
 use sobench_results::runlog::RunLog;
 use sobench_statistics::Summary;
 
-/// Largest number of rows in the file.
+/// Largest number of rows by constraint, and of rows by feature, in the file.
 const MAX_SCHEMAS: usize = 1_000;
 
 /// Largest number of requests of a run whose answers are kept for the list of disagreements.
@@ -61,6 +62,18 @@ pub(super) struct Finding {
 /// The constraints of a run, by their addresses: the cases of a row share theirs.
 #[derive(Default)]
 pub(super) struct SchemaNames(HashMap<usize, SchemaName>);
+
+impl SchemaName {
+    /// Its tags, each as a group of constraints.
+    fn features(&self) -> Vec<Self> {
+        let feature = |tag: &String| Self {
+            key: tag.as_str().into(),
+            name: tag.as_str().into(),
+            tags: Arc::default(),
+        };
+        self.tags.iter().map(feature).collect()
+    }
+}
 
 impl SchemaNames {
     /// The constraint of a request; `None` without one, and for schemas that are new with every
@@ -214,18 +227,43 @@ impl Collected {
     }
 }
 
-/// A row for each constraint of the datasets with several constraints. Rows that need attention are
-/// first.
-pub(super) fn schema_rows(plan: &MatrixOptions, aggregate: &Aggregate) -> Vec<SchemaRow> {
-    let mut rows: Vec<SchemaRow> = (0..plan.datasets.len())
-        .flat_map(|dataset| rows_of_dataset(plan, aggregate, dataset))
-        .collect();
-    rows.sort_by_key(SchemaRow::attention);
-    rows.truncate(MAX_SCHEMAS);
+/// The rows by constraint, and the rows by feature.
+#[derive(Default)]
+pub(super) struct SchemaRows {
+    pub(super) schemas: Vec<SchemaRow>,
+    pub(super) features: Vec<SchemaRow>,
+}
+
+/// A row for each constraint of the datasets with several constraints, and for each of their tags
+/// that some of the constraints have. Rows that need attention are first.
+pub(super) fn schema_rows(plan: &MatrixOptions, aggregate: &Aggregate) -> SchemaRows {
+    let mut rows = SchemaRows::default();
+    for dataset in 0..plan.datasets.len() {
+        let schemas = grouped_rows(plan, aggregate, dataset, |schema| vec![schema.clone()]);
+        if schemas.len() < 2 {
+            continue;
+        }
+        let by_tag = grouped_rows(plan, aggregate, dataset, SchemaName::features);
+        let is_shared = |tag: &String| schemas.iter().all(|schema| schema.tags.contains(tag));
+        rows.features
+            .extend(by_tag.into_iter().filter(|row| !is_shared(&row.name)));
+        rows.schemas.extend(schemas);
+    }
+    rows.schemas.sort_by_key(SchemaRow::attention);
+    rows.schemas.truncate(MAX_SCHEMAS);
+    let key = |row: &SchemaRow| (row.attention(), row.name.clone());
+    rows.features.sort_by_cached_key(key);
+    rows.features.truncate(MAX_SCHEMAS);
     rows
 }
 
-fn rows_of_dataset(plan: &MatrixOptions, aggregate: &Aggregate, dataset: usize) -> Vec<SchemaRow> {
+/// The rows of a dataset, by the groups of each constraint.
+fn grouped_rows(
+    plan: &MatrixOptions,
+    aggregate: &Aggregate,
+    dataset: usize,
+    groups: impl Fn(&SchemaName) -> Vec<SchemaName>,
+) -> Vec<SchemaRow> {
     let mut names: Vec<SchemaName> = Vec::new();
     let mut positions: HashMap<Arc<str>, usize> = HashMap::new();
     let mut collected: BTreeMap<usize, HashMap<usize, Collected>> = BTreeMap::new();
@@ -236,21 +274,20 @@ fn rows_of_dataset(plan: &MatrixOptions, aggregate: &Aggregate, dataset: usize) 
                 let Some(schema) = &finding.schema else {
                     continue;
                 };
-                let position = *positions.entry(schema.key.clone()).or_insert_with(|| {
-                    names.push(schema.clone());
-                    names.len() - 1
-                });
-                collected
-                    .entry(contender)
-                    .or_default()
-                    .entry(position)
-                    .or_default()
-                    .add(request, finding, control.get(&request.case).copied());
+                for group in groups(schema) {
+                    let position = *positions.entry(group.key.clone()).or_insert_with(|| {
+                        names.push(group);
+                        names.len() - 1
+                    });
+                    collected
+                        .entry(contender)
+                        .or_default()
+                        .entry(position)
+                        .or_default()
+                        .add(request, finding, control.get(&request.case).copied());
+                }
             }
         }
-    }
-    if names.len() < 2 {
-        return Vec::new();
     }
     let row = |name: &SchemaName| SchemaRow {
         dataset: plan.datasets[dataset].clone(),

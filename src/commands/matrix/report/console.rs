@@ -12,6 +12,9 @@ use sobench_statistics::Rate;
 /// Largest number of constraints in the table.
 pub(super) const MAX_SCHEMA_ROWS: usize = 20;
 
+/// Largest number of features in the table. The JSON file has more.
+const MAX_FEATURE_ROWS: usize = 100;
+
 /// Lengths of names to try, the longest first.
 const NAME_LENGTHS: [usize; 4] = [24, 16, 12, 8];
 
@@ -179,32 +182,7 @@ pub(super) fn schemas(comparison: &Comparison) -> Option<(Option<Table>, String)
         .iter()
         .filter(|row| row.attention() < SchemaRow::FINE)
         .collect();
-    let contenders = distinct(
-        notable
-            .iter()
-            .flat_map(|row| &row.cells)
-            .map(|cell| cell.contender.as_str()),
-    );
-    let cell_chars = (text::WIDTH / (contenders.len() + 1))
-        .saturating_sub(3)
-        .max(8);
-    let heads = std::iter::once("constraint".to_owned()).chain(
-        contenders
-            .iter()
-            .map(|name| printable(name, cell_chars - 1)),
-    );
-    let mut table = Table::new(heads, contenders.len() + 1);
-    for column in 0..=contenders.len() {
-        table = table.wrapped(column, cell_chars);
-    }
-    for row in notable.iter().take(MAX_SCHEMA_ROWS) {
-        let cell = |name: &&str| {
-            let cell = row.cells.iter().find(|cell| cell.contender == **name);
-            cell.map_or_else(String::new, status)
-        };
-        let name = printable(&row.name, 2 * cell_chars);
-        table.row(std::iter::once(name).chain(contenders.iter().map(cell)));
-    }
+    let table = statuses("constraint", notable.iter().copied().take(MAX_SCHEMA_ROWS));
     let fine = rows.len() - notable.len();
     let more = notable.len().saturating_sub(MAX_SCHEMA_ROWS);
     let more = if more == 0 {
@@ -217,6 +195,42 @@ pub(super) fn schemas(comparison: &Comparison) -> Option<(Option<Table>, String)
         rows.len()
     );
     Some((table.non_empty(), line))
+}
+
+/// The result of each contender for the constraints with a tag; `None` without tags.
+pub(super) fn features(comparison: &Comparison) -> Option<Table> {
+    let rows = comparison.features.iter().take(MAX_FEATURE_ROWS);
+    statuses("feature", rows).non_empty()
+}
+
+/// A row for each constraint or feature, and a column for each contender.
+fn statuses<'c>(head: &str, rows: impl Iterator<Item = &'c SchemaRow> + Clone) -> Table {
+    let contenders = distinct(
+        rows.clone()
+            .flat_map(|row| &row.cells)
+            .map(|cell| cell.contender.as_str()),
+    );
+    let cell_chars = (text::WIDTH / (contenders.len() + 1))
+        .saturating_sub(3)
+        .max(8);
+    let heads = std::iter::once(head.to_owned()).chain(
+        contenders
+            .iter()
+            .map(|name| printable(name, cell_chars - 1)),
+    );
+    let mut table = Table::new(heads, contenders.len() + 1);
+    for column in 0..=contenders.len() {
+        table = table.wrapped(column, cell_chars);
+    }
+    for row in rows {
+        let cell = |name: &&str| {
+            let cell = row.cells.iter().find(|cell| cell.contender == **name);
+            cell.map_or_else(String::new, status)
+        };
+        let name = printable(&row.name, 2 * cell_chars);
+        table.row(std::iter::once(name).chain(contenders.iter().map(cell)));
+    }
+    table
 }
 
 /// The result of a contender for one constraint, in a few words.

@@ -61,6 +61,9 @@ pub struct Comparison {
     /// A row for each constraint of the datasets with several constraints, over all loads and
     /// repeats. Rows that need attention are first.
     pub schemas: Vec<SchemaRow>,
+    /// The same for each tag that some of a dataset's constraints have; `name` is the tag. A request
+    /// counts in the rows of all its tags.
+    pub features: Vec<SchemaRow>,
     /// Requests whose answers are valid for one contender and invalid for another, at most
     /// [`MAX_DISAGREEMENTS`].
     pub disagreements: Vec<Disagreement>,
@@ -200,7 +203,7 @@ pub struct Refusal {
     pub message: String,
 }
 
-/// The results of one constraint.
+/// The results of one constraint, or of the constraints with a tag.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SchemaRow {
     pub dataset: String,
@@ -367,7 +370,7 @@ pub fn render(comparison: &Comparison, format: OutputFormat) -> Result<String> {
 pub fn render_text(comparison: &Comparison, detail: Detail) -> String {
     match detail {
         Detail::Summary => text::render(&page::summary(comparison)),
-        Detail::Full => text::render(&page::document(comparison)),
+        Detail::Full => text::render(&text::fitted(page::document(comparison))),
     }
 }
 

@@ -70,6 +70,7 @@ fn whole(comparison: &Comparison, has_charts: bool) -> Document {
     }
     document.heading("All figures");
     document.table(table(comparison));
+    document.titled_table("Constraints by feature", console::features(comparison));
     if !comparison.disagreements.is_empty() {
         document.heading("Disagreements");
     }

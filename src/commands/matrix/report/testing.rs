@@ -63,6 +63,16 @@ fn schemas() -> Vec<SchemaRow> {
     ]
 }
 
+/// The row of the refused constraint, as a row of its tag.
+fn features() -> Vec<SchemaRow> {
+    let refused = schemas().swap_remove(0);
+    vec![SchemaRow {
+        name: refused.tags[0].clone(),
+        tags: Vec::new(),
+        ..refused
+    }]
+}
+
 fn refusal() -> Refusal {
     Refusal {
         requests: 10,
@@ -280,6 +290,7 @@ pub(super) fn eventful() -> Comparison {
         )],
         verdicts: Verdicts::default(),
         schemas: schemas(),
+        features: features(),
         disagreements: vec![disagreement()],
         runs: vec![
             MatrixRun {

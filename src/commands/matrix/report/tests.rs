@@ -16,6 +16,29 @@ fn text_page() {
 }
 
 #[test]
+fn no_line_of_the_detailed_page_is_wider_than_a_terminal() {
+    let wide_names = || {
+        let mut comparison = eventful();
+        for row in &mut comparison.rows {
+            row.dataset = "a-dataset-with-a-very-long-name".repeat(2);
+            row.contender = format!("{} of a long name", row.contender.repeat(3));
+        }
+        for answer in &mut comparison.disagreements[0].answers {
+            answer.text = "{\"answer\": 1} ".repeat(20);
+        }
+        comparison
+    };
+    for comparison in [eventful(), wide_names()] {
+        let page = render(&comparison, OutputFormat::Text).unwrap();
+        let wide = page.lines().find(|line| line.chars().count() > text::WIDTH);
+        assert_eq!(wide, None, "{page}");
+        for head in ["compl.", "TTFT ms", "overhead", "cold/warm"] {
+            assert!(page.contains(head), "{head}: {page}");
+        }
+    }
+}
+
+#[test]
 fn markdown_page_and_html_page_have_every_metric() {
     let page = render(&eventful(), OutputFormat::Markdown).unwrap();
     insta::assert_snapshot!(page);

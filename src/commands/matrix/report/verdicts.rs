@@ -654,7 +654,7 @@ impl Verdicts {
             let new = Line::new(verdict, text);
             let left = lines
                 .iter_mut()
-                .try_fold(new, |new, line| line.merge(new).map_or(Err(()), Ok));
+                .try_fold(new, |new, line| line.merge(new).ok_or(()));
             lines.extend(left.ok());
         }
         lines.sort_by(|one, other| {
