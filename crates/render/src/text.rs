@@ -279,10 +279,10 @@ mod tests {
             width(&page) > WIDTH - 20,
             "parts are as wide as possible: {page}"
         );
-        assert_eq!(page.matches(" name | load |").count(), 2, "{page}");
+        assert_eq!(page.matches(" name | load |").count(), 3, "{page}");
         assert_eq!(
             page.matches("\n\n name").count(),
-            1,
+            2,
             "a line between parts: {page}"
         );
         for index in 0..12 {
@@ -323,7 +323,7 @@ mod tests {
         });
         let page = render(&document);
         assert!(width(&page) <= WIDTH, "{page}");
-        assert_eq!(page.matches("a word").count(), 20, "{page}");
+        assert_eq!(page.matches("word").count(), 20, "{page}");
         assert_eq!(page.matches("item").count(), 30, "{page}");
         assert!(page.ends_with("\n    y\n"), "{page}");
     }
