@@ -39,7 +39,7 @@ pub const MAX_CLASSES: usize = 20_000;
 /// Least and greatest number of compiles that run at the same time; between them it is the number of
 /// cores. Timed-out compiles count until they end, because a library cannot be stopped: each takes a
 /// core, and up to 1 GB in outlines.
-pub const RUNNING_COMPILES: RangeInclusive<usize> = 4..=16;
+pub const RUNNING_COMPILES: RangeInclusive<usize> = 8..=16;
 
 /// Stack of the compile thread: 13 KB for each level of [`MAX_LINKED_DEPTH`] (llguidance takes less
 /// than 4 KB for a reference to a reference). Only used stack takes memory.
@@ -634,7 +634,7 @@ mod tests {
 
     #[test]
     fn the_number_of_running_compiles_suits_the_cores() {
-        assert_eq!([1, 2, 8, 64].map(max_running), [4, 4, 8, 16]);
+        assert_eq!([1, 8, 12, 64].map(max_running), [8, 8, 12, 16]);
     }
 
     #[test]
