@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::line::{self, HeaderLine, JudgedLine, Line, Numbers, ReadLine, ReadShared, RequestLine};
-use super::read::{Lines, LineReader, changed};
+use super::read::{LineReader, Lines, changed};
 use super::write::Sink;
 use super::{Footer, Keep, RunLog, Source, VERSION};
 use crate::metrics::client_overhead::ClientCost;
