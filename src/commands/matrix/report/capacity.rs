@@ -75,7 +75,7 @@ pub struct SweepStep {
     /// Whether the share reaches `--goodput-share`, and the answers keep up with the requests.
     pub is_sustained: bool,
     /// Whether `is_sustained` is uncertain: the 95 % interval of the share contains
-    /// `--goodput-share`, or the run is too short to tell a growing queue from chance.
+    /// `--goodput-share`, or the run is too short to distinguish a growing queue from chance.
     pub is_undecided: bool,
     /// Growth of the number of unfinished requests from near the start of the schedule to its end, in
     /// percent of the requests due between the two; `None` without a rate.

@@ -14,8 +14,8 @@ const TOLERANCE: f64 = 0.05;
 /// Growth within this many standard deviations is chance.
 const DEVIATIONS: f64 = 3.0;
 
-/// The first count, as shares of the schedule. Between the two it is after so many latencies, when
-/// most of the first requests have ended.
+/// The earliest and latest first count, as shares of the schedule. Between the two it is after this
+/// number of latencies, when most of the first requests have ended.
 const FIRST_COUNT: [f64; 2] = [0.2, 0.5];
 const LATENCIES: f64 = 3.0;
 
@@ -78,7 +78,7 @@ impl Backlog {
         self.growth() > TOLERANCE && self.growth() * self.due as f64 > DEVIATIONS * deviation
     }
 
-    /// Whether the run is too short to tell growth from chance or from its start.
+    /// Whether the run is too short to distinguish growth from chance or from its start.
     pub(crate) fn is_unclear(&self) -> bool {
         self.growth() > TOLERANCE && (self.is_short || !self.is_behind())
     }
