@@ -38,8 +38,8 @@ pub(super) struct Decision {
 }
 
 impl Decision {
-    /// A rate is sustained if the share of good requests reaches `required_percent`, and the answers
-    /// keep up with the requests. A run without a `backlog` is judged by the share alone.
+    /// A rate is sustained if the share of good requests reaches `required_percent`, and the
+    /// answers keep up with the requests. A run without a `backlog` is judged by the share alone.
     pub(super) fn new(share: Rate, required_percent: f64, backlog: Option<&Backlog>) -> Self {
         let is_behind = backlog.is_some_and(Backlog::is_behind);
         let is_unclear = backlog.is_some_and(Backlog::is_unclear);

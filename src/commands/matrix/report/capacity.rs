@@ -3,8 +3,8 @@
 //!
 //! The capacity is the highest request rate that is sustained: the share of requests within the
 //! objectives (constrained requests: also valid) reaches `--goodput-share`, and the answers keep up
-//! with the requests. A sweep ends with a bracket, from the highest rate that is certainly sustained
-//! to the lowest that is certainly not.
+//! with the requests. A sweep ends with a bracket, from the highest rate that is certainly
+//! sustained to the lowest that is certainly not.
 
 use std::fmt;
 
@@ -77,8 +77,8 @@ pub struct SweepStep {
     /// Whether `is_sustained` is uncertain: the 95 % interval of the share contains
     /// `--goodput-share`, or the run is too short to distinguish a growing queue from chance.
     pub is_undecided: bool,
-    /// Growth of the number of unfinished requests from near the start of the schedule to its end, in
-    /// percent of the requests due between the two; `None` without a rate.
+    /// Growth of the number of unfinished requests from near the start of the schedule to its end,
+    /// in percent of the requests due between the two; `None` without a rate.
     pub backlog_growth_percent: Option<f64>,
     /// Whether that growth is neither small nor chance: the answers fall behind the requests.
     pub is_behind: bool,
