@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crate::commands::output::CommandOutput;
+use console::{Term, measure_text_width, truncate_str};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use sobench_core::error::Error;
 use sobench_core::exit_codes::ENVIRONMENT;
@@ -135,22 +136,19 @@ impl Progress {
         }
     }
 
-    /// Progress of one of several runs: a short bar, or a line every few seconds.
+    /// Progress of one of several runs: one line that changes, or a line every few seconds.
     pub fn of_several(self, prefix: ProgressPrefix) -> Self {
-        if let Some(bar) = &self.bar {
-            let template = match self.total {
-                Some(_) => format!("{{prefix}} {{pos}}/{{len}}{{msg}}{}", prefix.left),
-                None => format!("{{prefix}} {{pos}}{{msg}}{}", prefix.left),
-            };
-            if let Ok(style) = ProgressStyle::with_template(&template) {
-                bar.set_style(style);
-            }
-            bar.set_prefix(prefix.text.clone());
-        }
-        Self {
+        let several = Self {
             prefix: Some(prefix),
             ..self
+        };
+        if let Some(bar) = &several.bar {
+            if let Ok(style) = ProgressStyle::with_template("{msg}") {
+                bar.set_style(style);
+            }
+            bar.set_message(several.line_of(terminal_width()));
         }
+        several
     }
 
     /// Counts one of them as ended.
@@ -159,7 +157,9 @@ impl Progress {
         let failed =
             self.failed.fetch_add(usize::from(!well), Ordering::Relaxed) + usize::from(!well);
         if let Some(bar) = &self.bar {
-            if !well {
+            if self.prefix.is_some() {
+                bar.set_message(self.line_of(terminal_width()));
+            } else if !well {
                 bar.set_message(format!(", {failed} {}", self.labels.failed));
             }
             bar.inc(1);
@@ -181,6 +181,11 @@ impl Progress {
     }
 
     fn line(&self) -> String {
+        self.line_of(usize::MAX)
+    }
+
+    /// The line in less than `width` columns. The place of the run is shortened if necessary.
+    fn line_of(&self, width: usize) -> String {
         let ProgressLabels { unit, failed } = self.labels;
         let ended = self.ended.load(Ordering::Relaxed);
         let total = self
@@ -192,7 +197,9 @@ impl Progress {
         };
         match &self.prefix {
             Some(ProgressPrefix { text, left, .. }) => {
-                format!("{text} {ended}{total}{failures}{left}")
+                let counts = format!(" {ended}{total}{failures}{left}");
+                let room = width.saturating_sub(measure_text_width(&counts) + 1);
+                format!("{}{counts}", truncate_str(text, room, "..."))
             }
             None => format!("{ended}{total} {unit} ended{failures}"),
         }
@@ -231,8 +238,18 @@ pub fn collect_notes<T>(work: impl FnOnce() -> T) -> (T, Vec<String>) {
     (result, COLLECTED_NOTES.take().unwrap_or_default())
 }
 
+/// Columns of the terminal of stderr.
+fn terminal_width() -> usize {
+    usize::from(Term::stderr().size().1)
+}
+
 /// Prints a message.
 pub fn say(text: &str) {
+    let terminal = Term::stderr();
+    if terminal.is_term() {
+        // A bar is drawn again below the message.
+        let _ = terminal.clear_line();
+    }
     // There is no other place to report that stderr is closed.
     let _ = writeln!(std::io::stderr(), "{text}");
 }
@@ -292,9 +309,14 @@ mod tests {
             left: ", 2 min left".to_owned(),
             timer: Arc::default(),
         };
+        let progress = progress.of_several(prefix);
+        let whole = "3/12 xgrammar, json, constrained 2/3, 1 without an answer, 2 min left";
+        assert_eq!(progress.line(), whole);
+        assert_eq!(progress.line_of(70), whole);
+        let short = progress.line_of(60);
         assert_eq!(
-            progress.of_several(prefix).line(),
-            "3/12 xgrammar, json, constrained 2/3, 1 without an answer, 2 min left"
+            short,
+            "3/12 xgrammar, json... 2/3, 1 without an answer, 2 min left"
         );
         let endless = Progress::new(Mode::Lines, None, labels);
         endless.ended(true);

@@ -3,6 +3,7 @@
 
 mod answers;
 mod at_once;
+mod sweep;
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
@@ -595,115 +596,6 @@ fn report_has_validity_and_latency_per_load() {
         "{}",
         ran.stdout
     );
-}
-
-#[test]
-fn sweep_brackets_the_capacity_of_each_arm() {
-    let logs = tempfile::tempdir().unwrap();
-    let folder = format!("{}/", logs.path().display());
-    let flags = [
-        "--dataset",
-        "choice",
-        "--num-prompts",
-        "5",
-        "--sweep",
-        "--sweep-duration",
-        "0.01",
-    ];
-    let rates = |capacity: &Value| -> Vec<f64> {
-        let steps = capacity["sweeps"][0]["steps"].as_array().unwrap();
-        let load = |step: &Value| step["load"]["value"].as_f64().unwrap();
-        steps.iter().map(load).collect()
-    };
-    let given = [
-        "--request-rate",
-        "64",
-        "--goodput",
-        "e2el:600000",
-        "--run-log",
-        &folder,
-    ];
-    let (ran, found) = compared(&[&flags[..], &given].concat());
-    assert_eq!(ran.code, 0, "{}", ran.stderr);
-    let row = &found["capacity"][0];
-    for arm in ["constrained", "control"] {
-        let found = &row[arm];
-        let expected = [64.0, 128.0, 256.0, 512.0, 1024.0, 2048.0, 4096.0, 8192.0];
-        assert_eq!(rates(found), expected, "{arm}");
-        assert_eq!(
-            (found["sustained_rps"].as_f64(), found["high_rps"].as_f64()),
-            (Some(8192.0), None)
-        );
-        assert_eq!(found["sweeps"][0]["end"]["kind"], "run_limit");
-        assert!(
-            logs.path()
-                .join(format!("choice-rate128-{arm}.jsonl"))
-                .is_file()
-        );
-    }
-    let order: Vec<&str> = found["runs"].as_array().unwrap()[..4]
-        .iter()
-        .map(|run| run["treatment"].as_str().unwrap())
-        .collect();
-    assert_eq!(order, ["control", "constrained", "constrained", "control"]);
-    let sentence =
-        "choice: at least 8192 req/s with the constraint; at least 8192 req/s without it.";
-    assert!(
-        ran.stdout
-            .split_whitespace()
-            .collect::<Vec<_>>()
-            .join(" ")
-            .contains(sentence),
-        "{}",
-        ran.stdout
-    );
-    let (ran, found) =
-        compared(&[&flags[..], &["--goodput", "e2el:0", "--no-control-arm"]].concat());
-    assert_eq!(ran.code, 0, "{}", ran.stderr);
-    let row = &found["capacity"][0];
-    let rates = rates(&row["constrained"]);
-    assert_eq!(
-        (rates.len(), rates[0]),
-        (8, 8.0),
-        "the first run measures where to start"
-    );
-    assert!(
-        rates[1..].windows(2).all(|pair| pair[1] < pair[0]),
-        "{rates:?}"
-    );
-    assert_eq!(
-        row["constrained"]["high_rps"].as_f64(),
-        rates.last().copied()
-    );
-    assert!(row["control"].is_null() && row["constrained"]["sustained_rps"].is_null());
-}
-
-#[test]
-fn a_failed_run_ends_its_search_and_not_the_comparison() {
-    let target = "closed=http://127.0.0.1:1";
-    let flags = [
-        "--target",
-        target,
-        "--model",
-        "m",
-        "--dataset",
-        "choice",
-        "--num-prompts",
-        "3",
-    ];
-    let sweep = [
-        "--sweep",
-        "--goodput",
-        "e2el:100",
-        "--request-rate",
-        "9",
-        "--no-control-arm",
-    ];
-    let (ran, found) = compared(&[&flags[..], &sweep, &["--sweep-duration", "0.1"]].concat());
-    assert_ne!(ran.code, 0);
-    let end = &found["capacity"][0]["constrained"]["sweeps"][0]["end"];
-    assert_eq!(end["kind"], "failed", "{end}");
-    assert!(!end["reason"].as_str().unwrap().is_empty());
 }
 
 #[test]

@@ -37,13 +37,14 @@ pub struct MatrixArgs {
         conflicts_with = "max_concurrency"
     )]
     pub sweep_max_concurrency: Vec<usize>,
-    /// Find the highest request rate that meets the objectives of --goodput, with and without the
-    /// constraint. Rates double and are then bisected, in at most 8 runs for each server, dataset
-    /// and arm. The first rate is --request-rate, or is measured
+    /// Find the highest request rate that meets the objectives of --goodput, and with which the
+    /// answers keep up, with and without the constraint. Rates double and are then bisected, in at
+    /// most 8 runs for each server, dataset and arm. The first rate is --request-rate, or is
+    /// measured
     #[arg(long, conflicts_with_all = ["sweep_request_rate", "sweep_max_concurrency", "max_concurrency", "ramp_up_strategy", "duration"])]
     pub sweep: bool,
-    /// Least time in seconds that the requests of a run of --sweep are spread over. Longer than a
-    /// few answers take, so that a queue can grow
+    /// Least time in seconds that the requests of a run of --sweep are spread over. Longer than six
+    /// answers take, so that a queue can show. Longer runs decide more
     #[arg(
         long,
         value_name = "SECONDS",

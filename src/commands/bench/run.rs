@@ -38,7 +38,7 @@ use self::early_answers::EarlyAnswers;
 pub use self::first_use::FirstUse;
 use self::first_use::first_use;
 use self::judge::Judging;
-use self::preflight::Settling;
+use self::preflight::RequestChoice;
 use self::probe::{Probe, profiled, spec_decode};
 use self::sending::Sending;
 use crate::commands::bench::options::{OutputPlan, RunPlan};
@@ -129,6 +129,10 @@ impl Finished {
         let mut lines = self.lines_without_log();
         let log = self.complete_log();
         lines.extend(log.map(|path| format!("run log: {}", path.display())));
+        lines.extend(
+            self.distrust()
+                .map(|reasons| format!("warning: not trusted: {reasons}")),
+        );
         lines.extend(self.problem_lines());
         lines
     }
@@ -155,16 +159,12 @@ impl Finished {
         lines
     }
 
-    /// Lines on what is wrong with the run.
+    /// Lines on what is wrong with the run, without [`Finished::distrust`].
     pub fn problem_lines(&self) -> Vec<String> {
         let mut lines = Vec::new();
         lines.extend(self.log_failure.as_ref().map(|error| {
             format!("error: the run log is incomplete, the report above is complete: {error}")
         }));
-        lines.extend(
-            self.distrust()
-                .map(|reasons| format!("warning: not trusted: {reasons}")),
-        );
         lines.extend(
             self.requirements
                 .iter()
@@ -484,15 +484,15 @@ fn drive(
         part,
     };
     let (shutdown, listener) = context.listen()?;
-    let settling = Settling {
+    let choice = RequestChoice {
         settings: &plan.settings,
         session,
         adapter: &adapter,
         shutdown: &shutdown,
         templated_prompt: preflight::templated_prompt(plan.settings.backend, tokenizer),
     };
-    let unenforced = settling.unenforced();
-    let candidates = settling.candidates(cases)?;
+    let unenforced = choice.unenforced();
+    let candidates = choice.candidates(cases)?;
     let mut notices = connection_limit_notices(
         plan.own_cap(),
         session,
@@ -506,36 +506,36 @@ fn drive(
         .first()
         .ok_or_else(|| Error::internal("a run without requests"))?;
     let (tried_first, first_use) =
-        runtime.block_on(first_use(&settling.sending(first), &context.history, cases))?;
+        runtime.block_on(first_use(&choice.sending(first), &context.history, cases))?;
     let first = first.dialect;
-    let settled = runtime.block_on(settling.settle(candidates, cases))?;
-    notices.extend(settled.notices);
+    let chosen = runtime.block_on(choice.choose(candidates, cases))?;
+    notices.extend(chosen.notices);
     // A dropped dialect may never have applied the constraint.
-    let first_use = first_use.filter(|_| settled.request.dialect == first);
+    let first_use = first_use.filter(|_| chosen.request.dialect == first);
     notices.extend(first_use.map(FirstUse::notice));
-    if settled.request.dialect != session.dialect {
-        session.set_dialect(&plan.settings.constraint, settled.request.dialect);
+    if chosen.request.dialect != session.dialect {
+        session.set_dialect(&plan.settings.constraint, chosen.request.dialect);
     }
     let concurrent = context.concurrent.as_ref();
     let error_limits = traffic.error_limits;
     let sending = Sending {
         session,
         adapter,
-        request: &settled.request,
+        request: &chosen.request,
         shutdown,
         error_limits,
         concurrent,
         prefix: context.prefix.as_ref(),
         early: EarlyAnswers::new(
-            &settled.enforcement,
+            &chosen.enforcement,
             unenforced,
             cases,
-            Some(settled.request.dialect.expected_channel()),
+            Some(chosen.request.dialect.expected_channel()),
             plan.settings.evaluate,
         )
         .map(Mutex::new),
     };
-    let trial = settled.trial;
+    let trial = chosen.trial;
     notices.extend(context.notice());
     context.meet(runtime);
     let warmups = warmup::cases(cases, traffic.warmups, plan.settings.dataset.seed);
@@ -564,7 +564,7 @@ fn drive(
         trials: trial.requests + tried_first,
         known,
         warmups,
-        enforcement: settled.enforcement,
+        enforcement: chosen.enforcement,
         notices,
     };
     let record = record::record(plan, session, dataset, &schedule, tokenizer, before);

@@ -21,6 +21,8 @@ use crate::commands::matrix::report::{
     ColdFrom, Comparison, Control, FORMAT, FORMAT_VERSION, Figures, KneeRow, Load,
     MatrixConditions, MatrixRun, Row, RowResult, Treatment,
 };
+use crate::commands::matrix::sweep::Decision;
+use crate::commands::matrix::sweep::backlog::Backlog;
 use crate::commands::matrix::verdicts::batches::Decoding;
 use crate::commands::matrix::verdicts::{
     CellEvidence, RequestSample, RunEvidence, request_samples, verdicts,
@@ -59,6 +61,7 @@ pub(super) struct RunSamples {
     pooled: Vec<(&'static Metric, Pooled)>,
     cold_ttft_ms: Vec<f64>,
     warm_ttft_ms: Vec<f64>,
+    backlog: Option<Backlog>,
     /// Fingerprints of the constraints that the server has received so far.
     pub(super) sent: HashSet<String>,
 }
@@ -152,7 +155,10 @@ impl RunSamples {
             .filter_map(|metric| Some((*metric, metric.pooled(&samples, options)?)))
             .collect();
         let sent = &first_uses::fingerprints(&samples) | &known;
+        let times = samples.iter().map(Sample::request_times);
+        let backlog = Backlog::new(times.map(|times| (times.due_ns, times.end_ns)).collect());
         Self {
+            backlog,
             requests,
             findings,
             pooled,
@@ -308,11 +314,19 @@ impl Aggregate {
             "the objectives could not be checked: streamed answers with token counts are necessary"
                 .to_owned()
         })?;
+        let load = plan.loads[step.load];
+        let backlog = run.samples.backlog;
+        // Without a rate, requests wait for free slots in flight.
+        let backlog = backlog.filter(|_| matches!(load, Load::RequestRate(_)));
+        let decision = Decision::new(share, plan.goodput_share, backlog.as_ref());
         Ok(SweepStep {
-            load: plan.loads[step.load],
+            load,
             requests: run.requests,
             share: Some(share),
-            is_sustained: share.percent >= plan.goodput_share,
+            is_sustained: decision.is_sustained,
+            is_undecided: decision.is_undecided,
+            backlog_growth_percent: backlog.map(|backlog| 100.0 * backlog.growth()),
+            is_behind: backlog.is_some_and(|backlog| backlog.is_behind()),
             achieved_rps: run.values.number(&totals::REQUEST_THROUGHPUT),
             output_tokens_per_s: run.values.number(&totals::OUTPUT_THROUGHPUT),
             is_distrusted: run.is_distrusted,

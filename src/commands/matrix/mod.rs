@@ -25,7 +25,7 @@ use self::aggregate::Aggregate;
 use self::concurrent::{PreparedRun, RunOutcome, run_alone, run_concurrently};
 use self::launch::{LaunchedGroup, LaunchedServer};
 use self::notes::Notes;
-use self::progress::MatrixProgress;
+use self::progress::{MatrixProgress, RunCount};
 use self::run_order::{Dimensions, Sequence, Step, SweepGroup, rounds, sweep_groups, sweep_turn};
 use self::sweep::Search;
 use crate::commands::bench::dry_run::DryRun;
@@ -90,7 +90,7 @@ pub fn command(plan: &MatrixOptions, shutdown: &Shutdown) -> Result<CommandOutpu
         if shutdown.is_requested() {
             break;
         }
-        runner.run_round(round, before, all);
+        runner.run_round(round, before, RunCount::Exactly(all));
         before += round.len();
     }
     let MatrixRunner {
@@ -181,7 +181,8 @@ impl MatrixRunner<'_> {
                 if round.is_empty() {
                     continue;
                 }
-                self.run_round(&round, *before, self.plan.most_sweep_runs());
+                let all = RunCount::AtMost(self.plan.most_sweep_runs());
+                self.run_round(&round, *before, all);
                 *before += round.len();
                 for step in &round {
                     let Some(search) = searches.get_mut(&key(step)) else {
@@ -214,7 +215,7 @@ impl MatrixRunner<'_> {
     }
 
     /// Executes the runs of one round, which follow `before` of `all` runs.
-    fn run_round(&mut self, round: &[Step], before: usize, all: usize) {
+    fn run_round(&mut self, round: &[Step], before: usize, all: RunCount) {
         let is_skipped = |step: &Step| {
             [None, Some(step.dataset)]
                 .iter()

@@ -9,6 +9,14 @@ use crate::terminal::{LineTimer, ProgressPrefix};
 /// Run logs that are listed one by one.
 const MAX_LISTED_LOGS: usize = 8;
 
+/// The number of runs of a comparison.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RunCount {
+    Exactly(usize),
+    /// A search ends when its bracket is narrow enough.
+    AtMost(usize),
+}
+
 /// The time since the start, and the run logs so far.
 #[derive(Default)]
 pub(super) struct MatrixProgress {
@@ -22,7 +30,7 @@ impl MatrixProgress {
         &self,
         before: usize,
         round: usize,
-        all: usize,
+        all: RunCount,
         labels: &[String],
     ) -> ProgressPrefix {
         ProgressPrefix {
@@ -61,31 +69,38 @@ impl MatrixProgress {
     }
 }
 
-/// `3/12 xgrammar, json`, or `3-5/12 xgrammar, json, and 2 more` for concurrent runs.
-fn round_label(before: usize, round: usize, all: usize, labels: &[String]) -> String {
+/// `3/12 xgrammar, json`, or `3-5/12 xgrammar, json, and 2 more` for concurrent runs. In a sweep
+/// `3 of at most 12 xgrammar, json`.
+fn round_label(before: usize, round: usize, all: RunCount, labels: &[String]) -> String {
     let first = labels.first().map_or("", String::as_str);
+    let numbers = match (labels.len(), round) {
+        (0 | 1, 0 | 1) => (before + 1).to_string(),
+        _ => format!("{}-{}", before + 1, before + round),
+    };
+    let place = match all {
+        RunCount::Exactly(all) => format!("{numbers}/{all}"),
+        RunCount::AtMost(all) => format!("{numbers} of at most {all}"),
+    };
     match labels.len() {
-        0 | 1 if round <= 1 => format!("{}/{all} {first}", before + 1),
-        0 | 1 => format!("{}-{}/{all} {first}", before + 1, before + round),
-        count => format!(
-            "{}-{}/{all} {first}, and {} more",
-            before + 1,
-            before + round,
-            count - 1
-        ),
+        0 | 1 => format!("{place} {first}"),
+        count => format!("{place} {first}, and {} more", count - 1),
     }
 }
 
 /// The estimated time of the runs that are left, by the mean of those before.
-fn time_left(elapsed: Duration, before: usize, all: usize) -> String {
+fn time_left(elapsed: Duration, before: usize, all: RunCount) -> String {
+    let (all, at_most) = match all {
+        RunCount::Exactly(all) => (all, ""),
+        RunCount::AtMost(all) => (all, "at most "),
+    };
     if before == 0 {
         return String::new();
     }
     let left_s = elapsed.as_secs_f64() / before as f64 * all.saturating_sub(before) as f64;
     if left_s < 60.0 {
-        format!(", {left_s:.0} s left")
+        format!(", {at_most}{left_s:.0} s left")
     } else {
-        format!(", {:.0} min left", left_s / 60.0)
+        format!(", {at_most}{:.0} min left", left_s / 60.0)
     }
 }
 
@@ -96,14 +111,22 @@ mod tests {
     #[test]
     fn a_label_names_the_runs_and_the_time_left() {
         let labels = ["xgrammar, json", "guidance, json"].map(str::to_owned);
-        assert_eq!(round_label(2, 1, 12, &labels[..1]), "3/12 xgrammar, json");
+        let (all, at_most) = (RunCount::Exactly(12), RunCount::AtMost(12));
+        let label = |before, round, all, labels| round_label(before, round, all, labels);
+        assert_eq!(label(2, 1, all, &labels[..1]), "3/12 xgrammar, json");
         assert_eq!(
-            round_label(2, 2, 12, &labels),
+            label(2, 2, all, &labels),
             "3-4/12 xgrammar, json, and 1 more"
         );
-        assert_eq!(time_left(Duration::from_secs(40), 4, 12), ", 1 min left");
-        assert_eq!(time_left(Duration::from_secs(4), 4, 12), ", 8 s left");
-        assert_eq!(time_left(Duration::from_secs(4), 0, 12), "");
+        assert_eq!(
+            label(2, 2, at_most, &labels[..1]),
+            "3-4 of at most 12 xgrammar, json"
+        );
+        let left = |seconds, before, all| time_left(Duration::from_secs(seconds), before, all);
+        assert_eq!(left(40, 4, all), ", 1 min left");
+        assert_eq!(left(4, 4, all), ", 8 s left");
+        assert_eq!(left(4, 4, at_most), ", at most 8 s left");
+        assert_eq!(left(4, 0, all), "");
     }
 
     #[test]

@@ -44,7 +44,7 @@ impl Arrivals {
 }
 
 /// The number of a measured request; `None` for trial requests.
-fn number(request: &Request) -> Option<usize> {
+pub(super) fn number(request: &Request) -> Option<usize> {
     request
         .header("x-request-id")?
         .strip_prefix("r-")?
@@ -52,7 +52,7 @@ fn number(request: &Request) -> Option<usize> {
         .ok()
 }
 
-fn answer(text: &str) -> String {
+pub(super) fn answer(text: &str) -> String {
     let event =
         format!(r#"data: {{"choices":[{{"index":0,"text":"{text}","finish_reason":"stop"}}]}}"#);
     whole(

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::line::{self, HeaderLine, JudgedLine, Line, Numbers, ReadLine, ReadShared, RequestLine};
-use super::read::{Lines, Seeker, changed};
+use super::read::{LineReader, Lines, changed};
 use super::write::Sink;
 use super::{Footer, Keep, RunLog, Source, VERSION};
 use crate::metrics::client_overhead::ClientCost;
@@ -34,7 +34,7 @@ pub struct Shards {
 
 /// The state of copying one log.
 struct ShardCopy {
-    lines: Seeker,
+    lines: LineReader,
     start_ns: u64,
     /// Offsets of shared parts, by their numbers in this log.
     shared: HashMap<(SharedKind, u32), u64>,
@@ -439,7 +439,7 @@ impl ShardCopy {
     fn new((log, start_ns): (&RunLog, &u64)) -> Result<Self> {
         let source = log.source();
         let mut copy = Self {
-            lines: Seeker::new(source),
+            lines: LineReader::new(source),
             start_ns: *start_ns,
             shared: HashMap::new(),
             numbers: HashMap::new(),

@@ -266,13 +266,13 @@ pub(super) fn changed(source: &Source) -> Error {
 
 /// Reads lines by offset, efficiently for ascending offsets.
 #[derive(Debug)]
-pub(super) struct Seeker {
+pub(super) struct LineReader {
     source: Source,
     /// The lines after the last one read.
     last: Option<Lines>,
 }
 
-impl Seeker {
+impl LineReader {
     pub(super) fn new(source: &Source) -> Self {
         Self {
             source: source.clone(),
@@ -311,14 +311,14 @@ impl Seeker {
 /// Reads the times of chunks from the file.
 #[derive(Debug)]
 struct Chunks {
-    lines: Mutex<Seeker>,
+    lines: Mutex<LineReader>,
     is_lost: AtomicBool,
 }
 
 impl Chunks {
     fn new(source: &Source) -> Self {
         Self {
-            lines: Mutex::new(Seeker::new(source)),
+            lines: Mutex::new(LineReader::new(source)),
             is_lost: AtomicBool::new(false),
         }
     }

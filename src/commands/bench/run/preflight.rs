@@ -32,7 +32,7 @@ use sobench_results::record::Settings;
 use sobench_shutdown::Shutdown;
 
 /// The request options of the run, after they were tried.
-pub(super) struct Settled<'c> {
+pub(super) struct ChosenRequest<'c> {
     pub(super) request: RequestOptions,
     pub(super) trial: Trial<'c>,
     pub(super) enforcement: Enforcement,
@@ -41,7 +41,7 @@ pub(super) struct Settled<'c> {
 }
 
 /// The inputs of the choice.
-pub(super) struct Settling<'a> {
+pub(super) struct RequestChoice<'a> {
     pub(super) settings: &'a Settings,
     pub(super) session: &'a Session,
     pub(super) adapter: &'a Arc<dyn Adapter>,
@@ -63,7 +63,7 @@ pub(super) fn templated_prompt(backend: ServerKind, tokenizer: &Tokenizer) -> Op
     tokenizer.apply_chat_template(&[message], true).ok()
 }
 
-impl Settling<'_> {
+impl RequestChoice<'_> {
     /// The possible requests, one per dialect, the first choice first. There is more than one only
     /// where the dialect is `auto` and a preflight is made.
     ///
@@ -106,11 +106,11 @@ impl Settling<'_> {
     /// # Errors
     /// The trial run fails; the server drops a constraint without an error, and
     /// `--allow-unenforced` is not set; the user stopped it.
-    pub(super) async fn settle<'c>(
+    pub(super) async fn choose<'c>(
         &self,
         candidates: Vec<RequestOptions>,
         cases: &'c [Case],
-    ) -> Result<Settled<'c>> {
+    ) -> Result<ChosenRequest<'c>> {
         let first = candidates
             .first()
             .ok_or_else(|| Error::internal("a run without a request to send"))?;
@@ -121,7 +121,7 @@ impl Settling<'_> {
                 dialect: self.choice(first.dialect, false),
                 ..Enforcement::default()
             };
-            return Ok(Settled {
+            return Ok(ChosenRequest {
                 request: first.clone(),
                 trial: tried,
                 enforcement,
@@ -148,7 +148,7 @@ impl Settling<'_> {
                     requests: 1,
                     ..Enforcement::default()
                 };
-                return Ok(Settled {
+                return Ok(ChosenRequest {
                     request: first.clone(),
                     trial: tried,
                     enforcement,
@@ -185,7 +185,7 @@ impl Settling<'_> {
             }
         };
         let enforcement = self.enforcement(&found, chosen, first_constrained);
-        Ok(Settled {
+        Ok(ChosenRequest {
             request,
             trial,
             enforcement,

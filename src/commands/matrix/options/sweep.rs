@@ -8,9 +8,11 @@ use crate::commands::matrix::report::Load;
 use crate::commands::matrix::sweep::{MAX_RUNS, START_CONCURRENCY};
 use sobench_core::error::{Error, Result};
 use sobench_data::dataset::DatasetName;
+use sobench_statistics::Z_95;
 
-/// The default of `--num-prompts` in a sweep, the smallest number of requests of a run.
-const DEFAULT_PROMPTS: usize = 100;
+/// Bounds of the default of `--num-prompts` in a sweep, the smallest number of requests of a run.
+const LEAST_PROMPTS: usize = 100;
+const MOST_PROMPTS: usize = 1000;
 
 /// The largest number of requests that `--sweep-duration` gives a run.
 const MAX_REQUESTS: f64 = 100_000.0;
@@ -56,16 +58,27 @@ pub(super) fn first_load(flags: &BenchArgs) -> Result<Load> {
     })
 }
 
+/// The default of `--num-prompts` of a run at a rate: if all of them are good, Wilson's interval of
+/// the share is above `share_percent`, within bounds. Fewer requests cannot decide that a rate is
+/// sustained.
+fn default_prompts(share_percent: f64) -> usize {
+    let share = share_percent / 100.0;
+    let requests = (Z_95 * Z_95 * share / (1.0 - share)).ceil();
+    requests.clamp(LEAST_PROMPTS as f64, MOST_PROMPTS as f64) as usize
+}
+
 /// The flags of a run with a number of requests that suits its load.
 pub(super) fn with_requests(flags: &BenchArgs, load: Load) -> BenchArgs {
     let mut flags = flags.clone();
-    let least = flags.traffic.num_prompts.unwrap_or(DEFAULT_PROMPTS);
+    let given = flags.traffic.num_prompts;
     let requests = match load {
         Load::RequestRate(rate) => {
             let scheduled = (rate * flags.matrix.sweep_duration).min(MAX_REQUESTS);
-            least.max(scheduled.ceil() as usize)
+            given
+                .unwrap_or_else(|| default_prompts(flags.matrix.goodput_share))
+                .max(scheduled.ceil() as usize)
         }
-        Load::AsGiven | Load::MaxConcurrency(_) => least,
+        Load::AsGiven | Load::MaxConcurrency(_) => given.unwrap_or(LEAST_PROMPTS),
     };
     flags.traffic.num_prompts = Some(requests);
     flags
@@ -138,11 +151,35 @@ impl MatrixOptions {
         };
         Some(format!(
             "sweep: {start}; rates double (or halve) until {} % of the requests are within the objectives at one and not at the next, \
-             and are then bisected; at most {MAX_RUNS} runs of each search, {} in all; a run at a rate lasts at least {} s, and has more \
+             and are then bisected; a rate is sustained only if the answers keep up with the requests; at most {MAX_RUNS} runs of each search, {} in all; a run at a rate lasts at least {} s, and has more \
              requests if necessary",
             self.goodput_share,
             self.most_sweep_runs(),
             sweep.duration_s
         ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sobench_statistics::Rate;
+
+    #[test]
+    fn the_default_number_of_requests_can_decide() {
+        for share in [90.0, 97.5, 99.0, 99.5] {
+            let requests = default_prompts(share);
+            let low = |requests| Rate::new(requests, requests).unwrap().low_percent;
+            assert!(low(requests) >= share, "{share}");
+            assert!(
+                requests == LEAST_PROMPTS || low(requests - 1) < share,
+                "{share}"
+            );
+        }
+        assert_eq!(default_prompts(99.0), 381);
+        assert_eq!(default_prompts(1.0), LEAST_PROMPTS);
+        for share in [99.99, 100.0] {
+            assert_eq!(default_prompts(share), MOST_PROMPTS);
+        }
     }
 }

@@ -623,6 +623,18 @@ fn sweep_plans_its_first_run_and_further_rates() {
         run(1).settings.load.pace,
         Pace::Steady(Rate::PerSecond(7.0))
     );
+    assert_eq!(
+        (requests(0), requests(1)),
+        (381, 381),
+        "enough to decide a share of 99 %"
+    );
+    let ninety = ["--goodput-share", "90", "--request-rate", "4"];
+    let mut given = plan(&[&flags[..], &ninety].concat()).unwrap();
+    given.load_index(Load::RequestRate(7.0)).unwrap();
+    let requests = |load| {
+        let run = given.contenders[1].run(0, load, Treatment::Control);
+        run.unwrap().settings.dataset.num_prompts
+    };
     assert_eq!((requests(0), requests(1)), (120, 210), "30 s of schedule");
     assert_eq!(
         plan(&flags).unwrap().contenders[0].runs[0]

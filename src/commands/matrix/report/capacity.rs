@@ -2,8 +2,9 @@
 //! by `--sweep`.
 //!
 //! The capacity is the highest request rate that is sustained: the share of requests within the
-//! objectives (constrained requests: also valid) reaches `--goodput-share`. A sweep ends with a
-//! bracket, from the highest sustained rate to the lowest rate that is not sustained.
+//! objectives (constrained requests: also valid) reaches `--goodput-share`, and the answers keep up
+//! with the requests. A sweep ends with a bracket, from the highest rate that is certainly
+//! sustained to the lowest that is certainly not.
 
 use std::fmt;
 
@@ -33,10 +34,9 @@ pub struct Capacity {
     /// The median over repeats of the highest sustained rate, in requests per second; `None` if a
     /// repeat sustained no rate.
     pub sustained_rps: Option<f64>,
-    /// The lowest of these rates.
+    /// The lowest over repeats of [`Sweep::low_rps`]; `None` if a repeat has none.
     pub low_rps: Option<f64>,
-    /// The highest rate over repeats that bounds a capacity from above; `None` if a repeat
-    /// sustained every rate, or failed.
+    /// The highest over repeats of [`Sweep::high_rps`]; `None` if a repeat has none.
     pub high_rps: Option<f64>,
     /// Means over repeats at the highest sustained rate: answers per second of the run's duration,
     /// and output tokens.
@@ -51,10 +51,14 @@ pub struct Capacity {
 pub struct Sweep {
     /// From 1.
     pub repeat: usize,
-    /// The highest sustained rate.
+    /// The highest sustained rate, by the observed figures.
     pub sustained_rps: Option<f64>,
-    /// The lowest rate that was not sustained.
+    /// The lowest rate that was not sustained, by the observed figures.
     pub missed_rps: Option<f64>,
+    /// The highest sustained rate of the decided runs.
+    pub low_rps: Option<f64>,
+    /// The lowest rate of the decided runs that was not sustained.
+    pub high_rps: Option<f64>,
     pub end: SweepEnd,
     /// The runs, in the order of execution.
     pub steps: Vec<SweepStep>,
@@ -68,8 +72,16 @@ pub struct SweepStep {
     pub requests: usize,
     /// Requests within the objectives (constrained: also valid), of those that were sent.
     pub share: Option<Rate>,
-    /// Whether the share reaches `--goodput-share`.
+    /// Whether the share reaches `--goodput-share`, and the answers keep up with the requests.
     pub is_sustained: bool,
+    /// Whether `is_sustained` is uncertain: the 95 % interval of the share contains
+    /// `--goodput-share`, or the run is too short to distinguish a growing queue from chance.
+    pub is_undecided: bool,
+    /// Growth of the number of unfinished requests from near the start of the schedule to its end,
+    /// in percent of the requests due between the two; `None` without a rate.
+    pub backlog_growth_percent: Option<f64>,
+    /// Whether that growth is neither small nor chance: the answers fall behind the requests.
+    pub is_behind: bool,
     pub achieved_rps: Option<f64>,
     pub output_tokens_per_s: Option<f64>,
     /// Whether the client distorted the latencies.
@@ -121,10 +133,12 @@ impl CapacityRow {
 
 impl Capacity {
     pub(in crate::commands::matrix) fn new(sweeps: Vec<Sweep>) -> Self {
-        let sustained: Option<Vec<f64>> = sweeps.iter().map(|sweep| sweep.sustained_rps).collect();
-        let mut sustained = sustained.unwrap_or_default();
+        let ends = |end: fn(&Sweep) -> Option<f64>| -> Option<Vec<f64>> {
+            sweeps.iter().map(end).collect()
+        };
+        let (lows, highs) = (ends(|sweep| sweep.low_rps), ends(|sweep| sweep.high_rps));
+        let mut sustained = ends(|sweep| sweep.sustained_rps).unwrap_or_default();
         sustained.sort_by(f64::total_cmp);
-        let missed: Option<Vec<f64>> = sweeps.iter().map(|sweep| sweep.missed_rps).collect();
         let mean = |value: fn(&SweepStep) -> Option<f64>| {
             let values: Option<Vec<f64>> = sweeps
                 .iter()
@@ -135,12 +149,21 @@ impl Capacity {
         };
         Self {
             sustained_rps: median(&sustained),
-            low_rps: sustained.first().copied(),
-            high_rps: missed.and_then(|missed| missed.into_iter().reduce(f64::max)),
+            low_rps: lows.and_then(|lows| lows.into_iter().reduce(f64::min)),
+            high_rps: highs.and_then(|highs| highs.into_iter().reduce(f64::max)),
             achieved_rps: mean(|step| step.achieved_rps),
             output_tokens_per_s: mean(|step| step.output_tokens_per_s),
             sweeps,
         }
+    }
+
+    /// The runs at a rate, and those of them that are undecided.
+    fn runs_and_undecided(&self) -> (usize, usize) {
+        let steps = self.sweeps.iter().flat_map(|sweep| &sweep.steps);
+        let at_rates = steps.filter(|step| matches!(step.load, Load::RequestRate(_)));
+        at_rates.fold((0, 0), |(runs, undecided), step| {
+            (runs + 1, undecided + usize::from(step.is_undecided))
+        })
     }
 
     /// Why the capacity is not bounded, if a sweep failed or was stopped.
@@ -195,6 +218,7 @@ pub(super) fn table(comparison: &Comparison) -> Option<Table> {
         "answers/s",
         "out tok/s",
         "runs",
+        "undecided",
     ];
     let number = |value: Option<f64>| value.map_or_else(|| "n/a".to_owned(), shown);
     let row = |row: &CapacityRow, treatment: Treatment, capacity: &Capacity| {
@@ -208,6 +232,7 @@ pub(super) fn table(comparison: &Comparison) -> Option<Table> {
             number(capacity.achieved_rps),
             number(capacity.output_tokens_per_s),
             runs.to_string(),
+            capacity.runs_and_undecided().1.to_string(),
         ]
     };
     let rows = comparison.capacity.iter().flat_map(|capacity| {
@@ -234,28 +259,40 @@ impl fmt::Display for CapacityRow {
             "{}, {}: {} with the constraint",
             self.contender, self.dataset, self.constrained
         )?;
-        let Some(control) = &self.control else {
-            return Ok(());
-        };
-        write!(f, "; {control} without it")?;
-        match self.cost {
-            Some(cost) => write!(f, ". {cost}")?,
-            None => return write!(f, ". The cost of the constraint is unknown"),
+        if let Some(control) = &self.control {
+            write!(f, "; {control} without it. ")?;
+            match self.cost {
+                Some(cost) => write!(f, "{cost}")?,
+                None => write!(f, "The cost of the constraint is unknown")?,
+            }
+            if self.cost.is_some() && self.constrained.sweeps.len() == 1 {
+                write!(f, ", without the variation between searches: add --repeat")?;
+            }
         }
-        if self.constrained.sweeps.len() == 1 {
-            write!(f, ", without the variation between searches: add --repeat")?;
+        let counts = [Some(&self.constrained), self.control.as_ref()];
+        let counts = counts
+            .into_iter()
+            .flatten()
+            .map(Capacity::runs_and_undecided);
+        match counts.fold((0, 0), |all, one| (all.0 + one.0, all.1 + one.1)) {
+            (_, 0) => Ok(()),
+            (runs, undecided) => write!(
+                f,
+                ". Undecided: {undecided} of {runs} runs. They do not narrow the brackets; a longer --sweep-duration decides more"
+            ),
         }
-        Ok(())
     }
 }
 
 impl fmt::Display for Capacity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (self.sustained_rps, self.high_rps) {
-            (Some(rate), Some(_)) => write!(f, "{} req/s ({})", shown(rate), bracket(self))?,
-            (Some(_), None) => write!(f, "{} req/s", bracket(self))?,
-            (None, Some(high)) => write!(f, "less than {} req/s", shown(high))?,
-            (None, None) => write!(f, "capacity unknown")?,
+        let is_open = self.sweeps.iter().any(|sweep| sweep.missed_rps.is_none());
+        match (self.sustained_rps, self.low_rps, self.high_rps) {
+            (Some(_), Some(_), None) if is_open => write!(f, "{} req/s", bracket(self))?,
+            (Some(rate), None, None) => write!(f, "{} req/s (undecided)", shown(rate))?,
+            (Some(rate), _, _) => write!(f, "{} req/s ({})", shown(rate), bracket(self))?,
+            (None, _, Some(high)) => write!(f, "less than {} req/s", shown(high))?,
+            (None, _, None) => write!(f, "capacity unknown")?,
         }
         match self.broken_off() {
             Some(end) => write!(f, " ({end})"),
@@ -266,11 +303,11 @@ impl fmt::Display for Capacity {
 
 impl fmt::Display for CapacityCost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const HIDDEN: &str = "No cost of the constraint is visible at this resolution";
         match (self.percent, self.low_percent, self.high_percent) {
-            (_, Some(low), Some(high)) if low <= 0.0 && high >= 0.0 => write!(
-                f,
-                "No cost of the constraint is visible at this resolution ({low:.0} to {high:.0} % of the capacity)"
-            ),
+            (_, Some(low), Some(high)) if low <= 0.0 && high >= 0.0 => {
+                write!(f, "{HIDDEN} ({low:.0} to {high:.0} % of the capacity)")
+            }
             (Some(percent), Some(low), Some(high)) if high < 0.0 => write!(
                 f,
                 "The capacity with the constraint is {:.0} % higher ({:.0} to {:.0})",
@@ -280,19 +317,21 @@ impl fmt::Display for CapacityCost {
                 f,
                 "The constraint costs {percent:.0} % of the capacity ({low:.0} to {high:.0})"
             ),
-            (_, Some(low), _) => {
+            (_, Some(low), _) if low > 0.0 => {
                 write!(
                     f,
                     "The constraint costs at least {low:.0} % of the capacity"
                 )
             }
+            (_, None, Some(high)) if high < 0.0 => write!(
+                f,
+                "The capacity with the constraint is at least {:.0} % higher",
+                -high
+            ),
             (_, None, Some(high)) => {
-                write!(
-                    f,
-                    "The constraint costs at most {high:.0} % of the capacity"
-                )
+                write!(f, "{HIDDEN} (at most {high:.0} % of the capacity)")
             }
-            (_, None, None) => write!(f, "The cost of the constraint is unknown"),
+            (_, Some(_) | None, _) => write!(f, "The cost of the constraint is unknown"),
         }
     }
 }
@@ -342,6 +381,9 @@ mod tests {
                         requests: 100,
                         share: Rate::new(if is_sustained { 100 } else { 50 }, 100),
                         is_sustained,
+                        is_undecided: false,
+                        backlog_growth_percent: None,
+                        is_behind: false,
                         achieved_rps: rate.map(|rate| 0.9 * rate),
                         output_tokens_per_s: rate.map(|rate| 100.0 * rate),
                         is_distrusted: false,
@@ -351,6 +393,8 @@ mod tests {
                     repeat: index + 1,
                     sustained_rps,
                     missed_rps,
+                    low_rps: sustained_rps,
+                    high_rps: missed_rps,
                     end: SweepEnd::RunLimit,
                     steps: [step(sustained_rps, true), step(missed_rps, false)]
                         .into_iter()
@@ -395,6 +439,78 @@ mod tests {
             found((Some(64.0), None), (Some(64.0), None)),
             "xgrammar, json: at least 64 req/s with the constraint; at least 64 req/s without it. \
              The cost of the constraint is unknown"
+        );
+    }
+
+    #[test]
+    fn overlapping_brackets_are_no_cost() {
+        let cost = |with, without| {
+            let text = sentence(&[with], &[without]);
+            let cost = text.split(" without it. ").nth(1).unwrap();
+            cost.split(", without the variation")
+                .next()
+                .unwrap()
+                .to_owned()
+        };
+        let rates = |low: f64, high: f64| (Some(low), Some(high));
+        let hidden = "No cost of the constraint is visible at this resolution";
+        for (with, without) in [
+            (rates(14.0, 16.0), rates(15.0, 17.0)),
+            (rates(14.0, 16.0), rates(16.0, 20.0)),
+            (rates(14.0, 30.0), rates(15.0, 17.0)),
+            (rates(16.0, 20.0), rates(10.0, 16.0)),
+        ] {
+            let found = cost(with, without);
+            assert!(found.starts_with(hidden), "{with:?} {without:?}: {found}");
+        }
+        // One end is unknown.
+        let unknown = "The cost of the constraint is unknown";
+        assert_eq!(cost((None, Some(16.0)), (Some(15.0), None)), unknown);
+        assert_eq!(cost((None, Some(16.0)), (Some(15.0), Some(17.0))), unknown);
+        assert_eq!(
+            cost((Some(14.0), None), rates(15.0, 17.5)),
+            format!("{hidden} (at most 20 % of the capacity)")
+        );
+        // No overlap.
+        assert_eq!(
+            cost(rates(20.0, 24.0), rates(10.0, 16.0)),
+            "The capacity with the constraint is 100 % higher (25 to 140)"
+        );
+        assert_eq!(
+            cost((Some(20.0), None), rates(10.0, 16.0)),
+            "The capacity with the constraint is at least 25 % higher"
+        );
+        assert!(
+            cost(rates(14.0, 16.0), rates(17.0, 18.0)).starts_with("The constraint costs 18 %")
+        );
+    }
+
+    #[test]
+    fn undecided_runs_widen_the_bracket_and_are_counted() {
+        let mut with = capacity(&[(Some(14.0), Some(16.0))]);
+        with.sweeps[0]
+            .steps
+            .iter_mut()
+            .for_each(|step| step.is_undecided = true);
+        let [low, high] = [Some(8.0), Some(32.0)];
+        let shown = |low_rps, high_rps| {
+            let mut sweep = with.sweeps[0].clone();
+            (sweep.low_rps, sweep.high_rps) = (low_rps, high_rps);
+            Capacity::new(vec![sweep]).to_string()
+        };
+        assert_eq!(shown(low, high), "14 req/s (8 to 32)");
+        assert_eq!(shown(low, None), "14 req/s (at least 8)");
+        assert_eq!(shown(None, high), "14 req/s (below 32)");
+        assert_eq!(shown(None, None), "14 req/s (undecided)");
+        let control = Some(capacity(&[(Some(20.0), Some(24.0))]));
+        (with.low_rps, with.high_rps) = (low, high);
+        let row = CapacityRow::new("json".to_owned(), "xgrammar".to_owned(), with, control);
+        assert_eq!(
+            row.to_string(),
+            "xgrammar, json: 14 req/s (8 to 32) with the constraint; 20 req/s (20 to 24) without it. \
+             No cost of the constraint is visible at this resolution (-60 to 67 % of the capacity), \
+             without the variation between searches: add --repeat. Undecided: 2 of 4 runs. They do \
+             not narrow the brackets; a longer --sweep-duration decides more"
         );
     }
 

@@ -165,6 +165,9 @@ fn capacity(sustained: f64, missed: f64, end: SweepEnd) -> Capacity {
         requests: 200,
         share: Rate::new(good, 200),
         is_sustained: good >= 198,
+        is_undecided: false,
+        backlog_growth_percent: Some(if good >= 198 { 0.0 } else { 40.0 }),
+        is_behind: good < 198,
         achieved_rps: Some(sustained.min(load.size())),
         output_tokens_per_s: Some(100.0 * sustained.min(load.size())),
         is_distrusted: false,
@@ -178,6 +181,8 @@ fn capacity(sustained: f64, missed: f64, end: SweepEnd) -> Capacity {
         repeat: 1,
         sustained_rps: Some(sustained),
         missed_rps: Some(missed),
+        low_rps: Some(sustained),
+        high_rps: Some(missed),
         end,
         steps,
     }])
