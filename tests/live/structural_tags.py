@@ -299,6 +299,12 @@ def map_numbers(schema):
     return [map_numbers(item) for item in schema] if isinstance(schema, list) else schema
 
 
+def without_bounds(schema):
+    if isinstance(schema, dict):
+        return {name: without_bounds(value) for name, value in schema.items() if name not in ("minLength", "maxLength")}
+    return [without_bounds(item) for item in schema] if isinstance(schema, list) else schema
+
+
 def white_space(node):
     if node.get("style", "json") != "json":
         return node
@@ -310,6 +316,7 @@ DIFFERENCES = {
     "white space around JSON": white_space,
     "order of members": lambda node: {**node, "any_order": True},
     "integers written as 1.0, 1e2 or -0": lambda node: {**node, "json_schema": map_numbers(node["json_schema"])},
+    "escapes in a string of bounded length": lambda node: {**node, "json_schema": without_bounds(node["json_schema"])},
     "several of these": lambda node: white_space({**node, "any_order": True, "json_schema": map_numbers(node["json_schema"])}),
 }
 """Why sobench accepts what xgrammar does not: changes after which xgrammar accepts it too."""

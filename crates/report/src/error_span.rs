@@ -54,9 +54,7 @@ fn error_range(text: &str, reason: &Reason) -> Option<Range<usize>> {
     match reason {
         Reason::NotJson { byte, .. }
         | Reason::Grammar { byte }
-        | Reason::StructuralTag { byte, .. } => {
-            Some(character_range(text, *byte))
-        }
+        | Reason::StructuralTag { byte, .. } => Some(character_range(text, *byte)),
         Reason::LoneSurrogate { byte } => {
             let start = floor_char_boundary(text, *byte);
             Some(start..floor_char_boundary(text, start + r"\ud800".len()).max(start))

@@ -14,7 +14,7 @@ use super::tree::Style;
 use super::xml::XmlJudge;
 
 /// Bytes that are read in the time of a step.
-const BYTES_PER_STEP: usize = 16;
+const BYTES_PER_STEP: usize = 4;
 
 /// Steps of judging one value by a schema.
 pub(super) const STEPS_PER_JUDGEMENT: u64 = 2_000;

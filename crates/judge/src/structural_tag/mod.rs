@@ -224,18 +224,13 @@ mod tests {
             "type": "sequence",
             "elements": [any, {"type": "json_schema", "json_schema": true}],
         }));
-        let verdict = then_json.judge(&"[".repeat(100_000));
+        let outcome = matching::run(&then_json.0, &"[".repeat(100_000), 100_000);
         assert!(
-            matches!(
-                verdict,
-                Verdict::NotScored {
-                    why: NotScored::Limit { .. }
-                }
-            ),
-            "{verdict:?}"
+            matches!(outcome, Err(NotScored::Limit { .. })),
+            "{outcome:?}"
         );
         let tag = judge(json!({"type": "tag", "begin": "<a>", "content": any, "end": "</a>"}));
-        let long = format!("<a>{}</a>", "x<".repeat(100_000));
+        let long = format!("<a>{}</a>", "x<".repeat(10_000));
         assert_eq!(tag.judge(&long), Verdict::Valid);
         assert_eq!(tag.final_violation(&long[..long.len() - 1]), None);
     }
