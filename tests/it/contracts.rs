@@ -150,6 +150,11 @@ fn every_judged_request() -> Vec<JudgedRequest> {
         Reason::Regex { prefix: true },
         Reason::Choice,
         Reason::Grammar { byte: 3 },
+        Reason::StructuralTag {
+            path: text(),
+            byte: 3,
+            message: text(),
+        },
         Reason::Empty,
         Reason::TooLong { bytes: 4 },
         Reason::TooDeep { nesting: 5 },

@@ -49,6 +49,13 @@ pub enum Reason {
     Choice,
     /// Not in the language from this byte on (the answer's length if it is incomplete).
     Grammar { byte: usize },
+    /// Does not follow a structural tag from this byte on. `path` is a JSON pointer to the format
+    /// in the tag.
+    StructuralTag {
+        path: String,
+        byte: usize,
+        message: String,
+    },
     /// Empty answer, although the constraint requires text.
     Empty,
     /// Over the maximum size of an answer.
@@ -116,7 +123,7 @@ impl Verdict {
 
 impl Reason {
     /// Names of all reasons, in the order of documentation.
-    pub const NAMES: [&'static str; 15] = [
+    pub const NAMES: [&'static str; 16] = [
         "not_json",
         "extra_text",
         "schema",
@@ -125,6 +132,7 @@ impl Reason {
         "regex",
         "choice",
         "grammar",
+        "structural_tag",
         "empty",
         "too_long",
         "too_deep",
@@ -145,6 +153,7 @@ impl Reason {
             Self::Regex { .. } => "regex",
             Self::Choice => "choice",
             Self::Grammar { .. } => "grammar",
+            Self::StructuralTag { .. } => "structural_tag",
             Self::Empty => "empty",
             Self::TooLong { .. } => "too_long",
             Self::TooDeep { .. } => "too_deep",
@@ -250,6 +259,11 @@ impl fmt::Display for Reason {
             Self::Regex { prefix: false } => f.write_str("does not match"),
             Self::Choice => f.write_str("none of the choices"),
             Self::Grammar { byte } => write!(f, "not in the language from byte {byte}"),
+            Self::StructuralTag {
+                path,
+                byte,
+                message,
+            } => write!(f, "breaks the tag at {path}, byte {byte}: {message}"),
             Self::Empty => f.write_str("empty answer"),
             Self::TooLong { bytes } => write!(f, "answer of {bytes} bytes is over the limit"),
             Self::TooDeep { nesting } => write!(f, "nesting of {nesting} levels is over the limit"),

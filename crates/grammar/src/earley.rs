@@ -70,6 +70,49 @@ fn recognise_within(tables: &Tables, text: &str, max_items: usize, max_steps: u6
     }
 }
 
+/// The prefixes of a text that are sentences.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Prefixes {
+    /// Their lengths in bytes, ascending.
+    pub(super) ends: Vec<usize>,
+    /// The byte up to which the text is the start of a sentence.
+    pub(super) read: usize,
+    /// Steps taken.
+    pub(super) steps: u64,
+}
+
+/// Finds all prefixes of a text that are sentences.
+pub(super) fn prefixes(tables: &Tables, text: &str, max_steps: u64) -> Result<Prefixes, Resource> {
+    let mut found = Prefixes {
+        ends: Vec::new(),
+        read: 0,
+        steps: 0,
+    };
+    if tables.is_empty {
+        return Ok(found);
+    }
+    let mut chart = Chart::new(tables, limits::MAX_CHART_ITEMS, max_steps);
+    let classes = text
+        .char_indices()
+        .map(|(byte, scalar)| (byte, Some(tables.classes.class_of(scalar))))
+        .chain([(text.len(), None)]);
+    for (byte, class) in classes {
+        chart.column(class);
+        found.steps = chart.steps;
+        if let Some(resource) = chart.out_of() {
+            return Err(resource);
+        }
+        if chart.accepted {
+            found.ends.push(byte);
+        }
+        found.read = byte;
+        if class.is_some() && chart.kernel.is_empty() {
+            break;
+        }
+    }
+    Ok(found)
+}
+
 /// A position in a production, and the column where the production started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Item {

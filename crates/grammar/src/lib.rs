@@ -64,6 +64,18 @@ pub enum Membership {
     Limit { what: String },
 }
 
+/// The prefixes of a text that are sentences.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Prefixes {
+    /// Their lengths in bytes, ascending.
+    pub ends: Vec<usize>,
+    /// The byte up to which the text is the start of a sentence: the text's length if more text may
+    /// complete one.
+    pub read: usize,
+    /// Steps taken.
+    pub steps: u64,
+}
+
 /// Compiles a grammar.
 ///
 /// # Errors
@@ -103,6 +115,15 @@ impl Recogniser {
         membership(earley::recognise(&self.tables, text), text.len())
     }
 
+    /// The prefixes of `text` that are sentences, found in at most `max_steps` steps. The error
+    /// names a limit.
+    pub fn prefixes(&self, text: &str, max_steps: u64) -> Result<Prefixes, String> {
+        match earley::prefixes(&self.tables, text, max_steps.min(MAX_STEPS)) {
+            Ok(earley::Prefixes { ends, read, steps }) => Ok(Prefixes { ends, read, steps }),
+            Err(resource) => Err(limit_name(resource)),
+        }
+    }
+
     /// Whether the text is a prefix of a sentence (or a sentence). False at a limit, which
     /// [`Self::recognise`] reports.
     pub fn is_prefix(&self, text: &str) -> bool {
@@ -118,12 +139,16 @@ fn membership(recognition: earley::Recognition, length: usize) -> Membership {
         earley::Recognition::Sentence => Membership::Member,
         earley::Recognition::Prefix => Membership::NotMember { byte: length },
         earley::Recognition::Dead { byte } => Membership::NotMember { byte },
-        earley::Recognition::OutOf(earley::Resource::Items) => Membership::Limit {
-            what: format!("items of the chart: {MAX_CHART_ITEMS}"),
+        earley::Recognition::OutOf(resource) => Membership::Limit {
+            what: limit_name(resource),
         },
-        earley::Recognition::OutOf(earley::Resource::Steps) => Membership::Limit {
-            what: format!("steps of the recogniser: {MAX_STEPS}"),
-        },
+    }
+}
+
+fn limit_name(resource: earley::Resource) -> String {
+    match resource {
+        earley::Resource::Items => format!("items of the chart: {MAX_CHART_ITEMS}"),
+        earley::Resource::Steps => format!("steps of the recogniser: {MAX_STEPS}"),
     }
 }
 
@@ -210,6 +235,27 @@ mod tests {
             large.recognise(&"q".repeat(65_537)),
             Membership::NotMember { byte: 65_536 }
         );
+    }
+
+    #[test]
+    fn all_sentences_at_the_start_of_a_text_are_found() {
+        for (grammar, text, ends, read) in [
+            ("root ::= [a-z]+", "abc1", &[1, 2, 3][..], 3),
+            ("root ::= \"a\"*", "aa", &[0, 1, 2], 2),
+            ("root ::= \"(\" root \")\" | \"\"", "(())", &[0, 4], 4),
+            ("root ::= \"é\" \"b\"?", "éc", &[2], 2),
+            ("root ::= \"a\" root", "aaa", &[], 0),
+            ("root ::= \"abc\"", "ab", &[], 2),
+            ("root ::= \"abc\"", "abd", &[], 2),
+        ] {
+            let found = compile(GrammarDialect::Ebnf, grammar)
+                .unwrap()
+                .prefixes(text, 1000)
+                .unwrap();
+            assert_eq!((&found.ends[..], found.read), (ends, read), "{grammar}");
+        }
+        let grammar = compile(GrammarDialect::Ebnf, "root ::= \"a\"*").unwrap();
+        assert!(grammar.prefixes(&"a".repeat(1000), 10).is_err());
     }
 
     #[test]

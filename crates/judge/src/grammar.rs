@@ -64,7 +64,7 @@ impl GrammarJudge {
     }
 }
 
-fn not_scorable(part: &str, error: &GrammarError) -> NotScored {
+pub(super) fn not_scorable(part: &str, error: &GrammarError) -> NotScored {
     let what = format!("{part}: {error}");
     match error {
         GrammarError::Limit { .. } => NotScored::Limit { what },

@@ -90,7 +90,7 @@ pub(super) fn parse_start(text: &str) -> Result<Start, Refused> {
 }
 
 /// Why JSON is not an answer although its syntax is correct.
-fn irregularity(
+pub(super) fn irregularity(
     nesting: usize,
     lone_surrogate: Option<usize>,
     duplicate: Option<json_reader::Duplicate>,

@@ -27,6 +27,7 @@ mod pattern;
 mod regex;
 mod schema;
 mod stack;
+mod structural_tag;
 mod unique_members;
 pub mod vllm_formula;
 
@@ -88,6 +89,7 @@ enum CompiledConstraint {
     Regex(Box<regex::RegexJudge>),
     Choice(Arc<[String]>),
     Grammar(grammar::GrammarJudge),
+    StructuralTag(Box<structural_tag::TagJudge>),
     /// Answers cannot be scored by this constraint.
     NotScorable(NotScored),
 }
@@ -283,9 +285,8 @@ impl CompiledConstraint {
             Constraint::Grammar { dialect, text } => {
                 grammar::GrammarJudge::compile(*dialect, text, oracle).map(Self::Grammar)
             }
-            Constraint::StructuralTag(_) => Err(NotScored::Unsupported {
-                what: "structural tags are not judged".to_owned(),
-            }),
+            Constraint::StructuralTag(tag) => structural_tag::TagJudge::compile(tag, options)
+                .map(|judge| Self::StructuralTag(Box::new(judge))),
         }
     }
 
@@ -300,6 +301,7 @@ impl CompiledConstraint {
             Self::Regex(judge) => judge.judge(text),
             Self::Choice(choices) => choice::judge(choices, text),
             Self::Grammar(judge) => judge.judge(text),
+            Self::StructuralTag(judge) => judge.judge(text),
             Self::NotScorable(why) => Verdict::NotScored { why: why.clone() },
         }
     }
@@ -343,6 +345,7 @@ impl CompiledConstraint {
             Self::Regex(judge) => judge.final_violation(text),
             Self::Choice(choices) => choice::final_violation(choices, text),
             Self::Grammar(judge) => judge.final_violation(text),
+            Self::StructuralTag(judge) => judge.final_violation(text),
             Self::NotScorable(_) => None,
         }
     }

@@ -52,9 +52,9 @@ pub fn mark<'t>(text: &'t str, reason: &Reason, max_bytes: usize) -> Marked<'t> 
 /// too early.
 fn error_range(text: &str, reason: &Reason) -> Option<Range<usize>> {
     match reason {
-        Reason::NotJson { byte, .. } | Reason::Grammar { byte } => {
-            Some(character_range(text, *byte))
-        }
+        Reason::NotJson { byte, .. }
+        | Reason::Grammar { byte }
+        | Reason::StructuralTag { byte, .. } => Some(character_range(text, *byte)),
         Reason::LoneSurrogate { byte } => {
             let start = floor_char_boundary(text, *byte);
             Some(start..floor_char_boundary(text, start + r"\ud800".len()).max(start))

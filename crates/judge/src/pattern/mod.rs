@@ -10,12 +10,14 @@
 //! ECMA-262: references that `stale_captures.rs` finds.
 
 mod class;
+mod ends_matcher;
 mod matcher;
 mod prefix_matcher;
 mod stale_captures;
 #[cfg(test)]
 mod tests;
 
+pub(super) use ends_matcher::EndsMatcher;
 use matcher::Cost;
 pub(super) use matcher::{Matcher, parse};
 pub(super) use prefix_matcher::PrefixMatcher;
@@ -156,6 +158,11 @@ impl ParsedPattern {
     /// A regular pattern in Rust's syntax that matches at least the texts that this one matches as a
     /// whole: without assertions and look-around, and with any text for a reference.
     fn to_regular(&self) -> String {
+        format!("\\A{}\\z", self.to_regular_group())
+    }
+
+    /// As [`Self::to_regular`], not anchored.
+    fn to_regular_group(&self) -> String {
         let (tokens, partners) = (&self.pattern.tokens, self.pattern.partners());
         let mut body = String::new();
         let mut index = 0;
@@ -188,7 +195,30 @@ impl ParsedPattern {
         } else {
             ""
         };
-        format!("\\A(?:{flags}{body})\\z")
+        format!("(?:{flags}{body})")
+    }
+
+    /// Whether the pattern has no assertions but anchors at its edges, and nothing else that is not
+    /// regular, so that [`Self::to_regular`] matches the same texts as a whole.
+    fn is_regular(&self) -> bool {
+        let (tokens, partners) = (&self.pattern.tokens, self.pattern.partners());
+        let must_end_here = self.must_end_here(&partners);
+        let must_start_here = |index: usize| {
+            let plain = |token: &Token| match token {
+                Token::Open(group) => group.is_plain(),
+                token => matches!(token, Token::Assertion(Assertion::Start)),
+            };
+            tokens[..index].iter().all(plain)
+        };
+        !self.needs_backtracking()
+            && tokens.iter().enumerate().all(|(index, token)| match token {
+                Token::Assertion(Assertion::Start) => must_start_here(index),
+                Token::Assertion(Assertion::End | Assertion::EndOrLastNewline) => {
+                    must_end_here[index]
+                }
+                Token::Assertion(_) => false,
+                _ => true,
+            })
     }
 
     /// `ends`: the match must end here.

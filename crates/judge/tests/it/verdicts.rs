@@ -60,8 +60,14 @@ fn agrees(row: &Value, verdict: &Verdict) -> bool {
             // A pest oracle reports only the failed rule, not the byte.
             let exact = row.get("byte").filter(|_| row.get("oracle").is_none());
             let byte_agrees = exact.is_none_or(|expected| expected.as_u64() == reason_byte(reason));
+            let path_agrees = match (row.get("path"), reason) {
+                (None, _) => true,
+                (Some(expected), Reason::StructuralTag { path, .. }) => expected == path,
+                (Some(_), _) => false,
+            };
             row["verdict"] == "invalid"
                 && row["reason"] == reason.name()
+                && path_agrees
                 && keyword_agrees
                 && byte_agrees
         }
@@ -72,6 +78,7 @@ fn agrees(row: &Value, verdict: &Verdict) -> bool {
 fn reason_byte(reason: &Reason) -> Option<u64> {
     match reason {
         Reason::Grammar { byte }
+        | Reason::StructuralTag { byte, .. }
         | Reason::NotJson { byte, .. }
         | Reason::ExtraText { byte, .. }
         | Reason::LoneSurrogate { byte } => Some(*byte as u64),
