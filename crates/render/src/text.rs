@@ -297,7 +297,7 @@ mod tests {
         let wide = Table::new(["n".repeat(150), "b".to_owned(), "c".to_owned()], 1).with_rows([[
             long.clone(),
             "1".to_owned(),
-            long.clone(),
+            long,
         ]]);
         let page = render(&fitted(document(&wide)));
         assert!(width(&page) <= WIDTH, "{page}");

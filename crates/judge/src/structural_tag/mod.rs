@@ -88,7 +88,7 @@ mod tests {
 
     use super::*;
 
-    fn judge(format: Value) -> TagJudge {
+    fn judge(format: &Value) -> TagJudge {
         TagJudge::compile(&json!({ "format": format }), EvaluateOptions::default()).unwrap()
     }
 
@@ -112,7 +112,7 @@ mod tests {
                 },
             ],
         });
-        let judge = judge(call);
+        let judge = judge(&call);
         for (answer, message) in [
             (
                 "<thin",
@@ -157,7 +157,7 @@ mod tests {
 
     #[test]
     fn a_start_of_an_answer_is_not_accused() {
-        let judge = judge(json!({
+        let judge = judge(&json!({
             "type": "sequence",
             "elements": [
                 {"type": "repeat", "min": 2, "max": 3, "content": {"type": "json_schema", "json_schema": {"type": "integer"}}},
@@ -195,7 +195,7 @@ mod tests {
                 50,
             ),
         ] {
-            let judge = judge(format.clone());
+            let judge = judge(&format);
             for count in [0, 1, longest, longest + 1] {
                 let is_valid = judge.final_violation(&"a".repeat(count)).is_none();
                 assert_eq!(
@@ -205,7 +205,7 @@ mod tests {
                 );
             }
         }
-        let judge = judge(repeat(2, 3, &text("ab")));
+        let judge = judge(&repeat(2, 3, &text("ab")));
         for count in 0..6 {
             let verdict = judge.judge(&"ab".repeat(count));
             assert_eq!(verdict == Verdict::Valid, (2..=3).contains(&count));
@@ -218,9 +218,9 @@ mod tests {
         for _ in 0..60 {
             nested = json!({"type": "star", "content": nested});
         }
-        assert_eq!(judge(nested).judge(&"a".repeat(1000)), Verdict::Valid);
+        assert_eq!(judge(&nested).judge(&"a".repeat(1000)), Verdict::Valid);
         let any = json!({"type": "any_text"});
-        let then_json = judge(json!({
+        let then_json = judge(&json!({
             "type": "sequence",
             "elements": [any, {"type": "json_schema", "json_schema": true}],
         }));
@@ -229,7 +229,7 @@ mod tests {
             matches!(outcome, Err(NotScored::Limit { .. })),
             "{outcome:?}"
         );
-        let tag = judge(json!({"type": "tag", "begin": "<a>", "content": any, "end": "</a>"}));
+        let tag = judge(&json!({"type": "tag", "begin": "<a>", "content": any, "end": "</a>"}));
         let long = format!("<a>{}</a>", "x<".repeat(10_000));
         assert_eq!(tag.judge(&long), Verdict::Valid);
         assert_eq!(tag.final_violation(&long[..long.len() - 1]), None);

@@ -187,7 +187,7 @@ impl Parser {
     fn count(&mut self, formats: usize) -> Result<(), NotScored> {
         self.formats += formats;
         if self.formats > MAX_FORMATS {
-            return Err(limit(format!("over {MAX_FORMATS} formats")));
+            return Err(limit(&format!("over {MAX_FORMATS} formats")));
         }
         Ok(())
     }
@@ -195,7 +195,7 @@ impl Parser {
     fn format(&mut self, format: &Value, path: String) -> Result<Format, NotScored> {
         self.count(1)?;
         if self.depth == MAX_NESTING {
-            return Err(limit(format!("formats nested over {MAX_NESTING} levels")));
+            return Err(limit(&format!("formats nested over {MAX_NESTING} levels")));
         }
         self.depth += 1;
         let source = Source::new(format, &path)?;
@@ -483,7 +483,7 @@ pub(super) fn unusable(path: &str, message: &str) -> NotScored {
     }
 }
 
-fn limit(what: String) -> NotScored {
+fn limit(what: &str) -> NotScored {
     NotScored::Limit {
         what: format!("structural tag: {what}"),
     }
