@@ -258,13 +258,17 @@ impl Stored {
             ..
         } = &self.case;
         let Observation {
-            outcome, answer, ..
+            outcome,
+            answer,
+            finish_reason,
+            ..
         } = &self.observation;
         evaluator.judge(
             constraint.as_deref(),
             grammar_oracle.as_deref(),
             outcome,
             answer,
+            finish_reason.as_deref(),
             channel,
         )
     }
@@ -381,7 +385,8 @@ fn judged(stored: &Stored, verdict: Verdict) -> Judged {
         right_call: function_calls::is_correct(
             stored.case.completion.as_deref(),
             &observation.outcome,
-            text,
+            constraint,
+            &observation.answer,
         ),
     }
 }

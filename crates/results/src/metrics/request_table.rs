@@ -449,7 +449,7 @@ impl RequestTable {
             Prompt::Messages(messages) => {
                 let messages: Vec<_> = messages
                     .iter()
-                    .map(|message| (&message.role, &message.content))
+                    .map(|message| (&message.role, &message.content, &message.other))
                     .collect();
                 hash(&(messages, rest))
             }
