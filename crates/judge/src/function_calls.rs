@@ -12,6 +12,7 @@ use serde_json::{Map, Value, json};
 use sobench_core::answer::{Answer, ToolCall};
 use sobench_core::constraint::Constraint;
 use sobench_core::observation::{Outcome, TransportCause};
+use sobench_core::tools::{ToolChoice, ToolSet};
 
 /// Maximum number of calls of a reference. Longer references are ignored.
 pub const MAX_CALLS: usize = 1000;
@@ -57,6 +58,16 @@ pub fn expected_calls(reference: &str) -> Option<Vec<Value>> {
             _ => None,
         },
         _ => None,
+    }
+}
+
+/// Whether the request makes a call due: by its choice, else by the reference. `None` if neither
+/// says it.
+pub fn is_due(reference: Option<&str>, tools: &ToolSet) -> Option<bool> {
+    match &tools.choice {
+        ToolChoice::None => Some(false),
+        choice if choice.requires_call() => Some(true),
+        _ => Some(!expected_calls(reference?)?.is_empty()),
     }
 }
 
@@ -339,6 +350,27 @@ mod tests {
             is_correct(Some("{}"), &Outcome::Completed, Some(&tools), &text),
             None
         );
+    }
+
+    #[test]
+    fn the_choice_or_the_reference_makes_a_call_due() {
+        let none = r#"{"ground_truth": []}"#;
+        for (choice, reference, expected) in [
+            ("auto", Some(AREA), Some(true)),
+            ("auto", Some(none), Some(false)),
+            ("auto", Some("{}"), None),
+            ("auto", None, None),
+            ("required", None, Some(true)),
+            ("required", Some(none), Some(true)),
+            ("none", Some(AREA), Some(false)),
+        ] {
+            let set = json!({
+                "tools": [{"type": "function", "function": {"name": "area"}}],
+                "tool_choice": choice,
+            });
+            let set: ToolSet = serde_json::from_value(set).unwrap();
+            assert_eq!(is_due(reference, &set), expected, "{choice} {reference:?}");
+        }
     }
 
     #[test]

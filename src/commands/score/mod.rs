@@ -374,7 +374,7 @@ fn judged(stored: &Stored, verdict: Verdict) -> Judged {
     } else {
         ""
     };
-    Judged {
+    let mut judged = Judged {
         verdict,
         tokens: Tokens::default(),
         vllm_correct: constraint
@@ -388,7 +388,16 @@ fn judged(stored: &Stored, verdict: Verdict) -> Judged {
             constraint,
             &observation.answer,
         ),
-    }
+        made_call: None,
+        call_due: None,
+    };
+    judged.add_tool_calls(
+        constraint.and_then(Constraint::tools),
+        stored.case.completion.as_deref(),
+        &observation.outcome,
+        &observation.answer,
+    );
+    judged
 }
 
 fn kinds(stored: &[&Stored]) -> Vec<(String, usize)> {

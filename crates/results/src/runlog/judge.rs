@@ -107,7 +107,7 @@ fn one(
     let outcome = request.outcome();
     let constraint = constraint.as_deref();
     let text = &*answer.text();
-    Judged {
+    let mut judged = Judged {
         verdict: truncate_message(evaluator.judge(
             constraint,
             grammar_oracle.as_deref(),
@@ -131,7 +131,12 @@ fn one(
                 evaluator.judge_text(constraint, grammar_oracle.as_deref(), text) == Verdict::Valid
             }),
         right_call: function_calls::is_correct(completion.as_deref(), outcome, constraint, answer),
-    }
+        made_call: None,
+        call_due: None,
+    };
+    let tools = constraint.and_then(Constraint::tools);
+    judged.add_tool_calls(tools, completion.as_deref(), outcome, answer);
+    judged
 }
 
 /// Truncates the texts of a verdict to [`MAX_MESSAGE_BYTES`].

@@ -192,6 +192,8 @@ pub(super) fn judged() -> Judged {
         white_space_run: true,
         whole: false,
         right_call: Some(false),
+        made_call: Some(true),
+        call_due: Some(false),
     }
 }
 
