@@ -24,4 +24,5 @@ pub mod schema_keywords;
 pub mod shard;
 pub mod speed;
 pub mod tokenizer_files;
+pub mod tools;
 pub mod verdict;

@@ -327,13 +327,7 @@ fn row(
             content: Value::String(text),
             ..
         }) => *text = format!("{text}\n\n{instructions}"),
-        _ => chat.insert(
-            0,
-            Message {
-                role: "system".to_owned(),
-                content: instructions.into(),
-            },
-        ),
+        _ => chat.insert(0, Message::new("system", instructions)),
     }
     Ok(Row {
         constraint: Some(Arc::new(Constraint::JsonSchema(Arc::new(schema)))),

@@ -70,7 +70,8 @@ pub(super) fn cases() -> Vec<Case> {
         )
     };
     let text: Arc<str> = "say\n\u{0}é".into();
-    let content = serde_json::from_str(r#"[{"type":"text","text":"x","weight":1.10}]"#).unwrap();
+    let content: serde_json::Value =
+        serde_json::from_str(r#"[{"type":"text","text":"x","weight":1.10}]"#).unwrap();
     let grammar = Constraint::Grammar {
         dialect: GrammarDialect::Ebnf,
         text: "root ::= \"a\"".into(),
@@ -78,16 +79,7 @@ pub(super) fn cases() -> Vec<Case> {
     vec![
         case(0, Prompt::Text(Arc::clone(&text))),
         case(1, Prompt::Text(text)),
-        case(
-            2,
-            Prompt::Messages(
-                [Message {
-                    role: "user".into(),
-                    content,
-                }]
-                .into(),
-            ),
-        ),
+        case(2, Prompt::Messages([Message::new("user", content)].into())),
         Case {
             arm: Arm::Free,
             constraint: None,
@@ -201,6 +193,8 @@ pub(super) fn judged() -> Judged {
         white_space_run: true,
         whole: false,
         right_call: Some(false),
+        made_call: Some(true),
+        call_due: Some(false),
     }
 }
 
