@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::audio::Clip;
 use crate::constraint::Constraint;
@@ -130,11 +130,27 @@ impl Prompt {
     }
 }
 
-/// One chat message. `content` is a string or a list of content parts, sent unchanged.
+/// One chat message, sent unchanged.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Message {
     pub role: String,
+    /// A string, a list of content parts, or null beside tool calls.
+    #[serde(default)]
     pub content: Value,
+    /// Other members, such as `tool_calls`, `tool_call_id` and `name`.
+    #[serde(flatten)]
+    pub other: Map<String, Value>,
+}
+
+impl Message {
+    /// A message with role and content only.
+    pub fn new(role: impl Into<String>, content: impl Into<Value>) -> Self {
+        Self {
+            role: role.into(),
+            content: content.into(),
+            other: Map::new(),
+        }
+    }
 }
 
 /// Arm of the experiment that a case belongs to.
@@ -148,4 +164,20 @@ pub enum Arm {
     Control,
     /// No constraint, and no judgement.
     Free,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_keep_all_members_and_number_spelling() {
+        let text = r#"{"role":"assistant","content":null,"tool_calls":[{"id":"c1","n":1.0}]}"#;
+        let message: Message = serde_json::from_str(text).unwrap();
+        assert_eq!(serde_json::to_string(&message).unwrap(), text);
+        let plain = r#"{"role":"user","content":"Hi"}"#;
+        let message: Message = serde_json::from_str(plain).unwrap();
+        assert_eq!(message, Message::new("user", "Hi"));
+        assert_eq!(serde_json::to_string(&message).unwrap(), plain);
+    }
 }

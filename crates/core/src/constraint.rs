@@ -1,5 +1,5 @@
 //! Constraints on answers: JSON Schema, JSON object, regular expression, choice, grammar,
-//! structural tag.
+//! structural tag, tools.
 
 use std::fmt;
 use std::sync::{Arc, LazyLock};
@@ -9,6 +9,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
+use crate::tools::ToolSet;
+
 /// Start of the name of a property that only one request of a run has. A UUID follows. It makes
 /// schemas that no server has compiled, and shows which request an answer belongs to.
 pub const UNIQUE_MEMBER_PREFIX: &str = "__optional_field_";
@@ -16,8 +18,8 @@ pub const UNIQUE_MEMBER_PREFIX: &str = "__optional_field_";
 /// A constraint on an answer, independent of how a server receives it.
 ///
 /// In files it is an object with one member: `{"json": ...}`, `{"json_object": true}`, `{"regex":
-/// "..."}`, `{"choice": [...]}`, `{"grammar": {"dialect": "lark", "text": "..."}}` or
-/// `{"structural_tag": ...}`.
+/// "..."}`, `{"choice": [...]}`, `{"grammar": {"dialect": "lark", "text": "..."}}`,
+/// `{"structural_tag": ...}` or `{"tools": {"tools": [...], "tool_choice": ...}}`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Constraint {
@@ -37,6 +39,8 @@ pub enum Constraint {
     },
     /// xgrammar's structural tag, sent unchanged.
     StructuralTag(Arc<Value>),
+    /// The tools that the answer may call. Constrains the tool calls of an answer, not its text.
+    Tools(Arc<ToolSet>),
 }
 
 /// Whether constraints of this [`Constraint::kind`] require JSON.
@@ -119,7 +123,18 @@ impl fmt::Display for GrammarDialect {
 
 impl Constraint {
     /// Names of all kinds.
-    pub const KINDS: [&str; 6] = [
+    pub const KINDS: [&str; 7] = [
+        "json",
+        "json_object",
+        "regex",
+        "choice",
+        "grammar",
+        "structural_tag",
+        "tools",
+    ];
+
+    /// Names of the kinds that constrain the text of an answer: all but tools.
+    pub const TEXT_KINDS: [&str; 6] = [
         "json",
         "json_object",
         "regex",
@@ -128,7 +143,8 @@ impl Constraint {
         "structural_tag",
     ];
 
-    /// The kind's name, equal to the member name in vLLM's `structured_outputs`.
+    /// The kind's name. For kinds that constrain text, it equals the member name in vLLM's
+    /// `structured_outputs`.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::JsonSchema(_) => "json",
@@ -137,12 +153,21 @@ impl Constraint {
             Self::Choice(_) => "choice",
             Self::Grammar { .. } => "grammar",
             Self::StructuralTag(_) => "structural_tag",
+            Self::Tools(_) => "tools",
         }
     }
 
     /// Whether the constraint requires JSON.
     pub fn is_json(&self) -> bool {
         is_json_kind(self.kind())
+    }
+
+    /// The tools that the answer may call, if the constraint is a tool set.
+    pub fn tools(&self) -> Option<&ToolSet> {
+        match self {
+            Self::Tools(tools) => Some(tools),
+            _ => None,
+        }
     }
 
     /// SHA-256, in hex, of the constraint's JSON text; equal constraints have equal fingerprints.
@@ -198,9 +223,15 @@ mod tests {
                 "grammar",
             ),
             (r#"{"structural_tag":{"format":{}}}"#, "structural_tag"),
+            (
+                r#"{"tools":{"tools":[{"type":"function","function":{"name":"f","parameters":{"type":"object","maxProperties":1.0}}}],"tool_choice":"auto"}}"#,
+                "tools",
+            ),
         ] {
             assert_eq!(round_trip(text).kind(), kind);
         }
+        let text_kinds = Constraint::KINDS.into_iter().filter(|kind| *kind != "tools");
+        assert!(text_kinds.eq(Constraint::TEXT_KINDS));
         assert!(serde_json::from_str::<Constraint>(r#"{"json_object":false}"#).is_err());
     }
 

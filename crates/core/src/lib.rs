@@ -23,4 +23,5 @@ pub mod schedule;
 pub mod shard;
 pub mod speed;
 pub mod tokenizer_files;
+pub mod tools;
 pub mod verdict;
