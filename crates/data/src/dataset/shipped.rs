@@ -3,16 +3,16 @@
 use serde_json::{Map, Value};
 
 use super::registry::ConstraintScope;
-use super::{DatasetArgs, DatasetName, DatasetPlan, Source, load, suite};
+use super::{DatasetArgs, DatasetName, DatasetPlan, Source, load, suite, tools};
 use crate::tokenizer::Tokenizer;
 use sobench_core::case::{Case, Prompt};
 use sobench_core::error::{Error, Result};
 
-/// The shipped rows of a dataset: those of `suite` with these tags, or the first request of a
-/// dataset with one constraint. Empty for datasets that generate or read their rows.
+/// The shipped rows of a dataset: those of `suite` or `tools` with these tags, or the first request
+/// of a dataset with one constraint. Empty for datasets that generate or read their rows.
 ///
 /// # Errors
-/// No row of `suite` has the tags.
+/// No row has the tags.
 pub fn shipped_rows(name: DatasetName, filter: &[String]) -> Result<Vec<Map<String, Value>>> {
     match name.spec().constrained {
         _ if name == DatasetName::Suite => {
@@ -21,6 +21,7 @@ pub fn shipped_rows(name: DatasetName, filter: &[String]) -> Result<Vec<Map<Stri
                 .map(|line| serde_json::from_str(line).map_err(|error| unreadable(&error)))
                 .collect()
         }
+        _ if name == DatasetName::Tools => tools::shipped_rows(filter),
         ConstraintScope::PerRun => {
             let source = Source::new(name, &DatasetArgs::default())?;
             let plan = DatasetPlan::with_defaults(source, 1);
@@ -60,6 +61,7 @@ mod tests {
             let rows = shipped_rows(name, &[]).unwrap();
             let expected = match name {
                 DatasetName::Suite => 60,
+                DatasetName::Tools => 120,
                 DatasetName::Json
                 | DatasetName::JsonUnique
                 | DatasetName::Grammar
