@@ -124,7 +124,8 @@ impl Kind for BfclPlan {
         let (categories, source, mut notices) = find(self, inputs.hub)?;
         let (mut by_category, mut repeated) = (Vec::new(), DuplicateKeys::default());
         for category in &categories {
-            by_category.push(read_category(category, self.form, &mut notices, &mut repeated)?.into_iter());
+            by_category
+                .push(read_category(category, self.form, &mut notices, &mut repeated)?.into_iter());
         }
         notices.extend(DatasetNotice::repeated_members(repeated));
         let mut rows = Vec::new();
@@ -737,11 +738,20 @@ mod tests {
             ),
             Some(true)
         );
-        assert_eq!(no_call.completion.as_deref(), Some(r#"{"ground_truth":[]}"#));
+        assert_eq!(
+            no_call.completion.as_deref(),
+            Some(r#"{"ground_truth":[]}"#)
+        );
 
         let as_json = read(&options(CallForm::Json)).unwrap();
         assert_eq!(as_json.notices.len(), 2, "{:?}", as_json.notices);
-        assert!(as_json.rows[0].completion.as_deref().unwrap().contains("shape.draw"));
+        assert!(
+            as_json.rows[0]
+                .completion
+                .as_deref()
+                .unwrap()
+                .contains("shape.draw")
+        );
         assert_eq!(as_json.rows[1].completion, None);
     }
 
