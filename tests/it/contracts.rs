@@ -264,6 +264,8 @@ fn saved(
                 white_space_run: false,
                 whole: true,
                 right_call: vllm_correct,
+                made_call: vllm_correct,
+                call_due: vllm_correct,
             },
         );
     }

@@ -62,5 +62,6 @@ mod signals;
 mod suite;
 mod support;
 mod tidy;
+mod tool_calls;
 mod unconstrained;
 mod unsupported;

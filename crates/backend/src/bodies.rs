@@ -13,15 +13,10 @@ use sobench_core::audio::Clip;
 use sobench_core::case::{Arm, Case, Message, Prompt};
 use sobench_core::constraint::{AlwaysTrue, Constraint, GrammarDialect};
 use sobench_core::observation::Outcome;
+use sobench_core::tools::ToolSet;
 
 fn case(kind: ServerKind, constraint: Option<Constraint>, arm: Arm) -> Case {
-    let messages = || {
-        [Message {
-            role: "user".to_owned(),
-            content: json!("Say it"),
-        }]
-        .into()
-    };
+    let messages = || [Message::new("user", "Say it")].into();
     let documents = || ["first".into(), "second".into()].into();
     Case {
         id: "t-0".to_owned(),
@@ -80,6 +75,26 @@ fn line(kind: ServerKind, case: &Case, options: &RequestOptions) -> String {
     }
 }
 
+fn tools() -> ToolSet {
+    let set = json!({
+        "tools": [
+            {"type": "function", "function": {
+                "name": "get_weather",
+                "description": "Weather of a city",
+                "parameters": {"type": "object", "properties": {"city": {"type": "string"}}},
+                "strict": true,
+            }},
+            {"type": "custom", "custom": {
+                "name": "time",
+                "format": {"type": "grammar", "grammar": {"syntax": "regex", "definition": "\\d+"}},
+            }},
+        ],
+        "tool_choice": {"type": "function", "function": {"name": "get_weather"}},
+        "parallel_tool_calls": false,
+    });
+    serde_json::from_value(set).unwrap()
+}
+
 fn page(kind: ServerKind) -> String {
     let constraints = [
         Constraint::JsonSchema(Arc::new(
@@ -113,6 +128,11 @@ fn page(kind: ServerKind) -> String {
             )
             .unwrap();
         }
+    }
+    let tools = || Some(Constraint::Tools(Arc::new(tools())));
+    for (name, arm) in [("tools", Arm::Constrained), ("control tools", Arm::Control)] {
+        let line = line(kind, &case(kind, tools(), arm), &options(dialects[0]));
+        writeln!(page, "{name}\n  {line}").unwrap();
     }
     let control = case(kind, Some(constraints[0].clone()), Arm::Control);
     writeln!(

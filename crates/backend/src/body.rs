@@ -98,12 +98,24 @@ pub(super) fn assemble(
     Ok(body)
 }
 
-/// The constraint's fields, if this case sends one.
+/// The constraint's fields, if this case sends one. Tools are part of the prompt, so the control arm
+/// has them too.
 fn constraint_fields(
     kind: ServerKind,
     case: &Case,
     options: &RequestOptions,
 ) -> Result<Option<ConstraintFields>, Unsendable> {
+    if let Some(constraint) = case.constraint.as_deref()
+        && let Some(tools) = constraint.tools()
+        && case.arm != Arm::Free
+    {
+        let form = kind.spec().tools;
+        let form = form.ok_or_else(|| ConstraintDialect::no_field(kind, constraint))?;
+        return Ok(Some(match case.arm {
+            Arm::Control => ConstraintFields::tools(&tools.without_enforcement(form), form),
+            _ => ConstraintFields::tools(tools, form),
+        }));
+    }
     match (&case.constraint, case.arm) {
         (Some(constraint), Arm::Constrained) => options
             .dialect
@@ -197,7 +209,7 @@ fn reject_second_constraint(
         .flatten()
         .map(|(name, _)| name.as_str());
     let second_kind = kinds
-        .filter(|name| Constraint::KINDS.contains(name))
+        .filter(|name| Constraint::TEXT_KINDS.contains(name))
         .nth(1)
         .map(|_| "structured_outputs");
     let ConstraintFields {

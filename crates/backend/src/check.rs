@@ -7,6 +7,7 @@ use serde_json::Value;
 use super::body_layout::BodyLayout;
 use super::{ConstraintDialect, RequestOptions, ServerKind, Unsendable, adapter};
 use sobench_core::case::{Arm, Case};
+use sobench_core::constraint::Constraint;
 use sobench_core::error::{Error, Result};
 
 /// Rejects a run whose requests would not be what the user requested.
@@ -38,16 +39,19 @@ pub fn check(kind: ServerKind, cases: &[Case], options: &RequestOptions) -> Resu
     Ok(())
 }
 
-/// The reason not to send a case whose constraint has no field in any dialect of this server kind.
+/// The reason not to send a case whose constraint has no field in any dialect of this server kind,
+/// or whose tools have none.
 pub fn unsupported(kind: ServerKind, case: &Case) -> Option<Unsendable> {
-    let constraint = case
-        .constraint
-        .as_ref()
-        .filter(|_| case.arm == Arm::Constrained)?;
-    let is_carried = kind
-        .dialects()
-        .iter()
-        .any(|dialect| dialect.carries(constraint.kind()));
+    let constraint = case.constraint.as_deref()?;
+    let is_carried = match (constraint, case.arm) {
+        (_, Arm::Free) => true,
+        (Constraint::Tools(_), _) => kind.takes_tools(),
+        (_, Arm::Control) => true,
+        (_, Arm::Constrained) => kind
+            .dialects()
+            .iter()
+            .any(|dialect| dialect.carries(constraint.kind())),
+    };
     (!is_carried).then(|| ConstraintDialect::no_field(kind, constraint))
 }
 
@@ -121,7 +125,6 @@ mod tests {
     use super::*;
     use crate::Sampling;
     use sobench_core::case::{Message, Prompt};
-    use sobench_core::constraint::Constraint;
 
     fn case(constraint: Option<Constraint>, arm: Arm) -> Case {
         Case {
@@ -181,13 +184,7 @@ mod tests {
     fn messages_are_sent_unchanged() {
         let mut chat = case(None, Arm::Free);
         let parts = json!([{"type": "text", "text": "hi"}]);
-        chat.prompt = Prompt::Messages(
-            vec![Message {
-                role: "system".to_owned(),
-                content: parts,
-            }]
-            .into(),
-        );
+        chat.prompt = Prompt::Messages([Message::new("system", parts)].into());
         let options = options(ConstraintDialect::StructuredOutputs, Value::Null);
         assert!(
             body(ServerKind::OpenaiChat, &chat, &options).contains(
@@ -333,6 +330,41 @@ mod tests {
             "{}",
             error.what
         );
+    }
+
+    fn tools(arm: Arm) -> Case {
+        let set = json!({"tools": [{"type": "function", "function": {"name": "f"}}]});
+        case(serde_json::from_value(json!({"tools": set})).unwrap(), arm)
+    }
+
+    #[test]
+    fn tools_are_sent_in_both_arms_and_not_changed() {
+        let options = |extra| options(ConstraintDialect::StructuredOutputs, extra);
+        for arm in [Arm::Constrained, Arm::Control] {
+            let case = tools(arm);
+            assert!(unsupported(ServerKind::OpenaiChat, &case).is_none());
+            let error = unsupported(ServerKind::Vllm, &case).unwrap();
+            assert_eq!(
+                error.what,
+                "unsupported by this server kind: the vllm backend has no field for a tools constraint"
+            );
+            assert!(check(ServerKind::Ollama, &[case], &options(Value::Null)).is_err());
+        }
+        for (extra, pointer) in [
+            (json!({"tools": []}), "/tools"),
+            (json!({"parallel_tool_calls": true}), "/parallel_tool_calls"),
+        ] {
+            let error = check(
+                ServerKind::OpenaiChat,
+                &[tools(Arm::Constrained)],
+                &options(extra),
+            )
+            .unwrap_err();
+            assert_eq!(
+                error.what,
+                format!("--extra-body changes a field of the constraint: {pointer}: case \"t-0\"")
+            );
+        }
     }
 
     #[test]

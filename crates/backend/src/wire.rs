@@ -149,6 +149,7 @@ struct WireCall<'a> {
     index: Option<&'a RawValue>,
     id: Option<&'a RawValue>,
     function: Option<Function<'a>>,
+    custom: Option<Custom<'a>>,
 }
 
 #[derive(Deserialize)]
@@ -156,6 +157,14 @@ struct Function<'a> {
     #[serde(borrow)]
     name: Option<Text<'a>>,
     arguments: Option<Text<'a>>,
+}
+
+/// The call of a custom tool.
+#[derive(Deserialize)]
+struct Custom<'a> {
+    #[serde(borrow)]
+    name: Option<Text<'a>>,
+    input: Option<Text<'a>>,
 }
 
 impl Message<'_> {
@@ -168,8 +177,10 @@ impl Message<'_> {
             (_, text) => add(&mut delta.reasoning, text),
         }
         for (position, call) in self.tool_calls.into_iter().flatten().enumerate() {
-            let Some(Function { name, arguments }) = call.function else {
-                continue;
+            let (name, arguments) = match (call.function, call.custom) {
+                (Some(Function { name, arguments }), _) => (name, arguments),
+                (None, Some(Custom { name, input })) => (name, input),
+                (None, None) => continue,
             };
             let text =
                 |text: Option<Text<'_>>| text.map(|text| text.0.into_owned()).unwrap_or_default();

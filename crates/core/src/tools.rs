@@ -216,10 +216,11 @@ impl TextFormat {
             Some("text") => return Ok(Self::Any),
             Some("grammar") => {}
             _ => {
-                return Err(
-                    Error::usage(format!("unknown type of format: {}", shown(value.get("type"))))
-                        .hint("the format of a custom tool has the type text or grammar"),
-                );
+                return Err(Error::usage(format!(
+                    "unknown type of format: {}",
+                    shown(value.get("type"))
+                ))
+                .hint("the format of a custom tool has the type text or grammar"));
             }
         }
         let grammar = value.get("grammar").unwrap_or(value);
@@ -227,10 +228,11 @@ impl TextFormat {
             Some("lark") => TextSyntax::Lark,
             Some("regex") => TextSyntax::Regex,
             _ => {
-                return Err(
-                    Error::usage(format!("unknown syntax: {}", shown(grammar.get("syntax"))))
-                        .hint("the syntax of a grammar is lark or regex"),
-                );
+                return Err(Error::usage(format!(
+                    "unknown syntax: {}",
+                    shown(grammar.get("syntax"))
+                ))
+                .hint("the syntax of a grammar is lark or regex"));
             }
         };
         let definition = member_text(grammar, "definition").filter(|text| !text.trim().is_empty());
@@ -311,7 +313,8 @@ impl ToolChoice {
             };
         }
         let name_of = |value: &Value| {
-            let kind = member_text(value, "type").filter(|kind| matches!(*kind, "function" | "custom"))?;
+            let kind =
+                member_text(value, "type").filter(|kind| matches!(*kind, "function" | "custom"))?;
             member_text(value.get(kind).unwrap_or(value), "name").map(str::to_owned)
         };
         if member_text(value, "type") != Some("allowed_tools") {
@@ -327,7 +330,9 @@ impl ToolChoice {
         let names = tools.and_then(|tools| tools.iter().map(name_of).collect::<Option<Vec<_>>>());
         Ok(Self::Allowed {
             is_required,
-            names: names.filter(|names| !names.is_empty()).ok_or_else(unknown)?,
+            names: names
+                .filter(|names| !names.is_empty())
+                .ok_or_else(unknown)?,
         })
     }
 
@@ -370,8 +375,11 @@ impl ToolSet {
             };
             let tool = Tool::from_value(value).map_err(at)?;
             if !names.insert(tool.name.clone()) {
-                return Err(at(Error::usage(format!("the name is not unique: {:?}", tool.name))
-                    .hint("give each tool a name of its own")));
+                return Err(at(Error::usage(format!(
+                    "the name is not unique: {:?}",
+                    tool.name
+                ))
+                .hint("give each tool a name of its own")));
             }
             read.push(tool);
         }
@@ -434,9 +442,14 @@ impl ToolSet {
     }
 
     /// The set without what a server enforces: no `strict`, no grammars, and the model decides
-    /// where a call was required. The tools stay, because they are part of the prompt.
+    /// where a call was required. The tools stay, because they are part of the prompt. The
+    /// responses endpoint is strict by default, so `strict` is false there.
     #[must_use]
-    pub fn without_enforcement(&self) -> Self {
+    pub fn without_enforcement(&self, form: ToolForm) -> Self {
+        let not_strict = match form {
+            ToolForm::Chat => None,
+            ToolForm::Responses => Some(false),
+        };
         let choice = match &self.choice {
             ToolChoice::Auto | ToolChoice::Required | ToolChoice::Named(_) => ToolChoice::Auto,
             ToolChoice::None => ToolChoice::None,
@@ -449,7 +462,7 @@ impl ToolSet {
             input: match &tool.input {
                 ToolInput::Function { parameters, .. } => ToolInput::Function {
                     parameters: parameters.clone(),
-                    strict: None,
+                    strict: not_strict,
                 },
                 ToolInput::Custom { .. } => ToolInput::Custom {
                     format: TextFormat::Any,
@@ -474,8 +487,13 @@ impl Serialize for ToolSet {
 impl<'de> Deserialize<'de> for ToolSet {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
         let members = Map::deserialize(deserializer)?;
-        if let Some(unknown) = members.keys().find(|name| !MEMBERS.contains(&name.as_str())) {
-            return Err(serde::de::Error::custom(format!("unknown member: {unknown:?}")));
+        if let Some(unknown) = members
+            .keys()
+            .find(|name| !MEMBERS.contains(&name.as_str()))
+        {
+            return Err(serde::de::Error::custom(format!(
+                "unknown member: {unknown:?}"
+            )));
         }
         Self::from_members(&members).map_err(|error| serde::de::Error::custom(error.what))
     }
@@ -483,14 +501,10 @@ impl<'de> Deserialize<'de> for ToolSet {
 
 /// The members of a tool, which chat completions put in an envelope.
 fn enveloped<'a>(value: &'a Value, kind: &str) -> Result<&'a Map<String, Value>> {
-    value
-        .get(kind)
-        .unwrap_or(value)
-        .as_object()
-        .ok_or_else(|| {
-            Error::usage(format!("{kind} must be an object"))
-                .hint("write the tools as in a request to chat completions")
-        })
+    value.get(kind).unwrap_or(value).as_object().ok_or_else(|| {
+        Error::usage(format!("{kind} must be an object"))
+            .hint("write the tools as in a request to chat completions")
+    })
 }
 
 fn checked_name(value: &Value) -> Result<String> {
@@ -536,10 +550,11 @@ fn optional_text(members: &Map<String, Value>, name: &str) -> Result<Option<Stri
     match members.get(name) {
         None | Some(Value::Null) => Ok(None),
         Some(Value::String(text)) => Ok(Some(text.clone())),
-        Some(other) => Err(
-            Error::usage(format!("{name} must be a string: {}", shown(Some(other))))
-                .hint(format!("correct or remove {name}")),
-        ),
+        Some(other) => Err(Error::usage(format!(
+            "{name} must be a string: {}",
+            shown(Some(other))
+        ))
+        .hint(format!("correct or remove {name}"))),
     }
 }
 
@@ -633,10 +648,14 @@ mod tests {
 
     #[test]
     fn bad_sets_are_refused_with_the_position() {
-        let function = |function: Value| json!({"tools": [{"type": "function", "function": function}]});
+        let function =
+            |function: Value| json!({"tools": [{"type": "function", "function": function}]});
         for (set, what) in [
             (json!({}), "tools must be a list of at least one tool"),
-            (json!({"tools": []}), "tools must be a list of at least one tool"),
+            (
+                json!({"tools": []}),
+                "tools must be a list of at least one tool",
+            ),
             (json!({"tools": [{}]}), "tools[0]: unknown type: none"),
             (
                 json!({"tools": [tool("a"), {"type": "web_search"}]}),
@@ -645,7 +664,10 @@ mod tests {
             (function(json!({})), "tools[0]: no name"),
             (function(json!("f")), "tools[0]: function must be an object"),
             (function(json!({"name": ""})), "tools[0]: not a name: \"\""),
-            (function(json!({"name": "a b"})), "tools[0]: not a name: \"a b\""),
+            (
+                function(json!({"name": "a b"})),
+                "tools[0]: not a name: \"a b\"",
+            ),
             (function(json!({"name": 1})), "tools[0]: not a name: 1"),
             (
                 function(json!({"name": "f", "arguments": {}})),
@@ -710,17 +732,34 @@ mod tests {
                 "tools": [strict], "tool_choice": choice, "parallel_tool_calls": false}))
             .unwrap();
             assert_eq!(
-                Value::Object(set.without_enforcement().to_members(ToolForm::Chat)),
+                Value::Object(
+                    set.without_enforcement(ToolForm::Chat)
+                        .to_members(ToolForm::Chat)
+                ),
                 json!({"tools": [tool("f")], "tool_choice": control, "parallel_tool_calls": false})
             );
         }
     }
 
     #[test]
+    fn responses_are_not_strict_without_enforcement() {
+        let set = read(json!({"tools": [tool("f")]})).unwrap();
+        assert!(!set.tools[0].is_strict());
+        let control = set.without_enforcement(ToolForm::Responses);
+        assert_eq!(
+            control.to_members(ToolForm::Responses)["tools"],
+            json!([{"type": "function", "name": "f", "strict": false}])
+        );
+    }
+
+    #[test]
     fn serde_names_unknown_members_and_wrong_sets() {
         for (text, message) in [
             (r#"{"tools":[],"x":1}"#, "unknown member: \"x\""),
-            (r#"{"tools":[]}"#, "tools must be a list of at least one tool"),
+            (
+                r#"{"tools":[]}"#,
+                "tools must be a list of at least one tool",
+            ),
         ] {
             let error = serde_json::from_str::<ToolSet>(text).unwrap_err();
             assert!(error.to_string().starts_with(message), "{error}");

@@ -61,8 +61,44 @@ pub enum Reason {
     WrongChannel { channel: Channel },
     /// Contains the unique member of another request of the run.
     OtherRequest { member: String },
+    /// The tool calls break the rules of the API or of the request.
+    ToolCall(ToolCallFault),
     /// Cut at the token limit. More text could have made it valid.
     Truncated,
+}
+
+/// What is wrong with the tool calls of an answer. `call` is the position of a call, from 0.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(tag = "fault", rename_all = "snake_case")]
+pub enum ToolCallFault {
+    /// Markup of calls in a text, where a parser should have made calls of it.
+    LeakedMarkup {
+        channel: Channel,
+        markup: String,
+        byte: usize,
+    },
+    /// A call although `tool_choice` is `none`.
+    CallUnderNone { name: String },
+    /// A call of a tool that the request does not offer.
+    UnknownTool { call: usize, name: String },
+    /// A call of an offered tool that `tool_choice` excludes.
+    WrongTool { call: usize, name: String },
+    /// A call without an id.
+    MissingCallId { call: usize },
+    /// Two calls with the same id.
+    DuplicateCallId { call: usize, id: String },
+    /// The arguments are not a JSON object, or violate the schema of their tool.
+    InvalidArguments {
+        call: usize,
+        name: String,
+        why: Box<Reason>,
+    },
+    /// Several calls although `parallel_tool_calls` is false.
+    TooManyCalls { calls: usize },
+    /// No call although `tool_choice` requires one.
+    MissingCall,
+    /// `tool_calls` without a call, or another finish reason with calls.
+    WrongFinishReason { finish_reason: String, calls: usize },
 }
 
 /// Text around a JSON text.
@@ -115,8 +151,9 @@ impl Verdict {
 }
 
 impl Reason {
-    /// Names of all reasons, in the order of documentation.
-    pub const NAMES: [&'static str; 15] = [
+    /// Names of all reasons, in the order of documentation. Faults of tool calls have names of their
+    /// own.
+    pub const NAMES: [&'static str; 25] = [
         "not_json",
         "extra_text",
         "schema",
@@ -131,6 +168,16 @@ impl Reason {
         "runaway_whitespace",
         "wrong_channel",
         "other_request",
+        "leaked_markup",
+        "call_under_none",
+        "unknown_tool",
+        "wrong_tool",
+        "missing_call_id",
+        "duplicate_call_id",
+        "invalid_arguments",
+        "too_many_calls",
+        "missing_call",
+        "wrong_finish_reason",
         "truncated",
     ];
 
@@ -151,7 +198,26 @@ impl Reason {
             Self::RunawayWhitespace { .. } => "runaway_whitespace",
             Self::WrongChannel { .. } => "wrong_channel",
             Self::OtherRequest { .. } => "other_request",
+            Self::ToolCall(fault) => fault.name(),
             Self::Truncated => "truncated",
+        }
+    }
+}
+
+impl ToolCallFault {
+    /// The name used as a key in counts of reasons.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::LeakedMarkup { .. } => "leaked_markup",
+            Self::CallUnderNone { .. } => "call_under_none",
+            Self::UnknownTool { .. } => "unknown_tool",
+            Self::WrongTool { .. } => "wrong_tool",
+            Self::MissingCallId { .. } => "missing_call_id",
+            Self::DuplicateCallId { .. } => "duplicate_call_id",
+            Self::InvalidArguments { .. } => "invalid_arguments",
+            Self::TooManyCalls { .. } => "too_many_calls",
+            Self::MissingCall => "missing_call",
+            Self::WrongFinishReason { .. } => "wrong_finish_reason",
         }
     }
 }
@@ -262,7 +328,47 @@ impl fmt::Display for Reason {
             Self::OtherRequest { member } => {
                 write!(f, "another request's answer: has its member {member:?}")
             }
+            Self::ToolCall(fault) => fault.fmt(f),
             Self::Truncated => f.write_str("cut at the token limit"),
+        }
+    }
+}
+
+impl fmt::Display for ToolCallFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::LeakedMarkup {
+                channel,
+                markup,
+                byte,
+            } => {
+                let channel = channel.name();
+                write!(f, "{markup} in the {channel} at byte {byte}")
+            }
+            Self::CallUnderNone { name } => {
+                write!(f, "a call of {name:?} although tool_choice is none")
+            }
+            Self::UnknownTool { call, name } => {
+                write!(f, "tool_calls[{call}]: {name:?} is not an offered tool")
+            }
+            Self::WrongTool { call, name } => {
+                write!(f, "tool_calls[{call}]: tool_choice excludes {name:?}")
+            }
+            Self::MissingCallId { call } => write!(f, "tool_calls[{call}]: no id"),
+            Self::DuplicateCallId { call, id } => {
+                write!(f, "tool_calls[{call}]: the id of another call: {id:?}")
+            }
+            Self::InvalidArguments { call, name, why } => {
+                write!(f, "tool_calls[{call}]: arguments of {name:?}: {why}")
+            }
+            Self::TooManyCalls { calls } => {
+                write!(f, "{calls} calls although parallel_tool_calls is false")
+            }
+            Self::MissingCall => f.write_str("no call although tool_choice requires one"),
+            Self::WrongFinishReason {
+                finish_reason,
+                calls,
+            } => write!(f, "finish reason {finish_reason:?} with {calls} calls"),
         }
     }
 }
@@ -307,8 +413,23 @@ mod tests {
             names.sort();
             names
         }
-        assert_eq!(sorted(known::<Reason>("reason")), sorted(Reason::NAMES));
+        let mut reasons = known::<Reason>("reason");
+        reasons.retain(|name| name != "tool_call");
+        reasons.extend(known::<ToolCallFault>("fault"));
+        assert_eq!(sorted(reasons), sorted(Reason::NAMES));
         assert_eq!(sorted(known::<NotScored>("why")), sorted(NotScored::NAMES));
+    }
+
+    #[test]
+    fn faults_of_tool_calls_are_read_and_written() {
+        let text = r#"{"reason":"tool_call","fault":"invalid_arguments","call":1,"name":"f","why":{"reason":"not_json","message":"no","byte":3}}"#;
+        let reason: Reason = serde_json::from_str(text).unwrap();
+        assert_eq!(serde_json::to_string(&reason).unwrap(), text);
+        assert_eq!(reason.name(), "invalid_arguments");
+        assert_eq!(
+            reason.to_string(),
+            "tool_calls[1]: arguments of \"f\": not JSON at byte 3: no"
+        );
     }
 
     #[test]

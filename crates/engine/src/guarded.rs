@@ -367,7 +367,7 @@ fn check_limits(constraint: &Constraint) -> Result<(), EngineError> {
         Constraint::Regex(text) | Constraint::Grammar { text, .. } => {
             (bracket_depth(text), MAX_BRACKET_DEPTH, "bracket nesting")
         }
-        Constraint::JsonObject(_) | Constraint::Choice(_) => return Ok(()),
+        Constraint::JsonObject(_) | Constraint::Choice(_) | Constraint::Tools(_) => return Ok(()),
     };
     if depth > limit {
         return refuse(format!(

@@ -196,6 +196,13 @@ impl EngineError {
         }
     }
 
+    fn tools() -> Self {
+        Self::unsupported(
+            "tools",
+            "engines compile texts; the form of tool calls is up to the server",
+        )
+    }
+
     fn empty_choice() -> Self {
         Self::Invalid {
             message: "choice must name at least one string".into(),

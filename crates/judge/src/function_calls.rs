@@ -7,36 +7,87 @@
 //! values. Strings are compared without case, spaces and the characters `,./-_*^`, and with `'` as
 //! `"`. Numbers are compared by value. Several calls may be in any order, each once.
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
+use sobench_core::answer::{Answer, ToolCall};
+use sobench_core::constraint::Constraint;
 use sobench_core::observation::{Outcome, TransportCause};
+use sobench_core::tools::{ToolChoice, ToolSet};
 
 /// Maximum number of calls of a reference. Longer references are ignored.
 pub const MAX_CALLS: usize = 1000;
 
 /// Whether an answer makes the calls of the reference. Rejected, truncated and failed requests made
 /// no correct call. Cancelled requests, and those that failed in the client, are not scored.
-pub fn is_correct(reference: Option<&str>, outcome: &Outcome, text: &str) -> Option<bool> {
+///
+/// If the request offers tools, the calls are the tool calls of the answer, and without a call in
+/// the reference an answer without calls is correct. Otherwise the text of the answer has the calls
+/// as JSON.
+pub fn is_correct(
+    reference: Option<&str>,
+    outcome: &Outcome,
+    constraint: Option<&Constraint>,
+    answer: &Answer,
+) -> Option<bool> {
     let reference = reference?;
-    match outcome {
+    let is_completed = match outcome {
         Outcome::Cancelled
         | Outcome::Transport {
             cause: TransportCause::Local,
             ..
-        } => None,
-        Outcome::Completed => matches_reference(reference, text),
+        } => return None,
+        Outcome::Completed => true,
+        _ => false,
+    };
+    match constraint {
+        Some(Constraint::Tools(_)) => {
+            let expected = expected_calls(reference)?;
+            Some(is_completed && makes_calls(&expected, &answer.tool_calls))
+        }
+        _ if is_completed => matches_reference(reference, &answer.text()),
         _ => matches_reference(reference, ""),
     }
+}
+
+/// The calls of a reference. `None` if it has another format.
+pub fn expected_calls(reference: &str) -> Option<Vec<Value>> {
+    let reference: Value = serde_json::from_str(reference).ok()?;
+    match reference {
+        Value::Object(mut members) => match members.remove("ground_truth")? {
+            Value::Array(calls) if calls.len() <= MAX_CALLS => Some(calls),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// Whether the request makes a call due: by its choice, else by the reference. `None` if neither
+/// says it.
+pub fn is_due(reference: Option<&str>, tools: &ToolSet) -> Option<bool> {
+    match &tools.choice {
+        ToolChoice::None => Some(false),
+        choice if choice.requires_call() => Some(true),
+        _ => Some(!expected_calls(reference?)?.is_empty()),
+    }
+}
+
+/// Whether tool calls are those of the reference.
+fn makes_calls(expected: &[Value], calls: &[ToolCall]) -> bool {
+    if calls.len() != expected.len() {
+        return false;
+    }
+    let read = |call: &ToolCall| {
+        let arguments: Value = serde_json::from_str(&call.arguments).ok()?;
+        Some(json!({"name": call.name, "arguments": arguments}))
+    };
+    let calls: Option<Vec<Value>> = calls.iter().map(read).collect();
+    calls.is_some_and(|calls| can_assign_all(expected, &calls.iter().collect::<Vec<_>>()))
 }
 
 /// Whether the answer makes the calls of the reference. `None` if the reference has another format.
 /// An answer without calls is incorrect.
 pub fn matches_reference(reference: &str, answer: &str) -> Option<bool> {
-    let reference: Value = serde_json::from_str(reference).ok()?;
-    let expected = reference
-        .get("ground_truth")?
-        .as_array()
-        .filter(|calls| calls.len() <= MAX_CALLS)?;
+    let expected = expected_calls(reference)?;
     let Ok(answer) = serde_json::from_str::<Value>(answer.trim()) else {
         return Some(false);
     };
@@ -44,7 +95,7 @@ pub fn matches_reference(reference: &str, answer: &str) -> Option<bool> {
         Value::Array(calls) => calls.iter().collect(),
         call => vec![call],
     };
-    Some(calls_made.len() == expected.len() && can_assign_all(expected, &calls_made))
+    Some(calls_made.len() == expected.len() && can_assign_all(&expected, &calls_made))
 }
 
 /// Whether every call can be assigned to its own reference call. A call may match several, so
@@ -259,6 +310,67 @@ mod tests {
             &call(r#"{"where": {"x": [1, 2]}, "on": "true"}"#),
             Some(false),
         );
+    }
+
+    #[test]
+    fn tool_calls_are_compared_and_abstention_is_right() {
+        let tools = r#"{"tools":{"tools":[{"type":"function","function":{"name":"area"}}]}}"#;
+        let tools: Constraint = serde_json::from_str(tools).unwrap();
+        let call = |name: &str, arguments: &str| ToolCall {
+            name: name.to_owned(),
+            arguments: arguments.to_owned(),
+            ..ToolCall::default()
+        };
+        let right = call("area", r#"{"base": 10, "height": 5}"#);
+        let none = r#"{"ground_truth": []}"#;
+        for (reference, calls, expected) in [
+            (AREA, vec![right.clone()], true),
+            (AREA, vec![right.clone(), right.clone()], false),
+            (
+                AREA,
+                vec![call("area", r#"{"base": 10, "height": 6}"#)],
+                false,
+            ),
+            (AREA, vec![call("area", r#"{"base": 10"#)], false),
+            (AREA, vec![], false),
+            (none, vec![], true),
+            (none, vec![right], false),
+        ] {
+            let answer = Answer {
+                tool_calls: calls,
+                ..Answer::from_text("Let me see".to_owned())
+            };
+            let is_correct = |outcome| is_correct(Some(reference), &outcome, Some(&tools), &answer);
+            assert_eq!(is_correct(Outcome::Completed), Some(expected));
+            assert_eq!(is_correct(Outcome::Truncated), Some(false));
+            assert_eq!(is_correct(Outcome::Cancelled), None);
+        }
+        let text = Answer::from_text("{}".to_owned());
+        assert_eq!(
+            is_correct(Some("{}"), &Outcome::Completed, Some(&tools), &text),
+            None
+        );
+    }
+
+    #[test]
+    fn the_choice_or_the_reference_makes_a_call_due() {
+        let none = r#"{"ground_truth": []}"#;
+        for (choice, reference, expected) in [
+            ("auto", Some(AREA), Some(true)),
+            ("auto", Some(none), Some(false)),
+            ("auto", Some("{}"), None),
+            ("auto", None, None),
+            ("required", None, Some(true)),
+            ("required", Some(none), Some(true)),
+            ("none", Some(AREA), Some(false)),
+        ] {
+            let set = json!({
+                "tools": [{"type": "function", "function": {"name": "area"}}],
+                "tool_choice": choice,
+            });
+            let set: ToolSet = serde_json::from_value(set).unwrap();
+            assert_eq!(is_due(reference, &set), expected, "{choice} {reference:?}");
+        }
     }
 
     #[test]

@@ -3,7 +3,8 @@
 //! The outcome is evaluated first. A rejected, failed, cancelled or unsent request has no answer to
 //! judge.
 //!
-//! Then the text, exactly as sent, is judged by the constraint. Each kind of constraint has its own
+//! Then the text, exactly as sent, is judged by the constraint; with tools, the tool calls and all
+//! channels are (`tool_calls.rs`). Each kind of constraint has its own
 //! module; `json_answer.rs` parses answers that must be JSON. An answer that was cut at the token
 //! limit is truncated if more text could have made it valid, and otherwise invalid for the reason
 //! that no further text could remove ([`Evaluator::final_violation`]). (A text that is complete
@@ -27,6 +28,7 @@ mod pattern;
 mod regex;
 mod schema;
 mod stack;
+mod tool_calls;
 mod unique_members;
 pub mod vllm_formula;
 
@@ -45,6 +47,7 @@ use sobench_core::observation::{Outcome, TransportCause};
 use sobench_core::verdict::{NotScored, Reason, Verdict};
 
 use self::json_answer::{Refused, Start};
+use self::tool_calls::{Ending, ToolCallJudge};
 use self::unique_members::UniqueMembers;
 
 /// Maximum bytes of a valid answer.
@@ -88,6 +91,7 @@ enum CompiledConstraint {
     Regex(Box<regex::RegexJudge>),
     Choice(Arc<[String]>),
     Grammar(grammar::GrammarJudge),
+    Tools(Box<ToolCallJudge>),
     /// Answers cannot be scored by this constraint.
     NotScorable(NotScored),
 }
@@ -109,15 +113,17 @@ impl Evaluator {
         self.unique_members.add(constraint);
     }
 
-    /// Judges an answer: first the outcome of the request, then the text by the constraint.
-    /// `oracle` is a pest grammar that replaces a grammar constraint. `expected` is the channel that
-    /// the request asks for; `None` accepts any.
+    /// Judges an answer: first the outcome of the request, then the text or the tool calls by the
+    /// constraint. `oracle` is a pest grammar that replaces a grammar constraint. `finish_reason` is
+    /// used for tool calls only. `expected` is the channel that the request asks for; `None`
+    /// accepts any, and tools have no expected channel.
     pub fn judge(
         &mut self,
         constraint: Option<&Constraint>,
         oracle: Option<&str>,
         outcome: &Outcome,
         answer: &Answer,
+        finish_reason: Option<&str>,
         expected: Option<Channel>,
     ) -> Verdict {
         let not_scored = |why| Verdict::NotScored { why };
@@ -147,6 +153,16 @@ impl Evaluator {
             return Verdict::Invalid {
                 reason: Reason::OtherRequest { member },
             };
+        }
+        if let Constraint::Tools(_) = constraint {
+            let judge = self.compiled(constraint, None);
+            let ending = if is_truncated {
+                Ending::Cut
+            } else {
+                Ending::Complete(finish_reason)
+            };
+            return catch_panic(|| judge.judge_calls(answer, ending))
+                .unwrap_or_else(|why| Verdict::NotScored { why });
         }
         let verdict = if is_truncated {
             let reason = self.final_violation(constraint, oracle, &text);
@@ -286,6 +302,9 @@ impl CompiledConstraint {
             Constraint::StructuralTag(_) => Err(NotScored::Unsupported {
                 what: "structural tags are not judged".to_owned(),
             }),
+            Constraint::Tools(tools) => {
+                Ok(Self::Tools(Box::new(ToolCallJudge::new(tools, options))))
+            }
         }
     }
 
@@ -300,7 +319,20 @@ impl CompiledConstraint {
             Self::Regex(judge) => judge.judge(text),
             Self::Choice(choices) => choice::judge(choices, text),
             Self::Grammar(judge) => judge.judge(text),
+            Self::Tools(_) => Verdict::NotScored {
+                why: NotScored::Unsupported {
+                    what: "a text without its tool calls".to_owned(),
+                },
+            },
             Self::NotScorable(why) => Verdict::NotScored { why: why.clone() },
+        }
+    }
+
+    /// Judges the tool calls of an answer. Other constraints judge its text.
+    fn judge_calls(&self, answer: &Answer, ending: Ending<'_>) -> Verdict {
+        match self {
+            Self::Tools(judge) => judge.judge(answer, ending),
+            other => other.judge(&answer.text()),
         }
     }
 
@@ -343,7 +375,7 @@ impl CompiledConstraint {
             Self::Regex(judge) => judge.final_violation(text),
             Self::Choice(choices) => choice::final_violation(choices, text),
             Self::Grammar(judge) => judge.final_violation(text),
-            Self::NotScorable(_) => None,
+            Self::Tools(_) | Self::NotScorable(_) => None,
         }
     }
 }
@@ -444,6 +476,7 @@ mod tests {
                     None,
                     &outcome,
                     &Answer::from_text("{}".to_owned()),
+                    None,
                     None,
                 );
                 let name = match &verdict {
@@ -607,6 +640,7 @@ mod tests {
                 None,
                 &Outcome::Truncated,
                 &Answer::from_text(text.to_owned()),
+                None,
                 Some(Channel::Content),
             );
             let reason = found.into_reason().unwrap();
@@ -659,7 +693,8 @@ mod tests {
             (thought("so {}", ""), content, Outcome::Completed, "empty"),
             (thought("{}", "{}"), content, Outcome::Completed, "valid"),
         ] {
-            let verdict = evaluator.judge(Some(&any_object()), None, &outcome, &answer, expected);
+            let verdict =
+                evaluator.judge(Some(&any_object()), None, &outcome, &answer, None, expected);
             let found = match &verdict {
                 Verdict::Invalid { reason } => reason.name(),
                 _ => "valid",
@@ -672,6 +707,7 @@ mod tests {
             None,
             &Outcome::Completed,
             &thought("hm", ""),
+            None,
             content,
         );
         assert_eq!(verdict, Verdict::Valid, "an empty answer is allowed");
@@ -695,7 +731,7 @@ mod tests {
         let mut judge = |constraint: &Constraint, member: &str, outcome: &Outcome| {
             let answer = Answer::from_text(json!({ member: "x" }).to_string());
             evaluator
-                .judge(Some(constraint), None, outcome, &answer, None)
+                .judge(Some(constraint), None, outcome, &answer, None, None)
                 .into_reason()
         };
         let done = Outcome::Completed;

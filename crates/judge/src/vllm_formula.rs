@@ -10,7 +10,7 @@ use super::regex;
 use sobench_core::constraint::Constraint;
 
 /// The script's result for `text`. `None` if the script does not judge the constraint (grammars,
-/// structural tags), or if its regex cannot be reproduced.
+/// structural tags, tools), or if its regex cannot be reproduced.
 ///
 /// Follows CPython 3.11: `json.loads` fails on integers of over 4,300 digits and nesting of nearly
 /// 1,000.
@@ -19,7 +19,7 @@ pub fn vllm_correct(constraint: &Constraint, text: &str) -> Option<bool> {
         Constraint::JsonSchema(_) | Constraint::JsonObject(_) => Some(json_loads_succeeds(text)),
         Constraint::Choice(choices) => Some(choices.iter().any(|choice| choice == text)),
         Constraint::Regex(pattern) => regex::matches_regex_package(pattern, text),
-        Constraint::Grammar { .. } | Constraint::StructuralTag(_) => None,
+        Constraint::Grammar { .. } | Constraint::StructuralTag(_) | Constraint::Tools(_) => None,
     }
 }
 

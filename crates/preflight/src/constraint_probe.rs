@@ -263,7 +263,7 @@ mod tests {
         for notation in [GrammarDialect::Ebnf, GrammarDialect::Lark] {
             for kind in Kind::ALL {
                 let probe = ConstraintProbe::random(kind, notation, &mut RandomWords::new(3));
-                assert_eq!(Kind::from_constraint(&probe.constraint), kind);
+                assert_eq!(Kind::from_constraint(&probe.constraint), Some(kind));
                 let answer = match &probe.allowed {
                     AllowedAnswers::Word => probe.random_words[1].clone(),
                     AllowedAnswers::Document(document) => document.clone(),

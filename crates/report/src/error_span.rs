@@ -7,7 +7,8 @@ use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-use sobench_core::verdict::Reason;
+use sobench_core::answer::Channel;
+use sobench_core::verdict::{Reason, ToolCallFault};
 
 /// A piece of an answer around its error.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -82,6 +83,16 @@ fn error_range(text: &str, reason: &Reason) -> Option<Range<usize>> {
         | Reason::TooDeep { .. }
         | Reason::RunawayWhitespace { .. }
         | Reason::WrongChannel { .. } => None,
+        // The text of an answer starts with its content.
+        Reason::ToolCall(ToolCallFault::LeakedMarkup {
+            channel: Channel::Content,
+            markup,
+            byte,
+        }) => text
+            .get(*byte..)
+            .filter(|rest| rest.starts_with(markup.as_str()))
+            .map(|_| *byte..byte + markup.len()),
+        Reason::ToolCall(_) => None,
         Reason::OtherRequest { member } => {
             text.find(member.as_str()).map(|at| at..at + member.len())
         }

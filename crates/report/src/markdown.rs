@@ -61,6 +61,7 @@ fn document(report: &Report) -> Document {
         metrics.overall.requests,
     );
     for (title, table) in [
+        (tables::TOOL_CALLS, tables::tool_calls(&metrics.quality)),
         (tables::ERRORS, tables::errors(metrics)),
         (tables::BY_IN_FLIGHT, tables::validity_by_in_flight(metrics)),
     ] {

@@ -46,6 +46,7 @@ pub(crate) fn add_all(page: &mut Document, view: &View<'_>) {
     if let Some(sentence) = repetition(&report.metrics.repetition) {
         page.paragraph(sentence);
     }
+    page.titled_table(TOOL_CALLS, tool_calls(quality));
     page.titled_table(
         "Invalid constrained answers by reason (share of constrained requests)",
         reasons(quality),
@@ -275,6 +276,28 @@ pub(crate) fn rate_rows(metrics: &Metrics) -> Vec<[String; 5]> {
             "as the reference, of constrained",
         );
     }
+    for (metric, of_what) in [
+        (
+            &registry::rates::CALL_VALIDITY,
+            "of answers with tool calls",
+        ),
+        (
+            &registry::rates::MISSED_CALLS,
+            "without a call, of those due",
+        ),
+        (
+            &registry::rates::FORBIDDEN_CALLS,
+            "with a call, of those not due",
+        ),
+        (
+            &registry::rates::LEAKED_MARKUP_RATE,
+            "of answers with tools",
+        ),
+    ] {
+        if let Some(rate) = share(metric) {
+            push(metric.label, Some(rate), of_what);
+        }
+    }
     push(
         "truncated",
         share(&registry::rates::TRUNCATED_RATE),
@@ -367,6 +390,27 @@ pub fn rate_cells(name: &str, rate: Option<Rate>, of_what: &str) -> [String; 5] 
 
 pub fn reasons(quality: &Quality) -> Option<Table> {
     groups(&quality.reasons, "reason", quality.constrained)
+}
+
+/// Title of [`tool_calls`].
+pub(crate) const TOOL_CALLS: &str = "Tool calls by tool_choice (constrained requests)";
+
+/// Rates of requests with tools, by `tool_choice`.
+pub(crate) fn tool_calls(quality: &Quality) -> Option<Table> {
+    let rows = quality.tool_calls.iter().flat_map(|choice| {
+        choice.rates().into_iter().filter_map(|(metric, rate)| {
+            let [name, percent, interval, count, _] = rate_cells(metric.label, Some(rate?), "");
+            Some([
+                choice.tool_choice.to_owned(),
+                name,
+                percent,
+                interval,
+                count,
+            ])
+        })
+    });
+    let table = Table::new(["tool_choice", "rate", "%", "95 % interval", "count"], 2);
+    table.with_rows(rows).non_empty()
 }
 
 /// Kinds of text around JSON.

@@ -258,13 +258,17 @@ impl Stored {
             ..
         } = &self.case;
         let Observation {
-            outcome, answer, ..
+            outcome,
+            answer,
+            finish_reason,
+            ..
         } = &self.observation;
         evaluator.judge(
             constraint.as_deref(),
             grammar_oracle.as_deref(),
             outcome,
             answer,
+            finish_reason.as_deref(),
             channel,
         )
     }
@@ -370,7 +374,7 @@ fn judged(stored: &Stored, verdict: Verdict) -> Judged {
     } else {
         ""
     };
-    Judged {
+    let mut judged = Judged {
         verdict,
         tokens: Tokens::default(),
         vllm_correct: constraint
@@ -381,9 +385,19 @@ fn judged(stored: &Stored, verdict: Verdict) -> Judged {
         right_call: function_calls::is_correct(
             stored.case.completion.as_deref(),
             &observation.outcome,
-            text,
+            constraint,
+            &observation.answer,
         ),
-    }
+        made_call: None,
+        call_due: None,
+    };
+    judged.add_tool_calls(
+        constraint.and_then(Constraint::tools),
+        stored.case.completion.as_deref(),
+        &observation.outcome,
+        &observation.answer,
+    );
+    judged
 }
 
 fn kinds(stored: &[&Stored]) -> Vec<(String, usize)> {

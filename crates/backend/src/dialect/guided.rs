@@ -11,7 +11,7 @@ const OPTIONS: [&str; 2] = ["guided_decoding_backend", "guided_whitespace_patter
 
 pub(super) const SPEC: DialectSpec = DialectSpec {
     name: "guided",
-    kinds: &Constraint::KINDS,
+    kinds: &Constraint::TEXT_KINDS,
     embedded: true,
     names_engine: true,
     is_field: |field| field.starts_with("guided_") && !OPTIONS.contains(&field),
@@ -32,6 +32,7 @@ fn carry(constraint: &Constraint, engine: Option<&str>) -> Result<ConstraintFiel
         Constraint::JsonObject(_) | Constraint::StructuralTag(_) => {
             return Ok(with_engine(response_format::carry(constraint)?, engine));
         }
+        Constraint::Tools(_) => return Err(Refusal::NoField),
     };
     Ok(with_engine(
         ConstraintFields::new(field, value, &[pinned]),

@@ -44,6 +44,8 @@ fn carry(constraint: &Constraint) -> Result<ConstraintFields, Refusal> {
             )
             .into())
         }
-        Constraint::Regex(_) | Constraint::StructuralTag(_) => Err(Refusal::NoField),
+        Constraint::Regex(_) | Constraint::StructuralTag(_) | Constraint::Tools(_) => {
+            Err(Refusal::NoField)
+        }
     }
 }

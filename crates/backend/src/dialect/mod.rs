@@ -23,6 +23,7 @@ use super::{ServerKind, Unsendable};
 use sobench_core::answer::Channel;
 use sobench_core::constraint::{Constraint, GrammarSpelling};
 use sobench_core::registry;
+use sobench_core::tools::{ToolForm, ToolSet};
 
 registry! {
     /// The fields that carry a constraint, as `--constraint-dialect` names them.
@@ -148,14 +149,22 @@ impl ConstraintDialect {
         }
     }
 
-    /// The error if no dialect of this server kind has a field for the constraint.
+    /// The error if this server kind has no field for the constraint.
     pub(super) fn no_field(server: ServerKind, constraint: &Constraint) -> Unsendable {
         let kind = constraint.kind();
+        let hint = match constraint {
+            Constraint::Tools(_) => {
+                "use --backend openai-chat or openai-responses, if the server has their endpoints"
+            }
+            _ => {
+                "use another --backend that the server supports, or --no-guided-decoding to measure without a constraint"
+            }
+        };
         Unsendable::new(
             format!(
                 "unsupported by this server kind: the {server} backend has no field for a {kind} constraint"
             ),
-            "use another --backend that the server supports, or --no-guided-decoding to measure without a constraint",
+            hint,
         )
     }
 
@@ -197,6 +206,14 @@ pub(super) struct ConstraintFields {
 }
 
 impl ConstraintFields {
+    /// The fields of a tool set.
+    pub(super) fn tools(set: &ToolSet, form: ToolForm) -> Self {
+        Self {
+            fields: set.to_members(form).into(),
+            pinned: vec!["/tools", "/tool_choice", "/parallel_tool_calls"],
+        }
+    }
+
     fn new(field: &str, value: Value, pinned: &[&'static str]) -> Self {
         Self {
             fields: Value::Object([(field.to_owned(), value)].into_iter().collect()),

@@ -23,7 +23,9 @@ fn carry(constraint: &Constraint) -> Result<ConstraintFields, Refusal> {
         }
         Constraint::Regex(regex) => json!(regex),
         Constraint::Choice(choices) => Value::String(conversion::choice_regex(choices)?),
-        Constraint::Grammar { .. } | Constraint::StructuralTag(_) => return Err(Refusal::NoField),
+        Constraint::Grammar { .. } | Constraint::StructuralTag(_) | Constraint::Tools(_) => {
+            return Err(Refusal::NoField);
+        }
     };
     Ok(ConstraintFields::new(
         "response_format",

@@ -41,9 +41,10 @@ pub(super) fn carry(constraint: &Constraint) -> Result<ConstraintFields, Refusal
                 Err(Unsendable::new(what, "write the tag as a JSON object").into())
             }
         },
-        Constraint::Regex(_) | Constraint::Choice(_) | Constraint::Grammar { .. } => {
-            Err(Refusal::NoField)
-        }
+        Constraint::Regex(_)
+        | Constraint::Choice(_)
+        | Constraint::Grammar { .. }
+        | Constraint::Tools(_) => Err(Refusal::NoField),
     }
 }
 

@@ -14,7 +14,7 @@ use sobench_core::constraint::{Constraint, GrammarSpelling};
 
 pub(super) const SPEC: DialectSpec = DialectSpec {
     name: "sglang",
-    kinds: &Constraint::KINDS,
+    kinds: &Constraint::TEXT_KINDS,
     grammar_spelling: GrammarSpelling::Converted,
     holder: Some("sampling_params"),
     is_field: |field| matches!(field, "json_schema" | "regex" | "ebnf" | "structural_tag"),
@@ -70,5 +70,6 @@ fn carry(server: ServerKind, constraint: &Constraint) -> Result<ConstraintFields
         Constraint::Grammar { text, .. } => {
             Ok(ConstraintFields::new("ebnf", json!(text), &["/ebnf"]))
         }
+        Constraint::Tools(_) => Err(Refusal::NoField),
     }
 }

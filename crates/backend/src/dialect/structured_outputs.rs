@@ -3,20 +3,20 @@
 use serde_json::{Value, json};
 
 use super::conversion::{schema_or_text, text};
-use super::{ConstraintFields, DialectSpec, JSON_ONLY};
+use super::{ConstraintFields, DialectSpec, JSON_ONLY, Refusal};
 use sobench_core::constraint::Constraint;
 
 pub(super) const SPEC: DialectSpec = DialectSpec {
     name: "structured-outputs",
-    kinds: &Constraint::KINDS,
+    kinds: &Constraint::TEXT_KINDS,
     embedded: true,
     is_field: |field| field == "structured_outputs",
-    carry: |constraint, _, _| Ok(carry(constraint)),
+    carry: |constraint, _, _| carry(constraint),
     ..JSON_ONLY
 };
 
 /// One member of `structured_outputs`, named after [`Constraint::kind`]; vLLM requires exactly one.
-fn carry(constraint: &Constraint) -> ConstraintFields {
+fn carry(constraint: &Constraint) -> Result<ConstraintFields, Refusal> {
     let (value, pinned) = match constraint {
         Constraint::JsonSchema(schema) => (schema_or_text(schema), "/structured_outputs/json"),
         Constraint::JsonObject(_) => (Value::Bool(true), "/structured_outputs/json_object"),
@@ -27,10 +27,11 @@ fn carry(constraint: &Constraint) -> ConstraintFields {
         }
         // vLLM's field is a string with JSON; only `response_format` takes the tag as an object.
         Constraint::StructuralTag(tag) => (text(tag), "/structured_outputs/structural_tag"),
+        Constraint::Tools(_) => return Err(Refusal::NoField),
     };
-    ConstraintFields::new(
+    Ok(ConstraintFields::new(
         "structured_outputs",
         json!({ constraint.kind(): value }),
         &[pinned],
-    )
+    ))
 }

@@ -30,7 +30,7 @@ fn carry(constraint: &Constraint) -> Result<ConstraintFields, Refusal> {
         Constraint::Regex(regex) => ("regex", json!(regex)),
         Constraint::Choice(choices) => ("regex", Value::String(conversion::choice_regex(choices)?)),
         Constraint::Grammar { text, .. } => ("ebnf_grammar", json!(text)),
-        Constraint::StructuralTag(_) => return Err(Refusal::NoField),
+        Constraint::StructuralTag(_) | Constraint::Tools(_) => return Err(Refusal::NoField),
     };
     Ok(ConstraintFields {
         fields: json!({"guided_decoding_guide_type": kind, "guided_decoding_guide": guide}),

@@ -12,7 +12,7 @@ use sobench_core::constraint::{Constraint, GrammarSpelling};
 
 pub(super) const SPEC: DialectSpec = DialectSpec {
     name: "trtllm-format",
-    kinds: &Constraint::KINDS,
+    kinds: &Constraint::TEXT_KINDS,
     grammar_spelling: GrammarSpelling::Converted,
     is_field: |field| field == "response_format",
     carry: |constraint, _, _| carry(constraint),
@@ -32,6 +32,7 @@ fn carry(constraint: &Constraint) -> Result<ConstraintFields, Refusal> {
             json!({"type": "regex", "regex": Value::String(conversion::choice_regex(choices)?)})
         }
         Constraint::Grammar { text, .. } => json!({"type": "ebnf", "ebnf": text}),
+        Constraint::Tools(_) => return Err(Refusal::NoField),
     };
     Ok(ConstraintFields::new(
         "response_format",

@@ -29,6 +29,7 @@ use super::{Adapter, ConstraintDialect, RequestOptions, Unsendable};
 use sobench_core::case::Case;
 use sobench_core::constraint::{GrammarDialect, GrammarSpelling};
 use sobench_core::registry;
+use sobench_core::tools::ToolForm;
 
 registry! {
     /// The kind of server, as `--backend` names it.
@@ -106,6 +107,8 @@ pub(crate) struct KindSpec {
     pub(super) ignores_dialect: fn(Version, ConstraintDialect) -> bool,
     /// The kind to treat the server as if `/v1/models` reports another owner; `None` for this kind.
     pub(super) treated_as: fn(ServerKind, Option<Version>) -> Option<ServerKind>,
+    /// The form of `tools`; `None` if the kind has no such field.
+    pub(super) tools: Option<ToolForm>,
     /// The layout of the shared fields of the body.
     pub(super) body: BodyLayout,
     /// The `repetition_penalty` that is sent by default.
@@ -198,6 +201,11 @@ impl ServerKind {
     /// constraints cannot be sent.
     pub fn dialects(self) -> &'static [ConstraintDialect] {
         self.spec().dialects
+    }
+
+    /// Whether a request can offer tools.
+    pub fn takes_tools(self) -> bool {
+        self.spec().tools.is_some()
     }
 
     /// The fields that request log probabilities of the `n` most likely tokens at each position;

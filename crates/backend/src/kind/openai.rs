@@ -30,6 +30,7 @@ pub(super) const COMPLETIONS: KindSpec = KindSpec {
     accepts_engine: |_| true,
     ignores_dialect: |_, _| false,
     treated_as: |_, _| None,
+    tools: None,
     body: BodyLayout::COMPLETIONS,
     repetition_penalty: None,
     logprobs: None,

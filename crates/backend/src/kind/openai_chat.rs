@@ -9,6 +9,7 @@ use super::{Input, KindSpec, ServerKind};
 use crate::body_layout::BodyLayout;
 use crate::{ConstraintDialect, RequestOptions, Unsendable, body};
 use sobench_core::case::Case;
+use sobench_core::tools::ToolForm;
 
 /// The base of chat kinds: chat completions with the fields that all servers have.
 pub(super) const CHAT: KindSpec = KindSpec {
@@ -22,6 +23,7 @@ pub(super) const CHAT: KindSpec = KindSpec {
     },
     logprobs: Some(|n| json!({"logprobs": true, "top_logprobs": n})),
     template_variables: Some("chat_template_kwargs"),
+    tools: Some(ToolForm::Chat),
     encode,
     ..COMPLETIONS
 };

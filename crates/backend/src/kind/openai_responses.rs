@@ -4,7 +4,8 @@
 //! tested against a server. Text is in `response.output_text.delta`, reasoning in
 //! `response.reasoning_text.delta` or, if only a summary is available, in
 //! `response.reasoning_summary_text.delta`, arguments of a function in
-//! `response.function_call_arguments.delta`. The last event (`response.completed`,
+//! `response.function_call_arguments.delta`, and the input of a custom tool in
+//! `response.custom_tool_call_input.delta`. The last event (`response.completed`,
 //! `response.incomplete`, `response.failed`) repeats the whole response with its status. The status
 //! decides, not the name of the event: vLLM uses only the first one, also for incomplete responses.
 //! The reason `max_output_tokens` is converted to `length`. OpenAI sends no `[DONE]`; if one is
@@ -23,6 +24,7 @@ use crate::wire::{self, Delta, Text, TextIs, WireError};
 use crate::{RequestOptions, Unsendable, body};
 use sobench_core::answer::ToolCall;
 use sobench_core::case::Case;
+use sobench_core::tools::ToolForm;
 
 pub(super) const SPEC: KindSpec = KindSpec {
     name: "openai-responses",
@@ -50,6 +52,7 @@ pub(super) const SPEC: KindSpec = KindSpec {
         ..BodyLayout::COMPLETIONS
     },
     logprobs: Some(|n| json!({"include": ["message.output_text.logprobs"], "top_logprobs": n})),
+    tools: Some(ToolForm::Responses),
     encode,
     wire: Wire {
         body: read_body,
@@ -62,6 +65,9 @@ pub(super) const SPEC: KindSpec = KindSpec {
 /// unchanged.
 fn encode(kind: ServerKind, case: &Case, options: &RequestOptions) -> Result<Bytes, Unsendable> {
     let mut input = body::messages(kind, case)?;
+    if let Value::Array(messages) = &mut input {
+        *messages = messages.drain(..).flat_map(items_of).collect();
+    }
     for message in input.as_array_mut().into_iter().flatten() {
         let part_type = if message["role"] == "assistant" {
             "output_text"
@@ -79,6 +85,46 @@ fn encode(kind: ServerKind, case: &Case, options: &RequestOptions) -> Result<Byt
     }
     let body = json!({"model": options.model_of(case), "input": input, "max_output_tokens": case.output_len});
     body::finish(kind, body, case, options)
+}
+
+/// The items of a message: calls and their results are items of their own.
+fn items_of(mut message: Value) -> Vec<Value> {
+    if message["role"] == "tool" {
+        return vec![json!({
+            "type": "function_call_output",
+            "call_id": message["tool_call_id"],
+            "output": message["content"],
+        })];
+    }
+    let calls = message
+        .as_object_mut()
+        .and_then(|members| members.remove("tool_calls"));
+    let Some(Value::Array(calls)) = calls else {
+        return vec![message];
+    };
+    let has_content = !matches!(&message["content"], Value::Null)
+        && message["content"]
+            .as_str()
+            .is_none_or(|text| !text.is_empty());
+    let item = |call: Value| match call.get("custom") {
+        Some(custom) => json!({
+            "type": "custom_tool_call",
+            "call_id": call["id"],
+            "name": custom["name"],
+            "input": custom["input"],
+        }),
+        None => json!({
+            "type": "function_call",
+            "call_id": call["id"],
+            "name": call["function"]["name"],
+            "arguments": call["function"]["arguments"],
+        }),
+    };
+    let message = has_content.then_some(message);
+    message
+        .into_iter()
+        .chain(calls.into_iter().map(item))
+        .collect()
 }
 
 #[derive(Deserialize)]
@@ -117,7 +163,10 @@ struct Item<'a> {
     content: Option<Vec<Part<'a>>>,
     call_id: Option<Text<'a>>,
     name: Option<Text<'a>>,
+    /// Of a function.
     arguments: Option<Text<'a>>,
+    /// Of a custom tool.
+    input: Option<Text<'a>>,
 }
 
 #[derive(Deserialize)]
@@ -129,6 +178,13 @@ struct Part<'a> {
 }
 
 impl Item<'_> {
+    fn is_call(&self) -> bool {
+        self.kind
+            .as_ref()
+            .is_some_and(|kind| matches!(&*kind.0, "function_call" | "custom_tool_call"))
+            || self.arguments.is_some()
+    }
+
     fn into_call(self, index: u64) -> ToolCall {
         let text =
             |text: Option<Text<'_>>| text.map(|text| text.0.into_owned()).unwrap_or_default();
@@ -136,7 +192,7 @@ impl Item<'_> {
             index,
             id: text(self.call_id),
             name: text(self.name),
-            arguments: text(self.arguments),
+            arguments: text(self.arguments.or(self.input)),
         }
     }
 }
@@ -151,7 +207,7 @@ fn read_event(json: &str) -> serde_json::Result<Delta> {
     match event.kind.as_ref().map_or("", |kind| &kind.0) {
         "response.output_text.delta" => delta.text = text(event.delta)?.unwrap_or_default(),
         "response.refusal.delta" => delta.refusal = text(event.delta)?.unwrap_or_default(),
-        "response.function_call_arguments.delta" => {
+        "response.function_call_arguments.delta" | "response.custom_tool_call_input.delta" => {
             let arguments = text(event.delta)?.unwrap_or_default();
             delta.tool_calls.push(ToolCall {
                 index: wire::number(event.output_index).unwrap_or(0),
@@ -164,11 +220,7 @@ fn read_event(json: &str) -> serde_json::Result<Delta> {
         }
         "response.output_item.added" => {
             // The call's name is generated content, but not text.
-            let call = event.item.filter(|item| {
-                item.kind
-                    .as_ref()
-                    .is_some_and(|kind| kind.0 == "function_call")
-            });
+            let call = event.item.filter(Item::is_call);
             delta.is_content = call.is_some();
             // Its arguments are sent in separate events.
             let call = call.map(|item| ToolCall {
@@ -220,7 +272,7 @@ fn add_response(delta: &mut Delta, response: Response<'_>) {
     for (position, mut item) in response.output.into_iter().flatten().enumerate() {
         let is_reasoning = item.kind.as_ref().is_some_and(|kind| kind.0 == "reasoning");
         let parts = item.content.take();
-        if item.arguments.is_some() {
+        if item.is_call() {
             is_call = true;
             delta.tool_calls.push(item.into_call(position as u64));
         }
@@ -287,6 +339,51 @@ mod tests {
         assert_eq!((&*delta.reasoning, &*delta.text), ("Hm", "{}"));
         assert_eq!(delta.finish_reason.as_deref(), Some("stop"));
         assert!(delta.is_answer && delta.error.is_none());
+    }
+
+    #[test]
+    fn calls_and_their_results_are_items() {
+        let message = json!({"role": "assistant", "content": "Let me see", "tool_calls": [
+            {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}},
+            {"id": "c2", "type": "custom", "custom": {"name": "g", "input": "x"}}]});
+        assert_eq!(
+            items_of(message),
+            [
+                json!({"role": "assistant", "content": "Let me see"}),
+                json!({"type": "function_call", "call_id": "c1", "name": "f", "arguments": "{}"}),
+                json!({"type": "custom_tool_call", "call_id": "c2", "name": "g", "input": "x"}),
+            ]
+        );
+        let silent = json!({"role": "assistant", "content": null, "tool_calls": []});
+        assert!(items_of(silent).is_empty());
+        let result = json!({"role": "tool", "tool_call_id": "c1", "content": "5"});
+        assert_eq!(
+            items_of(result),
+            [json!({"type": "function_call_output", "call_id": "c1", "output": "5"})]
+        );
+        let plain = json!({"role": "user", "content": "Hi"});
+        assert_eq!(items_of(plain.clone()), [plain]);
+    }
+
+    #[test]
+    fn calls_of_custom_tools_are_read() {
+        let call = |delta: &Delta| delta.tool_calls[0].clone();
+        let added = read_event(
+            r#"{"type":"response.output_item.added","output_index":1,"item":{"type":"custom_tool_call","call_id":"c1","name":"g","input":""}}"#,
+        )
+        .unwrap();
+        assert_eq!((call(&added).index, &*call(&added).name), (1, "g"));
+        let more = read_event(
+            r#"{"type":"response.custom_tool_call_input.delta","output_index":1,"delta":"x"}"#,
+        )
+        .unwrap();
+        assert_eq!((call(&more).index, &*call(&more).arguments), (1, "x"));
+        let whole = read_body(
+            r#"{"status":"completed","output":[{"type":"custom_tool_call","call_id":"c1","name":"g","input":"x"}]}"#,
+        )
+        .unwrap();
+        assert_eq!((&*call(&whole).id, &*call(&whole).arguments), ("c1", "x"));
+        assert_eq!(whole.finish_reason.as_deref(), Some("tool_calls"));
     }
 
     #[test]

@@ -18,9 +18,10 @@ use sobench_core::case::Prompt;
 use sobench_core::constraint::{AlwaysTrue, Constraint, GrammarDialect};
 use sobench_core::error::{Error, Result};
 use sobench_core::input::json::{self, DuplicateKeys};
+use sobench_core::tools::{self, ToolInput, ToolSet};
 use sobench_notices::notice::DatasetNotice;
 
-/// The fields of a row that hold a constraint.
+/// The fields of a row that hold a constraint of the text of its answer.
 pub const CONSTRAINTS: [&str; 7] = [
     "json",
     "json_schema",
@@ -32,7 +33,7 @@ pub const CONSTRAINTS: [&str; 7] = [
 ];
 
 /// The fields of a row.
-pub const FIELDS: [&str; 17] = [
+pub const FIELDS: [&str; 20] = [
     "id",
     "name",
     "prompt",
@@ -45,6 +46,9 @@ pub const FIELDS: [&str; 17] = [
     "grammar",
     "grammar_oracle",
     "structural_tag",
+    "tools",
+    "tool_choice",
+    "parallel_tool_calls",
     "output_len",
     "output_tokens",
     "completion",
@@ -124,9 +128,8 @@ impl Kind for CustomPlan {
             let row = row(&line, &name).map_err(|error| {
                 wrong(error).hint("use prompt or messages, at most one constraint, and optionally id, name, grammar_oracle, output_len, completion, tags and instances")
             })?;
-            if let Some(Constraint::JsonSchema(schema)) = row.constraint.as_deref() {
-                check_schema(schema).map_err(|error| wrong(error).hint(BROKEN_SCHEMA_HINT))?;
-            }
+            check_schemas(row.constraint.as_deref())
+                .map_err(|error| wrong(error).hint(BROKEN_SCHEMA_HINT))?;
             Ok(Row {
                 constraint: row.constraint.or_else(|| default.clone()),
                 ..row
@@ -199,7 +202,7 @@ pub(super) fn row(line: &str, location: &str) -> std::result::Result<Row, String
         .transpose()?;
     Ok(Row {
         prompt: prompt(members)?,
-        constraint: constraint(members)?.map(Arc::new),
+        constraint: constraint_or_tools(members)?.map(Arc::new),
         output_len: length(members)?,
         completion: completion.or(example),
         tags: tags(members)?,
@@ -209,6 +212,48 @@ pub(super) fn row(line: &str, location: &str) -> std::result::Result<Row, String
             None => location.to_owned(),
         },
     })
+}
+
+/// Checks the schema of a constraint, or those of its tools.
+fn check_schemas(constraint: Option<&Constraint>) -> std::result::Result<(), String> {
+    match constraint {
+        Some(Constraint::JsonSchema(schema)) => check_schema(schema),
+        Some(Constraint::Tools(set)) => set.tools.iter().try_for_each(|tool| match &tool.input {
+            ToolInput::Function {
+                parameters: Some(schema),
+                ..
+            } => check_schema(schema).map_err(|error| format!("tool {}: {error}", tool.name)),
+            _ => Ok(()),
+        }),
+        _ => Ok(()),
+    }
+}
+
+/// The constraint of the answer's text, or its tools.
+fn constraint_or_tools(
+    members: &Map<String, Value>,
+) -> std::result::Result<Option<Constraint>, String> {
+    let constraint = constraint(members)?;
+    if !members.contains_key("tools") {
+        return match tools::MEMBERS
+            .iter()
+            .find(|name| members.contains_key(**name))
+        {
+            Some(name) => Err(format!("{name} needs tools")),
+            None => Ok(constraint),
+        };
+    }
+    if let Some(constraint) = constraint {
+        let kind = constraint.kind();
+        return Err(format!(
+            "a row has at most one constraint, not both {kind} and tools"
+        ));
+    }
+    let set = ToolSet::from_members(members).map_err(|error| match error.hint {
+        Some(hint) => format!("{}; {hint}", error.what),
+        None => error.what,
+    })?;
+    Ok(Some(Constraint::Tools(Arc::new(set))))
 }
 
 /// The tags, and one for the name of the row.

@@ -250,10 +250,7 @@ fn turn(members: &Map<String, Value>) -> Option<Message> {
         "gpt" | "bot" | "model" => "assistant",
         other => other,
     };
-    (content.is_string() || content.is_array()).then(|| Message {
-        role: role.to_owned(),
-        content: content.clone(),
-    })
+    (content.is_string() || content.is_array()).then(|| Message::new(role, content.clone()))
 }
 
 fn chat(

@@ -195,10 +195,7 @@ fn formatted(tokenizer: &Tokenizer, text: &str) -> Result<(String, bool)> {
     if tokenizer.chat_template().is_none() {
         return Ok((text.to_owned(), false));
     }
-    let message = Message {
-        role: "user".to_owned(),
-        content: text.into(),
-    };
+    let message = Message::new("user", text);
     Ok((tokenizer.apply_chat_template(&[message], true)?, true))
 }
 

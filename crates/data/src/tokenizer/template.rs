@@ -171,10 +171,17 @@ fn failure(message: String) -> minijinja::Error {
 }
 
 fn message(message: &Message) -> Value {
-    Value::from_pairs([
+    let known = [
         ("role", Value::from(&message.role)),
         ("content", from_json(&message.content)),
-    ])
+    ];
+    let known = known.map(|(name, value)| (name.to_owned(), value));
+    let other = message.other.iter();
+    Value::from_pairs(
+        known
+            .into_iter()
+            .chain(other.map(|(name, value)| (name.clone(), from_json(value)))),
+    )
 }
 
 /// Not through serde: with `arbitrary_precision`, serde serialises a number as a map.

@@ -12,10 +12,7 @@ fn offline() -> HubSettings {
 }
 
 fn message(role: &str, content: &str) -> Message {
-    Message {
-        role: role.to_owned(),
-        content: Value::from(content),
-    }
+    Message::new(role, content)
 }
 
 /// Counts by `tokenizer(text, add_special_tokens=False, truncation=False)` of transformers 5.23.

@@ -190,6 +190,7 @@ impl Guidance {
                     "the llguidance crate has no structural tags",
                 ));
             }
+            Constraint::Tools(_) => return Err(EngineError::tools()),
         })
     }
 }

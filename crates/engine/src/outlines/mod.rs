@@ -175,6 +175,7 @@ impl Outlines {
                 "structural_tag",
                 "outlines-core has no structural tags; vLLM refuses them for outlines",
             ),
+            Constraint::Tools(_) => Err(EngineError::tools()),
         }
     }
 

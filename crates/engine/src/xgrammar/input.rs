@@ -46,6 +46,7 @@ impl<'a> EngineInput<'a> {
                 text,
             } => Self::Lark(text),
             Constraint::StructuralTag(tag) => Self::StructuralTag(structural_tag(tag)),
+            Constraint::Tools(_) => return Err(EngineError::tools()),
         })
     }
 }

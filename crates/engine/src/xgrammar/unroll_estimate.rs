@@ -50,7 +50,7 @@ pub(super) fn refuse_explosive(constraint: &Constraint) -> Result<(), EngineErro
         Constraint::Grammar { text, .. } => {
             pattern_states(&STRING_LITERALS.replace_all(text, ""), Groups::Shared)
         }
-        Constraint::JsonObject(_) | Constraint::Choice(_) => 0.0,
+        Constraint::JsonObject(_) | Constraint::Choice(_) | Constraint::Tools(_) => 0.0,
     };
     if states <= MAX_WIDE_STATES {
         return Ok(());

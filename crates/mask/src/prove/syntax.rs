@@ -69,7 +69,7 @@ impl Syntax {
                 .map_or(Self::Unknown, |recogniser| {
                     Self::Grammar(Box::new(recogniser))
                 }),
-            Constraint::StructuralTag(_) => Self::Unknown,
+            Constraint::StructuralTag(_) | Constraint::Tools(_) => Self::Unknown,
         }
     }
 

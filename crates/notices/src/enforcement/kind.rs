@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 use sobench_core::constraint::Constraint;
 use sobench_core::error::{Error, Result};
 
-/// A kind of constraint, with the names of [`Constraint::kind`].
+/// A kind of constraint that preflight tests, with the names of [`Constraint::kind`]: those that
+/// constrain the text of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
@@ -54,15 +55,16 @@ impl Kind {
         }
     }
 
-    /// The kind of a constraint.
-    pub fn from_constraint(constraint: &Constraint) -> Self {
+    /// The kind of a constraint; `None` for tools.
+    pub fn from_constraint(constraint: &Constraint) -> Option<Self> {
         match constraint {
-            Constraint::JsonSchema(_) => Self::Json,
-            Constraint::JsonObject(_) => Self::JsonObject,
-            Constraint::Regex(_) => Self::Regex,
-            Constraint::Choice(_) => Self::Choice,
-            Constraint::Grammar { .. } => Self::Grammar,
-            Constraint::StructuralTag(_) => Self::StructuralTag,
+            Constraint::JsonSchema(_) => Some(Self::Json),
+            Constraint::JsonObject(_) => Some(Self::JsonObject),
+            Constraint::Regex(_) => Some(Self::Regex),
+            Constraint::Choice(_) => Some(Self::Choice),
+            Constraint::Grammar { .. } => Some(Self::Grammar),
+            Constraint::StructuralTag(_) => Some(Self::StructuralTag),
+            Constraint::Tools(_) => None,
         }
     }
 
@@ -94,7 +96,7 @@ mod tests {
 
     #[test]
     fn names_match_constraint_kinds_and_parse() {
-        assert_eq!(Kind::ALL.map(Kind::name), Constraint::KINDS);
+        assert_eq!(Kind::ALL.map(Kind::name), Constraint::TEXT_KINDS);
         for kind in Kind::ALL {
             assert_eq!(Kind::parse(kind.name()).unwrap(), kind);
         }

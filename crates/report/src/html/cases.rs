@@ -239,7 +239,11 @@ fn add_question(page: &mut String, case: &Case) {
                     .content
                     .as_str()
                     .map_or_else(|| message.content.to_string(), str::to_owned);
-                format!("{}: {content}", message.role)
+                let other = match message.other.is_empty() {
+                    true => String::new(),
+                    false => format!("\n{}", serde_json::Value::from(message.other.clone())),
+                };
+                format!("{}: {content}{other}", message.role)
             };
             messages.iter().map(line).collect::<Vec<_>>().join("\n\n")
         }
@@ -266,6 +270,7 @@ fn spelt(constraint: &Constraint) -> String {
         Constraint::JsonObject(_) => "any JSON object".to_owned(),
         Constraint::Regex(text) | Constraint::Grammar { text, .. } => text.to_string(),
         Constraint::Choice(choices) => choices.join("\n"),
+        Constraint::Tools(tools) => serde_json::to_string_pretty(tools).expect("tools are JSON"),
     }
 }
 

@@ -145,6 +145,7 @@ fn add_quality(page: &mut Document, report: &Report) {
     );
     let metrics = &report.metrics;
     for (title, table) in [
+        (tables::TOOL_CALLS, tables::tool_calls(quality)),
         (tables::ERRORS, tables::errors(metrics)),
         (tables::CONTROL_REASONS, tables::control_reasons(metrics)),
         (tables::BY_IN_FLIGHT, tables::validity_by_in_flight(metrics)),

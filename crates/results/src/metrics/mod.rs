@@ -56,9 +56,12 @@ use self::request_table::{RequestTable, Row};
 use self::run_issues::RunIssues;
 use self::throughput::Throughput;
 use self::validity_pattern::ValidityPattern;
+use sobench_core::answer::Answer;
 use sobench_core::case::Arm;
 use sobench_core::observation::{Outcome, failure_message};
+use sobench_core::tools::ToolSet;
 use sobench_core::verdict::Verdict;
+use sobench_judge::function_calls;
 
 /// Token counts of one request and their sources.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -110,6 +113,27 @@ pub struct Judged {
     /// expected call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub right_call: Option<bool>,
+    /// Whether the answer has tool calls; `None` without an answer, and for requests without tools.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub made_call: Option<bool>,
+    /// Whether a tool call is due; `None` if that is unknown, and for requests without tools.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub call_due: Option<bool>,
+}
+
+impl Judged {
+    /// Sets the facts about tool calls of a request that offers tools.
+    pub fn add_tool_calls(
+        &mut self,
+        tools: Option<&ToolSet>,
+        completion: Option<&str>,
+        outcome: &Outcome,
+        answer: &Answer,
+    ) {
+        let Some(tools) = tools else { return };
+        self.made_call = outcome.is_answer().then_some(!answer.tool_calls.is_empty());
+        self.call_due = function_calls::is_due(completion, tools);
+    }
 }
 
 /// Options of the computation.

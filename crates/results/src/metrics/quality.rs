@@ -11,7 +11,9 @@ use super::constraint_loss::{self, ConstraintLoss};
 use super::examples::Group;
 use super::registry::{Metric, rates};
 use sobench_core::case::Arm;
+use sobench_core::constraint::Constraint;
 use sobench_core::observation::{Outcome, failure_message};
+use sobench_core::tools::ToolChoice;
 use sobench_core::verdict::{ExtraText, NotScored, Reason, Verdict};
 use sobench_statistics::Rate;
 
@@ -48,6 +50,9 @@ pub struct Quality {
     /// rejected and failed ones.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub right_calls: Option<Rate>,
+    /// Rates of requests with tools, by `tool_choice`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub tool_calls: Vec<ToolCallRates>,
     /// Answers truncated at the token limit.
     pub truncated: usize,
     /// Truncated answers that end in white space.
@@ -74,6 +79,33 @@ pub struct Quality {
     pub not_scored: Vec<Group>,
     /// The score of vLLM's script for the same answers.
     pub vllm: VllmScore,
+}
+
+/// Rates of the constrained requests with one `tool_choice`. Each is in [`super::registry::rates`].
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ToolCallRates {
+    pub tool_choice: &'static str,
+    pub requests: usize,
+    pub correct_rate: Option<Rate>,
+    pub call_validity: Option<Rate>,
+    pub right_calls: Option<Rate>,
+    pub missed_calls: Option<Rate>,
+    pub forbidden_calls: Option<Rate>,
+    pub leaked_markup_rate: Option<Rate>,
+}
+
+impl ToolCallRates {
+    /// The rates with their metrics, in table order.
+    pub fn rates(&self) -> [(&'static Metric, Option<Rate>); 6] {
+        [
+            (&rates::CORRECT_RATE, self.correct_rate),
+            (&rates::CALL_VALIDITY, self.call_validity),
+            (&rates::RIGHT_CALLS, self.right_calls),
+            (&rates::MISSED_CALLS, self.missed_calls),
+            (&rates::FORBIDDEN_CALLS, self.forbidden_calls),
+            (&rates::LEAKED_MARKUP_RATE, self.leaked_markup_rate),
+        ]
+    }
 }
 
 /// Answers with one kind of text around their JSON.
@@ -147,6 +179,7 @@ impl Quality {
                 .filter(|sample| sample.arm() == Arm::Control)
                 .count(),
             right_calls: rate(&rates::RIGHT_CALLS),
+            tool_calls: tool_calls(&constrained),
             truncated: hits(&rates::TRUNCATED_RATE),
             white_space_runs: hits(&rates::WHITE_SPACE_RATE),
             lost_from: constraint_loss::find_loss(&ended),
@@ -270,6 +303,39 @@ pub(super) fn reason(sample: &Sample<'_>) -> Option<(&'static str, String)> {
     Some((reason.name(), reason.to_string()))
 }
 
+/// The rates of requests with tools, by their choice.
+fn tool_calls(samples: &[&Sample<'_>]) -> Vec<ToolCallRates> {
+    let choice_of = |sample: &&Sample<'_>| {
+        let tools = sample.constraint().and_then(Constraint::tools);
+        tools.map(|tools| tools.choice.name())
+    };
+    let of_choice = |tool_choice: &'static str| {
+        let samples: Vec<&Sample<'_>> = samples
+            .iter()
+            .filter(|sample| choice_of(sample) == Some(tool_choice))
+            .copied()
+            .collect();
+        let rate = |metric: &Metric| metric.rate(samples.iter().copied());
+        (!samples.is_empty()).then(|| ToolCallRates {
+            tool_choice,
+            requests: samples.len(),
+            correct_rate: rate(&rates::CORRECT_RATE),
+            call_validity: rate(&rates::CALL_VALIDITY),
+            right_calls: rate(&rates::RIGHT_CALLS),
+            missed_calls: rate(&rates::MISSED_CALLS),
+            forbidden_calls: rate(&rates::FORBIDDEN_CALLS),
+            leaked_markup_rate: rate(&rates::LEAKED_MARKUP_RATE),
+        })
+    };
+    if samples.iter().all(|sample| choice_of(sample).is_none()) {
+        return Vec::new();
+    }
+    ToolChoice::NAMES
+        .into_iter()
+        .filter_map(of_choice)
+        .collect()
+}
+
 fn extra_text(samples: &[&Sample<'_>]) -> Vec<ExtraTextCount> {
     let mut counts: BTreeMap<ExtraText, ExtraTextCount> = BTreeMap::new();
     for sample in samples {
@@ -311,8 +377,14 @@ fn why_not_scored(sample: &Sample<'_>) -> Option<(&'static str, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metrics::testing::{TestRequest, test_request, with_samples};
+    use std::sync::Arc;
+
+    use serde_json::json;
+
+    use crate::metrics::testing::{TestRequest, test_request, with_cases, with_samples};
+    use sobench_core::answer::Channel;
     use sobench_core::observation::TransportCause;
+    use sobench_core::verdict::ToolCallFault;
 
     fn judged(run: &[TestRequest<'_>]) -> Quality {
         with_samples(run, Quality::new)
@@ -328,6 +400,86 @@ mod tests {
 
     fn counts(rate: Option<Rate>) -> Option<(usize, usize)> {
         rate.map(|rate| (rate.hits, rate.of))
+    }
+
+    #[test]
+    fn requests_with_tools_have_rates_by_choice() {
+        let tools = |choice: &str| {
+            let set = json!({
+                "tools": [{"type": "function", "function": {"name": "f"}}],
+                "tool_choice": choice,
+            });
+            let constraint: Constraint = serde_json::from_value(json!({ "tools": set })).unwrap();
+            Some(Arc::new(constraint))
+        };
+        let answer = |made: bool, due: Option<bool>| TestRequest {
+            made_call: Some(made),
+            call_due: due,
+            right_call: due.map(|due| due == made),
+            ..test_request()
+        };
+        let leak = ToolCallFault::LeakedMarkup {
+            channel: Channel::Content,
+            markup: "<tool_call".to_owned(),
+            byte: 0,
+        };
+        let forbidden = ToolCallFault::CallUnderNone {
+            name: "f".to_owned(),
+        };
+        let run = [
+            answer(true, Some(true)),
+            answer(false, Some(true)),
+            answer(true, Some(false)),
+            TestRequest {
+                verdict: invalid(Reason::ToolCall(leak)),
+                ..answer(false, None)
+            },
+            TestRequest {
+                verdict: invalid(Reason::ToolCall(forbidden)),
+                ..answer(true, Some(false))
+            },
+            TestRequest {
+                outcome: Outcome::Truncated,
+                verdict: invalid(Reason::Truncated),
+                ..answer(false, Some(true))
+            },
+            test_request(),
+        ];
+        let quality = with_cases(
+            &run,
+            |index, case| match index {
+                0..=3 | 5 => case.constraint = tools("auto"),
+                4 => case.constraint = tools("none"),
+                _ => {}
+            },
+            Quality::new,
+        );
+        let found: Vec<_> = quality
+            .tool_calls
+            .iter()
+            .map(|choice| {
+                let rates = choice.rates().map(|(_, rate)| counts(rate));
+                (choice.tool_choice, choice.requests, rates)
+            })
+            .collect();
+        // Correct, valid calls, right calls, missed, forbidden, leaked.
+        let auto = [
+            Some((3, 5)),
+            Some((2, 2)),
+            Some((1, 4)),
+            Some((1, 2)),
+            Some((1, 1)),
+            Some((1, 5)),
+        ];
+        let none = [
+            Some((0, 1)),
+            Some((0, 1)),
+            Some((0, 1)),
+            None,
+            Some((1, 1)),
+            Some((0, 1)),
+        ];
+        assert_eq!(found, [("auto", 5, auto), ("none", 1, none)]);
     }
 
     /// Constrained requests with every possible outcome.

@@ -188,6 +188,10 @@ const STATED_INPUT: u16 = 128;
 const STATED_OUTPUT: u16 = 256;
 const SLACK_KNOWN: u16 = 512;
 const WHOLE: u16 = 1024;
+const CALLS_KNOWN: u16 = 2048;
+const MADE_CALL: u16 = 4096;
+const DUE_KNOWN: u16 = 8192;
+const CALL_DUE: u16 = 16384;
 
 /// Distinct values with their numbers.
 #[derive(Clone, Debug)]
@@ -387,7 +391,13 @@ impl RequestTable {
         row.flags |= flag(judged.white_space_run, WHITE_SPACE_RUN) | flag(judged.whole, WHOLE);
         row.flags |= judged
             .right_call
-            .map_or(0, |right| HAS_CALL | if right { RIGHT_CALL } else { 0 });
+            .map_or(0, |right| HAS_CALL | flag(right, RIGHT_CALL));
+        row.flags |= judged
+            .made_call
+            .map_or(0, |made| CALLS_KNOWN | flag(made, MADE_CALL));
+        row.flags |= judged
+            .call_due
+            .map_or(0, |due| DUE_KNOWN | flag(due, CALL_DUE));
     }
 
     /// The request at an index.
@@ -449,7 +459,7 @@ impl RequestTable {
             Prompt::Messages(messages) => {
                 let messages: Vec<_> = messages
                     .iter()
-                    .map(|message| (&message.role, &message.content))
+                    .map(|message| (&message.role, &message.content, &message.other))
                     .collect();
                 hash(&(messages, rest))
             }
@@ -468,7 +478,9 @@ impl RequestTable {
             | Outcome::Rejected { .. }
             | Outcome::Refused { .. }
             | Outcome::Unsupported { .. }) => {
-                hash(&(request, outcome, &*observation.answer.text()))
+                let answer = &observation.answer;
+                let names = answer.tool_calls.iter().map(|call| &call.name);
+                hash(&(request, outcome, &*answer.text(), names.collect::<Vec<_>>()))
             }
             Outcome::ServerError { .. }
             | Outcome::StreamError { .. }
@@ -693,6 +705,8 @@ mod tests {
                     white_space_run: false,
                     whole: false,
                     right_call: None,
+                    made_call: None,
+                    call_due: None,
                 },
             );
         }
@@ -729,6 +743,8 @@ mod tests {
                     white_space_run: true,
                     whole: false,
                     right_call: Some(true),
+                    made_call: Some(true),
+                    call_due: Some(false),
                 },
             );
             let found = ledger.get(index).unwrap().judged();

@@ -113,6 +113,8 @@ mod tests {
                 white_space_run: false,
                 whole: false,
                 right_call: None,
+                made_call: None,
+                call_due: None,
             },
         );
         assert_eq!(

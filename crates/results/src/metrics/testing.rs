@@ -42,6 +42,8 @@ pub struct TestRequest<'t> {
     pub output: Option<u64>,
     pub vllm_correct: Option<bool>,
     pub right_call: Option<bool>,
+    pub made_call: Option<bool>,
+    pub call_due: Option<bool>,
     pub whole: bool,
 }
 
@@ -69,6 +71,8 @@ pub fn test_request() -> TestRequest<'static> {
         output: Some(3),
         vllm_correct: Some(true),
         right_call: None,
+        made_call: None,
+        call_due: None,
         whole: false,
     }
 }
@@ -139,6 +143,8 @@ impl TestRequest<'_> {
             white_space_run: is_white_space_run(&observation.outcome, &observation.answer.text()),
             whole: self.whole,
             right_call: self.right_call,
+            made_call: self.made_call,
+            call_due: self.call_due,
         }
     }
 }

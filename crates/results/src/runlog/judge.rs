@@ -7,13 +7,13 @@ use super::{Judged, LoggedAnswer, RunLog};
 use crate::metrics::constraint_loss::is_white_space_run;
 use crate::metrics::examples::cut;
 use crate::metrics::request_table::RequestInput;
-use crate::metrics::{Answers, TokenSource, Tokens};
+use crate::metrics::{Answers, Sample, TokenSource, Tokens};
 use sobench_core::answer::{Answer, Channel};
 use sobench_core::case::Prompt;
 use sobench_core::constraint::Constraint;
 use sobench_core::error::Result;
 use sobench_core::observation::Outcome;
-use sobench_core::verdict::{Reason, Verdict};
+use sobench_core::verdict::{Reason, ToolCallFault, Verdict};
 use sobench_judge::{Evaluator, function_calls, vllm_formula};
 
 /// Counts the tokens of a text.
@@ -80,8 +80,7 @@ pub fn judge(
             request.request_times().chunks as usize,
         );
         one(
-            request.request_input(),
-            request.outcome(),
+            &request,
             &answer.answer,
             evaluator,
             expected,
@@ -92,8 +91,7 @@ pub fn judge(
 }
 
 fn one(
-    input: &RequestInput,
-    outcome: &Outcome,
+    request: &Sample<'_>,
     answer: &Answer,
     evaluator: &mut Evaluator,
     expected: Option<Channel>,
@@ -105,15 +103,17 @@ fn one(
         grammar_oracle,
         completion,
         ..
-    } = input;
+    } = request.request_input();
+    let outcome = request.outcome();
     let constraint = constraint.as_deref();
     let text = &*answer.text();
-    Judged {
+    let mut judged = Judged {
         verdict: truncate_message(evaluator.judge(
             constraint,
             grammar_oracle.as_deref(),
             outcome,
             answer,
+            request.finish_reason(),
             expected,
         )),
         tokens: match answers {
@@ -130,20 +130,39 @@ fn one(
             && constraint.is_some_and(|constraint| {
                 evaluator.judge_text(constraint, grammar_oracle.as_deref(), text) == Verdict::Valid
             }),
-        right_call: function_calls::is_correct(completion.as_deref(), outcome, text),
-    }
+        right_call: function_calls::is_correct(completion.as_deref(), outcome, constraint, answer),
+        made_call: None,
+        call_due: None,
+    };
+    let tools = constraint.and_then(Constraint::tools);
+    judged.add_tool_calls(tools, completion.as_deref(), outcome, answer);
+    judged
 }
 
-/// Truncates the message of a verdict to [`MAX_MESSAGE_BYTES`].
+/// Truncates the texts of a verdict to [`MAX_MESSAGE_BYTES`].
 pub(crate) fn truncate_message(mut verdict: Verdict) -> Verdict {
-    if let Verdict::Invalid {
-        reason: Reason::NotJson { message, .. } | Reason::Schema { message, .. },
-    } = &mut verdict
-        && message.len() > MAX_MESSAGE_BYTES
-    {
-        *message = format!("{}…", cut(message, MAX_MESSAGE_BYTES));
+    if let Verdict::Invalid { reason } = &mut verdict {
+        truncate_texts(reason);
     }
     verdict
+}
+
+fn truncate_texts(reason: &mut Reason) {
+    let text = match reason {
+        Reason::NotJson { message, .. } | Reason::Schema { message, .. } => message,
+        Reason::ToolCall(ToolCallFault::InvalidArguments { why, .. }) => {
+            return truncate_texts(why);
+        }
+        Reason::ToolCall(
+            ToolCallFault::CallUnderNone { name }
+            | ToolCallFault::UnknownTool { name, .. }
+            | ToolCallFault::DuplicateCallId { id: name, .. },
+        ) => name,
+        _ => return,
+    };
+    if text.len() > MAX_MESSAGE_BYTES {
+        *text = format!("{}…", cut(text, MAX_MESSAGE_BYTES));
+    }
 }
 
 /// The verdict of vLLM's script on the text that the script would have received: empty for a failed

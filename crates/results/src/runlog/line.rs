@@ -172,6 +172,8 @@ pub(super) struct ReadJudged {
     #[serde(default)]
     whole: bool,
     right_call: Option<bool>,
+    made_call: Option<bool>,
+    call_due: Option<bool>,
 }
 
 /// The requested members of a `request` line; `None` for other lines.
@@ -260,6 +262,8 @@ pub(super) fn judged(raw: &RawValue) -> serde_json::Result<(usize, Judged)> {
         white_space_run,
         whole,
         right_call,
+        made_call,
+        call_due,
     } = serde_json::from_value(value)?;
     Ok((
         index,
@@ -270,6 +274,8 @@ pub(super) fn judged(raw: &RawValue) -> serde_json::Result<(usize, Judged)> {
             white_space_run,
             whole,
             right_call,
+            made_call,
+            call_due,
         },
     ))
 }

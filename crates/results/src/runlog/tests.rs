@@ -78,16 +78,7 @@ pub(super) fn cases() -> Vec<Case> {
     vec![
         case(0, Prompt::Text(Arc::clone(&text))),
         case(1, Prompt::Text(text)),
-        case(
-            2,
-            Prompt::Messages(
-                [Message {
-                    role: "user".into(),
-                    content,
-                }]
-                .into(),
-            ),
-        ),
+        case(2, Prompt::Messages([Message::new("user", content)].into())),
         Case {
             arm: Arm::Free,
             constraint: None,
@@ -201,6 +192,8 @@ pub(super) fn judged() -> Judged {
         white_space_run: true,
         whole: false,
         right_call: Some(false),
+        made_call: Some(true),
+        call_due: Some(false),
     }
 }
 

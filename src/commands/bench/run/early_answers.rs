@@ -68,6 +68,7 @@ impl<'a> EarlyAnswers<'a> {
             case.grammar_oracle.as_deref(),
             &observation.outcome,
             &observation.answer,
+            observation.finish_reason.as_deref(),
             self.expected,
         );
         match verdict {

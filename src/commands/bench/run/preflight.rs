@@ -56,10 +56,7 @@ pub(super) fn templated_prompt(backend: ServerKind, tokenizer: &Tokenizer) -> Op
     if backend.takes_messages() {
         return None;
     }
-    let message = Message {
-        role: "user".to_owned(),
-        content: PROMPT.into(),
-    };
+    let message = Message::new("user", PROMPT);
     tokenizer.apply_chat_template(&[message], true).ok()
 }
 
@@ -430,10 +427,11 @@ fn proved(found: &Preflight, chosen: ConstraintDialect) -> Option<Notice> {
     )
 }
 
-/// The kinds of constraints that are sent, each once, in test order.
+/// The kinds of constraints that are sent and tested, each once, in test order.
 fn kinds(cases: &[Case]) -> Vec<Kind> {
-    let is_sent =
-        |kind: &Kind| sent(cases).any(|constraint| Kind::from_constraint(constraint) == *kind);
+    let is_sent = |kind: &Kind| {
+        sent(cases).any(|constraint| Kind::from_constraint(constraint) == Some(*kind))
+    };
     Kind::ALL.into_iter().filter(is_sent).collect()
 }
 

@@ -67,13 +67,7 @@ impl Probe {
     /// The connection cannot be set up.
     pub(super) fn new(sending: &Sending<'_>, rate: f64) -> Result<Self> {
         let prompt = match sending.adapter.kind().input() {
-            Input::Messages => Prompt::Messages(
-                [Message {
-                    role: "user".to_owned(),
-                    content: PROBE_PROMPT.into(),
-                }]
-                .into(),
-            ),
+            Input::Messages => Prompt::Messages([Message::new("user", PROBE_PROMPT)].into()),
             Input::Text | Input::Audio | Input::Ranking => Prompt::Text(PROBE_PROMPT.into()),
         };
         Ok(Self {

@@ -37,13 +37,7 @@ fn case(model: &Case, index: usize, random: &mut PythonRandom) -> Case {
     let prompt = format!("{:032x} {}", random.getrandbits(128), shuffled.join(" "));
     let prompt = match &model.prompt {
         Prompt::Text(_) => Prompt::Text(prompt.into()),
-        Prompt::Messages(_) => Prompt::Messages(
-            [Message {
-                role: "user".to_owned(),
-                content: prompt.into(),
-            }]
-            .into(),
-        ),
+        Prompt::Messages(_) => Prompt::Messages([Message::new("user", prompt)].into()),
         // A recording has no words to shuffle.
         Prompt::Audio(clip) => Prompt::Audio(Arc::clone(clip)),
         Prompt::Ranking { documents, .. } => Prompt::Ranking {
@@ -136,14 +130,8 @@ mod tests {
         let parts =
             serde_json::json!([{"type": "text", "text": "two words"}, {"type": "image_url"}]);
         let messages = [
-            Message {
-                role: "system".to_owned(),
-                content: "be brief".into(),
-            },
-            Message {
-                role: "user".to_owned(),
-                content: parts,
-            },
+            Message::new("system", "be brief"),
+            Message::new("user", parts),
         ];
         let warm = cases(&[model(Prompt::Messages(messages.into()))], 1, 0);
         let Prompt::Messages(messages) = &warm[0].prompt else {

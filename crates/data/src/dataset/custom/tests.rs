@@ -26,6 +26,10 @@ const GOOD: &[&str] = &[
     r#"{"prompt":"Hi","grammar":"root ::= \"a\""}"#,
     r#"{"prompt":"Hi","grammar":{"dialect":"lark","text":"start: \"a\""}}"#,
     r#"{"prompt":"Hi","structural_tag":{"format":{}}}"#,
+    r#"{"prompt":"Hi","tools":[{"type":"function","function":{"name":"f","parameters":{"type":"object"},"strict":true}}],"tool_choice":"required","parallel_tool_calls":false,"completion":"{\"ground_truth\":[]}"}"#,
+    r#"{"prompt":"Hi","tools":[{"type":"function","name":"f"},{"type":"custom","name":"g","format":{"type":"text"}}],"tool_choice":{"type":"custom","name":"g"}}"#,
+    r#"{"messages":[{"role":"user","content":"Hi","name":"me"},{"role":"assistant","tool_calls":[{"id":"a","type":"function","function":{"name":"f","arguments":"{}"}}]},{"role":"tool","tool_call_id":"a","content":"5"}]}"#,
+    r#"{"messages":[{"role":"assistant","content":null,"tool_calls":[]}]}"#,
     r#"{"prompt":"Hi","output_len":1,"completion":"","tags":[]}"#,
     r#"{"prompt":"Hi","output_len":64.0}"#,
     r#"{"prompt":"Hi","output_tokens":7}"#,
@@ -89,10 +93,6 @@ const BAD: &[(&str, &str)] = &[
         "content must be",
     ),
     (
-        r#"{"messages":[{"role":"user","content":"Hi","name":"a"}]}"#,
-        "content: \"name\"",
-    ),
-    (
         r#"{"prompt":"Hi","json":"{}"}"#,
         "not a string that contains it",
     ),
@@ -126,6 +126,42 @@ const BAD: &[(&str, &str)] = &[
     (
         r#"{"prompt":"Hi","grammar":{"dialect":"lark","text":""}}"#,
         "grammar is blank",
+    ),
+    (
+        r#"{"prompt":"Hi","tools":[]}"#,
+        "tools must be a list of at least one tool",
+    ),
+    (
+        r#"{"prompt":"Hi","tools":[{"type":"function","function":{}}]}"#,
+        "tools[0]: no name",
+    ),
+    (
+        r#"{"prompt":"Hi","tools":[{"type":"function","function":{"name":"a b"}}]}"#,
+        "tools[0]: not a name",
+    ),
+    (
+        r#"{"prompt":"Hi","tools":[{"type":"function","function":{"name":"f","parameters":{"type":"array"}}}]}"#,
+        "of type object",
+    ),
+    (
+        r#"{"prompt":"Hi","tools":[{"type":"function","name":"f"}],"tool_choice":"any"}"#,
+        "unknown tool_choice: \"any\"",
+    ),
+    (
+        r#"{"prompt":"Hi","tool_choice":"auto"}"#,
+        "tool_choice needs tools",
+    ),
+    (
+        r#"{"prompt":"Hi","json":{},"tools":[{"type":"function","name":"f"}]}"#,
+        "both json and tools",
+    ),
+    (
+        r#"{"messages":[{"role":"tool","content":"5"}]}"#,
+        "messages[0]: a message of the role tool needs a tool_call_id",
+    ),
+    (
+        r#"{"messages":[{"role":"assistant","tool_calls":[{"id":"a"}]}]}"#,
+        "messages[0]: tool_calls[0] must be",
     ),
     (
         r#"{"prompt":"Hi","structural_tag":"{}"}"#,

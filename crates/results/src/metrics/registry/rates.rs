@@ -7,7 +7,7 @@ use crate::metrics::quality::{
 };
 use sobench_core::case::Arm;
 use sobench_core::observation::{Outcome, TOO_MANY_REQUESTS};
-use sobench_core::verdict::{Reason, Verdict};
+use sobench_core::verdict::{Reason, ToolCallFault, Verdict};
 
 const CONSTRAINED: Population = Population::Arm(Arm::Constrained);
 
@@ -74,6 +74,58 @@ pub static RIGHT_CALLS: Metric = rate(
     Better::Up,
     CONSTRAINED,
     |sample| sample.right_call(),
+);
+
+/// Share of valid answers among answers with tool calls that have a verdict.
+pub static CALL_VALIDITY: Metric = rate(
+    "call_validity",
+    "valid calls",
+    Better::Up,
+    CONSTRAINED,
+    |sample| {
+        sample.made_call().filter(|made| *made)?;
+        is_correct(sample.verdict())
+    },
+);
+
+/// Share of complete answers without a tool call among those to requests that make one due.
+pub static MISSED_CALLS: Metric = rate(
+    "missed_calls",
+    "missed calls",
+    Better::Down,
+    CONSTRAINED,
+    |sample| {
+        sample.call_due().filter(|due| *due)?;
+        let is_complete = *sample.outcome() == Outcome::Completed;
+        sample.made_call().filter(|_| is_complete).map(|made| !made)
+    },
+);
+
+/// Share of answers with a tool call among those to requests that make none due.
+pub static FORBIDDEN_CALLS: Metric = rate(
+    "forbidden_calls",
+    "forbidden calls",
+    Better::Down,
+    CONSTRAINED,
+    |sample| {
+        sample.call_due().filter(|due| !due)?;
+        sample.made_call()
+    },
+);
+
+/// Share of answers with markup of tool calls in a text among answers to requests with tools.
+pub static LEAKED_MARKUP_RATE: Metric = rate(
+    "leaked_markup_rate",
+    "leaked markup",
+    Better::Down,
+    CONSTRAINED,
+    |sample| {
+        sample.made_call()?;
+        let is_leak = |reason: &Reason| {
+            matches!(reason, Reason::ToolCall(ToolCallFault::LeakedMarkup { .. }))
+        };
+        Some(matches!(sample.verdict(), Verdict::Invalid { reason } if is_leak(reason)))
+    },
 );
 
 /// Share of answers truncated at the token limit.

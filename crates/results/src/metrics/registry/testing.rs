@@ -42,12 +42,16 @@ pub fn eventful_run() -> Vec<TestRequest<'static>> {
     vec![
         TestRequest {
             right_call: Some(true),
+            made_call: Some(true),
+            call_due: Some(true),
             reasoning: Some(5),
             answer: Some(20),
             arguments: Some(30),
             ..test_request()
         },
         TestRequest {
+            made_call: Some(true),
+            call_due: Some(false),
             chunk_tokens: vec![1, 3, 9],
             output: Some(9),
             ..test_request()

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use super::{
-    ArrivalSlack, ChunkSlack, ChunksAndTokens, HAS_CALL, IN_ORDER, NONE, NONE_NS, RIGHT_CALL,
-    RequestInput, RequestTimes, SCRIPT_CORRECT, SCRIPT_SCORES, SLACK_KNOWN, STATED_INPUT,
-    STATED_OUTPUT, STREAMED, WHITE_SPACE_RUN, WHOLE,
+    ArrivalSlack, CALL_DUE, CALLS_KNOWN, ChunkSlack, ChunksAndTokens, DUE_KNOWN, HAS_CALL,
+    IN_ORDER, MADE_CALL, NONE, NONE_NS, RIGHT_CALL, RequestInput, RequestTimes, SCRIPT_CORRECT,
+    SCRIPT_SCORES, SLACK_KNOWN, STATED_INPUT, STATED_OUTPUT, STREAMED, WHITE_SPACE_RUN, WHOLE,
 };
 use crate::metrics::{Judged, Sample, TokenSource, Tokens};
 use sobench_core::answer::Answer;
@@ -271,6 +271,16 @@ impl<'a> Sample<'a> {
         (self.row.flags & HAS_CALL != 0).then_some(self.row.flags & RIGHT_CALL != 0)
     }
 
+    /// Whether the answer has tool calls; `None` without an answer, and for requests without tools.
+    pub fn made_call(&self) -> Option<bool> {
+        (self.row.flags & CALLS_KNOWN != 0).then_some(self.row.flags & MADE_CALL != 0)
+    }
+
+    /// Whether a tool call is due; `None` if that is unknown, and for requests without tools.
+    pub fn call_due(&self) -> Option<bool> {
+        (self.row.flags & DUE_KNOWN != 0).then_some(self.row.flags & CALL_DUE != 0)
+    }
+
     /// The verdict, token counts and checks of the request.
     pub fn judged(&self) -> Judged {
         Judged {
@@ -280,6 +290,8 @@ impl<'a> Sample<'a> {
             white_space_run: self.white_space_run(),
             whole: self.whole(),
             right_call: self.right_call(),
+            made_call: self.made_call(),
+            call_due: self.call_due(),
         }
     }
 }
