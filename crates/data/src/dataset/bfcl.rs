@@ -782,11 +782,11 @@ mod tests {
             ("{}", "line 1: the field id is not a string"),
             (r#"{"id": "a"}"#, "line 1: question has no turn"),
             (
-                r#"{"id": "a", "question": [[]], "function": []}"#,
+                r#"{"id": "a", "question": [[]], "function": {}}"#,
                 "question[0] must be a list of at least one message",
             ),
             (
-                r#"{"id": "a", "question": [[{"role": "user", "content": "?"}]], "function": []}"#,
+                r#"{"id": "a", "question": [[{"role": "user", "content": "?"}]], "function": 1}"#,
                 "function is neither",
             ),
             (
