@@ -262,7 +262,12 @@ impl Evaluator {
         let oracle_key = oracle
             .map(|oracle| sha256_hex(oracle.as_bytes()))
             .unwrap_or_default();
-        let key = constraint.fingerprint() + &oracle_key;
+        let key = match constraint {
+            // Thousands of tools take long to fingerprint. The compiled judge keeps the set alive,
+            // so no other set has its address.
+            Constraint::Tools(tools) => format!("tools {:p}", Arc::as_ptr(tools)),
+            _ => constraint.fingerprint() + &oracle_key,
+        };
         if let Some(judge) = self.compiled.get(&key) {
             return Arc::clone(judge);
         }

@@ -306,7 +306,9 @@ pub(super) fn reason(sample: &Sample<'_>) -> Option<(&'static str, String)> {
 /// The rates of requests with tools, by their choice.
 fn tool_calls(samples: &[&Sample<'_>]) -> Vec<ToolCallRates> {
     let choice_of = |sample: &&Sample<'_>| {
-        let tools = sample.constraint().and_then(Constraint::tools);
+        let tools = sample
+            .constraint()
+            .and_then(|constraint| constraint.tools());
         tools.map(|tools| tools.choice.name())
     };
     let of_choice = |tool_choice: &'static str| {

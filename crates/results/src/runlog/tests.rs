@@ -70,7 +70,8 @@ pub(super) fn cases() -> Vec<Case> {
         )
     };
     let text: Arc<str> = "say\n\u{0}é".into();
-    let content = serde_json::from_str(r#"[{"type":"text","text":"x","weight":1.10}]"#).unwrap();
+    let content: serde_json::Value =
+        serde_json::from_str(r#"[{"type":"text","text":"x","weight":1.10}]"#).unwrap();
     let grammar = Constraint::Grammar {
         dialect: GrammarDialect::Ebnf,
         text: "root ::= \"a\"".into(),
