@@ -98,9 +98,6 @@ const NOUNS: [&str; 30] = [
     "zone",
 ];
 
-/// The number of generated tools of a seed.
-pub(super) const COUNT: usize = VERBS.len() * OBJECTS.len();
-
 /// One tool for each verb and object, with the parameters of a tool of `families`, which
 /// `random` draws.
 pub(super) fn generate(families: &[&Tool], random: &mut PythonRandom) -> Vec<Tool> {
