@@ -228,7 +228,7 @@ fn properties(
 
 fn rows_table(rows: &[Map<String, Value>], tag_groups: &[&'static str]) -> Table {
     let heads = ["row"].into_iter().chain(tag_groups.iter().copied());
-    let mut table = Table::new(heads, tag_groups.len() + 1).wrapped(4, COLUMN_CHARS);
+    let mut table = Table::new(heads, tag_groups.len() + 1).wrapped(tag_groups.len(), COLUMN_CHARS);
     for row in rows {
         let group = |group: &str| {
             let tags = tags(row).filter_map(|tag| tag.split_once(':'));
