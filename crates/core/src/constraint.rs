@@ -230,7 +230,9 @@ mod tests {
         ] {
             assert_eq!(round_trip(text).kind(), kind);
         }
-        let text_kinds = Constraint::KINDS.into_iter().filter(|kind| *kind != "tools");
+        let text_kinds = Constraint::KINDS
+            .into_iter()
+            .filter(|kind| *kind != "tools");
         assert!(text_kinds.eq(Constraint::TEXT_KINDS));
         assert!(serde_json::from_str::<Constraint>(r#"{"json_object":false}"#).is_err());
     }

@@ -1,3 +1,5 @@
+//! Tests of the judgement of tool calls: choices, ids, arguments, leaks, cut answers, large inputs.
+
 use serde_json::json;
 
 use super::*;

@@ -11,7 +11,6 @@ use super::constraint_loss::{self, ConstraintLoss};
 use super::examples::Group;
 use super::registry::{Metric, rates};
 use sobench_core::case::Arm;
-use sobench_core::constraint::Constraint;
 use sobench_core::observation::{Outcome, failure_message};
 use sobench_core::tools::ToolChoice;
 use sobench_core::verdict::{ExtraText, NotScored, Reason, Verdict};
@@ -385,6 +384,7 @@ mod tests {
 
     use crate::metrics::testing::{TestRequest, test_request, with_cases, with_samples};
     use sobench_core::answer::Channel;
+    use sobench_core::constraint::Constraint;
     use sobench_core::observation::TransportCause;
     use sobench_core::verdict::ToolCallFault;
 

@@ -3,9 +3,10 @@
 use super::Values;
 use crate::metrics::testing::{TestRequest, test_request, with_samples};
 use crate::metrics::{MetricsOptions, Slo, summarise};
+use sobench_core::answer::Channel;
 use sobench_core::case::Arm;
 use sobench_core::observation::{Outcome, TOO_MANY_REQUESTS, TransportCause};
-use sobench_core::verdict::{ExtraText, NotScored, Reason, Verdict};
+use sobench_core::verdict::{ExtraText, NotScored, Reason, ToolCallFault, Verdict};
 
 /// Requests that give every rate a hit and every total a count.
 pub fn eventful_run() -> Vec<TestRequest<'static>> {
@@ -57,6 +58,8 @@ pub fn eventful_run() -> Vec<TestRequest<'static>> {
             ..test_request()
         },
         TestRequest {
+            made_call: Some(false),
+            call_due: Some(true),
             chunks: vec![],
             output: Some(0),
             ..test_request()
@@ -97,6 +100,17 @@ pub fn eventful_run() -> Vec<TestRequest<'static>> {
                     kind: ExtraText::Fence,
                     valid_if_stripped: true,
                 },
+            },
+            ..test_request()
+        },
+        TestRequest {
+            made_call: Some(false),
+            verdict: Verdict::Invalid {
+                reason: Reason::ToolCall(ToolCallFault::LeakedMarkup {
+                    channel: Channel::Content,
+                    markup: "<tool_call".to_owned(),
+                    byte: 0,
+                }),
             },
             ..test_request()
         },
