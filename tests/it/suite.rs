@@ -60,6 +60,20 @@ fn shown_rows_are_those_of_the_file() {
     ] {
         assert!(row.contains(text), "{text} is not in:\n{row}");
     }
+    let page = stdout(&["datasets", "show", "tools"]);
+    for text in ["120 of tools-1", " travel-bike ", " allowed_tools "] {
+        assert!(page.contains(text), "{text} is not in:\n{page}");
+    }
+    let row = stdout(&["datasets", "show", "tools", "travel-bike"]);
+    for text in [
+        "group:travel calls:one",
+        "Utrecht Centraal",
+        "Constraint: tools",
+        "\"search_flights\"",
+        "{\"ground_truth\":[{\"get_route\":",
+    ] {
+        assert!(row.contains(text), "{text} is not in:\n{row}");
+    }
     let json = stdout(&["datasets", "show", "json"]);
     assert!(json.contains("Constraint: json") && json.contains("brief user profile"));
     let random = stdout(&["datasets", "show", "random"]);
@@ -78,8 +92,12 @@ fn unknown_tags_and_rows_are_refused() {
             "no row of suite-1 has the tag: name:invoices",
         ),
         (
+            &["datasets", "show", "tools", "invoice"],
+            "no row of tools-1 has the tag: name:invoice",
+        ),
+        (
             &["datasets", "show", "json", "invoice"],
-            "for the dataset suite, not json",
+            "a row is for the datasets suite and tools, not json",
         ),
         (
             &["datasets", "show", "json", "--suite-filter", "kind:json"],

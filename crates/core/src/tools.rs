@@ -576,12 +576,12 @@ fn shown(value: Option<&Value>) -> String {
 mod tests {
     use super::*;
 
-    fn read(value: Value) -> Result<ToolSet> {
+    fn read(value: &Value) -> Result<ToolSet> {
         ToolSet::from_members(value.as_object().unwrap())
     }
 
     #[track_caller]
-    fn check_refused(value: Value, what: &str) {
+    fn check_refused(value: &Value, what: &str) {
         let error = read(value).unwrap_err();
         assert_eq!(error.what, what);
         assert!(error.hint.is_some_and(|hint| !hint.contains('\n')));
@@ -610,7 +610,7 @@ mod tests {
             "tool_choice": {"type": "allowed_tools", "mode": "required", "tools": [
                 {"type": "function", "name": "f"}, {"type": "custom", "name": "g"}]},
         });
-        let set = read(members.clone()).unwrap();
+        let set = read(&members).unwrap();
         assert_eq!(Value::Object(set.to_members(ToolForm::Responses)), members);
         assert_eq!(
             set.choice_value(ToolForm::Chat),
@@ -638,7 +638,7 @@ mod tests {
             ),
         ] {
             let set =
-                read(json!({"tools": [tool("f"), tool("g")], "tool_choice": choice})).unwrap();
+                read(&json!({"tools": [tool("f"), tool("g")], "tool_choice": choice})).unwrap();
             let choice = &set.choice;
             assert_eq!((choice.name(), choice.requires_call()), (name, requires));
             assert_eq!(["f", "g"].map(|tool| choice.allows(tool)), allowed);
@@ -702,11 +702,11 @@ mod tests {
                 "tools[0]: unknown syntax: \"ebnf\"",
             ),
         ] {
-            check_refused(set, what);
+            check_refused(&set, what);
         }
         let long = "a".repeat(MAX_NAME_CHARS);
-        assert!(read(function(json!({"name": long}))).is_ok());
-        assert!(read(function(json!({"name": format!("{long}a")}))).is_err());
+        assert!(read(&function(json!({"name": long}))).is_ok());
+        assert!(read(&function(json!({"name": format!("{long}a")}))).is_err());
     }
 
     #[test]
@@ -715,8 +715,8 @@ mod tests {
             let tools: Vec<Value> = (0..count).map(|index| tool(&format!("t{index}"))).collect();
             json!({ "tools": tools })
         };
-        assert_eq!(read(tools(MAX_TOOLS)).unwrap().tools.len(), MAX_TOOLS);
-        check_refused(tools(MAX_TOOLS + 1), "too many tools: 10001");
+        assert_eq!(read(&tools(MAX_TOOLS)).unwrap().tools.len(), MAX_TOOLS);
+        check_refused(&tools(MAX_TOOLS + 1), "too many tools: 10001");
     }
 
     #[test]
@@ -728,7 +728,7 @@ mod tests {
             (tool("f"), json!("auto")),
         ] {
             let strict = json!({"type": "function", "function": {"name": "f", "strict": true}});
-            let set = read(json!({
+            let set = read(&json!({
                 "tools": [strict], "tool_choice": choice, "parallel_tool_calls": false}))
             .unwrap();
             assert_eq!(
@@ -743,7 +743,7 @@ mod tests {
 
     #[test]
     fn responses_are_not_strict_without_enforcement() {
-        let set = read(json!({"tools": [tool("f")]})).unwrap();
+        let set = read(&json!({"tools": [tool("f")]})).unwrap();
         assert!(!set.tools[0].is_strict());
         let control = set.without_enforcement(ToolForm::Responses);
         assert_eq!(

@@ -11,7 +11,7 @@ use crate::commands::flags::values::{Described, described};
 use sobench_core::constraint::Constraint;
 use sobench_core::error::{Error, Result};
 use sobench_core::output_format::OutputFormat;
-use sobench_data::dataset::{DatasetName, SUITE_NAME, SuiteFlags, shipped_rows};
+use sobench_data::dataset::{DatasetName, SUITE_NAME, SuiteFlags, TOOLS_NAME, shipped_rows};
 use sobench_render::{Block, Document, Table, text};
 use sobench_shutdown::Shutdown;
 
@@ -46,7 +46,7 @@ pub struct ShowArgs {
     #[arg(value_name = "NAME", default_value = DatasetName::Suite.name(),
           value_parser = PossibleValuesParser::new(DatasetName::ALL.map(DatasetName::name)))]
     pub name: String,
-    /// Row of suite, to print in full
+    /// Row of suite or tools, to print in full
     #[arg(value_name = "ROW", conflicts_with = "suite_filter")]
     pub row: Option<String>,
     #[command(flatten)]
@@ -139,11 +139,15 @@ fn constraints(name: DatasetName) -> &'static str {
 
 fn show(flags: &ShowArgs) -> Result<String> {
     let name = DatasetName::from_str(&flags.name)?;
+    let shipped = Shipped::of(name);
     if name != DatasetName::Suite && !flags.suite.suite_filter.is_empty() {
-        return Err(rows_of_suite_only("--suite-filter", name));
+        let what = "--suite-filter is for the dataset suite";
+        return Err(not_for(what, name));
     }
     let filter = match &flags.row {
-        Some(_) if name != DatasetName::Suite => return Err(rows_of_suite_only("a row", name)),
+        Some(_) if shipped.is_none() => {
+            return Err(not_for("a row is for the datasets suite and tools", name));
+        }
         Some(row) => vec![format!("name:{row}")],
         None => flags.suite.suite_filter.clone(),
     };
@@ -159,20 +163,52 @@ fn show(flags: &ShowArgs) -> Result<String> {
         return Ok(json_lines(rows.into_iter().map(Value::from)));
     }
     let mut document = Document::new(format!("sobench: dataset {name}"));
-    document.facts(properties(name, rows.len()));
+    document.facts(properties(name, shipped, rows.len()));
     match &rows[..] {
         [row] => row_in_full(&mut document, row),
-        rows => document.titled_table("Rows", rows_table(rows).non_empty()),
+        rows => {
+            let groups = shipped.map_or(&[][..], |shipped| shipped.tag_groups);
+            document.titled_table("Rows", rows_table(rows, groups).non_empty());
+        }
     }
     Ok(text::render(&document))
 }
 
-fn rows_of_suite_only(what: &str, name: DatasetName) -> Error {
-    Error::usage(format!("{what} is for the dataset suite, not {name}"))
+fn not_for(what: &str, name: DatasetName) -> Error {
+    Error::usage(format!("{what}, not {name}"))
         .hint("use sobench datasets show suite, or leave it out")
 }
 
-fn properties(name: DatasetName, rows: usize) -> Vec<(&'static str, String)> {
+/// A dataset of many rows that ship with sobench.
+#[derive(Clone, Copy)]
+struct Shipped {
+    /// Name and version of the rows.
+    version: &'static str,
+    /// The columns of the table of rows: each is a group of tags.
+    tag_groups: &'static [&'static str],
+}
+
+impl Shipped {
+    fn of(name: DatasetName) -> Option<Self> {
+        match name {
+            DatasetName::Suite => Some(Self {
+                version: SUITE_NAME,
+                tag_groups: &["kind", "domain", "difficulty", "feature"],
+            }),
+            DatasetName::Tools => Some(Self {
+                version: TOOLS_NAME,
+                tag_groups: &["group", "calls", "tool_choice", "step", "language"],
+            }),
+            _ => None,
+        }
+    }
+}
+
+fn properties(
+    name: DatasetName,
+    shipped: Option<Shipped>,
+    rows: usize,
+) -> Vec<(&'static str, String)> {
     let mut facts = vec![
         ("dataset", name.name().to_owned()),
         ("content", name.description().to_owned()),
@@ -183,19 +219,16 @@ fn properties(name: DatasetName, rows: usize) -> Vec<(&'static str, String)> {
         ),
         ("flags", name.flags().join(" ")),
     ];
-    if name == DatasetName::Suite {
-        facts.push(("rows", format!("{rows} of {SUITE_NAME}")));
+    if let Some(Shipped { version, .. }) = shipped {
+        facts.push(("rows", format!("{rows} of {version}")));
     }
     facts.retain(|(_, value)| !value.is_empty());
     facts
 }
 
-/// The columns of the table of rows: each is a group of tags.
-const TAG_GROUPS: [&str; 4] = ["kind", "domain", "difficulty", "feature"];
-
-fn rows_table(rows: &[Map<String, Value>]) -> Table {
-    let heads = ["row"].into_iter().chain(TAG_GROUPS);
-    let mut table = Table::new(heads, TAG_GROUPS.len() + 1).wrapped(4, COLUMN_CHARS);
+fn rows_table(rows: &[Map<String, Value>], tag_groups: &[&'static str]) -> Table {
+    let heads = ["row"].into_iter().chain(tag_groups.iter().copied());
+    let mut table = Table::new(heads, tag_groups.len() + 1).wrapped(tag_groups.len(), COLUMN_CHARS);
     for row in rows {
         let group = |group: &str| {
             let tags = tags(row).filter_map(|tag| tag.split_once(':'));
@@ -203,7 +236,7 @@ fn rows_table(rows: &[Map<String, Value>]) -> Table {
             of_group.collect::<Vec<_>>().join(" ")
         };
         let cells = [member(row, "name")].into_iter();
-        table.row(cells.chain(TAG_GROUPS.map(group)));
+        table.row(cells.chain(tag_groups.iter().map(|name| group(name))));
     }
     table
 }
@@ -233,6 +266,10 @@ fn row_in_full(document: &mut Document, row: &Map<String, Value>) {
         }
     };
     section("Prompt", member(row, "prompt"));
+    section(
+        "Messages",
+        row.get("messages").map(pretty).unwrap_or_default(),
+    );
     for kind in Constraint::KINDS {
         let content = match row.get(kind) {
             None => continue,
@@ -249,6 +286,7 @@ fn row_in_full(document: &mut Document, row: &Map<String, Value>) {
         "Pest grammar that judges the answers",
         member(row, "grammar_oracle"),
     );
+    section("Reference answer", member(row, "completion"));
     let instances = row.get("instances").and_then(Value::as_array);
     let examples = |valid: bool| {
         let instances = instances.into_iter().flatten();

@@ -1,22 +1,24 @@
-//! The dataset `bfcl`: the Berkeley Function-Calling Leaderboard, with calls as JSON answers.
+//! The dataset `bfcl`: the Berkeley Function-Calling Leaderboard, with calls as JSON answers or as
+//! calls of tools.
 //!
 //! Each category is a file, such as `BFCL_v3_simple.json`, of JSON Lines `{id, question: [[{role,
 //! content}]], function: [{name, description, parameters}]}`. The expected calls are in
 //! `possible_answer/` under the same name, as `{id, ground_truth: [{name: {parameter: [allowed
 //! value]}}]}`. Of several turns the first is sent.
 //!
-//! `vllm bench serve` sends the functions as `tools`, and the model may decide not to call one.
-//! Here a system message describes the functions, and the constraint is a JSON Schema for `{"name",
-//! "arguments"}`, one branch per function (a list of such objects for several calls). This works
-//! with every kind of server, and answers are judged as for other datasets. [`sobench_judge::call`]
-//! compares the call with the reference that each case carries.
+//! By default a system message describes the functions, and the constraint is a JSON Schema for
+//! `{"name", "arguments"}`, one branch per function (a list of such objects for several calls). This
+//! works with every kind of server, and answers are judged as for other datasets. As tools
+//! ([`CallForm::Tools`]), the functions are sent as `tools`, as `vllm bench serve` does, and the
+//! model decides whether to call one. [`sobench_judge::function_calls`] compares the calls with the
+//! reference that each case carries.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 
 use ::regex::Regex;
-use clap::Args;
+use clap::{Args, ValueEnum};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
@@ -34,6 +36,7 @@ use sobench_core::constraint::Constraint;
 use sobench_core::error::{Error, Result};
 use sobench_core::input::json::DuplicateKeys;
 use sobench_core::input::list_files;
+use sobench_core::tools::ToolSet;
 use sobench_notices::notice::{DatasetNotice, Notice};
 
 const REPOSITORY: &str = "gorilla-llm/Berkeley-Function-Calling-Leaderboard";
@@ -50,6 +53,26 @@ pub struct BfclFlags {
     /// Categories of bfcl [default: simple,live_simple,multiple]
     #[arg(long, value_name = "A,B", value_delimiter = ',')]
     pub bfcl_categories: Vec<String>,
+    /// How the functions of bfcl are sent [default: json]
+    #[arg(long, value_name = "FORM", value_enum)]
+    pub bfcl_as: Option<CallForm>,
+}
+
+/// How functions are sent, and calls are returned.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
+#[serde(rename_all = "snake_case")]
+pub enum CallForm {
+    /// In a system message, and the calls are JSON in the content
+    #[default]
+    Json,
+    /// As tools, and the model decides whether to call one
+    Tools,
+}
+
+impl CallForm {
+    fn is_json(&self) -> bool {
+        *self == Self::Json
+    }
 }
 
 /// The options of `bfcl`.
@@ -60,6 +83,8 @@ pub struct BfclPlan {
     pub dataset_path: Option<String>,
     /// Names of categories. If empty, [`CATEGORIES`].
     pub categories: Vec<String>,
+    #[serde(rename = "bfcl_as", skip_serializing_if = "CallForm::is_json")]
+    pub form: CallForm,
     pub order: Order,
     pub shortfall: Shortfall,
 }
@@ -88,6 +113,7 @@ impl Kind for BfclPlan {
                 .iter()
                 .map(|name| name.trim().to_owned())
                 .collect(),
+            form: flags.rows.bfcl.bfcl_as.unwrap_or_default(),
             order: flags.rows.order.order(),
             shortfall: flags.rows.shortfall.shortfall(),
         })
@@ -98,7 +124,8 @@ impl Kind for BfclPlan {
         let (categories, source, mut notices) = find(self, inputs.hub)?;
         let (mut by_category, mut repeated) = (Vec::new(), DuplicateKeys::default());
         for category in &categories {
-            by_category.push(read_category(category, &mut notices, &mut repeated)?.into_iter());
+            by_category
+                .push(read_category(category, self.form, &mut notices, &mut repeated)?.into_iter());
         }
         notices.extend(DatasetNotice::repeated_members(repeated));
         let mut rows = Vec::new();
@@ -131,6 +158,18 @@ struct Category {
     name: String,
     questions: PathBuf,
     answers: Option<PathBuf>,
+}
+
+impl Category {
+    /// Whether the expected answer is a list of calls.
+    fn has_several_calls(&self) -> bool {
+        self.name.contains("parallel")
+    }
+
+    /// Whether no function of a row fits its question.
+    fn expects_no_call(&self) -> bool {
+        self.name.contains("irrelevance")
+    }
 }
 
 fn find(plan: &BfclPlan, hub: &HubSettings) -> Result<(Vec<Category>, String, Vec<Notice>)> {
@@ -241,6 +280,7 @@ fn categories(
 
 fn read_category(
     category: &Category,
+    form: CallForm,
     notices: &mut Vec<Notice>,
     repeated: &mut DuplicateKeys,
 ) -> Result<Vec<Row>> {
@@ -253,7 +293,7 @@ fn read_category(
                 .ok_or_else(|| bad(&location, "no field ground_truth"))?;
             answers.insert(id, calls);
         }
-    } else {
+    } else if !(form == CallForm::Tools && category.expects_no_call()) {
         notices.push(
             DatasetNotice::CategoryWithoutAnswers {
                 category: category.name.clone(),
@@ -261,10 +301,22 @@ fn read_category(
             .into(),
         );
     }
-    let mut rows = Vec::new();
+    let (mut rows, mut without_functions) = (Vec::new(), 0);
     for (location, members) in read_lines(&category.questions, repeated)? {
         let calls = answers.remove(&id(&members, &location)?);
-        rows.push(row(&members, calls, category, location)?);
+        match members.get("function") {
+            Some(Value::Array(functions)) if functions.is_empty() => without_functions += 1,
+            _ => rows.push(row(&members, calls, category, form, location)?),
+        }
+    }
+    if without_functions > 0 {
+        notices.push(
+            DatasetNotice::RowsWithoutFunctions {
+                rows: without_functions,
+                category: category.name.clone(),
+            }
+            .into(),
+        );
     }
     Ok(rows)
 }
@@ -286,6 +338,7 @@ fn row(
     members: &Map<String, Value>,
     calls: Option<Value>,
     category: &Category,
+    form: CallForm,
     location: String,
 ) -> Result<Row> {
     let turn = members
@@ -303,23 +356,44 @@ fn row(
             ));
         }
     };
-    let branches = functions
-        .iter()
-        .map(call_schema)
-        .collect::<Option<Vec<Value>>>();
-    let branches =
-        branches.ok_or_else(|| bad(&location, "the name of a function is not a string"))?;
-    let call = if branches.len() == 1 {
-        branches[0].clone()
-    } else {
-        json!({"anyOf": branches})
+    let name = |function: &Value| Some(function.get("name")?.as_str()?.to_owned());
+    let names = functions.iter().map(name).collect::<Option<Vec<String>>>();
+    let names = names.ok_or_else(|| bad(&location, "the name of a function is not a string"))?;
+    let (constraint, calls) = match form {
+        CallForm::Json => {
+            let schema = answer_schema(&names, &functions, category.has_several_calls());
+            describe_functions(&mut chat, functions, category.has_several_calls());
+            (Constraint::JsonSchema(Arc::new(schema)), calls)
+        }
+        CallForm::Tools => {
+            let tools: Value = names
+                .iter()
+                .zip(&functions)
+                .map(|(name, function)| tool(name, function))
+                .collect();
+            let members = Map::from_iter([("tools".to_owned(), tools)]);
+            let set = ToolSet::from_members(&members).map_err(|error| Error {
+                what: format!("{location}: {}", error.what),
+                ..error
+            })?;
+            let calls = match calls {
+                None if category.expects_no_call() => Some(Value::Array(Vec::new())),
+                calls => calls.map(with_tool_names),
+            };
+            (Constraint::Tools(Arc::new(set)), calls)
+        }
     };
-    let is_several = category.name.contains("parallel");
-    let schema = if is_several {
-        json!({"type": "array", "items": call, "minItems": 1})
-    } else {
-        call
-    };
+    Ok(Row {
+        constraint: Some(Arc::new(constraint)),
+        completion: calls.map(|calls| json!({"ground_truth": calls}).to_string()),
+        tags: vec![category.name.clone()],
+        name: location,
+        ..Row::unconstrained(Prompt::Messages(chat.into()))
+    })
+}
+
+/// Adds the functions to the system message.
+fn describe_functions(chat: &mut Vec<Message>, functions: Vec<Value>, is_several: bool) {
     let instructions = if is_several { SEVERAL_CALLS } else { ONE_CALL };
     let instructions = format!("{instructions}\n\n{}", dumps(&Value::Array(functions)));
     match chat.first_mut().filter(|first| first.role == "system") {
@@ -329,18 +403,66 @@ fn row(
         }) => *text = format!("{text}\n\n{instructions}"),
         _ => chat.insert(0, Message::new("system", instructions)),
     }
-    Ok(Row {
-        constraint: Some(Arc::new(Constraint::JsonSchema(Arc::new(schema)))),
-        completion: calls.map(|calls| json!({"ground_truth": calls}).to_string()),
-        tags: vec![category.name.clone()],
-        name: location,
-        ..Row::unconstrained(Prompt::Messages(chat.into()))
-    })
 }
 
-/// The schema of a call of this function. Unknown parameters are not allowed.
-fn call_schema(function: &Value) -> Option<Value> {
-    let name = function.get("name")?.as_str()?;
+/// The schema of an answer in JSON: one call, or a list of calls.
+fn answer_schema(names: &[String], functions: &[Value], is_several: bool) -> Value {
+    let calls = names.iter().zip(functions).map(|(name, function)| {
+        json!({
+            "type": "object",
+            "properties": {"name": {"const": name}, "arguments": arguments_schema(function)},
+            "required": ["name", "arguments"],
+            "additionalProperties": false,
+        })
+    });
+    let mut branches: Vec<Value> = calls.collect();
+    let call = match branches.len() {
+        1 => branches.remove(0),
+        _ => json!({"anyOf": branches}),
+    };
+    if is_several {
+        json!({"type": "array", "items": call, "minItems": 1})
+    } else {
+        call
+    }
+}
+
+/// The function as a tool of a request. It is not strict: its parameters may be optional.
+fn tool(name: &str, function: &Value) -> Value {
+    let description = function.get("description").and_then(Value::as_str);
+    json!({"type": "function", "function": {
+        "name": tool_name(name),
+        "description": description,
+        "parameters": arguments_schema(function),
+    }})
+}
+
+/// The name of a function as the name of a tool, which has no dots: the leaderboard replaces them
+/// in the same way.
+fn tool_name(name: &str) -> String {
+    name.replace(
+        |character: char| !character.is_ascii_alphanumeric() && !matches!(character, '_' | '-'),
+        "_",
+    )
+}
+
+/// The expected calls with the names of tools.
+fn with_tool_names(calls: Value) -> Value {
+    let renamed = |call: Value| match call {
+        Value::Object(call) => call
+            .into_iter()
+            .map(|(name, parameters)| (tool_name(&name), parameters))
+            .collect(),
+        other => other,
+    };
+    match calls {
+        Value::Array(calls) => calls.into_iter().map(renamed).collect(),
+        other => other,
+    }
+}
+
+/// The schema of the arguments of this function. Unknown parameters are not allowed.
+fn arguments_schema(function: &Value) -> Value {
     let mut arguments = function
         .get("parameters")
         .map_or_else(|| json!({"type": "object"}), to_json_schema);
@@ -349,12 +471,7 @@ fn call_schema(function: &Value) -> Option<Value> {
             .entry("additionalProperties")
             .or_insert(Value::Bool(false));
     }
-    Some(json!({
-        "type": "object",
-        "properties": {"name": {"const": name}, "arguments": arguments},
-        "required": ["name", "arguments"],
-        "additionalProperties": false,
-    }))
+    arguments
 }
 
 /// Converts BFCL's schema language to JSON Schema: types of Python, Java and JavaScript become
@@ -541,6 +658,103 @@ mod tests {
         assert_eq!(read.rows[3].completion, None);
     }
 
+    const PARALLEL_MULTIPLE: &str = r#"{"id": "a", "question": [[{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Draw and print."}]], "function": [{"name": "shape.draw", "description": "Draws.", "parameters": {"type": "dict", "properties": {"size": {"type": "float"}, "at": {"type": "tuple", "items": {"type": "integer"}}, "style": {"type": "any", "description": "Style."}}, "required": ["size"]}}, {"name": "page_print", "description": "Prints.", "parameters": {"type": "dict", "properties": {}}}]}"#;
+    const PARALLEL_MULTIPLE_ANSWERS: &str = r#"{"id": "a", "ground_truth": [{"shape.draw": {"size": [2.5], "at": [[1, 2], ""], "style": [""]}}, {"page_print": {}}]}"#;
+    const IRRELEVANCE: &str = concat!(
+        r#"{"id": "b", "question": [[{"role": "user", "content": "Hello!"}]], "function": [{"name": "f", "description": "F.", "parameters": {"type": "dict", "properties": {}}}]}"#,
+        "\n",
+        r#"{"id": "c", "question": [[{"role": "user", "content": "Hello?"}]], "function": []}"#,
+    );
+
+    #[test]
+    fn functions_are_sent_as_tools() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join(ANSWERS)).unwrap();
+        for (file, text) in [
+            ("BFCL_v4_live_parallel_multiple.json", PARALLEL_MULTIPLE),
+            (
+                "possible_answer/BFCL_v4_live_parallel_multiple.json",
+                PARALLEL_MULTIPLE_ANSWERS,
+            ),
+            ("BFCL_v4_live_irrelevance.json", IRRELEVANCE),
+        ] {
+            std::fs::write(folder.path().join(file), text).unwrap();
+        }
+        let options = |form| BfclPlan {
+            dataset_path: folder.path().to_str().map(str::to_owned),
+            form,
+            ..plan_with("", &["live_parallel_multiple", "live_irrelevance"])
+        };
+        let read_rows = read(&options(CallForm::Tools)).unwrap();
+        let [calls, no_call] = &read_rows.rows[..] else {
+            panic!("expected two rows: {:?}", read_rows.rows.len())
+        };
+        let skipped = "1 rows of the category live_irrelevance offer no function, and are skipped";
+        let notices: Vec<String> = read_rows.notices.iter().map(ToString::to_string).collect();
+        assert_eq!(notices, [skipped]);
+
+        let set = calls.constraint.as_deref().unwrap().tools().unwrap();
+        assert_eq!(
+            serde_json::to_value(set).unwrap(),
+            json!({
+                "tools": [
+                    {"type": "function", "function": {
+                        "name": "shape_draw",
+                        "description": "Draws.",
+                        "parameters": {
+                            "type": "object",
+                            "properties": {
+                                "size": {"type": "number"},
+                                "at": {"type": "array", "items": {"type": "integer"}},
+                                "style": {"description": "Style."}
+                            },
+                            "required": ["size"],
+                            "additionalProperties": false
+                        }
+                    }},
+                    {"type": "function", "function": {
+                        "name": "page_print",
+                        "description": "Prints.",
+                        "parameters": {
+                            "type": "object", "properties": {}, "additionalProperties": false
+                        }
+                    }}
+                ],
+                "tool_choice": "auto"
+            })
+        );
+        let Prompt::Messages(messages) = &calls.prompt else {
+            panic!("expected a chat")
+        };
+        assert_eq!(messages[0], Message::new("system", "Be brief."));
+        let answer = json!([
+            {"name": "page_print", "arguments": {}},
+            {"name": "shape_draw", "arguments": {"size": 2.5, "at": [1, 2]}}
+        ]);
+        assert_eq!(
+            function_calls::matches_reference(
+                calls.completion.as_deref().unwrap(),
+                &answer.to_string()
+            ),
+            Some(true)
+        );
+        assert_eq!(
+            no_call.completion.as_deref(),
+            Some(r#"{"ground_truth":[]}"#)
+        );
+
+        let as_json = read(&options(CallForm::Json)).unwrap();
+        assert_eq!(as_json.notices.len(), 2, "{:?}", as_json.notices);
+        assert!(
+            as_json.rows[0]
+                .completion
+                .as_deref()
+                .unwrap()
+                .contains("shape.draw")
+        );
+        assert_eq!(as_json.rows[1].completion, None);
+    }
+
     #[test]
     fn finds_files_and_names_missing_ones() {
         let one = read(&plan_with("/BFCL_v3_parallel.json", &[])).unwrap();
@@ -568,11 +782,11 @@ mod tests {
             ("{}", "line 1: the field id is not a string"),
             (r#"{"id": "a"}"#, "line 1: question has no turn"),
             (
-                r#"{"id": "a", "question": [[]], "function": []}"#,
+                r#"{"id": "a", "question": [[]], "function": {}}"#,
                 "question[0] must be a list of at least one message",
             ),
             (
-                r#"{"id": "a", "question": [[{"role": "user", "content": "?"}]], "function": []}"#,
+                r#"{"id": "a", "question": [[{"role": "user", "content": "?"}]], "function": 1}"#,
                 "function is neither",
             ),
             (

@@ -35,6 +35,7 @@ mod shipped;
 mod sonnet;
 mod suite;
 mod table;
+mod tools;
 
 pub use self::choice::ChoiceFlags;
 pub use self::grammar::GrammarFlags;
@@ -51,6 +52,7 @@ pub use prompt_variants::{MAX_PROMPT_VARIANTS, PromptVariants};
 pub use rows::{Order, Shortfall};
 pub use shipped::shipped_rows;
 pub use suite::{SUITE_NAME, SuiteFlags};
+pub use tools::{TOOLS_NAME, ToolsFlags};
 
 use clap::Args;
 use clap::builder::PossibleValuesParser;
@@ -78,6 +80,8 @@ datasets! {
     Choice(choice::ChoicePlan),
     /// 60 constraints of practical domains and of every kind, each with a prompt and examples.
     Suite(suite::SuitePlan),
+    /// 120 requests with 40 tools: one call, several, none, or a tool that is not offered.
+    Tools(tools::ToolsPlan),
     /// `NousResearch/json-mode-eval`: chats, each with a schema and a reference answer.
     XgrammarBench(json_mode_eval::XgrammarBenchPlan),
     /// `epfl-dlab/JSONSchemaBench`: schemas collected from real projects.
@@ -134,6 +138,8 @@ pub struct DatasetArgs {
     pub choice: choice::ChoiceFlags,
     #[command(flatten)]
     pub suite: suite::SuiteFlags,
+    #[command(flatten)]
+    pub tools: tools::ToolsFlags,
     #[command(flatten)]
     pub prompt_variants: prompt_variants::PromptVariantFlags,
     #[command(flatten)]

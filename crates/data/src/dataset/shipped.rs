@@ -3,16 +3,16 @@
 use serde_json::{Map, Value};
 
 use super::registry::ConstraintScope;
-use super::{DatasetArgs, DatasetName, DatasetPlan, Source, load, suite};
+use super::{DatasetArgs, DatasetName, DatasetPlan, Source, load, suite, tools};
 use crate::tokenizer::Tokenizer;
 use sobench_core::case::{Case, Prompt};
 use sobench_core::error::{Error, Result};
 
-/// The shipped rows of a dataset: those of `suite` with these tags, or the first request of a
-/// dataset with one constraint. Empty for datasets that generate or read their rows.
+/// The shipped rows of a dataset: those of `suite` or `tools` with these tags, or the first request
+/// of a dataset with one constraint. Empty for datasets that generate or read their rows.
 ///
 /// # Errors
-/// No row of `suite` has the tags.
+/// No row has the tags.
 pub fn shipped_rows(name: DatasetName, filter: &[String]) -> Result<Vec<Map<String, Value>>> {
     match name.spec().constrained {
         _ if name == DatasetName::Suite => {
@@ -21,6 +21,7 @@ pub fn shipped_rows(name: DatasetName, filter: &[String]) -> Result<Vec<Map<Stri
                 .map(|line| serde_json::from_str(line).map_err(|error| unreadable(&error)))
                 .collect()
         }
+        _ if name == DatasetName::Tools => tools::shipped_rows(filter),
         ConstraintScope::PerRun => {
             let source = Source::new(name, &DatasetArgs::default())?;
             let plan = DatasetPlan::with_defaults(source, 1);
@@ -60,6 +61,7 @@ mod tests {
             let rows = shipped_rows(name, &[]).unwrap();
             let expected = match name {
                 DatasetName::Suite => 60,
+                DatasetName::Tools => 120,
                 DatasetName::Json
                 | DatasetName::JsonUnique
                 | DatasetName::Grammar
@@ -72,7 +74,14 @@ mod tests {
                 let read = custom::row(&Value::from(row.clone()).to_string(), "row").unwrap();
                 let constraint = serde_json::to_value(&read.constraint).unwrap();
                 let (kind, value) = constraint.as_object().unwrap().iter().next().unwrap();
-                assert_eq!(row.get(kind), Some(value), "{name}");
+                match value {
+                    Value::Object(set) if kind == "tools" => {
+                        for (member, value) in set {
+                            assert_eq!(row.get(member), Some(value), "{name}");
+                        }
+                    }
+                    value => assert_eq!(row.get(kind), Some(value), "{name}"),
+                }
                 let has_oracle = matches!(kind.as_str(), "grammar");
                 assert_eq!(read.grammar_oracle.is_some(), has_oracle, "{name}");
             }

@@ -62,6 +62,8 @@ pub enum DatasetNotice {
     GeneratedSound { clip_s: f64 },
     #[error("the category {category} has no expected answers: correctness of calls is unknown")]
     CategoryWithoutAnswers { category: String },
+    #[error("{rows} rows of the category {category} offer no function, and are skipped")]
+    RowsWithoutFunctions { rows: usize, category: String },
     #[error("{rows} rows are skipped: empty, or {lengths}")]
     RowsLeftOut { rows: usize, lengths: String },
     #[error("{rows} unreadable rows are skipped; the first: {first}")]

@@ -121,6 +121,7 @@ fn examples_dataset() -> Vec<Notice> {
         ImagesNotSent { prompts: 3 },
         GeneratedSound { clip_s: 2.5 },
         CategoryWithoutAnswers { category: text("simple") },
+        RowsWithoutFunctions { rows: 4, category: text("live_irrelevance") },
         RowsLeftOut { rows: 3, lengths: text("shorter than 4 tokens") },
         RowsUnreadable { rows: 1, first: text("rows.jsonl, line 1: EOF") },
         PromptLengths { excess_tokens: -3 },
