@@ -8,7 +8,7 @@ use sobench_core::observation::Outcome;
 
 /// `get_weather(city)`, `stop()` without parameters, `count(n)` with a schema that cannot be
 /// judged, and the custom tools `digits` and `note`.
-fn tools(choice: Value, parallel: Option<bool>) -> Constraint {
+fn tools(choice: &Value, parallel: Option<bool>) -> Constraint {
     let function = |name: &str, parameters: Value| json!({"type": "function", "function": {"name": name, "parameters": parameters}});
     let custom = |members: Value| json!({"type": "custom", "custom": members});
     let city = json!({
@@ -101,7 +101,7 @@ fn choices_decide_which_calls_are_valid() {
         (allowed("auto"), "valid", "wrong_tool", "valid"),
         (allowed("required"), "missing_call", "wrong_tool", "valid"),
     ] {
-        let tools = tools(choice, None);
+        let tools = tools(&choice, None);
         check(&tools, &text, Some("stop"), of_text);
         check(&tools, &one, Some("tool_calls"), of_weather);
         check(&tools, &other, Some("tool_calls"), of_stop);
@@ -110,7 +110,7 @@ fn choices_decide_which_calls_are_valid() {
 
 #[test]
 fn ids_are_present_and_unique() {
-    let auto = tools(json!("auto"), None);
+    let auto = tools(&json!("auto"), None);
     for (ids, expected) in [
         (&["a", "b"][..], "valid"),
         (&["a", "a"], "duplicate_call_id"),
@@ -130,10 +130,10 @@ fn number_of_calls_is_limited_without_parallel_calls() {
         (Some(true), "valid"),
         (Some(false), "too_many_calls"),
     ] {
-        check(&tools(json!("auto"), parallel), &two, None, expected);
+        check(&tools(&json!("auto"), parallel), &two, None, expected);
     }
     check(
-        &tools(json!("auto"), Some(false)),
+        &tools(&json!("auto"), Some(false)),
         &with_calls(vec![weather("a")]),
         None,
         "valid",
@@ -142,7 +142,7 @@ fn number_of_calls_is_limited_without_parallel_calls() {
 
 #[test]
 fn arguments_are_judged_by_the_schema_of_their_tool() {
-    let auto = tools(json!("auto"), None);
+    let auto = tools(&json!("auto"), None);
     for (tool, arguments, why) in [
         ("get_weather", r#"{"city": 5}"#, "breaks `type` at /city"),
         ("get_weather", "{}", "breaks `required` at the document"),
@@ -193,7 +193,7 @@ fn a_schema_without_a_type_still_requires_an_object() {
 
 #[test]
 fn only_calls_of_a_tool_with_a_broken_schema_are_not_scored() {
-    let auto = tools(json!("auto"), None);
+    let auto = tools(&json!("auto"), None);
     check(&auto, &with_calls(vec![weather("a")]), None, "valid");
     let broken = || call("b", "count", "{}");
     check(&auto, &with_calls(vec![broken()]), None, "unsupported");
@@ -203,7 +203,7 @@ fn only_calls_of_a_tool_with_a_broken_schema_are_not_scored() {
 
 #[test]
 fn markup_of_calls_in_a_text_is_a_leak() {
-    let auto = tools(json!("auto"), None);
+    let auto = tools(&json!("auto"), None);
     let markup = "<tool_call>{\"name\": \"get_weather\"";
     for (answer, channel, byte) in [
         (
@@ -269,7 +269,7 @@ fn finish_reason_fits_the_calls() {
         (json!("required"), one(), Some("stop"), "valid"),
         (json!("required"), one(), Some("eos"), "wrong_finish_reason"),
     ] {
-        check(&tools(choice, None), &answer, finish_reason, expected);
+        check(&tools(&choice, None), &answer, finish_reason, expected);
     }
 }
 
@@ -284,7 +284,7 @@ fn empty_answers_are_invalid() {
             reasoning: "Hm".to_owned(),
             ..Answer::from_text(" \n".to_owned())
         };
-        check(&tools(choice, None), &thought, Some("stop"), expected);
+        check(&tools(&choice, None), &thought, Some("stop"), expected);
     }
 }
 
@@ -342,7 +342,7 @@ fn cut_answers_are_truncated_unless_they_are_already_wrong() {
     ] {
         let answer = with_calls(calls);
         let verdict = verdict(
-            &tools(choice, None),
+            &tools(&choice, None),
             &Outcome::Truncated,
             &answer,
             Some("length"),
@@ -353,7 +353,7 @@ fn cut_answers_are_truncated_unless_they_are_already_wrong() {
 
 #[test]
 fn arguments_of_five_megabytes_are_too_long() {
-    let auto = tools(json!("auto"), None);
+    let auto = tools(&json!("auto"), None);
     let long = format!(r#"{{"city": "{}"}}"#, "x".repeat(5 << 20));
     let answer = with_calls(vec![call("a", "get_weather", &long)]);
     let verdict = verdict(&auto, &Outcome::Completed, &answer, None);
