@@ -179,12 +179,24 @@ fn differences_are_sentences_above_the_table() {
         sentence.contains("points fewer correct answers than good"),
         "{sentence}"
     );
-    let of_times = verdicts
+    // One run each says nothing about times; on a busy machine the client can be the reason.
+    let of_times: Vec<_> = verdicts
         .iter()
-        .filter(|verdict| verdict["kind"] == "too_few_repeats");
-    assert!(of_times.count() >= 3, "one run each: {verdicts:?}");
+        .filter(|verdict| !verdict["figure"].is_null())
+        .filter(|verdict| verdict["unit"] != "points")
+        .map(|verdict| verdict["kind"].as_str().unwrap())
+        .collect();
+    assert!(of_times.len() >= 3, "{verdicts:?}");
     assert!(
-        ran.stdout.contains("too few repeats to decide"),
+        of_times
+            .iter()
+            .all(|kind| matches!(*kind, "too_few_repeats" | "not_compared")),
+        "{verdicts:?}"
+    );
+    assert!(
+        ["too few repeats to decide", "not compared: "]
+            .iter()
+            .any(|start| ran.stdout.contains(start)),
         "{}",
         ran.stdout
     );

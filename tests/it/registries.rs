@@ -230,7 +230,7 @@ const LISTED: [(Registry, &str, &str); 35] = [
 ];
 
 /// Other enums that share names with a registry.
-const OTHERS: [(&str, &str, &str); 8] = [
+const OTHERS: [(&str, &str, &str); 9] = [
     ("failures", "/properties/failing_as", "reasons of a verdict"),
     (
         "preflight-features",
@@ -263,6 +263,11 @@ const OTHERS: [(&str, &str, &str); 8] = [
         "reasons of a verdict",
     ),
     ("verdict", "/properties/reason", "reasons of a verdict"),
+    (
+        "verdict-triple",
+        "/allOf/4/then/properties/reason",
+        "reasons of a verdict that have a byte",
+    ),
 ];
 
 /// Every enum of the contracts, by file and JSON pointer.
