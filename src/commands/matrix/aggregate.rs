@@ -680,7 +680,7 @@ fn control(plan: &MatrixOptions, cell: &Cell) -> Option<Control> {
         tpot_ms: summary(&values, &latencies::TPOT),
         output_throughput: values.number(&totals::OUTPUT_THROUGHPUT),
         decoding: decoding.map(|found| found.answers),
-        ttft_added: added(&latencies::TTFT, |request| request.is_later_use),
+        ttft_added: added(&latencies::TTFT, |request| request.is_later_use).filter(|_| !is_lighter),
         first_ttft_added: added(&latencies::TTFT, |request| !request.is_later_use),
         tpot_added: added(&latencies::TPOT, |_| true).filter(|_| !is_lighter),
         e2el_added: added(&latencies::E2EL, |_| true),

@@ -362,8 +362,14 @@ fn compare(first: &CellEvidence<'_>, second: &CellEvidence<'_>, figure: Figure) 
         if [first, second].iter().any(is_distrusted) {
             return Compared::Not(Finding::Distrusted { figure });
         }
-        if matches!(figure, Figure::TpotAdded | Figure::Tpot) {
-            if figure == Figure::TpotAdded
+        let depends_on_batches = [
+            Figure::TpotAdded,
+            Figure::TtftAdded,
+            Figure::Tpot,
+            Figure::Ttft,
+        ];
+        if depends_on_batches.contains(&figure) {
+            if matches!(figure, Figure::TpotAdded | Figure::TtftAdded)
                 && [first, second]
                     .iter()
                     .any(|cell| cell.decodes_fewer().is_some())

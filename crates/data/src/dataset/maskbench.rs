@@ -2,7 +2,7 @@
 //! `maskbench/data`), from its test files.
 //!
 //! Each file or line is `{"description": text, "meta": {"features": [text]}, "schema": any,
-//! "tests": [{"valid": bool, "data": any}]}`. The features become tags, and the first valid
+//! "tests": [{"valid": bool, "data": any}]}`. The features and the name become tags, and the first valid
 //! document the reference answer. `sobench mask` measures engines on the same files.
 
 use std::path::{Path, PathBuf};
@@ -12,6 +12,7 @@ use clap::Args;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::custom::NAME_TAG;
 use super::file::{check_rows, read_document, read_lines, required};
 use super::flags::{HubLengthFlags, OrderFlags, PathFlags, ShortfallFlags};
 use super::registry::{ConstraintScope, DOCUMENT_OUTPUT_LEN, Inputs, Kind, Spec};
@@ -140,11 +141,13 @@ fn row(entry: Entry, name: String) -> Row {
         .iter()
         .find(|test| test.valid)
         .map(|test| test.data.to_string());
+    let mut tags = entry.meta.features.unwrap_or_default();
+    tags.push(format!("{NAME_TAG}{}", name.trim_end_matches(".json")));
     let prompt = schema_prompt::prompt(&entry.schema);
     let row = Row::new(&prompt, Constraint::JsonSchema(Arc::new(entry.schema)));
     Row {
         completion,
-        tags: entry.meta.features.unwrap_or_default(),
+        tags,
         name,
         ..row
     }
@@ -193,9 +196,17 @@ mod tests {
             })
             .collect();
         let expected = [
-            ("more.jsonl, line 1", vec!["enum"], None),
-            ("more.jsonl, line 2", vec![], None),
-            ("port.json", vec!["type", "maximum"], Some("80")),
+            (
+                "more.jsonl, line 1",
+                vec!["enum", "name:more.jsonl, line 1"],
+                None,
+            ),
+            ("more.jsonl, line 2", vec!["name:more.jsonl, line 2"], None),
+            (
+                "port.json",
+                vec!["type", "maximum", "name:port"],
+                Some("80"),
+            ),
         ];
         assert_eq!(seen, expected);
         assert_eq!(read("maskbench/port.json").unwrap().rows.len(), 1);

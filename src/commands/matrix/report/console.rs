@@ -15,6 +15,9 @@ pub(super) const MAX_SCHEMA_ROWS: usize = 20;
 /// Largest number of features in the table. The JSON file has more.
 const MAX_FEATURE_ROWS: usize = 100;
 
+/// Smallest number of requests of which the added time is shown.
+const MIN_PAIRS: usize = 10;
+
 /// Lengths of names to try, the longest first.
 const NAME_LENGTHS: [usize; 4] = [24, 16, 12, 8];
 
@@ -122,7 +125,8 @@ const COLUMNS: [Column; 12] = [
         part: Part::AddedTime,
         show: |figures| {
             let control = figures.control.as_ref();
-            figure(control.and_then(|control| Some(control.first_ttft_added.as_ref()?.ms)))
+            let added = control.and_then(|control| control.first_ttft_added.as_ref());
+            figure(added.map(|added| added.ms))
         },
     },
     Column {
@@ -374,7 +378,8 @@ fn percent(rate: Option<Rate>) -> String {
 
 /// The added time with its interval.
 fn added(added: Option<&Added>) -> String {
-    let Some(added) = added else {
+    // A mean of few pairs says nothing.
+    let Some(added) = added.filter(|added| added.pairs >= MIN_PAIRS) else {
         return unknown();
     };
     let ms = format!(

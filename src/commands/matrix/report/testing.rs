@@ -148,7 +148,7 @@ fn figures(hits: usize) -> Figures {
             decoding: Some(15.5),
             ttft_added: Added::new(&[pairs(1.2), pairs(1.25), pairs(1.3)], 0),
             first_ttft_added: Added::new(&[vec![(80.0, 10.0)]], 0),
-            tpot_added: Added::new(&[vec![(11.0, 10.0)]], 0),
+            tpot_added: Added::new(&[vec![(11.0, 10.0); 12]], 0),
             e2el_added: None,
         }),
         distrusted_runs: 0,

@@ -461,10 +461,9 @@ impl fmt::Display for Verdict {
                 } else {
                     write!(
                         f,
-                        "not compared: {} of {first}, which decoded {a:.1} answers at once with \
-                         the constraint and {b:.1} without ({held_up}): measure at a \
-                         --request-rate that it sustains",
-                        figure.name()
+                        "not compared: added TTFT and TPOT of {first}, which decoded {a:.1} answers \
+                         at once with the constraint and {b:.1} without ({held_up}): measure at a \
+                         --request-rate that it sustains"
                     )
                 }
             }

@@ -471,8 +471,8 @@ fn a_contender_that_decodes_fewer_answers_is_not_compared_in_tpot() {
     assert!(
         claims == 0
             && text.contains(
-                "not compared: added TPOT of outlines, which decoded 1.2 answers at once with the \
-                 constraint and 16.0 without"
+                "not compared: added TTFT and TPOT of outlines, which decoded 1.2 answers at once \
+                 with the constraint and 16.0 without"
             ),
         "{text}"
     );
