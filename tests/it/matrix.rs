@@ -89,6 +89,9 @@ fn embedded_engines_are_compared_and_refusals_are_results() {
             (Some(24), Some(24)),
             "{row}"
         );
+        // Two repeats of twelve requests with equal results are twelve trials at most.
+        let effective = row["correct_rate"]["effective"].as_f64();
+        assert!(effective.is_some_and(|trials| trials <= 12.0), "{row}");
         // The first use of a constraint is apart from later ones.
         let added = ["ttft_added", "first_ttft_added"].map(|key| &row["control"][key]);
         let pairs = added.map(|added| added["pairs"].as_u64().unwrap_or(0));

@@ -59,6 +59,11 @@ pub struct Added {
 }
 
 impl Added {
+    /// Whether there are enough pairs to show the figure.
+    pub fn has_enough_pairs(&self) -> bool {
+        self.pairs >= MIN_VALUES
+    }
+
     /// Computes the figure from the pairs (constrained, control) of each repeat, in ms; `None`
     /// without pairs.
     pub fn new(repeats: &[Vec<(f64, f64)>], seed: u64) -> Option<Self> {

@@ -24,7 +24,7 @@ pub(super) fn pooled_values(
             let pooled = pooled_rate(runs, |run| run.values.rate(metric));
             let requests = runs.iter().map(|run| &run.samples.requests[..]);
             let counted = rate_of_runs(requests, |request| {
-                let counts = among.counts(None, request.answered);
+                let counts = among.counts(Some(Arm::Constrained), request.answered);
                 request.values.hit(metric).filter(|_| counts)
             });
             // The interval is known only if every request is.

@@ -741,7 +741,7 @@ fn share(rate: Option<Rate>) -> Option<Interval> {
 
 /// Time that the constraint adds.
 fn added(figures: &Figures, of: fn(&Control) -> Option<&Added>) -> Option<Interval> {
-    let added = of(figures.control.as_ref()?)?;
+    let added = of(figures.control.as_ref()?).filter(|added| added.has_enough_pairs())?;
     Some(Interval {
         value: added.ms,
         bounds: added.low_ms.zip(added.high_ms),

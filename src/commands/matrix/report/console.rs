@@ -15,9 +15,6 @@ pub(super) const MAX_SCHEMA_ROWS: usize = 20;
 /// Largest number of features in the table. The JSON file has more.
 const MAX_FEATURE_ROWS: usize = 100;
 
-/// Smallest number of requests of which the added time is shown.
-const MIN_PAIRS: usize = 10;
-
 /// Lengths of names to try, the longest first.
 const NAME_LENGTHS: [usize; 4] = [24, 16, 12, 8];
 
@@ -379,7 +376,7 @@ fn percent(rate: Option<Rate>) -> String {
 /// The added time with its interval.
 fn added(added: Option<&Added>) -> String {
     // A mean of few pairs says nothing.
-    let Some(added) = added.filter(|added| added.pairs >= MIN_PAIRS) else {
+    let Some(added) = added.filter(|added| added.has_enough_pairs()) else {
         return unknown();
     };
     let ms = format!(
