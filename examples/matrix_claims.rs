@@ -11,11 +11,12 @@
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
+use std::ops::Range;
 use std::path::Path;
 
 use sobench::commands::matrix::report::Load;
 use sobench::commands::matrix::report::verdicts::Cause;
-use sobench::commands::matrix::verdicts::batches::Decoding;
+use sobench::commands::matrix::verdicts::batches::{CellDecoding, Decoding};
 use sobench::commands::matrix::verdicts::{
     CellEvidence, RequestSample, RunEvidence, request_samples, verdicts,
 };
@@ -110,10 +111,18 @@ fn main() -> Result<()> {
                     constrained: &runs[place],
                     control: Some(&control[controls[place]].requests),
                     output_throughput: Some(run.tokens / run.seconds),
-                    decoding: run.decoding(),
-                    control_decoding: control[controls[place]].decoding(),
                     compile_ms: None,
                     distrusted: Vec::new(),
+                }
+            };
+            let decoding = |places: Range<usize>| {
+                let mean = |runs: &[StoredRun], drawn: &[usize]| {
+                    let places = places.clone();
+                    Decoding::mean(places.map(|place| runs[drawn[place]].decoding()))
+                };
+                CellDecoding {
+                    constrained: mean(&constrained, &drawn),
+                    control: mean(&control, &controls),
                 }
             };
             let names: Vec<String> = (0..contenders).map(|place| format!("c{place}")).collect();
@@ -121,6 +130,7 @@ fn main() -> Result<()> {
                 .iter()
                 .enumerate()
                 .map(|(place, contender)| CellEvidence {
+                    decoding: decoding(place * repeats..(place + 1) * repeats),
                     dataset: "json",
                     contender,
                     load: Load::AsGiven,

@@ -139,7 +139,7 @@ fn constraints(name: DatasetName) -> &'static str {
 
 fn show(flags: &ShowArgs) -> Result<String> {
     let name = DatasetName::from_str(&flags.name)?;
-    let shipped = Shipped::of(name);
+    let shipped = Shipped::from_name(name);
     if name != DatasetName::Suite && !flags.suite.suite_filter.is_empty() {
         let what = "--suite-filter is for the dataset suite";
         return Err(not_for(what, name));
@@ -189,7 +189,7 @@ struct Shipped {
 }
 
 impl Shipped {
-    fn of(name: DatasetName) -> Option<Self> {
+    fn from_name(name: DatasetName) -> Option<Self> {
         match name {
             DatasetName::Suite => Some(Self {
                 version: SUITE_NAME,

@@ -23,7 +23,7 @@ use crate::commands::matrix::report::{
 };
 use crate::commands::matrix::sweep::Decision;
 use crate::commands::matrix::sweep::backlog::Backlog;
-use crate::commands::matrix::verdicts::batches::Decoding;
+use crate::commands::matrix::verdicts::batches::{CellDecoding, Decoding};
 use crate::commands::matrix::verdicts::{
     CellEvidence, RequestSample, RunEvidence, request_samples, verdicts,
 };
@@ -165,6 +165,16 @@ impl RunSamples {
             cold_ttft_ms,
             warm_ttft_ms,
             sent,
+        }
+    }
+}
+
+impl Cell {
+    fn decoding(&self) -> CellDecoding {
+        let mean = |runs: &[FinishedRun]| Decoding::mean(runs.iter().map(FinishedRun::decoding));
+        CellDecoding {
+            constrained: mean(&self.constrained),
+            control: mean(&self.control),
         }
     }
 }
@@ -456,8 +466,6 @@ fn evidence<'a>(
             constrained: &run.samples.requests,
             control: control.map(|control| &control.samples.requests[..]),
             output_throughput: run.values.number(&totals::OUTPUT_THROUGHPUT),
-            decoding: run.decoding(),
-            control_decoding: control.and_then(FinishedRun::decoding),
             compile_ms: compile_ms(run),
             distrusted: run.distrusted.iter().chain(of_control).copied().collect(),
         }
@@ -478,6 +486,7 @@ fn evidence<'a>(
                         .map(move |run| run_evidence(cell, run))
                 })
                 .collect(),
+            decoding: cell.map(Cell::decoding).unwrap_or_default(),
             invalid_reason: row.figures().and_then(|figures| {
                 let (_, message) = figures.reasons.first()?.described()?;
                 Some(message)
@@ -555,7 +564,7 @@ fn figures(plan: &MatrixOptions, cell: &Cell) -> Option<Figures> {
         runs: runs.len(),
         requests: runs.iter().map(|run| run.requests).sum(),
         correct_rate: values.rate(&rates::CORRECT_RATE),
-        decoding: Decoding::mean(runs.iter().map(FinishedRun::decoding)).map(|found| found.answers),
+        decoding: cell.decoding().constrained.map(|found| found.answers),
         causes: causes(runs),
         refusals: refusals(runs),
         reasons: reasons(runs),
@@ -667,11 +676,8 @@ fn control(plan: &MatrixOptions, cell: &Cell) -> Option<Control> {
     let added = |metric: &Metric, counts: fn(&RequestSample) -> bool| {
         Added::new(&pairs(cell, metric, counts), seed)
     };
-    let decoding = Decoding::mean(runs.iter().map(FinishedRun::decoding));
-    let constrained = Decoding::mean(cell.constrained.iter().map(FinishedRun::decoding));
-    let is_lighter = constrained
-        .zip(decoding)
-        .is_some_and(|(constrained, control)| constrained.is_lighter_than(control));
+    let decoding = cell.decoding();
+    let is_held_up = decoding.held_up().is_some();
     Some(Control {
         runs: runs.len(),
         requests: runs.iter().map(|run| run.requests).sum(),
@@ -679,10 +685,10 @@ fn control(plan: &MatrixOptions, cell: &Cell) -> Option<Control> {
         ttft_ms: summary(&values, &latencies::TTFT),
         tpot_ms: summary(&values, &latencies::TPOT),
         output_throughput: values.number(&totals::OUTPUT_THROUGHPUT),
-        decoding: decoding.map(|found| found.answers),
-        ttft_added: added(&latencies::TTFT, |request| request.is_later_use).filter(|_| !is_lighter),
+        decoding: decoding.control.map(|found| found.answers),
+        ttft_added: added(&latencies::TTFT, |request| request.is_later_use).filter(|_| !is_held_up),
         first_ttft_added: added(&latencies::TTFT, |request| !request.is_later_use),
-        tpot_added: added(&latencies::TPOT, |_| true).filter(|_| !is_lighter),
+        tpot_added: added(&latencies::TPOT, |_| true).filter(|_| !is_held_up),
         e2el_added: added(&latencies::E2EL, |_| true),
     })
 }

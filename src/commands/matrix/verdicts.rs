@@ -7,7 +7,7 @@ mod contrast;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
-use self::batches::Decoding;
+use self::batches::CellDecoding;
 use self::contrast::{Contrast, RunHits, RunValues};
 use super::report::Load;
 use super::report::verdicts::{Cause, Figure, Finding, Ruling, Tested, Verdict, Verdicts};
@@ -76,9 +76,6 @@ pub struct RunEvidence<'a> {
     pub constrained: &'a [RequestSample],
     pub control: Option<&'a [RequestSample]>,
     pub output_throughput: Option<f64>,
-    /// With the constraint, and in the control run.
-    pub decoding: Option<Decoding>,
-    pub control_decoding: Option<Decoding>,
     /// TTFT of the first use of a constraint minus that of later uses.
     pub compile_ms: Option<f64>,
     /// The metrics that the client may have distorted, in the run or its control.
@@ -93,6 +90,7 @@ pub struct CellEvidence<'a> {
     pub load: Load,
     pub output_len: u32,
     pub runs: Vec<RunEvidence<'a>>,
+    pub decoding: CellDecoding,
     /// The most frequent reason of invalid answers.
     pub invalid_reason: Option<String>,
     /// Why the contender did not run.
@@ -222,10 +220,11 @@ pub fn verdicts(cells: &[CellEvidence<'_>]) -> Verdicts {
             .iter()
             .filter_map(|cell| Some(verdict(&[cell], cell.refuses().or_else(|| cell.failed())?)));
         found.extend(facts);
-        let fewer = here
-            .iter()
-            .filter_map(|cell| Some(verdict(&[cell], cell.decodes_fewer()?)));
-        found.extend(fewer);
+        let held_up = here.iter().filter_map(|cell| {
+            let answers = cell.decoding.held_up()?;
+            Some(verdict(&[cell], Finding::HeldUp { answers }))
+        });
+        found.extend(held_up);
         // A contender that refuses every request has no other figures.
         let measured: Vec<&CellEvidence<'_>> =
             here.into_iter().filter(|cell| cell.has_answers()).collect();
@@ -362,23 +361,17 @@ fn compare(first: &CellEvidence<'_>, second: &CellEvidence<'_>, figure: Figure) 
         if [first, second].iter().any(is_distrusted) {
             return Compared::Not(Finding::Distrusted { figure });
         }
-        let depends_on_batches = [
-            Figure::TpotAdded,
-            Figure::TtftAdded,
-            Figure::Tpot,
-            Figure::Ttft,
-        ];
-        if depends_on_batches.contains(&figure) {
-            if matches!(figure, Figure::TpotAdded | Figure::TtftAdded)
-                && [first, second]
-                    .iter()
-                    .any(|cell| cell.decodes_fewer().is_some())
-            {
+        let is_held_up = |cell: &&CellEvidence<'_>| cell.decoding.held_up().is_some();
+        match figure {
+            Figure::TpotAdded | Figure::TtftAdded if [first, second].iter().any(is_held_up) => {
                 return Compared::NoValues;
             }
-            if let Some(answers) = unequal_batches(first, second) {
-                return Compared::Not(Finding::FewerAtOnce { figure, answers });
+            Figure::TpotAdded | Figure::TtftAdded | Figure::Tpot | Figure::Ttft => {
+                if let Some(answers) = first.decoding.unequal(second.decoding) {
+                    return Compared::Not(Finding::FewerAtOnce { figure, answers });
+                }
             }
+            _ => {}
         }
         let [one, other] = [first, second].map(|cell| cell.values(figure, metric));
         if one.is_empty() || other.is_empty() {
@@ -462,31 +455,7 @@ fn cut(cells: &[&CellEvidence<'_>]) -> Option<Finding> {
     })
 }
 
-/// The answers that each contender decodes at once, if one of them decodes fewer because it is held
-/// up elsewhere.
-fn unequal_batches(first: &CellEvidence<'_>, second: &CellEvidence<'_>) -> Option<[f64; 2]> {
-    let (one, other) = (first.decoding()?, second.decoding()?);
-    (one.is_lighter_than(other) || other.is_lighter_than(one))
-        .then_some([one.answers, other.answers])
-}
-
 impl CellEvidence<'_> {
-    fn decoding(&self) -> Option<Decoding> {
-        Decoding::mean(self.runs.iter().map(|run| run.decoding))
-    }
-
-    /// Whether it decodes fewer answers at once with the constraint than without, because it is held
-    /// up elsewhere.
-    fn decodes_fewer(&self) -> Option<Finding> {
-        let with = self.decoding()?;
-        let without = Decoding::mean(self.runs.iter().map(|run| run.control_decoding))?;
-        with.is_lighter_than(without)
-            .then_some(Finding::FewerAtOnce {
-                figure: Figure::TpotAdded,
-                answers: [with.answers, without.answers],
-            })
-    }
-
     fn failed(&self) -> Option<Finding> {
         let reason = self.failure.filter(|_| self.runs.is_empty())?.to_owned();
         Some(Finding::DidNotRun { reason })

@@ -68,8 +68,10 @@ pub enum Finding {
     TooFewRepeats { figure: Figure, repeats: usize },
     /// The client may have added more than a tenth of the figure.
     Distrusted { figure: Figure },
-    /// Fewer answers were decoded at once: of the first contender than of the second, or of the
-    /// only contender with the constraint than without it.
+    /// Fewer answers were decoded at once with the constraint than without it, so that added TTFT
+    /// and TPOT are unknown.
+    HeldUp { answers: [f64; 2] },
+    /// Fewer answers of one contender were decoded at once.
     FewerAtOnce { figure: Figure, answers: [f64; 2] },
 }
 
@@ -180,7 +182,9 @@ impl Finding {
                 Ruling::Unclear => "unclear",
             },
             Self::TooFewRepeats { .. } => "too_few_repeats",
-            Self::Distrusted { .. } | Self::FewerAtOnce { .. } => "not_compared",
+            Self::Distrusted { .. } | Self::HeldUp { .. } | Self::FewerAtOnce { .. } => {
+                "not_compared"
+            }
         }
     }
 
@@ -191,7 +195,10 @@ impl Finding {
             Self::TooFewRepeats { figure, .. }
             | Self::Distrusted { figure }
             | Self::FewerAtOnce { figure, .. } => Some(*figure),
-            Self::DidNotRun { .. } | Self::Refuses { .. } | Self::Cut { .. } => None,
+            Self::DidNotRun { .. }
+            | Self::Refuses { .. }
+            | Self::Cut { .. }
+            | Self::HeldUp { .. } => None,
         }
     }
 
@@ -214,7 +221,7 @@ impl Finding {
             }
             Self::Cut { .. } => (4, 0.0),
             // After the differences in time.
-            Self::FewerAtOnce { .. } => (6, 1.0),
+            Self::HeldUp { .. } | Self::FewerAtOnce { .. } => (6, 1.0),
             Self::TooFewRepeats { .. } => (7, 0.0),
             Self::Distrusted { .. } => (8, 0.0),
         }
@@ -450,26 +457,28 @@ impl fmt::Display for Verdict {
                 figure,
                 answers: [a, b],
             } => {
-                let held_up = "steps of fewer answers are shorter";
-                if names.len() > 1 {
-                    write!(
-                        f,
-                        "not compared: {} of {first} and {second}, which decoded {a:.1} and {b:.1} \
-                         answers at once ({held_up}): compare at a --request-rate that both sustain",
-                        figure.name()
-                    )
-                } else {
-                    write!(
-                        f,
-                        "not compared: added TTFT and TPOT of {first}, which decoded {a:.1} answers \
-                         at once with the constraint and {b:.1} without ({held_up}): measure at a \
-                         --request-rate that it sustains"
-                    )
-                }
+                write!(
+                    f,
+                    "not compared: {} of {first} and {second}, which decoded {a:.1} and {b:.1} \
+                     answers at once ({SHORTER_STEPS}): compare at a --request-rate that both \
+                     sustain",
+                    figure.name()
+                )
+            }
+            Finding::HeldUp { answers: [a, b] } => {
+                write!(
+                    f,
+                    "not compared: added TTFT and TPOT of {first}, which decoded {a:.1} answers at \
+                     once with the constraint and {b:.1} without ({SHORTER_STEPS}): measure at a \
+                     --request-rate that it sustains"
+                )
             }
         }
     }
 }
+
+/// Why answers that are decoded at once matter.
+const SHORTER_STEPS: &str = "steps of fewer answers are shorter";
 
 fn equality(tested: &Tested, names: &str, parts: &str) -> String {
     match tested.ruling {

@@ -54,8 +54,34 @@ impl Decoding {
 
     /// Whether it decodes fewer answers at once and produces fewer tokens: its TPOT is that of
     /// another load.
-    pub fn is_lighter_than(self, other: Self) -> bool {
+    fn is_lighter_than(self, other: Self) -> bool {
         FACTOR * self.answers < other.answers && FACTOR * self.tokens_per_s < other.tokens_per_s
+    }
+}
+
+/// The decoding of a contender over its repeats.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CellDecoding {
+    /// With the constraint.
+    pub constrained: Option<Decoding>,
+    pub control: Option<Decoding>,
+}
+
+impl CellDecoding {
+    /// The answers that are decoded at once with the constraint and without it, if the constraint
+    /// holds the server up elsewhere. What the constraint adds to a token is then unknown.
+    pub fn held_up(self) -> Option<[f64; 2]> {
+        let (constrained, control) = (self.constrained?, self.control?);
+        constrained
+            .is_lighter_than(control)
+            .then_some([constrained.answers, control.answers])
+    }
+
+    /// The answers that two contenders decode at once, if one of them is held up elsewhere.
+    pub fn unequal(self, other: Self) -> Option<[f64; 2]> {
+        let (one, other) = (self.constrained?, other.constrained?);
+        (one.is_lighter_than(other) || other.is_lighter_than(one))
+            .then_some([one.answers, other.answers])
     }
 }
 

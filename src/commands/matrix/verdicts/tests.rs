@@ -1,5 +1,6 @@
 //! Planted differences, and comparisons about which nothing can be said.
 
+use super::batches::Decoding;
 use super::*;
 
 const JSON: &str = "json";
@@ -95,8 +96,6 @@ fn cell<'a>(contender: &'a str, runs: &'a Runs) -> CellEvidence<'a> {
         constrained,
         control: Some(control),
         output_throughput: Some(1000.0),
-        decoding: None,
-        control_decoding: None,
         compile_ms: None,
         distrusted: Vec::new(),
     };
@@ -111,6 +110,7 @@ fn cell<'a>(contender: &'a str, runs: &'a Runs) -> CellEvidence<'a> {
             .zip(&runs.control)
             .map(evidence)
             .collect(),
+        decoding: CellDecoding::default(),
         invalid_reason: None,
         failure: None,
     }
@@ -446,13 +446,12 @@ fn a_contender_that_decodes_fewer_answers_is_not_compared_in_tpot() {
         answers: 1.2,
         tokens_per_s: 28.0,
     };
-    let with = |contender, runs, decoding, control| {
-        let mut cell = cell(contender, runs);
-        for run in &mut cell.runs {
-            run.decoding = Some(decoding);
-            run.control_decoding = control;
-        }
-        cell
+    let with = |contender, runs, decoding, control| CellEvidence {
+        decoding: CellDecoding {
+            constrained: Some(decoding),
+            control,
+        },
+        ..cell(contender, runs)
     };
     let compared = |control| {
         let found = verdicts(&[
