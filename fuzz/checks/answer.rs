@@ -42,7 +42,7 @@ pub(crate) fn check(bytes: &[u8]) {
     );
     // The script's formula differs from JSON, so only the presence of a result is checked.
     assert!(vllm_formula::vllm_correct(&anything, &text).is_some());
-    let _ = function_calls::matches_reference(&reference, &text);
+    let _ = function_calls::matches_reference(&reference, None, &text);
 }
 
 /// The byte of a reason must be a character boundary.

@@ -3,16 +3,19 @@
 //!
 //! The reference is `{"ground_truth": [{function: {parameter: [allowed value, ...]}}, ...]}`. A
 //! call is correct if its function is in the reference, all its parameters are in the reference,
-//! and each has an allowed value. A parameter may be absent if the empty string is among its
-//! values. Strings are compared without case, spaces and the characters `,./-_*^`, and with `'` as
-//! `"`. Numbers are compared by value. Several calls may be in any order, each once.
+//! and each has an allowed value of the function's type. A parameter may be absent if the empty
+//! string is among its values and the function does not require it. Strings are compared without
+//! case, spaces and the characters `,./-_*^`, and with `'` as `"`. Several calls may be in any
+//! order, each once.
 
-use serde_json::{Map, Value, json};
+mod arguments;
+
+use serde_json::{Value, json};
 
 use sobench_core::answer::{Answer, ToolCall};
 use sobench_core::constraint::Constraint;
 use sobench_core::observation::{Outcome, TransportCause};
-use sobench_core::tools::{ToolChoice, ToolSet};
+use sobench_core::tools::{ToolChoice, ToolInput, ToolSet};
 
 /// Maximum number of calls of a reference. Longer references are ignored.
 pub const MAX_CALLS: usize = 1000;
@@ -42,10 +45,11 @@ pub fn is_correct(
     match constraint {
         Some(Constraint::Tools(_)) => {
             let expected = expected_calls(reference)?;
-            Some(is_completed && makes_calls(&expected, &answer.tool_calls))
+            let functions = Functions::new(constraint);
+            Some(is_completed && makes_calls(&expected, &functions, &answer.tool_calls))
         }
-        _ if is_completed => matches_reference(reference, &answer.text()),
-        _ => matches_reference(reference, ""),
+        _ if is_completed => matches_reference(reference, constraint, &answer.text()),
+        _ => matches_reference(reference, constraint, ""),
     }
 }
 
@@ -72,7 +76,7 @@ pub fn is_due(reference: Option<&str>, tools: &ToolSet) -> Option<bool> {
 }
 
 /// Whether tool calls are those of the reference.
-fn makes_calls(expected: &[Value], calls: &[ToolCall]) -> bool {
+fn makes_calls(expected: &[Value], functions: &Functions<'_>, calls: &[ToolCall]) -> bool {
     if calls.len() != expected.len() {
         return false;
     }
@@ -81,12 +85,17 @@ fn makes_calls(expected: &[Value], calls: &[ToolCall]) -> bool {
         Some(json!({"name": call.name, "arguments": arguments}))
     };
     let calls: Option<Vec<Value>> = calls.iter().map(read).collect();
-    calls.is_some_and(|calls| can_assign_all(expected, &calls.iter().collect::<Vec<_>>()))
+    calls
+        .is_some_and(|calls| can_assign_all(expected, functions, &calls.iter().collect::<Vec<_>>()))
 }
 
-/// Whether the answer makes the calls of the reference. `None` if the reference has another format.
-/// An answer without calls is incorrect.
-pub fn matches_reference(reference: &str, answer: &str) -> Option<bool> {
+/// Whether an answer in JSON makes the calls of the reference. `constraint` has the functions. `None`
+/// if the reference has another format. An answer without calls is incorrect.
+pub fn matches_reference(
+    reference: &str,
+    constraint: Option<&Constraint>,
+    answer: &str,
+) -> Option<bool> {
     let expected = expected_calls(reference)?;
     let Ok(answer) = serde_json::from_str::<Value>(answer.trim()) else {
         return Some(false);
@@ -95,18 +104,19 @@ pub fn matches_reference(reference: &str, answer: &str) -> Option<bool> {
         Value::Array(calls) => calls.iter().collect(),
         call => vec![call],
     };
-    Some(calls_made.len() == expected.len() && can_assign_all(&expected, &calls_made))
+    let functions = Functions::new(constraint);
+    Some(calls_made.len() == expected.len() && can_assign_all(&expected, &functions, &calls_made))
 }
 
 /// Whether every call can be assigned to its own reference call. A call may match several, so
 /// assignments are revised (Kuhn's augmenting paths).
-fn can_assign_all(expected: &[Value], calls_made: &[&Value]) -> bool {
+fn can_assign_all(expected: &[Value], functions: &Functions<'_>, calls_made: &[&Value]) -> bool {
     let matches: Vec<Vec<bool>> = calls_made
         .iter()
         .map(|call| {
             expected
                 .iter()
-                .map(|reference| call_matches(reference, call))
+                .map(|reference| call_matches(reference, functions, call))
                 .collect()
         })
         .collect();
@@ -142,68 +152,56 @@ fn assign(
     false
 }
 
-fn call_matches(expected: &Value, call: &Value) -> bool {
+fn call_matches(expected: &Value, functions: &Functions<'_>, call: &Value) -> bool {
     let arguments = call.get("arguments").and_then(Value::as_object);
-    let allowed_arguments = call
-        .get("name")
-        .and_then(Value::as_str)
-        .and_then(|name| expected.get(name)?.as_object());
-    allowed_arguments
-        .zip(arguments)
-        .is_some_and(|(allowed, arguments)| members_match(allowed, arguments))
+    let name = call.get("name").and_then(Value::as_str);
+    let allowed = name.and_then(|name| expected.get(name)?.as_object());
+    allowed.zip(arguments).is_some_and(|(allowed, arguments)| {
+        let parameters = name.and_then(|name| functions.parameters(name));
+        arguments::are_allowed(allowed, parameters, arguments)
+    })
 }
 
-/// Whether every member has an allowed value, and all absent ones may be absent.
-fn members_match(allowed: &Map<String, Value>, members: &Map<String, Value>) -> bool {
-    let members_are_allowed = members.iter().all(|(name, value)| {
-        allowed
-            .get(name)
-            .is_some_and(|values| value_matches(values, value))
-    });
-    let may_be_absent = |values: &Value| {
-        values
-            .as_array()
-            .is_some_and(|values| values.iter().any(|value| value == ""))
-    };
-    members_are_allowed
-        && allowed
-            .iter()
-            .all(|(name, values)| members.contains_key(name) || may_be_absent(values))
+/// The functions that a request offers.
+enum Functions<'a> {
+    Tools(&'a ToolSet),
+    /// The schema of an answer in JSON: a call, or a list of calls.
+    Schema(&'a Value),
+    Unknown,
 }
 
-fn value_matches(allowed: &Value, value: &Value) -> bool {
-    match allowed {
-        Value::Array(values) => values.iter().any(|allowed| values_equal(allowed, value)),
-        single => values_equal(single, value),
-    }
-}
-
-fn values_equal(expected: &Value, value: &Value) -> bool {
-    match (expected, value) {
-        (Value::String(expected), Value::String(text)) => normalize(expected) == normalize(text),
-        (Value::Number(expected), Value::Number(number)) => expected.as_f64() == number.as_f64(),
-        (Value::Array(expected), Value::Array(items)) => {
-            expected.len() == items.len()
-                && expected
-                    .iter()
-                    .zip(items)
-                    .all(|(expected, item)| values_equal(expected, item))
+impl<'a> Functions<'a> {
+    fn new(constraint: Option<&'a Constraint>) -> Self {
+        match constraint {
+            Some(Constraint::Tools(tools)) => Self::Tools(tools),
+            Some(Constraint::JsonSchema(schema)) => Self::Schema(schema),
+            _ => Self::Unknown,
         }
-        // Nested values of a reference are lists of allowed values as well.
-        (Value::Object(expected), Value::Object(members)) => members_match(expected, members),
-        (expected, value) => expected == value,
     }
-}
 
-/// Normalizes a string for comparison (`standardize_string`).
-fn normalize(text: &str) -> String {
-    let significant = text
-        .chars()
-        .filter(|character| !matches!(character, ' ' | ',' | '.' | '/' | '-' | '_' | '*' | '^'));
-    significant
-        .flat_map(char::to_lowercase)
-        .map(|character| if character == '\'' { '"' } else { character })
-        .collect()
+    /// The schema of the function's arguments, if it is known.
+    fn parameters(&self, name: &str) -> Option<&'a Value> {
+        match self {
+            Self::Tools(tools) => match &tools.tool(name)?.input {
+                ToolInput::Function { parameters, .. } => parameters.as_ref(),
+                ToolInput::Custom { .. } => None,
+            },
+            Self::Schema(schema) => {
+                let call = schema.get("items").unwrap_or(schema);
+                let branches = call.get("anyOf").and_then(Value::as_array);
+                let mut branches = branches
+                    .map_or(std::slice::from_ref(call), Vec::as_slice)
+                    .iter();
+                let of_branch = |branch: &'a Value| branch.get("properties");
+                branches.find_map(|branch| {
+                    let properties = of_branch(branch)?;
+                    let is_named = properties.get("name")?.get("const")? == name;
+                    properties.get("arguments").filter(|_| is_named)
+                })
+            }
+            Self::Unknown => None,
+        }
+    }
 }
 
 #[cfg(test)]
@@ -217,7 +215,11 @@ mod tests {
 
     #[track_caller]
     fn check(reference: &str, answer: &str, expected: Option<bool>) {
-        assert_eq!(matches_reference(reference, answer), expected, "{answer}");
+        assert_eq!(
+            matches_reference(reference, None, answer),
+            expected,
+            "{answer}"
+        );
     }
 
     #[test]

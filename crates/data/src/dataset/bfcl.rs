@@ -650,7 +650,11 @@ mod tests {
                 "{answer}"
             );
             assert_eq!(
-                function_calls::matches_reference(row.completion.as_deref().unwrap(), answer),
+                function_calls::matches_reference(
+                    row.completion.as_deref().unwrap(),
+                    row.constraint.as_deref(),
+                    answer
+                ),
                 Some(true),
                 "{answer}"
             );
@@ -734,6 +738,7 @@ mod tests {
         assert_eq!(
             function_calls::matches_reference(
                 calls.completion.as_deref().unwrap(),
+                calls.constraint.as_deref(),
                 &answer.to_string()
             ),
             Some(true)

@@ -100,7 +100,7 @@ impl Kind for ToolsPlan {
         for pass in 0..passes {
             let mut constraints = PassConstraints::new(&catalog, pass);
             let wanted = requests.iter().take(count - rows.len());
-            rows.extend(wanted.map(|request| request.row(constraints.of(request))));
+            rows.extend(wanted.map(|request| request.row(constraints.constraint_for(request))));
         }
         Ok(Rows {
             rows,
@@ -438,7 +438,7 @@ impl<'a> PassConstraints<'a> {
         }
     }
 
-    fn of(&mut self, request: &'a Request) -> Arc<Constraint> {
+    fn constraint_for(&mut self, request: &'a Request) -> Arc<Constraint> {
         let constraint = |tools| Arc::new(Constraint::Tools(Arc::new(request.set(tools))));
         if let Some(count) = self.catalog.few_tools_for(request) {
             return constraint(self.catalog.tools_for_request(request, count, self.pass));
@@ -618,7 +618,11 @@ mod tests {
             assert!(kind.contains(&&*request.tags[1]), "{}", request.id);
             let reference = request.reference();
             assert_eq!(
-                function_calls::matches_reference(&reference, &Value::from(calls).to_string()),
+                function_calls::matches_reference(
+                    &reference,
+                    None,
+                    &Value::from(calls).to_string()
+                ),
                 Some(true),
                 "{}",
                 request.id
