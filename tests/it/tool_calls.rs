@@ -202,3 +202,79 @@ fn control_has_the_tools_without_what_a_server_enforces() {
         assert!(["auto", "none"].contains(&body["tool_choice"].as_str().unwrap()));
     }
 }
+
+/// The stream of one call, with the arguments in pieces of 64 KiB.
+fn long_call(arguments: &str) -> String {
+    let event = |delta: &Value| {
+        let choice = json!({"index": 0, "delta": delta, "finish_reason": null});
+        format!("data: {}\n\n", json!({ "choices": [choice] }))
+    };
+    let start = json!({"tool_calls": [{"index": 0, "id": "a", "type": "function",
+        "function": {"name": "tool_9999", "arguments": ""}}]});
+    let mut events = event(&start);
+    for piece in arguments.as_bytes().chunks(64 << 10) {
+        let piece = std::str::from_utf8(piece).unwrap();
+        let delta = json!({"tool_calls": [{"index": 0, "function": {"arguments": piece}}]});
+        events += &event(&delta);
+    }
+    let end = json!({"index": 0, "delta": {}, "finish_reason": "tool_calls"});
+    events += &format!("data: {}\n\ndata: [DONE]\n\n", json!({ "choices": [end] }));
+    whole("200 OK", "text/event-stream", &events)
+}
+
+#[test]
+fn requests_of_10000_tools_and_arguments_of_5_mb_are_judged() {
+    let server = ScriptedServer::answering(|request: &Request| {
+        let body: Value = serde_json::from_slice(&request.body).unwrap_or_default();
+        match body["messages"][0]["content"].as_str() {
+            _ if request.is_model_list() => models(),
+            Some("short") => long_call(r#"{"city":"Paris"}"#),
+            Some("long") => long_call(&format!(r#"{{"city":"{}"}}"#, "x".repeat(5 << 20))),
+            _ => whole("404 Not Found", "text/plain", ""),
+        }
+    });
+    let parameters = json!({"type": "object", "properties": {"city": {"type": "string"}}});
+    let tools: Vec<Value> = (0..10_000)
+        .map(|index| json!({"type": "function", "function": {"name": format!("tool_{index}"), "parameters": parameters}}))
+        .collect();
+    let row = |prompt: &str| format!("{}\n", json!({"prompt": prompt, "tools": tools}));
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("rows.jsonl");
+    std::fs::write(&path, row("short") + &row("long") + &row("short")).unwrap();
+    let (ran, result) = sobench_result(&[
+        "--backend",
+        "openai-chat",
+        "--base-url",
+        &server.base_url,
+        "--model",
+        "tiny",
+        "--dataset",
+        "custom",
+        "--dataset-path",
+        path.to_str().unwrap(),
+        "--num-prompts",
+        "3",
+        "--skip-preflight",
+        "--num-warmups",
+        "0",
+        "--save-detailed",
+    ]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    let verdicts: Vec<String> = result["outputs"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|output| {
+            let verdict = &output["verdict"];
+            let why = verdict["reason"]["why"]["reason"].as_str();
+            why.unwrap_or_else(|| verdict["verdict"].as_str().unwrap())
+                .to_owned()
+        })
+        .collect();
+    assert_eq!(
+        verdicts,
+        ["valid", "too_long", "valid"],
+        "{}",
+        result["outputs"][1]["verdict"]
+    );
+}

@@ -18,6 +18,7 @@
 
 #![cfg_attr(test, allow(clippy::disallowed_methods))]
 
+pub mod accuracy;
 mod choice;
 pub mod function_calls;
 mod grammar;

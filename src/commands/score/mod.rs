@@ -1,6 +1,7 @@
 //! `sobench score`: judges stored answers of a run log or of another tool's file. `read.rs` reads
 //! the answers, `constraints.rs` loads their constraints, `report.rs` renders the result.
 
+mod accuracy;
 mod constraints;
 pub mod options;
 mod read;
@@ -14,6 +15,7 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
+use self::accuracy::{AccuracyTable, ScorerAccuracy};
 use self::options::ScoreArgs;
 use super::output::CommandOutput;
 use sobench_core::answer::{Answer, Channel};
@@ -27,6 +29,7 @@ use sobench_core::output_format::OutputFormat;
 use sobench_core::printable::printable;
 use sobench_core::verdict::{NotScored, Verdict};
 use sobench_data::dataset::DatasetPlan;
+use sobench_judge::accuracy::{Accuracy, Reference};
 use sobench_judge::{EvaluateOptions, Evaluator, function_calls, vllm_formula};
 use sobench_notices::notice::{Notice, as_sentences};
 use sobench_render::text;
@@ -56,10 +59,10 @@ fn score_files(flags: &ScoreArgs) -> Result<CommandOutput> {
     let (mut scores, mut lines) = (Vec::with_capacity(flags.files.len()), String::new());
     for path in &flags.files {
         let (file, answers) = read_answers(path, dataset.as_ref())?;
-        let scored = score(file.clone(), answers, evaluate, |row, verdict| {
+        let scored = score(file.clone(), answers, evaluate, |row, outcomes| {
             if with_lines {
                 let file = (flags.files.len() > 1).then_some(&*file);
-                lines.push_str(&report::verdict_line(row, verdict, file));
+                lines.push_str(&report::verdict_line(row, outcomes, file));
             }
         });
         scores.push(scored);
@@ -171,6 +174,8 @@ struct Stored {
     unjudgeable: Option<String>,
     /// The verdict in the file: whether the answer was called correct.
     claimed: Option<bool>,
+    /// What the answer is compared with, if the row has it.
+    reference: Option<Reference>,
     /// The members of the row that the answer was read from, for the output of verdicts.
     members: Map<String, Value>,
 }
@@ -216,6 +221,13 @@ pub struct Claim {
     pub percent: f64,
 }
 
+/// The results for one answer.
+struct Outcomes {
+    judged: Judged,
+    /// `None` without a reference.
+    accuracy: Option<Accuracy>,
+}
+
 /// The result for one file.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Score {
@@ -230,6 +242,9 @@ pub struct Score {
     pub claims: Vec<Claim>,
     /// Valid answers / answers that can be judged, of the constrained arm.
     pub correct_rate: Option<Rate>,
+    /// Answers compared with references, by scorer; empty if no row has a reference.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub accuracy: Vec<ScorerAccuracy>,
     pub quality: Quality,
     /// Comparison with the verdicts in the file; `None` if it has none.
     pub agreement: Option<Agreement>,
@@ -289,18 +304,19 @@ impl Stored {
             observation,
             unjudgeable: None,
             claimed: None,
+            reference: None,
             members: Map::new(),
         }
     }
 }
 
-/// Judges every answer of a file; `each` receives every row with the verdict on its answer, in file
+/// Judges every answer of a file; `each` receives every row with the result for its answer, in file
 /// order.
 fn score(
     file: String,
     answers: Answers,
     evaluate: EvaluateOptions,
-    mut each: impl FnMut(&Row, Option<&Verdict>),
+    mut each: impl FnMut(&Row, Option<&Outcomes>),
 ) -> Score {
     let Answers {
         kind,
@@ -318,8 +334,13 @@ fn score(
             evaluator.add_request(constraint);
         }
     }
+    let rows: Vec<Row> = rows
+        .into_iter()
+        .map(|row| accuracy::with_valid_reference(row, &mut evaluator))
+        .collect();
     let mut ledger = RequestTable::new(rows.len(), None);
     let (mut judged_answers, mut unreadable) = (Vec::with_capacity(rows.len()), Vec::new());
+    let mut scorers = AccuracyTable::default();
     for row in &rows {
         let stored = match row {
             Row::Answer(stored) => &**stored,
@@ -335,7 +356,12 @@ fn score(
             },
             None => stored.judge(&mut evaluator, channel),
         };
-        each(row, Some(&verdict));
+        let outcomes = Outcomes {
+            judged: judged(stored, verdict),
+            accuracy: accuracy::grade(stored),
+        };
+        each(row, Some(&outcomes));
+        scorers.add(stored, outcomes.accuracy.as_ref());
         let index = judged_answers.len();
         judged_answers.push(stored);
         // The index in this file: rows of several files may have the same number.
@@ -347,7 +373,7 @@ fn score(
             },
             0,
         );
-        ledger.judge(index, judged(stored, verdict));
+        ledger.judge(index, outcomes.judged);
     }
     let samples = ledger.samples();
     let quality = Quality::new(&samples);
@@ -359,6 +385,7 @@ fn score(
         constraints: kinds(&judged_answers),
         claims,
         correct_rate: quality.correct_rate,
+        accuracy: scorers.finish(),
         agreement: agreement(&judged_answers, &samples),
         quality,
         assumptions,

@@ -12,14 +12,17 @@ use serde_json::{Map, Value};
 
 use super::constraints::Known;
 use super::{Answers, Claim, FileKind, Row, Stored, UnreadableRow};
+use sobench_core::answer::ToolCall;
 use sobench_core::case::Arm;
 use sobench_core::constraint::Constraint;
 use sobench_core::error::{Error, Result};
 use sobench_core::input::json::{self, DuplicateKeys};
 use sobench_core::input::{self, lines};
 use sobench_core::observation::{Observation, Outcome, TransportCause};
+use sobench_core::tools::ToolSet;
 use sobench_data::dataset::file::read_text;
 use sobench_data::dataset::{DatasetPlan, MAX_DATASET_BYTES, check_schema, custom};
+use sobench_judge::accuracy::{Reference, Scorer};
 use sobench_notices::notice::{DatasetNotice, LogNotice};
 use sobench_pycompat::nan::without_nan;
 use sobench_results::metrics::Sample;
@@ -28,7 +31,7 @@ use sobench_results::runlog::{Keep, RunLog};
 
 /// The hint that lists the layouts.
 const LAYOUTS_HINT: &str = "give a run log, the JSON of vLLM's structured-output script, the detailed JSON of vllm bench serve, or JSON Lines of \
-                     {\"constraint\": ..., \"text\": ...}";
+                     {\"constraint\": ..., \"text\": ...} or {\"tools\": ..., \"tool_calls\": ...}";
 
 /// Reads one file.
 ///
@@ -73,7 +76,9 @@ fn read(path: &Path, name: &str, dataset: Option<&DatasetPlan>) -> Result<Answer
     let mut answers = match object(&text) {
         Ok(file) if file.contains_key("outputs") => outputs(&file, dataset, name)?,
         Ok(file) if file.contains_key("generated_texts") => generated(&[file], dataset, name)?,
-        Ok(file) if !file.contains_key("text") => return Err(no_answers(&file, name)),
+        Ok(file) if !file.contains_key("text") && !file.contains_key("tools") => {
+            return Err(no_answers(&file, name));
+        }
         Ok(_) => by_line(&text, dataset, name)?,
         // One value over several lines, with a syntax error.
         Err(error) if text.trim_start().starts_with('{') && is_one_value(&text) => {
@@ -143,6 +148,7 @@ fn run_log(path: &Path) -> Result<Answers> {
             } else {
                 None
             },
+            reference: None,
             members: Map::new(),
         })))
     };
@@ -316,33 +322,21 @@ fn by_line(text: &str, dataset: Option<&DatasetPlan>, name: &str) -> Result<Answ
     }
 }
 
+/// The member of a row with the calls of an answer, in the form of a message of chat completions.
+const TOOL_CALLS: &str = "tool_calls";
+
 /// Reads one row; `place` names it if it has no name.
 fn row(members: &Map<String, Value>, place: &str) -> std::result::Result<Stored, String> {
-    let text = string(members, "text")?.ok_or("member `text` is missing")?;
-    let is_constraint = |name: &str| custom::CONSTRAINTS.contains(&name);
-    let constraint = match members.get("constraint") {
-        Some(Value::Object(inner)) => {
-            if let Some(unknown) = inner.keys().find(|name| !is_constraint(name)) {
-                return Err(format!("unknown kind of constraint: {unknown}"));
-            }
-            if let Some(second) = members.keys().find(|name| is_constraint(name)) {
-                return Err(format!("two constraints: `constraint` and `{second}`"));
-            }
-            custom::constraint(inner)?
-        }
-        Some(_) => {
-            return Err(format!(
-                "`constraint` is not an object with one of {}",
-                custom::CONSTRAINTS.join(", ")
-            ));
-        }
-        None => custom::constraint(members)?,
+    let tool_calls = tool_calls(members)?;
+    let text = match string(members, "text")? {
+        None if !members.contains_key("tools") => return Err("member `text` is missing".to_owned()),
+        text => text.unwrap_or_default(),
     };
-    let constraint = constraint
-        .ok_or_else(|| format!("no constraint: none of {}", custom::CONSTRAINTS.join(", ")))?;
-    if let Constraint::JsonSchema(schema) = &constraint {
-        check_schema(schema)?;
-    }
+    let constraint = if members.contains_key("tools") {
+        tools(members)?
+    } else {
+        text_constraint(members)?
+    };
     let name = match (string(members, "name")?, members.get("id")) {
         (Some(name), _) => name.to_owned(),
         (None, Some(Value::String(id))) => id.clone(),
@@ -355,9 +349,119 @@ fn row(members: &Map<String, Value>, place: &str) -> std::result::Result<Stored,
         Some(_) => return Err("`correct` is not true or false".to_owned()),
     };
     let mut stored = Stored::from_text(name, Some(Arc::new(constraint)), text.to_owned());
+    stored.observation.answer.tool_calls = tool_calls;
+    stored.observation.finish_reason = string(members, "finish_reason")?.map(Into::into);
+    stored.case.completion = string(members, "completion")?.map(Into::into);
+    stored.reference = reference(members, stored.case.constraint.as_deref())?;
     stored.case.arm = Arm::Constrained;
     stored.claimed = claimed;
     Ok(stored)
+}
+
+/// The reference of the answer, and the scorer that compares them: the one of `score`, or that of the
+/// constraint's kind.
+fn reference(
+    members: &Map<String, Value>,
+    constraint: Option<&Constraint>,
+) -> std::result::Result<Option<Reference>, String> {
+    let name = string(members, "score")?;
+    let Some(reference) = members.get("reference") else {
+        return match name {
+            Some(_) => Err("`score` needs a `reference`".to_owned()),
+            None => Ok(None),
+        };
+    };
+    let known = || Scorer::ALL.map(Scorer::name).join(", ");
+    let scorer = match (name, constraint) {
+        (Some(name), _) => Scorer::from_name(name)
+            .ok_or_else(|| format!("unknown `score`: {name}; use one of {}", known()))?,
+        (None, Some(Constraint::Choice(_))) => Scorer::Choice,
+        (None, Some(constraint)) if constraint.is_json() => Scorer::Exact,
+        (None, _) => return Err(format!("`reference` needs a `score`: one of {}", known())),
+    };
+    Reference::new(scorer, reference, constraint)
+        .map(Some)
+        .map_err(|error| format!("`reference`: {error}"))
+}
+
+/// The tools that the request offered.
+fn tools(members: &Map<String, Value>) -> std::result::Result<Constraint, String> {
+    let is_constraint = |name: &&String| *name == "constraint" || is_text_constraint(name);
+    if let Some(second) = members.keys().find(is_constraint) {
+        return Err(format!("two constraints: `tools` and `{second}`"));
+    }
+    let tools = ToolSet::from_members(members).map_err(|error| error.what)?;
+    Ok(Constraint::Tools(Arc::new(tools)))
+}
+
+/// The calls of the answer. Calls without an id, a name or arguments are read, and then judged.
+fn tool_calls(members: &Map<String, Value>) -> std::result::Result<Vec<ToolCall>, String> {
+    let calls = match members.get(TOOL_CALLS) {
+        None | Some(Value::Null) => return Ok(Vec::new()),
+        Some(Value::Array(calls)) => calls,
+        Some(_) => return Err(format!("`{TOOL_CALLS}` is not a list")),
+    };
+    let member = |value: &Value, name: &str| match value.get(name) {
+        None | Some(Value::Null) => Some(String::new()),
+        Some(text) => text.as_str().map(str::to_owned),
+    };
+    let read = |(index, call): (usize, &Value)| {
+        let custom = call.get("custom");
+        let (input, text) = match custom {
+            Some(custom) => (custom, "input"),
+            None => (call.get("function")?, "arguments"),
+        };
+        Some(ToolCall {
+            index: index as u64,
+            id: member(call, "id")?,
+            name: member(input, "name")?,
+            arguments: member(input, text)?,
+        })
+    };
+    let wrong = |index| {
+        format!("`{TOOL_CALLS}[{index}]` is not a call with the texts id, name and arguments")
+    };
+    calls
+        .iter()
+        .enumerate()
+        .map(|(index, call)| read((index, call)).ok_or_else(|| wrong(index)))
+        .collect()
+}
+
+fn is_text_constraint(name: &str) -> bool {
+    custom::CONSTRAINTS.contains(&name)
+}
+
+/// The constraint of the text.
+fn text_constraint(members: &Map<String, Value>) -> std::result::Result<Constraint, String> {
+    let constraint = match members.get("constraint") {
+        Some(Value::Object(inner)) => {
+            if let Some(unknown) = inner.keys().find(|name| !is_text_constraint(name)) {
+                return Err(format!("unknown kind of constraint: {unknown}"));
+            }
+            if let Some(second) = members.keys().find(|name| is_text_constraint(name)) {
+                return Err(format!("two constraints: `constraint` and `{second}`"));
+            }
+            custom::constraint(inner)?
+        }
+        Some(_) => {
+            return Err(format!(
+                "`constraint` is not an object with one of {}",
+                custom::CONSTRAINTS.join(", ")
+            ));
+        }
+        None => custom::constraint(members)?,
+    };
+    let constraint = constraint.ok_or_else(|| {
+        format!(
+            "no constraint: none of {}, tools",
+            custom::CONSTRAINTS.join(", ")
+        )
+    })?;
+    if let Constraint::JsonSchema(schema) = &constraint {
+        check_schema(schema)?;
+    }
+    Ok(constraint)
 }
 
 /// The member of this name, if there is one.

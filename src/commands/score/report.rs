@@ -4,7 +4,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::commands::output::pretty;
-use crate::commands::score::{Agreement, Row, Score, Stored, UnreadableRow, message};
+use crate::commands::score::{Agreement, Outcomes, Row, Score, Stored, UnreadableRow, message};
 use sobench_core::printable::printable;
 use sobench_core::verdict::{Reason, Verdict};
 use sobench_notices::notice::sentences;
@@ -48,9 +48,13 @@ const INPUT: &str = "input";
 
 /// One line of JSON: the members of the row (of other layouts the `id` and the `text`), the `file`
 /// if one is given, then `valid` (`null` where the answer cannot be judged), `reason`, `path` (JSON
-/// pointer into the answer) and `message`. Members of the row with these names and other values are in
+/// pointer into the answer) and `message`. If the row has the expected calls, `right_call` says
+/// whether the answer makes them; if it has a reference, `accuracy` is the grade. Members of the row with these names and other values are in
 /// `input`.
-pub(super) fn verdict_line(row: &Row, verdict: Option<&Verdict>, file: Option<&str>) -> String {
+pub(super) fn verdict_line(row: &Row, outcomes: Option<&Outcomes>, file: Option<&str>) -> String {
+    let verdict = outcomes.map(|outcomes| &outcomes.judged.verdict);
+    let right_call = outcomes.and_then(|outcomes| outcomes.judged.right_call);
+    let grade = outcomes.and_then(|outcomes| Some(outcomes.accuracy.as_ref()?.grade));
     let (valid, reason, path) = match verdict {
         None => (None, Some(UNREADABLE), None),
         Some(Verdict::Valid) => (Some(true), None, None),
@@ -67,6 +71,8 @@ pub(super) fn verdict_line(row: &Row, verdict: Option<&Verdict>, file: Option<&s
         ("reason", Some(reason.into())),
         ("path", Some(path.into())),
         ("message", Some(message.into())),
+        ("right_call", right_call.map(Value::from)),
+        ("accuracy", grade.map(|grade| json!(grade))),
     ];
     let own: Vec<(&str, Value)> = own
         .into_iter()
@@ -138,6 +144,10 @@ fn add(document: &mut Document, score: &Score) {
     )]);
     document.titled_table("Rates", Some(rates(score)));
     document.titled_table(
+        "Leaves of answers compared with their references",
+        leaves(score),
+    );
+    document.titled_table(
         "Reasons of invalid answers (share of constrained)",
         reasons(quality),
     );
@@ -198,6 +208,17 @@ fn rates(score: &Score) -> Table {
             "the reference's, of constrained",
         ));
     }
+    for scorer in &score.accuracy {
+        let name = scorer.scorer.name();
+        let accuracy = format!("accuracy ({name})");
+        table.row(rate_cells(
+            &accuracy,
+            scorer.accuracy,
+            "equal to the reference",
+        ));
+        let unparsed = format!("unparsed ({name})");
+        table.row(rate_cells(&unparsed, scorer.unparsed, "nothing to compare"));
+    }
     if quality.valid_if_stripped() > 0 {
         table.row(rate_cells(
             "valid if stripped",
@@ -229,6 +250,25 @@ fn rates(score: &Score) -> Table {
         ]);
     }
     table
+}
+
+fn leaves(score: &Score) -> Option<Table> {
+    let leaves = score.accuracy.iter().find_map(|scorer| scorer.leaves)?;
+    let expected = leaves.expected();
+    let share = |count: usize| {
+        let percent = Rate::new(count, expected).map(|rate| format!("{:.2}", rate.percent));
+        percent.unwrap_or_else(|| "n/a".to_owned())
+    };
+    let row = |name: &str, count: usize| [name.to_owned(), count.to_string(), share(count)];
+    Table::new(["leaves", "count", "% of the references'"], 1)
+        .with_rows([
+            row("right", leaves.right),
+            row("wrong", leaves.wrong),
+            row("of them another type", leaves.wrong_type),
+            row("omitted", leaves.omitted),
+            row("invented", leaves.invented),
+        ])
+        .non_empty()
 }
 
 /// Rows that are shown; the JSON has all.

@@ -219,6 +219,126 @@ fn rows_are_judged_by_their_own_constraints() {
 }
 
 #[test]
+fn tool_calls_are_judged_by_the_tools_of_their_row() {
+    let parameters = json!({"type": "object", "properties": {"city": {"enum": ["Oslo", "Paris"]}}});
+    let tools =
+        json!([{"type": "function", "function": {"name": "weather", "parameters": parameters}}]);
+    let call = |id: &str, arguments: &str| json!({"id": id, "function": {"name": "weather", "arguments": arguments}});
+    let expected = r#"{"ground_truth": [{"weather": {"city": ["Oslo"]}}]}"#;
+    let (oslo, paris) = (r#"{"city": "Oslo"}"#, r#"{"city": "Paris"}"#);
+    let rows = [
+        json!({"tools": tools, "tool_calls": [call("a", oslo)], "completion": expected}),
+        json!({"tools": tools, "tool_calls": [call("a", paris)], "completion": expected, "finish_reason": "tool_calls"}),
+        json!({"tools": tools, "tool_calls": [call("a", r#"{"city": "Rome"}"#)]}),
+        json!({"tools": tools, "tool_calls": [call("", oslo)]}),
+        json!({"tools": tools, "text": "It rains.", "completion": expected}),
+        json!({"tools": tools, "tool_choice": "required", "tool_calls": null}),
+        json!({"tools": tools, "regex": "a", "tool_calls": []}),
+        json!({"tools": tools, "tool_choice": {"type": "function", "function": {"name": "f"}}}),
+        json!({"tools": tools, "tool_calls": [{"id": 1, "function": {}}]}),
+    ];
+    let text: Vec<String> = rows.iter().map(ToString::to_string).collect();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("rows.jsonl");
+    std::fs::write(&path, text.join("\n")).unwrap();
+    let answers = read::answers(&path, "rows", None).unwrap();
+    let mut verdicts = Vec::new();
+    let score = score(
+        "rows".to_owned(),
+        answers,
+        EvaluateOptions::default(),
+        |row, outcomes| {
+            let line = report::verdict_line(row, outcomes, None);
+            let line: Map<String, Value> = serde_json::from_str(&line).unwrap();
+            let right_call = line.get("right_call").cloned();
+            let of_row = line["reason"].as_str().map(str::to_owned);
+            verdicts.push((of_row, right_call));
+        },
+    );
+    let reason = |name: &str| Some(name.to_owned());
+    assert_eq!(
+        verdicts,
+        [
+            (None, Some(json!(true))),
+            (None, Some(json!(false))),
+            (reason("invalid_arguments"), None),
+            (reason("missing_call_id"), None),
+            (None, Some(json!(false))),
+            (reason("missing_call"), None),
+            (reason("unreadable"), None),
+            (reason("unreadable"), None),
+            (reason("unreadable"), None),
+        ]
+    );
+    let messages: Vec<&str> = score.unreadable.iter().map(|row| &*row.message).collect();
+    assert_eq!(
+        messages,
+        [
+            "two constraints: `tools` and `regex`",
+            "tool_choice names an unknown tool: \"f\"",
+            "`tool_calls[0]` is not a call with the texts id, name and arguments",
+        ]
+    );
+    assert_eq!(score.constraints, [("tools".to_owned(), 6)]);
+}
+
+#[test]
+fn answers_are_compared_with_their_references() {
+    let schema = json!({"type": "object", "properties": {"a": {"type": "integer"}}});
+    let rows = [
+        json!({"json": schema, "text": "{\"a\": 1}", "reference": {"a": 1.0}}),
+        json!({"json": schema, "text": "a is 1", "reference": {"a": 1}}),
+        json!({"json": schema, "text": "{\"a\": 2}", "reference": "{\"a\": 1}", "score": "leaf"}),
+        json!({"choice": ["A", "B"], "text": "B", "reference": "A"}),
+        json!({"regex": ".*", "text": "so 42.", "reference": 42, "score": "number"}),
+        json!({"json": schema, "text": "{}"}),
+        json!({"json": schema, "text": "{}", "reference": {"a": "x"}}),
+        json!({"json": schema, "text": "{}", "score": "exact"}),
+        json!({"regex": "a", "text": "a", "reference": "a"}),
+        json!({"regex": "a", "text": "a", "reference": "a", "score": "bleu"}),
+    ];
+    let text: Vec<String> = rows.iter().map(ToString::to_string).collect();
+    let score = scored(&text.join("\n"), None).unwrap();
+    let counts: Vec<(&str, usize, usize, usize)> = score
+        .accuracy
+        .iter()
+        .map(|row| {
+            let (accuracy, unparsed) = (row.accuracy.unwrap(), row.unparsed.unwrap());
+            (row.scorer.name(), accuracy.hits, unparsed.hits, accuracy.of)
+        })
+        .collect();
+    assert_eq!(
+        counts,
+        [
+            ("exact", 1, 1, 2),
+            ("leaf", 0, 0, 1),
+            ("choice", 0, 0, 1),
+            ("number", 1, 0, 1)
+        ]
+    );
+    let leaves = score.accuracy[1].leaves.unwrap();
+    assert_eq!((leaves.right, leaves.wrong, leaves.expected()), (0, 1, 1));
+    let messages: Vec<&str> = score.unreadable.iter().map(|row| &*row.message).collect();
+    assert!(
+        messages[0].starts_with("`reference` breaks the schema of its row: "),
+        "{messages:?}"
+    );
+    assert_eq!(
+        messages[1..],
+        [
+            "`score` needs a `reference`",
+            "`reference` needs a `score`: one of exact, leaf, choice, number",
+            "unknown `score`: bleu; use one of exact, leaf, choice, number",
+        ]
+    );
+    let page = page(score);
+    assert!(
+        page.contains("accuracy (exact)") && page.contains("invented"),
+        "{page}"
+    );
+}
+
+#[test]
 fn rows_of_a_dataset_are_found_by_their_reference_answers() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("rows.jsonl");

@@ -1,0 +1,298 @@
+//! Accuracy: whether an answer is right, by comparison with the reference of its request. Each
+//! scorer is a rule; no model judges.
+//!
+//! A scorer that finds the answer in JSON more often than in prose would make an effect of the
+//! constraint that it measures. An answer in which a scorer finds nothing to compare is therefore
+//! *unparsed*, and not wrong.
+
+mod leaves;
+mod spans;
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::json_answer;
+use sobench_core::constraint::Constraint;
+
+pub use self::leaves::Leaves;
+
+/// A rule that compares an answer with a reference.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Scorer {
+    /// Equal JSON: members in any order, numbers by value.
+    Exact,
+    /// Equal JSON, leaf by leaf. The schema may say how a leaf is compared (`x-sobench-score`).
+    Leaf,
+    /// The same choice of a list.
+    Choice,
+    /// The same last number in the text, as for GSM8K.
+    Number,
+}
+
+impl Scorer {
+    pub const ALL: [Self; 4] = [Self::Exact, Self::Leaf, Self::Choice, Self::Number];
+
+    /// The name in files and messages.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Exact => "exact",
+            Self::Leaf => "leaf",
+            Self::Choice => "choice",
+            Self::Number => "number",
+        }
+    }
+
+    /// The scorer of this name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|scorer| scorer.name() == name)
+    }
+}
+
+/// The result of a comparison.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Grade {
+    Right,
+    Wrong,
+    /// The answer has nothing that the scorer can compare.
+    Unparsed,
+}
+
+impl Grade {
+    fn from_equality(is_equal: bool) -> Self {
+        if is_equal { Self::Right } else { Self::Wrong }
+    }
+}
+
+/// The accuracy of one answer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Accuracy {
+    pub grade: Grade,
+    /// The leaves of the answer, of [`Scorer::Leaf`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub leaves: Option<Leaves>,
+}
+
+/// What an answer is compared with.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Reference {
+    scorer: Scorer,
+    value: Value,
+    /// The schema of the request, which may declare how leaves are compared.
+    schema: Option<Arc<Value>>,
+    choices: Arc<[String]>,
+}
+
+impl Reference {
+    /// Reads a reference: JSON for `exact` and `leaf`, which may also be JSON in a string; a text or
+    /// a number for the others.
+    ///
+    /// # Errors
+    /// What is wrong with it, as half a sentence.
+    pub fn new(
+        scorer: Scorer,
+        reference: &Value,
+        constraint: Option<&Constraint>,
+    ) -> Result<Self, String> {
+        let schema = match constraint {
+            Some(Constraint::JsonSchema(schema)) => Some(Arc::clone(schema)),
+            _ => None,
+        };
+        let choices = match constraint {
+            Some(Constraint::Choice(choices)) => Arc::clone(choices),
+            _ => Arc::default(),
+        };
+        let value = match (scorer, reference) {
+            (Scorer::Exact | Scorer::Leaf, Value::String(text)) => {
+                serde_json::from_str(text).map_err(|error| format!("not JSON: {error}"))?
+            }
+            (Scorer::Exact | Scorer::Leaf, value) => value.clone(),
+            (Scorer::Number, value) => {
+                let text = text_of(value).ok_or("neither a text nor a number")?;
+                let number = spans::last_number(&text).ok_or("no number in it")?;
+                number.into()
+            }
+            (Scorer::Choice, value) => {
+                let text = text_of(value).ok_or("not a text")?;
+                if !choices.is_empty() && !choices.contains(&text) {
+                    return Err(format!("not one of the choices: {text:?}"));
+                }
+                text.into()
+            }
+        };
+        if scorer == Scorer::Leaf
+            && let Some(schema) = &schema
+        {
+            leaves::check_declarations(schema)?;
+        }
+        Ok(Self {
+            scorer,
+            value,
+            schema,
+            choices,
+        })
+    }
+
+    pub fn scorer(&self) -> Scorer {
+        self.scorer
+    }
+
+    /// The value that answers are compared with.
+    pub fn value(&self) -> &Value {
+        &self.value
+    }
+
+    /// Compares an answer.
+    pub fn grade(&self, answer: &str) -> Accuracy {
+        let grade = match self.scorer {
+            Scorer::Leaf => return self.leaf_accuracy(answer),
+            Scorer::Exact => json_in(answer)
+                .map(|answer| Grade::from_equality(leaves::is_equal(&self.value, &answer))),
+            Scorer::Number => spans::last_number(answer)
+                .map(|answer| Grade::from_equality(self.value.as_f64() == Some(answer))),
+            Scorer::Choice => {
+                let reference = self.value.as_str().unwrap_or_default();
+                let known = self.choices.iter().map(String::as_str);
+                let choices: Vec<&str> = known.chain([reference]).collect();
+                spans::last_choice(answer, &choices)
+                    .map(|choice| Grade::from_equality(choice == reference))
+            }
+        };
+        Accuracy {
+            grade: grade.unwrap_or(Grade::Unparsed),
+            leaves: None,
+        }
+    }
+
+    fn leaf_accuracy(&self, answer: &str) -> Accuracy {
+        let answer = json_in(answer);
+        let leaves = Leaves::new(&self.value, answer.as_ref(), self.schema.as_deref());
+        let grade = match answer {
+            None => Grade::Unparsed,
+            Some(_) => Grade::from_equality(leaves.are_all_right()),
+        };
+        Accuracy {
+            grade,
+            leaves: Some(leaves),
+        }
+    }
+}
+
+fn text_of(value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) => Some(text.clone()),
+        Value::Number(number) => Some(number.to_string()),
+        _ => None,
+    }
+}
+
+/// The JSON of an answer: the whole text, or else the document that other text surrounds.
+fn json_in(answer: &str) -> Option<Value> {
+    match json_answer::parse_json_answer(answer) {
+        Ok(value) => Some(value),
+        Err(refused) => serde_json::from_str(&answer[refused.inner?]).ok(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn grade(scorer: Scorer, reference: &Value, answer: &str) -> Grade {
+        let reference = Reference::new(scorer, reference, None).unwrap();
+        reference.grade(answer).grade
+    }
+
+    #[test]
+    fn exact_is_equal_json_with_or_without_other_text() {
+        let reference = json!({"a": 1, "b": ["x", null]});
+        for (answer, expected) in [
+            (r#"{"b":["x",null],"a":1.0}"#, Grade::Right),
+            (
+                "Sure:\n```json\n{\"a\": 1, \"b\": [\"x\", null]}\n```",
+                Grade::Right,
+            ),
+            (r#"{"a": 1, "b": ["X", null]}"#, Grade::Wrong),
+            (r#"{"a": 1, "b": ["x", null], "c": 1}"#, Grade::Wrong),
+            (r#"{"a": 1, "b": [null, "x"]}"#, Grade::Wrong),
+            ("a is 1", Grade::Unparsed),
+            (r#"{"a": 1, "b": ["x""#, Grade::Unparsed),
+            ("", Grade::Unparsed),
+        ] {
+            assert_eq!(
+                grade(Scorer::Exact, &reference, answer),
+                expected,
+                "{answer}"
+            );
+            let as_text = json!(reference.to_string());
+            assert_eq!(grade(Scorer::Exact, &as_text, answer), expected, "{answer}");
+        }
+    }
+
+    #[test]
+    fn the_last_number_is_the_answer() {
+        for (reference, answer, expected) in [
+            (json!(42), "6 times 7 is 42.", Grade::Right),
+            (
+                json!("6 * 7 = 42\n#### 42"),
+                "{\"answer\": 42}",
+                Grade::Right,
+            ),
+            (json!("1,234.5"), "It costs $1,234.50", Grade::Right),
+            (json!(-3), "x = -3", Grade::Right),
+            (json!(42), "42 of 43", Grade::Wrong),
+            (json!(42), "forty-two", Grade::Unparsed),
+        ] {
+            assert_eq!(
+                grade(Scorer::Number, &reference, answer),
+                expected,
+                "{answer}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_choice_is_the_answer_or_the_last_one_in_it() {
+        let constraint = Constraint::Choice(["A", "B", "AB"].map(String::from).into());
+        let reference = Reference::new(Scorer::Choice, &json!("B"), Some(&constraint)).unwrap();
+        for (answer, expected) in [
+            ("B", Grade::Right),
+            (" \"B\". ", Grade::Right),
+            ("Not A, so the answer is (B).", Grade::Right),
+            ("{\"answer\": \"B\"}", Grade::Right),
+            ("AB", Grade::Wrong),
+            ("B? No: A", Grade::Wrong),
+            ("Bananas", Grade::Unparsed),
+            ("", Grade::Unparsed),
+        ] {
+            assert_eq!(reference.grade(answer).grade, expected, "{answer}");
+        }
+    }
+
+    #[test]
+    fn references_that_cannot_be_compared_are_errors() {
+        let choices = Constraint::Choice([String::from("A")].into());
+        let schema = json!({"properties": {"a": {"x-sobench-score": "fuzzy"}}});
+        let schema = Constraint::JsonSchema(Arc::new(schema));
+        for (scorer, reference, constraint, expected) in [
+            (Scorer::Exact, json!("{"), None, "not JSON"),
+            (Scorer::Number, json!("none"), None, "no number"),
+            (Scorer::Number, json!([1]), None, "neither a text nor"),
+            (Scorer::Choice, json!("B"), Some(&choices), "not one of"),
+            (Scorer::Leaf, json!({}), Some(&schema), "x-sobench-score"),
+        ] {
+            let error = Reference::new(scorer, &reference, constraint).unwrap_err();
+            assert!(error.contains(expected), "{error}");
+        }
+        assert!(
+            Scorer::ALL
+                .iter()
+                .all(|scorer| Scorer::from_name(scorer.name()) == Some(*scorer))
+        );
+    }
+}
