@@ -18,6 +18,11 @@ use sobench_statistics::{Rate, Summary, percentile};
 /// Points of a curve. With fewer values, each value is a point.
 const CURVE_POINTS: usize = 200;
 
+/// The axis of a distribution starts where this share of the answers has been seen, and not below a
+/// microsecond: the TPOT of an answer whose chunks are read at once is almost 0.
+const AXIS_FROM_SHARE: f64 = 0.01;
+const AXIS_FROM_NS: u64 = 1_000;
+
 /// Charts of distributions that are shown at once; more are collapsed.
 const OPEN_DISTRIBUTIONS: usize = 4;
 
@@ -390,12 +395,14 @@ impl Pictures<'_> {
                 });
             }
         }
-        let ends = |end: fn(&Curve) -> Option<&(u64, f64)>| {
-            curves.iter().filter_map(end).map(|(ns, _)| *ns)
-        };
+        let is_start = |(ns, share): &&(u64, f64)| *ns >= AXIS_FROM_NS && *share >= AXIS_FROM_SHARE;
+        let starts = curves
+            .iter()
+            .filter_map(|curve| curve.points.iter().find(is_start));
+        let ends = curves.iter().filter_map(|curve| curve.points.last());
         let axis = Axis::around(
-            ends(|curve| curve.points.first()).min()?,
-            ends(|curve| curve.points.last()).max()?,
+            starts.map(|(ns, _)| *ns).min()?,
+            ends.map(|(ns, _)| *ns).max()?,
         );
         let load = match group.1 {
             Load::AsGiven => String::new(),
