@@ -55,6 +55,7 @@ mod run_report;
 mod runlog;
 mod runs;
 mod score;
+mod serve_tools;
 mod shards;
 // Needs Unix signals.
 #[cfg(unix)]

@@ -8,28 +8,34 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::EmbeddedOptions;
 use super::answer_outcome::OutcomeRecorder;
+use super::answer_parts::AnswerPlan;
 use super::batching::{Batcher, Batching, Delivery, MAX_STUCK_STEPS, Progress, Tokens};
+use super::channels::ChannelParser;
 use super::compiling::Compiler;
 use super::constraint_fields::Rules;
+use super::deltas::DeltaOptions;
 use super::events::Events;
 use super::failure::Failure;
-use super::faults::{FaultKind, RequestFaults};
+use super::faults::{FaultKind, Planting, RequestFaults};
 use super::generation::{FinishReason, Generation, Limits, Piece};
 use super::model::LanguageModel;
+use super::reasoning::ReasoningParser;
 use super::request::{self, Endpoint, GenerationRequest};
 use super::seeds::Seeds;
 use super::stats::{ServerStats, Tally};
 use super::stop_strings::StopStrings;
 use super::timetable::{Pacer, unix_seconds};
+use super::tools::CallParser;
 use super::wire::Head;
+use sobench_core::constraint::Constraint;
 use sobench_core::error::Result as OurResult;
-use sobench_engine::{Engine, Vocabulary};
+use sobench_engine::{Engine, Matcher, Vocabulary};
 
 /// Limit on concurrent requests, running and queued. Further requests get status 503.
 const MAX_LIVE_REQUESTS: usize = 16_384;
 
 /// Limit on the tokens of prompt and answer together. Larger requests get status 400.
-pub(super) const CONTEXT_TOKENS: u32 = 32_768;
+pub(super) const CONTEXT_TOKENS: u32 = 131_072;
 
 /// Default `max_tokens` of a completions request, as in OpenAI's API.
 const DEFAULT_COMPLETION_TOKENS: u32 = 16;
@@ -43,6 +49,7 @@ pub(super) struct App {
     compiler: Compiler,
     batcher: Batcher,
     tally: Arc<Tally>,
+    planting: Planting,
     seeds: Seeds,
     slots: Arc<Semaphore>,
     /// Number of requests so far, for ids.
@@ -53,7 +60,7 @@ pub(super) struct App {
 pub(super) struct ParsedRequest {
     endpoint: Endpoint,
     pub(super) request: GenerationRequest,
-    fingerprint: String,
+    plan: AnswerPlan,
     prompt_tokens: u32,
     max_tokens: u32,
     seed: u64,
@@ -80,6 +87,7 @@ impl App {
         Ok(Self {
             language: Arc::new(LanguageModel::new(Arc::clone(&vocabulary))),
             batcher: Batcher::start(batching.clone(), Arc::clone(&tally), runtime)?,
+            planting: Planting::new(&options.faults, Arc::clone(&tally)),
             seeds: Seeds::new(options.seed),
             slots: Arc::new(Semaphore::new(MAX_LIVE_REQUESTS)),
             serial: AtomicU64::new(0),
@@ -163,19 +171,22 @@ impl App {
         let request = request::parse(endpoint, body, &self.options.model, &self.rules())?;
         self.tally.fields_unread(&request.unread);
         let (prompt_tokens, max_tokens) = self.token_limits(endpoint, &request)?;
-        let fingerprint = request
-            .constraint
-            .as_ref()
-            .map(|constraint| constraint.fingerprint())
-            .unwrap_or_default();
+        let tools = request.tools.clone().map(Constraint::Tools);
+        let fingerprint = [request.constraint.as_deref(), tools.as_ref()]
+            .into_iter()
+            .flatten()
+            .map(Constraint::fingerprint)
+            .collect::<String>();
         let seed = self
             .seeds
             .draw(&request.prompt, &fingerprint, request.seed, request_id)?;
-        let faults = RequestFaults::new(&self.options.faults, seed, Arc::clone(&self.tally));
+        let mut plan = AnswerPlan::new(&request, endpoint, self.options.reasoning_tokens, seed);
+        let faults = self.planting.draw(seed, &plan.traits(&request));
+        plan.apply(&request, seed, &faults);
         Ok(ParsedRequest {
             endpoint,
             request,
-            fingerprint,
+            plan,
             prompt_tokens,
             max_tokens,
             seed,
@@ -194,7 +205,7 @@ impl App {
         let room = CONTEXT_TOKENS.saturating_sub(prompt_tokens);
         let max_tokens = request.max_tokens.unwrap_or(match endpoint {
             Endpoint::Completions => DEFAULT_COMPLETION_TOKENS.min(room),
-            Endpoint::Chat => room,
+            Endpoint::Chat | Endpoint::Responses => room,
         });
         if max_tokens == 0 || max_tokens > room {
             let message = format!(
@@ -212,10 +223,32 @@ impl App {
         Ok((prompt_tokens, max_tokens))
     }
 
-    /// Compiles the constraint and puts the request into the batch.
+    /// A matcher for a constraint of a request. `field` is the member that has it, if errors do not
+    /// name it.
     ///
     /// # Errors
     /// The engine refuses the constraint, or status 503 if too many masks hang.
+    pub(super) async fn matcher(
+        &self,
+        constraint: &Arc<Constraint>,
+        field: Option<&'static str>,
+    ) -> Result<Box<dyn Matcher>, Failure> {
+        if self.batcher.stuck() >= MAX_STUCK_STEPS {
+            return Err(Failure::busy(format!(
+                "{MAX_STUCK_STEPS} masks timed out and are still running"
+            )));
+        }
+        let matcher = self.compiler.matcher(constraint, &constraint.fingerprint());
+        matcher.await.map_err(|error| Failure {
+            param: field,
+            ..Failure::from(error)
+        })
+    }
+
+    /// Compiles the constraints and puts the request into the batch.
+    ///
+    /// # Errors
+    /// The engine refuses a constraint, or status 503 if too many masks hang.
     pub(super) async fn start(
         &self,
         parsed: ParsedRequest,
@@ -224,50 +257,32 @@ impl App {
         let ParsedRequest {
             endpoint,
             request,
-            fingerprint,
+            plan,
             prompt_tokens,
             max_tokens,
             seed,
             mut faults,
         } = parsed;
-        let constraint = request
-            .constraint
-            .as_ref()
-            .filter(|_| !faults.has(FaultKind::IgnoreConstraint));
-        let matcher = match constraint {
-            Some(_) if self.batcher.stuck() >= MAX_STUCK_STEPS => {
-                return Err(Failure::busy(format!(
-                    "{MAX_STUCK_STEPS} masks timed out and are still running"
-                )));
-            }
-            Some(constraint) => Some(self.compiler.matcher(constraint, &fingerprint).await?),
-            None => None,
-        };
         let head = self.head(endpoint, prompt_tokens);
+        let delta_options = self.delta_options(&head, &plan, &request);
+        let is_empty = faults.has(FaultKind::Empty);
+        if faults.has(FaultKind::IgnoreConstraint) && !is_empty {
+            faults.inject(FaultKind::IgnoreConstraint);
+        }
+        let parts = self.parts(plan, &request, &mut faults, max_tokens).await?;
         self.tally.add_prompt_tokens(prompt_tokens);
         let tokens = if faults.inject(FaultKind::Empty) {
             Tokens::finished(Progress {
                 piece: Piece {
-                    text: String::new(),
                     finish: Some(FinishReason::Stop),
-                    stop: None,
+                    ..Piece::default()
                 },
                 tokens: 1,
             })
         } else {
-            if request.constraint.is_some() {
-                faults.inject(FaultKind::IgnoreConstraint);
-            }
-            let mut writer =
-                self.language
-                    .writer(&request.prompt, request.sampling, seed, max_tokens);
-            if let Some(text) = self
-                .options
-                .repeats_between
-                .and_then(|marks| between(&request.prompt, marks))
-            {
-                writer.repeat(text);
-            }
+            let writer = self
+                .language
+                .writer(&request.prompt, request.sampling, seed, max_tokens);
             let vocabulary = Arc::clone(&self.vocabulary);
             let stop_strings = StopStrings::new(&request.stop, request.includes_stop);
             let limits = Limits {
@@ -276,7 +291,7 @@ impl App {
                 ignore_eos: request.ignore_eos,
                 stop_strings,
             };
-            let generation = Generation::new(vocabulary, writer, matcher, limits);
+            let generation = Generation::from_parts(vocabulary, writer, parts, limits);
             let delivery = if request.stream {
                 Delivery::Pieces
             } else {
@@ -285,19 +300,43 @@ impl App {
             self.batcher
                 .submit(generation, pacer, delivery, prompt_tokens)
         };
+        let counts_reasoning = self.options.reasoning_tokens > 0;
         Ok(StartedAnswer {
             tokens,
-            events: Events::new(head, request.usage, faults),
+            events: Events::new(head, request.usage, faults, delta_options, counts_reasoning),
         })
+    }
+
+    fn delta_options(
+        &self,
+        head: &Head,
+        plan: &AnswerPlan,
+        request: &GenerationRequest,
+    ) -> DeltaOptions {
+        let style = self.options.reasoning_style;
+        let tools = request.tools.as_ref();
+        let parser = |tools: &Arc<_>| CallParser::new(self.options.tool_style, Arc::clone(tools));
+        let number = head.id.rsplit(['-', '_']).next().unwrap_or_default();
+        DeltaOptions {
+            parser: ChannelParser {
+                reasoning: plan.reasoning.map(|_| ReasoningParser::new(style)),
+                calls: tools.map(parser),
+            },
+            id_prefix: format!("call_{number}"),
+            includes_reasoning: request.thinking.is_included,
+            end_mark: style.spec().end_mark,
+            wrong_tool: plan.wrong_tool(request.tools.as_deref()),
+        }
     }
 
     fn head(&self, endpoint: Endpoint, prompt_tokens: u32) -> Head {
         let prefix = match endpoint {
-            Endpoint::Completions => "cmpl",
-            Endpoint::Chat => "chatcmpl",
+            Endpoint::Completions => "cmpl-",
+            Endpoint::Chat => "chatcmpl-",
+            Endpoint::Responses => "resp_",
         };
         let id = format!(
-            "{prefix}-{:016x}",
+            "{prefix}{:016x}",
             self.serial.fetch_add(1, Ordering::Relaxed)
         );
         let fingerprint = format!("{} synthetic, {}", super::VERSION, self.engine().version());
@@ -310,10 +349,4 @@ impl App {
             prompt_tokens,
         }
     }
-}
-
-/// The text from the first occurrence of the first mark to the last occurrence of the second.
-fn between<'t>(text: &'t str, [before, after]: [&str; 2]) -> Option<&'t str> {
-    let (_, rest) = text.split_once(before)?;
-    rest.rsplit_once(after).map(|(inside, _)| inside)
 }

@@ -6,6 +6,7 @@ use serde_json::{Map, Value};
 
 use super::failure::Failure;
 use super::request::{present, wrong};
+use super::responses_request;
 use sobench_core::constraint::{AlwaysTrue, Constraint, GrammarDialect};
 
 /// Members of `structured_outputs` that would change the meaning of a constraint. Accepted only
@@ -78,6 +79,28 @@ pub(super) fn read(
         Ok(first)
     } else {
         Err(too_many())
+    }
+}
+
+/// Reads the constraint of a request to the responses endpoint: `structured_outputs` or
+/// `text.format`.
+///
+/// # Errors
+/// As [`read`].
+pub(super) fn read_responses(
+    fields: &Map<String, Value>,
+    rules: &Rules<'_>,
+) -> Result<Option<Constraint>, Failure> {
+    let format = responses_request::text_format(fields)?;
+    match present(fields, "structured_outputs") {
+        None => Ok(format),
+        Some(_) if format.is_some() => Err(too_many()),
+        Some(value) => {
+            let members = value
+                .as_object()
+                .ok_or_else(|| wrong("structured_outputs", "an object"))?;
+            structured_outputs(members, rules).map(Some)
+        }
     }
 }
 

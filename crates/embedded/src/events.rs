@@ -2,11 +2,14 @@
 
 use std::time::Duration;
 
-use super::batching::Update;
+use super::batching::{Progress, Update};
+use super::deltas::{Delta, DeltaOptions, Deltas, WholeAnswer};
 use super::failure::Failure;
 use super::faults::{FaultKind, RequestFaults};
-use super::request::RequestedUsage;
-use super::wire::{self, DONE, Head};
+use super::generation::FinishReason;
+use super::request::{Endpoint, RequestedUsage};
+use super::responses_wire::ResponseWriter;
+use super::wire::{self, AnswerEnd, DONE, Head, TokenCounts};
 
 /// Number of texts of a stream before a mid-answer fault.
 const TEXTS_BEFORE_FAULT: u32 = 4;
@@ -35,12 +38,25 @@ pub(super) struct Events {
     head: Head,
     usage: RequestedUsage,
     faults: RequestFaults,
+    deltas: Deltas,
+    /// The writer of the responses endpoint.
+    response: Option<ResponseWriter>,
+    /// Whether the usage has the tokens of reasoning.
+    counts_reasoning: bool,
     is_open: bool,
     texts: u32,
 }
 
 impl Events {
-    pub(super) fn new(mut head: Head, usage: RequestedUsage, faults: RequestFaults) -> Self {
+    pub(super) fn new(
+        mut head: Head,
+        usage: RequestedUsage,
+        mut faults: RequestFaults,
+        options: DeltaOptions,
+        counts_reasoning: bool,
+    ) -> Self {
+        let response = (head.endpoint == Endpoint::Responses).then(ResponseWriter::default);
+        let deltas = Deltas::new(options, &mut faults);
         if faults.has(FaultKind::WrongModel) {
             head.model.push_str("-other");
         }
@@ -48,6 +64,9 @@ impl Events {
             head,
             usage,
             faults,
+            deltas,
+            response,
+            counts_reasoning,
             is_open: false,
             texts: 0,
         }
@@ -76,34 +95,116 @@ impl Events {
             Ok(progress) => progress,
             Err(error) => return self.write_failure(&Failure::internal(error.to_string()), out),
         };
-        let finish = progress.piece.finish;
         if self.texts == 0 {
             self.change_start(&mut progress.piece.text);
         }
-        if finish.is_some() {
+        if progress.piece.finish.is_some() {
             self.change_end(&mut progress.piece.text);
         }
         self.texts += 1;
+        let deltas = self.deltas.read(
+            &progress.piece.text,
+            progress.piece.finish.is_some(),
+            &mut self.faults,
+        );
+        let finish = self.finish(&progress);
+        if self.response.is_some() {
+            self.write_response(&deltas, finish, &progress, out);
+        } else {
+            self.write_chunks(&deltas, finish, &progress, out);
+        }
+        if finish.is_none() {
+            return NextAction::Continue;
+        }
+        self.write_done(out);
+        NextAction::End
+    }
+
+    /// The finish reason for the client.
+    fn finish(&self, progress: &Progress) -> Option<FinishReason> {
+        let finish = progress.piece.finish?;
+        let ends_with_calls = finish == FinishReason::Stop && self.deltas.has_calls();
+        Some(if ends_with_calls {
+            FinishReason::ToolCalls
+        } else {
+            finish
+        })
+    }
+
+    fn counts(&self, progress: &Progress) -> TokenCounts {
+        TokenCounts {
+            tokens: progress.tokens,
+            reasoning: self
+                .counts_reasoning
+                .then_some(progress.piece.reasoning_tokens),
+        }
+    }
+
+    /// Writes the chunks of completions and chats.
+    fn write_chunks(
+        &mut self,
+        deltas: &[Delta],
+        finish: Option<FinishReason>,
+        progress: &Progress,
+        out: &mut Vec<u8>,
+    ) {
+        let counts = self.counts(progress);
         if !self.is_open {
             // As in vLLM, the headers are sent before the first token, and the role chunk with it.
             self.is_open = true;
             self.faults.inject(FaultKind::WrongModel);
-            let with_usage = self.has_usage(self.usage.in_every_chunk);
-            out.extend(self.head.opening(with_usage).unwrap_or_default());
+            let usage = self.has_usage(self.usage.in_every_chunk);
+            let opening = self.head.opening(usage.then(TokenCounts::default));
+            out.extend(opening.unwrap_or_default());
         }
-        let with_usage = self.has_usage(self.usage.in_every_chunk);
-        let chunk = self
-            .head
-            .chunk(&progress.piece, progress.tokens, with_usage);
-        out.extend(self.with_invalid_byte(chunk));
-        if finish.is_none() {
-            return NextAction::Continue;
+        let usage = self.has_usage(self.usage.in_every_chunk).then_some(counts);
+        // The last chunk has the finish reason, and is empty if there is nothing else to send.
+        let needs_chunk = deltas.is_empty() && finish.is_some();
+        let chunks = deltas.iter().map(Some).chain(needs_chunk.then_some(None));
+        let count = deltas.len().max(1);
+        for (index, delta) in chunks.enumerate() {
+            let end = if index + 1 == count {
+                AnswerEnd {
+                    finish,
+                    stop: progress.piece.stop.as_deref(),
+                }
+            } else {
+                AnswerEnd::default()
+            };
+            let chunk = self.head.chunk(delta, end, usage);
+            out.extend(self.with_invalid_byte(chunk));
         }
-        if self.has_usage(self.usage.at_the_end) {
-            out.extend(self.head.usage_chunk(progress.tokens));
+        if finish.is_some() && self.has_usage(self.usage.at_the_end) {
+            out.extend(self.head.usage_chunk(counts));
         }
-        self.write_done(out);
-        NextAction::End
+    }
+
+    /// Writes the events of the responses endpoint.
+    fn write_response(
+        &mut self,
+        deltas: &[Delta],
+        finish: Option<FinishReason>,
+        progress: &Progress,
+        out: &mut Vec<u8>,
+    ) {
+        let counts = self.counts(progress);
+        let usage = finish.is_some() && self.has_usage(true);
+        let Some(writer) = &mut self.response else {
+            return;
+        };
+        let mut events = Vec::new();
+        if !self.is_open {
+            self.is_open = true;
+            self.faults.inject(FaultKind::WrongModel);
+            writer.open(&self.head, &mut events);
+        }
+        for delta in deltas {
+            writer.write(&self.head, delta, &mut events);
+        }
+        if let Some(finish) = finish {
+            writer.finish(&self.head, finish, usage.then_some(counts), &mut events);
+        }
+        out.extend(self.with_invalid_byte(events));
     }
 
     /// The bytes of a complete answer, and the action after sending them.
@@ -118,10 +219,21 @@ impl Events {
         self.change_start(&mut progress.piece.text);
         self.change_end(&mut progress.piece.text);
         self.faults.inject(FaultKind::WrongModel);
-        let with_usage = self.has_usage(true);
-        let bytes = self
-            .head
-            .complete(&progress.piece, progress.tokens, with_usage);
+        let usage = self.has_usage(true).then_some(self.counts(&progress));
+        let deltas = self
+            .deltas
+            .read(&progress.piece.text, true, &mut self.faults);
+        let finish = self.finish(&progress);
+        let bytes = if self.response.is_some() {
+            let finish = finish.unwrap_or(FinishReason::Stop);
+            ResponseWriter::complete(&deltas, &self.head, finish, usage)
+        } else {
+            let end = AnswerEnd {
+                finish,
+                stop: progress.piece.stop.as_deref(),
+            };
+            self.head.complete(&WholeAnswer::new(deltas), end, usage)
+        };
         let mut body = self.with_invalid_byte(bytes);
         let action = self.injected_end().unwrap_or(NextAction::End);
         if action != NextAction::End {
@@ -191,7 +303,8 @@ impl Events {
     }
 
     fn write_done(&mut self, out: &mut Vec<u8>) {
-        if !self.faults.inject(FaultKind::NoDone) {
+        // The responses endpoint ends its streams with a typed event.
+        if self.response.is_none() && !self.faults.inject(FaultKind::NoDone) {
             out.extend_from_slice(DONE);
         }
     }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use sha2::{Digest, Sha256};
@@ -14,15 +15,25 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(600);
 
 /// A fault and the share of requests into which it is injected.
 ///
-/// Written as `KIND[:MS][@SHARE]`: `error-500`, `stall:250`, `ignore-constraint@0.1`. `MS` is the
-/// length of a pause in milliseconds, required by the kinds with a pause. `SHARE` is a number above
-/// 0 and up to 1, or a percentage. The default is 1. The request's seed decides whether the fault
-/// is injected, so that repeated runs have the same faults.
+/// Written as `KIND[:MS][@SHARE]`: `error-500`, `stall:250`, `ignore-constraint@0.1`,
+/// `merge-calls@20of2000`. `MS` is the length of a pause in milliseconds, required by the kinds
+/// with a pause. `SHARE` is a number above 0 and up to 1, or a percentage, or `NofM`. The default
+/// is 1. It is a share of the requests that the kind can change, such as those with two calls for
+/// `merge-calls`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Fault {
     pub kind: FaultKind,
-    /// Above 0, up to 1.
-    pub share: f64,
+    pub share: FaultShare,
+}
+
+/// The requests into which a fault is injected.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum FaultShare {
+    /// A share above 0 and up to 1. The request's seed decides whether the fault is injected, so
+    /// that repeated runs have the same faults.
+    Random(f64),
+    /// Exactly `planted` of the first `eligible` requests, evenly spaced in their order of arrival.
+    Exact { planted: u64, eligible: u64 },
 }
 
 /// Kinds of faults. Mid-answer faults are injected at the fifth text of a stream, or at its last
@@ -64,13 +75,62 @@ pub enum FaultKind {
     ExtraText,
     /// An empty answer: one end token.
     Empty,
+    /// Two calls arrive as one: the same index, and the arguments one after the other.
+    MergeCalls,
+    /// The schemas of strict tools are ignored: arguments without required members.
+    DropStrict,
+    /// Calls arrive as markup in the content.
+    LeakMarkup,
+    /// A call of a tool that is not offered or not allowed.
+    WrongTool,
+    /// A call although `tool_choice` is `none`.
+    CallUnderNone,
+    /// Arguments end one character early, with the finish reason `tool_calls`.
+    CutArguments,
+    /// Two calls have the same id.
+    DuplicateId,
+    /// Arguments are withheld and sent in one piece at the end of the stream.
+    BufferArguments,
+    /// The constraint removes the reasoning.
+    SuppressThinking,
+    /// The reasoning is an answer under the constraint, and the answer follows.
+    ConstrainThinking,
+    /// The first two characters of the answer are in the reasoning.
+    ConstraintEarly,
+    /// The first words of the answer are free.
+    ConstraintLate,
+    /// The answer is in the reasoning, in place of thoughts, and the content is empty.
+    AnswerInReasoning,
+    /// The content starts with the mark that ends the reasoning.
+    LeakEndMarker,
+    /// The reasoning takes all tokens.
+    EndlessThinking,
 }
+
+/// What a fault needs to know of a request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct RequestTraits {
+    /// The constraint applies to the answer, as a text or as calls.
+    pub(super) is_constrained: bool,
+    pub(super) is_stream: bool,
+    /// Number of calls that the model writes.
+    pub(super) calls: usize,
+    /// A called tool has an enforced schema that requires a member.
+    pub(super) has_strict_call: bool,
+    /// It offers tools and allows no call.
+    pub(super) forbids_calls: bool,
+    /// The answer starts with reasoning that is sent.
+    pub(super) thinks: bool,
+}
+
+/// Limit on the number of requests of an exact share.
+const MAX_ELIGIBLE: u64 = 1_000_000_000;
 
 /// A name, whether a pause follows it, and the kind with that pause.
 type KindEntry = (&'static str, bool, fn(Duration) -> FaultKind);
 
 /// All kinds.
-const KINDS: [KindEntry; 17] = [
+const KINDS: [KindEntry; 32] = [
     ("ignore-constraint", false, |_| FaultKind::IgnoreConstraint),
     ("error-400", false, |_| FaultKind::Error400),
     ("error-429", false, |_| FaultKind::Error429),
@@ -88,6 +148,25 @@ const KINDS: [KindEntry; 17] = [
     ("invalid-utf8", false, |_| FaultKind::InvalidUtf8),
     ("extra-text", false, |_| FaultKind::ExtraText),
     ("empty", false, |_| FaultKind::Empty),
+    ("merge-calls", false, |_| FaultKind::MergeCalls),
+    ("drop-strict", false, |_| FaultKind::DropStrict),
+    ("leak-markup", false, |_| FaultKind::LeakMarkup),
+    ("wrong-tool", false, |_| FaultKind::WrongTool),
+    ("call-under-none", false, |_| FaultKind::CallUnderNone),
+    ("cut-arguments", false, |_| FaultKind::CutArguments),
+    ("duplicate-id", false, |_| FaultKind::DuplicateId),
+    ("buffer-arguments", false, |_| FaultKind::BufferArguments),
+    ("suppress-thinking", false, |_| FaultKind::SuppressThinking),
+    ("constrain-thinking", false, |_| {
+        FaultKind::ConstrainThinking
+    }),
+    ("constraint-early", false, |_| FaultKind::ConstraintEarly),
+    ("constraint-late", false, |_| FaultKind::ConstraintLate),
+    ("answer-in-reasoning", false, |_| {
+        FaultKind::AnswerInReasoning
+    }),
+    ("leak-end-marker", false, |_| FaultKind::LeakEndMarker),
+    ("endless-thinking", false, |_| FaultKind::EndlessThinking),
 ];
 
 impl Fault {
@@ -97,11 +176,11 @@ impl Fault {
     /// Usage error for an unknown fault, with a list of all faults, and for invalid numbers.
     pub fn parse(text: &str) -> Result<Self> {
         let (rest, share) = text.split_once('@').unwrap_or((text, "1"));
-        let share = parse_share(share).ok_or_else(|| {
+        let share = FaultShare::parse(share).ok_or_else(|| {
             Error::usage(format!(
-                "fault share must be a number above 0 and up to 1: {text}"
+                "fault share must be a number above 0 and up to 1, or NofM: {text}"
             ))
-            .hint("use KIND@0.1 or KIND@10% for a tenth of the requests")
+            .hint("use KIND@0.1 or KIND@10% for a tenth of the requests, KIND@20of2000 for exactly 20 of 2000")
         })?;
         let (name, pause) = rest
             .split_once(':')
@@ -161,10 +240,32 @@ impl fmt::Display for Fault {
         if let FaultKind::SlowHeader(pause) | FaultKind::Stall(pause) = self.kind {
             write!(f, ":{}", pause.as_secs_f64() * 1e3)?;
         }
-        if self.share < 1.0 {
-            write!(f, "@{}", self.share)
-        } else {
-            Ok(())
+        match self.share {
+            FaultShare::Random(share) if share < 1.0 => write!(f, "@{share}"),
+            FaultShare::Random(_) => Ok(()),
+            FaultShare::Exact { planted, eligible } => write!(f, "@{planted}of{eligible}"),
+        }
+    }
+}
+
+impl FaultShare {
+    fn parse(text: &str) -> Option<Self> {
+        let Some((planted, eligible)) = text.split_once("of") else {
+            return parse_share(text).map(Self::Random);
+        };
+        let (planted, eligible) = (planted.parse().ok()?, eligible.parse().ok()?);
+        (planted > 0 && planted <= eligible && eligible <= MAX_ELIGIBLE)
+            .then_some(Self::Exact { planted, eligible })
+    }
+
+    /// Whether the fault is injected into the eligible request with this seed and number.
+    fn selects(self, unit: f64, number: u64) -> bool {
+        match self {
+            Self::Random(share) => unit < share,
+            Self::Exact { planted, eligible } => {
+                let before = |number: u64| number * planted / eligible;
+                number < eligible && before(number + 1) > before(number)
+            }
         }
     }
 }
@@ -177,6 +278,33 @@ impl FaultKind {
             _ => kind(Duration::ZERO) == self,
         });
         named.map_or("", |(name, ..)| name)
+    }
+
+    /// Whether it can change the answer to such a request.
+    fn is_eligible(self, request: &RequestTraits) -> bool {
+        let RequestTraits {
+            is_constrained,
+            is_stream,
+            calls,
+            has_strict_call,
+            forbids_calls,
+            thinks,
+        } = *request;
+        match self {
+            Self::IgnoreConstraint => is_constrained,
+            Self::MergeCalls | Self::DuplicateId => calls > 1,
+            Self::DropStrict => has_strict_call,
+            Self::LeakMarkup | Self::WrongTool | Self::CutArguments => calls > 0,
+            Self::CallUnderNone => forbids_calls,
+            Self::BufferArguments => calls > 0 && is_stream,
+            Self::SuppressThinking => thinks && is_constrained,
+            Self::ConstrainThinking
+            | Self::ConstraintEarly
+            | Self::ConstraintLate
+            | Self::AnswerInReasoning => thinks && is_constrained && calls == 0,
+            Self::LeakEndMarker | Self::EndlessThinking => thinks,
+            _ => true,
+        }
     }
 }
 
@@ -194,11 +322,47 @@ fn parse_pause(ms: &str) -> Option<Duration> {
     (pause <= LONGEST_PAUSE).then_some(pause)
 }
 
-/// The faults to inject into the request with this seed, each drawn independently.
-fn drawn(faults: &[Fault], seed: u64) -> Vec<FaultKind> {
-    let draw =
-        |(index, fault): (usize, &Fault)| (unit(seed, index) < fault.share).then_some(fault.kind);
-    faults.iter().enumerate().filter_map(draw).collect()
+/// Draws the faults of requests.
+pub(super) struct Planting {
+    faults: Vec<Fault>,
+    /// Number of eligible requests so far, for each fault.
+    seen: Vec<AtomicU64>,
+    tally: Arc<Tally>,
+}
+
+impl Planting {
+    pub(super) fn new(faults: &[Fault], tally: Arc<Tally>) -> Self {
+        Self {
+            faults: faults.to_vec(),
+            seen: faults.iter().map(|_| AtomicU64::new(0)).collect(),
+            tally,
+        }
+    }
+
+    /// Draws the faults of the request with this seed.
+    pub(super) fn draw(&self, seed: u64, request: &RequestTraits) -> RequestFaults {
+        RequestFaults {
+            drawn: self.drawn(seed, request),
+            counted: Vec::new(),
+            tally: Arc::clone(&self.tally),
+        }
+    }
+
+    /// The faults to inject, each drawn independently.
+    fn drawn(&self, seed: u64, request: &RequestTraits) -> Vec<FaultKind> {
+        let mut drawn = Vec::new();
+        for (index, (fault, seen)) in self.faults.iter().zip(&self.seen).enumerate() {
+            if !fault.kind.is_eligible(request) {
+                continue;
+            }
+            self.tally.fault_eligible(fault.kind.name());
+            let number = seen.fetch_add(1, Ordering::Relaxed);
+            if fault.share.selects(unit(seed, index), number) {
+                drawn.push(fault.kind);
+            }
+        }
+        drawn
+    }
 }
 
 /// The faults drawn for one request. A fault is counted when it is injected, once per request. A
@@ -211,15 +375,6 @@ pub(super) struct RequestFaults {
 }
 
 impl RequestFaults {
-    /// Draws the faults for the request with this seed.
-    pub(super) fn new(faults: &[Fault], seed: u64, tally: Arc<Tally>) -> Self {
-        Self {
-            drawn: drawn(faults, seed),
-            counted: Vec::new(),
-            tally,
-        }
-    }
-
     /// Whether a fault was drawn. Does not count it.
     pub(super) fn has(&self, kind: FaultKind) -> bool {
         self.drawn.contains(&kind)
@@ -297,11 +452,19 @@ mod tests {
             ("stall:250@100%", stall, 1.0, "stall:250"),
         ] {
             let fault = Fault::parse(text).unwrap();
+            let share = FaultShare::Random(share);
             assert_eq!(
                 (fault, fault.to_string().as_str()),
                 (Fault { kind, share }, written)
             );
         }
+        let exact = Fault::parse("merge-calls@20of2000").unwrap();
+        let share = FaultShare::Exact {
+            planted: 20,
+            eligible: 2000,
+        };
+        assert_eq!((exact.kind, exact.share), (FaultKind::MergeCalls, share));
+        assert_eq!(exact.to_string(), "merge-calls@20of2000");
         for (name, pauses, _) in KINDS {
             let fault = Fault::parse(&if pauses {
                 format!("{name}:7")
@@ -322,6 +485,9 @@ mod tests {
             ("hang@0", "must be a number"),
             ("hang@", "must be a number"),
             ("hang@NaN", "must be a number"),
+            ("hang@0of5", "must be a number"),
+            ("hang@6of5", "must be a number"),
+            ("hang@1ofx", "must be a number"),
             ("error-500:0.1", "has no pause"),
             ("stall", "needs a pause in milliseconds"),
             ("stall:-1", "must be from 0 to"),
@@ -337,19 +503,24 @@ mod tests {
         assert!(Fault::kinds().all(|kind| hint.contains(&kind)), "{hint}");
     }
 
+    fn planting(faults: &[&str]) -> Planting {
+        let faults: Vec<Fault> = faults
+            .iter()
+            .map(|fault| Fault::parse(fault).unwrap())
+            .collect();
+        Planting::new(&faults, Arc::default())
+    }
+
+    fn drawn(planting: &Planting, seed: u64) -> Vec<FaultKind> {
+        planting.drawn(seed, &RequestTraits::default())
+    }
+
     #[test]
     fn a_share_selects_that_share_of_requests_reproducibly() {
-        let faults = [
-            Fault::parse("hang@0.3").unwrap(),
-            Fault::parse("reset@0.3").unwrap(),
-            Fault {
-                kind: FaultKind::Empty,
-                share: 0.0,
-            },
-        ];
+        let planting = planting(&["hang@0.3", "reset@0.3"]);
         let count = |kind| {
             (0..4000_u64)
-                .filter(|seed| drawn(&faults, *seed).contains(&kind))
+                .filter(|seed| drawn(&planting, *seed).contains(&kind))
                 .count()
         };
         for kind in [FaultKind::Hang, FaultKind::Reset] {
@@ -359,14 +530,63 @@ mod tests {
                 count(kind)
             );
         }
-        assert_eq!(count(FaultKind::Empty), 0);
         let both = (0..4000_u64)
-            .filter(|seed| drawn(&faults, *seed).len() == 2)
+            .filter(|seed| drawn(&planting, *seed).len() == 2)
             .count();
         assert!(
             (280..440).contains(&both),
             "faults are drawn independently: {both}"
         );
-        assert_eq!(drawn(&faults, 7), drawn(&faults, 7));
+        assert_eq!(drawn(&planting, 7), drawn(&planting, 7));
+    }
+
+    #[test]
+    fn an_exact_share_selects_that_number_of_requests() {
+        for (planted, eligible) in [(20, 2000), (7, 50), (1, 1), (3, 4)] {
+            let planting = planting(&[&format!("hang@{planted}of{eligible}")]);
+            let injected: Vec<bool> = (0..eligible * 2)
+                .map(|seed| !drawn(&planting, seed).is_empty())
+                .collect();
+            let count = |part: &[bool]| part.iter().filter(|is_injected| **is_injected).count();
+            let eligible = usize::try_from(eligible).unwrap();
+            let (first, later) = injected.split_at(eligible);
+            assert_eq!(
+                (count(first), count(later)),
+                (usize::try_from(planted).unwrap(), 0)
+            );
+        }
+    }
+
+    #[test]
+    fn only_eligible_requests_have_a_fault() {
+        let two_calls = RequestTraits {
+            calls: 2,
+            ..RequestTraits::default()
+        };
+        let planting = planting(&[
+            "merge-calls",
+            "buffer-arguments",
+            "suppress-thinking",
+            "no-done",
+        ]);
+        assert_eq!(
+            planting.drawn(0, &two_calls),
+            [FaultKind::MergeCalls, FaultKind::NoDone]
+        );
+        let thinks = RequestTraits {
+            thinks: true,
+            is_constrained: true,
+            is_stream: true,
+            calls: 1,
+            ..RequestTraits::default()
+        };
+        assert_eq!(
+            planting.drawn(0, &thinks),
+            [
+                FaultKind::BufferArguments,
+                FaultKind::SuppressThinking,
+                FaultKind::NoDone
+            ]
+        );
     }
 }

@@ -1,9 +1,10 @@
 //! Generates one answer, token by token: computes the mask, draws and commits a token, and decodes
 //! its text.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::model::Writer;
+use super::model::{Step, Writer};
 use super::stop_strings::StopStrings;
 use super::timetable::timed;
 use sobench_engine::{EngineError, Matcher, TokenId, TokenMask, Vocabulary};
@@ -15,6 +16,8 @@ pub(super) enum FinishReason {
     Stop,
     /// It reached `max_tokens`.
     Length,
+    /// The model ended it, and it has tool calls. Set by the parser of calls.
+    ToolCalls,
 }
 
 impl FinishReason {
@@ -22,18 +25,32 @@ impl FinishReason {
         match self {
             Self::Stop => "stop",
             Self::Length => "length",
+            Self::ToolCalls => "tool_calls",
         }
     }
 }
 
 /// The text of one token.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Piece {
     /// Complete characters only. Empty while a character is incomplete, and for the end token.
     pub(super) text: String,
     pub(super) finish: Option<FinishReason>,
     /// The stop string that ended the answer, if any.
     pub(super) stop: Option<Arc<str>>,
+    /// Tokens of reasoning up to and including this piece.
+    pub(super) reasoning_tokens: u32,
+}
+
+/// A part of an answer: a script for the model, and the constraint under which it writes.
+///
+/// An unconstrained part ends with its script, a constrained one at the end of its constraint. The
+/// last part ends with the answer.
+#[derive(Default)]
+pub(super) struct Part {
+    pub(super) script: Vec<Step>,
+    pub(super) matcher: Option<Box<dyn Matcher>>,
+    pub(super) is_reasoning: bool,
 }
 
 /// Limits of an answer.
@@ -57,18 +74,37 @@ pub(super) struct Generation {
     mask: TokenMask,
     limits: Limits,
     tokens: u32,
+    reasoning_tokens: u32,
+    is_reasoning: bool,
+    /// Parts after the current one.
+    rest: VecDeque<Part>,
     /// Bytes of an incomplete character.
     held: Vec<u8>,
     mask_ns: Option<u64>,
 }
 
 impl Generation {
-    /// With a matcher the answer is constrained until the matcher's end. With `ignore_eos` it then
-    /// continues without a constraint, as in vLLM.
+    /// An answer of one part.
+    #[cfg(test)]
     pub(super) fn new(
         vocabulary: Arc<Vocabulary>,
         writer: Writer,
         matcher: Option<Box<dyn Matcher>>,
+        limits: Limits,
+    ) -> Self {
+        let part = Part {
+            matcher,
+            ..Part::default()
+        };
+        Self::from_parts(vocabulary, writer, vec![part], limits)
+    }
+
+    /// An answer of these parts, at least one. With a matcher the last part is constrained until the
+    /// matcher's end. With `ignore_eos` it then continues without a constraint, as in vLLM.
+    pub(super) fn from_parts(
+        vocabulary: Arc<Vocabulary>,
+        writer: Writer,
+        parts: Vec<Part>,
         limits: Limits,
     ) -> Self {
         let mask = TokenMask::new(vocabulary.len());
@@ -76,16 +112,32 @@ impl Generation {
             max_tokens: limits.max_tokens.max(1),
             ..limits
         };
-        Self {
+        let mut generation = Self {
             vocabulary,
             writer,
-            matcher,
+            matcher: None,
             mask,
             limits,
             tokens: 0,
+            reasoning_tokens: 0,
+            is_reasoning: false,
+            rest: parts.into(),
             held: Vec::new(),
             mask_ns: None,
-        }
+        };
+        generation.enter_next_part();
+        generation
+    }
+
+    fn enter_next_part(&mut self) {
+        let Part {
+            script,
+            matcher,
+            is_reasoning,
+        } = self.rest.pop_front().unwrap_or_default();
+        self.writer.follow(script);
+        self.matcher = matcher;
+        self.is_reasoning = is_reasoning;
     }
 
     /// Number of generated tokens, including the end token, as counted by vLLM.
@@ -110,6 +162,7 @@ impl Generation {
     pub(super) fn step(&mut self) -> Result<Piece, EngineError> {
         let token = self.choose()?;
         self.tokens += 1;
+        self.reasoning_tokens += u32::from(self.is_reasoning);
         let ended = token == self.vocabulary.eos();
         self.held.extend_from_slice(self.vocabulary.bytes(token));
         let is_early = self.matcher.is_none() && self.tokens <= self.limits.min_tokens;
@@ -138,23 +191,35 @@ impl Generation {
             text: filtered.text,
             finish,
             stop: filtered.stop,
+            reasoning_tokens: self.reasoning_tokens,
         })
     }
 
+    /// The next token, of the next part if the current one has ended.
     fn choose(&mut self) -> Result<TokenId, EngineError> {
         let no_token = || EngineError::Invalid {
             message: "the constraint allows no token here".into(),
         };
         self.mask_ns = None;
-        let Some(matcher) = &mut self.matcher else {
-            return self.writer.next(None).ok_or_else(no_token);
-        };
-        let (masked, mask_ns) = timed(|| matcher.mask(&mut self.mask));
-        self.mask_ns = Some(mask_ns);
-        masked?;
-        let token = self.writer.next(Some(&self.mask)).ok_or_else(no_token)?;
-        matcher.commit(token)?;
-        Ok(token)
+        loop {
+            let is_last = self.rest.is_empty();
+            let Some(matcher) = &mut self.matcher else {
+                if is_last || !self.writer.is_script_done() {
+                    return self.writer.next(None).ok_or_else(no_token);
+                }
+                self.enter_next_part();
+                continue;
+            };
+            let (masked, mask_ns) = timed(|| matcher.mask(&mut self.mask));
+            self.mask_ns = Some(mask_ns);
+            masked?;
+            let token = self.writer.next(Some(&self.mask)).ok_or_else(no_token)?;
+            if is_last || token != self.vocabulary.eos() {
+                matcher.commit(token)?;
+                return Ok(token);
+            }
+            self.enter_next_part();
+        }
     }
 
     /// The complete characters of the held bytes. Invalid bytes are replaced, as decoders do.

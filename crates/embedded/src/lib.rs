@@ -7,23 +7,30 @@
 #![cfg_attr(test, allow(clippy::disallowed_methods))]
 
 mod answer_outcome;
+mod answer_parts;
 mod app;
 mod batching;
+mod channels;
 mod compiling;
 mod constraint_fields;
+mod deltas;
 mod events;
 mod failure;
 mod faults;
 mod generation;
 mod listening;
 mod model;
+mod reasoning;
 mod request;
+mod responses_request;
+mod responses_wire;
 mod routes;
 mod seeds;
 mod stats;
 mod stop_strings;
 mod timetable;
 mod tokens;
+mod tools;
 mod wire;
 
 use std::net::{SocketAddr, TcpListener};
@@ -48,8 +55,10 @@ use sobench_engine::{
 use timetable::{Clock, Timetable, within};
 
 pub use constraint_fields::GuidedFields;
-pub use faults::{Fault, FaultKind};
+pub use faults::{Fault, FaultKind, FaultShare};
+pub use reasoning::{ReasoningSpec, ReasoningStyle};
 pub use stats::{AnswerCounts, SequenceCounts, ServerStats, TimeSummary};
+pub use tools::{StyleSpec, ToolStyle};
 
 /// The default model id of the embedded server.
 pub const SYNTHETIC_MODEL: &str = "sobench-synthetic";
@@ -95,6 +104,12 @@ pub struct EmbeddedOptions {
     pub guided_fields: GuidedFields,
     /// Faults to inject.
     pub faults: Vec<Fault>,
+    /// How the model writes tool calls.
+    pub tool_style: ToolStyle,
+    /// Tokens of reasoning before each answer, about. 0 for a model that does not reason.
+    pub reasoning_tokens: u32,
+    /// The marks around the reasoning.
+    pub reasoning_style: ReasoningStyle,
     /// If set, the model first writes the text that a prompt has between these marks, as far as the
     /// masks allow, and then continues with generated text.
     pub repeats_between: Option<[&'static str; 2]>,
@@ -115,6 +130,9 @@ impl Default for EmbeddedOptions {
             bind: None,
             guided_fields: GuidedFields::default(),
             faults: Vec::new(),
+            tool_style: ToolStyle::default(),
+            reasoning_tokens: 0,
+            reasoning_style: ReasoningStyle::default(),
             repeats_between: None,
         }
     }

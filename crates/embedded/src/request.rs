@@ -11,13 +11,24 @@ use serde_json::{Map, Value};
 use super::constraint_fields::{self, GuidedFields, Rules};
 use super::failure::Failure;
 use super::model::Sampling;
+use super::responses_request;
+use super::tools;
 use sobench_core::constraint::Constraint;
+use sobench_core::tools::{ToolForm, ToolInput, ToolSet};
 
 /// The endpoint of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Endpoint {
     Completions,
     Chat,
+    Responses,
+}
+
+/// Whether the model thinks first, and whether its thoughts are sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Thinking {
+    pub(super) is_on: bool,
+    pub(super) is_included: bool,
 }
 
 /// The usage that a stream must include.
@@ -33,6 +44,8 @@ pub(super) struct GenerationRequest {
     /// The text that the model continues. Messages are converted by a simple template.
     pub(super) prompt: String,
     pub(super) constraint: Option<Arc<Constraint>>,
+    pub(super) tools: Option<Arc<ToolSet>>,
+    pub(super) thinking: Thinking,
     pub(super) max_tokens: Option<u32>,
     pub(super) stream: bool,
     pub(super) usage: RequestedUsage,
@@ -77,6 +90,16 @@ const READ: &[&str] = &[
     "response_format",
 ];
 
+/// Further members that chat completions read.
+const READ_BY_CHAT: &[&str] = &[
+    "tools",
+    "tool_choice",
+    "parallel_tool_calls",
+    "chat_template_kwargs",
+    "reasoning_effort",
+    "include_reasoning",
+];
+
 /// Fields accepted only with the value that has no effect.
 const NEUTRAL: &[(&str, f64)] = &[
     ("n", 1.0),
@@ -95,7 +118,6 @@ const EMPTY: &[&str] = &[
     "echo",
     "suffix",
     "stop_token_ids",
-    "tools",
     "functions",
     "use_beam_search",
     "logit_bias",
@@ -121,7 +143,14 @@ pub(super) fn parse(
     rules: &Rules<'_>,
 ) -> Result<GenerationRequest, Failure> {
     let fields = read_fields(body, model)?;
+    if endpoint == Endpoint::Responses {
+        return responses_request::parse(&fields, rules);
+    }
     refuse_unimplemented(&fields)?;
+    if endpoint == Endpoint::Completions {
+        refuse_tools(&fields)?;
+    }
+    let tools = tools::read(&fields, ToolForm::Chat)?;
     let stream = flag(&fields, "stream")?;
     let usage = match present(&fields, "stream_options") {
         None => RequestedUsage::default(),
@@ -146,7 +175,12 @@ pub(super) fn parse(
     Ok(GenerationRequest {
         prompt: match endpoint {
             Endpoint::Completions => prompt(&fields)?,
-            Endpoint::Chat => messages(&fields)?,
+            Endpoint::Chat | Endpoint::Responses => offered(tools.as_deref()) + &messages(&fields)?,
+        },
+        tools,
+        thinking: match endpoint {
+            Endpoint::Completions => Thinking::OFF,
+            Endpoint::Chat | Endpoint::Responses => thinking(&fields)?,
         },
         constraint: constraint_fields::read(&fields, rules)?.map(Arc::new),
         max_tokens: max_tokens(&fields, endpoint)?,
@@ -160,7 +194,7 @@ pub(super) fn parse(
         min_tokens: integer(&fields, "min_tokens", 0..=i64::from(u32::MAX))?
             .and_then(|tokens| u32::try_from(tokens).ok())
             .unwrap_or(0),
-        unread: unread(&fields, rules),
+        unread: unread(&fields, endpoint, rules),
     })
 }
 
@@ -183,6 +217,82 @@ pub(super) fn read_fields(body: &[u8], model: &str) -> Result<Map<String, Value>
         return Err(Failure::not_found(message).about("model"));
     }
     Ok(fields)
+}
+
+/// Tools need a chat.
+fn refuse_tools(fields: &Map<String, Value>) -> Result<(), Failure> {
+    let is_empty = |tools: &Value| tools.as_array().is_some_and(Vec::is_empty);
+    if present(fields, "tools").is_none_or(is_empty) {
+        return Ok(());
+    }
+    let message = "the embedded server takes tools at /v1/chat/completions and /v1/responses only";
+    Err(Failure::bad_request(message).about("tools"))
+}
+
+impl Thinking {
+    const OFF: Self = Self {
+        is_on: false,
+        is_included: true,
+    };
+}
+
+/// Whether the model thinks, with the fields of vLLM: `reasoning_effort`, `include_reasoning`, and
+/// the variables of chat templates (`enable_thinking` of Qwen3, `thinking` of DeepSeek and
+/// Granite).
+fn thinking(fields: &Map<String, Value>) -> Result<Thinking, Failure> {
+    let variables = match present(fields, "chat_template_kwargs") {
+        None => None,
+        Some(Value::Object(variables)) => Some(variables),
+        Some(_) => return Err(wrong("chat_template_kwargs", "an object")),
+    };
+    let is_off = |name: &str| {
+        variables.is_some_and(|variables| variables.get(name) == Some(&Value::Bool(false)))
+    };
+    Ok(Thinking {
+        is_on: !is_off("enable_thinking")
+            && !is_off("thinking")
+            && thinks_with(present(fields, "reasoning_effort"), "reasoning_effort")?,
+        is_included: present(fields, "include_reasoning").map_or(Ok(true), |value| {
+            value
+                .as_bool()
+                .ok_or_else(|| wrong("include_reasoning", "true or false"))
+        })?,
+    })
+}
+
+/// Whether the model thinks with this effort. Efforts above `none` are equal.
+pub(super) fn thinks_with(effort: Option<&Value>, name: &'static str) -> Result<bool, Failure> {
+    const EFFORTS: [&str; 6] = ["none", "minimal", "low", "medium", "high", "xhigh"];
+    match effort.map(Value::as_str) {
+        None => Ok(true),
+        Some(Some("none")) => Ok(false),
+        Some(Some(effort)) if EFFORTS.contains(&effort) => Ok(true),
+        Some(_) => Err(wrong(name, "none, minimal, low, medium, high or xhigh")),
+    }
+}
+
+/// The tools as the start of a prompt. What the server enforces is not part of it, so that a
+/// constrained request and its control have the same prompt.
+pub(super) fn offered(tools: Option<&ToolSet>) -> String {
+    let mut text = String::new();
+    for tool in tools.into_iter().flat_map(|tools| &tools.tools) {
+        text.push_str("tool: ");
+        text.push_str(&tool.name);
+        let mut add = |more: &str| {
+            text.push(' ');
+            text.push_str(more);
+        };
+        tool.description.as_deref().into_iter().for_each(&mut add);
+        if let ToolInput::Function {
+            parameters: Some(parameters),
+            ..
+        } = &tool.input
+        {
+            add(&parameters.to_string());
+        }
+        text.push('\n');
+    }
+    text
 }
 
 fn refuse_unimplemented(fields: &Map<String, Value>) -> Result<(), Failure> {
@@ -213,9 +323,10 @@ fn refuse_unimplemented(fields: &Map<String, Value>) -> Result<(), Failure> {
 
 /// The members that the server does not read. With [`GuidedFields::Ignore`] these include
 /// `guided_*`.
-fn unread(fields: &Map<String, Value>, rules: &Rules<'_>) -> Vec<String> {
+fn unread(fields: &Map<String, Value>, endpoint: Endpoint, rules: &Rules<'_>) -> Vec<String> {
     let is_known = |name: &str| {
         READ.contains(&name)
+            || endpoint == Endpoint::Chat && READ_BY_CHAT.contains(&name)
             || EMPTY.contains(&name)
             || NEUTRAL.iter().any(|(known, _)| *known == name)
     };
@@ -279,18 +390,15 @@ pub(super) fn messages(fields: &Map<String, Value>) -> Result<String, Failure> {
             .ok_or_else(|| wrong("messages", "objects with a role"))?;
         text.push_str(role);
         text.push_str(": ");
-        match message.get("content") {
-            None | Some(Value::Null) => {}
-            Some(Value::String(content)) => text.push_str(content),
-            Some(Value::Array(parts)) => {
-                for part in parts {
-                    let part = part.get("text").and_then(Value::as_str);
-                    text.push_str(part.ok_or_else(|| {
-                        wrong("messages", "text, or parts with text; no images or audio")
-                    })?);
+        text.push_str(&content_text(message.get("content"), "messages")?);
+        match message.get("tool_calls").filter(|calls| !calls.is_null()) {
+            None => {}
+            Some(Value::Array(calls)) => {
+                for call in calls {
+                    text.push_str(&call_text(call)?);
                 }
             }
-            Some(_) => return Err(wrong("messages", "objects with text")),
+            Some(_) => return Err(wrong("messages", "objects with a list of tool_calls")),
         }
         text.push('\n');
     }
@@ -298,12 +406,46 @@ pub(super) fn messages(fields: &Map<String, Value>) -> Result<String, Failure> {
     Ok(text)
 }
 
+/// The text of a message: a string, or a list of parts with text.
+pub(super) fn content_text(
+    content: Option<&Value>,
+    field: &'static str,
+) -> Result<String, Failure> {
+    match content {
+        None | Some(Value::Null) => Ok(String::new()),
+        Some(Value::String(content)) => Ok(content.clone()),
+        Some(Value::Array(parts)) => {
+            let text = |part: &Value| {
+                let text = part.get("text").and_then(Value::as_str).map(str::to_owned);
+                text.ok_or_else(|| wrong(field, "text, or parts with text; no images or audio"))
+            };
+            parts.iter().map(text).collect()
+        }
+        Some(_) => Err(wrong(field, "objects with text")),
+    }
+}
+
+/// An earlier call as text.
+fn call_text(call: &Value) -> Result<String, Failure> {
+    let function = call.get("function").or_else(|| call.get("custom"));
+    let member = |name: &str| function?.get(name)?.as_str();
+    let name = member("name");
+    let input = member("arguments").or_else(|| member("input"));
+    match (name, input) {
+        (Some(name), Some(input)) => Ok(format!(" {name} {input}")),
+        _ => Err(wrong(
+            "messages",
+            "objects whose tool_calls have a name and arguments",
+        )),
+    }
+}
+
 fn max_tokens(fields: &Map<String, Value>, endpoint: Endpoint) -> Result<Option<u32>, Failure> {
     let limit = |name| -> Result<Option<u32>, Failure> {
         let tokens = integer(fields, name, 1..=i64::from(u32::MAX))?;
         Ok(tokens.and_then(|tokens| u32::try_from(tokens).ok()))
     };
-    let newer = if endpoint == Endpoint::Chat {
+    let newer = if endpoint != Endpoint::Completions {
         limit("max_completion_tokens")?
     } else {
         None
@@ -311,7 +453,7 @@ fn max_tokens(fields: &Map<String, Value>, endpoint: Endpoint) -> Result<Option<
     newer.map_or_else(|| limit("max_tokens"), |tokens| Ok(Some(tokens)))
 }
 
-fn sampling(fields: &Map<String, Value>) -> Result<Sampling, Failure> {
+pub(super) fn sampling(fields: &Map<String, Value>) -> Result<Sampling, Failure> {
     let default = Sampling::default();
     // vLLM writes "all" as -1 or 0.
     let top_k = integer(fields, "top_k", -1..=i64::from(u32::MAX))?
@@ -342,7 +484,7 @@ fn number(
     }
 }
 
-fn integer(
+pub(super) fn integer(
     fields: &Map<String, Value>,
     name: &'static str,
     range: RangeInclusive<i64>,

@@ -51,6 +51,7 @@ pub(super) fn router(app: Arc<App>) -> Router {
         .route("/v1/models", get(models))
         .route("/v1/completions", post(completions))
         .route("/v1/chat/completions", post(chat))
+        .route("/v1/responses", post(responses))
         .route("/tokenize", post(tokenize))
         .route("/detokenize", post(detokenize))
         .fallback(|| async { Failure::not_found("Not Found") })
@@ -72,6 +73,9 @@ async fn version(State(app): State<Arc<App>>) -> Json<serde_json::Value> {
         "vocabulary": app.vocabulary.name(),
         "model": "synthetic",
         "speed": app.options.speed,
+        "tool_style": app.options.tool_style,
+        "reasoning_tokens": app.options.reasoning_tokens,
+        "reasoning_style": app.options.reasoning_style,
         "faults": app.options.faults.iter().map(ToString::to_string).collect::<Vec<_>>(),
     }))
 }
@@ -130,6 +134,17 @@ async fn chat(
     body: ReadBody,
 ) -> Response {
     answer(app, peer, Endpoint::Chat, &headers, body)
+        .await
+        .unwrap_or_else(IntoResponse::into_response)
+}
+
+async fn responses(
+    app: State<Arc<App>>,
+    peer: ConnectInfo<Connection>,
+    headers: HeaderMap,
+    body: ReadBody,
+) -> Response {
+    answer(app, peer, Endpoint::Responses, &headers, body)
         .await
         .unwrap_or_else(IntoResponse::into_response)
 }

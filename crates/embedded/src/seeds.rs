@@ -73,6 +73,39 @@ impl Seeds {
     }
 }
 
+/// Random numbers that a seed and a label determine: SplitMix64 (Steele, Lea and Flood 2014).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Draws(u64);
+
+impl Draws {
+    pub(super) fn new(seed: u64, label: &str) -> Self {
+        let hash = Sha256::new()
+            .chain_update(label)
+            .chain_update(seed.to_le_bytes())
+            .finalize();
+        Self(u64::from_le_bytes(std::array::from_fn(|index| hash[index])))
+    }
+
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut bits = self.0;
+        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        bits ^ (bits >> 31)
+    }
+
+    /// Uniform in `[0, 1)`.
+    pub(super) fn unit(&mut self) -> f64 {
+        (self.next() >> 11) as f64 / (1_u64 << 53) as f64
+    }
+
+    /// A number below `count`, or 0 if that is 0.
+    pub(super) fn below(&mut self, count: usize) -> usize {
+        let drawn = usize::try_from(self.next() >> 1).unwrap_or(usize::MAX);
+        drawn.checked_rem(count).unwrap_or(0)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

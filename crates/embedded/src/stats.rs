@@ -84,6 +84,9 @@ pub struct ServerStats {
     /// Requests with an injected fault, by fault. An object in JSON.
     #[serde(serialize_with = "as_object")]
     pub faults: Vec<(String, u64)>,
+    /// Requests that a fault could have changed, by fault. An object in JSON.
+    #[serde(serialize_with = "as_object")]
+    pub fault_eligible: Vec<(String, u64)>,
 }
 
 /// Times in nanoseconds: the exact sum, and quantiles to three digits.
@@ -246,6 +249,7 @@ struct Counts {
     answers: AnswerCounts,
     unread: BTreeMap<String, u64>,
     faults: Vec<(&'static str, u64)>,
+    fault_eligible: Vec<(&'static str, u64)>,
 }
 
 impl Tally {
@@ -256,11 +260,12 @@ impl Tally {
 
     /// A fault is injected into a request.
     pub(super) fn fault_injected(&self, fault: &'static str) {
-        let faults = &mut self.counts().faults;
-        match faults.iter_mut().find(|(name, _)| *name == fault) {
-            Some((_, count)) => *count += 1,
-            None => faults.push((fault, 1)),
-        }
+        add_one(&mut self.counts().faults, fault);
+    }
+
+    /// A fault could change a request.
+    pub(super) fn fault_eligible(&self, fault: &'static str) {
+        add_one(&mut self.counts().fault_eligible, fault);
     }
 
     /// A request has members that the server does not read.
@@ -313,7 +318,7 @@ impl Tally {
         self.running.fetch_sub(1, Ordering::SeqCst);
         let ended = &mut self.counts().ended;
         match finish {
-            Some(FinishReason::Stop) => ended.stop += 1,
+            Some(FinishReason::Stop | FinishReason::ToolCalls) => ended.stop += 1,
             Some(FinishReason::Length) => ended.length += 1,
             None => ended.failed += 1,
         }
@@ -351,15 +356,25 @@ impl Tally {
             .iter()
             .map(|(name, count)| (name.clone(), *count))
             .collect();
-        stats.faults = counts
-            .faults
-            .iter()
-            .map(|(name, count)| ((*name).to_owned(), *count))
-            .collect();
+        let named = |counts: &[(&'static str, u64)]| {
+            let named = counts
+                .iter()
+                .map(|(name, count)| ((*name).to_owned(), *count));
+            named.collect()
+        };
+        stats.faults = named(&counts.faults);
+        stats.fault_eligible = named(&counts.fault_eligible);
     }
 
     fn counts(&self) -> MutexGuard<'_, Counts> {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn add_one(counts: &mut Vec<(&'static str, u64)>, fault: &'static str) {
+    match counts.iter_mut().find(|(name, _)| *name == fault) {
+        Some((_, count)) => *count += 1,
+        None => counts.push((fault, 1)),
     }
 }
 

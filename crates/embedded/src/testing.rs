@@ -68,5 +68,6 @@ pub(super) fn no_stats() -> ServerStats {
         unread_fields: Vec::new(),
         routes: Vec::new(),
         faults: Vec::new(),
+        fault_eligible: Vec::new(),
     }
 }

@@ -69,7 +69,7 @@ impl RunPlan {
         let mut unused_flags = compat_flags::notices(&arguments.compat)?;
         unused_flags.extend(request::best_of(&arguments.sampling)?);
         unused_flags.extend(request::skip_chat_template(arguments));
-        let backend = arguments.server.backend.unwrap_or_default();
+        let backend = server::backend(arguments);
         non_generative::refuse(arguments, backend)?;
         let dataset = dataset::name(arguments, backend)?;
         let target = server::target(arguments, backend, api_key)?;

@@ -4,7 +4,7 @@ use crate::commands::flags::engine::{EmbeddedArgs, EngineArgs};
 use sobench_backend::{ConstraintDialect, ServerKind};
 use sobench_core::error::{Error, Result};
 use sobench_core::speed::Speed;
-use sobench_embedded::EmbeddedOptions;
+use sobench_embedded::{EmbeddedOptions, ReasoningStyle, ToolStyle};
 use sobench_engine::{EngineName, EnginePolicy};
 
 /// The engine policy of the flags.
@@ -40,6 +40,9 @@ pub(crate) fn options(
         },
         max_batch: usize::try_from(timing.embedded_max_batch).unwrap_or(usize::MAX),
         compile_timeout_s: compile_timeout(timing.embedded_compile_timeout_s)?,
+        tool_style: timing.embedded_tool_style,
+        reasoning_tokens: timing.embedded_reasoning_tokens,
+        reasoning_style: timing.embedded_reasoning_style,
         ..EmbeddedOptions::default()
     })
 }
@@ -78,6 +81,18 @@ pub(crate) fn embedded_flags(timing: &EmbeddedArgs, engine: &EngineArgs) -> Vec<
         (
             "--embedded-compile-timeout-s",
             timing.embedded_compile_timeout_s != 10.0,
+        ),
+        (
+            "--embedded-tool-style",
+            timing.embedded_tool_style != ToolStyle::default(),
+        ),
+        (
+            "--embedded-reasoning-tokens",
+            timing.embedded_reasoning_tokens != 0,
+        ),
+        (
+            "--embedded-reasoning-style",
+            timing.embedded_reasoning_style != ReasoningStyle::default(),
         ),
         ("--disable-any-whitespace", engine.disable_any_whitespace),
         ("--xgrammar-compliant", engine.xgrammar_compliant),

@@ -6,6 +6,7 @@ use clap::Args;
 
 use crate::commands::flags::values::{Described, described};
 use sobench_core::speed::SpeedProfile;
+use sobench_embedded::{ReasoningStyle, ToolStyle};
 
 /// The flags of decoding engines. Every result records them.
 #[derive(Args, Clone, Debug)]
@@ -33,7 +34,7 @@ pub struct EngineArgs {
     pub compile_threads: u16,
 }
 
-/// The timing and the batch size of the embedded server.
+/// The timing, the batch size and the model of the embedded server.
 #[derive(Args, Clone, Debug)]
 pub struct EmbeddedArgs {
     /// Speed of the synthetic model: times of prompts and of steps like those of a server [default:
@@ -62,7 +63,33 @@ pub struct EmbeddedArgs {
         allow_negative_numbers = true
     )]
     pub embedded_compile_timeout_s: f64,
+    /// Markup in which the model writes tool calls
+    #[arg(long, visible_alias = "tool-style", value_name = "STYLE", default_value_t, value_parser = described(&*TOOL_STYLES))]
+    pub embedded_tool_style: ToolStyle,
+    /// Tokens of reasoning before each answer of a chat or a response, about; 0 for a model that
+    /// does not reason
+    #[arg(
+        long,
+        visible_alias = "reasoning-tokens",
+        value_name = "N",
+        default_value_t = 0
+    )]
+    pub embedded_reasoning_tokens: u32,
+    /// Marks around the reasoning
+    #[arg(long, visible_alias = "reasoning-style", value_name = "STYLE", default_value_t, value_parser = described(&*REASONING_STYLES))]
+    pub embedded_reasoning_style: ReasoningStyle,
 }
+
+/// Values of `--embedded-tool-style`.
+static TOOL_STYLES: LazyLock<[Described<ToolStyle>; ToolStyle::ALL.len()]> = LazyLock::new(|| {
+    ToolStyle::ALL.map(|style| Described(style, style.name(), style.spec().about))
+});
+
+/// Values of `--embedded-reasoning-style`.
+static REASONING_STYLES: LazyLock<[Described<ReasoningStyle>; ReasoningStyle::ALL.len()]> =
+    LazyLock::new(|| {
+        ReasoningStyle::ALL.map(|style| Described(style, style.name(), style.spec().about))
+    });
 
 /// Values of `--embedded-speed`.
 static SPEEDS: LazyLock<[Described<SpeedProfile>; SpeedProfile::ALL.len()]> = LazyLock::new(|| {

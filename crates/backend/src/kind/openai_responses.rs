@@ -28,6 +28,7 @@ use sobench_core::tools::ToolForm;
 
 pub(super) const SPEC: KindSpec = KindSpec {
     name: "openai-responses",
+    embedded: true,
     path: "/v1/responses",
     path_words: &["responses"],
     input: Input::Messages,

@@ -344,7 +344,7 @@ fn an_answer_delivered_at_its_end_is_one_piece() {
     let piece = Piece {
         text: "!!!".into(),
         finish: Some(FinishReason::Length),
-        stop: None,
+        ..Piece::default()
     };
     assert_eq!(update, Progress { piece, tokens: 3 });
     assert_eq!(harness.runtime.block_on(tokens.next()), None);

@@ -11,16 +11,18 @@ mod json_state;
 mod ngram;
 mod repeating;
 mod sampling;
+mod script;
 
 use std::sync::Arc;
 
 use corpus::Relevance;
 use ending::{AnswerProgress, TokenTraits};
 use ngram::{Context, Local, Ngrams, START};
-use repeating::Repeating;
 use sampling::Random;
+use script::{FILL_BUDGET, Running, Script, WORDS_PER_START};
 
 pub(super) use sampling::Sampling;
+pub(crate) use script::Step;
 
 use sobench_engine::{TokenId, TokenMask, Vocabulary};
 
@@ -33,6 +35,9 @@ const MAX_FILLERS: usize = 512;
 
 /// Number of tokens considered if a mask allows no such word either.
 const MAX_SCANNED: usize = 64;
+
+/// Number of draws for a token that does not end the answer.
+const MAX_REDRAWS: usize = 16;
 
 /// The model, shared by all answers.
 pub(super) struct LanguageModel {
@@ -86,7 +91,7 @@ impl LanguageModel {
             model: Arc::clone(self),
             sampling,
             budget,
-            repeating: None,
+            script: Script::default(),
         }
     }
 }
@@ -106,42 +111,114 @@ pub(super) struct Writer {
     random: Random,
     sampling: Sampling,
     budget: u32,
-    /// A text to repeat, as long as the masks allow it.
-    repeating: Option<Repeating>,
+    /// What it intends to write, as long as the masks allow it.
+    script: Script,
 }
 
 impl Writer {
-    /// Makes the writer repeat `text` first, as far as the masks allow.
-    pub(super) fn repeat(&mut self, text: &str) {
-        self.repeating = Some(Repeating::new(text));
+    /// Makes the writer follow these steps, as far as the masks allow, in place of earlier ones.
+    pub(super) fn follow(&mut self, steps: Vec<Step>) {
+        self.script = Script::new(steps);
+        self.progress = AnswerProgress::default();
+    }
+
+    /// Whether the script has no further step.
+    pub(super) fn is_script_done(&mut self) -> bool {
+        self.script.current().is_none()
     }
 
     /// The next token, from `mask` if there is one. `None` if the mask is empty.
     pub(super) fn next(&mut self, mask: Option<&TokenMask>) -> Option<TokenId> {
-        if let Some(token) = self.repeated(mask) {
-            self.take(token);
-            return Some(token);
-        }
-        let token = match mask {
-            Some(mask) if mask.count() < 2 => mask.iter().next()?,
-            _ => self.draw(mask)?,
+        let token = match self.scripted(mask) {
+            Some(token) => token,
+            None => self.drawn(mask)?,
         };
         self.take(token);
         Some(token)
     }
 
-    /// The next token of the text to repeat. Drops the text when the mask does not allow its next
-    /// token.
-    fn repeated(&mut self, mask: Option<&TokenMask>) -> Option<TokenId> {
-        let allowed = |token: TokenId| mask.is_none_or(|mask| mask.allows(token));
-        let token = self
-            .repeating
-            .as_mut()?
-            .next(&self.model.vocabulary, allowed);
-        if token.is_none() {
-            self.repeating = None;
+    fn drawn(&mut self, mask: Option<&TokenMask>) -> Option<TokenId> {
+        match mask {
+            Some(mask) if mask.count() < 2 => mask.iter().next(),
+            _ => self.draw(mask),
         }
+    }
+
+    /// The next token of the script. Drops the script if the mask does not allow its next step.
+    fn scripted(&mut self, mask: Option<&TokenMask>) -> Option<TokenId> {
+        let mut script = std::mem::take(&mut self.script);
+        let token = self.step_token(&mut script, mask);
+        if token.is_none() {
+            script.clear();
+        }
+        self.script = script;
         token
+    }
+
+    fn step_token(&mut self, script: &mut Script, mask: Option<&TokenMask>) -> Option<TokenId> {
+        let model = Arc::clone(&self.model);
+        let allowed = |token: TokenId| mask.is_none_or(|mask| mask.allows(token));
+        loop {
+            match script.current()? {
+                Running::Write { text, skips_space } => {
+                    let token = text.next(&model.vocabulary, allowed);
+                    if token.is_some() || !(*skips_space && text.skip_space()) {
+                        return token;
+                    }
+                }
+                Running::Words { left } => {
+                    if left.is_multiple_of(WORDS_PER_START) {
+                        self.progress = AnswerProgress::default();
+                    }
+                    *left -= 1;
+                    return self.drawn_inside(mask);
+                }
+                Running::Fill {
+                    end,
+                    is_json,
+                    tokens,
+                    is_ending,
+                } => {
+                    if *tokens == 0 {
+                        self.progress = AnswerProgress::default();
+                        self.budget = self.budget.min(FILL_BUDGET);
+                    }
+                    let may_end = *tokens > 0 && (!*is_json || self.progress.is_balanced());
+                    if *is_ending || may_end {
+                        let token = end.next(&model.vocabulary, allowed);
+                        *is_ending = token.is_some() || end.skip_space();
+                        if *is_ending && token.is_none() {
+                            continue;
+                        }
+                        if token.is_some() {
+                            return token;
+                        }
+                        end.restart();
+                    }
+                    *tokens += 1;
+                    return self.drawn_inside(mask);
+                }
+                Running::End => {
+                    script.clear();
+                    return Some(model.vocabulary.eos()).filter(|token| allowed(*token));
+                }
+            }
+        }
+    }
+
+    /// A drawn token that does not end the answer. `None` if only the end is likely or allowed.
+    fn drawn_inside(&mut self, mask: Option<&TokenMask>) -> Option<TokenId> {
+        let end = self.model.vocabulary.eos();
+        for _ in 0..MAX_REDRAWS {
+            let token = self.drawn(mask)?;
+            if token != end {
+                return Some(token);
+            }
+            // A new document.
+            self.context = START;
+            self.progress = AnswerProgress::default();
+        }
+        None
     }
 
     fn take(&mut self, token: TokenId) {

@@ -6,6 +6,7 @@ use sobench_engine::{TokenId, Vocabulary};
 const LONGEST_TOKEN: usize = 32;
 
 /// The text to repeat.
+#[derive(Debug)]
 pub(super) struct Repeating {
     text: String,
     position: usize,
@@ -22,8 +23,27 @@ impl Repeating {
         }
     }
 
-    /// The longest allowed token that continues the text, or the end token after it. `None` if none
-    /// is allowed.
+    /// Whether the whole text is repeated.
+    pub(super) fn is_done(&self) -> bool {
+        self.position == self.text.len() && self.pending.is_empty()
+    }
+
+    /// Starts at the beginning of the text.
+    pub(super) fn restart(&mut self) {
+        self.position = 0;
+        self.pending.clear();
+    }
+
+    /// Leaves out the white space that is next. False if the next character is another one.
+    pub(super) fn skip_space(&mut self) -> bool {
+        let rest = &self.text[self.position..];
+        let space = rest.len() - rest.trim_start().len();
+        self.position += space;
+        self.pending.is_empty() && space > 0
+    }
+
+    /// The longest allowed token that continues the text. `None` if none is allowed, or the text
+    /// is done.
     pub(super) fn next(
         &mut self,
         vocabulary: &Vocabulary,
@@ -33,9 +53,7 @@ impl Repeating {
             return Some(token).filter(|token| allowed(*token));
         }
         let rest = &self.text[self.position..];
-        let Some(first) = rest.chars().next() else {
-            return Some(vocabulary.eos()).filter(|token| allowed(*token));
-        };
+        let first = rest.chars().next()?;
         let ends = (1..=rest.len().min(LONGEST_TOKEN))
             .rev()
             .filter(|end| rest.is_char_boundary(*end));
@@ -65,15 +83,29 @@ mod tests {
     fn written(text: &str, allowed: impl Fn(&[u8]) -> bool) -> (Vec<u8>, bool) {
         let vocabulary = shared();
         let (mut repeating, mut written) = (Repeating::new(text), Vec::new());
-        while let Some(token) = repeating.next(&vocabulary, |token| {
-            token == vocabulary.eos() || allowed(vocabulary.bytes(token))
-        }) {
-            if token == vocabulary.eos() {
-                return (written, true);
-            }
+        while let Some(token) =
+            repeating.next(&vocabulary, |token| allowed(vocabulary.bytes(token)))
+        {
             written.extend_from_slice(vocabulary.bytes(token));
         }
-        (written, false)
+        (written, repeating.is_done())
+    }
+
+    #[test]
+    fn refused_white_space_is_left_out() {
+        let mut repeating = Repeating::new("a \n b");
+        let vocabulary = shared();
+        let mut written = Vec::new();
+        let no_space = |bytes: &[u8]| !bytes.iter().any(u8::is_ascii_whitespace);
+        while !repeating.is_done() {
+            match repeating.next(&vocabulary, |token| no_space(vocabulary.bytes(token))) {
+                Some(token) => written.extend_from_slice(vocabulary.bytes(token)),
+                None => assert!(repeating.skip_space()),
+            }
+        }
+        assert_eq!(written, b"ab");
+        repeating.restart();
+        assert!(!repeating.is_done() && !repeating.skip_space());
     }
 
     #[test]

@@ -2,7 +2,10 @@
 //! masks.
 
 mod batching;
+mod calls;
 mod engines;
+mod reasoning;
+mod responses;
 mod serving;
 
 use std::sync::{Arc, OnceLock};
@@ -392,10 +395,10 @@ async fn errors_have_openais_format_and_the_engines_message() {
         ),
         (
             "/v1/completions",
-            json!({"prompt": "p", "max_tokens": 40_000}),
+            json!({"prompt": "p", "max_tokens": 140_000}),
             400,
             "BadRequestError",
-            "32768",
+            "131072",
         ),
         (
             "/v1/completions",

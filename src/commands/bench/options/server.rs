@@ -14,6 +14,7 @@ use crate::commands::flags::values::{described, named};
 use sobench_backend::ServerKind;
 use sobench_client::{ApiKey, Endpoint};
 use sobench_core::error::{Error, Result};
+use sobench_data::dataset::DatasetName;
 use sobench_engine::EngineName;
 use sobench_results::record::LoraAssignment;
 
@@ -77,6 +78,36 @@ pub struct ServerArgs {
 const DEFAULT_HOST: &str = "127.0.0.1";
 const DEFAULT_PORT: u16 = 8000;
 
+/// The kind of server. Tools and reasoning are part of chats, so they make a chat server of the
+/// embedded server.
+pub(crate) fn backend(arguments: &BenchArgs) -> ServerKind {
+    let datasets = &arguments.dataset.dataset;
+    let is_tools = !datasets.is_empty()
+        && arguments.dataset.mix.is_none()
+        && datasets
+            .iter()
+            .all(|name| name == DatasetName::Tools.name());
+    let needs_chat = is_tools || arguments.embedded.embedded_reasoning_tokens > 0;
+    let default = if needs_chat && !is_named(&arguments.server) {
+        ServerKind::OpenaiChat
+    } else {
+        ServerKind::default()
+    };
+    arguments.server.backend.unwrap_or(default)
+}
+
+/// Whether the flags name a server.
+fn is_named(server: &ServerArgs) -> bool {
+    let ServerArgs {
+        base_url,
+        host,
+        port,
+        model,
+        ..
+    } = server;
+    base_url.is_some() || host.is_some() || port.is_some() || model.is_some()
+}
+
 /// The server that the flags name, or the embedded server if they name none.
 ///
 /// # Errors
@@ -93,8 +124,7 @@ pub(crate) fn target(
         model,
         ..
     } = &arguments.server;
-    let is_named = base_url.is_some() || host.is_some() || port.is_some() || model.is_some();
-    if !is_named {
+    if !is_named(&arguments.server) {
         return embedded_target(arguments, backend);
     }
     let mut embedded = embedded::embedded_flags(&arguments.embedded, &arguments.engine);
@@ -135,6 +165,12 @@ pub(crate) fn target(
 
 fn embedded_target(arguments: &BenchArgs, backend: ServerKind) -> Result<Target> {
     embedded::refuse_unembedded(backend, arguments.constraint.dialect())?;
+    if arguments.embedded.embedded_reasoning_tokens > 0 && !backend.takes_tools() {
+        return Err(Error::usage(format!(
+            "--embedded-reasoning-tokens has no effect with --backend {backend}"
+        ))
+        .hint("use --backend openai-chat or openai-responses: completions have no reasoning"));
+    }
     let engine = arguments
         .constraint
         .engine()

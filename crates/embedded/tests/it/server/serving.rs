@@ -119,7 +119,7 @@ async fn auxiliary_routes_of_vllm_work() {
     );
     assert_eq!(
         (&tokens["max_model_len"], &tokens["token_strs"]),
-        (&json!(32_768), &Value::Null)
+        (&json!(131_072), &Value::Null)
     );
     let detokenized = client
         .post(
