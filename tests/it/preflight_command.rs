@@ -3,6 +3,7 @@
 mod before_run;
 mod faults;
 mod features;
+mod tool_calls;
 
 use serde_json::Value;
 use sobench_backend::ServerKind;

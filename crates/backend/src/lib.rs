@@ -25,6 +25,7 @@ mod product;
 mod refused_keyword;
 pub mod sse;
 mod stream_fault;
+mod thinking;
 mod wire;
 
 use bytes::Bytes;
@@ -40,6 +41,7 @@ pub use kind::{Input, ServerKind};
 pub use product::{Product, ServerInfo, text_member};
 pub use refused_keyword::refused_keyword;
 pub use stream_fault::StreamFault;
+pub use thinking::ThinkingSwitch;
 
 use sobench_core::case::Case;
 use sobench_core::error::Error;

@@ -12,8 +12,8 @@
 //!   [`Class::Partial`]: the server read the constraint but does not enforce it.
 //! - An empty answer, or reasoning without an answer, proves nothing: servers apply a constraint
 //!   only after the reasoning, and some drop text that they cannot parse.
-//! - A whole answer in a channel that clients do not read (a tool call that was not requested, or
-//!   content in place of the requested call) is a separate failure.
+//! - A whole answer in a channel that clients do not read (a tool call that was not requested,
+//!   content in place of the requested call, or the reasoning) is a separate failure.
 //! - The text of a tool call that was cut inside its envelope proves nothing.
 //! - White space until the token limit is a separate failure: the constraint is enforced, but the
 //!   answer does not end.
@@ -37,7 +37,7 @@ pub const MIN_LETTERS: usize = 4;
 
 /// Minimum white space at the end of a truncated JSON answer that counts as a runaway, far above
 /// the widest indentation that engines allow.
-const RUNAWAY_CHARS: usize = 24;
+pub(super) const RUNAWAY_CHARS: usize = 24;
 
 /// Statuses of a temporary refusal: Request Timeout and Too Many Requests.
 pub(super) const BUSY: [u16; 2] = [408, 429];
@@ -106,7 +106,7 @@ pub fn classify(evidence: &Evidence<'_>, evaluator: &mut Evaluator) -> Finding {
 }
 
 /// The finding of a request without an answer; `None` if there is one.
-fn failure(observation: &Observation, prefix_note: &str) -> Option<Finding> {
+pub(super) fn failure(observation: &Observation, prefix_note: &str) -> Option<Finding> {
     Some(match &observation.outcome {
         Outcome::Completed | Outcome::Truncated => return None,
         Outcome::Rejected { status, body, .. } if BUSY.contains(status) => {
@@ -170,7 +170,9 @@ fn classify_answer(evidence: &Evidence<'_>, evaluator: &mut Evaluator) -> Findin
             Class::Unproven,
             format!("sobench cannot judge the answer: {why}"),
         ),
-        Verdict::Invalid { .. } if text.trim().is_empty() => empty_answer(evidence, truncated),
+        Verdict::Invalid { .. } if text.trim().is_empty() => {
+            empty_answer(evidence, truncated, evaluator)
+        }
         Verdict::Invalid { .. } if truncated && is_white_space_runaway(probe, text) => {
             Finding::broken(
                 Cause::WhiteSpaceRunAway,
@@ -241,7 +243,7 @@ fn object_answer(control: &Control, truncated: bool) -> Finding {
     )
 }
 
-fn empty_answer(evidence: &Evidence<'_>, truncated: bool) -> Finding {
+fn empty_answer(evidence: &Evidence<'_>, truncated: bool, evaluator: &mut Evaluator) -> Finding {
     let Evidence {
         probe, observation, ..
     } = evidence;
@@ -251,8 +253,17 @@ fn empty_answer(evidence: &Evidence<'_>, truncated: bool) -> Finding {
             "only white space up to the token limit",
         );
     }
-    if observation.answer.reasoning.is_empty() {
+    let reasoning = observation.answer.reasoning.trim();
+    if reasoning.is_empty() {
         return Finding::new(Class::Unproven, "an empty answer");
+    }
+    if !probe.random_words.is_empty()
+        && evaluator.judge_text(&probe.judged_by, None, reasoning) == Verdict::Valid
+    {
+        return Finding::new(
+            Class::WrongChannel,
+            "the answer is in the reasoning, and the content is empty; clients that read the content find nothing",
+        );
     }
     let cut = if truncated {
         ", cut at the token limit"

@@ -46,7 +46,8 @@ impl RandomWords {
         }
     }
 
-    fn word(&mut self) -> String {
+    /// A random word.
+    pub(super) fn word(&mut self) -> String {
         (0..WORD_LETTERS).map(|_| self.letter()).collect()
     }
 
@@ -86,7 +87,8 @@ impl ConstraintProbe {
         let pair = [words.word(), words.word()];
         let [first, second] = &pair;
         let constraint = match kind {
-            Kind::Json => return Self::document(first, second),
+            // Tool calls have requests of their own, and the reasoning boundary uses this schema.
+            Kind::Json | Kind::Tool | Kind::Reasoning => return Self::document(first, second),
             Kind::JsonObject => Constraint::JsonObject(AlwaysTrue),
             Kind::Regex => Constraint::Regex(format!("({first}|{second})").into()),
             Kind::Choice => Constraint::Choice(pair.to_vec().into()),
@@ -240,7 +242,7 @@ mod tests {
 
     #[test]
     fn random_words_are_reproducible_and_distinct() {
-        for kind in Kind::ALL {
+        for kind in Kind::OF_TEXT {
             assert_eq!(random(kind, 7), random(kind, 7), "{kind}");
             assert_eq!(
                 random(kind, 7) == random(kind, 8),
@@ -261,9 +263,9 @@ mod tests {
     fn allowed_answers_are_valid_and_not_in_the_prompt() {
         let mut evaluator = Evaluator::new(EvaluateOptions::default());
         for notation in [GrammarDialect::Ebnf, GrammarDialect::Lark] {
-            for kind in Kind::ALL {
+            for kind in Kind::OF_TEXT {
                 let probe = ConstraintProbe::random(kind, notation, &mut RandomWords::new(3));
-                assert_eq!(Kind::from_constraint(&probe.constraint), Some(kind));
+                assert_eq!(Kind::from_constraint(&probe.constraint), kind);
                 let answer = match &probe.allowed {
                     AllowedAnswers::Word => probe.random_words[1].clone(),
                     AllowedAnswers::Document(document) => document.clone(),

@@ -1,6 +1,6 @@
 //! Decides by the results of a preflight whether a run may start.
 
-use super::{Cell, Preflight};
+use super::{Finding, Preflight};
 use sobench_backend::ConstraintDialect;
 use sobench_core::error::{Error, Result};
 use sobench_core::printable::printable;
@@ -10,43 +10,54 @@ use sobench_notices::notice::{ConstraintFinding, Notice, PreflightNotice};
 /// Maximum characters of an answer or message that one line shows.
 const SHOWN_CHARS: usize = 200;
 
-/// Checks every kind in the dialect of the run and returns notices for the reader.
+/// Checks every kind in the dialect of the run, and the tool calls, and returns notices for the
+/// reader.
 ///
 /// # Errors
-/// Environment, exit code 3: a constraint is ignored or its envelope is used as the schema, without
-/// `--allow-unenforced`.
+/// Environment, exit code 3: a constraint is ignored or its envelope is used as the schema, or a
+/// demand on tool calls is lost, without `--allow-unenforced`.
 pub fn gate(
     preflight: &Preflight,
     dialect: ConstraintDialect,
     unenforced: UnenforcedPolicy,
 ) -> Result<Vec<Notice>> {
+    let of_text = preflight
+        .text_kinds()
+        .filter_map(|kind| preflight.verdict_for(kind, dialect))
+        .map(|cell| {
+            let is_loss = cell.finding.class.is_silent_loss();
+            let needs_no_notice = cell.finding.class == Class::NotCarried;
+            let found = finding(cell.label(), Some(cell.dialect), &cell.finding);
+            (found, is_loss, needs_no_notice)
+        });
+    let calls = preflight.tool_calls.iter().flat_map(|found| &found.cells);
+    let calls = calls.map(|cell| {
+        let found = finding(cell.label(), None, &cell.finding);
+        let needs_no_notice = !cell.question.is_demanding() && !cell.is_silent_loss();
+        (found, cell.is_silent_loss(), needs_no_notice)
+    });
     let mut notices = Vec::new();
-    for cell in preflight
-        .about
-        .kinds
-        .iter()
-        .filter_map(|kind| preflight.verdict_for(*kind, dialect))
-    {
-        let found = finding(cell);
-        match (cell.finding.class, unenforced) {
-            (class, UnenforcedPolicy::Refuse) if class.is_silent_loss() => {
-                return Err(refusal(&found));
-            }
-            (class, UnenforcedPolicy::Allow) if class.is_silent_loss() => {
+    for (found, is_loss, needs_no_notice) in of_text.chain(calls) {
+        match (is_loss, unenforced) {
+            (true, UnenforcedPolicy::Refuse) => return Err(refusal(&found)),
+            (true, UnenforcedPolicy::Allow) => {
                 notices.push(PreflightNotice::NotEnforced(found).into());
             }
-            (Class::Enforced | Class::NotCarried, _) => {}
-            _ => notices.push(PreflightNotice::NotProved(found).into()),
+            (false, _) if found.class == Class::Enforced || needs_no_notice => {}
+            (false, _) => notices.push(PreflightNotice::NotProved(found).into()),
         }
     }
     Ok(notices)
 }
 
-fn finding(cell: &Cell) -> ConstraintFinding {
-    let finding = &cell.finding;
+fn finding(
+    constraint: String,
+    dialect: Option<ConstraintDialect>,
+    finding: &Finding,
+) -> ConstraintFinding {
     ConstraintFinding {
-        constraint: cell.label(),
-        dialect: cell.dialect,
+        constraint,
+        dialect,
         class: finding.class,
         reason: printable(&finding.reason, SHOWN_CHARS),
         answer: finding
@@ -100,6 +111,50 @@ mod tests {
                 matches!(class, Class::Enforced | Class::NotCarried),
                 "{class:?}"
             );
+        }
+    }
+
+    #[test]
+    fn a_lost_demand_on_tool_calls_stops_the_run_unless_allowed() {
+        use crate::tool_calls::{Part, ToolRow};
+        use crate::{ToolCell, ToolPreflight, ToolQuestion};
+        let found = |strict, class, part| {
+            let cell = ToolCell {
+                question: ToolQuestion {
+                    row: ToolRow::Auto,
+                    strict,
+                },
+                stream: true,
+                asked_again: false,
+                part,
+                finding: Finding::new(class, "why"),
+            };
+            let tool_calls = Some(ToolPreflight {
+                cells: vec![cell],
+                ..ToolPreflight::default()
+            });
+            Preflight {
+                tool_calls,
+                ..preflight(Vec::new())
+            }
+        };
+        let arguments = Some(Part::Arguments);
+        let lost = found(true, Class::Partial, arguments);
+        let error = gate(&lost, Guided, UnenforcedPolicy::Refuse).unwrap_err();
+        assert!(
+            error
+                .what
+                .contains("constraint: tool call, auto, strict, streamed: partial: why"),
+            "{error}"
+        );
+        for (tested, notices) in [
+            (lost, 1),
+            (found(false, Class::Partial, arguments), 0),
+            (found(true, Class::Unproven, None), 1),
+            (found(true, Class::Enforced, None), 0),
+        ] {
+            let found = gate(&tested, Guided, UnenforcedPolicy::Allow).unwrap();
+            assert_eq!(found.len(), notices, "{found:?}");
         }
     }
 

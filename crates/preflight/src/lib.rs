@@ -5,7 +5,8 @@
 //! [`constraint_probe`] creates the requests, [`runner`] sends them, [`classify`] judges the
 //! answers, and [`gate`] decides whether a run may start. The requests are few and small (one per
 //! cell; two if the first answer was truncated) and use no constraint of a run. They are sent one
-//! after the other, so that the request that crashes a server is known.
+//! after the other, so that the request that crashes a server is known. [`tool_calls`] and
+//! [`reasoning`] are the tests that have no dialects.
 
 #![cfg_attr(test, allow(clippy::disallowed_methods))]
 
@@ -14,7 +15,11 @@ pub mod constraint_probe;
 pub mod envelope;
 pub mod features;
 pub mod gate;
+pub mod reasoning;
 pub mod runner;
+pub mod tool_calls;
+
+use std::fmt;
 
 use serde::Serialize;
 
@@ -25,7 +30,9 @@ pub use sobench_notices::enforcement::{Cause, Class, Finding, Kind, ServerFacts,
 use sobench_notices::notice::Notice;
 
 pub use classify::Control;
+pub use reasoning::{ReasoningPreflight, ReasoningResult, ReasoningVerdict};
 pub use runner::{Extent, Options, run};
+pub use tool_calls::{ToolCell, ToolPreflight, ToolQuestion};
 
 /// Maximum characters of an answer or error message that a finding keeps; a note marks the cut.
 pub const MAX_KEPT_CHARS: usize = 2000;
@@ -41,6 +48,10 @@ pub struct Preflight {
     pub cells: Vec<Cell>,
     /// The formatting of JSON; `None` if no dialect enforces a schema, or the request failed.
     pub spelling: Option<Spelling>,
+    /// `None` if [`Kind::Tool`] was not tested.
+    pub tool_calls: Option<ToolPreflight>,
+    /// `None` if [`Kind::Reasoning`] was not tested.
+    pub reasoning: Option<ReasoningPreflight>,
     /// Generating requests sent, including the control.
     pub requests: usize,
     /// Notices for the reader.
@@ -89,6 +100,14 @@ pub struct Cell {
     pub finding: Finding,
 }
 
+/// A result, for progress.
+#[derive(Clone, Copy, Debug)]
+pub enum Tested<'a> {
+    Cell(&'a Cell),
+    ToolCall(&'a ToolCell),
+    Reasoning(&'a ReasoningResult),
+}
+
 /// The dialect that works best, and how to use it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recommendation {
@@ -121,7 +140,7 @@ impl Preflight {
     pub fn recommendation(&self) -> Option<Recommendation> {
         let recommendation_for = |dialect: ConstraintDialect| {
             let is_enforced = |kind: &Kind| self.class_of(*kind, dialect) == Some(Class::Enforced);
-            let (enforced, missing) = self.about.kinds.iter().copied().partition(is_enforced);
+            let (enforced, missing) = self.text_kinds().partition(is_enforced);
             Recommendation {
                 dialect,
                 notation: self.notation_for(dialect),
@@ -153,19 +172,36 @@ impl Preflight {
         candidates.into_iter().next()
     }
 
-    /// Whether some dialect enforces every tested kind that it carries, and carries at least one.
+    /// Whether some dialect enforces every tested kind that it carries, and carries at least one;
+    /// and whether tool calls and the reasoning boundary passed, if they were tested.
     pub fn passed(&self) -> bool {
-        self.about.dialects.iter().any(|dialect| {
+        let carries_all = |dialect: &ConstraintDialect| {
             let classes = self
-                .about
-                .kinds
-                .iter()
-                .filter_map(|kind| self.class_of(*kind, *dialect));
+                .text_kinds()
+                .filter_map(|kind| self.class_of(kind, *dialect));
             let mut carried = classes
                 .filter(|class| *class != Class::NotCarried)
                 .peekable();
             carried.peek().is_some() && carried.all(|class| class == Class::Enforced)
-        })
+        };
+        let has_other_kinds = self.tool_calls.is_some() || self.reasoning.is_some();
+        let of_text = if has_other_kinds && self.text_kinds().next().is_none() {
+            true
+        } else {
+            self.about.dialects.iter().any(carries_all)
+        };
+        of_text
+            && self.tool_calls.as_ref().is_none_or(ToolPreflight::passed)
+            && self
+                .reasoning
+                .as_ref()
+                .is_none_or(ReasoningPreflight::passed)
+    }
+
+    /// The tested kinds that dialects carry.
+    pub fn text_kinds(&self) -> impl Iterator<Item = Kind> {
+        let kinds = self.about.kinds.iter().copied();
+        kinds.filter(|kind| kind.is_of_text())
     }
 
     /// Tested dialects that only other servers read: the identified product does not have them,
@@ -236,6 +272,24 @@ impl Preflight {
             .filter(|cell| cell.finding.class == Class::Enforced)?;
         cell.notation
             .filter(|notation| *notation != self.about.notation)
+    }
+}
+
+impl fmt::Display for Tested<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Cell(cell) => write!(
+                f,
+                "{} in {}: {}",
+                cell.label(),
+                cell.dialect,
+                cell.finding.class.name()
+            ),
+            Self::ToolCall(cell) => {
+                write!(f, "{}: {}", cell.label(), cell.finding.class.name())
+            }
+            Self::Reasoning(result) => write!(f, "{}: {}", result.label(), result.verdict),
+        }
     }
 }
 

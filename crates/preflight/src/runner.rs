@@ -10,7 +10,9 @@ use super::constraint_probe::{
     ConstraintProbe, PROMPT, RandomWords, UNFINISHED_PROMPT, control_case, json_formatting_probe,
 };
 use super::envelope::{Envelope, envelopes};
-use super::{Cell, Preflight, PreflightConditions};
+use super::reasoning::ReasoningPreflight;
+use super::tool_calls::{ToolPreflight, ToolQuestion};
+use super::{Cell, Preflight, PreflightConditions, Tested};
 use sobench_backend::{
     Adapter, ConstraintDialect, Product, RequestOptions, Sampling, ServerKind, adapter,
 };
@@ -34,7 +36,7 @@ pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Factor of the token limit for the second request after a truncated answer: a model may reason
 /// before it answers.
-const RETRY_FACTOR: u32 = 16;
+pub(super) const RETRY_FACTOR: u32 = 16;
 
 /// Factor of the token limit for the formatting request, which has three members.
 const JSON_FORMATTING_FACTOR: u32 = 4;
@@ -75,6 +77,8 @@ pub struct Options {
     /// [`PROMPT`] in the chat template of the model, for servers that take text; `None` if the
     /// template is unknown. Tried if the model does not answer the plain prompt.
     pub templated_prompt: Option<String>,
+    /// The questions about tool calls, in the order in which they are tested, for [`Kind::Tool`].
+    pub tool_questions: Vec<ToolQuestion>,
 }
 
 impl Options {
@@ -103,7 +107,7 @@ pub enum Extent {
     BeforeRun,
 }
 
-/// Runs the preflight until the first shutdown request. `on_cell` is called with each cell.
+/// Runs the preflight until the first shutdown request. `on_test` is called with each result.
 ///
 /// # Errors
 /// Environment errors that quote the server: it does not answer, or it refuses the same request
@@ -112,7 +116,7 @@ pub async fn run(
     client: &Client,
     options: &Options,
     shutdown: &Shutdown,
-    mut on_cell: impl FnMut(&Cell),
+    mut on_test: impl FnMut(Tested<'_>),
 ) -> Result<Preflight> {
     let client = Client::new(ClientOptions {
         request_timeout: Some(options.timeout),
@@ -131,21 +135,36 @@ pub async fn run(
         asking: Asking::plain(),
         requests: 0,
         last_request: None,
+        last_sent: "control".to_owned(),
+        thinks_freely: false,
+        silenced: None,
         cells: Vec::new(),
         tested_dialects: Vec::new(),
         options,
         client,
         shutdown: shutdown.clone(),
     };
-    runner.send_control().await?;
+    let text_kinds = || options.kinds.iter().filter(|kind| kind.is_of_text());
+    let has_text_kinds = text_kinds().next().is_some();
+    // A run has had its trial request, and tool calls have controls of their own.
+    if is_whole || has_text_kinds {
+        runner.send_control().await?;
+    }
     let facts = self::facts(&runner.client).await;
-    runner.make_it_speak(&facts).await?;
+    if has_text_kinds {
+        runner.make_it_speak(&facts).await?;
+    }
     for dialect in &options.dialects {
+        if !has_text_kinds {
+            break;
+        }
         runner.tested_dialects.push(*dialect);
-        for kind in &options.kinds {
+        for kind in text_kinds() {
             let before = runner.cells.len();
             runner.test_kind(*kind, *dialect).await?;
-            runner.cells[before..].iter().for_each(&mut on_cell);
+            for cell in &runner.cells[before..] {
+                on_test(Tested::Cell(cell));
+            }
         }
         let in_dialect = |cell: &&Cell| cell.dialect == *dialect;
         if !is_whole
@@ -158,7 +177,15 @@ pub async fn run(
             break;
         }
     }
-    let mut preflight = runner.finish(facts);
+    let tool_calls = match options.kinds.contains(&Kind::Tool) {
+        true => Some(runner.test_tool_calls(&mut on_test).await?),
+        false => None,
+    };
+    let reasoning = match options.kinds.contains(&Kind::Reasoning) {
+        true => Some(runner.test_reasoning(&mut on_test).await?),
+        false => None,
+    };
+    let mut preflight = runner.finish(facts, tool_calls, reasoning);
     if is_whole || options.kinds.contains(&Kind::Json) {
         runner.test_json_formatting(&mut preflight).await?;
     }
@@ -207,19 +234,25 @@ impl Asking {
     }
 }
 
-struct Runner<'a> {
+pub(super) struct Runner<'a> {
     client: Client,
     shutdown: Shutdown,
     adapter: Arc<dyn Adapter>,
-    options: &'a Options,
-    random_words: RandomWords,
-    evaluator: Evaluator,
+    pub(super) options: &'a Options,
+    pub(super) random_words: RandomWords,
+    pub(super) evaluator: Evaluator,
     control: Control,
     /// How the model is asked.
     asking: Asking,
     requests: usize,
     /// The last request before the server was gone.
     last_request: Option<String>,
+    /// The last request that the server accepted.
+    last_sent: String,
+    /// Whether the model thinks without a constraint.
+    thinks_freely: bool,
+    /// The first constraint with which it does not, with its dialect.
+    silenced: Option<(String, ConstraintDialect)>,
     cells: Vec<Cell>,
     /// The tested dialects.
     tested_dialects: Vec<ConstraintDialect>,
@@ -233,6 +266,7 @@ impl Runner<'_> {
             return Err(error);
         }
         self.control = Control::from_observation(&observation);
+        self.thinks_freely = !observation.answer.reasoning.trim().is_empty();
         Ok(())
     }
 
@@ -274,10 +308,7 @@ impl Runner<'_> {
             .first()
             .copied()
             .unwrap_or(ConstraintDialect::ResponseFormat);
-        let mut request = self.request(dialect, asking);
-        if let Some(extra) = &mut request.extra_body {
-            extra.retain(|field, value| !ConstraintDialect::constrains(field, value));
-        }
+        let request = without_constraint(self.request(dialect, asking));
         let case = control_case(&asking.prompt, self.options.output_len);
         self.send(&case, &request).await
     }
@@ -388,25 +419,15 @@ impl Runner<'_> {
             }
             Ok(body) => self::envelopes_of(&body, &probe.constraint),
         };
-        let observation = self.send(&case, &request).await?;
-        if let Outcome::Transport {
-            cause: TransportCause::Connect,
-            message,
-        } = &observation.outcome
+        let notation = (kind == Kind::Grammar).then_some(notation);
+        let label = super::label(kind, notation);
+        let observation = match self
+            .ask(&format!("{label} in {dialect}"), &case, &request)
+            .await?
         {
-            let last = self
-                .cells
-                .iter()
-                .rfind(|cell| cell.finding.class != Class::NotCarried);
-            let last = last.map_or("control".to_owned(), |cell| {
-                format!("{} in {}", cell.label(), cell.dialect)
-            });
-            let message = format!(
-                "the server has not accepted connections since the request: {last}: {message}"
-            );
-            self.last_request = Some(last);
-            return Ok((Finding::new(Class::NotSent, message), false));
-        }
+            Ok(observation) => observation,
+            Err(finding) => return Ok((finding, false)),
+        };
         let evidence = Evidence {
             probe: &probe,
             observation: &observation,
@@ -414,10 +435,12 @@ impl Runner<'_> {
             envelopes: &envelopes,
             dialect,
         };
-        Ok((
-            classify(&evidence, &mut self.evaluator),
-            observation.outcome == Outcome::Truncated,
-        ))
+        let finding = classify(&evidence, &mut self.evaluator);
+        let has_no_thoughts = observation.answer.reasoning.trim().is_empty();
+        if self.thinks_freely && has_no_thoughts && finding.class == Class::Enforced {
+            self.silenced.get_or_insert((label, dialect));
+        }
+        Ok((finding, observation.outcome == Outcome::Truncated))
     }
 
     /// Tests the formatting of JSON, if a dialect enforces schemas.
@@ -462,6 +485,34 @@ impl Runner<'_> {
         Ok(())
     }
 
+    /// Sends a request, named `label` in messages. A finding in place of the observation if the
+    /// server no longer accepts connections.
+    pub(super) async fn ask(
+        &mut self,
+        label: &str,
+        case: &Case,
+        request: &RequestOptions,
+    ) -> Result<std::result::Result<Observation, Finding>> {
+        let gone = |last: &str| {
+            format!("the server has not accepted connections since the request: {last}")
+        };
+        if let Some(last) = &self.last_request {
+            return Ok(Err(Finding::new(Class::NotSent, gone(last))));
+        }
+        let observation = self.send(case, request).await?;
+        if let Outcome::Transport {
+            cause: TransportCause::Connect,
+            message,
+        } = &observation.outcome
+        {
+            let message = format!("{}: {message}", gone(&self.last_sent));
+            self.last_request = Some(self.last_sent.clone());
+            return Ok(Err(Finding::new(Class::NotSent, message)));
+        }
+        label.clone_into(&mut self.last_sent);
+        Ok(Ok(observation))
+    }
+
     async fn send(&mut self, case: &Case, request: &RequestOptions) -> Result<Observation> {
         let label = format!("preflight-{}", self.requests);
         self.requests += 1;
@@ -473,6 +524,16 @@ impl Runner<'_> {
                 .hint("run it again; no run was started"));
         }
         Ok(observation)
+    }
+
+    /// The options of a request that asks in its own way.
+    pub(super) fn plain_request(&self, dialect: ConstraintDialect) -> RequestOptions {
+        self.request(dialect, &Asking::plain())
+    }
+
+    /// The same for a request without a constraint.
+    pub(super) fn control_request(&self, dialect: ConstraintDialect) -> RequestOptions {
+        without_constraint(self.plain_request(dialect))
     }
 
     fn request(&self, dialect: ConstraintDialect, asking: &Asking) -> RequestOptions {
@@ -488,9 +549,25 @@ impl Runner<'_> {
         request
     }
 
-    fn finish(&mut self, facts: ServerFacts) -> Preflight {
+    fn finish(
+        &mut self,
+        facts: ServerFacts,
+        tool_calls: Option<ToolPreflight>,
+        reasoning: Option<ReasoningPreflight>,
+    ) -> Preflight {
         let endpoint = &self.client.options().endpoint;
         let mut notices = notices(&self.control, self.last_request.as_deref(), &self.cells);
+        let silenced = self.silenced.take();
+        notices.extend(silenced.map(|(constraint, dialect)| {
+            PreflightNotice::ThinkingSuppressed {
+                constraint,
+                dialect,
+            }
+            .into()
+        }));
+        let rows = tool_calls.as_ref().map(ToolPreflight::differences);
+        let rows = rows.filter(|rows| !rows.is_empty());
+        notices.extend(rows.map(|rows| PreflightNotice::ToolCallsDiffer { rows }.into()));
         if self.options.extent == Extent::Whole {
             notices.extend(fixed_engine(&facts, &self.cells));
         }
@@ -512,10 +589,20 @@ impl Runner<'_> {
             control: self.control.clone(),
             cells: std::mem::take(&mut self.cells),
             spelling: None,
+            tool_calls,
+            reasoning,
             requests: self.requests,
             notices,
         }
     }
+}
+
+/// The same request without the constraint fields of `--extra-body`.
+fn without_constraint(mut request: RequestOptions) -> RequestOptions {
+    if let Some(extra) = &mut request.extra_body {
+        extra.retain(|field, value| !ConstraintDialect::constrains(field, value));
+    }
+    request
 }
 
 /// Notices for the reader.

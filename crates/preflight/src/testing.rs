@@ -38,6 +38,8 @@ pub fn preflight(cells: Vec<Cell>) -> Preflight {
         requests: cells.len() + 1,
         cells,
         spelling: None,
+        tool_calls: None,
+        reasoning: None,
         notices: Vec::new(),
     }
 }

@@ -7,9 +7,12 @@
 )]
 #![allow(clippy::unwrap_used, reason = "a failed precondition fails the test")]
 
+pub mod chat;
 pub mod constrained;
 pub mod random;
+pub mod reasoning_server;
 pub mod scripted;
+pub mod tool_server;
 
 use std::path::{Path, PathBuf};
 

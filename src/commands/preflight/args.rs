@@ -57,7 +57,8 @@ pub struct PreflightArgs {
     /// First notation of grammars; the other one is tested if the server refuses it
     #[arg(long, value_name = "DIALECT", default_value = "auto", value_parser = ["auto", "lark", "ebnf"])]
     pub grammar_dialect: String,
-    /// Kinds of constraints to test: json, json_object, regex, choice, grammar, structural_tag
+    /// What to test: json, json_object, regex, choice, grammar, structural_tag; tool (tool calls);
+    /// reasoning (the boundary between reasoning and the constrained answer)
     #[arg(
         long,
         value_name = "A,B",

@@ -21,7 +21,7 @@ use crate::terminal;
 use sobench_core::error::{Error, Result};
 use sobench_core::exit_codes::{CHECK_FAILED, ENVIRONMENT, SUCCESS};
 use sobench_core::output_format::OutputFormat;
-use sobench_preflight::{self as preflight, Preflight};
+use sobench_preflight::{self as preflight, Preflight, Tested};
 use sobench_render::{Document, text};
 use sobench_shutdown::Shutdown;
 
@@ -46,21 +46,16 @@ fn run_preflight(options: &PreflightOptions) -> Result<CommandOutput> {
         .first()
         .ok_or_else(|| Error::internal("a preflight without a target"))?;
     let target = Target::open(options, target, &runtime)?;
-    let on_cell = |cell: &preflight::Cell| {
+    let on_test = |tested: Tested<'_>| {
         if options.progress {
-            terminal::say(&format!(
-                "{} in {}: {}",
-                cell.label(),
-                cell.dialect,
-                cell.finding.class.name()
-            ));
+            terminal::say(&tested.to_string());
         }
     };
     let result = runtime.block_on(preflight::run(
         &target.client,
         &target.options,
         &Shutdown::new(),
-        on_cell,
+        on_test,
     ))?;
     let view = page::View {
         detail: options.detail,

@@ -105,7 +105,7 @@ impl PreflightOptions {
                 name => Dialects::One(name.parse()?),
             },
             grammar_dialect: grammar_notation(&flags.grammar_dialect),
-            kinds: kinds(&flags.kind)?,
+            kinds: kinds(&flags.kind, backend)?,
             seed: flags.seed,
             output_len: output_len(flags),
             timeout: seconds("--request-timeout", flags.request_timeout)?,
@@ -204,7 +204,7 @@ fn features(flags: &PreflightArgs) -> Result<Option<FeatureOptions>> {
 }
 
 /// The kinds in the order of the tests.
-fn kinds(names: &[String]) -> Result<Vec<Kind>> {
+fn kinds(names: &[String], backend: ServerKind) -> Result<Vec<Kind>> {
     let parsed = names
         .iter()
         .map(|name| Kind::parse(name))
@@ -212,6 +212,18 @@ fn kinds(names: &[String]) -> Result<Vec<Kind>> {
     if parsed.is_empty() {
         return Err(Error::usage("--kind is empty")
             .hint("give at least one kind, or omit --kind for the default"));
+    }
+    if parsed.contains(&Kind::Tool) && !backend.takes_tools() {
+        return Err(Error::usage(format!(
+            "--kind tool needs a kind of server with tools: {backend}"
+        ))
+        .hint("use --backend openai-chat or openai-responses, if the server has their endpoints"));
+    }
+    if parsed.contains(&Kind::Reasoning) && backend.thinking_switches().is_empty() {
+        return Err(Error::usage(format!(
+            "--kind reasoning needs a kind of server with a field that turns thinking on and off: {backend}"
+        ))
+        .hint("use --backend openai-chat, openai-responses or ollama, if the server has their endpoints"));
     }
     Ok(Kind::ALL
         .into_iter()
@@ -296,6 +308,10 @@ mod tests {
             .unwrap()
             .kinds;
         assert_eq!(kinds, [Kind::Json, Kind::Choice, Kind::StructuralTag]);
+        let kinds = options(&["--backend", "openai-chat", "--kind", "reasoning,tool,json"])
+            .unwrap()
+            .kinds;
+        assert_eq!(kinds, [Kind::Json, Kind::Tool, Kind::Reasoning]);
     }
 
     #[test]
@@ -345,6 +361,25 @@ mod tests {
     fn errors_contain_the_flag_and_the_value() {
         for (arguments, message) in [
             (&["--kind", "xml"][..], "unknown constraint kind: xml"),
+            (
+                &["--kind", "tool"],
+                "--kind tool needs a kind of server with tools: vllm",
+            ),
+            (
+                &[
+                    "--base-url",
+                    "http://a",
+                    "--backend",
+                    "ollama",
+                    "--kind",
+                    "tool",
+                ],
+                "--kind tool needs a kind of server with tools: ollama",
+            ),
+            (
+                &["--kind", "json,reasoning"],
+                "--kind reasoning needs a kind of server with a field that turns thinking on and off: vllm",
+            ),
             (
                 &["--request-timeout", "-1"],
                 "--request-timeout is not a time: -1",

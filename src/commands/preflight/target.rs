@@ -8,6 +8,7 @@ use sobench_client::{Client, ClientOptions, Endpoint, list_models, server_versio
 use sobench_core::constraint::GrammarDialect;
 use sobench_core::error::Result;
 use sobench_embedded::{EmbeddedOptions, EmbeddedServer, SYNTHETIC_MODEL};
+use sobench_preflight::ToolQuestion;
 use sobench_preflight::features::MARKS;
 use sobench_preflight::runner::{self, Extent, Options};
 
@@ -149,6 +150,7 @@ fn preflight_options(
         timeout: flags.timeout,
         extent: Extent::Whole,
         templated_prompt: None,
+        tool_questions: ToolQuestion::ALL.to_vec(),
     }
 }
 

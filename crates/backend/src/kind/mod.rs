@@ -25,6 +25,7 @@ use serde_json::{Map, Value};
 use super::body_layout::BodyLayout;
 use super::decode::Wire;
 use super::product::{Product, ProductSpec};
+use super::thinking::ThinkingSwitch;
 use super::{Adapter, ConstraintDialect, RequestOptions, Unsendable};
 use sobench_core::case::Case;
 use sobench_core::constraint::{GrammarDialect, GrammarSpelling};
@@ -119,6 +120,8 @@ pub(crate) struct KindSpec {
     pub(super) names_model: bool,
     /// The field with variables for the server's chat template.
     pub(super) template_variables: Option<&'static str>,
+    /// The ways to turn thinking on and off, in the order to try them.
+    pub(super) thinking_switches: &'static [ThinkingSwitch],
     /// JSON pointers to the message in the body of an error; the first one with text is used.
     pub(super) error_messages: &'static [&'static str],
     /// The server software, if it can be identified.
@@ -206,6 +209,11 @@ impl ServerKind {
     /// Whether a request can offer tools.
     pub fn takes_tools(self) -> bool {
         self.spec().tools.is_some()
+    }
+
+    /// Whether the server must enforce the arguments of a tool without `strict`.
+    pub fn is_strict_by_default(self) -> bool {
+        self.spec().tools == Some(ToolForm::Responses)
     }
 
     /// The fields that request log probabilities of the `n` most likely tokens at each position;

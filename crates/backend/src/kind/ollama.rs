@@ -19,7 +19,7 @@ use crate::body_layout::BodyLayout;
 use crate::decode::{Framing, Wire};
 use crate::product::{InfoPage, ProductSpec, ServerInfo, text_member};
 use crate::wire::{self, Delta, Text, WireError};
-use crate::{RequestOptions, Unsendable, body};
+use crate::{RequestOptions, ThinkingSwitch, Unsendable, body};
 use sobench_core::case::{Case, Prompt};
 
 pub(super) const SPEC: KindSpec = KindSpec {
@@ -37,6 +37,7 @@ pub(super) const SPEC: KindSpec = KindSpec {
         renamed: &[("repetition_penalty", "repeat_penalty")],
         ..BodyLayout::COMPLETIONS
     },
+    thinking_switches: &[ThinkingSwitch::Think],
     error_messages: &["/error"],
     product: Some(ProductSpec {
         pages: &[InfoPage {

@@ -36,6 +36,7 @@ pub(super) const COMPLETIONS: KindSpec = KindSpec {
     logprobs: None,
     names_model: true,
     template_variables: None,
+    thinking_switches: &[],
     // OpenAI and vLLM; SGLang and mistral.rs; FastAPI.
     error_messages: &["/error/message", "/message", "/detail"],
     product: None,

@@ -7,7 +7,7 @@ use serde_json::json;
 use super::openai::COMPLETIONS;
 use super::{Input, KindSpec, ServerKind};
 use crate::body_layout::BodyLayout;
-use crate::{ConstraintDialect, RequestOptions, Unsendable, body};
+use crate::{ConstraintDialect, RequestOptions, ThinkingSwitch, Unsendable, body};
 use sobench_core::case::Case;
 use sobench_core::tools::ToolForm;
 
@@ -23,6 +23,10 @@ pub(super) const CHAT: KindSpec = KindSpec {
     },
     logprobs: Some(|n| json!({"logprobs": true, "top_logprobs": n})),
     template_variables: Some("chat_template_kwargs"),
+    thinking_switches: &[
+        ThinkingSwitch::ChatTemplateKwargs,
+        ThinkingSwitch::ReasoningEffort,
+    ],
     tools: Some(ToolForm::Chat),
     encode,
     ..COMPLETIONS

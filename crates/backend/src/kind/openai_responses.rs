@@ -21,7 +21,7 @@ use super::{ConstraintDialect, Input, KindSpec, ServerKind};
 use crate::body_layout::BodyLayout;
 use crate::decode::Wire;
 use crate::wire::{self, Delta, Text, TextIs, WireError};
-use crate::{RequestOptions, Unsendable, body};
+use crate::{RequestOptions, ThinkingSwitch, Unsendable, body};
 use sobench_core::answer::ToolCall;
 use sobench_core::case::Case;
 use sobench_core::tools::ToolForm;
@@ -54,6 +54,7 @@ pub(super) const SPEC: KindSpec = KindSpec {
     },
     logprobs: Some(|n| json!({"include": ["message.output_text.logprobs"], "top_logprobs": n})),
     tools: Some(ToolForm::Responses),
+    thinking_switches: &[ThinkingSwitch::Reasoning],
     encode,
     wire: Wire {
         body: read_body,

@@ -18,6 +18,11 @@ pub enum Class {
     /// The answer is in a channel that clients of this request do not read: a tool call that was
     /// not requested, or content in place of the requested call.
     WrongChannel,
+    /// A tool call is left as text, in the markup that the model writes: the server's parser did
+    /// not read it.
+    Leaked,
+    /// Two tool calls arrived as one, with their arguments joined.
+    Merged,
     /// The server rejected the request with a status 4xx or an equivalent error in the stream.
     Rejected,
     /// The request failed: status 5xx, a broken stream or connection, a timeout, or endless white
@@ -34,12 +39,14 @@ pub enum Class {
 
 impl Class {
     /// Every class, in report order.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 12] = [
         Self::Enforced,
         Self::Partial,
         Self::Ignored,
         Self::WrongWrapper,
         Self::WrongChannel,
+        Self::Leaked,
+        Self::Merged,
         Self::Rejected,
         Self::Broken,
         Self::Unproven,
@@ -79,6 +86,14 @@ impl Class {
                 "wrong channel",
                 "the answer is in a channel that clients of this request do not read",
             ),
+            Self::Leaked => (
+                "leaked",
+                "a tool call is left as text in the content or the reasoning; clients find no call",
+            ),
+            Self::Merged => (
+                "merged",
+                "two tool calls arrived as one, with their arguments joined",
+            ),
             Self::Rejected => (
                 "rejected",
                 "rejected with a status 4xx, or an equivalent error in the stream",
@@ -112,7 +127,12 @@ impl Class {
     pub fn is_silent_loss(self) -> bool {
         matches!(
             self,
-            Self::Partial | Self::Ignored | Self::WrongWrapper | Self::WrongChannel
+            Self::Partial
+                | Self::Ignored
+                | Self::WrongWrapper
+                | Self::WrongChannel
+                | Self::Leaked
+                | Self::Merged
         )
     }
 }

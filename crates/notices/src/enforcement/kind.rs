@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use sobench_core::constraint::Constraint;
 use sobench_core::error::{Error, Result};
 
-/// A kind of constraint that preflight tests, with the names of [`Constraint::kind`]: those that
-/// constrain the text of an answer.
+/// What preflight tests: kinds of constraints on the text of an answer, with the names of
+/// [`Constraint::kind`]; tool calls; and where the constraint begins after reasoning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
@@ -18,13 +18,29 @@ pub enum Kind {
     Choice,
     Grammar,
     StructuralTag,
+    /// Calls of tools.
+    Tool,
+    /// The boundary between reasoning and the constrained answer.
+    Reasoning,
 }
 
 impl Kind {
     /// Every kind, in the order of preflight requests. A plain JSON Schema comes first: the first
     /// constrained request fixes the engine of a vLLM server in `auto`, and every engine supports
     /// JSON Schema.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 8] = [
+        Self::Json,
+        Self::JsonObject,
+        Self::Regex,
+        Self::Choice,
+        Self::Grammar,
+        Self::StructuralTag,
+        Self::Tool,
+        Self::Reasoning,
+    ];
+
+    /// The kinds of constraints on the text of an answer, which a dialect carries.
+    pub const OF_TEXT: [Self; 6] = [
         Self::Json,
         Self::JsonObject,
         Self::Regex,
@@ -52,19 +68,26 @@ impl Kind {
             Self::Choice => "choice",
             Self::Grammar => "grammar",
             Self::StructuralTag => "structural_tag",
+            Self::Tool => "tool",
+            Self::Reasoning => "reasoning",
         }
     }
 
-    /// The kind of a constraint; `None` for tools.
-    pub fn from_constraint(constraint: &Constraint) -> Option<Self> {
+    /// Whether it constrains the text of an answer.
+    pub fn is_of_text(self) -> bool {
+        Self::OF_TEXT.contains(&self)
+    }
+
+    /// The kind of a constraint.
+    pub fn from_constraint(constraint: &Constraint) -> Self {
         match constraint {
-            Constraint::JsonSchema(_) => Some(Self::Json),
-            Constraint::JsonObject(_) => Some(Self::JsonObject),
-            Constraint::Regex(_) => Some(Self::Regex),
-            Constraint::Choice(_) => Some(Self::Choice),
-            Constraint::Grammar { .. } => Some(Self::Grammar),
-            Constraint::StructuralTag(_) => Some(Self::StructuralTag),
-            Constraint::Tools(_) => None,
+            Constraint::JsonSchema(_) => Self::Json,
+            Constraint::JsonObject(_) => Self::JsonObject,
+            Constraint::Regex(_) => Self::Regex,
+            Constraint::Choice(_) => Self::Choice,
+            Constraint::Grammar { .. } => Self::Grammar,
+            Constraint::StructuralTag(_) => Self::StructuralTag,
+            Constraint::Tools(_) => Self::Tool,
         }
     }
 
@@ -96,7 +119,7 @@ mod tests {
 
     #[test]
     fn names_match_constraint_kinds_and_parse() {
-        assert_eq!(Kind::ALL.map(Kind::name), Constraint::TEXT_KINDS);
+        assert_eq!(Kind::OF_TEXT.map(Kind::name), Constraint::TEXT_KINDS);
         for kind in Kind::ALL {
             assert_eq!(Kind::parse(kind.name()).unwrap(), kind);
         }
@@ -108,7 +131,7 @@ mod tests {
         assert!(
             error
                 .hint
-                .is_some_and(|hint| hint.contains("structural_tag"))
+                .is_some_and(|hint| hint.contains("structural_tag, tool, reasoning"))
         );
     }
 }

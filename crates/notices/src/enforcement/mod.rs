@@ -87,8 +87,9 @@ pub enum DialectChoice {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct KindResult {
     pub kind: Kind,
+    /// `None` for tool calls, which every server reads from the same fields.
     #[serde(rename = "constraint_dialect")]
-    pub dialect: ConstraintDialect,
+    pub dialect: Option<ConstraintDialect>,
     pub class: Class,
     #[serde(rename = "words")]
     pub reason: String,

@@ -57,17 +57,22 @@ impl Enforcement {
 
 impl KindResult {
     fn description(&self) -> String {
-        format!(
-            "{} in {} is {}",
-            self.kind,
-            self.dialect.name(),
-            match self.class {
-                Class::WrongWrapper => "used as its own envelope",
-                Class::WrongChannel => "answered in another channel",
-                Class::Partial => "enforced only in part",
-                _ => "ignored",
-            }
-        )
+        let state = match self.class {
+            Class::WrongWrapper => "used as its own envelope",
+            Class::WrongChannel => "answered in another channel",
+            Class::Partial => "enforced only in part",
+            Class::Leaked => "left as text",
+            Class::Merged => "answered with two calls in one",
+            _ => "ignored",
+        };
+        match self.dialect {
+            Some(dialect) => format!("{} in {dialect} is {state}", self.kind),
+            None => format!(
+                "{} is {state} ({})",
+                self.kind,
+                printable(&self.reason, NAME_CHARS)
+            ),
+        }
     }
 }
 
@@ -80,7 +85,7 @@ mod tests {
     fn held(class: Class) -> KindResult {
         KindResult {
             kind: Kind::Json,
-            dialect: StructuredOutputs,
+            dialect: Some(StructuredOutputs),
             class,
             reason: String::new(),
         }
@@ -125,6 +130,19 @@ mod tests {
         assert!(
             partial.is_some_and(|text| text.contains("is enforced only in part. ")
                 && text.contains("may break their constraint")),
+        );
+        let tool = Enforcement {
+            findings: vec![KindResult {
+                kind: Kind::Tool,
+                dialect: None,
+                reason: "required: no call".to_owned(),
+                ..held(Class::Ignored)
+            }],
+            ..enforcement(State::NotEnforced, Class::Ignored)
+        };
+        assert!(
+            tool.warning()
+                .is_some_and(|text| text.contains("tool is ignored (required: no call). "))
         );
         let mut early = enforcement(State::Unproven, Class::Unproven);
         early.add_early_breach(EarlyBreach {

@@ -24,10 +24,21 @@ pub enum PreflightNotice {
     NotEnforced(ConstraintFinding),
     #[error("preflight cannot prove that the constraint is enforced: {0}")]
     NotProved(ConstraintFinding),
-    #[error("preflight with {requests} requests before the run: {} enforced in {dialect}", list(.constraints))]
+    #[error("preflight with {requests} requests before the run: {} enforced{}", list(.constraints), in_dialect(*.dialect))]
     Enforced {
         requests: usize,
         constraints: Vec<Kind>,
+        /// `None` for tool calls.
+        dialect: Option<ConstraintDialect>,
+    },
+    #[error("tool calls differ between streamed and whole responses: {}", list(.rows))]
+    ToolCallsDiffer { rows: Vec<String> },
+    #[error(
+        "the model thinks without a constraint, but not with {constraint} in {dialect}: the constraint suppresses the thinking; start \
+         the server with the reasoning parser of the model, or turn thinking off for every request"
+    )]
+    ThinkingSuppressed {
+        constraint: String,
         dialect: ConstraintDialect,
     },
     #[error(
@@ -65,11 +76,12 @@ pub enum PreflightNotice {
 
 /// The finding of a preflight for one kind of constraint.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, thiserror::Error)]
-#[error("{constraint} in {dialect}: {}: {reason}{}", .class.name(), answered(.answer.as_deref()))]
+#[error("{constraint}{}: {}: {reason}{}", in_dialect(*.dialect), .class.name(), answered(.answer.as_deref()))]
 pub struct ConstraintFinding {
-    /// The kind of constraint, with the notation of a grammar.
+    /// The kind of constraint, with the notation of a grammar or what is asked of a tool call.
     pub constraint: String,
-    pub dialect: ConstraintDialect,
+    /// `None` for tool calls.
+    pub dialect: Option<ConstraintDialect>,
     pub class: Class,
     #[serde(rename = "words")]
     pub reason: String,
@@ -83,6 +95,12 @@ pub struct KindClass {
     /// The kind of constraint, with the notation of a grammar.
     pub constraint: String,
     pub class: Class,
+}
+
+fn in_dialect(dialect: Option<ConstraintDialect>) -> String {
+    dialect
+        .map(|dialect| format!(" in {dialect}"))
+        .unwrap_or_default()
 }
 
 fn answered(answer: Option<&str>) -> String {

@@ -67,7 +67,7 @@ fn examples_bench() -> Vec<Notice> {
 fn examples_preflight() -> Vec<Notice> {
     let finding = |class| ConstraintFinding {
         constraint: text("grammar (ebnf)"),
-        dialect: ConstraintDialect::Guided,
+        dialect: Some(ConstraintDialect::Guided),
         class,
         reason: text("none of the choices"),
         answer: Some(text("Here you go")),
@@ -83,8 +83,10 @@ fn examples_preflight() -> Vec<Notice> {
             ],
         },
         NotEnforced { 0: finding(Class::Ignored) },
-        NotProved { 0: ConstraintFinding { answer: None, ..finding(Class::Unproven) } },
-        Enforced { requests: 5, constraints: vec![Kind::Json, Kind::Regex], dialect: ConstraintDialect::Guided },
+        NotProved { 0: ConstraintFinding { constraint: text("tool call, required"), dialect: None, answer: None, ..finding(Class::Unproven) } },
+        Enforced { requests: 5, constraints: vec![Kind::Json, Kind::Regex], dialect: Some(ConstraintDialect::Guided) },
+        ToolCallsDiffer { rows: texts(&["required (enforced, leaked)"]) },
+        ThinkingSuppressed { constraint: text("json"), dialect: ConstraintDialect::StructuredOutputs },
         SpellingUnknown { outcome: text("truncated") },
         ControlFailed { why: text("500 Internal Server Error") },
         ServerGone { last_request: text("json in guided") },

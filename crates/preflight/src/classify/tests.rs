@@ -137,7 +137,7 @@ fn answer(probe: &ConstraintProbe) -> String {
 
 #[test]
 fn the_right_answer_is_enforced_and_prose_is_ignored() {
-    for kind in Kind::ALL {
+    for kind in Kind::OF_TEXT {
         let probe = probe(kind);
         for outcome in [Outcome::Completed, Outcome::Truncated] {
             let right = classify_answer(&probe, &observation(outcome.clone(), &answer(&probe)));
@@ -431,6 +431,20 @@ fn empty_answers_and_white_space_are_reported() {
             "reasoning without an answer, cut at the token limit"
         )
     );
+}
+
+#[test]
+fn an_answer_in_the_reasoning_is_in_the_wrong_channel() {
+    for kind in [Kind::Json, Kind::Regex, Kind::Choice] {
+        let probe = probe(kind);
+        let mut misplaced = observation(Outcome::Completed, "");
+        misplaced.answer.reasoning = format!("\n{}\n", answer(&probe));
+        assert_eq!(
+            classify_answer(&probe, &misplaced).class,
+            Class::WrongChannel,
+            "{kind}"
+        );
+    }
 }
 
 #[test]

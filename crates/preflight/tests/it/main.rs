@@ -10,3 +10,5 @@
 )]
 
 mod preflight;
+mod reasoning;
+mod tool_calls;

@@ -9,7 +9,9 @@ use sobench_core::constraint::GrammarDialect;
 use sobench_core::error::Result;
 use sobench_embedded::{EmbeddedOptions, EmbeddedServer, Fault, GuidedFields};
 use sobench_engine::EngineName;
-use sobench_preflight::{self as preflight, Cause, Class, Extent, Kind, Options, Preflight};
+use sobench_preflight::{
+    self as preflight, Cause, Class, Extent, Kind, Options, Preflight, ToolQuestion,
+};
 use sobench_shutdown::Shutdown;
 use sobench_testkit::constrained::{
     Reply, allowed, answering, constraint_text, crashing_server, posts,
@@ -19,7 +21,7 @@ use sobench_testkit::scripted::refusing_url;
 use ConstraintDialect::{Guided, ResponseFormat, StructuredOutputs};
 
 /// Options for [`run_preflight`], with the dialects of vLLM.
-fn options() -> Options {
+pub(crate) fn options() -> Options {
     Options {
         backend: ServerKind::Vllm,
         model: "tiny".to_owned(),
@@ -35,6 +37,7 @@ fn options() -> Options {
         timeout: Duration::from_secs(600),
         extent: Extent::Whole,
         templated_prompt: None,
+        tool_questions: ToolQuestion::ALL.to_vec(),
     }
 }
 
@@ -50,7 +53,7 @@ async fn try_preflight(base_url: &str, options: &Options) -> Result<Preflight> {
     preflight::run(&client, options, &Shutdown::new(), |_| {}).await
 }
 
-async fn run_preflight(base_url: &str, options: &Options) -> Preflight {
+pub(crate) async fn run_preflight(base_url: &str, options: &Options) -> Preflight {
     try_preflight(base_url, options)
         .await
         .unwrap_or_else(|error| panic!("{error}"))
@@ -140,7 +143,7 @@ async fn a_healthy_server_enforces_what_its_engine_supports() {
                     backend,
                     stream,
                     model,
-                    kinds: Kind::ALL.to_vec(),
+                    kinds: Kind::OF_TEXT.to_vec(),
                     ..options()
                 };
                 let found = run_preflight(server.base_url(), &options).await;

@@ -27,7 +27,9 @@ use sobench_notices::notice::{KindClass, Notice, PreflightNotice};
 use sobench_preflight::constraint_probe::PROMPT;
 use sobench_preflight::gate::gate;
 use sobench_preflight::runner::{DEFAULT_OUTPUT_LEN, DEFAULT_TIMEOUT};
-use sobench_preflight::{self as preflight, Class, Extent, Kind, Options, Preflight};
+use sobench_preflight::{
+    self as preflight, Class, Extent, Kind, Options, Preflight, ToolCell, ToolQuestion,
+};
 use sobench_results::record::Settings;
 use sobench_shutdown::Shutdown;
 
@@ -76,7 +78,7 @@ impl RequestChoice<'_> {
             |request: &RequestOptions| backend::check(self.settings.backend, cases, request);
         let is_open = self.settings.constraint.dialect.is_none()
             && self.unenforced().is_some()
-            && !kinds(cases).is_empty();
+            && kinds(cases).into_iter().any(Kind::is_of_text);
         let others = self
             .settings
             .backend
@@ -126,11 +128,7 @@ impl RequestChoice<'_> {
             });
         };
         let (tried, first_constrained) = self.first_constrained(first, tried, cases).await?;
-        let options = self.options(
-            &candidates,
-            kinds,
-            notation(cases).unwrap_or(self.session.grammar_dialect),
-        );
+        let options = self.options(&candidates, kinds, cases);
         let asked = preflight::run(&self.session.client, &options, self.shutdown, |_| {}).await;
         let found = match asked {
             Ok(found) => found,
@@ -296,19 +294,14 @@ impl RequestChoice<'_> {
         }
     }
 
-    fn options(
-        &self,
-        candidates: &[RequestOptions],
-        kinds: Vec<Kind>,
-        notation: GrammarDialect,
-    ) -> Options {
+    fn options(&self, candidates: &[RequestOptions], kinds: Vec<Kind>, cases: &[Case]) -> Options {
         let request = &candidates[0];
         Options {
             backend: self.settings.backend,
             model: request.model.clone(),
             kinds,
             dialects: candidates.iter().map(|request| request.dialect).collect(),
-            notation,
+            notation: notation(cases).unwrap_or(self.session.grammar_dialect),
             seed: self.settings.dataset.seed,
             output_len: DEFAULT_OUTPUT_LEN,
             stream: request.stream,
@@ -317,6 +310,7 @@ impl RequestChoice<'_> {
             timeout: Duration::min(self.settings.load.request_timeout, DEFAULT_TIMEOUT),
             extent: Extent::BeforeRun,
             templated_prompt: self.templated_prompt.clone(),
+            tool_questions: ToolQuestion::from_run(sent(cases).filter_map(Constraint::tools)),
         }
     }
 
@@ -362,27 +356,40 @@ impl RequestChoice<'_> {
         first: Option<FirstConstrained>,
     ) -> Enforcement {
         let cells: Vec<_> = found
-            .about
-            .kinds
-            .iter()
-            .filter_map(|kind| found.verdict_for(*kind, chosen))
+            .text_kinds()
+            .filter_map(|kind| found.verdict_for(kind, chosen))
             .collect();
-        let is_enforced = cells
+        let calls = || found.tool_calls.iter().flat_map(|calls| &calls.cells);
+        // Without `strict` nothing is demanded of `auto`.
+        let demands = || calls().filter(|cell| cell.question.is_demanding());
+        let is_text_enforced = cells
             .iter()
             .all(|cell| cell.finding.class == Class::Enforced);
+        let is_enforced =
+            is_text_enforced && demands().all(|cell| cell.finding.class == Class::Enforced);
         let state = match () {
-            () if cells.iter().any(|cell| cell.finding.class.is_silent_loss()) => {
+            () if cells.iter().any(|cell| cell.finding.class.is_silent_loss())
+                || calls().any(ToolCell::is_silent_loss) =>
+            {
                 State::NotEnforced
             }
+            () if cells.is_empty() && demands().next().is_none() => State::NotChecked,
             () if is_enforced => State::Enforced,
             () => State::Unproven,
         };
         let held = |cell: &preflight::Cell| KindResult {
             kind: cell.kind,
-            dialect: cell.dialect,
+            dialect: Some(cell.dialect),
             class: cell.finding.class,
             reason: cell.finding.reason.clone(),
         };
+        let held_call = |cell: &ToolCell| KindResult {
+            kind: Kind::Tool,
+            dialect: None,
+            class: cell.finding.class,
+            reason: format!("{}: {}", cell.question, cell.finding.reason),
+        };
+        let is_proved = is_text_enforced && !cells.is_empty();
         let tried_before = found
             .cells
             .iter()
@@ -390,8 +397,11 @@ impl RequestChoice<'_> {
         Enforcement {
             state,
             requests: found.requests,
-            dialect: self.choice(chosen, is_enforced),
-            findings: cells.into_iter().chain(tried_before).map(held).collect(),
+            dialect: self.choice(chosen, is_proved),
+            findings: (cells.into_iter().map(held))
+                .chain(calls().map(held_call))
+                .chain(tried_before.map(held))
+                .collect(),
             first_constrained: first,
             early: None,
             server: Some(found.facts.clone()),
@@ -414,24 +424,29 @@ impl RequestChoice<'_> {
 
 /// The result of the preflight, for the record.
 fn proved(found: &Preflight, chosen: ConstraintDialect) -> Option<Notice> {
-    let best = found
-        .recommendation()
-        .filter(|best| best.dialect == chosen)?;
-    Some(
+    let best = found.recommendation().filter(|best| best.dialect == chosen);
+    let mut constraints = best.map(|best| best.enforced).unwrap_or_default();
+    let dialect = (!constraints.is_empty()).then_some(chosen);
+    let calls = found.tool_calls.iter().flat_map(|calls| &calls.cells);
+    let mut demands = calls.filter(|cell| cell.question.is_demanding()).peekable();
+    let is_enforced = |cell: &ToolCell| cell.finding.class == Class::Enforced;
+    if demands.peek().is_some() && demands.all(is_enforced) {
+        constraints.push(Kind::Tool);
+    }
+    (!constraints.is_empty()).then(|| {
         PreflightNotice::Enforced {
             requests: found.requests,
-            constraints: best.enforced,
-            dialect: chosen,
+            constraints,
+            dialect,
         }
-        .into(),
-    )
+        .into()
+    })
 }
 
 /// The kinds of constraints that are sent and tested, each once, in test order.
 fn kinds(cases: &[Case]) -> Vec<Kind> {
-    let is_sent = |kind: &Kind| {
-        sent(cases).any(|constraint| Kind::from_constraint(constraint) == Some(*kind))
-    };
+    let is_sent =
+        |kind: &Kind| sent(cases).any(|constraint| Kind::from_constraint(constraint) == *kind);
     Kind::ALL.into_iter().filter(is_sent).collect()
 }
 

@@ -4,7 +4,7 @@
 use serde_json::{Map, Value, json};
 
 use sobench_notices::notice::sentences;
-use sobench_preflight::{Class, Preflight};
+use sobench_preflight::{Class, Preflight, ReasoningPreflight, ReasoningResult};
 
 /// The format version, increased when a key changes its meaning or is removed.
 pub(crate) const FORMAT_VERSION: u32 = 1;
@@ -24,6 +24,15 @@ pub(crate) fn render(preflight: &Preflight) -> Value {
             "missing": best.missing,
         })
     });
+    let tool_calls = preflight.tool_calls.as_ref().map(|found| {
+        json!({
+            "control": found.control,
+            "calls_unasked": found.calls_unasked,
+            "cells": found.cells,
+            "differences": found.differences(),
+            "passed": found.passed(),
+        })
+    });
     json!({
         "format": "sobench-preflight",
         "format_version": FORMAT_VERSION,
@@ -34,10 +43,33 @@ pub(crate) fn render(preflight: &Preflight) -> Value {
         "requests": preflight.requests,
         "cells": preflight.cells,
         "spelling": preflight.spelling,
+        "tool_calls": tool_calls,
+        "reasoning": preflight.reasoning.as_ref().map(reasoning),
         "recommendation": recommendation,
         "passed": preflight.passed(),
         "notices": sentences(&preflight.notices),
         "classes": meanings,
+    })
+}
+
+/// The results for the reasoning boundary.
+fn reasoning(found: &ReasoningPreflight) -> Value {
+    let result = |result: &ReasoningResult| {
+        json!({
+            "thinking": result.thinking,
+            "verdict": result.verdict,
+            "words": result.reason,
+            "advice": result.verdict.advice(),
+        })
+    };
+    let results: Vec<Value> = found.results.iter().map(result).collect();
+    json!({
+        "constraint_dialect": found.dialect,
+        "switch": found.switch,
+        "word": found.word,
+        "answers": found.answers,
+        "results": results,
+        "passed": found.passed(),
     })
 }
 
@@ -48,7 +80,7 @@ pub(super) fn key(name: impl serde::Serialize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::page::tests::eventful;
+    use super::super::page::tests::{eventful, eventful_with_all_kinds};
     use super::*;
     use sobench_preflight::testing::preflight;
 
@@ -78,12 +110,13 @@ mod tests {
     #[test]
     fn files_match_the_contract() {
         assert_eq!(check(&read(&render(&eventful()))), Ok(()));
+        assert_eq!(check(&read(&render(&eventful_with_all_kinds()))), Ok(()));
         assert_eq!(check(&read(&render(&preflight(Vec::new())))), Ok(()));
     }
 
     #[test]
     fn the_contract_rejects_invalid_files() {
-        let file = read(&render(&eventful()));
+        let file = read(&render(&eventful_with_all_kinds()));
         for (pointer, value) in [
             ("/extra", json!(1)),
             ("/format_version", json!(2)),
@@ -94,6 +127,10 @@ mod tests {
             ("/about/seed", json!(-1)),
             ("/recommendation/flags", json!(null)),
             ("/spelling/white_space", json!("odd")),
+            ("/tool_calls/cells/0/row", json!("some")),
+            ("/tool_calls/cells/0/part", json!("name")),
+            ("/reasoning/results/0/verdict", json!("good")),
+            ("/reasoning/answers/0/extra", json!(1)),
         ] {
             let mut broken = file.clone();
             let (parent, member) = pointer.rsplit_once('/').unwrap();

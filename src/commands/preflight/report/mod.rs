@@ -3,3 +3,5 @@
 pub(super) mod features;
 pub(super) mod json;
 pub(super) mod page;
+mod reasoning;
+mod tool_calls;

@@ -2,19 +2,20 @@
 
 use std::fmt::Write as _;
 
+use super::{reasoning, tool_calls};
 use crate::commands::distinct::distinct;
 use sobench_backend::{ConstraintDialect, error_message};
 use sobench_core::constraint::GrammarDialect;
 use sobench_core::printable::{NAME_CHARS, printable};
 use sobench_notices::notice::Notice;
 use sobench_preflight::constraint_probe::PROMPT;
-use sobench_preflight::{Cell, Class, Kind, Preflight, label};
+use sobench_preflight::{Cell, Class, Finding, Kind, Preflight, label};
 use sobench_render::text::WIDTH;
 use sobench_render::{Document, Table};
 use sobench_report::text::Detail;
 
-const ANSWER_CHARS: usize = 120;
-const MESSAGE_CHARS: usize = 400;
+pub(super) const ANSWER_CHARS: usize = 120;
+pub(super) const MESSAGE_CHARS: usize = 400;
 
 /// Maximum notices of a summary, and their length: two lines each.
 const SUMMARY_NOTICES: usize = 2;
@@ -40,12 +41,37 @@ pub(crate) fn document(preflight: &Preflight, view: View) -> Document {
     };
     let shown = Shown::new(preflight, &hidden);
     let mut document = Document::new("sobench: preflight");
+    let has_other_kinds = preflight.tool_calls.is_some() || preflight.reasoning.is_some();
+    if !has_other_kinds || preflight.text_kinds().next().is_some() {
+        add_text_kinds(&mut document, preflight, &shown, &hidden, view.detail);
+    }
+    if let Some(found) = &preflight.tool_calls {
+        tool_calls::add(&mut document, found, view.detail);
+    }
+    if let Some(found) = &preflight.reasoning {
+        reasoning::add(&mut document, found, view.detail);
+    }
+    match view.detail {
+        Detail::Summary => add_summary_end(&mut document, preflight),
+        Detail::Full => add_details(&mut document, preflight, &shown),
+    }
+    document
+}
+
+/// Adds the matrix of constraints on text by dialect, and the recommendation.
+fn add_text_kinds(
+    document: &mut Document,
+    preflight: &Preflight,
+    shown: &Shown<'_>,
+    hidden: &[ConstraintDialect],
+    detail: Detail,
+) {
     document.heading("Constraint enforcement");
-    let cell_text = match view.detail {
+    let cell_text = match detail {
         Detail::Summary => |cell: &Cell| cell.finding.class.name().to_owned(),
-        Detail::Full => class_with_cause,
+        Detail::Full => |cell: &Cell| class_with_cause(&cell.finding),
     };
-    add_matrix(&mut document, &shown, cell_text);
+    add_matrix(document, shown, cell_text);
     if !shown.without_fields.is_empty() {
         let names = dialect_names(&shown.without_fields);
         document.paragraph(format!(
@@ -55,16 +81,11 @@ pub(crate) fn document(preflight: &Preflight, view: View) -> Document {
     if !hidden.is_empty() {
         document.paragraph(format!(
             "dialects of other servers, shown with --all-dialects: {}",
-            dialect_names(&hidden)
+            dialect_names(hidden)
         ));
     }
     document.heading("What to use");
-    document.paragraphs(recommendation(preflight, &shown));
-    match view.detail {
-        Detail::Summary => add_summary_end(&mut document, preflight),
-        Detail::Full => add_details(&mut document, preflight, &shown),
-    }
-    document
+    document.paragraphs(recommendation(preflight, shown));
 }
 
 /// The dialects and cells that the report shows.
@@ -264,7 +285,11 @@ fn add_details(document: &mut Document, preflight: &Preflight, shown: &Shown<'_>
     let note = |notice: &Notice| printable(&notice.to_string(), MESSAGE_CHARS + ANSWER_CHARS);
     document.notes(preflight.notices.iter().map(note).collect());
     document.heading("Classes");
-    let appears = |class: &Class| shown.cells.iter().any(|cell| cell.finding.class == *class);
+    let calls = || preflight.tool_calls.iter().flat_map(|found| &found.cells);
+    let appears = |class: &Class| {
+        shown.cells.iter().any(|cell| cell.finding.class == *class)
+            || calls().any(|cell| cell.finding.class == *class)
+    };
     document.definitions(
         Class::ALL
             .into_iter()
@@ -274,8 +299,7 @@ fn add_details(document: &mut Document, preflight: &Preflight, shown: &Shown<'_>
 }
 
 /// The class with the cause and the status of a failure.
-fn class_with_cause(cell: &Cell) -> String {
-    let finding = &cell.finding;
+pub(super) fn class_with_cause(finding: &Finding) -> String {
     let status = finding.status.map(|status| status.to_string());
     let additions: Vec<String> = finding
         .cause
@@ -312,7 +336,7 @@ fn detail(cell: &Cell) -> String {
         "{} in {}: {}{retry_note}: {}",
         cell.label(),
         cell.dialect,
-        class_with_cause(cell),
+        class_with_cause(finding),
         printable(&error_message(&finding.reason), MESSAGE_CHARS)
     );
     if let Some(answer) = &finding.answer {
@@ -448,8 +472,13 @@ pub(crate) mod tests {
     use super::*;
     use ConstraintDialect::{Guided, ResponseFormat, StructuredOutputs};
     use sobench_backend::ServerKind;
+    use sobench_backend::ThinkingSwitch;
+    use sobench_preflight::reasoning::ReasoningAnswer;
     use sobench_preflight::testing::{cell, preflight};
-    use sobench_preflight::{Cause, Finding, ServerFacts, Spelling};
+    use sobench_preflight::{
+        Cause, PreflightConditions, ReasoningPreflight, ReasoningResult, ReasoningVerdict,
+        ServerFacts, Spelling, ToolCell, ToolPreflight, ToolQuestion,
+    };
     use sobench_render::text;
 
     /// A preflight with every class.
@@ -506,6 +535,133 @@ pub(crate) mod tests {
         found
     }
 
+    /// The same with tool calls and the reasoning boundary.
+    pub(crate) fn eventful_with_all_kinds() -> Preflight {
+        use sobench_preflight::tool_calls::{CallControl, Part};
+        let cells = ToolQuestion::ALL.into_iter().zip([
+            (Class::Enforced, None),
+            (Class::Ignored, None),
+            (Class::Partial, Some(Part::Arguments)),
+            (Class::Leaked, None),
+            (Class::Unproven, None),
+            (Class::Merged, None),
+            (Class::Partial, Some(Part::Cut)),
+            (Class::Rejected, None),
+        ]);
+        let cells = cells.flat_map(|(question, (class, part))| {
+            [true, false].map(|stream| {
+                let finding = match (class, stream) {
+                    (Class::Rejected, _) => {
+                        Finding::new(class, r#"{"error": {"message": "unknown tool_choice"}}"#)
+                            .status(400)
+                    }
+                    (Class::Enforced, _) | (Class::Leaked, false) => {
+                        Finding::new(Class::Enforced, "")
+                    }
+                    _ => Finding {
+                        answer: Some("f({\"x\": \"y\u{1b}\"})".to_owned()),
+                        ..Finding::new(class, "why it is so ".repeat(20))
+                    },
+                };
+                ToolCell {
+                    question,
+                    stream,
+                    asked_again: part == Some(Part::Cut),
+                    part,
+                    finding,
+                }
+            })
+        });
+        let answer = |thinking, constrained, reasoning: &str, content: &str| ReasoningAnswer {
+            thinking,
+            constrained,
+            asked_again: false,
+            cut: false,
+            reasoning: Some(reasoning.to_owned()),
+            content: Some(content.to_owned()),
+            failure: None,
+        };
+        let failed = ReasoningAnswer {
+            reasoning: None,
+            content: None,
+            failure: Some(Finding::new(Class::Rejected, "no grammar").status(400)),
+            ..answer(false, true, "", "")
+        };
+        let result = |thinking, verdict, reason: &str| ReasoningResult {
+            thinking,
+            verdict,
+            reason: reason.to_owned(),
+        };
+        let mut found = eventful();
+        found.about.kinds.extend([Kind::Tool, Kind::Reasoning]);
+        found.tool_calls = Some(ToolPreflight {
+            control: CallControl {
+                calls: true,
+                obeys: true,
+                answer: Some("f({})".to_owned()),
+                ..CallControl::default()
+            },
+            calls_unasked: Some(true),
+            cells: cells.collect(),
+        });
+        found.reasoning = Some(ReasoningPreflight {
+            dialect: Some(ResponseFormat),
+            switch: Some(ThinkingSwitch::ChatTemplateKwargs),
+            word: "bcdf".to_owned(),
+            answers: vec![
+                answer(
+                    true,
+                    false,
+                    "I think of bcdf, and of the sea.",
+                    "The sea is calm.",
+                ),
+                answer(true, true, "", r#"{"gh": "jk"}"#),
+                answer(
+                    false,
+                    false,
+                    "",
+                    "The sea is calm today, with a light wind.",
+                ),
+                failed,
+            ],
+            results: vec![
+                result(
+                    true,
+                    ReasoningVerdict::ThinkingSuppressed,
+                    "no thoughts with the constraint",
+                ),
+                result(
+                    false,
+                    ReasoningVerdict::Undecided,
+                    "rejected (400): no grammar",
+                ),
+            ],
+        });
+        found
+    }
+
+    #[test]
+    fn tool_calls_and_reasoning_have_sections() {
+        let found = eventful_with_all_kinds();
+        insta::assert_snapshot!(
+            "tool_calls_and_reasoning_in_full",
+            text::render(&document(&found, FULL))
+        );
+        let only = Preflight {
+            cells: Vec::new(),
+            about: PreflightConditions {
+                kinds: vec![Kind::Tool, Kind::Reasoning],
+                dialects: Vec::new(),
+                ..found.about.clone()
+            },
+            ..found
+        };
+        insta::assert_snapshot!(
+            "tool_calls_and_reasoning_in_short",
+            text::render(&document(&only, View::default()))
+        );
+    }
+
     const FULL: View = View {
         detail: Detail::Full,
         all_dialects: false,
@@ -525,7 +681,7 @@ pub(crate) mod tests {
     fn all_cells(backend: ServerKind, class: Class) -> Preflight {
         let mut cells = Vec::new();
         for dialect in backend.dialects() {
-            for kind in Kind::ALL {
+            for kind in Kind::OF_TEXT {
                 let mut cell = cell(kind, *dialect, class);
                 cell.finding.reason = "a long reason of a server ".repeat(40);
                 cells.push(cell.clone());
@@ -594,7 +750,7 @@ pub(crate) mod tests {
 
     #[test]
     fn a_page_has_no_control_characters_and_no_placeholder_zeros() {
-        for found in [eventful(), preflight(Vec::new())] {
+        for found in [eventful(), eventful_with_all_kinds(), preflight(Vec::new())] {
             for view in [FULL, View::default()] {
                 let page = text::render(&document(&found, view));
                 assert!(
