@@ -118,7 +118,7 @@ fn a_server_that_buffers_arguments_is_named() {
     assert!(mean("ttft_arguments_ms") >= mean("ttft_call_ms") + 500.0);
     assert_eq!(metrics["late_arguments_percent"], 100.0);
     assert_eq!(metrics["itl_content_ms"], Value::Null);
-    for text in ["Timing by channel", "tool calls", "longest silence"] {
+    for text in ["Timing by channel", "ITL of the tool calls", "Dead air"] {
         assert!(page.contains(text), "{text}\n{}", ran.stdout);
     }
 }

@@ -120,7 +120,6 @@ fn run(server: &ScriptedServer, prompts: &[&str], flags: &[&str]) -> (Ran, Value
         "custom",
         "--dataset-path",
         path.to_str().unwrap(),
-        "--disable-shuffle",
         "--request-id-prefix",
         "p-",
         "--max-concurrency",

@@ -133,7 +133,7 @@ pub async fn warm_up(
 }
 
 /// Sends cases again after a run, each as soon as a slot is free. The indices of the observations
-/// are those of `cases`. `form` tells these requests apart from those of the run in
+/// are those of `cases`. `form` distinguishes these requests from those of the run in
 /// `x-request-id`.
 ///
 /// # Errors

@@ -1,16 +1,17 @@
 //! Tables of the channels of answers: timing, reasoning, and parity of streamed and whole answers.
 
 use super::Report;
+use super::tables::percentile_cell;
 use super::text::figure;
 use sobench_core::printable::printable;
 use sobench_render::{Document, Table};
 use sobench_results::metrics::Metrics;
 use sobench_results::metrics::reasoning::ArmReasoning;
-use sobench_results::metrics::registry::{Metric, Value, latencies, totals};
+use sobench_results::metrics::registry::{Metric, latencies, totals};
 use sobench_results::metrics::stream_parity::{PartDifferences, StreamParity};
-use sobench_statistics::{Rate, Summary};
+use sobench_statistics::Rate;
 
-pub(crate) const TIMING: &str = "Timing by channel (ms)";
+pub(crate) const TIMING: &str = "Timing by channel";
 pub(crate) const REASONING: &str = "Reasoning by arm (answers)";
 pub(crate) const PARITY: &str = "Streamed and whole answers that differ, by part";
 
@@ -23,33 +24,22 @@ const EXCERPT_MAX_CHARS: usize = 80;
 /// A rate of an arm.
 type RateOf = fn(&ArmReasoning) -> Option<Rate>;
 
-/// The metrics of one channel.
-struct Channel {
-    name: &'static str,
-    ttft: &'static Metric,
-    itl: &'static Metric,
-    late: &'static Metric,
-}
+/// The latencies of channels, in table order.
+const LATENCIES: [&Metric; 7] = [
+    &latencies::TTFT_REASONING,
+    &latencies::TTFT_CONTENT,
+    &latencies::TTFT_CALL,
+    &latencies::ITL_REASONING,
+    &latencies::ITL_CONTENT,
+    &latencies::ITL_CALL,
+    &latencies::DEAD_AIR,
+];
 
-const CHANNELS: [Channel; 3] = [
-    Channel {
-        name: "reasoning",
-        ttft: &latencies::TTFT_REASONING,
-        itl: &latencies::ITL_REASONING,
-        late: &totals::LATE_REASONING,
-    },
-    Channel {
-        name: "content",
-        ttft: &latencies::TTFT_CONTENT,
-        itl: &latencies::ITL_CONTENT,
-        late: &totals::LATE_CONTENT,
-    },
-    Channel {
-        name: "tool calls",
-        ttft: &latencies::TTFT_CALL,
-        itl: &latencies::ITL_CALL,
-        late: &totals::LATE_ARGUMENTS,
-    },
+/// The shares of late bytes, in table order.
+const LATE: [&Metric; 3] = [
+    &totals::LATE_REASONING,
+    &totals::LATE_CONTENT,
+    &totals::LATE_ARGUMENTS,
 ];
 
 /// Adds every table that has rows to the full text report.
@@ -69,77 +59,41 @@ pub(crate) fn add(page: &mut Document, report: &Report) {
 /// Timing by channel; `None` for answers with content only.
 pub(crate) fn timing(metrics: &Metrics) -> Option<Table> {
     let values = &metrics.values;
-    let of_channels = [
-        &latencies::TTFT_CONTENT,
-        &latencies::TTFT_CALL,
-        &latencies::ITL_REASONING,
-        &latencies::DEAD_AIR,
-    ];
-    if !of_channels
+    // Logs of older versions have the TTFT of the reasoning only.
+    if !LATENCIES[1..]
         .iter()
         .any(|metric| values.get(metric).is_some())
     {
         return None;
     }
-    let percentile = metrics
-        .options
-        .percentiles
-        .last()
-        .map_or_else(|| "p99".to_owned(), |percent| format!("p{percent}"));
-    let heads = [
-        "channel".to_owned(),
-        "answers".to_owned(),
-        "TTFT mean".to_owned(),
-        "median".to_owned(),
-        percentile.clone(),
-        "gap mean".to_owned(),
-        "median".to_owned(),
-        percentile,
-        "in last 100 ms %".to_owned(),
-    ];
-    let mut table = Table::new(heads, 1);
-    for channel in CHANNELS {
-        let (ttft, itl) = (values.summary(channel.ttft), values.summary(channel.itl));
-        if ttft.is_none() && itl.is_none() {
+    let percentiles = &metrics.overall.latency.e2el_ms.percentiles;
+    let names = percentiles
+        .iter()
+        .map(|percentile| format!("p{}", percentile.label()));
+    let heads = ["", "n", "mean", "median"].map(str::to_owned);
+    let mut table = Table::new(heads.into_iter().chain(names), 1);
+    for metric in LATENCIES {
+        let Some(summary) = values.summary(metric) else {
             continue;
-        }
-        let late = values.get(channel.late).map(|value| match value {
-            Value::Total(percent) => format!("{percent:.1}"),
-            _ => String::new(),
-        });
-        let answers = ttft.map_or_else(String::new, |summary| summary.n.to_string());
-        table.row(
-            [channel.name.to_owned(), answers]
-                .into_iter()
-                .chain(figures(ttft))
-                .chain(figures(itl))
-                .chain([late.unwrap_or_default()]),
-        );
+        };
+        let row = [
+            metric.title(),
+            summary.n.to_string(),
+            figure(summary.mean),
+            figure(summary.median),
+        ];
+        let percentiles =
+            (0..summary.percentiles.len()).map(|place| percentile_cell(summary, place));
+        table.row(row.into_iter().chain(percentiles));
     }
-    if let Some(dead_air) = values.summary(&latencies::DEAD_AIR) {
-        let name = ["longest silence".to_owned(), dead_air.n.to_string()];
-        let none = [const { String::new() }; 3];
-        table.row(
-            name.into_iter()
-                .chain(none)
-                .chain(figures(Some(dead_air)))
-                .chain([String::new()]),
-        );
+    for metric in LATE {
+        if let Some(percent) = values.number(metric) {
+            let row = [metric.title(), String::new(), figure(Some(percent))];
+            let none = (0..=percentiles.len()).map(|_| String::new());
+            table.row(row.into_iter().chain(none));
+        }
     }
     table.non_empty()
-}
-
-/// Mean, median and the last percentile.
-fn figures(summary: Option<&Summary>) -> [String; 3] {
-    let Some(summary) = summary else {
-        return Default::default();
-    };
-    let percentile = summary.percentiles.last();
-    [
-        figure(summary.mean),
-        figure(summary.median),
-        percentile.map_or_else(String::new, |percentile| figure(percentile.value)),
-    ]
 }
 
 /// Reasoning by arm; `None` without reasoning.

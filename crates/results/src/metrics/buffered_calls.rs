@@ -95,7 +95,7 @@ enum Arguments {
 }
 
 impl Arguments {
-    /// `None` for answers that are too short to tell. `usual_ttft_ns` is the TTFT of answers without
+    /// `None` for answers that are too short. `usual_ttft_ns` is the TTFT of answers without
     /// tool calls, if known.
     fn new(
         sample: &Sample<'_>,

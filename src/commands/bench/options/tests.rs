@@ -84,14 +84,27 @@ fn stream_parity_fixes_temperature_and_seed() {
         ),
         // Responses have no field for a seed.
         (
-            &["--stream-parity", "--backend", "openai-responses"],
+            &[
+                "--stream-parity",
+                "--backend",
+                "openai-responses",
+                "--port",
+                "1",
+            ],
             (Some(1.0), Some(0.0), None),
         ),
     ] {
         assert_eq!(sampling(flags), expected, "{flags:?}");
     }
-    let audio = plan(&["--stream-parity", "--backend", "openai-embeddings"]);
-    assert!(audio.unwrap_err().what.contains("needs streamed answers"));
+    let vectors = [
+        "--stream-parity",
+        "--backend",
+        "openai-embeddings",
+        "--port",
+        "1",
+    ];
+    let error = plan(&vectors).unwrap_err();
+    assert!(error.what.contains("needs streamed answers"), "{error}");
 }
 
 #[test]
