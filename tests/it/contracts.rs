@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use sobench_core::answer::{Answer, Channel};
+use sobench_core::answer::{Answer, Channel, ToolCall};
 use sobench_core::case::{Arm, Case, Prompt};
+use sobench_core::channel_timing::{ChannelBytes, ChannelTiming};
 use sobench_core::constraint::Constraint;
 use sobench_core::observation::{
     Advice, Observation, Outcome, Stage, TimeLimit, Timing, TransportCause,
@@ -13,7 +14,9 @@ use sobench_core::verdict::{NotScored, Reason, Verdict};
 use sobench_notices::notice::Notice;
 use sobench_report::view::View;
 use sobench_report::{Report, json};
+use sobench_results::metrics::reasoning::ReasoningFacts;
 use sobench_results::metrics::request_table::RequestTable;
+use sobench_results::metrics::stream_parity::{Parity, Response};
 use sobench_results::metrics::{
     Answers, Judged, MetricsOptions, Slo, TokenSource, Tokens, summarise,
 };
@@ -61,6 +64,15 @@ fn judged_request(index: usize, arm: Arm, outcome: Outcome, verdict: Verdict) ->
         first_reasoning_ns: (answered && index.is_multiple_of(2)).then(|| at(5)),
         first_answer_ns: answered.then(|| at(9)),
         first_arguments_ns: answered.then(|| at(20)),
+        channels: answered.then(|| ChannelTiming {
+            runs: vec![(0, vec![Channel::Reasoning, Channel::Content].into())],
+            bytes: ChannelBytes {
+                reasoning: 2,
+                content: 3,
+                tool_calls: 4,
+            },
+            late_bytes: ChannelBytes::default(),
+        }),
         chunk_tokens: if answered { vec![1, 2, 5] } else { vec![] },
         end_ns: Some(at(21)),
         streamed: answered,
@@ -86,6 +98,24 @@ fn judged_request(index: usize, arm: Arm, outcome: Outcome, verdict: Verdict) ->
         usage: None,
     };
     (case, observation, verdict)
+}
+
+/// A difference in the arguments.
+fn parity() -> Parity {
+    let response = |arguments: &str| Response {
+        outcome: Outcome::Completed,
+        answer: Answer {
+            tool_calls: vec![ToolCall {
+                arguments: arguments.to_owned(),
+                ..ToolCall::default()
+            }],
+            ..Answer::default()
+        },
+        finish_reason: None,
+        usage: None,
+    };
+    let first = response("{}");
+    Parity::new(&first, &response("{} "), Some(&first))
 }
 
 /// Every outcome in every arm, and every reason and cause for a missing verdict.
@@ -271,6 +301,12 @@ fn saved(
                 right_call: vllm_correct,
                 made_call: vllm_correct,
                 call_due: vllm_correct,
+                reasoning: vllm_correct.map(|_| ReasoningFacts {
+                    tokens: Some(3),
+                    json_only: true,
+                    end_marker: true,
+                }),
+                parity: vllm_correct.map(|_| parity()),
             },
         );
     }

@@ -12,6 +12,7 @@
 
 mod answers;
 mod broken_schemas;
+mod channels;
 mod cli;
 mod client_bounds;
 mod compare;
@@ -60,6 +61,7 @@ mod shards;
 // Needs Unix signals.
 #[cfg(unix)]
 mod signals;
+mod stream_parity;
 mod suite;
 mod support;
 mod tidy;

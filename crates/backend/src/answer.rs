@@ -2,7 +2,8 @@
 
 use super::error_message::error_message;
 use super::stream_fault::StreamFault;
-use sobench_core::answer::Answer;
+use sobench_core::answer::{self, Answer};
+use sobench_core::channel_timing::ChunkPart;
 use sobench_core::observation::{Advice, Outcome, Usage};
 
 /// Decodes the bytes of one response. Runs in the timed path, so it only extracts content.
@@ -62,6 +63,8 @@ pub struct Decoded {
     pub usage: Option<Usage>,
     /// Cumulative output tokens for each chunk with content, if the server sends counts in chunks.
     pub chunk_tokens: Vec<u64>,
+    /// The channels of each chunk with content, in order.
+    pub parts: Vec<ChunkPart>,
     /// Whether any content was received.
     pub has_content: bool,
     /// Whether the server sent the whole answer, which may be empty.
@@ -122,6 +125,22 @@ impl Ending {
 }
 
 impl Decoded {
+    /// Adds a chunk with content: its bytes by channel, at least one of which is known.
+    pub(super) fn add_chunk(
+        &mut self,
+        parts: impl IntoIterator<Item = (answer::Channel, Option<usize>)>,
+    ) {
+        let chunk = self.parts.last().map_or(0, |last| last.chunk + 1);
+        let known = parts.into_iter().filter_map(|(channel, bytes)| {
+            Some(ChunkPart {
+                chunk,
+                channel,
+                bytes: bytes?,
+            })
+        });
+        self.parts.extend(known);
+    }
+
     /// Sets the finish reason. A second one that contradicts the first makes the answer unreadable,
     /// because it is unknown whether it was truncated. If both agree (`tool_calls`, then `stop`),
     /// the later one is kept.

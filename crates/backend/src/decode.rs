@@ -6,6 +6,7 @@ use super::ndjson::LineDecoder;
 use super::sse::{Event, EventTooLarge, SseDecoder};
 use super::stream_fault::{StreamFault, has_half_surrogate};
 use super::wire::{self, Delta, TextIs};
+use sobench_core::answer::{self, Answer};
 
 /// Default maximum size of one event. Typical events have a few KiB at most; log probabilities of a
 /// long chunk may reach 100 KiB.
@@ -194,10 +195,17 @@ impl State {
         {
             let answer = &mut self.decoded.answer;
             let arguments = matches!(channel, Channel::Call(_));
-            match channel {
-                Channel::Content => answer.content.push_str(&text.0),
-                Channel::Call(call) => answer.add_arguments(call, &text.0),
-            }
+            let of_answer = match channel {
+                Channel::Content => {
+                    answer.content.push_str(&text.0);
+                    answer::Channel::Content
+                }
+                Channel::Call(call) => {
+                    answer.add_arguments(call, &text.0);
+                    answer::Channel::ToolCalls
+                }
+            };
+            self.decoded.add_chunk([(of_answer, Some(text.0.len()))]);
             self.decoded.has_content = true;
             return ReadSummary {
                 arguments,
@@ -246,6 +254,9 @@ impl State {
             });
         }
         let arguments = delta.has_arguments();
+        let call_bytes = delta.call_bytes();
+        let text_len = |answer: &Answer| answer.content.len() + answer.refusal.len();
+        let known = text_len(&self.decoded.answer);
         let (is_content, has_text) = self.add_text(&mut delta);
         let decoded = &mut self.decoded;
         decoded.answer.reasoning.push_str(&delta.reasoning);
@@ -256,6 +267,21 @@ impl State {
             arguments: is_content && arguments,
             ..ReadSummary::chunk(reasoning, is_content && (has_text || !reasoning))
         };
+        if is_content {
+            let text_bytes = text_len(&decoded.answer).saturating_sub(known);
+            let is_other = reasoning || call_bytes.is_some();
+            decoded.add_chunk([
+                (
+                    answer::Channel::Reasoning,
+                    reasoning.then_some(delta.reasoning.len()),
+                ),
+                (
+                    answer::Channel::Content,
+                    (text_bytes > 0 || !is_other).then_some(text_bytes),
+                ),
+                (answer::Channel::ToolCalls, call_bytes),
+            ]);
+        }
         decoded.has_content |= is_content;
         decoded.is_complete_answer |= delta.is_whole;
         // Some servers send an empty reason while the answer continues.
@@ -434,6 +460,47 @@ mod tests {
                 answer.outcome()
             ),
             ("hm", "", Outcome::Truncated)
+        );
+    }
+
+    #[test]
+    fn chunks_have_their_bytes_by_channel() {
+        use answer::Channel::{Content, Reasoning, ToolCalls};
+        let event = |delta: &str| format!("data: {{\"choices\":[{{\"delta\":{delta}}}]}}\n\n");
+        let call =
+            |function: &str| event(&format!(r#"{{"tool_calls":[{{"function":{function}}}]}}"#));
+        let stream = [
+            event(r#"{"role":"assistant","content":""}"#),
+            event(r#"{"reasoning":"hm"}"#),
+            event(r#"{"reasoning":"m","content":"ab"}"#),
+            event(r#"{"content":"c"}"#),
+            event(r#"{"content":"dé"}"#),
+            call(r#"{"name":"f","arguments":""}"#),
+            call(r#"{"arguments":"{}"}"#),
+            call(r#"{"arguments":"]"}"#),
+            event(r#"{"content":"e","tool_calls":[{"function":{"arguments":"12"}}]}"#),
+        ]
+        .concat();
+        let (_, decoded) = decode(true, 1 << 12, &[stream.as_bytes()]);
+        let found: Vec<_> = decoded
+            .parts
+            .iter()
+            .map(|part| (part.chunk, part.channel, part.bytes))
+            .collect();
+        assert_eq!(
+            found,
+            [
+                (0, Reasoning, 2),
+                (1, Reasoning, 1),
+                (1, Content, 2),
+                (2, Content, 1),
+                (3, Content, 3),
+                (4, ToolCalls, 0),
+                (5, ToolCalls, 2),
+                (6, ToolCalls, 1),
+                (7, Content, 1),
+                (7, ToolCalls, 2),
+            ]
         );
     }
 

@@ -40,6 +40,13 @@ impl Delta {
         !self.text.is_empty() || !self.refusal.is_empty() || self.has_arguments()
     }
 
+    /// Bytes of arguments; `None` without a part of a tool call.
+    pub(super) fn call_bytes(&self) -> Option<usize> {
+        let has_part = |call: &ToolCall| !(call.name.is_empty() && call.arguments.is_empty());
+        let bytes = || self.tool_calls.iter().map(|call| call.arguments.len());
+        self.tool_calls.iter().any(has_part).then(|| bytes().sum())
+    }
+
     /// Whether it has arguments of a tool call.
     pub(super) fn has_arguments(&self) -> bool {
         self.tool_calls
@@ -223,13 +230,30 @@ pub(super) fn parse_usage(raw: &RawValue) -> Option<Usage> {
         completion_tokens: Option<&'a RawValue>,
         input_tokens: Option<&'a RawValue>,
         output_tokens: Option<&'a RawValue>,
+        completion_tokens_details: Option<&'a RawValue>,
+        output_tokens_details: Option<&'a RawValue>,
+    }
+    #[derive(Deserialize)]
+    struct Details<'a> {
+        #[serde(borrow)]
+        reasoning_tokens: Option<&'a RawValue>,
     }
     match members::<WireUsage<'_>>(raw) {
         // Some servers send both names.
-        Some(counts) => usage(
-            counts.prompt_tokens.or(counts.input_tokens),
-            counts.completion_tokens.or(counts.output_tokens),
-        ),
+        Some(counts) => {
+            let details = counts
+                .completion_tokens_details
+                .or(counts.output_tokens_details);
+            let usage = usage(
+                counts.prompt_tokens.or(counts.input_tokens),
+                counts.completion_tokens.or(counts.output_tokens),
+            )?;
+            let reasoning = details.and_then(members::<Details<'_>>);
+            Some(Usage {
+                reasoning_tokens: number(reasoning.and_then(|found| found.reasoning_tokens)),
+                ..usage
+            })
+        }
         None => Some(Usage {
             unreadable: true,
             ..Usage::default()
@@ -261,6 +285,7 @@ pub(super) fn usage(
     let usage = Usage {
         prompt_tokens,
         completion_tokens,
+        reasoning_tokens: None,
         unreadable,
     };
     (usage != Usage::default()).then_some(usage)
@@ -451,6 +476,7 @@ mod tests {
             Some(Usage {
                 prompt_tokens: Some(17),
                 completion_tokens: Some(8),
+                reasoning_tokens: None,
                 unreadable: false
             })
         );
@@ -459,10 +485,29 @@ mod tests {
             Some(Usage {
                 prompt_tokens: None,
                 completion_tokens: None,
+                reasoning_tokens: None,
                 unreadable: true
             })
         );
         assert_eq!(usage(r#"{"choices":[],"usage":{}}"#), None);
+        for (details, expected) in [
+            (
+                r#""completion_tokens_details":{"reasoning_tokens":5}"#,
+                Some(5),
+            ),
+            (r#""output_tokens_details":{"reasoning_tokens":0}"#, Some(0)),
+            (
+                r#""completion_tokens_details":{"reasoning_tokens":-1}"#,
+                None,
+            ),
+            (r#""completion_tokens_details":[5]"#, None),
+            (r#""completion_tokens_details":null"#, None),
+        ] {
+            let found = usage(&format!(
+                r#"{{"choices":[],"usage":{{"completion_tokens":8,{details}}}}}"#
+            ));
+            assert_eq!(found.unwrap().reasoning_tokens, expected, "{details}");
+        }
         for (parse_usage, prompt_tokens, unreadable) in [
             ("[1,2]", None, true),
             ("\"many\"", None, true),
@@ -488,6 +533,7 @@ mod tests {
             let expected = Some(Usage {
                 prompt_tokens,
                 completion_tokens: None,
+                reasoning_tokens: None,
                 unreadable,
             });
             assert_eq!(

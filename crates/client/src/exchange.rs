@@ -15,6 +15,7 @@ use super::clock::{Clock, as_ns};
 use super::dispatch::unsent;
 use super::pooled_connection::{ExchangeError, OutgoingMessage, Response};
 use sobench_backend::{Adapter, Decoder, ReadSummary, StreamFault, outcome_of_status};
+use sobench_core::channel_timing::ChannelTiming;
 use sobench_core::observation::{
     Advice, Observation, Outcome, Stage, TimeLimit, Timing, TransportCause,
 };
@@ -98,6 +99,9 @@ pub(super) async fn observe(sender: &Sender, prepared: Prepared, thread: usize) 
     let mut decoded = decoder.into_decoded();
     debug_assert!(timing.is_in_order(), "{timing:?}");
     timing.chunk_tokens = std::mem::take(&mut decoded.chunk_tokens);
+    if timing.streamed {
+        timing.channels = ChannelTiming::new(&decoded.parts, &timing.chunks_ns);
+    }
     let outcome = match (ended_by, error_response) {
         // The status decides, even if the body is incomplete.
         (_, Some(error_response)) => Some(error_response.outcome()),

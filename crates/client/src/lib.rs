@@ -55,7 +55,7 @@ use sobench_backend::{Adapter, RequestOptions, unsupported};
 use sobench_core::case::{BodyKey, Case};
 use sobench_core::error::{Error, Result};
 use sobench_core::observation::{Observation, Outcome, TransportCause};
-use sobench_core::run_event::{ErrorLimitReached, RunEvent};
+use sobench_core::run_event::{AnswerForm, ErrorLimitReached, RunEvent};
 use sobench_core::schedule::{Schedule, Until};
 use sobench_core::shard::Shard;
 use sobench_shutdown::Shutdown;
@@ -125,23 +125,48 @@ pub async fn warm_up(
     };
     let queue = prepare_queue(adapter.as_ref(), request, cases, &schedule, WARMUP_LABEL)?;
     let mut observations = Vec::with_capacity(cases.len());
-    let keep = |event: RunEvent| {
-        if let RunEvent::Ended(observation) = event {
-            observations.push(*observation);
-        }
-    };
-    drive(
-        client,
-        adapter,
-        request,
-        queue,
-        &schedule,
-        shutdown.clone().into(),
-        keep,
-    )
-    .await?;
+    let control = shutdown.clone().into();
+    let keep = keep_ended(|observation| observations.push(observation));
+    drive(client, adapter, request, queue, &schedule, control, keep).await?;
     observations.sort_unstable_by_key(|observation| observation.case_index);
     Ok(observations)
+}
+
+/// Sends cases again after a run, each as soon as a slot is free. The indices of the observations
+/// are those of `cases`. `form` distinguishes these requests from those of the run in
+/// `x-request-id`.
+///
+/// # Errors
+/// As for [`run`].
+pub async fn repeat(
+    client: &Client,
+    adapter: Arc<dyn Adapter>,
+    request: &RequestOptions,
+    cases: &[Case],
+    form: AnswerForm,
+    shutdown: &Shutdown,
+    on_end: impl FnMut(Observation),
+) -> Result<()> {
+    let label = match form {
+        AnswerForm::Streamed => "streamed-again-",
+        AnswerForm::Whole => "whole-",
+    };
+    let schedule = Schedule::new(vec![Duration::ZERO; cases.len()]);
+    let queue = prepare_queue(adapter.as_ref(), request, cases, &schedule, label)?;
+    let control = shutdown.clone().into();
+    let keep = keep_ended(on_end);
+    drive(client, adapter, request, queue, &schedule, control, keep)
+        .await
+        .map(drop)
+}
+
+/// Passes on the observations of requests that ended.
+fn keep_ended(mut on_end: impl FnMut(Observation)) -> impl FnMut(RunEvent) {
+    move |event| {
+        if let RunEvent::Ended(observation) = event {
+            on_end(*observation);
+        }
+    }
 }
 
 /// Distinguishes the request ids of warm-ups from those of the run.
@@ -205,7 +230,7 @@ async fn drive(
     });
     while let Some(event) = events.recv().await {
         match &event {
-            RunEvent::Started { .. } => {}
+            RunEvent::Started { .. } | RunEvent::Repeated(_) => {}
             RunEvent::Sent { index } => {
                 ended.flag(*index);
             }

@@ -25,6 +25,9 @@ pub enum Channel {
 }
 
 impl Channel {
+    /// Every channel, in the order of an answer.
+    pub const ALL: [Self; 3] = [Self::Reasoning, Self::Content, Self::ToolCalls];
+
     /// The name in messages.
     pub fn name(self) -> &'static str {
         match self {

@@ -6,6 +6,7 @@
 pub mod answer;
 pub mod audio;
 pub mod case;
+pub mod channel_timing;
 pub mod constraint;
 pub mod dates;
 pub mod error;

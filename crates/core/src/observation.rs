@@ -4,6 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::answer::Answer;
+use crate::channel_timing::ChannelTiming;
 
 /// The client's record of one request. Instants are nanoseconds since the start of the run, from
 /// which due times count.
@@ -56,6 +57,9 @@ pub struct Timing {
     /// before it, and is `first_answer_ns`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_arguments_ns: Option<u64>,
+    /// The channels of those chunks; `None` for an answer with content only, and if unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub channels: Option<ChannelTiming>,
     /// Cumulative output tokens at each of those chunks, as the server counted them; empty unless
     /// the server reports a count in every chunk.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -125,6 +129,9 @@ pub fn spread_slack(entries: &[(usize, u64)], chunks_ns: &[u64]) -> Vec<u64> {
 pub struct Usage {
     pub prompt_tokens: Option<u64>,
     pub completion_tokens: Option<u64>,
+    /// Those of the reasoning among them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reasoning_tokens: Option<u64>,
     /// Whether the server reported a count that is not a non-negative integer. Such a count is
     /// `None` above.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -151,6 +158,9 @@ impl Usage {
         Self {
             prompt_tokens,
             completion_tokens,
+            reasoning_tokens: self
+                .reasoning_tokens
+                .filter(|count| completion_tokens.is_none_or(|all| *count <= all)),
             unreadable: self.unreadable,
         }
     }
@@ -498,6 +508,7 @@ mod tests {
             let usage = Usage {
                 prompt_tokens: prompt,
                 completion_tokens: completion,
+                reasoning_tokens: None,
                 unreadable: false,
             };
             let kept = usage.plausible(chunks, limit);
@@ -514,6 +525,7 @@ mod tests {
         let usage = |prompt_tokens, completion_tokens, unreadable| Usage {
             prompt_tokens,
             completion_tokens,
+            reasoning_tokens: None,
             unreadable,
         };
         for (usage, chunks, expected) in [

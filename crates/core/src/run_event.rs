@@ -2,6 +2,8 @@
 
 use std::time::{Duration, SystemTime};
 
+use serde::{Deserialize, Serialize};
+
 use crate::observation::Observation;
 use crate::printable::printable;
 use crate::shard::ClockOffset;
@@ -25,6 +27,24 @@ pub enum RunEvent {
     ErrorLimitReached(Box<ErrorLimitReached>),
     /// A case has ended, sent or not. Each case ends once, in any order.
     Ended(Box<Observation>),
+    /// A case that was sent again after the run has ended.
+    Repeated(Box<Repeat>),
+}
+
+/// A case that was sent again after the measured requests, to compare its answers.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Repeat {
+    pub form: AnswerForm,
+    /// Its `case_index` is that of the measured request.
+    pub observation: Observation,
+}
+
+/// The requested form of an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AnswerForm {
+    Streamed,
+    Whole,
 }
 
 /// The error limit that stopped a run.

@@ -16,7 +16,7 @@ const FENCE: &str = "```";
 
 /// The start and end of reasoning in the templates of common models (Qwen and DeepSeek, Magistral,
 /// Seed, Granite).
-const REASONING_TAGS: [[&str; 2]; 5] = [
+pub const REASONING_TAGS: [[&str; 2]; 5] = [
     ["<think>", "</think>"],
     ["[THINK]", "[/THINK]"],
     ["<seed:think>", "</seed:think>"],

@@ -41,6 +41,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+pub use json_answer::REASONING_TAGS;
 pub use schema::meta_schema_error;
 
 use sobench_core::answer::{Answer, Channel};

@@ -1,6 +1,7 @@
 //! Conditions of a run, and the notices that its reader needs.
 
 use super::{Report, enforcement};
+use sobench_core::channel_timing::LATE_WINDOW_NS;
 use sobench_core::dates::iso_8601;
 use sobench_core::printable::printable;
 use sobench_notices::enforcement::State;
@@ -357,6 +358,7 @@ fn figure_notices(report: &Report) -> Vec<FigureNotice> {
         .chain(streamed)
         .chain(drift(metrics))
         .chain(bursts(metrics))
+        .chain(buffered_calls(metrics))
         .chain(goodput)
         .chain(no_effect(&metrics.quality))
         .chain(controls_cut(metrics))
@@ -443,6 +445,19 @@ fn bursts(metrics: &Metrics) -> Option<FigureNotice> {
     Some(FigureNotice::Bursts {
         together_percent: bursts.together_percent,
         interval_ms: bursts.interval_ms?,
+    })
+}
+
+/// Notice on a server that withholds the arguments of tool calls.
+fn buffered_calls(metrics: &Metrics) -> Option<FigureNotice> {
+    let found = metrics.buffered_calls?;
+    Some(FigureNotice::BufferedCalls {
+        buffered: found.constrained.buffered,
+        answers: found.constrained.answers,
+        window_ms: LATE_WINDOW_NS / 1_000_000,
+        silence_s: found.silence_ns as f64 / 1e9,
+        control_buffered: found.control.map_or(0, |control| control.buffered),
+        controls: found.control.map_or(0, |control| control.answers),
     })
 }
 

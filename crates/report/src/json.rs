@@ -237,6 +237,12 @@ fn own_part(report: &Report) -> Value {
     put(&mut own, "repetition", metrics.repetition);
     put(&mut own, "drift", &metrics.drift);
     put(&mut own, "bursts", metrics.bursts);
+    if let Some(reasoning) = &metrics.reasoning {
+        put(&mut own, "reasoning", reasoning);
+    }
+    if let Some(parity) = &metrics.stream_parity {
+        put(&mut own, "stream_parity", parity);
+    }
     if let Some(spec_decode) = &report.spec_decode {
         put(
             &mut own,
@@ -309,6 +315,9 @@ fn request(settings: &Settings) -> Map<String, Value> {
     let mut own = Map::new();
     put(&mut own, "stream", request.stream);
     own.extend(members_of(&request.sampling));
+    if let Some(share) = request.stream_parity {
+        put(&mut own, "stream_parity", share);
+    }
     put(&mut own, "ignore_eos", request.ignore_eos);
     put(&mut own, "extra_body", &request.extra_body);
     put(

@@ -8,6 +8,7 @@
 
 pub mod arm_difference;
 mod breakdown;
+mod channels;
 pub mod client_overhead;
 pub mod conditions;
 mod confidence;

@@ -4,7 +4,7 @@
 use super::arm_difference::ArmDifferences;
 use super::tables::is_judged;
 use super::view::{Requirements, View};
-use super::{Report, client_overhead, conditions, error_span, text};
+use super::{Report, channels, client_overhead, conditions, error_span, text};
 use sobench_core::case::Arm;
 use sobench_core::error::Result;
 use sobench_core::observation::Outcome;
@@ -732,6 +732,13 @@ fn facts(report: &Report) -> Vec<(&'static str, String)> {
     let mut lines = vec![("client", client_overhead::summary(report))];
     lines.push(("server", conditions::server_line(report)));
     lines.push(("constraint", conditions::constraint_line(report)));
+    lines.extend(
+        report
+            .metrics
+            .stream_parity
+            .as_ref()
+            .map(|parity| ("parity", channels::parity_sentence(parity))),
+    );
     lines
         .into_iter()
         .map(|(name, line)| {

@@ -2,7 +2,7 @@
 
 use super::text::figure;
 use super::view::View;
-use super::{Report, breakdown, confidence};
+use super::{Report, breakdown, channels, confidence};
 use sobench_core::case::Arm;
 use sobench_core::printable::printable;
 use sobench_core::verdict::NotScored;
@@ -76,6 +76,7 @@ pub(crate) fn add_all(page: &mut Document, view: &View<'_>) {
         disagreements(quality),
     );
     add_reasoning(page, report);
+    channels::add(page, report);
     page.titled_table("By arm", arms(report));
     page.titled_table("By dataset", parts(report));
     page.titled_table("By kind of constraint", kinds(view));
@@ -292,6 +293,23 @@ pub(crate) fn rate_rows(metrics: &Metrics) -> Vec<[String; 5]> {
         (
             &registry::rates::LEAKED_MARKUP_RATE,
             "of answers with tools",
+        ),
+        (
+            &registry::rates::THINKING_SUPPRESSED,
+            "of answers whose control has reasoning",
+        ),
+        (
+            &registry::rates::JSON_IN_REASONING,
+            "of answers with reasoning",
+        ),
+        (&registry::rates::END_MARKER, "of answers with reasoning"),
+        (
+            &registry::rates::THINKING_BUDGET,
+            "of answers with reasoning",
+        ),
+        (
+            &registry::rates::STREAM_PARITY,
+            "equal streamed and whole, all arms",
         ),
     ] {
         if let Some(rate) = share(metric) {

@@ -78,6 +78,7 @@ impl RunPlan {
         let report = output::report(&arguments.output, backend)?;
         let output = output::output(&arguments.output)?;
         let shard = shard::shard_of_run(arguments, &load, num_prompts, &target, &output)?;
+        request::refuse_parity_of_shards(arguments.traffic.stream_parity, shard)?;
         let settings = Settings {
             backend,
             dataset: dataset::plan(arguments, backend, dataset, num_prompts)?,

@@ -14,6 +14,7 @@ mod first_use;
 pub(super) mod judge;
 pub(crate) mod lora;
 mod named_model;
+mod parity;
 mod preflight;
 mod probe;
 mod record;
@@ -38,6 +39,7 @@ use self::early_answers::EarlyAnswers;
 pub use self::first_use::FirstUse;
 use self::first_use::first_use;
 use self::judge::Judging;
+use self::parity::ParityCheck;
 use self::preflight::RequestChoice;
 use self::probe::{Probe, profiled, spec_decode};
 use self::sending::Sending;
@@ -64,8 +66,8 @@ use sobench_report::{Report, client_reasons, format, from_log};
 use sobench_results::compare;
 use sobench_results::metrics::client_overhead::ClientVerdict;
 use sobench_results::metrics::probe::ProbeResults;
-use sobench_results::metrics::spec_decode::SpecDecode;
-use sobench_results::record::RunRecord;
+use sobench_results::metrics::spec_decode::{SpecDecode, SpecDecodeCounts};
+use sobench_results::record::{Engine, RunRecord};
 use sobench_results::runlog::write::{LogWriter, Secrets, Sink, event_channel};
 use sobench_results::runlog::{Footer, Keep, RunLog};
 use sobench_shutdown::{Shutdown, run_abandonable};
@@ -571,7 +573,14 @@ fn drive(
     let drafted_before = runtime.block_on(spec_decode(session));
     let mut gathered = start::gather(&plan.start, &record, &sending.shutdown, runtime)?;
     let start_signal = start::start(&plan.start, gathered.as_mut());
-    let (ran, probed, sink, mut notices) = logged(
+    let Logged {
+        ran,
+        probed,
+        drafted,
+        engine,
+        sink,
+        mut notices,
+    } = logged(
         plan,
         &sending,
         &schedule,
@@ -582,15 +591,9 @@ fn drive(
     )?;
     let (clock, unmeasured) = start::measured_again(gathered.as_mut(), runtime);
     notices.extend(unmeasured);
-    let drafted = runtime.block_on(spec_decode(session));
     let drafted = drafted_before
         .zip(drafted)
         .and_then(|(before, after)| SpecDecode::between(&before, &after));
-    notices.extend(runtime.block_on(profiled(
-        plan.settings.request.profile,
-        session,
-        "/stop_profile",
-    )));
     let early = sending
         .early
         .as_ref()
@@ -632,7 +635,7 @@ fn drive(
         cost: record::cost(&ran.usage, session.is_embedded()),
         probe: probed,
         spec_decode: drafted,
-        engine: session.engine(),
+        engine,
         interrupted,
         broken_off,
         early_breach,
@@ -647,7 +650,19 @@ fn drive(
     })
 }
 
-/// Sends the measured requests, and writes the log on another thread.
+/// The results of the measured requests.
+struct Logged {
+    ran: RunTotals,
+    probed: Option<ProbeResults>,
+    /// Counters of the server after the measured requests.
+    drafted: Option<SpecDecodeCounts>,
+    engine: Option<Engine>,
+    sink: Sink,
+    notices: Vec<Notice>,
+}
+
+/// Sends the measured requests, and those that are sent again after them. Writes the log on another
+/// thread.
 fn logged(
     plan: &RunPlan,
     sending: &Sending<'_>,
@@ -656,7 +671,7 @@ fn logged(
     start_signal: RunStart<'_>,
     record: RunRecord,
     runtime: &Runtime,
-) -> Result<(RunTotals, Option<ProbeResults>, Sink, Vec<Notice>)> {
+) -> Result<Logged> {
     // One probe is enough, also for several clients.
     let rate = plan
         .settings
@@ -693,6 +708,8 @@ fn logged(
             ));
         },
     };
+    let session = sending.session;
+    let mut parity = plan.settings.request.stream_parity.map(ParityCheck::new);
     let (ran, written) = thread::scope(|scope| {
         let writer = scope.spawn(|| writing.write(receiver));
         let mode = Mode::detect(plan.output.progress);
@@ -700,15 +717,32 @@ fn logged(
             let (over, ends) = oneshot::channel();
             let probing = probe.map(|probe| tokio::spawn(probe.until(ends)));
             let ran = sending
-                .measure(cases, schedule, start_signal, mode, events)
+                .measure(
+                    cases,
+                    schedule,
+                    start_signal,
+                    mode,
+                    &events,
+                    parity.as_mut(),
+                )
                 .await;
             drop(over);
             let probed = match probing {
                 Some(probing) => probing.await.ok(),
                 None => None,
             };
-            ran.map(|ran| (ran, probed))
+            let ran = ran?;
+            // What the server did for the measured requests only.
+            let (drafted, engine) = (spec_decode(session).await, session.engine());
+            let profile = plan.settings.request.profile;
+            let stopped = profiled(profile, session, "/stop_profile").await;
+            if let Some(parity) = &parity {
+                parity.run(sending, cases, &events).await?;
+            }
+            Ok::<_, Error>((ran, probed, drafted, engine, stopped))
         });
+        // Ends the writer.
+        drop(events);
         (ran, writer.join())
     });
     let (sink, waited_bytes) =
@@ -720,16 +754,18 @@ fn logged(
         .into()
     });
     let warning = warning.into_inner().unwrap_or_else(PoisonError::into_inner);
-    let (ran, latencies_ms) = ran?;
+    let (ran, latencies_ms, drafted, engine, stopped) = ran?;
     let probed = rate
         .zip(latencies_ms)
         .map(|(rate, latencies_ms)| ProbeResults::new(rate, &latencies_ms));
-    Ok((
+    Ok(Logged {
         ran,
         probed,
+        drafted,
+        engine,
         sink,
-        warning.into_iter().chain(waited).collect(),
-    ))
+        notices: warning.into_iter().chain(waited).chain(stopped).collect(),
+    })
 }
 
 /// Secrets that are removed from files.

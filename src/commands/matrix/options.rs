@@ -366,6 +366,12 @@ fn refuse_single_run_flags(arguments: &BenchArgs) -> Result<()> {
         ))
         .hint("leave it out, or make one run at a time"));
     }
+    if arguments.traffic.stream_parity.is_some() {
+        return Err(
+            Error::usage("--stream-parity applies to a single run, not to a comparison")
+                .hint("check each server in a run of its own"),
+        );
+    }
     if let Some(shard) = &arguments.shards.shard {
         return Err(Error::usage(format!(
             "--shard applies to a single run, not to a comparison: {shard}"

@@ -417,6 +417,8 @@ fn judged(stored: &Stored, verdict: Verdict) -> Judged {
         ),
         made_call: None,
         call_due: None,
+        reasoning: None,
+        parity: None,
     };
     judged.add_tool_calls(
         constraint.and_then(Constraint::tools),

@@ -139,6 +139,11 @@ impl ServerKind {
         self.spec().body.has_stream_options
     }
 
+    /// Whether its body has a field for a seed.
+    pub fn takes_seed(self) -> bool {
+        self.spec().body.sampling_field("seed").is_some()
+    }
+
     /// Whether its body has a field to continue after the end of an answer.
     pub fn takes_ignore_eos(self) -> bool {
         self.spec().body.has_ignore_eos

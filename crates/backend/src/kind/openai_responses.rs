@@ -163,6 +163,8 @@ struct Item<'a> {
     #[serde(borrow, rename = "type")]
     kind: Option<Text<'a>>,
     content: Option<Vec<Part<'a>>>,
+    /// Of reasoning. A stream has it in the same channel as the reasoning itself.
+    summary: Option<Vec<Part<'a>>>,
     call_id: Option<Text<'a>>,
     name: Option<Text<'a>>,
     /// Of a function.
@@ -273,12 +275,12 @@ fn add_response(delta: &mut Delta, response: Response<'_>) {
     let mut is_call = false;
     for (position, mut item) in response.output.into_iter().flatten().enumerate() {
         let is_reasoning = item.kind.as_ref().is_some_and(|kind| kind.0 == "reasoning");
-        let parts = item.content.take();
+        let parts = [item.summary.take(), item.content.take()];
         if item.is_call() {
             is_call = true;
             delta.tool_calls.push(item.into_call(position as u64));
         }
-        for part in parts.into_iter().flatten() {
+        for part in parts.into_iter().flatten().flatten() {
             let is_reasoning =
                 is_reasoning || part.kind.is_some_and(|kind| kind.0 == "reasoning_text");
             wire::add(
@@ -341,6 +343,17 @@ mod tests {
         assert_eq!((&*delta.reasoning, &*delta.text), ("Hm", "{}"));
         assert_eq!(delta.finish_reason.as_deref(), Some("stop"));
         assert!(delta.is_answer && delta.error.is_none());
+    }
+
+    #[test]
+    fn whole_bodies_have_the_summary_of_the_reasoning() {
+        let delta = read_body(
+            r#"{"status":"completed","output":[
+                {"type":"reasoning","summary":[{"type":"summary_text","text":"Hm"}]},
+                {"type":"message","content":[{"type":"output_text","text":"a"}]}]}"#,
+        )
+        .unwrap();
+        assert_eq!((&*delta.reasoning, &*delta.text), ("Hm", "a"));
     }
 
     #[test]

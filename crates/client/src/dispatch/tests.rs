@@ -161,7 +161,7 @@ async fn run_with_faults(
                     seen.case_index
                 );
             }
-            RunEvent::Started { .. } | RunEvent::Sent { .. } => {}
+            RunEvent::Started { .. } | RunEvent::Sent { .. } | RunEvent::Repeated(_) => {}
             RunEvent::ErrorLimitReached(tripped) => {
                 assert_eq!(broke.replace(tripped.index), None, "reported once");
             }

@@ -131,6 +131,27 @@ pub enum FigureNotice {
          JSON tokens on the server"
     )]
     WhiteSpaceAnswers { answers: usize, truncated: usize },
+    #[error(
+        "the server buffers tool calls: arguments of {buffered} of {answers} long answers came in the last {window_ms} ms, after \
+         {silence_s:.1} s of silence (median){}",
+        of_controls(*.control_buffered, *.controls)
+    )]
+    BufferedCalls {
+        buffered: usize,
+        answers: usize,
+        window_ms: u64,
+        silence_s: f64,
+        control_buffered: usize,
+        /// Long answers with tool calls in the control arm.
+        controls: usize,
+    },
+}
+
+fn of_controls(buffered: usize, controls: usize) -> String {
+    match controls {
+        0 => String::new(),
+        _ => format!("; in the control arm, those of {buffered} of {controls}"),
+    }
 }
 
 impl FigureNotice {

@@ -211,6 +211,7 @@ fn examples_figures() -> Vec<Notice> {
         Drift { changes: vec![rise("TTFT"), rise("E2EL")] },
         Bursts { together_percent: 87.5, interval_ms: 500.0 },
         WhiteSpaceAnswers { answers: 1, truncated: 2 },
+        BufferedCalls { buffered: 18, answers: 20, window_ms: 100, silence_s: 1.9, control_buffered: 0, controls: 7 },
     )
 }
 

@@ -7,7 +7,7 @@ use super::conditions::{self, lines, notice_text, notices};
 use super::tables::{self, all_metrics, is_judged, rates, repetition};
 use super::text::figure;
 use super::view::View;
-use super::{Report, breakdown, client_sentence, latency_table};
+use super::{Report, breakdown, channels, client_sentence, latency_table};
 use sobench_core::error::Result;
 use sobench_core::printable::printable;
 use sobench_render::{self as render, Block, Document, Table, Tone};
@@ -150,6 +150,9 @@ fn add_quality(page: &mut Document, report: &Report) {
         (tables::CONTROL_REASONS, tables::control_reasons(metrics)),
         (tables::BY_IN_FLIGHT, tables::validity_by_in_flight(metrics)),
         (tables::OVER_TIME, tables::validity_over_time(metrics)),
+        (channels::TIMING, channels::timing(metrics)),
+        (channels::REASONING, channels::reasoning(metrics)),
+        (channels::PARITY, channels::parity(metrics)),
     ] {
         if let Some(table) = table {
             page.minor_heading(title);

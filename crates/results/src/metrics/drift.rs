@@ -102,7 +102,8 @@ fn values(metric: &Metric, answers: &[&Sample<'_>], options: &MetricsOptions) ->
     values.collect()
 }
 
-fn median(mut values: Vec<f64>) -> Option<f64> {
+/// The median; `None` without values.
+pub(super) fn median(mut values: Vec<f64>) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     percentile(&values, 50.0)
 }

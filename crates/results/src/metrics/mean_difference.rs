@@ -51,6 +51,11 @@ pub enum Method {
 }
 
 impl Difference {
+    /// Whether it is the mean of the differences of pairs.
+    pub fn is_paired(&self) -> bool {
+        matches!(self.method, Method::PairedBootstrap | Method::PairedNormal)
+    }
+
     /// The difference of two independent samples; `None` if one is empty.
     pub fn from_samples(first: &[f64], second: &[f64], seed: u64) -> Option<Self> {
         let difference = mean(first)? - mean(second)?;

@@ -3,7 +3,9 @@
 //! [`summarise`] is the entry point. Definitions are in [`latency`], [`throughput`] and
 //! [`quality`], statistics in [`sobench_statistics`].
 
+pub mod buffered_calls;
 pub mod bursts;
+pub mod channel_latency;
 pub mod client_overhead;
 pub mod cold_load;
 pub mod constraint_loss;
@@ -26,12 +28,14 @@ pub mod pooled;
 pub mod probe;
 pub mod quality;
 pub mod queueing;
+pub mod reasoning;
 pub mod registry;
 pub mod repetition;
 pub mod request_table;
 pub mod run_issues;
 pub mod spec_decode;
 pub mod steady_state;
+pub mod stream_parity;
 #[cfg(any(test, feature = "testing"))]
 #[allow(clippy::unwrap_used)]
 pub mod testing;
@@ -41,6 +45,7 @@ pub mod validity_pattern;
 
 use serde::{Deserialize, Serialize, Serializer};
 
+use self::buffered_calls::BufferedCalls;
 use self::bursts::Bursts;
 use self::control_arm::ControlArm;
 use self::drift::Drift;
@@ -50,10 +55,12 @@ use self::latency::{Latency, RequestLatency};
 pub use self::latency_metric::LatencyMetric;
 use self::quality::Quality;
 pub use self::queueing::QueueMetric;
+use self::reasoning::{Reasoning, ReasoningFacts};
 use self::registry::{RunSamples, Values};
 use self::repetition::Repetition;
 use self::request_table::{RequestTable, Row};
 use self::run_issues::RunIssues;
+use self::stream_parity::{Parity, StreamParity};
 use self::throughput::Throughput;
 use self::validity_pattern::ValidityPattern;
 use sobench_core::answer::Answer;
@@ -119,6 +126,12 @@ pub struct Judged {
     /// Whether a tool call is due; `None` if that is unknown, and for requests without tools.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub call_due: Option<bool>,
+    /// What the reasoning shows; `None` without reasoning and marks of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reasoning: Option<ReasoningFacts>,
+    /// Whether the streamed answer equals the whole one; `None` if that was not checked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub parity: Option<Parity>,
 }
 
 impl Judged {
@@ -196,6 +209,12 @@ pub struct Metrics {
     pub drift: Vec<Drift>,
     /// How chunks arrive; `None` without gaps.
     pub bursts: Option<Bursts>,
+    /// A server that withholds the arguments of tool calls.
+    pub buffered_calls: Option<BufferedCalls>,
+    /// `None` without reasoning.
+    pub reasoning: Option<Reasoning>,
+    /// `None` unless answers were requested streamed and whole.
+    pub stream_parity: Option<StreamParity>,
     pub issues: RunIssues,
     /// Every metric of [`registry::Metric::ALL`], over the whole run.
     pub values: Values,
@@ -282,6 +301,9 @@ pub fn summarise(samples: &[Sample<'_>], duration_ns: u64, options: &MetricsOpti
         repetition: Repetition::new(samples),
         drift: Drift::all(samples, options),
         bursts: Bursts::new(samples, options),
+        buffered_calls: BufferedCalls::new(samples, options),
+        reasoning: Reasoning::new(samples, 0),
+        stream_parity: StreamParity::new(samples),
         issues: RunIssues::new(samples),
         values: Values::new(&RunSamples {
             samples: &all,

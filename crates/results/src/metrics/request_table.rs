@@ -9,11 +9,14 @@ mod sample;
 use std::collections::HashMap;
 use std::fmt;
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher, Hash};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use super::gap_encoding::{self, EncodedGaps};
+use super::reasoning::ReasoningFacts;
+use super::stream_parity::Parity;
 use super::{Judged, Sample, TokenSource, Tokens};
 use sobench_core::case::{Arm, BodyKey, Case, Prompt};
+use sobench_core::channel_timing::ChannelTiming;
 use sobench_core::constraint::Constraint;
 use sobench_core::observation::{Observation, Outcome, Timing, spread_slack};
 use sobench_core::verdict::{NotScored, Reason, Verdict};
@@ -134,6 +137,14 @@ pub struct RequestTable {
     reasoned: HashMap<u32, (Option<u64>, Option<u64>)>,
     /// First arguments, for requests with tool calls.
     arguments: HashMap<u32, u64>,
+    /// Of the requests whose answers have more than content.
+    channels: HashMap<u32, ChannelTiming>,
+    /// Of the requests with reasoning or marks of it.
+    reasoning: HashMap<u32, ReasoningFacts>,
+    /// Of the requests whose answers were requested streamed and whole.
+    parity: HashMap<u32, Parity>,
+    /// Requests of the control arm by their hash: whether an answer has reasoning.
+    controls: OnceLock<HashMap<u64, bool>>,
     /// Counts that do not fit into a row.
     odd_tokens: HashMap<u32, Tokens>,
     texts: HashMap<u32, (String, String)>,
@@ -294,6 +305,9 @@ impl RequestTable {
         if let Some(at_ns) = timing.first_arguments_ns {
             self.arguments.insert(case_index, at_ns);
         }
+        if let Some(channels) = &timing.channels {
+            self.channels.insert(case_index, channels.clone());
+        }
         self.keep_slack(case_index, timing);
         let input_number = self.input_number(case);
         let chunks = timing.chunks_ns.len();
@@ -337,6 +351,7 @@ impl RequestTable {
                 | flag(stated_output, STATED_OUTPUT),
         };
         self.rows.push(row);
+        self.controls.take();
         true
     }
 
@@ -398,6 +413,34 @@ impl RequestTable {
         row.flags |= judged
             .call_due
             .map_or(0, |due| DUE_KNOWN | flag(due, CALL_DUE));
+        let case_index = row.case_index;
+        if let Some(facts) = judged.reasoning {
+            self.reasoning.insert(case_index, facts);
+        }
+        if let Some(parity) = judged.parity {
+            self.set_parity(case_index as usize, parity);
+        }
+    }
+
+    /// Sets whether the streamed answer to a request of the plan equals the whole one.
+    pub fn set_parity(&mut self, case_index: usize, parity: Parity) {
+        if let Ok(case_index) = u32::try_from(case_index) {
+            self.parity.insert(case_index, parity);
+        }
+    }
+
+    /// Whether an answer to this request in the control arm has reasoning; `None` without one.
+    fn control_has_reasoning(&self, request_hash: u64) -> Option<bool> {
+        let controls = self.controls.get_or_init(|| {
+            let mut controls: HashMap<u64, bool> = HashMap::new();
+            let is_control =
+                |sample: &Sample<'_>| sample.arm() == Arm::Control && sample.outcome().is_answer();
+            for sample in self.iter().filter(is_control) {
+                *controls.entry(sample.request_hash()).or_default() |= sample.has_reasoning();
+            }
+            controls
+        });
+        controls.get(&request_hash).copied()
     }
 
     /// The request at an index.
@@ -707,6 +750,8 @@ mod tests {
                     right_call: None,
                     made_call: None,
                     call_due: None,
+                    reasoning: None,
+                    parity: None,
                 },
             );
         }
@@ -745,6 +790,8 @@ mod tests {
                     right_call: Some(true),
                     made_call: Some(true),
                     call_due: Some(false),
+                    reasoning: None,
+                    parity: Some(Parity::Equal),
                 },
             );
             let found = ledger.get(index).unwrap().judged();
@@ -753,8 +800,10 @@ mod tests {
                 found.vllm_correct,
                 found.white_space_run,
                 found.right_call,
+                found.parity,
             );
-            assert_eq!(judged, (tokens, Some(false), true, Some(true)));
+            let expected = (tokens, Some(false), true, Some(true), Some(Parity::Equal));
+            assert_eq!(judged, expected);
         }
     }
 

@@ -115,6 +115,8 @@ mod tests {
                 right_call: None,
                 made_call: None,
                 call_due: None,
+                reasoning: None,
+                parity: None,
             },
         );
         assert_eq!(
@@ -130,6 +132,7 @@ mod tests {
         let usage = |prompt, completion| Usage {
             prompt_tokens: prompt,
             completion_tokens: completion,
+            reasoning_tokens: None,
             unreadable: false,
         };
         let too_few = usage(Some(7), Some(2));

@@ -3,10 +3,13 @@
 use std::sync::Arc;
 
 use super::constraint_loss::is_white_space_run;
+use super::reasoning::ReasoningFacts;
 use super::request_table::RequestTable;
+use super::stream_parity::Parity;
 use super::{Judged, Sample, TokenSource, Tokens};
 use sobench_core::answer::Answer;
 use sobench_core::case::{Arm, Case, Prompt};
+use sobench_core::channel_timing::{ChannelTiming, ChunkPart};
 use sobench_core::constraint::Constraint;
 use sobench_core::observation::{Observation, Outcome, Timing};
 use sobench_core::verdict::Verdict;
@@ -38,6 +41,8 @@ pub struct TestRequest<'t> {
     pub answer: Option<u64>,
     /// First arguments of a tool call.
     pub arguments: Option<u64>,
+    /// Bytes by channel, and the index of their chunk.
+    pub parts: Vec<ChunkPart>,
     pub input: Option<u64>,
     pub output: Option<u64>,
     pub vllm_correct: Option<bool>,
@@ -45,6 +50,8 @@ pub struct TestRequest<'t> {
     pub made_call: Option<bool>,
     pub call_due: Option<bool>,
     pub whole: bool,
+    pub reasoning_facts: Option<ReasoningFacts>,
+    pub parity: Option<Parity>,
 }
 
 /// A successful constrained request: sent at 0, content at 10, 20 and 30 ms, three tokens.
@@ -67,6 +74,7 @@ pub fn test_request() -> TestRequest<'static> {
         reasoning: None,
         answer: Some(10),
         arguments: None,
+        parts: vec![],
         input: Some(7),
         output: Some(3),
         vllm_correct: Some(true),
@@ -74,6 +82,8 @@ pub fn test_request() -> TestRequest<'static> {
         made_call: None,
         call_due: None,
         whole: false,
+        reasoning_facts: None,
+        parity: None,
     }
 }
 
@@ -93,13 +103,15 @@ impl TestRequest<'_> {
                 16,
             )
         };
+        let chunks_ns: Vec<u64> = self.chunks.iter().map(|at| at * NS_PER_MS).collect();
         let timing = Timing {
             due_ns: self.due * NS_PER_MS,
             ready_ns: self.ready.or(self.sent).map(|at| at * NS_PER_MS),
             sent_ns: self.sent.map(|at| at * NS_PER_MS),
             send_call_ns: self.send_call.map(|ms| ms * NS_PER_MS),
             headers_ns: None,
-            chunks_ns: self.chunks.iter().map(|at| at * NS_PER_MS).collect(),
+            channels: ChannelTiming::new(&self.parts, &chunks_ns),
+            chunks_ns,
             arrival_slack_ns: self.slack.as_ref().map(|entries| {
                 let in_ns = entries.iter().map(|(chunk, ms)| (*chunk, ms * NS_PER_MS));
                 in_ns.collect()
@@ -145,6 +157,8 @@ impl TestRequest<'_> {
             right_call: self.right_call,
             made_call: self.made_call,
             call_due: self.call_due,
+            reasoning: self.reasoning_facts,
+            parity: self.parity.clone(),
         }
     }
 }

@@ -44,6 +44,9 @@ pub struct ConstraintSettings {
 pub struct RequestSettings {
     pub stream: bool,
     pub sampling: Sampling,
+    /// The share of requests whose answers are also requested whole; `None` without that check.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stream_parity: Option<f64>,
     pub ignore_eos: bool,
     /// User-defined fields, merged into every body.
     pub extra_body: Option<Map<String, Value>>,

@@ -99,6 +99,7 @@ fn settings() -> Settings {
         request: RequestSettings {
             stream: true,
             sampling: Sampling::default(),
+            stream_parity: None,
             ignore_eos: false,
             extra_body: None,
             template_variables: None,

@@ -6,13 +6,14 @@ use std::sync::Arc;
 use super::{Judged, LoggedAnswer, RunLog};
 use crate::metrics::constraint_loss::is_white_space_run;
 use crate::metrics::examples::cut;
+use crate::metrics::reasoning::ReasoningFacts;
 use crate::metrics::request_table::RequestInput;
 use crate::metrics::{Answers, Sample, TokenSource, Tokens};
 use sobench_core::answer::{Answer, Channel};
 use sobench_core::case::Prompt;
 use sobench_core::constraint::Constraint;
 use sobench_core::error::Result;
-use sobench_core::observation::Outcome;
+use sobench_core::observation::{MAX_STATED_TOKENS, Outcome};
 use sobench_core::verdict::{Reason, ToolCallFault, Verdict};
 use sobench_judge::{Evaluator, function_calls, vllm_formula};
 
@@ -79,15 +80,21 @@ pub fn judge(
             &answer,
             request.request_times().chunks as usize,
         );
-        one(
+        let reasoning = counter.reasoning(request.outcome(), &answer);
+        let judged = one(
             &request,
             &answer.answer,
             evaluator,
             expected,
             tokens,
             answers,
-        )
-    })
+        );
+        Judged {
+            reasoning,
+            ..judged
+        }
+    })?;
+    log.judge_parity()
 }
 
 fn one(
@@ -133,6 +140,8 @@ fn one(
         right_call: function_calls::is_correct(completion.as_deref(), outcome, constraint, answer),
         made_call: None,
         call_due: None,
+        reasoning: None,
+        parity: None,
     };
     let tools = constraint.and_then(Constraint::tools);
     judged.add_tool_calls(tools, completion.as_deref(), outcome, answer);
@@ -243,6 +252,20 @@ impl Counter<'_> {
             output,
             output_source,
         }
+    }
+
+    /// What the reasoning of an answer shows, with the server's count of its tokens, or the
+    /// tokenizer's.
+    fn reasoning(&self, outcome: &Outcome, answer: &LoggedAnswer) -> Option<ReasoningFacts> {
+        let text = &answer.answer;
+        let counted = || Some(self.count_tokens?(&text.reasoning) as u64);
+        let stated = answer.usage.and_then(|usage| usage.reasoning_tokens);
+        let is_plausible = |count: &u64| *count <= MAX_STATED_TOKENS && *count > 0;
+        let tokens = || stated.filter(is_plausible).or_else(counted);
+        let has_reasoning = !text.reasoning.is_empty();
+        outcome
+            .is_answer()
+            .then(|| ReasoningFacts::new(text, has_reasoning.then(tokens).flatten()))?
     }
 
     /// `None` if only the server can count: it templates messages and decodes audio.
@@ -356,6 +379,7 @@ mod tests {
         let implausible = Usage {
             prompt_tokens: Some(1 << 63),
             completion_tokens: Some(9),
+            reasoning_tokens: None,
             unreadable: false,
         };
         check(

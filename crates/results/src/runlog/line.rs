@@ -8,13 +8,17 @@ use serde_json::value::RawValue;
 
 use super::Judged;
 use crate::metrics::Tokens;
+use crate::metrics::reasoning::ReasoningFacts;
 use crate::metrics::request_table::ChunksAndTokens;
+use crate::metrics::stream_parity::{Parity, Response};
 use crate::record::RunRecord;
 use sobench_core::answer::{Answer, ToolCall};
 use sobench_core::case::{Arm, Case, Prompt};
+use sobench_core::channel_timing::ChannelTiming;
 use sobench_core::constraint::Constraint;
 use sobench_core::observation::{Observation, Outcome, Timing, Usage};
 use sobench_core::printable::printable;
+use sobench_core::run_event::AnswerForm;
 
 /// Maximum size of one line in bytes. The client limits an answer to an eighth of this, and
 /// escaping can make one byte six.
@@ -39,6 +43,7 @@ pub(super) enum Line<'a> {
     Prompt(Shared<'a, Prompt>),
     Oracle(Shared<'a, str>),
     Request(Box<RequestLine<'a, &'a Outcome>>),
+    Repeat(Box<RepeatLine<'a>>),
     Judged(JudgedLine<'a>),
     Footer(&'a super::Footer),
 }
@@ -99,6 +104,33 @@ pub(super) struct RequestLine<'a, O> {
     tool_calls: Cow<'a, [ToolCall]>,
 }
 
+/// The response to a request that was sent again after the run.
+#[derive(Serialize)]
+pub(super) struct RepeatLine<'a> {
+    index: usize,
+    form: AnswerForm,
+    outcome: &'a Outcome,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    finish_reason: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    usage: Option<Usage>,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    reasoning: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    text: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    refusal: &'a str,
+    #[serde(skip_serializing_if = "<[ToolCall]>::is_empty")]
+    tool_calls: &'a [ToolCall],
+}
+
+/// The members of a `repeat` line that identify it.
+#[derive(Deserialize)]
+pub(super) struct ReadRepeat {
+    pub(super) index: usize,
+    pub(super) form: AnswerForm,
+}
+
 /// A `request` line for reading.
 pub(super) type ReadRequest = RequestLine<'static, Box<RawValue>>;
 
@@ -122,6 +154,8 @@ struct Gaps {
     first_answer_ns: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     first_arguments_ns: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    channels: Option<ChannelTiming>,
     streamed: bool,
     /// The first is relative to `sent_ns`, or to the start without it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -151,6 +185,7 @@ pub(super) enum ReadLine {
     Prompt(ReadShared<Prompt>),
     Oracle(ReadShared<Arc<str>>),
     Request(Box<ReadRequest>),
+    Repeat(ReadRepeat),
     Judged(Box<RawValue>),
     Footer(Box<RawValue>),
 }
@@ -174,6 +209,67 @@ pub(super) struct ReadJudged {
     right_call: Option<bool>,
     made_call: Option<bool>,
     call_due: Option<bool>,
+    reasoning: Option<ReasoningFacts>,
+    parity: Option<Parity>,
+}
+
+impl<'a> RepeatLine<'a> {
+    pub(super) fn new(form: AnswerForm, observation: &'a Observation) -> Self {
+        let answer = &observation.answer;
+        Self {
+            index: observation.case_index,
+            form,
+            outcome: &observation.outcome,
+            finish_reason: observation.finish_reason.as_deref(),
+            usage: observation.usage,
+            reasoning: &answer.reasoning,
+            text: &answer.content,
+            refusal: &answer.refusal,
+            tool_calls: &answer.tool_calls,
+        }
+    }
+}
+
+/// Parses the response of a `request` or `repeat` line, with the number of its request; `None` for
+/// other lines.
+pub(super) fn response(line: &[u8]) -> serde_json::Result<Option<(usize, Response)>> {
+    #[derive(Deserialize)]
+    struct Line {
+        #[serde(alias = "repeat")]
+        request: Option<OnlyResponse>,
+    }
+    #[derive(Deserialize)]
+    struct OnlyResponse {
+        index: usize,
+        outcome: Box<RawValue>,
+        finish_reason: Option<String>,
+        usage: Option<Usage>,
+        #[serde(default)]
+        text: String,
+        #[serde(default)]
+        reasoning: String,
+        #[serde(default)]
+        refusal: String,
+        #[serde(default)]
+        tool_calls: Vec<ToolCall>,
+    }
+    let Some(found) = serde_json::from_slice::<Line>(line)?.request else {
+        return Ok(None);
+    };
+    // Via a value, as in a case's own line.
+    let outcome: serde_json::Value = serde_json::from_str(found.outcome.get())?;
+    let response = Response {
+        outcome: serde_json::from_value(outcome)?,
+        answer: Answer {
+            reasoning: found.reasoning,
+            content: found.text,
+            refusal: found.refusal,
+            tool_calls: found.tool_calls,
+        },
+        finish_reason: found.finish_reason,
+        usage: found.usage,
+    };
+    Ok(Some((found.index, response)))
 }
 
 /// The requested members of a `request` line; `None` for other lines.
@@ -264,6 +360,8 @@ pub(super) fn judged(raw: &RawValue) -> serde_json::Result<(usize, Judged)> {
         right_call,
         made_call,
         call_due,
+        reasoning,
+        parity,
     } = serde_json::from_value(value)?;
     Ok((
         index,
@@ -276,6 +374,8 @@ pub(super) fn judged(raw: &RawValue) -> serde_json::Result<(usize, Judged)> {
             right_call,
             made_call,
             call_due,
+            reasoning,
+            parity,
         },
     ))
 }
@@ -359,6 +459,7 @@ impl Gaps {
             first_reasoning_ns,
             first_answer_ns,
             first_arguments_ns,
+            channels: timing.channels.clone(),
             streamed,
             chunk_gaps_ns,
             arrival_slack_ns: timing.arrival_slack_ns.clone(),
@@ -393,6 +494,7 @@ impl Gaps {
             first_reasoning_ns,
             first_answer_ns,
             first_arguments_ns,
+            channels: self.channels,
             chunk_tokens,
             end_ns,
             streamed,

@@ -12,12 +12,14 @@ use super::line::{self, LoggedAnswer, MAX_LINE_BYTES, ReadLine, ReadRequest, exc
 use super::{Footer, Judged, Source, VERSION};
 use crate::metrics::Sample;
 use crate::metrics::request_table::{ChunkSource, ChunksAndTokens, RequestTable};
+use crate::metrics::stream_parity::{Parity, Response};
 use crate::record::RunRecord;
 use sobench_core::case::Prompt;
 use sobench_core::constraint::Constraint;
 use sobench_core::error::{Error, Result};
 use sobench_core::input::{self, json};
 use sobench_core::observation::Outcome;
+use sobench_core::run_event::AnswerForm;
 use sobench_notices::notice::{LogNotice, Notice};
 
 /// Maximum number of requests for which memory is reserved because of the record.
@@ -50,6 +52,8 @@ pub struct RunLog {
     pub footer: Option<Footer>,
     /// Notices about the file itself.
     pub notices: Vec<Notice>,
+    /// Offsets of the responses to requests that were sent again.
+    repeats: HashMap<(usize, AnswerForm), u64>,
     source: Source,
     chunks: Arc<Chunks>,
 }
@@ -233,6 +237,41 @@ impl RunLog {
         } else {
             Err(self.changed())
         }
+    }
+
+    /// Compares the answers of every request that was sent again for its whole answer.
+    ///
+    /// # Errors
+    /// The same as [`RunLog::answer`].
+    pub fn judge_parity(&mut self) -> Result<()> {
+        if self.repeats.is_empty() {
+            return Ok(());
+        }
+        let mut lines = LineReader::new(&self.source);
+        let mut read = |index: usize, offset: u64| -> Result<Response> {
+            match line::response(lines.line(offset)?) {
+                Ok(Some((found, response))) if found == index => Ok(response),
+                _ => Err(changed(&self.source)),
+            }
+        };
+        let mut found = Vec::new();
+        for request in self.requests.iter() {
+            let index = request.case_index();
+            let offset = |form: AnswerForm| self.repeats.get(&(index, form)).copied();
+            let Some(whole) = offset(AnswerForm::Whole) else {
+                continue;
+            };
+            let streamed = read(index, request.offset())?;
+            let whole = read(index, whole)?;
+            let again = offset(AnswerForm::Streamed)
+                .map(|offset| read(index, offset))
+                .transpose()?;
+            found.push((index, Parity::new(&streamed, &whole, again.as_ref())));
+        }
+        for (index, parity) in found {
+            self.requests.set_parity(index, parity);
+        }
+        Ok(())
     }
 
     /// Checks that every repeated read of the file succeeded.
@@ -435,6 +474,7 @@ struct Reading {
     /// Requested model names, each once.
     models: HashSet<Arc<str>>,
     requests: RequestTable,
+    repeats: HashMap<(usize, AnswerForm), u64>,
     /// Number of verdicts so far; requests are sorted from the first verdict on.
     judged: usize,
     footer: Option<Footer>,
@@ -471,6 +511,9 @@ impl Reading {
                 shared.number,
             )?,
             ReadLine::Request(request) => self.request(*request, offset)?,
+            ReadLine::Repeat(repeat) => {
+                self.repeats.insert((repeat.index, repeat.form), offset);
+            }
             ReadLine::Judged(raw) => {
                 let (index, judged) = line::judged(&raw).map_err(|error| error.to_string())?;
                 self.judged(index, judged)?;
@@ -562,6 +605,7 @@ impl Reading {
             requests,
             judged,
             footer,
+            repeats,
             ..
         } = self;
         if let Some(footer) = footer
@@ -581,6 +625,7 @@ impl Reading {
             is_judged,
             footer: None,
             notices,
+            repeats,
             source,
             chunks,
         };

@@ -9,17 +9,20 @@ use super::line::{self, Line, Numbers, RequestLine};
 use super::write::{Access, LogWriter, Secrets, Sink, event_channel};
 use super::*;
 use crate::metrics::probe::ProbeResults;
+use crate::metrics::reasoning::ReasoningFacts;
 use crate::metrics::spec_decode::SpecDecode;
+use crate::metrics::stream_parity::Parity;
 use crate::metrics::{LatencyMetric, MetricsOptions, TokenSource, Tokens};
 use crate::record::{RunRecord, testing};
-use sobench_core::answer::{Answer, ToolCall};
+use sobench_core::answer::{Answer, Channel, ToolCall};
 use sobench_core::audio::Clip;
 use sobench_core::case::{Arm, Case, Message, Prompt};
+use sobench_core::channel_timing::{ChannelTiming, ChunkPart};
 use sobench_core::constraint::{Constraint, GrammarDialect};
 use sobench_core::error::Error;
 use sobench_core::load::{ErrorLimits, Load};
 use sobench_core::observation::{Observation, Outcome, Timing, TransportCause, Usage};
-use sobench_core::run_event::RunEvent;
+use sobench_core::run_event::{AnswerForm, Repeat, RunEvent};
 use sobench_core::schedule::{Pace, Rate, Until};
 use sobench_core::verdict::{Reason, Verdict};
 use sobench_notices::notice::Notice;
@@ -116,6 +119,7 @@ fn observation(case_index: usize, outcome: Outcome, chunks_ns: &[u64]) -> Observ
             first_reasoning_ns: None,
             first_answer_ns: chunks_ns.first().copied(),
             first_arguments_ns: chunks_ns.last().copied(),
+            channels: ChannelTiming::new(&parts(chunks_ns.len()), chunks_ns),
             chunk_tokens: if chunks_ns.is_empty() {
                 Vec::new()
             } else {
@@ -132,6 +136,7 @@ fn observation(case_index: usize, outcome: Outcome, chunks_ns: &[u64]) -> Observ
         usage: Some(Usage {
             prompt_tokens: Some(u64::MAX),
             completion_tokens: None,
+            reasoning_tokens: None,
             unreadable: false,
         }),
     }
@@ -195,7 +200,27 @@ pub(super) fn judged() -> Judged {
         right_call: Some(false),
         made_call: Some(true),
         call_due: Some(false),
+        reasoning: Some(ReasoningFacts {
+            tokens: Some(4),
+            json_only: true,
+            end_marker: false,
+        }),
+        parity: Some(Parity::Equal),
     }
+}
+
+/// Chunks with reasoning, and the last one with arguments.
+fn parts(chunks: usize) -> Vec<ChunkPart> {
+    let part = |chunk: usize| ChunkPart {
+        chunk,
+        channel: if chunk + 1 == chunks {
+            Channel::ToolCalls
+        } else {
+            Channel::Reasoning
+        },
+        bytes: chunk,
+    };
+    (0..chunks).map(part).collect()
 }
 
 pub(super) fn footer() -> Footer {
@@ -224,6 +249,11 @@ pub(super) fn footer() -> Footer {
 
 /// Writes the requests to a sink, and returns whether a failure was reported.
 fn write(open: impl Fn() -> Sink + Sync) -> (Sink, bool) {
+    write_with(Vec::new(), open)
+}
+
+/// The same with requests that were sent again.
+fn write_with(repeats: Vec<Repeat>, open: impl Fn() -> Sink + Sync) -> (Sink, bool) {
     let cases = cases();
     let (events, receiver) = event_channel();
     events.send(RunEvent::Started {
@@ -233,6 +263,9 @@ fn write(open: impl Fn() -> Sink + Sync) -> (Sink, bool) {
     observations()
         .into_iter()
         .for_each(|observation| events.send(RunEvent::Ended(Box::new(observation))));
+    repeats
+        .into_iter()
+        .for_each(|repeat| events.send(RunEvent::Repeated(Box::new(repeat))));
     drop(events);
     let failed = std::sync::atomic::AtomicBool::new(false);
     let mut quoted = record();
@@ -300,6 +333,7 @@ fn check(log: &RunLog, keep: Keep) {
             == Some(Usage {
                 prompt_tokens: Some(u64::MAX),
                 completion_tokens: None,
+                reasoning_tokens: None,
                 unreadable: false,
             });
         shown.push((
@@ -357,6 +391,48 @@ fn written_log_is_read_back_exactly() {
             &std::fs::metadata(&path).unwrap().permissions(),
         );
         assert_eq!(mode & 0o777, 0o600);
+    }
+}
+
+#[test]
+fn requests_that_were_sent_again_are_compared() {
+    let repeat = |form: AnswerForm, content: Option<&str>| {
+        let first = observation(4, Outcome::Completed, &[]);
+        let answer = match content {
+            Some(content) => Answer::from_text(content.to_owned()),
+            None => first.answer.clone(),
+        };
+        let observation = Observation { answer, ..first };
+        Repeat { form, observation }
+    };
+    let (whole, streamed) = (AnswerForm::Whole, AnswerForm::Streamed);
+    for (repeats, expected) in [
+        (vec![], None),
+        (vec![repeat(whole, None)], Some("equal")),
+        (vec![repeat(whole, Some("{}"))], Some("unconfirmed")),
+        (
+            vec![repeat(whole, Some("{}")), repeat(streamed, None)],
+            Some("different"),
+        ),
+        (
+            vec![repeat(whole, Some("{}")), repeat(streamed, Some("[]"))],
+            Some("not_deterministic"),
+        ),
+    ] {
+        let (mut sink, _) = write_with(repeats, Sink::in_memory);
+        let mut log = RunLog::from_source(sink.source(), Keep::Texts).unwrap();
+        log.judge_parity().unwrap();
+        let found: Vec<_> = log
+            .requests
+            .iter()
+            .filter_map(|request| Some((request.case_index(), request.parity()?.clone())))
+            .collect();
+        let names: Vec<_> = found
+            .iter()
+            .map(|(index, parity)| (*index, json!(parity)["result"].clone()))
+            .collect();
+        let expected: Vec<_> = expected.map(|name| (4, json!(name))).into_iter().collect();
+        assert_eq!(names, expected);
     }
 }
 

@@ -18,7 +18,7 @@ use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::time::SystemTime;
 
 use super::line::{
-    self, HeaderLine, JudgedLine, Line, MAX_LINE_BYTES, Numbers, RequestLine, Shared,
+    self, HeaderLine, JudgedLine, Line, MAX_LINE_BYTES, Numbers, RepeatLine, RequestLine, Shared,
 };
 use super::{Footer, Judged, Source, VERSION};
 use crate::record::RunRecord;
@@ -26,7 +26,7 @@ use sobench_core::case::{Case, Prompt};
 use sobench_core::constraint::Constraint;
 use sobench_core::error::Error;
 use sobench_core::observation::{Advice, Observation, Outcome};
-use sobench_core::run_event::RunEvent;
+use sobench_core::run_event::{Repeat, RunEvent};
 use sobench_notices::notice::Notice;
 
 /// Buffer size that forces a write while more events are waiting.
@@ -106,8 +106,10 @@ impl EventSender {
 
 /// The size of an event: the texts and times of its observation.
 fn weight(event: &RunEvent) -> usize {
-    let RunEvent::Ended(observation) = event else {
-        return 0;
+    let observation = match event {
+        RunEvent::Ended(observation) => observation,
+        RunEvent::Repeated(repeat) => &repeat.observation,
+        _ => return 0,
     };
     let timing = &observation.timing;
     let slack = timing.arrival_slack_ns.as_ref().map_or(0, Vec::len);
@@ -228,6 +230,14 @@ impl LogWriter<'_, '_> {
                     }));
                 }
                 RunEvent::Ended(observation) => self.ended(*observation, &mut numbering, &mut sink),
+                RunEvent::Repeated(repeat) => {
+                    let Repeat {
+                        form,
+                        mut observation,
+                    } = *repeat;
+                    self.secrets.redact(&mut observation.outcome);
+                    sink.push(&Line::Repeat(Box::new(RepeatLine::new(form, &observation))));
+                }
                 RunEvent::Sent { .. } | RunEvent::ErrorLimitReached(_) => {}
             }
             waiting.now.fetch_sub(weight, Ordering::Relaxed);

@@ -10,6 +10,7 @@ use crate::commands::flags::checks::json_object;
 use crate::commands::flags::values::Described;
 use sobench_backend::{Input, Sampling, ServerKind};
 use sobench_core::error::{Error, Result};
+use sobench_core::shard::Shard;
 use sobench_data::dataset::DatasetName;
 use sobench_notices::notice::{BenchNotice, Notice};
 use sobench_results::record::{Lora, LoraAssignment, RequestSettings};
@@ -109,9 +110,15 @@ pub(crate) fn request(
                 .collect(),
         )?;
     }
+    let stream_parity = stream_parity(arguments, backend)?;
+    let sampling = sampling(flags, backend);
     Ok(RequestSettings {
         stream: streams(arguments, backend),
-        sampling: sampling(flags, backend),
+        sampling: match stream_parity {
+            Some(_) => repeatable(sampling, arguments.traffic.seed, backend),
+            None => sampling,
+        },
+        stream_parity,
         ignore_eos: flags.ignore_eos
             || super::dataset::sets_ignore_eos(&arguments.dataset, backend, dataset),
         extra_body: own,
@@ -120,6 +127,55 @@ pub(crate) fn request(
         lora: lora(&arguments.server, backend)?,
         profile: arguments.server.profile,
     })
+}
+
+/// The share of requests of `--stream-parity`.
+///
+/// # Errors
+/// It is not a share, or answers of this kind are never streamed.
+fn stream_parity(arguments: &BenchArgs, backend: ServerKind) -> Result<Option<f64>> {
+    let Some(share) = arguments.traffic.stream_parity else {
+        return Ok(None);
+    };
+    if !(share > 0.0 && share <= 1.0) {
+        return Err(Error::usage(format!(
+            "--stream-parity is not above 0 and at most 1: {share}"
+        ))
+        .hint("give the share of requests, such as --stream-parity=0.1, or no number for all"));
+    }
+    if !backend.generates() {
+        return Err(Error::usage(format!(
+            "--stream-parity needs streamed answers, which --backend {backend} does not have"
+        ))
+        .hint("leave it out"));
+    }
+    Ok(Some(share))
+}
+
+/// Refuses `--stream-parity` in shards: each would send its requests again while others measure.
+///
+/// # Errors
+/// Both are given.
+pub(crate) fn refuse_parity_of_shards(share: Option<f64>, shard: Option<Shard>) -> Result<()> {
+    match share.and(shard) {
+        None => Ok(()),
+        Some(shard) => Err(Error::usage(format!(
+            "--stream-parity applies to one client, not to shards: {shard}"
+        ))
+        .hint("check the parity in a run without --shard")),
+    }
+}
+
+/// Sampling whose answers a deterministic server repeats: temperature 0 unless given, and a seed
+/// where the kind has a field for it.
+fn repeatable(sampling: Sampling, seed: u64, backend: ServerKind) -> Sampling {
+    // Servers read signed integers.
+    let seed = seed & i64::MAX.cast_unsigned();
+    Sampling {
+        temperature: sampling.temperature.or(Some(0.0)),
+        seed: backend.takes_seed().then_some(seed.cast_signed()),
+        ..sampling
+    }
 }
 
 fn lora(flags: &ServerArgs, backend: ServerKind) -> Result<Option<Lora>> {

@@ -65,6 +65,49 @@ fn the_address_is_the_default_one_only_if_a_model_alone_names_the_server() {
 }
 
 #[test]
+fn stream_parity_fixes_temperature_and_seed() {
+    let request = |flags: &[&str]| plan(flags).unwrap().settings.request;
+    let sampling = |flags: &[&str]| {
+        let found = request(flags);
+        let (temperature, seed) = (found.sampling.temperature, found.sampling.seed);
+        (found.stream_parity, temperature, seed)
+    };
+    assert_eq!(sampling(&["--seed", "3"]), (None, None, None));
+    for (flags, expected) in [
+        (
+            &["--stream-parity", "--seed", "3"][..],
+            (Some(1.0), Some(0.0), Some(3)),
+        ),
+        (
+            &["--stream-parity=0.5", "--temperature", "0.7"],
+            (Some(0.5), Some(0.7), Some(0)),
+        ),
+        // Responses have no field for a seed.
+        (
+            &[
+                "--stream-parity",
+                "--backend",
+                "openai-responses",
+                "--port",
+                "1",
+            ],
+            (Some(1.0), Some(0.0), None),
+        ),
+    ] {
+        assert_eq!(sampling(flags), expected, "{flags:?}");
+    }
+    let vectors = [
+        "--stream-parity",
+        "--backend",
+        "openai-embeddings",
+        "--port",
+        "1",
+    ];
+    let error = plan(&vectors).unwrap_err();
+    assert!(error.what.contains("needs streamed answers"), "{error}");
+}
+
+#[test]
 fn the_backend_determines_endpoint_and_prompt_form() {
     for (backend, path, form) in [
         ("vllm", "/v1/completions", PromptForm::Text),

@@ -119,6 +119,19 @@ pub struct TrafficArgs {
     /// Request complete answers instead of streams
     #[arg(long)]
     pub disable_stream: bool,
+    /// After the run, send this share of the requests again for whole answers (all by default), and
+    /// report where a streamed answer differs from the whole one. The temperature is 0 unless given,
+    /// and --seed is sent
+    #[arg(
+        long,
+        value_name = "SHARE",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "1",
+        conflicts_with_all = ["disable_stream", "duration"],
+        allow_negative_numbers = true
+    )]
+    pub stream_parity: Option<f64>,
 }
 
 /// The values of `--ramp-up-strategy`.

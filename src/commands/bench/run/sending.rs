@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use super::context::ConcurrentRuns;
 use super::early_answers::EarlyAnswers;
 use super::named_model::CapturingAdapter;
+use super::parity::ParityCheck;
 use crate::commands::bench::session::{DEFAULT_ADDRESS_HINT, Session};
 use crate::terminal::{self, Mode, Progress, ProgressLabels, ProgressPrefix};
 use sobench_backend::{
@@ -192,7 +193,8 @@ impl Sending<'_> {
         schedule: &Schedule,
         start_signal: RunStart<'_>,
         mode: Mode,
-        log: EventSender,
+        log: &EventSender,
+        mut parity: Option<&mut ParityCheck>,
     ) -> Result<RunTotals> {
         let labels = ProgressLabels {
             unit: "requests",
@@ -217,7 +219,7 @@ impl Sending<'_> {
         let mut error_warning = ErrorWarning::new(self.error_limits);
         let on_event = |event: RunEvent| {
             match &event {
-                RunEvent::Started { .. } => {}
+                RunEvent::Started { .. } | RunEvent::Repeated(_) => {}
                 // Not logged.
                 RunEvent::Sent { .. } => return,
                 RunEvent::ErrorLimitReached(_) => {
@@ -225,6 +227,9 @@ impl Sending<'_> {
                 }
                 RunEvent::Ended(observation) => {
                     self.check_early(observation);
+                    if let Some(parity) = &mut parity {
+                        parity.ended(observation);
+                    }
                     error_warning.ended(&observation.outcome);
                     progress.ended(observation.outcome.is_answer());
                 }

@@ -47,6 +47,7 @@ async fn run_all(
         RunEvent::Started { .. } => starts += 1,
         RunEvent::Sent { index } => sent.push(index),
         RunEvent::ErrorLimitReached(reason) => panic!("{reason:?}"),
+        RunEvent::Repeated(repeat) => panic!("{repeat:?}"),
         RunEvent::Ended(observation) => observations.push(*observation),
     };
     let schedule = Schedule::new(due.to_vec());

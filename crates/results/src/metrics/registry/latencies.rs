@@ -2,9 +2,11 @@
 //! [`crate::metrics::latency`].
 
 use super::{Better, Kind, Metric, Population, Unit};
+use crate::metrics::channel_latency;
 use crate::metrics::latency::{chunk_gaps_ms, tokens_per_chunk};
 use crate::metrics::token_gaps::token_gaps_ms;
 use crate::metrics::{MetricsOptions, Sample};
+use sobench_core::answer::Channel;
 
 /// TTFT: sent to first content. One value per streamed answer.
 pub static TTFT: Metric = of_answers("ttft_ms", "TTFT", |sample, options| {
@@ -51,6 +53,45 @@ pub static TTFT_ARGUMENTS: Metric = of_answers(
     "TTFT of the arguments",
     |sample, options| sample.latency(options).ttft_arguments_ms,
 );
+
+/// Sent to the first content. One value per streamed answer with content and another channel.
+pub static TTFT_CONTENT: Metric = of_answers(
+    "ttft_content_ms",
+    "TTFT of the content",
+    |sample, options| channel_latency::ttft_ms(sample, options, Channel::Content),
+);
+
+/// Sent to the first part of a tool call, such as its name. One value per streamed answer with tool
+/// calls.
+pub static TTFT_CALL: Metric = of_answers(
+    "ttft_call_ms",
+    "TTFT of the tool call",
+    |sample, options| channel_latency::ttft_ms(sample, options, Channel::ToolCalls),
+);
+
+/// Gaps between consecutive chunks with reasoning, pooled over streamed answers with reasoning.
+pub static ITL_REASONING: Metric = pooled(
+    "itl_reasoning_ms",
+    "ITL of the reasoning",
+    |sample, options| channel_latency::gaps_ms(sample, options, Channel::Reasoning),
+);
+
+/// Gaps between consecutive chunks with content, pooled over streamed answers with content and
+/// another channel.
+pub static ITL_CONTENT: Metric =
+    pooled("itl_content_ms", "ITL of the content", |sample, options| {
+        channel_latency::gaps_ms(sample, options, Channel::Content)
+    });
+
+/// Gaps between consecutive chunks with parts of tool calls, pooled over streamed answers with tool
+/// calls.
+pub static ITL_CALL: Metric = pooled("itl_call_ms", "ITL of the tool calls", |sample, options| {
+    channel_latency::gaps_ms(sample, options, Channel::ToolCalls)
+});
+
+/// Longest gap between consecutive chunks. One value per streamed answer with reasoning or tool
+/// calls.
+pub static DEAD_AIR: Metric = of_answers("dead_air_ms", "Dead air", channel_latency::dead_air_ms);
 
 /// ITL divided by the mean number of tokens per chunk of the answer. If an answer has at most one
 /// token more than chunks, that token is taken as its end token, and gaps are unchanged. Otherwise

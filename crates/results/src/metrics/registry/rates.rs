@@ -5,6 +5,7 @@ use crate::metrics::Sample;
 use crate::metrics::quality::{
     breaks_before_cut, complied, is_correct, is_failure, is_taken_up, is_unjudged,
 };
+use crate::metrics::stream_parity::Parity;
 use sobench_core::case::Arm;
 use sobench_core::observation::{Outcome, TOO_MANY_REQUESTS};
 use sobench_core::verdict::{Reason, ToolCallFault, Verdict};
@@ -247,6 +248,77 @@ pub static VALID_IF_STRIPPED_RATE: Metric = rate(
                 }
             }
         ))
+    },
+);
+
+/// Share of answers without reasoning among constrained answers whose request has a control with
+/// reasoning.
+pub static THINKING_SUPPRESSED: Metric = rate(
+    "thinking_suppressed_rate",
+    "thinking suppressed",
+    Better::Down,
+    CONSTRAINED,
+    |sample| {
+        let is_counted = sample.outcome().is_answer() && sample.control_has_reasoning()?;
+        is_counted.then(|| !sample.has_reasoning())
+    },
+);
+
+/// Share of answers with JSON in the reasoning and nothing else among answers with reasoning.
+pub static JSON_IN_REASONING: Metric = rate(
+    "json_in_reasoning_rate",
+    "JSON in the reasoning",
+    Better::Down,
+    CONSTRAINED,
+    |sample| {
+        let is_counted = sample.outcome().is_answer() && sample.has_reasoning();
+        is_counted.then(|| {
+            sample
+                .reasoning_facts()
+                .is_some_and(|facts| facts.json_only)
+        })
+    },
+);
+
+/// Share of answers with a mark in the content that ends reasoning, among answers with reasoning or
+/// such a mark.
+pub static END_MARKER: Metric = rate(
+    "end_marker_rate",
+    "end marker in the content",
+    Better::Down,
+    CONSTRAINED,
+    |sample| {
+        let facts = sample.reasoning_facts();
+        let is_counted =
+            sample.outcome().is_answer() && (sample.has_reasoning() || facts.is_some());
+        is_counted.then(|| facts.is_some_and(|facts| facts.end_marker))
+    },
+);
+
+/// Share of answers that were cut at the token limit before the end of their reasoning, among
+/// answers with reasoning.
+pub static THINKING_BUDGET: Metric = rate(
+    "thinking_budget_rate",
+    "budget used by thinking",
+    Better::Down,
+    CONSTRAINED,
+    |sample| {
+        let is_counted = sample.outcome().is_answer() && sample.has_reasoning();
+        let is_cut = *sample.outcome() == Outcome::Truncated;
+        is_counted.then(|| is_cut && sample.request_times().first_answer_ns.is_none())
+    },
+);
+
+/// Share of requests with the same answer streamed and whole, among those of which that is known.
+pub static STREAM_PARITY: Metric = rate(
+    "stream_parity_rate",
+    "stream parity",
+    Better::Up,
+    Population::Every,
+    |sample| match sample.parity()? {
+        Parity::Equal => Some(true),
+        Parity::Different { .. } => Some(false),
+        Parity::NotDeterministic { .. } | Parity::Unconfirmed { .. } | Parity::NotCompared => None,
     },
 );
 

@@ -1,10 +1,13 @@
 //! A run in which every metric has a value, for tests.
 
 use super::Values;
+use crate::metrics::reasoning::ReasoningFacts;
+use crate::metrics::stream_parity::Parity;
 use crate::metrics::testing::{TestRequest, test_request, with_samples};
 use crate::metrics::{MetricsOptions, Slo, summarise};
 use sobench_core::answer::Channel;
 use sobench_core::case::Arm;
+use sobench_core::channel_timing::ChunkPart;
 use sobench_core::observation::{Outcome, TOO_MANY_REQUESTS, TransportCause};
 use sobench_core::verdict::{ExtraText, NotScored, Reason, ToolCallFault, Verdict};
 
@@ -48,6 +51,40 @@ pub fn eventful_run() -> Vec<TestRequest<'static>> {
             reasoning: Some(5),
             answer: Some(20),
             arguments: Some(30),
+            chunks: vec![5, 10, 20, 25, 30, 700],
+            parts: [
+                (0, Channel::Reasoning),
+                (1, Channel::Reasoning),
+                (2, Channel::Content),
+                (3, Channel::Content),
+                (4, Channel::ToolCalls),
+                (5, Channel::ToolCalls),
+            ]
+            .map(|(chunk, channel)| ChunkPart {
+                chunk,
+                channel,
+                bytes: 4,
+            })
+            .into(),
+            end: Some(700),
+            reasoning_facts: Some(ReasoningFacts {
+                json_only: true,
+                end_marker: true,
+                ..ReasoningFacts::default()
+            }),
+            parity: Some(Parity::Equal),
+            ..test_request()
+        },
+        TestRequest {
+            outcome: Outcome::Truncated,
+            finish_reason: Some("length"),
+            reasoning: Some(5),
+            answer: None,
+            ..test_request()
+        },
+        TestRequest {
+            arm: Arm::Control,
+            reasoning: Some(5),
             ..test_request()
         },
         TestRequest {

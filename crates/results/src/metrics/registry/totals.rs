@@ -2,6 +2,8 @@
 //! [`crate::metrics::throughput`].
 
 use super::{Better, Kind, Metric, RunSamples, Unit};
+use crate::metrics::channel_latency::late_percent;
+use sobench_core::answer::Channel;
 
 /// Answers per second.
 pub static REQUEST_THROUGHPUT: Metric = per_second(
@@ -154,6 +156,33 @@ pub static EMPTY_ANSWERS: Metric = total(
     Unit::Count,
     Better::Down,
     |run| Some(run.overall.latency.empty_answers as f64),
+);
+
+/// Mean percentage of the reasoning that arrived in the last 100 ms of its answer.
+pub static LATE_REASONING: Metric = total(
+    "late_reasoning_percent",
+    "Reasoning in the last 100 ms",
+    Unit::Percent,
+    Better::Down,
+    |run| late_percent(run.samples, run.options, Channel::Reasoning),
+);
+
+/// Mean percentage of the content that arrived in the last 100 ms of its answer.
+pub static LATE_CONTENT: Metric = total(
+    "late_content_percent",
+    "Content in the last 100 ms",
+    Unit::Percent,
+    Better::Down,
+    |run| late_percent(run.samples, run.options, Channel::Content),
+);
+
+/// Mean percentage of the arguments of tool calls that arrived in the last 100 ms of their answer.
+pub static LATE_ARGUMENTS: Metric = total(
+    "late_arguments_percent",
+    "Arguments in the last 100 ms",
+    Unit::Percent,
+    Better::Down,
+    |run| late_percent(run.samples, run.options, Channel::ToolCalls),
 );
 
 /// Input tokens of all answers.

@@ -7,9 +7,12 @@ use super::{
     IN_ORDER, MADE_CALL, NONE, NONE_NS, RIGHT_CALL, RequestInput, RequestTimes, SCRIPT_CORRECT,
     SCRIPT_SCORES, SLACK_KNOWN, STATED_INPUT, STATED_OUTPUT, STREAMED, WHITE_SPACE_RUN, WHOLE,
 };
+use crate::metrics::reasoning::ReasoningFacts;
+use crate::metrics::stream_parity::Parity;
 use crate::metrics::{Judged, Sample, TokenSource, Tokens};
 use sobench_core::answer::Answer;
 use sobench_core::case::{Arm, Case};
+use sobench_core::channel_timing::ChannelTiming;
 use sobench_core::constraint::Constraint;
 use sobench_core::observation::{Observation, Outcome, Timing};
 use sobench_core::verdict::{NotScored, Verdict};
@@ -111,6 +114,7 @@ impl<'a> Sample<'a> {
                 first_reasoning_ns: times.first_reasoning_ns,
                 first_answer_ns: times.first_answer_ns,
                 first_arguments_ns: times.first_arguments_ns,
+                channels: self.channels().cloned(),
                 chunk_tokens,
                 end_ns: times.end_ns,
                 streamed: times.streamed,
@@ -147,6 +151,11 @@ impl<'a> Sample<'a> {
             chunks: u64::from(row.chunks),
             streamed: row.flags & STREAMED != 0,
         }
+    }
+
+    /// The channels of its chunks; `None` for an answer with content only, and if unknown.
+    pub fn channels(&self) -> Option<&'a ChannelTiming> {
+        self.ledger.channels.get(&self.row.case_index)
     }
 
     /// Duration of the system call that sent it; `None` if unknown.
@@ -281,6 +290,26 @@ impl<'a> Sample<'a> {
         (self.row.flags & DUE_KNOWN != 0).then_some(self.row.flags & CALL_DUE != 0)
     }
 
+    /// Whether the answer has reasoning.
+    pub fn has_reasoning(&self) -> bool {
+        self.ledger.reasoned.contains_key(&self.row.case_index)
+    }
+
+    /// What the reasoning shows; `None` without reasoning and marks of it.
+    pub fn reasoning_facts(&self) -> Option<ReasoningFacts> {
+        self.ledger.reasoning.get(&self.row.case_index).copied()
+    }
+
+    /// Whether an answer to the same request in the control arm has reasoning; `None` without one.
+    pub fn control_has_reasoning(&self) -> Option<bool> {
+        self.ledger.control_has_reasoning(self.request_hash())
+    }
+
+    /// Whether the streamed answer equals the whole one; `None` if that was not checked.
+    pub fn parity(&self) -> Option<&'a Parity> {
+        self.ledger.parity.get(&self.row.case_index)
+    }
+
     /// The verdict, token counts and checks of the request.
     pub fn judged(&self) -> Judged {
         Judged {
@@ -292,6 +321,8 @@ impl<'a> Sample<'a> {
             right_call: self.right_call(),
             made_call: self.made_call(),
             call_due: self.call_due(),
+            reasoning: self.reasoning_facts(),
+            parity: self.parity().cloned(),
         }
     }
 }
