@@ -238,7 +238,8 @@ impl App {
                 "{MAX_STUCK_STEPS} masks timed out and are still running"
             )));
         }
-        let matcher = self.compiler.matcher(constraint, &constraint.fingerprint());
+        let fingerprint = constraint.fingerprint();
+        let matcher = self.compiler.matcher(constraint, &fingerprint);
         matcher.await.map_err(|error| Failure {
             param: field,
             ..Failure::from(error)

@@ -18,8 +18,9 @@ use std::sync::Arc;
 use corpus::Relevance;
 use ending::{AnswerProgress, TokenTraits};
 use ngram::{Context, Local, Ngrams, START};
+use repeating::Repeating;
 use sampling::Random;
-use script::{FILL_BUDGET, Running, Script, WORDS_PER_START};
+use script::{FILL_BUDGET, KEPT_BYTES, Running, Script, WORDS_PER_START};
 
 pub(super) use sampling::Sampling;
 pub(crate) use script::Step;
@@ -177,6 +178,7 @@ impl Writer {
                     end,
                     is_json,
                     tokens,
+                    written,
                     is_ending,
                 } => {
                     if *tokens == 0 {
@@ -184,19 +186,20 @@ impl Writer {
                         self.budget = self.budget.min(FILL_BUDGET);
                     }
                     let may_end = *tokens > 0 && (!*is_json || self.progress.is_balanced());
-                    if *is_ending || may_end {
-                        let token = end.next(&model.vocabulary, allowed);
-                        *is_ending = token.is_some() || end.skip_space();
-                        if *is_ending && token.is_none() {
-                            continue;
-                        }
-                        if token.is_some() {
-                            return token;
-                        }
-                        end.restart();
+                    let ending = if *is_ending || may_end {
+                        ending_token(end, written, is_ending, &model.vocabulary, allowed)
+                    } else {
+                        None
+                    };
+                    if *is_ending && ending.is_none() {
+                        // A drawn token has completed the end.
+                        continue;
                     }
                     *tokens += 1;
-                    return self.drawn_inside(mask);
+                    let token = ending.or_else(|| self.drawn_inside(mask))?;
+                    written.extend_from_slice(model.vocabulary.bytes(token));
+                    written.drain(..written.len().saturating_sub(KEPT_BYTES));
+                    return Some(token);
                 }
                 Running::End => {
                     script.clear();
@@ -357,6 +360,36 @@ impl Writer {
             ));
         }
     }
+}
+
+/// The next token of the text that ends a value. Drawn tokens may have written its start. Sets
+/// whether the value is ending: without a token, the whole text is written then.
+fn ending_token(
+    end: &mut Repeating,
+    written: &[u8],
+    is_ending: &mut bool,
+    vocabulary: &Vocabulary,
+    allowed: impl Fn(TokenId) -> bool + Copy,
+) -> Option<TokenId> {
+    let next = |end: &mut Repeating| {
+        let token = end.next(vocabulary, allowed);
+        match token {
+            None if end.skip_space() => end.next(vocabulary, allowed),
+            token => token,
+        }
+    };
+    if *is_ending && let Some(token) = next(end) {
+        return Some(token);
+    }
+    for start in end.overlaps(written) {
+        end.seek(start);
+        let token = next(end);
+        *is_ending = token.is_some() || end.is_done();
+        if *is_ending {
+            return token;
+        }
+    }
+    None
 }
 
 /// Adds to the probability of a token, and records the token.

@@ -28,10 +28,21 @@ impl Repeating {
         self.position == self.text.len() && self.pending.is_empty()
     }
 
-    /// Starts at the beginning of the text.
-    pub(super) fn restart(&mut self) {
-        self.position = 0;
+    /// Continues after these many bytes of the text.
+    pub(super) fn seek(&mut self, position: usize) {
+        self.position = position;
         self.pending.clear();
+    }
+
+    /// Starts of the text, by their lengths, with which `written` ends. The first one is empty.
+    pub(super) fn overlaps(&self, written: &[u8]) -> Vec<usize> {
+        let ends = |length: &usize| {
+            self.text.is_char_boundary(*length)
+                && written.ends_with(&self.text.as_bytes()[..*length])
+        };
+        (0..=self.text.len().min(written.len()))
+            .filter(ends)
+            .collect()
     }
 
     /// Leaves out the white space that is next. False if the next character is another one.
@@ -104,8 +115,9 @@ mod tests {
             }
         }
         assert_eq!(written, b"ab");
-        repeating.restart();
+        repeating.seek(0);
         assert!(!repeating.is_done() && !repeating.skip_space());
+        assert_eq!(repeating.overlaps(b"ba "), [0, 2]);
     }
 
     #[test]

@@ -10,6 +10,9 @@ pub(super) const WORDS_PER_START: u32 = 48;
 /// Token budget of one filled value: the end bias closes it before.
 pub(super) const FILL_BUDGET: u32 = 140;
 
+/// Number of bytes of a filled value that are kept. Longer than any text that ends one.
+pub(super) const KEPT_BYTES: usize = 128;
+
 /// One step of a script.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
@@ -46,6 +49,8 @@ pub(super) enum Running {
         end: Repeating,
         is_json: bool,
         tokens: u32,
+        /// The end of what is written in this step.
+        written: Vec<u8>,
         is_ending: bool,
     },
     End,
@@ -67,6 +72,7 @@ impl Script {
                 end: Repeating::new(&end),
                 is_json,
                 tokens: 0,
+                written: Vec::new(),
                 is_ending: false,
             },
             Step::End => Running::End,
