@@ -249,11 +249,13 @@ fn constraint(report: &Report) -> [Option<String>; 6] {
     };
     let formats = has_schema.then(|| asserted.to_owned());
     let is_sent = report.metrics.arms.constrained.is_some();
+    let has_only_tools = dataset.constraint_kinds.iter().all(|kind| kind == "tools");
+    let dialect = server
+        .constraint_dialect
+        .filter(|_| !has_only_tools)
+        .map(|dialect| dialect.to_string());
     let carried = if is_sent {
-        named(
-            "sent as",
-            server.constraint_dialect.map(|dialect| dialect.to_string()),
-        )
+        named("sent as", dialect)
     } else {
         Some("not sent, only judged".to_owned())
     };

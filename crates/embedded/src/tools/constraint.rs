@@ -521,12 +521,12 @@ mod tests {
     use super::*;
     use crate::tools::decide;
 
-    fn set(members: Value) -> ToolSet {
+    fn set(members: &Value) -> ToolSet {
         ToolSet::from_members(members.as_object().unwrap()).unwrap()
     }
 
     fn weather(choice: &str) -> ToolSet {
-        set(json!({"tool_choice": choice, "tools": [
+        set(&json!({"tool_choice": choice, "tools": [
             {"type": "function", "function": {"name": "weather", "strict": true, "parameters": {"type": "object",
                 "properties": {"city": {"type": "string"}, "unit": {"enum": ["C", "F"]}}, "required": ["city", "unit"]}}},
             {"type": "function", "function": {"name": "time"}},
@@ -605,7 +605,13 @@ mod tests {
         };
         assert!(parts("auto").unused.is_some());
         assert!(parts("none").unused.is_none());
-        assert_eq!(parts("none").parts, parts("auto").parts);
+        for choice in ["auto", "none"] {
+            let parts = parts(choice).parts;
+            assert!(
+                parts.iter().all(|part| part.constraint.is_none()),
+                "{parts:?}"
+            );
+        }
     }
 
     #[test]

@@ -106,7 +106,7 @@ mod tests {
 
     use super::*;
 
-    fn set(choice: Value, parallel: bool) -> ToolSet {
+    fn set(choice: &Value, parallel: bool) -> ToolSet {
         let tool = |name: &str| json!({"type": "function", "function": {"name": name}});
         let members = json!({"tools": [tool("a"), tool("b"), tool("c")], "tool_choice": choice,
             "parallel_tool_calls": parallel});
@@ -129,16 +129,16 @@ mod tests {
 
     #[test]
     fn calls_follow_the_choice() {
-        let [none, one, two] = counts(&set(json!("auto"), true));
+        let [none, one, two] = counts(&set(&json!("auto"), true));
         assert!((200..300).contains(&none), "{none}");
         assert!(one > 300 && two > 300, "{one} {two}");
-        assert_eq!(counts(&set(json!("required"), true))[0], 0);
-        assert_eq!(counts(&set(json!("required"), false)), [0, 1000, 0]);
-        assert_eq!(counts(&set(json!("none"), true)), [1000, 0, 0]);
+        assert_eq!(counts(&set(&json!("required"), true))[0], 0);
+        assert_eq!(counts(&set(&json!("required"), false)), [0, 1000, 0]);
+        assert_eq!(counts(&set(&json!("none"), true)), [1000, 0, 0]);
         let named = json!({"type": "function", "function": {"name": "b"}});
-        assert_eq!(counts(&set(named.clone(), true)), [0, 1000, 0]);
+        assert_eq!(counts(&set(&named, true)), [0, 1000, 0]);
         let allowed = json!({"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools": [named]}});
-        assert_eq!(counts(&set(allowed, true))[0], 0);
-        assert_eq!(decide_call(&set(json!("none"), false), 3).calls.len(), 1);
+        assert_eq!(counts(&set(&allowed, true))[0], 0);
+        assert_eq!(decide_call(&set(&json!("none"), false), 3).calls.len(), 1);
     }
 }

@@ -115,7 +115,7 @@ pub(crate) fn request(
     Ok(RequestSettings {
         stream: streams(arguments, backend),
         sampling: match stream_parity {
-            Some(_) => repeatable(sampling, arguments.traffic.seed, backend),
+            Some(_) => repeatable(&sampling, arguments.traffic.seed, backend),
             None => sampling,
         },
         stream_parity,
@@ -168,13 +168,13 @@ pub(crate) fn refuse_parity_of_shards(share: Option<f64>, shard: Option<Shard>) 
 
 /// Sampling whose answers a deterministic server repeats: temperature 0 unless given, and a seed
 /// where the kind has a field for it.
-fn repeatable(sampling: Sampling, seed: u64, backend: ServerKind) -> Sampling {
+fn repeatable(sampling: &Sampling, seed: u64, backend: ServerKind) -> Sampling {
     // Servers read signed integers.
     let seed = seed & i64::MAX.cast_unsigned();
     Sampling {
         temperature: sampling.temperature.or(Some(0.0)),
         seed: backend.takes_seed().then_some(seed.cast_signed()),
-        ..sampling
+        ..sampling.clone()
     }
 }
 
