@@ -238,9 +238,14 @@ impl Tested {
         self.figure.is_rate() && self.difference.abs() >= MARGIN_POINTS
     }
 
+    /// The bound of the interval that is farther from 0.
+    fn farthest_bound(&self) -> f64 {
+        self.low.abs().max(self.high.abs())
+    }
+
     /// Numbers with the decimals that the interval needs.
     fn numbers(&self) -> impl Fn(f64) -> String + use<> {
-        let size = self.low.abs().max(self.high.abs());
+        let size = self.farthest_bound();
         let decimals = match size {
             _ if self.figure.is_rate() => 1,
             100.0.. => 0,
@@ -565,26 +570,49 @@ struct Line {
     dataset: String,
     loads: Vec<Load>,
     text: String,
-    /// The contenders and the figure of a difference; the same at several loads, with other numbers.
-    difference: Option<(Vec<String>, Figure)>,
-    /// The difference, without its sign.
+    /// What the numbers of a tested sentence are about; the same at several loads, with other
+    /// numbers.
+    subject: Option<Subject>,
+    /// The difference without its sign, or the farthest bound of the intervals.
     size: f64,
-    /// Loads with a smaller difference.
+    /// Loads of the same sentence with smaller numbers.
     other_loads: Vec<Load>,
 }
 
+/// The contenders and the figures of a tested sentence.
+#[derive(Clone, Debug, PartialEq)]
+struct Subject {
+    /// The first part of [`Finding::rank`].
+    kind: u8,
+    contenders: Vec<String>,
+    figures: Vec<Figure>,
+}
+
+/// The sentence of several verdicts of the same kind.
+struct Grouped {
+    text: String,
+    /// Sorted names of contenders.
+    contenders: Vec<String>,
+    figures: Vec<Figure>,
+    /// The farthest bound of the intervals.
+    bound: f64,
+}
+
 impl Line {
-    fn new(verdict: &Verdict, text: String) -> Self {
+    fn new(verdict: &Verdict) -> Self {
         let figure = verdict.finding.figure();
         let differs = verdict.finding.kind() == DIFFERS;
+        let rank = verdict.finding.rank();
         Self {
-            rank: verdict.finding.rank(),
+            rank,
             dataset: verdict.dataset.clone(),
             loads: vec![verdict.load],
-            text,
-            difference: figure
-                .filter(|_| differs)
-                .map(|figure| (verdict.contenders.clone(), figure)),
+            text: verdict.to_string(),
+            subject: figure.filter(|_| differs).map(|figure| Subject {
+                kind: rank.0,
+                contenders: verdict.contenders.clone(),
+                figures: vec![figure],
+            }),
             size: match &verdict.finding {
                 Finding::Tested(tested) => tested.difference.abs(),
                 _ => 0.0,
@@ -593,9 +621,24 @@ impl Line {
         }
     }
 
+    /// The line of a verdict and those that share its sentence.
+    fn from_group(verdict: &Verdict, group: Grouped) -> Self {
+        let is_tested = matches!(verdict.finding, Finding::Tested(_));
+        Self {
+            text: group.text,
+            subject: is_tested.then_some(Subject {
+                kind: verdict.finding.rank().0,
+                contenders: group.contenders,
+                figures: group.figures,
+            }),
+            size: group.bound,
+            ..Self::new(verdict)
+        }
+    }
+
     /// Takes over a line that says the same about other loads; gives it back if it does not.
     fn merge(&mut self, mut other: Self) -> Option<Self> {
-        let is_alike = self.difference.is_some() && self.difference == other.difference;
+        let is_alike = self.subject.is_some() && self.subject == other.subject;
         if self.dataset != other.dataset || (self.text != other.text && !is_alike) {
             return Some(other);
         }
@@ -610,6 +653,11 @@ impl Line {
         }
         self.other_loads.append(&mut other.loads);
         None
+    }
+
+    /// Whether it claims a difference.
+    fn is_difference(&self) -> bool {
+        (2..7).contains(&self.rank.0)
     }
 
     /// With its place, if there are several.
@@ -628,7 +676,8 @@ impl Line {
         }
         let likewise = match &self.other_loads[..] {
             [] => String::new(),
-            others => format!("; less, but likewise, at {}", names(others)),
+            others if self.is_difference() => format!("; less, but likewise, at {}", names(others)),
+            others => format!("; likewise at {}", names(others)),
         };
         let text = format!("{}{likewise}", self.text);
         if place.is_empty() {
@@ -647,19 +696,18 @@ impl Verdicts {
             .filter(|verdict| verdict.finding.kind() == DIFFERS)
     }
 
-    /// The sentences of the page, the most important first. The same difference at several loads is
-    /// one sentence, with the numbers of the largest; figures without a difference are grouped.
+    /// The sentences of the page, the most important first. The same statement on several loads is
+    /// one sentence, with the largest numbers; figures without a difference are grouped.
     pub fn sentences(&self) -> Vec<String> {
         let mut lines: Vec<Line> = Vec::new();
         for verdict in &self.verdicts {
-            let text = match verdict.finding.rank().0 {
+            let new = match verdict.finding.rank().0 {
                 7.. => match self.grouped(verdict) {
-                    Some(text) => text,
+                    Some(group) => Line::from_group(verdict, group),
                     None => continue,
                 },
-                _ => verdict.to_string(),
+                _ => Line::new(verdict),
             };
-            let new = Line::new(verdict, text);
             let left = lines
                 .iter_mut()
                 .try_fold(new, |new, line| line.merge(new).ok_or(()));
@@ -682,7 +730,7 @@ impl Verdicts {
 
     /// The sentence of all figures of the same kind as the verdict's: `None` if an earlier verdict
     /// has made it.
-    fn grouped(&self, verdict: &Verdict) -> Option<String> {
+    fn grouped(&self, verdict: &Verdict) -> Option<Grouped> {
         let rank = verdict.finding.rank().0;
         let is_alike = |other: &&Verdict| {
             other.dataset == verdict.dataset
@@ -697,7 +745,12 @@ impl Verdicts {
                     .iter()
                     .map(|figure| figure.name().to_owned())
                     .collect();
-                std::ptr::eq(alike[0], verdict).then(|| too_few(&joined(&names), repeats))
+                std::ptr::eq(alike[0], verdict).then(|| Grouped {
+                    text: too_few(&joined(&names), repeats),
+                    contenders: Vec::new(),
+                    figures,
+                    bound: 0.0,
+                })
             }
             _ => {
                 // Figures with the same groups of contenders share a sentence.
@@ -742,10 +795,23 @@ impl Verdicts {
                         .collect();
                     figure_part(*figure, &tested)
                 };
-                let parts: Vec<String> = distinct_figures(&group).iter().map(part).collect();
-                Some(match &verdict.finding {
+                let figures = distinct_figures(&group);
+                let parts: Vec<String> = figures.iter().map(part).collect();
+                let text = match &verdict.finding {
                     Finding::Tested(tested) => equality(tested, &joined(&names), &parts.join(", ")),
                     _ => distrusted(&joined(&parts), &joined(&names)),
+                };
+                let bounds = group.iter().filter_map(|other| match &other.finding {
+                    Finding::Tested(tested) => Some(tested.farthest_bound()),
+                    _ => None,
+                });
+                let mut contenders = names;
+                contenders.sort_unstable();
+                Some(Grouped {
+                    text,
+                    contenders,
+                    figures,
+                    bound: bounds.fold(0.0, f64::max),
                 })
             }
         }
@@ -765,9 +831,10 @@ fn figure_part(figure: Figure, tested: &[&Tested]) -> String {
                 .iter()
                 .max_by(by_size)
                 .map_or(several[0], |found| found);
-            let bound = several.iter().fold(0.0, |bound: f64, one| {
-                bound.max(one.low.abs()).max(one.high.abs())
-            });
+            let bound = several
+                .iter()
+                .map(|one| one.farthest_bound())
+                .fold(0.0, f64::max);
             let widest = Tested {
                 low: -bound,
                 high: bound,

@@ -394,6 +394,41 @@ fn loads_and_groups_share_sentences() {
 }
 
 #[test]
+fn equal_figures_at_several_loads_are_one_sentence_with_the_widest_interval() {
+    let (calm, noisy) = (runs(EQUAL, 3), with_spread(EQUAL, 3, 3.0));
+    let at = |rate, contender, runs| CellEvidence {
+        load: Load::RequestRate(rate),
+        ..cell(contender, runs)
+    };
+    let found = verdicts(&[
+        at(4.0, "a", &calm),
+        at(8.0, "a", &noisy),
+        at(4.0, "b", &calm),
+        at(8.0, "b", &noisy),
+    ]);
+    let sentences: Vec<String> = found
+        .sentences()
+        .into_iter()
+        .filter(|sentence| sentence.contains("differ in"))
+        .collect();
+    let loads = |sentence: &str| {
+        let widest_first =
+            sentence.starts_with("8 req/s: ") && sentence.ends_with("; likewise at 4 req/s");
+        widest_first || sentence.starts_with("all loads: ")
+    };
+    assert!(
+        sentences.iter().all(|sentence| loads(sentence)),
+        "{sentences:#?}"
+    );
+    assert!(
+        sentences
+            .iter()
+            .any(|sentence| sentence.ends_with("; likewise at 4 req/s")),
+        "{sentences:#?}"
+    );
+}
+
+#[test]
 fn contenders_that_did_not_run_have_their_reason() {
     let good = runs(EQUAL, 3);
     let failed = CellEvidence {
