@@ -237,9 +237,11 @@ fn refusal(notice: &BenchNotice) -> String {
 
 /// Constrained requests without a valid answer, by outcome.
 fn problems(quality: &Quality) -> Option<String> {
-    let invalid = quality.reasons.iter().map(|group| group.count).sum();
+    let broken: usize = quality.reasons.iter().map(|group| group.count).sum();
+    let invalid = broken.saturating_sub(quality.truncated);
     let counts = [
         (invalid, "invalid"),
+        (quality.truncated, "truncated"),
         (quality.refused + quality.failed, "without an answer"),
         (quality.unjudged(), "not judged"),
         (quality.cancelled, "cancelled"),
