@@ -41,6 +41,8 @@ class LeftOut(Exception):
 def guidance(constraint, _policy):
     """A walk with llguidance."""
     kind, text = constraint
+    if kind == "structural_tag":
+        raise LeftOut("llguidance has no structural tags")
     grammar = LLMatcher.grammar_from_json_schema(text) if kind == "json" else LLMatcher.grammar_from_regex(text)
     matcher = LLMatcher(LLTokenizer("byte"), grammar)
 
@@ -54,6 +56,8 @@ def guidance(constraint, _policy):
 def outlines(constraint, policy):
     """A walk with outlines-core."""
     kind, text = constraint
+    if kind == "structural_tag":
+        raise LeftOut("outlines-core has no structural tags")
     regex = build_regex_from_schema(text, None, policy["outlines_references"]) if kind == "json" else text
     index = Index(regex, Vocabulary(END, {bytes([byte]): [byte] for byte in range(END)}))
     state = index.get_initial_state()
@@ -76,12 +80,28 @@ def xgrammar_(constraint, policy):
     if kind == "json":
         settings = {"any_whitespace": policy["any_whitespace"], "strict_mode": policy["xgrammar_strict"]}
         matcher = xgrammar.GrammarMatcher(compiler.compile_json_schema(text, **settings))
+    elif kind == "structural_tag":
+        matcher = xgrammar.GrammarMatcher(compiler.compile_structural_tag(text))
     else:
         matcher = xgrammar.GrammarMatcher(compiler.compile_regex(text))
     return matcher.accept_token, lambda: matcher.accept_token(END)
 
 
 WALKS = {"guidance": guidance, "outlines": outlines, "xgrammar": xgrammar_}
+
+
+def new_form(tag):
+    """A structural tag with `structures` and `triggers` as xgrammar's package converts it."""
+    if "structures" not in tag:
+        return tag
+
+    def converted(structure):
+        schema = structure["schema"]
+        content = {"type": "json_schema", "json_schema": json.loads(schema) if isinstance(schema, str) else schema}
+        return {"type": "tag", "begin": structure["begin"], "content": content, "end": structure["end"]}
+
+    tags = [converted(structure) for structure in tag["structures"]]
+    return {"type": "structural_tag", "format": {"type": "triggered_tags", "triggers": tag["triggers"], "tags": tags}}
 
 
 def constraint_of(witness):
@@ -91,6 +111,8 @@ def constraint_of(witness):
         return kind, json.dumps(value)
     if kind == "regex":
         return kind, value
+    if kind == "structural_tag":
+        return kind, json.dumps(new_form(value))
     raise LeftOut(f"a constraint of the kind {kind}")
 
 

@@ -18,24 +18,18 @@ use sobench_core::tools::ToolSet;
 fn case(kind: ServerKind, constraint: Option<Constraint>, arm: Arm) -> Case {
     let messages = || [Message::new("user", "Say it")].into();
     let documents = || ["first".into(), "second".into()].into();
-    Case {
-        id: "t-0".to_owned(),
-        prompt: match kind.input() {
-            Input::Messages => Prompt::Messages(messages()),
-            Input::Text => Prompt::Text("Say it".into()),
-            Input::Audio => Prompt::Audio(Arc::new(Clip::new("a.wav", "<sound>"))),
-            Input::Ranking => Prompt::Ranking {
-                query: "Say it".into(),
-                documents: documents(),
-            },
+    let prompt = match kind.input() {
+        Input::Messages => Prompt::Messages(messages()),
+        Input::Text => Prompt::Text("Say it".into()),
+        Input::Audio => Prompt::Audio(Arc::new(Clip::new("a.wav", "<sound>"))),
+        Input::Ranking => Prompt::Ranking {
+            query: "Say it".into(),
+            documents: documents(),
         },
-        constraint: constraint.map(Arc::new),
+    };
+    Case {
         arm,
-        output_len: 16,
-        completion: None,
-        tags: vec![],
-        grammar_oracle: None,
-        model: None,
+        ..Case::new("t-0", prompt, constraint.map(Arc::new), 16)
     }
 }
 

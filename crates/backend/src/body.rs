@@ -116,16 +116,16 @@ fn constraint_fields(
             _ => ConstraintFields::tools(tools, form),
         }));
     }
-    match (&case.constraint, case.arm) {
-        (Some(constraint), Arm::Constrained) => options
+    match &case.constraint {
+        _ if !case.arm.sends_constraint() => Ok(None),
+        Some(constraint) => options
             .dialect
             .carry(kind, constraint, options.guided_decoding_backend.as_deref())
             .map(Some),
-        (None, Arm::Constrained) => Err(Unsendable::new(
+        None => Err(Unsendable::new(
             "a constrained case has no constraint",
             "give the row a constraint, or remove it from the constrained arm",
         )),
-        (_, Arm::Control | Arm::Free) => Ok(None),
     }
 }
 

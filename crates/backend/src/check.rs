@@ -22,7 +22,7 @@ use sobench_core::error::{Error, Result};
 pub fn check(kind: ServerKind, cases: &[Case], options: &RequestOptions) -> Result<()> {
     check_extra_body(kind, cases, options)?;
     let adapter = adapter(kind);
-    let constrained = || cases.iter().filter(|case| case.arm == Arm::Constrained);
+    let constrained = || cases.iter().filter(|case| case.arm.sends_constraint());
     let has_supported = constrained().any(|case| unsupported(kind, case).is_none());
     let mut seen = HashSet::new();
     for case in cases
@@ -46,8 +46,8 @@ pub fn unsupported(kind: ServerKind, case: &Case) -> Option<Unsendable> {
     let is_carried = match (constraint, case.arm) {
         (_, Arm::Free) => true,
         (Constraint::Tools(_), _) => kind.takes_tools(),
-        (_, Arm::Control) => true,
-        (_, Arm::Constrained) => kind
+        (_, arm) if !arm.sends_constraint() => true,
+        _ => kind
             .dialects()
             .iter()
             .any(|dialect| dialect.carries(constraint.kind())),
@@ -60,8 +60,8 @@ fn check_extra_body(kind: ServerKind, cases: &[Case], options: &RequestOptions) 
         return Ok(());
     };
     let layout = &kind.spec().body;
-    let has = |arm: Arm| cases.iter().any(|case| case.arm == arm);
-    let (has_control, has_constrained) = (has(Arm::Control), has(Arm::Constrained));
+    let has_control = cases.iter().any(|case| case.arm == Arm::Control);
+    let has_constrained = cases.iter().any(|case| case.arm.sends_constraint());
     for (field, value) in extra {
         if layout.nested_in == Some(field.as_str()) && !value.is_object() {
             return Err(Error::usage(format!(

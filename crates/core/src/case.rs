@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 
 use crate::audio::Clip;
 use crate::constraint::Constraint;
+use crate::scorer::Scorer;
 
 /// Prefix of the tag that names the dataset of a case in a mix of datasets.
 pub const DATASET_TAG: &str = "dataset:";
@@ -17,13 +18,20 @@ pub struct Case {
     /// Unique within a run, e.g. `json-17`.
     pub id: String,
     pub prompt: Prompt,
-    /// The constraint that the answer is judged by. Sent only in [`Arm::Constrained`].
+    /// The constraint of the row, sent in some arms ([`Arm::sends_constraint`]). Answers are judged
+    /// by it, except in [`Arm::Free`].
     pub constraint: Option<Arc<Constraint>>,
     pub arm: Arm,
     /// Maximum number of output tokens (`max_tokens`).
     pub output_len: u32,
     /// Reference answer, if the dataset has one.
     pub completion: Option<String>,
+    /// How an answer is compared with the reference; `None` if it is not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub score: Option<Scorer>,
+    /// The item that the case belongs to, in a run with several arms of each item (`--arms`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub item: Option<u32>,
     pub tags: Vec<String>,
     /// A pest grammar that decides membership in place of the general recogniser, if the author
     /// supplied one.
@@ -66,6 +74,8 @@ impl Case {
             constraint,
             output_len,
             completion: None,
+            score: None,
+            item: None,
             tags: Vec::new(),
             grammar_oracle: None,
             model: None,
@@ -157,18 +167,79 @@ impl Message {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Arm {
-    /// The constraint is sent, and the answer is judged by it.
+    /// The constraint is sent, and the answer is judged by it. The prompt has the schema, if the
+    /// dataset shows it: `prompt+constraint` of [`Arm::flag`].
     Constrained,
-    /// The constraint is not sent, but the answer is judged by it, which measures the effect of the
-    /// constraint.
+    /// The same prompt without the constraint. The answer is judged by it, which measures the effect
+    /// of the constraint: `prompt` of [`Arm::flag`].
     Control,
-    /// No constraint, and no judgement.
+    /// No constraint, no schema in the prompt, and no judgement by the constraint.
     Free,
+    /// The constraint is sent, and the prompt does not have the schema.
+    #[serde(rename = "constraint")]
+    ConstraintOnly,
+    /// As [`Arm::Constrained`], and the model thinks before the answer.
+    #[serde(rename = "think+constraint")]
+    ThinkConstraint,
+}
+
+impl Arm {
+    /// All arms, in the order of tables.
+    pub const ALL: [Self; 5] = [
+        Self::Constrained,
+        Self::Control,
+        Self::Free,
+        Self::ConstraintOnly,
+        Self::ThinkConstraint,
+    ];
+
+    /// The name in files and tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Constrained => "constrained",
+            Self::Control => "control",
+            _ => self.flag(),
+        }
+    }
+
+    /// The name in `--arms`, and in the tables of a run with `--arms`.
+    pub fn flag(self) -> &'static str {
+        match self {
+            Self::Constrained => "prompt+constraint",
+            Self::Control => "prompt",
+            Self::Free => "free",
+            Self::ConstraintOnly => "constraint",
+            Self::ThinkConstraint => "think+constraint",
+        }
+    }
+
+    /// Whether requests of the arm have the constraint.
+    pub fn sends_constraint(self) -> bool {
+        match self {
+            Self::Constrained | Self::ConstraintOnly | Self::ThinkConstraint => true,
+            Self::Control | Self::Free => false,
+        }
+    }
+
+    /// Whether the prompt has the schema, if the dataset shows it.
+    pub fn shows_schema(self) -> bool {
+        match self {
+            Self::Constrained | Self::Control | Self::ThinkConstraint => true,
+            Self::Free | Self::ConstraintOnly => false,
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_of_arms_are_those_of_files() {
+        for arm in Arm::ALL {
+            assert_eq!(serde_json::to_value(arm).unwrap(), arm.name());
+        }
+    }
 
     #[test]
     fn messages_keep_all_members_and_number_spelling() {

@@ -8,6 +8,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::EngineName;
+use sobench_core::constraint::Constraint;
 
 /// Kind of departure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -33,11 +34,14 @@ pub enum Departure {
     UnlistedKeyword,
     /// Nested references are followed to a limited depth. Deeper references are left out.
     References,
+    /// With `any_order` in a structural tag, only the number of members counts: required ones may
+    /// be missing.
+    AnyOrder,
 }
 
 impl Departure {
     /// All kinds.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::MemberOrder,
         Self::OuterWhiteSpace,
         Self::WhiteSpace,
@@ -48,6 +52,7 @@ impl Departure {
         Self::CanonicalTokens,
         Self::UnlistedKeyword,
         Self::References,
+        Self::AnyOrder,
     ];
 
     /// Name in tables and files.
@@ -63,6 +68,7 @@ impl Departure {
             Self::CanonicalTokens => "canonical tokens",
             Self::UnlistedKeyword => "unlisted keyword",
             Self::References => "references",
+            Self::AnyOrder => "any order",
         }
     }
 }
@@ -75,6 +81,8 @@ pub struct DeclaredDeparture {
     pub what: &'static str,
     /// Document that declares the departure, and the section.
     pub source: &'static str,
+    /// Whether it applies to structural tags only.
+    pub only_in_tags: bool,
 }
 
 impl DeclaredDeparture {
@@ -87,6 +95,19 @@ impl DeclaredDeparture {
             departure,
             what,
             source,
+            only_in_tags: false,
+        }
+    }
+
+    /// A departure in structural tags.
+    pub(super) const fn in_tags(
+        departure: Departure,
+        what: &'static str,
+        source: &'static str,
+    ) -> Self {
+        Self {
+            only_in_tags: true,
+            ..Self::new(departure, what, source)
         }
     }
 }
@@ -97,11 +118,19 @@ impl EngineName {
         self.spec().departures
     }
 
-    /// Whether the engine declares a departure.
+    /// Whether the engine declares a departure for any constraint.
     pub fn declares(self, departure: Departure) -> bool {
         self.departures()
             .iter()
             .any(|declared| declared.departure == departure)
+    }
+
+    /// Whether the engine declares a departure for this constraint.
+    pub fn declares_for(self, departure: Departure, constraint: &Constraint) -> bool {
+        let is_tag = matches!(constraint, Constraint::StructuralTag(_));
+        self.departures()
+            .iter()
+            .any(|declared| declared.departure == departure && (is_tag || !declared.only_in_tags))
     }
 
     /// The departure that explains why the engine accepts a text that violates `keyword`.
@@ -116,6 +145,10 @@ impl EngineName {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -142,6 +175,21 @@ mod tests {
         }
         assert!(EngineName::Guidance.declares(Departure::MemberOrder));
         assert_eq!(EngineName::Auto.departures(), []);
+    }
+
+    #[test]
+    fn departures_in_tags_are_not_declared_for_schemas() {
+        let tag = Constraint::StructuralTag(Arc::new(json!({})));
+        let schema = Constraint::JsonSchema(Arc::new(json!({})));
+        for (departure, in_tags, in_schemas) in [
+            (Departure::MemberOrder, true, true),
+            (Departure::OuterWhiteSpace, true, false),
+            (Departure::AnyOrder, true, false),
+            (Departure::References, false, false),
+        ] {
+            let declares = |constraint| EngineName::Xgrammar.declares_for(departure, constraint);
+            assert_eq!((declares(&tag), declares(&schema)), (in_tags, in_schemas));
+        }
     }
 
     #[test]

@@ -15,41 +15,9 @@ use serde_json::Value;
 
 use super::json_answer;
 use sobench_core::constraint::Constraint;
+pub use sobench_core::scorer::Scorer;
 
 pub use self::leaves::Leaves;
-
-/// A rule that compares an answer with a reference.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Scorer {
-    /// Equal JSON: members in any order, numbers by value.
-    Exact,
-    /// Equal JSON, leaf by leaf. The schema may say how a leaf is compared (`x-sobench-score`).
-    Leaf,
-    /// The same choice of a list.
-    Choice,
-    /// The same last number in the text, as for GSM8K.
-    Number,
-}
-
-impl Scorer {
-    pub const ALL: [Self; 4] = [Self::Exact, Self::Leaf, Self::Choice, Self::Number];
-
-    /// The name in files and messages.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Exact => "exact",
-            Self::Leaf => "leaf",
-            Self::Choice => "choice",
-            Self::Number => "number",
-        }
-    }
-
-    /// The scorer of this name.
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|scorer| scorer.name() == name)
-    }
-}
 
 /// The result of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -115,6 +83,9 @@ impl Reference {
                 let number = spans::last_number(&text).ok_or("no number in it")?;
                 number.into()
             }
+            (Scorer::Calls, _) => {
+                return Err("expected calls are the member `completion`".to_owned());
+            }
             (Scorer::Choice, value) => {
                 let text = text_of(value).ok_or("not a text")?;
                 if !choices.is_empty() && !choices.contains(&text) {
@@ -151,6 +122,7 @@ impl Reference {
             Scorer::Leaf => return self.leaf_accuracy(answer),
             Scorer::Exact => json_in(answer)
                 .map(|answer| Grade::from_equality(leaves::is_equal(&self.value, &answer))),
+            Scorer::Calls => None,
             Scorer::Number => spans::last_number(answer)
                 .map(|answer| Grade::from_equality(self.value.as_f64() == Some(answer))),
             Scorer::Choice => {
@@ -289,10 +261,5 @@ mod tests {
             let error = Reference::new(scorer, &reference, constraint).unwrap_err();
             assert!(error.contains(expected), "{error}");
         }
-        assert!(
-            Scorer::ALL
-                .iter()
-                .all(|scorer| Scorer::from_name(scorer.name()) == Some(*scorer))
-        );
     }
 }

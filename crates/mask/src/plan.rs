@@ -44,6 +44,9 @@ pub struct MaskPlan {
     pub limit: Option<usize>,
     /// Random sample of the entries; `None` for all.
     pub sample: Option<Sample>,
+    /// Seed of generated corpora.
+    #[serde(default)]
+    pub seed: u64,
     /// Regular expression on names and tags of entries.
     pub filter: Option<String>,
     /// The rows file; `None` uses a temporary file.
@@ -88,6 +91,7 @@ impl Default for MaskPlan {
             spellings: Spelling::JSON.to_vec(),
             limit: None,
             sample: None,
+            seed: 0,
             filter: None,
             rows: None,
             resume: false,
@@ -199,12 +203,12 @@ impl MaskPlan {
     }
 }
 
-/// A corpus argument: `shipped`, a path, or `KIND:PATH`.
+/// A corpus argument: `shipped`, `tags`, `tags:N`, a path, or `KIND:PATH`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CorpusSource {
     /// `None` to detect the layout from the files.
     pub kind: Option<CorpusKind>,
-    /// A file or a folder; unused for the shipped corpus.
+    /// A file or a folder; the whole argument for corpora inside the program.
     pub path: PathBuf,
 }
 
@@ -217,13 +221,22 @@ impl CorpusSource {
                 path: typed.into(),
             };
         }
+        if typed == CorpusKind::Tags.name() {
+            return Self {
+                kind: Some(CorpusKind::Tags),
+                path: typed.into(),
+            };
+        }
         let forced = typed.split_once(':').and_then(|(name, path)| {
             let kind = CorpusKind::ALL
                 .into_iter()
                 .find(|kind| kind.name() == name && *kind != CorpusKind::Shipped)?;
             Some(Self {
                 kind: Some(kind),
-                path: path.into(),
+                path: match kind {
+                    CorpusKind::Tags => typed.into(),
+                    _ => path.into(),
+                },
             })
         });
         forced.unwrap_or_else(|| Self {
@@ -278,6 +291,8 @@ mod tests {
         for (typed, kind, path) in [
             ("shipped", Some(CorpusKind::Shipped), "shipped"),
             ("shipped:x", None, "shipped:x"),
+            ("tags", Some(CorpusKind::Tags), "tags"),
+            ("tags:100", Some(CorpusKind::Tags), "tags:100"),
             ("jsts:tests/draft7", Some(CorpusKind::Jsts), "tests/draft7"),
             ("maskbench:a:b", Some(CorpusKind::Maskbench), "a:b"),
             ("C:\\corpus", None, "C:\\corpus"),

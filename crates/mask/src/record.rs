@@ -102,16 +102,19 @@ pub enum CorpusKind {
     Custom,
     /// The shipped workloads.
     Shipped,
+    /// Generated structural tags of tools.
+    Tags,
 }
 
 impl CorpusKind {
     /// Every kind.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::Maskbench,
         Self::JsonSchemaBench,
         Self::Jsts,
         Self::Custom,
         Self::Shipped,
+        Self::Tags,
     ];
 
     /// The name that flags, files and reports use.
@@ -122,6 +125,7 @@ impl CorpusKind {
             Self::Jsts => "jsts",
             Self::Custom => "custom",
             Self::Shipped => "shipped",
+            Self::Tags => "tags",
         }
     }
 }

@@ -118,7 +118,7 @@ pub(crate) fn reasoning(metrics: &Metrics) -> Option<Table> {
     ];
     for (name, rate) in rates {
         for arm in &reasoning.arms {
-            push(name, crate::csv::arm_name(arm.arm), rate(arm));
+            push(name, arm.arm.name(), rate(arm));
         }
     }
     push("thinking suppressed", "constrained", reasoning.suppressed);
@@ -132,7 +132,7 @@ pub(crate) fn token_sentence(metrics: &Metrics) -> Option<String> {
         .arms
         .iter()
         .filter_map(|arm| {
-            let name = crate::csv::arm_name(arm.arm);
+            let name = arm.arm.name();
             Some(format!("{name} {:.1}", arm.mean_tokens?))
         })
         .collect();

@@ -5,7 +5,6 @@ use std::io::Write;
 
 use super::view::View;
 use crate::format::cannot_write;
-use sobench_core::case::Arm;
 use sobench_core::error::Result;
 use sobench_core::observation::failure_message;
 use sobench_core::verdict::Verdict;
@@ -34,7 +33,7 @@ type Cell = fn(&Line<'_, '_>) -> String;
 const COLUMNS: [(&str, Cell); 27] = [
     ("index", |line| line.sample.case_index().to_string()),
     ("case", |line| line.sample.id()),
-    ("arm", |line| arm_name(line.sample.arm()).to_owned()),
+    ("arm", |line| line.sample.arm().name().to_owned()),
     ("kind", |line| {
         line.sample
             .constraint()
@@ -178,15 +177,6 @@ fn verdict(sample: &Sample<'_>) -> (&'static str, &'static str, String) {
     }
 }
 
-/// The name of an arm in files.
-pub(super) fn arm_name(arm: Arm) -> &'static str {
-    match arm {
-        Arm::Constrained => "constrained",
-        Arm::Control => "control",
-        Arm::Free => "free",
-    }
-}
-
 fn source(source: TokenSource) -> &'static str {
     match source {
         TokenSource::Server => "server",
@@ -209,6 +199,7 @@ fn seconds(at_ns: Option<u64>) -> String {
 mod tests {
     use super::*;
     use crate::view::testing::with_view;
+    use sobench_core::case::Arm;
     use sobench_core::observation::Outcome;
     use sobench_core::verdict::{NotScored, Reason};
     use sobench_results::metrics::testing::{TestRequest, test_request};

@@ -8,7 +8,6 @@ use std::io::Write;
 
 use quick_junit::{NonSuccessKind, Property, Report, TestCase, TestCaseStatus, TestSuite};
 
-use super::csv::arm_name;
 use super::view::{TestStatus, View};
 use crate::format;
 use sobench_core::dates::iso_8601;
@@ -148,7 +147,7 @@ fn test(view: &View<'_>, place: usize, sample: &Sample<'_>) -> Result<TestCase> 
     let kind = sample
         .constraint()
         .map_or("none", |constraint| constraint.kind());
-    let class = format!("{}.{kind}.{}", dataset(view), arm_name(sample.arm()));
+    let class = format!("{}.{kind}.{}", dataset(view), sample.arm().name());
     let taken_ns = timing
         .sent_ns
         .zip(timing.end_ns)

@@ -1,7 +1,7 @@
 //! Table of latencies with confidence intervals: one row per latency and arm.
 
 use super::text::figure;
-use super::{Report, confidence};
+use super::{Report, confidence, tables};
 use sobench_render::Table;
 use sobench_results::metrics::{ArmMetrics, LatencyMetric};
 use sobench_statistics::Summary;
@@ -20,7 +20,7 @@ pub(super) fn latencies(report: &Report) -> Option<Table> {
         .into_iter()
         .chain(names);
     let mut table = Table::new(heads, 1);
-    let mut arms: Vec<(&str, &ArmMetrics)> = report.metrics.arms.iter().collect();
+    let mut arms: Vec<(&str, &ArmMetrics)> = tables::arm_columns(report);
     if arms.len() < 2 {
         arms = vec![("", &report.metrics.overall)];
     }

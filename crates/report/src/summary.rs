@@ -297,20 +297,15 @@ fn arm_columns<'r>(view: &View<'r>) -> Vec<ArmColumn<'r>> {
             })
             .count()
     };
-    let arms = &view.report.metrics.arms;
-    [
-        (Arm::Constrained, "constrained", &arms.constrained),
-        (Arm::Control, "control", &arms.control),
-        (Arm::Free, "without constraint", &arms.free),
-    ]
-    .into_iter()
-    .filter_map(|(arm, name, metrics)| {
-        Some(ArmColumn {
-            arm,
-            name,
-            metrics: metrics.as_ref()?,
-            refused: refused(arm),
-        })
+    let arms = view.report.metrics.arms.iter();
+    arms.map(|(arm, metrics)| ArmColumn {
+        arm,
+        name: match arm {
+            Arm::Free => "without constraint",
+            arm => arm.name(),
+        },
+        metrics,
+        refused: refused(arm),
     })
     .collect()
 }
@@ -323,11 +318,12 @@ fn add_arms(page: &mut Document, view: &View<'_>) {
     let title = match &columns[..] {
         [] => return,
         [only] => match only.arm {
-            Arm::Constrained => "Constrained requests",
             Arm::Control => "Control requests",
             Arm::Free => "Requests",
+            _ => "Constrained requests",
         },
-        _ => "Constrained vs control",
+        [_, _] => "Constrained vs control",
+        _ => "Arms",
     };
     let has_differences = columns
         .iter()
@@ -355,7 +351,7 @@ fn add_arms(page: &mut Document, view: &View<'_>) {
             cells(&|column| match column.arm {
                 Arm::Constrained => percent(quality.correct_rate),
                 Arm::Control => percent(quality.control_rate),
-                Arm::Free => String::new(),
+                _ => String::new(),
             }),
             quality
                 .correct_rate
@@ -366,7 +362,7 @@ fn add_arms(page: &mut Document, view: &View<'_>) {
             "compliance (%)",
             cells(&|column| match column.arm {
                 Arm::Constrained => percent(quality.compliance),
-                Arm::Control | Arm::Free => String::new(),
+                _ => String::new(),
             }),
             None,
         );

@@ -227,8 +227,8 @@ fn acceptance(report: &Report) -> Option<Table> {
 
 /// Whether requests have constraints, sent or not, that answers are judged by.
 pub(crate) fn is_judged(report: &Report) -> bool {
-    let arms = &report.metrics.arms;
-    arms.constrained.is_some() || arms.control.is_some() || arms.free.is_none()
+    let mut arms = report.metrics.arms.iter().map(|(arm, _)| arm).peekable();
+    arms.peek().is_none() || arms.any(|arm| arm != Arm::Free)
 }
 
 /// The table of the rates.
@@ -511,9 +511,9 @@ fn example(excerpt: &Example) -> String {
     let case = printable(&excerpt.case_id, EXAMPLE_MAX_CHARS);
     let message = printable(&excerpt.message, EXAMPLE_MAX_CHARS);
     let arm = match excerpt.arm {
-        Arm::Constrained => "",
-        Arm::Control => " (control arm)",
-        Arm::Free => " (without constraint)",
+        Arm::Constrained => String::new(),
+        Arm::Free => " (without constraint)".to_owned(),
+        arm => format!(" ({} arm)", arm.name()),
     };
     let mut first = vec![format!("{case}{arm}")];
     first.extend(
@@ -546,13 +546,21 @@ fn example(excerpt: &Example) -> String {
 /// The arms side by side; `None` where the constrained arm is the only one, or answers are
 /// computed.
 fn arms(report: &Report) -> Option<Table> {
-    let arms: Vec<(&str, &ArmMetrics)> = report.metrics.arms.iter().collect();
-    let is_alone = arms.iter().all(|(name, _)| *name == "constrained")
+    let arms: Vec<(&str, &ArmMetrics)> = arm_columns(report);
+    let is_alone = arms
+        .iter()
+        .all(|(name, _)| *name == Arm::Constrained.name())
         || report.metrics.options.answers == Answers::Computed;
     if is_alone {
         return None;
     }
     Some(columns(report, "arm", &arms, &[]))
+}
+
+/// The arms with requests, by their names.
+pub(super) fn arm_columns(report: &Report) -> Vec<(&'static str, &ArmMetrics)> {
+    let arms = report.metrics.arms.iter();
+    arms.map(|(arm, metrics)| (arm.name(), metrics)).collect()
 }
 
 /// A rate of a quality.

@@ -59,15 +59,15 @@ impl<'a> TestStatus<'a> {
             return Self::NoAnswer(failure_message(outcome));
         }
         match (sample.arm(), sample.verdict()) {
-            (Arm::Constrained, Verdict::Valid) => Self::Passed,
-            (Arm::Constrained, Verdict::Invalid { reason }) => Self::Invalid(reason),
+            (arm, Verdict::Valid) if arm.sends_constraint() => Self::Passed,
+            (arm, Verdict::Invalid { reason }) if arm.sends_constraint() => Self::Invalid(reason),
             (Arm::Control, Verdict::Valid) => {
                 Self::Skipped("control arm: valid, the constraint was not sent".to_owned())
             }
             (Arm::Control, Verdict::Invalid { .. }) => {
                 Self::Skipped("control arm: invalid, the constraint was not sent".to_owned())
             }
-            (Arm::Free, Verdict::Valid | Verdict::Invalid { .. }) => {
+            (_, Verdict::Valid | Verdict::Invalid { .. }) => {
                 Self::Skipped("there is no constraint".to_owned())
             }
             (_, Verdict::NotScored { why }) => Self::Skipped(why.to_string()),

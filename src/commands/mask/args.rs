@@ -23,8 +23,9 @@ static MEASURED: LazyLock<String> = LazyLock::new(|| {
 /// In-process measurement of decoding engines over a corpus.
 #[derive(Args, Clone, Debug)]
 pub struct MaskArgs {
-    /// Corpora: `shipped`, a folder of MaskBench files, JSONSchemaBench Parquet files, a folder of
-    /// the JSON-Schema-Test-Suite, or custom JSONL; force a layout with maskbench:PATH,
+    /// Corpora: `shipped`, `tags` (structural tags of 10, 100 and 500 tools) or `tags:N` (of N
+    /// tools), a folder of MaskBench files, JSONSchemaBench Parquet files, a folder of the
+    /// JSON-Schema-Test-Suite, or custom JSONL; force a layout with maskbench:PATH,
     /// jsonschemabench:PATH, jsts:PATH or custom:PATH
     #[arg(long, value_name = "[KIND:]PATH", num_args = 1.., default_value = "shipped")]
     pub corpus: Vec<InputNames>,
@@ -53,7 +54,7 @@ pub struct MaskArgs {
         conflicts_with = "limit"
     )]
     pub sample: Option<usize>,
-    /// Seed of --sample and of the walks of --prove
+    /// Seed of --sample, of the corpus tags and of the walks of --prove
     #[arg(long, value_name = "SEED", default_value_t = 0)]
     pub seed: u64,
     /// Measure only entries whose name or a tag matches

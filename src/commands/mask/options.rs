@@ -68,6 +68,7 @@ impl MaskOptions {
             memory_limit_bytes: memory_limit(flags.memory_limit_mib)?,
             spellings: flags.spelling.clone(),
             limit: flags.limit,
+            seed: flags.seed,
             sample: flags.sample.map(|entries| Sample {
                 entries,
                 seed: flags.seed,

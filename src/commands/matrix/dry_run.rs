@@ -96,12 +96,12 @@ fn add_requests(
     run: &PlannedRun,
 ) -> Result<()> {
     let dry = DryRun::new(&run.plan)?;
-    for arm in [Arm::Constrained, Arm::Control, Arm::Free] {
+    for arm in Arm::ALL {
         let Some(case) = dry.first(arm) else { continue };
         let arm = match arm {
-            Arm::Constrained => "constrained",
             Arm::Control => "control, without its constraint",
             Arm::Free => "without a constraint",
+            arm => arm.name(),
         };
         let dataset = &plan.datasets[run.dataset];
         let _ = writeln!(

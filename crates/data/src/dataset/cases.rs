@@ -211,6 +211,8 @@ fn case(row: &Row, plan: &DatasetPlan, index: usize, is_constrained: bool) -> Ca
             }
         },
         completion: row.completion.clone(),
+        score: None,
+        item: None,
         tags: row.tags.clone(),
         grammar_oracle: row.grammar_oracle.clone(),
         model: None,

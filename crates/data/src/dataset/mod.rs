@@ -52,7 +52,7 @@ pub use prompt_variants::{MAX_PROMPT_VARIANTS, PromptVariants};
 pub use rows::{Order, Shortfall};
 pub use shipped::shipped_rows;
 pub use suite::{SUITE_NAME, SuiteFlags};
-pub use tools::{TOOLS_NAME, ToolsFlags};
+pub use tools::{TOOLS_NAME, ToolsFlags, draw_tools};
 
 use clap::Args;
 use clap::builder::PossibleValuesParser;

@@ -142,6 +142,35 @@ pub(super) fn shipped_rows(filter: &[String]) -> Result<Vec<Map<String, Value>>>
     Ok(rows)
 }
 
+/// `count` tools in an order that `seed` decides: shipped ones, and generated ones if these are too
+/// few.
+///
+/// # Errors
+/// The count is 0 or over the number of tools of a request.
+pub fn draw_tools(count: usize, seed: u64) -> Result<Vec<Tool>> {
+    if !(1..=MAX_TOOLS_PER_REQUEST).contains(&count) {
+        return Err(Error::usage(format!("invalid number of tools: {count}"))
+            .hint(format!("give a number from 1 to {MAX_TOOLS_PER_REQUEST}")));
+    }
+    let shipped = Shipped::read()?;
+    let families: Vec<&Tool> = shipped
+        .groups
+        .iter()
+        .flat_map(|group| &group.tools)
+        .collect();
+    let mut random = PythonRandom::from_u128(STREAM | u128::from(seed));
+    let generated = variants::generate(&families, &mut random);
+    let mut draw = |tools: &[&Tool], count: usize| -> Vec<Tool> {
+        let drawn = random.sample(tools.len(), count.min(tools.len()));
+        drawn.into_iter().map(|at| tools[at].clone()).collect()
+    };
+    let mut tools = draw(&families, count);
+    let missing = count - tools.len();
+    tools.extend(draw(&generated.iter().collect::<Vec<_>>(), missing));
+    random.shuffle(&mut tools);
+    Ok(tools)
+}
+
 /// The file of tools and requests.
 struct Shipped {
     groups: Vec<Group>,
@@ -759,6 +788,27 @@ mod tests {
             assert_eq!(rows[..5], read(Some(count), 5, 7), "the seed decides");
             assert_ne!(rows[0], read(Some(count), 1, 8)[0]);
         }
+    }
+
+    #[test]
+    fn drawn_tools_are_distinct_and_the_shipped_ones_come_first() {
+        let shipped = Shipped::read().unwrap();
+        let is_shipped = |tool: &&Tool| {
+            let mut tools = shipped.groups.iter().flat_map(|group| &group.tools);
+            tools.any(|other| other == *tool)
+        };
+        for (count, shipped_count) in [(1, 1), (10, 10), (100, 40), (500, 40)] {
+            let tools = draw_tools(count, 3).unwrap();
+            let distinct: BTreeSet<&String> = tools.iter().map(|tool| &tool.name).collect();
+            assert_eq!((distinct.len(), tools.len()), (count, count));
+            assert_eq!(tools.iter().filter(is_shipped).count(), shipped_count);
+            assert_eq!(tools, draw_tools(count, 3).unwrap(), "the seed decides");
+            assert_ne!(tools, draw_tools(count, 4).unwrap());
+        }
+        assert_eq!(
+            draw_tools(501, 0).unwrap_err().what,
+            "invalid number of tools: 501"
+        );
     }
 
     #[test]

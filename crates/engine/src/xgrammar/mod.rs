@@ -49,11 +49,12 @@ pub(super) const SPEC: EngineSpec = EngineSpec {
             xgrammar_strict: false,
             ..policy.clone()
         };
-        policy
+        let strict = policy
             .xgrammar_strict
-            .then_some((Departure::AdditionalProperties, relaxed))
-            .into_iter()
-            .collect()
+            .then_some((Departure::AdditionalProperties, relaxed));
+        // `any_order` is undone in the tag.
+        let ordered = (Departure::AnyOrder, policy.clone());
+        strict.into_iter().chain([ordered]).collect()
     },
 };
 
@@ -72,7 +73,11 @@ const OPEN_CPP: Option<Open> =
 #[cfg(not(feature = "engine-xgrammar-cpp"))]
 const OPEN_CPP: Option<Open> = None;
 
-const DEPARTURES: [DeclaredDeparture; 2] = [
+/// The meaning of a structural tag is xgrammar's own. Where sobench judges the JSON in it by JSON
+/// Schema and RFC 8259 instead, the difference is not an error of the engine.
+const TAG_DIFFERENCES: &str = "sobench, Differences from xgrammar (decisions/structural-tags.md)";
+
+const DEPARTURES: [DeclaredDeparture; 6] = [
     DeclaredDeparture::new(
         Departure::MemberOrder,
         "members come in the order of the schema unless any_order is set",
@@ -82,6 +87,26 @@ const DEPARTURES: [DeclaredDeparture; 2] = [
         Departure::AdditionalProperties,
         "with strict_mode no member or item that the schema does not name",
         "xgrammar, Grammar.from_json_schema, strict_mode",
+    ),
+    DeclaredDeparture::in_tags(
+        Departure::AnyOrder,
+        "in structural tags with any_order: required members may be missing and members may repeat, only their number counts",
+        "xgrammar, Structural Tag Usage, Property ordering with any_order",
+    ),
+    DeclaredDeparture::in_tags(
+        Departure::OuterWhiteSpace,
+        "in structural tags: no white space around a JSON value",
+        TAG_DIFFERENCES,
+    ),
+    DeclaredDeparture::in_tags(
+        Departure::Escapes,
+        "in structural tags: no escapes in strings of bounded length or with a pattern",
+        TAG_DIFFERENCES,
+    ),
+    DeclaredDeparture::in_tags(
+        Departure::Numbers,
+        "in structural tags: integers are written as digits",
+        TAG_DIFFERENCES,
     ),
 ];
 

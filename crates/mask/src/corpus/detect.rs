@@ -27,7 +27,7 @@ pub(super) fn kind(path: &Path) -> Result<CorpusKind> {
     };
     if !path.exists() {
         return Err(Error::usage(format!("no such corpus: {}", path.display()))
-            .hint("give a file or folder, or shipped"));
+            .hint("give a file or folder, shipped or tags"));
     }
     if !path.is_dir() {
         return kind_of_file(path)?.ok_or_else(unknown);

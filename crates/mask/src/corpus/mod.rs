@@ -10,7 +10,9 @@ mod detect;
 mod jsonschemabench;
 mod jsts;
 mod maskbench;
+mod structural_tags;
 pub(super) mod tags;
+mod tool_arguments;
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -127,7 +129,7 @@ pub(super) fn load(plan: &MaskPlan) -> Result<Corpora> {
     };
     let (mut record, mut notices) = (Vec::new(), Vec::new());
     for source in &plan.corpora {
-        record.push(read_corpus(source, &mut sink)?);
+        record.push(read_corpus(source, plan.seed, &mut sink)?);
         let corpus = std::mem::take(&mut sink.corpus);
         notices.extend(corpus.notices);
         if corpus.more_notices > 0 {
@@ -206,7 +208,7 @@ fn compile_filter(filter: &str) -> Result<Regex> {
     })
 }
 
-fn read_corpus(source: &CorpusSource, sink: &mut Sink) -> Result<CorpusRecord> {
+fn read_corpus(source: &CorpusSource, seed: u64, sink: &mut Sink) -> Result<CorpusRecord> {
     let kind = source.kind.map_or_else(|| detect::kind(&source.path), Ok)?;
     let path = source.path.as_path();
     match kind {
@@ -215,6 +217,7 @@ fn read_corpus(source: &CorpusSource, sink: &mut Sink) -> Result<CorpusRecord> {
         CorpusKind::Jsts => jsts::read(path, sink)?,
         CorpusKind::Custom => custom::read(path, sink)?,
         CorpusKind::Shipped => custom::read_shipped(sink),
+        CorpusKind::Tags => structural_tags::read(path, seed, sink)?,
     }
     let corpus = &sink.corpus;
     if corpus.entries == 0 {
@@ -237,7 +240,10 @@ fn read_corpus(source: &CorpusSource, sink: &mut Sink) -> Result<CorpusRecord> {
         .hint(hint));
     }
     Ok(CorpusRecord {
-        source: path.display().to_string(),
+        source: match kind {
+            CorpusKind::Tags => format!("{}, seed {seed}", path.display()),
+            _ => path.display().to_string(),
+        },
         kind,
         entries: corpus.entries,
         instances: corpus.instances,

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::finding::{Finding, Interpretation, Proof};
 use super::json_prefix::JsonPrefix;
+use super::tag_changes;
 use super::witness::Witness;
 use crate::corpus::tags;
 use sobench_core::constraint::{Constraint, is_json_kind};
@@ -213,10 +214,14 @@ pub(crate) fn merge_clusters(all: Vec<(Cluster, BTreeSet<usize>)>) -> Vec<Cluste
     merged
 }
 
-/// Keywords of a schema, or the constraint's kind.
+/// Keywords of a schema, formats and keywords of a structural tag, or the constraint's kind.
 pub(crate) fn constraint_keywords(constraint: &Constraint) -> Vec<String> {
     match constraint {
         Constraint::JsonSchema(schema) => tags::keywords_in_schema(schema),
+        Constraint::StructuralTag(tag) => [constraint.kind().to_owned()]
+            .into_iter()
+            .chain(tag_changes::formats_and_keywords(tag))
+            .collect(),
         other => vec![other.kind().to_owned()],
     }
 }

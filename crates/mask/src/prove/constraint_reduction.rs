@@ -4,6 +4,7 @@
 use serde_json::{Number, Value, json};
 
 use super::schema_reduction::{chunks, has_references, needs_no_escaping, without_range};
+use super::tag_changes;
 use sobench_core::constraint::Constraint;
 use sobench_core::schema_keywords::{LITERAL_KEYWORDS, NAME_MAPS};
 
@@ -32,11 +33,7 @@ const MAX_PIECES: usize = 510;
 pub(super) fn reduced_constraint(constraint: &Constraint, number: usize) -> Option<Constraint> {
     match constraint {
         Constraint::JsonSchema(schema) => Some(Constraint::JsonSchema(
-            schema_changes(schema)
-                .into_iter()
-                .nth(number)?
-                .apply_to(schema)?
-                .into(),
+            simpler_schema(schema, number)?.into(),
         )),
         Constraint::Regex(pattern) => shorter_patterns(pattern)
             .nth(number)
@@ -53,8 +50,19 @@ pub(super) fn reduced_constraint(constraint: &Constraint, number: usize) -> Opti
                 text: without_range(&lines, range).join("\n").into(),
             })
         }
+        Constraint::StructuralTag(tag) => Some(Constraint::StructuralTag(
+            tag_changes::reduced_tag(tag, number)?.into(),
+        )),
         _ => None,
     }
+}
+
+/// The n-th change of a schema that makes it simpler.
+pub(super) fn simpler_schema(schema: &Value, number: usize) -> Option<Value> {
+    schema_changes(schema)
+        .into_iter()
+        .nth(number)?
+        .apply_to(schema)
 }
 
 /// A change of a schema at a JSON pointer.

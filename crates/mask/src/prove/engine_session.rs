@@ -251,9 +251,11 @@ impl EngineSession {
                 };
                 explainer.explain_refusal(&refusal, context)
             }
-            _ => Ok(explainer
-                .explain_acceptance(finding.breaks.as_deref().unwrap_or_default())
-                .into()),
+            _ => {
+                let rule = finding.breaks.as_deref().unwrap_or_default();
+                let text = finding.text.as_deref().unwrap_or_default();
+                Ok(explainer.explain_acceptance(rule, text, context)?.into())
+            }
         }
     }
 

@@ -1,6 +1,7 @@
 //! Tests by experiment whether a declared departure explains a finding: the departure is undone, in
 //! the engine's policy or in the text, and the engine is run again.
 
+use std::borrow::Cow;
 use std::cell::OnceCell;
 use std::ops::Range;
 use std::sync::Arc;
@@ -10,7 +11,8 @@ use serde_json::Value;
 use super::finding::{Explanation, Interpretation};
 use super::json_prefix::JsonPrefix;
 use super::mask_checks::ConstraintContext;
-use super::{EngineResult, consistency, respell, schema_reduction};
+use super::tag_reader::JsonPart;
+use super::{EngineResult, consistency, respell, schema_reduction, tag_changes};
 use sobench_core::constraint::Constraint;
 use sobench_engine::{Departure, Engine, EngineName, Grammar, Matcher, TokenId, Vocabulary};
 
@@ -28,25 +30,47 @@ pub(super) struct RelaxedEngine {
 impl RelaxedEngine {
     /// Whether undoing the departure may explain the refusal: unnamed members and items are refused
     /// at their start.
-    fn may_explain(&self, refusal: &Refusal<'_>) -> bool {
-        self.departure != Departure::AdditionalProperties
-            || refusal.refused_part_reaches(|state| state.is_at_name() || state.is_at_item())
+    fn may_explain(&self, refusal: &Refusal<'_>, parts: &[JsonPart]) -> bool {
+        match self.departure {
+            // It explains accepted texts only.
+            Departure::AnyOrder => false,
+            Departure::AdditionalProperties => refusal
+                .refused_part_reaches(parts, |state| state.is_at_name() || state.is_at_item()),
+            _ => true,
+        }
     }
 
     fn grammar(&self, constraint: &Constraint) -> Option<&dyn Grammar> {
         let compile = || {
-            let has_references = || matches!(constraint, Constraint::JsonSchema(schema) if schema_reduction::has_references(schema));
-            let can_matter = self.departure != Departure::References || has_references();
-            can_matter
-                .then(|| {
-                    self.engine
-                        .check_size_strict(constraint)
-                        .and_then(|()| self.engine.compile(constraint))
-                        .ok()
-                })
-                .flatten()
+            let relaxed = self.relaxed_constraint(constraint)?;
+            self.engine
+                .check_size_strict(&relaxed)
+                .and_then(|()| self.engine.compile(&relaxed))
+                .ok()
         };
         self.grammar.get_or_init(compile).as_deref()
+    }
+
+    /// The constraint to compile; `None` if the departure cannot matter. In a structural tag,
+    /// departures are undone in the tag, because the engine's policy has no effect on it.
+    fn relaxed_constraint<'c>(&self, constraint: &'c Constraint) -> Option<Cow<'c, Constraint>> {
+        let changed = |tag: Value| Cow::Owned(Constraint::StructuralTag(Arc::new(tag)));
+        match (self.departure, constraint) {
+            (Departure::AnyOrder, Constraint::StructuralTag(tag)) => {
+                tag_changes::with_fixed_order(tag).map(changed)
+            }
+            (Departure::AdditionalProperties, Constraint::StructuralTag(tag)) => {
+                tag_changes::with_open_objects(tag).map(changed)
+            }
+            (Departure::AnyOrder, _) | (Departure::WhiteSpace, Constraint::StructuralTag(_)) => {
+                None
+            }
+            (Departure::References, Constraint::JsonSchema(schema)) => {
+                schema_reduction::has_references(schema).then_some(Cow::Borrowed(constraint))
+            }
+            (Departure::References, _) => None,
+            _ => Some(Cow::Borrowed(constraint)),
+        }
     }
 }
 
@@ -74,16 +98,24 @@ pub(super) struct Refusal<'a> {
 impl Refusal<'_> {
     /// Whether a predicate holds at any position of the refused part. A token can be refused for
     /// its last bytes.
-    fn refused_part_reaches(&self, is_so: impl Fn(&JsonPrefix) -> bool) -> bool {
+    fn refused_part_reaches(
+        &self,
+        parts: &[JsonPart],
+        is_so: impl Fn(&JsonPrefix) -> bool,
+    ) -> bool {
         let bytes = self.text.as_bytes();
-        let Some(mut state) = bytes.get(..self.before).and_then(JsonPrefix::after) else {
-            return false;
-        };
-        let refused = &bytes[self.before..self.reach.clamp(self.before, bytes.len())];
-        is_so(&state)
-            || refused
-                .iter()
-                .any(|byte| state.push(*byte) && is_so(&state))
+        let reach = self.reach.clamp(self.before, bytes.len());
+        let reaches = |part: &&JsonPart| part.range.start <= reach && part.range.end >= self.before;
+        parts.iter().filter(reaches).any(|part| {
+            let start = self.before.clamp(part.range.start, part.range.end);
+            let refused = &bytes[start..reach.clamp(start, part.range.end)];
+            JsonPrefix::after(&bytes[part.range.start..start]).is_some_and(|mut state| {
+                is_so(&state)
+                    || refused
+                        .iter()
+                        .any(|byte| state.push(*byte) && is_so(&state))
+            })
+        })
     }
 }
 
@@ -96,12 +128,8 @@ impl<'a> Explainer<'a> {
             .grammar(self.constraint)
     }
 
-    fn is_json(&self) -> bool {
-        self.constraint.is_json()
-    }
-
     fn declares(&self, departure: Departure) -> bool {
-        self.engine.declares(departure)
+        self.engine.declares_for(departure, self.constraint)
     }
 
     /// Why a matching text is refused.
@@ -113,10 +141,11 @@ impl<'a> Explainer<'a> {
         refusal: &Refusal<'_>,
         context: &ConstraintContext<'_>,
     ) -> EngineResult<Explanation> {
-        let piece = self.refused_piece(refusal, context)?;
-        let interpretation = self.declared_explanation(refusal, piece.as_ref(), context)?;
+        let parts = context.oracles.json_parts(refusal.text);
+        let piece = self.refused_piece(refusal, &parts, context)?;
+        let interpretation = self.declared_explanation(refusal, &parts, piece.as_ref(), context)?;
         let cause = if interpretation == Interpretation::Error {
-            self.cause(refusal, piece.as_ref(), context)?
+            self.cause(refusal, &parts, piece.as_ref(), context)?
         } else {
             None
         };
@@ -130,7 +159,8 @@ impl<'a> Explainer<'a> {
     fn declared_explanation(
         &self,
         refusal: &Refusal<'_>,
-        piece: Option<&Range<usize>>,
+        parts: &[JsonPart],
+        piece: Option<&RefusedPiece>,
         context: &ConstraintContext<'_>,
     ) -> EngineResult<Interpretation> {
         if self.engine.departures().is_empty() {
@@ -139,7 +169,7 @@ impl<'a> Explainer<'a> {
         if let Some(departure) = self.departure_at_piece(refusal.text, piece, true, context)? {
             return Ok(Interpretation::Declared(vec![departure]));
         }
-        let respellings = self.respellings(refusal.text);
+        let respellings = self.respellings(refusal.text, parts);
         for (departures, text) in respellings.iter().skip(1) {
             if accepts_text(self.grammar, text, context.vocabulary)? {
                 return Ok(Interpretation::Declared(departures.clone()));
@@ -148,14 +178,14 @@ impl<'a> Explainer<'a> {
         let orders = self.declares(Departure::MemberOrder);
         if orders
             && let Some(interpretation) =
-                self.explained_by_order((self.grammar, context.vocabulary), refusal, &[])?
+                self.explained_by_order((self.grammar, context.vocabulary), refusal, parts, &[])?
         {
             return Ok(interpretation);
         }
         for relaxed in self
             .relaxed
             .iter()
-            .filter(|relaxed| relaxed.may_explain(refusal))
+            .filter(|relaxed| relaxed.may_explain(refusal, parts))
         {
             let Some(grammar) = relaxed.grammar(self.constraint) else {
                 continue;
@@ -171,6 +201,7 @@ impl<'a> Explainer<'a> {
                 && let Some(interpretation) = self.explained_by_order(
                     (grammar, &relaxed.vocabulary),
                     refusal,
+                    parts,
                     &[relaxed.departure],
                 )?
             {
@@ -180,8 +211,10 @@ impl<'a> Explainer<'a> {
         // At a name, the reason may still be the order, which the schema can fix in ways that were
         // not tried.
         let may_be_order = orders
-            && refusal.refused_part_reaches(JsonPrefix::is_at_name)
-            && has_several_members(refusal.text);
+            && refusal.refused_part_reaches(parts, JsonPrefix::is_at_name)
+            && parts
+                .iter()
+                .any(|part| has_several_members(&refusal.text[part.range.clone()]));
         Ok(if may_be_order {
             Interpretation::Unclear
         } else {
@@ -193,25 +226,27 @@ impl<'a> Explainer<'a> {
     fn cause(
         &self,
         refusal: &Refusal<'_>,
-        piece: Option<&Range<usize>>,
+        parts: &[JsonPart],
+        piece: Option<&RefusedPiece>,
         context: &ConstraintContext<'_>,
     ) -> EngineResult<Option<Departure>> {
-        let Constraint::JsonSchema(schema) = self.constraint else {
+        if !self.has_schemas() {
             return Ok(None);
-        };
+        }
         if let Some(departure) = self.departure_at_piece(refusal.text, piece, false, context)? {
             return Ok(Some(departure));
         }
         if !self.declares(Departure::MemberOrder)
             && let Some(Interpretation::Declared(_)) =
-                self.explained_by_order((self.grammar, context.vocabulary), refusal, &[])?
+                self.explained_by_order((self.grammar, context.vocabulary), refusal, parts, &[])?
         {
             return Ok(Some(Departure::MemberOrder));
         }
-        let named = respell::without_unnamed_members(&normalized(refusal.text), schema);
-        let is_named = named.map_or(Ok(false), |text| {
-            accepts_text(self.grammar, &text, context.vocabulary)
-        })?;
+        let named = with_parts(refusal.text, parts, |text, part| {
+            let text = normalized(text);
+            respell::without_unnamed_members(&text, &part.schema).unwrap_or(text)
+        });
+        let is_named = !parts.is_empty() && accepts_text(self.grammar, &named, context.vocabulary)?;
         Ok(is_named.then_some(Departure::AdditionalProperties))
     }
 
@@ -220,13 +255,35 @@ impl<'a> Explainer<'a> {
     fn refused_piece(
         &self,
         refusal: &Refusal<'_>,
+        parts: &[JsonPart],
         context: &ConstraintContext<'_>,
-    ) -> EngineResult<Option<Range<usize>>> {
-        if !self.is_json() {
+    ) -> EngineResult<Option<RefusedPiece>> {
+        if parts.is_empty() {
             return Ok(None);
         }
-        let stuck = first_refused_byte(self.least_restricted(), refusal, context)?;
-        Ok(stuck.and_then(|at| respell::piece_around(refusal.text, at)))
+        let Some(at) = first_refused_byte(self.least_restricted(), refusal, context)? else {
+            return Ok(None);
+        };
+        Ok(parts
+            .iter()
+            .find(|part| part.range.contains(&at))
+            .and_then(|part| {
+                let start = part.range.start;
+                let piece = respell::piece_around(&refusal.text[part.range.clone()], at - start)?;
+                let range = start + piece.start..start + piece.end;
+                Some(RefusedPiece {
+                    is_outermost: range.start == start || range.end == part.range.end,
+                    range,
+                })
+            }))
+    }
+
+    /// Whether the constraint has JSON Schemas.
+    fn has_schemas(&self) -> bool {
+        matches!(
+            self.constraint,
+            Constraint::JsonSchema(_) | Constraint::StructuralTag(_)
+        )
     }
 
     /// The engine without forced tokens, if available.
@@ -239,13 +296,13 @@ impl<'a> Explainer<'a> {
     fn departure_at_piece(
         &self,
         text: &str,
-        piece: Option<&Range<usize>>,
+        piece: Option<&RefusedPiece>,
         declared: bool,
         context: &ConstraintContext<'_>,
     ) -> EngineResult<Option<Departure>> {
         let Some(place) = piece else { return Ok(None) };
-        let is_outermost = place.start == 0 || place.end == text.len();
-        let (before, piece) = (&text[..place.start], &text[place.clone()]);
+        let is_outermost = place.is_outermost;
+        let (before, piece) = (&text[..place.range.start], &text[place.range.clone()]);
         for (departure, respell) in RESPELLINGS {
             let respellings = respell(piece);
             if self.declares(departure) == declared
@@ -266,29 +323,59 @@ impl<'a> Explainer<'a> {
 
     /// The text itself, the text with each declared departure undone, and the text with all of them
     /// undone.
-    fn respellings(&self, text: &str) -> Vec<(Vec<Departure>, String)> {
+    fn respellings(&self, text: &str, parts: &[JsonPart]) -> Vec<(Vec<Departure>, String)> {
         let mut texts = vec![(Vec::new(), text.to_owned())];
-        let mut all = (Vec::new(), text.to_owned());
+        let mut all: (Vec<Departure>, Vec<Respelling>) = (Vec::new(), Vec::new());
         for (departure, respell) in RESPELLINGS {
-            let respellings = respell(text);
-            if self.is_json() && self.declares(departure) && respellings != text {
-                texts.push((vec![departure], respellings));
-                all = ([all.0, vec![departure]].concat(), respell(&all.1));
+            let respelt = with_parts(text, parts, |text, _| respell(text));
+            if self.declares(departure) && respelt != text {
+                texts.push((vec![departure], respelt));
+                all.0.push(departure);
+                all.1.push(respell);
             }
         }
         if all.0.len() > 1 {
-            texts.push(all);
+            let respell_all = |text: &str| {
+                let respell = |text: String, respell: &Respelling| respell(&text);
+                all.1.iter().fold(text.to_owned(), respell)
+            };
+            texts.push((all.0, with_parts(text, parts, |text, _| respell_all(text))));
         }
         texts
     }
 
-    /// Why a text that violates this rule is accepted.
-    pub(super) fn explain_acceptance(&self, rule: &str) -> Interpretation {
-        self.engine
-            .departure_for_keyword(rule)
-            .map_or(Interpretation::Error, |departure| {
-                Interpretation::Declared(vec![departure])
-            })
+    /// Why `text`, which violates this rule, is accepted.
+    ///
+    /// # Errors
+    /// An error of the library.
+    pub(super) fn explain_acceptance(
+        &self,
+        rule: &str,
+        text: &str,
+        context: &ConstraintContext<'_>,
+    ) -> EngineResult<Interpretation> {
+        if let Some(departure) = self.engine.departure_for_keyword(rule) {
+            return Ok(Interpretation::Declared(vec![departure]));
+        }
+        let any_order = self
+            .relaxed
+            .iter()
+            .filter(|relaxed| self.declares(relaxed.departure))
+            .find(|relaxed| relaxed.departure == Departure::AnyOrder);
+        if let Some(relaxed) = any_order
+            && let Some(grammar) = relaxed.grammar(self.constraint)
+        {
+            // The members that are there, in the order of the schema.
+            let parts = context.oracles.json_parts(text);
+            let ordered = with_parts(text, &parts, |text, part| {
+                let ordered = respell::in_order(text, None, Some(&part.schema));
+                ordered.unwrap_or_else(|| text.to_owned())
+            });
+            if !accepts_text(grammar, &ordered, &relaxed.vocabulary)? {
+                return Ok(Interpretation::Declared(vec![relaxed.departure]));
+            }
+        }
+        Ok(Interpretation::Error)
     }
 
     /// Tests whether the text is accepted only with its members in another order. Returns the
@@ -297,21 +384,22 @@ impl<'a> Explainer<'a> {
         &self,
         (grammar, vocabulary): (&dyn Grammar, &Vocabulary),
         refusal: &Refusal<'_>,
+        parts: &[JsonPart],
         besides: &[Departure],
     ) -> EngineResult<Option<Interpretation>> {
-        let Constraint::JsonSchema(schema) = self.constraint else {
+        if !self.has_schemas() {
             return Ok(None);
-        };
-        let compact = normalized(refusal.text);
+        }
+        let compact = with_parts(refusal.text, parts, |text, _| normalized(text));
         if accepts_text(grammar, &compact, vocabulary)? {
             return Ok(Some(Interpretation::Error));
         }
         for like in [self.accepted, None] {
-            let ordered =
-                respell::in_order(&compact, like, Some(schema)).filter(|text| *text != compact);
-            if let Some(ordered) = ordered
-                && accepts_text(grammar, &ordered, vocabulary)?
-            {
+            let ordered = with_parts(refusal.text, parts, |text, part| {
+                let text = normalized(text);
+                respell::in_order(&text, like, Some(&part.schema)).unwrap_or(text)
+            });
+            if ordered != compact && accepts_text(grammar, &ordered, vocabulary)? {
                 return Ok(Some(Interpretation::Declared(
                     [&[Departure::MemberOrder], besides].concat(),
                 )));
@@ -319,6 +407,26 @@ impl<'a> Explainer<'a> {
         }
         Ok(None)
     }
+}
+
+/// The refused white space, string, number or other character of a JSON value.
+struct RefusedPiece {
+    /// Its place in the text.
+    range: Range<usize>,
+    /// Whether the value starts or ends with it.
+    is_outermost: bool,
+}
+
+/// The text with every JSON value rewritten.
+fn with_parts(text: &str, parts: &[JsonPart], write: impl Fn(&str, &JsonPart) -> String) -> String {
+    let (mut written, mut end) = (String::with_capacity(text.len()), 0);
+    for part in parts {
+        written.push_str(&text[end..part.range.start]);
+        written.push_str(&write(&text[part.range.clone()], part));
+        end = part.range.end;
+    }
+    written.push_str(&text[end..]);
+    written
 }
 
 /// A function that undoes a departure in a text.

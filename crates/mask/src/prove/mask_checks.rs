@@ -321,7 +321,8 @@ impl WalkPosition<'_> {
             Judgement::Violates { rule } => {
                 walked.counts.add_decided(Proof::AllowsEnd, 1);
                 if is_allowed {
-                    let interpretation = explainer.explain_acceptance(&rule);
+                    let interpretation =
+                        explainer.explain_acceptance(&rule, text.unwrap_or_default(), context)?;
                     let text = text.map(str::to_owned);
                     walked.record_error(
                         Finding {
@@ -357,13 +358,13 @@ impl WalkPosition<'_> {
                 .counts
                 .add_decided(Proof::AllowsToken, allowed as u64);
             let beyond = self.mask.difference(&possible);
-            let is_sure = |token: &TokenId| {
-                *token != eos
-                    && context
-                        .syntax
-                        .can_rule_out(context.vocabulary.bytes(*token))
-            };
-            ruled_out.extend(beyond.iter().filter(is_sure));
+            let tokens = beyond.iter().filter(|token| *token != eos);
+            for token in tokens.take(context.syntax.max_ruled_out()) {
+                let bytes = context.vocabulary.bytes(token);
+                if context.syntax.can_rule_out(before, bytes) {
+                    ruled_out.push(token);
+                }
+            }
         } else {
             let step = self.mask.count().div_ceil(MAX_CHECKED_TOKENS).max(1);
             for token in self.mask.iter().filter(|token| *token != eos).step_by(step) {

@@ -1,13 +1,13 @@
 //! Proven mask errors of constrained-decoding engines: masks that are too strict or too loose, each
 //! with a witness that can be checked again.
 //!
-//! In reading order: [`finding`] defines proofs and findings; `oracles` judge texts; `syntax`
-//! computes the tokens that may follow a prefix (`json_prefix`, `sorted_vocabulary`); `mask_checks`
-//! checks every mask along one text; `prover` selects the texts (`mutant`, `mask_walk`);
-//! `difference`, `dead_end` and `consistency` prove the other errors; `explain` tests whether a
-//! declared departure explains a finding (`respell`); `shrink` minimises findings
-//! (`schema_reduction`, `constraint_reduction`); [`cluster`] groups similar findings; [`witness`]
-//! stores and rechecks one finding.
+//! In reading order: [`finding`] defines proofs and findings; `oracles` judge texts (`tag_reader`
+//! those of structural tags); `syntax` computes the tokens that may follow a prefix (`json_prefix`,
+//! `sorted_vocabulary`); `mask_checks` checks every mask along one text; `prover` selects the texts
+//! (`mutant`, `mask_walk`); `difference`, `dead_end` and `consistency` prove the other errors;
+//! `explain` tests whether a declared departure explains a finding (`respell`, `tag_changes`);
+//! `shrink` minimises findings (`schema_reduction`, `constraint_reduction`); [`cluster`] groups
+//! similar findings; [`witness`] stores and rechecks one finding.
 
 pub mod cluster;
 mod consistency;
@@ -31,6 +31,8 @@ mod schema_reduction;
 pub(super) mod shrink;
 pub(super) mod sorted_vocabulary;
 mod syntax;
+mod tag_changes;
+mod tag_reader;
 pub mod witness;
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! The oracles of a proof: the evaluator and, for JSON Schema, the validator `boon`.
+//! The oracles of a proof: the evaluator and, for JSON Schema, the validator `boon`. For structural
+//! tags, the second oracle is a reader of its own, which checks JSON with `boon`.
 //!
 //! A proof needs their agreement. Nothing is proved if they disagree, if one has no verdict, or if
 //! only the interpretation of `format` decides (asserted or annotation, which JSON Schema leaves
@@ -10,6 +11,7 @@ use std::sync::Arc;
 use boon::{Compiler, SchemaIndex, Schemas, UrlLoader};
 use serde_json::Value;
 
+use super::tag_reader::{JsonPart, TagReader};
 use sobench_core::constraint::Constraint;
 use sobench_core::verdict::{Reason, Verdict};
 use sobench_judge::{EvaluateOptions, Evaluator};
@@ -35,6 +37,8 @@ pub(super) struct Oracles {
     lenient: Evaluator,
     /// `None` for other constraints, or if `boon` cannot read the schema.
     boon: Option<(BoonValidator, BoonValidator)>,
+    /// For structural tags; `None` also if it does not know one of the formats.
+    tag_reader: Option<TagReader>,
 }
 
 impl Oracles {
@@ -46,7 +50,12 @@ impl Oracles {
             }
             _ => None,
         };
+        let tag_reader = match &*constraint {
+            Constraint::StructuralTag(tag) => TagReader::new(tag),
+            _ => None,
+        };
         Self {
+            tag_reader,
             constraint,
             strict: evaluator(true),
             lenient: evaluator(false),
@@ -66,9 +75,8 @@ impl Oracles {
 
     /// Judges a complete text.
     pub(super) fn judge(&mut self, text: &str) -> Judgement {
-        // The evaluator and xgrammar differ on purpose about the JSON in a structural tag.
         if matches!(*self.constraint, Constraint::StructuralTag(_)) {
-            return Judgement::Undecided;
+            return self.judge_tag(text);
         }
         let value = self
             .boon
@@ -85,17 +93,7 @@ impl Oracles {
             Verdict::Valid if boon(true) != Some(false) => Judgement::Matches,
             Verdict::Invalid { .. } => {
                 match self.lenient.judge_text(&self.constraint, None, text) {
-                    // Of repeated members, `boon` sees only the last and judges another text. Lone
-                    // surrogates follow the grammar of RFC 8259, which leaves their meaning open
-                    // (8.2). The limits of answers are no part of the constraint.
-                    Verdict::Invalid {
-                        reason:
-                            Reason::DuplicateKey { .. }
-                            | Reason::LoneSurrogate { .. }
-                            | Reason::TooLong { .. }
-                            | Reason::TooDeep { .. }
-                            | Reason::RunawayWhitespace { .. },
-                    } => Judgement::Undecided,
+                    Verdict::Invalid { reason } if is_open(&reason) => Judgement::Undecided,
                     Verdict::Invalid { reason } if boon(false) != Some(true) => {
                         Judgement::Violates {
                             rule: rule(&reason),
@@ -107,6 +105,74 @@ impl Oracles {
             _ => Judgement::Undecided,
         }
     }
+
+    fn judge_tag(&mut self, text: &str) -> Judgement {
+        let reader = self.tag_reader.as_ref();
+        let Some(reading) = reader.and_then(|reader| reader.read(text.as_bytes())) else {
+            return Judgement::Undecided;
+        };
+        match self.strict.judge_text(&self.constraint, None, text) {
+            Verdict::Valid if reading.surely_matches => Judgement::Matches,
+            Verdict::Invalid { .. } if !reading.may_match => {
+                match self.lenient.judge_text(&self.constraint, None, text) {
+                    Verdict::Invalid { reason } if !is_open(&reason) => Judgement::Violates {
+                        rule: self.rule_of_tag(&reason, reading.refused.as_ref(), text),
+                    },
+                    _ => Judgement::Undecided,
+                }
+            }
+            _ => Judgement::Undecided,
+        }
+    }
+
+    /// The keyword that a JSON value violates, if that is why the text does not follow the tag.
+    fn rule_of_tag(&mut self, reason: &Reason, refused: Option<&JsonPart>, text: &str) -> String {
+        if let (Reason::StructuralTag { byte, .. }, Some(part)) = (reason, refused) {
+            let value = text[part.range.clone()].trim_ascii();
+            let is_there = text[..*byte].trim_ascii_end().len() <= part.range.start
+                && part.range.contains(byte);
+            let schema = Constraint::JsonSchema(Arc::new(part.schema.clone()));
+            if is_there
+                && let Verdict::Invalid { reason } = self.lenient.judge_text(&schema, None, value)
+            {
+                return rule(&reason);
+            }
+        }
+        rule(reason)
+    }
+
+    /// The JSON values of a text: the text itself for JSON constraints, or those in a tag.
+    pub(super) fn json_parts(&self, text: &str) -> Vec<JsonPart> {
+        let whole = |schema: Value| {
+            vec![JsonPart {
+                range: 0..text.len(),
+                schema,
+            }]
+        };
+        match &*self.constraint {
+            Constraint::JsonSchema(schema) => whole(Value::clone(schema)),
+            Constraint::JsonObject(_) => whole(Value::Bool(true)),
+            _ => self
+                .tag_reader
+                .as_ref()
+                .and_then(|reader| reader.read(text.as_bytes()))
+                .map_or_else(Vec::new, |reading| reading.parts),
+        }
+    }
+}
+
+/// Whether the meaning of the text is open. Of repeated members, `boon` sees only the last and
+/// judges another text. Lone surrogates follow the grammar of RFC 8259, which leaves their meaning
+/// open (8.2). The limits of answers are no part of the constraint.
+fn is_open(reason: &Reason) -> bool {
+    matches!(
+        reason,
+        Reason::DuplicateKey { .. }
+            | Reason::LoneSurrogate { .. }
+            | Reason::TooLong { .. }
+            | Reason::TooDeep { .. }
+            | Reason::RunawayWhitespace { .. }
+    )
 }
 
 fn rule(reason: &Reason) -> String {
@@ -117,7 +183,7 @@ fn rule(reason: &Reason) -> String {
 }
 
 /// A schema compiled by `boon`.
-struct BoonValidator {
+pub(super) struct BoonValidator {
     schemas: Schemas,
     index: SchemaIndex,
 }
@@ -134,7 +200,7 @@ impl UrlLoader for NoRemoteSchemas {
 impl BoonValidator {
     /// `None` if it cannot read the schema. It recurses as deep as the schema; the worker's stack
     /// is large enough.
-    fn new(schema: &Value, assert_formats: bool) -> Option<Self> {
+    pub(super) fn new(schema: &Value, assert_formats: bool) -> Option<Self> {
         const PLACE: &str = "https://example.invalid/schema.json";
         let compile = || {
             let (mut schemas, mut compiler) = (Schemas::new(), Compiler::new());
@@ -151,7 +217,7 @@ impl BoonValidator {
     }
 
     /// `None` if it panics.
-    fn accepts(&self, value: &Value) -> Option<bool> {
+    pub(super) fn accepts(&self, value: &Value) -> Option<bool> {
         catch_unwind(AssertUnwindSafe(|| {
             self.schemas.validate(value, self.index).is_ok()
         }))
@@ -190,6 +256,33 @@ mod tests {
         ] {
             assert_eq!(oracles.judge(text), expected, "{text}");
         }
+    }
+
+    #[test]
+    fn tags_are_decided_where_evaluator_and_reader_agree() {
+        let tag = json!({"format": {"type": "triggered_tags", "triggers": ["<f="], "tags": [
+            {"begin": "<f=a>", "content": {"type": "json_schema", "json_schema": {"type": "object", "properties": {"when": {"format": "date"}, "n": {"type": "integer"}}, "required": ["n"]}}, "end": "</f>"}]}});
+        let mut oracles = Oracles::new(Arc::new(Constraint::StructuralTag(Arc::new(tag))));
+        let violates = |rule: &str| Judgement::Violates { rule: rule.into() };
+        for (text, expected) in [
+            ("text", Judgement::Matches),
+            ("<f=a> {\"n\": 1.0} </f>", Judgement::Matches),
+            ("<f=a>{\"n\": \"\"}</f>", violates("type")),
+            ("and <f=a>{}</f>", violates("required")),
+            ("<f=b>", violates("structural_tag")),
+            ("<f=a>{\"n\": 1}", violates("structural_tag")),
+            (
+                "<f=a>{\"n\": 1, \"when\": \"soon\"}</f>",
+                Judgement::Undecided,
+            ),
+            ("<f=a>{\"n\": 1, \"n\": 2}</f>", Judgement::Undecided),
+        ] {
+            assert_eq!(oracles.judge(text), expected, "{text}");
+        }
+        assert_eq!(oracles.json_parts("<f=a>{\"n\":1} </f>")[0].range, 5..13);
+        let unknown = json!({"format": {"type": "any_tokens"}});
+        let mut oracles = Oracles::new(Arc::new(Constraint::StructuralTag(Arc::new(unknown))));
+        assert_eq!(oracles.judge("text"), Judgement::Undecided);
     }
 
     #[test]

@@ -28,6 +28,9 @@ use sobench_pycompat::random::PythonRandom;
 /// Instances per entry that are rewritten.
 const MAX_REWRITTEN: usize = 3;
 
+/// JSON values of a structural tag per instance that are rewritten.
+const MAX_REWRITTEN_PARTS: usize = 2;
+
 /// Walks through each engine's own masks.
 const WALKS: u64 = 8;
 
@@ -219,25 +222,51 @@ impl EntryProver<'_, '_> {
     fn check_mutants(&mut self) {
         let mut rewritten = 0;
         for (index, instance) in self.entry.instances.iter().enumerate() {
-            let Content::Json(json) = &instance.content else {
-                continue;
-            };
             if rewritten == MAX_REWRITTEN
                 || !self.sessions.iter().any(|session| session.accepted[index])
             {
                 continue;
             }
-            let Ok(value) = serde_json::from_str::<Value>(json.get()) else {
-                continue;
-            };
-            rewritten += 1;
-            for mutant in mutants(&value) {
-                self.check_mutant(&mutant, index, &value);
+            match &instance.content {
+                Content::Json(json) => {
+                    let Ok(value) = serde_json::from_str::<Value>(json.get()) else {
+                        continue;
+                    };
+                    rewritten += 1;
+                    for mutant in mutants(&value) {
+                        self.check_mutant(&mutant, index, Some(&value));
+                    }
+                }
+                Content::Text(text) => {
+                    rewritten += usize::from(self.check_mutants_in_tag(text, index));
+                }
             }
         }
     }
 
-    fn check_mutant(&mut self, mutant: &Mutant, index: usize, value: &Value) {
+    /// Rewrites JSON values in a text of a structural tag; returns whether it has any.
+    fn check_mutants_in_tag(&mut self, text: &str, index: usize) -> bool {
+        if !matches!(*self.constraint, Constraint::StructuralTag(_)) {
+            return false;
+        }
+        let parts = self.context.oracles.json_parts(text);
+        for part in parts.iter().take(MAX_REWRITTEN_PARTS) {
+            let Ok(value) = serde_json::from_str::<Value>(&text[part.range.clone()]) else {
+                continue;
+            };
+            for mutant in mutants(&value) {
+                let (before, after) = (&text[..part.range.start], &text[part.range.end..]);
+                let mutant = Mutant {
+                    text: format!("{before}{}{after}", mutant.text),
+                    ..mutant
+                };
+                self.check_mutant(&mutant, index, None);
+            }
+        }
+        !parts.is_empty()
+    }
+
+    fn check_mutant(&mut self, mutant: &Mutant, index: usize, value: Option<&Value>) {
         let Some(source) = self.source(mutant.text.clone()) else {
             return;
         };
@@ -260,7 +289,7 @@ impl EntryProver<'_, '_> {
                     &source.text(Origin::Mutant(index, mutant.mutation)),
                     MUTANTS,
                     at,
-                    Some(value),
+                    value,
                 );
             }
         }

@@ -1,9 +1,10 @@
-//! The tokens that may follow a prefix by syntax alone: JSON for schemas, the language itself for
-//! regular expressions and choices.
+//! The tokens that may follow a prefix by syntax alone: JSON for schemas, also in structural tags,
+//! the language itself for regular expressions and choices.
 //!
 //! For JSON this ignores the schema, so a token outside the mask is wrong under every schema. For a
 //! regular expression it is exact: the tokens after which a text of the language still follows.
 
+use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
 use std::sync::Arc;
@@ -14,12 +15,17 @@ use regex_automata::util::{primitives::StateID, start, syntax};
 
 use super::json_prefix::JsonPrefix;
 use super::sorted_vocabulary::SortedVocabulary;
+use super::tag_reader::{TagReader, Thread, ThreadKey};
 use sobench_core::constraint::Constraint;
 use sobench_engine::{TokenMask, Vocabulary};
 use sobench_grammar::{self as grammar, Membership, Recogniser};
+use sobench_judge::{EvaluateOptions, Evaluator};
 
 /// Maximum cached masks; each takes 12 KB for a vocabulary of 100,000.
 const MAX_CACHED: usize = 4096;
+
+/// Maximum tokens of a mask that are judged after a structural tag has ruled them out.
+const MAX_JUDGED_TOKENS: usize = 32;
 
 /// Maximum size of an automaton in bytes; a larger one is not built.
 const MAX_AUTOMATON_BYTES: usize = 64 << 20;
@@ -33,6 +39,7 @@ pub(super) enum Syntax {
     Automaton(Box<RegularLanguage>, HashMap<StateID, Arc<TokenMask>>),
     /// A grammar, which checks one text at a time.
     Grammar(Box<Recogniser>),
+    Tag(Box<TagSyntax>),
     /// Nothing is known about prefixes.
     Unknown,
 }
@@ -69,7 +76,10 @@ impl Syntax {
                 .map_or(Self::Unknown, |recogniser| {
                     Self::Grammar(Box::new(recogniser))
                 }),
-            Constraint::StructuralTag(_) | Constraint::Tools(_) => Self::Unknown,
+            Constraint::StructuralTag(tag) => TagReader::new(tag).map_or(Self::Unknown, |reader| {
+                Self::Tag(Box::new(TagSyntax::new(reader, constraint)))
+            }),
+            Constraint::Tools(_) => Self::Unknown,
         }
     }
 
@@ -100,21 +110,36 @@ impl Syntax {
                     })
                 }))
             }
+            Self::Tag(tag) => tag.mask(prefix, vocabulary, sorted),
             Self::Grammar(_) | Self::Unknown => None,
         }
     }
 
-    /// Whether a token missing from [`Syntax::mask`] is certainly wrong.
-    pub(super) fn can_rule_out(&self, token: &[u8]) -> bool {
+    /// Whether a token missing from [`Syntax::mask`] after `prefix` is certainly wrong.
+    pub(super) fn can_rule_out(&mut self, prefix: &[u8], token: &[u8]) -> bool {
         match self {
             Self::Automaton(language, _) => language.is_trusted(token),
+            Self::Tag(tag) => token.is_empty() || tag.is_violated_by(&[prefix, token].concat()),
             Self::Json(_) | Self::Grammar(_) | Self::Unknown => true,
         }
     }
 
-    /// Whether no text of the syntax starts with `text`; `None` if unknown.
-    pub(super) fn refuses(&self, text: &[u8]) -> Option<bool> {
+    /// Maximum tokens of a mask for which [`Syntax::can_rule_out`] is asked.
+    pub(super) fn max_ruled_out(&self) -> usize {
         match self {
+            // Each takes a judgement of the whole text.
+            Self::Tag(_) => MAX_JUDGED_TOKENS,
+            _ => usize::MAX,
+        }
+    }
+
+    /// Whether no text of the syntax starts with `text`; `None` if unknown.
+    pub(super) fn refuses(&mut self, text: &[u8]) -> Option<bool> {
+        match self {
+            Self::Tag(tag) => {
+                let is_read = !tag.threads_after(text)?.is_empty();
+                Some(!is_read && tag.is_violated_by(text))
+            }
             Self::Json(_) => Some(JsonPrefix::after(text).is_none()),
             Self::Automaton(language, _) if language.is_trusted(text) => {
                 Some(language.after(language.start, text).is_none())
@@ -134,6 +159,9 @@ impl Syntax {
                         .after(language.start, prefix)
                         .is_some_and(|state| language.is_match(state))
             }
+            Self::Tag(tag) => tag
+                .threads_after(prefix)
+                .is_none_or(|threads| TagReader::is_complete(&threads)),
             Self::Grammar(_) | Self::Unknown => true,
         }
     }
@@ -142,8 +170,76 @@ impl Syntax {
     pub(super) fn shortest_completion(&self, prefix: &[u8]) -> Option<Vec<u8>> {
         match self {
             Self::Automaton(language, _) => language.shortest_completion(prefix),
-            Self::Json(_) | Self::Grammar(_) | Self::Unknown => None,
+            Self::Json(_) | Self::Grammar(_) | Self::Tag(_) | Self::Unknown => None,
         }
+    }
+}
+
+/// The syntax of a structural tag: its texts, with any JSON for its schemas.
+pub(super) struct TagSyntax {
+    reader: TagReader,
+    constraint: Constraint,
+    evaluator: Evaluator,
+    masks: HashMap<Vec<ThreadKey>, Arc<TokenMask>>,
+    /// The last text, and the threads after it.
+    last: RefCell<(Vec<u8>, Vec<Thread>)>,
+}
+
+impl TagSyntax {
+    fn new(reader: TagReader, constraint: &Constraint) -> Self {
+        Self {
+            last: RefCell::new((Vec::new(), reader.start())),
+            reader,
+            constraint: constraint.clone(),
+            evaluator: Evaluator::new(EvaluateOptions {
+                assert_formats: false,
+            }),
+            masks: HashMap::new(),
+        }
+    }
+
+    /// The threads after a text; `None` if there are too many.
+    fn threads_after(&self, text: &[u8]) -> Option<Vec<Thread>> {
+        let mut last = self.last.borrow_mut();
+        if !text.starts_with(&last.0) {
+            *last = (Vec::new(), self.reader.start());
+        }
+        for end in last.0.len() + 1..=text.len() {
+            let threads = self.reader.advance(&last.1, &text[..end])?;
+            *last = (text[..end].to_vec(), threads);
+        }
+        Some(last.1.clone())
+    }
+
+    fn mask(
+        &mut self,
+        prefix: &[u8],
+        vocabulary: &Vocabulary,
+        sorted: &SortedVocabulary,
+    ) -> Option<Arc<TokenMask>> {
+        let threads = self.threads_after(prefix)?;
+        if threads.is_empty() || !self.reader.is_stateful() {
+            return None;
+        }
+        let reader = &self.reader;
+        let key = TagReader::keys(&threads, sorted.longest_token_bytes());
+        Some(cached_or_insert(&mut self.masks, key, || {
+            sorted.accepted_by(vocabulary, &threads, |threads, byte| {
+                reader.push(threads, byte)
+            })
+        }))
+    }
+
+    /// Whether the evaluator, too, is certain that no text of the tag starts with `text`.
+    fn is_violated_by(&mut self, text: &[u8]) -> bool {
+        let is_cut = |error: std::str::Utf8Error| error.error_len().is_none();
+        if std::str::from_utf8(text).is_err_and(|error| !is_cut(error)) {
+            return false;
+        }
+        let text = String::from_utf8_lossy(text);
+        self.evaluator
+            .final_violation(&self.constraint, None, &text)
+            .is_some()
     }
 }
 
@@ -178,7 +274,7 @@ fn cached_or_insert<K: Eq + Hash>(
 
 impl RegularLanguage {
     /// `None` for a pattern that is unsupported (look-around, back-references) or too large.
-    fn from_pattern(pattern: &str) -> Option<Self> {
+    pub(super) fn from_pattern(pattern: &str) -> Option<Self> {
         let limits = dense::Config::new()
             .start_kind(StartKind::Anchored)
             .minimize(false)
@@ -202,6 +298,11 @@ impl RegularLanguage {
         };
         language.find_alive();
         language.alive.contains(&start).then_some(language)
+    }
+
+    /// The state before the first byte.
+    pub(super) fn start(&self) -> StateID {
+        self.start
     }
 
     /// A state is alive if a match is reachable: computed backwards from the matching states.
@@ -236,19 +337,19 @@ impl RegularLanguage {
     }
 
     /// Whether the result for a text is valid in the constraint's dialect.
-    fn is_trusted(&self, text: &[u8]) -> bool {
+    pub(super) fn is_trusted(&self, text: &[u8]) -> bool {
         !self.is_ascii_only
             || text
                 .iter()
                 .all(|byte| matches!(byte, b' '..=b'~' | b'\t' | b'\n' | b'\r'))
     }
 
-    fn is_match(&self, state: StateID) -> bool {
+    pub(super) fn is_match(&self, state: StateID) -> bool {
         self.dfa.is_match_state(self.dfa.next_eoi_state(state))
     }
 
     /// The state after `bytes`, if alive.
-    fn after(&self, from: StateID, bytes: &[u8]) -> Option<StateID> {
+    pub(super) fn after(&self, from: StateID, bytes: &[u8]) -> Option<StateID> {
         let state = bytes
             .iter()
             .fold(from, |state, byte| self.dfa.next_state(state, *byte));
@@ -286,6 +387,8 @@ impl RegularLanguage {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
     use sobench_core::constraint::GrammarDialect;
     use sobench_engine::vocabulary::shared;
@@ -341,7 +444,7 @@ mod tests {
             dialect: GrammarDialect::Ebnf,
             text: "root ::= \"é\" root | \"b\"".into(),
         };
-        let syntax = Syntax::new(&grammar);
+        let mut syntax = Syntax::new(&grammar);
         for (text, refuses) in [
             (&b"\xc3\xa9"[..], false),
             (b"\xc3", false),
@@ -354,8 +457,48 @@ mod tests {
     }
 
     #[test]
+    fn tags_rule_out_what_no_text_continues_with() {
+        let vocabulary = shared();
+        let sorted = SortedVocabulary::new(&vocabulary);
+        let tag = json!({"format": {"type": "triggered_tags", "triggers": ["<f="], "stop_after_first": true, "tags": [
+            {"begin": "<f=a>", "content": {"type": "json_schema", "json_schema": {"type": "integer"}}, "end": "</f>"}]}});
+        let mut syntax = Syntax::new(&Constraint::StructuralTag(Arc::new(tag)));
+        for (text, refuses, is_complete) in [
+            ("", false, true),
+            ("any <f text", false, true),
+            ("any <f=", false, false),
+            ("any <f=b", true, false),
+            ("<f=a> [1, \"x", false, false),
+            ("<f=a>[1}", true, false),
+            ("<f=a>1</f>", false, true),
+            ("<f=a>1</f>.", true, false),
+        ] {
+            let decided = (
+                syntax.refuses(text.as_bytes()),
+                syntax.is_complete(text.as_bytes()),
+            );
+            assert_eq!(decided, (Some(refuses), is_complete), "{text}");
+        }
+        let allows = |mask: &TokenMask, text: &str| {
+            let mut ids = 0..vocabulary.len() as u32;
+            let id = ids
+                .find(|id| vocabulary.bytes(*id) == text.as_bytes())
+                .unwrap();
+            mask.allows(id)
+        };
+        let mask = syntax.mask(b"any <f=", &vocabulary, &sorted).unwrap();
+        assert!(allows(&mask, "a") && !allows(&mask, "b") && !allows(&mask, "ab"));
+        assert!(syntax.can_rule_out(b"any <f=", b"b") && !syntax.can_rule_out(b"any <f=", b"a"));
+        let in_value = syntax.mask(b"<f=a>", &vocabulary, &sorted).unwrap();
+        assert!(allows(&in_value, "1") && allows(&in_value, "[") && !allows(&in_value, "</"));
+        let later = syntax.mask(b"<f=a>12", &vocabulary, &sorted).unwrap();
+        assert!(allows(&later, "3") && allows(&later, "</") && !allows(&later, "["));
+        assert!(syntax.mask(b"<f=b", &vocabulary, &sorted).is_none());
+    }
+
+    #[test]
     fn dialect_dependent_classes_are_trusted_for_ascii_only() {
-        let syntax = Syntax::new(&Constraint::Regex(r"\w+".into()));
+        let mut syntax = Syntax::new(&Constraint::Regex(r"\w+".into()));
         assert_eq!(
             (syntax.refuses(b"a b"), syntax.refuses("\u{378}".as_bytes())),
             (Some(true), None)

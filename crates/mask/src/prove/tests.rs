@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::engine_session::{EngineSession, ProofEngine, Proved};
-use super::finding::{Interpretation, Origin, Proof};
+use super::finding::{Finding, Interpretation, Origin, Proof};
 use super::mask_checks::{ConstraintContext, WalkText, check_masks_along};
 use super::mask_walk::WalkGuide;
 use super::oracles::Oracles;
@@ -20,7 +20,9 @@ use super::witness::WitnessStatus;
 use crate::corpus::{Content, Entry, Instance};
 use crate::plan::{Effort, load_vocabulary};
 use sobench_core::constraint::{Constraint, GrammarDialect};
-use sobench_engine::{Departure, EngineName, EnginePolicy, TokenId, Vocabulary};
+use sobench_engine::{
+    Departure, Engine, EngineError, EngineName, EnginePolicy, Grammar, TokenId, Vocabulary,
+};
 
 /// Masks per entry and engine.
 const BUDGET: u64 = 3000;
@@ -113,6 +115,13 @@ fn all(vocabulary: &Arc<Vocabulary>) -> Vec<Small> {
     let null = json(
         "root ::= ws \"{\" ws \"\\\"\" (\"n\" | \"\\\\u006\" [eE]) \"\\\"\" ws \":\" ws \"null\" ws \"}\" ws",
     );
+    let tag = |format: Value| Constraint::StructuralTag(Arc::new(json!({ "format": format })));
+    let call = json(concat!(
+        "root ::= \"x<a>\" ws (one | \"true\") ws \"</a>\"\n",
+        "one ::= \"1\" (\".\" \"0\"+)? ([eE] [+\\-]? \"0\"+)?",
+    ));
+    let calls =
+        "root ::= call (\",\" call)*\ncall ::= \"<a\" [ab]+ \">\" | \"<yes\" (\">\" | \"!\")";
     let nested = "root ::= \"(\" root \")\" | \"x\" root | \"\"";
     vec![
         small(
@@ -172,6 +181,32 @@ fn all(vocabulary: &Arc<Vocabulary>) -> Vec<Small> {
             },
             nested,
             &["(x)", "x(xx)x", ""],
+        ),
+        small(
+            vocabulary,
+            tag(json!({"type": "sequence", "elements": [
+                {"type": "const_string", "value": "x"},
+                {"type": "tag", "begin": "<a>", "content": {"type": "json_schema", "json_schema": {"enum": [1, true]}}, "end": "</a>"}]})),
+            &call,
+            &["x<a>1</a>", "x<a>true</a>"],
+        ),
+        small(
+            vocabulary,
+            tag(
+                json!({"type": "tags_with_separator", "separator": ",", "at_least_one": true, "tags": [
+                {"begin": "<a", "content": {"type": "regex", "pattern": "[ab]+"}, "end": ">"},
+                {"begin": "<", "content": {"type": "const_string", "value": "yes"}, "end": [">", "!"]}]}),
+            ),
+            calls,
+            &["<aab>,<yes!", "<yes>"],
+        ),
+        small(
+            vocabulary,
+            tag(
+                json!({"type": "tag", "begin": "(", "content": {"type": "any_text", "max_chars": 2}, "end": "!)"}),
+            ),
+            "root ::= \"(\" (\"\" | any | [^!] any | \"!\" [^)]) \"!)\"\nany ::= [^!] | \"!\"",
+            &["(a!)", "(!!)", "(!)"],
         ),
     ]
 }
@@ -334,7 +369,7 @@ fn refused(
     vocabulary: &Arc<Vocabulary>,
     sorted: &SortedVocabulary,
     engine: EngineName,
-    schema: &Value,
+    constraint: &Constraint,
     text: &str,
 ) -> (ProofEngine, FindingCase) {
     let proof_engine = ProofEngine::open(
@@ -344,7 +379,7 @@ fn refused(
         &Arc::new(Vocabulary::single_bytes()),
     )
     .unwrap();
-    let constraint = Arc::new(Constraint::JsonSchema(Arc::new(schema.clone())));
+    let constraint = Arc::new(constraint.clone());
     let session = EngineSession::new(&proof_engine, &constraint);
     let (oracles, syntax) = (
         Oracles::new(Arc::clone(&constraint)),
@@ -434,7 +469,8 @@ fn refusals_are_explained_by_the_refused_part_only() {
             declared(MemberOrder),
         ),
     ] {
-        let (_, case) = refused(&vocabulary, &sorted, engine, &two, text);
+        let schema = Constraint::JsonSchema(Arc::new(two.clone()));
+        let (_, case) = refused(&vocabulary, &sorted, engine, &schema, text);
         assert_eq!(
             (case.finding.interpretation, case.finding.cause),
             expected,
@@ -462,7 +498,7 @@ fn recursion_beyond_the_declared_depth_of_outlines_is_no_error() {
             &vocabulary,
             &sorted,
             EngineName::Outlines,
-            &list,
+            &Constraint::JsonSchema(Arc::new(list.clone())),
             &nested(depth),
         );
         assert_eq!(
@@ -497,7 +533,14 @@ fn finding_shrunk_over_bytes_reproduces_over_the_original_tokens() {
         "people": {"type": "array", "items": person}, "of": {"type": "string"}}, "required": ["people"]});
     let text =
         r#"{"people":[{"first name":"Ada","age":36},{"age":30,"first name":"Bob"}],"of":"x"}"#;
-    let (proof_engine, case) = refused(&vocabulary, &sorted, EngineName::Outlines, &schema, text);
+    let constraint = Constraint::JsonSchema(Arc::new(schema));
+    let (proof_engine, case) = refused(
+        &vocabulary,
+        &sorted,
+        EngineName::Outlines,
+        &constraint,
+        text,
+    );
     let smaller = shrink(&proof_engine, &tools, case, UNTIMED, &mut SilentObserver).unwrap();
     let Constraint::JsonSchema(schema) = &smaller.constraint else {
         panic!("{smaller:?}")
@@ -511,4 +554,226 @@ fn finding_shrunk_over_bytes_reproduces_over_the_original_tokens() {
         recheck(&proof_engine, &tools, &smaller),
         WitnessStatus::Holds
     );
+}
+
+/// A tag with two tools.
+fn two_tools() -> Value {
+    json!({"format": {"type": "triggered_tags", "triggers": ["<f="], "tags": [
+        {"begin": "<f=a>", "content": {"type": "json_schema", "json_schema": {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "string"}}, "required": ["a"]}}, "end": "</f>"},
+        {"begin": "<f=b>", "content": {"type": "json_schema", "json_schema": {"type": "boolean"}}, "end": "</f>"}]}})
+}
+
+/// xgrammar with another tag than it is given.
+struct WithOtherTag {
+    engine: Arc<dyn Engine>,
+    tag: Constraint,
+}
+
+impl Engine for WithOtherTag {
+    fn name(&self) -> &'static str {
+        "broken"
+    }
+    fn version(&self) -> &'static str {
+        "broken 1"
+    }
+    fn settings(&self) -> Vec<(&'static str, String)> {
+        Vec::new()
+    }
+    fn compile(&self, _: &Constraint) -> Result<Arc<dyn Grammar>, EngineError> {
+        self.engine.compile(&self.tag)
+    }
+    fn grammar_dialects(&self) -> &'static [GrammarDialect] {
+        &[]
+    }
+}
+
+#[test]
+fn faults_of_tags_are_found_and_their_witnesses_shrink() {
+    let (vocabulary, sorted) = small_vocabulary();
+    let guide = WalkGuide::new(&vocabulary);
+    let tools = VocabularyTools {
+        vocabulary: &vocabulary,
+        sorted: &sorted,
+        guide: &guide,
+        by_bytes: None,
+    };
+    let texts = [
+        r#"see <f=a>{"a":1,"b":"x"}</f> and <f=b>true</f>."#,
+        r#"<f=a>{}</f>"#,
+        "<f=b>1</f>",
+    ];
+    let entry = Entry {
+        name: "two tools".to_owned(),
+        tags: Vec::new(),
+        constraint: Constraint::StructuralTag(Arc::new(two_tools())),
+        instances: texts
+            .map(|text| Instance {
+                content: Content::Text(text.to_owned()),
+                label: None,
+            })
+            .into(),
+    };
+    let effort = Effort {
+        seed: 7,
+        budget: BUDGET,
+    };
+    let changed = |path: &str, value: Value| {
+        let mut tag = two_tools();
+        *tag.pointer_mut(path).unwrap() = value;
+        tag
+    };
+    let tags = "/format/tags";
+    for (tag, expected) in [
+        (two_tools(), None),
+        (
+            changed("/format/tags/0/content/json_schema/required", json!([])),
+            Some((Proof::AllowsEnd, Some("required"))),
+        ),
+        (
+            changed(tags, json!([two_tools().pointer("/format/tags/0")])),
+            Some((Proof::RefusesToken, None)),
+        ),
+        (
+            changed("/format/tags/1/begin", json!("<f=c>")),
+            Some((Proof::AllowsToken, None)),
+        ),
+        (
+            changed("/format/tags/0/end", json!(["</f>", "</g>"])),
+            Some((Proof::AllowsToken, None)),
+        ),
+    ] {
+        let opened = ProofEngine::open(
+            EngineName::Xgrammar,
+            &EnginePolicy::default(),
+            &vocabulary,
+            &Arc::new(Vocabulary::single_bytes()),
+        )
+        .unwrap();
+        let broken = ProofEngine {
+            engine: Arc::new(WithOtherTag {
+                engine: Arc::clone(&opened.engine),
+                tag: Constraint::StructuralTag(Arc::new(tag.clone())),
+            }),
+            by_bytes: None,
+            ..opened
+        };
+        let results = prove(&[&broken], &tools, &entry, effort, &mut SilentObserver);
+        let proved = &results[0].1;
+        assert!(proved.stopped.is_none(), "{proved:?}");
+        let errors: Vec<_> = proved
+            .findings
+            .iter()
+            .filter(|finding| finding.interpretation == Interpretation::Error)
+            .collect();
+        let Some((proof, breaks)) = expected else {
+            assert!(errors.is_empty(), "{errors:?}");
+            assert!(
+                proved.counts.totals().0 > 1000 && proved.texts > 20,
+                "{proved:?}"
+            );
+            continue;
+        };
+        let found = errors
+            .iter()
+            .find(|finding| finding.proof == proof && finding.breaks.as_deref() == breaks);
+        let case = FindingCase {
+            constraint: entry.constraint.clone(),
+            finding: Finding::clone(found.unwrap_or_else(|| panic!("{tag}: {errors:?}"))),
+        };
+        assert_eq!(recheck(&broken, &tools, &case), WitnessStatus::Holds);
+        let gone = recheck(
+            &ProofEngine::open(
+                EngineName::Xgrammar,
+                &EnginePolicy::default(),
+                &vocabulary,
+                &Arc::new(Vocabulary::single_bytes()),
+            )
+            .unwrap(),
+            &tools,
+            &case,
+        );
+        assert!(matches!(gone, WitnessStatus::Gone { .. }), "{gone:?}");
+        let smaller = shrink(&broken, &tools, case.clone(), UNTIMED, &mut SilentObserver).unwrap();
+        assert_eq!(recheck(&broken, &tools, &smaller), WitnessStatus::Holds);
+        let bytes = |case: &FindingCase| serde_json::to_string(&case.constraint).unwrap().len();
+        assert!(bytes(&smaller) < bytes(&case), "{smaller:?}");
+    }
+}
+
+#[test]
+fn differences_about_the_json_in_tags_are_declared() {
+    use Departure::{AdditionalProperties, MemberOrder, Numbers, OuterWhiteSpace};
+    let (vocabulary, sorted) = small_vocabulary();
+    let tag = Constraint::StructuralTag(Arc::new(two_tools()));
+    for (text, expected) in [
+        (r#"<f=a> {"a":1}</f>"#, OuterWhiteSpace),
+        (r#"<f=b>true </f>"#, OuterWhiteSpace),
+        (r#"<f=b>true</f><f=a>{"b":"","a":1}</f>"#, MemberOrder),
+        (r#"<f=a>{"a":1.0}</f>"#, Numbers),
+        (r#"<f=a>{"a":1,"c":2}</f>"#, AdditionalProperties),
+    ] {
+        let (_, case) = refused(&vocabulary, &sorted, EngineName::Xgrammar, &tag, text);
+        let declared = Interpretation::Declared(vec![expected]);
+        assert_eq!(
+            (case.finding.interpretation, case.finding.cause),
+            (declared, None),
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn any_order_explains_a_missing_required_member_and_nothing_else() {
+    let (vocabulary, sorted) = small_vocabulary();
+    let mut any_order = two_tools();
+    any_order["format"]["tags"][0]["content"]["any_order"] = true.into();
+    for (tag, text, expected) in [
+        (
+            &any_order,
+            r#"<f=a>{"b":"x"}</f>"#,
+            Interpretation::Declared(vec![Departure::AnyOrder]),
+        ),
+        // xgrammar ignores `multipleOf`, with and without `any_order`.
+        (
+            &{
+                let mut tag = any_order.clone();
+                tag["format"]["tags"][0]["content"]["json_schema"]["properties"]["a"] =
+                    json!({"type": "integer", "multipleOf": 5});
+                tag
+            },
+            r#"<f=a>{"a":1}</f>"#,
+            Interpretation::Error,
+        ),
+    ] {
+        let proof_engine = ProofEngine::open(
+            EngineName::Xgrammar,
+            &EnginePolicy::default(),
+            &vocabulary,
+            &Arc::new(Vocabulary::single_bytes()),
+        )
+        .unwrap();
+        let constraint = Arc::new(Constraint::StructuralTag(Arc::new(tag.clone())));
+        let session = EngineSession::new(&proof_engine, &constraint);
+        let mut context = ConstraintContext::new(&vocabulary, &sorted, &constraint);
+        let tokens = vocabulary.encode_exactly(text).unwrap();
+        let walked = check_masks_along(
+            &*session.grammar().unwrap(),
+            &mut context,
+            &session.explainer(None).unwrap(),
+            &WalkText {
+                bytes: text.as_bytes(),
+                tokens: &tokens,
+                matching: None,
+                origin: Origin::Other,
+            },
+            BUDGET,
+        )
+        .unwrap();
+        let finding = walked
+            .findings
+            .iter()
+            .find(|finding| finding.proof == Proof::AllowsEnd)
+            .unwrap_or_else(|| panic!("{text}: {walked:?}"));
+        assert_eq!(finding.interpretation, expected, "{text}");
+    }
 }

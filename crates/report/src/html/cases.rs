@@ -4,7 +4,6 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use crate::csv::arm_name;
 use crate::error_span::{Marked, mark};
 use crate::view::{TestStatus, View, failing_as};
 use sobench_core::case::{Case, Prompt};
@@ -177,7 +176,7 @@ fn add_case(page: &mut String, view: &View<'_>, place: usize, name: &str) -> Res
 
 fn add_facts(page: &mut String, sample: &Sample<'_>) {
     let mut facts = vec![
-        format!("{} arm", arm_name(sample.arm())),
+        format!("{} arm", sample.arm().name()),
         format!("outcome {}", sample.outcome().name()),
     ];
     facts.extend(

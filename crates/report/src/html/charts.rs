@@ -2,7 +2,6 @@
 
 use std::fmt::Write as _;
 
-use crate::csv::arm_name;
 use crate::timeline::{Count, Step, Timeline};
 use crate::view::View;
 use sobench_core::case::Arm;
@@ -15,8 +14,6 @@ use sobench_results::metrics::{LatencyMetric, Sample};
 
 /// Steps of the timeline, a few pixels each.
 const STEPS: usize = 240;
-
-const ARMS: [Arm; 3] = [Arm::Constrained, Arm::Control, Arm::Free];
 
 /// Share of values that may be below the axis. Gaps between chunks of one packet are nanoseconds
 /// and would take up most of it.
@@ -34,14 +31,14 @@ const MARKS: f64 = 14.0;
 
 /// The cumulative distribution of every latency, one curve per arm.
 pub(super) fn curves(view: &View<'_>) -> Charts {
-    let present: Vec<Arm> = ARMS
+    let present: Vec<Arm> = Arm::ALL
         .into_iter()
         .filter(|arm| view.samples.iter().any(|sample| sample.arm() == *arm))
         .collect();
     let entry = |arm: &Arm| LegendEntry::Curve {
         colour: colour(*arm),
         dashed: false,
-        label: arm_name(*arm).to_owned(),
+        label: arm.name().to_owned(),
     };
     Charts {
         legend: present.iter().map(entry).collect(),
@@ -99,9 +96,8 @@ fn is_together(gap_ms: f64) -> bool {
 fn together(view: &View<'_>) -> Option<String> {
     let options = &view.report.metrics.options;
     let (mut all, mut left_out) = (0_usize, 0_usize);
-    let is_counted = |sample: &&Sample<'_>| {
-        ARMS.contains(&sample.arm()) && sample.outcome().is_answer() && sample.streamed(options)
-    };
+    let is_counted =
+        |sample: &&Sample<'_>| sample.outcome().is_answer() && sample.streamed(options);
     for sample in view.samples.iter().filter(is_counted) {
         for gap_ms in chunk_gaps_ms(&sample.chunks_ns()) {
             all += 1;
@@ -115,11 +111,11 @@ fn together(view: &View<'_>) -> Option<String> {
 }
 
 fn colour(arm: Arm) -> usize {
-    ARMS.iter().position(|other| *other == arm).unwrap_or(0)
+    Arm::ALL.iter().position(|other| *other == arm).unwrap_or(0)
 }
 
 fn curve(arm: Arm, distribution: &Distribution) -> Curve {
-    let name = format!("{}, n = {}", arm_name(arm), distribution.n());
+    let name = format!("{}, n = {}", arm.name(), distribution.n());
     Curve {
         name,
         colour: colour(arm),

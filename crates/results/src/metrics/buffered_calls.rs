@@ -61,7 +61,7 @@ impl BufferedCalls {
             if let Some(arguments) = Arguments::new(sample, options, reference_ns) {
                 match sample.arm() {
                     Arm::Control => control.push(arguments),
-                    Arm::Constrained | Arm::Free => constrained.push(arguments),
+                    _ => constrained.push(arguments),
                 }
             }
         }

@@ -230,6 +230,10 @@ pub struct Arms {
     pub constrained: Option<ArmMetrics>,
     pub control: Option<ArmMetrics>,
     pub free: Option<ArmMetrics>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub constraint: Option<ArmMetrics>,
+    #[serde(rename = "think+constraint", skip_serializing_if = "Option::is_none")]
+    pub think_constraint: Option<ArmMetrics>,
 }
 
 /// Figures of a group of requests. Rates are per second of the whole run.
@@ -294,6 +298,8 @@ pub fn summarise(samples: &[Sample<'_>], duration_ns: u64, options: &MetricsOpti
             constrained: arm_metrics(Arm::Constrained),
             control: arm_metrics(Arm::Control),
             free: arm_metrics(Arm::Free),
+            constraint: arm_metrics(Arm::ConstraintOnly),
+            think_constraint: arm_metrics(Arm::ThinkConstraint),
         },
         quality: Quality::new(samples),
         control: ControlArm::new(samples),
@@ -392,15 +398,17 @@ impl Serialize for OutcomeCounts {
 }
 
 impl Arms {
-    /// The arms with requests, by their names in files and tables.
-    pub fn iter(&self) -> impl Iterator<Item = (&'static str, &ArmMetrics)> {
-        let arms = [
-            ("constrained", &self.constrained),
-            ("control", &self.control),
-            ("free", &self.free),
+    /// The arms with requests, in the order of tables.
+    pub fn iter(&self) -> impl Iterator<Item = (Arm, &ArmMetrics)> {
+        let metrics = [
+            &self.constrained,
+            &self.control,
+            &self.free,
+            &self.constraint,
+            &self.think_constraint,
         ];
-        arms.into_iter()
-            .filter_map(|(name, arm)| Some((name, arm.as_ref()?)))
+        let arms = Arm::ALL.into_iter().zip(metrics);
+        arms.filter_map(|(arm, metrics)| Some((arm, metrics.as_ref()?)))
     }
 }
 
@@ -716,9 +724,9 @@ mod tests {
         assert_eq!(
             found,
             [
-                ("constrained", 1, Some(10.0)),
-                ("control", 1, Some(40.0)),
-                ("free", 2, Some(10.0))
+                (Arm::Constrained, 1, Some(10.0)),
+                (Arm::Control, 1, Some(40.0)),
+                (Arm::Free, 2, Some(10.0))
             ]
         );
         assert_eq!(arms.free.unwrap().throughput.output_throughput, Some(3.0));

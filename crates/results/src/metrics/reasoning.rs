@@ -151,7 +151,7 @@ fn token_difference(samples: &[Sample<'_>], seed: u64) -> Option<Difference> {
         let place = match sample.arm() {
             Arm::Constrained => 0,
             Arm::Control => 1,
-            Arm::Free => continue,
+            _ => continue,
         };
         if let Some(tokens) = tokens(sample) {
             by_request.entry(sample.request_hash()).or_default()[place].push(tokens);

@@ -19,6 +19,7 @@ use sobench_core::case::{Arm, BodyKey, Case, Prompt};
 use sobench_core::channel_timing::ChannelTiming;
 use sobench_core::constraint::Constraint;
 use sobench_core::observation::{Observation, Outcome, Timing, spread_slack};
+use sobench_core::scorer::Scorer;
 use sobench_core::verdict::{NotScored, Reason, Verdict};
 
 /// Maximum size of chunk times in memory if they can be read again: some ten million chunks.
@@ -52,6 +53,7 @@ pub struct RequestInput {
     pub constraint: Option<Arc<Constraint>>,
     pub output_len: u32,
     pub completion: Option<String>,
+    pub score: Option<Scorer>,
     pub tags: Vec<String>,
     pub grammar_oracle: Option<Arc<str>>,
     pub model: Option<Arc<str>>,
@@ -143,6 +145,8 @@ pub struct RequestTable {
     reasoning: HashMap<u32, ReasoningFacts>,
     /// Of the requests whose answers were requested streamed and whole.
     parity: HashMap<u32, Parity>,
+    /// Items of requests, in a run with several arms of each item.
+    items: HashMap<u32, u32>,
     /// Requests of the control arm by their hash: whether an answer has reasoning.
     controls: OnceLock<HashMap<u64, bool>>,
     /// Counts that do not fit into a row.
@@ -216,6 +220,7 @@ struct InputKey {
     body: BodyKey,
     oracle: usize,
     completion: Option<String>,
+    score: Option<Scorer>,
     tags: Vec<String>,
 }
 
@@ -304,6 +309,9 @@ impl RequestTable {
         }
         if let Some(at_ns) = timing.first_arguments_ns {
             self.arguments.insert(case_index, at_ns);
+        }
+        if let Some(item) = case.item {
+            self.items.insert(case_index, item);
         }
         if let Some(channels) = &timing.channels {
             self.channels.insert(case_index, channels.clone());
@@ -467,6 +475,7 @@ impl RequestTable {
             body: Case::body_key(case),
             oracle,
             completion: case.completion.clone(),
+            score: case.score,
             tags: case.tags.clone(),
         };
         if let Some(number) = self.known_inputs.get(&key) {
@@ -478,6 +487,7 @@ impl RequestTable {
             constraint: case.constraint.clone(),
             output_len: case.output_len,
             completion: case.completion.clone(),
+            score: case.score,
             tags: case.tags.clone(),
             grammar_oracle: case.grammar_oracle.clone(),
             model: case.model.clone(),

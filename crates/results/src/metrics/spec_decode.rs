@@ -106,7 +106,7 @@ impl SpecDecode {
             let (output_tokens, chunks) = (metrics.tokens.output?, metrics.latency.chunks);
             let length = output_tokens as f64 / chunks as f64;
             length.is_finite().then(|| ArmAcceptance {
-                arm,
+                arm: arm.name(),
                 output_tokens,
                 chunks,
                 acceptance_length: length,

@@ -318,6 +318,7 @@ mod tests {
             constraint: None,
             output_len,
             completion: None,
+            score: None,
             tags: Vec::new(),
             grammar_oracle: None,
             model: None,

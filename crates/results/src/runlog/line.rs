@@ -19,6 +19,7 @@ use sobench_core::constraint::Constraint;
 use sobench_core::observation::{Observation, Outcome, Timing, Usage};
 use sobench_core::printable::printable;
 use sobench_core::run_event::AnswerForm;
+use sobench_core::scorer::Scorer;
 
 /// Maximum size of one line in bytes. The client limits an answer to an eighth of this, and
 /// escaping can make one byte six.
@@ -84,6 +85,10 @@ pub(super) struct RequestLine<'a, O> {
     output_len: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
     completion: Option<Cow<'a, str>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    score: Option<Scorer>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    item: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     model: Option<Cow<'a, str>>,
     #[serde(default, skip_serializing_if = "<[String]>::is_empty")]
@@ -302,6 +307,8 @@ impl<'a> RequestLine<'a, &'a Outcome> {
             numbers,
             output_len: case.output_len,
             completion: case.completion.as_deref().map(Cow::from),
+            score: case.score,
+            item: case.item,
             model: case.model.as_deref().map(Cow::from),
             tags: (&case.tags).into(),
             outcome: &observation.outcome,
@@ -339,6 +346,8 @@ impl ReadRequest {
         let case = Case {
             arm: self.arm,
             completion: self.completion.map(Cow::into_owned),
+            score: self.score,
+            item: self.item,
             tags: self.tags.into_owned(),
             model: self.model.map(Into::into),
             ..Case::new(self.id.into_owned(), prompt, None, self.output_len)

@@ -46,6 +46,11 @@ impl<'a> Sample<'a> {
         self.row.arm
     }
 
+    /// The item of the request, in a run with several arms of each item.
+    pub fn item(&self) -> Option<u32> {
+        self.ledger.items.get(&self.row.case_index).copied()
+    }
+
     /// The input of the request.
     pub fn request_input(&self) -> &'a RequestInput {
         &self.ledger.inputs[self.row.input_number as usize]
@@ -63,6 +68,7 @@ impl<'a> Sample<'a> {
             constraint,
             output_len,
             completion,
+            score,
             tags,
             grammar_oracle,
             model,
@@ -74,6 +80,8 @@ impl<'a> Sample<'a> {
             constraint,
             output_len,
             completion,
+            score,
+            item: self.item(),
             tags,
             grammar_oracle,
             model,
