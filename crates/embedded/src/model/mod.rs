@@ -185,7 +185,9 @@ impl Writer {
                         self.progress = AnswerProgress::default();
                         self.budget = self.budget.min(FILL_BUDGET);
                     }
-                    let may_end = *tokens > 0 && (!*is_json || self.progress.is_balanced());
+                    // White space at the start of a value is not the start of its end.
+                    let is_blank = written.trim_ascii().is_empty();
+                    let may_end = !is_blank && (!*is_json || self.progress.is_balanced());
                     let ending = if *is_ending || may_end {
                         ending_token(end, written, is_ending, &model.vocabulary, allowed)
                     } else {
@@ -195,8 +197,12 @@ impl Writer {
                         // A drawn token has completed the end.
                         continue;
                     }
+                    let token = match ending {
+                        None if is_blank && *tokens > 0 => self.drawn_not_blank(mask)?,
+                        None => self.drawn_inside(mask)?,
+                        Some(token) => token,
+                    };
                     *tokens += 1;
-                    let token = ending.or_else(|| self.drawn_inside(mask))?;
                     written.extend_from_slice(model.vocabulary.bytes(token));
                     written.drain(..written.len().saturating_sub(KEPT_BYTES));
                     return Some(token);
@@ -222,6 +228,32 @@ impl Writer {
             self.progress = AnswerProgress::default();
         }
         None
+    }
+
+    /// As [`Self::drawn_inside`], but not white space if another token is allowed: a mask may allow
+    /// any amount of it before a value.
+    fn drawn_not_blank(&mut self, mask: Option<&TokenMask>) -> Option<TokenId> {
+        let model = Arc::clone(&self.model);
+        let is_blank = |token: TokenId| {
+            token == model.vocabulary.eos() || model.vocabulary.bytes(token).trim_ascii().is_empty()
+        };
+        let mut drawn = self.drawn_inside(mask)?;
+        for _ in 0..MAX_REDRAWS {
+            if !is_blank(drawn) {
+                return Some(drawn);
+            }
+            drawn = self.drawn_inside(mask)?;
+        }
+        let Some(mask) = mask else {
+            return Some(drawn);
+        };
+        let tokens = u32::try_from(model.vocabulary.len()).unwrap_or(u32::MAX);
+        let start = self.random.below(tokens);
+        let other = mask
+            .iter_from(start)
+            .chain(mask.iter())
+            .find(|token| !is_blank(*token));
+        Some(other.unwrap_or(drawn))
     }
 
     fn take(&mut self, token: TokenId) {

@@ -22,8 +22,8 @@ pub(crate) enum Step {
     Repeat(String),
     /// This number of tokens of the model's own text. The text does not end here.
     Words(u32),
-    /// The model's own text, then `end` as soon as the mask allows it, but not before one token.
-    /// With `is_json`, open JSON is closed first.
+    /// The model's own text, then `end` as soon as the mask allows it, but not before a text that is
+    /// not white space. With `is_json`, open JSON is closed first.
     Fill { end: String, is_json: bool },
     /// The end token.
     End,

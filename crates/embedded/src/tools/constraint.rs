@@ -154,7 +154,7 @@ impl Enforcement {
             trigger,
             call,
             separator,
-            around,
+            start: calls_start,
             arguments,
             ..
         } = self.spec();
@@ -180,19 +180,18 @@ impl Enforcement {
                 "at_least_one": true, "stop_after_first": is_single})
         };
         let is_required = tools.choice.requires_call();
-        let format = match (around[0], is_required) {
+        let text = |value: &str| json!({"type": "const_string", "value": value});
+        // A tag without an end may not contain a list of calls, so the text around all calls is not
+        // a tag. Both formats of the list are allowed to have no end.
+        let format = match (*calls_start, is_required) {
             ("", true) => separated(tags),
             ("", false) => json!({"type": "triggered_tags", "triggers": [trigger], "tags": tags,
                 "at_least_one": false, "stop_after_first": is_single}),
-            (start, _) => {
-                let tag = json!({"type": "tag", "begin": start, "content": separated(tags), "end": around[1]});
-                if is_required {
-                    tag
-                } else {
-                    json!({"type": "triggered_tags", "triggers": [trigger], "tags": [tag],
-                        "at_least_one": false, "stop_after_first": true})
-                }
+            (start, true) => {
+                json!({"type": "sequence", "elements": [text(start), separated(tags)]})
             }
+            (start, false) => json!({"type": "dispatch", "rules": [[start, separated(tags)]],
+                "loop": false}),
         };
         Constraint::StructuralTag(Arc::new(
             json!({"type": "structural_tag", "format": format}),
@@ -204,7 +203,7 @@ impl Enforcement {
         let StyleSpec {
             call,
             separator,
-            around,
+            start: calls_start,
             ..
         } = self.spec();
         let quoted = |text: &str| Value::from(text).to_string();
@@ -226,7 +225,7 @@ impl Enforcement {
         } else {
             String::new()
         };
-        let start = match around[0] {
+        let start = match *calls_start {
             "" => format!("start: call{more}"),
             mark => format!("start: {} call{more}", quoted(mark)),
         };
@@ -242,13 +241,17 @@ impl Enforcement {
         let StyleSpec {
             call,
             separator,
-            around,
+            start: calls_start,
             ..
         } = self.spec();
         let mut steps = Vec::new();
         for (position, index) in decision.calls.clone().into_iter().enumerate() {
             let tool = &tools.tools[index];
-            let before = if position == 0 { around[0] } else { *separator };
+            let before = if position == 0 {
+                *calls_start
+            } else {
+                *separator
+            };
             steps.push(Step::Write(format!(
                 "{before}{}{}{}",
                 call[0], tool.name, call[1]
@@ -267,11 +270,18 @@ impl Enforcement {
                         let kind = ValueKind::new(&schema);
                         let before = if position == 0 { "" } else { "\n" };
                         steps.push(Step::Write(format!("{before}{PARAMETER}{name}>\n")));
+                        let end = format!("\n{PARAMETER_END}");
+                        if let ValueKind::Choice(choices) = &kind
+                            && let Some(choice) = decision.choose(choices)
+                        {
+                            steps.push(Step::Write(choice.clone() + &end));
+                            continue;
+                        }
                         if kind == ValueKind::Text {
                             steps.push(Step::Words(TEXT_WORDS - 1));
                         }
                         steps.push(Step::Fill {
-                            end: format!("\n{PARAMETER_END}"),
+                            end,
                             is_json: matches!(kind, ValueKind::Json(_)),
                         });
                     }
@@ -279,7 +289,6 @@ impl Enforcement {
                 }
             }
         }
-        steps.push(Step::Write(around[1].to_owned()));
         steps.push(Step::End);
         steps
     }
@@ -295,7 +304,7 @@ impl Enforcement {
         for (position, index) in decision.calls.clone().into_iter().enumerate() {
             let tool = &tools.tools[index];
             let before = if position == 0 {
-                spec.around[0]
+                spec.start
             } else {
                 spec.separator
             };
@@ -568,7 +577,8 @@ mod tests {
             enforcement("xgrammar", ToolStyle::Llama3),
             &weather("required"),
         );
-        assert_eq!(llama["content"]["separator"], "; ");
+        assert_eq!(llama["elements"][0]["value"], "<|python_tag|>");
+        assert_eq!(llama["elements"][1]["separator"], "; ");
         let dropped = Enforcement {
             is_dropped: true,
             ..hermes

@@ -30,6 +30,11 @@ pub(crate) struct Decision {
 }
 
 impl Decision {
+    /// One of the values of a parameter.
+    pub(super) fn choose<'a, T>(&mut self, values: &'a [T]) -> Option<&'a T> {
+        values.get(self.draws.below(values.len()))
+    }
+
     /// Whether an optional parameter is written.
     pub(super) fn writes_optional(&mut self) -> bool {
         self.draws.unit() < OPTIONAL_SHARE
@@ -46,7 +51,7 @@ pub(crate) fn decide(tools: &ToolSet, seed: u64) -> Decision {
     }
 }
 
-/// A decision to call a tool, whatever the choice says.
+/// A decision to call a tool, also if the choice of the request does not allow one.
 pub(crate) fn decide_call(tools: &ToolSet, seed: u64) -> Decision {
     let every = ToolSet {
         choice: ToolChoice::Required,

@@ -253,7 +253,7 @@ impl CallParser {
     }
 
     fn end(&mut self) -> bool {
-        if self.style.spec().around[0].is_empty() {
+        if self.style.spec().start.is_empty() {
             let (_, is_end) = take_before(&mut self.buffer, CALL_END);
             if is_end {
                 self.state = State::Content;

@@ -20,8 +20,8 @@ pub struct StyleSpec {
     pub(super) call: [&'static str; 3],
     /// Text between two calls.
     pub(super) separator: &'static str,
-    /// Text before the first call and after the last one.
-    pub(super) around: [&'static str; 2],
+    /// Text before the first call.
+    pub(super) start: &'static str,
     pub(super) arguments: Arguments,
 }
 
@@ -44,7 +44,7 @@ const HERMES: StyleSpec = StyleSpec {
         "}\n</tool_call>",
     ],
     separator: "\n",
-    around: ["", ""],
+    start: "",
     arguments: Arguments::Json,
 };
 
@@ -54,7 +54,7 @@ const LLAMA3: StyleSpec = StyleSpec {
     trigger: "<|python_tag|>",
     call: ["{\"name\": \"", "\", \"parameters\": ", "}"],
     separator: "; ",
-    around: ["<|python_tag|>", ""],
+    start: "<|python_tag|>",
     arguments: Arguments::Json,
 };
 
@@ -68,7 +68,7 @@ const QWEN3_CODER: StyleSpec = StyleSpec {
         "\n</function>\n</tool_call>",
     ],
     separator: "\n",
-    around: ["", ""],
+    start: "",
     arguments: Arguments::Xml,
 };
 

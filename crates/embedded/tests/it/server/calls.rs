@@ -14,6 +14,9 @@ use sobench_judge::{EvaluateOptions, Evaluator};
 
 use super::{Client, merged, start_with, stop};
 
+/// Keywords of bounds that the tools have.
+const BOUNDS: [&str; 2] = ["minimum", "maximum"];
+
 /// Answers for each choice and form.
 const ANSWERS: i64 = 6;
 
@@ -149,6 +152,28 @@ pub(super) fn judge(body: &Value, received: &Received) -> Verdict {
     )
 }
 
+/// The tools without bounds of numbers, if the engine declares to ignore them.
+fn enforced_tools(engine: EngineName) -> Value {
+    fn without_bounds(value: &mut Value) {
+        match value {
+            Value::Object(members) => {
+                members.retain(|name, _| !BOUNDS.contains(&name.as_str()));
+                members.values_mut().for_each(without_bounds);
+            }
+            Value::Array(items) => items.iter_mut().for_each(without_bounds),
+            _ => {}
+        }
+    }
+    let mut tools = tools(true);
+    if BOUNDS
+        .iter()
+        .any(|name| engine.departure_for_keyword(name).is_some())
+    {
+        without_bounds(&mut tools);
+    }
+    tools
+}
+
 async fn check_engine(engine: EngineName, style: ToolStyle) {
     let server = start_with(EmbeddedOptions {
         engine,
@@ -160,8 +185,9 @@ async fn check_engine(engine: EngineName, style: ToolStyle) {
     let mut calls = 0;
     for choice in choices() {
         for seed in 0..ANSWERS {
-            let whole = request(true, &choice, false, seed);
-            let streamed = request(true, &choice, true, seed);
+            let tools = json!({"tools": enforced_tools(engine)});
+            let whole = merged(&request(true, &choice, false, seed), tools.clone());
+            let streamed = merged(&request(true, &choice, true, seed), tools);
             let received = chat(&client, &whole).await;
             let streamed = chat(&client, &streamed).await;
             let shown = format!(
