@@ -106,7 +106,7 @@ fn undecided(reason: impl Into<String>) -> Judged {
 }
 
 /// The verdict with thinking on, for a model that thinks without a constraint. `word` is the word
-/// of the thoughts; `is_enforced_off` tells whether the constraint works without thinking.
+/// of the thoughts; `is_enforced_off`: the constraint works without thinking.
 pub fn verdict_on(
     exchange: &Exchange<'_>,
     word: &str,
