@@ -4,8 +4,9 @@
     tests/live/planted_faults.py --sobench target/debug/sobench
 
 A server with one fault (`sobench serve --fault KIND@20of2000`) gets as many requests as it takes for 2,000 that the fault can change.
-The same requests go to a server without faults. An answer shows a fault if its verdict has the fault's reason. Exit codes: 0 all
-planted faults are found, and none on the server without faults; 1 otherwise.
+The same requests go to a server without faults. Found are the answers that show the fault, by the verdict and the channels of each
+answer. `named` is the reason of their verdict, or the metric of the run that counts them; such a metric must have the same count.
+Exit codes: 0 all planted faults are found, and none on the server without faults; 1 otherwise.
 
 Needs Python 3.9 with its standard library, and a built sobench. Run by hand; not part of `cargo test`.
 """
@@ -16,76 +17,166 @@ import subprocess
 import sys
 import tempfile
 import urllib.request
+from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 PLANTED, ELIGIBLE = 20, 2000
 
 TOOLS = ["--dataset", "tools", "--tools-per-request", "2", "--output-len", "900"]
-JSON = ["--dataset", "json", "--output-len", "400"]
+ROWS = ["--dataset", "custom", "--dataset-path", "{rows}", "--output-len", "900"]
+JSON = ["--dataset", "json", "--output-len", "600"]
 THINKS = ["--embedded-reasoning-tokens", "20"]
+# Long arguments at this speed come after more than the 500 ms of silence that docs/metrics.md asks for.
+SLOW = ["--embedded-itl-ms", "20", "--embedded-max-batch", "512"]
+
+SILENCE_NS, LATE_NS, LATE_SHARE = 500_000_000, 100_000_000, 0.9
+"""The limits of a buffered tool call in docs/metrics.md."""
 
 
-def tool_fault(*names):
-    return lambda output, _: reason(output).get("fault") in names
-
-
-def merged(output, _):
-    why = reason(output).get("why", {})
-    return reason(output).get("fault") == "invalid_arguments" and why.get("kind") == "second_document"
-
-
-def free_arguments(output, strict):
-    """Arguments without members, of a tool whose schema requires some and must be enforced."""
-    why = reason(output)
-    return why.get("fault") == "invalid_arguments" and why.get("name") in strict and why["why"].get("reason") == "schema"
-
-
-def cut(output, _):
-    return reason(output).get("fault") == "invalid_arguments" and reason(output)["why"].get("reason") == "not_json"
+@dataclass(frozen=True)
+class Fault:
+    shows: callable
+    """Whether an answer shows the fault."""
+    named: str
+    """The reason of the verdict, or the metric of the run that counts the fault."""
+    dataset: list = field(default_factory=lambda: TOOLS)
+    server: list = field(default_factory=list)
+    client: list = field(default_factory=list)
+    requests: int = 2200
+    is_metric: bool = False
 
 
 def reason(output):
     return output["verdict"].get("reason") or {}
 
 
-def invalid(*names):
-    return lambda output, _: reason(output).get("reason") in names
+def why(output):
+    """What is wrong with the arguments of a call."""
+    return (reason(output).get("why") or {}) if reason(output).get("fault") == "invalid_arguments" else {}
 
 
-# name: (dataset, flags of the server, whether an answer shows the fault)
+def tool_fault(*names):
+    return lambda output: reason(output).get("fault") in names
+
+
+def merged(output):
+    return why(output).get("kind") == "second_document"
+
+
+def dropped(output):
+    """Arguments without a required member, of a strict tool or with a required call."""
+    return why(output).get("keyword") == "required" and (reason(output)["name"] in STRICT or "tool_choice:auto" not in output["tags"])
+
+
+def cut(output):
+    return why(output).get("reason") == "not_json"
+
+
+def buffered(output):
+    """The rule of docs/metrics.md for one answer."""
+    timing = output["timing"]
+    gaps, channels = timing.get("chunk_gaps_ns", []), timing.get("channels")
+    if not channels:
+        return False
+    late, every = (channels[name].get("tool_calls", 0) for name in ("late_bytes", "bytes"))
+    before_end = [sum(gaps[index + 1 :]) for index in range(len(gaps))]
+    first_late = next(index for index, left in enumerate(before_end) if left <= LATE_NS)
+    return late >= LATE_SHARE * every and first_late > 0 and gaps[first_late] >= SILENCE_NS
+
+
+def reasoning(output):
+    return output["reasoning"] or ""
+
+
+def is_json(text):
+    try:
+        return isinstance(json.loads(text), dict)
+    except ValueError:
+        return False
+
+
+def suppressed(output):
+    return output["arm"] == "constrained" and not reasoning(output) and is_json(output["generated"])
+
+
+def early(output):
+    """The answer is whole only with the last characters of the reasoning."""
+    return reason(output).get("reason") == "not_json" and any(is_json(reasoning(output)[-length:] + output["generated"]) for length in (1, 2))
+
+
+def late(output):
+    return reason(output).get("kind") == "prose_before" and reason(output)["valid_if_stripped"]
+
+
+def lost(output):
+    return not output["generated"] and is_json(reasoning(output))
+
+
+def endless(output):
+    return not output["generated"] and output["outcome"]["kind"] == "truncated" and bool(reasoning(output))
+
+
+def thinking(shows, named, is_metric=False, **more):
+    return Fault(shows, named, dataset=JSON, server=THINKS, is_metric=is_metric, **more)
+
+
 FAULTS = {
-    "merge-calls": (TOOLS, [], merged),
-    "drop-strict": (TOOLS, [], free_arguments),
-    "leak-markup": (TOOLS, [], tool_fault("leaked_markup")),
-    "wrong-tool": (TOOLS, [], tool_fault("wrong_tool", "unknown_tool")),
-    "call-under-none": (TOOLS, [], tool_fault("call_under_none")),
-    "cut-arguments": (TOOLS, [], cut),
-    "duplicate-id": (TOOLS, [], tool_fault("duplicate_call_id")),
+    "merge-calls": Fault(merged, "extra_text", requests=6500),
+    "drop-strict": Fault(dropped, "schema", requests=4500),
+    "leak-markup": Fault(tool_fault("leaked_markup"), "leaked_markup", requests=3200),
+    "wrong-tool": Fault(tool_fault("wrong_tool", "unknown_tool"), "unknown_tool", requests=3200),
+    "call-under-none": Fault(tool_fault("call_under_none"), "call_under_none", requests=6500),
+    "cut-arguments": Fault(cut, "not_json", requests=3200),
+    "duplicate-id": Fault(tool_fault("duplicate_call_id"), "duplicate_call_id", requests=6500),
+    "buffer-arguments": Fault(buffered, "channels", dataset=ROWS, server=SLOW, client=["--max-concurrency", "256"]),
+    # A control shows that the model thinks without the constraint.
+    "suppress-thinking": thinking(
+        suppressed, "thinking_suppressed_rate", True, requests=4600, client=["--guided-decoding-ratio", "0.5"]
+    ),
+    "constrain-thinking": thinking(lambda output: is_json(reasoning(output)), "reasoning is JSON"),
+    "constraint-early": thinking(early, "not_json"),
+    "constraint-late": thinking(late, "extra_text"),
+    "answer-in-reasoning": thinking(lost, "json_in_reasoning_rate", True),
+    "leak-end-marker": thinking(lambda output: "</think>" in output["generated"], "end_marker_rate", True),
+    "endless-thinking": thinking(endless, "thinking_budget_rate", True),
 }
-"""Faults that one answer shows."""
 
 
 def main():
     options = parse()
-    strict = strict_tools()
     failed = False
-    print(f"{'fault':<20} {'eligible':>8} {'planted':>8} {'found':>6} {'without fault':>14}  {'requests':>8}")
+    titles = ("fault", "eligible", "planted", "found", "without fault", "requests", "named")
+    print("{:<20} {:>8} {:>8} {:>6} {:>14} {:>9}  {}".format(*titles), flush=True)
     clean = {}
-    for name, (dataset, flags, shows) in FAULTS.items():
+    for name, fault in FAULTS.items():
         if options.fault and name not in options.fault:
             continue
-        outputs, stats = run(options, name, dataset, flags)
-        key = json.dumps([dataset, flags])
-        if key not in clean:
-            clean[key], _ = run(options, None, dataset, flags)
-        found = sum(bool(shows(output, strict)) for output in outputs)
-        without = sum(bool(shows(output, strict)) for output in clean[key])
+        outputs, metrics, stats = run(options, name, fault)
+        key = json.dumps([fault.dataset, fault.server, fault.client])
+        if key not in clean or len(clean[key][0]) < fault.requests:
+            clean[key] = run(options, None, fault)[:2]
+        clean_outputs, clean_metrics = clean[key]
+        found = sum(map(bool, map(fault.shows, outputs)))
+        without = sum(map(bool, map(fault.shows, clean_outputs)))
         planted, eligible = count(stats["faults"], name), count(stats["fault_eligible"], name)
         is_right = found == planted == PLANTED and without == 0 and eligible >= ELIGIBLE
+        named = f"{fault.named} {named_count(fault, outputs, metrics)}"
+        if fault.is_metric:
+            is_right &= named_count(fault, outputs, metrics) == PLANTED and named_count(fault, clean_outputs, clean_metrics) == 0
         failed |= not is_right
-        print(f"{name:<20} {eligible:>8} {planted:>8} {found:>6} {without:>14}  {len(outputs):>8}{'' if is_right else '  WRONG'}", flush=True)
+        mark = "" if is_right else "  WRONG"
+        print(f"{name:<20} {eligible:>8} {planted:>8} {found:>6} {without:>14} {len(outputs):>9}  {named}{mark}", flush=True)
     return int(failed)
+
+
+def named_count(fault, outputs, metrics):
+    """The count of the metric, or of the answers that show the fault and have the reason."""
+    if fault.is_metric:
+        return metrics[fault.named]["hits"]
+    shown = [output for output in outputs if fault.shows(output)]
+    names = [(reason(output).get("fault"), why(output).get("reason"), reason(output).get("reason")) for output in shown]
+    return sum(fault.named in name for name in names)
 
 
 def count(counts, name):
@@ -93,32 +184,62 @@ def count(counts, name):
 
 
 def strict_tools():
-    file = json.loads((ROOT / "schemas/workloads/tools-1.json").read_text())
+    file = json.loads((ROOT / "crates/data/shipped/tools-1.json").read_text())
     tools = [tool["function"] for group in file["groups"] for tool in group["tools"]]
     return {tool["name"] for tool in tools if tool.get("strict")}
 
 
-def run(options, fault, dataset, flags):
-    """The outputs of a run, and the statistics of its server."""
-    planted = ["--fault", f"{fault}@{PLANTED}of{ELIGIBLE}"] if fault else []
-    command = [options.sobench, "serve", "--port", "0", "--guided-decoding-backend", "guidance", *flags, *planted]
+STRICT = strict_tools()
+
+
+def rows(path):
+    """Requests that need one call with long arguments."""
+    names = ("title", "summary", "details", "conclusion")
+    properties = {name: {"type": "string", "pattern": "^[a-z ]{40,60}$"} for name in names}
+    parameters = {"type": "object", "properties": properties, "required": list(names), "additionalProperties": False}
+    tool = {"type": "function", "function": {"name": "file_report", "strict": True, "parameters": parameters}}
+    row = {"tools": [tool], "tool_choice": "required"}
+    lines = (json.dumps({"prompt": f"File report {number}.", **row}) for number in range(100))
+    path.write_text("\n".join(lines) + "\n")
+
+
+def run(options, name, fault):
+    """The outputs of a run with their timing, its metrics, and the statistics of its server."""
+    planted = ["--fault", f"{name}@{PLANTED}of{ELIGIBLE}"] if name else []
+    command = [options.sobench, "serve", "--port", "0", "--guided-decoding-backend", "guidance", *fault.server, *planted]
     server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     try:
         url = address(server)
         with tempfile.TemporaryDirectory() as folder:
-            file = Path(folder) / "result.json"
-            command = [options.sobench, "--base-url", url, "--backend", "openai-chat", *dataset, "--num-prompts", str(options.requests)]
-            command += ["--skip-preflight", "--num-warmups", "0", "--ready-check-timeout-sec", "0", "--allow-unenforced", "--no-run-log", "--disable-tqdm"]
-            command += ["--max-concurrency", "16", "--save-result", "--save-detailed", "--result-dir", folder, "--result-filename", file.name]
+            file, log = Path(folder) / "result.json", Path(folder) / "run.jsonl"
+            rows(Path(folder) / "rows.jsonl")
+            dataset = [argument.format(rows=f"{folder}/rows.jsonl") for argument in fault.dataset]
+            command = [options.sobench, "--base-url", url, "--backend", "openai-chat", *dataset, "--num-prompts", str(fault.requests)]
+            command += ["--skip-preflight", "--num-warmups", "0", "--ready-check-timeout-sec", "0", "--allow-unenforced", "--disable-tqdm"]
+            command += ["--run-log", str(log), "--save-result", "--save-detailed", "--result-dir", folder, "--result-filename", file.name]
+            command += fault.client if "--max-concurrency" in fault.client else ["--max-concurrency", "16", *fault.client]
             done = subprocess.run(command, capture_output=True, text=True, check=False)
             if not file.exists():
                 sys.exit(done.stdout + done.stderr)
-            outputs = json.loads(file.read_text())["outputs"]
+            result = json.loads(file.read_text())
+            outputs = with_timing(result["outputs"], log)
         with urllib.request.urlopen(f"{url}/sobench/stats") as answer:
-            return outputs, json.load(answer)
+            return outputs, result["sobench"]["metrics"], json.load(answer)
     finally:
         server.terminate()
         server.wait()
+
+
+def with_timing(outputs, log):
+    """Adds the timing of each request, in the order of their numbers, which is that of the outputs."""
+    timings = {}
+    with log.open() as lines:
+        for line in map(json.loads, lines):
+            if request := line.get("request"):
+                timings[request["index"]] = request["timing"]
+    if len(timings) != len(outputs):
+        sys.exit(f"{len(outputs)} outputs, but {len(timings)} requests in the log")
+    return [{**output, "timing": timings[index]} for index, output in enumerate(outputs)]
 
 
 def address(server):
@@ -131,7 +252,6 @@ def address(server):
 def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sobench", default=ROOT / "target/debug/sobench")
-    parser.add_argument("--requests", type=int, default=6500)
     parser.add_argument("--fault", action="append", help="one of the faults; several times for several")
     return parser.parse_args()
 

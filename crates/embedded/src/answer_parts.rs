@@ -30,6 +30,8 @@ pub(super) struct AnswerPlan {
     decision: Option<Decision>,
     /// Tokens of reasoning. `None` without reasoning.
     pub(super) reasoning: Option<u32>,
+    /// The text of the answer, if the model knows one. Not of answers with calls.
+    pub(super) known: Option<Arc<str>>,
 }
 
 impl AnswerPlan {
@@ -46,6 +48,7 @@ impl AnswerPlan {
         Self {
             decision: request.tools.as_deref().map(|tools| decide(tools, seed)),
             reasoning: thinks.then(|| reasoning_length(reasoning_tokens, seed)),
+            known: None,
         }
     }
 
@@ -188,11 +191,12 @@ impl App {
         let is_ignored = faults.has(FaultKind::IgnoreConstraint);
         let constraint = request.constraint.clone().filter(|_| !is_ignored);
         let is_text = plan.calls().is_empty();
+        let known = plan.known.as_deref();
         let (Some(tools), Some(decision)) = (request.tools.as_deref(), plan.decision) else {
-            return self.text_parts(request, constraint);
+            return self.text_parts(request, constraint, known);
         };
         if is_text && constraint.is_some() {
-            return self.text_parts(request, constraint);
+            return self.text_parts(request, constraint, known);
         }
         let is_dropped = faults.has(FaultKind::DropStrict);
         if is_dropped {
@@ -220,12 +224,16 @@ impl App {
         &self,
         request: &GenerationRequest,
         constraint: Option<Arc<Constraint>>,
+        known: Option<&str>,
     ) -> CallParts {
         let repeated = self
             .options
             .repeats_between
             .and_then(|marks| between(&request.prompt, marks));
-        let script = repeated.map(|text| vec![Step::Repeat(text.to_owned()), Step::End]);
+        let text = known
+            .map(|text| Step::Write(text.to_owned()))
+            .or_else(|| repeated.map(|text| Step::Repeat(text.to_owned())));
+        let script = text.map(|text| vec![text, Step::End]);
         CallParts {
             parts: vec![CallPart {
                 script: script.unwrap_or_default(),
@@ -291,6 +299,7 @@ mod tests {
             let plan = AnswerPlan {
                 decision: Some(decide_call(&tools, 1)),
                 reasoning: None,
+                known: None,
             };
             let name = plan.wrong_tool(Some(&tools));
             assert!(name == "b_v3" || name.ends_with(wrong), "{name}");

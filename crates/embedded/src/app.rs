@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use bytes::Bytes;
 use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -18,15 +19,17 @@ use super::events::Events;
 use super::failure::Failure;
 use super::faults::{FaultKind, Planting, RequestFaults};
 use super::generation::{FinishReason, Generation, Limits, Piece};
+use super::knowledge::{Knowledge, KnownAnswers, answer_text};
 use super::model::LanguageModel;
 use super::reasoning::ReasoningParser;
 use super::request::{self, Endpoint, GenerationRequest};
-use super::seeds::Seeds;
+use super::seeds::{Draws, Seeds};
 use super::stats::{ServerStats, Tally};
 use super::stop_strings::StopStrings;
 use super::timetable::{Pacer, unix_seconds};
 use super::tools::CallParser;
 use super::wire::Head;
+use sobench_core::case::Case;
 use sobench_core::constraint::Constraint;
 use sobench_core::error::Result as OurResult;
 use sobench_engine::{Engine, Matcher, Vocabulary};
@@ -51,6 +54,7 @@ pub(super) struct App {
     tally: Arc<Tally>,
     planting: Planting,
     seeds: Seeds,
+    known: KnownAnswers,
     slots: Arc<Semaphore>,
     /// Number of requests so far, for ids.
     serial: AtomicU64,
@@ -89,6 +93,7 @@ impl App {
             batcher: Batcher::start(batching.clone(), Arc::clone(&tally), runtime)?,
             planting: Planting::new(&options.faults, Arc::clone(&tally)),
             seeds: Seeds::new(options.seed),
+            known: KnownAnswers::default(),
             slots: Arc::new(Semaphore::new(MAX_LIVE_REQUESTS)),
             serial: AtomicU64::new(0),
             vocabulary,
@@ -181,6 +186,7 @@ impl App {
             .seeds
             .draw(&request.prompt, &fingerprint, request.seed, request_id)?;
         let mut plan = AnswerPlan::new(&request, endpoint, self.options.reasoning_tokens, seed);
+        plan.known = self.known.get(&request);
         let faults = self.planting.draw(seed, &plan.traits(&request));
         plan.apply(&request, seed, &faults);
         Ok(ParsedRequest {
@@ -192,6 +198,39 @@ impl App {
             seed,
             faults,
         })
+    }
+
+    /// Plans the answer to the request of a case by its reference. False without a reference that
+    /// the model can write.
+    ///
+    /// # Errors
+    /// Those of `encode`.
+    pub(super) fn learn(
+        &self,
+        knowledge: Knowledge,
+        index: usize,
+        case: &Case,
+        path: &str,
+        encode: &mut impl FnMut(&Case) -> OurResult<Bytes>,
+    ) -> OurResult<bool> {
+        let item = case
+            .item
+            .unwrap_or(u32::try_from(index).unwrap_or(u32::MAX));
+        let seed = self.options.seed;
+        let mut draws = Draws::new(seed, &format!("answer to item {item}"));
+        let is_right = knowledge.knows(seed, item, case.arm);
+        let (Some(endpoint), Some(text)) = (
+            Endpoint::from_path(path),
+            answer_text(case, is_right, &mut draws),
+        ) else {
+            return Ok(false);
+        };
+        // A request that the server refuses has no answer.
+        let body = encode(case)?;
+        if let Ok(request) = request::parse(endpoint, &body, &self.options.model, &self.rules()) {
+            self.known.add(&request, text);
+        }
+        Ok(true)
     }
 
     /// The tokens of the prompt, and the token limit of the answer.

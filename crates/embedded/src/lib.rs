@@ -18,6 +18,7 @@ mod events;
 mod failure;
 mod faults;
 mod generation;
+mod knowledge;
 mod listening;
 mod model;
 mod reasoning;
@@ -38,6 +39,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use bytes::Bytes;
 use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
 
@@ -45,6 +47,7 @@ use app::App;
 use batching::{Batching, STEP_TIMEOUT};
 use compiling::Compiler;
 use listening::{Connection, Listening};
+use sobench_core::case::Case;
 use sobench_core::constraint::{Constraint, GrammarDialect};
 use sobench_core::error::{Error, Result};
 use sobench_core::speed::Speed;
@@ -56,6 +59,7 @@ use timetable::{Clock, Timetable, within};
 
 pub use constraint_fields::GuidedFields;
 pub use faults::{Fault, FaultKind, FaultShare};
+pub use knowledge::Knowledge;
 pub use reasoning::{ReasoningSpec, ReasoningStyle};
 pub use stats::{AnswerCounts, SequenceCounts, ServerStats, TimeSummary};
 pub use tools::{StyleSpec, ToolStyle};
@@ -113,6 +117,8 @@ pub struct EmbeddedOptions {
     /// If set, the model first writes the text that a prompt has between these marks, as far as the
     /// masks allow, and then continues with generated text.
     pub repeats_between: Option<[&'static str; 2]>,
+    /// How often the model knows the references that [`EmbeddedServer::learn`] is given.
+    pub knowledge: Option<Knowledge>,
 }
 
 impl Default for EmbeddedOptions {
@@ -134,6 +140,7 @@ impl Default for EmbeddedOptions {
             reasoning_tokens: 0,
             reasoning_style: ReasoningStyle::default(),
             repeats_between: None,
+            knowledge: None,
         }
     }
 }
@@ -209,6 +216,31 @@ impl EmbeddedServer {
     /// The grammar notations that the engine reads, the preferred one first.
     pub fn grammar_dialects(&self) -> &'static [GrammarDialect] {
         self.app.engine().grammar_dialects()
+    }
+
+    /// Gives the model the references of a run's cases, so that it answers them right or wrong as
+    /// [`EmbeddedOptions::knowledge`] says; without it, nothing happens. `path` and `encode` give the
+    /// endpoint and the body of the request of a case. Equal requests have equal answers.
+    ///
+    /// # Errors
+    /// Usage error if no case has a reference that the model can write; errors of `encode`.
+    pub fn learn(
+        &self,
+        cases: &[Case],
+        path: &str,
+        mut encode: impl FnMut(&Case) -> Result<Bytes>,
+    ) -> Result<()> {
+        let Some(knowledge) = self.app.options.knowledge else {
+            return Ok(());
+        };
+        let mut known = 0;
+        for (index, case) in cases.iter().enumerate() {
+            known += usize::from(self.app.learn(knowledge, index, case, path, &mut encode)?);
+        }
+        if known == 0 {
+            return Err(knowledge::no_references(cases));
+        }
+        Ok(())
     }
 
     /// Serves until `stop` resolves, e.g. on Ctrl-C, and then stops as if dropped. Blocks: call it

@@ -24,6 +24,18 @@ pub(super) enum Endpoint {
     Responses,
 }
 
+impl Endpoint {
+    /// The endpoint of a path such as `/v1/chat/completions`.
+    pub(super) fn from_path(path: &str) -> Option<Self> {
+        match path.trim_start_matches('/') {
+            "v1/completions" => Some(Self::Completions),
+            "v1/chat/completions" => Some(Self::Chat),
+            "v1/responses" => Some(Self::Responses),
+            _ => None,
+        }
+    }
+}
+
 /// Whether the model thinks first, and whether its thoughts are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Thinking {

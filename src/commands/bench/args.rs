@@ -11,7 +11,7 @@ use crate::commands::bench::options::request::SamplingArgs;
 use crate::commands::bench::options::server::ServerArgs;
 use crate::commands::bench::options::shard::ShardArgs;
 use crate::commands::bench::options::traffic::TrafficArgs;
-use crate::commands::flags::engine::{EmbeddedArgs, EngineArgs};
+use crate::commands::flags::engine::{EmbeddedArgs, EngineArgs, KnowledgeArgs};
 use sobench_data::dataset::DatasetArgs;
 
 /// All flags of a benchmark run.
@@ -44,6 +44,11 @@ pub struct BenchArgs {
         next_help_heading = "Embedded server (used if no server is named)"
     )]
     pub embedded: EmbeddedArgs,
+    #[command(
+        flatten,
+        next_help_heading = "Embedded server (used if no server is named)"
+    )]
+    pub knowledge: KnowledgeArgs,
     #[command(flatten, next_help_heading = "Decoding engines of the embedded server")]
     pub engine: EngineArgs,
     #[command(flatten, next_help_heading = "Compatibility with other benchmarks")]

@@ -507,6 +507,7 @@ fn drive(
     let first = candidates
         .first()
         .ok_or_else(|| Error::internal("a run without requests"))?;
+    session.learn(cases, adapter.as_ref(), first)?;
     let (tried_first, first_use) =
         runtime.block_on(first_use(&choice.sending(first), &context.history, cases))?;
     let first = first.dialect;

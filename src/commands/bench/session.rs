@@ -9,12 +9,13 @@ use tokio::runtime::Runtime;
 
 use crate::commands::bench::options::{RunPlan, ServerTarget, Target};
 use sobench_backend::identify::{Server, identify};
-use sobench_backend::{ConstraintDialect, RequestOptions};
+use sobench_backend::{Adapter, ConstraintDialect, RequestOptions};
 use sobench_client::{self, Client, ClientOptions, Endpoint, Limits, ModelInfo};
+use sobench_core::case::Case;
 use sobench_core::constraint::{Constraint, GrammarDialect, GrammarSpelling};
 use sobench_core::error::{Error, Result};
 use sobench_core::speed::Speed;
-use sobench_embedded::{self, EmbeddedOptions, EmbeddedServer, SYNTHETIC_MODEL};
+use sobench_embedded::{self, EmbeddedOptions, EmbeddedServer, Knowledge, SYNTHETIC_MODEL};
 use sobench_engine::Route;
 use sobench_notices::notice::{BenchNotice, Notice};
 use sobench_results::record::{ConstraintSettings, Engine, EngineChoice, EngineWork, Settings};
@@ -168,11 +169,33 @@ impl Session {
                 Some(name) => EngineChoice::Selected(name.clone()),
                 None => EngineChoice::None,
             },
-            notices: vec![BenchNotice::SyntheticModel { embedded: true }.into()],
+            notices: std::iter::once(BenchNotice::SyntheticModel { embedded: true })
+                .chain(options.knowledge.map(planted_knowledge))
+                .map(Notice::from)
+                .collect(),
             speed: Some(options.speed),
             server: Server::Embedded,
             embedded: Some(embedded),
             served: None,
+        })
+    }
+
+    /// Gives the references of the cases to the embedded server, if its model is to know them.
+    ///
+    /// # Errors
+    /// No case has a reference, or a case cannot be encoded.
+    pub fn learn(
+        &self,
+        cases: &[Case],
+        adapter: &dyn Adapter,
+        request: &RequestOptions,
+    ) -> Result<()> {
+        let Some(embedded) = &self.embedded else {
+            return Ok(());
+        };
+        embedded.learn(cases, &self.path, |case| {
+            let encoded = adapter.encode(case, request);
+            encoded.map_err(|unsendable| unsendable.into_error(case))
         })
     }
 
@@ -354,6 +377,15 @@ fn engine_and_notices(
         choice,
         ours.into_iter().chain(declared).chain(ignored).collect(),
     )
+}
+
+fn planted_knowledge(knowledge: Knowledge) -> BenchNotice {
+    BenchNotice::PlantedKnowledge {
+        free: knowledge.free,
+        prompt: knowledge.prompt,
+        constrained: knowledge.constrained,
+        correlation: knowledge.correlation,
+    }
 }
 
 /// Only the guided dialect has a field for the engine; elsewhere the user's engine is recorded as

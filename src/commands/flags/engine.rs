@@ -6,7 +6,7 @@ use clap::Args;
 
 use crate::commands::flags::values::{Described, described};
 use sobench_core::speed::SpeedProfile;
-use sobench_embedded::{ReasoningStyle, ToolStyle};
+use sobench_embedded::{Knowledge, ReasoningStyle, ToolStyle};
 
 /// The flags of decoding engines. Every result records them.
 #[derive(Args, Clone, Debug)]
@@ -78,6 +78,16 @@ pub struct EmbeddedArgs {
     /// Marks around the reasoning
     #[arg(long, visible_alias = "reasoning-style", value_name = "STYLE", default_value_t, value_parser = described(&*REASONING_STYLES))]
     pub embedded_reasoning_style: ReasoningStyle,
+}
+
+/// The knowledge of the synthetic model, in runs that start the embedded server.
+#[derive(Args, Clone, Debug)]
+pub struct KnowledgeArgs {
+    /// Probabilities that the synthetic model knows the reference of an item: in the arm free, in the
+    /// arm prompt, and in arms with a constraint. CORRELATION is the share of the items for which one
+    /// random number decides in all arms, 0.5 by default. Otherwise answers are wrong
+    #[arg(long, value_name = "P_FREE,P_PROMPT,P_CONSTRAINED[,CORRELATION]")]
+    pub embedded_knows: Option<Knowledge>,
 }
 
 /// Values of `--embedded-tool-style`.

@@ -4,6 +4,7 @@
 mod batching;
 mod calls;
 mod engines;
+mod knowledge;
 mod reasoning;
 mod responses;
 mod serving;

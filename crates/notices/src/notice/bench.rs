@@ -46,6 +46,16 @@ pub enum BenchNotice {
     )]
     SyntheticModel { embedded: bool },
     #[error(
+        "the synthetic model knows a reference with the probability {free} in the arm free, {prompt} in the arm prompt and {constrained} with a \
+         constraint (--embedded-knows, correlation {correlation}): the accuracy is planted"
+    )]
+    PlantedKnowledge {
+        free: f64,
+        prompt: f64,
+        constrained: f64,
+        correlation: f64,
+    },
+    #[error(
         "the server selects its decoding engine, not the request: --guided-decoding-backend {engine} is only recorded"
     )]
     EngineDeclared { engine: String },

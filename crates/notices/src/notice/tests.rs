@@ -35,6 +35,7 @@ fn examples_bench() -> Vec<Notice> {
         ChatTemplateKwargsUnused { dataset: text("json") },
         ResultFlagsUnused {},
         SyntheticModel { embedded: true },
+        PlantedKnowledge { free: 0.2, prompt: 0.5, constrained: 0.6, correlation: 0.5 },
         EngineDeclared { engine: text("xgrammar") },
         DialectIgnored { server: "vLLM 0.12".to_owned(), dialect: ConstraintDialect::Guided },
         LoraModules { modules: texts(&["a", "b"]), at_random: true },

@@ -15,6 +15,7 @@ use sobench_backend::ServerKind;
 use sobench_client::{ApiKey, Endpoint};
 use sobench_core::error::{Error, Result};
 use sobench_data::dataset::DatasetName;
+use sobench_embedded::EmbeddedOptions;
 use sobench_engine::EngineName;
 use sobench_results::record::LoraAssignment;
 
@@ -129,6 +130,8 @@ pub(crate) fn target(
     }
     let mut embedded = embedded::embedded_flags(&arguments.embedded, &arguments.engine);
     embedded.extend(arguments.constraint.explain.then_some("--explain"));
+    let knows = arguments.knowledge.embedded_knows;
+    embedded.extend(knows.map(|_| "--embedded-knows"));
     if let Some(flag) = embedded.first() {
         return Err(Error::usage(format!(
             "{flag} applies to the embedded server only, but a server is named"
@@ -196,7 +199,11 @@ fn embedded_target(arguments: &BenchArgs, backend: ServerKind) -> Result<Target>
             "name a server with --base-url, or leave {flag} out"
         )));
     }
-    embedded::options(engine, &arguments.embedded, &arguments.engine).map(Target::Embedded)
+    let options = embedded::options(engine, &arguments.embedded, &arguments.engine)?;
+    Ok(Target::Embedded(EmbeddedOptions {
+        knowledge: arguments.knowledge.embedded_knows,
+        ..options
+    }))
 }
 
 /// An IPv6 address goes into brackets in a URL.
