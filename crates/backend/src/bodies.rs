@@ -41,6 +41,7 @@ fn options(dialect: ConstraintDialect) -> RequestOptions {
         ignore_eos: false,
         dialect,
         guided_decoding_backend: None,
+        thinking: None,
         extra_body: None,
     }
 }

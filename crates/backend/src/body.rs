@@ -7,6 +7,8 @@
 //! holds all parameters of a kind (`sampling_params`, `parameters`, `options`), so that an
 //! additional parameter does not drop the token limit.
 
+use std::borrow::Cow;
+
 use bytes::Bytes;
 use serde_json::{Value, json};
 
@@ -82,7 +84,12 @@ pub(super) fn assemble(
     if let Some(constraint_fields) = &constraint_fields {
         merge(&mut body, &constraint_fields.fields);
     }
-    for (name, value) in options.extra_body.iter().flatten() {
+    let mut extra = Cow::Borrowed(&options.extra_body);
+    if let Some(switch) = options.thinking {
+        let thinks = case.arm == Arm::ThinkConstraint;
+        switch.add_to(extra.to_mut().get_or_insert_default(), thinks);
+    }
+    for (name, value) in extra.iter().flatten() {
         let holds_constraint = constraint_fields
             .as_ref()
             .is_some_and(|constraint_fields| constraint_fields.fields.get(name).is_some());

@@ -60,7 +60,9 @@ fn check_extra_body(kind: ServerKind, cases: &[Case], options: &RequestOptions) 
         return Ok(());
     };
     let layout = &kind.spec().body;
-    let has_control = cases.iter().any(|case| case.arm == Arm::Control);
+    let has_control = cases
+        .iter()
+        .any(|case| !case.arm.sends_constraint() && case.constraint.is_some());
     let has_constrained = cases.iter().any(|case| case.arm.sends_constraint());
     for (field, value) in extra {
         if layout.nested_in == Some(field.as_str()) && !value.is_object() {
@@ -86,7 +88,8 @@ fn check_extra_body(kind: ServerKind, cases: &[Case], options: &RequestOptions) 
                 "--extra-body also constrains the control requests: {field}"
             ))
             .hint(
-                "remove the field, or constrain every request with --guided-decoding-ratio 1.0",
+                "remove the field, or constrain every request: with --guided-decoding-ratio 1.0, or \
+                 without the arms free and prompt of --arms",
             ));
         }
         // Without constraints of the dataset, tools are part of the workload.
@@ -123,7 +126,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::Sampling;
+    use crate::{Sampling, ThinkingSwitch};
     use sobench_core::case::{Message, Prompt};
 
     fn case(constraint: Option<Constraint>, arm: Arm) -> Case {
@@ -150,6 +153,7 @@ mod tests {
             ignore_eos: false,
             dialect,
             guided_decoding_backend: None,
+            thinking: None,
             extra_body: match extra {
                 Value::Object(fields) => Some(fields),
                 _ => None,
@@ -329,6 +333,49 @@ mod tests {
                 .is_some_and(|hint| hint.contains("--no-guided-decoding")),
             "{}",
             error.what
+        );
+    }
+
+    #[test]
+    fn thinking_is_on_in_its_arm_and_off_in_the_others() {
+        let extra = json!({"chat_template_kwargs": {"language": "en"}});
+        let mut options = options(ConstraintDialect::ResponseFormat, extra);
+        let schema = || Constraint::JsonSchema(Arc::new(json!({"type": "array"})));
+        let switch = |options: &RequestOptions, arm: Arm| -> Value {
+            let case = case(Some(schema()), arm);
+            let body = body(ServerKind::OpenaiChat, &case, options);
+            serde_json::from_str::<Value>(&body).unwrap()["chat_template_kwargs"].clone()
+        };
+        assert_eq!(
+            switch(&options, Arm::ThinkConstraint),
+            json!({"language": "en"})
+        );
+        options.thinking = ServerKind::OpenaiChat.thinking_switches().first().copied();
+        for arm in Arm::ALL {
+            let is_on = arm == Arm::ThinkConstraint;
+            let expected = json!({"language": "en", "enable_thinking": is_on, "thinking": is_on});
+            assert_eq!(switch(&options, arm), expected, "{arm:?}");
+        }
+        options.thinking = Some(ThinkingSwitch::ReasoningEffort);
+        options.extra_body = None;
+        let think = case(Some(schema()), Arm::ThinkConstraint);
+        assert!(
+            body(ServerKind::OpenaiChat, &think, &options)
+                .ends_with(r#","reasoning_effort":"medium"}"#)
+        );
+    }
+
+    #[test]
+    fn declarations_for_scorers_are_not_sent() {
+        let options = options(ConstraintDialect::StructuredOutputs, Value::Null);
+        let schema = json!({"items": {"type": "string", "x-sobench-score": "date"}});
+        let case = case(
+            Some(Constraint::JsonSchema(Arc::new(schema))),
+            Arm::ConstraintOnly,
+        );
+        assert!(
+            body(ServerKind::Vllm, &case, &options)
+                .ends_with(r#""structured_outputs":{"json":{"items":{"type":"string"}}}}"#)
         );
     }
 

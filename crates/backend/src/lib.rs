@@ -43,6 +43,8 @@ pub use refused_keyword::refused_keyword;
 pub use stream_fault::StreamFault;
 pub use thinking::ThinkingSwitch;
 
+#[cfg(doc)]
+use sobench_core::case::Arm;
 use sobench_core::case::Case;
 use sobench_core::error::Error;
 
@@ -63,6 +65,9 @@ pub struct RequestOptions {
     /// `--guided-decoding-backend`: sent in the `guided` dialect only, as other dialects have no
     /// field for it.
     pub guided_decoding_backend: Option<String>,
+    /// The field that turns thinking on in [`Arm::ThinkConstraint`] and off in other arms; `None`
+    /// leaves it to the server.
+    pub thinking: Option<ThinkingSwitch>,
     /// `--extra-body`: merged over everything else; see [`check`] for the fields that it must not
     /// set.
     pub extra_body: Option<Map<String, Value>>,

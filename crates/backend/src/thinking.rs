@@ -9,6 +9,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::ServerKind;
+use sobench_core::case::Arm;
 
 /// A way to turn thinking on and off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -63,6 +64,12 @@ impl ServerKind {
     /// The ways to turn thinking on and off, in the order to try them. Empty if the kind has none.
     pub fn thinking_switches(self) -> &'static [ThinkingSwitch] {
         self.spec().thinking_switches
+    }
+
+    /// The switch of a run with these arms: the first one of the kind, if an arm needs it.
+    pub fn thinking_switch_for(self, arms: &[Arm]) -> Option<ThinkingSwitch> {
+        let first = self.thinking_switches().first().copied();
+        first.filter(|_| arms.contains(&Arm::ThinkConstraint))
     }
 }
 

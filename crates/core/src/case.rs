@@ -203,7 +203,7 @@ impl Arm {
     }
 
     /// The name in `--arms`, and in the tables of a run with `--arms`.
-    pub fn flag(self) -> &'static str {
+    pub const fn flag(self) -> &'static str {
         match self {
             Self::Constrained => "prompt+constraint",
             Self::Control => "prompt",

@@ -1,6 +1,10 @@
 //! Rules that compare an answer with the reference of its request. No model judges.
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// The member of a schema that declares how a value is compared with the reference.
+pub const SCORE_KEYWORD: &str = "x-sobench-score";
 
 /// A rule that compares an answer with a reference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -44,9 +48,51 @@ impl Scorer {
     }
 }
 
+/// A schema without its declarations for scorers, which are no part of the request. `None` if it has
+/// none.
+pub fn without_score_declarations(schema: &Value) -> Option<Value> {
+    fn has_any(schema: &Value) -> bool {
+        match schema {
+            Value::Object(members) => members
+                .iter()
+                .any(|(name, value)| name == SCORE_KEYWORD || has_any(value)),
+            Value::Array(items) => items.iter().any(has_any),
+            _ => false,
+        }
+    }
+    fn remove(schema: &mut Value) {
+        match schema {
+            Value::Object(members) => {
+                members.retain(|name, _| name != SCORE_KEYWORD);
+                members.values_mut().for_each(remove);
+            }
+            Value::Array(items) => items.iter_mut().for_each(remove),
+            _ => {}
+        }
+    }
+    has_any(schema).then(|| {
+        let mut schema = schema.clone();
+        remove(&mut schema);
+        schema
+    })
+}
+
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+
+    #[test]
+    fn declarations_are_removed_at_every_depth() {
+        let plain = json!({"properties": {"a": {"type": "string"}, "b": {"items": [{}]}}});
+        let declared = json!({"properties": {
+            "a": {"type": "string", "x-sobench-score": "date"},
+            "b": {"items": [{"x-sobench-score": {"number": 1}}]},
+        }});
+        assert_eq!(without_score_declarations(&declared), Some(plain.clone()));
+        assert_eq!(without_score_declarations(&plain), None);
+    }
 
     #[test]
     fn names_are_those_of_files() {

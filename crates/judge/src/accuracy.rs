@@ -125,6 +125,10 @@ impl Reference {
             Scorer::Calls => None,
             Scorer::Number => spans::last_number(answer)
                 .map(|answer| Grade::from_equality(self.value.as_f64() == Some(answer))),
+            Scorer::Choice if self.choices.is_empty() => {
+                let reference = self.value.as_str().unwrap_or_default();
+                is_open_choice(answer, reference).map(Grade::from_equality)
+            }
             Scorer::Choice => {
                 let reference = self.value.as_str().unwrap_or_default();
                 let known = self.choices.iter().map(String::as_str);
@@ -158,6 +162,26 @@ fn text_of(value: &Value) -> Option<String> {
         Value::String(text) => Some(text.clone()),
         Value::Number(number) => Some(number.to_string()),
         _ => None,
+    }
+}
+
+/// Whether an answer is the reference, where the other choices are not known: the text of JSON, the
+/// text after the last "answer is" or "answer:", or a single word. Otherwise the reference counts
+/// wherever it is. `None` if the answer has none of these.
+fn is_open_choice(answer: &str, reference: &str) -> Option<bool> {
+    let in_json = json_in(answer).and_then(|value| match value {
+        Value::String(text) => Some(text),
+        Value::Object(members) => {
+            let only = members.values().next().filter(|_| members.len() == 1);
+            text_of(members.get("answer").or(only)?)
+        }
+        _ => None,
+    });
+    match in_json {
+        Some(text) => Some(text.trim() == reference),
+        None => spans::starts_stated_answer(answer, reference)
+            .or_else(|| spans::last_choice(answer, &[reference]).map(|_| true))
+            .or_else(|| (answer.split_whitespace().count() == 1).then_some(false)),
     }
 }
 
@@ -243,6 +267,31 @@ mod tests {
             ("", Grade::Unparsed),
         ] {
             assert_eq!(reference.grade(answer).grade, expected, "{answer}");
+        }
+    }
+
+    #[test]
+    fn a_text_without_known_choices_is_read_where_the_answer_is_stated() {
+        for (answer, expected) in [
+            ("ayn", Grade::Right),
+            ("{\"answer\": \"ayn\"}", Grade::Right),
+            ("```json\n{\"answer\": \"ayn\"}\n```", Grade::Right),
+            ("It ends in a, y, n. The answer is **ayn**.", Grade::Right),
+            ("Answer: \"ayn\"", Grade::Right),
+            ("I think of ayn", Grade::Right),
+            ("{\"answer\": \"any\"}", Grade::Wrong),
+            ("First ayn. The answer is any.", Grade::Wrong),
+            ("The answer is ayna.", Grade::Wrong),
+            ("any", Grade::Wrong),
+            ("The letters are hard to tell.", Grade::Unparsed),
+            ("The answer is", Grade::Unparsed),
+            ("", Grade::Unparsed),
+        ] {
+            assert_eq!(
+                grade(Scorer::Choice, &json!("ayn"), answer),
+                expected,
+                "{answer}"
+            );
         }
     }
 

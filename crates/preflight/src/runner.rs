@@ -91,6 +91,7 @@ impl Options {
             ignore_eos: false,
             dialect,
             guided_decoding_backend: self.guided_decoding_backend.clone(),
+            thinking: None,
             extra_body: self.extra_body.clone(),
         }
     }

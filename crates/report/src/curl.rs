@@ -40,6 +40,7 @@ impl Resend {
                     .constraint_dialect
                     .unwrap_or(ConstraintDialect::StructuredOutputs),
                 guided_decoding_backend: server.engine_choice.value().map(str::to_owned),
+                thinking: settings.backend.thinking_switch_for(&settings.dataset.arms),
                 extra_body: settings.request.extra_body.clone(),
             },
             url: url(&server.base_url, &server.endpoint),

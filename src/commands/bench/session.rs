@@ -282,6 +282,7 @@ pub(crate) fn request_options(
         ignore_eos: settings.request.ignore_eos,
         dialect,
         guided_decoding_backend: settings.constraint.guided_decoding_backend.clone(),
+        thinking: settings.backend.thinking_switch_for(&settings.dataset.arms),
         extra_body: settings.request.extra_body.clone(),
     }
 }

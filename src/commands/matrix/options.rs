@@ -226,7 +226,9 @@ impl MatrixOptions {
         let contenders = contenders(arguments)?;
         let datasets = datasets(arguments)?;
         let loads = loads(arguments)?;
-        let treatments = treatments(flags.no_control_arm, &datasets)?;
+        // The arms of a run with --arms include those without a constraint.
+        let has_one_run = flags.no_control_arm || !arguments.constraint.arms.is_empty();
+        let treatments = treatments(has_one_run, &datasets)?;
         let repeats = flags.repeat as usize;
         let runs = [
             contenders.len(),
@@ -707,6 +709,11 @@ fn one_run(
         Load::AsGiven => {}
         Load::RequestRate(rate) => flags.traffic.request_rate = rate,
         Load::MaxConcurrency(cap) => flags.traffic.max_concurrency = Some(cap),
+    }
+    // By default the runs of a comparison have one arm each, as with other datasets.
+    let has_default_arms = !dataset.default_arms().is_empty();
+    if has_default_arms && flags.constraint.arms.is_empty() {
+        flags.constraint.guided_decoding_ratio = Some(1.0);
     }
     if treatment == Treatment::Control {
         flags.constraint.no_guided_decoding = true;

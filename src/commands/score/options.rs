@@ -178,6 +178,8 @@ fn dataset(flags: &ScoreArgs, name: DatasetName) -> Result<DatasetPlan> {
         output: OutputLength::RowOrDefault,
         seed: flags.seed,
         constrained_ratio: ratio,
+        arms: Vec::new(),
+        score: None,
         constraints: Constraints::Kept,
         // Messages need no chat template, and prompts are not used.
         prompt_form: PromptForm::Messages,

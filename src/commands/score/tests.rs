@@ -17,6 +17,8 @@ fn dataset(name: DatasetName) -> DatasetPlan {
         output: OutputLength::RowOrDefault,
         seed: 0,
         constrained_ratio: 1.0,
+        arms: Vec::new(),
+        score: None,
         constraints: Constraints::Kept,
         prompt_form: PromptForm::Messages,
         grammar_dialect: sobench_core::constraint::GrammarDialect::Ebnf,

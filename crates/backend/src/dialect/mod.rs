@@ -23,6 +23,7 @@ use super::{ServerKind, Unsendable};
 use sobench_core::answer::Channel;
 use sobench_core::constraint::{Constraint, GrammarSpelling};
 use sobench_core::registry;
+use sobench_core::scorer::without_score_declarations;
 use sobench_core::tools::{ToolForm, ToolSet};
 
 registry! {
@@ -89,7 +90,13 @@ impl ConstraintDialect {
         if !server.dialects().contains(&self) || !self.carries(constraint.kind()) {
             return Err(self.unsupported(server, constraint));
         }
-        let carried = (self.spec().carry)(constraint, server, engine);
+        let undeclared = match constraint {
+            Constraint::JsonSchema(schema) => without_score_declarations(schema),
+            _ => None,
+        };
+        let undeclared = undeclared.map(|schema| Constraint::JsonSchema(schema.into()));
+        let sent = undeclared.as_ref().unwrap_or(constraint);
+        let carried = (self.spec().carry)(sent, server, engine);
         carried.map_err(|refusal| match refusal {
             Refusal::NoField => self.unsupported(server, constraint),
             Refusal::Unsendable(unsendable) => unsendable,

@@ -31,6 +31,7 @@ fn request(stream: bool) -> RequestOptions {
         ignore_eos: false,
         dialect: ConstraintDialect::StructuredOutputs,
         guided_decoding_backend: None,
+        thinking: None,
         extra_body: None,
     }
 }

@@ -36,6 +36,7 @@ use sobench_core::constraint::Constraint;
 use sobench_core::error::{Error, Result};
 use sobench_core::input::json::DuplicateKeys;
 use sobench_core::input::list_files;
+use sobench_core::scorer::Scorer;
 use sobench_core::tools::ToolSet;
 use sobench_notices::notice::{DatasetNotice, Notice};
 
@@ -385,6 +386,7 @@ fn row(
     };
     Ok(Row {
         constraint: Some(Arc::new(constraint)),
+        score: calls.is_some().then_some(Scorer::Calls),
         completion: calls.map(|calls| json!({"ground_truth": calls}).to_string()),
         tags: vec![category.name.clone()],
         name: location,

@@ -7,6 +7,7 @@ use sha2::{Digest, Sha256};
 
 use super::{
     Constraints, Dataset, DatasetPlan, OutputLength, PromptForm, Row, Rows, RowsKind, Shortfall,
+    references,
 };
 use crate::tokenizer::Tokenizer;
 use sobench_core::case::{Arm, Case, Prompt};
@@ -15,7 +16,12 @@ use sobench_core::error::{Error, Result};
 use sobench_notices::notice::{DatasetNotice, Notice};
 use sobench_pycompat::random::PythonRandom;
 
-/// Builds the plan's number of cases, or fewer if rows must not be repeated.
+/// Separates the random stream of the order of arms from other draws: the ASCII codes of `arms`,
+/// above the 64 bits of the seed.
+const ARMS_STREAM: u128 = 0x6172_6d73 << 64;
+
+/// Builds the plan's number of cases, or fewer if rows must not be repeated. With several arms, that
+/// is the number of items, and each is sent once in each arm.
 pub(super) fn build(plan: &DatasetPlan, rows: Rows, tokenizer: &Tokenizer) -> Result<Dataset> {
     let Rows {
         rows,
@@ -35,28 +41,26 @@ pub(super) fn build(plan: &DatasetPlan, rows: Rows, tokenizer: &Tokenizer) -> Re
     {
         notices.push(DatasetNotice::TemplateDate { date }.into());
     }
-    let rows = rows
+    let mut rows = rows
         .into_iter()
         .take(rows_needed(plan))
         .map(|row| prepare_row(row, plan, tokenizer))
         .collect::<Result<Vec<_>>>()?;
+    notices.extend(references::check(plan, &mut rows)?);
     let rows = match plan.prompt_form {
         PromptForm::Ranking { documents } => ranking_rows(rows, documents),
         PromptForm::Text | PromptForm::Messages | PromptForm::Audio => rows,
     };
-    let constrained = constrained_cases(plan, row_indices.len());
-    let mut hash = CasesHash::default();
-    let mut cases = Vec::with_capacity(row_indices.len());
-    for (index, (row_index, is_constrained)) in row_indices.into_iter().zip(constrained).enumerate()
-    {
-        let case = case(&rows[row_index], plan, index, is_constrained);
-        hash.add(&case);
-        cases.push(case);
-    }
+    let cases = if plan.arms.is_empty() {
+        single_cases(plan, &rows, &row_indices)
+    } else {
+        cases_in_arms(plan, &rows, &row_indices)
+    };
+    let sha256 = sha256(&cases);
     Ok(Dataset {
         cases,
         rows: available,
-        sha256: hash.hex(),
+        sha256,
         source,
         converted_from,
         notices,
@@ -169,13 +173,114 @@ fn constrained_cases(plan: &DatasetPlan, cases: usize) -> Vec<bool> {
     is_constrained
 }
 
+/// One request for each row: with its constraint, or without it in the control arm.
+fn single_cases(plan: &DatasetPlan, rows: &[Row], row_indices: &[usize]) -> Vec<Case> {
+    let constrained = constrained_cases(plan, row_indices.len());
+    let rows = row_indices.iter().map(|row_index| &rows[*row_index]);
+    rows.zip(constrained)
+        .enumerate()
+        .map(|(index, (row, is_constrained))| {
+            let arm = match (&row.constraint, is_constrained) {
+                (None, _) => Arm::Free,
+                (Some(_), true) => Arm::Constrained,
+                (Some(_), false) => Arm::Control,
+            };
+            case(row, plan, index, arm, None)
+        })
+        .collect()
+}
+
+/// Each row in each arm of the plan. The requests of a row are neighbours.
+fn cases_in_arms(plan: &DatasetPlan, rows: &[Row], row_indices: &[usize]) -> Vec<Case> {
+    let orders = arm_orders(&plan.arms, row_indices.len(), plan.seed);
+    let mut cases = Vec::with_capacity(orders.len());
+    for (item, (row_index, arms)) in row_indices
+        .iter()
+        .zip(orders.chunks(plan.arms.len()))
+        .enumerate()
+    {
+        for arm in arms {
+            let item = u32::try_from(item).ok();
+            cases.push(case(&rows[*row_index], plan, cases.len(), *arm, item));
+        }
+    }
+    cases
+}
+
+/// The arms of all items, one item after the other. Of as many items as there are arms, each arm is
+/// once the first, once the second and so on: the items of such a block have the rotations of one
+/// random order, in random sequence.
+fn arm_orders(arms: &[Arm], items: usize, seed: u64) -> Vec<Arm> {
+    let mut random = PythonRandom::from_u128(ARMS_STREAM | u128::from(seed));
+    let mut order = arms.to_vec();
+    let mut rotations: Vec<usize> = (0..arms.len()).collect();
+    let mut all = Vec::with_capacity(items * arms.len());
+    for item in 0..items {
+        let place = item % arms.len();
+        if place == 0 {
+            random.shuffle(&mut order);
+            random.shuffle(&mut rotations);
+        }
+        let (end, start) = order.split_at(rotations[place]);
+        all.extend_from_slice(start);
+        all.extend_from_slice(end);
+    }
+    all
+}
+
+/// Refuses a row that cannot be sent in an arm of the plan.
+fn check_arms(row: &Row, plan: &DatasetPlan) -> Result<()> {
+    for arm in &plan.arms {
+        let (name, flag) = (plan.name(), arm.flag());
+        if !arm.shows_schema() && row.question.is_none() {
+            return Err(Error::usage(format!(
+                "the dataset {name} has no prompt without the schema, which the arm {flag} needs: {}",
+                row.name
+            ))
+            .hint(
+                "leave the arms free and constraint out of --arms; rows of custom have such a \
+                 prompt in the member question",
+            ));
+        }
+        if *arm != Arm::Free && row.constraint.is_none() {
+            return Err(Error::usage(format!(
+                "the dataset {name} has a row without a constraint, which the arm {flag} needs: {}",
+                row.name
+            ))
+            .hint("give every row a constraint, or leave --arms out"));
+        }
+    }
+    Ok(())
+}
+
+/// A prompt in the form that the endpoint accepts.
+fn prepare_prompt(
+    prompt: Prompt,
+    row: &str,
+    form: PromptForm,
+    tokenizer: &Tokenizer,
+) -> Result<Prompt> {
+    match &prompt {
+        Prompt::Messages(messages) if takes_text(form) => {
+            let text = tokenizer
+                .apply_chat_template(messages, true)
+                .map_err(|error| with_row_name(row, error))?;
+            Ok(Prompt::Text(text.into()))
+        }
+        _ => Ok(prompt),
+    }
+}
+
 /// Converts a row to the form that the endpoint accepts.
 fn prepare_row(mut row: Row, plan: &DatasetPlan, tokenizer: &Tokenizer) -> Result<Row> {
-    if let (Prompt::Messages(messages), true) = (&row.prompt, takes_text(plan.prompt_form)) {
-        let text = tokenizer
-            .apply_chat_template(messages, true)
-            .map_err(|error| with_row_name(&row.name, error))?;
-        row.prompt = Prompt::Text(text.into());
+    check_arms(&row, plan)?;
+    row.prompt = prepare_prompt(row.prompt, &row.name, plan.prompt_form, tokenizer)?;
+    row.question = row
+        .question
+        .map(|question| prepare_prompt(question, &row.name, plan.prompt_form, tokenizer))
+        .transpose()?;
+    if let Some(scorer) = plan.score {
+        row.score = row.completion.is_some().then_some(scorer);
     }
     if plan.output == OutputLength::RowRequired && row.output_len.is_none() {
         return Err(
@@ -188,22 +293,24 @@ fn prepare_row(mut row: Row, plan: &DatasetPlan, tokenizer: &Tokenizer) -> Resul
             constraint: None,
             grammar_oracle: None,
             completion: None,
+            score: None,
             ..row
         };
     }
     Ok(row)
 }
 
-fn case(row: &Row, plan: &DatasetPlan, index: usize, is_constrained: bool) -> Case {
+fn case(row: &Row, plan: &DatasetPlan, index: usize, arm: Arm, item: Option<u32>) -> Case {
+    let question = row.question.as_ref().filter(|_| !arm.shows_schema());
     Case {
         id: format!("{}-{index}", plan.name()),
-        prompt: row.prompt.clone(),
+        // Without --arms, the arm free is of rows without a constraint, whose prompt is sent.
+        prompt: question
+            .filter(|_| item.is_some())
+            .unwrap_or(&row.prompt)
+            .clone(),
         constraint: row.constraint.clone(),
-        arm: match (&row.constraint, is_constrained) {
-            (None, _) => Arm::Free,
-            (Some(_), true) => Arm::Constrained,
-            (Some(_), false) => Arm::Control,
-        },
+        arm,
         output_len: match plan.output {
             OutputLength::Fixed => plan.output_len,
             OutputLength::RowOrDefault | OutputLength::RowRequired => {
@@ -211,8 +318,8 @@ fn case(row: &Row, plan: &DatasetPlan, index: usize, is_constrained: bool) -> Ca
             }
         },
         completion: row.completion.clone(),
-        score: None,
-        item: None,
+        score: row.score,
+        item,
         tags: row.tags.clone(),
         grammar_oracle: row.grammar_oracle.clone(),
         model: None,

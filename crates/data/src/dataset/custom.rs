@@ -12,13 +12,15 @@ use super::file::{check_rows, read_lines, required};
 use super::flags::{PathFlags, ShortfallFlags};
 use super::json::{JsonSchemaPathFlags, check_schema, read_schema};
 use super::message::messages;
-use super::registry::{ConstraintScope, Inputs, Kind, Spec, above_zero};
+use super::registry::{ConstraintScope, Inputs, Kind, ReferenceCheck, Spec, above_zero};
 use super::{DatasetArgs, DatasetPlan, OutputLength, Row, Rows, RowsKind, Shortfall, notation};
 use sobench_core::case::Prompt;
 use sobench_core::constraint::{AlwaysTrue, Constraint, GrammarDialect};
 use sobench_core::error::{Error, Result};
 use sobench_core::input::json::{self, DuplicateKeys};
+use sobench_core::scorer::Scorer;
 use sobench_core::tools::{self, ToolInput, ToolSet};
+use sobench_judge::function_calls::expected_calls;
 use sobench_notices::notice::DatasetNotice;
 
 /// The fields of a row that hold a constraint of the text of its answer.
@@ -33,11 +35,12 @@ pub const CONSTRAINTS: [&str; 7] = [
 ];
 
 /// The fields of a row.
-pub const FIELDS: [&str; 20] = [
+pub const FIELDS: [&str; 23] = [
     "id",
     "name",
     "prompt",
     "messages",
+    "question",
     "json",
     "json_schema",
     "json_object",
@@ -52,6 +55,8 @@ pub const FIELDS: [&str; 20] = [
     "output_len",
     "output_tokens",
     "completion",
+    "reference",
+    "score",
     "tags",
     "instances",
 ];
@@ -94,6 +99,7 @@ impl Kind for CustomPlan {
             CustomFlags::augment_args,
         ],
         has_grammars: true,
+        references: ReferenceCheck::Refuse,
         ..Spec::new("custom", ConstraintScope::PerRow)
     };
 
@@ -126,7 +132,7 @@ impl Kind for CustomPlan {
             repeated.scan(&line, |_| name.clone());
             let wrong = |error: String| Error::usage(format!("{name}: {error}"));
             let row = row(&line, &name).map_err(|error| {
-                wrong(error).hint("use prompt or messages, at most one constraint, and optionally id, name, grammar_oracle, output_len, completion, tags and instances")
+                wrong(error).hint("use prompt or messages, at most one constraint, and optionally id, name, question, grammar_oracle, output_len, completion or reference, score, tags and instances")
             })?;
             check_schemas(row.constraint.as_deref())
                 .map_err(|error| wrong(error).hint(BROKEN_SCHEMA_HINT))?;
@@ -196,13 +202,13 @@ pub(super) fn row(line: &str, location: &str) -> std::result::Result<Row, String
         return Err(format!("unknown field: {unknown}"));
     }
     let example = first_valid_example(members)?;
-    let completion = members
-        .get("completion")
-        .map(|value| text("completion", value))
-        .transpose()?;
+    let completion = completion(members)?;
+    let constraint = constraint_or_tools(members)?.map(Arc::new);
     Ok(Row {
         prompt: prompt(members)?,
-        constraint: constraint_or_tools(members)?.map(Arc::new),
+        question: question(members)?,
+        score: scorer(members, constraint.as_deref(), completion.as_deref())?,
+        constraint,
         output_len: length(members)?,
         completion: completion.or(example),
         tags: tags(members)?,
@@ -254,6 +260,59 @@ fn constraint_or_tools(
         None => error.what,
     })?;
     Ok(Some(Constraint::Tools(Arc::new(set))))
+}
+
+/// The text of `completion` or of `reference`, which is a text or any other JSON.
+fn completion(members: &Map<String, Value>) -> std::result::Result<Option<String>, String> {
+    match (members.get("completion"), members.get("reference")) {
+        (Some(_), Some(_)) => Err("a row has completion or reference, not both".to_owned()),
+        (Some(value), None) => text("completion", value).map(Some),
+        (None, Some(Value::String(text))) => Ok(Some(text.clone())),
+        (None, Some(value)) => Ok(Some(value.to_string())),
+        (None, None) => Ok(None),
+    }
+}
+
+/// The scorer of `score`; without it, that of a `reference` by its constraint, and the one of
+/// expected calls.
+fn scorer(
+    members: &Map<String, Value>,
+    constraint: Option<&Constraint>,
+    completion: Option<&str>,
+) -> std::result::Result<Option<Scorer>, String> {
+    let known = || Scorer::ALL.map(Scorer::name).join(", ");
+    if let Some(score) = members.get("score") {
+        let scorer = score.as_str().and_then(Scorer::from_name);
+        let scorer = scorer.ok_or_else(|| format!("score must be one of {}", known()))?;
+        return match completion {
+            Some(_) => Ok(Some(scorer)),
+            None => Err("score needs a reference or a completion".to_owned()),
+        };
+    }
+    let has_calls = completion.is_some_and(|text| expected_calls(text).is_some());
+    match constraint {
+        _ if has_calls => Ok(Some(Scorer::Calls)),
+        _ if !members.contains_key("reference") => Ok(None),
+        Some(Constraint::Choice(_)) => Ok(Some(Scorer::Choice)),
+        Some(Constraint::Tools(_)) => Ok(Some(Scorer::Calls)),
+        Some(constraint) if constraint.is_json() => Ok(Some(Scorer::Exact)),
+        _ => Err(format!("reference needs a score: one of {}", known())),
+    }
+}
+
+/// The prompt without schema and format instructions: a text or messages.
+fn question(members: &Map<String, Value>) -> std::result::Result<Option<Prompt>, String> {
+    match members.get("question") {
+        None => Ok(None),
+        Some(Value::String(text)) => {
+            let text = not_empty("question", text.clone())?;
+            Ok(Some(Prompt::Text(text.into())))
+        }
+        Some(value) => {
+            let messages = messages("question", value)?;
+            Ok(Some(Prompt::Messages(messages.into())))
+        }
+    }
 }
 
 /// The tags, and one for the name of the row.

@@ -73,10 +73,10 @@ pub struct InputLenFlags {
 /// The selected part of a repository.
 #[derive(Args, Clone, Debug, Default)]
 pub struct PartFlags {
-    /// Configuration of a repository with several, for hf and jsonschemabench
+    /// Configuration of a repository with several, for hf, jsonschemabench, gsm8k, mmlu and sob
     #[arg(long, value_name = "NAME")]
     pub hf_subset: Option<String>,
-    /// Split of a repository [default: train]
+    /// Split of a repository [default: train; gsm8k, mmlu and sob: test]
     #[arg(long, value_name = "NAME")]
     pub hf_split: Option<String>,
 }

@@ -17,6 +17,7 @@ use sobench_core::case::Prompt;
 use sobench_core::constraint::Constraint;
 use sobench_core::error::{Error, Result};
 use sobench_core::input::json::DuplicateKeys;
+use sobench_core::scorer::Scorer;
 use sobench_notices::notice::DatasetNotice;
 
 /// The repository used by vLLM's script.
@@ -98,13 +99,11 @@ fn row(members: &Map<String, Value>, location: String) -> Result<Row> {
         Some(_) => return Err(bad_row(&location, "completion must be a string")),
     };
     Ok(Row {
-        prompt: Prompt::Messages(chat.into()),
         constraint: Some(Arc::new(Constraint::JsonSchema(Arc::new(schema)))),
-        output_len: None,
+        score: completion.is_some().then_some(Scorer::Exact),
         completion,
-        tags: Vec::new(),
-        grammar_oracle: None,
         name: location,
+        ..Row::unconstrained(Prompt::Messages(chat.into()))
     })
 }
 

@@ -2,6 +2,7 @@
 //! its line in the list of [`datasets!`], and, if it has its own flags, a line in [`DatasetArgs`]
 //! or [`RowFlags`].
 
+mod answer_format;
 mod audio;
 mod bfcl;
 mod burstgpt;
@@ -9,16 +10,20 @@ mod cases;
 mod choice;
 pub mod custom;
 mod exact_length;
+mod extract;
 pub mod file;
 pub mod flags;
 mod grammar;
+mod gsm8k;
 mod hf;
 mod json;
 mod json_mode_eval;
 mod jsonschemabench;
+mod last_letters;
 mod maskbench;
 mod message;
 mod mix;
+mod mmlu;
 mod name;
 mod notation;
 pub mod parquet;
@@ -26,12 +31,16 @@ mod plan;
 mod prefix_repetition;
 mod prompt_variants;
 mod random;
+mod references;
 mod regex;
 mod registry;
+mod repository;
 mod rows;
 mod schema_prompt;
 mod sharegpt;
 mod shipped;
+mod shuffled_objects;
+mod sob;
 mod sonnet;
 mod suite;
 mod table;
@@ -43,6 +52,7 @@ pub use self::json::{JsonFlags, JsonSchemaPathFlags, SHIPPED_SCHEMAS, check_sche
 pub use self::regex::RegexFlags;
 pub use audio::{AudioSource, MAX_AUDIO_SECONDS, MAX_CLIP_BYTES, MAX_CLIPS_BYTES};
 pub use exact_length::{MAX_GENERATED_TOKENS, MAX_PROMPT_TOKENS};
+pub use extract::{Difficulty, ExtractFlags};
 pub use file::{MAX_DATASET_BYTES, MAX_ROWS};
 pub use flags::unused_flag_error;
 pub use json::JsonSchemaSource;
@@ -82,6 +92,18 @@ datasets! {
     Suite(suite::SuitePlan),
     /// 120 requests with 40 tools: one call, several, none, or a tool that is not offered.
     Tools(tools::ToolsPlan),
+    /// Documents made from the seed, whose facts are the right answer.
+    Extract(extract::ExtractPlan),
+    /// The last letters of four names, concatenated; drawn from the seed.
+    LastLetters(last_letters::LastLettersPlan),
+    /// Who has which object after some swaps; drawn from the seed.
+    ShuffledObjects(shuffled_objects::ShuffledObjectsPlan),
+    /// `openai/gsm8k`: word problems of arithmetic, with the right number.
+    Gsm8k(gsm8k::Gsm8kPlan),
+    /// `cais/mmlu`: questions of many subjects with four choices.
+    Mmlu(mmlu::MmluPlan),
+    /// `interfaze-ai/sob`: texts with a question, a schema, and the right answer.
+    Sob(sob::SobPlan),
     /// `NousResearch/json-mode-eval`: chats, each with a schema and a reference answer.
     XgrammarBench(json_mode_eval::XgrammarBenchPlan),
     /// `epfl-dlab/JSONSchemaBench`: schemas collected from real projects.
@@ -140,6 +162,8 @@ pub struct DatasetArgs {
     pub suite: suite::SuiteFlags,
     #[command(flatten)]
     pub tools: tools::ToolsFlags,
+    #[command(flatten)]
+    pub extract: extract::ExtractFlags,
     #[command(flatten)]
     pub prompt_variants: prompt_variants::PromptVariantFlags,
     #[command(flatten)]

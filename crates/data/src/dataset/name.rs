@@ -6,7 +6,8 @@ use std::str::FromStr;
 use serde::{Serialize, Serializer};
 
 use super::DatasetName;
-use super::registry::ConstraintScope;
+use super::registry::{ConstraintScope, ReferenceCheck};
+use sobench_core::case::Arm;
 use sobench_core::error::{Error, Result};
 
 impl DatasetName {
@@ -45,6 +46,21 @@ impl DatasetName {
     /// (`ignore_eos`).
     pub fn ignores_eos(self) -> bool {
         self.spec().ignores_eos
+    }
+
+    /// The arms in which each item is sent unless flags select others; empty for datasets with one
+    /// request for each row.
+    pub fn default_arms(self) -> &'static [Arm] {
+        if self.spec().measures_accuracy {
+            &[Arm::Control, Arm::Constrained, Arm::ConstraintOnly]
+        } else {
+            &[]
+        }
+    }
+
+    /// What to do with references that cannot be right.
+    pub(super) fn reference_check(self) -> ReferenceCheck {
+        self.spec().references
     }
 
     /// Whether vLLM's structured-output script has the dataset.

@@ -7,8 +7,10 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 
 use super::{DatasetName, MixPart, Source};
+use sobench_core::case::Arm;
 use sobench_core::constraint::{GrammarDialect, GrammarSpelling};
 use sobench_core::error::{Error, Result};
+use sobench_core::scorer::Scorer;
 
 /// The most requests of one run. All are kept in memory from the start.
 pub const MAX_PROMPTS: usize = 10_000_000;
@@ -64,6 +66,7 @@ pub enum OutputLength {
 pub struct DatasetPlan {
     #[serde(flatten)]
     pub source: Source,
+    /// The number of requests, or of items if there are [`DatasetPlan::arms`].
     pub num_prompts: usize,
     /// Limit on the tokens of an answer, for rows without their own.
     pub output_len: u32,
@@ -73,6 +76,13 @@ pub struct DatasetPlan {
     pub seed: u64,
     /// Share of the requests whose constraint is sent, from 0 to 1.
     pub constrained_ratio: f64,
+    /// The arms in which each item is sent (`--arms`). Empty: one request for each row, with its
+    /// constraint or without it, by [`DatasetPlan::constrained_ratio`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub arms: Vec<Arm>,
+    /// The scorer that replaces those of the rows (`--score`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub score: Option<Scorer>,
     pub constraints: Constraints,
     pub prompt_form: PromptForm,
     /// The grammar notation that the server reads. Selects the shipped grammar.
@@ -91,6 +101,8 @@ impl DatasetPlan {
             output: OutputLength::RowOrDefault,
             seed: 0,
             constrained_ratio: 1.0,
+            arms: Vec::new(),
+            score: None,
             constraints: Constraints::Kept,
             prompt_form: PromptForm::Text,
             grammar_dialect: GrammarDialect::Ebnf,
@@ -115,6 +127,11 @@ impl DatasetPlan {
         }
     }
 
+    /// The number of requests that each row makes.
+    pub fn requests_per_row(&self) -> usize {
+        self.arms.len().max(1)
+    }
+
     /// The seed, for NumPy's legacy generator.
     ///
     /// # Errors
@@ -132,11 +149,22 @@ impl DatasetPlan {
 
     /// Refuses invalid numbers, and a prompt form that the dataset cannot provide.
     pub(super) fn check(&self) -> Result<()> {
-        if self.num_prompts == 0 || self.num_prompts > MAX_PROMPTS {
+        if self.num_prompts == 0 || self.num_prompts > MAX_PROMPTS / self.requests_per_row() {
             return Err(Error::usage(format!(
-                "the number of prompts must be from 1 to {MAX_PROMPTS}: {}",
+                "the number of prompts must be from 1 to {}: {}",
+                MAX_PROMPTS / self.requests_per_row(),
                 self.num_prompts
             )));
+        }
+        if let Some(arm) = (1..self.arms.len()).find_map(|index| {
+            self.arms[..index]
+                .contains(&self.arms[index])
+                .then(|| self.arms[index])
+        }) {
+            return Err(
+                Error::usage(format!("--arms has an arm twice: {}", arm.flag()))
+                    .hint("name each arm once; --num-prompts sets how many items are sent in each"),
+            );
         }
         if self.output_len == 0 {
             return Err(Error::usage(
@@ -208,6 +236,8 @@ mod tests {
         for name in DatasetName::ALL {
             let mut plan = plan(name);
             plan.constrained_ratio = 0.3;
+            plan.arms = Arm::ALL.to_vec();
+            plan.score = Some(Scorer::Leaf);
             let text = serde_json::to_string(&plan).unwrap();
             assert!(
                 text.starts_with(&format!("{{\"name\":\"{name}\"")),

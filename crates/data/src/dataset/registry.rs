@@ -16,6 +16,9 @@ const DEFAULT_OUTPUT_LEN: u32 = 128;
 /// Default length of an answer that is a whole document or a call: vLLM's default for `bfcl`.
 pub(super) const DOCUMENT_OUTPUT_LEN: u32 = 512;
 
+/// Default length of an answer in prose that ends with a short answer.
+pub(super) const PROSE_OUTPUT_LEN: u32 = 256;
+
 /// Adds a group of flags to a command: `augment_args` of a struct that derives [`clap::Args`].
 pub(super) type FlagGroup = fn(Command) -> Command;
 
@@ -28,6 +31,18 @@ pub(super) enum ConstraintScope {
     PerRun,
     /// Each row has its own.
     PerRow,
+}
+
+/// What to do with a reference that breaks the schema of its own row, or that its scorer cannot
+/// read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ReferenceCheck {
+    /// The rows are the user's, who can fix them: refuse the run.
+    Refuse,
+    /// The rows are of others: report their number.
+    Report,
+    /// The rows are generated, and tests check their references.
+    Generated,
 }
 
 /// The fixed properties of a dataset.
@@ -51,6 +66,11 @@ pub(super) struct Spec {
     /// Whether answers have no natural end, so that servers must ignore the end-of-sequence token
     /// (`ignore_eos`).
     pub(super) ignores_eos: bool,
+    /// Whether the purpose of the dataset is the accuracy of answers, so that items are sent in
+    /// several arms by default.
+    pub(super) measures_accuracy: bool,
+    /// What to do with references that cannot be right.
+    pub(super) references: ReferenceCheck,
     /// Whether vLLM's structured-output script has the dataset, so that `sobench score` can judge
     /// its answers.
     pub(super) is_in_vllm_script: bool,
@@ -69,6 +89,8 @@ impl Spec {
             has_grammars: false,
             is_templated: matches!(constrained, ConstraintScope::PerRow),
             ignores_eos: false,
+            measures_accuracy: false,
+            references: ReferenceCheck::Report,
             is_in_vllm_script: false,
         }
     }

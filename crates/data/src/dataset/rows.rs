@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use sobench_core::case::Prompt;
 use sobench_core::constraint::{Constraint, GrammarDialect};
+use sobench_core::scorer::Scorer;
 use sobench_notices::notice::Notice;
 use sobench_pycompat::random::PythonRandom;
 
@@ -45,10 +46,15 @@ pub enum Shortfall {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Row {
     pub(super) prompt: Prompt,
+    /// The prompt without schema and format instructions, for arms that do not show the schema.
+    pub(super) question: Option<Prompt>,
     pub(super) constraint: Option<Arc<Constraint>>,
     /// `None` uses the plan's length.
     pub(super) output_len: Option<u32>,
+    /// A reference answer.
     pub(super) completion: Option<String>,
+    /// How answers are compared with the reference; `None` if they are not.
+    pub(super) score: Option<Scorer>,
     pub(super) tags: Vec<String>,
     pub(super) grammar_oracle: Option<Arc<str>>,
     /// The name in errors, such as `rows.jsonl, line 3`.
@@ -68,9 +74,11 @@ impl Row {
     pub(super) fn unconstrained(prompt: Prompt) -> Self {
         Self {
             prompt,
+            question: None,
             constraint: None,
             output_len: None,
             completion: None,
+            score: None,
             tags: Vec::new(),
             grammar_oracle: None,
             name: "row 0".to_owned(),

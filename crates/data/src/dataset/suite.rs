@@ -5,9 +5,11 @@ use clap::Args;
 use serde::{Deserialize, Serialize};
 
 use super::flags::{OrderFlags, ShortfallFlags};
-use super::registry::{ConstraintScope, DOCUMENT_OUTPUT_LEN, Inputs, Kind, Spec};
+use super::registry::{ConstraintScope, DOCUMENT_OUTPUT_LEN, Inputs, Kind, ReferenceCheck, Spec};
 use super::{DatasetArgs, DatasetPlan, Order, Row, Rows, RowsKind, Shortfall, custom, notation};
+use sobench_core::constraint::Constraint;
 use sobench_core::error::{Error, Result};
+use sobench_core::scorer::Scorer;
 
 /// The name and version of the rows. Published results can be compared if they name the same one,
 /// so the file of a version never changes.
@@ -43,6 +45,7 @@ impl Kind for SuitePlan {
         ],
         output_len: DOCUMENT_OUTPUT_LEN,
         has_grammars: true,
+        references: ReferenceCheck::Generated,
         is_templated: false,
         ..Spec::new("suite", ConstraintScope::PerRow)
     };
@@ -80,13 +83,24 @@ pub(super) fn matching_lines(filter: &[String]) -> Result<Vec<&'static str>> {
     Ok(found.into_iter().map(|(line, _)| line).collect())
 }
 
+/// The scorer of a kind of rows. Prompts for JSON and choices have one right answer, the first
+/// example; those for grammars and regular expressions may have several.
+fn scorer(constraint: &Constraint) -> Option<Scorer> {
+    match constraint {
+        Constraint::JsonSchema(_) => Some(Scorer::Exact),
+        Constraint::Choice(_) => Some(Scorer::Choice),
+        _ => None,
+    }
+}
+
 fn matching_rows(filter: &[String]) -> Result<Vec<(&'static str, Row)>> {
     let mut all = Vec::new();
     for (index, line) in ROWS.lines().enumerate() {
         let location = format!("{SUITE_NAME}, line {}", index + 1);
         let row = custom::row(line, &location)
             .map_err(|error| Error::internal(format!("{location}: {error}")))?;
-        all.push((line, row));
+        let score = row.constraint.as_deref().and_then(scorer);
+        all.push((line, Row { score, ..row }));
     }
     let has_tag = |row: &Row, tag: &String| row.tags.contains(tag);
     if let Some(unknown) = filter

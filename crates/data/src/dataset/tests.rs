@@ -9,6 +9,7 @@ use serde_json::Value;
 use super::*;
 use sobench_core::case::{Arm, Prompt};
 use sobench_core::constraint::{Constraint, GrammarSpelling, sha256_hex};
+use sobench_core::scorer::Scorer;
 use sobench_notices::notice::sentences;
 
 const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures");
@@ -832,4 +833,194 @@ fn truncated_files_are_refused_or_read() {
             }
         }
     }
+}
+
+fn in_arms(name: DatasetName, arms: &[Arm], num_prompts: usize, seed: u64) -> DatasetPlan {
+    DatasetPlan {
+        arms: arms.to_vec(),
+        num_prompts,
+        seed,
+        ..plan(name)
+    }
+}
+
+const THREE_ARMS: [Arm; 3] = [Arm::Control, Arm::Constrained, Arm::ConstraintOnly];
+
+#[test]
+fn each_item_is_sent_once_in_each_arm_with_the_same_budget() {
+    let dataset = loaded(&in_arms(DatasetName::LastLetters, &THREE_ARMS, 20, 3));
+    let single = loaded(&DatasetPlan {
+        num_prompts: 20,
+        seed: 3,
+        ..plan(DatasetName::LastLetters)
+    });
+    assert_eq!(dataset.cases.len(), 60);
+    for (item, cases) in dataset.cases.chunks(3).enumerate() {
+        let mut arms: Vec<Arm> = cases.iter().map(|case| case.arm).collect();
+        arms.sort_by_key(|arm| THREE_ARMS.iter().position(|known| known == arm));
+        assert_eq!(arms, THREE_ARMS);
+        for case in cases {
+            assert_eq!(case.item, Some(item as u32));
+            assert_eq!(case.output_len, single.cases[item].output_len);
+            assert_eq!(case.completion, single.cases[item].completion);
+            assert_eq!(case.constraint, single.cases[item].constraint);
+            assert_eq!(
+                case.prompt == single.cases[item].prompt,
+                case.arm.shows_schema()
+            );
+        }
+    }
+    let ids: std::collections::HashSet<&str> =
+        dataset.cases.iter().map(|case| case.id.as_str()).collect();
+    assert_eq!(ids.len(), 60);
+    assert_eq!(single.cases[0].item, None);
+}
+
+#[test]
+fn each_arm_is_equally_often_first_second_and_last() {
+    for arms in [&THREE_ARMS[..], &Arm::ALL, &THREE_ARMS[..1]] {
+        let items = 30;
+        let dataset = loaded(&in_arms(DatasetName::ShuffledObjects, arms, items, 5));
+        for arm in arms {
+            for place in 0..arms.len() {
+                let of_place = dataset.cases.iter().skip(place).step_by(arms.len());
+                let count = of_place.filter(|case| case.arm == *arm).count();
+                assert_eq!(count, items / arms.len(), "{arm:?} at {place}");
+            }
+        }
+    }
+    let order = |seed| -> Vec<Arm> {
+        let plan = in_arms(DatasetName::ShuffledObjects, &THREE_ARMS, 30, seed);
+        loaded(&plan).cases.iter().map(|case| case.arm).collect()
+    };
+    assert_eq!(order(1), order(1));
+    assert_ne!(order(1), order(2));
+}
+
+#[test]
+fn arms_that_a_dataset_cannot_have_are_refused() {
+    for (name, arms, expected) in [
+        (
+            DatasetName::Choice,
+            &[Arm::Constrained, Arm::Free][..],
+            "the dataset choice has no prompt without the schema, which the arm free needs",
+        ),
+        (
+            DatasetName::Suite,
+            &[Arm::ConstraintOnly],
+            "the dataset suite has no prompt without the schema, which the arm constraint needs",
+        ),
+        (
+            DatasetName::Extract,
+            &[Arm::Free, Arm::Control, Arm::Free],
+            "--arms has an arm twice: free",
+        ),
+    ] {
+        let error = load(&in_arms(name, arms, 4, 0), &tokenizer()).unwrap_err();
+        assert!(error.what.starts_with(expected), "{error}");
+        assert!(error.hint.is_some());
+    }
+    let both = in_arms(DatasetName::Suite, &[Arm::Constrained, Arm::Control], 4, 0);
+    assert_eq!(loaded(&both).cases.len(), 8);
+    let too_many = in_arms(DatasetName::Extract, &THREE_ARMS, MAX_PROMPTS / 2, 0);
+    let error = load(&too_many, &tokenizer()).unwrap_err();
+    assert!(error.what.contains("from 1 to 3333333"), "{error}");
+}
+
+#[test]
+fn the_scorers_of_datasets_are_known() {
+    let chats = evaluation("json_mode_eval.jsonl", PromptForm::Messages);
+    let scorers = |plan: &DatasetPlan| -> Vec<Option<Scorer>> {
+        let mut scorers: Vec<_> = loaded(plan).cases.iter().map(|case| case.score).collect();
+        scorers.sort_by_key(|scorer| scorer.map(Scorer::name));
+        scorers.dedup();
+        scorers
+    };
+    assert_eq!(scorers(&chats), [Some(Scorer::Exact)]);
+    let suite = DatasetPlan {
+        num_prompts: 60,
+        ..plan(DatasetName::Suite)
+    };
+    assert_eq!(
+        scorers(&suite),
+        [None, Some(Scorer::Choice), Some(Scorer::Exact)]
+    );
+    let leaf = DatasetPlan {
+        score: Some(Scorer::Leaf),
+        ..chats
+    };
+    assert_eq!(scorers(&leaf), [Some(Scorer::Leaf)]);
+    let error = load(
+        &DatasetPlan {
+            score: Some(Scorer::Leaf),
+            ..plan(DatasetName::Json)
+        },
+        &tokenizer(),
+    )
+    .unwrap_err();
+    assert_eq!(
+        error.what,
+        "the dataset json has no references: --score leaf"
+    );
+    assert!(error.hint.unwrap().contains("extract"));
+    let error = load(
+        &DatasetPlan {
+            score: Some(Scorer::Leaf),
+            ..plan(DatasetName::LastLetters)
+        },
+        &tokenizer(),
+    )
+    .unwrap_err();
+    assert!(
+        error
+            .what
+            .starts_with("no reference of the dataset last_letters can be compared by leaf"),
+        "{error}"
+    );
+}
+
+#[test]
+fn references_of_custom_rows_are_checked_with_file_and_line() {
+    let custom = |path: PathBuf| plan_with_path(DatasetName::Custom, path.to_str().unwrap());
+    let schema = r#""json":{"type":"object","properties":{"a":{"type":"integer"}}}"#;
+    let good = format!(r#"{{"prompt":"p","question":"q",{schema},"reference":{{"a":1}}}}"#);
+    for (line, expected) in [
+        (
+            format!(r#"{{"prompt":"p",{schema},"reference":{{"a":"x"}}}}"#),
+            "rows.jsonl, line 2: the reference breaks the schema of its row: ",
+        ),
+        (
+            format!(r#"{{"prompt":"p",{schema},"reference":"{{"}}"#),
+            "rows.jsonl, line 2: the scorer exact cannot read the reference: not JSON",
+        ),
+        (
+            r#"{"prompt":"p","choice":["A","B"],"reference":"C"}"#.to_owned(),
+            "rows.jsonl, line 2: the scorer choice cannot read the reference: not one of the choices",
+        ),
+        (
+            r#"{"prompt":"p","reference":"none","score":"number"}"#.to_owned(),
+            "rows.jsonl, line 2: the scorer number cannot read the reference: no number",
+        ),
+        (
+            r#"{"prompt":"p","json":{},"reference":{"a":1},"score":"calls"}"#.to_owned(),
+            "rows.jsonl, line 2: the scorer calls cannot read the reference: not {\"ground_truth\"",
+        ),
+    ] {
+        let error = with_file("rows.jsonl", &format!("{good}\n{line}"), custom).unwrap_err();
+        assert!(error.what.contains(expected), "{error}");
+        assert!(error.hint.is_some());
+    }
+    let dataset = with_file("rows.jsonl", &good, |path| DatasetPlan {
+        arms: THREE_ARMS.to_vec(),
+        num_prompts: 1,
+        ..custom(path)
+    })
+    .unwrap();
+    let case = &dataset.cases[0];
+    assert_eq!(
+        (case.score, case.completion.as_deref()),
+        (Some(Scorer::Exact), Some(r#"{"a":1}"#))
+    );
+    let prompts: Vec<&str> = dataset.cases.iter().map(prompt_of).collect();
+    assert_eq!(prompts.iter().filter(|prompt| **prompt == "q").count(), 1);
 }

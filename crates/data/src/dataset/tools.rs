@@ -10,11 +10,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::flags::{OrderFlags, ShortfallFlags};
-use super::registry::{ConstraintScope, DOCUMENT_OUTPUT_LEN, Inputs, Kind, Spec};
+use super::registry::{ConstraintScope, DOCUMENT_OUTPUT_LEN, Inputs, Kind, ReferenceCheck, Spec};
 use super::{DatasetArgs, DatasetPlan, Order, Row, Rows, RowsKind, Shortfall, custom};
 use sobench_core::case::{Message, Prompt};
 use sobench_core::constraint::Constraint;
 use sobench_core::error::{Error, Result};
+use sobench_core::scorer::Scorer;
 use sobench_core::tools::{Tool, ToolChoice, ToolForm, ToolSet};
 use sobench_pycompat::random::PythonRandom;
 
@@ -60,6 +61,7 @@ impl Kind for ToolsPlan {
             ShortfallFlags::augment_args,
         ],
         output_len: DOCUMENT_OUTPUT_LEN,
+        references: ReferenceCheck::Generated,
         ..Spec::new("tools", ConstraintScope::PerRow)
     };
 
@@ -263,6 +265,7 @@ impl Request {
         Row {
             constraint: Some(constraint),
             completion: Some(self.reference()),
+            score: Some(Scorer::Calls),
             tags: self.tags.clone(),
             name: format!("{TOOLS_NAME}, {}", self.id),
             ..Row::unconstrained(Prompt::Messages(Arc::clone(&self.messages)))

@@ -68,6 +68,8 @@ fn plan(source: Source) -> DatasetPlan {
         output: OutputLength::RowOrDefault,
         seed: 0,
         constrained_ratio: 1.0,
+        arms: Vec::new(),
+        score: None,
         constraints: Constraints::Kept,
         prompt_form: PromptForm::Messages,
         grammar_dialect: GrammarDialect::Ebnf,

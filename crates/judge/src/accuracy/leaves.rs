@@ -10,8 +10,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// The keyword of a schema that declares how a value is compared.
-const KEYWORD: &str = "x-sobench-score";
+use sobench_core::scorer::SCORE_KEYWORD as KEYWORD;
 
 /// Maximum number of `$ref` that are followed for one value.
 const MAX_REFERENCES: usize = 16;

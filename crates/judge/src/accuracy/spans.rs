@@ -54,6 +54,22 @@ pub(super) fn last_choice<'a>(text: &str, choices: &[&'a str]) -> Option<&'a str
     last.map(|(_, choice)| choice)
 }
 
+/// Whether the text after the last "answer is" or "answer:" starts with the reference. `None` if no
+/// answer is stated in this way.
+pub(super) fn starts_stated_answer(text: &str, reference: &str) -> Option<bool> {
+    static STATED: LazyLock<Regex> = LazyLock::new(|| {
+        let pattern = r"(?i)\banswer(?: is|:)[\s:]*";
+        Regex::new(pattern).expect("the expression is fixed and well formed")
+    });
+    let end = STATED.find_iter(text).last()?.end();
+    let stated = text[end..].trim_start_matches(|character: char| !character.is_alphanumeric());
+    if stated.is_empty() {
+        return None;
+    }
+    let is_start = stated.starts_with(reference);
+    Some(is_start && is_word(stated, 0, reference.len()))
+}
+
 /// Whether no letter or digit touches the text from `start` to `end`.
 fn is_word(text: &str, start: usize, end: usize) -> bool {
     !text[..start].ends_with(char::is_alphanumeric)

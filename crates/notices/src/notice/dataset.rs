@@ -66,6 +66,14 @@ pub enum DatasetNotice {
     RowsWithoutFunctions { rows: usize, category: String },
     #[error("{rows} rows are skipped: empty, or {lengths}")]
     RowsLeftOut { rows: usize, lengths: String },
+    #[error(
+        "references that their scorer cannot read, so that the answers are not compared: {rows}; the first: {first}"
+    )]
+    ReferencesUnreadable { rows: usize, first: String },
+    #[error(
+        "references that break the schema of their own row, so that no valid answer is right: {rows}; the first: {first}"
+    )]
+    ReferencesBreakSchemas { rows: usize, first: String },
     #[error("{rows} unreadable rows are skipped; the first: {first}")]
     RowsUnreadable { rows: usize, first: String },
     #[error(

@@ -126,6 +126,8 @@ fn examples_dataset() -> Vec<Notice> {
         CategoryWithoutAnswers { category: text("simple") },
         RowsWithoutFunctions { rows: 4, category: text("live_irrelevance") },
         RowsLeftOut { rows: 3, lengths: text("shorter than 4 tokens") },
+        ReferencesUnreadable { rows: 2, first: text("rows.jsonl, line 1: not JSON") },
+        ReferencesBreakSchemas { rows: 1, first: text("rows.jsonl, line 3: /a: not of type integer") },
         RowsUnreadable { rows: 1, first: text("rows.jsonl, line 1: EOF") },
         PromptLengths { excess_tokens: -3 },
         FewerPrompts { prompts: 9, wanted: 11, prefixes: 3 },

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::RunRecord;
+use sobench_core::case::Arm;
 
 /// The conditions of a run as texts. A missing condition is unknown.
 pub type Conditions = BTreeMap<Field, String>;
@@ -72,6 +73,8 @@ conditions! {
     Dataset "dataset" Stops |record| Some(record.dataset.sha256.clone()),
     DatasetName "dataset_name" Notice |record| Some(record.settings.dataset.name().to_string()),
     Ratio "ratio" Stops |record| record.settings.constrained_ratio().map(|ratio| ratio.to_string()),
+    Arms "arms" Stops |record| limit(arms(record)),
+    Scorers "scorers" Stops |record| scorers(record),
     OutputLen "output_len" Stops |record| record.settings.output_len().map(|tokens| tokens.to_string()),
     NumPrompts "num_prompts" Notice |record| Some(record.own_requests().to_string()),
     RequestRate "request_rate" Stops |record| Some(record.own_request_rate().to_string()),
@@ -120,6 +123,20 @@ fn limit(value: Option<impl ToString>) -> Option<String> {
 
 fn json(value: &impl Serialize) -> Value {
     serde_json::to_value(value).expect("settings hold only strings, numbers and structs of them")
+}
+
+/// The arms in which each item was sent, by their flags; `None` with one request for each row. Their
+/// order has no effect.
+fn arms(record: &RunRecord) -> Option<String> {
+    let arms = &record.settings.dataset.arms;
+    let all = Arm::ALL.into_iter().filter(|arm| arms.contains(arm));
+    (!arms.is_empty()).then(|| all.map(Arm::flag).collect::<Vec<_>>().join(","))
+}
+
+/// The scorers of the references; `None` without references.
+fn scorers(record: &RunRecord) -> Option<String> {
+    let names = record.dataset.scorers.iter().map(|scorer| scorer.name());
+    (!record.dataset.scorers.is_empty()).then(|| names.collect::<Vec<_>>().join(","))
 }
 
 fn ramp(record: &RunRecord) -> Option<String> {

@@ -23,6 +23,7 @@ use sobench_backend::ConstraintDialect;
 use sobench_core::answer::Channel;
 use sobench_core::constraint::GrammarDialect;
 use sobench_core::dates::date;
+use sobench_core::scorer::Scorer;
 use sobench_core::shard::Shard;
 use sobench_core::speed::Speed;
 use sobench_notices::enforcement::Enforcement;
@@ -126,6 +127,9 @@ pub struct DatasetRecord {
     pub requests: usize,
     /// The kinds of constraints (`json`, `regex`, ...), in order.
     pub constraint_kinds: Vec<String>,
+    /// The scorers of the references, in the order of [`Scorer::ALL`]; empty without references.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub scorers: Vec<Scorer>,
     pub constraints: ConstraintSet,
 }
 

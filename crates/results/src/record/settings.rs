@@ -98,9 +98,10 @@ impl Settings {
         self.backend.takes_constraints() && !self.dataset.name().is_unconstrained()
     }
 
-    /// The share of constrained requests, 0 to 1; `None` if no request can have a constraint.
+    /// The share of constrained requests, 0 to 1; `None` if no request can have a constraint, or if
+    /// each item is sent in several arms.
     pub fn constrained_ratio(&self) -> Option<f64> {
-        self.takes_constraints()
+        (self.takes_constraints() && self.dataset.arms.is_empty())
             .then_some(self.dataset.constrained_ratio)
     }
 

@@ -166,6 +166,8 @@ impl RunRecord {
             "constrained_ratio": self.settings.constrained_ratio(),
             "constraint_dialect": server.constraint_dialect,
             "constraint_kinds": loaded.constraint_kinds,
+            "arms": dataset.arms,
+            "scorers": loaded.scorers,
             "guided_decoding_backend": server.engine_choice,
             "load": {
                 "requests": loaded.requests,

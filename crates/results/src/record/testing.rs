@@ -42,6 +42,7 @@ pub fn record() -> RunRecord {
             grammar_converted_from: None,
             requests: 1000,
             constraint_kinds: vec!["json".to_owned()],
+            scorers: Vec::new(),
             constraints: ConstraintSet {
                 distinct: 1,
                 sha256: Some("ab".to_owned()),
@@ -69,6 +70,8 @@ fn settings() -> Settings {
             output: OutputLength::RowOrDefault,
             seed: 0,
             constrained_ratio: 1.0,
+            arms: Vec::new(),
+            score: None,
             constraints: Constraints::Kept,
             prompt_form: PromptForm::Text,
             grammar_dialect: GrammarDialect::Lark,

@@ -4,11 +4,23 @@ use clap::Args;
 use clap::builder::PossibleValuesParser;
 
 use crate::commands::flags::checks::grammar_notation;
-use sobench_backend::ConstraintDialect;
+use sobench_backend::{ConstraintDialect, ServerKind};
+use sobench_core::case::Arm;
 use sobench_core::constraint::GrammarDialect;
 use sobench_core::error::{Error, Result};
+use sobench_core::scorer::Scorer;
+use sobench_data::dataset::DatasetName;
 use sobench_engine::{EngineName, SERVER_ONLY_ENGINES};
 use sobench_notices::enforcement::UnenforcedPolicy;
+
+/// The values of `--arms`, in the order of help and messages.
+const ARM_FLAGS: [&str; 5] = [
+    Arm::Free.flag(),
+    Arm::Control.flag(),
+    Arm::Constrained.flag(),
+    Arm::ConstraintOnly.flag(),
+    Arm::ThinkConstraint.flag(),
+];
 
 /// The constraint flags.
 #[derive(Args, Clone, Debug)]
@@ -29,6 +41,27 @@ pub struct ConstraintArgs {
         conflicts_with = "guided_decoding_ratio"
     )]
     pub no_guided_decoding: bool,
+    /// Send each item once in each of these arms, to measure the effect of the constraint on the
+    /// accuracy: free (no schema), prompt (schema in the prompt), prompt+constraint, constraint
+    /// (schema not in the prompt), think+constraint. --num-prompts counts items [default of extract,
+    /// last_letters, shuffled_objects, gsm8k, mmlu and sob: prompt,prompt+constraint,constraint]
+    #[arg(
+        long,
+        value_name = "ARM,...",
+        value_delimiter = ',',
+        conflicts_with_all = ["guided_decoding_ratio", "no_guided_decoding", "mix"],
+        value_parser = PossibleValuesParser::new(ARM_FLAGS)
+    )]
+    pub arms: Vec<String>,
+    /// Scorer that compares answers with the references of the dataset, in place of the dataset's
+    /// own
+    #[arg(
+        long,
+        value_name = "SCORER",
+        conflicts_with = "mix",
+        value_parser = PossibleValuesParser::new(Scorer::ALL.map(Scorer::name))
+    )]
+    pub score: Option<String>,
     /// Decoding engine of the embedded server; several are compared. On other servers, the name is
     /// sent in the guided dialect and otherwise only recorded (lm-format-enforcer and llama.cpp:
     /// other servers only)
@@ -63,6 +96,11 @@ impl ConstraintArgs {
         self.guided_decoding_backend.first().map(String::as_str)
     }
 
+    /// The scorer that replaces the dataset's own.
+    pub fn scorer(&self) -> Option<Scorer> {
+        Scorer::from_name(self.score.as_deref()?)
+    }
+
     /// The requested dialect; `None` for `auto`.
     pub fn dialect(&self) -> Option<ConstraintDialect> {
         self.constraint_dialect.parse().ok()
@@ -81,6 +119,31 @@ pub(crate) fn preflight(flags: &ConstraintArgs) -> Option<UnenforcedPolicy> {
         (false, true) => Some(UnenforcedPolicy::Allow),
         (false, false) => Some(UnenforcedPolicy::Refuse),
     }
+}
+
+/// The arms in which each item of the dataset is sent; empty for one request for each row.
+///
+/// # Errors
+/// The kind of server has no field that turns thinking on and off.
+pub(crate) fn arms(
+    flags: &ConstraintArgs,
+    backend: ServerKind,
+    dataset: DatasetName,
+) -> Result<Vec<Arm>> {
+    let is_flag = |name: &str| Arm::ALL.into_iter().find(|arm| arm.flag() == name);
+    let named: Vec<Arm> = flags.arms.iter().filter_map(|name| is_flag(name)).collect();
+    if named.contains(&Arm::ThinkConstraint) && backend.thinking_switches().is_empty() {
+        return Err(Error::usage(format!(
+            "--backend {backend} has no field that turns thinking on and off: --arms {}",
+            Arm::ThinkConstraint.flag()
+        ))
+        .hint("use --backend openai-chat, openai-responses or ollama, or leave the arm out"));
+    }
+    let has_ratio = flags.guided_decoding_ratio.is_some() || flags.no_guided_decoding;
+    if named.is_empty() && !has_ratio {
+        return Ok(dataset.default_arms().to_vec());
+    }
+    Ok(named)
 }
 
 /// The share of constrained requests.

@@ -3,7 +3,7 @@
 use std::str::FromStr;
 
 use crate::commands::bench::args::BenchArgs;
-use crate::commands::bench::options::constraint::{ConstraintArgs, constrained_ratio};
+use crate::commands::bench::options::constraint::{ConstraintArgs, arms, constrained_ratio};
 use crate::commands::bench::options::non_generative;
 use sobench_backend::ServerKind;
 use sobench_core::constraint::{GrammarDialect, GrammarSpelling};
@@ -51,6 +51,19 @@ pub(crate) fn plan(
         refuse_constraint(&arguments.constraint, name)?;
     }
     let (output_len, output) = name.output_len(&arguments.dataset, arguments.traffic.output_len)?;
+    let arms = if takes_constraints {
+        arms(&arguments.constraint, backend, name)?
+    } else {
+        Vec::new()
+    };
+    let traffic = &arguments.traffic;
+    // --num-prompts counts items. Otherwise a duration and a rate determine the requests.
+    let counts_items = traffic.num_prompts.is_some() || traffic.duration.is_none();
+    let num_prompts = if counts_items || arms.is_empty() {
+        num_prompts
+    } else {
+        num_prompts.div_ceil(arms.len())
+    };
     Ok(DatasetPlan {
         source,
         num_prompts,
@@ -62,6 +75,8 @@ pub(crate) fn plan(
         } else {
             0.0
         },
+        arms,
+        score: arguments.constraint.scorer(),
         constraints: if takes_constraints {
             Constraints::Kept
         } else {
@@ -93,6 +108,10 @@ fn refuse_constraint(flags: &ConstraintArgs, name: DatasetName) -> Result<()> {
         (
             "--constraint-dialect",
             flags.dialect().map(|dialect| dialect.to_string()),
+        ),
+        (
+            "--arms",
+            (!flags.arms.is_empty()).then(|| flags.arms.join(",")),
         ),
     ];
     match rows

@@ -49,7 +49,11 @@ pub(crate) fn plan(
         }
         parts.push(MixPart {
             share,
-            plan: super::dataset::plan(&flags, backend, name, num_prompts)?,
+            // Shares are of requests, so a row makes one.
+            plan: DatasetPlan {
+                arms: Vec::new(),
+                ..super::dataset::plan(&flags, backend, name, num_prompts)?
+            },
         });
     }
     let first = parts

@@ -60,6 +60,11 @@ fn refuse_constraint(arguments: &BenchArgs, backend: ServerKind) -> Result<()> {
             "--guided-decoding-backend",
             flags.engine().map(str::to_owned),
         ),
+        (
+            "--arms",
+            (!flags.arms.is_empty()).then(|| flags.arms.join(",")),
+        ),
+        ("--score", flags.score.clone()),
     ];
     match rows
         .into_iter()

@@ -14,7 +14,7 @@ use sobench_data::dataset::MAX_PROMPTS;
 /// The traffic flags.
 #[derive(Args, Clone, Debug)]
 pub struct TrafficArgs {
-    /// Number of requests [default: 1000, or as many as fit into --duration]
+    /// Number of requests, or of items where each is sent in several arms [default: 1000, or as many as fit into --duration]
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub num_prompts: Option<usize>,
     /// Time in seconds after which no request is sent. Requests in flight may finish

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use sobench_core::case::{Arm, Case};
+use sobench_core::case::Case;
 use sobench_core::constraint::Constraint;
 use sobench_core::error::{Error, Result};
 use sobench_results::metrics::cold_load::COLD_TAG;
@@ -30,7 +30,7 @@ fn inject_with(cases: &mut [Case], every: usize, name: impl Fn(usize) -> String)
     let constrained = cases
         .iter_mut()
         .enumerate()
-        .filter(|(_, case)| case.arm == Arm::Constrained);
+        .filter(|(_, case)| case.arm.sends_constraint());
     let mut injected = 0;
     for (index, case) in constrained
         .skip(every.saturating_sub(1))
@@ -73,7 +73,7 @@ fn with_member(constraint: &Constraint, name: &str) -> Option<Constraint> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sobench_core::case::Prompt;
+    use sobench_core::case::{Arm, Prompt};
 
     fn cases(constraint: &Constraint, arms: &[Arm]) -> Vec<Case> {
         let case = |(index, arm): (usize, &Arm)| Case {

@@ -3,7 +3,7 @@
 
 use super::duration;
 use sobench_core::answer::Channel;
-use sobench_core::case::{Arm, Case};
+use sobench_core::case::Case;
 use sobench_core::observation::Observation;
 use sobench_core::printable::{NAME_CHARS, printable};
 use sobench_core::verdict::{Reason, Verdict};
@@ -60,7 +60,7 @@ impl<'a> EarlyAnswers<'a> {
         let Some((case, id)) = duration::asked(self.cases, observation.case_index) else {
             return false;
         };
-        if case.arm != Arm::Constrained {
+        if !case.arm.sends_constraint() {
             return false;
         }
         let verdict = self.evaluator.judge(
@@ -120,7 +120,7 @@ mod tests {
 
     use super::*;
     use sobench_core::answer::Answer;
-    use sobench_core::case::Prompt;
+    use sobench_core::case::{Arm, Prompt};
     use sobench_core::constraint::Constraint;
     use sobench_core::observation::{Outcome, Timing};
 

@@ -80,7 +80,7 @@ fn is_new(case: &Case, history: &ServerHistory) -> bool {
 
 /// The first constrained case of a run with a single constraint.
 fn only_constraint(cases: &[Case]) -> Option<&Case> {
-    let constrained = || cases.iter().filter(|case| case.arm == Arm::Constrained);
+    let constrained = || cases.iter().filter(|case| case.arm.sends_constraint());
     let first = constrained().next()?;
     constrained()
         .all(|case| case.constraint == first.constraint)

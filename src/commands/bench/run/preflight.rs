@@ -14,7 +14,7 @@ use super::sending::{Sending, Trial};
 use crate::commands::bench::session::{Session, request_options};
 use crate::terminal;
 use sobench_backend::{self as backend, Adapter, ConstraintDialect, RequestOptions, ServerKind};
-use sobench_core::case::{Arm, Case, Message};
+use sobench_core::case::{Case, Message};
 use sobench_core::constraint::{Constraint, GrammarDialect};
 use sobench_core::error::{Error, Kind as Fault, Result};
 use sobench_core::load::ErrorLimits;
@@ -222,8 +222,7 @@ impl RequestChoice<'_> {
         if !self.session.is_vllm() || trial.requests > 1 {
             return Ok((trial, None));
         }
-        let is_constrained =
-            |case: &Case| case.arm == Arm::Constrained && case.constraint.is_some();
+        let is_constrained = |case: &Case| case.arm.sends_constraint() && case.constraint.is_some();
         let Some(case) = std::iter::once(trial.case)
             .chain(cases)
             .find(|case| is_constrained(case))
@@ -461,7 +460,7 @@ fn notation(cases: &[Case]) -> Option<GrammarDialect> {
 fn sent(cases: &[Case]) -> impl Iterator<Item = &Constraint> {
     cases
         .iter()
-        .filter(|case| case.arm == Arm::Constrained)
+        .filter(|case| case.arm.sends_constraint())
         .filter_map(|case| case.constraint.as_deref())
 }
 
@@ -470,7 +469,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use sobench_core::case::Prompt;
+    use sobench_core::case::{Arm, Prompt};
 
     fn case(constraint: Constraint, arm: Arm) -> Case {
         Case {

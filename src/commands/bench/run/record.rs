@@ -10,6 +10,7 @@ use sobench_client::ResourceUsage;
 use sobench_core::case::Case;
 use sobench_core::constraint::{Constraint, sha256_hex};
 use sobench_core::schedule::Schedule;
+use sobench_core::scorer::Scorer;
 use sobench_data::dataset::Dataset;
 use sobench_data::tokenizer::Tokenizer;
 use sobench_results::metrics::client_overhead::ClientCost;
@@ -96,8 +97,15 @@ fn dataset_record(dataset: &Dataset) -> DatasetRecord {
         grammar_converted_from: dataset.converted_from,
         requests: dataset.cases.len(),
         constraint_kinds: kinds.into_iter().map(str::to_owned).collect(),
+        scorers: scorers(&dataset.cases),
         constraints: constraints(&dataset.cases),
     }
+}
+
+/// The scorers of the cases, each once.
+fn scorers(cases: &[Case]) -> Vec<Scorer> {
+    let is_used = |scorer: &Scorer| cases.iter().any(|case| case.score == Some(*scorer));
+    Scorer::ALL.into_iter().filter(is_used).collect()
 }
 
 /// The constraints of the run. Settings that only other runs have are left out.

@@ -90,7 +90,7 @@ impl Refusal {
 }
 
 fn is_constrained(case: &Case) -> bool {
-    case.arm == Arm::Constrained && case.constraint.is_some()
+    case.arm.sends_constraint() && case.constraint.is_some()
 }
 
 impl Sending<'_> {
@@ -445,7 +445,7 @@ fn refusal_hint(status: u16, case: &Case, embedded: bool) -> String {
     let sent = case
         .constraint
         .as_ref()
-        .filter(|_| case.arm == Arm::Constrained);
+        .filter(|_| case.arm.sends_constraint());
     match (status, sent) {
         (401 | 403, _) => "set OPENAI_API_KEY, or give the header with --header".to_owned(),
         (429, _) => "the server is overloaded or limits the request rate: wait, then lower --request-rate or \

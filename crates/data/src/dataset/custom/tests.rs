@@ -37,10 +37,42 @@ const GOOD: &[&str] = &[
     r#"{"name":"a","prompt":"Hi","json":{},"instances":[]}"#,
     r#"{"prompt":"Hi","json":{},"instances":[{"data":null,"valid":false},{"text":"","description":"blank"}]}"#,
     r#"{"prompt":"Hi","grammar":"start: \"a\"","grammar_oracle":"start = { \"a\" }"}"#,
+    r#"{"prompt":"Hi","question":"Hi?","json":{},"reference":{"a":null}}"#,
+    r#"{"prompt":"Hi","question":[{"role":"user","content":"Hi?"}],"choice":["a"],"reference":"a"}"#,
+    r#"{"prompt":"Hi","regex":"a","reference":7,"score":"number"}"#,
+    r#"{"prompt":"Hi","reference":"7","score":"number"}"#,
+    r#"{"prompt":"Hi","json_object":true,"completion":"{}","score":"leaf"}"#,
+    r#"{"prompt":"Hi","tools":[{"type":"function","name":"f"}],"reference":{"ground_truth":[]}}"#,
 ];
 
 /// Invalid rows, with a part of the error.
 const BAD: &[(&str, &str)] = &[
+    (
+        r#"{"prompt":"Hi","json":{},"reference":1,"completion":"1"}"#,
+        "completion or reference, not both",
+    ),
+    (
+        r#"{"prompt":"Hi","json":{},"reference":1,"score":"bleu"}"#,
+        "score must be one of exact, leaf, choice, number, calls",
+    ),
+    (
+        r#"{"prompt":"Hi","json":{},"score":"exact"}"#,
+        "score needs a reference or a completion",
+    ),
+    (
+        r#"{"prompt":"Hi","regex":"a","reference":"a"}"#,
+        "reference needs a score",
+    ),
+    (
+        r#"{"prompt":"Hi","reference":"a"}"#,
+        "reference needs a score",
+    ),
+    (r#"{"prompt":"Hi","question":""}"#, "question is empty"),
+    (r#"{"prompt":"Hi","question":1}"#, "question must be"),
+    (
+        r#"{"prompt":"Hi","question":[{"role":""}]}"#,
+        "question[0]: role",
+    ),
     ("[]", "object"),
     ("\"Hi\"", "object"),
     ("{}", "neither prompt nor messages"),

@@ -95,6 +95,8 @@ fn first_constraint(source: Source, grammar_dialect: GrammarDialect) -> Constrai
         output: OutputLength::RowOrDefault,
         seed: 0,
         constrained_ratio: 1.0,
+        arms: Vec::new(),
+        score: None,
         constraints: Constraints::Kept,
         prompt_form: PromptForm::Text,
         grammar_dialect,

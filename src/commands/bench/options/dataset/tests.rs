@@ -7,6 +7,8 @@ use clap::CommandFactory;
 use super::*;
 use crate::cli::{Cli, Command};
 use crate::commands::bench::options::RunPlan;
+use sobench_core::case::Arm;
+use sobench_core::scorer::Scorer;
 use sobench_data::dataset::{
     HfPlan, Order, OutputLength, PrefixRepetitionPlan, RandomPlan, RandomPrefixPlan, Shortfall,
     SonnetPlan,
@@ -386,6 +388,106 @@ fn every_flag_of_a_dataset_changes_its_settings() {
             };
             assert_ne!(settings(&[&typed]), unset, "{name} {typed}");
         }
+    }
+}
+
+#[test]
+fn arms_count_items_and_default_to_three_for_accuracy() {
+    let default = [Arm::Control, Arm::Constrained, Arm::ConstraintOnly];
+    for name in DatasetName::ALL {
+        let plan = match name {
+            DatasetName::Audio => continue,
+            _ => run(&["--dataset", name.name()]).unwrap().settings.dataset,
+        };
+        let is_accuracy = !name.default_arms().is_empty();
+        let expected = if is_accuracy { &default[..] } else { &[] };
+        assert_eq!((&plan.arms[..], plan.score), (expected, None), "{name}");
+    }
+    let arms = |more: &[&str]| run(&[&["--dataset", "extract"], more].concat()).unwrap();
+    for single in [
+        &["--guided-decoding-ratio", "0.5"][..],
+        &["--no-guided-decoding"],
+    ] {
+        assert!(arms(single).settings.dataset.arms.is_empty());
+    }
+    let two = arms(&[
+        "--arms",
+        "free,prompt",
+        "--num-prompts",
+        "7",
+        "--score",
+        "exact",
+    ]);
+    let dataset = &two.settings.dataset;
+    assert_eq!(dataset.arms, [Arm::Free, Arm::Control]);
+    assert_eq!(
+        (dataset.num_prompts, dataset.score),
+        (7, Some(Scorer::Exact))
+    );
+    assert_eq!(two.settings.constrained_ratio(), None);
+    // A duration and a rate determine the requests.
+    let timed = arms(&["--duration", "10", "--request-rate", "4"]);
+    assert_eq!(timed.settings.dataset.num_prompts, 14);
+    let mix = run(&["--mix", "extract:0.5,json:0.5"]).unwrap();
+    let parts = mix.settings.dataset.parts();
+    assert!(
+        mix.settings.dataset.arms.is_empty() && parts.iter().all(|part| part.plan.arms.is_empty())
+    );
+}
+
+#[test]
+fn wrong_arms_are_refused_with_a_hint() {
+    for (arguments, expected) in [
+        (
+            &["--dataset", "extract", "--arms", "prompt,think+constraint"][..],
+            "--backend vllm has no field that turns thinking on and off",
+        ),
+        (
+            &["--dataset", "random", "--arms", "prompt"],
+            "the dataset random has no constraints: --arms prompt",
+        ),
+        (
+            &[
+                "--backend",
+                "openai-embeddings",
+                "--port",
+                "1",
+                "--dataset",
+                "random",
+                "--score",
+                "leaf",
+            ],
+            "the openai-embeddings backend does not support constraints: --score leaf",
+        ),
+    ] {
+        let error = run(arguments).unwrap_err();
+        assert!(error.what.contains(expected), "{error}");
+        assert!(error.hint.is_some());
+    }
+    let chat = [
+        "--dataset",
+        "extract",
+        "--backend",
+        "openai-chat",
+        "--arms",
+        "think+constraint",
+    ];
+    assert_eq!(
+        run(&chat).unwrap().settings.dataset.arms,
+        [Arm::ThinkConstraint]
+    );
+    for arguments in [
+        &["--arms", "prompt", "--guided-decoding-ratio", "0.5"][..],
+        &["--arms", "prompt", "--no-guided-decoding"],
+        &["--arms", "prompt", "--mix", "json:0.5,regex:0.5"],
+        &["--arms", "promt"],
+        &["--score", "bleu"],
+    ] {
+        let all = std::iter::once("sobench").chain(arguments.iter().copied());
+        assert!(
+            Cli::parse_arguments(all.map(OsString::from)).is_err(),
+            "{arguments:?}"
+        );
     }
 }
 
