@@ -103,6 +103,7 @@ fn body(kind: ServerKind, case: &Case) -> Vec<u8> {
         dialect: ConstraintDialect::StructuredOutputs,
         guided_decoding_backend: None,
         extra_body: None,
+        thinking: None,
     };
     adapter(kind).encode(case, &options).unwrap().to_vec()
 }
