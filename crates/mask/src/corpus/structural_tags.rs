@@ -468,7 +468,7 @@ mod tests {
     #[test]
     fn labels_of_answers_are_the_verdicts_of_the_judge() {
         let mut labels = BTreeSet::new();
-        for (count, seed) in [(1, 0), (10, 0), (10, 1), (10, 2), (40, 3), (120, 4)] {
+        for (count, seed) in [(1, 0), (10, 1), (10, 2), (50, 3)] {
             for entry in entries(count, seed) {
                 let mut evaluator = Evaluator::new(EvaluateOptions::default());
                 for instance in &entry.instances {

@@ -200,14 +200,6 @@ fn all(vocabulary: &Arc<Vocabulary>) -> Vec<Small> {
             calls,
             &["<aab>,<yes!", "<yes>"],
         ),
-        small(
-            vocabulary,
-            tag(
-                json!({"type": "tag", "begin": "(", "content": {"type": "any_text", "max_chars": 2}, "end": "!)"}),
-            ),
-            "root ::= \"(\" (\"\" | any | [^!] any | \"!\" [^)]) \"!)\"\nany ::= [^!] | \"!\"",
-            &["(a!)", "(!!)", "(!)"],
-        ),
     ]
 }
 
@@ -660,10 +652,13 @@ fn faults_of_tags_are_found_and_their_witnesses_shrink() {
         let results = prove(&[&broken], &tools, &entry, effort, &mut SilentObserver);
         let proved = &results[0].1;
         assert!(proved.stopped.is_none(), "{proved:?}");
+        // In free text before a trigger, xgrammar allows bytes that are no UTF-8, and the end after
+        // them.
         let errors: Vec<_> = proved
             .findings
             .iter()
             .filter(|finding| finding.interpretation == Interpretation::Error)
+            .filter(|finding| finding.breaks.as_deref() != Some("not_text"))
             .collect();
         let Some((proof, breaks)) = expected else {
             assert!(errors.is_empty(), "{errors:?}");
@@ -733,15 +728,15 @@ fn any_order_explains_a_missing_required_member_and_nothing_else() {
             r#"<f=a>{"b":"x"}</f>"#,
             Interpretation::Declared(vec![Departure::AnyOrder]),
         ),
-        // xgrammar ignores `multipleOf`, with and without `any_order`.
+        // xgrammar ignores `uniqueItems`, with and without `any_order`.
         (
             &{
                 let mut tag = any_order.clone();
                 tag["format"]["tags"][0]["content"]["json_schema"]["properties"]["a"] =
-                    json!({"type": "integer", "multipleOf": 5});
+                    json!({"type": "array", "items": {"type": "integer"}, "uniqueItems": true});
                 tag
             },
-            r#"<f=a>{"a":1}</f>"#,
+            r#"<f=a>{"a":[1,1]}</f>"#,
             Interpretation::Error,
         ),
     ] {
