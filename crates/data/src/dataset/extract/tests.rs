@@ -123,7 +123,7 @@ fn texts_state_every_value_and_not_the_missing_ones() {
         ("error_code", "error code"),
         ("version", "version"),
         ("workaround", "advice"),
-        ("died_on", "died|death"),
+        ("died_on", " died on |day of death"),
         ("children", "child"),
     ];
     let mut missing = BTreeMap::new();
