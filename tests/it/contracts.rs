@@ -11,9 +11,11 @@ use sobench_core::observation::{
     Advice, Observation, Outcome, Stage, TimeLimit, Timing, TransportCause,
 };
 use sobench_core::verdict::{NotScored, Reason, Verdict};
+use sobench_judge::accuracy::{Accuracy, Grade, Leaves};
 use sobench_notices::notice::Notice;
 use sobench_report::view::View;
 use sobench_report::{Report, json};
+use sobench_results::metrics::accuracy::TokenPrice;
 use sobench_results::metrics::reasoning::ReasoningFacts;
 use sobench_results::metrics::request_table::RequestTable;
 use sobench_results::metrics::stream_parity::{Parity, Response};
@@ -299,6 +301,10 @@ fn saved(
                 white_space_run: false,
                 whole: true,
                 right_call: vllm_correct,
+                accuracy: vllm_correct.map(|_| Accuracy {
+                    grade: Grade::Right,
+                    leaves: Some(Leaves::default()),
+                }),
                 made_call: vllm_correct,
                 call_due: vllm_correct,
                 reasoning: vllm_correct.map(|_| ReasoningFacts {
@@ -338,6 +344,10 @@ fn goodput_options() -> MetricsOptions {
         goodput: Some(slo),
         streamed: true,
         answers: Answers::Generated,
+        cost_per_million: Some(TokenPrice {
+            input: 0.25,
+            output: 2.0,
+        }),
     }
 }
 

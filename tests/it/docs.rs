@@ -65,6 +65,7 @@ pages! {
     readme: "README.md",
     index: "docs/README.md",
     tutorial: "docs/tutorial.md",
+    accuracy: "docs/accuracy.md",
     clock: "docs/clock.md",
     mask_proofs: "docs/mask-proofs.md",
     installing: "docs/installing.md",

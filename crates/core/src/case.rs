@@ -221,6 +221,11 @@ impl Arm {
         }
     }
 
+    /// Whether answers are judged by the constraint of the case.
+    pub fn is_judged(self) -> bool {
+        self != Self::Free
+    }
+
     /// Whether the prompt has the schema, if the dataset shows it.
     pub fn shows_schema(self) -> bool {
         match self {

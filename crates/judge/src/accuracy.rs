@@ -1,6 +1,9 @@
 //! Accuracy: whether an answer is right, by comparison with the reference of its request. Each
 //! scorer is a rule; no model judges.
 //!
+//! [`grade_request`] grades the answer to a planned request, and [`Reference::grade_answer`] one
+//! with a reference from elsewhere.
+//!
 //! A scorer that finds the answer in JSON more often than in prose would make an effect of the
 //! constraint that it measures. An answer in which a scorer finds nothing to compare is therefore
 //! *unparsed*, and not wrong.
@@ -13,23 +16,49 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::json_answer;
+use super::{function_calls, json_answer};
+use sobench_core::answer::Answer;
 use sobench_core::constraint::Constraint;
+use sobench_core::observation::{Outcome, TransportCause};
 pub use sobench_core::scorer::Scorer;
 
 pub use self::leaves::Leaves;
 
 /// The result of a comparison.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Grade {
     Right,
     Wrong,
     /// The answer has nothing that the scorer can compare.
     Unparsed,
+    /// The answer was cut at the token limit. It is not right, whatever it has so far.
+    Truncated,
+    /// The request was refused or failed.
+    NoAnswer,
 }
 
 impl Grade {
+    /// All grades, in the order of tables.
+    pub const ALL: [Self; 5] = [
+        Self::Right,
+        Self::Wrong,
+        Self::Unparsed,
+        Self::Truncated,
+        Self::NoAnswer,
+    ];
+
+    /// The name in files.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Right => "right",
+            Self::Wrong => "wrong",
+            Self::Unparsed => "unparsed",
+            Self::Truncated => "truncated",
+            Self::NoAnswer => "no_answer",
+        }
+    }
+
     fn from_equality(is_equal: bool) -> Self {
         if is_equal { Self::Right } else { Self::Wrong }
     }
@@ -52,11 +81,29 @@ pub struct Reference {
     /// The schema of the request, which may declare how leaves are compared.
     schema: Option<Arc<Value>>,
     choices: Arc<[String]>,
+    /// The constraint of the request, of [`Scorer::Calls`]: it has the functions.
+    functions: Option<Constraint>,
+}
+
+/// Grades the answer to a request with a reference: the scorer, and the reference as text. `None`
+/// for requests that have no result: cancelled ones, and those that failed in the client. `None`
+/// also for a reference that cannot be read, which loaders refuse.
+pub fn grade_request(
+    scorer: Scorer,
+    reference: &str,
+    constraint: Option<&Constraint>,
+    outcome: &Outcome,
+    answer: &Answer,
+) -> Option<Accuracy> {
+    let reference = Value::String(reference.to_owned());
+    Reference::new(scorer, &reference, constraint)
+        .ok()?
+        .grade_answer(outcome, answer)
 }
 
 impl Reference {
-    /// Reads a reference: JSON for `exact` and `leaf`, which may also be JSON in a string; a text or
-    /// a number for the others.
+    /// Reads a reference: JSON for `exact`, `leaf` and `calls`, which may also be JSON in a string;
+    /// a text or a number for the others.
     ///
     /// # Errors
     /// What is wrong with it, as half a sentence.
@@ -83,8 +130,15 @@ impl Reference {
                 let number = spans::last_number(&text).ok_or("no number in it")?;
                 number.into()
             }
-            (Scorer::Calls, _) => {
-                return Err("expected calls are the member `completion`".to_owned());
+            (Scorer::Calls, value) => {
+                let text = match value {
+                    Value::String(text) => text.clone(),
+                    value => value.to_string(),
+                };
+                if function_calls::expected_calls(&text).is_none() {
+                    return Err("not an object with the list `ground_truth`".to_owned());
+                }
+                text.into()
             }
             (Scorer::Choice, value) => {
                 let text = text_of(value).ok_or("not a text")?;
@@ -104,6 +158,7 @@ impl Reference {
             value,
             schema,
             choices,
+            functions: constraint.filter(|_| scorer == Scorer::Calls).cloned(),
         })
     }
 
@@ -116,13 +171,53 @@ impl Reference {
         &self.value
     }
 
-    /// Compares an answer.
+    /// Grades the answer to a request; `None` for requests that have no result: cancelled ones, and
+    /// those that failed in the client.
+    pub fn grade_answer(&self, outcome: &Outcome, answer: &Answer) -> Option<Accuracy> {
+        let without_comparison = |grade| Accuracy {
+            grade,
+            leaves: None,
+        };
+        match outcome {
+            Outcome::Cancelled
+            | Outcome::Transport {
+                cause: TransportCause::Local,
+                ..
+            } => None,
+            Outcome::Truncated => Some(without_comparison(Grade::Truncated)),
+            Outcome::Completed if self.scorer == Scorer::Calls => {
+                Some(without_comparison(self.calls_grade(answer)))
+            }
+            Outcome::Completed => Some(self.grade(&answer.text())),
+            _ => Some(without_comparison(Grade::NoAnswer)),
+        }
+    }
+
+    /// The grade of the calls of an answer: tool calls if the request offers tools, else JSON in
+    /// the text. An answer without calls where some are expected is unparsed.
+    fn calls_grade(&self, answer: &Answer) -> Grade {
+        let reference = self.value.as_str().unwrap_or_default();
+        let functions = self.functions.as_ref();
+        let expected = function_calls::expected_calls(reference).unwrap_or_default();
+        let has_calls = match functions {
+            Some(Constraint::Tools(_)) => !answer.tool_calls.is_empty(),
+            _ => function_calls::has_calls(&answer.text()),
+        };
+        if !has_calls && !expected.is_empty() {
+            return Grade::Unparsed;
+        }
+        let is_right =
+            function_calls::is_correct(Some(reference), &Outcome::Completed, functions, answer);
+        Grade::from_equality(is_right == Some(true))
+    }
+
+    /// Compares the text of an answer.
     pub fn grade(&self, answer: &str) -> Accuracy {
         let grade = match self.scorer {
             Scorer::Leaf => return self.leaf_accuracy(answer),
             Scorer::Exact => json_in(answer)
                 .map(|answer| Grade::from_equality(leaves::is_equal(&self.value, &answer))),
-            Scorer::Calls => None,
+            Scorer::Calls => Some(self.calls_grade(&Answer::from_text(answer.to_owned()))),
             Scorer::Number => spans::last_number(answer)
                 .map(|answer| Grade::from_equality(self.value.as_f64() == Some(answer))),
             Scorer::Choice if self.choices.is_empty() => {
@@ -198,6 +293,13 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn names_of_grades_are_those_of_files() {
+        for grade in Grade::ALL {
+            assert_eq!(json!(grade), grade.name());
+        }
+    }
 
     fn grade(scorer: Scorer, reference: &Value, answer: &str) -> Grade {
         let reference = Reference::new(scorer, reference, None).unwrap();
@@ -296,6 +398,63 @@ mod tests {
     }
 
     #[test]
+    fn calls_are_right_wrong_or_missing() {
+        use sobench_core::answer::ToolCall;
+        let tools = r#"{"tools":{"tools":[{"type":"function","function":{"name":"area"}}]}}"#;
+        let tools: Constraint = serde_json::from_str(tools).unwrap();
+        let expected = json!({"ground_truth": [{"area": {"base": [10]}}]});
+        let none = json!({"ground_truth": []});
+        let called = |base: u32| Answer {
+            tool_calls: vec![ToolCall {
+                name: "area".to_owned(),
+                arguments: json!({ "base": base }).to_string(),
+                ..ToolCall::default()
+            }],
+            ..Answer::default()
+        };
+        let text = |text: &str| Answer::from_text(text.to_owned());
+        let json_call = r#"{"name": "area", "arguments": {"base": 10}}"#;
+        for (constraint, reference, answer, grade) in [
+            (Some(&tools), &expected, called(10), Grade::Right),
+            (Some(&tools), &expected, called(11), Grade::Wrong),
+            (Some(&tools), &expected, text("10"), Grade::Unparsed),
+            (Some(&tools), &none, text("no call"), Grade::Right),
+            (Some(&tools), &none, called(10), Grade::Wrong),
+            (None, &expected, text(json_call), Grade::Right),
+            (None, &expected, text("[]"), Grade::Unparsed),
+            (None, &expected, text("{\"a\": 1}"), Grade::Unparsed),
+            (None, &expected, text("I cannot"), Grade::Unparsed),
+            (None, &expected, text("{\"name\": \"area\"}"), Grade::Wrong),
+        ] {
+            let reference = Reference::new(Scorer::Calls, reference, constraint).unwrap();
+            let found = reference.grade_answer(&Outcome::Completed, &answer);
+            assert_eq!(found.map(|found| found.grade), Some(grade), "{answer:?}");
+        }
+    }
+
+    #[test]
+    fn only_complete_answers_are_compared() {
+        let answer = Answer::from_text("42".to_owned());
+        let grade = |outcome| {
+            let found = grade_request(Scorer::Number, "42", None, &outcome, &answer);
+            found.map(|found| found.grade)
+        };
+        let rejected = Outcome::Rejected {
+            status: 400,
+            body: String::new(),
+            advice: None,
+        };
+        let local = Outcome::Transport {
+            cause: TransportCause::Local,
+            message: String::new(),
+        };
+        assert_eq!(grade(Outcome::Completed), Some(Grade::Right));
+        assert_eq!(grade(Outcome::Truncated), Some(Grade::Truncated));
+        assert_eq!(grade(rejected), Some(Grade::NoAnswer));
+        assert_eq!([grade(local), grade(Outcome::Cancelled)], [None, None]);
+    }
+
+    #[test]
     fn references_that_cannot_be_compared_are_errors() {
         let choices = Constraint::Choice([String::from("A")].into());
         let schema = json!({"properties": {"a": {"x-sobench-score": "fuzzy"}}});
@@ -306,6 +465,7 @@ mod tests {
             (Scorer::Number, json!([1]), None, "neither a text nor"),
             (Scorer::Choice, json!("B"), Some(&choices), "not one of"),
             (Scorer::Leaf, json!({}), Some(&schema), "x-sobench-score"),
+            (Scorer::Calls, json!([]), None, "ground_truth"),
         ] {
             let error = Reference::new(scorer, &reference, constraint).unwrap_err();
             assert!(error.contains(expected), "{error}");

@@ -108,6 +108,16 @@ pub fn matches_reference(
     Some(calls_made.len() == expected.len() && can_assign_all(&expected, &functions, &calls_made))
 }
 
+/// Whether a text is JSON with a call: an object with the member `name`, alone or in a list.
+pub fn has_calls(text: &str) -> bool {
+    let is_call = |value: &Value| value.get("name").is_some_and(Value::is_string);
+    match serde_json::from_str::<Value>(text.trim()) {
+        Ok(Value::Array(calls)) => calls.iter().any(is_call),
+        Ok(value) => is_call(&value),
+        Err(_) => false,
+    }
+}
+
 /// Whether every call can be assigned to its own reference call. A call may match several, so
 /// assignments are revised (Kuhn's augmenting paths).
 fn can_assign_all(expected: &[Value], functions: &Functions<'_>, calls_made: &[&Value]) -> bool {

@@ -30,7 +30,7 @@ struct Line<'s, 'a> {
 type Cell = fn(&Line<'_, '_>) -> String;
 
 /// The fixed columns (documented in docs/reports.md); the other metrics follow ([`metrics`]).
-const COLUMNS: [(&str, Cell); 27] = [
+const COLUMNS: [(&str, Cell); 29] = [
     ("index", |line| line.sample.case_index().to_string()),
     ("case", |line| line.sample.id()),
     ("arm", |line| line.sample.arm().name().to_owned()),
@@ -78,6 +78,12 @@ const COLUMNS: [(&str, Cell); 27] = [
     ("output_tokens", |line| number(line.tokens.output)),
     ("output_tokens_source", |line| {
         source(line.tokens.output_source).to_owned()
+    }),
+    ("item", |line| number(line.sample.item())),
+    ("grade", |line| {
+        line.sample
+            .grade()
+            .map_or_else(String::new, |grade| grade.name().to_owned())
     }),
 ];
 

@@ -233,6 +233,9 @@ fn own_part(report: &Report) -> Value {
     put(&mut own, "failures", &metrics.failures);
     put(&mut own, "errors", &metrics.errors);
     put(&mut own, "control", &metrics.control);
+    if let Some(accuracy) = &metrics.accuracy {
+        put(&mut own, "accuracy", accuracy);
+    }
     put(&mut own, "validity", &metrics.validity);
     put(&mut own, "repetition", metrics.repetition);
     put(&mut own, "drift", &metrics.drift);

@@ -6,6 +6,7 @@
 
 #![cfg_attr(test, allow(clippy::disallowed_methods))]
 
+pub mod accuracy;
 pub mod arm_difference;
 mod breakdown;
 mod channels;

@@ -259,13 +259,15 @@ impl Cells<'_> {
             "ttft_reasoning_ms": latency.ttft_reasoning_ms,
             "ttft_answer_ms": latency.ttft_answer_ms,
             "ttft_arguments_ms": latency.ttft_arguments_ms,
+            "accuracy": sample.grade(),
             "parity": sample.parity(),
             "tokens": sample.tokens(),
             "tags": sample.request_input().tags,
         });
         // Only streamed answers with reasoning have two TTFTs.
         if let Value::Object(members) = &mut output {
-            let is_optional = |key: &str| key.starts_with("ttft_") || key == "parity";
+            let is_optional =
+                |key: &str| key.starts_with("ttft_") || ["accuracy", "parity"].contains(&key);
             members.retain(|key, value| !(is_optional(key) && value.is_null()));
         }
         output

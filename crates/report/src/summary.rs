@@ -4,7 +4,7 @@
 use super::arm_difference::ArmDifferences;
 use super::tables::is_judged;
 use super::view::{Requirements, View};
-use super::{Report, channels, client_overhead, conditions, error_span, text};
+use super::{Report, accuracy, channels, client_overhead, conditions, error_span, text};
 use sobench_core::case::Arm;
 use sobench_core::error::Result;
 use sobench_core::observation::Outcome;
@@ -13,12 +13,14 @@ use sobench_core::verdict::{Reason, Verdict};
 use sobench_notices::enforcement::State;
 use sobench_notices::notice::{BenchNotice, FigureNotice, Notice, PreflightNotice};
 use sobench_render::{self as render, Block, Document, Table, Text};
+use sobench_results::metrics::accuracy::AccuracySummary;
 use sobench_results::metrics::client_overhead::ClientVerdict;
 use sobench_results::metrics::control_arm::ControlArm;
 use sobench_results::metrics::error_groups::ErrorGroup;
 use sobench_results::metrics::examples::Group;
 use sobench_results::metrics::mean_difference::Difference;
 use sobench_results::metrics::quality::Quality;
+use sobench_results::metrics::registry::rates;
 use sobench_results::metrics::{Answers, ArmMetrics, LatencyMetric, Sample};
 use sobench_statistics::{Rate, Summary};
 
@@ -87,6 +89,7 @@ pub fn document(view: &View<'_>) -> Result<Document> {
     }
     page.push(Block::Preformatted(text::vllm_block(report)));
     add_arms(&mut page, view);
+    add_accuracy(&mut page, report);
     let mut end = Document::default();
     end.facts(facts(report));
     end.push(Block::Preformatted(full_report(view)));
@@ -205,6 +208,8 @@ fn validity(report: &Report) -> Vec<String> {
     } else {
         parts.extend(problems(quality));
     }
+    let accuracy = metrics.values.rate(&rates::ACCURACY);
+    parts.extend(accuracy.map(|rate| format!("{} of {} right", rate.hits, rate.of)));
     parts.push(match quality.control_rate {
         _ if quality.control == 0 => NO_CONTROL_ARM.to_owned(),
         Some(rate) => {
@@ -297,12 +302,14 @@ fn arm_columns<'r>(view: &View<'r>) -> Vec<ArmColumn<'r>> {
             })
             .count()
     };
+    let accuracy = view.report.metrics.accuracy.as_ref();
+    let has_items = accuracy.is_some_and(AccuracySummary::has_items);
     let arms = view.report.metrics.arms.iter();
     arms.map(|(arm, metrics)| ArmColumn {
         arm,
         name: match arm {
-            Arm::Free => "without constraint",
-            arm => arm.name(),
+            Arm::Free if !has_items => "without constraint",
+            arm => accuracy::arm_name(view.report, arm),
         },
         metrics,
         refused: refused(arm),
@@ -412,6 +419,20 @@ fn add_arms(page: &mut Document, view: &View<'_>) {
     };
     page.heading(format!("{title}{legend}"));
     page.table(table(&columns, has_differences, rows));
+}
+
+/// Accuracy by arm, and what it says.
+fn add_accuracy(page: &mut Document, report: &Report) {
+    let Some(accuracy) = &report.metrics.accuracy else {
+        return;
+    };
+    page.heading(clipped(&accuracy::summary_title(accuracy), ""));
+    if let Some(table) = accuracy::summary_table(report) {
+        page.table(table);
+    }
+    for sentence in accuracy::sentences(accuracy) {
+        page.paragraph(clipped(&sentence, ""));
+    }
 }
 
 /// A row of the counts that are not zero in every arm: its name, and its cells.

@@ -2,7 +2,7 @@
 
 use super::text::figure;
 use super::view::View;
-use super::{Report, breakdown, channels, confidence};
+use super::{Report, accuracy, breakdown, channels, confidence};
 use sobench_core::case::Arm;
 use sobench_core::printable::printable;
 use sobench_core::verdict::NotScored;
@@ -46,6 +46,7 @@ pub(crate) fn add_all(page: &mut Document, view: &View<'_>) {
     if let Some(sentence) = repetition(&report.metrics.repetition) {
         page.paragraph(sentence);
     }
+    accuracy::add(page, report);
     page.titled_table(TOOL_CALLS, tool_calls(quality));
     page.titled_table(
         "Invalid constrained answers by reason (share of constrained requests)",
@@ -560,7 +561,8 @@ fn arms(report: &Report) -> Option<Table> {
 /// The arms with requests, by their names.
 pub(super) fn arm_columns(report: &Report) -> Vec<(&'static str, &ArmMetrics)> {
     let arms = report.metrics.arms.iter();
-    arms.map(|(arm, metrics)| (arm.name(), metrics)).collect()
+    arms.map(|(arm, metrics)| (accuracy::arm_name(report, arm), metrics))
+        .collect()
 }
 
 /// A rate of a quality.

@@ -4,7 +4,7 @@
 //! terms. For millions of trials this is inaccurate for counts near the mean (probabilities of 0.3
 //! to 0.7), which are not needed here.
 
-use statrs::distribution::{Binomial, ContinuousCDF, DiscreteCDF, Normal, StudentsT};
+use statrs::distribution::{Binomial, ContinuousCDF, Discrete, DiscreteCDF, Normal, StudentsT};
 
 /// The z-score of a two-sided interval: half of `1 - level` lies above it. `level` is above 0 and
 /// below 1.
@@ -28,6 +28,16 @@ pub fn student_t_975(degrees: usize) -> f64 {
 /// The probability that a standard normal value is at least as far from 0 as `z`.
 pub fn two_sided_p(z: f64) -> f64 {
     2.0 * Normal::standard().cdf(-z.abs())
+}
+
+/// The probability that a standard normal value is at most `z`.
+pub fn normal_at_most(z: f64) -> f64 {
+    Normal::standard().cdf(z)
+}
+
+/// Probability of exactly `hits` successes in `n` trials with success probability `chance`.
+pub fn binomial_probability(hits: usize, n: usize, chance: f64) -> f64 {
+    Binomial::new(chance, n as u64).map_or(f64::NAN, |binomial| binomial.pmf(hits as u64))
 }
 
 /// Probability of at most `hits` successes in `n` trials with success probability `chance`.

@@ -8,6 +8,7 @@ mod clusters;
 pub mod distributions;
 pub mod durations;
 mod order_interval;
+pub mod paired;
 mod rate;
 mod summary;
 mod trend;

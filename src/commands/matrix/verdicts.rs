@@ -18,7 +18,7 @@ use sobench_core::constraint::Constraint;
 use sobench_core::observation::{Outcome, TOO_MANY_REQUESTS};
 use sobench_core::verdict::{NotScored, Reason, Verdict as AnswerVerdict};
 use sobench_results::metrics::first_uses;
-use sobench_results::metrics::registry::{Metric, RequestValues, latencies, rates, totals};
+use sobench_results::metrics::registry::{Kind, Metric, RequestValues, latencies, rates, totals};
 use sobench_results::metrics::{MetricsOptions, Sample};
 use sobench_statistics::Rate;
 
@@ -45,6 +45,7 @@ const MIN_CUT_PERCENT: f64 = 5.0;
 #[derive(Clone, Debug)]
 pub struct RequestSample {
     pub case: usize,
+    pub arm: Arm,
     pub answered: bool,
     pub values: RequestValues,
     /// Equal for equal requests with equal answers.
@@ -97,6 +98,17 @@ pub struct CellEvidence<'a> {
     pub failure: Option<&'a str>,
 }
 
+impl RequestSample {
+    /// Whether the request is a hit of a rate; `None` if it does not count.
+    pub fn hit(&self, metric: &Metric) -> Option<bool> {
+        let Kind::Rate { among, .. } = metric.kind else {
+            return None;
+        };
+        let counts = among.counts(Some(self.arm), self.answered);
+        self.values.hit(metric).filter(|_| counts)
+    }
+}
+
 /// Takes the values of every request of a run. `known` are the fingerprints of constraints that the
 /// server had received before.
 pub fn request_samples(
@@ -119,6 +131,7 @@ pub fn request_samples(
         .iter()
         .map(|sample| RequestSample {
             case: sample.case_index(),
+            arm: sample.arm(),
             answered: sample.outcome().is_answer(),
             values: RequestValues::new(sample, options),
             copy: sample.copy_hash(),
@@ -308,7 +321,7 @@ fn decided(mut verdict: Verdict, contrast: &Contrast, level: f64) -> Verdict {
 fn margin(figure: Figure, [first, second]: [f64; 2]) -> f64 {
     let share = MARGIN_SHARE * first.abs().max(second.abs());
     match figure {
-        Figure::CorrectRate | Figure::Compliance => MARGIN_POINTS,
+        Figure::CorrectRate | Figure::Accuracy | Figure::Compliance => MARGIN_POINTS,
         Figure::OutputThroughput => share,
         _ => share.max(MARGIN_MS),
     }
@@ -320,6 +333,13 @@ fn figures(first: &CellEvidence<'_>, second: &CellEvidence<'_>) -> Vec<Figure> {
         [first, second].iter().all(|cell| cell.runs.iter().any(has))
     };
     let mut figures = vec![Figure::CorrectRate];
+    let is_scored = |cell: &CellEvidence<'_>| {
+        let mut runs = cell.hits(&rates::ACCURACY).into_iter();
+        runs.any(|hits| !hits.is_empty())
+    };
+    if is_scored(first) && is_scored(second) {
+        figures.push(Figure::Accuracy);
+    }
     let is_cut = |cell: &CellEvidence<'_>| cell.shares(None).1.contains_key(&Cause::Truncated);
     if is_cut(first) || is_cut(second) {
         figures.push(Figure::Compliance);
@@ -345,6 +365,7 @@ enum Compared {
 fn compare(first: &CellEvidence<'_>, second: &CellEvidence<'_>, figure: Figure) -> Compared {
     let metric = match figure {
         Figure::CorrectRate => &rates::CORRECT_RATE,
+        Figure::Accuracy => &rates::ACCURACY,
         Figure::Compliance => &rates::COMPLIANCE,
         Figure::TtftAdded | Figure::FirstTtftAdded | Figure::Ttft | Figure::CompileCold => {
             &latencies::TTFT
@@ -495,7 +516,7 @@ impl CellEvidence<'_> {
     fn hits(&self, metric: &Metric) -> Vec<RunHits> {
         self.runs
             .iter()
-            .map(|run| run_hits(run.constrained, |request| request.values.hit(metric)))
+            .map(|run| run_hits(run.constrained, |request| request.hit(metric)))
             .collect()
     }
 

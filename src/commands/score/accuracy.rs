@@ -69,8 +69,9 @@ impl AccuracyTable {
 
 /// Compares an answer with the reference of its row; `None` without one.
 pub(super) fn grade(stored: &Stored) -> Option<Accuracy> {
-    let answer = &stored.observation.answer;
-    Some(stored.reference.as_ref()?.grade(&answer.text()))
+    let observation = &stored.observation;
+    let reference = stored.reference.as_ref()?;
+    reference.grade_answer(&observation.outcome, &observation.answer)
 }
 
 /// The row, or an unreadable one if its reference breaks the constraint of the row.

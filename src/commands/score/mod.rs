@@ -29,7 +29,7 @@ use sobench_core::output_format::OutputFormat;
 use sobench_core::printable::printable;
 use sobench_core::verdict::{NotScored, Verdict};
 use sobench_data::dataset::DatasetPlan;
-use sobench_judge::accuracy::{Accuracy, Reference};
+use sobench_judge::accuracy::Reference;
 use sobench_judge::{EvaluateOptions, Evaluator, function_calls, vllm_formula};
 use sobench_notices::notice::{Notice, as_sentences};
 use sobench_render::text;
@@ -59,10 +59,10 @@ fn score_files(flags: &ScoreArgs) -> Result<CommandOutput> {
     let (mut scores, mut lines) = (Vec::with_capacity(flags.files.len()), String::new());
     for path in &flags.files {
         let (file, answers) = read_answers(path, dataset.as_ref())?;
-        let scored = score(file.clone(), answers, evaluate, |row, outcomes| {
+        let scored = score(file.clone(), answers, evaluate, |row, judged| {
             if with_lines {
                 let file = (flags.files.len() > 1).then_some(&*file);
-                lines.push_str(&report::verdict_line(row, outcomes, file));
+                lines.push_str(&report::verdict_line(row, judged, file));
             }
         });
         scores.push(scored);
@@ -221,13 +221,6 @@ pub struct Claim {
     pub percent: f64,
 }
 
-/// The results for one answer.
-struct Outcomes {
-    judged: Judged,
-    /// `None` without a reference.
-    accuracy: Option<Accuracy>,
-}
-
 /// The result for one file.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Score {
@@ -270,6 +263,7 @@ impl Stored {
         let Case {
             constraint,
             grammar_oracle,
+            arm,
             ..
         } = &self.case;
         let Observation {
@@ -279,7 +273,7 @@ impl Stored {
             ..
         } = &self.observation;
         evaluator.judge(
-            constraint.as_deref(),
+            constraint.as_deref().filter(|_| arm.is_judged()),
             grammar_oracle.as_deref(),
             outcome,
             answer,
@@ -316,7 +310,7 @@ fn score(
     file: String,
     answers: Answers,
     evaluate: EvaluateOptions,
-    mut each: impl FnMut(&Row, Option<&Outcomes>),
+    mut each: impl FnMut(&Row, Option<&Judged>),
 ) -> Score {
     let Answers {
         kind,
@@ -356,12 +350,9 @@ fn score(
             },
             None => stored.judge(&mut evaluator, channel),
         };
-        let outcomes = Outcomes {
-            judged: judged(stored, verdict),
-            accuracy: accuracy::grade(stored),
-        };
-        each(row, Some(&outcomes));
-        scorers.add(stored, outcomes.accuracy.as_ref());
+        let judged = judged(stored, verdict);
+        each(row, Some(&judged));
+        scorers.add(stored, judged.accuracy.as_ref());
         let index = judged_answers.len();
         judged_answers.push(stored);
         // The index in this file: rows of several files may have the same number.
@@ -373,7 +364,7 @@ fn score(
             },
             0,
         );
-        ledger.judge(index, outcomes.judged);
+        ledger.judge(index, judged);
     }
     let samples = ledger.samples();
     let quality = Quality::new(&samples);
@@ -405,6 +396,7 @@ fn judged(stored: &Stored, verdict: Verdict) -> Judged {
         verdict,
         tokens: Tokens::default(),
         vllm_correct: constraint
+            .filter(|_| stored.case.arm.is_judged())
             .filter(|_| stored.unjudgeable.is_none() && observation.outcome != Outcome::Cancelled)
             .and_then(|constraint| vllm_formula::vllm_correct(constraint, answered)),
         white_space_run: is_white_space_run(&observation.outcome, text),
@@ -415,13 +407,16 @@ fn judged(stored: &Stored, verdict: Verdict) -> Judged {
             constraint,
             &observation.answer,
         ),
+        accuracy: accuracy::grade(stored),
         made_call: None,
         call_due: None,
         reasoning: None,
         parity: None,
     };
     judged.add_tool_calls(
-        constraint.and_then(Constraint::tools),
+        constraint
+            .filter(|_| stored.case.arm.is_judged())
+            .and_then(Constraint::tools),
         stored.case.completion.as_deref(),
         &observation.outcome,
         &observation.answer,

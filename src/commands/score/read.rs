@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 use super::constraints::Known;
 use super::{Answers, Claim, FileKind, Row, Stored, UnreadableRow};
 use sobench_core::answer::ToolCall;
-use sobench_core::case::Arm;
+use sobench_core::case::{Arm, Case};
 use sobench_core::constraint::Constraint;
 use sobench_core::error::{Error, Result};
 use sobench_core::input::json::{self, DuplicateKeys};
@@ -135,8 +135,10 @@ fn run_log(path: &Path) -> Result<Answers> {
     });
     let claims = claims.into_iter().collect();
     let stored = |(index, request): (usize, Sample<'_>)| -> Result<Row> {
+        let case = request.case();
         Ok(Row::Answer(Box::new(Stored {
-            case: request.case(),
+            reference: planned_reference(&case),
+            case,
             observation: Observation {
                 // With all channels.
                 answer: log.answer(index)?.answer,
@@ -148,7 +150,6 @@ fn run_log(path: &Path) -> Result<Answers> {
             } else {
                 None
             },
-            reference: None,
             members: Map::new(),
         })))
     };
@@ -356,6 +357,12 @@ fn row(members: &Map<String, Value>, place: &str) -> std::result::Result<Stored,
     stored.case.arm = Arm::Constrained;
     stored.claimed = claimed;
     Ok(stored)
+}
+
+/// The reference of a request of a run log, if its dataset has one that is scored.
+fn planned_reference(case: &Case) -> Option<Reference> {
+    let reference = Value::from(case.completion.as_deref()?);
+    Reference::new(case.score?, &reference, case.constraint.as_deref()).ok()
 }
 
 /// The reference of the answer, and the scorer that compares them: the one of `score`, or that of the

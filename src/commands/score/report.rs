@@ -4,7 +4,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::commands::output::pretty;
-use crate::commands::score::{Agreement, Outcomes, Row, Score, Stored, UnreadableRow, message};
+use crate::commands::score::{Agreement, Row, Score, Stored, UnreadableRow, message};
 use sobench_core::printable::printable;
 use sobench_core::verdict::{Reason, Verdict};
 use sobench_notices::notice::sentences;
@@ -12,6 +12,7 @@ use sobench_render::{Block, Document, Level, Table};
 use sobench_report::tables::{
     RATE_COLUMNS, disagreements, extra_text, groups, rate_cells, reasons, unjudged,
 };
+use sobench_results::metrics::Judged;
 use sobench_results::metrics::examples::Group;
 use sobench_statistics::Rate;
 
@@ -49,12 +50,12 @@ const INPUT: &str = "input";
 /// One line of JSON: the members of the row (of other layouts the `id` and the `text`), the `file`
 /// if one is given, then `valid` (`null` where the answer cannot be judged), `reason`, `path` (JSON
 /// pointer into the answer) and `message`. If the row has the expected calls, `right_call` says
-/// whether the answer makes them; if it has a reference, `accuracy` is the grade. Members of the row with these names and other values are in
-/// `input`.
-pub(super) fn verdict_line(row: &Row, outcomes: Option<&Outcomes>, file: Option<&str>) -> String {
-    let verdict = outcomes.map(|outcomes| &outcomes.judged.verdict);
-    let right_call = outcomes.and_then(|outcomes| outcomes.judged.right_call);
-    let grade = outcomes.and_then(|outcomes| Some(outcomes.accuracy.as_ref()?.grade));
+/// whether the answer makes them; if it has a reference, `accuracy` is the grade. Members of the row
+/// with these names and other values are in `input`.
+pub(super) fn verdict_line(row: &Row, judged: Option<&Judged>, file: Option<&str>) -> String {
+    let verdict = judged.map(|judged| &judged.verdict);
+    let right_call = judged.and_then(|judged| judged.right_call);
+    let grade = judged.and_then(|judged| Some(judged.accuracy.as_ref()?.grade));
     let (valid, reason, path) = match verdict {
         None => (None, Some(UNREADABLE), None),
         Some(Verdict::Valid) => (Some(true), None, None),

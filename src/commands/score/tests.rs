@@ -249,8 +249,8 @@ fn tool_calls_are_judged_by_the_tools_of_their_row() {
         "rows".to_owned(),
         answers,
         EvaluateOptions::default(),
-        |row, outcomes| {
-            let line = report::verdict_line(row, outcomes, None);
+        |row, judged| {
+            let line = report::verdict_line(row, judged, None);
             let line: Map<String, Value> = serde_json::from_str(&line).unwrap();
             let right_call = line.get("right_call").cloned();
             let of_row = line["reason"].as_str().map(str::to_owned);

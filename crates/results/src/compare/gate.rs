@@ -5,6 +5,11 @@
 //! include the variation between runs, or a variation that the user gives: then the whole interval
 //! has to be beyond it. Intervals are one-sided with Bonferroni correction: if both sides are equal,
 //! at most [`FALSE_ALARMS`] of all gates have any broken rule.
+//!
+//! A limit between the accuracy of two arms is a test of non-inferiority over items: it is met if
+//! the lower bound of the difference is at least minus the margin, and missed if the upper bound is
+//! below it. Each bound has an error probability of [`FALSE_ALARMS`]
+//! ([`sobench_statistics::paired::PairedSample::one_sided_bounds`]). Otherwise it is undecided.
 
 use std::fmt;
 
@@ -19,7 +24,8 @@ use super::rules::{ChangeRule, ChangeUnit, Direction, LimitRule};
 use super::run_ratio::MIN_RUNS;
 use super::run_spread::{RunSpread, RunVariation};
 use super::side::Side;
-use crate::metrics::registry::{Figure, Unit};
+use crate::metrics::registry::{Figure, Metric, Unit};
+use sobench_core::case::Arm;
 
 /// Maximum share of gates that fail by chance if nothing changed.
 pub const FALSE_ALARMS: f64 = 0.01;
@@ -67,7 +73,11 @@ pub struct ChangeRuling {
 #[derive(Clone, Debug, PartialEq)]
 pub struct LimitRuling {
     pub rule: LimitRule,
+    /// Between two arms, the difference in percentage points.
     pub value: Option<f64>,
+    /// The interval of the difference between two arms, with an error probability of
+    /// [`FALSE_ALARMS`] at each end.
+    pub interval: Option<(f64, f64)>,
     pub ruling: Ruling,
 }
 
@@ -97,12 +107,32 @@ impl fmt::Display for LimitRuling {
         let Self {
             rule,
             value,
+            interval,
             ruling,
         } = self;
         match ruling {
-            Ruling::Broken => write!(f, "{rule}: {} is {}", rule.metric, rule.metric.text(*value)),
-            other => write!(f, "{rule}: {other}"),
+            Ruling::Broken if interval.is_none() => {
+                write!(f, "{rule}: {} is {}", rule.metric, rule.metric.text(*value))
+            }
+            _ => write!(f, "{rule}: {}", self.result()),
         }
+    }
+}
+
+impl LimitRuling {
+    /// The ruling; between two arms with the difference.
+    pub fn result(&self) -> String {
+        let (Some(difference), Some((low, high))) = (self.value, self.interval) else {
+            return self.ruling.to_string();
+        };
+        let ruling = match self.ruling {
+            Ruling::Kept => "met",
+            Ruling::Broken => "NOT MET",
+            _ => "undecided: too few items",
+        };
+        format!(
+            "{ruling}; the difference is {difference:+.2} pp ({low:+.2} to {high:+.2}, 98 % interval)"
+        )
     }
 }
 
@@ -158,6 +188,9 @@ pub fn evaluate_rules(
 /// Evaluates limit rules on one side.
 pub fn evaluate_limits(rules: &[LimitRule], side: &Side) -> Vec<LimitRuling> {
     let ruled = |rule: &LimitRule| {
+        if let Some((from, to)) = rule.arms() {
+            return compare_arms(rule, side, from, to);
+        }
         let found = reliable_figure(side, rule.metric);
         let ruling = match found {
             Ok(value) if rule.is_met(value) => Ruling::Kept,
@@ -171,10 +204,56 @@ pub fn evaluate_limits(rules: &[LimitRule], side: &Side) -> Vec<LimitRuling> {
         LimitRuling {
             rule: *rule,
             value: found.ok(),
+            interval: None,
             ruling,
         }
     };
     rules.iter().map(ruled).collect()
+}
+
+/// Evaluates a limit between the accuracy of two arms. Several runs of a side have the same items,
+/// so that the rule has to be decided in one.
+fn compare_arms(rule: &LimitRule, side: &Side, from: Arm, to: Arm) -> LimitRuling {
+    let undecided = |ruling| LimitRuling {
+        rule: *rule,
+        value: None,
+        interval: None,
+        ruling,
+    };
+    let [run] = &side.runs[..] else {
+        return undecided(Ruling::Unknown(NoInterval::SeveralRuns));
+    };
+    let is_known = |metric: &Metric| run.counts.contains_key(metric);
+    if !is_known(rule.metric.metric) || !rule.other.is_some_and(|other| is_known(other.metric)) {
+        return undecided(Ruling::Absent);
+    }
+    let found = run.accuracy_difference(from, to, interval_level(1));
+    let Some((difference, low, high)) = found else {
+        return undecided(Ruling::Unknown(NoInterval::NoItems));
+    };
+    let ruling = match non_inferiority((low, high), -rule.value) {
+        Some(true) => Ruling::Kept,
+        Some(false) => Ruling::Broken,
+        None => Ruling::TooFew,
+    };
+    LimitRuling {
+        rule: *rule,
+        value: Some(difference),
+        interval: Some((low, high)),
+        ruling,
+    }
+}
+
+/// Whether a difference with this interval is certainly not below minus the margin; `Some(false)` if
+/// it certainly is below, `None` if that is undecided.
+pub fn non_inferiority((low, high): (f64, f64), margin: f64) -> Option<bool> {
+    if low >= -margin {
+        Some(true)
+    } else if high < -margin {
+        Some(false)
+    } else {
+        None
+    }
 }
 
 /// Whether a value that misses a limit may meet it without what the client can have added. A client
@@ -330,12 +409,14 @@ fn change(rule: ChangeRule, measured: &Measured, level: f64) -> ChangeRuling {
 mod tests {
     use super::*;
     use crate::compare::measure::Uncertainty;
-    use crate::compare::rates::Pairs;
     use crate::compare::side::Share;
     use crate::compare::testing::{request, side};
+    use crate::metrics::accuracy::ArmPairs;
+    use crate::metrics::registry::rates;
     use crate::metrics::testing::{test_request, with_samples};
     use crate::metrics::{MetricsOptions, summarise};
     use crate::record::testing::record;
+    use sobench_statistics::paired::{PairedSample, Pairs};
 
     #[test]
     fn single_run_is_checked_against_limits() {
@@ -577,6 +658,75 @@ mod tests {
             [Some(0.5), Some(1.5), None].map(&mut ruling),
             [Ruling::Broken, undecided, undecided]
         );
+    }
+
+    #[test]
+    fn accuracy_of_two_arms_is_compared_over_items() {
+        let with_pairs = |both: usize, only_a: usize, only_b: usize| {
+            let mut side = side("a", vec![vec![request(); 20]]);
+            let share = Share {
+                hits: both,
+                of: 400,
+            };
+            for metric in [&rates::ACCURACY, &rates::ACCURACY_PROMPT] {
+                side.runs[0].counts.insert(metric, share);
+            }
+            let clusters = [
+                vec![(true, true); both],
+                vec![(true, false); only_a],
+                vec![(false, true); only_b],
+                vec![(false, false); 400 - both - only_a - only_b],
+            ]
+            .concat();
+            let clusters: Vec<Pairs> = clusters
+                .into_iter()
+                .map(|(a, b)| {
+                    let mut pairs = Pairs::default();
+                    pairs.add(a, b);
+                    pairs
+                })
+                .collect();
+            side.runs[0].arm_pairs = vec![ArmPairs {
+                from: Arm::Control,
+                to: Arm::Constrained,
+                sample: PairedSample::from_clusters(&clusters),
+            }];
+            side
+        };
+        let ruled = |rule: &str, side: &Side| {
+            evaluate_limits(&[LimitRule::parse(rule).unwrap()], side).remove(0)
+        };
+        let rule = "accuracy(prompt+constraint)>=accuracy(prompt)-3pp";
+        let equal = with_pairs(300, 5, 5);
+        assert_eq!(ruled(rule, &equal).ruling, Ruling::Kept);
+        let worse = ruled(rule, &with_pairs(250, 60, 2));
+        assert_eq!(worse.ruling, Ruling::Broken);
+        assert!(
+            worse.to_string().starts_with(
+                "accuracy>=accuracy_prompt-3pp: NOT MET; the difference is -14.50 pp (-1"
+            ),
+            "{worse}"
+        );
+        let unclear = ruled(rule, &with_pairs(250, 30, 20));
+        assert_eq!(unclear.ruling, Ruling::TooFew);
+        assert!(unclear.to_string().contains("undecided: too few items"));
+        // The other way round.
+        let reversed = "accuracy(prompt)>=accuracy(prompt+constraint)-3pp";
+        let reversed = ruled(reversed, &with_pairs(250, 60, 2));
+        assert_eq!(
+            (reversed.ruling, reversed.value),
+            (Ruling::Kept, Some(14.5))
+        );
+        let other = "accuracy(free)>=accuracy(prompt)-3pp";
+        assert_eq!(ruled(other, &equal).ruling, Ruling::Absent);
+        let mut without = equal.clone();
+        without.runs[0].arm_pairs.clear();
+        let no_items = Ruling::Unknown(NoInterval::NoItems);
+        assert_eq!(ruled(rule, &without).ruling, no_items);
+        let mut several = equal;
+        several.runs.push(several.runs[0].clone());
+        let several_runs = Ruling::Unknown(NoInterval::SeveralRuns);
+        assert_eq!(ruled(rule, &several).ruling, several_runs);
     }
 
     #[test]

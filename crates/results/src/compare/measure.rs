@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use super::Method;
 use super::bootstrap::{Pool, SideId, bootstrap};
 use super::pairing::Pairing;
-use super::rates::{Pairs, newcombe_interval};
+use super::rates::newcombe_interval;
 use super::run_ratio::{MIN_RUNS, RunRatio};
 use super::run_spread::{RunSpread, RunVariation};
 use super::side::{SavedMean, Share, Side};
@@ -13,6 +13,7 @@ use super::throughput::{self, amount_per_request};
 use crate::metrics::registry::{Figure, Kind, Metric, Stat};
 use sobench_statistics::bootstrap::Replicates;
 use sobench_statistics::distributions::z_score;
+use sobench_statistics::paired::Pairs;
 use sobench_statistics::samples_needed;
 
 /// Minimum number of requests for an interval of a mean or median latency. With fewer, resamples of
@@ -100,6 +101,10 @@ pub enum NoInterval {
     RunWithoutValue,
     /// The client may have distorted the figure.
     Distrusted,
+    /// No item has requests in both arms.
+    NoItems,
+    /// Several runs of a side have the same items.
+    SeveralRuns,
 }
 
 impl NoInterval {
@@ -117,6 +122,8 @@ impl NoInterval {
             Self::TooLarge => "too many values; use fewer --resamples".to_owned(),
             Self::RunWithoutValue => "a run has no value above 0".to_owned(),
             Self::Distrusted => "the client may have distorted it".to_owned(),
+            Self::NoItems => "no item has requests in both arms".to_owned(),
+            Self::SeveralRuns => "arms are compared in one run; this side has several".to_owned(),
             Self::SingleValue => return None,
         })
     }

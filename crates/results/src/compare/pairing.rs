@@ -3,11 +3,11 @@
 use std::collections::{HashMap, HashSet};
 
 use super::bootstrap::SideId;
-use super::rates::Pairs;
 use super::side::{Request, Side};
 use crate::metrics::registry::Metric;
 use crate::record::condition::Field;
 use sobench_core::case::Arm;
+use sobench_statistics::paired::Pairs;
 
 /// Minimum share of common cases among all cases. With fewer, resampling common cases would ignore
 /// most requests.

@@ -1,14 +1,18 @@
-//! Rules of the gate: `correct_rate<-0.5pp`, `p99_ttft_ms>+10%`, `p99_ttft_ms<=200`.
+//! Rules of the gate: `correct_rate<-0.5pp`, `p99_ttft_ms>+10%`, `p99_ttft_ms<=200`,
+//! `accuracy(prompt+constraint)>=accuracy(prompt)-3pp`.
 //!
 //! ```text
 //! change = metric ("<" ["-"] | ">" ["+"]) number ["pp" | "%" | "ms" | the metric's own unit]
 //! limit  = metric (">=" | "<=" | ">" | "<") number [the metric's own unit]
+//!        | accuracy ">=" accuracy ["-" number "pp"]
 //! ```
 //! A change without a unit is in the metric's own. White space is allowed between the parts.
 
 use std::fmt;
 
+use crate::metrics::registry::rates::ACCURACY_OF_ARMS;
 use crate::metrics::registry::{Better, Figure};
+use sobench_core::case::Arm;
 use sobench_core::error::{Error, Result};
 
 /// A change rule: the largest allowed regression of a figure.
@@ -29,7 +33,10 @@ pub struct ChangeRule {
 pub struct LimitRule {
     pub metric: Figure,
     pub comparator: Comparator,
+    /// With `other`, the change from it in percentage points, at most 0.
     pub value: f64,
+    /// The accuracy of another arm, over the same items.
+    pub other: Option<Figure>,
 }
 
 /// A direction.
@@ -171,6 +178,10 @@ impl LimitRule {
             .iter()
             .find(|(sign, _)| *sign == operator)
             .map_or(Comparator::Below, |(_, comparator)| *comparator);
+        let is_name = rest.starts_with(|first: char| first.is_ascii_alphabetic());
+        if is_name && (accuracy_arm(metric).is_some() || rest.starts_with("accuracy")) {
+            return Self::between_arms(rule, metric, comparator, rest);
+        }
         if rest.starts_with('+') || rest.starts_with('-') || rest.ends_with("pp") {
             return Err(bad(rule)
                 .hint("give a value to --require; use --fail-on for a change from the baseline"));
@@ -186,7 +197,48 @@ impl LimitRule {
             metric,
             comparator,
             value,
+            other: None,
         })
+    }
+
+    /// Parses a rule on the accuracy of two arms; `rest` is the second one with the margin.
+    fn between_arms(
+        rule: &str,
+        metric: Figure,
+        comparator: Comparator,
+        rest: &str,
+    ) -> Result<Self> {
+        let shape = || {
+            bad(rule).hint(
+                "compare the accuracy of two arms, such as \
+                 'accuracy(prompt+constraint)>=accuracy(prompt)-3pp'",
+            )
+        };
+        let (other, margin) = match rest.split_once('-') {
+            Some((other, margin)) => (other.trim(), margin.trim()),
+            None => (rest, "0pp"),
+        };
+        let other = Figure::parse(other)?;
+        let is_accuracy = |figure: Figure| accuracy_arm(figure).is_some();
+        let are_arms = is_accuracy(metric) && is_accuracy(other) && metric != other;
+        if !are_arms || comparator != Comparator::AtLeast {
+            return Err(shape());
+        }
+        let (margin, unit) = split(margin).ok_or_else(shape)?;
+        if !matches!(unit, "pp" | "") {
+            return Err(shape());
+        }
+        Ok(Self {
+            metric,
+            comparator,
+            value: -margin,
+            other: Some(other),
+        })
+    }
+
+    /// The arms of a rule on the accuracy of two arms: the second one of the rule first.
+    pub fn arms(&self) -> Option<(Arm, Arm)> {
+        Some((accuracy_arm(self.other?)?, accuracy_arm(self.metric)?))
     }
 
     /// Whether a value meets the threshold.
@@ -222,8 +274,18 @@ impl fmt::Display for LimitRule {
             .iter()
             .find(|(_, comparator)| *comparator == self.comparator)
             .map_or("", |(sign, _)| sign);
-        write!(f, "{}{sign}{}", self.metric, self.value)
+        match self.other {
+            None => write!(f, "{}{sign}{}", self.metric, self.value),
+            Some(other) => write!(f, "{}{sign}{other}-{}pp", self.metric, self.value.abs()),
+        }
     }
+}
+
+/// The arm whose accuracy a figure is.
+fn accuracy_arm(figure: Figure) -> Option<Arm> {
+    let mut arms = ACCURACY_OF_ARMS.iter();
+    let (arm, ..) = arms.find(|(_, accuracy, _)| figure.metric == *accuracy)?;
+    Some(*arm)
 }
 
 /// Splits a rule into the metric's name, the operator and the rest.
@@ -289,8 +351,18 @@ mod tests {
             ("correct_rate>=99.5", "correct_rate>=99.5"),
             ("p99_ttft_ms<=200ms", "p99_ttft_ms<=200"),
             ("failed < 1", "failed<1"),
+            (
+                "accuracy(prompt+constraint) >= accuracy(prompt) - 3 pp",
+                "accuracy>=accuracy_prompt-3pp",
+            ),
+            (
+                "accuracy_constraint>=accuracy(think+constraint)",
+                "accuracy_constraint>=accuracy_think-0pp",
+            ),
         ] {
-            assert_eq!(LimitRule::parse(rule).unwrap().to_string(), shown);
+            let limit = LimitRule::parse(rule).unwrap();
+            assert_eq!(limit.to_string(), shown);
+            assert_eq!(LimitRule::parse(shown).unwrap(), limit);
         }
     }
 
@@ -317,6 +389,11 @@ mod tests {
             (limit("p99_ttft_ms<=+10"), "use --fail-on"),
             (limit("correct_rate>=-1pp"), "use --fail-on"),
             (limit("p99_ttft_ms<=1s"), "use `ms`"),
+            (limit("accuracy>=accuracy_prompt-3%"), "of two arms"),
+            (limit("accuracy<=accuracy_prompt"), "of two arms"),
+            (limit("accuracy>=accuracy"), "of two arms"),
+            (limit("accuracy>=correct_rate-3pp"), "of two arms"),
+            (limit("p99_ttft_ms>=accuracy"), "of two arms"),
             (limit("p99_ttft_ms<=x"), "give a number such as"),
         ] {
             assert_eq!(error.exit_code(), 2);

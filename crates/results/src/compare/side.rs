@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::metrics::LatencyMetric;
+use crate::metrics::accuracy::ArmPairs;
 use crate::metrics::registry::{Figure, Kind, Metric, RequestValues, Value, Values, latencies};
 use crate::record::condition::Conditions;
 use sobench_core::case::Arm;
@@ -34,6 +35,8 @@ pub struct Run {
     pub means: BTreeMap<&'static Metric, SavedMean>,
     /// Hits and totals of the rates in the file.
     pub counts: BTreeMap<&'static Metric, Share>,
+    /// The items of each two arms, in a run with several arms of each item.
+    pub arm_pairs: Vec<ArmPairs>,
     /// Notices about the run for the reader of the comparison.
     pub notices: Vec<String>,
     /// Whether the run ended early.
@@ -209,6 +212,24 @@ impl Run {
                 Value::PerSecond(_) | Value::Total(_) => {}
             }
         }
+    }
+}
+
+impl Run {
+    /// The accuracy of `to` minus that of `from` over the items of both, in percentage points, with
+    /// bounds for one-sided decisions; `None` without items.
+    pub fn accuracy_difference(&self, from: Arm, to: Arm, level: f64) -> Option<(f64, f64, f64)> {
+        let mut pairs = self.arm_pairs.iter();
+        let found =
+            pairs.find(|pairs| [(from, to), (to, from)].contains(&(pairs.from, pairs.to)))?;
+        let difference = 100.0 * found.sample.pairs.difference()?;
+        let (low, high) = found.sample.one_sided_bounds(level)?;
+        let (low, high) = (100.0 * low, 100.0 * high);
+        Some(if found.from == from {
+            (difference, low, high)
+        } else {
+            (-difference, -high, -low)
+        })
     }
 }
 

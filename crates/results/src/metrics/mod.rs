@@ -3,6 +3,7 @@
 //! [`summarise`] is the entry point. Definitions are in [`latency`], [`throughput`] and
 //! [`quality`], statistics in [`sobench_statistics`].
 
+pub mod accuracy;
 pub mod buffered_calls;
 pub mod bursts;
 pub mod channel_latency;
@@ -45,6 +46,7 @@ pub mod validity_pattern;
 
 use serde::{Deserialize, Serialize, Serializer};
 
+use self::accuracy::{AccuracySummary, TokenPrice};
 use self::buffered_calls::BufferedCalls;
 use self::bursts::Bursts;
 use self::control_arm::ControlArm;
@@ -68,6 +70,7 @@ use sobench_core::case::Arm;
 use sobench_core::observation::{Outcome, failure_message};
 use sobench_core::tools::ToolSet;
 use sobench_core::verdict::Verdict;
+use sobench_judge::accuracy::Accuracy;
 use sobench_judge::function_calls;
 
 /// Token counts of one request and their sources.
@@ -120,6 +123,9 @@ pub struct Judged {
     /// expected call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub right_call: Option<bool>,
+    /// The comparison with the reference of the request; `None` without one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub accuracy: Option<Accuracy>,
     /// Whether the answer has tool calls; `None` without an answer, and for requests without tools.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub made_call: Option<bool>,
@@ -160,6 +166,9 @@ pub struct MetricsOptions {
     /// server may still not stream: see [`Sample::streamed`].
     pub streamed: bool,
     pub answers: Answers,
+    /// Prices for the cost of right answers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost_per_million: Option<TokenPrice>,
 }
 
 /// The kind of answers.
@@ -202,6 +211,8 @@ pub struct Metrics {
     pub quality: Quality,
     /// The control arm; `None` without one.
     pub control: Option<ControlArm>,
+    /// Accuracy by arm and effects of arms; `None` without references.
+    pub accuracy: Option<AccuracySummary>,
     /// Validity by requests in flight and over time; `None` without judged answers.
     pub validity: Option<ValidityPattern>,
     pub repetition: Repetition,
@@ -303,6 +314,7 @@ pub fn summarise(samples: &[Sample<'_>], duration_ns: u64, options: &MetricsOpti
         },
         quality: Quality::new(samples),
         control: ControlArm::new(samples),
+        accuracy: AccuracySummary::new(samples, options),
         validity: ValidityPattern::new(samples),
         repetition: Repetition::new(samples),
         drift: Drift::all(samples, options),
@@ -345,6 +357,7 @@ impl Default for MetricsOptions {
             goodput: None,
             streamed: true,
             answers: Answers::Generated,
+            cost_per_million: None,
         }
     }
 }

@@ -21,6 +21,7 @@ use sobench_core::constraint::Constraint;
 use sobench_core::observation::{Observation, Outcome, Timing, spread_slack};
 use sobench_core::scorer::Scorer;
 use sobench_core::verdict::{NotScored, Reason, Verdict};
+use sobench_judge::accuracy::{Grade, Leaves};
 
 /// Maximum size of chunk times in memory if they can be read again: some ten million chunks.
 const MAX_GAP_BYTES: usize = 32 << 20;
@@ -145,6 +146,8 @@ pub struct RequestTable {
     reasoning: HashMap<u32, ReasoningFacts>,
     /// Of the requests whose answers were requested streamed and whole.
     parity: HashMap<u32, Parity>,
+    /// Of the answers that were compared leaf by leaf.
+    leaves: HashMap<u32, Leaves>,
     /// Items of requests, in a run with several arms of each item.
     items: HashMap<u32, u32>,
     /// Requests of the control arm by their hash: whether an answer has reasoning.
@@ -188,25 +191,28 @@ pub(super) struct Row {
     input_source: TokenSource,
     output_source: TokenSource,
     arm: Arm,
-    flags: u16,
+    flags: u32,
 }
 
-const STREAMED: u16 = 1;
-const IN_ORDER: u16 = 2;
-const SCRIPT_SCORES: u16 = 4;
-const SCRIPT_CORRECT: u16 = 8;
-const WHITE_SPACE_RUN: u16 = 16;
-const HAS_CALL: u16 = 32;
-const RIGHT_CALL: u16 = 64;
+const STREAMED: u32 = 1;
+const IN_ORDER: u32 = 2;
+const SCRIPT_SCORES: u32 = 4;
+const SCRIPT_CORRECT: u32 = 8;
+const WHITE_SPACE_RUN: u32 = 16;
+const HAS_CALL: u32 = 32;
+const RIGHT_CALL: u32 = 64;
 /// The server reported input tokens, or output tokens.
-const STATED_INPUT: u16 = 128;
-const STATED_OUTPUT: u16 = 256;
-const SLACK_KNOWN: u16 = 512;
-const WHOLE: u16 = 1024;
-const CALLS_KNOWN: u16 = 2048;
-const MADE_CALL: u16 = 4096;
-const DUE_KNOWN: u16 = 8192;
-const CALL_DUE: u16 = 16384;
+const STATED_INPUT: u32 = 128;
+const STATED_OUTPUT: u32 = 256;
+const SLACK_KNOWN: u32 = 512;
+const WHOLE: u32 = 1024;
+const CALLS_KNOWN: u32 = 2048;
+const MADE_CALL: u32 = 4096;
+const DUE_KNOWN: u32 = 8192;
+const CALL_DUE: u32 = 16384;
+/// The grade of the answer: its place in [`Grade::ALL`] plus 1, or 0 without one.
+const GRADE: u32 = 7 << GRADE_SHIFT;
+const GRADE_SHIFT: u32 = 15;
 
 /// Distinct values with their numbers.
 #[derive(Clone, Debug)]
@@ -323,7 +329,7 @@ impl RequestTable {
             .usage
             .map_or([false; 2], |usage| usage.is_stated(chunks));
         let time = |ns: Option<u64>| ns.unwrap_or(NONE_NS);
-        let flag = |is_set: bool, flag: u16| if is_set { flag } else { 0 };
+        let flag = |is_set: bool, flag: u32| if is_set { flag } else { 0 };
         let row = Row {
             due_ns: timing.due_ns,
             ready_ns: time(timing.ready_ns),
@@ -410,7 +416,7 @@ impl RequestTable {
         row.flags |= judged.vllm_correct.map_or(0, |correct| {
             SCRIPT_SCORES | if correct { SCRIPT_CORRECT } else { 0 }
         });
-        let flag = |is_set: bool, flag: u16| if is_set { flag } else { 0 };
+        let flag = |is_set: bool, flag: u32| if is_set { flag } else { 0 };
         row.flags |= flag(judged.white_space_run, WHITE_SPACE_RUN) | flag(judged.whole, WHOLE);
         row.flags |= judged
             .right_call
@@ -421,7 +427,15 @@ impl RequestTable {
         row.flags |= judged
             .call_due
             .map_or(0, |due| DUE_KNOWN | flag(due, CALL_DUE));
+        let grade = judged.accuracy.as_ref().and_then(|accuracy| {
+            let place = Grade::ALL.iter().position(|grade| *grade == accuracy.grade);
+            Some(place? as u32 + 1)
+        });
+        row.flags |= grade.unwrap_or_default() << GRADE_SHIFT;
         let case_index = row.case_index;
+        if let Some(leaves) = judged.accuracy.and_then(|accuracy| accuracy.leaves) {
+            self.leaves.insert(case_index, leaves);
+        }
         if let Some(facts) = judged.reasoning {
             self.reasoning.insert(case_index, facts);
         }
@@ -758,6 +772,7 @@ mod tests {
                     white_space_run: false,
                     whole: false,
                     right_call: None,
+                    accuracy: None,
                     made_call: None,
                     call_due: None,
                     reasoning: None,
@@ -798,6 +813,7 @@ mod tests {
                     white_space_run: true,
                     whole: false,
                     right_call: Some(true),
+                    accuracy: None,
                     made_call: Some(true),
                     call_due: Some(false),
                     reasoning: None,

@@ -113,6 +113,7 @@ mod tests {
                 white_space_run: false,
                 whole: false,
                 right_call: None,
+                accuracy: None,
                 made_call: None,
                 call_due: None,
                 reasoning: None,

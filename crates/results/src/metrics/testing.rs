@@ -13,6 +13,7 @@ use sobench_core::channel_timing::{ChannelTiming, ChunkPart};
 use sobench_core::constraint::Constraint;
 use sobench_core::observation::{Observation, Outcome, Timing};
 use sobench_core::verdict::Verdict;
+pub use sobench_judge::accuracy::{Accuracy, Grade, Leaves};
 
 const NS_PER_MS: u64 = 1_000_000;
 
@@ -47,6 +48,7 @@ pub struct TestRequest<'t> {
     pub output: Option<u64>,
     pub vllm_correct: Option<bool>,
     pub right_call: Option<bool>,
+    pub accuracy: Option<Accuracy>,
     pub made_call: Option<bool>,
     pub call_due: Option<bool>,
     pub whole: bool,
@@ -79,6 +81,7 @@ pub fn test_request() -> TestRequest<'static> {
         output: Some(3),
         vllm_correct: Some(true),
         right_call: None,
+        accuracy: None,
         made_call: None,
         call_due: None,
         whole: false,
@@ -155,6 +158,7 @@ impl TestRequest<'_> {
             white_space_run: is_white_space_run(&observation.outcome, &observation.answer.text()),
             whole: self.whole,
             right_call: self.right_call,
+            accuracy: self.accuracy.clone(),
             made_call: self.made_call,
             call_due: self.call_due,
             reasoning: self.reasoning_facts,

@@ -15,6 +15,7 @@ use sobench_core::constraint::Constraint;
 use sobench_core::error::Result;
 use sobench_core::observation::{MAX_STATED_TOKENS, Outcome};
 use sobench_core::verdict::{Reason, ToolCallFault, Verdict};
+use sobench_judge::accuracy::grade_request;
 use sobench_judge::{Evaluator, function_calls, vllm_formula};
 
 /// Counts the tokens of a text.
@@ -109,10 +110,12 @@ fn one(
         constraint,
         grammar_oracle,
         completion,
+        score,
         ..
     } = request.request_input();
     let outcome = request.outcome();
-    let constraint = constraint.as_deref();
+    let own_constraint = constraint.as_deref();
+    let constraint = own_constraint.filter(|_| request.arm().is_judged());
     let text = &*answer.text();
     let mut judged = Judged {
         verdict: truncate_message(evaluator.judge(
@@ -137,7 +140,17 @@ fn one(
             && constraint.is_some_and(|constraint| {
                 evaluator.judge_text(constraint, grammar_oracle.as_deref(), text) == Verdict::Valid
             }),
-        right_call: function_calls::is_correct(completion.as_deref(), outcome, constraint, answer),
+        right_call: function_calls::is_correct(
+            completion.as_deref(),
+            outcome,
+            own_constraint,
+            answer,
+        ),
+        accuracy: score
+            .zip(completion.as_deref())
+            .and_then(|(scorer, reference)| {
+                grade_request(scorer, reference, own_constraint, outcome, answer)
+            }),
         made_call: None,
         call_due: None,
         reasoning: None,

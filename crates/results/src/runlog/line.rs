@@ -20,6 +20,7 @@ use sobench_core::observation::{Observation, Outcome, Timing, Usage};
 use sobench_core::printable::printable;
 use sobench_core::run_event::AnswerForm;
 use sobench_core::scorer::Scorer;
+use sobench_judge::accuracy::Accuracy;
 
 /// Maximum size of one line in bytes. The client limits an answer to an eighth of this, and
 /// escaping can make one byte six.
@@ -212,6 +213,7 @@ pub(super) struct ReadJudged {
     #[serde(default)]
     whole: bool,
     right_call: Option<bool>,
+    accuracy: Option<Accuracy>,
     made_call: Option<bool>,
     call_due: Option<bool>,
     reasoning: Option<ReasoningFacts>,
@@ -367,6 +369,7 @@ pub(super) fn judged(raw: &RawValue) -> serde_json::Result<(usize, Judged)> {
         white_space_run,
         whole,
         right_call,
+        accuracy,
         made_call,
         call_due,
         reasoning,
@@ -381,6 +384,7 @@ pub(super) fn judged(raw: &RawValue) -> serde_json::Result<(usize, Judged)> {
             white_space_run,
             whole,
             right_call,
+            accuracy,
             made_call,
             call_due,
             reasoning,

@@ -25,6 +25,7 @@ use sobench_core::observation::{Observation, Outcome, Timing, TransportCause, Us
 use sobench_core::run_event::{AnswerForm, Repeat, RunEvent};
 use sobench_core::schedule::{Pace, Rate, Until};
 use sobench_core::verdict::{Reason, Verdict};
+use sobench_judge::accuracy::{Accuracy, Grade, Leaves};
 use sobench_notices::notice::Notice;
 
 pub(crate) fn record() -> RunRecord {
@@ -198,6 +199,14 @@ pub(super) fn judged() -> Judged {
         white_space_run: true,
         whole: false,
         right_call: Some(false),
+        accuracy: Some(Accuracy {
+            grade: Grade::Wrong,
+            leaves: Some(Leaves {
+                right: 3,
+                wrong: 1,
+                ..Leaves::default()
+            }),
+        }),
         made_call: Some(true),
         call_due: Some(false),
         reasoning: Some(ReasoningFacts {

@@ -21,6 +21,7 @@ use sobench_report::requests_page::Thresholds;
 use sobench_report::result_layout::ResultFormat;
 use sobench_results::compare::gate::Undecided;
 use sobench_results::compare::rules::LimitRule;
+use sobench_results::metrics::accuracy::TokenPrice;
 use sobench_results::metrics::{Answers, LatencyMetric, MetricsOptions, QueueMetric, Slo};
 use sobench_results::record::ReportSettings;
 
@@ -98,7 +99,8 @@ pub struct OutputArgs {
     #[arg(long, conflicts_with = "run_log")]
     pub no_run_log: bool,
     /// Threshold that the run must meet for exit code 0, such as 'correct_rate>=99.5' or
-    /// 'p99_ttft_ms<=200': a metric of the saved result, >= or <=, and a number. May be repeated
+    /// 'p99_ttft_ms<=200': a metric of the saved result, >= or <=, and a number. Between arms, e.g.
+    /// 'accuracy(prompt+constraint)>=accuracy(prompt)-3pp'. May be repeated
     #[arg(long, value_name = "RULE")]
     pub require: Vec<String>,
     /// Treat thresholds with too few samples as pass or fail
@@ -122,6 +124,10 @@ pub struct OutputArgs {
     /// valid answer
     #[arg(long, value_name = "METRIC:MS", num_args = 1..)]
     pub goodput: Vec<String>,
+    /// Price in USD of a million input tokens and of a million output tokens, for the cost of a
+    /// right answer
+    #[arg(long, value_name = "IN,OUT")]
+    pub cost_per_million: Option<String>,
     /// Print no progress on stderr
     #[arg(long)]
     pub disable_tqdm: bool,
@@ -196,6 +202,18 @@ pub(crate) fn metrics(
         goodput: goodput(&flags.goodput)?,
         streamed,
         answers,
+        cost_per_million: flags
+            .cost_per_million
+            .as_deref()
+            .map(cost_per_million)
+            .transpose()?,
+    })
+}
+
+fn cost_per_million(prices: &str) -> Result<TokenPrice> {
+    prices.parse().map_err(|error: Error| Error {
+        what: format!("--cost-per-million: {}", error.what),
+        ..error
     })
 }
 

@@ -275,7 +275,7 @@ fn add_rulings(page: &mut Document, comparison: &Comparison, against: &SideCompa
             [
                 limit.rule.to_string(),
                 limit.rule.metric.text(limit.value),
-                limit.ruling.to_string(),
+                limit.result(),
             ]
         });
         page.heading(format!("Gate: thresholds of {other}"));

@@ -162,7 +162,7 @@ fn limit(limit: &LimitRuling) -> Value {
         "metric": limit.rule.metric,
         "value": limit.value,
         "ruling": ruling(limit.ruling),
-        "words": limit.ruling.to_string(),
+        "words": limit.result(),
     })
 }
 

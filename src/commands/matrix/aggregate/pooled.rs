@@ -19,14 +19,15 @@ pub(super) fn pooled_values(
         Kind::Rate {
             among: Population::Arm(Arm::Control),
             ..
-        } => pooled_rate(control, |run| run.values.rate(metric)).map(Value::Rate),
-        Kind::Rate { among, .. } => {
+        } => {
+            // A run with several arms has its own controls.
+            let runs = if control.is_empty() { runs } else { control };
+            pooled_rate(runs, |run| run.values.rate(metric)).map(Value::Rate)
+        }
+        Kind::Rate { .. } => {
             let pooled = pooled_rate(runs, |run| run.values.rate(metric));
             let requests = runs.iter().map(|run| &run.samples.requests[..]);
-            let counted = rate_of_runs(requests, |request| {
-                let counts = among.counts(Some(Arm::Constrained), request.answered);
-                request.values.hit(metric).filter(|_| counts)
-            });
+            let counted = rate_of_runs(requests, |request| request.hit(metric));
             // The interval is known only if every request is.
             let is_whole = |one: &Rate, other: &Rate| (one.hits, one.of) == (other.hits, other.of);
             let counted = counted

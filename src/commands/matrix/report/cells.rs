@@ -5,6 +5,7 @@ use super::{ColdFrom, Comparison, Control, Figures, Load, Row, RowResult};
 use sobench_core::printable::printable;
 use sobench_render::Table;
 use sobench_results::metrics::constraint_overhead::{Added, MIN_REPEATS};
+use sobench_results::metrics::registry::rates;
 use sobench_statistics::{Rate, Summary};
 
 /// The text of an unknown value.
@@ -56,6 +57,9 @@ fn columns(comparison: &Comparison, swept: bool) -> Vec<(&'static str, Show)> {
         ("compl.\n%", |figures| percent(figures.compliance)),
         ("cover.\n%", |figures| percent(figures.coverage)),
     ];
+    if comparison.rows.iter().any(is_scored) {
+        columns.push(("right\n%", |figures| with_interval(accuracy(figures))));
+    }
     if comparison.about.control {
         columns.push(("control\n%", |figures| {
             percent(
@@ -104,6 +108,15 @@ fn columns(comparison: &Comparison, swept: bool) -> Vec<(&'static str, Show)> {
         )
     }));
     columns
+}
+
+/// The accuracy of constrained answers.
+fn accuracy(figures: &Figures) -> Option<Rate> {
+    figures.metrics.rate(&rates::ACCURACY)
+}
+
+fn is_scored(row: &Row) -> bool {
+    matches!(&row.result, RowResult::Measured(figures) if accuracy(figures).is_some())
 }
 
 /// Two lines, or one `n/a` if both are unknown.

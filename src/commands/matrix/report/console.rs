@@ -7,6 +7,7 @@ use crate::commands::distinct::distinct;
 use sobench_core::printable::printable;
 use sobench_render::{Block, Document, Table, text};
 use sobench_results::metrics::constraint_overhead::Added;
+use sobench_results::metrics::registry::rates;
 use sobench_statistics::Rate;
 
 /// Largest number of constraints in the table.
@@ -44,20 +45,20 @@ const DIVISIONS: [&[&[Part]]; 3] = [
     &[&[Part::Answers], &[Part::AddedTime], &[Part::Speed]],
 ];
 
-const COLUMNS: [Column; 12] = [
+const COLUMNS: [Column; 13] = [
     Column {
         head: "correct %\n(95 % interval)",
         plain: UNKNOWN,
         matters: |_| true,
         part: Part::Answers,
-        show: |figures| {
-            figures.correct_rate.map_or_else(unknown, |rate| {
-                format!(
-                    "{:.1} ({:.0} to {:.0})",
-                    rate.percent, rate.low_percent, rate.high_percent
-                )
-            })
-        },
+        show: |figures| with_interval(figures.correct_rate),
+    },
+    Column {
+        head: "right %\n(95 % interval)",
+        plain: UNKNOWN,
+        matters: |_| true,
+        part: Part::Answers,
+        show: |figures| with_interval(figures.metrics.rate(&rates::ACCURACY)),
     },
     Column {
         head: "coverage\n%",
@@ -367,6 +368,15 @@ fn fits(tables: &[Table]) -> bool {
 
 fn unknown() -> String {
     UNKNOWN.to_owned()
+}
+
+fn with_interval(rate: Option<Rate>) -> String {
+    rate.map_or_else(unknown, |rate| {
+        format!(
+            "{:.1} ({:.0} to {:.0})",
+            rate.percent, rate.low_percent, rate.high_percent
+        )
+    })
 }
 
 fn percent(rate: Option<Rate>) -> String {

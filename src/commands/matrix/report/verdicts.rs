@@ -112,6 +112,8 @@ pub enum Ruling {
 #[serde(rename_all = "snake_case")]
 pub enum Figure {
     CorrectRate,
+    /// Of constrained answers with a reference.
+    Accuracy,
     Compliance,
     CompileCold,
     FirstTtftAdded,
@@ -138,6 +140,7 @@ impl Figure {
     pub fn name(self) -> &'static str {
         match self {
             Self::CorrectRate => "correct rate",
+            Self::Accuracy => "accuracy",
             Self::Compliance => "compliance",
             Self::CompileCold => "compile time",
             Self::FirstTtftAdded => "added TTFT of first uses",
@@ -153,14 +156,14 @@ impl Figure {
     /// The unit of a difference.
     pub fn unit(self) -> &'static str {
         match self {
-            Self::CorrectRate | Self::Compliance => "points",
+            Self::CorrectRate | Self::Accuracy | Self::Compliance => "points",
             Self::OutputThroughput => "tok/s",
             _ => "ms",
         }
     }
 
     pub fn is_rate(self) -> bool {
-        matches!(self, Self::CorrectRate | Self::Compliance)
+        matches!(self, Self::CorrectRate | Self::Accuracy | Self::Compliance)
     }
 
     /// Whether a larger figure is better.
@@ -333,6 +336,7 @@ impl Tested {
         if self.ruling == Ruling::Unclear {
             let what = match self.figure {
                 Figure::CorrectRate => "fewer correct answers",
+                Figure::Accuracy => "fewer right answers",
                 _ => "lower compliance",
             };
             return format!(
@@ -347,6 +351,10 @@ impl Tested {
                 "{first}: {size} fewer correct answers than {second} ({a:.1} and {b:.1} %; \
                  {interval}){}",
                 self.cause()
+            ),
+            Figure::Accuracy => format!(
+                "{first}: {size} fewer right answers than {second} ({a:.1} and {b:.1} %; \
+                 {interval})"
             ),
             Figure::Compliance => format!(
                 "{first}: compliance {size} lower than that of {second} ({a:.1} and {b:.1} %; \

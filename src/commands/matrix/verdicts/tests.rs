@@ -52,6 +52,7 @@ fn requests(behavior: Behavior, repeat: usize, spread_ms: f64) -> Vec<RequestSam
         let words = "schema keyword 'multipleOf' is not supported";
         RequestSample {
             case,
+            arm: Arm::Constrained,
             answered,
             values,
             copy: (case * 31 + repeat) as u64,
@@ -122,6 +123,30 @@ fn compared(first: &Runs, second: &Runs) -> Verdicts {
 
 fn claims(verdicts: &Verdicts) -> Vec<String> {
     verdicts.claims().map(Verdict::to_string).collect()
+}
+
+#[test]
+fn right_answers_are_compared() {
+    let graded = |wrong_of_ten: usize| {
+        let mut runs = runs(EQUAL, 3);
+        for request in runs.constrained.iter_mut().flatten() {
+            let is_right = request.case % 10 >= wrong_of_ten;
+            let rate = &rates::ACCURACY;
+            request.values.set_hit(rate, Some(is_right));
+            // Requests of other arms do not count.
+            request.values.set_hit(&rates::ACCURACY_FREE, Some(true));
+        }
+        runs
+    };
+    let found = compared(&graded(5), &graded(1));
+    let claims = claims(&found);
+    let expected = "xgrammar: 40.0 points fewer right answers than guidance (50.0 and 90.0 %; ";
+    assert!(
+        claims.iter().any(|claim| claim.starts_with(expected)),
+        "{claims:?}"
+    );
+    let equal = compared(&graded(5), &graded(5));
+    assert_eq!(equal.comparisons, 6);
 }
 
 #[test]

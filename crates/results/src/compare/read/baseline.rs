@@ -46,10 +46,12 @@ const OLD_COUNTS: [(&Metric, &str); 3] = [
 
 /// Letters of columns and their meanings.
 const BITS: [(char, Option<bool>); 3] = [('1', Some(true)), ('0', Some(false)), ('-', None)];
-const ARMS: [(char, Option<Arm>); 4] = [
+const ARMS: [(char, Option<Arm>); 6] = [
     ('c', Some(Arm::Constrained)),
     ('u', Some(Arm::Control)),
     ('f', Some(Arm::Free)),
+    ('o', Some(Arm::ConstraintOnly)),
+    ('t', Some(Arm::ThinkConstraint)),
     ('-', None),
 ];
 
@@ -202,6 +204,8 @@ pub(super) fn read(file: &str, mut raw: Raw) -> Result<Run> {
             .ok_or_else(|| invalid("means"))?,
         counts: by_metric::<Share>(&mut raw.rest, "counts", count_name)
             .ok_or_else(|| invalid("counts"))?,
+        // Items of arms are not part of a baseline.
+        arm_pairs: Vec::new(),
         notices: part::<Vec<String>>(&mut raw.rest, "notices").ok_or_else(|| invalid("notices"))?,
         is_partial: raw.rest.get("partial") == Some(&Value::Bool(true)),
         distrusted: part::<Vec<String>>(&mut raw.rest, "distrusted")

@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 
 use super::baseline::Columns;
 use sobench_core::case::Arm;
+use sobench_judge::accuracy::Grade;
 
 /// The members of a file. Columns are parsed directly into numbers, because JSON values of a long
 /// run would not fit into memory.
@@ -38,6 +39,7 @@ pub(super) struct Output {
     pub(super) outcome: Option<Value>,
     pub(super) verdict: Option<Value>,
     pub(super) finish_reason: Option<String>,
+    pub(super) accuracy: Option<Grade>,
     pub(super) tokens: Tokens,
 }
 

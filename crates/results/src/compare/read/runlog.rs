@@ -55,6 +55,10 @@ pub fn run_from_metrics(file: &str, record: &RunRecord, metrics: &Metrics) -> Ru
         kind: FileKind::SobenchResult,
         conditions: record.conditions(metrics.outcomes.total()),
         duration_s: Some(metrics.duration_ns as f64 / NS_PER_S),
+        arm_pairs: metrics
+            .accuracy
+            .as_ref()
+            .map_or_else(Vec::new, |accuracy| accuracy.pairs.clone()),
         ..Run::default()
     };
     run.set_values(&metrics.values);

@@ -8,12 +8,15 @@ use serde_json::Value;
 use super::raw::{Output, Raw};
 use super::{MS_PER_S, figures, number, set_times};
 use crate::compare::side::{Answer, FileKind, Gaps, Request, Run};
+use crate::metrics::accuracy::ArmPairs;
 use crate::metrics::client_overhead::Bounds;
 use crate::metrics::quality::compliance;
+use crate::metrics::registry::rates::ACCURACY_OF_ARMS;
 use crate::metrics::registry::{self, Kind, RequestValues, Values, rates};
 use crate::record::RunRecord;
 use sobench_core::error::{Error, Result};
 use sobench_core::verdict::{NotScored, Reason, Verdict};
+use sobench_judge::accuracy::Grade;
 use sobench_notices::enforcement::State;
 
 /// The members under the key `sobench`, as far as a comparison needs them.
@@ -25,8 +28,14 @@ struct Own {
     client: Option<OwnClient>,
     /// `None` in results of older versions, which have only `quality` and `overall`.
     metrics: Option<Values>,
+    accuracy: Option<OwnAccuracy>,
     quality: Value,
     overall: Value,
+}
+
+#[derive(Deserialize)]
+struct OwnAccuracy {
+    pairs: Vec<ArmPairs>,
 }
 
 #[derive(Deserialize)]
@@ -60,6 +69,12 @@ pub(super) fn read(file: &str, mut raw: Raw) -> Result<Run> {
         notices: notices(&own.record, own.partial, !distrusted.is_empty()),
         is_partial: own.partial,
         distrusted,
+        arm_pairs: own
+            .accuracy
+            .map_or_else(Vec::new, |accuracy| accuracy.pairs)
+            .into_iter()
+            .filter(|pairs| pairs.sample.is_consistent())
+            .collect(),
         ..Run::default()
     };
     run.set_values(
@@ -175,6 +190,11 @@ fn request(
     values.set_correct(output.correctness);
     values.set_hit(&rates::VLLM_CORRECT_RATE, output.vllm_correctness);
     values.set_hit(&rates::COMPLIANCE, complied);
+    for (_, accuracy, unparsed) in ACCURACY_OF_ARMS {
+        let is = |grade: Grade| output.accuracy.map(|own| own == grade);
+        values.set_hit(accuracy, is(Grade::Right));
+        values.set_hit(unparsed, is(Grade::Unparsed));
+    }
     values.set_hit(
         &rates::COVERAGE,
         (taken_up || reached_server).then_some(taken_up),

@@ -5,7 +5,7 @@ use std::fmt;
 use serde::Serialize;
 
 use super::values::{Value, Values};
-use super::{Better, Metric, Unit, latencies};
+use super::{Better, Metric, Unit, latencies, rates};
 use sobench_core::error::{Error, Result};
 
 /// A figure of a run: a metric, and for a distribution one of its statistics. Its name is the key
@@ -92,6 +92,9 @@ impl Figure {
     /// The name is unknown; the hint lists similar names.
     pub fn parse(name: &str) -> Result<Self> {
         let bare = name.strip_suffix("(%)").unwrap_or(name);
+        if let Some(metric) = metric_of_arm(bare) {
+            return Ok(Self::new(metric));
+        }
         let single = Metric::named(bare)
             .filter(|metric| !metric.is_distribution())
             .map(Self::new);
@@ -234,6 +237,19 @@ impl fmt::Display for Stat {
     }
 }
 
+/// The metric of `accuracy(ARM)` or `unparsed_rate(ARM)`, with an arm of `--arms`.
+fn metric_of_arm(name: &str) -> Option<&'static Metric> {
+    let (rate, arm) = name.strip_suffix(')')?.split_once('(')?;
+    let (_, accuracy, unparsed) = rates::ACCURACY_OF_ARMS
+        .iter()
+        .find(|(own, ..)| own.flag() == arm)?;
+    match rate {
+        "accuracy" => Some(accuracy),
+        "unparsed_rate" => Some(unparsed),
+        _ => None,
+    }
+}
+
 /// The three most similar names.
 fn nearest(name: &str) -> Vec<String> {
     let mut names: Vec<String> = Figure::in_tables().iter().map(Figure::to_string).collect();
@@ -245,7 +261,6 @@ fn nearest(name: &str) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metrics::registry::rates;
 
     #[test]
     fn names_round_trip() {
@@ -254,6 +269,12 @@ mod tests {
         }
         for (name, expected) in [
             ("correct_rate(%)", Figure::new(&rates::CORRECT_RATE)),
+            ("accuracy(prompt)", Figure::new(&rates::ACCURACY_PROMPT)),
+            ("accuracy(prompt+constraint)", Figure::new(&rates::ACCURACY)),
+            (
+                "unparsed_rate(think+constraint)",
+                Figure::new(&rates::UNPARSED_RATE_THINK),
+            ),
             (
                 "p99.9_ttft_ms",
                 Figure::from_distribution(&latencies::TTFT, Stat::Percentile(99_900)),
@@ -281,6 +302,7 @@ mod tests {
             ("corect_rate", "correct_rate"),
             ("p99_ttft", "p99_ttft_ms"),
             ("p101_ttft_ms", "p99_ttft_ms"),
+            ("accuracy(all)", "accuracy"),
         ] {
             let error = Figure::parse(name).unwrap_err();
             assert_eq!(

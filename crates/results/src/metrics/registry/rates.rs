@@ -9,6 +9,7 @@ use crate::metrics::stream_parity::Parity;
 use sobench_core::case::Arm;
 use sobench_core::observation::{Outcome, TOO_MANY_REQUESTS};
 use sobench_core::verdict::{Reason, ToolCallFault, Verdict};
+use sobench_judge::accuracy::Grade;
 
 const CONSTRAINED: Population = Population::Arm(Arm::Constrained);
 
@@ -321,6 +322,120 @@ pub static STREAM_PARITY: Metric = rate(
         Parity::NotDeterministic { .. } | Parity::Unconfirmed { .. } | Parity::NotCompared => None,
     },
 );
+
+/// Share of right answers among requests with a reference. Truncated, refused and failed requests
+/// have no right answer. Requests that the client could not send, or that the end of the run cut
+/// off, do not count. Of the arm `prompt+constraint`; the other arms have metrics of their own.
+pub static ACCURACY: Metric = rate(
+    "accuracy",
+    "accuracy",
+    Better::Up,
+    Population::Arm(Arm::Constrained),
+    is_right,
+);
+
+/// [`ACCURACY`] of the arm `free`.
+pub static ACCURACY_FREE: Metric = rate(
+    "accuracy_free",
+    "accuracy, free",
+    Better::Up,
+    Population::Arm(Arm::Free),
+    is_right,
+);
+
+/// [`ACCURACY`] of the arm `prompt`.
+pub static ACCURACY_PROMPT: Metric = rate(
+    "accuracy_prompt",
+    "accuracy, prompt",
+    Better::Up,
+    Population::Arm(Arm::Control),
+    is_right,
+);
+
+/// [`ACCURACY`] of the arm `constraint`.
+pub static ACCURACY_CONSTRAINT: Metric = rate(
+    "accuracy_constraint",
+    "accuracy, constraint",
+    Better::Up,
+    Population::Arm(Arm::ConstraintOnly),
+    is_right,
+);
+
+/// [`ACCURACY`] of the arm `think+constraint`.
+pub static ACCURACY_THINK: Metric = rate(
+    "accuracy_think",
+    "accuracy, think+constraint",
+    Better::Up,
+    Population::Arm(Arm::ThinkConstraint),
+    is_right,
+);
+
+/// Share of complete answers in which the scorer found nothing to compare, among requests with a
+/// reference, as in [`ACCURACY`].
+pub static UNPARSED_RATE: Metric = rate(
+    "unparsed_rate",
+    "unparsed",
+    Better::Down,
+    Population::Arm(Arm::Constrained),
+    is_unparsed,
+);
+
+/// [`UNPARSED_RATE`] of the arm `free`.
+pub static UNPARSED_RATE_FREE: Metric = rate(
+    "unparsed_rate_free",
+    "unparsed, free",
+    Better::Down,
+    Population::Arm(Arm::Free),
+    is_unparsed,
+);
+
+/// [`UNPARSED_RATE`] of the arm `prompt`.
+pub static UNPARSED_RATE_PROMPT: Metric = rate(
+    "unparsed_rate_prompt",
+    "unparsed, prompt",
+    Better::Down,
+    Population::Arm(Arm::Control),
+    is_unparsed,
+);
+
+/// [`UNPARSED_RATE`] of the arm `constraint`.
+pub static UNPARSED_RATE_CONSTRAINT: Metric = rate(
+    "unparsed_rate_constraint",
+    "unparsed, constraint",
+    Better::Down,
+    Population::Arm(Arm::ConstraintOnly),
+    is_unparsed,
+);
+
+/// [`UNPARSED_RATE`] of the arm `think+constraint`.
+pub static UNPARSED_RATE_THINK: Metric = rate(
+    "unparsed_rate_think",
+    "unparsed, think+constraint",
+    Better::Down,
+    Population::Arm(Arm::ThinkConstraint),
+    is_unparsed,
+);
+
+/// The accuracy of each arm, and the rate of its unparsed answers, in the order of tables.
+pub static ACCURACY_OF_ARMS: [(Arm, &Metric, &Metric); 5] = [
+    (Arm::Free, &ACCURACY_FREE, &UNPARSED_RATE_FREE),
+    (Arm::Control, &ACCURACY_PROMPT, &UNPARSED_RATE_PROMPT),
+    (Arm::Constrained, &ACCURACY, &UNPARSED_RATE),
+    (
+        Arm::ConstraintOnly,
+        &ACCURACY_CONSTRAINT,
+        &UNPARSED_RATE_CONSTRAINT,
+    ),
+    (Arm::ThinkConstraint, &ACCURACY_THINK, &UNPARSED_RATE_THINK),
+];
+
+fn is_right(sample: &Sample<'_>) -> Option<bool> {
+    sample.grade().map(|grade| grade == Grade::Right)
+}
+
+fn is_unparsed(sample: &Sample<'_>) -> Option<bool> {
+    sample.grade().map(|grade| grade == Grade::Unparsed)
+}
 
 const fn rate(
     name: &'static str,

@@ -10,6 +10,7 @@ use sobench_core::case::Arm;
 use sobench_core::channel_timing::ChunkPart;
 use sobench_core::observation::{Outcome, TOO_MANY_REQUESTS, TransportCause};
 use sobench_core::verdict::{ExtraText, NotScored, Reason, ToolCallFault, Verdict};
+use sobench_judge::accuracy::{Accuracy, Grade};
 
 /// Requests that give every rate a hit and every total a count.
 pub fn eventful_run() -> Vec<TestRequest<'static>> {
@@ -43,7 +44,18 @@ pub fn eventful_run() -> Vec<TestRequest<'static>> {
         body: "oops".into(),
         advice: None,
     };
-    vec![
+    let graded = |arm: Arm, grade: Grade| TestRequest {
+        arm,
+        accuracy: Some(Accuracy {
+            grade,
+            leaves: None,
+        }),
+        ..test_request()
+    };
+    let arms = Arm::ALL
+        .into_iter()
+        .flat_map(|arm| [Grade::Right, Grade::Unparsed].map(|grade| graded(arm, grade)));
+    let mut run = vec![
         TestRequest {
             right_call: Some(true),
             made_call: Some(true),
@@ -151,7 +163,9 @@ pub fn eventful_run() -> Vec<TestRequest<'static>> {
             },
             ..test_request()
         },
-    ]
+    ];
+    run.extend(arms);
+    run
 }
 
 /// Options with which every metric has a value.

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use super::{
-    ArrivalSlack, CALL_DUE, CALLS_KNOWN, ChunkSlack, ChunksAndTokens, DUE_KNOWN, HAS_CALL,
-    IN_ORDER, MADE_CALL, NONE, NONE_NS, RIGHT_CALL, RequestInput, RequestTimes, SCRIPT_CORRECT,
-    SCRIPT_SCORES, SLACK_KNOWN, STATED_INPUT, STATED_OUTPUT, STREAMED, WHITE_SPACE_RUN, WHOLE,
+    ArrivalSlack, CALL_DUE, CALLS_KNOWN, ChunkSlack, ChunksAndTokens, DUE_KNOWN, GRADE,
+    GRADE_SHIFT, HAS_CALL, IN_ORDER, MADE_CALL, NONE, NONE_NS, RIGHT_CALL, RequestInput,
+    RequestTimes, SCRIPT_CORRECT, SCRIPT_SCORES, SLACK_KNOWN, STATED_INPUT, STATED_OUTPUT,
+    STREAMED, WHITE_SPACE_RUN, WHOLE,
 };
 use crate::metrics::reasoning::ReasoningFacts;
 use crate::metrics::stream_parity::Parity;
@@ -16,6 +17,7 @@ use sobench_core::channel_timing::ChannelTiming;
 use sobench_core::constraint::Constraint;
 use sobench_core::observation::{Observation, Outcome, Timing};
 use sobench_core::verdict::{NotScored, Verdict};
+use sobench_judge::accuracy::{Accuracy, Grade, Leaves};
 
 fn time(ns: u64) -> Option<u64> {
     (ns != NONE_NS).then_some(ns)
@@ -212,7 +214,7 @@ impl<'a> Sample<'a> {
 
     /// Whether an implausible count of the server was ignored.
     pub fn has_ignored_count(&self) -> bool {
-        let is_ignored = |flag: u16, source: TokenSource| {
+        let is_ignored = |flag: u32, source: TokenSource| {
             self.row.flags & flag != 0 && source != TokenSource::Server
         };
         is_ignored(STATED_INPUT, self.row.input_source)
@@ -288,6 +290,17 @@ impl<'a> Sample<'a> {
         (self.row.flags & HAS_CALL != 0).then_some(self.row.flags & RIGHT_CALL != 0)
     }
 
+    /// The grade of the answer; `None` without a reference.
+    pub fn grade(&self) -> Option<Grade> {
+        let place = (self.row.flags & GRADE) >> GRADE_SHIFT;
+        Grade::ALL.get((place as usize).checked_sub(1)?).copied()
+    }
+
+    /// The leaves of the answer, if it was compared leaf by leaf.
+    pub fn leaves(&self) -> Option<Leaves> {
+        self.ledger.leaves.get(&self.row.case_index).copied()
+    }
+
     /// Whether the answer has tool calls; `None` without an answer, and for requests without tools.
     pub fn made_call(&self) -> Option<bool> {
         (self.row.flags & CALLS_KNOWN != 0).then_some(self.row.flags & MADE_CALL != 0)
@@ -327,6 +340,10 @@ impl<'a> Sample<'a> {
             white_space_run: self.white_space_run(),
             whole: self.whole(),
             right_call: self.right_call(),
+            accuracy: self.grade().map(|grade| Accuracy {
+                grade,
+                leaves: self.leaves(),
+            }),
             made_call: self.made_call(),
             call_due: self.call_due(),
             reasoning: self.reasoning_facts(),
