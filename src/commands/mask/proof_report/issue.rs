@@ -123,6 +123,9 @@ fn oracle(witness: &Witness) -> &'static str {
         (Proof::AllowsToken, Constraint::JsonSchema(_)) => {
             "No JSON text (RFC 8259) starts with these bytes, under any schema."
         }
+        (Proof::AllowsToken, Constraint::StructuralTag(_)) => {
+            "No text of the tag starts with these bytes, with any JSON text (RFC 8259) for its schemas."
+        }
         (Proof::AllowsToken, _) => "No text of the language starts with these bytes.",
         (Proof::DeadEnd, _) => "All continuations were tried, and none reaches an end.",
         (Proof::Contradicts, _) => {
@@ -130,6 +133,9 @@ fn oracle(witness: &Witness) -> &'static str {
         }
         (_, Constraint::JsonSchema(_)) => {
             "Two validators, the crates jsonschema and boon, agree on this, with and without asserted `format`."
+        }
+        (_, Constraint::StructuralTag(_)) => {
+            "Two readers of the tag agree on this: the evaluator of sobench, and one that checks JSON with the crate boon."
         }
         _ => "The evaluator of sobench decides this, in the dialect of the constraint.",
     }
