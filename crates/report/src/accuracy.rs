@@ -216,7 +216,7 @@ pub(crate) fn sentences(accuracy: &AccuracySummary) -> Vec<String> {
     let is_any_decided = accuracy.effects.iter().any(is_decided);
     if most_right < MIN_RIGHT && !is_any_decided {
         sentences.push(format!(
-            "too few right answers to tell: no arm has more than {most_right} of {}",
+            "too few right answers to decide: no arm has more than {most_right} of {}",
             accuracy
                 .items
                 .max(accuracy.requests / accuracy.arms.len().max(1))
@@ -262,13 +262,13 @@ pub(crate) fn effect_sentence(effect: &Effect) -> String {
         }
         EffectVerdict::TooFewRight => {
             format!(
-                "too few right answers to tell: {} and {} of {items}",
+                "too few right answers to decide: {} and {} of {items}",
                 pairs.both + pairs.only_a,
                 pairs.both + pairs.only_b
             )
         }
         EffectVerdict::TooFewDifferences => format!(
-            "too few items differ to tell: {differing} of {items}, and a test needs {MIN_DISCORDANT}; the interval is {found}"
+            "too few items differ to decide: {differing} of {items}, and a test needs {MIN_DISCORDANT}; the interval is {found}"
         ),
     };
     format!("{name}: {finding}")
@@ -289,7 +289,7 @@ fn causes(missed: &Missed, what: &str) -> String {
     }
 }
 
-/// What so many items can and cannot show, for the effect of the constraint or else the first one.
+/// What the number of items can and cannot show, for the effect of the constraint or else the first one.
 fn power(accuracy: &AccuracySummary) -> Option<String> {
     use sobench_results::metrics::accuracy::EffectKind;
     let is_decoder = |effect: &&Effect| effect.kind == EffectKind::Decoder;
@@ -445,7 +445,7 @@ mod tests {
         let sentences = sentences(found.metrics.accuracy.as_ref().unwrap());
         assert_eq!(
             sentences[0],
-            "too few right answers to tell: no arm has more than 7 of 200"
+            "too few right answers to decide: no arm has more than 7 of 200"
         );
         assert!(
             sentences[1].contains("200 items cannot be expected to show"),
@@ -462,7 +462,7 @@ mod tests {
         let sentences = sentences(found.metrics.accuracy.as_ref().unwrap());
         assert!(
             sentences[0].starts_with(
-                "schema in the prompt: too few items differ to tell: 0 of 100, and a test needs 6"
+                "schema in the prompt: too few items differ to decide: 0 of 100, and a test needs 6"
             ),
             "{sentences:?}"
         );
