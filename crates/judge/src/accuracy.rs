@@ -32,7 +32,7 @@ pub enum Grade {
     Wrong,
     /// The answer has nothing that the scorer can compare.
     Unparsed,
-    /// The answer was cut at the token limit. It is not right, whatever it has so far.
+    /// The answer was cut at the token limit: it is never right.
     Truncated,
     /// The request was refused or failed.
     NoAnswer,

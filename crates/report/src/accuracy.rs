@@ -14,7 +14,10 @@ pub(crate) const ARMS: &str = "Accuracy by arm (95 % interval)";
 pub(crate) const EFFECTS: &str =
     "Effects on accuracy over paired items (percentage points, 95 % interval)";
 pub(crate) const MISSED: &str = "Requests without a right answer (count)";
-pub(crate) const LEAVES: &str = "Leaves of answers (share of the references')";
+pub(crate) const LEAVES: &str = "Leaves of answers (share of those of the references)";
+
+/// Width of the column of two arms.
+const ARMS_WIDTH: usize = 20;
 
 /// Digits of a cost in USD.
 const USD_DIGITS: usize = 6;
@@ -30,6 +33,7 @@ pub(crate) fn add(page: &mut Document, report: &Report) {
         page.minor_heading(title);
         page.table(table);
     }
+    page.gap();
     page.paragraphs(sentences(accuracy));
 }
 
@@ -86,20 +90,20 @@ pub(crate) fn arms(report: &Report, accuracy: &AccuracySummary) -> Table {
         "unparsed %",
         "valid %",
         "tokens/right",
-        "E2EL/right (ms)",
+        "ms/right",
     ];
     let heads = heads.into_iter().chain(has_price.then_some("USD/right"));
     Table::new(heads, 1).with_rows(accuracy.arms.iter().map(|arm| {
         let rate = arm.accuracy;
         let mut row = vec![
             arm_name(report, arm.arm).to_owned(),
-            figure(rate.map(|rate| rate.percent)),
+            percent(rate),
             rate.map_or_else(String::new, |rate| interval(&rate)),
             rate.map_or_else(String::new, |rate| format!("{}/{}", rate.hits, rate.of)),
-            figure(share(arm, arm.missed.unparsed)),
-            figure(arm.valid.map(|rate| rate.percent)),
-            figure(arm.output_tokens_per_right),
-            figure(arm.e2el_ms_per_right),
+            percent(share(arm, arm.missed.unparsed)),
+            percent(arm.valid),
+            short(arm.output_tokens_per_right),
+            short(arm.e2el_ms_per_right),
         ];
         row.extend(has_price.then(|| {
             arm.usd_per_right
@@ -110,11 +114,20 @@ pub(crate) fn arms(report: &Report, accuracy: &AccuracySummary) -> Table {
 }
 
 fn interval(rate: &Rate) -> String {
-    format!("{:.2} to {:.2}", rate.low_percent, rate.high_percent)
+    format!("{:.1} to {:.1}", rate.low_percent, rate.high_percent)
 }
 
-fn share(arm: &ArmAccuracy, count: usize) -> Option<f64> {
-    Rate::new(count, arm.accuracy?.of).map(|rate| rate.percent)
+fn percent(rate: Option<Rate>) -> String {
+    short(rate.map(|rate| rate.percent))
+}
+
+/// A figure with one decimal, or `n/a`.
+fn short(value: Option<f64>) -> String {
+    value.map_or_else(|| "n/a".to_owned(), |value| format!("{value:.1}"))
+}
+
+fn share(arm: &ArmAccuracy, count: usize) -> Option<Rate> {
+    Rate::new(count, arm.accuracy?.of)
 }
 
 fn missed(report: &Report, accuracy: &AccuracySummary) -> Table {
@@ -160,29 +173,28 @@ fn leaves(report: &Report, accuracy: &AccuracySummary) -> Option<Table> {
 /// The effects; `None` without items in two arms.
 pub(crate) fn effects(accuracy: &AccuracySummary) -> Option<Table> {
     let heads = [
-        "effect of",
-        "second - first",
+        "arms",
         "difference",
         "95 % interval",
         "p",
-        "only first/second",
+        "1st/2nd only",
         "items",
-        "visible from",
+        "visible",
     ];
     let row = |effect: &Effect| {
         let pairs = &effect.sample.pairs;
         [
-            effect.kind.name().to_owned(),
             format!("{} - {}", effect.to.flag(), effect.from.flag()),
             format!("{:+.2}", effect.difference_pp),
             format!("{:+.2} to {:+.2}", effect.low_pp, effect.high_pp),
             p_value(effect.p_value),
-            format!("{}/{}", pairs.only_a, pairs.only_b),
+            format!("{}/{}", pairs.only_b, pairs.only_a),
             pairs.total().to_string(),
             figure(effect.visible_effect_pp),
         ]
     };
-    Table::new(heads, 2)
+    Table::new(heads, 1)
+        .wrapped(0, ARMS_WIDTH)
         .with_rows(accuracy.effects.iter().map(row))
         .non_empty()
 }
@@ -204,7 +216,7 @@ pub(crate) fn sentences(accuracy: &AccuracySummary) -> Vec<String> {
     let is_any_decided = accuracy.effects.iter().any(is_decided);
     if most_right < MIN_RIGHT && !is_any_decided {
         sentences.push(format!(
-            "too few right answers to tell: no arm has more than {most_right} of {}",
+            "too few right answers to decide: no arm has more than {most_right} of {}",
             accuracy
                 .items
                 .max(accuracy.requests / accuracy.arms.len().max(1))
@@ -250,13 +262,13 @@ pub(crate) fn effect_sentence(effect: &Effect) -> String {
         }
         EffectVerdict::TooFewRight => {
             format!(
-                "too few right answers to tell: {} and {} of {items}",
+                "too few right answers to decide: {} and {} of {items}",
                 pairs.both + pairs.only_a,
                 pairs.both + pairs.only_b
             )
         }
         EffectVerdict::TooFewDifferences => format!(
-            "too few items differ to tell: {differing} of {items}, and a test needs {MIN_DISCORDANT}; the interval is {found}"
+            "too few items differ to decide: {differing} of {items}, and a test needs {MIN_DISCORDANT}; the interval is {found}"
         ),
     };
     format!("{name}: {finding}")
@@ -277,7 +289,7 @@ fn causes(missed: &Missed, what: &str) -> String {
     }
 }
 
-/// What so many items can and cannot show, for the effect of the constraint or else the first one.
+/// What the number of items can and cannot show, for the effect of the constraint or else the first one.
 fn power(accuracy: &AccuracySummary) -> Option<String> {
     use sobench_results::metrics::accuracy::EffectKind;
     let is_decoder = |effect: &&Effect| effect.kind == EffectKind::Decoder;
@@ -427,12 +439,13 @@ mod tests {
     fn a_weak_model_is_too_weak_to_tell() {
         let found = report(200, |item, arm| match (arm, item) {
             (Arm::Control, 0..3) | (Arm::Constrained, 0..7) => Grade::Right,
+            (Arm::ConstraintOnly | Arm::ThinkConstraint, 2..9) => Grade::Right,
             _ => Grade::Wrong,
         });
         let sentences = sentences(found.metrics.accuracy.as_ref().unwrap());
         assert_eq!(
             sentences[0],
-            "too few right answers to tell: no arm has more than 7 of 200"
+            "too few right answers to decide: no arm has more than 7 of 200"
         );
         assert!(
             sentences[1].contains("200 items cannot be expected to show"),
@@ -449,7 +462,7 @@ mod tests {
         let sentences = sentences(found.metrics.accuracy.as_ref().unwrap());
         assert!(
             sentences[0].starts_with(
-                "schema in the prompt: too few items differ to tell: 0 of 100, and a test needs 6"
+                "schema in the prompt: too few items differ to decide: 0 of 100, and a test needs 6"
             ),
             "{sentences:?}"
         );

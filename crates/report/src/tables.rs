@@ -278,6 +278,16 @@ pub(crate) fn rate_rows(metrics: &Metrics) -> Vec<[String; 5]> {
             "as the reference, of constrained",
         );
     }
+    for (_, accuracy, unparsed) in registry::rates::ACCURACY_OF_ARMS {
+        for (metric, of_what) in [
+            (accuracy, "right, of requests with a reference"),
+            (unparsed, "nothing to compare"),
+        ] {
+            if let Some(rate) = share(metric) {
+                push(metric.label, Some(rate), of_what);
+            }
+        }
+    }
     for (metric, of_what) in [
         (
             &registry::rates::CALL_VALIDITY,

@@ -4,10 +4,6 @@
 //! interval are those of [`sobench_statistics::paired`]. Several requests of one item in an arm are
 //! copies: they form a cluster.
 
-#[cfg(any(test, feature = "testing"))]
-#[allow(clippy::unwrap_used)]
-pub mod simulation;
-
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -128,7 +124,7 @@ pub struct Effect {
     pub gained: Missed,
     /// What the items that are right only in `from` are in `to`.
     pub lost: Missed,
-    /// The smallest effect that so many items show with 80 % power, in percentage points, if the
+    /// The smallest effect that this number of items shows with 80 % power, in percentage points, if the
     /// share of items that differ is the observed one; `None` if they show none.
     pub visible_effect_pp: Option<f64>,
     /// Items needed to see [`PLANNED_EFFECT_PP`] with 80 % power.

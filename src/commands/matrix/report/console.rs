@@ -34,15 +34,33 @@ struct Column {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Part {
     Answers,
+    Accuracy,
     AddedTime,
     Speed,
 }
 
 /// Divisions of the table to try.
-const DIVISIONS: [&[&[Part]]; 3] = [
-    &[&[Part::Answers, Part::AddedTime, Part::Speed]],
-    &[&[Part::Answers], &[Part::AddedTime, Part::Speed]],
-    &[&[Part::Answers], &[Part::AddedTime], &[Part::Speed]],
+const DIVISIONS: [&[&[Part]]; 5] = [
+    &[&[Part::Answers, Part::Accuracy, Part::AddedTime, Part::Speed]],
+    &[
+        &[Part::Answers, Part::Accuracy],
+        &[Part::AddedTime, Part::Speed],
+    ],
+    &[
+        &[Part::Answers],
+        &[Part::Accuracy, Part::AddedTime, Part::Speed],
+    ],
+    &[
+        &[Part::Answers],
+        &[Part::Accuracy, Part::AddedTime],
+        &[Part::Speed],
+    ],
+    &[
+        &[Part::Answers],
+        &[Part::Accuracy],
+        &[Part::AddedTime],
+        &[Part::Speed],
+    ],
 ];
 
 const COLUMNS: [Column; 13] = [
@@ -57,7 +75,7 @@ const COLUMNS: [Column; 13] = [
         head: "right %\n(95 % interval)",
         plain: UNKNOWN,
         matters: |_| true,
-        part: Part::Answers,
+        part: Part::Accuracy,
         show: |figures| with_interval(figures.metrics.rate(&rates::ACCURACY)),
     },
     Column {
@@ -158,7 +176,8 @@ pub(super) fn tables(comparison: &Comparison) -> Vec<Table> {
     let mut tables = Vec::new();
     for division in DIVISIONS {
         for name_chars in NAME_LENGTHS {
-            let parts = division.iter();
+            let is_empty = |parts: &[Part]| parts == [Part::Accuracy] && !is_scored(comparison);
+            let parts = division.iter().filter(|parts| !is_empty(parts));
             tables = parts
                 .map(|parts| table(comparison, name_chars, parts))
                 .collect();
@@ -168,6 +187,12 @@ pub(super) fn tables(comparison: &Comparison) -> Vec<Table> {
         }
     }
     tables
+}
+
+/// Whether a contender has answers that are compared with references.
+fn is_scored(comparison: &Comparison) -> bool {
+    let mut figures = comparison.rows.iter().filter_map(Row::figures);
+    figures.any(|figures| figures.metrics.rate(&rates::ACCURACY).is_some())
 }
 
 /// The reasons of rows without figures, and refusals and invalid answers of the others, numbered as

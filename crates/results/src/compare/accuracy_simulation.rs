@@ -4,8 +4,8 @@
 //! the arms, so that the true difference is known. Copies of an item repeat its first result with a
 //! planted probability. Everything else is what reports and rules compute.
 
-use super::{EffectVerdict, PLANNED_EFFECT_PP};
-use crate::compare::gate::{interval_level, non_inferiority};
+use super::gate::{interval_level, non_inferiority};
+use crate::metrics::accuracy::{EffectVerdict, PLANNED_EFFECT_PP};
 use sobench_statistics::Rate;
 use sobench_statistics::bootstrap::SplitMix;
 use sobench_statistics::paired::{
