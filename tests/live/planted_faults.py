@@ -25,6 +25,8 @@ PLANTED, ELIGIBLE = 20, 2000
 
 TOOLS = ["--dataset", "tools", "--tools-per-request", "2", "--output-len", "900"]
 ROWS = ["--dataset", "custom", "--dataset-path", "{rows}", "--output-len", "900"]
+NONE = ["--dataset", "custom", "--dataset-path", "{none}", "--output-len", "200"]
+SHORT = ["--dataset", "custom", "--dataset-path", "{short}", "--output-len", "200"]
 JSON = ["--dataset", "json", "--output-len", "600"]
 THINKS = ["--embedded-reasoning-tokens", "20"]
 # Long arguments at this speed come after more than the 500 ms of silence that docs/metrics.md asks for.
@@ -126,9 +128,10 @@ FAULTS = {
     "drop-strict": Fault(dropped, "schema", requests=4500),
     "leak-markup": Fault(tool_fault("leaked_markup"), "leaked_markup", requests=3200),
     "wrong-tool": Fault(tool_fault("wrong_tool", "unknown_tool"), "unknown_tool", requests=3200),
-    "call-under-none": Fault(tool_fault("call_under_none"), "call_under_none", requests=6500),
+    "call-under-none": Fault(tool_fault("call_under_none"), "call_under_none", dataset=NONE),
     "cut-arguments": Fault(cut, "not_json", requests=3200),
-    "duplicate-id": Fault(tool_fault("duplicate_call_id"), "duplicate_call_id", requests=6500),
+    # A verdict has one reason, the first one. Arguments of these calls are valid without the fault.
+    "duplicate-id": Fault(tool_fault("duplicate_call_id"), "duplicate_call_id", dataset=SHORT, requests=4400),
     "buffer-arguments": Fault(buffered, "channels", dataset=ROWS, server=SLOW, client=["--max-concurrency", "256"]),
     # A control shows that the model thinks without the constraint.
     "suppress-thinking": thinking(
@@ -192,15 +195,19 @@ def strict_tools():
 STRICT = strict_tools()
 
 
-def rows(path):
-    """Requests that need one call with long arguments."""
-    names = ("title", "summary", "details", "conclusion")
-    properties = {name: {"type": "string", "pattern": "^[a-z ]{40,60}$"} for name in names}
+def rows(path, choice, is_long):
+    """Requests with one tool of long or short arguments."""
+    names = ("title", "summary", "details", "conclusion") if is_long else ("title",)
+    properties = {name: {"type": "string", "pattern": "^[a-z ]{40,60}$" if is_long else "^[a-z]{3}$"} for name in names}
     parameters = {"type": "object", "properties": properties, "required": list(names), "additionalProperties": False}
     tool = {"type": "function", "function": {"name": "file_report", "strict": True, "parameters": parameters}}
-    row = {"tools": [tool], "tool_choice": "required"}
+    row = {"tools": [tool], "tool_choice": choice}
     lines = (json.dumps({"prompt": f"File report {number}.", **row}) for number in range(100))
     path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+ROW_FILES = {"rows": ("required", True), "none": ("none", True), "short": ("required", False)}
 
 
 def run(options, name, fault):
@@ -212,8 +219,8 @@ def run(options, name, fault):
         url = address(server)
         with tempfile.TemporaryDirectory() as folder:
             file, log = Path(folder) / "result.json", Path(folder) / "run.jsonl"
-            rows(Path(folder) / "rows.jsonl")
-            dataset = [argument.format(rows=f"{folder}/rows.jsonl") for argument in fault.dataset]
+            paths = {name: rows(Path(folder) / f"{name}.jsonl", *form) for name, form in ROW_FILES.items()}
+            dataset = [argument.format(**paths) for argument in fault.dataset]
             command = [options.sobench, "--base-url", url, "--backend", "openai-chat", *dataset, "--num-prompts", str(fault.requests)]
             command += ["--skip-preflight", "--num-warmups", "0", "--ready-check-timeout-sec", "0", "--allow-unenforced", "--disable-tqdm"]
             command += ["--run-log", str(log), "--save-result", "--save-detailed", "--result-dir", folder, "--result-filename", file.name]
