@@ -41,7 +41,7 @@ class Fault:
     shows: callable
     """Whether an answer shows the fault."""
     named: str
-    """The reason of the verdict, or the metric of the run that counts the fault."""
+    """The reason of the verdict, or the metric of the run that counts the fault; else where it is named, in parentheses."""
     dataset: list = field(default_factory=lambda: TOOLS)
     server: list = field(default_factory=list)
     client: list = field(default_factory=list)
@@ -104,11 +104,15 @@ def suppressed(output):
 
 def early(output):
     """The answer is whole only with the last characters of the reasoning."""
-    return reason(output).get("reason") == "not_json" and any(is_json(reasoning(output)[-length:] + output["generated"]) for length in (1, 2))
+    whole = (reasoning(output)[-length:] + output["generated"] for length in (1, 2))
+    return output["verdict"]["verdict"] == "invalid" and any(map(is_json, whole))
 
 
 def late(output):
-    return reason(output).get("kind") == "prose_before" and reason(output)["valid_if_stripped"]
+    """Free words before the answer, which may look like the start of JSON."""
+    text = output["generated"]
+    starts = (start for start in range(1, len(text)) if text[start] == "{" and text[:start].strip())
+    return output["verdict"]["verdict"] == "invalid" and any(is_json(text[start:]) for start in starts)
 
 
 def lost(output):
@@ -132,14 +136,14 @@ FAULTS = {
     "cut-arguments": Fault(cut, "not_json", requests=3200),
     # A verdict has one reason, the first one. Arguments of these calls are valid without the fault.
     "duplicate-id": Fault(tool_fault("duplicate_call_id"), "duplicate_call_id", dataset=SHORT, requests=4400),
-    "buffer-arguments": Fault(buffered, "channels", dataset=ROWS, server=SLOW, client=["--max-concurrency", "256"]),
+    "buffer-arguments": Fault(buffered, "(rule of docs/metrics.md)", dataset=ROWS, server=SLOW, client=["--max-concurrency", "256"]),
     # A control shows that the model thinks without the constraint.
     "suppress-thinking": thinking(
         suppressed, "thinking_suppressed_rate", True, requests=4600, client=["--guided-decoding-ratio", "0.5"]
     ),
-    "constrain-thinking": thinking(lambda output: is_json(reasoning(output)), "reasoning is JSON"),
-    "constraint-early": thinking(early, "not_json"),
-    "constraint-late": thinking(late, "extra_text"),
+    "constrain-thinking": thinking(lambda output: is_json(reasoning(output)), "(preflight --kind reasoning)"),
+    "constraint-early": thinking(early, "invalid"),
+    "constraint-late": thinking(late, "invalid"),
     "answer-in-reasoning": thinking(lost, "json_in_reasoning_rate", True),
     "leak-end-marker": thinking(lambda output: "</think>" in output["generated"], "end_marker_rate", True),
     "endless-thinking": thinking(endless, "thinking_budget_rate", True),
@@ -164,7 +168,7 @@ def main():
         without = sum(map(bool, map(fault.shows, clean_outputs)))
         planted, eligible = count(stats["faults"], name), count(stats["fault_eligible"], name)
         is_right = found == planted == PLANTED and without == 0 and eligible >= ELIGIBLE
-        named = f"{fault.named} {named_count(fault, outputs, metrics)}"
+        named = fault.named if fault.named.startswith("(") else f"{fault.named} {named_count(fault, outputs, metrics)}"
         if fault.is_metric:
             is_right &= named_count(fault, outputs, metrics) == PLANTED and named_count(fault, clean_outputs, clean_metrics) == 0
         failed |= not is_right
@@ -178,7 +182,8 @@ def named_count(fault, outputs, metrics):
     if fault.is_metric:
         return metrics[fault.named]["hits"]
     shown = [output for output in outputs if fault.shows(output)]
-    names = [(reason(output).get("fault"), why(output).get("reason"), reason(output).get("reason")) for output in shown]
+    reasons = ((reason(output).get("fault"), why(output).get("reason"), reason(output).get("reason")) for output in shown)
+    names = [(output["verdict"]["verdict"], *names) for output, names in zip(shown, reasons)]
     return sum(fault.named in name for name in names)
 
 
