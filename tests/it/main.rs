@@ -22,6 +22,7 @@ mod datasets;
 // Needs a shell and symbolic links.
 #[cfg(unix)]
 mod docs;
+mod embedded_knows;
 mod enforcement;
 // Needs bash.
 #[cfg(unix)]
