@@ -168,10 +168,7 @@ pub(super) fn document(difficulty: Difficulty, draws: &mut Draws) -> Document {
         },
         match draws.between(0, 1) {
             0 => format!("{family} could speak {}.", listed(&languages)),
-            _ => format!(
-                "The languages that {family} spoke were {}.",
-                listed(&languages)
-            ),
+            _ => format!("{family} spoke {} well.", listed(&languages)),
         },
     ];
     let died = draws.is_likely(50).then(|| draws.date(2010, 2024));

@@ -254,7 +254,7 @@ pub(super) fn document(difficulty: Difficulty, draws: &mut Draws) -> Document {
         facts.push(format!("The ticket OLD-{other} was about something else."));
     }
     draws.shuffle(&mut facts);
-    let (told, history) = history(opened, draws);
+    let (steps_text, history) = history(opened, draws);
     let mut reference = json!({
         "ticket_id": id,
         "reporter": {"name": name, "email": email},
@@ -270,7 +270,7 @@ pub(super) fn document(difficulty: Difficulty, draws: &mut Draws) -> Document {
     });
     super::drop_absent(&mut reference, "version");
     Document {
-        text: format!("{opening} {} {told}", facts.join(" ")),
+        text: format!("{opening} {} {steps_text}", facts.join(" ")),
         reference,
     }
 }
