@@ -122,7 +122,7 @@ impl Kind for ExtractPlan {
                 Arc::new(Constraint::JsonSchema(schema))
             });
             let document = domain.document(difficulty, &mut draws);
-            rows.push(row(domain, difficulty, document, constraint, index));
+            rows.push(row(domain, difficulty, &document, constraint, index));
         }
         Ok(Rows {
             kind: RowsKind::Complete,
@@ -215,7 +215,7 @@ fn drop_absent(reference: &mut Value, member: &str) {
 fn row(
     domain: Domain,
     difficulty: Difficulty,
-    document: Document,
+    document: &Document,
     constraint: &Arc<Constraint>,
     index: usize,
 ) -> Row {

@@ -66,9 +66,13 @@ pub(super) fn with_open_objects(tag: &Value) -> Option<Value> {
 
 fn open_objects(schema: &mut Value) -> bool {
     match schema {
-        Value::Array(items) => items
-            .iter_mut()
-            .fold(false, |is_changed, item| open_objects(item) || is_changed),
+        Value::Array(items) => {
+            let mut is_changed = false;
+            for item in items {
+                is_changed |= open_objects(item);
+            }
+            is_changed
+        }
         Value::Object(members) => {
             let is_object = members.get("properties").is_some_and(Value::is_object)
                 || members.get("type").is_some_and(|kind| kind == "object");
