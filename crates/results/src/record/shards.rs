@@ -139,7 +139,7 @@ impl RunRecord {
             ..
         } = &self.settings;
         let (server, loaded) = (&self.server, &self.dataset);
-        json!({
+        let mut terms = json!({
             "sobench_version": self.sobench_version,
             "shards": self.part().of,
             "cases_sha256": self.shard.as_ref().map(|shard| &shard.cases_sha256),
@@ -166,8 +166,6 @@ impl RunRecord {
             "constrained_ratio": self.settings.constrained_ratio(),
             "constraint_dialect": server.constraint_dialect,
             "constraint_kinds": loaded.constraint_kinds,
-            "arms": dataset.arms,
-            "scorers": loaded.scorers,
             "guided_decoding_backend": server.engine_choice,
             "load": {
                 "requests": loaded.requests,
@@ -183,7 +181,15 @@ impl RunRecord {
             "metrics": metrics,
             "evaluate": evaluate,
             "tokenizer": self.tokenizer_id,
-        })
+        });
+        // Left out where they do not apply, so that the digests of older logs hold.
+        if !dataset.arms.is_empty() {
+            terms["arms"] = json!(dataset.arms);
+        }
+        if !loaded.scorers.is_empty() {
+            terms["scorers"] = json!(loaded.scorers);
+        }
+        terms
     }
 
     /// The digest of [`RunRecord::plan_terms`].
