@@ -278,15 +278,7 @@ mod tests {
                     );
                     let text = answer_text(&case, false, &mut draws).unwrap();
                     let grade = rule.grade(&text).grade;
-                    // Only a constraint lists the choices that an answer can have.
-                    let is_listed = scorer != Scorer::Choice
-                        || matches!(constraint, Some(Constraint::Choice(_)));
-                    let expected = if is_listed {
-                        Grade::Wrong
-                    } else {
-                        Grade::Unparsed
-                    };
-                    assert_eq!(grade, expected, "{scorer:?} {arm:?} {text}");
+                    assert_eq!(grade, Grade::Wrong, "{scorer:?} {arm:?} {text}");
                 }
             }
         }

@@ -120,7 +120,7 @@ enum Place {
     },
 }
 
-/// What tells threads apart.
+/// What distinguishes threads.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct ThreadKey {
     place: Place,
