@@ -21,6 +21,7 @@ use sobench_core::constraint::Constraint;
 use sobench_core::observation::{Observation, Outcome, Timing, spread_slack};
 use sobench_core::scorer::Scorer;
 use sobench_core::verdict::{NotScored, Reason, Verdict};
+use sobench_judge::free_choices::FreeChoices;
 
 /// Maximum size of chunk times in memory if they can be read again: some ten million chunks.
 const MAX_GAP_BYTES: usize = 32 << 20;
@@ -143,6 +144,8 @@ pub struct RequestTable {
     channels: HashMap<u32, ChannelTiming>,
     /// Of the requests with reasoning or marks of it.
     reasoning: HashMap<u32, ReasoningFacts>,
+    /// Of the requests with JSON answers.
+    free_choices: HashMap<u32, FreeChoices>,
     /// Of the requests whose answers were requested streamed and whole.
     parity: HashMap<u32, Parity>,
     /// Items of requests, in a run with several arms of each item.
@@ -424,6 +427,9 @@ impl RequestTable {
         let case_index = row.case_index;
         if let Some(facts) = judged.reasoning {
             self.reasoning.insert(case_index, facts);
+        }
+        if let Some(choices) = judged.free_choices {
+            self.free_choices.insert(case_index, choices);
         }
         if let Some(parity) = judged.parity {
             self.set_parity(case_index as usize, parity);
@@ -762,6 +768,7 @@ mod tests {
                     call_due: None,
                     reasoning: None,
                     parity: None,
+                    free_choices: None,
                 },
             );
         }
@@ -802,6 +809,7 @@ mod tests {
                     call_due: Some(false),
                     reasoning: None,
                     parity: Some(Parity::Equal),
+                    free_choices: None,
                 },
             );
             let found = ledger.get(index).unwrap().judged();
