@@ -12,6 +12,7 @@ use sobench_core::observation::{
 };
 use sobench_core::verdict::{NotScored, Reason, Verdict};
 use sobench_judge::accuracy::{Accuracy, Grade, Leaves};
+use sobench_judge::free_choices::FreeChoices;
 use sobench_notices::notice::Notice;
 use sobench_report::view::View;
 use sobench_report::{Report, json};
@@ -289,6 +290,7 @@ fn saved(
         output_source: source,
     };
     let mut ledger = RequestTable::new(requests.len(), None);
+    let schema = serde_json::json!({"properties": {"a": {}, "b": {}}});
     for (index, (case, observation, verdict)) in requests.iter().enumerate() {
         assert!(ledger.push(case, observation, 0));
         let vllm_correct = tokens.input.map(|_| true);
@@ -313,6 +315,8 @@ fn saved(
                     end_marker: true,
                 }),
                 parity: vllm_correct.map(|_| parity()),
+                free_choices: vllm_correct
+                    .and_then(|_| FreeChoices::new(r#" {"b": "ü", "a": 1}"#, Some(&schema), None)),
             },
         );
     }

@@ -20,6 +20,7 @@
 
 pub mod accuracy;
 mod choice;
+pub mod free_choices;
 pub mod function_calls;
 mod grammar;
 mod json_answer;

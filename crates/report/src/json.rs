@@ -243,6 +243,9 @@ fn own_part(report: &Report) -> Value {
     if let Some(reasoning) = &metrics.reasoning {
         put(&mut own, "reasoning", reasoning);
     }
+    if let Some(choices) = &metrics.free_choices {
+        put(&mut own, "free_choices", choices);
+    }
     if let Some(parity) = &metrics.stream_parity {
         put(&mut own, "stream_parity", parity);
     }

@@ -21,6 +21,7 @@ pub mod failures;
 mod filename;
 mod first_use_tables;
 pub mod format;
+mod free_choices;
 pub mod from_log;
 pub mod html;
 pub mod json;

@@ -2,7 +2,7 @@
 
 use super::text::figure;
 use super::view::View;
-use super::{Report, accuracy, breakdown, channels, confidence};
+use super::{Report, accuracy, breakdown, channels, confidence, free_choices};
 use sobench_core::case::Arm;
 use sobench_core::printable::printable;
 use sobench_core::verdict::NotScored;
@@ -78,6 +78,10 @@ pub(crate) fn add_all(page: &mut Document, view: &View<'_>) {
     );
     add_reasoning(page, report);
     channels::add(page, report);
+    page.titled_table(
+        free_choices::FREE_CHOICES,
+        free_choices::table(&report.metrics),
+    );
     page.titled_table("By arm", arms(report));
     page.titled_table("By dataset", parts(report));
     page.titled_table("By kind of constraint", kinds(view));

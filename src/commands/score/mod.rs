@@ -35,6 +35,7 @@ use sobench_notices::notice::{Notice, as_sentences};
 use sobench_render::text;
 use sobench_results::metrics::constraint_loss::is_white_space_run;
 use sobench_results::metrics::examples::Group;
+use sobench_results::metrics::free_choices::free_choices;
 use sobench_results::metrics::quality::{Quality, is_correct};
 use sobench_results::metrics::request_table::RequestTable;
 use sobench_results::metrics::{Judged, Sample, Tokens};
@@ -412,6 +413,7 @@ fn judged(stored: &Stored, verdict: Verdict) -> Judged {
         call_due: None,
         reasoning: None,
         parity: None,
+        free_choices: free_choices(constraint, &observation.outcome, &observation.answer),
     };
     judged.add_tool_calls(
         constraint

@@ -2,6 +2,10 @@
 //! formats are valid, but runs with different formats are not comparable.
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use sobench_judge::free_choices::FreeChoices;
+pub use sobench_judge::free_choices::{MemberOrder, NonAscii, WhiteSpace};
 
 /// The format of one constrained answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -13,63 +17,25 @@ pub struct Spelling {
     pub answer: String,
 }
 
-/// White space between the tokens of the JSON text.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum WhiteSpace {
-    /// None.
-    Compact,
-    /// One space after each comma and colon, and no other white space, as Python writes.
-    Spaced,
-    /// Line feeds.
-    Lines,
-    /// Another combination; the model chooses.
-    Mixed,
-}
-
-/// The order of an object's members.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum MemberOrder {
-    /// The order in the schema.
-    AsDeclared,
-    Alphabetical,
-    /// Another order; the model chooses.
-    Other,
-}
-
-/// How a non-ASCII character is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum NonAscii {
-    /// Unescaped.
-    Raw,
-    /// Escaped as `\u` and four digits.
-    Escaped,
-}
-
 impl Spelling {
-    /// Reads the format from a valid answer. `declared` are its member names in schema order.
+    /// Reads the format from a valid answer. `declared` are its member names in schema order. An
+    /// answer that is not JSON has no format that is known.
     pub fn from_answer(answer: &str, declared: &[String]) -> Self {
-        let mut positions: Vec<(Option<usize>, &String)> = declared
-            .iter()
-            .map(|name| (answer.find(&format!("\"{name}\"")), name))
-            .collect();
-        positions.sort();
-        let order: Vec<&String> = positions.into_iter().map(|(_, name)| name).collect();
-        let member_order = match order {
-            order if order.iter().copied().eq(declared) => MemberOrder::AsDeclared,
-            order if order.is_sorted() => MemberOrder::Alphabetical,
-            _ => MemberOrder::Other,
-        };
+        let members = declared.iter().map(|name| (name.clone(), json!({})));
+        let schema = json!({"properties": Value::Object(members.collect())});
+        let choices = FreeChoices::new(answer, Some(&schema), None);
         Self {
-            white_space: white_space(answer.trim()),
-            member_order,
-            non_ascii: if answer.is_ascii() {
-                NonAscii::Escaped
-            } else {
-                NonAscii::Raw
-            },
+            white_space: choices
+                .as_ref()
+                .map_or(WhiteSpace::Mixed, |choices| choices.white_space),
+            member_order: choices
+                .as_ref()
+                .and_then(|choices| choices.member_order)
+                .unwrap_or(MemberOrder::Other),
+            // The probe has a non-ASCII character.
+            non_ascii: choices
+                .and_then(|choices| choices.non_ascii)
+                .unwrap_or(NonAscii::Escaped),
             answer: answer.to_owned(),
         }
     }
@@ -92,34 +58,6 @@ impl Spelling {
             NonAscii::Escaped => "non-ASCII characters escaped",
         };
         format!("{white_space}; {order}; {letters}")
-    }
-}
-
-/// Classifies the white space outside of strings.
-fn white_space(answer: &str) -> WhiteSpace {
-    let (mut in_string, mut escaped, mut previous) = (false, false, ' ');
-    let (mut lines, mut spaces, mut separators, mut elsewhere) = (false, 0, 0, false);
-    for character in answer.chars() {
-        if in_string {
-            in_string = character != '"' || escaped;
-            escaped = character == '\\' && !escaped;
-        } else {
-            match character {
-                '"' => in_string = true,
-                ',' | ':' => separators += 1,
-                ' ' if matches!(previous, ',' | ':') => spaces += 1,
-                '\n' | '\r' => lines = true,
-                other if other.is_whitespace() => elsewhere = true,
-                _ => {}
-            }
-        }
-        previous = character;
-    }
-    match (lines, elsewhere) {
-        (true, _) => WhiteSpace::Lines,
-        (false, false) if spaces == 0 => WhiteSpace::Compact,
-        (false, false) if spaces == separators => WhiteSpace::Spaced,
-        _ => WhiteSpace::Mixed,
     }
 }
 

@@ -7,7 +7,7 @@ use super::conditions::{self, lines, notice_text, notices};
 use super::tables::{self, all_metrics, is_judged, rates, repetition};
 use super::text::figure;
 use super::view::View;
-use super::{Report, accuracy, breakdown, channels, client_sentence, latency_table};
+use super::{Report, accuracy, breakdown, channels, client_sentence, free_choices, latency_table};
 use sobench_core::error::Result;
 use sobench_core::printable::printable;
 use sobench_render::{self as render, Block, Document, Table, Tone};
@@ -154,6 +154,7 @@ fn add_quality(page: &mut Document, report: &Report) {
         (channels::TIMING, channels::timing(metrics)),
         (channels::REASONING, channels::reasoning(metrics)),
         (channels::PARITY, channels::parity(metrics)),
+        (free_choices::FREE_CHOICES, free_choices::table(metrics)),
     ] {
         if let Some(table) = table {
             page.minor_heading(title);

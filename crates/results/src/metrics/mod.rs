@@ -18,6 +18,7 @@ pub mod drift;
 pub mod error_groups;
 pub mod examples;
 pub mod first_uses;
+pub mod free_choices;
 mod gap_encoding;
 pub mod knee;
 pub mod latency;
@@ -53,6 +54,7 @@ use self::control_arm::ControlArm;
 use self::drift::Drift;
 use self::error_groups::ErrorGroups;
 use self::examples::Group;
+use self::free_choices::FreeChoiceShares;
 use self::latency::{Latency, RequestLatency};
 pub use self::latency_metric::LatencyMetric;
 use self::quality::Quality;
@@ -71,6 +73,7 @@ use sobench_core::observation::{Outcome, failure_message};
 use sobench_core::tools::ToolSet;
 use sobench_core::verdict::Verdict;
 use sobench_judge::accuracy::Accuracy;
+use sobench_judge::free_choices::FreeChoices;
 use sobench_judge::function_calls;
 
 /// Token counts of one request and their sources.
@@ -138,6 +141,9 @@ pub struct Judged {
     /// Whether the streamed answer equals the whole one; `None` if that was not checked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parity: Option<Parity>,
+    /// The spelling of a JSON answer; `None` for others.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub free_choices: Option<FreeChoices>,
 }
 
 impl Judged {
@@ -226,6 +232,8 @@ pub struct Metrics {
     pub reasoning: Option<Reasoning>,
     /// `None` unless answers were requested streamed and whole.
     pub stream_parity: Option<StreamParity>,
+    /// `None` without JSON answers.
+    pub free_choices: Option<FreeChoiceShares>,
     pub issues: RunIssues,
     /// Every metric of [`registry::Metric::ALL`], over the whole run.
     pub values: Values,
@@ -322,6 +330,7 @@ pub fn summarise(samples: &[Sample<'_>], duration_ns: u64, options: &MetricsOpti
         buffered_calls: BufferedCalls::new(samples, options),
         reasoning: Reasoning::new(samples, 0),
         stream_parity: StreamParity::new(samples),
+        free_choices: FreeChoiceShares::new(samples),
         issues: RunIssues::new(samples),
         values: Values::new(&RunSamples {
             samples: &all,

@@ -22,6 +22,7 @@ use sobench_core::observation::{Observation, Outcome, Timing, spread_slack};
 use sobench_core::scorer::Scorer;
 use sobench_core::verdict::{NotScored, Reason, Verdict};
 use sobench_judge::accuracy::{Grade, Leaves};
+use sobench_judge::free_choices::FreeChoices;
 
 /// Maximum size of chunk times in memory if they can be read again: some ten million chunks.
 const MAX_GAP_BYTES: usize = 32 << 20;
@@ -144,6 +145,8 @@ pub struct RequestTable {
     channels: HashMap<u32, ChannelTiming>,
     /// Of the requests with reasoning or marks of it.
     reasoning: HashMap<u32, ReasoningFacts>,
+    /// Of the requests with JSON answers.
+    free_choices: HashMap<u32, FreeChoices>,
     /// Of the requests whose answers were requested streamed and whole.
     parity: HashMap<u32, Parity>,
     /// Of the answers that were compared leaf by leaf.
@@ -438,6 +441,9 @@ impl RequestTable {
         }
         if let Some(facts) = judged.reasoning {
             self.reasoning.insert(case_index, facts);
+        }
+        if let Some(choices) = judged.free_choices {
+            self.free_choices.insert(case_index, choices);
         }
         if let Some(parity) = judged.parity {
             self.set_parity(case_index as usize, parity);
@@ -777,6 +783,7 @@ mod tests {
                     call_due: None,
                     reasoning: None,
                     parity: None,
+                    free_choices: None,
                 },
             );
         }
@@ -818,6 +825,7 @@ mod tests {
                     call_due: Some(false),
                     reasoning: None,
                     parity: Some(Parity::Equal),
+                    free_choices: None,
                 },
             );
             let found = ledger.get(index).unwrap().judged();

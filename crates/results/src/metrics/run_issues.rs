@@ -118,6 +118,7 @@ mod tests {
                 call_due: None,
                 reasoning: None,
                 parity: None,
+                free_choices: None,
             },
         );
         assert_eq!(

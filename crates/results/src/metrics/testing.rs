@@ -14,6 +14,7 @@ use sobench_core::constraint::Constraint;
 use sobench_core::observation::{Observation, Outcome, Timing};
 use sobench_core::verdict::Verdict;
 pub use sobench_judge::accuracy::{Accuracy, Grade, Leaves};
+use sobench_judge::free_choices::FreeChoices;
 
 const NS_PER_MS: u64 = 1_000_000;
 
@@ -53,6 +54,7 @@ pub struct TestRequest<'t> {
     pub call_due: Option<bool>,
     pub whole: bool,
     pub reasoning_facts: Option<ReasoningFacts>,
+    pub free_choices: Option<FreeChoices>,
     pub parity: Option<Parity>,
 }
 
@@ -86,6 +88,7 @@ pub fn test_request() -> TestRequest<'static> {
         call_due: None,
         whole: false,
         reasoning_facts: None,
+        free_choices: None,
         parity: None,
     }
 }
@@ -163,6 +166,7 @@ impl TestRequest<'_> {
             call_due: self.call_due,
             reasoning: self.reasoning_facts,
             parity: self.parity.clone(),
+            free_choices: self.free_choices,
         }
     }
 }

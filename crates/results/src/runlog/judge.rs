@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::{Judged, LoggedAnswer, RunLog};
 use crate::metrics::constraint_loss::is_white_space_run;
 use crate::metrics::examples::cut;
+use crate::metrics::free_choices::free_choices;
 use crate::metrics::reasoning::ReasoningFacts;
 use crate::metrics::request_table::RequestInput;
 use crate::metrics::{Answers, Sample, TokenSource, Tokens};
@@ -92,6 +93,11 @@ pub fn judge(
         );
         Judged {
             reasoning,
+            free_choices: free_choices(
+                request.request_input().constraint.as_deref(),
+                request.outcome(),
+                &answer.answer,
+            ),
             ..judged
         }
     })?;
@@ -155,6 +161,7 @@ fn one(
         call_due: None,
         reasoning: None,
         parity: None,
+        free_choices: None,
     };
     let tools = constraint.and_then(Constraint::tools);
     judged.add_tool_calls(tools, completion.as_deref(), outcome, answer);

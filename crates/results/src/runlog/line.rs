@@ -21,6 +21,7 @@ use sobench_core::printable::printable;
 use sobench_core::run_event::AnswerForm;
 use sobench_core::scorer::Scorer;
 use sobench_judge::accuracy::Accuracy;
+use sobench_judge::free_choices::FreeChoices;
 
 /// Maximum size of one line in bytes. The client limits an answer to an eighth of this, and
 /// escaping can make one byte six.
@@ -218,6 +219,7 @@ pub(super) struct ReadJudged {
     call_due: Option<bool>,
     reasoning: Option<ReasoningFacts>,
     parity: Option<Parity>,
+    free_choices: Option<FreeChoices>,
 }
 
 impl<'a> RepeatLine<'a> {
@@ -374,6 +376,7 @@ pub(super) fn judged(raw: &RawValue) -> serde_json::Result<(usize, Judged)> {
         call_due,
         reasoning,
         parity,
+        free_choices,
     } = serde_json::from_value(value)?;
     Ok((
         index,
@@ -389,6 +392,7 @@ pub(super) fn judged(raw: &RawValue) -> serde_json::Result<(usize, Judged)> {
             call_due,
             reasoning,
             parity,
+            free_choices,
         },
     ))
 }

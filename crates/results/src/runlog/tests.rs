@@ -26,6 +26,7 @@ use sobench_core::run_event::{AnswerForm, Repeat, RunEvent};
 use sobench_core::schedule::{Pace, Rate, Until};
 use sobench_core::verdict::{Reason, Verdict};
 use sobench_judge::accuracy::{Accuracy, Grade, Leaves};
+use sobench_judge::free_choices::FreeChoices;
 use sobench_notices::notice::Notice;
 
 pub(crate) fn record() -> RunRecord {
@@ -215,6 +216,7 @@ pub(super) fn judged() -> Judged {
             end_marker: false,
         }),
         parity: Some(Parity::Equal),
+        free_choices: FreeChoices::new(r#"{"a": 1}"#, None, None),
     }
 }
 

@@ -18,6 +18,7 @@ use sobench_core::constraint::Constraint;
 use sobench_core::observation::{Observation, Outcome, Timing};
 use sobench_core::verdict::{NotScored, Verdict};
 use sobench_judge::accuracy::{Accuracy, Grade, Leaves};
+use sobench_judge::free_choices::FreeChoices;
 
 fn time(ns: u64) -> Option<u64> {
     (ns != NONE_NS).then_some(ns)
@@ -316,6 +317,11 @@ impl<'a> Sample<'a> {
         self.ledger.reasoned.contains_key(&self.row.case_index)
     }
 
+    /// The spelling of a JSON answer; `None` for others.
+    pub fn free_choices(&self) -> Option<FreeChoices> {
+        self.ledger.free_choices.get(&self.row.case_index).copied()
+    }
+
     /// What the reasoning shows; `None` without reasoning and marks of it.
     pub fn reasoning_facts(&self) -> Option<ReasoningFacts> {
         self.ledger.reasoning.get(&self.row.case_index).copied()
@@ -348,6 +354,7 @@ impl<'a> Sample<'a> {
             call_due: self.call_due(),
             reasoning: self.reasoning_facts(),
             parity: self.parity().cloned(),
+            free_choices: self.free_choices(),
         }
     }
 }

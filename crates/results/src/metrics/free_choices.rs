@@ -1,0 +1,189 @@
+//! Free choices of engine and model in the JSON answers of a run, by arm.
+
+use serde::Serialize;
+
+use super::Sample;
+use sobench_core::answer::Answer;
+use sobench_core::case::Arm;
+use sobench_core::constraint::Constraint;
+use sobench_core::observation::Outcome;
+use sobench_judge::free_choices::{FreeChoices, MemberOrder, NonAscii, WhiteSpace};
+use sobench_statistics::{Rate, effective_size};
+
+/// The choices of a complete answer to a request for JSON; `None` for others.
+pub fn free_choices(
+    constraint: Option<&Constraint>,
+    outcome: &Outcome,
+    answer: &Answer,
+) -> Option<FreeChoices> {
+    let schema = match constraint? {
+        Constraint::JsonSchema(schema) => Some(&**schema),
+        Constraint::JsonObject(_) => None,
+        _ => return None,
+    };
+    (*outcome == Outcome::Completed)
+        .then(|| FreeChoices::new(&answer.text(), schema, None))
+        .flatten()
+}
+
+/// Shares of the choices in a run.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct FreeChoiceShares {
+    /// The arms with JSON answers.
+    pub arms: Vec<ArmFreeChoices>,
+}
+
+/// Shares of one arm, of its complete answers that are one JSON object or array.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ArmFreeChoices {
+    pub arm: Arm,
+    pub answers: usize,
+    /// Answers whose members are in the order of the schema / answers with an object that has two
+    /// declared members.
+    pub declared_order: Option<Rate>,
+    /// Answers by their white space within the document.
+    pub compact: Option<Rate>,
+    pub spaced: Option<Rate>,
+    pub lines: Option<Rate>,
+    pub mixed: Option<Rate>,
+    /// Answers with white space before or after the document.
+    pub outer_white_space: Option<Rate>,
+    /// Answers with an escaped non-ASCII character / answers with non-ASCII characters.
+    pub non_ascii_escaped: Option<Rate>,
+    /// Bytes of all answers over those of the compact spelling, in percent.
+    pub over_compact_percent: f64,
+}
+
+impl FreeChoiceShares {
+    /// `None` without JSON answers.
+    pub fn new(samples: &[Sample<'_>]) -> Option<Self> {
+        let arms: Vec<ArmFreeChoices> = Arm::ALL
+            .into_iter()
+            .filter_map(|arm| ArmFreeChoices::new(samples, arm))
+            .collect();
+        (!arms.is_empty()).then_some(Self { arms })
+    }
+}
+
+impl ArmFreeChoices {
+    fn new(samples: &[Sample<'_>], arm: Arm) -> Option<Self> {
+        let answers: Vec<(FreeChoices, u64)> = samples
+            .iter()
+            .filter(|sample| sample.arm() == arm)
+            .filter_map(|sample| Some((sample.free_choices()?, sample.copy_hash())))
+            .collect();
+        let white_space =
+            |kind: WhiteSpace| rate(&answers, |choices| Some(choices.white_space == kind));
+        let (written, compact) = answers
+            .iter()
+            .fold((0, 0), |(written, compact), (choices, _)| {
+                (
+                    written + choices.bytes.written,
+                    compact + choices.bytes.compact,
+                )
+            });
+        (!answers.is_empty()).then(|| Self {
+            arm,
+            answers: answers.len(),
+            declared_order: rate(&answers, |choices| {
+                Some(choices.member_order? == MemberOrder::AsDeclared)
+            }),
+            compact: white_space(WhiteSpace::Compact),
+            spaced: white_space(WhiteSpace::Spaced),
+            lines: white_space(WhiteSpace::Lines),
+            mixed: white_space(WhiteSpace::Mixed),
+            outer_white_space: rate(&answers, |choices| Some(choices.outer_white_space)),
+            non_ascii_escaped: rate(&answers, |choices| {
+                Some(choices.non_ascii? == NonAscii::Escaped)
+            }),
+            over_compact_percent: (written as f64 / compact as f64 - 1.0) * 100.0,
+        })
+    }
+}
+
+fn rate(
+    answers: &[(FreeChoices, u64)],
+    hit: impl Fn(&FreeChoices) -> Option<bool>,
+) -> Option<Rate> {
+    let counted: Vec<(bool, u64)> = answers
+        .iter()
+        .filter_map(|(choices, copy)| Some((hit(choices)?, *copy)))
+        .collect();
+    let hits = counted.iter().filter(|(is_hit, _)| *is_hit).count();
+    let copies: Vec<u64> = counted.iter().map(|(_, copy)| *copy).collect();
+    Rate::with_effective(hits, counted.len(), effective_size(copies))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::metrics::testing::{TestRequest, test_request, with_samples};
+
+    fn request(arm: Arm, text: &'static str) -> TestRequest<'static> {
+        let schema = json!({"properties": {"b": {}, "a": {}}});
+        let constraint = Constraint::JsonSchema(Arc::new(schema));
+        let answer = Answer {
+            content: text.to_owned(),
+            ..Answer::default()
+        };
+        TestRequest {
+            arm,
+            text,
+            free_choices: free_choices(Some(&constraint), &Outcome::Completed, &answer),
+            ..test_request()
+        }
+    }
+
+    #[test]
+    fn shares_are_of_json_answers_of_an_arm() {
+        let run = [
+            request(Arm::Constrained, r#"{"b":1,"a":2}"#),
+            request(Arm::Constrained, r#"{"a": 1, "b": "\u00fc"}"#),
+            request(Arm::Constrained, "none"),
+            request(Arm::Control, " {}"),
+        ];
+        let shares = with_samples(&run, FreeChoiceShares::new).unwrap();
+        assert_eq!(shares.arms.len(), 2);
+        let [constrained, control] = &shares.arms[..] else {
+            panic!("{shares:?}")
+        };
+        let counts = |rate: Option<Rate>| rate.map(|rate| (rate.hits, rate.of));
+        assert_eq!(constrained.answers, 2);
+        assert_eq!(counts(constrained.declared_order), Some((1, 2)));
+        assert_eq!(counts(constrained.compact), Some((1, 2)));
+        assert_eq!(counts(constrained.spaced), Some((1, 2)));
+        assert_eq!(counts(constrained.non_ascii_escaped), Some((1, 1)));
+        // 13 bytes, and 23 in place of 16.
+        let expected = (36.0 / 29.0 - 1.0) * 100.0;
+        assert!(
+            (constrained.over_compact_percent - expected).abs() < 1e-9,
+            "{constrained:?}"
+        );
+        assert_eq!(counts(control.outer_white_space), Some((1, 1)));
+        assert_eq!(control.declared_order, None);
+    }
+
+    #[test]
+    fn other_constraints_and_cut_answers_have_no_choices() {
+        let answer = Answer {
+            content: "{}".to_owned(),
+            ..Answer::default()
+        };
+        let regex = Constraint::Regex("{}".into());
+        assert_eq!(
+            free_choices(Some(&regex), &Outcome::Completed, &answer),
+            None
+        );
+        assert_eq!(free_choices(None, &Outcome::Completed, &answer), None);
+        let object = Constraint::JsonObject(sobench_core::constraint::AlwaysTrue);
+        assert_eq!(
+            free_choices(Some(&object), &Outcome::Truncated, &answer),
+            None
+        );
+        assert!(free_choices(Some(&object), &Outcome::Completed, &answer).is_some());
+    }
+}
