@@ -18,6 +18,9 @@ use super::{ConstraintDialect, RequestOptions, Sampling, ServerKind, Unsendable}
 use sobench_core::case::{Arm, Case, Prompt};
 use sobench_core::constraint::Constraint;
 
+/// The member of a schema with options of llguidance.
+const OPTIONS_MEMBER: &str = "x-guidance";
+
 /// The text of a prompt, for kinds that do not take chat messages.
 pub(super) fn text(kind: ServerKind, case: &Case) -> Result<&str, Unsendable> {
     match &case.prompt {
@@ -125,15 +128,44 @@ fn constraint_fields(
     }
     match &case.constraint {
         _ if !case.arm.sends_constraint() => Ok(None),
-        Some(constraint) => options
-            .dialect
-            .carry(kind, constraint, options.guided_decoding_backend.as_deref())
-            .map(Some),
+        Some(constraint) => {
+            let spelled = match case.arm.allows_white_space() {
+                Some(allowed) => Some(with_white_space(constraint, allowed)?),
+                None => None,
+            };
+            let sent = spelled.as_ref().unwrap_or(constraint);
+            let engine = options.guided_decoding_backend.as_deref();
+            options.dialect.carry(kind, sent, engine).map(Some)
+        }
         None => Err(Unsendable::new(
             "a constrained case has no constraint",
             "give the row a constraint, or remove it from the constrained arm",
         )),
     }
+}
+
+/// The schema with the member that allows or forbids white space between tokens of JSON, by
+/// [llguidance](https://github.com/guidance-ai/llguidance/blob/main/docs/json_schema.md).
+fn with_white_space(constraint: &Constraint, is_allowed: bool) -> Result<Constraint, Unsendable> {
+    let unsendable = |what: &str| {
+        Unsendable::new(
+            format!("the arms compact and flexible need a JSON Schema; {what}"),
+            "use a dataset whose constraints are all JSON Schemas, or leave the arms out",
+        )
+    };
+    let Constraint::JsonSchema(schema) = constraint else {
+        return Err(unsendable(&format!("this is a {}", constraint.kind())));
+    };
+    let mut schema = Value::clone(schema);
+    let members = schema.as_object_mut();
+    let members = members.ok_or_else(|| unsendable("this one is only true or false"))?;
+    match members.entry(OPTIONS_MEMBER).or_insert_with(|| json!({})) {
+        Value::Object(options) => {
+            options.insert("whitespace_flexible".to_owned(), is_allowed.into())
+        }
+        _ => return Err(unsendable("this one has another x-guidance")),
+    };
+    Ok(Constraint::JsonSchema(schema.into()))
 }
 
 /// Adds `ignore_eos` and the sampling parameters where the kind expects them.

@@ -379,6 +379,29 @@ mod tests {
         );
     }
 
+    #[test]
+    fn white_space_is_asked_for_in_the_schema() {
+        let options = options(ConstraintDialect::StructuredOutputs, Value::Null);
+        let schema = |schema: Value| Some(Constraint::JsonSchema(Arc::new(schema)));
+        for (arm, is_allowed) in [(Arm::Compact, "false"), (Arm::Flexible, "true")] {
+            let case = case(schema(json!({"type": "array"})), arm);
+            let expected = format!(
+                r#""json":{{"type":"array","x-guidance":{{"whitespace_flexible":{is_allowed}}}}}}}}}"#
+            );
+            let sent = body(ServerKind::Vllm, &case, &options);
+            assert!(sent.ends_with(&expected), "{sent}");
+        }
+        for constraint in [
+            schema(json!(true)),
+            schema(json!({"x-guidance": 1})),
+            Some(Constraint::Regex("a".into())),
+        ] {
+            let case = case(constraint, Arm::Compact);
+            let error = check(ServerKind::Vllm, &[case], &options).unwrap_err();
+            assert!(error.what.contains("need a JSON Schema"), "{error}");
+        }
+    }
+
     fn tools(arm: Arm) -> Case {
         let set = json!({"tools": [{"type": "function", "function": {"name": "f"}}]});
         case(serde_json::from_value(json!({"tools": set})).unwrap(), arm)

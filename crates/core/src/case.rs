@@ -181,16 +181,22 @@ pub enum Arm {
     /// As [`Arm::Constrained`], and the model thinks before the answer.
     #[serde(rename = "think+constraint")]
     ThinkConstraint,
+    /// As [`Arm::Constrained`], and the request allows no white space between tokens of JSON.
+    Compact,
+    /// As [`Arm::Constrained`], and the request allows any white space between tokens of JSON.
+    Flexible,
 }
 
 impl Arm {
     /// All arms, in the order of tables.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 7] = [
         Self::Constrained,
         Self::Control,
         Self::Free,
         Self::ConstraintOnly,
         Self::ThinkConstraint,
+        Self::Compact,
+        Self::Flexible,
     ];
 
     /// The name in files and tables.
@@ -210,13 +216,19 @@ impl Arm {
             Self::Free => "free",
             Self::ConstraintOnly => "constraint",
             Self::ThinkConstraint => "think+constraint",
+            Self::Compact => "compact",
+            Self::Flexible => "flexible",
         }
     }
 
     /// Whether requests of the arm have the constraint.
     pub fn sends_constraint(self) -> bool {
         match self {
-            Self::Constrained | Self::ConstraintOnly | Self::ThinkConstraint => true,
+            Self::Constrained
+            | Self::ConstraintOnly
+            | Self::ThinkConstraint
+            | Self::Compact
+            | Self::Flexible => true,
             Self::Control | Self::Free => false,
         }
     }
@@ -226,10 +238,24 @@ impl Arm {
         self != Self::Free
     }
 
+    /// Whether the request allows white space between tokens of JSON. `None` if it says nothing, so
+    /// that the engine decides.
+    pub fn allows_white_space(self) -> Option<bool> {
+        match self {
+            Self::Compact => Some(false),
+            Self::Flexible => Some(true),
+            _ => None,
+        }
+    }
+
     /// Whether the prompt has the schema, if the dataset shows it.
     pub fn shows_schema(self) -> bool {
         match self {
-            Self::Constrained | Self::Control | Self::ThinkConstraint => true,
+            Self::Constrained
+            | Self::Control
+            | Self::ThinkConstraint
+            | Self::Compact
+            | Self::Flexible => true,
             Self::Free | Self::ConstraintOnly => false,
         }
     }

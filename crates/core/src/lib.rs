@@ -22,6 +22,7 @@ pub mod registry;
 pub mod run_event;
 pub mod schedule;
 pub mod schema_keywords;
+pub mod schema_part;
 pub mod scorer;
 pub mod shard;
 pub mod speed;

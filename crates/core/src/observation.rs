@@ -348,6 +348,11 @@ impl Outcome {
         )
     }
 
+    /// Whether the request counts: it was not cancelled, and did not fail in the client.
+    pub fn has_result(&self) -> bool {
+        !self.is_local() && *self != Self::Cancelled
+    }
+
     /// Status and body of a response that refuses the content of the request, which may be its
     /// constraint. Other statuses, such as 401, 404 and 429, are unrelated to the constraint.
     pub fn content_refusal(&self) -> Option<(u16, &str)> {

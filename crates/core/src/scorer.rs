@@ -20,15 +20,18 @@ pub enum Scorer {
     Number,
     /// The expected calls of functions.
     Calls,
+    /// A query with the same result on an SQLite database; needs the feature `sql`.
+    Sql,
 }
 
 impl Scorer {
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::Exact,
         Self::Leaf,
         Self::Choice,
         Self::Number,
         Self::Calls,
+        Self::Sql,
     ];
 
     /// The name in files, flags and messages.
@@ -39,6 +42,7 @@ impl Scorer {
             Self::Choice => "choice",
             Self::Number => "number",
             Self::Calls => "calls",
+            Self::Sql => "sql",
         }
     }
 

@@ -1,15 +1,17 @@
 //! Accuracy: whether an answer is right, by comparison with the reference of its request. Each
 //! scorer is a rule; no model judges.
 //!
-//! [`grade_request`] grades the answer to a planned request, and [`Reference::grade_answer`] one
-//! with a reference from elsewhere.
-//!
 //! A scorer that finds the answer in JSON more often than in prose would make an effect of the
 //! constraint that it measures. An answer in which a scorer finds nothing to compare is therefore
 //! *unparsed*, and not wrong.
 
 mod leaves;
 mod spans;
+#[cfg(feature = "sql")]
+mod sql;
+#[cfg(not(feature = "sql"))]
+#[path = "accuracy/without_sql.rs"]
+mod sql;
 
 use std::sync::Arc;
 
@@ -19,7 +21,7 @@ use serde_json::Value;
 use super::{function_calls, json_answer};
 use sobench_core::answer::Answer;
 use sobench_core::constraint::Constraint;
-use sobench_core::observation::{Outcome, TransportCause};
+use sobench_core::observation::Outcome;
 pub use sobench_core::scorer::Scorer;
 
 pub use self::leaves::Leaves;
@@ -81,29 +83,17 @@ pub struct Reference {
     /// The schema of the request, which may declare how leaves are compared.
     schema: Option<Arc<Value>>,
     choices: Arc<[String]>,
+    /// The calls of a right answer, of [`Scorer::Calls`].
+    calls: Vec<Value>,
     /// The constraint of the request, of [`Scorer::Calls`]: it has the functions.
     functions: Option<Constraint>,
-}
-
-/// Grades the answer to a request with a reference: the scorer, and the reference as text. `None`
-/// for requests that have no result: cancelled ones, and those that failed in the client. `None`
-/// also for a reference that cannot be read, which loaders refuse.
-pub fn grade_request(
-    scorer: Scorer,
-    reference: &str,
-    constraint: Option<&Constraint>,
-    outcome: &Outcome,
-    answer: &Answer,
-) -> Option<Accuracy> {
-    let reference = Value::String(reference.to_owned());
-    Reference::new(scorer, &reference, constraint)
-        .ok()?
-        .grade_answer(outcome, answer)
+    /// The database of [`Scorer::Sql`], with the right rows.
+    database: Option<sql::Database>,
 }
 
 impl Reference {
-    /// Reads a reference: JSON for `exact`, `leaf` and `calls`, which may also be JSON in a string;
-    /// a text or a number for the others.
+    /// Reads a reference: JSON for `exact`, `leaf`, `calls` and `sql`, which may also be JSON in a
+    /// string; a text or a number for the others.
     ///
     /// # Errors
     /// What is wrong with it, as half a sentence.
@@ -120,6 +110,7 @@ impl Reference {
             Some(Constraint::Choice(choices)) => Arc::clone(choices),
             _ => Arc::default(),
         };
+        let (mut calls, mut database) = (Vec::new(), None);
         let value = match (scorer, reference) {
             (Scorer::Exact | Scorer::Leaf, Value::String(text)) => {
                 serde_json::from_str(text).map_err(|error| format!("not JSON: {error}"))?
@@ -135,10 +126,19 @@ impl Reference {
                     Value::String(text) => text.clone(),
                     value => value.to_string(),
                 };
-                if function_calls::expected_calls(&text).is_none() {
-                    return Err("not an object with the list `ground_truth`".to_owned());
-                }
+                calls = function_calls::expected_calls(&text)
+                    .ok_or("not an object with the list `ground_truth`")?;
                 text.into()
+            }
+            (Scorer::Sql, value) => {
+                let value = match value {
+                    Value::String(text) => {
+                        &serde_json::from_str(text).map_err(|error| format!("not JSON: {error}"))?
+                    }
+                    value => value,
+                };
+                database = Some(sql::Database::new(value)?);
+                value.clone()
             }
             (Scorer::Choice, value) => {
                 let text = text_of(value).ok_or("not a text")?;
@@ -158,6 +158,8 @@ impl Reference {
             value,
             schema,
             choices,
+            calls,
+            database,
             functions: constraint.filter(|_| scorer == Scorer::Calls).cloned(),
         })
     }
@@ -179,11 +181,7 @@ impl Reference {
             leaves: None,
         };
         match outcome {
-            Outcome::Cancelled
-            | Outcome::Transport {
-                cause: TransportCause::Local,
-                ..
-            } => None,
+            outcome if !outcome.has_result() => None,
             Outcome::Truncated => Some(without_comparison(Grade::Truncated)),
             Outcome::Completed if self.scorer == Scorer::Calls => {
                 Some(without_comparison(self.calls_grade(answer)))
@@ -196,19 +194,15 @@ impl Reference {
     /// The grade of the calls of an answer: tool calls if the request offers tools, else JSON in
     /// the text. An answer without calls where some are expected is unparsed.
     fn calls_grade(&self, answer: &Answer) -> Grade {
-        let reference = self.value.as_str().unwrap_or_default();
         let functions = self.functions.as_ref();
-        let expected = function_calls::expected_calls(reference).unwrap_or_default();
         let has_calls = match functions {
             Some(Constraint::Tools(_)) => !answer.tool_calls.is_empty(),
             _ => function_calls::has_calls(&answer.text()),
         };
-        if !has_calls && !expected.is_empty() {
+        if !has_calls && !self.calls.is_empty() {
             return Grade::Unparsed;
         }
-        let is_right =
-            function_calls::is_correct(Some(reference), &Outcome::Completed, functions, answer);
-        Grade::from_equality(is_right == Some(true))
+        Grade::from_equality(function_calls::makes_calls(&self.calls, functions, answer))
     }
 
     /// Compares the text of an answer.
@@ -218,6 +212,11 @@ impl Reference {
             Scorer::Exact => json_in(answer)
                 .map(|answer| Grade::from_equality(leaves::is_equal(&self.value, &answer))),
             Scorer::Calls => Some(self.calls_grade(&Answer::from_text(answer.to_owned()))),
+            Scorer::Sql => {
+                let database = self.database.as_ref();
+                let is_right = database.and_then(|database| database.is_right(answer));
+                is_right.map(Grade::from_equality)
+            }
             Scorer::Number => spans::last_number(answer)
                 .map(|answer| Grade::from_equality(self.value.as_f64() == Some(answer))),
             Scorer::Choice if self.choices.is_empty() => {
@@ -291,6 +290,7 @@ fn json_in(answer: &str) -> Option<Value> {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
+    use sobench_core::observation::TransportCause;
 
     use super::*;
 
@@ -435,8 +435,9 @@ mod tests {
     #[test]
     fn only_complete_answers_are_compared() {
         let answer = Answer::from_text("42".to_owned());
+        let reference = Reference::new(Scorer::Number, &json!("42"), None).unwrap();
         let grade = |outcome| {
-            let found = grade_request(Scorer::Number, "42", None, &outcome, &answer);
+            let found = reference.grade_answer(&outcome, &answer);
             found.map(|found| found.grade)
         };
         let rejected = Outcome::Rejected {

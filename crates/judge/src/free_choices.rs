@@ -6,8 +6,7 @@ use std::collections::HashSet;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// Maximum number of `$ref` that are followed for one value.
-const MAX_REFERENCES: usize = 16;
+use sobench_core::schema_part::SchemaPart;
 
 /// White space between the tokens of the JSON text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -91,9 +90,7 @@ impl FreeChoices {
         let compact = value.to_string();
         let document = answer.trim_ascii();
         let mut order = SeenOrder::default();
-        if let Some(root) = schema {
-            order.read(&value, root, root);
-        }
+        order.read(&value, schema.map(SchemaPart::new));
         Some(Self {
             member_order: order.conclusion(),
             white_space: white_space(document),
@@ -120,45 +117,45 @@ struct SeenOrder {
 }
 
 impl SeenOrder {
-    fn read(&mut self, value: &Value, schema: &Value, root: &Value) {
-        let schema = alternative(resolved(schema, root), value, root);
+    fn read(&mut self, value: &Value, schema: Option<SchemaPart<'_>>) {
+        let schema = schema.map(|schema| schema.for_value(value));
         match value {
             Value::Object(members) => {
-                let properties = schema.get("properties").and_then(Value::as_object);
-                if let Some(properties) = properties {
-                    self.read_members(members, properties);
+                if let Some(schema) = schema {
+                    self.read_members(members, schema);
                 }
                 for (name, member) in members {
-                    let declared = properties.and_then(|properties| properties.get(name));
-                    let declared = declared.or_else(|| schema.get("additionalProperties"));
-                    self.read(member, declared.unwrap_or(&Value::Null), root);
+                    let declared = schema.and_then(|schema| {
+                        let others = || schema.here.get("additionalProperties");
+                        schema
+                            .member(name)
+                            .or_else(|| others().map(|part| schema.at(part)))
+                    });
+                    self.read(member, declared);
                 }
             }
             Value::Array(items) => {
-                let prefix = schema.get("prefixItems");
                 for (index, item) in items.iter().enumerate() {
-                    let declared = prefix
-                        .and_then(|prefix| prefix.get(index))
-                        .or_else(|| schema.get("items"));
-                    self.read(item, declared.unwrap_or(&Value::Null), root);
+                    self.read(item, schema.and_then(|schema| schema.item(index)));
                 }
             }
             _ => {}
         }
     }
 
-    fn read_members(&mut self, members: &Map<String, Value>, properties: &Map<String, Value>) {
+    fn read_members(&mut self, members: &Map<String, Value>, schema: SchemaPart<'_>) {
+        let declared: Vec<&String> = schema.names().collect();
         let written: Vec<&String> = members
             .keys()
-            .filter(|name| properties.contains_key(*name))
+            .filter(|name| declared.contains(name))
             .collect();
         if written.len() < 2 {
             return;
         }
         let present: HashSet<&String> = written.iter().copied().collect();
-        let declared = properties.keys().filter(|name| present.contains(name));
+        let in_order = declared.into_iter().filter(|name| present.contains(name));
         self.objects += 1;
-        self.undeclared += usize::from(!declared.eq(written.iter().copied()));
+        self.undeclared += usize::from(!in_order.eq(written.iter().copied()));
         self.unsorted += usize::from(!written.is_sorted());
     }
 
@@ -170,34 +167,6 @@ impl SeenOrder {
             _ => Some(MemberOrder::Other),
         }
     }
-}
-
-/// Follows local references.
-fn resolved<'a>(mut schema: &'a Value, root: &'a Value) -> &'a Value {
-    for _ in 0..MAX_REFERENCES {
-        let reference = schema.get("$ref").and_then(Value::as_str);
-        let pointer = reference.and_then(|reference| reference.strip_prefix('#'));
-        match pointer.and_then(|pointer| root.pointer(pointer)) {
-            Some(target) => schema = target,
-            None => break,
-        }
-    }
-    schema
-}
-
-/// The first alternative of `anyOf` or `oneOf` that declares all members of the value, if any.
-fn alternative<'a>(schema: &'a Value, value: &Value, root: &'a Value) -> &'a Value {
-    let alternatives = ["anyOf", "oneOf"].iter().find_map(|name| schema.get(name));
-    let declares_all = |schema: &&Value| match (value, schema.get("properties")) {
-        (Value::Object(members), Some(Value::Object(known))) => {
-            members.keys().all(|name| known.contains_key(name))
-        }
-        (Value::Array(_), _) => schema.get("items").is_some(),
-        _ => false,
-    };
-    let mut all = alternatives.and_then(Value::as_array).into_iter().flatten();
-    all.find_map(|schema| Some(resolved(schema, root)).filter(declares_all))
-        .unwrap_or(schema)
 }
 
 /// Classifies the white space outside of strings.

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use sobench_core::answer::{Answer, ToolCall};
 use sobench_core::constraint::Constraint;
-use sobench_core::observation::{Outcome, TransportCause};
+use sobench_core::observation::Outcome;
 use sobench_core::tools::{ToolChoice, ToolInput, ToolSet};
 
 /// Maximum number of calls of a reference. Longer references are ignored.
@@ -32,24 +32,25 @@ pub fn is_correct(
     constraint: Option<&Constraint>,
     answer: &Answer,
 ) -> Option<bool> {
-    let reference = reference?;
-    let is_completed = match outcome {
-        Outcome::Cancelled
-        | Outcome::Transport {
-            cause: TransportCause::Local,
-            ..
-        } => return None,
-        Outcome::Completed => true,
-        _ => false,
-    };
+    let expected = expected_calls(reference?)?;
+    let is_completed = *outcome == Outcome::Completed;
+    outcome
+        .has_result()
+        .then(|| is_completed && makes_calls(&expected, constraint, answer))
+}
+
+/// Whether a complete answer makes exactly the expected calls; see [`is_correct`].
+pub(crate) fn makes_calls(
+    expected: &[Value],
+    constraint: Option<&Constraint>,
+    answer: &Answer,
+) -> bool {
     match constraint {
         Some(Constraint::Tools(_)) => {
-            let expected = expected_calls(reference)?;
             let functions = Functions::new(constraint);
-            Some(is_completed && makes_calls(&expected, &functions, &answer.tool_calls))
+            makes_tool_calls(expected, &functions, &answer.tool_calls)
         }
-        _ if is_completed => matches_reference(reference, constraint, &answer.text()),
-        _ => matches_reference(reference, constraint, ""),
+        _ => has_expected_calls(expected, constraint, &answer.text()),
     }
 }
 
@@ -76,7 +77,7 @@ pub fn is_due(reference: Option<&str>, tools: &ToolSet) -> Option<bool> {
 }
 
 /// Whether tool calls are those of the reference.
-fn makes_calls(expected: &[Value], functions: &Functions<'_>, calls: &[ToolCall]) -> bool {
+fn makes_tool_calls(expected: &[Value], functions: &Functions<'_>, calls: &[ToolCall]) -> bool {
     if calls.len() != expected.len() {
         return false;
     }
@@ -96,16 +97,23 @@ pub fn matches_reference(
     constraint: Option<&Constraint>,
     answer: &str,
 ) -> Option<bool> {
-    let expected = expected_calls(reference)?;
+    Some(has_expected_calls(
+        &expected_calls(reference)?,
+        constraint,
+        answer,
+    ))
+}
+
+fn has_expected_calls(expected: &[Value], constraint: Option<&Constraint>, answer: &str) -> bool {
     let Ok(answer) = serde_json::from_str::<Value>(answer.trim()) else {
-        return Some(false);
+        return false;
     };
     let calls_made = match &answer {
         Value::Array(calls) => calls.iter().collect(),
         call => vec![call],
     };
     let functions = Functions::new(constraint);
-    Some(calls_made.len() == expected.len() && can_assign_all(&expected, &functions, &calls_made))
+    calls_made.len() == expected.len() && can_assign_all(expected, &functions, &calls_made)
 }
 
 /// Whether a text is JSON with a call: an object with the member `name`, alone or in a list.

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::answer_format::{answer_schema, in_prose, with_schema};
-use super::registry::{ConstraintScope, DOCUMENT_OUTPUT_LEN, Inputs, Kind, Spec};
+use super::registry::{DOCUMENT_OUTPUT_LEN, Inputs, Kind, Spec};
 use super::repository::{self, Layout, RepositoryOptions, text};
 use super::{DatasetArgs, DatasetPlan, Row, Rows};
 use sobench_core::case::Prompt;
@@ -35,14 +35,7 @@ const MARK: &str = "####";
 pub struct Gsm8kPlan(pub RepositoryOptions);
 
 impl Kind for Gsm8kPlan {
-    const SPEC: Spec = Spec {
-        flags: repository::FLAGS,
-        output_len: DOCUMENT_OUTPUT_LEN,
-        own_output_len: |flags| flags.rows.hf.length.output_len(),
-        is_templated: false,
-        measures_accuracy: true,
-        ..Spec::new("gsm8k", ConstraintScope::PerRow)
-    };
+    const SPEC: Spec = repository::spec("gsm8k", DOCUMENT_OUTPUT_LEN);
 
     fn new(flags: &DatasetArgs) -> Result<Self> {
         Ok(Self(RepositoryOptions::new(flags)))

@@ -6,7 +6,6 @@ use clap::Args;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::file::check_rows;
 use super::flags::{PathFlags, ShortfallFlags};
 use super::json::parse_schema;
 use super::message::messages;
@@ -18,7 +17,6 @@ use sobench_core::constraint::Constraint;
 use sobench_core::error::{Error, Result};
 use sobench_core::input::json::DuplicateKeys;
 use sobench_core::scorer::Scorer;
-use sobench_notices::notice::DatasetNotice;
 
 /// The repository used by vLLM's script.
 const REPOSITORY: &str = "NousResearch/json-mode-eval";
@@ -61,19 +59,7 @@ impl Kind for XgrammarBenchPlan {
                 rows.push(row(&members, location)?);
             }
         }
-        check_rows(rows.len(), &found.source)?;
-        let notices = found
-            .notices
-            .into_iter()
-            .chain(DatasetNotice::repeated_members(repeated))
-            .collect();
-        Ok(Rows {
-            rows,
-            kind: RowsKind::Collected(self.shortfall),
-            source: found.source,
-            converted_from: None,
-            notices,
-        })
+        found.into_rows(rows, RowsKind::Collected(self.shortfall), repeated, &[])
     }
 
     fn path(&self) -> Option<&str> {

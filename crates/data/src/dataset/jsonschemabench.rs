@@ -11,7 +11,6 @@ use clap::Args;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::file::check_rows;
 use super::flags::{HubLengthFlags, OrderFlags, PartFlags, PathFlags, ShortfallFlags};
 use super::json::parse_schema;
 use super::registry::{ConstraintScope, DOCUMENT_OUTPUT_LEN, Inputs, Kind, Spec};
@@ -20,7 +19,6 @@ use super::{DatasetArgs, DatasetPlan, Order, Row, Rows, RowsKind, Shortfall, sch
 use sobench_core::constraint::Constraint;
 use sobench_core::error::{Error, Result};
 use sobench_core::input::json::DuplicateKeys;
-use sobench_notices::notice::DatasetNotice;
 
 const REPOSITORY: &str = "epfl-dlab/JSONSchemaBench";
 const SCHEMA: &str = "json_schema";
@@ -111,21 +109,13 @@ impl Kind for JsonschemabenchPlan {
                 }
             }
         }
-        check_rows(rows.len(), &found.source)?;
         self.order.apply(plan.seed, &mut rows);
-        let notices = found
-            .notices
-            .into_iter()
-            .chain(schema_prompt::unreadable_notice(&unreadable))
-            .chain(DatasetNotice::repeated_members(repeated))
-            .collect();
-        Ok(Rows {
+        found.into_rows(
             rows,
-            kind: RowsKind::Sampled(self.shortfall),
-            source: found.source,
-            converted_from: None,
-            notices,
-        })
+            RowsKind::Sampled(self.shortfall),
+            repeated,
+            &unreadable,
+        )
     }
 
     fn path(&self) -> Option<&str> {

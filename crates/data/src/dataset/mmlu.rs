@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::answer_format::{in_prose, with_choices};
-use super::registry::{ConstraintScope, Inputs, Kind, PROSE_OUTPUT_LEN, Spec};
+use super::registry::{Inputs, Kind, PROSE_OUTPUT_LEN, Spec};
 use super::repository::{self, Layout, RepositoryOptions, text};
 use super::{DatasetArgs, DatasetPlan, Row, Rows};
 use sobench_core::case::Prompt;
@@ -34,14 +34,7 @@ const LETTERS: [&str; 4] = ["A", "B", "C", "D"];
 pub struct MmluPlan(pub RepositoryOptions);
 
 impl Kind for MmluPlan {
-    const SPEC: Spec = Spec {
-        flags: repository::FLAGS,
-        output_len: PROSE_OUTPUT_LEN,
-        own_output_len: |flags| flags.rows.hf.length.output_len(),
-        is_templated: false,
-        measures_accuracy: true,
-        ..Spec::new("mmlu", ConstraintScope::PerRow)
-    };
+    const SPEC: Spec = repository::spec("mmlu", PROSE_OUTPUT_LEN);
 
     fn new(flags: &DatasetArgs) -> Result<Self> {
         Ok(Self(RepositoryOptions::new(flags)))

@@ -3,24 +3,34 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::file::check_rows;
 use super::flags::{HubLengthFlags, OrderFlags, PartFlags, PathFlags, ShortfallFlags};
-use super::registry::{FlagGroup, Inputs};
+use super::registry::{ConstraintScope, FlagGroup, Inputs, Spec};
 use super::table::{self, Selection};
 use super::{DatasetArgs, DatasetPlan, Order, Row, Rows, RowsKind, Shortfall};
 use clap::Args;
 use sobench_core::error::{Error, Result};
 use sobench_core::input::json::DuplicateKeys;
-use sobench_notices::notice::DatasetNotice;
 
 /// The flags of such a dataset.
-pub(super) const FLAGS: &[FlagGroup] = &[
+const FLAGS: &[FlagGroup] = &[
     PathFlags::augment_args,
     OrderFlags::augment_args,
     ShortfallFlags::augment_args,
     PartFlags::augment_args,
     HubLengthFlags::augment_args,
 ];
+
+/// Such a dataset, with references for its rows.
+pub(super) const fn spec(name: &'static str, output_len: u32) -> Spec {
+    Spec {
+        flags: FLAGS,
+        output_len,
+        own_output_len: |flags| flags.rows.hf.length.output_len(),
+        is_templated: false,
+        measures_accuracy: true,
+        ..Spec::new(name, ConstraintScope::PerRow)
+    }
+}
 
 /// The options of such a dataset.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -96,20 +106,8 @@ impl RepositoryOptions {
                 });
             }
         }
-        check_rows(rows.len(), &found.source)?;
         self.order.apply(plan.seed, &mut rows);
-        let notices = found
-            .notices
-            .into_iter()
-            .chain(DatasetNotice::repeated_members(repeated))
-            .collect();
-        Ok(Rows {
-            rows,
-            kind: RowsKind::Sampled(self.shortfall),
-            source: found.source,
-            converted_from: None,
-            notices,
-        })
+        found.into_rows(rows, RowsKind::Sampled(self.shortfall), repeated, &[])
     }
 }
 

@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 
 use super::answer_format::with_schema;
 use super::json::parse_schema;
-use super::registry::{ConstraintScope, DOCUMENT_OUTPUT_LEN, Inputs, Kind, Spec};
+use super::registry::{DOCUMENT_OUTPUT_LEN, Inputs, Kind, Spec};
 use super::repository::{self, Layout, RepositoryOptions, text};
 use super::{DatasetArgs, DatasetPlan, Row, Rows};
 use sobench_core::case::Prompt;
@@ -46,14 +46,7 @@ const DEFAULT_SUBSET: &str = "default";
 pub struct SobPlan(pub RepositoryOptions);
 
 impl Kind for SobPlan {
-    const SPEC: Spec = Spec {
-        flags: repository::FLAGS,
-        output_len: DOCUMENT_OUTPUT_LEN,
-        own_output_len: |flags| flags.rows.hf.length.output_len(),
-        is_templated: false,
-        measures_accuracy: true,
-        ..Spec::new("sob", ConstraintScope::PerRow)
-    };
+    const SPEC: Spec = repository::spec("sob", DOCUMENT_OUTPUT_LEN);
 
     fn new(flags: &DatasetArgs) -> Result<Self> {
         let mut options = RepositoryOptions::new(flags);

@@ -7,15 +7,17 @@ use std::sync::LazyLock;
 use ::regex::Regex;
 use serde_json::{Map, Value};
 
-use super::file::{self, MAX_DATASET_BYTES, read_text};
+use super::file::{self, MAX_DATASET_BYTES, check_rows, read_text};
 use super::parquet;
+use super::schema_prompt::unreadable_notice;
+use super::{Row, Rows, RowsKind};
 use crate::hub;
 use crate::hub::{HubSettings, RepoKind};
 use sobench_core::error::{Error, Result};
 use sobench_core::input;
 use sobench_core::input::json::{self, DuplicateKeys};
 use sobench_core::input::list_files;
-use sobench_notices::notice::Notice;
+use sobench_notices::notice::{DatasetNotice, Notice};
 
 /// File formats of rows, in order of preference.
 const FORMATS: [&str; 3] = ["parquet", "jsonl", "json"];
@@ -39,6 +41,35 @@ pub(super) struct TableFiles {
     /// The name of the source in results.
     pub(super) source: String,
     pub(super) notices: Vec<Notice>,
+}
+
+impl TableFiles {
+    /// The rows of the files in their final order, with the notices on them.
+    ///
+    /// # Errors
+    /// There are no rows, or too many.
+    pub(super) fn into_rows(
+        self,
+        rows: Vec<Row>,
+        kind: RowsKind,
+        repeated: DuplicateKeys,
+        unreadable: &[String],
+    ) -> Result<Rows> {
+        check_rows(rows.len(), &self.source)?;
+        let notices = self
+            .notices
+            .into_iter()
+            .chain(unreadable_notice(unreadable))
+            .chain(DatasetNotice::repeated_members(repeated))
+            .collect();
+        Ok(Rows {
+            rows,
+            kind,
+            source: self.source,
+            converted_from: None,
+            notices,
+        })
+    }
 }
 
 /// Finds the files of a local path, or of a repository on the Hub.

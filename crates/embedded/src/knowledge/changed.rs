@@ -2,17 +2,15 @@
 
 use serde_json::{Map, Number, Value};
 
-use super::document::Schema;
 use crate::seeds::Draws;
-
-/// The member of a schema that declares how a value is compared with the reference.
-const SCORE_KEYWORD: &str = "x-sobench-score";
+use sobench_core::schema_part::SchemaPart;
+use sobench_core::scorer::SCORE_KEYWORD;
 
 /// The value with one leaf changed, drawn at random. The changed leaf keeps its type and, as far as
 /// it is simple, follows its schema. `None` if no leaf can be changed.
 pub(super) fn changed(
     value: &Value,
-    schema: Option<Schema<'_>>,
+    schema: Option<SchemaPart<'_>>,
     draws: &mut Draws,
 ) -> Option<Value> {
     let count = leaves(value);
@@ -34,15 +32,19 @@ fn leaves(value: &Value) -> usize {
 /// The value with the leaf at this position changed.
 fn replace(
     value: &Value,
-    schema: Option<Schema<'_>>,
+    schema: Option<SchemaPart<'_>>,
     left: &mut usize,
     draws: &mut Draws,
 ) -> Option<Value> {
-    let schema = schema.map(|schema| schema.for_value(value));
-    let score = schema.and_then(|schema| schema.here.get(SCORE_KEYWORD));
-    if score.is_some_and(|score| score == "ignore") {
+    let taken = schema.map(|schema| schema.for_value(value));
+    let is_ignored = |schema: SchemaPart<'_>| {
+        let score = schema.keyword(SCORE_KEYWORD);
+        score.is_some_and(|score| score == "ignore")
+    };
+    if [schema, taken].into_iter().flatten().any(is_ignored) {
         return None;
     }
+    let schema = taken;
     match value {
         Value::Object(members) => {
             let (name, member) = members.iter().find(|(_, member)| skip(member, left))?;
@@ -74,8 +76,8 @@ fn skip(value: &Value, left: &mut usize) -> bool {
     false
 }
 
-fn changed_leaf(leaf: &Value, schema: Option<Schema<'_>>, draws: &mut Draws) -> Option<Value> {
-    let keyword = |name: &str| schema.and_then(|schema| schema.here.get(name));
+fn changed_leaf(leaf: &Value, schema: Option<SchemaPart<'_>>, draws: &mut Draws) -> Option<Value> {
+    let keyword = |name: &str| schema.and_then(|schema| schema.keyword(name));
     if keyword("const").is_some() {
         return None;
     }
@@ -216,7 +218,7 @@ mod tests {
         let mut names = std::collections::BTreeSet::new();
         for seed in 0..200 {
             let mut draws = Draws::new(seed, "test");
-            let changed = changed(&value, Some(Schema::new(&schema)), &mut draws).unwrap();
+            let changed = changed(&value, Some(SchemaPart::new(&schema)), &mut draws).unwrap();
             assert!(validator.is_valid(&changed), "{changed}");
             let members = value.as_object().unwrap();
             let differing: Vec<&String> = members

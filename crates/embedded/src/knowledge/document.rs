@@ -1,9 +1,8 @@
-//! Parts of a schema, and the smallest document that contains a given answer.
+//! A value in the order of its schema, and the smallest document that contains a given answer.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-/// Maximum number of `$ref` that are followed for one value.
-const MAX_REFERENCES: usize = 16;
+use sobench_core::schema_part::SchemaPart;
 
 /// Maximum nesting of a smallest document.
 const MAX_NESTING: usize = 32;
@@ -11,125 +10,13 @@ const MAX_NESTING: usize = 32;
 /// Text of members that are not the answer.
 const OTHER_TEXT: &str = "As asked.";
 
-/// A part of a schema, with the document that its references point into.
-#[derive(Clone, Copy)]
-pub(super) struct Schema<'a> {
-    root: &'a Value,
-    pub(super) here: &'a Value,
-}
-
-impl<'a> Schema<'a> {
-    pub(super) fn new(root: &'a Value) -> Self {
-        Self { root, here: root }.resolved()
-    }
-
-    /// Follows local references.
-    fn resolved(mut self) -> Self {
-        for _ in 0..MAX_REFERENCES {
-            let reference = self.here.get("$ref").and_then(Value::as_str);
-            let pointer = reference.and_then(|reference| reference.strip_prefix('#'));
-            match pointer.and_then(|pointer| self.root.pointer(pointer)) {
-                Some(target) => self.here = target,
-                None => break,
-            }
-        }
-        self
-    }
-
-    fn at(self, here: &'a Value) -> Self {
-        Self { here, ..self }.resolved()
-    }
-
-    /// The alternative for a value: the first one of its type that has all of its members.
-    pub(super) fn for_value(self, value: &Value) -> Self {
-        let alternatives = ["anyOf", "oneOf"]
-            .iter()
-            .find_map(|name| self.here.get(name));
-        let fits = |schema: &Self| {
-            let has_members = match (value, schema.here.get("properties")) {
-                (Value::Object(members), Some(Value::Object(known))) => {
-                    members.keys().all(|name| known.contains_key(name))
-                }
-                _ => true,
-            };
-            schema.allows_type_of(value) && has_members
-        };
-        let mut schemas = alternatives
-            .and_then(Value::as_array)
-            .into_iter()
-            .flatten()
-            .map(|here| self.at(here));
-        schemas.find(fits).unwrap_or(self)
-    }
-
-    pub(super) fn member(self, name: &str) -> Option<Self> {
-        let here = self.here.get("properties")?.get(name)?;
-        Some(self.at(here))
-    }
-
-    pub(super) fn item(self, index: usize) -> Option<Self> {
-        let prefix = self
-            .here
-            .get("prefixItems")
-            .and_then(|items| items.get(index));
-        prefix
-            .or_else(|| self.here.get("items"))
-            .map(|here| self.at(here))
-    }
-
-    /// The names of `properties`, in their order.
-    fn names(self) -> impl Iterator<Item = &'a String> {
-        let properties = self.here.get("properties").and_then(Value::as_object);
-        properties.into_iter().flat_map(Map::keys)
-    }
-
-    fn is_required(self, name: &str) -> bool {
-        match self.here.get("required").and_then(Value::as_array) {
-            Some(names) => names.iter().any(|required| required == name),
-            None => false,
-        }
-    }
-
-    fn has_type(self, name: &str) -> bool {
-        match self.here.get("type") {
-            None => true,
-            Some(Value::Array(types)) => types.iter().any(|known| known == name),
-            Some(known) => known == name,
-        }
-    }
-
-    fn allows_type_of(self, value: &Value) -> bool {
-        match value {
-            Value::Null => self.has_type("null"),
-            Value::Bool(_) => self.has_type("boolean"),
-            Value::Number(number) => {
-                self.has_type("number") || !number.is_f64() && self.has_type("integer")
-            }
-            Value::String(_) => self.has_type("string"),
-            Value::Array(_) => self.has_type("array"),
-            Value::Object(_) => self.has_type("object"),
-        }
-    }
-
-    /// Whether the answer may be this value, by type and `enum`.
-    fn allows(self, answer: &Value) -> bool {
-        match self.here.get("enum").and_then(Value::as_array) {
-            Some(values) => values.contains(answer),
-            None => {
-                self.allows_type_of(answer)
-                    && self.here.get("const").is_none_or(|value| value == answer)
-            }
-        }
-    }
-}
-
 /// The value with the members of objects in the order of `properties`, which engines require. Others
 /// follow in their own order.
-pub(super) fn in_schema_order(value: &Value, schema: Option<Schema<'_>>) -> Value {
+pub(super) fn in_schema_order(value: &Value, schema: Option<SchemaPart<'_>>) -> Value {
     let schema = schema.map(|schema| schema.for_value(value));
     match value {
         Value::Object(members) => {
-            let known: Vec<&String> = schema.into_iter().flat_map(Schema::names).collect();
+            let known: Vec<&String> = schema.into_iter().flat_map(SchemaPart::names).collect();
             let first = known
                 .iter()
                 .copied()
@@ -155,7 +42,7 @@ pub(super) fn in_schema_order(value: &Value, schema: Option<Schema<'_>>) -> Valu
 /// the answer in the last member that allows it. A number may be written as text. `None` if no
 /// member allows it.
 pub(super) fn document_with(answer: &Value, schema: &Value) -> Option<Value> {
-    let schema = Schema::new(schema);
+    let schema = SchemaPart::new(schema);
     let as_text = match answer {
         Value::Number(number) => Some(Value::from(number.to_string())),
         _ => None,
@@ -184,7 +71,7 @@ pub(super) fn document_with(answer: &Value, schema: &Value) -> Option<Value> {
 }
 
 /// A small value of a schema.
-fn smallest(schema: Schema<'_>, nesting: usize) -> Value {
+fn smallest(schema: SchemaPart<'_>, nesting: usize) -> Value {
     let here = schema.here;
     if nesting > MAX_NESTING {
         return Value::Null;
@@ -247,7 +134,7 @@ mod tests {
         });
         let value = json!({"a": [{"x": 1, "y": 2}], "c": 3, "b": {"x": 4, "y": 5}});
         assert_eq!(
-            in_schema_order(&value, Some(Schema::new(&schema))).to_string(),
+            in_schema_order(&value, Some(SchemaPart::new(&schema))).to_string(),
             r#"{"b":{"y":5,"x":4},"a":[{"y":2,"x":1}],"c":3}"#
         );
     }

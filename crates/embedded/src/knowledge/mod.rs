@@ -52,7 +52,7 @@ impl Knowledge {
         match arm {
             Arm::Free => self.free,
             Arm::Control => self.prompt,
-            Arm::Constrained | Arm::ConstraintOnly | Arm::ThinkConstraint => self.constrained,
+            _ => self.constrained,
         }
     }
 

@@ -7,11 +7,15 @@ use serde_json::ser::Formatter;
 use serde_json::{Number, Value};
 
 use super::changed::{changed, changed_text};
-use super::document::{Schema, document_with, in_schema_order};
+use super::document::{document_with, in_schema_order};
 use crate::seeds::Draws;
 use sobench_core::case::{Arm, Case};
 use sobench_core::constraint::Constraint;
+use sobench_core::schema_part::SchemaPart;
 use sobench_core::scorer::Scorer;
+
+/// A query with another result than any that is asked for.
+const WRONG_QUERY: &str = "SELECT 'not this'";
 
 /// Prose that contains the answer for [`Arm::Free`], the answer alone for the other arms.
 fn form(answer: &str, arm: Arm, is_json: bool) -> String {
@@ -37,7 +41,7 @@ pub(crate) fn answer_text(case: &Case, is_right: bool, draws: &mut Draws) -> Opt
     match case.score? {
         Scorer::Calls => None,
         Scorer::Exact | Scorer::Leaf => {
-            let part = schema.map(Schema::new);
+            let part = schema.map(SchemaPart::new);
             let reference: Value = serde_json::from_str(reference).ok()?;
             let value = if is_right {
                 reference
@@ -48,6 +52,19 @@ pub(crate) fn answer_text(case: &Case, is_right: bool, draws: &mut Draws) -> Opt
                 &spelled(&in_schema_order(&value, part)),
                 case.arm,
                 true,
+            ))
+        }
+        Scorer::Sql => {
+            let reference: Value = serde_json::from_str(reference).ok()?;
+            let query = match is_right {
+                true => reference.get("query")?.as_str()?,
+                false => WRONG_QUERY,
+            };
+            Some(short_answer(
+                &Value::from(query),
+                schema,
+                constraint,
+                case.arm,
             ))
         }
         Scorer::Number => {

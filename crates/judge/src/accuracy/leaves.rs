@@ -10,10 +10,8 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use sobench_core::schema_part::SchemaPart;
 use sobench_core::scorer::SCORE_KEYWORD as KEYWORD;
-
-/// Maximum number of `$ref` that are followed for one value.
-const MAX_REFERENCES: usize = 16;
 
 /// The leaves of a reference and an answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -83,63 +81,23 @@ pub(super) fn check_declarations(schema: &Value) -> Result<(), String> {
     }
 }
 
-/// A part of a schema, with the document that its references point into.
-#[derive(Clone, Copy)]
-struct Schema<'a> {
-    root: &'a Value,
-    here: &'a Value,
+/// The part of a schema that a value takes.
+fn taken<'a>(schema: Option<SchemaPart<'a>>, value: &Value) -> Option<SchemaPart<'a>> {
+    schema.map(|schema| schema.for_value(value))
 }
 
-impl<'a> Schema<'a> {
-    fn new(root: &'a Value) -> Self {
-        Self { root, here: root }.resolved()
-    }
-
-    /// Follows local references.
-    fn resolved(mut self) -> Self {
-        for _ in 0..MAX_REFERENCES {
-            let reference = self.here.get("$ref").and_then(Value::as_str);
-            let pointer = reference.and_then(|reference| reference.strip_prefix('#'));
-            match pointer.and_then(|pointer| self.root.pointer(pointer)) {
-                Some(target) => self.here = target,
-                None => break,
-            }
-        }
-        self
-    }
-
-    fn child(self, here: Option<&'a Value>) -> Option<Self> {
-        Some(
-            Self {
-                here: here?,
-                ..self
-            }
-            .resolved(),
-        )
-    }
-
-    fn member(self, name: &str) -> Option<Self> {
-        self.child(
-            self.here
-                .get("properties")
-                .and_then(|properties| properties.get(name)),
-        )
-    }
-
-    fn item(self) -> Option<Self> {
-        self.child(self.here.get("items"))
-    }
-
-    fn rule(self) -> Option<Rule> {
-        self.here.get(KEYWORD).and_then(Rule::from_value)
-    }
+/// The rule that a schema declares for a value: beside its alternatives, or in the one that the
+/// value takes.
+fn declared_rule(schema: Option<SchemaPart<'_>>, value: &Value) -> Option<Rule> {
+    let declared = |part: SchemaPart<'_>| part.keyword(KEYWORD).and_then(Rule::from_value);
+    declared(schema?).or_else(|| taken(schema, value).and_then(declared))
 }
 
 impl Leaves {
     /// Compares an answer; `None` is an answer without JSON, which omits every leaf.
     pub(super) fn new(reference: &Value, answer: Option<&Value>, schema: Option<&Value>) -> Self {
         let mut leaves = Self::default();
-        leaves.compare(reference, answer, schema.map(Schema::new));
+        leaves.compare(reference, answer, schema.map(SchemaPart::new));
         leaves
     }
 
@@ -161,8 +119,14 @@ impl Leaves {
         self.invented += other.invented;
     }
 
-    fn compare(&mut self, reference: &Value, answer: Option<&Value>, schema: Option<Schema<'_>>) {
-        let rule = schema.and_then(Schema::rule).unwrap_or(Rule::Exact);
+    fn compare(
+        &mut self,
+        reference: &Value,
+        answer: Option<&Value>,
+        schema: Option<SchemaPart<'_>>,
+    ) {
+        let rule = declared_rule(schema, reference).unwrap_or(Rule::Exact);
+        let schema = taken(schema, reference);
         let Some(answer) = answer.filter(|_| rule != Rule::Ignore) else {
             if rule != Rule::Ignore {
                 self.omitted += count(reference, schema);
@@ -185,12 +149,12 @@ impl Leaves {
                 self.compare_set(expected, found);
             }
             (Value::Array(expected), Value::Array(found)) if !expected.is_empty() => {
-                let item = schema.and_then(Schema::item);
+                let item = |index| schema.and_then(|schema| schema.item(index));
                 for (index, value) in expected.iter().enumerate() {
-                    self.compare(value, found.get(index), item);
+                    self.compare(value, found.get(index), item(index));
                 }
-                for value in found.iter().skip(expected.len()) {
-                    self.invented += count(value, item);
+                for (index, value) in found.iter().enumerate().skip(expected.len()) {
+                    self.invented += count(value, item(index));
                 }
             }
             (Value::Object(_) | Value::Array(_), _) if !is_leaf(reference) => {
@@ -230,15 +194,17 @@ fn is_leaf(value: &Value) -> bool {
 }
 
 /// The number of leaves that are not ignored; an item of a set is one.
-fn count(value: &Value, schema: Option<Schema<'_>>) -> usize {
-    let rule = schema.and_then(Schema::rule);
+fn count(value: &Value, schema: Option<SchemaPart<'_>>) -> usize {
+    let rule = declared_rule(schema, value);
+    let schema = taken(schema, value);
     match value {
         _ if rule == Some(Rule::Ignore) => 0,
         _ if is_leaf(value) => usize::from(rule != Some(Rule::Set)),
         Value::Array(items) if rule == Some(Rule::Set) => items.len(),
         Value::Array(items) => {
-            let item = schema.and_then(Schema::item);
-            items.iter().map(|value| count(value, item)).sum()
+            let item = |index| schema.and_then(|schema| schema.item(index));
+            let counts = items.iter().enumerate();
+            counts.map(|(index, value)| count(value, item(index))).sum()
         }
         Value::Object(members) => members
             .iter()
@@ -351,20 +317,21 @@ mod tests {
                 "total": {"x-sobench-score": {"number": 0.01}},
                 "tags": {"type": "array", "x-sobench-score": "set"},
                 "note": {"x-sobench-score": "ignore"},
-                "rows": {"items": {"properties": {"on": {"$ref": "#/$defs/day"}}}},
+                "rows": {"items": {"properties": {"on": {"anyOf": [{"type": "null"}, {"$ref": "#/$defs/day"}]}}}},
+                "memo": {"$ref": "#/$defs/text", "x-sobench-score": "ignore"},
             },
-            "$defs": {"day": {"x-sobench-score": "date"}},
+            "$defs": {"day": {"type": "string", "x-sobench-score": "date"}, "text": {"type": "string"}},
         });
         check_declarations(&schema).unwrap();
         let reference = json!({
             "name": "Ada Lovelace", "on": "2025-03-01", "total": 10.0, "tags": ["a", "b", "b"],
-            "note": "x", "rows": [{"on": "2025-01-02"}],
+            "note": "x", "rows": [{"on": "2025-01-02"}], "memo": "x",
         });
         let answer = json!({
             "name": "ada lovelace ", "on": "2025-03-01T10:00:00Z", "total": 10.009,
-            "tags": ["b", "a", "c"], "note": "other", "rows": [{"on": "2025-01-03"}],
+            "tags": ["b", "a", "c"], "note": "other", "rows": [{"on": "2025-01-02T12:00:00Z"}], "memo": "y",
         });
-        assert_eq!(leaves(&reference, &answer, Some(&schema)), [5, 1, 0, 1, 1]);
+        assert_eq!(leaves(&reference, &answer, Some(&schema)), [6, 0, 0, 1, 1]);
         assert_eq!(
             leaves(&reference, &json!({}), Some(&schema)),
             [0, 0, 0, 7, 0]

@@ -8,6 +8,7 @@
 use std::collections::HashMap;
 
 use serde_json::{Map, Value};
+use sobench_core::schema_part::SchemaPart;
 use sobench_core::verdict::{NotScored, Reason, Verdict};
 
 use super::super::json_answer;
@@ -24,9 +25,6 @@ const MAX_NESTING: usize = 64;
 
 /// Maximum bytes of a parameter's name.
 const MAX_NAME_BYTES: usize = 4096;
-
-/// Maximum number of references to follow to a property's type.
-const MAX_REFERENCES: usize = 8;
 
 /// Judges the parameters of a call.
 pub(super) struct XmlJudge {
@@ -78,7 +76,7 @@ type Parsed<T> = Result<T, Stop>;
 
 impl XmlJudge {
     pub(super) fn new(schema: &Value, style: Style, judge: SchemaJudge) -> Result<Self, NotScored> {
-        let root = resolve(schema, schema);
+        let root = SchemaPart::new(schema).here;
         let is_object = match root.get("type") {
             None => true,
             Some(Value::String(kind)) => kind == "object",
@@ -215,25 +213,9 @@ fn advance(choice: &mut [usize], parameters: &[Parameter]) -> bool {
     false
 }
 
-/// Follows references within the schema.
-fn resolve<'a>(root: &'a Value, schema: &'a Value) -> &'a Value {
-    let mut schema = schema;
-    for _ in 0..MAX_REFERENCES {
-        let target = schema
-            .get("$ref")
-            .and_then(Value::as_str)
-            .and_then(|reference| root.pointer(reference.strip_prefix('#')?));
-        match target {
-            Some(target) => schema = target,
-            None => break,
-        }
-    }
-    schema
-}
-
 impl ValueKinds {
     fn of(root: &Value, property: &Value) -> Self {
-        let schema = resolve(root, property);
+        let schema = SchemaPart::within(root, property).here;
         let of_values = |values: &[Value]| Self {
             text: values.iter().any(Value::is_string),
             json: values.iter().any(|value| !value.is_string()),

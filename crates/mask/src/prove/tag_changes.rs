@@ -52,7 +52,7 @@ pub(super) fn with_fixed_order(tag: &Value) -> Option<Value> {
 }
 
 /// The tag with `additionalProperties: true` in schemas of objects that say nothing about it;
-/// `None` if there are none.
+/// `None` if there is no such schema.
 pub(super) fn with_open_objects(tag: &Value) -> Option<Value> {
     let mut changed = tag.clone();
     let mut is_changed = false;

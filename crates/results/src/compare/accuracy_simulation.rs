@@ -141,7 +141,7 @@ pub fn simulate(runs: usize, seed: u64) -> Vec<Check> {
         if truth == 0.0 {
             let found = drawn.iter().filter(|sample| is_found(sample));
             checks.push(Check {
-                what: format!("effects found where there is none: {}", design.name()),
+                what: format!("effects found where none was planted: {}", design.name()),
                 percent: share(found.count()),
                 least: 0.0,
                 most: 6.6,

@@ -104,6 +104,8 @@ pub enum EffectKind {
     NoSchema,
     /// Thinking before the constrained answer.
     Thinking,
+    /// White space forbidden, in place of any white space.
+    Compact,
 }
 
 /// The difference of the accuracy of two arms, over the items of both.
@@ -167,7 +169,13 @@ pub struct ArmPairs {
 
 impl EffectKind {
     /// All effects, in the order of tables.
-    pub const ALL: [Self; 4] = [Self::Prompt, Self::Decoder, Self::NoSchema, Self::Thinking];
+    pub const ALL: [Self; 5] = [
+        Self::Prompt,
+        Self::Decoder,
+        Self::NoSchema,
+        Self::Thinking,
+        Self::Compact,
+    ];
 
     /// The name in tables.
     pub fn name(self) -> &'static str {
@@ -176,6 +184,7 @@ impl EffectKind {
             Self::Decoder => "constraint",
             Self::NoSchema => "no schema in the prompt",
             Self::Thinking => "thinking",
+            Self::Compact => "no white space",
         }
     }
 
@@ -186,6 +195,7 @@ impl EffectKind {
             Self::Decoder => (Arm::Control, Arm::Constrained),
             Self::NoSchema => (Arm::Constrained, Arm::ConstraintOnly),
             Self::Thinking => (Arm::Constrained, Arm::ThinkConstraint),
+            Self::Compact => (Arm::Flexible, Arm::Compact),
         }
     }
 }

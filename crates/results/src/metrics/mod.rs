@@ -253,6 +253,10 @@ pub struct Arms {
     pub constraint: Option<ArmMetrics>,
     #[serde(rename = "think+constraint", skip_serializing_if = "Option::is_none")]
     pub think_constraint: Option<ArmMetrics>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub compact: Option<ArmMetrics>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub flexible: Option<ArmMetrics>,
 }
 
 /// Figures of a group of requests. Rates are per second of the whole run.
@@ -319,6 +323,8 @@ pub fn summarise(samples: &[Sample<'_>], duration_ns: u64, options: &MetricsOpti
             free: arm_metrics(Arm::Free),
             constraint: arm_metrics(Arm::ConstraintOnly),
             think_constraint: arm_metrics(Arm::ThinkConstraint),
+            compact: arm_metrics(Arm::Compact),
+            flexible: arm_metrics(Arm::Flexible),
         },
         quality: Quality::new(samples),
         control: ControlArm::new(samples),
@@ -428,6 +434,8 @@ impl Arms {
             &self.free,
             &self.constraint,
             &self.think_constraint,
+            &self.compact,
+            &self.flexible,
         ];
         let arms = Arm::ALL.into_iter().zip(metrics);
         arms.filter_map(|(arm, metrics)| Some((arm, metrics.as_ref()?)))

@@ -16,7 +16,7 @@ use sobench_core::constraint::Constraint;
 use sobench_core::error::Result;
 use sobench_core::observation::{MAX_STATED_TOKENS, Outcome};
 use sobench_core::verdict::{Reason, ToolCallFault, Verdict};
-use sobench_judge::accuracy::grade_request;
+use sobench_judge::accuracy::{Accuracy, Reference};
 use sobench_judge::{Evaluator, function_calls, vllm_formula};
 
 /// Counts the tokens of a text.
@@ -70,6 +70,7 @@ pub fn judge(
         known: HashMap::new(),
     };
     let answers = settings.metrics.answers;
+    let mut references = References::default();
     let expected = log.record.server.expected_channel();
     let requests = log.requests.iter();
     for constraint in requests.filter_map(|request| request.constraint()) {
@@ -98,6 +99,7 @@ pub fn judge(
                 request.outcome(),
                 &answer.answer,
             ),
+            accuracy: references.grade(&request, &answer.answer),
             ..judged
         }
     })?;
@@ -116,7 +118,6 @@ fn one(
         constraint,
         grammar_oracle,
         completion,
-        score,
         ..
     } = request.request_input();
     let outcome = request.outcome();
@@ -152,11 +153,7 @@ fn one(
             own_constraint,
             answer,
         ),
-        accuracy: score
-            .zip(completion.as_deref())
-            .and_then(|(scorer, reference)| {
-                grade_request(scorer, reference, own_constraint, outcome, answer)
-            }),
+        accuracy: None,
         made_call: None,
         call_due: None,
         reasoning: None,
@@ -203,6 +200,29 @@ fn vllm_correct(constraint: &Constraint, outcome: &Outcome, text: &str) -> Optio
             vllm_formula::vllm_correct(constraint, "")
         }
         _ => vllm_formula::vllm_correct(constraint, text),
+    }
+}
+
+/// The references of the requests, each read once.
+#[derive(Default)]
+struct References {
+    /// By the address of the request's input, which the log keeps alive. `None` without a readable
+    /// reference; loaders refuse others.
+    known: HashMap<usize, Option<Reference>>,
+}
+
+impl References {
+    fn grade(&mut self, request: &Sample<'_>, answer: &Answer) -> Option<Accuracy> {
+        let input = request.request_input();
+        let read = || {
+            let reference = input.completion.as_deref()?.into();
+            Reference::new(input.score?, &reference, input.constraint.as_deref()).ok()
+        };
+        self.known
+            .entry(std::ptr::from_ref(input).addr())
+            .or_insert_with(read)
+            .as_ref()?
+            .grade_answer(request.outcome(), answer)
     }
 }
 

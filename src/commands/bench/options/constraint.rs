@@ -14,12 +14,14 @@ use sobench_engine::{EngineName, SERVER_ONLY_ENGINES};
 use sobench_notices::enforcement::UnenforcedPolicy;
 
 /// The values of `--arms`, in the order of help and messages.
-const ARM_FLAGS: [&str; 5] = [
+const ARM_FLAGS: [&str; 7] = [
     Arm::Free.flag(),
     Arm::Control.flag(),
     Arm::Constrained.flag(),
     Arm::ConstraintOnly.flag(),
     Arm::ThinkConstraint.flag(),
+    Arm::Compact.flag(),
+    Arm::Flexible.flag(),
 ];
 
 /// The constraint flags.
@@ -43,7 +45,8 @@ pub struct ConstraintArgs {
     pub no_guided_decoding: bool,
     /// Send each item once in each of these arms, to measure the effect of the constraint on the
     /// accuracy: free (no schema), prompt (schema in the prompt), prompt+constraint, constraint
-    /// (schema not in the prompt), think+constraint. --num-prompts counts items [default of extract,
+    /// (schema not in the prompt), think+constraint, compact and flexible (white space in JSON
+    /// forbidden or allowed; engine guidance only). --num-prompts counts items [default of extract,
     /// last_letters, shuffled_objects, gsm8k, mmlu and sob: prompt,prompt+constraint,constraint]
     #[arg(
         long,
@@ -124,7 +127,8 @@ pub(crate) fn preflight(flags: &ConstraintArgs) -> Option<UnenforcedPolicy> {
 /// The arms in which each item of the dataset is sent; empty for one request for each row.
 ///
 /// # Errors
-/// The kind of server has no field that turns thinking on and off.
+/// The kind of server has no field that turns thinking on and off, or the engine has none for white
+/// space.
 pub(crate) fn arms(
     flags: &ConstraintArgs,
     backend: ServerKind,
@@ -138,6 +142,14 @@ pub(crate) fn arms(
             Arm::ThinkConstraint.flag()
         ))
         .hint("use --backend openai-chat, openai-responses or ollama, or leave the arm out"));
+    }
+    let spelled = named.iter().find(|arm| arm.allows_white_space().is_some());
+    if let Some(arm) = spelled.filter(|_| flags.engine() != Some(EngineName::Guidance.name())) {
+        return Err(Error::usage(format!(
+            "only the engine guidance takes the white space of a request: --arms {}",
+            arm.flag()
+        ))
+        .hint("add --guided-decoding-backend guidance if the server has it; for others, compare two servers that are started with and without white space"));
     }
     let has_ratio = flags.guided_decoding_ratio.is_some() || flags.no_guided_decoding;
     if named.is_empty() && !has_ratio {

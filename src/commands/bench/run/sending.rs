@@ -458,6 +458,10 @@ fn refusal_hint(status: u16, case: &Case, embedded: bool) -> String {
             "the embedded engine guidance reads Lark only: --grammar-dialect lark converts the grammar, xgrammar reads EBNF"
                 .to_owned()
         }
+        (_, Some(constraint)) if constraint.tools().is_some() => {
+            "the server refuses the tools or their choice; vLLM needs --enable-auto-tool-choice and --tool-call-parser"
+                .to_owned()
+        }
         (_, Some(constraint)) => format!(
             "the server refuses the request; if the cause is the {} constraint, try another --constraint-dialect or \
              --guided-decoding-backend, or a constraint that the engine supports",

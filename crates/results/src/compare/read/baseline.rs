@@ -46,12 +46,14 @@ const OLD_COUNTS: [(&Metric, &str); 3] = [
 
 /// Letters of columns and their meanings.
 const BITS: [(char, Option<bool>); 3] = [('1', Some(true)), ('0', Some(false)), ('-', None)];
-const ARMS: [(char, Option<Arm>); 6] = [
+const ARMS: [(char, Option<Arm>); 8] = [
     ('c', Some(Arm::Constrained)),
     ('u', Some(Arm::Control)),
     ('f', Some(Arm::Free)),
     ('o', Some(Arm::ConstraintOnly)),
     ('t', Some(Arm::ThinkConstraint)),
+    ('m', Some(Arm::Compact)),
+    ('x', Some(Arm::Flexible)),
     ('-', None),
 ];
 

@@ -416,8 +416,44 @@ pub static UNPARSED_RATE_THINK: Metric = rate(
     is_unparsed,
 );
 
+/// [`ACCURACY`] of the arm `compact`.
+pub static ACCURACY_COMPACT: Metric = rate(
+    "accuracy_compact",
+    "accuracy, compact",
+    Better::Up,
+    Population::Arm(Arm::Compact),
+    is_right,
+);
+
+/// [`ACCURACY`] of the arm `flexible`.
+pub static ACCURACY_FLEXIBLE: Metric = rate(
+    "accuracy_flexible",
+    "accuracy, flexible",
+    Better::Up,
+    Population::Arm(Arm::Flexible),
+    is_right,
+);
+
+/// [`UNPARSED_RATE`] of the arm `compact`.
+pub static UNPARSED_RATE_COMPACT: Metric = rate(
+    "unparsed_rate_compact",
+    "unparsed, compact",
+    Better::Down,
+    Population::Arm(Arm::Compact),
+    is_unparsed,
+);
+
+/// [`UNPARSED_RATE`] of the arm `flexible`.
+pub static UNPARSED_RATE_FLEXIBLE: Metric = rate(
+    "unparsed_rate_flexible",
+    "unparsed, flexible",
+    Better::Down,
+    Population::Arm(Arm::Flexible),
+    is_unparsed,
+);
+
 /// The accuracy of each arm, and the rate of its unparsed answers, in the order of tables.
-pub static ACCURACY_OF_ARMS: [(Arm, &Metric, &Metric); 5] = [
+pub static ACCURACY_OF_ARMS: [(Arm, &Metric, &Metric); 7] = [
     (Arm::Free, &ACCURACY_FREE, &UNPARSED_RATE_FREE),
     (Arm::Control, &ACCURACY_PROMPT, &UNPARSED_RATE_PROMPT),
     (Arm::Constrained, &ACCURACY, &UNPARSED_RATE),
@@ -427,6 +463,8 @@ pub static ACCURACY_OF_ARMS: [(Arm, &Metric, &Metric); 5] = [
         &UNPARSED_RATE_CONSTRAINT,
     ),
     (Arm::ThinkConstraint, &ACCURACY_THINK, &UNPARSED_RATE_THINK),
+    (Arm::Compact, &ACCURACY_COMPACT, &UNPARSED_RATE_COMPACT),
+    (Arm::Flexible, &ACCURACY_FLEXIBLE, &UNPARSED_RATE_FLEXIBLE),
 ];
 
 fn is_right(sample: &Sample<'_>) -> Option<bool> {

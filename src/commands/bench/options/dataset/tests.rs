@@ -443,6 +443,10 @@ fn wrong_arms_are_refused_with_a_hint() {
             "--backend vllm has no field that turns thinking on and off",
         ),
         (
+            &["--dataset", "extract", "--arms", "compact"],
+            "only the engine guidance takes the white space of a request",
+        ),
+        (
             &["--dataset", "random", "--arms", "prompt"],
             "the dataset random has no constraints: --arms prompt",
         ),
