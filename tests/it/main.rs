@@ -10,6 +10,7 @@
     reason = "a test that cannot go on fails; clippy exempts test functions, not their helpers"
 )]
 
+mod accuracy;
 mod answers;
 mod broken_schemas;
 mod channels;

@@ -4,6 +4,7 @@ use super::Report;
 use super::text::figure;
 use sobench_core::case::Arm;
 use sobench_render::{Document, Table};
+use sobench_results::metrics::Metrics;
 use sobench_results::metrics::accuracy::{
     AccuracySummary, ArmAccuracy, Effect, EffectVerdict, MIN_RIGHT, Missed, PLANNED_EFFECT_PP,
 };
@@ -52,9 +53,8 @@ fn tables(report: &Report, accuracy: &AccuracySummary) -> Vec<(&'static str, Tab
 }
 
 /// The name of an arm: that of `--arms` in a run with several arms of each item.
-pub(crate) fn arm_name(report: &Report, arm: Arm) -> &'static str {
-    let has_items = report
-        .metrics
+pub(crate) fn arm_name(metrics: &Metrics, arm: Arm) -> &'static str {
+    let has_items = metrics
         .accuracy
         .as_ref()
         .is_some_and(AccuracySummary::has_items);
@@ -96,7 +96,7 @@ pub(crate) fn arms(report: &Report, accuracy: &AccuracySummary) -> Table {
     Table::new(heads, 1).with_rows(accuracy.arms.iter().map(|arm| {
         let rate = arm.accuracy;
         let mut row = vec![
-            arm_name(report, arm.arm).to_owned(),
+            arm_name(&report.metrics, arm.arm).to_owned(),
             percent(rate),
             rate.map_or_else(String::new, |rate| interval(&rate)),
             rate.map_or_else(String::new, |rate| format!("{}/{}", rate.hits, rate.of)),
@@ -135,7 +135,7 @@ fn missed(report: &Report, accuracy: &AccuracySummary) -> Table {
     let heads = std::iter::once("arm").chain(names);
     Table::new(heads, 1).with_rows(accuracy.arms.iter().map(|arm| {
         let counts = arm.missed.causes().map(|(_, count)| count.to_string());
-        std::iter::once(arm_name(report, arm.arm).to_owned())
+        std::iter::once(arm_name(&report.metrics, arm.arm).to_owned())
             .chain(counts)
             .collect::<Vec<_>>()
     }))
@@ -157,7 +157,7 @@ fn leaves(report: &Report, accuracy: &AccuracySummary) -> Option<Table> {
             format!("{:.2}", 100.0 * count as f64 / expected)
         };
         Some([
-            arm_name(report, arm.arm).to_owned(),
+            arm_name(&report.metrics, arm.arm).to_owned(),
             share(leaves.right),
             share(leaves.wrong),
             share(leaves.wrong_type),
@@ -226,6 +226,7 @@ pub(crate) fn sentences(accuracy: &AccuracySummary) -> Vec<String> {
         return sentences;
     }
     sentences.extend(accuracy.effects.iter().map(effect_sentence));
+    sentences.extend(guesses(accuracy));
     if let Some(rescue) = accuracy.rescue.filter(|rescue| rescue.unparsed > 0) {
         sentences.push(format!(
             "rescue: of {} items that are unparsed in {}, {} are right in {}",
@@ -237,6 +238,19 @@ pub(crate) fn sentences(accuracy: &AccuracySummary) -> Vec<String> {
     }
     sentences.extend(power(accuracy));
     sentences
+}
+
+/// The arms that are right as often as a guess among the choices.
+fn guesses(accuracy: &AccuracySummary) -> Option<String> {
+    let guess = accuracy.guess_percent?;
+    let arms = accuracy.arms.iter().filter(|arm| arm.is_guess(guess));
+    let names: Vec<&str> = arms.map(|arm| arm.arm.flag()).collect();
+    (!names.is_empty()).then(|| {
+        format!(
+            "no better than a guess among the choices ({guess:.1} % right): {}",
+            names.join(", ")
+        )
+    })
 }
 
 /// The finding on one effect.
@@ -336,7 +350,7 @@ pub(crate) fn summary_table(report: &Report) -> Option<Table> {
     Some(
         Table::new(heads, 1).with_rows(accuracy.arms.iter().map(|arm| {
             [
-                arm_name(report, arm.arm).to_owned(),
+                arm_name(&report.metrics, arm.arm).to_owned(),
                 arm.accuracy.map_or_else(String::new, |rate| {
                     format!(
                         "{:.2} ({:.1} to {:.1})",
@@ -432,6 +446,21 @@ mod tests {
         assert!(
             summary.lines().all(|line| line.chars().count() <= 100),
             "{summary}"
+        );
+    }
+
+    #[test]
+    fn arms_that_are_right_as_often_as_a_guess_are_named() {
+        let found = report(200, |item, arm| match (arm, item) {
+            (Arm::Constrained, 0..67) | (Arm::ConstraintOnly, 0..180) => Grade::Right,
+            _ => Grade::Wrong,
+        });
+        let mut accuracy = found.metrics.accuracy.unwrap();
+        assert_eq!(guesses(&accuracy), None);
+        accuracy.guess_percent = Some(100.0 / 3.0);
+        assert_eq!(
+            guesses(&accuracy).unwrap(),
+            "no better than a guess among the choices (33.3 % right): prompt+constraint"
         );
     }
 

@@ -1,8 +1,10 @@
 //! Tables of the channels of answers: timing, reasoning, and parity of streamed and whole answers.
 
 use super::Report;
+use super::accuracy::arm_name;
 use super::tables::percentile_cell;
 use super::text::figure;
+use sobench_core::case::Arm;
 use sobench_core::printable::printable;
 use sobench_render::{Document, Table};
 use sobench_results::metrics::Metrics;
@@ -118,10 +120,14 @@ pub(crate) fn reasoning(metrics: &Metrics) -> Option<Table> {
     ];
     for (name, rate) in rates {
         for arm in &reasoning.arms {
-            push(name, arm.arm.name(), rate(arm));
+            push(name, arm_name(metrics, arm.arm), rate(arm));
         }
     }
-    push("thinking suppressed", "constrained", reasoning.suppressed);
+    push(
+        "thinking suppressed",
+        arm_name(metrics, Arm::Constrained),
+        reasoning.suppressed,
+    );
     table.non_empty()
 }
 
@@ -132,7 +138,7 @@ pub(crate) fn token_sentence(metrics: &Metrics) -> Option<String> {
         .arms
         .iter()
         .filter_map(|arm| {
-            let name = arm.arm.name();
+            let name = arm_name(metrics, arm.arm);
             Some(format!("{name} {:.1}", arm.mean_tokens?))
         })
         .collect();

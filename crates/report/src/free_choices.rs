@@ -1,5 +1,6 @@
 //! The table of free choices in JSON answers.
 
+use super::accuracy::arm_name;
 use super::text::figure;
 use sobench_render::Table;
 use sobench_results::metrics::Metrics;
@@ -34,7 +35,7 @@ pub(crate) fn table(metrics: &Metrics) -> Option<Table> {
             let Some(rate) = rate_of(arm) else { continue };
             table.row([
                 name.to_owned(),
-                arm.arm.name().to_owned(),
+                arm_name(metrics, arm.arm).to_owned(),
                 figure(Some(rate.percent)),
                 format!("{:.2} to {:.2}", rate.low_percent, rate.high_percent),
                 format!("{}/{}", rate.hits, rate.of),
@@ -44,7 +45,7 @@ pub(crate) fn table(metrics: &Metrics) -> Option<Table> {
     for arm in &choices.arms {
         table.row([
             "bytes over the compact spelling".to_owned(),
-            arm.arm.name().to_owned(),
+            arm_name(metrics, arm.arm).to_owned(),
             figure(Some(arm.over_compact_percent)),
             String::new(),
             arm.answers.to_string(),

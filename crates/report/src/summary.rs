@@ -309,7 +309,7 @@ fn arm_columns<'r>(view: &View<'r>) -> Vec<ArmColumn<'r>> {
         arm,
         name: match arm {
             Arm::Free if !has_items => "without constraint",
-            arm => accuracy::arm_name(view.report, arm),
+            arm => accuracy::arm_name(&view.report.metrics, arm),
         },
         metrics,
         refused: refused(arm),

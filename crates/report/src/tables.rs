@@ -575,7 +575,7 @@ fn arms(report: &Report) -> Option<Table> {
 /// The arms with requests, by their names.
 pub(super) fn arm_columns(report: &Report) -> Vec<(&'static str, &ArmMetrics)> {
     let arms = report.metrics.arms.iter();
-    arms.map(|(arm, metrics)| (accuracy::arm_name(report, arm), metrics))
+    arms.map(|(arm, metrics)| (accuracy::arm_name(&report.metrics, arm), metrics))
         .collect()
 }
 

@@ -687,7 +687,8 @@ fn control(plan: &MatrixOptions, cell: &Cell) -> Option<Control> {
         output_throughput: values.number(&totals::OUTPUT_THROUGHPUT),
         decoding: decoding.control.map(|found| found.answers),
         ttft_added: added(&latencies::TTFT, |request| request.is_later_use).filter(|_| !is_held_up),
-        first_ttft_added: added(&latencies::TTFT, |request| !request.is_later_use),
+        first_ttft_added: added(&latencies::TTFT, |request| !request.is_later_use)
+            .filter(|_| !is_held_up),
         tpot_added: added(&latencies::TPOT, |_| true).filter(|_| !is_held_up),
         e2el_added: added(&latencies::E2EL, |_| true),
     })

@@ -329,8 +329,8 @@ fn answers_are_compared_with_their_references() {
         messages[1..],
         [
             "`score` needs a `reference`",
-            "`reference` needs a `score`: one of exact, leaf, choice, number, calls",
-            "unknown `score`: bleu; use one of exact, leaf, choice, number, calls",
+            "`reference` needs a `score`: one of exact, leaf, choice, number, calls, sql",
+            "unknown `score`: bleu; use one of exact, leaf, choice, number, calls, sql",
         ]
     );
     let page = page(score);

@@ -879,7 +879,7 @@ fn each_item_is_sent_once_in_each_arm_with_the_same_budget() {
 #[test]
 fn each_arm_is_equally_often_first_second_and_last() {
     for arms in [&THREE_ARMS[..], &Arm::ALL, &THREE_ARMS[..1]] {
-        let items = 30;
+        let items = 10 * arms.len();
         let dataset = loaded(&in_arms(DatasetName::ShuffledObjects, arms, items, 5));
         for arm in arms {
             for place in 0..arms.len() {

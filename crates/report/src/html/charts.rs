@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use crate::accuracy::arm_name;
 use crate::timeline::{Count, Step, Timeline};
 use crate::view::View;
 use sobench_core::case::Arm;
@@ -38,7 +39,7 @@ pub(super) fn curves(view: &View<'_>) -> Charts {
     let entry = |arm: &Arm| LegendEntry::Curve {
         colour: colour(*arm),
         dashed: false,
-        label: arm.name().to_owned(),
+        label: arm_name(&view.report.metrics, *arm).to_owned(),
     };
     Charts {
         legend: present.iter().map(entry).collect(),
@@ -76,7 +77,10 @@ fn cumulative(view: &View<'_>, arms: &[Arm], metric: LatencyMetric) -> Option<Ch
     }
     let curves: Vec<Curve> = distributions
         .iter()
-        .map(|(arm, distribution)| curve(*arm, distribution))
+        .map(|(arm, distribution)| {
+            let name = arm_name(&view.report.metrics, *arm);
+            curve(*arm, name, distribution)
+        })
         .collect();
     let svg = svg::cumulative(&title, &curves, ShareScale::Even, &Axis::around(low, high));
     Some(Chart {
@@ -114,8 +118,8 @@ fn colour(arm: Arm) -> usize {
     Arm::ALL.iter().position(|other| *other == arm).unwrap_or(0)
 }
 
-fn curve(arm: Arm, distribution: &Distribution) -> Curve {
-    let name = format!("{}, n = {}", arm.name(), distribution.n());
+fn curve(arm: Arm, name: &str, distribution: &Distribution) -> Curve {
+    let name = format!("{name}, n = {}", distribution.n());
     Curve {
         name,
         colour: colour(arm),

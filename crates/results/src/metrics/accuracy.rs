@@ -15,6 +15,7 @@ use super::quality::is_correct;
 use super::registry::rates::ACCURACY_OF_ARMS;
 use super::{MetricsOptions, Sample};
 use sobench_core::case::Arm;
+use sobench_core::constraint::Constraint;
 use sobench_core::error::{Error, Result};
 use sobench_core::observation::Outcome;
 use sobench_core::scorer::Scorer;
@@ -54,6 +55,9 @@ pub struct AccuracySummary {
     pub rescue: Option<Rescue>,
     /// Counts of items for each two arms.
     pub pairs: Vec<ArmPairs>,
+    /// The accuracy that a guess among the choices has, if every reference is one of known choices.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub guess_percent: Option<f64>,
 }
 
 /// The answers of one arm that have a reference.
@@ -304,6 +308,7 @@ impl AccuracySummary {
                 .collect(),
             rescue: items.rescue(),
             arms: of_arms,
+            guess_percent: guess_percent(&graded),
         })
     }
 
@@ -318,7 +323,29 @@ impl AccuracySummary {
     }
 }
 
+/// The mean of one over the number of choices; `None` if one of the requests has no choices.
+fn guess_percent(graded: &[&Sample<'_>]) -> Option<f64> {
+    let chance = |sample: &&Sample<'_>| {
+        let input = sample.request_input();
+        match input.constraint.as_deref()? {
+            Constraint::Choice(choices) if input.score == Some(Scorer::Choice) => {
+                Some(1.0 / choices.len() as f64)
+            }
+            _ => None,
+        }
+    };
+    let sum: f64 = graded.iter().map(chance).sum::<Option<f64>>()?;
+    Some(100.0 * sum / graded.len() as f64)
+}
+
 impl ArmAccuracy {
+    /// Whether as many answers are right as a guess would be, as far as the interval tells.
+    pub fn is_guess(&self, guess_percent: f64) -> bool {
+        self.accuracy.is_some_and(|rate| {
+            rate.low_percent <= guess_percent && guess_percent <= rate.high_percent
+        })
+    }
+
     fn new(arm: Arm, samples: &[Sample<'_>], options: &MetricsOptions) -> Option<Self> {
         let (_, metric, _) = ACCURACY_OF_ARMS.iter().find(|(own, ..)| *own == arm)?;
         let of_arm: Vec<&Sample<'_>> = samples

@@ -289,9 +289,9 @@ pub struct Control {
     pub decoding: Option<f64>,
     /// The time that the constraint adds to each request, over requests that have a value with and
     /// without it. TTFT: of requests whose constraint the server had compiled before; and of first
-    /// uses of a constraint with those that waited for them. `ttft_added` and `tpot_added` are
-    /// `None` if the server decoded fewer answers at once with the constraint than without, and
-    /// fewer tokens per second: the times are then those of different loads.
+    /// uses of a constraint with those that waited for them. These and `tpot_added` are `None` if the
+    /// server decoded fewer answers at once with the constraint than without, and fewer tokens per
+    /// second: the times are then those of different loads.
     pub ttft_added: Option<Added>,
     pub first_ttft_added: Option<Added>,
     pub tpot_added: Option<Added>,

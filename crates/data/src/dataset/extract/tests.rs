@@ -216,7 +216,7 @@ fn only_arms_that_show_the_schema_have_it_in_the_prompt() {
         ..plan(DatasetName::Extract)
     };
     let cases = load(&plan, &tokenizer()).unwrap().cases;
-    assert_eq!(cases.len(), 20);
+    assert_eq!(cases.len(), 4 * Arm::ALL.len());
     for case in cases {
         let Prompt::Text(prompt) = &case.prompt else {
             panic!("expected a text")
