@@ -158,6 +158,7 @@ fn every_judged_request() -> Vec<JudgedRequest> {
             advice: Some(Advice::Location(text())),
         },
         Outcome::Cancelled,
+        Outcome::Abandoned,
     ];
     let reasons = [
         Reason::NotJson {
@@ -203,6 +204,7 @@ fn every_judged_request() -> Vec<JudgedRequest> {
         NotScored::Refused,
         NotScored::Failed,
         NotScored::Cancelled,
+        NotScored::Abandoned,
         NotScored::Unsupported { what: text() },
         NotScored::Limit { what: text() },
     ];
