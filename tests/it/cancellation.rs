@@ -65,7 +65,7 @@ fn abandoned_requests_are_counted_and_in_no_rate() {
     assert_eq!(own["metrics"]["correct_rate"]["of"], 18);
     assert_eq!(own["metrics"]["coverage"]["of"], 18);
     assert_eq!(own["metrics"]["failed_rate"]["of"], 18);
-    assert_eq!(own["metrics"]["e2el"]["n"], 18);
+    assert_eq!(own["metrics"]["e2el_ms"]["n"], 18);
     assert_eq!(own["recovery"]["state"], "recovered", "{}", own["recovery"]);
     assert_eq!(own["recovery"]["answered_after"], 5);
     assert_eq!(
