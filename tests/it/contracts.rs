@@ -158,6 +158,7 @@ fn every_judged_request() -> Vec<JudgedRequest> {
             advice: Some(Advice::Location(text())),
         },
         Outcome::Cancelled,
+        Outcome::Abandoned,
     ];
     let reasons = [
         Reason::NotJson {
@@ -203,6 +204,7 @@ fn every_judged_request() -> Vec<JudgedRequest> {
         NotScored::Refused,
         NotScored::Failed,
         NotScored::Cancelled,
+        NotScored::Abandoned,
         NotScored::Unsupported { what: text() },
         NotScored::Limit { what: text() },
     ];
@@ -494,9 +496,12 @@ fn outcomes_sum_to_the_number_of_requests() {
     );
     let counted: u64 = outcomes.values().map(|count| count.as_u64().unwrap()).sum();
     assert_eq!(Some(counted), file["num_prompts"].as_u64());
-    let cancelled = file["sobench"]["overall"]["cancelled"].as_u64().unwrap();
+    let own = |count: &str| file["sobench"]["overall"][count].as_u64().unwrap();
     assert_eq!(
-        file["completed"].as_u64().unwrap() + file["failed"].as_u64().unwrap() + cancelled,
+        file["completed"].as_u64().unwrap()
+            + file["failed"].as_u64().unwrap()
+            + own("cancelled")
+            + own("abandoned"),
         counted
     );
     for column in [

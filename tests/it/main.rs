@@ -13,6 +13,7 @@
 mod accuracy;
 mod answers;
 mod broken_schemas;
+mod cancellation;
 mod channels;
 mod cli;
 mod client_bounds;

@@ -58,7 +58,7 @@ pub fn is_error(outcome: &Outcome) -> Option<bool> {
         | Outcome::StreamError { .. }
         | Outcome::Transport { .. }
         | Outcome::TimedOut { .. } => Some(true),
-        Outcome::Unsupported { .. } | Outcome::Cancelled => None,
+        Outcome::Unsupported { .. } | Outcome::Cancelled | Outcome::Abandoned => None,
     }
 }
 

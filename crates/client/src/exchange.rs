@@ -16,6 +16,7 @@ use super::dispatch::unsent;
 use super::pooled_connection::{ExchangeError, OutgoingMessage, Response};
 use sobench_backend::{Adapter, Decoder, ReadSummary, StreamFault, outcome_of_status};
 use sobench_core::channel_timing::ChannelTiming;
+use sobench_core::load::CancelAfter;
 use sobench_core::observation::{
     Advice, Observation, Outcome, Stage, TimeLimit, Timing, TransportCause,
 };
@@ -39,6 +40,8 @@ pub(super) struct Prepared {
     pub(super) label: String,
     pub(super) due: Duration,
     pub(super) body: Body,
+    /// When the connection is closed; `None` to wait for the end of the response.
+    pub(super) cancel_after: Option<CancelAfter>,
 }
 
 /// The body of a request.
@@ -81,11 +84,14 @@ pub(super) async fn observe(sender: &Sender, prepared: Prepared, thread: usize) 
         timing,
         decoder,
         last_byte_ns: &last_byte,
+        ends_at_first_token: prepared.cancel_after == Some(CancelAfter::FirstToken),
         is_connected: false,
         error_response: None,
         body_type: None,
     };
-    let ended_by = run_with_limits(exchange.run(message, thread), sender, &last_byte).await;
+    let cancel_time = prepared.cancel_after.and_then(CancelAfter::time);
+    let run = exchange.run(message, thread);
+    let ended_by = run_with_limits(run, sender, cancel_time, &last_byte).await;
     let stage = exchange.stage();
     let Exchange {
         mut timing,
@@ -114,6 +120,7 @@ pub(super) async fn observe(sender: &Sender, prepared: Prepared, thread: usize) 
             stage: Some(stage),
         }),
         (ExchangeEnd::Stopped, None) => Some(Outcome::Cancelled),
+        (ExchangeEnd::Abandoned, None) => Some(Outcome::Abandoned),
     };
     Observation {
         case_index: prepared.index,
@@ -149,17 +156,20 @@ fn as_ms(time: Duration) -> u64 {
 enum ExchangeEnd {
     Finished(Option<Outcome>),
     Stopped,
+    /// The time of a planned cancellation was reached.
+    Abandoned,
     TimedOutBy(TimeLimit, Duration),
 }
 
-/// Runs the exchange until it ends, a shutdown stops it or a timeout expires. `last_byte_ns` is
-/// when the last byte of the response arrived. The exchange is polled for every read. The timers
+/// Runs the exchange until it ends, a shutdown stops it, `cancel_time` has passed or a timeout
+/// expires. `last_byte_ns` is when the last byte of the response arrived. The exchange is polled for every read. The timers
 /// are polled once to arm them, and again only after they fire, which is a cheap check. The idle
 /// timer is not reset for every read: when it fires, it is set again for the time that is left
 /// since the last byte.
 async fn run_with_limits(
     exchange: impl Future<Output = Option<Outcome>>,
     sender: &Sender,
+    cancel_time: Option<Duration>,
     last_byte_ns: &AtomicU64,
 ) -> ExchangeEnd {
     let options = sender.client.options();
@@ -169,6 +179,7 @@ async fn run_with_limits(
     let mut stop = pin!(shutdown.cut_off(options.limits.drain_timeout));
     let mut request_timer = pin!(tokio::time::sleep(limit));
     let mut idle_timer = pin!(tokio::time::sleep(options.idle_timeout.unwrap_or(limit)));
+    let mut cancel_timer = pin!(tokio::time::sleep(cancel_time.unwrap_or(limit)));
     let mut is_armed = false;
     poll_fn(|cx| {
         if let Poll::Ready(end) = exchange.as_mut().poll(cx) {
@@ -176,6 +187,12 @@ async fn run_with_limits(
         }
         if (!is_armed || shutdown.is_requested()) && stop.as_mut().poll(cx).is_ready() {
             return Poll::Ready(ExchangeEnd::Stopped);
+        }
+        if cancel_time.is_some()
+            && (!is_armed || cancel_timer.is_elapsed())
+            && cancel_timer.as_mut().poll(cx).is_ready()
+        {
+            return Poll::Ready(ExchangeEnd::Abandoned);
         }
         if (!is_armed || request_timer.is_elapsed()) && request_timer.as_mut().poll(cx).is_ready() {
             return Poll::Ready(ExchangeEnd::TimedOutBy(TimeLimit::Request, limit));
@@ -209,6 +226,8 @@ struct Exchange<'a> {
     decoder: Box<dyn Decoder>,
     /// When the last byte of the response arrived; before that, when the request was sent.
     last_byte_ns: &'a AtomicU64,
+    /// Whether the connection is closed after the first content of a stream.
+    ends_at_first_token: bool,
     is_connected: bool,
     /// Set if the status is not 200.
     error_response: Option<ErrorResponse>,
@@ -392,6 +411,9 @@ impl Exchange<'_> {
                         message,
                     });
                 }
+                Ok(_) if !fed.ended && self.is_at_planned_end() => {
+                    return Some(Outcome::Abandoned);
+                }
                 Ok(_) if !fed.ended => {}
                 Ok(has_more) => {
                     self.timing.end_ns = Some(at_ns);
@@ -439,6 +461,11 @@ impl Exchange<'_> {
         }
         self.timing.end_ns = Some(self.sender.clock.now_ns());
         response.keep_connection();
+    }
+
+    /// Whether the first content of a stream has arrived, where the plan ends the request.
+    fn is_at_planned_end(&self) -> bool {
+        self.ends_at_first_token && self.timing.streamed && !self.timing.chunks_ns.is_empty()
     }
 
     /// The current stage.
@@ -529,11 +556,13 @@ mod tests {
                 last_byte_ns.store(sender.clock.now_ns(), Ordering::Relaxed);
             }
         };
-        match run_with_limits(sending, &sender, &last_byte_ns).await {
+        match run_with_limits(sending, &sender, None, &last_byte_ns).await {
             ExchangeEnd::TimedOutBy(limit, _) => {
                 format!("{limit:?} after {} ms", sender.clock.now_ns() / 1_000_000)
             }
-            ExchangeEnd::Finished(_) | ExchangeEnd::Stopped => "not late".to_owned(),
+            ExchangeEnd::Finished(_) | ExchangeEnd::Stopped | ExchangeEnd::Abandoned => {
+                "not late".to_owned()
+            }
         }
     }
 
@@ -574,6 +603,7 @@ mod tests {
             label: String::new(),
             due: Duration::ZERO,
             body,
+            cancel_after: None,
         };
         let seen = observe(&sender, prepared, 0).await;
         let expected = Outcome::ServerError {

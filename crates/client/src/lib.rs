@@ -89,6 +89,7 @@ pub struct RunTotals {
 /// in the order of their due times, and wait in that order for a free slot if `max_concurrency` is
 /// set. After the first shutdown request, or at the end of the schedule, no more requests are sent.
 /// Requests in flight may finish within the drain timeout, unless a second shutdown request comes.
+/// Cases with [`Case::cancel_after`] are abandoned then.
 /// Every event is passed to `on_event` as it occurs and is not stored.
 ///
 /// # Errors
@@ -103,7 +104,7 @@ pub async fn run(
     control: RunControl<'_>,
     on_event: impl FnMut(RunEvent),
 ) -> Result<RunTotals> {
-    let queue = prepare_queue(adapter.as_ref(), request, cases, schedule, "")?;
+    let queue = prepare_queue(adapter.as_ref(), request, cases, schedule, RUN_LABEL)?;
     drive(client, adapter, request, queue, schedule, control, on_event).await
 }
 
@@ -168,6 +169,9 @@ fn keep_ended(mut on_end: impl FnMut(Observation)) -> impl FnMut(RunEvent) {
         }
     }
 }
+
+/// The request ids of the run are the indices of its cases.
+const RUN_LABEL: &str = "";
 
 /// Distinguishes the request ids of warm-ups from those of the run.
 const WARMUP_LABEL: &str = "warmup-";
@@ -295,12 +299,14 @@ pub async fn send_one(
         label,
         due: Duration::ZERO,
         body: Body::Bytes(body),
+        cancel_after: None,
     };
     Ok(on_own_thread(&sender, prepared).await)
 }
 
 /// Encodes the body of every case of the shard, once for all cases that share it, and sorts the
-/// cases by due time; cases with equal due times keep the plan's order.
+/// cases by due time; cases with equal due times keep the plan's order. Only requests of the run
+/// itself are abandoned.
 fn prepare_queue(
     adapter: &dyn Adapter,
     request: &RequestOptions,
@@ -331,7 +337,8 @@ fn prepare_queue(
             Entry::Occupied(body) => *body.get(),
             Entry::Vacant(entry) => *entry.insert(queue.body(encode(adapter, request, case)?)),
         };
-        queue.push(index, *due, body);
+        let cancel_after = case.cancel_after.filter(|_| label == RUN_LABEL);
+        queue.push(index, *due, body, cancel_after);
     }
     queue.sort();
     Ok(queue)

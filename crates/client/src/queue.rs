@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::exchange::{Body, Prepared};
+use sobench_core::load::CancelAfter;
 use sobench_core::schedule::Until;
 
 /// The encoded requests of a run.
@@ -19,6 +20,7 @@ struct Entry {
     due: Duration,
     index: u32,
     body: u32,
+    cancel_after: Option<CancelAfter>,
 }
 
 impl Queue {
@@ -38,11 +40,18 @@ impl Queue {
     }
 
     /// Adds request `index` of the plan, in ascending order.
-    pub(super) fn push(&mut self, index: usize, due: Duration, body: u32) {
+    pub(super) fn push(
+        &mut self,
+        index: usize,
+        due: Duration,
+        body: u32,
+        cancel_after: Option<CancelAfter>,
+    ) {
         self.entries.push(Entry {
             due,
             index: index as u32,
             body,
+            cancel_after,
         });
     }
 
@@ -63,24 +72,25 @@ impl Queue {
             entries,
             bodies,
         } = self;
-        let prepared = move |index: usize, due: Duration, body: u32| {
-            let body = bodies[body as usize].clone();
+        let prepared = move |index: usize, due: Duration, entry: Entry| {
+            let body = bodies[entry.body as usize].clone();
             Prepared {
                 index,
                 label: format!("{label}{index}"),
                 due,
                 body,
+                cancel_after: entry.cancel_after,
             }
         };
         match until {
             Until::LastCase | Until::Time(_) => Box::new(
                 entries
                     .into_iter()
-                    .map(move |entry| prepared(entry.index as usize, entry.due, entry.body)),
+                    .map(move |entry| prepared(entry.index as usize, entry.due, entry)),
             ),
             Until::Cycling(_) if entries.is_empty() => Box::new(std::iter::empty()),
             Until::Cycling(_) => Box::new((0..).map(move |index: usize| {
-                prepared(index, Duration::ZERO, entries[index % entries.len()].body)
+                prepared(index, Duration::ZERO, entries[index % entries.len()])
             })),
         }
     }

@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 
 use crate::audio::Clip;
 use crate::constraint::Constraint;
+use crate::load::CancelAfter;
 use crate::scorer::Scorer;
 
 /// Prefix of the tag that names the dataset of a case in a mix of datasets.
@@ -39,6 +40,9 @@ pub struct Case {
     /// The model of this request if it differs from the run's: a LoRA module.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<Arc<str>>,
+    /// When the client closes the connection of this request; `None` if it waits for the end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cancel_after: Option<CancelAfter>,
 }
 
 /// Identifies the content of a request body by addresses; cases of one row share their texts. Equal
@@ -79,6 +83,7 @@ impl Case {
             tags: Vec::new(),
             grammar_oracle: None,
             model: None,
+            cancel_after: None,
         }
     }
 

@@ -1,5 +1,6 @@
 //! Load settings of a run: request rate, concurrency, duration, timeouts and error limits.
 
+use std::fmt;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -37,6 +38,67 @@ pub struct Load {
     pub probe_request_rate: Option<f64>,
     /// Whether the run fails if a figure is not trusted because of the client.
     pub strict_client: bool,
+    /// The requests whose connection the client closes; `None` for none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cancellation: Option<Cancellation>,
+}
+
+/// The requests that the client abandons.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Cancellation {
+    /// Their share of all requests, above 0 and up to 1.
+    pub rate: f64,
+    pub after: CancelAfter,
+}
+
+/// When the client closes the connection of a request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CancelAfter {
+    /// After the first chunk with content.
+    #[default]
+    FirstToken,
+    /// This number of seconds after it was sent.
+    Seconds(f64),
+}
+
+impl CancelAfter {
+    /// Name of [`CancelAfter::FirstToken`] in flags and tables.
+    const FIRST_TOKEN: &'static str = "first-token";
+
+    /// Parses `first-token` or a number of seconds; `None` for other texts.
+    pub fn parse(text: &str) -> Option<Self> {
+        if text == Self::FIRST_TOKEN {
+            return Some(Self::FirstToken);
+        }
+        let seconds: f64 = text.parse().ok()?;
+        (seconds.is_finite() && seconds > 0.0).then_some(Self::Seconds(seconds))
+    }
+
+    /// The time limit; `None` for the first token.
+    pub fn time(self) -> Option<Duration> {
+        match self {
+            Self::FirstToken => None,
+            Self::Seconds(seconds) => {
+                Some(Duration::try_from_secs_f64(seconds).unwrap_or_default())
+            }
+        }
+    }
+}
+
+impl fmt::Display for CancelAfter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::FirstToken => f.write_str(Self::FIRST_TOKEN),
+            Self::Seconds(seconds) => write!(f, "{seconds}"),
+        }
+    }
+}
+
+impl fmt::Display for Cancellation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} after {}", self.rate, self.after)
+    }
 }
 
 /// Error limits that stop a run; none by default.
@@ -67,5 +129,27 @@ impl ErrorLimits {
             .max_consecutive_errors
             .map(|most| format!("at {most} consecutive errors (--max-consecutive-errors)"));
         rate.into_iter().chain(in_a_row).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn instants_of_cancellation_are_read_as_printed() {
+        for (text, after) in [
+            ("first-token", CancelAfter::FirstToken),
+            ("0.25", CancelAfter::Seconds(0.25)),
+            ("2", CancelAfter::Seconds(2.0)),
+        ] {
+            assert_eq!(CancelAfter::parse(text), Some(after));
+            assert_eq!(after.to_string(), text);
+        }
+        for text in ["", "first", "0", "-1", "NaN", "inf", "1s"] {
+            assert_eq!(CancelAfter::parse(text), None, "{text}");
+        }
+        let json = serde_json::to_string(&CancelAfter::Seconds(0.5)).unwrap();
+        assert_eq!(json, r#"{"seconds":0.5}"#);
     }
 }

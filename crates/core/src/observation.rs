@@ -223,6 +223,8 @@ pub enum Outcome {
     },
     /// The run was stopped before the request ended, or before it was sent.
     Cancelled,
+    /// The client closed the connection by plan, to test the server (`--cancel-rate`).
+    Abandoned,
 }
 
 /// Status of an overloaded or rate-limited server (RFC 6585, section 4). It is unrelated to the
@@ -319,11 +321,12 @@ impl Outcome {
             Self::Transport { .. } => "transport",
             Self::TimedOut { .. } => "timed_out",
             Self::Cancelled => "cancelled",
+            Self::Abandoned => "abandoned",
         }
     }
 
     /// Names of all outcomes, in the order of reports.
-    pub const NAMES: [&'static str; 10] = [
+    pub const NAMES: [&'static str; 11] = [
         "completed",
         "truncated",
         "rejected",
@@ -334,6 +337,7 @@ impl Outcome {
         "transport",
         "timed_out",
         "cancelled",
+        "abandoned",
     ];
 
     /// Whether this machine could not open a connection, so that the request never reached the
@@ -348,9 +352,15 @@ impl Outcome {
         )
     }
 
-    /// Whether the request counts: it was not cancelled, and did not fail in the client.
+    /// Whether the request counts: it was neither cancelled nor abandoned, and did not fail in the
+    /// client.
     pub fn has_result(&self) -> bool {
-        !self.is_local() && *self != Self::Cancelled
+        !self.is_local() && !self.is_cut_by_client()
+    }
+
+    /// Whether the client ended the request: at the end of the run, or by plan.
+    pub fn is_cut_by_client(&self) -> bool {
+        matches!(self, Self::Cancelled | Self::Abandoned)
     }
 
     /// Status and body of a response that refuses the content of the request, which may be its
@@ -420,6 +430,7 @@ pub fn failure_message(outcome: &Outcome) -> String {
             format!("{problem} {limit_ms} ms ({}){stage}", limit.flag())
         }
         Outcome::Cancelled => "the run was stopped before the request ended".to_owned(),
+        Outcome::Abandoned => "the client closed the connection by plan (--cancel-rate)".to_owned(),
     }
 }
 

@@ -139,6 +139,8 @@ pub enum NotScored {
     Failed,
     /// The run ended before the request did.
     Cancelled,
+    /// The client closed the connection by plan.
+    Abandoned,
     /// This machine could not open a connection.
     NotSent,
     /// The evaluator does not support this constraint.
@@ -259,11 +261,12 @@ impl ExtraText {
 
 impl NotScored {
     /// Names of all causes, in the order of documentation.
-    pub const NAMES: [&'static str; 7] = [
+    pub const NAMES: [&'static str; 8] = [
         "no_constraint",
         "refused",
         "failed",
         "cancelled",
+        "abandoned",
         "not_sent",
         "unsupported",
         "limit",
@@ -276,6 +279,7 @@ impl NotScored {
             Self::Refused => "refused",
             Self::Failed => "failed",
             Self::Cancelled => "cancelled",
+            Self::Abandoned => "abandoned",
             Self::NotSent => "not_sent",
             Self::Unsupported { .. } => "unsupported",
             Self::Limit { .. } => "limit",
@@ -394,6 +398,7 @@ impl fmt::Display for NotScored {
             Self::Refused => f.write_str("the server refused the request"),
             Self::Failed => f.write_str("the request failed"),
             Self::Cancelled => f.write_str("the run ended before the request"),
+            Self::Abandoned => f.write_str("the client closed the connection by plan"),
             Self::NotSent => f.write_str("this machine could not open a connection"),
             Self::Unsupported { what } | Self::Limit { what } => f.write_str(what),
         }

@@ -71,6 +71,7 @@ impl AnswerPlan {
             has_strict_call: tools.is_some_and(|tools| is_required_somewhere(tools, calls)),
             forbids_calls: tools.is_some_and(|tools| tools.choice == ToolChoice::None),
             thinks: self.reasoning.is_some() && request.thinking.is_included,
+            has_drafts: false,
         }
     }
 
@@ -147,6 +148,7 @@ impl App {
             let thoughts = match constraint.filter(|_| faults.has(FaultKind::ConstrainThinking)) {
                 Some(constraint) if faults.inject(FaultKind::ConstrainThinking) => Part {
                     matcher: Some(self.matcher(&constraint, field).await?),
+                    constraint: Some(constraint),
                     ..Part::default()
                 },
                 _ => {
@@ -168,13 +170,14 @@ impl App {
             });
         }
         for CallPart { script, constraint } in planned {
-            let matcher = match constraint {
-                Some(constraint) => Some(self.matcher(&constraint, field).await?),
+            let matcher = match &constraint {
+                Some(constraint) => Some(self.matcher(constraint, field).await?),
                 None => None,
             };
             parts.push(Part {
                 script,
                 matcher,
+                constraint,
                 is_reasoning: false,
             });
         }
@@ -249,8 +252,8 @@ fn marked(thoughts: Part, style: ReasoningStyle) -> [Part; 3] {
     let spec = style.spec();
     let write = |text: &str| Part {
         script: vec![Step::Write(text.to_owned())],
-        matcher: None,
         is_reasoning: true,
+        ..Part::default()
     };
     let thoughts = Part {
         is_reasoning: true,

@@ -10,16 +10,18 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use super::EmbeddedOptions;
 use super::answer_outcome::OutcomeRecorder;
 use super::answer_parts::AnswerPlan;
-use super::batching::{Batcher, Batching, Delivery, MAX_STUCK_STEPS, Progress, Tokens};
+use super::batching::{Batcher, Batching, Delivery, MAX_STUCK_STEPS, Progress, Submission, Tokens};
 use super::channels::ChannelParser;
 use super::compiling::Compiler;
 use super::constraint_fields::Rules;
 use super::deltas::DeltaOptions;
+use super::drafts::Drafter;
 use super::events::Events;
 use super::failure::Failure;
-use super::faults::{FaultKind, Planting, RequestFaults};
+use super::faults::{FaultKind, Planting, RequestFaults, RequestTraits};
 use super::generation::{FinishReason, Generation, Limits, Piece};
 use super::knowledge::{Knowledge, KnownAnswers, answer_text};
+use super::mask_faults::MaskFaults;
 use super::model::LanguageModel;
 use super::reasoning::ReasoningParser;
 use super::request::{self, Endpoint, GenerationRequest};
@@ -38,7 +40,7 @@ use sobench_engine::{Engine, Matcher, Vocabulary};
 const MAX_LIVE_REQUESTS: usize = 16_384;
 
 /// Limit on the tokens of prompt and answer together. Larger requests get status 400.
-pub(super) const CONTEXT_TOKENS: u32 = 131_072;
+const CONTEXT_TOKENS: u32 = 131_072;
 
 /// Default `max_tokens` of a completions request, as in OpenAI's API.
 const DEFAULT_COMPLETION_TOKENS: u32 = 16;
@@ -52,7 +54,7 @@ pub(super) struct App {
     compiler: Compiler,
     batcher: Batcher,
     tally: Arc<Tally>,
-    planting: Planting,
+    planting: Arc<Planting>,
     seeds: Seeds,
     known: KnownAnswers,
     slots: Arc<Semaphore>,
@@ -88,10 +90,16 @@ impl App {
         runtime: &Handle,
     ) -> OurResult<Self> {
         let tally = Arc::<Tally>::default();
+        let planting = Arc::new(Planting::new(&options.faults, Arc::clone(&tally)));
         Ok(Self {
             language: Arc::new(LanguageModel::new(Arc::clone(&vocabulary))),
-            batcher: Batcher::start(batching.clone(), Arc::clone(&tally), runtime)?,
-            planting: Planting::new(&options.faults, Arc::clone(&tally)),
+            batcher: Batcher::start(
+                batching.clone(),
+                Arc::clone(&tally),
+                Arc::clone(&planting),
+                runtime,
+            )?,
+            planting,
             seeds: Seeds::new(options.seed),
             known: KnownAnswers::default(),
             slots: Arc::new(Semaphore::new(MAX_LIVE_REQUESTS)),
@@ -155,6 +163,8 @@ impl App {
             cache_misses: self.compiler.misses(),
             compiling: self.compiler.compiling(),
             stuck_masks: self.batcher.stuck(),
+            speculate: self.batching.speculate,
+            kv_tokens: self.batching.kv_tokens,
             routes: self.compiler.routes(),
             ..ServerStats::default()
         };
@@ -187,7 +197,11 @@ impl App {
             .draw(&request.prompt, &fingerprint, request.seed, request_id)?;
         let mut plan = AnswerPlan::new(&request, endpoint, self.options.reasoning_tokens, seed);
         plan.known = self.known.get(&request);
-        let faults = self.planting.draw(seed, &plan.traits(&request));
+        let traits = RequestTraits {
+            has_drafts: self.batching.speculate > 0,
+            ..plan.traits(&request)
+        };
+        let faults = self.planting.draw(seed, &traits);
         plan.apply(&request, seed, &faults);
         Ok(ParsedRequest {
             endpoint,
@@ -233,6 +247,19 @@ impl App {
         Ok(true)
     }
 
+    /// Limit on the tokens of prompt and answer together. As in vLLM, one request fits into the
+    /// cache.
+    pub(super) fn context_tokens(&self) -> u32 {
+        self.batching
+            .kv_tokens
+            .map_or(CONTEXT_TOKENS, |tokens| tokens.min(CONTEXT_TOKENS))
+    }
+
+    /// Whether answers get no more tokens.
+    pub(super) fn is_dead(&self) -> bool {
+        self.batcher.is_dead()
+    }
+
     /// The tokens of the prompt, and the token limit of the answer.
     fn token_limits(
         &self,
@@ -241,14 +268,15 @@ impl App {
     ) -> Result<(u32, u32), Failure> {
         let prompt_tokens =
             u32::try_from(self.vocabulary.count(&request.prompt)).unwrap_or(u32::MAX);
-        let room = CONTEXT_TOKENS.saturating_sub(prompt_tokens);
+        let context = self.context_tokens();
+        let room = context.saturating_sub(prompt_tokens);
         let max_tokens = request.max_tokens.unwrap_or(match endpoint {
             Endpoint::Completions => DEFAULT_COMPLETION_TOKENS.min(room),
             Endpoint::Chat | Endpoint::Responses => room,
         });
         if max_tokens == 0 || max_tokens > room {
             let message = format!(
-                "the context is {CONTEXT_TOKENS} tokens; the prompt has {prompt_tokens} and {max_tokens} were requested for the answer"
+                "the context is {context} tokens; the prompt has {prompt_tokens} and {max_tokens} were requested for the answer"
             );
             return Err(Failure::bad_request(message).about("max_tokens"));
         }
@@ -331,14 +359,27 @@ impl App {
                 ignore_eos: request.ignore_eos,
                 stop_strings,
             };
-            let generation = Generation::from_parts(vocabulary, writer, parts, limits);
+            let speculate = self.batching.speculate;
+            let drafter = (speculate > 0)
+                .then(|| Drafter::new(vocabulary.encode(&request.prompt), speculate));
+            let mask_faults = MaskFaults::new(
+                faults.take_batch_faults(),
+                self.planting.plants(FaultKind::SwapMasks),
+            );
+            let generation =
+                Generation::from_parts(vocabulary, writer, parts, limits, drafter, mask_faults);
             let delivery = if request.stream {
                 Delivery::Pieces
             } else {
                 Delivery::AtEnd
             };
-            self.batcher
-                .submit(generation, pacer, delivery, prompt_tokens)
+            self.batcher.submit(Submission {
+                generation,
+                pacer,
+                delivery,
+                prompt_tokens,
+                seed,
+            })
         };
         let counts_reasoning = self.options.reasoning_tokens > 0;
         Ok(StartedAnswer {

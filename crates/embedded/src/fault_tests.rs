@@ -28,12 +28,16 @@ struct Answer {
 }
 
 async fn with_faults(faults: &[&str]) -> Client {
+    with_options(faults, EmbeddedOptions::default()).await
+}
+
+async fn with_options(faults: &[&str], options: EmbeddedOptions) -> Client {
     static ENGINE: OnceLock<Arc<dyn Engine>> = OnceLock::new();
     let _ = rustls::crypto::ring::default_provider().install_default();
     let faults: OurResult<Vec<Fault>> = faults.iter().map(|fault| Fault::parse(fault)).collect();
     let options = EmbeddedOptions {
         faults: faults.unwrap(),
-        ..EmbeddedOptions::default()
+        ..options
     };
     let start = move || {
         let open = || {
@@ -397,4 +401,95 @@ async fn answers_are_counted_by_their_outcome_for_the_client() {
         assert_eq!(client.server.stats().answers, expected, "{fault}");
         client.stop().await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn faults_of_masks_look_like_success() {
+    for fault in ["fail-open:5", "restart-grammar", "mask-off-by-one"] {
+        let (stream, complete) = both(fault).await;
+        assert_eq!((stream.status, complete.status), (200, 200), "{fault}");
+        let found = [texts(&stream.body), complete_text(&complete)];
+        assert!(found.iter().all(|text| text != ANSWER), "{fault} {found:?}");
+        if fault == "restart-grammar" {
+            assert!(found.iter().all(|text| text.ends_with(ANSWER)), "{found:?}");
+        }
+    }
+}
+
+/// A request with a long answer, whose client goes away after the first data.
+async fn abandon(client: &Client) {
+    let body = json!({"prompt": "p", "max_tokens": 100_000, "stream": true, "ignore_eos": true});
+    let mut response = client.request(&body).send().await.unwrap();
+    assert!(response.chunk().await.unwrap().is_some());
+}
+
+fn one_slot() -> EmbeddedOptions {
+    EmbeddedOptions {
+        max_batch: 1,
+        speed: Speed {
+            step_ms: Some(1.0),
+            ..Speed::default()
+        },
+        ..EmbeddedOptions::default()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_goes_away_frees_its_slot() {
+    let client = with_options(&[], one_slot()).await;
+    abandon(&client).await;
+    // The answer needs the only slot.
+    let answer = client.post(&request_body(false)).await;
+    assert_eq!(complete_text(&answer), ANSWER);
+    let stats = client.server.stats();
+    assert_eq!(
+        (stats.running, stats.ended.gone, stats.ended.stop),
+        (0, 1, 1)
+    );
+    client.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_leaked_slot_blocks_later_requests() {
+    let client = with_options(&["leak-slot-on-cancel"], one_slot()).await;
+    abandon(&client).await;
+    let injected = [("leak-slot-on-cancel".to_owned(), 1)];
+    until("the slot leaks", || {
+        client.server.stats().faults == injected
+    })
+    .await;
+    let body = request_body(false);
+    let later = client.request(&body).send();
+    let is_blocked = || {
+        let stats = client.server.stats();
+        stats.waiting == 1 && stats.running == 1
+    };
+    tokio::select! {
+        answer = later => panic!("an answer without a slot: {answer:?}"),
+        () = until("the request waits", is_blocked) => {}
+    }
+    client.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_died_answers_with_errors() {
+    let client = with_options(&["die-on-cancel"], one_slot()).await;
+    let health = || {
+        client
+            .http
+            .get(format!("{}/health", client.server.base_url()))
+            .send()
+    };
+    assert_eq!(health().await.unwrap().status().as_u16(), 200);
+    abandon(&client).await;
+    let injected = [("die-on-cancel".to_owned(), 1)];
+    until("the server dies", || {
+        client.server.stats().faults == injected && client.server.app.is_dead()
+    })
+    .await;
+    assert_eq!(client.post(&request_body(false)).await.status, 500);
+    let stream = client.post(&request_body(true)).await;
+    assert!(stream.body.contains("died"), "{}", stream.body);
+    assert_eq!(health().await.unwrap().status().as_u16(), 503);
+    client.stop().await;
 }

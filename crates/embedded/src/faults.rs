@@ -15,11 +15,11 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(600);
 
 /// A fault and the share of requests into which it is injected.
 ///
-/// Written as `KIND[:MS][@SHARE]`: `error-500`, `stall:250`, `ignore-constraint@0.1`,
-/// `merge-calls@20of2000`. `MS` is the length of a pause in milliseconds, required by the kinds
-/// with a pause. `SHARE` is a number above 0 and up to 1, or a percentage, or `NofM`. The default
-/// is 1. It is a share of the requests that the kind can change, such as those with two calls for
-/// `merge-calls`.
+/// Written as `KIND[:MS|:N][@SHARE]`: `error-500`, `stall:250`, `fail-open:8`,
+/// `ignore-constraint@0.1`, `merge-calls@20of2000`. `MS` is the length of a pause in milliseconds,
+/// required by the kinds with a pause, and `N` a number of tokens, required by `fail-open`. `SHARE`
+/// is a number above 0 and up to 1, or a percentage, or `NofM`. The default is 1. It is a share of
+/// the requests that the kind can change, such as those with two calls for `merge-calls`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Fault {
     pub kind: FaultKind,
@@ -105,6 +105,23 @@ pub enum FaultKind {
     LeakEndMarker,
     /// The reasoning takes all tokens.
     EndlessThinking,
+    /// The request and one that runs at the same time under another constraint get each other's
+    /// masks: this one from its start if the other runs by then, the other one from that step on.
+    SwapMasks,
+    /// Each token is drawn under the mask of the token before.
+    MaskOffByOne,
+    /// There is no mask after this number of tokens.
+    FailOpen(u32),
+    /// The matcher starts anew once in mid-answer.
+    RestartGrammar,
+    /// The answer ends early while many requests run.
+    ShortenUnderLoad,
+    /// After a rejected draft the matcher has the draft in place of the drawn token.
+    BadRollback,
+    /// The server stops answering after the client went away.
+    DieOnCancel,
+    /// The slot of a client that went away is never freed.
+    LeakSlotOnCancel,
 }
 
 /// What a fault needs to know of a request.
@@ -121,56 +138,88 @@ pub(super) struct RequestTraits {
     pub(super) forbids_calls: bool,
     /// The answer starts with reasoning that is sent.
     pub(super) thinks: bool,
+    /// The server drafts tokens.
+    pub(super) has_drafts: bool,
 }
 
 /// Limit on the number of requests of an exact share.
 const MAX_ELIGIBLE: u64 = 1_000_000_000;
 
-/// A name, whether a pause follows it, and the kind with that pause.
-type KindEntry = (&'static str, bool, fn(Duration) -> FaultKind);
+/// The largest number of tokens of a fault.
+const MAX_TOKENS: u32 = 1_000_000;
 
-/// All kinds.
-const KINDS: [KindEntry; 32] = [
-    ("ignore-constraint", false, |_| FaultKind::IgnoreConstraint),
-    ("error-400", false, |_| FaultKind::Error400),
-    ("error-429", false, |_| FaultKind::Error429),
-    ("error-500", false, |_| FaultKind::Error500),
-    ("error-503", false, |_| FaultKind::Error503),
-    ("hang", false, |_| FaultKind::Hang),
-    ("slow-header", true, FaultKind::SlowHeader),
-    ("stall", true, FaultKind::Stall),
-    ("reset", false, |_| FaultKind::Reset),
-    ("truncate", false, |_| FaultKind::Truncate),
-    ("error-mid-stream", false, |_| FaultKind::ErrorMidStream),
-    ("no-done", false, |_| FaultKind::NoDone),
-    ("no-usage", false, |_| FaultKind::NoUsage),
-    ("wrong-model", false, |_| FaultKind::WrongModel),
-    ("invalid-utf8", false, |_| FaultKind::InvalidUtf8),
-    ("extra-text", false, |_| FaultKind::ExtraText),
-    ("empty", false, |_| FaultKind::Empty),
-    ("merge-calls", false, |_| FaultKind::MergeCalls),
-    ("drop-strict", false, |_| FaultKind::DropStrict),
-    ("leak-markup", false, |_| FaultKind::LeakMarkup),
-    ("wrong-tool", false, |_| FaultKind::WrongTool),
-    ("call-under-none", false, |_| FaultKind::CallUnderNone),
-    ("cut-arguments", false, |_| FaultKind::CutArguments),
-    ("duplicate-id", false, |_| FaultKind::DuplicateId),
-    ("buffer-arguments", false, |_| FaultKind::BufferArguments),
-    ("suppress-thinking", false, |_| FaultKind::SuppressThinking),
-    ("constrain-thinking", false, |_| {
-        FaultKind::ConstrainThinking
-    }),
-    ("constraint-early", false, |_| FaultKind::ConstraintEarly),
-    ("constraint-late", false, |_| FaultKind::ConstraintLate),
-    ("answer-in-reasoning", false, |_| {
-        FaultKind::AnswerInReasoning
-    }),
-    ("leak-end-marker", false, |_| FaultKind::LeakEndMarker),
-    ("endless-thinking", false, |_| FaultKind::EndlessThinking),
+/// Whether a kind has an argument, and the kind with it.
+#[derive(Clone, Copy)]
+enum Form {
+    Plain(FaultKind),
+    Pause(fn(Duration) -> FaultKind),
+    Tokens(fn(u32) -> FaultKind),
+}
+
+/// All kinds by name.
+const KINDS: [(&str, Form); 40] = [
+    (
+        "ignore-constraint",
+        Form::Plain(FaultKind::IgnoreConstraint),
+    ),
+    ("error-400", Form::Plain(FaultKind::Error400)),
+    ("error-429", Form::Plain(FaultKind::Error429)),
+    ("error-500", Form::Plain(FaultKind::Error500)),
+    ("error-503", Form::Plain(FaultKind::Error503)),
+    ("hang", Form::Plain(FaultKind::Hang)),
+    ("slow-header", Form::Pause(FaultKind::SlowHeader)),
+    ("stall", Form::Pause(FaultKind::Stall)),
+    ("reset", Form::Plain(FaultKind::Reset)),
+    ("truncate", Form::Plain(FaultKind::Truncate)),
+    ("error-mid-stream", Form::Plain(FaultKind::ErrorMidStream)),
+    ("no-done", Form::Plain(FaultKind::NoDone)),
+    ("no-usage", Form::Plain(FaultKind::NoUsage)),
+    ("wrong-model", Form::Plain(FaultKind::WrongModel)),
+    ("invalid-utf8", Form::Plain(FaultKind::InvalidUtf8)),
+    ("extra-text", Form::Plain(FaultKind::ExtraText)),
+    ("empty", Form::Plain(FaultKind::Empty)),
+    ("merge-calls", Form::Plain(FaultKind::MergeCalls)),
+    ("drop-strict", Form::Plain(FaultKind::DropStrict)),
+    ("leak-markup", Form::Plain(FaultKind::LeakMarkup)),
+    ("wrong-tool", Form::Plain(FaultKind::WrongTool)),
+    ("call-under-none", Form::Plain(FaultKind::CallUnderNone)),
+    ("cut-arguments", Form::Plain(FaultKind::CutArguments)),
+    ("duplicate-id", Form::Plain(FaultKind::DuplicateId)),
+    ("buffer-arguments", Form::Plain(FaultKind::BufferArguments)),
+    (
+        "suppress-thinking",
+        Form::Plain(FaultKind::SuppressThinking),
+    ),
+    (
+        "constrain-thinking",
+        Form::Plain(FaultKind::ConstrainThinking),
+    ),
+    ("constraint-early", Form::Plain(FaultKind::ConstraintEarly)),
+    ("constraint-late", Form::Plain(FaultKind::ConstraintLate)),
+    (
+        "answer-in-reasoning",
+        Form::Plain(FaultKind::AnswerInReasoning),
+    ),
+    ("leak-end-marker", Form::Plain(FaultKind::LeakEndMarker)),
+    ("endless-thinking", Form::Plain(FaultKind::EndlessThinking)),
+    ("swap-masks", Form::Plain(FaultKind::SwapMasks)),
+    ("mask-off-by-one", Form::Plain(FaultKind::MaskOffByOne)),
+    ("fail-open", Form::Tokens(FaultKind::FailOpen)),
+    ("restart-grammar", Form::Plain(FaultKind::RestartGrammar)),
+    (
+        "shorten-under-load",
+        Form::Plain(FaultKind::ShortenUnderLoad),
+    ),
+    ("bad-rollback", Form::Plain(FaultKind::BadRollback)),
+    ("die-on-cancel", Form::Plain(FaultKind::DieOnCancel)),
+    (
+        "leak-slot-on-cancel",
+        Form::Plain(FaultKind::LeakSlotOnCancel),
+    ),
 ];
 
 impl Fault {
-    /// Parses `KIND[:MS][@SHARE]`.
+    /// Parses `KIND[:MS|:N][@SHARE]`.
     ///
     /// # Errors
     /// Usage error for an unknown fault, with a list of all faults, and for invalid numbers.
@@ -182,63 +231,84 @@ impl Fault {
             ))
             .hint("use KIND@0.1 or KIND@10% for a tenth of the requests, KIND@20of2000 for exactly 20 of 2000")
         })?;
-        let (name, pause) = rest
+        let (name, argument) = rest
             .split_once(':')
-            .map_or((rest, None), |(name, pause)| (name, Some(pause)));
-        let (_, pauses, kind) = KINDS
+            .map_or((rest, None), |(name, argument)| (name, Some(argument)));
+        let (_, form) = KINDS
             .into_iter()
-            .find(|(known, ..)| *known == name)
+            .find(|(known, _)| *known == name)
             .ok_or_else(|| {
                 Error::usage(format!("unknown fault: {name}")).hint(format!(
-                    "use KIND[:MS][@SHARE] with one of {}",
+                    "use KIND[:MS|:N][@SHARE] with one of {}",
                     Self::kinds().collect::<Vec<_>>().join(", ")
                 ))
             })?;
-        let pause = match (pauses, pause) {
-            (true, Some(ms)) => parse_pause(ms).ok_or_else(|| {
-                Error::usage(format!(
-                    "fault pause must be from 0 to 600000 milliseconds: {text}"
-                ))
-                .hint(format!("use {name}:250 for a pause of 250 ms"))
-            })?,
-            (true, None) => {
-                return Err(
-                    Error::usage(format!("fault needs a pause in milliseconds: {text}"))
-                        .hint(format!("use {name}:250 for a pause of 250 ms")),
-                );
-            }
-            (false, Some(value)) => {
-                return Err(
-                    Error::usage(format!("fault has no pause: {text}")).hint(format!(
-                        "use {name}@{value} if {value} is a share of the requests"
-                    )),
-                );
-            }
-            (false, None) => Duration::ZERO,
-        };
-        Ok(Self {
-            kind: kind(pause),
-            share,
-        })
+        let kind = form.parse(name, argument, text)?;
+        Ok(Self { kind, share })
     }
 
     /// The syntax of every fault.
     pub fn kinds() -> impl Iterator<Item = String> {
-        KINDS.into_iter().map(|(name, pauses, _)| {
-            if pauses {
-                format!("{name}:MS")
-            } else {
-                name.to_owned()
-            }
+        KINDS.into_iter().map(|(name, form)| match form {
+            Form::Plain(_) => name.to_owned(),
+            Form::Pause(_) => format!("{name}:MS"),
+            Form::Tokens(_) => format!("{name}:N"),
         })
+    }
+}
+
+impl Form {
+    /// The kind `name` with its argument. `text` is the whole fault, for errors.
+    fn parse(self, name: &str, argument: Option<&str>, text: &str) -> Result<FaultKind> {
+        let pause_hint = format!("use {name}:250 for a pause of 250 ms");
+        let tokens_hint = format!("use {name}:8 for a fault after 8 tokens");
+        match (self, argument) {
+            (Self::Plain(kind), None) => Ok(kind),
+            (Self::Plain(_), Some(value)) => Err(Error::usage(format!(
+                "fault has no pause and no number of tokens: {text}"
+            ))
+            .hint(format!(
+                "use {name}@{value} if {value} is a share of the requests"
+            ))),
+            (Self::Pause(kind), Some(ms)) => parse_pause(ms).map(kind).ok_or_else(|| {
+                Error::usage(format!(
+                    "fault pause must be from 0 to 600000 milliseconds: {text}"
+                ))
+                .hint(pause_hint)
+            }),
+            (Self::Pause(_), None) => Err(Error::usage(format!(
+                "fault needs a pause in milliseconds: {text}"
+            ))
+            .hint(pause_hint)),
+            (Self::Tokens(kind), Some(tokens)) => {
+                let tokens = tokens
+                    .parse()
+                    .ok()
+                    .filter(|tokens| (1..=MAX_TOKENS).contains(tokens));
+                tokens.map(kind).ok_or_else(|| {
+                    Error::usage(format!(
+                        "tokens before a fault must be from 1 to {MAX_TOKENS}: {text}"
+                    ))
+                    .hint(tokens_hint)
+                })
+            }
+            (Self::Tokens(_), None) => Err(Error::usage(format!(
+                "fault needs a number of tokens: {text}"
+            ))
+            .hint(tokens_hint)),
+        }
     }
 }
 
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.kind.name())?;
-        if let FaultKind::SlowHeader(pause) | FaultKind::Stall(pause) = self.kind {
-            write!(f, ":{}", pause.as_secs_f64() * 1e3)?;
+        match self.kind {
+            FaultKind::SlowHeader(pause) | FaultKind::Stall(pause) => {
+                write!(f, ":{}", pause.as_secs_f64() * 1e3)?;
+            }
+            FaultKind::FailOpen(tokens) => write!(f, ":{tokens}")?,
+            _ => {}
         }
         match self.share {
             FaultShare::Random(share) if share < 1.0 => write!(f, "@{share}"),
@@ -271,13 +341,37 @@ impl FaultShare {
 }
 
 impl FaultKind {
-    /// The name without pause and share.
+    /// The name without argument and share.
     pub fn name(self) -> &'static str {
-        let named = KINDS.into_iter().find(|(_, _, kind)| match self {
-            Self::SlowHeader(pause) | Self::Stall(pause) => kind(pause) == self,
-            _ => kind(Duration::ZERO) == self,
-        });
-        named.map_or("", |(name, ..)| name)
+        let is_kind = |form: Form| match (form, self) {
+            (Form::Plain(kind), _) => kind == self,
+            (Form::Pause(kind), Self::SlowHeader(pause) | Self::Stall(pause)) => {
+                kind(pause) == self
+            }
+            (Form::Tokens(kind), Self::FailOpen(tokens)) => kind(tokens) == self,
+            _ => false,
+        };
+        let named = KINDS.into_iter().find(|(_, form)| is_kind(*form));
+        named.map_or("", |(name, _)| name)
+    }
+
+    /// Whether it changes masks or the end of an answer, which happens in the batch.
+    fn is_in_batch(self) -> bool {
+        matches!(
+            self,
+            Self::SwapMasks
+                | Self::MaskOffByOne
+                | Self::FailOpen(_)
+                | Self::RestartGrammar
+                | Self::ShortenUnderLoad
+                | Self::BadRollback
+        )
+    }
+
+    /// Whether it applies to requests whose client goes away while they run. Such requests are
+    /// known only then.
+    fn is_on_cancel(self) -> bool {
+        matches!(self, Self::DieOnCancel | Self::LeakSlotOnCancel)
     }
 
     /// Whether it can change the answer to such a request.
@@ -289,9 +383,15 @@ impl FaultKind {
             has_strict_call,
             forbids_calls,
             thinks,
+            has_drafts,
         } = *request;
         match self {
-            Self::IgnoreConstraint => is_constrained,
+            Self::IgnoreConstraint
+            | Self::SwapMasks
+            | Self::MaskOffByOne
+            | Self::FailOpen(_)
+            | Self::RestartGrammar => is_constrained,
+            Self::BadRollback => is_constrained && has_drafts,
             Self::MergeCalls | Self::DuplicateId => calls > 1,
             Self::DropStrict => has_strict_call,
             Self::LeakMarkup | Self::WrongTool | Self::CutArguments => calls > 0,
@@ -339,20 +439,36 @@ impl Planting {
         }
     }
 
+    /// Whether a fault of this kind may be injected into some request.
+    pub(super) fn plants(&self, kind: FaultKind) -> bool {
+        self.faults.iter().any(|fault| fault.kind == kind)
+    }
+
     /// Draws the faults of the request with this seed.
     pub(super) fn draw(&self, seed: u64, request: &RequestTraits) -> RequestFaults {
+        self.request_faults(self.drawn(seed, |kind| {
+            !kind.is_on_cancel() && kind.is_eligible(request)
+        }))
+    }
+
+    /// Draws the faults of a running request whose client went away.
+    pub(super) fn draw_on_cancel(&self, seed: u64) -> RequestFaults {
+        self.request_faults(self.drawn(seed, FaultKind::is_on_cancel))
+    }
+
+    fn request_faults(&self, drawn: Vec<FaultKind>) -> RequestFaults {
         RequestFaults {
-            drawn: self.drawn(seed, request),
+            drawn,
             counted: Vec::new(),
             tally: Arc::clone(&self.tally),
         }
     }
 
     /// The faults to inject, each drawn independently.
-    fn drawn(&self, seed: u64, request: &RequestTraits) -> Vec<FaultKind> {
+    fn drawn(&self, seed: u64, is_eligible: impl Fn(FaultKind) -> bool) -> Vec<FaultKind> {
         let mut drawn = Vec::new();
         for (index, (fault, seen)) in self.faults.iter().zip(&self.seen).enumerate() {
-            if !fault.kind.is_eligible(request) {
+            if !is_eligible(fault.kind) {
                 continue;
             }
             self.tally.fault_eligible(fault.kind.name());
@@ -368,6 +484,7 @@ impl Planting {
 /// The faults drawn for one request. A fault is counted when it is injected, once per request. A
 /// fault that is not injected, because of an earlier fault or for lack of something to change, is
 /// not counted.
+#[derive(Default)]
 pub(super) struct RequestFaults {
     drawn: Vec<FaultKind>,
     counted: Vec<&'static str>,
@@ -388,6 +505,28 @@ impl RequestFaults {
             self.tally.fault_injected(kind.name());
         }
         is_drawn
+    }
+
+    /// Takes out the faults that are injected in the batch.
+    pub(super) fn take_batch_faults(&mut self) -> Self {
+        let (in_batch, others) = self
+            .drawn
+            .iter()
+            .partition::<Vec<FaultKind>, _>(|kind| kind.is_in_batch());
+        self.drawn = others;
+        Self {
+            drawn: in_batch,
+            counted: Vec::new(),
+            tally: Arc::clone(&self.tally),
+        }
+    }
+
+    /// The number of tokens after which there is no mask, if any.
+    pub(super) fn fail_open(&self) -> Option<u32> {
+        self.drawn.iter().find_map(|kind| match kind {
+            FaultKind::FailOpen(tokens) => Some(*tokens),
+            _ => None,
+        })
     }
 
     /// The pause before the status, if any.
@@ -465,14 +604,13 @@ mod tests {
         };
         assert_eq!((exact.kind, exact.share), (FaultKind::MergeCalls, share));
         assert_eq!(exact.to_string(), "merge-calls@20of2000");
-        for (name, pauses, _) in KINDS {
-            let fault = Fault::parse(&if pauses {
-                format!("{name}:7")
-            } else {
-                name.to_owned()
-            })
-            .unwrap();
-            assert_eq!(fault.kind.name(), name);
+        for (name, form) in KINDS {
+            let text = match form {
+                Form::Plain(_) => name.to_owned(),
+                Form::Pause(_) | Form::Tokens(_) => format!("{name}:7"),
+            };
+            let fault = Fault::parse(&text).unwrap();
+            assert_eq!((fault.kind.name(), fault.to_string()), (name, text));
         }
     }
 
@@ -492,6 +630,9 @@ mod tests {
             ("stall", "needs a pause in milliseconds"),
             ("stall:-1", "must be from 0 to"),
             ("stall:600001", "must be from 0 to"),
+            ("fail-open", "needs a number of tokens"),
+            ("fail-open:0", "must be from 1 to"),
+            ("fail-open:1.5", "must be from 1 to"),
         ] {
             let error = Fault::parse(text).unwrap_err();
             assert!(
@@ -512,7 +653,7 @@ mod tests {
     }
 
     fn drawn(planting: &Planting, seed: u64) -> Vec<FaultKind> {
-        planting.drawn(seed, &RequestTraits::default())
+        planting.draw(seed, &RequestTraits::default()).drawn
     }
 
     #[test]
@@ -570,7 +711,7 @@ mod tests {
             "no-done",
         ]);
         assert_eq!(
-            planting.drawn(0, &two_calls),
+            planting.draw(0, &two_calls).drawn,
             [FaultKind::MergeCalls, FaultKind::NoDone]
         );
         let thinks = RequestTraits {
@@ -581,12 +722,32 @@ mod tests {
             ..RequestTraits::default()
         };
         assert_eq!(
-            planting.drawn(0, &thinks),
+            planting.draw(0, &thinks).drawn,
             [
                 FaultKind::BufferArguments,
                 FaultKind::SuppressThinking,
                 FaultKind::NoDone
             ]
         );
+    }
+
+    #[test]
+    fn faults_of_cancellation_are_drawn_when_a_client_goes_away() {
+        let planting = planting(&["leak-slot-on-cancel@1of2", "swap-masks", "bad-rollback"]);
+        let constrained = RequestTraits {
+            is_constrained: true,
+            ..RequestTraits::default()
+        };
+        let mut faults = planting.draw(0, &constrained);
+        assert_eq!(faults.drawn, [FaultKind::SwapMasks], "no drafts to reject");
+        assert!(faults.take_batch_faults().has(FaultKind::SwapMasks));
+        assert!(faults.drawn.is_empty());
+        let leaks = [0, 1, 2].map(|seed| planting.draw_on_cancel(seed).drawn.len());
+        assert_eq!(leaks, [0, 1, 0]);
+        let drafting = RequestTraits {
+            has_drafts: true,
+            ..constrained
+        };
+        assert!(planting.draw(0, &drafting).has(FaultKind::BadRollback));
     }
 }

@@ -1,12 +1,20 @@
-//! Generates one answer, token by token: computes the mask, draws and commits a token, and decodes
+//! Generates one answer, step by step: computes the mask, draws and commits a token, and decodes
 //! its text.
+//!
+//! With drafts, a step draws several tokens. The matcher is advanced along the draft, which gives
+//! the mask of each of its positions. The model draws under these masks as without drafts, so that
+//! the answer is the same. The draft ends at the first token that the masks do not allow or that the
+//! model does not draw; the matcher is then rolled back, and gets the drawn token.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use super::drafts::{DraftCounts, Drafter};
+use super::mask_faults::{MaskFaults, MatcherChange};
 use super::model::{Step, Writer};
 use super::stop_strings::StopStrings;
 use super::timetable::timed;
+use sobench_core::constraint::Constraint;
 use sobench_engine::{EngineError, Matcher, TokenId, TokenMask, Vocabulary};
 
 /// End of an answer, with OpenAI's names.
@@ -30,7 +38,7 @@ impl FinishReason {
     }
 }
 
-/// The text of one token.
+/// The text of the tokens of one step.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Piece {
     /// Complete characters only. Empty while a character is incomplete, and for the end token.
@@ -42,6 +50,17 @@ pub(super) struct Piece {
     pub(super) reasoning_tokens: u32,
 }
 
+impl Piece {
+    /// Adds the text of the next token.
+    fn append(&mut self, next: Self) {
+        self.text.push_str(&next.text);
+        *self = Self {
+            text: std::mem::take(&mut self.text),
+            ..next
+        };
+    }
+}
+
 /// A part of an answer: a script for the model, and the constraint under which it writes.
 ///
 /// An unconstrained part ends with its script, a constrained one at the end of its constraint. The
@@ -50,7 +69,39 @@ pub(super) struct Piece {
 pub(super) struct Part {
     pub(super) script: Vec<Step>,
     pub(super) matcher: Option<Box<dyn Matcher>>,
+    /// The constraint of the matcher, to tell it from those of other answers.
+    pub(super) constraint: Option<Arc<Constraint>>,
     pub(super) is_reasoning: bool,
+}
+
+/// What one step did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct StepWork {
+    /// Number of generated tokens.
+    pub(super) tokens: u32,
+    /// The time of each mask in nanoseconds.
+    pub(super) mask_ns: Vec<u64>,
+    pub(super) drafts: DraftCounts,
+}
+
+/// How the matcher of the current part goes back over a rejected draft.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Undo {
+    /// Not known yet: a fork is kept in case that the library cannot roll back.
+    #[default]
+    Untried,
+    Rollback,
+    Fork,
+}
+
+/// The draft of one step.
+#[derive(Default)]
+struct Draft {
+    tokens: Vec<TokenId>,
+    /// Number of its tokens in the matcher. They precede the tokens drawn in this step.
+    in_matcher: usize,
+    /// The matcher before the draft, unless it can be rolled back.
+    before: Option<Box<dyn Matcher>>,
 }
 
 /// Limits of an answer.
@@ -71,16 +122,27 @@ pub(super) struct Generation {
     vocabulary: Arc<Vocabulary>,
     writer: Writer,
     matcher: Option<Box<dyn Matcher>>,
-    mask: TokenMask,
+    constraint: Option<Arc<Constraint>>,
+    /// The masks of the positions of one step. More are added for drafts.
+    masks: Vec<TokenMask>,
+    /// Number of masks that are computed for this step.
+    masks_ready: usize,
+    drafter: Option<Drafter>,
+    draft: Draft,
+    undo: Undo,
+    mask_faults: MaskFaults,
     limits: Limits,
     tokens: u32,
+    constrained_tokens: u32,
     reasoning_tokens: u32,
     is_reasoning: bool,
     /// Parts after the current one.
     rest: VecDeque<Part>,
     /// Bytes of an incomplete character.
     held: Vec<u8>,
-    mask_ns: Option<u64>,
+    work: StepWork,
+    /// The error of a token that was drawn after others of its step.
+    failure: Option<EngineError>,
 }
 
 impl Generation {
@@ -96,7 +158,14 @@ impl Generation {
             matcher,
             ..Part::default()
         };
-        Self::from_parts(vocabulary, writer, vec![part], limits)
+        Self::from_parts(
+            vocabulary,
+            writer,
+            vec![part],
+            limits,
+            None,
+            MaskFaults::default(),
+        )
     }
 
     /// An answer of these parts, at least one. With a matcher the last part is constrained until the
@@ -106,8 +175,9 @@ impl Generation {
         writer: Writer,
         parts: Vec<Part>,
         limits: Limits,
+        drafter: Option<Drafter>,
+        mask_faults: MaskFaults,
     ) -> Self {
-        let mask = TokenMask::new(vocabulary.len());
         let limits = Limits {
             max_tokens: limits.max_tokens.max(1),
             ..limits
@@ -116,14 +186,22 @@ impl Generation {
             vocabulary,
             writer,
             matcher: None,
-            mask,
+            constraint: None,
+            masks: Vec::new(),
+            masks_ready: 0,
+            drafter,
+            draft: Draft::default(),
+            undo: Undo::default(),
+            mask_faults,
             limits,
             tokens: 0,
+            constrained_tokens: 0,
             reasoning_tokens: 0,
             is_reasoning: false,
             rest: parts.into(),
             held: Vec::new(),
-            mask_ns: None,
+            work: StepWork::default(),
+            failure: None,
         };
         generation.enter_next_part();
         generation
@@ -133,11 +211,28 @@ impl Generation {
         let Part {
             script,
             matcher,
+            constraint,
             is_reasoning,
         } = self.rest.pop_front().unwrap_or_default();
         self.writer.follow(script);
-        self.matcher = matcher;
+        self.mask_faults.start_part(matcher.as_deref());
+        self.set_matcher(matcher);
+        self.constraint = constraint;
         self.is_reasoning = is_reasoning;
+    }
+
+    /// Replaces the matcher. The draft and the masks of the other one no longer apply.
+    fn set_matcher(&mut self, matcher: Option<Box<dyn Matcher>>) {
+        self.matcher = matcher;
+        self.undo = Undo::default();
+        self.clear_draft();
+    }
+
+    fn clear_draft(&mut self) {
+        self.draft.tokens.clear();
+        self.draft.in_matcher = 0;
+        self.draft.before = None;
+        self.masks_ready = 0;
     }
 
     /// Number of generated tokens, including the end token, as counted by vLLM.
@@ -150,20 +245,252 @@ impl Generation {
         self.matcher.is_some()
     }
 
-    /// Time of the last step's mask in nanoseconds. `None` without a mask.
-    pub(super) fn mask_ns(&self) -> Option<u64> {
-        self.mask_ns
+    /// What the last step did.
+    pub(super) fn take_work(&mut self) -> StepWork {
+        std::mem::take(&mut self.work)
     }
 
-    /// Generates one token. Must not be called after a piece with a finish reason.
+    pub(super) fn mask_faults(&mut self) -> &mut MaskFaults {
+        &mut self.mask_faults
+    }
+
+    /// Whether this answer wants the masks of another one, and can get those of `other`.
+    pub(super) fn swaps_with(&self, other: &Self) -> bool {
+        self.mask_faults.wants_swap()
+            && other.mask_faults.can_swap()
+            && self.matcher.is_some()
+            && other.matcher.is_some()
+            && self.constraint != other.constraint
+    }
+
+    /// Gives two answers each other's masks, from the start of their constraints.
+    pub(super) fn swap_masks(&mut self, other: &mut Self) {
+        let [own, others] = [&mut *self, &mut *other].map(|answer| answer.mask_faults.take_start());
+        self.set_matcher(others);
+        other.set_matcher(own);
+        std::mem::swap(&mut self.constraint, &mut other.constraint);
+    }
+
+    /// Generates the tokens of one step: one, or more with drafts. Must not be called after a piece
+    /// with a finish reason.
     ///
     /// # Errors
     /// The engine reached a limit, crashed, or allows no token.
     pub(super) fn step(&mut self) -> Result<Piece, EngineError> {
-        let token = self.choose()?;
+        self.work = StepWork::default();
+        if let Some(error) = self.failure.take() {
+            return Err(error);
+        }
+        self.clear_draft();
+        self.change_matcher();
+        self.start_draft()?;
+        let mut piece = Piece::default();
+        for position in 0.. {
+            let (token, is_draft) = match self.choose(position) {
+                Ok(Some(chosen)) => chosen,
+                Ok(None) => break,
+                Err(error) if position == 0 => return Err(error),
+                Err(error) => {
+                    // The tokens before it are sent first.
+                    self.failure = Some(error);
+                    break;
+                }
+            };
+            self.work.drafts.accepted += u32::from(is_draft);
+            piece.append(self.write(token));
+            if piece.finish.is_some() || !is_draft {
+                break;
+            }
+        }
+        Ok(piece)
+    }
+
+    /// Changes the matcher by a fault, if it is time.
+    fn change_matcher(&mut self) {
+        if self.matcher.is_none() {
+            return;
+        }
+        match self.mask_faults.change_matcher(self.constrained_tokens) {
+            MatcherChange::Keep => {}
+            MatcherChange::Remove => self.set_matcher(None),
+            MatcherChange::Replace(matcher) => self.set_matcher(Some(matcher)),
+        }
+    }
+
+    /// Drafts the tokens of this step, and advances the matcher along those that the masks allow.
+    fn start_draft(&mut self) -> Result<(), EngineError> {
+        let Some(drafter) = &self.drafter else {
+            return Ok(());
+        };
+        if self.mask_faults.delays_masks() {
+            return Ok(());
+        }
+        let left = self.limits.max_tokens.saturating_sub(self.tokens);
+        let left = match &self.matcher {
+            Some(_) => left.min(
+                self.mask_faults
+                    .tokens_until_change(self.constrained_tokens),
+            ),
+            None => left,
+        };
+        // The last token of a step is the model's own.
+        let drafted = drafter.draft(left.saturating_sub(1) as usize);
+        self.draft.tokens.extend_from_slice(drafted);
+        let proposed = self.draft.tokens.len();
+        if self.matcher.is_some() && proposed > 0 {
+            self.advance_along_draft()?;
+        }
+        let count = |tokens: usize| u32::try_from(tokens).unwrap_or(u32::MAX);
+        let allowed = self.draft.tokens.len();
+        self.work.drafts.drafted = count(allowed);
+        self.work.drafts.masked_out = count(proposed - allowed);
+        Ok(())
+    }
+
+    /// Commits the draft up to the first token that the masks do not allow, and drops the rest.
+    fn advance_along_draft(&mut self) -> Result<(), EngineError> {
+        if self.undo != Undo::Rollback {
+            self.draft.before = self.matcher.as_deref().map(Matcher::fork);
+        }
+        for position in 0..self.draft.tokens.len() {
+            let token = self.draft.tokens[position];
+            let advanced = self.compute_mask(position).and_then(|()| {
+                let is_allowed = self.masks[position].allows(token);
+                match &mut self.matcher {
+                    Some(matcher) if is_allowed => matcher.commit(token).map(|()| true),
+                    _ => Ok(false),
+                }
+            });
+            match advanced {
+                Ok(true) => self.draft.in_matcher += 1,
+                Err(error) if position == 0 => return Err(error),
+                // An error along the draft returns if the answer gets there.
+                Ok(false) | Err(_) => {
+                    self.draft.tokens.truncate(position);
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Computes the mask of this position of the step, unless it is computed.
+    fn compute_mask(&mut self, position: usize) -> Result<(), EngineError> {
+        let Some(matcher) = &mut self.matcher else {
+            return Ok(());
+        };
+        if position < self.masks_ready {
+            return Ok(());
+        }
+        while self.masks.len() <= position {
+            self.masks.push(TokenMask::new(self.vocabulary.len()));
+        }
+        let mask = &mut self.masks[position];
+        let (masked, mask_ns) = timed(|| matcher.mask(mask));
+        self.work.mask_ns.push(mask_ns);
+        masked?;
+        self.mask_faults.delay_mask(mask);
+        self.masks_ready = position + 1;
+        Ok(())
+    }
+
+    /// The token at this position of the step, of the next part if the current one has ended, and
+    /// whether it is that of the draft. `None` if the part ended after other tokens of the step.
+    fn choose(&mut self, position: usize) -> Result<Option<(TokenId, bool)>, EngineError> {
+        let no_token = || EngineError::Invalid {
+            message: "the constraint allows no token here".into(),
+        };
+        loop {
+            let is_last = self.rest.is_empty();
+            if self.matcher.is_none() {
+                if is_last || !self.writer.is_script_done() {
+                    let token = self.writer.next(None).ok_or_else(no_token)?;
+                    return Ok(Some((
+                        token,
+                        self.draft.tokens.get(position) == Some(&token),
+                    )));
+                }
+            } else {
+                self.compute_mask(position)?;
+                let mask = &self.masks[position];
+                let token = self.writer.next(Some(mask)).ok_or_else(no_token)?;
+                if is_last || token != self.vocabulary.eos() {
+                    return Ok(Some((token, self.commit(position, token)?)));
+                }
+            }
+            self.enter_next_part();
+            if position > 0 {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Commits the token drawn at this position of the step, in place of the rest of the draft.
+    /// Returns whether it is that of the draft.
+    fn commit(&mut self, position: usize, token: TokenId) -> Result<bool, EngineError> {
+        let drafted = self.draft.tokens.get(position);
+        if position < self.draft.in_matcher {
+            if drafted == Some(&token) {
+                return Ok(true);
+            }
+            if self.mask_faults.keeps_rejected_draft() {
+                self.undo_draft(position + 1)?;
+                return Ok(false);
+            }
+        }
+        self.undo_draft(position)?;
+        let Some(matcher) = &mut self.matcher else {
+            return Ok(false);
+        };
+        match matcher.commit(token) {
+            // Drawn under another mask.
+            Err(EngineError::Invalid { .. }) if self.mask_faults.delays_masks() => Ok(false),
+            committed => committed.map(|()| false),
+        }
+    }
+
+    /// Takes the draft out of the matcher, except for its first `kept` tokens.
+    fn undo_draft(&mut self, kept: usize) -> Result<(), EngineError> {
+        let excess = self.draft.in_matcher.saturating_sub(kept);
+        if excess == 0 {
+            return Ok(());
+        }
+        self.draft.in_matcher = kept;
+        if self.undo != Undo::Fork
+            && let Some(matcher) = &mut self.matcher
+        {
+            match matcher.rollback(excess) {
+                Ok(()) => {
+                    self.undo = Undo::Rollback;
+                    return Ok(());
+                }
+                Err(error) if self.draft.before.is_none() => return Err(error),
+                Err(_) => {}
+            }
+        }
+        self.undo = Undo::Fork;
+        let Some(mut matcher) = self.draft.before.take() else {
+            return Ok(());
+        };
+        for token in &self.draft.tokens[..kept] {
+            matcher.commit(*token)?;
+        }
+        self.matcher = Some(matcher);
+        Ok(())
+    }
+
+    /// Adds a drawn token to the answer, and returns its text.
+    fn write(&mut self, token: TokenId) -> Piece {
         self.tokens += 1;
+        self.work.tokens += 1;
+        self.constrained_tokens += u32::from(self.matcher.is_some());
         self.reasoning_tokens += u32::from(self.is_reasoning);
         let ended = token == self.vocabulary.eos();
+        if let Some(drafter) = &mut self.drafter
+            && !ended
+        {
+            drafter.push(token);
+        }
         self.held.extend_from_slice(self.vocabulary.bytes(token));
         let is_early = self.matcher.is_none() && self.tokens <= self.limits.min_tokens;
         let finish = if ended && !self.limits.ignore_eos && !is_early {
@@ -171,7 +498,9 @@ impl Generation {
         } else if self.tokens >= self.limits.max_tokens {
             Some(FinishReason::Length)
         } else {
-            None
+            self.mask_faults
+                .shortens(self.tokens)
+                .then_some(FinishReason::Stop)
         };
         if ended {
             self.matcher = None;
@@ -187,38 +516,11 @@ impl Generation {
         } else {
             finish
         };
-        Ok(Piece {
+        Piece {
             text: filtered.text,
             finish,
             stop: filtered.stop,
             reasoning_tokens: self.reasoning_tokens,
-        })
-    }
-
-    /// The next token, of the next part if the current one has ended.
-    fn choose(&mut self) -> Result<TokenId, EngineError> {
-        let no_token = || EngineError::Invalid {
-            message: "the constraint allows no token here".into(),
-        };
-        self.mask_ns = None;
-        loop {
-            let is_last = self.rest.is_empty();
-            let Some(matcher) = &mut self.matcher else {
-                if is_last || !self.writer.is_script_done() {
-                    return self.writer.next(None).ok_or_else(no_token);
-                }
-                self.enter_next_part();
-                continue;
-            };
-            let (masked, mask_ns) = timed(|| matcher.mask(&mut self.mask));
-            self.mask_ns = Some(mask_ns);
-            masked?;
-            let token = self.writer.next(Some(&self.mask)).ok_or_else(no_token)?;
-            if is_last || token != self.vocabulary.eos() {
-                matcher.commit(token)?;
-                return Ok(token);
-            }
-            self.enter_next_part();
         }
     }
 
@@ -259,7 +561,9 @@ mod tests {
 
     use super::super::model::{LanguageModel, Sampling};
     use super::*;
-    use crate::testing::{MaskOnly, shared_model};
+    use crate::faults::{Fault, Planting, RequestTraits};
+    use crate::stats::Tally;
+    use crate::testing::{MaskOnly, no_stats, shared_model};
     use sobench_core::constraint::{AlwaysTrue, Constraint, GrammarDialect};
     use sobench_engine::vocabulary::shared;
     use sobench_engine::{self as engine, Engine, EngineName, EnginePolicy};
@@ -655,5 +959,177 @@ mod tests {
         let mut generation = start("", Some(&Constraint::Regex("a".into())), 0, 8, false);
         generation.matcher = Some(Box::new(MaskOnly(|_: &mut TokenMask| {})));
         assert!(generation.step().is_err());
+    }
+
+    /// The text of an answer under `constraint` with a fault, and whether it was injected.
+    fn faulty(
+        fault: &str,
+        constraint: &Constraint,
+        seed: u64,
+        drafted: usize,
+        prepare: impl FnOnce(&mut Generation),
+    ) -> (String, bool) {
+        let tally = Arc::<Tally>::default();
+        let planting = Planting::new(&[Fault::parse(fault).unwrap()], Arc::clone(&tally));
+        let traits = RequestTraits {
+            is_constrained: true,
+            has_drafts: true,
+            ..RequestTraits::default()
+        };
+        let faults = planting.draw(seed, &traits).take_batch_faults();
+        let matcher = harness()
+            .engine
+            .compile(constraint)
+            .unwrap()
+            .matcher()
+            .unwrap();
+        let prompt = "one two";
+        let mut generation = Generation::from_parts(
+            shared(),
+            harness()
+                .model
+                .writer(prompt, Sampling::default(), seed, 200),
+            vec![Part {
+                matcher: Some(matcher),
+                ..Part::default()
+            }],
+            Limits {
+                max_tokens: 200,
+                ..Limits::default()
+            },
+            (drafted > 0).then(|| Drafter::new(shared().encode(prompt), drafted)),
+            MaskFaults::new(faults, false),
+        );
+        prepare(&mut generation);
+        let text = finish(generation).text;
+        let mut stats = no_stats();
+        tally.fill(&mut stats);
+        (text, !stats.faults.is_empty())
+    }
+
+    const LONG: &str = "a choice of several words that takes more tokens than five";
+
+    fn long_choice() -> Constraint {
+        Constraint::Choice([LONG.to_owned()].into())
+    }
+
+    #[test]
+    fn a_mask_that_fails_open_ends_after_its_tokens() {
+        for seed in 0..5 {
+            for drafted in [0, 3] {
+                let (text, is_injected) =
+                    faulty("fail-open:4", &long_choice(), seed, drafted, |_| {});
+                let kept = text
+                    .bytes()
+                    .zip(LONG.bytes())
+                    .take_while(|(found, expected)| found == expected)
+                    .count();
+                assert!(is_injected && text != LONG && kept >= 4, "{text:?}");
+            }
+        }
+        let (text, is_injected) = faulty("fail-open:100", &long_choice(), 0, 0, |_| {});
+        assert_eq!((text.as_str(), is_injected), (LONG, false));
+    }
+
+    #[test]
+    fn a_restarted_grammar_repeats_the_start_of_the_answer() {
+        let restarted = |preempted: bool| {
+            let (text, is_injected) =
+                faulty("restart-grammar", &long_choice(), 2, 2, |generation| {
+                    if preempted {
+                        generation.step().unwrap();
+                        generation.mask_faults().preempted();
+                    }
+                });
+            assert!(is_injected && text.ends_with(LONG), "{text:?}");
+            text.len() - LONG.len()
+        };
+        let before = restarted(false);
+        assert!(before > 0 && before < LONG.len());
+        let (short, is_injected) = faulty(
+            "restart-grammar",
+            &Constraint::Regex("a".into()),
+            0,
+            0,
+            |_| {},
+        );
+        assert_eq!((short.as_str(), is_injected), ("a", false));
+        // The first step is outside of the text, so that only the whole answer follows.
+        assert_eq!(restarted(true), 0);
+    }
+
+    #[test]
+    fn late_masks_repeat_parts_of_the_answer() {
+        for seed in 0..5 {
+            let (text, is_injected) = faulty("mask-off-by-one", &long_choice(), seed, 3, |_| {});
+            assert!(is_injected && text != LONG, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_bad_rollback_leaves_the_matcher_one_token_off() {
+        let pattern = "(a11x|b22y|c33z){12}";
+        let judge = regex_judge(pattern);
+        let constraint = Constraint::Regex(pattern.into());
+        let mut invalid = 0;
+        for seed in 0..20 {
+            let (text, is_injected) = faulty("bad-rollback", &constraint, seed, 3, |_| {});
+            assert!(is_injected || judge(&text), "{text:?}");
+            invalid += usize::from(!judge(&text));
+            let (text, _) = faulty("hang", &constraint, seed, 3, |_| {});
+            assert!(judge(&text), "{text:?}");
+        }
+        assert!(invalid >= 15, "{invalid} of 20");
+    }
+
+    #[test]
+    fn a_matcher_that_cannot_roll_back_is_forked() {
+        /// A matcher without rollback.
+        struct ForkOnly(Box<dyn Matcher>);
+        impl Matcher for ForkOnly {
+            fn mask(&mut self, mask: &mut TokenMask) -> Result<(), EngineError> {
+                self.0.mask(mask)
+            }
+            fn commit(&mut self, token: TokenId) -> Result<(), EngineError> {
+                self.0.commit(token)
+            }
+            fn is_accepting(&mut self) -> Result<bool, EngineError> {
+                self.0.is_accepting()
+            }
+            fn forced_tokens(&mut self) -> Vec<TokenId> {
+                self.0.forced_tokens()
+            }
+            fn rollback(&mut self, _: usize) -> Result<(), EngineError> {
+                Err(EngineError::Invalid {
+                    message: "no rollback".into(),
+                })
+            }
+            fn fork(&self) -> Box<dyn Matcher> {
+                Box::new(Self(self.0.fork()))
+            }
+        }
+        let constraint = Constraint::Regex("((yes|no|maybe) ){15}".into());
+        for seed in 0..10 {
+            let plain = finish(start("yes no", Some(&constraint), seed, 100, false)).text;
+            let mut drafting = start("yes no", Some(&constraint), seed, 100, false);
+            drafting.drafter = Some(Drafter::new(shared().encode("yes no"), 3));
+            drafting.matcher = drafting
+                .matcher
+                .take()
+                .map(|matcher| Box::new(ForkOnly(matcher)) as Box<dyn Matcher>);
+            let mut text = String::new();
+            let mut rejected = 0;
+            loop {
+                let piece = drafting.step().unwrap();
+                text.push_str(&piece.text);
+                let drafts = drafting.take_work().drafts;
+                rejected += drafts.drafted - drafts.accepted;
+                if piece.finish.is_some() {
+                    break;
+                }
+            }
+            assert_eq!(text, plain);
+            assert!(rejected > 0 && drafting.undo == Undo::Fork, "{seed}");
+        }
     }
 }

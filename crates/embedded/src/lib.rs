@@ -14,12 +14,14 @@ mod channels;
 mod compiling;
 mod constraint_fields;
 mod deltas;
+mod drafts;
 mod events;
 mod failure;
 mod faults;
 mod generation;
 mod knowledge;
 mod listening;
+mod mask_faults;
 mod model;
 mod reasoning;
 mod request;
@@ -61,7 +63,7 @@ pub use constraint_fields::GuidedFields;
 pub use faults::{Fault, FaultKind, FaultShare};
 pub use knowledge::Knowledge;
 pub use reasoning::{ReasoningSpec, ReasoningStyle};
-pub use stats::{AnswerCounts, SequenceCounts, ServerStats, TimeSummary};
+pub use stats::{AnswerCounts, DraftStats, SequenceCounts, ServerStats, TimeSummary};
 pub use tools::{StyleSpec, ToolStyle};
 
 /// The default model id of the embedded server.
@@ -76,6 +78,12 @@ pub const DEFAULT_MAX_BATCH: usize = 256;
 
 /// The highest limit on the sequences of a batch.
 pub const MAX_BATCH: usize = 16_384;
+
+/// The most drafted tokens of one step of a sequence.
+pub const MAX_SPECULATE: usize = 16;
+
+/// The smallest limit on the tokens of prompts and answers of the running sequences.
+pub const MIN_KV_TOKENS: u32 = 64;
 
 /// Number of constraints that are compiled at the same time. More wait in a queue.
 const COMPILE_THREADS: usize = 4;
@@ -117,6 +125,13 @@ pub struct EmbeddedOptions {
     /// If set, the model first writes the text that a prompt has between these marks, as far as the
     /// masks allow, and then continues with generated text.
     pub repeats_between: Option<[&'static str; 2]>,
+    /// Drafted tokens of one step of a sequence (n-gram speculative decoding), from 0 to
+    /// [`MAX_SPECULATE`].
+    pub speculate: usize,
+    /// Limit on the tokens of prompts and answers of the running sequences, at least
+    /// [`MIN_KV_TOKENS`]. Sequences that do not fit are preempted. It also limits the tokens of one
+    /// request.
+    pub kv_tokens: Option<u32>,
     /// How often the model knows the references that [`EmbeddedServer::learn`] is given.
     pub knowledge: Option<Knowledge>,
 }
@@ -140,6 +155,8 @@ impl Default for EmbeddedOptions {
             reasoning_tokens: 0,
             reasoning_style: ReasoningStyle::default(),
             repeats_between: None,
+            speculate: 0,
+            kv_tokens: None,
             knowledge: None,
         }
     }
@@ -342,7 +359,11 @@ fn compile_timeout(seconds: f64) -> Result<Duration> {
 
 fn batching(options: &EmbeddedOptions) -> Result<Batching> {
     let EmbeddedOptions {
-        speed, max_batch, ..
+        speed,
+        max_batch,
+        speculate,
+        kv_tokens,
+        ..
     } = *options;
     let timetable = Timetable::new(&speed).ok_or_else(|| {
         Error::usage(format!("invalid timing of the embedded server: {speed}"))
@@ -356,12 +377,30 @@ fn batching(options: &EmbeddedOptions) -> Result<Batching> {
             "set --embedded-max-batch to a number from 1 to {MAX_BATCH}"
         )));
     }
+    if speculate > MAX_SPECULATE {
+        return Err(Error::usage(format!(
+            "invalid draft length of the embedded server: {speculate}"
+        ))
+        .hint(format!(
+            "set --embedded-speculate to a number from 0 to {MAX_SPECULATE}"
+        )));
+    }
+    if let Some(tokens) = kv_tokens.filter(|tokens| *tokens < MIN_KV_TOKENS) {
+        return Err(Error::usage(format!(
+            "invalid cache of the embedded server: {tokens} tokens"
+        ))
+        .hint(format!(
+            "set --embedded-kv-tokens to a number from {MIN_KV_TOKENS}"
+        )));
+    }
     Ok(Batching {
         max_batch,
         threads: machine_threads(),
         timetable,
         clock: Clock::System,
         step_timeout: STEP_TIMEOUT,
+        speculate,
+        kv_tokens,
     })
 }
 

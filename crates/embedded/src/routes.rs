@@ -17,7 +17,7 @@ use serde_json::json;
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::answer_outcome::{AnswerOutcome, OutcomeRecorder};
-use super::app::{App, CONTEXT_TOKENS, StartedAnswer};
+use super::app::{App, StartedAnswer};
 use super::batching::{Tokens, Update};
 use super::events::{Events, NextAction, injected_failure};
 use super::failure::Failure;
@@ -40,7 +40,7 @@ type ReadBody = Result<Bytes, BytesRejection>;
 /// All routes.
 pub(super) fn router(app: Arc<App>) -> Router {
     Router::new()
-        .route("/health", get(|| async { StatusCode::OK }))
+        .route("/health", get(health))
         .route(
             "/ping",
             get(|| async { StatusCode::OK }).post(|| async { StatusCode::OK }),
@@ -62,6 +62,15 @@ pub(super) fn router(app: Arc<App>) -> Router {
         .with_state(app)
 }
 
+/// As in vLLM, 503 if the engine has died.
+async fn health(State(app): State<Arc<App>>) -> StatusCode {
+    if app.is_dead() {
+        StatusCode::SERVICE_UNAVAILABLE
+    } else {
+        StatusCode::OK
+    }
+}
+
 async fn version(State(app): State<Arc<App>>) -> Json<serde_json::Value> {
     let engine = app.engine();
     Json(json!({
@@ -76,6 +85,8 @@ async fn version(State(app): State<Arc<App>>) -> Json<serde_json::Value> {
         "tool_style": app.options.tool_style,
         "reasoning_tokens": app.options.reasoning_tokens,
         "reasoning_style": app.options.reasoning_style,
+        "speculate": app.options.speculate,
+        "kv_tokens": app.options.kv_tokens,
         "faults": app.options.faults.iter().map(ToString::to_string).collect::<Vec<_>>(),
     }))
 }
@@ -96,7 +107,7 @@ async fn models(State(app): State<Arc<App>>) -> Json<serde_json::Value> {
     let model = &app.options.model;
     Json(json!({"object": "list", "data": [{
         "id": model, "object": "model", "created": unix_seconds(), "owned_by": "sobench", "root": model, "parent": null,
-        "max_model_len": CONTEXT_TOKENS,
+        "max_model_len": app.context_tokens(),
     }]}))
 }
 
@@ -105,7 +116,7 @@ async fn tokenize(
     body: ReadBody,
 ) -> Result<Json<serde_json::Value>, Failure> {
     let fields = request::read_fields(&read_body(body)?, &app.options.model)?;
-    tokens::tokenize(&fields, &app.vocabulary, CONTEXT_TOKENS).map(Json)
+    tokens::tokenize(&fields, &app.vocabulary, app.context_tokens()).map(Json)
 }
 
 async fn detokenize(

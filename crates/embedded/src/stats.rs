@@ -9,7 +9,8 @@ use hdrhistogram::Histogram;
 use serde::{Serialize, Serializer};
 
 use super::answer_outcome::AnswerOutcome;
-use super::generation::FinishReason;
+use super::drafts::DraftCounts;
+use super::generation::{FinishReason, StepWork};
 use sobench_core::speed::Speed;
 
 /// Longest time that the histograms resolve, in nanoseconds: ten minutes. Longer times are clamped.
@@ -69,6 +70,14 @@ pub struct ServerStats {
     pub mask_ns: Option<TimeSummary>,
     /// Masks that timed out and are still being computed.
     pub stuck_masks: usize,
+    /// Drafted tokens of one step of a sequence, at most. 0 without speculative decoding.
+    pub speculate: usize,
+    pub drafts: DraftStats,
+    /// Limit on the tokens of prompts and answers of the running sequences.
+    pub kv_tokens: Option<u32>,
+    /// Sequences that returned to the queue because their tokens did not fit. A sequence may be
+    /// preempted several times.
+    pub preemptions: u64,
     /// Ends of sequences in the batch, regardless of injected faults.
     pub ended: SequenceCounts,
     /// Outcomes of requests for their clients.
@@ -109,6 +118,21 @@ pub struct SequenceCounts {
     pub failed: u64,
     /// Their client disconnected.
     pub gone: u64,
+}
+
+/// Counts of speculative decoding.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct DraftStats {
+    /// Steps of sequences with a drafted token that the masks allow.
+    pub drafts: u64,
+    /// Drafted tokens that the masks allow.
+    pub drafted: u64,
+    /// Drafted tokens that the masks do not allow, and those after them.
+    pub masked_out: u64,
+    /// Drafted tokens that the model also drew.
+    pub accepted: u64,
+    /// The accepted tokens by their position in the draft.
+    pub accepted_by_position: Vec<u64>,
 }
 
 /// Number of requests by their outcome for the client.
@@ -192,6 +216,14 @@ impl ServerStats {
         let speed = format!("speed=\"{}\"", self.speed);
         metric("sobench:speed_info", "gauge", &[(speed.as_str(), 1)]);
         metric("sobench:steps_total", "counter", &[("", self.steps)]);
+        metric(
+            "vllm:num_preemptions_total",
+            "counter",
+            &[("", self.preemptions)],
+        );
+        if self.speculate > 0 {
+            self.write_drafts(&mut metric);
+        }
         metric("sobench:masks_total", "counter", &[("", self.masks)]);
         if let Some(times) = self.mask_ns {
             metric("sobench:mask_ns_sum", "counter", &[("", times.sum)]);
@@ -211,6 +243,38 @@ impl ServerStats {
         );
         text
     }
+
+    /// The counters of speculative decoding, which vLLM has only if it is on.
+    fn write_drafts(&self, metric: &mut impl FnMut(&str, &str, &[(&str, u64)])) {
+        let DraftStats {
+            drafts,
+            drafted,
+            masked_out,
+            accepted,
+            accepted_by_position,
+        } = &self.drafts;
+        for (name, value) in [
+            ("vllm:spec_decode_num_drafts_total", drafts),
+            ("vllm:spec_decode_num_draft_tokens_total", drafted),
+            ("vllm:spec_decode_num_accepted_tokens_total", accepted),
+            ("sobench:draft_tokens_masked_out_total", masked_out),
+        ] {
+            metric(name, "counter", &[("", *value)]);
+        }
+        let labels: Vec<String> = (0..self.speculate)
+            .map(|position| format!("position=\"{position}\""))
+            .collect();
+        let accepted = accepted_by_position
+            .iter()
+            .copied()
+            .chain(std::iter::repeat(0));
+        let samples: Vec<(&str, u64)> = labels.iter().map(String::as_str).zip(accepted).collect();
+        metric(
+            "vllm:spec_decode_num_accepted_tokens_per_pos_total",
+            "counter",
+            &samples,
+        );
+    }
 }
 
 fn as_object<V: Serialize, S: Serializer>(
@@ -224,8 +288,6 @@ fn as_object<V: Serialize, S: Serializer>(
 pub(super) struct StepSummary {
     /// Number of sequences.
     pub(super) batch: usize,
-    /// Number of generated tokens.
-    pub(super) tokens: usize,
     pub(super) ns: u64,
 }
 
@@ -245,6 +307,8 @@ struct Counts {
     largest_batch: usize,
     step_times: DurationHistogram,
     mask_times: DurationHistogram,
+    drafts: DraftStats,
+    preemptions: u64,
     ended: SequenceCounts,
     answers: AnswerCounts,
     unread: BTreeMap<String, u64>,
@@ -313,6 +377,20 @@ impl Tally {
         self.counts().ended.gone += (waiting + running) as u64;
     }
 
+    /// A sequence returns from the batch to the queue.
+    pub(super) fn preempted(&self) {
+        self.waiting.fetch_add(1, Ordering::SeqCst);
+        self.running.fetch_sub(1, Ordering::SeqCst);
+        self.counts().preemptions += 1;
+    }
+
+    /// The batching loop has died with these numbers of sequences in the queue and the batch.
+    pub(super) fn loop_died(&self, waiting: usize, running: usize) {
+        self.waiting.fetch_sub(waiting, Ordering::SeqCst);
+        self.running.fetch_sub(running, Ordering::SeqCst);
+        self.counts().ended.failed += (waiting + running) as u64;
+    }
+
     /// A sequence of the batch has ended. `None` means that it failed.
     pub(super) fn sequence_ended(&self, finish: Option<FinishReason>) {
         self.running.fetch_sub(1, Ordering::SeqCst);
@@ -325,16 +403,25 @@ impl Tally {
     }
 
     /// A step has ended. Turns of the loop without sequences are not counted.
-    pub(super) fn step_ended(&self, step: &StepSummary, mask_ns: impl Iterator<Item = u64>) {
+    pub(super) fn step_ended<'w>(
+        &self,
+        step: &StepSummary,
+        works: impl Iterator<Item = &'w StepWork>,
+    ) {
         if step.batch == 0 {
             return;
         }
         let mut counts = self.counts();
         counts.steps += 1;
-        counts.tokens += step.tokens as u64;
         counts.largest_batch = counts.largest_batch.max(step.batch);
         counts.step_times.add(step.ns);
-        mask_ns.for_each(|ns| counts.mask_times.add(ns));
+        for work in works {
+            counts.tokens += u64::from(work.tokens);
+            work.mask_ns
+                .iter()
+                .for_each(|ns| counts.mask_times.add(*ns));
+            counts.drafts.add(work.drafts);
+        }
     }
 
     /// Fills the fields counted here: all except those of the engine, the cache and the options.
@@ -349,6 +436,8 @@ impl Tally {
         stats.step_ns = counts.step_times.times();
         stats.masks = counts.mask_times.histogram.len();
         stats.mask_ns = counts.mask_times.times();
+        stats.drafts = counts.drafts.clone();
+        stats.preemptions = counts.preemptions;
         stats.ended = counts.ended;
         stats.answers = counts.answers;
         stats.unread_fields = counts
@@ -368,6 +457,26 @@ impl Tally {
 
     fn counts(&self) -> MutexGuard<'_, Counts> {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl DraftStats {
+    /// Adds the draft of one step of a sequence.
+    fn add(&mut self, step: DraftCounts) {
+        self.masked_out += u64::from(step.masked_out);
+        if step.drafted == 0 {
+            return;
+        }
+        self.drafts += 1;
+        self.drafted += u64::from(step.drafted);
+        self.accepted += u64::from(step.accepted);
+        let accepted = step.accepted as usize;
+        if self.accepted_by_position.len() < accepted {
+            self.accepted_by_position.resize(accepted, 0);
+        }
+        for count in &mut self.accepted_by_position[..accepted] {
+            *count += 1;
+        }
     }
 }
 
@@ -419,6 +528,62 @@ mod tests {
         stats
     }
 
+    /// A step of a sequence, with its drafted and accepted tokens.
+    fn work(tokens: u32, mask_ns: &[u64], (drafted, accepted): (u32, u32)) -> StepWork {
+        StepWork {
+            tokens,
+            mask_ns: mask_ns.to_vec(),
+            drafts: DraftCounts {
+                drafted,
+                masked_out: 1,
+                accepted,
+            },
+        }
+    }
+
+    #[test]
+    fn drafts_and_preemptions_are_counted() {
+        let tally = Tally::default();
+        (0..2).for_each(|_| tally.queued());
+        tally.admitted(2);
+        tally.step_ended(
+            &StepSummary { batch: 3, ns: 1 },
+            [
+                work(3, &[1, 1, 1], (2, 2)),
+                work(2, &[1, 1], (3, 1)),
+                work(1, &[1], (0, 0)),
+            ]
+            .iter(),
+        );
+        tally.preempted();
+        let mut seen = stats(&tally);
+        assert_eq!(
+            seen.drafts,
+            DraftStats {
+                drafts: 2,
+                drafted: 5,
+                masked_out: 3,
+                accepted: 3,
+                accepted_by_position: vec![2, 1],
+            }
+        );
+        assert_eq!((seen.tokens, seen.masks), (6, 6));
+        assert_eq!((seen.running, seen.waiting, seen.preemptions), (1, 1, 1));
+        assert!(!seen.prometheus("m").contains("spec_decode"));
+        seen.speculate = 3;
+        let text = seen.prometheus("m");
+        for line in [
+            "vllm:num_preemptions_total{model_name=\"m\"} 1",
+            "vllm:spec_decode_num_draft_tokens_total{model_name=\"m\"} 5",
+            "vllm:spec_decode_num_accepted_tokens_per_pos_total{model_name=\"m\",position=\"2\"} 0",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{text}");
+        }
+        tally.loop_died(1, 1);
+        let seen = stats(&tally);
+        assert_eq!((seen.running, seen.waiting, seen.ended.failed), (0, 0, 2));
+    }
+
     #[test]
     fn counts_what_the_loop_reports() {
         let tally = Tally::default();
@@ -431,21 +596,10 @@ mod tests {
         (0..4).for_each(|_| tally.queued());
         tally.admitted(3);
         tally.step_ended(
-            &StepSummary {
-                batch: 3,
-                tokens: 2,
-                ns: 900,
-            },
-            [100, 300].into_iter(),
+            &StepSummary { batch: 3, ns: 900 },
+            [work(1, &[100], (0, 0)), work(1, &[300], (0, 0))].iter(),
         );
-        tally.step_ended(
-            &StepSummary {
-                batch: 0,
-                tokens: 0,
-                ns: 5,
-            },
-            std::iter::empty(),
-        );
+        tally.step_ended(&StepSummary { batch: 0, ns: 5 }, std::iter::empty());
         tally.sequence_ended(None);
         tally.sequence_ended(Some(FinishReason::Stop));
         tally.disconnected(1, 0);

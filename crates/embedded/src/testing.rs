@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use super::model::LanguageModel;
-use super::stats::{AnswerCounts, SequenceCounts, ServerStats};
+use super::stats::{AnswerCounts, DraftStats, SequenceCounts, ServerStats};
 use sobench_core::speed::Speed;
 use sobench_engine::vocabulary::shared;
 use sobench_engine::{EngineError, Matcher, TokenId, TokenMask};
@@ -63,6 +63,10 @@ pub(super) fn no_stats() -> ServerStats {
         masks: 0,
         mask_ns: None,
         stuck_masks: 0,
+        speculate: 0,
+        drafts: DraftStats::default(),
+        kv_tokens: None,
+        preemptions: 0,
         ended: SequenceCounts::default(),
         answers: AnswerCounts::default(),
         unread_fields: Vec::new(),

@@ -147,6 +147,7 @@ impl Evaluator {
                 return not_scored(NotScored::Failed);
             }
             Outcome::Cancelled => return not_scored(NotScored::Cancelled),
+            Outcome::Abandoned => return not_scored(NotScored::Abandoned),
             Outcome::Completed | Outcome::Truncated => {}
         }
         let Some(constraint) = constraint else {
@@ -479,6 +480,7 @@ mod tests {
                 "failed",
             ),
             (Outcome::Cancelled, "cancelled", "cancelled"),
+            (Outcome::Abandoned, "abandoned", "abandoned"),
         ] {
             for (constraint, expected) in [(Some(any_object()), expected), (None, unconstrained)] {
                 let mut evaluator = Evaluator::new(EvaluateOptions::default());

@@ -134,7 +134,7 @@ pub(super) fn failure(observation: &Observation, prefix_note: &str) -> Option<Fi
             Cause::TimedOut,
             format!("no complete answer within {limit_ms} ms{prefix_note}"),
         ),
-        Outcome::Cancelled => Finding::new(Class::NotSent, "stopped"),
+        Outcome::Cancelled | Outcome::Abandoned => Finding::new(Class::NotSent, "stopped"),
     })
 }
 

@@ -91,6 +91,7 @@ pub fn report(log: &RunLog) -> Result<Report> {
         shards,
         parts: dataset_parts(&samples, duration_ns, options),
         probe: footer.and_then(|footer| footer.probe.clone()),
+        recovery: footer.and_then(|footer| footer.recovery.clone()),
         spec_decode: footer.and_then(|footer| footer.spec_decode.clone()),
     };
     log.check()?;

@@ -256,6 +256,9 @@ fn own_part(report: &Report) -> Value {
             spec_decode.by_arm(&metrics.arms),
         );
     }
+    if let Some(recovery) = &report.recovery {
+        put(&mut own, "recovery", recovery);
+    }
     put(&mut own, "overall", &metrics.overall);
     put(&mut own, "arms", &metrics.arms);
     put(&mut own, "metrics", &metrics.values);

@@ -53,6 +53,7 @@ use sobench_notices::notice::{BenchNotice, Notice};
 use sobench_results::metrics::client_overhead::ClientOverhead;
 use sobench_results::metrics::dataset_parts::DatasetPart;
 use sobench_results::metrics::probe::ProbeResults;
+use sobench_results::metrics::recovery::Recovery;
 use sobench_results::metrics::spec_decode::SpecDecode;
 use sobench_results::metrics::{LatencyMetric, Metrics, QueueMetric};
 use sobench_results::record::{Engine, RunRecord};
@@ -86,6 +87,8 @@ pub struct Report {
     pub parts: Vec<DatasetPart>,
     /// Results of the probe requests (`--probe-request-rate`).
     pub probe: Option<ProbeResults>,
+    /// Whether the server serves as before after the abandoned requests; `None` without any.
+    pub recovery: Option<Recovery>,
     /// Speculative decoding, where the server reports it.
     pub spec_decode: Option<SpecDecode>,
 }
@@ -106,6 +109,7 @@ impl Report {
             shards: Vec::new(),
             parts: Vec::new(),
             probe: None,
+            recovery: None,
             spec_decode: None,
         }
     }
@@ -121,6 +125,12 @@ impl Report {
         });
         let has_none = quality.refused > 0 && quality.refused == quality.constrained;
         of_bench.filter(|_| has_none).find(is_refusal)
+    }
+
+    /// Whether the server has recovered from abandoned requests, in a sentence.
+    pub fn recovery_sentence(&self) -> Option<String> {
+        let recovery = self.recovery.as_ref()?;
+        Some(recovery.sentence(self.metrics.overall.abandoned))
     }
 
     /// The printed latencies.

@@ -41,9 +41,11 @@ fn document(report: &Report) -> Document {
         rates.rows.retain(|row| row[1] != Cell::from("n/a"));
         page.table(rates);
     }
-    if let Some(sentence) = repetition(&report.metrics.repetition) {
-        page.paragraph(sentence);
-    }
+    let sentences = [
+        repetition(&report.metrics.repetition),
+        report.recovery_sentence(),
+    ];
+    page.paragraphs(sentences.into_iter().flatten());
     accuracy::add(&mut page, report);
     if let Some(latencies) = latency_table::latencies(report) {
         page.table(latencies);

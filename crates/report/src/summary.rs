@@ -88,6 +88,9 @@ pub fn document(view: &View<'_>) -> Result<Document> {
         page.paragraph(clipped(&line, ""));
     }
     page.push(Block::Preformatted(text::vllm_block(report)));
+    if let Some(sentence) = report.recovery_sentence() {
+        page.paragraph(clipped(&sentence, ""));
+    }
     add_arms(&mut page, view);
     add_accuracy(&mut page, report);
     let mut end = Document::default();

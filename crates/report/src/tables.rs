@@ -462,13 +462,14 @@ pub fn extra_text(quality: &Quality) -> Option<Table> {
         .non_empty()
 }
 
-/// Requests without a verdict that the correct rate leaves out. Refused, failed, cancelled and
-/// unsent requests are in the table of failed requests.
+/// Requests without a verdict that the correct rate leaves out. Refused, failed, cancelled,
+/// abandoned and unsent requests are in the table of failed requests.
 pub fn unjudged(quality: &Quality) -> Option<Table> {
     let elsewhere = [
         NotScored::Refused,
         NotScored::Failed,
         NotScored::Cancelled,
+        NotScored::Abandoned,
         NotScored::NotSent,
     ]
     .map(|reason| reason.name());

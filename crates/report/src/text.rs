@@ -50,6 +50,9 @@ fn document(view: &View<'_>) -> Document {
         page.gap();
     }
     page.push(Block::Preformatted(vllm_block(report)));
+    if let Some(sentence) = report.recovery_sentence() {
+        page.paragraph(sentence);
+    }
     tables::add_all(&mut page, view);
     page.gap();
     page.facts(conditions::lines(report));
@@ -89,6 +92,9 @@ pub(crate) fn vllm_block(report: &Report) -> String {
     row(page, "Failed requests:", &overall.failed.to_string());
     if overall.cancelled > 0 {
         row(page, "Cancelled requests:", &overall.cancelled.to_string());
+    }
+    if overall.abandoned > 0 {
+        row(page, "Abandoned requests:", &overall.abandoned.to_string());
     }
     if let Some(cap) = record.own_cap() {
         row(page, "Maximum request concurrency:", &cap.to_string());

@@ -55,6 +55,9 @@ impl<'a> TestStatus<'a> {
         if *outcome == Outcome::Cancelled {
             return Self::Skipped("the run ended first".to_owned());
         }
+        if *outcome == Outcome::Abandoned {
+            return Self::Skipped("the client closed the connection by plan".to_owned());
+        }
         if !outcome.is_answer() {
             return Self::NoAnswer(failure_message(outcome));
         }

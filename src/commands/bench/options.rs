@@ -75,6 +75,7 @@ impl RunPlan {
         let target = server::target(arguments, backend, api_key)?;
         let (load, num_prompts) = traffic::traffic(&arguments.traffic)?;
         request::refuse_probe(load.probe_request_rate, backend)?;
+        request::refuse_first_token(load.cancellation, request::streams(arguments, backend))?;
         let report = output::report(&arguments.output, backend)?;
         let output = output::output(&arguments.output)?;
         let shard = shard::shard_of_run(arguments, &load, num_prompts, &target, &output)?;

@@ -3,6 +3,7 @@
 //! Requests go to the run log, and the report is made from the log ([`from_log`]), so that `sobench
 //! report` prints the same later.
 
+pub(crate) mod cancellation;
 mod cold_schemas;
 mod connection_limits;
 mod context;
@@ -18,6 +19,7 @@ mod parity;
 mod preflight;
 mod probe;
 mod record;
+mod recovery;
 mod result_file;
 mod run_log_file;
 mod sending;
@@ -42,6 +44,7 @@ use self::judge::Judging;
 use self::parity::ParityCheck;
 use self::preflight::RequestChoice;
 use self::probe::{Probe, profiled, spec_decode};
+use self::recovery::RecoveryCheck;
 use self::sending::Sending;
 use crate::commands::bench::options::{OutputPlan, RunPlan};
 use crate::commands::bench::session::Session;
@@ -49,7 +52,7 @@ use crate::commands::output::CommandOutput;
 use crate::terminal::{self, Mode};
 use sobench_backend::{self as backend, Adapter};
 use sobench_client::{Coordination, RunStart, RunTotals};
-use sobench_core::case::Case;
+use sobench_core::case::{Arm, Case};
 use sobench_core::error::{Error, Result};
 use sobench_core::output_format::OutputFormat;
 use sobench_core::run_event::ErrorLimitReached;
@@ -277,6 +280,9 @@ pub fn run_in_context(
             lora,
             plan.settings.dataset.seed,
         ));
+    }
+    if let Some(cancellation) = plan.settings.load.cancellation {
+        cancellation::plan(&mut dataset.cases, cancellation, plan.settings.dataset.seed);
     }
     if let Some(every) = plan.settings.load.cold_schema_every {
         let injected = cold_schemas::inject(&mut dataset.cases, every)?;
@@ -563,6 +569,17 @@ fn drive(
         .into()
     }));
     let known = &trial.constraints | &context.history.sent;
+    let recovery_check = match traffic.cancellation.filter(|_| part.number == 1) {
+        Some(_) => {
+            let mut model = trial.case.clone();
+            if trial.refusal.is_some() {
+                model.arm = Arm::Control;
+            }
+            let start = RecoveryCheck::start(&sending, model, plan.settings.dataset.seed);
+            Some(runtime.block_on(start)?)
+        }
+        None => None,
+    };
     let before = Before {
         trials: trial.requests + tried_first,
         known,
@@ -600,6 +617,15 @@ fn drive(
         .as_ref()
         .map(|early| early.lock().unwrap_or_else(PoisonError::into_inner));
     // An error limit is not an interruption, and neither is a constraint that is not enforced.
+    let recovery = match recovery_check {
+        Some(check) => runtime.block_on(check.finish(&sending))?,
+        None => None,
+    };
+    let warning = recovery.as_ref().and_then(recovery::notice);
+    if let Some(warning) = &warning {
+        terminal::warn(&warning.to_string());
+    }
+    notices.extend(warning);
     let has_given_up =
         ran.tripped.is_some() || early.as_ref().is_some_and(|early| early.has_stopped());
     let interrupted = sending.shutdown.is_requested() && !has_given_up;
@@ -635,6 +661,7 @@ fn drive(
         duration_ns: ran.duration_ns,
         cost: record::cost(&ran.usage, session.is_embedded()),
         probe: probed,
+        recovery,
         spec_decode: drafted,
         engine,
         interrupted,

@@ -39,6 +39,8 @@ pub(crate) fn options(
             step_ms: milliseconds("--embedded-step-ms", timing.embedded_step_ms)?,
         },
         max_batch: usize::try_from(timing.embedded_max_batch).unwrap_or(usize::MAX),
+        speculate: usize::from(timing.embedded_speculate),
+        kv_tokens: timing.embedded_kv_tokens,
         compile_timeout_s: compile_timeout(timing.embedded_compile_timeout_s)?,
         tool_style: timing.embedded_tool_style,
         reasoning_tokens: timing.embedded_reasoning_tokens,
@@ -78,6 +80,8 @@ pub(crate) fn embedded_flags(timing: &EmbeddedArgs, engine: &EngineArgs) -> Vec<
         ("--embedded-itl-ms", timing.embedded_itl_ms.is_some()),
         ("--embedded-step-ms", timing.embedded_step_ms.is_some()),
         ("--embedded-max-batch", timing.embedded_max_batch != 256),
+        ("--embedded-speculate", timing.embedded_speculate != 0),
+        ("--embedded-kv-tokens", timing.embedded_kv_tokens.is_some()),
         (
             "--embedded-compile-timeout-s",
             timing.embedded_compile_timeout_s != 10.0,

@@ -6,7 +6,7 @@ use clap::Args;
 
 use crate::commands::flags::values::{Described, described};
 use sobench_core::speed::SpeedProfile;
-use sobench_embedded::{Knowledge, ReasoningStyle, ToolStyle};
+use sobench_embedded::{Knowledge, MAX_SPECULATE, MIN_KV_TOKENS, ReasoningStyle, ToolStyle};
 
 /// The flags of decoding engines. Every result records them.
 #[derive(Args, Clone, Debug)]
@@ -55,6 +55,15 @@ pub struct EmbeddedArgs {
     /// Maximum number of running sequences; others wait
     #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=16_384))]
     pub embedded_max_batch: u32,
+    /// Speculative decoding: draft up to K tokens per step of a sequence, by n-grams of the prompt and
+    /// the answer so far. The answers do not change
+    #[arg(long, value_name = "K", default_value_t = 0, value_parser = clap::value_parser!(u8).range(..=MAX_SPECULATE as i64))]
+    pub embedded_speculate: u8,
+    /// Limit on the tokens of prompts and answers of all running sequences (the KV cache). Sequences
+    /// that do not fit are preempted and computed again. A single request must fit [default: no
+    /// limit]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(i64::from(MIN_KV_TOKENS)..))]
+    pub embedded_kv_tokens: Option<u32>,
     /// Time limit of one compilation in seconds; constraints that take longer are refused
     #[arg(
         long,

@@ -212,7 +212,8 @@ impl Aggregate {
     ) {
         let report = &finished.report;
         let (metrics, overall) = (&report.metrics, &report.metrics.overall);
-        let sent = overall.requests - overall.cancelled - metrics.issues.no_connection;
+        let sent =
+            overall.requests - overall.cancelled - overall.abandoned - metrics.issues.no_connection;
         let pooled = std::mem::take(&mut samples.pooled);
         let finished_run = FinishedRun {
             repeat: step.repeat,

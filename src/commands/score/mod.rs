@@ -398,7 +398,7 @@ fn judged(stored: &Stored, verdict: Verdict) -> Judged {
         tokens: Tokens::default(),
         vllm_correct: constraint
             .filter(|_| stored.case.arm.is_judged())
-            .filter(|_| stored.unjudgeable.is_none() && observation.outcome != Outcome::Cancelled)
+            .filter(|_| stored.unjudgeable.is_none() && !observation.outcome.is_cut_by_client())
             .and_then(|constraint| vllm_formula::vllm_correct(constraint, answered)),
         white_space_run: is_white_space_run(&observation.outcome, text),
         whole: false,

@@ -49,9 +49,11 @@ pub struct ServeArgs {
     /// invalid-utf8, extra-text, empty; of tool calls: merge-calls, drop-strict, leak-markup,
     /// wrong-tool, call-under-none, cut-arguments, duplicate-id, buffer-arguments; of reasoning:
     /// suppress-thinking, constrain-thinking, constraint-early, constraint-late,
-    /// answer-in-reasoning, leak-end-marker, endless-thinking. merge-calls@20of2000 injects it into
-    /// exactly 20 of the first 2,000 requests that it can change
-    #[arg(long, value_name = "KIND[:MS][@SHARE]", num_args = 1..)]
+    /// answer-in-reasoning, leak-end-marker, endless-thinking; of masks under load: swap-masks,
+    /// mask-off-by-one, fail-open:N, restart-grammar, bad-rollback, shorten-under-load; of
+    /// cancellation: die-on-cancel, leak-slot-on-cancel. merge-calls@20of2000 injects it into exactly
+    /// 20 of the first 2,000 requests that it can change
+    #[arg(long, value_name = "KIND[:MS|:N][@SHARE]", num_args = 1..)]
     pub fault: Vec<String>,
     #[command(flatten, next_help_heading = "Synthetic model")]
     pub embedded: EmbeddedArgs,

@@ -119,7 +119,7 @@ async fn run_with_faults(
     due_ms
         .iter()
         .enumerate()
-        .for_each(|(index, due)| queue.push(index, Duration::from_millis(*due), body));
+        .for_each(|(index, due)| queue.push(index, Duration::from_millis(*due), body, None));
     let shutdown = Shutdown::new();
     let breaker = Breaker::new(limits, shutdown.clone());
     stopping(shutdown.clone());

@@ -2,6 +2,7 @@
 //! every split of its bytes, and every failure.
 
 mod broken;
+mod cancellation;
 mod faults;
 mod fixtures;
 mod limits;

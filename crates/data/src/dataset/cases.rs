@@ -323,6 +323,7 @@ fn case(row: &Row, plan: &DatasetPlan, index: usize, arm: Arm, item: Option<u32>
         tags: row.tags.clone(),
         grammar_oracle: row.grammar_oracle.clone(),
         model: None,
+        cancel_after: None,
     }
 }
 

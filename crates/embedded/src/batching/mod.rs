@@ -6,6 +6,9 @@
 //! time has a part for the prompts of the sequences that get their first token. A sequence skips
 //! the steps before its next token is due. The loop has its own thread, and hands the tokens
 //! of each step to the async runtime together.
+//!
+//! With a limit on the tokens in the cache, the sequences that do not fit are preempted, the latest
+//! first: they return to the head of the queue, and their tokens are computed again when they fit.
 
 mod workers;
 
@@ -13,13 +16,14 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use tokio::runtime::Handle;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use self::workers::{Workers, drop_safely, too_many_stuck};
+use super::faults::{FaultKind, Planting};
 use super::generation::{Generation, Piece};
 use super::stats::{StepSummary, Tally};
 use super::timetable::{Clock, Pacer, Timetable, nanoseconds};
@@ -51,6 +55,10 @@ pub(super) struct Batching {
     pub(super) timetable: Timetable,
     pub(super) clock: Clock,
     pub(super) step_timeout: Duration,
+    /// Drafted tokens of one step of a sequence, at most.
+    pub(super) speculate: usize,
+    /// Limit on the tokens of prompts and answers of the running sequences. `None` for no limit.
+    pub(super) kv_tokens: Option<u32>,
 }
 
 /// How an answer's tokens are delivered.
@@ -75,6 +83,7 @@ pub(super) type Update = Result<Progress, EngineError>;
 /// Submits sequences to the loop. The loop ends when this and all [`Tokens`] are dropped.
 pub(super) struct Batcher {
     inbox: Sender<Message>,
+    thread: JoinHandle<()>,
     tally: Arc<Tally>,
     stuck: Arc<AtomicUsize>,
 }
@@ -88,6 +97,16 @@ pub(super) struct Tokens {
     ended: bool,
 }
 
+/// A sequence for the queue.
+pub(super) struct Submission {
+    pub(super) generation: Generation,
+    pub(super) pacer: Pacer,
+    pub(super) delivery: Delivery,
+    pub(super) prompt_tokens: u32,
+    /// The seed of the request, which determines its faults.
+    pub(super) seed: u64,
+}
+
 enum Message {
     Submit(Box<Sequence>),
     /// A receiver was dropped.
@@ -99,10 +118,15 @@ struct Sequence {
     /// `None` while a worker steps it.
     generation: Option<Box<Generation>>,
     pacer: Pacer,
-    /// Tokens of its prompt. Zero after its first step.
+    seed: u64,
     prompt_tokens: u32,
+    /// Tokens that are not in the cache: those of the prompt and, after a preemption, of the answer.
+    /// Zero after a step.
+    uncached_tokens: u32,
     /// Due time of its next token. Set when it runs.
     due: Option<Instant>,
+    /// Its client went away, and a fault keeps its slot.
+    is_leaked: bool,
     updates: UnboundedSender<Update>,
     delivery: Delivery,
     /// Collected text of an answer that is delivered at its end.
@@ -118,6 +142,7 @@ struct Loop {
     running: Vec<Sequence>,
     has_disconnects: bool,
     batching: Batching,
+    planting: Arc<Planting>,
     workers: Workers,
     outgoing: UnboundedSender<Outgoing>,
     /// Number of steps whose updates are not all sent.
@@ -133,6 +158,7 @@ impl Batcher {
     pub(super) fn start(
         batching: Batching,
         tally: Arc<Tally>,
+        planting: Arc<Planting>,
         runtime: &Handle,
     ) -> OurResult<Self> {
         let (sender, inbox) = channel();
@@ -149,6 +175,7 @@ impl Batcher {
                 max_batch: batching.max_batch.max(1),
                 ..batching
             },
+            planting,
             workers,
             outgoing,
             steps_in_flight: Arc::clone(&steps_in_flight),
@@ -158,13 +185,14 @@ impl Batcher {
         let spawned = thread::Builder::new()
             .name("batch".into())
             .spawn(move || batch_loop.run());
-        spawned.map_err(|error| {
+        let thread = spawned.map_err(|error| {
             Error::environment(format!(
                 "cannot start the batch thread of the embedded server: {error}"
             ))
         })?;
         Ok(Self {
             inbox: sender,
+            thread,
             tally,
             stuck,
         })
@@ -175,28 +203,43 @@ impl Batcher {
         self.stuck.load(Ordering::SeqCst)
     }
 
+    /// Whether the loop has ended, so that no sequence gets a token.
+    pub(super) fn is_dead(&self) -> bool {
+        self.thread.is_finished()
+    }
+
     /// Appends a sequence to the queue.
-    pub(super) fn submit(
-        &self,
-        generation: Generation,
-        pacer: Pacer,
-        delivery: Delivery,
-        prompt_tokens: u32,
-    ) -> Tokens {
+    pub(super) fn submit(&self, submission: Submission) -> Tokens {
+        let Submission {
+            generation,
+            pacer,
+            delivery,
+            prompt_tokens,
+            seed,
+        } = submission;
         let (sender, updates) = unbounded_channel();
         let generation = Some(Box::new(generation));
         let sequence = Sequence {
             generation,
             pacer,
+            seed,
             prompt_tokens,
+            uncached_tokens: prompt_tokens,
             due: None,
+            is_leaked: false,
             updates: sender,
             delivery,
             text: String::new(),
         };
         self.tally.queued();
-        // The loop lives as long as this sender. If it has panicked, the receiver reports that.
-        let _ = self.inbox.send(Message::Submit(Box::new(sequence)));
+        if self
+            .inbox
+            .send(Message::Submit(Box::new(sequence)))
+            .is_err()
+        {
+            // The loop has died, which the receiver reports.
+            self.tally.loop_died(1, 0);
+        }
         Tokens {
             updates,
             inbox: Some(self.inbox.clone()),
@@ -269,6 +312,24 @@ impl Sequence {
             .is_some_and(|generation| generation.is_constrained())
     }
 
+    /// Tokens in the cache while it runs.
+    fn cached_tokens(&self) -> u64 {
+        let answer = self
+            .generation
+            .as_ref()
+            .map_or(0, |generation| generation.tokens());
+        u64::from(self.prompt_tokens) + u64::from(answer)
+    }
+
+    /// Its cache is dropped.
+    fn preempted(&mut self) {
+        self.due = None;
+        self.uncached_tokens = u32::try_from(self.cached_tokens()).unwrap_or(u32::MAX);
+        if let Some(generation) = &mut self.generation {
+            generation.mask_faults().preempted();
+        }
+    }
+
     /// The update for the receiver after a step, if any.
     fn update(&mut self, piece: Result<Piece, EngineError>, tokens: u32) -> Option<Update> {
         let mut piece = match piece {
@@ -288,7 +349,9 @@ impl Sequence {
 impl Loop {
     fn run(mut self) {
         while self.wait_for_work() {
+            self.preempt();
             self.admit();
+            self.swap_masks();
             self.step();
         }
     }
@@ -299,8 +362,11 @@ impl Loop {
             while let Ok(message) = self.inbox.try_recv() {
                 self.handle(message);
             }
-            self.remove_disconnected();
-            if !self.waiting.is_empty() && self.running.len() < self.batching.max_batch {
+            if !self.remove_disconnected() {
+                self.die();
+                return false;
+            }
+            if self.admissible() > 0 {
                 return true;
             }
             let now = self.batching.clock.now();
@@ -332,22 +398,79 @@ impl Loop {
         }
     }
 
-    fn remove_disconnected(&mut self) {
+    /// Removes the sequences of clients that went away. False if a fault ends the server then.
+    fn remove_disconnected(&mut self) -> bool {
         if !std::mem::take(&mut self.has_disconnects) {
-            return;
+            return true;
         }
-        let is_connected = |sequence: &Sequence| !sequence.updates.is_closed();
         let (waiting, running) = (self.waiting.len(), self.running.len());
-        self.waiting.retain(is_connected);
-        self.running.retain(is_connected);
+        self.waiting
+            .retain(|sequence| !sequence.updates.is_closed());
+        let planting = &self.planting;
+        let mut survives = true;
+        self.running.retain_mut(|sequence| {
+            if sequence.is_leaked || !sequence.updates.is_closed() {
+                return true;
+            }
+            let mut faults = planting.draw_on_cancel(sequence.seed);
+            survives &= !faults.inject(FaultKind::DieOnCancel);
+            if faults.inject(FaultKind::LeakSlotOnCancel) {
+                sequence.is_leaked = true;
+                sequence.due = None;
+            }
+            sequence.is_leaked
+        });
         self.tally
             .disconnected(waiting - self.waiting.len(), running - self.running.len());
+        survives
+    }
+
+    /// Fails all sequences, before the loop ends.
+    fn die(&mut self) {
+        while let Ok(message) = self.inbox.try_recv() {
+            self.handle(message);
+        }
+        self.tally.loop_died(self.waiting.len(), self.running.len());
+    }
+
+    /// Tokens in the cache that a sequence needs for its next step.
+    fn needed_tokens(&self, sequence: &Sequence) -> u64 {
+        sequence.cached_tokens() + 1 + self.batching.speculate as u64
+    }
+
+    /// Moves running sequences to the head of the queue, the latest first, until the next step of the
+    /// others fits into the cache. One is left in any case.
+    fn preempt(&mut self) {
+        let Some(limit) = self.batching.kv_tokens.map(u64::from) else {
+            return;
+        };
+        let needed = |sequence: &Sequence| self.needed_tokens(sequence);
+        let mut used: u64 = self.running.iter().map(needed).sum();
+        let mut steppable = self
+            .running
+            .iter()
+            .filter(|sequence| !sequence.is_leaked)
+            .count();
+        while used > limit && steppable > 1 {
+            let Some(latest) = self
+                .running
+                .iter()
+                .rposition(|sequence| !sequence.is_leaked)
+            else {
+                return;
+            };
+            let mut sequence = self.running.remove(latest);
+            used -= self.needed_tokens(&sequence);
+            steppable -= 1;
+            sequence.preempted();
+            self.waiting.push_front(sequence);
+            self.tally.preempted();
+        }
     }
 
     /// Moves sequences from the queue to the batch, in the order of arrival.
     fn admit(&mut self) {
-        let free = self.batching.max_batch.saturating_sub(self.running.len());
-        let admitted = self.fitting(free);
+        let admitted = self.admissible();
         let now = self.batching.clock.now();
         for mut sequence in self.waiting.drain(..admitted) {
             sequence.due = Some(sequence.pacer.due(now));
@@ -356,15 +479,29 @@ impl Loop {
         self.tally.admitted(admitted);
     }
 
-    /// The number of waiting sequences, at most `free`, whose prompts fit into one step.
-    fn fitting(&self, free: usize) -> usize {
-        if !self.batching.timetable.has_prefill() {
-            return free.min(self.waiting.len());
-        }
-        let mut tokens = 0_u32;
+    /// The number of waiting sequences that can run now: there are free slots, their prompts fit into
+    /// one step, and they fit into the cache.
+    fn admissible(&self) -> usize {
+        let free = self.batching.max_batch.saturating_sub(self.running.len());
+        let has_prefill = self.batching.timetable.has_prefill();
+        let mut prompt_tokens = 0_u32;
+        let cache = self.batching.kv_tokens.map(u64::from);
+        let mut used: u64 = if cache.is_some() {
+            self.running
+                .iter()
+                .map(|sequence| self.needed_tokens(sequence))
+                .sum()
+        } else {
+            0
+        };
         let fits = |(index, sequence): &(usize, &Sequence)| {
-            tokens = tokens.saturating_add(sequence.prompt_tokens);
-            *index == 0 || tokens <= MAX_PROMPT_TOKENS
+            let is_first = *index == 0;
+            prompt_tokens = prompt_tokens.saturating_add(sequence.uncached_tokens);
+            used = used.saturating_add(self.needed_tokens(sequence));
+            // A single sequence fits into an empty cache, except for its draft.
+            let fits_cache =
+                cache.is_none_or(|cache| used <= cache) || is_first && self.running.is_empty();
+            (is_first || !has_prefill || prompt_tokens <= MAX_PROMPT_TOKENS) && fits_cache
         };
         self.waiting
             .iter()
@@ -374,6 +511,32 @@ impl Loop {
             .count()
     }
 
+    /// Swaps the masks of sequences whose fault wants it with those of another one.
+    fn swap_masks(&mut self) {
+        for index in 0..self.running.len() {
+            let (before, rest) = self.running.split_at_mut(index);
+            let Some((sequence, after)) = rest.split_first_mut() else {
+                return;
+            };
+            let Some(generation) = &mut sequence.generation else {
+                continue;
+            };
+            if !generation.mask_faults().wants_swap() {
+                continue;
+            }
+            let others = before
+                .iter_mut()
+                .chain(after)
+                .filter(|other| !other.is_leaked);
+            let other = others
+                .filter_map(|other| other.generation.as_mut())
+                .find(|other| generation.swaps_with(other));
+            if let Some(other) = other {
+                generation.swap_masks(other);
+            }
+        }
+    }
+
     fn step(&mut self) {
         let start = self.batching.clock.now();
         let mut outgoing = Outgoing::new();
@@ -381,13 +544,18 @@ impl Loop {
         let due: Vec<usize> = (0..self.running.len())
             .filter(|&index| self.running[index].is_due(start))
             .collect();
+        let running = self.running.len();
         let batch: Vec<Box<Generation>> = due
             .iter()
             .filter_map(|&index| self.running[index].generation.take())
+            .map(|mut generation| {
+                generation.mask_faults().set_running(running);
+                generation
+            })
             .collect();
         let batch_size = batch.len();
         let prompt_tokens = due.iter().fold(0_u32, |tokens, &index| {
-            tokens.saturating_add(std::mem::take(&mut self.running[index].prompt_tokens))
+            tokens.saturating_add(std::mem::take(&mut self.running[index].uncached_tokens))
         });
         let results = if batch.is_empty() {
             Vec::new()
@@ -401,14 +569,12 @@ impl Loop {
         if batch_size > 0 {
             clock.wait_until(start + timetable.step_time(batch_size, prompt_tokens));
         }
-        let tokens = results.iter().filter(|result| result.piece.is_ok()).count();
         let step = StepSummary {
             batch: batch_size,
-            tokens,
             ns: step_ns,
         };
         self.tally
-            .step_ended(&step, results.iter().filter_map(|result| result.mask_ns));
+            .step_ended(&step, results.iter().map(|result| &result.work));
         let now = clock.now();
         for (index, result) in due.into_iter().zip(results) {
             let sequence = &mut self.running[index];

@@ -7,14 +7,18 @@ use std::sync::mpsc::{Receiver as StdReceiver, Sender as StdSender, channel as s
 use tokio::runtime::Runtime;
 
 use super::*;
-use crate::generation::{FinishReason, Limits};
+use crate::drafts::Drafter;
+use crate::faults::{Fault, RequestTraits};
+use crate::generation::{FinishReason, Limits, Part};
+use crate::mask_faults::MaskFaults;
 use crate::model::Sampling;
 use crate::stats::ServerStats;
 use crate::testing::{MaskOnly, no_stats, shared_model};
 use crate::timetable::ManualClock;
+use sobench_core::constraint::Constraint;
 use sobench_core::speed::{Speed, SpeedProfile};
 use sobench_engine::vocabulary::shared;
-use sobench_engine::{Matcher, TokenId, TokenMask};
+use sobench_engine::{self as engine, EngineName, EnginePolicy, Matcher, TokenId, TokenMask};
 
 /// Allows one token repeatedly. Reports before each mask, and waits for its gate if it has one.
 pub(super) struct Gated {
@@ -50,6 +54,27 @@ struct Harness {
     runtime: Runtime,
 }
 
+fn planting(faults: &[&str], tally: &Arc<Tally>) -> Planting {
+    let faults: Vec<Fault> = faults
+        .iter()
+        .map(|fault| Fault::parse(fault).unwrap())
+        .collect();
+    Planting::new(&faults, Arc::clone(tally))
+}
+
+/// The options of a loop with slots for this number of sequences.
+fn slots(max_batch: usize) -> Batching {
+    Batching {
+        max_batch,
+        threads: 2,
+        timetable: Timetable::new(&Speed::default()).unwrap(),
+        clock: Clock::System,
+        step_timeout: STEP_TIMEOUT,
+        speculate: 0,
+        kv_tokens: None,
+    }
+}
+
 /// The gate of a matcher that does not block.
 pub(super) const OPEN: Gate = None;
 
@@ -81,11 +106,8 @@ fn generation_with(matcher: Option<Box<dyn Matcher>>, max_tokens: u32) -> Box<Ge
 impl Harness {
     fn new(max_batch: usize, step_timeout: Duration) -> Self {
         Self::with(Batching {
-            max_batch,
-            threads: 2,
-            timetable: Timetable::new(&Speed::default()).unwrap(),
-            clock: Clock::System,
             step_timeout,
+            ..slots(max_batch)
         })
     }
 
@@ -97,10 +119,17 @@ impl Harness {
             timetable: Timetable::new(&profile.into()).unwrap(),
             clock: Clock::Manual(Arc::clone(clock)),
             step_timeout: STEP_TIMEOUT,
+            speculate: 0,
+            kv_tokens: None,
         })
     }
 
     fn with(batching: Batching) -> Self {
+        Self::with_faults(batching, &[])
+    }
+
+    /// A loop that injects faults into requests whose client goes away.
+    fn with_faults(batching: Batching, faults: &[&str]) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .enable_all()
@@ -109,7 +138,13 @@ impl Harness {
         let tally = Arc::new(Tally::default());
         let handle = runtime.handle();
         Self {
-            batcher: Batcher::start(batching.clone(), Arc::clone(&tally), handle).unwrap(),
+            batcher: Batcher::start(
+                batching.clone(),
+                Arc::clone(&tally),
+                Arc::new(planting(faults, &tally)),
+                handle,
+            )
+            .unwrap(),
             batching,
             tally,
             started: std_channel(),
@@ -130,12 +165,13 @@ impl Harness {
         let Batching {
             timetable, clock, ..
         } = &self.batching;
-        self.batcher.submit(
-            *generation,
-            timetable.start(clock.now()),
+        self.batcher.submit(Submission {
+            generation: *generation,
+            pacer: timetable.start(clock.now()),
             delivery,
             prompt_tokens,
-        )
+            seed: 0,
+        })
     }
 
     fn gated(&self, token: TokenId, gate: Gate) -> Option<Gated> {
@@ -163,6 +199,20 @@ impl Harness {
                 }
             }
             (seen, None)
+        })
+    }
+
+    /// Reads a sequence to its end, and returns its text and its finish reason.
+    fn read_text(&self, mut tokens: Tokens) -> (String, FinishReason) {
+        self.runtime.block_on(async {
+            let mut text = String::new();
+            loop {
+                let progress = tokens.next().await.unwrap().unwrap();
+                text.push_str(&progress.piece.text);
+                if let Some(finish) = progress.piece.finish {
+                    return (text, finish);
+                }
+            }
         })
     }
 
@@ -425,4 +475,237 @@ fn prompts_beyond_the_limit_of_a_step_wait() {
     let third = batch_ms(3, 3600, 1, None);
     assert_ms(third, 7.66 + 160.0 + 7.58 + 80.0);
     assert_ms(batch_ms(1, 9000, 1, None), 7.58 + 200.0);
+}
+
+/// An answer to `prompt` under a regular expression, if any, with the faults of `planting`.
+fn answer(prompt: &str, regex: Option<&str>, max_tokens: u32, planting: &Planting) -> Generation {
+    let constraint = regex.map(|regex| Arc::new(Constraint::Regex(regex.into())));
+    let matcher = constraint.as_deref().map(|constraint| {
+        let engine = engine::open(EngineName::Guidance, &shared(), &EnginePolicy::default());
+        engine
+            .unwrap()
+            .compile(constraint)
+            .unwrap()
+            .matcher()
+            .unwrap()
+    });
+    let traits = RequestTraits {
+        is_constrained: matcher.is_some(),
+        has_drafts: true,
+        ..RequestTraits::default()
+    };
+    let faults = planting.draw(1, &traits).take_batch_faults();
+    Generation::from_parts(
+        shared(),
+        shared_model().writer(prompt, Sampling::default(), 5, max_tokens),
+        vec![Part {
+            matcher,
+            constraint,
+            ..Part::default()
+        }],
+        Limits {
+            max_tokens,
+            ignore_eos: regex.is_none(),
+            ..Limits::default()
+        },
+        Some(Drafter::new(shared().encode(prompt), 2)),
+        MaskFaults::new(faults, planting.plants(FaultKind::SwapMasks)),
+    )
+}
+
+/// The texts of answers that start in the same step.
+fn together(harness: &Harness, generations: Vec<Generation>) -> Vec<(String, FinishReason)> {
+    let (key, gate) = gate();
+    let held = harness.submit(harness.gated(5, gate), 1, Delivery::Pieces);
+    harness.next_mask();
+    let running: Vec<Tokens> = generations
+        .into_iter()
+        .map(|generation| harness.submit_generation(Box::new(generation), Delivery::AtEnd, 10))
+        .collect();
+    drop(key);
+    assert_eq!(harness.read(held), (1, None));
+    running
+        .into_iter()
+        .map(|tokens| harness.read_text(tokens))
+        .collect()
+}
+
+#[test]
+fn preempted_answers_do_not_change() {
+    let generations = |planting: &Planting| -> Vec<Generation> {
+        (0..6)
+            .map(|number| {
+                let regex = (number % 2 == 0).then_some("([a-z]+ ){20}");
+                answer(&format!("prompt {number} of the"), regex, 50, planting)
+            })
+            .collect()
+    };
+    let unlimited = Harness::with(slots(8));
+    let expected = together(&unlimited, generations(&planting(&[], &unlimited.tally)));
+    assert_eq!(unlimited.stats().preemptions, 0);
+    let limited = Harness::with(Batching {
+        kv_tokens: Some(130),
+        speculate: 2,
+        ..slots(8)
+    });
+    let found = together(&limited, generations(&planting(&[], &limited.tally)));
+    assert_eq!(found, expected);
+    let stats = limited.stats();
+    assert!(stats.preemptions > 0, "{stats:?}");
+    assert_eq!((stats.running, stats.waiting), (0, 0));
+}
+
+#[test]
+fn a_preemption_takes_the_time_of_its_tokens() {
+    // Prompts of 450 tokens take 10 ms each. Of two answers, the second does not fit for long.
+    let time_ms = |kv_tokens| {
+        let clock = ManualClock::start();
+        let harness = Harness::with(Batching {
+            max_batch: 8,
+            threads: 1,
+            timetable: Timetable::new(&SpeedProfile::H100For8b.into()).unwrap(),
+            clock: Clock::Manual(Arc::clone(&clock)),
+            step_timeout: STEP_TIMEOUT,
+            speculate: 0,
+            kv_tokens,
+        });
+        let (key, gate) = gate();
+        let held = harness.submit(harness.gated(5, gate), 1, Delivery::Pieces);
+        harness.next_mask();
+        let running = [0, 1]
+            .map(|_| harness.submit_generation(generation_with(None, 10), Delivery::AtEnd, 450));
+        drop(key);
+        assert_eq!(harness.read(held), (1, None));
+        for tokens in running {
+            assert_eq!(harness.read(tokens).0, 10);
+        }
+        let ms = clock.passed().as_secs_f64() * 1e3;
+        (ms, harness.stats().preemptions)
+    };
+    let (unlimited, none) = time_ms(None);
+    let (limited, preemptions) = time_ms(Some(908));
+    assert_eq!((none, preemptions), (0, 1));
+    assert!(limited > unlimited + 10.0, "{limited} {unlimited}");
+}
+
+#[test]
+fn swapped_masks_give_each_answer_the_other_constraint() {
+    let harness = Harness::with(slots(8));
+    let planting = planting(&["swap-masks@1of3"], &harness.tally);
+    let (first, second) = ("alpha[0-9]{12}", "beta[a-f]{12}");
+    let generations = vec![
+        answer("p", Some(second), 40, &planting),
+        answer("q", Some(second), 40, &planting),
+        answer("r", Some(first), 40, &planting),
+    ];
+    let texts = together(&harness, generations);
+    assert_eq!(harness.stats().faults, [("swap-masks".to_owned(), 1)]);
+    assert!(texts[0].0.starts_with("alpha"), "{texts:?}");
+    assert!(texts[1].0.starts_with("beta"), "{texts:?}");
+    assert!(texts[2].0.starts_with("beta"), "{texts:?}");
+    assert!(
+        texts
+            .iter()
+            .all(|(_, finish)| *finish == FinishReason::Stop)
+    );
+}
+
+#[test]
+fn masks_are_not_swapped_with_the_same_constraint() {
+    let harness = Harness::with(slots(8));
+    let planting = planting(&["swap-masks"], &harness.tally);
+    let generations = vec![answer("p", Some("ab[0-9]{9}"), 40, &planting), {
+        let unplanted = self::planting(&["swap-masks@1of1"], &harness.tally);
+        let _ = unplanted.draw(
+            0,
+            &RequestTraits {
+                is_constrained: true,
+                ..RequestTraits::default()
+            },
+        );
+        answer("q", Some("ab[0-9]{9}"), 40, &unplanted)
+    }];
+    let texts = together(&harness, generations);
+    assert!(texts.iter().all(|(text, _)| text.starts_with("ab")));
+    assert_eq!(harness.stats().faults, []);
+}
+
+#[test]
+fn answers_are_shortened_while_many_sequences_run() {
+    let harness = Harness::with(slots(32));
+    let planting = planting(&["shorten-under-load"], &harness.tally);
+    let generations = |count| -> Vec<Generation> {
+        (0..count)
+            .map(|_| answer("the", None, 40, &planting))
+            .collect()
+    };
+    let alone = together(&harness, generations(2));
+    assert!(
+        alone
+            .iter()
+            .all(|(_, finish)| *finish == FinishReason::Length)
+    );
+    assert_eq!(harness.stats().faults, []);
+    let tokens_before = harness.stats().tokens;
+    let crowd = together(&harness, generations(16));
+    assert!(
+        crowd
+            .iter()
+            .all(|(_, finish)| *finish == FinishReason::Stop)
+    );
+    assert_eq!(
+        harness.stats().faults,
+        [("shorten-under-load".to_owned(), 16)]
+    );
+    assert!(harness.stats().tokens - tokens_before < 16 * 20);
+}
+
+#[test]
+fn a_leaked_slot_is_never_freed() {
+    let harness = Harness::with_faults(slots(2), &["leak-slot-on-cancel@1of2"]);
+    let leave = |expected: usize| {
+        let (key, gate) = gate();
+        let gone = harness.submit(harness.gated(5, gate), 1000, Delivery::Pieces);
+        harness.next_mask();
+        drop((gone, key));
+        // The disconnect is handled before the sequence that follows it.
+        let next = harness.submit(harness.gated(6, OPEN), 1, Delivery::Pieces);
+        assert_eq!(harness.read(next), (1, None));
+        harness.started.1.try_iter().for_each(drop);
+        assert_eq!(harness.stats().running, expected);
+    };
+    leave(0);
+    leave(1);
+    let stats = harness.stats();
+    assert_eq!(stats.faults, [("leak-slot-on-cancel".to_owned(), 1)]);
+    assert_eq!(
+        stats.fault_eligible,
+        [("leak-slot-on-cancel".to_owned(), 2)]
+    );
+    assert_eq!(stats.ended.gone, 1);
+}
+
+#[test]
+fn a_server_that_dies_fails_all_sequences() {
+    let harness = Harness::with_faults(slots(8), &["die-on-cancel"]);
+    let (key, gate) = gate();
+    let gone = harness.submit(harness.gated(5, gate), 1000, Delivery::Pieces);
+    harness.next_mask();
+    let other = harness.submit(harness.gated(6, OPEN), 1000, Delivery::Pieces);
+    assert!(!harness.batcher.is_dead());
+    drop((gone, key));
+    let died = |tokens| {
+        matches!(
+            harness.read(tokens).1,
+            Some(EngineError::Crashed { message }) if message.contains("died")
+        )
+    };
+    assert!(died(other));
+    while !harness.batcher.is_dead() {
+        thread::yield_now();
+    }
+    assert!(died(harness.submit(None, 1, Delivery::Pieces)));
+    let stats = harness.stats();
+    assert_eq!((stats.running, stats.waiting), (0, 0));
+    assert_eq!(stats.faults, [("die-on-cancel".to_owned(), 1)]);
 }

@@ -10,7 +10,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::generation::{Generation, Piece};
+use crate::generation::{Generation, Piece, StepWork};
 use crate::timetable::now;
 use sobench_core::error::{Error, Result as OurResult};
 use sobench_engine::EngineError;
@@ -30,8 +30,7 @@ pub(super) struct StepResult {
     pub(super) piece: Result<Piece, EngineError>,
     /// Number of tokens generated so far.
     pub(super) tokens: u32,
-    /// Time of this step's mask in nanoseconds, if it had one.
-    pub(super) mask_ns: Option<u64>,
+    pub(super) work: StepWork,
 }
 
 /// The pool of worker threads.
@@ -318,7 +317,7 @@ impl StepResult {
             generation: None,
             piece: Err(error),
             tokens,
-            mask_ns: None,
+            work: StepWork::default(),
         }
     }
 }
@@ -331,7 +330,7 @@ fn run_step(mut generation: Box<Generation>) -> StepResult {
             message: "panic: while a token was drawn".into(),
         })
     });
-    let (tokens, mask_ns) = (generation.tokens(), generation.mask_ns());
+    let (tokens, work) = (generation.tokens(), generation.take_work());
     let continues = piece.as_ref().is_ok_and(|piece| piece.finish.is_none());
     let generation = if continues {
         Some(generation)
@@ -343,7 +342,7 @@ fn run_step(mut generation: Box<Generation>) -> StepResult {
         generation,
         piece,
         tokens,
-        mask_ns,
+        work,
     }
 }
 

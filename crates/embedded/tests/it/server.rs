@@ -8,6 +8,7 @@ mod knowledge;
 mod reasoning;
 mod responses;
 mod serving;
+mod speculation;
 
 use std::sync::{Arc, OnceLock};
 

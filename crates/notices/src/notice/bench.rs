@@ -136,6 +136,22 @@ pub enum BenchNotice {
         "the server did not start its profiler (POST {path}: {why}); start the server with profiling enabled"
     )]
     ProfilerRefused { path: String, why: String },
+    #[error(
+        "the server does not answer single requests after the abandoned ones: {error}; check its log, and whether it frees the slots of \
+         clients that disconnect"
+    )]
+    NotRecovered { error: String },
+    #[error(
+        "the server is slower after the abandoned requests: {latency} of single requests {before_ms:.1} ms before the run, {after_ms:.1} ms \
+         after it (more than {factor} times, and by more than {by_ms} ms)"
+    )]
+    SlowerAfterCancellation {
+        latency: String,
+        before_ms: f64,
+        after_ms: f64,
+        factor: f64,
+        by_ms: f64,
+    },
     #[error("{failed} of {sent} warm-up requests failed")]
     WarmupsFailed { failed: usize, sent: usize },
     #[error(

@@ -55,6 +55,8 @@ fn examples_bench() -> Vec<Notice> {
             answers_without: true,
         },
         ProfilerRefused { path: text("/start_profile"), why: text("404 Not Found") },
+        NotRecovered { error: text("no answer within 30 s") },
+        SlowerAfterCancellation { latency: text("TTFT"), before_ms: 11.25, after_ms: 30.0, factor: 1.5, by_ms: 10.0 },
         WarmupsFailed { failed: 1, sent: 4 },
         RunLogBehind { waiting_mib: 80 },
         NoRunLog { why: text("there is no cache folder") },

@@ -125,6 +125,7 @@ impl Tally {
             Outcome::Unsupported { .. }
             | Outcome::Refused { .. }
             | Outcome::Cancelled
+            | Outcome::Abandoned
             | Outcome::Completed
             | Outcome::Truncated => return,
         };

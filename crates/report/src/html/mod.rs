@@ -99,6 +99,9 @@ fn add_head(page: &mut Document, report: &Report) {
     if overall.cancelled > 0 {
         sentence.push_str(&format!(", {} cancelled", overall.cancelled));
     }
+    if overall.abandoned > 0 {
+        sentence.push_str(&format!(", {} abandoned", overall.abandoned));
+    }
     let rates = [
         ("answers/s", overall.throughput.request_throughput),
         ("output tokens/s", overall.throughput.output_throughput),
@@ -122,9 +125,11 @@ fn add_head(page: &mut Document, report: &Report) {
             text: client_sentence(part).into(),
         });
     }
-    if let Some(sentence) = repetition(&report.metrics.repetition) {
-        page.paragraph(sentence);
-    }
+    let sentences = [
+        repetition(&report.metrics.repetition),
+        report.recovery_sentence(),
+    ];
+    page.paragraphs(sentences.into_iter().flatten());
     page.notes(notices(report).iter().map(notice_text).collect());
 }
 

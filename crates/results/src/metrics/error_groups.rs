@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::Sample;
 use super::examples::{MAX_EXAMPLE_MESSAGE_BYTES, cut};
-use sobench_core::observation::{Outcome, failure_message};
+use sobench_core::observation::failure_message;
 
 /// The most groups that are listed.
 pub const MAX_GROUPS: usize = 8;
@@ -45,13 +45,13 @@ pub struct ErrorGroups {
 
 impl ErrorGroups {
     /// Groups the requests without an answer. Requests that were cancelled at the end of the run
-    /// are left out.
+    /// and abandoned ones are left out.
     pub fn new(samples: &[Sample<'_>]) -> Self {
         let mut groups: Vec<ErrorGroup> = Vec::new();
         let mut places: HashMap<(&str, String), usize> = HashMap::new();
-        let failed = samples.iter().filter(|sample| {
-            !sample.outcome().is_answer() && *sample.outcome() != Outcome::Cancelled
-        });
+        let failed = samples
+            .iter()
+            .filter(|sample| !sample.outcome().is_answer() && !sample.outcome().is_cut_by_client());
         for sample in failed {
             let message = failure_message(sample.outcome());
             let message = cut(&message, MAX_EXAMPLE_MESSAGE_BYTES);
@@ -134,6 +134,7 @@ fn add_word(words: &mut String, word: &str) {
 mod tests {
     use super::*;
     use crate::metrics::testing::{TestRequest, test_request, with_samples};
+    use sobench_core::observation::Outcome;
 
     #[test]
     fn numbers_ids_and_addresses_are_replaced() {

@@ -31,6 +31,7 @@ pub mod probe;
 pub mod quality;
 pub mod queueing;
 pub mod reasoning;
+pub mod recovery;
 pub mod registry;
 pub mod repetition;
 pub mod request_table;
@@ -207,7 +208,7 @@ pub struct Metrics {
     pub duration_ns: u64,
     pub options: MetricsOptions,
     pub outcomes: OutcomeCounts,
-    /// Requests without an answer, by outcome, over all arms.
+    /// Requests without an answer, by outcome, over all arms. Abandoned ones are left out.
     pub failures: Vec<Group>,
     /// The same requests by message.
     pub errors: ErrorGroups,
@@ -269,6 +270,9 @@ pub struct ArmMetrics {
     pub truncated: usize,
     /// Requests cancelled at the end of the run, sent or not.
     pub cancelled: usize,
+    /// Requests whose connection the client closed by plan.
+    #[serde(skip_serializing_if = "quality::is_zero")]
+    pub abandoned: usize,
     /// Requests that were rejected, timed out, or failed in the server, the stream or the network.
     pub failed: usize,
     pub tokens: TokenTotals,
@@ -408,9 +412,12 @@ impl OutcomeCounts {
         counts
     }
 
-    /// Every outcome's name and count, including zeros, in report order.
+    /// Every outcome's name and count, including zeros, in report order. Abandoned requests are
+    /// left out of runs without any, which cannot have them unless the user wants them.
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, usize)> + '_ {
-        Outcome::NAMES.into_iter().zip(self.0)
+        let abandoned = Outcome::Abandoned.name();
+        let counts = Outcome::NAMES.into_iter().zip(self.0);
+        counts.filter(move |(name, count)| *name != abandoned || *count > 0)
     }
 
     /// Number of requests.
@@ -448,19 +455,21 @@ impl ArmMetrics {
             .iter()
             .filter(|sample| sample.outcome().is_answer())
             .count();
-        let cancelled = samples
-            .iter()
-            .filter(|sample| *sample.outcome() == Outcome::Cancelled)
-            .count();
+        let count_of = |outcome: &Outcome| {
+            samples
+                .iter()
+                .filter(|sample| sample.outcome() == outcome)
+                .count()
+        };
+        let cancelled = count_of(&Outcome::Cancelled);
+        let abandoned = count_of(&Outcome::Abandoned);
         Self {
             requests: samples.len(),
             completed,
-            truncated: samples
-                .iter()
-                .filter(|sample| *sample.outcome() == Outcome::Truncated)
-                .count(),
+            truncated: count_of(&Outcome::Truncated),
             cancelled,
-            failed: samples.len() - completed - cancelled,
+            abandoned,
+            failed: samples.len() - completed - cancelled - abandoned,
             tokens: TokenTotals::new(samples, options),
             throughput: Throughput::new(samples, duration_ns, options),
             latency: Latency::new(samples, options),
@@ -506,7 +515,8 @@ impl Sources {
 
 fn failure(sample: &Sample<'_>) -> Option<(&'static str, String)> {
     let outcome = sample.outcome();
-    (!outcome.is_answer()).then(|| (outcome.name(), failure_message(outcome)))
+    let is_failure = !outcome.is_answer() && *outcome != Outcome::Abandoned;
+    is_failure.then(|| (outcome.name(), failure_message(outcome)))
 }
 
 #[cfg(test)]
@@ -567,7 +577,8 @@ mod tests {
     fn no_data_is_not_zero() {
         let metrics = summarised(&[], 0);
         assert_eq!(metrics.outcomes.total(), 0);
-        assert_eq!(metrics.outcomes.iter().count(), Outcome::NAMES.len());
+        // All except `abandoned`.
+        assert_eq!(metrics.outcomes.iter().count(), Outcome::NAMES.len() - 1);
         assert_eq!(metrics.overall.throughput.request_throughput, None);
         assert_eq!(
             (
@@ -624,6 +635,36 @@ mod tests {
             "ties are sorted by name"
         );
         assert_eq!(metrics.failures[1].examples[0].message, "HTTP 400: no");
+    }
+
+    #[test]
+    fn abandoned_requests_are_counted_and_in_no_rate() {
+        let abandoned = TestRequest {
+            outcome: Outcome::Abandoned,
+            verdict: Verdict::NotScored {
+                why: NotScored::Abandoned,
+            },
+            ..test_request()
+        };
+        let run = [test_request(), abandoned];
+        let metrics = summarised(&run, SECOND);
+        let overall = &metrics.overall;
+        assert_eq!(
+            (overall.requests, overall.abandoned, overall.failed),
+            (2, 1, 0)
+        );
+        assert_eq!((overall.completed, overall.latency.ttft_ms.n), (1, 1));
+        for (metric, value) in metrics.values.iter() {
+            if let registry::Value::Rate(rate) = value {
+                assert_eq!(rate.of, 1, "{}", metric.name);
+            }
+        }
+        assert!(metrics.failures.is_empty() && metrics.errors.groups.is_empty());
+        assert_eq!(
+            metrics.outcomes.iter().last(),
+            Some((Outcome::Abandoned.name(), 1))
+        );
+        assert_eq!(metrics.outcomes.total(), 2);
     }
 
     #[test]

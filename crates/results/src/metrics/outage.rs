@@ -78,7 +78,11 @@ fn end(sample: &Sample<'_>) -> Option<(u64, bool)> {
                     Some(Stage::BeforeFirstToken | Stage::MidStream | Stage::MidBody)
                 )
         }
-        Outcome::Transport { .. } | Outcome::Unsupported { .. } | Outcome::Cancelled => {
+        Outcome::Abandoned if moments.first_content_ns.is_some() => true,
+        Outcome::Transport { .. }
+        | Outcome::Unsupported { .. }
+        | Outcome::Cancelled
+        | Outcome::Abandoned => {
             return None;
         }
     };

@@ -134,7 +134,7 @@ pub struct VllmScore {
 /// did not reach the server, or was cancelled before.
 pub fn is_taken_up(outcome: &Outcome, has_content: bool) -> Option<bool> {
     let is_taken_up = outcome.is_answer() || has_content;
-    (is_taken_up || !(outcome.is_local() || *outcome == Outcome::Cancelled)).then_some(is_taken_up)
+    (is_taken_up || outcome.has_result()).then_some(is_taken_up)
 }
 
 /// Whether a verdict counts as correct. Rejected and failed requests do not; `None` if it cannot be

@@ -559,7 +559,8 @@ impl RequestTable {
             | Outcome::StreamError { .. }
             | Outcome::Transport { .. }
             | Outcome::TimedOut { .. }
-            | Outcome::Cancelled => hash(&(request, observation.case_index)),
+            | Outcome::Cancelled
+            | Outcome::Abandoned => hash(&(request, observation.case_index)),
         }
     }
 

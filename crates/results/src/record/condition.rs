@@ -82,6 +82,7 @@ conditions! {
     Burstiness "burstiness" Stops |record| Some(record.settings.load.burstiness.to_string()),
     MaxConcurrency "max_concurrency" Stops |record| limit(record.own_cap()),
     ColdSchemaEvery "cold_schema_every" Stops |record| limit(record.settings.load.cold_schema_every),
+    Cancellation "cancellation" Stops |record| limit(record.settings.load.cancellation),
     Dialect "dialect" Stops |record| record.server.constraint_dialect.map(|dialect| dialect.to_string()),
     Prompts "prompts" Stops |record| Some(prompts(&record.server.endpoint).to_owned()),
     Sampling "sampling" Stops |record| Some(sampling(record)),

@@ -186,6 +186,9 @@ impl RunRecord {
         if !dataset.arms.is_empty() {
             terms["arms"] = json!(dataset.arms);
         }
+        if let Some(cancellation) = load.cancellation {
+            terms["cancellation"] = json!(cancellation);
+        }
         if !loaded.scorers.is_empty() {
             terms["scorers"] = json!(loaded.scorers);
         }

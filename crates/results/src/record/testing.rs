@@ -98,6 +98,7 @@ fn settings() -> Settings {
             cold_schema_every: None,
             probe_request_rate: None,
             strict_client: false,
+            cancellation: None,
         },
         request: RequestSettings {
             stream: true,

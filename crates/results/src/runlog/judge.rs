@@ -195,7 +195,7 @@ fn truncate_texts(reason: &mut Reason) {
 /// request, the partial text after an error event of the server; `None` for a cancelled request.
 fn vllm_correct(constraint: &Constraint, outcome: &Outcome, text: &str) -> Option<bool> {
     match outcome {
-        Outcome::Cancelled => None,
+        Outcome::Cancelled | Outcome::Abandoned => None,
         Outcome::Transport { .. } | Outcome::TimedOut { .. } => {
             vllm_formula::vllm_correct(constraint, "")
         }

@@ -16,6 +16,7 @@ use sobench_core::answer::{Answer, ToolCall};
 use sobench_core::case::{Arm, Case, Prompt};
 use sobench_core::channel_timing::ChannelTiming;
 use sobench_core::constraint::Constraint;
+use sobench_core::load::CancelAfter;
 use sobench_core::observation::{Observation, Outcome, Timing, Usage};
 use sobench_core::printable::printable;
 use sobench_core::run_event::AnswerForm;
@@ -95,6 +96,8 @@ pub(super) struct RequestLine<'a, O> {
     model: Option<Cow<'a, str>>,
     #[serde(default, skip_serializing_if = "<[String]>::is_empty")]
     tags: Cow<'a, [String]>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    cancel_after: Option<CancelAfter>,
     outcome: O,
     timing: Gaps,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -315,6 +318,7 @@ impl<'a> RequestLine<'a, &'a Outcome> {
             item: case.item,
             model: case.model.as_deref().map(Cow::from),
             tags: (&case.tags).into(),
+            cancel_after: case.cancel_after,
             outcome: &observation.outcome,
             timing: Gaps::new(&observation.timing),
             finish_reason: observation.finish_reason.as_deref().map(Cow::from),
@@ -354,6 +358,7 @@ impl ReadRequest {
             item: self.item,
             tags: self.tags.into_owned(),
             model: self.model.map(Into::into),
+            cancel_after: self.cancel_after,
             ..Case::new(self.id.into_owned(), prompt, None, self.output_len)
         };
         Ok((case, observation))

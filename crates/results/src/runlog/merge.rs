@@ -251,8 +251,9 @@ impl Shards {
                 .max()
                 .unwrap_or(0),
             cost: cost_of_all(&ends.iter().map(|footer| footer.cost).collect::<Vec<_>>()),
-            // Only shard 1 sends probe requests.
+            // Only shard 1 sends single requests beside the load.
             probe: ends.iter().find_map(|footer| footer.probe.clone()),
+            recovery: ends.iter().find_map(|footer| footer.recovery.clone()),
             spec_decode: self.whole_spec_decode(),
             engine: self
                 .logs

@@ -47,6 +47,7 @@ pub use self::source::Source;
 pub use crate::metrics::Judged;
 use crate::metrics::client_overhead::ClientCost;
 use crate::metrics::probe::ProbeResults;
+use crate::metrics::recovery::Recovery;
 use crate::metrics::spec_decode::SpecDecode;
 use crate::record::Engine;
 use sobench_core::shard::ClockOffset;
@@ -68,6 +69,9 @@ pub struct Footer {
     /// Probe requests beside the run, if requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub probe: Option<ProbeResults>,
+    /// Single requests before and after a run with abandoned requests.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recovery: Option<Recovery>,
     /// Speculative decoding counters, if the server reports them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spec_decode: Option<SpecDecode>,

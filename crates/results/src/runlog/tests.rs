@@ -10,6 +10,7 @@ use super::write::{Access, LogWriter, Secrets, Sink, event_channel};
 use super::*;
 use crate::metrics::probe::ProbeResults;
 use crate::metrics::reasoning::ReasoningFacts;
+use crate::metrics::recovery::{Recovery, SingleLatency};
 use crate::metrics::spec_decode::SpecDecode;
 use crate::metrics::stream_parity::Parity;
 use crate::metrics::{LatencyMetric, MetricsOptions, TokenSource, Tokens};
@@ -244,6 +245,12 @@ pub(super) fn footer() -> Footer {
         requests: 5,
         duration_ns: u64::MAX,
         cost,
+        recovery: Some(Recovery::new(
+            SingleLatency::E2el,
+            vec![0.1 + 0.2],
+            Vec::new(),
+            Some("no answer".to_owned()),
+        )),
         probe: Some(ProbeResults::new(0.1, &[Some(1.5), None])),
         spec_decode: Some(SpecDecode {
             acceptance_rate: 0.1 + 0.2,

@@ -10,6 +10,7 @@ use crate::commands::flags::checks::json_object;
 use crate::commands::flags::values::Described;
 use sobench_backend::{Input, Sampling, ServerKind};
 use sobench_core::error::{Error, Result};
+use sobench_core::load::{CancelAfter, Cancellation};
 use sobench_core::shard::Shard;
 use sobench_data::dataset::DatasetName;
 use sobench_notices::notice::{BenchNotice, Notice};
@@ -246,6 +247,26 @@ pub(crate) fn refuse_probe(rate: Option<f64>, backend: ServerKind) -> Result<()>
     match (rate, backend.input()) {
         (None, _) | (_, Input::Text | Input::Messages) => Ok(()),
         (Some(_), Input::Audio | Input::Ranking) => Err(no_field("--probe-request-rate", backend)),
+    }
+}
+
+/// Refuses to abandon requests at their first token if answers are not streamed.
+///
+/// # Errors
+/// The server computes answers in one piece.
+pub(crate) fn refuse_first_token(
+    cancellation: Option<Cancellation>,
+    is_streamed: bool,
+) -> Result<()> {
+    match cancellation {
+        Some(Cancellation {
+            after: CancelAfter::FirstToken,
+            ..
+        }) if !is_streamed => Err(Error::usage(
+            "--cancel-after first-token needs answers that are streamed",
+        )
+        .hint("give --cancel-after seconds, e.g. 0.5")),
+        _ => Ok(()),
     }
 }
 

@@ -7,7 +7,7 @@ use clap::Args;
 use crate::commands::flags::checks::seconds;
 use crate::commands::flags::values::{Described, described};
 use sobench_core::error::{Error, Result};
-use sobench_core::load::{ErrorLimits, Load};
+use sobench_core::load::{CancelAfter, Cancellation, ErrorLimits, Load};
 use sobench_core::schedule::{Pace, Ramp, RampStrategy, Rate, Until};
 use sobench_data::dataset::MAX_PROMPTS;
 
@@ -81,6 +81,24 @@ pub struct TrafficArgs {
     /// the other requests
     #[arg(long, value_name = "K", allow_negative_numbers = true)]
     pub cold_schema_every: Option<usize>,
+    /// Share of the requests that the client abandons by closing the connection, from 0 to 1. --seed
+    /// chooses them. They count in no rate and no latency. After the run, the report says whether the
+    /// server still answers as before
+    #[arg(
+        long,
+        value_name = "RATE",
+        default_value_t = 0.0,
+        allow_negative_numbers = true
+    )]
+    pub cancel_rate: f64,
+    /// When the client closes the connection: after the first token, or this many seconds after the
+    /// request was sent [default: first-token]
+    #[arg(
+        long,
+        value_name = "first-token|SECONDS",
+        allow_negative_numbers = true
+    )]
+    pub cancel_after: Option<String>,
     /// Exit with code 1 if the client can have added more than 10 % to a latency or throughput
     #[arg(long)]
     pub strict_client: bool,
@@ -202,6 +220,7 @@ pub(crate) fn traffic(flags: &TrafficArgs) -> Result<(Load, usize)> {
         cold_schema_every: flags.cold_schema_every,
         probe_request_rate: probe_rate(flags.probe_request_rate)?,
         strict_client: flags.strict_client,
+        cancellation: cancellation(flags, request_timeout)?,
     };
     Ok((traffic, requests))
 }
@@ -220,6 +239,54 @@ fn probe_rate(rate: f64) -> Result<Option<f64>> {
         Error::usage(format!("--probe-request-rate is not a rate: {rate}"))
             .hint("give requests per second, e.g. 1; 0 sends none"),
     )
+}
+
+/// The requests that the client abandons; `None` for none.
+///
+/// # Errors
+/// A share outside of 0 to 1, an instant that is none or is never reached, or an instant without a
+/// share.
+fn cancellation(flags: &TrafficArgs, request_timeout: Duration) -> Result<Option<Cancellation>> {
+    let rate = flags.cancel_rate;
+    if !(0.0..=1.0).contains(&rate) {
+        return Err(Error::usage(format!(
+            "--cancel-rate is not a share of the requests: {rate}"
+        ))
+        .hint("give a number from 0 to 1, e.g. 0.1 for a tenth of the requests"));
+    }
+    let text = flags.cancel_after.as_deref();
+    if rate == 0.0 {
+        return match text {
+            None => Ok(None),
+            Some(text) => Err(Error::usage(format!(
+                "--cancel-after has no effect without --cancel-rate: {text}"
+            ))
+            .hint("give --cancel-rate a number above 0, e.g. 0.1")),
+        };
+    }
+    let after = match text {
+        None => CancelAfter::default(),
+        Some(text) => CancelAfter::parse(text).ok_or_else(|| {
+            Error::usage(format!(
+                "--cancel-after is neither first-token nor a time: {text}"
+            ))
+            .hint("give first-token, or seconds above 0, e.g. 0.5")
+        })?,
+    };
+    match after {
+        CancelAfter::FirstToken if flags.disable_stream => Err(Error::usage(
+            "--cancel-after first-token has no meaning with --disable-stream",
+        )
+        .hint("give --cancel-after seconds")),
+        CancelAfter::Seconds(seconds) if seconds >= request_timeout.as_secs_f64() => {
+            Err(Error::usage(format!(
+                "--cancel-after is not below --request-timeout {}: {seconds}",
+                flags.request_timeout
+            ))
+            .hint("give a shorter time; the request times out first"))
+        }
+        _ => Ok(Some(Cancellation { rate, after })),
+    }
 }
 
 /// The idle timeout.

@@ -88,7 +88,7 @@ fn only_constraint(cases: &[Case]) -> Option<&Case> {
 }
 
 /// The TTFT of a streamed answer.
-fn ttft_ms(seen: &Observation) -> Option<f64> {
+pub(super) fn ttft_ms(seen: &Observation) -> Option<f64> {
     let timing = &seen.timing;
     let is_timed = seen.outcome.is_answer() && timing.streamed;
     let first_ns = timing.first_content_ns().filter(|_| is_timed)?;

@@ -45,6 +45,7 @@ impl ParityCheck {
         let is_from_server = !matches!(
             observation.outcome,
             Outcome::Cancelled
+                | Outcome::Abandoned
                 | Outcome::Unsupported { .. }
                 | Outcome::Transport { .. }
                 | Outcome::TimedOut { .. }

@@ -40,10 +40,10 @@ pub(super) async fn profiled(is_wanted: bool, session: &Session, path: &str) -> 
     Some(notice)
 }
 
-/// Counters of speculative decoding of a vLLM server. As in `vllm bench serve`, a server that does
-/// not answer has none.
+/// Counters of speculative decoding of a vLLM server or of the embedded one. As in `vllm bench
+/// serve`, a server that does not answer has none.
 pub(super) async fn spec_decode(session: &Session) -> Option<SpecDecodeCounts> {
-    if !session.is_vllm() {
+    if !session.is_vllm() && !session.is_synthetic() {
         return None;
     }
     let page = sobench_client::get_path(&session.client, "/metrics").await?;
@@ -109,7 +109,7 @@ impl Probe {
 
 /// From sending to the last content, as for every other request; to the end where the only token of
 /// the answer has no text.
-fn e2el_ms(timing: &Timing) -> Option<f64> {
+pub(super) fn e2el_ms(timing: &Timing) -> Option<f64> {
     let span_ns = timing
         .last_content_ns()
         .or(timing.end_ns)?

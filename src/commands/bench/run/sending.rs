@@ -342,6 +342,7 @@ impl Sending<'_> {
             Outcome::Completed | Outcome::Truncated | Outcome::Refused { .. } => {
                 Error::internal("a trial run with an answer is not a failure")
             }
+            Outcome::Abandoned => Error::internal("a trial run that was abandoned"),
         }
     }
 }

@@ -17,19 +17,19 @@ use super::{Client, merged, shared, text};
 /// Answers per workload and engine.
 const ANSWERS: usize = 16;
 
-struct Workload {
-    name: &'static str,
-    prompt: &'static str,
+pub(super) struct Workload {
+    pub(super) name: &'static str,
+    pub(super) prompt: &'static str,
     constraint: Constraint,
     /// The constraint as a member of `structured_outputs`.
-    member: Value,
+    pub(super) member: Value,
 }
 
 fn shipped(path: &str) -> String {
     std::fs::read_to_string(repository_path(path)).unwrap()
 }
 
-fn workloads() -> Vec<Workload> {
+pub(super) fn workloads() -> Vec<Workload> {
     let schema = |name, path| {
         let schema: Value = serde_json::from_str(&shipped(path)).unwrap();
         let member = json!({ "json": schema });
@@ -86,13 +86,18 @@ fn workloads() -> Vec<Workload> {
 
 /// A server with this engine. `None` if the engine is not in this build.
 fn open(engine: EngineName) -> Option<EmbeddedServer> {
+    open_with(engine, EmbeddedOptions::default())
+}
+
+/// As [`open`], with other options.
+pub(super) fn open_with(engine: EngineName, options: EmbeddedOptions) -> Option<EmbeddedServer> {
     let _ = rustls::crypto::ring::default_provider().install_default();
     // Allows for a busy machine.
     let compile_timeout_s = 600.0;
     match EmbeddedServer::start(EmbeddedOptions {
         engine,
         compile_timeout_s,
-        ..EmbeddedOptions::default()
+        ..options
     }) {
         Ok(server) => Some(server),
         Err(error) if !engine.is_built_in() => {

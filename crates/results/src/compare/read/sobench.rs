@@ -15,6 +15,7 @@ use crate::metrics::registry::rates::ACCURACY_OF_ARMS;
 use crate::metrics::registry::{self, Kind, RequestValues, Values, rates};
 use crate::record::RunRecord;
 use sobench_core::error::{Error, Result};
+use sobench_core::observation::Outcome;
 use sobench_core::verdict::{NotScored, Reason, Verdict};
 use sobench_judge::accuracy::Grade;
 use sobench_notices::enforcement::State;
@@ -173,8 +174,10 @@ fn request(
     };
     let kind = of_outcome("kind");
     // The same rule as in `metrics::quality::is_taken_up`.
-    let reached_server =
-        kind != "cancelled" && (kind, of_outcome("cause")) != ("transport", "local");
+    let is_abandoned = kind == Outcome::Abandoned.name();
+    let reached_server = kind != "cancelled"
+        && !is_abandoned
+        && (kind, of_outcome("cause")) != ("transport", "local");
     let answered = matches!(kind, "completed" | "truncated");
     let verdict = output
         .verdict
@@ -197,7 +200,7 @@ fn request(
     }
     values.set_hit(
         &rates::COVERAGE,
-        (taken_up || reached_server).then_some(taken_up),
+        (taken_up && !is_abandoned || reached_server).then_some(taken_up),
     );
     // The same rule as in `metrics::latency::tpot_ms`: at least two tokens in at least two chunks.
     set_times(

@@ -25,6 +25,7 @@ pub use self::values::{PerSecond, Value, Values};
 use super::pooled::Pooled;
 use super::{ArmMetrics, MetricsOptions, Sample};
 use sobench_core::case::Arm;
+use sobench_core::observation::Outcome;
 use sobench_statistics::{Rate, Summary, effective_size, mean};
 
 /// A metric.
@@ -221,6 +222,8 @@ impl Metric {
     /// Whether a request is a hit; `None` if it does not count, or the metric is not a rate.
     pub fn hit(&self, sample: &Sample<'_>) -> Option<bool> {
         match self.kind {
+            // An abandoned request says nothing about the server's answer.
+            Kind::Rate { .. } if *sample.outcome() == Outcome::Abandoned => None,
             Kind::Rate { among, hit } => hit(sample).filter(|_| among.includes(sample)),
             _ => None,
         }

@@ -2,6 +2,7 @@
 
 use super::{Kind, Metric, rates};
 use crate::metrics::{MetricsOptions, Sample};
+use sobench_core::observation::Outcome;
 
 /// Hits and values of one request by metric, including metrics in which it does not count
 /// ([`super::Population`]). The lists are short, so they are searched.
@@ -16,8 +17,10 @@ impl RequestValues {
     /// Computes the hits and values of a request.
     pub fn new(sample: &Sample<'_>, options: &MetricsOptions) -> Self {
         let mut values = Self::default();
+        let is_abandoned = *sample.outcome() == Outcome::Abandoned;
         for metric in Metric::ALL {
             match metric.kind {
+                Kind::Rate { .. } if is_abandoned => {}
                 Kind::Rate { hit, .. } => values.set_hit(metric, hit(sample)),
                 Kind::Distribution { value, .. } => {
                     values.set_value(metric, value(sample, options));

@@ -64,7 +64,7 @@ impl<'a> Sample<'a> {
         self.request_input().constraint.as_ref()
     }
 
-    /// The planned case.
+    /// The planned case. When it was abandoned is only in the log.
     pub fn case(&self) -> Case {
         let RequestInput {
             prompt,
@@ -88,6 +88,7 @@ impl<'a> Sample<'a> {
             tags,
             grammar_oracle,
             model,
+            cancel_after: None,
         }
     }
 
