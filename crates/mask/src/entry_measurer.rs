@@ -1,5 +1,5 @@
 //! Measures one entry under one engine: evaluator, cold compile, first mask, cached compile, then
-//! every instance in every spelling.
+//! every instance in every spelling, then drafts along every instance if they are requested.
 //!
 //! Cold and warm: the compile is the first one of its constraint; the tables of the vocabulary are
 //! built before. The first mask is the coldest of all masks. All spellings share one grammar, whose
@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use super::clock::measure;
 use super::corpus::Entry;
+use super::draft_walk::{DraftText, draft_along};
 use super::memory;
 use super::oracle::Oracle;
 use super::protocol::{Done, Event, Pass, PassKind, Setup};
@@ -72,6 +73,9 @@ impl EntryMeasurer {
         let peak = PeakMemory::start();
         if let Some(grammar) = self.compile(&constraint, &peak, output)? {
             self.walk_instances(entry, &labels, &*grammar, &mut oracle, output)?;
+            if let Some(length) = self.setup.drafts {
+                self.draft_instances(entry, &*grammar, length, output)?;
+            }
         }
         let (peak_bytes, peak_rss_bytes) = (peak.growth_bytes(), peak.peak_bytes());
         output.send(&Event::Done(Done {
@@ -157,6 +161,47 @@ impl EntryMeasurer {
         Ok(())
     }
 
+    /// Drafts along every instance, in the first spelling, and sends the results of each.
+    fn draft_instances(
+        &self,
+        entry: &Entry,
+        grammar: &dyn Grammar,
+        length: usize,
+        output: &mut EventWriter<'_>,
+    ) -> JobResult<()> {
+        let vocabulary = &self.opened.vocabulary;
+        let first = self.setup.spellings.first();
+        let spellings = first.into_iter().chain([&Spelling::Verbatim]);
+        for (&spelling, (index, instance)) in spellings.flat_map(|spelling| {
+            entry
+                .instances
+                .iter()
+                .enumerate()
+                .map(move |instance| (spelling, instance))
+        }) {
+            let Some(text) = spell(&instance.content, spelling) else {
+                continue;
+            };
+            let fallbacks = vocabulary.fallback_encodings();
+            let Some(tokens) = vocabulary.encode_exactly(&text) else {
+                continue;
+            };
+            let text = DraftText {
+                instance: index,
+                text: &text,
+                tokens: &tokens,
+                is_canonical: vocabulary.fallback_encodings() == fallbacks,
+            };
+            output.stage(Stage::Drafts { index, spelling })?;
+            let drafts = draft_along(grammar, vocabulary, &text, length);
+            let drafts = drafts.map_err(|error| JobError::Crashed {
+                message: error.to_string(),
+            })?;
+            output.send(&Event::Drafts(Box::new(drafts)))?;
+        }
+        Ok(())
+    }
+
     /// Walks one text, cold and optionally warm, sends the durations, and then judges the ends that
     /// were allowed on the way. `row` is returned unchanged for a text that the vocabulary cannot
     /// encode.
@@ -224,7 +269,7 @@ impl EntryMeasurer {
 
 /// The last characters of the first `bytes` bytes of a text, without a partial character at the
 /// end.
-fn last_characters(text: &str, bytes: usize) -> String {
+pub(super) fn last_characters(text: &str, bytes: usize) -> String {
     let end = (0..=bytes.min(text.len()))
         .rev()
         .find(|end| text.is_char_boundary(*end));

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::drafts::DraftRow;
 use super::times::{Durations, Slope};
 use sobench_engine::EngineName;
 
@@ -64,6 +65,9 @@ pub struct Row {
     /// Durations by spelling; spellings without masks are absent. A stopped row has the durations
     /// of every completed walk, even if its instance was not judged.
     pub times: Vec<SpellingTimes>,
+    /// Drafts along the instances, in the first JSON spelling or as text; absent without drafts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drafts: Option<DraftRow>,
 }
 
 /// The engine chosen by `auto`.
@@ -129,6 +133,11 @@ pub enum Stage {
     /// Compile from the cache.
     Cached,
     Instance {
+        index: usize,
+        spelling: Spelling,
+    },
+    /// Drafts along an instance, after all walks.
+    Drafts {
         index: usize,
         spelling: Spelling,
     },
