@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use super::clock::measure;
 use super::commit::{EngineResult, commits_all, was_committed};
 use super::drafts::{DraftCheck, DraftDifference, DraftRow};
-use super::entry_measurer::last_characters;
+use super::row::last_characters;
 use sobench_engine::{EngineError, Grammar, Matcher, TokenId, TokenMask, Vocabulary};
 
 /// Maximum draft trees of a text, evenly spread: each commits the text up to its position again.

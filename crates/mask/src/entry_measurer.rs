@@ -15,8 +15,8 @@ use super::memory;
 use super::oracle::Oracle;
 use super::protocol::{Done, Event, Pass, PassKind, Setup};
 use super::row::{
-    BEFORE_MAX_CHARS, Compile, DeclineClass, Declined, InstanceOutcome, InstanceRow, RouteRow,
-    Spelling, Stage,
+    Compile, DeclineClass, Declined, InstanceOutcome, InstanceRow, RouteRow, Spelling, Stage,
+    last_characters,
 };
 use super::spelling::{spell, spell_compact};
 use super::walk::{self, Halt, Labels, WalkMismatch};
@@ -267,21 +267,6 @@ impl EntryMeasurer {
     }
 }
 
-/// The last characters of the first `bytes` bytes of a text, without a partial character at the
-/// end.
-pub(super) fn last_characters(text: &str, bytes: usize) -> String {
-    let end = (0..=bytes.min(text.len()))
-        .rev()
-        .find(|end| text.is_char_boundary(*end));
-    let before = &text[..end.unwrap_or(0)];
-    let start = before
-        .char_indices()
-        .rev()
-        .nth(BEFORE_MAX_CHARS - 1)
-        .map_or(0, |(start, _)| start);
-    before[start..].to_owned()
-}
-
 /// Judges each instance once: the verdict does not depend on the spelling.
 fn judge_instances(entry: &Entry, oracle: &mut Oracle) -> Vec<Labels> {
     let instances = entry.instances.iter();
@@ -336,24 +321,5 @@ impl PeakMemory {
     fn peak_bytes(&self) -> Option<u64> {
         let now = memory::resident("self")?.peak_bytes;
         Some(self.0.map_or(now, |start| now.max(start.peak_bytes)))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_the_last_characters_before_a_wrong_mask_are_kept() {
-        let long = "é".repeat(100);
-        for (text, bytes, expected) in [
-            ("abc", 2, "ab"),
-            ("abc", 0, ""),
-            ("abc", 9, "abc"),
-            ("aé", 2, "a"),
-            (&long, 200, &"é".repeat(BEFORE_MAX_CHARS)),
-        ] {
-            assert_eq!(last_characters(text, bytes), expected);
-        }
     }
 }

@@ -22,7 +22,7 @@ pub struct DraftSummary {
     pub schemas: u64,
     /// Schemas whose drafts were stopped early.
     pub stopped: u64,
-    /// Sums over all rows, without the durations and the first difference.
+    /// Sums over all rows, without the durations.
     sum: DraftRow,
     /// Schemas with a difference.
     pub different_schemas: u64,

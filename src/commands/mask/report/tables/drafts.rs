@@ -13,9 +13,11 @@ use sobench_mask::drafts::{DraftCheck, ForcedTokens};
 use sobench_render::{Document, Table};
 
 /// Maximum lengths of cells.
-const NAME_CHARS: usize = 24;
+const LABEL_CHARS: usize = 34;
+const NAME_CHARS: usize = 20;
 const BEFORE_CHARS: usize = 16;
-const MESSAGE_CHARS: usize = 24;
+const MESSAGE_CHARS: usize = 40;
+const DIFFERENT_CHARS: usize = 28;
 
 /// Differences shown; the JSON report has more.
 const DIFFERENCES_SHOWN: usize = 10;
@@ -113,7 +115,7 @@ fn add_drafts(document: &mut Document, summary: &Summary, tokens: usize) {
                 .map_or_else(|| "none".to_owned(), |limit| count(limit as u64))
         }),
     ));
-    let mut table = by_engine(summary, "drafts");
+    let mut table = by_engine(summary, "drafts").wrapped(0, LABEL_CHARS);
     for (label, cell) in &lines {
         table.row(draft_row(summary, label.as_str(), cell));
     }
@@ -132,7 +134,7 @@ fn add_drafts(document: &mut Document, summary: &Summary, tokens: usize) {
 
 /// Comparisons with a matcher that never drafted.
 fn add_checks(document: &mut Document, summary: &Summary) {
-    let mut table = by_engine(summary, "checks");
+    let mut table = by_engine(summary, "checks").wrapped(0, LABEL_CHARS);
     table.row(draft_row(summary, "positions", |drafts| {
         count(drafts.positions())
     }));
@@ -165,7 +167,8 @@ fn add_checks(document: &mut Document, summary: &Summary) {
 
 /// The first differences of all engines.
 fn add_differences(document: &mut Document, summary: &Summary) {
-    let mut table = Table::new(["engine", "schema", "after", "tokens", "different"], 5);
+    let mut table = Table::new(["engine", "schema", "after", "tokens", "different"], 5)
+        .wrapped(4, DIFFERENT_CHARS);
     let all = summary.engines.iter().flat_map(|engine| {
         let drafts = engine.drafts.iter();
         drafts
@@ -210,7 +213,7 @@ fn add_forced(document: &mut Document, summary: &Summary) {
     if named.len() > 1 {
         corpora.extend(named.map(|corpus| Some(corpus.source.as_str())));
     }
-    let mut table = by_engine(summary, "forced tokens");
+    let mut table = by_engine(summary, "forced tokens").wrapped(0, LABEL_CHARS);
     for corpus in corpora {
         let prefix = corpus
             .map(|name| format!("{}: ", printable(name, NAME_CHARS)))
