@@ -126,6 +126,118 @@ fn negative_numbers_are_rejected_with_their_flag() {
 }
 
 #[test]
+fn draft_lengths_out_of_range_are_usage_errors() {
+    for length in ["0", "65", "1000000000000"] {
+        let expected = format!("--drafts not in 1 to 64: {length}");
+        for mode in [&["mask"][..], &["mask", "--prove"]] {
+            let ran = sobench(&[mode, &["--drafts", length]].concat());
+            assert_refused(&ran, 2, &[&expected, "hint: give the number of tokens"]);
+        }
+    }
+    for flags in [&["--drafts", "-1"][..], &["--drafts", "4", "--replay", "x"]] {
+        assert_refused(&sobench(&[&["mask"], flags].concat()), 2, &["--drafts"]);
+    }
+}
+
+#[test]
+fn drafts_of_three_engines_are_restored_and_in_every_output() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (corpus, tokenizer) = (
+        sobench_testkit::repository_path("fixtures/mask/traps.jsonl"),
+        sobench_testkit::repository_path("fixtures/tokenizer"),
+    );
+    let (json, csv, html) = (path("report.json"), path("rows.csv"), path("report.html"));
+    let run = |rows: &str, extra: &[&str]| {
+        let flags = [
+            "mask",
+            "--corpus",
+            corpus.to_str().unwrap(),
+            "--tokenizer",
+            tokenizer.to_str().unwrap(),
+            "--engine",
+            "guidance,xgrammar,outlines",
+            "--filter",
+            "^(integer|enum-of-values|order-of-members)$",
+            "--batch",
+            "0",
+            "--cold-only",
+            "--drafts",
+            "4",
+            "--disable-tqdm",
+            "--rows",
+            rows,
+        ];
+        let ran = sobench(&[&flags, extra].concat());
+        assert_eq!(ran.code, 0, "{}", ran.stderr);
+        ran
+    };
+    let rows = path("rows.jsonl");
+    let outputs = ["--json", &json, "--csv", &csv, "--html", &html];
+    let ran = run(&rows, &outputs);
+    let table = ran.stdout.split("Drafts of 4 tokens").nth(1).unwrap();
+    let table = table.split("Memory (unit").next().unwrap();
+    for line in table.lines().skip(1) {
+        assert!(line.chars().count() <= 100, "{line}");
+    }
+    let read = |path: &str| std::fs::read_to_string(path).unwrap();
+    let report: serde_json::Value = serde_json::from_str(&read(&json)).unwrap();
+    for engine in report["engines"].as_array().unwrap() {
+        let drafts = &engine["drafts"];
+        assert_eq!(
+            drafts["first_differences"],
+            serde_json::json!([]),
+            "{engine}"
+        );
+        assert_eq!(drafts["refused_rollbacks"]["rollbacks"], 0);
+        assert!(drafts["positions"].as_u64() > Some(0), "{engine}");
+        assert!(drafts["leaving"]["drafts"].as_u64() > Some(0), "{engine}");
+    }
+    assert!(
+        read(&csv)
+            .lines()
+            .next()
+            .unwrap()
+            .contains("drafts_accepted")
+    );
+    assert!(read(&html).contains("Drafts of 4 tokens"));
+    // Shards are merged, and other settings are refused.
+    for shard in ["1", "2"] {
+        run(&path(shard), &["--shard", &format!("{shard}/2")]);
+    }
+    let merged = sobench(&["merge", &path("1"), &path("2"), "--format", "json"]);
+    assert_eq!(merged.code, 0, "{}", merged.stderr);
+    let merged: serde_json::Value = serde_json::from_str(&merged.stdout).unwrap();
+    for name in ["along", "leaving", "positions", "trees", "differences"] {
+        for engine in 0..3 {
+            assert_eq!(
+                merged["engines"][engine]["drafts"][name],
+                report["engines"][engine]["drafts"][name],
+                "{name}"
+            );
+        }
+    }
+    let other = sobench(&[
+        "mask",
+        "--corpus",
+        corpus.to_str().unwrap(),
+        "--tokenizer",
+        tokenizer.to_str().unwrap(),
+        "--engine",
+        "guidance,xgrammar,outlines",
+        "--filter",
+        "^(integer|enum-of-values|order-of-members)$",
+        "--cold-only",
+        "--drafts",
+        "2",
+        "--rows",
+        &rows,
+        "--resume",
+    ]);
+    assert_refused(&other, 2, &["drafts is 4, expected 2"]);
+}
+
+#[test]
 fn server_only_engines_are_rejected_with_alternatives() {
     for command in ["mask", "serve"] {
         let flag = if command == "mask" {

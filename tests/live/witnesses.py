@@ -3,8 +3,8 @@
 Python: for xgrammar the C++ library, for which sobench has a port in Rust. Nothing of sobench takes part.
 
 Every witness is walked along byte by byte, over a vocabulary of single bytes: a token that is wrongly refused or allowed is so by
-one of its bytes. What is about tokens and not about bytes cannot be seen here, nor what the engine contradicts itself in (P7):
-those are *left out*.
+one of its bytes. What is about tokens and not about bytes cannot be seen here, nor contradictions (P7) and rollback
+(P8): those are *left out*.
 
 Needs Python 3.9 and what `witnesses.requirements.txt` beside it says. Exit codes: 0 all that were checked hold; 1 one does not; 2
 none was checked. Run by `.ci/witnesses`, by hand and nightly; not part of `cargo test`.

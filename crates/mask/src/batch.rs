@@ -12,6 +12,7 @@ use rayon::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use super::clock::{Stopwatch, measure};
+use super::commit::EngineResult;
 use super::entry_measurer::{EntryMeasurer, JobError};
 use super::protocol::{BatchJob, Done, Event};
 use super::record::BatchRow;
@@ -31,8 +32,6 @@ const MAX_SECONDS: u64 = 20;
 
 /// Stack size of a masking thread.
 const STACK_BYTES: usize = 16 << 20;
-
-type EngineResult<T> = std::result::Result<T, EngineError>;
 
 /// Runs a batch. An engine error counts as a crash of the job.
 pub(super) fn run(

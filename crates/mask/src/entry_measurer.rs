@@ -1,5 +1,5 @@
 //! Measures one entry under one engine: evaluator, cold compile, first mask, cached compile, then
-//! every instance in every spelling.
+//! every instance in every spelling, then drafts along every instance if they are requested.
 //!
 //! Cold and warm: the compile is the first one of its constraint; the tables of the vocabulary are
 //! built before. The first mask is the coldest of all masks. All spellings share one grammar, whose
@@ -10,12 +10,13 @@ use std::sync::Arc;
 
 use super::clock::measure;
 use super::corpus::Entry;
+use super::draft_walk::{DraftText, draft_along};
 use super::memory;
 use super::oracle::Oracle;
 use super::protocol::{Done, Event, Pass, PassKind, Setup};
 use super::row::{
-    BEFORE_MAX_CHARS, Compile, DeclineClass, Declined, InstanceOutcome, InstanceRow, RouteRow,
-    Spelling, Stage,
+    Compile, DeclineClass, Declined, InstanceOutcome, InstanceRow, RouteRow, Spelling, Stage,
+    last_characters,
 };
 use super::spelling::{spell, spell_compact};
 use super::walk::{self, Halt, Labels, WalkMismatch};
@@ -72,6 +73,9 @@ impl EntryMeasurer {
         let peak = PeakMemory::start();
         if let Some(grammar) = self.compile(&constraint, &peak, output)? {
             self.walk_instances(entry, &labels, &*grammar, &mut oracle, output)?;
+            if let Some(length) = self.setup.drafts {
+                self.draft_instances(entry, &*grammar, length, output)?;
+            }
         }
         let (peak_bytes, peak_rss_bytes) = (peak.growth_bytes(), peak.peak_bytes());
         output.send(&Event::Done(Done {
@@ -157,6 +161,47 @@ impl EntryMeasurer {
         Ok(())
     }
 
+    /// Drafts along every instance, in the first spelling, and sends the results of each.
+    fn draft_instances(
+        &self,
+        entry: &Entry,
+        grammar: &dyn Grammar,
+        length: usize,
+        output: &mut EventWriter<'_>,
+    ) -> JobResult<()> {
+        let vocabulary = &self.opened.vocabulary;
+        let first = self.setup.spellings.first();
+        let spellings = first.into_iter().chain([&Spelling::Verbatim]);
+        for (&spelling, (index, instance)) in spellings.flat_map(|spelling| {
+            entry
+                .instances
+                .iter()
+                .enumerate()
+                .map(move |instance| (spelling, instance))
+        }) {
+            let Some(text) = spell(&instance.content, spelling) else {
+                continue;
+            };
+            let fallbacks = vocabulary.fallback_encodings();
+            let Some(tokens) = vocabulary.encode_exactly(&text) else {
+                continue;
+            };
+            let text = DraftText {
+                instance: index,
+                text: &text,
+                tokens: &tokens,
+                is_canonical: vocabulary.fallback_encodings() == fallbacks,
+            };
+            output.stage(Stage::Drafts { index, spelling })?;
+            let drafts = draft_along(grammar, vocabulary, &text, length);
+            let drafts = drafts.map_err(|error| JobError::Crashed {
+                message: error.to_string(),
+            })?;
+            output.send(&Event::Drafts(Box::new(drafts)))?;
+        }
+        Ok(())
+    }
+
     /// Walks one text, cold and optionally warm, sends the durations, and then judges the ends that
     /// were allowed on the way. `row` is returned unchanged for a text that the vocabulary cannot
     /// encode.
@@ -222,21 +267,6 @@ impl EntryMeasurer {
     }
 }
 
-/// The last characters of the first `bytes` bytes of a text, without a partial character at the
-/// end.
-fn last_characters(text: &str, bytes: usize) -> String {
-    let end = (0..=bytes.min(text.len()))
-        .rev()
-        .find(|end| text.is_char_boundary(*end));
-    let before = &text[..end.unwrap_or(0)];
-    let start = before
-        .char_indices()
-        .rev()
-        .nth(BEFORE_MAX_CHARS - 1)
-        .map_or(0, |(start, _)| start);
-    before[start..].to_owned()
-}
-
 /// Judges each instance once: the verdict does not depend on the spelling.
 fn judge_instances(entry: &Entry, oracle: &mut Oracle) -> Vec<Labels> {
     let instances = entry.instances.iter();
@@ -291,24 +321,5 @@ impl PeakMemory {
     fn peak_bytes(&self) -> Option<u64> {
         let now = memory::resident("self")?.peak_bytes;
         Some(self.0.map_or(now, |start| now.max(start.peak_bytes)))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_the_last_characters_before_a_wrong_mask_are_kept() {
-        let long = "é".repeat(100);
-        for (text, bytes, expected) in [
-            ("abc", 2, "ab"),
-            ("abc", 0, ""),
-            ("abc", 9, "abc"),
-            ("aé", 2, "a"),
-            (&long, 200, &"é".repeat(BEFORE_MAX_CHARS)),
-        ] {
-            assert_eq!(last_characters(text, bytes), expected);
-        }
     }
 }

@@ -6,15 +6,18 @@
 //!
 //! In reading order: [`plan`] holds the settings, `corpus` reads entries, [`run`] measures one
 //! engine after another, `supervise` controls the child processes, [`worker`] is the child process,
-//! `entry_measurer` measures one entry, `walk` one text, `row_builder` assembles a row from the
-//! child's events, and `rows` stores it. [`prove`] searches for mask errors, `proof_jobs` runs its
+//! `entry_measurer` measures one entry, `walk` one text, `draft_walk` its drafts, `row_builder`
+//! assembles a row from the child's events, and `rows` stores it. [`prove`] searches for mask errors, `proof_jobs` runs its
 //! jobs in the child, and [`proof_run`] controls the search.
 
 #![cfg_attr(test, allow(clippy::disallowed_methods))]
 
 mod batch;
 mod clock;
+mod commit;
 mod corpus;
+mod draft_walk;
+pub mod drafts;
 mod entry_measurer;
 mod memory;
 mod oracle;

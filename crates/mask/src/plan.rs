@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::drafts::MAX_DRAFT_TOKENS;
 use super::memory;
 use super::record::{CorpusKind, Sample};
 use super::row::Spelling;
@@ -59,6 +60,9 @@ pub struct MaskPlan {
     pub warm: bool,
     /// Batch sizes to measure; may be empty.
     pub batch_sizes: Vec<usize>,
+    /// Tokens of the drafts along every instance, 1 to [`MAX_DRAFT_TOKENS`]; `None` for no drafts.
+    #[serde(default)]
+    pub drafts: Option<usize>,
     /// Seed and budget of the proof search; `None` measures instead.
     pub prove: Option<Effort>,
     /// Which shard of the selected entries; `None` for all of them.
@@ -72,6 +76,26 @@ pub struct Effort {
     pub seed: u64,
     /// Masks per entry and engine, excluding those for explanations and shrinking.
     pub budget: u64,
+    /// Maximum tokens that are rolled back at once.
+    #[serde(
+        default = "Effort::default_rollback_tokens",
+        skip_serializing_if = "Effort::is_default_rollback"
+    )]
+    pub rollback_tokens: usize,
+}
+
+impl Effort {
+    /// The default of [`Effort::rollback_tokens`].
+    pub const ROLLBACK_TOKENS: usize = 8;
+
+    fn default_rollback_tokens() -> usize {
+        Self::ROLLBACK_TOKENS
+    }
+
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature of serde")]
+    fn is_default_rollback(tokens: &usize) -> bool {
+        *tokens == Self::ROLLBACK_TOKENS
+    }
 }
 
 impl Default for MaskPlan {
@@ -98,6 +122,7 @@ impl Default for MaskPlan {
             assert_formats: true,
             warm: true,
             batch_sizes: vec![1, 8, 32],
+            drafts: None,
             prove: None,
             shard: None,
         }
@@ -181,6 +206,15 @@ impl MaskPlan {
             return fail(
                 "time limit is zero: 0",
                 "give --timeout a positive number of seconds",
+            );
+        }
+        let rolled_back = self.prove.map(|effort| effort.rollback_tokens);
+        if let Some(tokens) = self.drafts.or(rolled_back)
+            && !(1..=MAX_DRAFT_TOKENS).contains(&tokens)
+        {
+            return fail(
+                &format!("--drafts not in 1 to {MAX_DRAFT_TOKENS}: {tokens}"),
+                "give the number of tokens that your server drafts, for example 4",
             );
         }
         if self.resume && self.rows.is_none() {
@@ -347,6 +381,8 @@ mod tests {
                     seed: 0,
                 });
             }),
+            ("--drafts not in 1 to 64: 0", |plan| plan.drafts = Some(0)),
+            ("--drafts not in 1 to 64: 65", |plan| plan.drafts = Some(65)),
             ("time limit is zero", |plan| plan.timeout_ms = 0),
             ("--resume without a rows file", |plan| plan.resume = true),
         ] {

@@ -14,6 +14,7 @@ use super::prove::Proved;
 use super::prove::cluster::{
     Cluster, FindingGroup, FindingGroups, constraint_keywords, merge_clusters,
 };
+use super::prove::finding::Proof;
 use super::prove::shrink::FindingCase;
 use super::prove::witness::{self, Witness, WitnessStatus};
 use super::record::MaskRecord;
@@ -359,7 +360,10 @@ impl ProofRunner<'_> {
                 why: finding.summary(),
                 constraint,
                 prefix_text: text(&finding.prefix),
-                token_text: finding.token.map(|token| text(&[token])),
+                token_text: finding.token.map(|token| match finding.proof {
+                    Proof::Rollback => text(&finding.rolled_back()),
+                    _ => text(&[token]),
+                }),
                 finding,
             },
         );

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::corpus::Entry;
+use super::drafts::DraftRow;
 use super::plan::Effort;
 use super::prove::Proved;
 use super::prove::shrink::FindingCase;
@@ -31,6 +32,9 @@ pub(super) struct Setup {
     pub(super) assert_formats: bool,
     pub(super) warm: bool,
     pub(super) spellings: Vec<Spelling>,
+    /// Tokens of the drafts along every instance.
+    #[serde(default)]
+    pub(super) drafts: Option<usize>,
     /// Engines in the proof search, all in this one process; `engine` is the first of them. Empty
     /// for a measurement.
     #[serde(default)]
@@ -128,6 +132,8 @@ pub(super) enum Event {
     Pass(Pass),
     /// The result of an instance, after all its durations.
     Walked(InstanceRow),
+    /// The results of the drafts along an instance.
+    Drafts(Box<DraftRow>),
     /// The library panicked or reported a panic. The child exits after this event.
     Crashed {
         #[serde(rename = "words")]

@@ -39,6 +39,9 @@ pub struct MaskRecord {
     pub timeout_ms: u64,
     /// Address-space limit of a child process, without [`RESERVED_BYTES`]; `None` for no limit.
     pub memory_limit_bytes: Option<u64>,
+    /// Tokens of the drafts along every instance; `None` for no drafts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drafts: Option<usize>,
     /// Seed and budget of a proof search.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prove: Option<Effort>,

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::drafts::DraftRow;
 use super::times::{Durations, Slope};
 use sobench_engine::EngineName;
 
@@ -64,6 +65,9 @@ pub struct Row {
     /// Durations by spelling; spellings without masks are absent. A stopped row has the durations
     /// of every completed walk, even if its instance was not judged.
     pub times: Vec<SpellingTimes>,
+    /// Drafts along the instances, in the first JSON spelling or as text; absent without drafts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drafts: Option<DraftRow>,
 }
 
 /// The engine chosen by `auto`.
@@ -132,6 +136,11 @@ pub enum Stage {
         index: usize,
         spelling: Spelling,
     },
+    /// Drafts along an instance, after all walks.
+    Drafts {
+        index: usize,
+        spelling: Spelling,
+    },
 }
 
 /// Cost of compiling.
@@ -176,6 +185,21 @@ pub struct InstanceRow {
 
 /// Maximum length of [`InstanceRow::before`] in characters.
 pub const BEFORE_MAX_CHARS: usize = 60;
+
+/// The last characters of the first `bytes` bytes of a text, without a partial character at the
+/// end.
+pub(super) fn last_characters(text: &str, bytes: usize) -> String {
+    let end = (0..=bytes.min(text.len()))
+        .rev()
+        .find(|end| text.is_char_boundary(*end));
+    let before = &text[..end.unwrap_or(0)];
+    let start = before
+        .char_indices()
+        .rev()
+        .nth(BEFORE_MAX_CHARS - 1)
+        .map_or(0, |(start, _)| start);
+    before[start..].to_owned()
+}
 
 /// The outcome of an instance.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -237,4 +261,23 @@ pub struct PassTimes {
     pub step: Durations,
     /// Mask time as a function of the token's position.
     pub slope: Slope,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_last_characters_before_a_wrong_mask_are_kept() {
+        let long = "é".repeat(100);
+        for (text, bytes, expected) in [
+            ("abc", 2, "ab"),
+            ("abc", 0, ""),
+            ("abc", 9, "abc"),
+            ("aé", 2, "a"),
+            (&long, 200, &"é".repeat(BEFORE_MAX_CHARS)),
+        ] {
+            assert_eq!(last_characters(text, bytes), expected);
+        }
+    }
 }

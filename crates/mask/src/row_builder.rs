@@ -21,6 +21,8 @@ pub(super) enum TimeOwner {
     /// The evaluator of sobench.
     Oracle,
     Engine,
+    /// The engine with drafts, which take several times as long as the walks.
+    Drafts,
 }
 
 /// The effect of an event on a row.
@@ -58,10 +60,10 @@ impl RowBuilder {
         match event {
             Event::Stage(stage) => {
                 self.stage = stage;
-                return Progress::TimeOwner(if stage == Stage::Oracle {
-                    TimeOwner::Oracle
-                } else {
-                    TimeOwner::Engine
+                return Progress::TimeOwner(match stage {
+                    Stage::Oracle => TimeOwner::Oracle,
+                    Stage::Drafts { .. } => TimeOwner::Drafts,
+                    _ => TimeOwner::Engine,
                 });
             }
             Event::Route(route) => self.row.route = Some(route),
@@ -72,6 +74,7 @@ impl RowBuilder {
             Event::Compiled(compile) => self.row.compile = Some(compile),
             Event::Pass(pass) => self.pass(&pass),
             Event::Walked(row) => self.row.instances.push(row),
+            Event::Drafts(drafts) => self.row.drafts.get_or_insert_default().merge(&drafts),
             Event::Crashed { message } => return Progress::Crashed(message),
             Event::Unreadable { message } => return Progress::Unreadable(message),
             Event::Done(done) => {

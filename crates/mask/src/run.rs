@@ -163,6 +163,7 @@ pub(super) fn supervisor<'a>(
         assert_formats: plan.assert_formats,
         warm: plan.warm,
         spellings: plan.spellings.clone(),
+        drafts: plan.drafts,
         prove,
     };
     Supervisor::new(
@@ -208,6 +209,7 @@ pub(super) fn mask_record(plan: &MaskPlan, corpora: &Corpora, ready: &[Ready]) -
         jobs: plan.jobs,
         timeout_ms: plan.timeout_ms,
         memory_limit_bytes: plan.memory_limit(),
+        drafts: plan.drafts,
         prove: plan.prove,
         shard: plan.shard,
         host: host(),

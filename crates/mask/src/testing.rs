@@ -24,6 +24,18 @@ pub(super) enum Quirk {
     End(usize),
     /// A token that the mask allows is refused by commit.
     Refuse(usize),
+    /// Rollback of at least this many tokens leaves the first of them.
+    ShortRollback(usize),
+    /// Rollback of at least this many tokens forgets whether the text may end.
+    LostEnd(usize),
+    /// Rollback of more tokens is refused.
+    RollbackLimit(usize),
+    /// A fork lacks the last token.
+    WrongFork,
+    /// The rest of the text is forced if there is only one.
+    Forces,
+    /// As [`Quirk::Forces`], in tokens of one byte.
+    ForcesBytes,
 }
 
 /// An engine for choices; each choice is a sequence of canonical tokens.
@@ -82,6 +94,7 @@ impl Grammar for FakeGrammar {
         Ok(Box::new(FakeMatcher {
             grammar: self.clone(),
             taken: Vec::new(),
+            lost_end: false,
         }))
     }
     fn memory_bytes(&self) -> Option<u64> {
@@ -93,9 +106,14 @@ impl Grammar for FakeGrammar {
 struct FakeMatcher {
     grammar: FakeGrammar,
     taken: Vec<TokenId>,
+    lost_end: bool,
 }
 
 impl FakeMatcher {
+    fn is_ended(&self) -> bool {
+        self.taken.last() == Some(&shared().eos())
+    }
+
     /// The next token of each matching text; `None` is the end.
     fn next(&self) -> impl Iterator<Item = Option<TokenId>> + '_ {
         let rest = |text: &'_ Vec<TokenId>| Some(text.strip_prefix(&*self.taken)?.first().copied());
@@ -122,13 +140,17 @@ impl Matcher for FakeMatcher {
             Quirk::End(place) if place == here => mask.allow(shared().eos()),
             _ => {}
         }
+        if self.is_ended() {
+            mask.allow(shared().eos());
+        }
         self.next()
             .for_each(|token| mask.allow(token.unwrap_or_else(|| shared().eos())));
         Ok(())
     }
     fn commit(&mut self, token: TokenId) -> Result<(), EngineError> {
+        let meant = (token != shared().eos()).then_some(token);
         if self.grammar.quirk == Quirk::Refuse(self.taken.len())
-            || !self.next().any(|next| next == Some(token))
+            || !self.next().any(|next| next == meant)
         {
             return Err(EngineError::Invalid {
                 message: format!("not {token}"),
@@ -138,16 +160,47 @@ impl Matcher for FakeMatcher {
         Ok(())
     }
     fn is_accepting(&mut self) -> Result<bool, EngineError> {
-        Ok(self.next().any(|next| next.is_none()))
+        Ok(!self.lost_end && (self.is_ended() || self.next().any(|next| next.is_none())))
     }
     fn forced_tokens(&mut self) -> Vec<TokenId> {
-        Vec::new()
+        let texts = self.grammar.texts.iter();
+        let rests: Vec<_> = texts
+            .filter_map(|text| text.strip_prefix(&*self.taken))
+            .collect();
+        match (self.grammar.quirk, &rests[..]) {
+            (Quirk::Forces, [rest]) => rest.to_vec(),
+            (Quirk::ForcesBytes, [rest]) => {
+                let text = String::from_utf8(shared().decode(rest)).unwrap();
+                let bytes = text.chars();
+                bytes
+                    .flat_map(|byte| shared().encode(&byte.to_string()))
+                    .collect()
+            }
+            _ => Vec::new(),
+        }
     }
     fn rollback(&mut self, tokens: usize) -> Result<(), EngineError> {
-        self.taken.truncate(self.taken.len().saturating_sub(tokens));
+        let left = self.taken.len().saturating_sub(tokens);
+        match self.grammar.quirk {
+            Quirk::RollbackLimit(limit) if tokens > limit => {
+                return Err(EngineError::Invalid {
+                    message: format!("at most {limit}, not {tokens}"),
+                });
+            }
+            Quirk::ShortRollback(least) if tokens >= least => self.taken.truncate(left + 1),
+            Quirk::LostEnd(least) if tokens >= least => {
+                self.lost_end = true;
+                self.taken.truncate(left);
+            }
+            _ => self.taken.truncate(left),
+        }
         Ok(())
     }
     fn fork(&self) -> Box<dyn Matcher> {
-        Box::new(self.clone())
+        let mut fork = self.clone();
+        if self.grammar.quirk == Quirk::WrongFork {
+            fork.taken.pop();
+        }
+        Box::new(fork)
     }
 }

@@ -83,6 +83,11 @@ pub struct MaskArgs {
     #[arg(long, value_name = "N,N", value_delimiter = ',', default_value = "1,8,32", allow_negative_numbers = true,
           value_parser = clap::value_parser!(u16).range(0..=4096))]
     pub batch: Vec<u16>,
+    /// Mask drafts of K tokens along every instance, roll them back, and compare with a matcher that
+    /// never drafted; also draft trees and forced tokens. With --prove: longest rollback of P8
+    /// [default: 8]
+    #[arg(long, value_name = "K", allow_negative_numbers = true)]
+    pub drafts: Option<usize>,
     /// Treat `format` as an annotation when judging instances
     #[arg(long)]
     pub no_format_assertion: bool,
@@ -113,7 +118,7 @@ pub struct ProofArgs {
     #[arg(long, value_name = "FOLDER", requires = "prove")]
     pub issues: Option<OutputPath>,
     /// Recheck the witnesses of a file with the engines of this executable
-    #[arg(long, value_name = "PATH", conflicts_with_all = ["prove", "witnesses", "issues", "rows", "csv", "csv_tags", "html", "explain"])]
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["prove", "witnesses", "issues", "rows", "csv", "csv_tags", "html", "explain", "drafts"])]
     pub replay: Option<InputPath>,
 }
 

@@ -78,10 +78,12 @@ impl MaskOptions {
             resume: flags.output.resume,
             assert_formats: !flags.no_format_assertion,
             warm: !flags.cold_only,
+            drafts: flags.drafts.filter(|_| !proves),
             batch_sizes: flags.batch.iter().copied().map(usize::from).collect(),
             prove: proves.then_some(Effort {
                 seed: flags.seed,
                 budget: flags.proof.budget,
+                rollback_tokens: flags.drafts.unwrap_or(Effort::ROLLBACK_TOKENS),
             }),
             shard: shard(flags)?,
         };

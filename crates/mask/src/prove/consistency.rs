@@ -2,7 +2,8 @@
 
 use super::EngineResult;
 use super::finding::Contradiction;
-use sobench_engine::{Engine, EngineError, Grammar, Matcher, TokenId, TokenMask, Vocabulary};
+use crate::commit::{commits_all, was_committed};
+use sobench_engine::{Engine, Grammar, Matcher, TokenId, TokenMask, Vocabulary};
 use sobench_pycompat::random::PythonRandom;
 
 use sobench_core::constraint::Constraint;
@@ -35,19 +36,6 @@ pub(super) fn matcher_after(
     Ok(Some((matcher, mask)))
 }
 
-/// Commits the tokens; returns whether all were accepted.
-///
-/// # Errors
-/// The library's own, except for a refused token.
-pub(super) fn commits_all(matcher: &mut dyn Matcher, tokens: &[TokenId]) -> EngineResult<bool> {
-    for token in tokens {
-        if !was_committed(matcher.commit(*token))? {
-            return Ok(false);
-        }
-    }
-    Ok(true)
-}
-
 /// Checks the consistency of a matcher at its position, without moving it. Returns contradictions
 /// and the number of checks.
 ///
@@ -68,23 +56,8 @@ pub(super) fn check_matcher(
         found.push((Contradiction::Fork, None));
     }
     for token in sampled(&before, vocabulary, true, random) {
-        tried += 2;
-        let mut fork = matcher.fork();
-        if was_committed(fork.commit(token))? {
-            match fork.rollback(1) {
-                Ok(()) if mask_of(&mut *fork, vocabulary)? != before => {
-                    found.push((Contradiction::Rollback, Some(token)));
-                }
-                // Unsupported rollback is no contradiction.
-                Ok(())
-                | Err(
-                    EngineError::Invalid { .. }
-                    | EngineError::Unsupported { .. }
-                    | EngineError::TooLarge { .. },
-                ) => {}
-                Err(error) => return Err(error),
-            }
-        } else {
+        tried += 1;
+        if !was_committed(matcher.fork().commit(token))? {
             found.push((Contradiction::AllowedNotTaken, Some(token)));
         }
     }
@@ -175,23 +148,21 @@ fn mask_after_interleaved(
     mask_of(&mut *matcher, vocabulary).map(Some)
 }
 
-fn mask_of(matcher: &mut dyn Matcher, vocabulary: &Vocabulary) -> EngineResult<TokenMask> {
+/// The mask of a matcher.
+///
+/// # Errors
+/// The library's own.
+pub(super) fn mask_of(
+    matcher: &mut dyn Matcher,
+    vocabulary: &Vocabulary,
+) -> EngineResult<TokenMask> {
     let mut mask = TokenMask::new(vocabulary.len());
     matcher.mask(&mut mask)?;
     Ok(mask)
 }
 
-/// Whether a token was accepted; a crash is an error.
-fn was_committed(committed: EngineResult<()>) -> EngineResult<bool> {
-    match committed {
-        Ok(()) => Ok(true),
-        Err(EngineError::Invalid { .. }) => Ok(false),
-        Err(error) => Err(error),
-    }
-}
-
 /// A sample of allowed or refused tokens, without the end.
-fn sampled(
+pub(super) fn sampled(
     mask: &TokenMask,
     vocabulary: &Vocabulary,
     allowed: bool,

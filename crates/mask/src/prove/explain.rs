@@ -13,6 +13,7 @@ use super::json_prefix::JsonPrefix;
 use super::mask_checks::ConstraintContext;
 use super::tag_reader::JsonPart;
 use super::{EngineResult, consistency, respell, schema_reduction, tag_changes};
+use crate::commit::commits_all;
 use sobench_core::constraint::Constraint;
 use sobench_engine::{Departure, Engine, EngineName, Grammar, Matcher, TokenId, Vocabulary};
 
@@ -489,7 +490,7 @@ fn matcher_after_text(
         return Ok(None);
     };
     let mut matcher = grammar.matcher()?;
-    Ok(consistency::commits_all(&mut *matcher, &tokens)?.then_some(matcher))
+    Ok(commits_all(&mut *matcher, &tokens)?.then_some(matcher))
 }
 
 /// Whether a text is accepted to its end, by its canonical tokens.

@@ -33,11 +33,14 @@ pub enum Proof {
     /// The engine contradicts itself.
     #[serde(rename = "P7")]
     Contradicts,
+    /// A rollback does not restore the state before its tokens.
+    #[serde(rename = "P8")]
+    Rollback,
 }
 
 impl Proof {
     /// Every proof, in the order of reports.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::RefusesToken,
         Self::RefusesEnd,
         Self::AllowsEnd,
@@ -46,6 +49,7 @@ impl Proof {
         Self::DiffersLoose,
         Self::DeadEnd,
         Self::Contradicts,
+        Self::Rollback,
     ];
 
     /// The name in tables and files.
@@ -77,6 +81,7 @@ impl Proof {
             ),
             Self::DeadEnd => ("P6", "dead end: no end can be reached"),
             Self::Contradicts => ("P7", "contradicts itself"),
+            Self::Rollback => ("P8", "rollback does not restore the state"),
         }
     }
 }
@@ -87,20 +92,21 @@ pub struct Finding {
     pub proof: Proof,
     /// The committed tokens.
     pub prefix: Vec<TokenId>,
-    /// The token that is wrongly allowed or refused.
+    /// The token that is wrongly allowed or refused; for P8, the first token that is rolled back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token: Option<TokenId>,
     /// The complete text of the proof: a matching text that starts with prefix and token, or an
     /// accepted text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
-    /// The accepted tokens of the text after prefix and token.
+    /// The accepted tokens of the text after prefix and token; for P8, the other tokens that are
+    /// rolled back.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tail: Vec<TokenId>,
     /// The engine that it is compared with, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub other: Option<EngineName>,
-    /// How the engine contradicts itself.
+    /// How the engine contradicts itself, or what a rollback does not restore.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub contradiction: Option<Contradiction>,
     /// The rule that the text violates: a keyword of its schema, or another reason.
@@ -161,10 +167,29 @@ impl Finding {
                 format!("the text is accepted to its end, although it is invalid{breaks}")
             }
             Proof::DeadEnd => "no end can be reached from here".to_owned(),
-            Proof::Contradicts => self
+            Proof::Contradicts | Proof::Rollback => self
                 .contradiction
                 .map_or("the engine contradicts itself", Contradiction::description)
                 .to_owned(),
+        }
+    }
+
+    /// The tokens that are rolled back (P8).
+    pub fn rolled_back(&self) -> Vec<TokenId> {
+        self.token.iter().chain(&self.tail).copied().collect()
+    }
+
+    /// A wrong rollback of these tokens after the prefix.
+    pub(super) fn wrong_rollback(
+        prefix: &[TokenId],
+        tokens: &[TokenId],
+        contradiction: Contradiction,
+        origin: Origin,
+    ) -> Self {
+        Self {
+            tail: tokens.get(1..).unwrap_or_default().to_vec(),
+            contradiction: Some(contradiction),
+            ..Self::new(Proof::Rollback, prefix, tokens.first().copied(), origin)
         }
     }
 
@@ -217,7 +242,7 @@ impl Interpretation {
     }
 }
 
-/// How an engine contradicts itself.
+/// How an engine contradicts itself (P7), or what a rollback does not restore (P8).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Contradiction {
@@ -227,8 +252,13 @@ pub enum Contradiction {
     TakenNotAllowed,
     /// The mask allows the end but the matcher does not accept, or the reverse.
     EndAndAccepting,
-    /// The mask changes after commit and rollback of a token.
+    /// The mask changes after commit and rollback of tokens.
     Rollback,
+    /// The matcher accepts the end before commit and rollback of tokens and not after, or the
+    /// reverse.
+    RollbackEnd,
+    /// A token is accepted before its rollback and refused after.
+    RollbackToken,
     /// A fork has a different mask.
     Fork,
     /// A refused token changes the mask.
@@ -248,7 +278,9 @@ impl Contradiction {
             Self::AllowedNotTaken => "a token that the mask allows is refused by commit",
             Self::TakenNotAllowed => "a token that the mask refuses is accepted by commit",
             Self::EndAndAccepting => "mask and matcher disagree on whether the text may end",
-            Self::Rollback => "the mask changes after commit and rollback of a token",
+            Self::Rollback => "the mask changes after commit and rollback of tokens",
+            Self::RollbackEnd => "the end changes after commit and rollback of tokens",
+            Self::RollbackToken => "a token is refused after its rollback",
             Self::Fork => "a fork has a different mask",
             Self::RefusedTokenMoves => "a token that was refused changes the mask",
             Self::Cached => {

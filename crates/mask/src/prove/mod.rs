@@ -4,7 +4,7 @@
 //! In reading order: [`finding`] defines proofs and findings; `oracles` judge texts (`tag_reader`
 //! those of structural tags); `syntax` computes the tokens that may follow a prefix (`json_prefix`,
 //! `sorted_vocabulary`); `mask_checks` checks every mask along one text; `prover` selects the texts
-//! (`mutant`, `mask_walk`); `difference`, `dead_end` and `consistency` prove the other errors;
+//! (`mutant`, `mask_walk`); `difference`, `dead_end`, `consistency` and `rollback` prove the other errors;
 //! `explain` tests whether a declared departure explains a finding (`respell`, `tag_changes`);
 //! `shrink` minimises findings (`schema_reduction`, `constraint_reduction`); [`cluster`] groups
 //! similar findings; [`witness`] stores and rechecks one finding.
@@ -27,6 +27,7 @@ pub(super) mod prover;
 #[cfg(test)]
 mod reference;
 mod respell;
+mod rollback;
 mod schema_reduction;
 pub(super) mod shrink;
 pub(super) mod sorted_vocabulary;
@@ -40,5 +41,4 @@ mod tests;
 
 pub use engine_session::{Duplicates, Proved};
 
-/// The result of a call into an engine.
-type EngineResult<T> = Result<T, sobench_engine::EngineError>;
+use super::commit::EngineResult;

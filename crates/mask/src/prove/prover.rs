@@ -1,8 +1,8 @@
 //! Searches one entry for errors of several engines.
 //!
 //! In this order, each within its share of the budget: instances of the corpus, their mutants,
-//! walks through each engine's masks, differences between engines, contradictions. The result
-//! depends only on the seed and the budget, which counts masks, not time.
+//! walks through each engine's masks, differences between engines, contradictions and rollbacks. The
+//! result depends only on the seed and the budget, which counts masks, not time.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use super::mask_walk::{WalkEnd, WalkGuide, WalkStrategy};
 use super::mutant::{Mutant, mutants};
 use super::oracles::Judgement;
 use super::sorted_vocabulary::SortedVocabulary;
-use super::{consistency, dead_end};
+use super::{consistency, dead_end, rollback};
 use crate::corpus::{Content, Entry};
 use crate::plan::Effort;
 use crate::spelling::spell_compact;
@@ -504,12 +504,9 @@ impl EntryProver<'_, '_> {
         {
             for at in 0..self.sessions.len() {
                 if self.sessions[at].accepted[index] {
-                    self.check_consistency_at(
-                        at,
-                        &tokens[..place],
-                        Origin::Instance(index),
-                        drawn && number == 0,
-                    );
+                    let origin = Origin::Instance(index);
+                    self.check_consistency_at(at, &tokens[..place], origin, drawn && number == 0);
+                    self.check_rollbacks_at(at, &tokens, place, origin);
                 }
             }
         }
@@ -563,6 +560,32 @@ impl EntryProver<'_, '_> {
                     },
                     1,
                 );
+            }
+            session.add(walked);
+            Ok(())
+        });
+    }
+
+    /// Rolls back tokens of a text, its end included, after the first `place` tokens.
+    fn check_rollbacks_at(&mut self, at: usize, tokens: &[TokenId], place: usize, origin: Origin) {
+        let (vocabulary, effort) = (self.tools.vocabulary, self.effort);
+        let prefix = &tokens[..place];
+        let mut following = tokens[place..].to_vec();
+        following.push(vocabulary.eos());
+        self.sessions[at].attempt(self.observer, |session| {
+            let (found, tried) = rollback::check_rollbacks(
+                &*session.grammar()?,
+                vocabulary,
+                prefix,
+                &following,
+                effort.rollback_tokens,
+                &mut PythonRandom::new(effort.seed),
+            )?;
+            let mut walked = CheckedWalk::default();
+            walked.counts.add_decided(Proof::Rollback, tried);
+            for (tokens, wrong) in found {
+                let finding = Finding::wrong_rollback(prefix, &tokens, wrong, origin);
+                walked.record_error(finding, 1);
             }
             session.add(walked);
             Ok(())

@@ -78,11 +78,25 @@ pub(super) struct Bug {
     pub(super) token: TokenId,
 }
 
+/// An error of rollback.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RollbackBug {
+    /// Rollback of at least this many tokens leaves the first of them.
+    Short(usize),
+    /// After rollback of at least this many tokens, the text may not end.
+    LostEnd(usize),
+    /// After rollback of at least this many tokens, commit refuses every token.
+    Refuses(usize),
+    /// Rollback of more tokens is refused, which is no error.
+    Limit(usize),
+}
+
 /// The engine of one language, optionally with a bug.
 #[derive(Clone)]
 pub(super) struct Reference {
     pub(super) language: Arc<Language>,
     pub(super) bug: Option<Bug>,
+    pub(super) rollback_bug: Option<RollbackBug>,
 }
 
 impl Engine for Reference {
@@ -108,6 +122,9 @@ impl Grammar for Reference {
         Ok(Box::new(ReferenceMatcher {
             engine: self.clone(),
             tokens: Vec::new(),
+            is_ended: false,
+            lost_end: false,
+            refuses: false,
         }))
     }
 }
@@ -115,7 +132,11 @@ impl Grammar for Reference {
 #[derive(Clone)]
 struct ReferenceMatcher {
     engine: Reference,
+    /// Without the end token.
     tokens: Vec<TokenId>,
+    is_ended: bool,
+    lost_end: bool,
+    refuses: bool,
 }
 
 impl ReferenceMatcher {
@@ -145,6 +166,11 @@ impl ReferenceMatcher {
     }
 
     fn masked(&self) -> TokenMask {
+        if self.is_ended {
+            let mut only = TokenMask::new(self.engine.language.vocabulary.len());
+            only.allow(self.engine.language.vocabulary.eos());
+            return only;
+        }
         let (bytes, is_there) = self.read();
         let mask = self.engine.language.mask(&bytes);
         let Some(bug) = self.engine.bug.as_ref().filter(|_| is_there) else {
@@ -167,7 +193,12 @@ impl Matcher for ReferenceMatcher {
         Ok(())
     }
     fn commit(&mut self, token: TokenId) -> Result<(), EngineError> {
-        if token == self.engine.language.vocabulary.eos() || !self.masked().allows(token) {
+        let is_refused = self.is_ended || self.refuses || !self.masked().allows(token);
+        if !is_refused && token == self.engine.language.vocabulary.eos() {
+            self.is_ended = true;
+            return Ok(());
+        }
+        if is_refused {
             return Err(EngineError::Invalid {
                 message: format!("not {token}"),
             });
@@ -176,14 +207,34 @@ impl Matcher for ReferenceMatcher {
         Ok(())
     }
     fn is_accepting(&mut self) -> Result<bool, EngineError> {
-        Ok(self.masked().allows(self.engine.language.vocabulary.eos()))
+        let eos = self.engine.language.vocabulary.eos();
+        Ok(!self.lost_end && self.masked().allows(eos))
     }
     fn forced_tokens(&mut self) -> Vec<TokenId> {
         Vec::new()
     }
     fn rollback(&mut self, tokens: usize) -> Result<(), EngineError> {
-        self.tokens
-            .truncate(self.tokens.len().saturating_sub(tokens));
+        let inner = tokens - usize::from(self.is_ended && tokens > 0);
+        let left = self.tokens.len().saturating_sub(inner);
+        let left = match self.engine.rollback_bug {
+            Some(RollbackBug::Limit(limit)) if tokens > limit => {
+                return Err(EngineError::Invalid {
+                    message: format!("at most {limit} tokens, not {tokens}"),
+                });
+            }
+            Some(RollbackBug::Short(least)) if tokens >= least => left + 1,
+            Some(RollbackBug::LostEnd(least)) if tokens >= least => {
+                self.lost_end = true;
+                left
+            }
+            Some(RollbackBug::Refuses(least)) if tokens >= least => {
+                self.refuses = true;
+                left
+            }
+            _ => left,
+        };
+        self.is_ended &= tokens == 0;
+        self.tokens.truncate(left);
         Ok(())
     }
     fn fork(&self) -> Box<dyn Matcher> {

@@ -15,10 +15,10 @@ use super::mask_checks::{ConstraintContext, WalkText, check_masks_along};
 use super::oracles::Judgement;
 use super::prover::{ProofObserver, VocabularyTools};
 use super::witness::{self, WitnessStatus};
-use super::{consistency, constraint_reduction, respell, schema_reduction};
+use super::{consistency, constraint_reduction, respell, rollback, schema_reduction};
 use crate::clock::Stopwatch;
 use sobench_core::constraint::Constraint;
-use sobench_engine::TokenId;
+use sobench_engine::{Grammar, TokenId};
 use sobench_pycompat::random::PythonRandom;
 
 /// Maximum masks of one attempt.
@@ -88,10 +88,27 @@ fn smaller_by_bytes(
             .map(TokenId::from)
             .collect()
     };
-    let finding = Finding {
+    let mut finding = Finding {
         prefix: ids(&case.finding.prefix),
         ..case.finding.clone()
     };
+    if finding.proof == Proof::Rollback {
+        // The end token has no bytes.
+        let of_bytes = |token: &TokenId| {
+            if *token == tools.vocabulary.eos() {
+                vec![by_bytes.vocabulary.eos()]
+            } else {
+                ids(&[*token])
+            }
+        };
+        let mut tokens = finding
+            .rolled_back()
+            .iter()
+            .flat_map(of_bytes)
+            .collect::<Vec<_>>();
+        finding.token = (!tokens.is_empty()).then(|| tokens.remove(0));
+        finding.tail = tokens;
+    }
     let mut shrinker = Shrinker::new(engine, by_bytes, &finding, limits, observer);
     let text = shrinker.text(&finding);
     shrinker.smallest(case.constraint.clone(), text)
@@ -259,6 +276,9 @@ impl<'a> Shrinker<'a> {
         if self.first.proof == Proof::Contradicts {
             return self.contradiction(&session, &constraint, &tokens);
         }
+        if self.first.proof == Proof::Rollback {
+            return self.wrong_rollback(&*grammar, &tokens);
+        }
         let text = WalkText {
             bytes,
             tokens: &tokens,
@@ -311,6 +331,25 @@ impl<'a> Shrinker<'a> {
             contradiction: Some(contradiction),
             ..finding
         })
+    }
+
+    fn wrong_rollback(&self, grammar: &dyn Grammar, prefix: &[TokenId]) -> Option<Finding> {
+        let wrong = self.first.contradiction?;
+        let rolled_back = self.first.rolled_back();
+        let tokens = rollback::find_similar(
+            grammar,
+            self.tools.vocabulary,
+            prefix,
+            (&rolled_back, wrong),
+            &mut PythonRandom::new(0),
+        )
+        .ok()??;
+        Some(Finding::wrong_rollback(
+            prefix,
+            &tokens,
+            wrong,
+            Origin::Other,
+        ))
     }
 
     /// Reduces to a single member or item while the error reproduces; returns whether it did.

@@ -7,12 +7,12 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::engine_session::{EngineSession, ProofEngine, Proved};
-use super::finding::{Finding, Interpretation, Origin, Proof};
+use super::finding::{Contradiction, Finding, Interpretation, Origin, Proof};
 use super::mask_checks::{ConstraintContext, WalkText, check_masks_along};
 use super::mask_walk::WalkGuide;
 use super::oracles::Oracles;
 use super::prover::{ProofObserver, VocabularyTools, prove};
-use super::reference::{Bug, Language, Reference};
+use super::reference::{Bug, Language, Reference, RollbackBug};
 use super::shrink::{FindingCase, ShrinkLimits, recheck, shrink};
 use super::sorted_vocabulary::SortedVocabulary;
 use super::syntax::Syntax;
@@ -216,21 +216,32 @@ fn proved(
         Effort {
             seed: 7,
             budget: BUDGET,
+            rollback_tokens: Effort::ROLLBACK_TOKENS,
         },
         &mut SilentObserver,
     )
 }
 
 fn proof_engines(small: &Small, bug: Option<Bug>) -> [ProofEngine; 2] {
-    [(FAITHFUL, None), (PLANTED, bug)].map(|(name, bug)| ProofEngine {
+    [(FAITHFUL, None), (PLANTED, bug)].map(|(name, bug)| reference_engine(name, small, bug, None))
+}
+
+fn reference_engine(
+    name: EngineName,
+    small: &Small,
+    bug: Option<Bug>,
+    rollback_bug: Option<RollbackBug>,
+) -> ProofEngine {
+    ProofEngine {
         name,
         engine: Arc::new(Reference {
             language: Arc::clone(&small.language),
             bug,
+            rollback_bug,
         }),
         relaxed: Vec::new(),
         by_bytes: None,
-    })
+    }
 }
 
 /// Bugs of all kinds along the instances: a dropped token of the text and another one, an added
@@ -312,6 +323,112 @@ fn planted_bugs_are_found_without_false_positives() {
         "{} of {kinds}: {missed:?}",
         missed.len()
     );
+}
+
+#[test]
+fn wrong_rollbacks_are_p8_and_nothing_else() {
+    let (vocabulary, sorted) = small_vocabulary();
+    let guide = WalkGuide::new(&vocabulary);
+    let tools = VocabularyTools {
+        vocabulary: &vocabulary,
+        sorted: &sorted,
+        guide: &guide,
+        by_bytes: None,
+    };
+    let effort = |rollback_tokens| Effort {
+        seed: 7,
+        budget: BUDGET,
+        rollback_tokens,
+    };
+    // The text may end after its first token.
+    let small = small(
+        &vocabulary,
+        Constraint::Regex("[a-c]+(-[0-9])?".into()),
+        "root ::= [a-c]+ (\"-\" [0-9])?",
+        &["ab-1"],
+    );
+    let faithful = reference_engine(FAITHFUL, &small, None, None);
+    for (bug, longest, expected) in [
+        (RollbackBug::Short(1), 8, Some(Contradiction::Rollback)),
+        (RollbackBug::Short(3), 8, Some(Contradiction::Rollback)),
+        (RollbackBug::Short(3), 2, None),
+        (RollbackBug::LostEnd(2), 8, Some(Contradiction::RollbackEnd)),
+        (
+            RollbackBug::Refuses(1),
+            8,
+            Some(Contradiction::RollbackToken),
+        ),
+        (RollbackBug::Limit(1), 8, None),
+    ] {
+        let planted = reference_engine(PLANTED, &small, None, Some(bug));
+        let results = prove(
+            &[&faithful, &planted],
+            &tools,
+            &small.entry,
+            effort(longest),
+            &mut SilentObserver,
+        );
+        assert_eq!(results[0].1.findings, [], "{bug:?}");
+        assert!(results[0].1.counts.for_proof(Proof::Rollback).decided > 5);
+        let proved = &results[1].1;
+        let kinds: Vec<_> = proved
+            .findings
+            .iter()
+            .map(|finding| (finding.proof, finding.contradiction))
+            .collect();
+        let Some(expected) = expected else {
+            assert_eq!(kinds, [], "{bug:?} with {longest}");
+            continue;
+        };
+        assert!(!kinds.is_empty(), "{bug:?}");
+        assert!(
+            kinds
+                .iter()
+                .all(|kind| *kind == (Proof::Rollback, Some(expected))),
+            "{bug:?}: {kinds:?}"
+        );
+        let case = FindingCase {
+            constraint: small.entry.constraint.clone(),
+            finding: proved.findings[0].clone(),
+        };
+        assert_eq!(recheck(&planted, &tools, &case), WitnessStatus::Holds);
+        assert!(matches!(
+            recheck(&faithful, &tools, &case),
+            WitnessStatus::Gone { .. }
+        ));
+        let smaller = shrink(&planted, &tools, case, UNTIMED, &mut SilentObserver).unwrap();
+        assert_eq!(recheck(&planted, &tools, &smaller), WitnessStatus::Holds);
+        assert_eq!(smaller.finding.proof, Proof::Rollback);
+    }
+}
+
+#[test]
+fn rollback_witnesses_of_older_versions_are_read() {
+    let (vocabulary, sorted) = small_vocabulary();
+    let guide = WalkGuide::new(&vocabulary);
+    let tools = VocabularyTools {
+        vocabulary: &vocabulary,
+        sorted: &sorted,
+        guide: &guide,
+        by_bytes: None,
+    };
+    let small = &all(&vocabulary)[4];
+    let token = vocabulary.encode_exactly("a").unwrap()[0];
+    let finding = Finding {
+        contradiction: Some(Contradiction::Rollback),
+        ..Finding::new(Proof::Contradicts, &[], Some(token), Origin::Instance(0))
+    };
+    let case = FindingCase {
+        constraint: small.entry.constraint.clone(),
+        finding,
+    };
+    let planted = reference_engine(PLANTED, small, None, Some(RollbackBug::Short(1)));
+    assert_eq!(recheck(&planted, &tools, &case), WitnessStatus::Holds);
+    let faithful = reference_engine(FAITHFUL, small, None, None);
+    assert!(matches!(
+        recheck(&faithful, &tools, &case),
+        WitnessStatus::Gone { .. }
+    ));
 }
 
 #[test]
@@ -608,6 +725,7 @@ fn faults_of_tags_are_found_and_their_witnesses_shrink() {
     let effort = Effort {
         seed: 7,
         budget: BUDGET,
+        rollback_tokens: Effort::ROLLBACK_TOKENS,
     };
     let changed = |path: &str, value: Value| {
         let mut tag = two_tools();

@@ -4,13 +4,15 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::finding::{Finding, Proof};
+use super::finding::{Contradiction, Finding, Proof};
 use super::mask_checks::ConstraintContext;
 use super::oracles::Judgement;
 use super::sorted_vocabulary::SortedVocabulary;
-use super::{EngineResult, consistency, dead_end};
+use super::{EngineResult, consistency, dead_end, rollback};
 use sobench_core::constraint::Constraint;
-use sobench_engine::{Engine, EngineName, EnginePolicy, Matcher, TokenId, TokenMask, Vocabulary};
+use sobench_engine::{
+    Engine, EngineName, EnginePolicy, Grammar, Matcher, TokenId, TokenMask, Vocabulary,
+};
 use sobench_pycompat::random::PythonRandom;
 
 /// Version of the file format; readers reject others.
@@ -146,6 +148,11 @@ fn check_fallibly(
             let is_dead = dead_end::is_dead(&mut *matcher, context.vocabulary)?;
             WitnessStatus::holds_if(is_dead, "an end can be reached, or the search is too large")
         }
+        (Proof::Rollback, _) => check_rollback(&*grammar, finding, context.vocabulary)?,
+        // Witnesses of older versions.
+        (Proof::Contradicts, _) if finding.contradiction == Some(Contradiction::Rollback) => {
+            check_rollback(&*grammar, finding, context.vocabulary)?
+        }
         (Proof::Contradicts, _) => {
             let (found, _) = consistency::check_matcher(
                 &mut *matcher,
@@ -170,6 +177,19 @@ fn check_fallibly(
             why: "the witness names no token".to_owned(),
         },
     })
+}
+
+fn check_rollback(
+    grammar: &dyn Grammar,
+    finding: &Finding,
+    vocabulary: &Vocabulary,
+) -> EngineResult<WitnessStatus> {
+    let tokens = finding.rolled_back();
+    let wrong = rollback::check_rollback(grammar, vocabulary, &finding.prefix, &tokens)?;
+    Ok(WitnessStatus::holds_if(
+        wrong.is_some() && wrong == finding.contradiction,
+        "the rollback restores the state, or is refused",
+    ))
 }
 
 /// Commits tokens; returns whether the masks allow all of them.

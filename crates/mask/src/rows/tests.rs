@@ -32,6 +32,7 @@ pub(super) fn record() -> MaskRecord {
         jobs: 1,
         timeout_ms: 10,
         memory_limit_bytes: None,
+        drafts: None,
         prove: None,
         shard: None,
         host: MachineRecord {
@@ -57,6 +58,7 @@ pub(super) fn row(engine: EngineName, index: usize) -> Row {
         compile: None,
         instances: Vec::new(),
         times: Vec::new(),
+        drafts: None,
     }
 }
 

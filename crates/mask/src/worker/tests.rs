@@ -21,6 +21,7 @@ fn setup() -> Setup {
         assert_formats: true,
         warm: true,
         spellings: vec![Spelling::Compact],
+        drafts: None,
         prove: Vec::new(),
     }
 }
@@ -204,6 +205,44 @@ fn without_warm_walks_each_instance_is_walked_once() {
         outcomes(&events),
         outcomes(&events_of(Quirk::None, &[job()]))
     );
+}
+
+#[test]
+fn drafts_follow_after_all_walks() {
+    let setup = Setup {
+        drafts: Some(2),
+        ..setup()
+    };
+    let events = events_with(&setup, Quirk::None, &[job()]);
+    let last_walk = events
+        .iter()
+        .rposition(|event| matches!(event, Event::Walked(_)))
+        .unwrap();
+    let drafts: Vec<_> = events[last_walk..]
+        .iter()
+        .filter_map(|event| match event {
+            Event::Stage(Stage::Drafts { index, spelling }) => Some((*index, *spelling, None)),
+            Event::Drafts(row) => Some((0, Spelling::Verbatim, Some(row.positions))),
+            _ => None,
+        })
+        .collect();
+    let verbatim = Spelling::Verbatim;
+    assert_eq!(
+        drafts,
+        [
+            (0, verbatim, None),
+            (0, verbatim, Some(4)),
+            (1, verbatim, None),
+            (0, verbatim, Some(3)),
+            (2, verbatim, None),
+            (0, verbatim, Some(2)),
+        ]
+    );
+    assert_eq!(
+        outcomes(&events),
+        outcomes(&events_of(Quirk::None, &[job()]))
+    );
+    assert!(matches!(events.last(), Some(Event::Done(_))));
 }
 
 #[test]

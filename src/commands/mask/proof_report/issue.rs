@@ -70,11 +70,11 @@ pub fn render(record: &MaskRecord, cluster: &Cluster) -> Option<String> {
         "After this text (tokens {tokens:?} of {tokenizer}):\n\n```\n{prefix}\n```\n"
     );
     if let (Some(token), Some(shown)) = (witness.finding.token, &witness.token_text) {
-        let _ = writeln!(
-            text,
-            "and the token {token} ({shown:?}): {}.\n",
-            witness.why
-        );
+        let tokens = match witness.finding.proof {
+            Proof::Rollback => format!("tokens {:?}", witness.finding.rolled_back()),
+            _ => format!("token {token}"),
+        };
+        let _ = writeln!(text, "and the {tokens} ({shown:?}): {}.\n", witness.why);
     } else {
         let _ = writeln!(text, "{}.\n", witness.why);
     }
@@ -130,6 +130,9 @@ fn oracle(witness: &Witness) -> &'static str {
         (Proof::DeadEnd, _) => "All continuations were tried, and none reaches an end.",
         (Proof::Contradicts, _) => {
             "No oracle is needed: the engine gave two different results for the same request."
+        }
+        (Proof::Rollback, _) => {
+            "No oracle is needed: the same matcher is compared before the tokens are committed and after they are rolled back."
         }
         (_, Constraint::JsonSchema(_)) => {
             "Two validators, the crates jsonschema and boon, agree on this, with and without asserted `format`."

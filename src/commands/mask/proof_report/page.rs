@@ -21,11 +21,12 @@ const TAGS_SHOWN: usize = 20;
 const MIN_TAGGED: u64 = 5;
 
 /// Proofs with too few decisions for a rate; shown as counts.
-const IS_COUNTED: [Proof; 4] = [
+const IS_COUNTED: [Proof; 5] = [
     Proof::DiffersStrict,
     Proof::DiffersLoose,
     Proof::DeadEnd,
     Proof::Contradicts,
+    Proof::Rollback,
 ];
 
 /// Separator between a text and the token after it.
@@ -50,7 +51,7 @@ pub fn document(summary: &Summary) -> Document {
     document.heading("Proven errors in masks");
     document.table(by_proof(summary));
     document.legend([
-        "P1 to P4: errors per million decisions (a decision is a token or the end after a prefix); P5 to P7: errors of all \
+        "P1 to P4: errors per million decisions (a decision is a token or the end after a prefix); P5 to P8: errors of all \
          attempts; then the number of schemas with at least one error",
     ]);
     document.heading("Findings explained by declared departures");

@@ -6,6 +6,7 @@ use super::outcome::{InstanceClass, OutcomeClass, SchemaOutcome, instances_in};
 use super::{Counts, Summary};
 use sobench_core::constraint::is_json_kind;
 use sobench_core::error::Result;
+use sobench_mask::drafts::DraftRow;
 use sobench_mask::record::MaskRecord;
 use sobench_mask::row::{PassTimes, Row, Spelling, SpellingTimes};
 use sobench_mask::times::Durations;
@@ -109,6 +110,58 @@ const FIGURES: [DurationFigure; 6] = [
     }),
 ];
 
+/// Formats a cell of a row's drafts.
+type DraftCell = fn(&DraftRow) -> String;
+
+/// Columns of a measurement with drafts; the unit of the durations is the draft.
+const DRAFT_COLUMNS: [(&str, DraftCell); 19] = [
+    ("drafts_n", |drafts| drafts.along.drafts.to_string()),
+    ("drafts_tokens", |drafts| drafts.along.tokens.to_string()),
+    ("drafts_accepted", |drafts| {
+        drafts.along.accepted.to_string()
+    }),
+    ("drafts_whole", |drafts| {
+        drafts.times.masks.count().to_string()
+    }),
+    ("drafts_masks_p50_ns", |drafts| {
+        number(drafts.times.masks.quantile_ns(0.5))
+    }),
+    ("drafts_masks_p99_ns", |drafts| {
+        number(drafts.times.masks.quantile_ns(0.99))
+    }),
+    ("drafts_rollback_p50_ns", |drafts| {
+        number(drafts.times.rollback.quantile_ns(0.5))
+    }),
+    ("drafts_rollback_p99_ns", |drafts| {
+        number(drafts.times.rollback.quantile_ns(0.99))
+    }),
+    ("drafts_refused_rollbacks", |drafts| {
+        drafts.refused_rollbacks.rollbacks.to_string()
+    }),
+    ("drafts_rollback_limit", |drafts| {
+        number(drafts.refused_rollbacks.limit.map(|limit| limit as u64))
+    }),
+    ("drafts_positions", |drafts| drafts.positions.to_string()),
+    ("drafts_trees", |drafts| drafts.trees.trees.to_string()),
+    ("drafts_differences", |drafts| {
+        drafts.differences.values().sum::<u64>().to_string()
+    }),
+    ("forced_positions", |drafts| {
+        drafts.forced.positions.to_string()
+    }),
+    ("forced_one_allowed", |drafts| {
+        drafts.forced.one_allowed.to_string()
+    }),
+    ("forced_jumped", |drafts| drafts.forced.jumped.to_string()),
+    ("forced_not_canonical", |drafts| {
+        drafts.forced.not_canonical.to_string()
+    }),
+    ("forced_saved_ns", |drafts| {
+        drafts.forced.saved_ns.to_string()
+    }),
+    ("forced_ask_ns", |drafts| drafts.forced.ask_ns.to_string()),
+];
+
 fn number(value: Option<u64>) -> String {
     value.map(|value| value.to_string()).unwrap_or_default()
 }
@@ -118,7 +171,8 @@ fn text(value: &Value) -> String {
 }
 
 /// One line per row, in the given order, with the outcomes and durations of each measured spelling,
-/// then of verbatim text. Cells of spellings that the row does not have are empty.
+/// then of verbatim text, then of drafts if there are any. Cells of spellings that the row does not
+/// have are empty.
 ///
 /// # Errors
 /// Rows cannot be read.
@@ -132,16 +186,26 @@ pub fn render_rows(
         .copied()
         .chain([Spelling::Verbatim])
         .collect();
+    let draft_columns: &[(&str, DraftCell)] = match record.drafts {
+        Some(_) => &DRAFT_COLUMNS,
+        None => &[],
+    };
     let line = |row: Row| {
         let library = record
             .engines
             .iter()
             .find(|engine| engine.engine == row.engine)
             .map_or("", |engine| &engine.version);
-        cells(&row, library, &record.spellings)
+        let mut cells = cells(&row, library, &record.spellings);
+        cells.extend(draft_columns.iter().map(|(_, cell)| {
+            let drafts = row.drafts.as_ref();
+            drafts.map(cell).unwrap_or_default()
+        }));
+        cells
     };
+    let draft_names = draft_columns.iter().map(|(name, _)| (*name).to_owned());
     try_render(
-        header(&with_text),
+        header(&with_text).into_iter().chain(draft_names),
         rows.into_iter().map(|row| row.map(line)),
     )
 }
@@ -252,7 +316,7 @@ fn json_and_text(row: &Row) -> (bool, bool) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{MadeRow, measurement, row};
+    use super::super::testing::{MadeRow, drafted_rows, measurement, row};
     use super::*;
     use sobench_engine::EngineName;
 
@@ -262,6 +326,32 @@ mod tests {
             .from_reader(file)
             .into_deserialize();
         lines.collect::<std::result::Result<_, _>>().unwrap()
+    }
+
+    #[test]
+    fn drafts_have_columns_if_the_measurement_has_them() {
+        let engines = [EngineName::Guidance, EngineName::Xgrammar];
+        let mut record = measurement(&engines).record;
+        let rows = || drafted_rows().into_iter().map(Ok);
+        let without = read(&render_rows(rows(), &record).unwrap());
+        assert!(!without[0].contains(&"drafts_n".to_owned()));
+        record.drafts = Some(4);
+        let lines = read(&render_rows(rows(), &record).unwrap());
+        assert!(lines.iter().all(|line| line.len() == lines[0].len()));
+        let cell = |line: usize, name: &str| {
+            let place = lines[0].iter().position(|head| head == name).unwrap();
+            lines[line][place].as_str()
+        };
+        assert_eq!(
+            (cell(1, "drafts_n"), cell(1, "drafts_rollback_limit")),
+            ("6", "")
+        );
+        assert_eq!(
+            (cell(3, "drafts_rollback_limit"), cell(3, "drafts_whole")),
+            ("2", "0")
+        );
+        assert_eq!((cell(4, "drafts_n"), cell(4, "stopped_at")), ("", "drafts"));
+        assert_eq!(cell(5, "drafts_differences"), "3");
     }
 
     #[test]

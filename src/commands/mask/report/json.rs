@@ -53,7 +53,7 @@ fn tag_entry(tag: &TagCounts<'_>, engines: &[EngineSummary]) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{eventful, eventful_rows, measurement, row};
+    use super::super::testing::{drafted, drafted_rows, eventful, eventful_rows, measurement, row};
     use super::*;
     use sobench_core::error::Result;
     use sobench_engine::EngineName;
@@ -107,10 +107,10 @@ mod tests {
             Ok(Vec::<Result<Row>>::new())
         })
         .unwrap();
-        for summary in [eventful(), nothing] {
+        for summary in [eventful(), drafted(), nothing] {
             assert_eq!(check(SUMMARY, &read(&render(&summary))), Ok(()));
         }
-        for row in rows() {
+        for row in rows().into_iter().chain(drafted_rows()) {
             assert_eq!(check(ROW, &read(&json!(row))), Ok(()), "{row:?}");
         }
     }
@@ -179,6 +179,31 @@ mod tests {
                 "without {member} it passed"
             );
         }
+    }
+
+    #[test]
+    fn drafts_are_in_the_file_if_the_measurement_has_them() {
+        let file = read(&render(&eventful()));
+        assert!(file["engines"][0].get("drafts").is_none());
+        let file = read(&render(&drafted()));
+        assert_eq!(file["about"]["drafts"], 4);
+        let drafts = |place: usize| &file["engines"][place]["drafts"];
+        assert_eq!(drafts(0)["along"]["accepted"], 36);
+        assert_eq!(
+            drafts(0)["forced_by_corpus"][1]["corpus"],
+            "also-made-by-hand"
+        );
+        assert!(drafts(0)["refused_rollbacks"]["limit"].is_null());
+        assert_eq!(drafts(1)["refused_rollbacks"]["limit"], 2);
+        assert_eq!(
+            (&drafts(1)["schemas"], &drafts(1)["stopped"]),
+            (&2.into(), &1.into())
+        );
+        assert_eq!(drafts(2)["differences"]["mask"], 2);
+        assert_eq!(drafts(2)["first_differences"][0]["entry"], "entry-0.json");
+        let mut broken = file.clone();
+        broken["engines"][0]["drafts"]["along"]["refused"] = 1.into();
+        assert!(check(SUMMARY, &broken).is_err());
     }
 
     #[test]

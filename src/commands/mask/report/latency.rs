@@ -142,7 +142,7 @@ impl CompileSummary {
                 self.to_first_mask.censor(limit_ns);
             }
             Some(Stage::Cached) => self.cached.censor(limit_ns),
-            Some(Stage::Oracle | Stage::Instance { .. }) | None => {}
+            Some(Stage::Oracle | Stage::Instance { .. } | Stage::Drafts { .. }) | None => {}
         }
     }
 }

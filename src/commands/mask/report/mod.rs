@@ -7,6 +7,7 @@ mod charts;
 pub mod conditions;
 pub mod csv;
 pub mod definitions;
+pub mod drafts;
 pub mod json;
 pub mod latency;
 pub mod maskbench;
@@ -26,6 +27,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use serde::Serialize;
 
+use self::drafts::DraftSummary;
 use self::latency::{
     BatchSummary, CompileSummary, MaskSummary, MemorySummary, PassSummary, Set, Sets,
 };
@@ -97,6 +99,9 @@ pub struct EngineSummary {
     pub compile: Sets<CompileSummary>,
     pub memory: MemorySummary,
     pub batches: Vec<BatchSummary>,
+    /// Absent without drafts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub drafts: Option<DraftSummary>,
     /// Absent if no engine reached a text in MaskBench's spelling.
     pub maskbench: Option<MaskbenchColumn>,
     pub witnesses: Witnesses,
@@ -234,6 +239,7 @@ impl Summary {
                     .map(|spelling| SpellingSummary::empty(*spelling))
                     .collect(),
                 batches,
+                drafts: record.drafts.map(|_| DraftSummary::default()),
                 maskbench: spellings
                     .contains(&Spelling::Maskbench)
                     .then(MaskbenchColumn::default),
@@ -299,6 +305,9 @@ impl Summary {
         let outcome = SchemaOutcome::from_row(row, self.headline, order);
         let engine = &mut self.engines[place];
         engine.add(row, order, limit_ns);
+        if let Some(drafts) = &mut engine.drafts {
+            drafts.add(row, &record.corpora);
+        }
         engine.witnesses.add(row, instances_in(row, self.headline));
         for spelling in order.iter().filter(|spelling| **spelling != self.headline) {
             engine.witnesses.add(
@@ -405,5 +414,6 @@ fn stage_title(stage: Stage) -> String {
         Stage::FirstMask => "first mask".to_owned(),
         Stage::Cached => "compile from cache".to_owned(),
         Stage::Instance { spelling, .. } => format!("walk of instance, {}", spelling.name()),
+        Stage::Drafts { spelling, .. } => format!("drafts along instance, {}", spelling.name()),
     }
 }

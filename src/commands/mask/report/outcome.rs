@@ -189,6 +189,8 @@ pub(super) fn stop_affecting<'a>(
             .last()
             .is_none_or(|instance| reaches(instance.spelling)),
         Stage::Instance { spelling: at, .. } => reaches(at),
+        // Every walk was complete.
+        Stage::Drafts { .. } => false,
     })
 }
 

@@ -150,7 +150,7 @@ pub(super) fn note_text(note: &Notice) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{MadeRow, eventful, measurement, row};
+    use super::super::testing::{MadeRow, drafted, eventful, measurement, row};
     use super::*;
     use crate::commands::mask::report::Measurement;
     use sobench_core::error::Result;
@@ -175,6 +175,26 @@ mod tests {
     #[test]
     fn a_page_shows_every_figure_with_unit_and_count() {
         insta::assert_snapshot!(render(&eventful()));
+    }
+
+    #[test]
+    fn drafts_are_shown_with_their_limit_and_their_differences() {
+        let page = render(&drafted());
+        let start = page.find("Drafts of 4 tokens").unwrap();
+        let end = page.find("Memory (unit").unwrap();
+        insta::assert_snapshot!(&page[start..end]);
+        assert!(
+            page[start..end]
+                .lines()
+                .all(|line| line.chars().count() <= 100),
+            "{page}"
+        );
+        // A stopped draft does not change the outcome of the walks.
+        let stopped = &drafted().engines[1];
+        assert_eq!(stopped.headline().schemas.get(SchemaOutcome::Pass), 2);
+        assert!(unwrapped(&page).contains("drafts along instance, maskbench: gone"));
+        check_well_formed(&render_html(&drafted()));
+        assert!(!render(&eventful()).contains("Drafts of"));
     }
 
     #[test]

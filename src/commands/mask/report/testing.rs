@@ -2,6 +2,10 @@
 
 use super::{Measurement, Summary};
 use sobench_engine::{EngineName, EnginePolicy};
+use sobench_mask::drafts::{
+    DraftCheck, DraftCounts, DraftDifference, DraftRow, DraftTimes, ForcedTokens, RefusedRollbacks,
+    TreeCounts,
+};
 use sobench_mask::record::{
     BatchRow, CorpusKind, CorpusRecord, MachineRecord, MaskRecord, MeasuredEngine, Sample,
     VocabularyRecord,
@@ -62,6 +66,7 @@ pub(crate) fn measurement(engines: &[EngineName]) -> Measurement {
         jobs: 2,
         timeout_ms: TIMEOUT_MS,
         memory_limit_bytes: Some(4 << 30),
+        drafts: None,
         prove: None,
         shard: None,
         host: MachineRecord {
@@ -180,6 +185,7 @@ pub(crate) fn row(index: usize, engine: EngineName) -> Row {
         times: spellings
             .map(|spelling| times(spelling, &[10_000, 20_000, 30_000]))
             .to_vec(),
+        drafts: None,
     }
 }
 
@@ -214,6 +220,107 @@ pub(crate) fn times(spelling: Spelling, masks_ns: &[u64]) -> SpellingTimes {
         spelling,
         cold: pass(2),
         warm: pass(1),
+    }
+}
+
+/// Three engines with drafts of four tokens on two corpora: one is right, one refuses rollbacks of
+/// more than two tokens, and one restores a wrong mask. The drafts of another row were stopped.
+pub(crate) fn drafted() -> Summary {
+    let engines = [
+        EngineName::Guidance,
+        EngineName::Xgrammar,
+        EngineName::Outlines,
+    ];
+    let mut measurement = measurement(&engines);
+    measurement.record.drafts = Some(4);
+    let mut corpus = measurement.record.corpora[0].clone();
+    corpus.source = "also-made-by-hand".into();
+    measurement.record.corpora.push(corpus);
+    let rows = drafted_rows();
+    Summary::build(measurement, || Ok(rows.iter().cloned().map(Ok)))
+        .expect("the rows are of these engines")
+}
+
+/// The rows of [`drafted`].
+pub(crate) fn drafted_rows() -> Vec<Row> {
+    let with = |index, engine, drafts| Row {
+        drafts: Some(drafts),
+        ..row(index, engine)
+    };
+    let mut limited = drafts();
+    limited.times = DraftTimes::default();
+    limited.refused_rollbacks = RefusedRollbacks {
+        rollbacks: 3,
+        limit: Some(2),
+        message: Some("at most 2 tokens\u{1b}".into()),
+    };
+    let mut wrong = drafts();
+    wrong.differences = [(DraftCheck::Mask, 2), (DraftCheck::Failed, 1)].into();
+    wrong.first_difference = Some(DraftDifference {
+        check: DraftCheck::Mask,
+        instance: 0,
+        position: 2,
+        byte: 6,
+        drafted: 4,
+        before: "{\"naïve\u{1b}".into(),
+        message: Some("too many <items>".into()),
+    });
+    let stage = Stage::Drafts {
+        index: 0,
+        spelling: Spelling::Maskbench,
+    };
+    vec![
+        with(0, EngineName::Guidance, drafts()),
+        with(6, EngineName::Guidance, drafts()),
+        with(0, EngineName::Xgrammar, limited),
+        row(6, EngineName::Xgrammar).stopped_at(StopCause::Timeout, stage),
+        with(0, EngineName::Outlines, wrong),
+    ]
+}
+
+/// Drafts of four tokens along a text of five.
+pub(crate) fn drafts() -> DraftRow {
+    let durations = |values: &[u64]| {
+        let mut durations = Durations::default();
+        values.iter().for_each(|ns| durations.record(*ns));
+        durations
+    };
+    DraftRow {
+        texts: 1,
+        positions: 6,
+        along: DraftCounts {
+            drafts: 6,
+            tokens: 18,
+            accepted: 18,
+        },
+        leaving: DraftCounts {
+            drafts: 4,
+            tokens: 14,
+            accepted: 5,
+        },
+        times: DraftTimes {
+            masks: durations(&[40_000, 50_000, 60_000]),
+            commits: durations(&[4_000, 5_000, 6_000]),
+            rollback: durations(&[300, 400, 500]),
+            fork: durations(&[700, 800]),
+        },
+        trees: TreeCounts {
+            trees: 1,
+            branches: 4,
+        },
+        forced: ForcedTokens {
+            positions: 6,
+            one_allowed: 3,
+            jumped: 2,
+            jumps: 1,
+            canonical: 2,
+            not_canonical: 1,
+            uncompared: 1,
+            mask_ns: 60_000,
+            saved_ns: 20_000,
+            ask_ns: 2_000,
+        },
+        ..DraftRow::default()
     }
 }
 
@@ -252,7 +359,7 @@ impl MadeRow for Row {
             message: "gone".into(),
             after_ns: 9,
         });
-        if !matches!(stage, Stage::Instance { .. }) {
+        if !matches!(stage, Stage::Instance { .. } | Stage::Drafts { .. }) {
             (self.compile, self.instances, self.times) = (None, Vec::new(), Vec::new());
         }
         self

@@ -1,5 +1,6 @@
 //! The tables of a measurement, in reading order.
 
+mod drafts;
 mod lists;
 mod outcomes;
 mod times;
@@ -27,6 +28,7 @@ pub(super) fn add(document: &mut Document, summary: &Summary) {
     times::add_other_spellings(document, summary);
     times::add_one_core(document, summary);
     times::add_batches(document, summary);
+    drafts::add(document, summary);
     times::add_memory(document, summary);
     times::add_maskbench(document, summary);
     lists::add_tags(document, summary);

@@ -20,7 +20,7 @@ use sobench_results::metrics::distribution::{Distribution, SLOW_NS, VERY_SLOW_NS
 const SIDE_BY_SIDE_ENGINES: usize = 3;
 
 /// A row of a table of durations: its label, and a function that formats a cell.
-type Line<T> = (String, Box<dyn Fn(&T) -> String>);
+pub(super) type Line<T> = (String, Box<dyn Fn(&T) -> String>);
 
 /// Compile and first mask, in ms.
 pub(super) fn add_compile(document: &mut Document, summary: &Summary) {
@@ -335,7 +335,7 @@ pub(super) fn add_maskbench(document: &mut Document, summary: &Summary) {
 }
 
 /// Percentiles, maximum and mean of a distribution.
-fn distribution_lines<T: 'static>(
+pub(super) fn distribution_lines<T: 'static>(
     name: &str,
     unit: Unit,
     of: impl Fn(&T) -> &Distribution + Copy + 'static,
