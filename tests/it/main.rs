@@ -12,6 +12,7 @@
 
 mod answers;
 mod broken_schemas;
+mod canary;
 mod channels;
 mod cli;
 mod client_bounds;
