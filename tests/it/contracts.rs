@@ -7,11 +7,13 @@ use sobench_core::answer::{Answer, Channel, ToolCall};
 use sobench_core::case::{Arm, Case, Prompt};
 use sobench_core::channel_timing::{ChannelBytes, ChannelTiming};
 use sobench_core::constraint::Constraint;
+use sobench_core::nonce::Nonce;
 use sobench_core::observation::{
     Advice, Observation, Outcome, Stage, TimeLimit, Timing, TransportCause,
 };
 use sobench_core::verdict::{NotScored, Reason, Verdict};
 use sobench_judge::accuracy::{Accuracy, Grade, Leaves};
+use sobench_judge::canary::{CanaryAnswer, CanaryClass, Excerpt};
 use sobench_judge::free_choices::FreeChoices;
 use sobench_notices::notice::Notice;
 use sobench_report::view::View;
@@ -272,6 +274,18 @@ fn full_record() -> RunRecord {
     record
 }
 
+fn canary() -> CanaryAnswer {
+    CanaryAnswer {
+        class: CanaryClass::Swapped,
+        byte: Some(1),
+        nonce: Some(Nonce::new(1)),
+        excerpt: Some(Excerpt {
+            before: "c".to_owned(),
+            from: "n-".to_owned(),
+        }),
+    }
+}
+
 /// The result file of a run with these requests.
 fn saved(
     requests: &[JudgedRequest],
@@ -319,6 +333,7 @@ fn saved(
                 parity: vllm_correct.map(|_| parity()),
                 free_choices: vllm_correct
                     .and_then(|_| FreeChoices::new(r#" {"b": "ü", "a": 1}"#, Some(&schema), None)),
+                canary: vllm_correct.map(|_| canary()),
             },
         );
     }

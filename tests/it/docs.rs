@@ -66,6 +66,7 @@ pages! {
     index: "docs/README.md",
     tutorial: "docs/tutorial.md",
     accuracy: "docs/accuracy.md",
+    canaries: "docs/canaries.md",
     clock: "docs/clock.md",
     mask_proofs: "docs/mask-proofs.md",
     installing: "docs/installing.md",

@@ -14,6 +14,7 @@ mod accuracy;
 mod answers;
 mod broken_schemas;
 mod cancellation;
+mod canary;
 mod channels;
 mod cli;
 mod client_bounds;

@@ -14,6 +14,7 @@ pub mod exit_codes;
 pub mod input;
 pub mod json_numbers;
 pub mod load;
+pub mod nonce;
 pub mod observation;
 pub mod output_files;
 pub mod output_format;

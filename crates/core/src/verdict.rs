@@ -5,6 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::answer::Channel;
+use crate::nonce::NONCE_PREFIX;
 
 /// The result of judging an answer by its constraint.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -66,7 +67,7 @@ pub enum Reason {
     RunawayWhitespace { bytes: usize },
     /// The answer is not in the channel that the constraint asks for.
     WrongChannel { channel: Channel },
-    /// Contains the unique member of another request of the run.
+    /// Contains the unique member, or the nonce, of another request of the run.
     OtherRequest { member: String },
     /// The tool calls break the rules of the API or of the request.
     ToolCall(ToolCallFault),
@@ -344,7 +345,12 @@ impl fmt::Display for Reason {
                 write!(f, "the answer is in {} instead of content", channel.name())
             }
             Self::OtherRequest { member } => {
-                write!(f, "another request's answer: has its member {member:?}")
+                let mark = if member.starts_with(NONCE_PREFIX) {
+                    "nonce"
+                } else {
+                    "member"
+                };
+                write!(f, "another request's answer: has its {mark} {member:?}")
             }
             Self::ToolCall(fault) => fault.fmt(f),
             Self::Truncated => f.write_str("cut at the token limit"),

@@ -19,6 +19,7 @@
 #![cfg_attr(test, allow(clippy::disallowed_methods))]
 
 pub mod accuracy;
+pub mod canary;
 mod choice;
 pub mod free_choices;
 pub mod function_calls;
@@ -28,11 +29,11 @@ mod json_object;
 mod json_reader;
 mod pattern;
 mod regex;
+mod request_marks;
 mod schema;
 mod stack;
 mod structural_tag;
 mod tool_calls;
-mod unique_members;
 pub mod vllm_formula;
 
 use std::collections::{HashMap, VecDeque};
@@ -51,8 +52,8 @@ use sobench_core::observation::{Outcome, TransportCause};
 use sobench_core::verdict::{NotScored, Reason, Verdict};
 
 use self::json_answer::{Refused, Start};
+use self::request_marks::RequestMarks;
 use self::tool_calls::{Ending, ToolCallJudge};
-use self::unique_members::UniqueMembers;
 
 /// Maximum bytes of a valid answer.
 pub const MAX_ANSWER_BYTES: usize = 1 << 20;
@@ -85,7 +86,7 @@ pub struct Evaluator {
     compiled: HashMap<String, Arc<CompiledConstraint>>,
     /// The keys of `compiled`, oldest first.
     insertion_order: VecDeque<String>,
-    unique_members: UniqueMembers,
+    marks: RequestMarks,
 }
 
 /// A compiled constraint.
@@ -108,14 +109,14 @@ impl Evaluator {
             options,
             compiled: HashMap::new(),
             insertion_order: VecDeque::new(),
-            unique_members: UniqueMembers::default(),
+            marks: RequestMarks::default(),
         }
     }
 
-    /// Adds the constraint of a request of the run. An answer with the unique member of another
-    /// request is then recognised ([`Reason::OtherRequest`]).
+    /// Adds the constraint of a request of the run. An answer with a unique member or a nonce
+    /// of another request is then recognised ([`Reason::OtherRequest`]).
     pub fn add_request(&mut self, constraint: &Constraint) {
-        self.unique_members.add(constraint);
+        self.marks.add(constraint);
     }
 
     /// Judges an answer: first the outcome of the request, then the text or the tool calls by the
@@ -155,7 +156,7 @@ impl Evaluator {
         };
         let text = answer.text();
         let is_truncated = *outcome == Outcome::Truncated;
-        if let Some(member) = self.unique_members.of_another_request(constraint, &text) {
+        if let Some(member) = self.marks.of_another_request(constraint, &text) {
             return Verdict::Invalid {
                 reason: Reason::OtherRequest { member },
             };

@@ -246,6 +246,9 @@ fn own_part(report: &Report) -> Value {
     if let Some(choices) = &metrics.free_choices {
         put(&mut own, "free_choices", choices);
     }
+    if let Some(canaries) = &metrics.canaries {
+        put(&mut own, "canary", canaries);
+    }
     if let Some(parity) = &metrics.stream_parity {
         put(&mut own, "stream_parity", parity);
     }

@@ -9,6 +9,7 @@
 pub mod accuracy;
 pub mod arm_difference;
 mod breakdown;
+mod canaries;
 mod channels;
 pub mod client_overhead;
 pub mod conditions;

@@ -3,7 +3,7 @@
 use super::conditions::{self, lines, notice_text, notices};
 use super::tables::{self, all_metrics, is_judged, rates, repetition};
 use super::text::figure;
-use super::{Report, accuracy, channels, client_sentence, latency_table};
+use super::{Report, accuracy, canaries, channels, client_sentence, latency_table};
 use sobench_core::printable::printable;
 use sobench_render::{self as render, Block, Cell, Document, Table, Text};
 use sobench_results::metrics::examples::{Example, Group};
@@ -46,6 +46,7 @@ fn document(report: &Report) -> Document {
         report.recovery_sentence(),
     ];
     page.paragraphs(sentences.into_iter().flatten());
+    canaries::add(&mut page, &report.metrics);
     accuracy::add(&mut page, report);
     if let Some(latencies) = latency_table::latencies(report) {
         page.table(latencies);

@@ -4,7 +4,7 @@
 use super::arm_difference::ArmDifferences;
 use super::tables::is_judged;
 use super::view::{Requirements, View};
-use super::{Report, accuracy, channels, client_overhead, conditions, error_span, text};
+use super::{Report, accuracy, canaries, channels, client_overhead, conditions, error_span, text};
 use sobench_core::case::Arm;
 use sobench_core::error::Result;
 use sobench_core::observation::Outcome;
@@ -93,6 +93,11 @@ pub fn document(view: &View<'_>) -> Result<Document> {
     }
     add_arms(&mut page, view);
     add_accuracy(&mut page, report);
+    if let Some(canaries) = &report.metrics.canaries {
+        page.gap();
+        let lines = canaries::summary(canaries);
+        page.paragraphs(lines.iter().map(|line| clipped(line, "")));
+    }
     let mut end = Document::default();
     end.facts(facts(report));
     end.push(Block::Preformatted(full_report(view)));

@@ -2,7 +2,7 @@
 
 use super::text::figure;
 use super::view::View;
-use super::{Report, accuracy, breakdown, channels, confidence, free_choices};
+use super::{Report, accuracy, breakdown, canaries, channels, confidence, free_choices};
 use sobench_core::case::Arm;
 use sobench_core::printable::printable;
 use sobench_core::verdict::NotScored;
@@ -76,6 +76,7 @@ pub(crate) fn add_all(page: &mut Document, view: &View<'_>) {
         "Disagreements with the vLLM script's formula (share of scored requests)",
         disagreements(quality),
     );
+    canaries::add(page, &report.metrics);
     add_reasoning(page, report);
     channels::add(page, report);
     page.titled_table(

@@ -3,6 +3,7 @@
 
 #![cfg_attr(test, allow(clippy::disallowed_methods))]
 
+mod association;
 pub mod bootstrap;
 mod clusters;
 pub mod distributions;
@@ -13,6 +14,7 @@ mod rate;
 mod summary;
 mod trend;
 
+pub use self::association::{RankCorrelation, ShareTrend};
 pub use self::clusters::effective_size;
 pub use self::order_interval::order_interval;
 pub use self::rate::{Rate, Wilson};

@@ -414,6 +414,7 @@ fn judged(stored: &Stored, verdict: Verdict) -> Judged {
         reasoning: None,
         parity: None,
         free_choices: free_choices(constraint, &observation.outcome, &observation.answer),
+        canary: None,
     };
     judged.add_tool_calls(
         constraint

@@ -6,6 +6,7 @@ mod answer_format;
 mod audio;
 mod bfcl;
 mod burstgpt;
+mod canary;
 mod cases;
 mod choice;
 pub mod custom;
@@ -51,6 +52,7 @@ pub use self::grammar::GrammarFlags;
 pub use self::json::{JsonFlags, JsonSchemaPathFlags, SHIPPED_SCHEMAS, check_schema};
 pub use self::regex::RegexFlags;
 pub use audio::{AudioSource, MAX_AUDIO_SECONDS, MAX_CLIP_BYTES, MAX_CLIPS_BYTES};
+pub use canary::{CanaryFlags, CanaryKind};
 pub use exact_length::{MAX_GENERATED_TOKENS, MAX_PROMPT_TOKENS};
 pub use extract::{Difficulty, ExtractFlags};
 pub use file::{MAX_DATASET_BYTES, MAX_ROWS};
@@ -92,6 +94,8 @@ datasets! {
     Suite(suite::SuitePlan),
     /// 120 requests with 40 tools: one call, several, none, or a tool that is not offered.
     Tools(tools::ToolsPlan),
+    /// A constraint with a nonce for each request, which shows masks that fail under load.
+    Canary(canary::CanaryPlan),
     /// Documents made from the seed, whose facts are the right answer.
     Extract(extract::ExtractPlan),
     /// The last letters of four names, concatenated; drawn from the seed.
@@ -162,6 +166,8 @@ pub struct DatasetArgs {
     pub suite: suite::SuiteFlags,
     #[command(flatten)]
     pub tools: tools::ToolsFlags,
+    #[command(flatten)]
+    pub canary: canary::CanaryFlags,
     #[command(flatten)]
     pub extract: extract::ExtractFlags,
     #[command(flatten)]

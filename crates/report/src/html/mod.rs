@@ -7,7 +7,9 @@ use super::conditions::{self, lines, notice_text, notices};
 use super::tables::{self, all_metrics, is_judged, rates, repetition};
 use super::text::figure;
 use super::view::View;
-use super::{Report, accuracy, breakdown, channels, client_sentence, free_choices, latency_table};
+use super::{
+    Report, accuracy, breakdown, canaries, channels, client_sentence, free_choices, latency_table,
+};
 use sobench_core::error::Result;
 use sobench_core::printable::printable;
 use sobench_render::{self as render, Block, Document, Table, Tone};
@@ -65,6 +67,7 @@ fn document(view: &View<'_>) -> Result<Document> {
     if is_judged(report) {
         add_quality(&mut page, report);
     }
+    canaries::add(&mut page, &report.metrics);
     accuracy::add(&mut page, report);
     if let Some(latencies) = latency_table::latencies(report) {
         page.heading("Latency");

@@ -6,6 +6,7 @@
 pub mod accuracy;
 pub mod buffered_calls;
 pub mod bursts;
+pub mod canary;
 pub mod channel_latency;
 pub mod client_overhead;
 pub mod cold_load;
@@ -20,6 +21,7 @@ pub mod examples;
 pub mod first_uses;
 pub mod free_choices;
 mod gap_encoding;
+mod in_flight;
 pub mod knee;
 pub mod latency;
 mod latency_metric;
@@ -51,6 +53,7 @@ use serde::{Deserialize, Serialize, Serializer};
 use self::accuracy::{AccuracySummary, TokenPrice};
 use self::buffered_calls::BufferedCalls;
 use self::bursts::Bursts;
+use self::canary::Canaries;
 use self::control_arm::ControlArm;
 use self::drift::Drift;
 use self::error_groups::ErrorGroups;
@@ -74,6 +77,7 @@ use sobench_core::observation::{Outcome, failure_message};
 use sobench_core::tools::ToolSet;
 use sobench_core::verdict::Verdict;
 use sobench_judge::accuracy::Accuracy;
+use sobench_judge::canary::CanaryAnswer;
 use sobench_judge::free_choices::FreeChoices;
 use sobench_judge::function_calls;
 
@@ -145,6 +149,9 @@ pub struct Judged {
     /// The spelling of a JSON answer; `None` for others.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub free_choices: Option<FreeChoices>,
+    /// The class of an answer to a canary request; `None` for others.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub canary: Option<CanaryAnswer>,
 }
 
 impl Judged {
@@ -235,6 +242,8 @@ pub struct Metrics {
     pub stream_parity: Option<StreamParity>,
     /// `None` without JSON answers.
     pub free_choices: Option<FreeChoiceShares>,
+    /// `None` without answers to canary requests.
+    pub canaries: Option<Canaries>,
     pub issues: RunIssues,
     /// Every metric of [`registry::Metric::ALL`], over the whole run.
     pub values: Values,
@@ -341,6 +350,7 @@ pub fn summarise(samples: &[Sample<'_>], duration_ns: u64, options: &MetricsOpti
         reasoning: Reasoning::new(samples, 0),
         stream_parity: StreamParity::new(samples),
         free_choices: FreeChoiceShares::new(samples),
+        canaries: Canaries::new(samples),
         issues: RunIssues::new(samples),
         values: Values::new(&RunSamples {
             samples: &all,

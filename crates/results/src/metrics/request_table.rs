@@ -22,6 +22,7 @@ use sobench_core::observation::{Observation, Outcome, Timing, spread_slack};
 use sobench_core::scorer::Scorer;
 use sobench_core::verdict::{NotScored, Reason, Verdict};
 use sobench_judge::accuracy::{Grade, Leaves};
+use sobench_judge::canary::CanaryAnswer;
 use sobench_judge::free_choices::FreeChoices;
 
 /// Maximum size of chunk times in memory if they can be read again: some ten million chunks.
@@ -147,6 +148,8 @@ pub struct RequestTable {
     reasoning: HashMap<u32, ReasoningFacts>,
     /// Of the requests with JSON answers.
     free_choices: HashMap<u32, FreeChoices>,
+    /// Of the requests with answers to canaries.
+    canaries: HashMap<u32, CanaryAnswer>,
     /// Of the requests whose answers were requested streamed and whole.
     parity: HashMap<u32, Parity>,
     /// Of the answers that were compared leaf by leaf.
@@ -444,6 +447,9 @@ impl RequestTable {
         }
         if let Some(choices) = judged.free_choices {
             self.free_choices.insert(case_index, choices);
+        }
+        if let Some(answer) = judged.canary {
+            self.canaries.insert(case_index, answer);
         }
         if let Some(parity) = judged.parity {
             self.set_parity(case_index as usize, parity);
@@ -785,6 +791,7 @@ mod tests {
                     reasoning: None,
                     parity: None,
                     free_choices: None,
+                    canary: None,
                 },
             );
         }
@@ -827,6 +834,7 @@ mod tests {
                     reasoning: None,
                     parity: Some(Parity::Equal),
                     free_choices: None,
+                    canary: None,
                 },
             );
             let found = ledger.get(index).unwrap().judged();

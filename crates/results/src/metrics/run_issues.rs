@@ -119,6 +119,7 @@ mod tests {
                 reasoning: None,
                 parity: None,
                 free_choices: None,
+                canary: None,
             },
         );
         assert_eq!(

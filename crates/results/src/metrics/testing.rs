@@ -14,6 +14,7 @@ use sobench_core::constraint::Constraint;
 use sobench_core::observation::{Observation, Outcome, Timing};
 use sobench_core::verdict::Verdict;
 pub use sobench_judge::accuracy::{Accuracy, Grade, Leaves};
+use sobench_judge::canary::CanaryAnswer;
 use sobench_judge::free_choices::FreeChoices;
 
 const NS_PER_MS: u64 = 1_000_000;
@@ -55,6 +56,7 @@ pub struct TestRequest<'t> {
     pub whole: bool,
     pub reasoning_facts: Option<ReasoningFacts>,
     pub free_choices: Option<FreeChoices>,
+    pub canary: Option<CanaryAnswer>,
     pub parity: Option<Parity>,
 }
 
@@ -89,6 +91,7 @@ pub fn test_request() -> TestRequest<'static> {
         whole: false,
         reasoning_facts: None,
         free_choices: None,
+        canary: None,
         parity: None,
     }
 }
@@ -167,6 +170,7 @@ impl TestRequest<'_> {
             reasoning: self.reasoning_facts,
             parity: self.parity.clone(),
             free_choices: self.free_choices,
+            canary: self.canary.clone(),
         }
     }
 }

@@ -8,8 +8,8 @@
 
 use serde::Serialize;
 
-use super::Sample;
 use super::quality::complied;
+use super::{Sample, in_flight};
 use sobench_core::case::Arm;
 
 /// The smallest number of answers on each side of a split.
@@ -122,7 +122,7 @@ impl ValidityPattern {
     pub fn new(samples: &[Sample<'_>]) -> Option<Self> {
         let mut ended: Vec<Ended<'_, '_>> = samples
             .iter()
-            .zip(in_flight(samples))
+            .zip(in_flight::when_sent(samples))
             .filter(|(sample, _)| sample.arm() == Arm::Constrained)
             .filter_map(|(sample, in_flight)| {
                 Some(Ended {
@@ -200,32 +200,6 @@ fn loss(
     })
 }
 
-/// Requests in flight when each request was sent, itself included; `None` for one that was not
-/// sent. At equal times, ends come before starts.
-fn in_flight(samples: &[Sample<'_>]) -> Vec<Option<u64>> {
-    let mut events: Vec<(u64, bool, usize)> = Vec::with_capacity(2 * samples.len());
-    for (index, sample) in samples.iter().enumerate() {
-        let times = sample.request_times();
-        let Some(sent_ns) = times.sent_ns else {
-            continue;
-        };
-        events.push((sent_ns, true, index));
-        let end_ns = times.end_ns.or(times.last_content_ns);
-        events.extend(end_ns.map(|end_ns| (end_ns.max(sent_ns.saturating_add(1)), false, index)));
-    }
-    events.sort_unstable();
-    let (mut level, mut levels) = (0, vec![None; samples.len()]);
-    for (_, is_start, index) in events {
-        if is_start {
-            level += 1;
-            levels[index] = Some(level);
-        } else {
-            level -= 1;
-        }
-    }
-    levels
-}
-
 /// The split after which validity falls, and that explains the answers best. `is_split` is whether
 /// the list can be split before an index.
 fn best_split(valid: &[bool], is_split: impl Fn(usize) -> bool) -> Option<Split> {
@@ -280,9 +254,9 @@ fn in_flight_bins(ended: &[Ended<'_, '_>]) -> Vec<InFlightBin> {
     let mut bins: Vec<InFlightBin> = Vec::new();
     for answer in ended {
         if bins.last().is_none_or(|bin| answer.in_flight > bin.to) {
-            let to = answer.in_flight.next_power_of_two();
+            let (from, to) = in_flight::bin(answer.in_flight);
             bins.push(InFlightBin {
-                from: to / 2 + 1,
+                from,
                 to,
                 valid: 0,
                 answers: 0,

@@ -159,7 +159,11 @@ fn one(
         reasoning: None,
         parity: None,
         free_choices: None,
+        canary: None,
     };
+    judged.canary = constraint
+        .filter(|_| request.arm().sends_constraint())
+        .and_then(|constraint| evaluator.classify_canary(constraint, text, &judged.verdict));
     let tools = constraint.and_then(Constraint::tools);
     judged.add_tool_calls(tools, completion.as_deref(), outcome, answer);
     judged

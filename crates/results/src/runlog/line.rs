@@ -22,6 +22,7 @@ use sobench_core::printable::printable;
 use sobench_core::run_event::AnswerForm;
 use sobench_core::scorer::Scorer;
 use sobench_judge::accuracy::Accuracy;
+use sobench_judge::canary::CanaryAnswer;
 use sobench_judge::free_choices::FreeChoices;
 
 /// Maximum size of one line in bytes. The client limits an answer to an eighth of this, and
@@ -223,6 +224,7 @@ pub(super) struct ReadJudged {
     reasoning: Option<ReasoningFacts>,
     parity: Option<Parity>,
     free_choices: Option<FreeChoices>,
+    canary: Option<CanaryAnswer>,
 }
 
 impl<'a> RepeatLine<'a> {
@@ -382,6 +384,7 @@ pub(super) fn judged(raw: &RawValue) -> serde_json::Result<(usize, Judged)> {
         reasoning,
         parity,
         free_choices,
+        canary,
     } = serde_json::from_value(value)?;
     Ok((
         index,
@@ -398,6 +401,7 @@ pub(super) fn judged(raw: &RawValue) -> serde_json::Result<(usize, Judged)> {
             reasoning,
             parity,
             free_choices,
+            canary,
         },
     ))
 }

@@ -22,11 +22,13 @@ use sobench_core::channel_timing::{ChannelTiming, ChunkPart};
 use sobench_core::constraint::{Constraint, GrammarDialect};
 use sobench_core::error::Error;
 use sobench_core::load::{ErrorLimits, Load};
+use sobench_core::nonce::Nonce;
 use sobench_core::observation::{Observation, Outcome, Timing, TransportCause, Usage};
 use sobench_core::run_event::{AnswerForm, Repeat, RunEvent};
 use sobench_core::schedule::{Pace, Rate, Until};
 use sobench_core::verdict::{Reason, Verdict};
 use sobench_judge::accuracy::{Accuracy, Grade, Leaves};
+use sobench_judge::canary::{CanaryAnswer, CanaryClass, Excerpt};
 use sobench_judge::free_choices::FreeChoices;
 use sobench_notices::notice::Notice;
 
@@ -218,6 +220,15 @@ pub(super) fn judged() -> Judged {
         }),
         parity: Some(Parity::Equal),
         free_choices: FreeChoices::new(r#"{"a": 1}"#, None, None),
+        canary: Some(CanaryAnswer {
+            class: CanaryClass::Swapped,
+            byte: Some(3),
+            nonce: Some(Nonce::new(17)),
+            excerpt: Some(Excerpt {
+                before: "cn-".to_owned(),
+                from: "\u{e9} bread".to_owned(),
+            }),
+        }),
     }
 }
 

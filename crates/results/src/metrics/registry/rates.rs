@@ -10,6 +10,7 @@ use sobench_core::case::Arm;
 use sobench_core::observation::{Outcome, TOO_MANY_REQUESTS};
 use sobench_core::verdict::{Reason, ToolCallFault, Verdict};
 use sobench_judge::accuracy::Grade;
+use sobench_judge::canary::CanaryClass;
 
 const CONSTRAINED: Population = Population::Arm(Arm::Constrained);
 
@@ -323,6 +324,44 @@ pub static STREAM_PARITY: Metric = rate(
     },
 );
 
+/// Share of answers with another request's nonce among answers to canary requests.
+pub static SWAPPED_RATE: Metric = rate(
+    "swapped_rate",
+    "swapped",
+    Better::Down,
+    CONSTRAINED,
+    |sample| is_canary_class(sample, CanaryClass::Swapped),
+);
+
+/// Share of answers that leave the language of their constraint before its nonce, among answers to
+/// canary requests.
+pub static MASK_OFF_RATE: Metric = rate(
+    "mask_off_rate",
+    "mask off",
+    Better::Down,
+    CONSTRAINED,
+    |sample| is_canary_class(sample, CanaryClass::MaskOff),
+);
+
+/// Share of answers that start again among answers to canary requests.
+pub static RESTARTED_RATE: Metric = rate(
+    "restarted_rate",
+    "restarted",
+    Better::Down,
+    CONSTRAINED,
+    |sample| is_canary_class(sample, CanaryClass::Restarted),
+);
+
+/// Share of answers that go on with other text after a start with their nonce, among answers to
+/// canary requests.
+pub static FAILED_OPEN_RATE: Metric = rate(
+    "failed_open_rate",
+    "failed open",
+    Better::Down,
+    CONSTRAINED,
+    |sample| is_canary_class(sample, CanaryClass::FailedOpen),
+);
+
 /// Share of right answers among requests with a reference. Truncated, refused and failed requests
 /// have no right answer. Requests that the client could not send, or that the end of the run cut
 /// off, do not count. Of the arm `prompt+constraint`; the other arms have metrics of their own.
@@ -466,6 +505,10 @@ pub static ACCURACY_OF_ARMS: [(Arm, &Metric, &Metric); 7] = [
     (Arm::Compact, &ACCURACY_COMPACT, &UNPARSED_RATE_COMPACT),
     (Arm::Flexible, &ACCURACY_FLEXIBLE, &UNPARSED_RATE_FLEXIBLE),
 ];
+
+fn is_canary_class(sample: &Sample<'_>, class: CanaryClass) -> Option<bool> {
+    sample.canary().map(|answer| answer.class == class)
+}
 
 fn is_right(sample: &Sample<'_>) -> Option<bool> {
     sample.grade().map(|grade| grade == Grade::Right)

@@ -11,6 +11,7 @@ use sobench_core::channel_timing::ChunkPart;
 use sobench_core::observation::{Outcome, TOO_MANY_REQUESTS, TransportCause};
 use sobench_core::verdict::{ExtraText, NotScored, Reason, ToolCallFault, Verdict};
 use sobench_judge::accuracy::{Accuracy, Grade};
+use sobench_judge::canary::{CanaryAnswer, CanaryClass};
 
 /// Requests that give every rate a hit and every total a count.
 pub fn eventful_run() -> Vec<TestRequest<'static>> {
@@ -165,6 +166,15 @@ pub fn eventful_run() -> Vec<TestRequest<'static>> {
         },
     ];
     run.extend(arms);
+    run.extend(CanaryClass::ALL.map(|class| TestRequest {
+        canary: Some(CanaryAnswer {
+            class,
+            byte: None,
+            nonce: None,
+            excerpt: None,
+        }),
+        ..test_request()
+    }));
     run
 }
 

@@ -18,6 +18,7 @@ use sobench_core::constraint::Constraint;
 use sobench_core::observation::{Observation, Outcome, Timing};
 use sobench_core::verdict::{NotScored, Verdict};
 use sobench_judge::accuracy::{Accuracy, Grade, Leaves};
+use sobench_judge::canary::CanaryAnswer;
 use sobench_judge::free_choices::FreeChoices;
 
 fn time(ns: u64) -> Option<u64> {
@@ -323,6 +324,11 @@ impl<'a> Sample<'a> {
         self.ledger.free_choices.get(&self.row.case_index).copied()
     }
 
+    /// The class of an answer to a canary request; `None` for others.
+    pub fn canary(&self) -> Option<&'a CanaryAnswer> {
+        self.ledger.canaries.get(&self.row.case_index)
+    }
+
     /// What the reasoning shows; `None` without reasoning and marks of it.
     pub fn reasoning_facts(&self) -> Option<ReasoningFacts> {
         self.ledger.reasoning.get(&self.row.case_index).copied()
@@ -356,6 +362,7 @@ impl<'a> Sample<'a> {
             reasoning: self.reasoning_facts(),
             parity: self.parity().cloned(),
             free_choices: self.free_choices(),
+            canary: self.canary().cloned(),
         }
     }
 }

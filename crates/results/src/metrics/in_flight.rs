@@ -1,0 +1,177 @@
+//! Requests in flight at instants of each request: their number when it was sent, and its rank among
+//! them when its answer starts.
+
+use super::Sample;
+
+/// An event of a request, in the order of events at the same time: ends come before starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Event {
+    End,
+    Start,
+    FirstContent,
+}
+
+/// For each request, the number in flight when it was sent, itself included; `None` for one that was
+/// not sent.
+pub(super) fn when_sent(samples: &[Sample<'_>]) -> Vec<Option<u64>> {
+    let (mut level, mut levels) = (0, vec![None; samples.len()]);
+    for (_, event, index) in events(samples) {
+        match event {
+            Event::Start => {
+                level += 1;
+                levels[index] = Some(level);
+            }
+            Event::End => level -= 1,
+            Event::FirstContent => {}
+        }
+    }
+    levels
+}
+
+/// For each request, its rank in the order of sending among the requests in flight at its first
+/// content, from 1; `None` without content. Servers that fill their batch in the order of arrival
+/// have the request in about this row of it.
+pub(super) fn ranks(samples: &[Sample<'_>]) -> Vec<Option<u64>> {
+    let mut order: Vec<(u64, usize)> = samples
+        .iter()
+        .enumerate()
+        .filter_map(|(index, sample)| Some((sample.request_times().sent_ns?, index)))
+        .collect();
+    order.sort_unstable();
+    let mut places = vec![0; samples.len()];
+    for (place, (_, index)) in order.iter().enumerate() {
+        places[*index] = place;
+    }
+    let mut in_flight = Counts::new(order.len());
+    let mut ranks = vec![None; samples.len()];
+    for (_, event, index) in events(samples) {
+        let place = places[index];
+        match event {
+            Event::Start => in_flight.add(place, 1),
+            Event::End => in_flight.add(place, -1),
+            Event::FirstContent => {
+                ranks[index] = u64::try_from(in_flight.before(place))
+                    .ok()
+                    .map(|before| before + 1);
+            }
+        }
+    }
+    ranks
+}
+
+/// The bin of a number in flight, or of a rank: 1, 2, 3 to 4, 5 to 8 and so on.
+pub(super) fn bin(number: u64) -> (u64, u64) {
+    let to = number.next_power_of_two();
+    (to / 2 + 1, to)
+}
+
+/// Starts, first contents and ends of the requests that were sent, in the order of time.
+fn events(samples: &[Sample<'_>]) -> Vec<(u64, Event, usize)> {
+    let mut events = Vec::with_capacity(3 * samples.len());
+    for (index, sample) in samples.iter().enumerate() {
+        let times = sample.request_times();
+        let Some(sent_ns) = times.sent_ns else {
+            continue;
+        };
+        events.push((sent_ns, Event::Start, index));
+        let after_start = |at_ns: u64| at_ns.max(sent_ns.saturating_add(1));
+        let end_ns = times.end_ns.or(times.last_content_ns).map(after_start);
+        events.extend(end_ns.map(|end_ns| (end_ns, Event::End, index)));
+        let first_ns = times.first_content_ns.map(|first_ns| first_ns.max(sent_ns));
+        events.extend(first_ns.map(|first_ns| (first_ns, Event::FirstContent, index)));
+    }
+    events.sort_unstable();
+    events
+}
+
+/// Counts by place, with sums over the first places: a tree of Fenwick (1994).
+struct Counts(Vec<i64>);
+
+impl Counts {
+    fn new(places: usize) -> Self {
+        Self(vec![0; places + 1])
+    }
+
+    fn add(&mut self, place: usize, change: i64) {
+        let mut node = place + 1;
+        while node < self.0.len() {
+            self.0[node] += change;
+            node += node & node.wrapping_neg();
+        }
+    }
+
+    /// The sum over the places before `place`.
+    fn before(&self, place: usize) -> i64 {
+        let (mut node, mut sum) = (place, 0);
+        while node > 0 {
+            sum += self.0[node];
+            node &= node - 1;
+        }
+        sum
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metrics::testing::{TestRequest, test_request, with_samples};
+    use sobench_testkit::random::Random;
+
+    #[test]
+    fn numbers_and_ranks_match_counting() {
+        let mut random = Random(5);
+        let run: Vec<TestRequest<'_>> = (0..200)
+            .map(|index| {
+                let sent = random.below(1000);
+                let first = sent + random.below(60);
+                TestRequest {
+                    sent: (index % 17 != 0).then_some(sent),
+                    chunks: if index % 5 == 0 { vec![] } else { vec![first] },
+                    end: Some(first + random.below(60)),
+                    ..test_request()
+                }
+            })
+            .collect();
+        with_samples(&run, |samples| {
+            let order = |index: usize| (samples[index].request_times().sent_ns, index);
+            let is_in_flight = |index: usize, at_ns: u64, includes_start: bool| {
+                let times = samples[index].request_times();
+                let (Some(sent_ns), Some(end_ns)) = (times.sent_ns, times.end_ns) else {
+                    return false;
+                };
+                (sent_ns < at_ns || includes_start && sent_ns == at_ns)
+                    && end_ns.max(sent_ns + 1) > at_ns
+            };
+            let (levels, ranks) = (when_sent(samples), ranks(samples));
+            for (index, sample) in samples.iter().enumerate() {
+                let times = sample.request_times();
+                let level = times.sent_ns.map(|sent_ns| {
+                    let others = (0..samples.len()).filter(|other| {
+                        *other != index
+                            && is_in_flight(*other, sent_ns, true)
+                            && order(*other) < order(index)
+                    });
+                    others.count() as u64 + 1
+                });
+                assert_eq!(levels[index], level, "{index}");
+                let first_ns = times.sent_ns.and(times.first_content_ns);
+                let rank = first_ns.map(|first_ns| {
+                    let others = (0..samples.len()).filter(|other| {
+                        order(*other) < order(index) && is_in_flight(*other, first_ns, true)
+                    });
+                    others.count() as u64 + 1
+                });
+                assert_eq!(ranks[index], rank, "{index}");
+            }
+        });
+    }
+
+    #[test]
+    fn bins_double() {
+        let bins = [1, 2, 3, 4, 5, 8, 9].map(bin);
+        assert_eq!(
+            bins,
+            [(1, 1), (2, 2), (3, 4), (3, 4), (5, 8), (5, 8), (9, 16)]
+        );
+    }
+}
