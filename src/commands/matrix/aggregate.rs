@@ -14,6 +14,7 @@ use self::schemas::{
 use super::run_order::Step;
 use crate::commands::bench::options::Target;
 use crate::commands::bench::run::{Finished, FirstUse, ServerHistory};
+use crate::commands::distinct::distinct;
 use crate::commands::matrix::options::{ContenderServer, InterleavedReason, MatrixOptions, Order};
 use crate::commands::matrix::report::capacity::{Capacity, CapacityRow, Sweep, SweepStep};
 use crate::commands::matrix::report::charts::{Curves, Distributions, InvalidReason, Quantiles};
@@ -765,7 +766,7 @@ fn conditions(plan: &MatrixOptions, aggregate: &Aggregate, stopped: bool) -> Mat
         backend: run
             .map(|run| run.settings.backend.name().to_owned())
             .unwrap_or_default(),
-        servers: servers(plan),
+        servers: format!("{}{}", servers(plan), software(aggregate)),
         order: order(plan),
         interleaved: plan.order.is_interleaved(),
         num_prompts: run.map_or(0, |run| run.settings.dataset.num_prompts),
@@ -796,6 +797,32 @@ fn seed(plan: &MatrixOptions) -> u64 {
         .first()
         .and_then(|contender| contender.runs.first())
         .map_or(0, |run| run.plan.settings.dataset.seed)
+}
+
+/// The versions of servers and engines, and the model, as far as they are known: the parts of a
+/// sentence.
+fn software(aggregate: &Aggregate) -> String {
+    let runs = || {
+        let cells = aggregate.cells.values();
+        cells.flat_map(|cell| cell.control.iter().chain(&cell.constrained))
+    };
+    let servers = || runs().map(|run| &run.record.server);
+    let engines = distinct(servers().filter_map(|server| {
+        let engine = server.engine.as_ref()?;
+        Some(match &engine.version {
+            Some(version) => format!("{} is {version}", engine.name),
+            None => engine.name.clone(),
+        })
+    }));
+    let others = || servers().filter(|server| !server.embedded);
+    let versions = distinct(others().filter_map(|server| server.version.clone()));
+    let models = distinct(others().map(|server| server.model_id.clone()));
+    let named = [("", engines), ("version ", versions), ("model ", models)];
+    named
+        .iter()
+        .filter(|(_, values)| !values.is_empty())
+        .map(|(what, values)| format!("; {what}{}", values.join(", ")))
+        .collect()
 }
 
 fn servers(plan: &MatrixOptions) -> String {

@@ -41,6 +41,9 @@ const RESOLUTION_SHARE: f64 = 0.001;
 /// The smallest share of cut answers, in percent, that is worth a sentence.
 const MIN_CUT_PERCENT: f64 = 5.0;
 
+/// Number of answers from which it is stated that none is correct.
+const MIN_NONE_CORRECT: usize = 5;
+
 /// The values of one request in every metric.
 #[derive(Clone, Debug)]
 pub struct RequestSample {
@@ -233,6 +236,10 @@ pub fn verdicts(cells: &[CellEvidence<'_>]) -> Verdicts {
             .iter()
             .filter_map(|cell| Some(verdict(&[cell], cell.refuses().or_else(|| cell.failed())?)));
         found.extend(facts);
+        let none_correct = here
+            .iter()
+            .filter_map(|cell| Some(verdict(&[cell], cell.none_correct()?)));
+        found.extend(none_correct);
         let held_up = here.iter().filter_map(|cell| {
             let answers = cell.decoding.held_up()?;
             Some(verdict(&[cell], Finding::HeldUp { answers }))
@@ -499,17 +506,37 @@ impl CellEvidence<'_> {
         let refusals: Vec<(u32, &Refused)> = requests
             .filter_map(|request| Some((request.constraint?, request.refusal.as_ref()?)))
             .collect();
-        let (_, first) = refusals.first()?;
         let refused: HashSet<u32> = refusals.iter().map(|(constraint, _)| *constraint).collect();
+        let mut by_words: BTreeMap<&str, HashSet<u32>> = BTreeMap::new();
+        for (constraint, refusal) in &refusals {
+            by_words
+                .entry(&refusal.message)
+                .or_default()
+                .insert(*constraint);
+        }
+        let (words, with_words) = by_words.iter().max_by_key(|(_, refused)| refused.len())?;
         Some(Finding::Refuses {
             refused: refused.len(),
             constraints: self.constraints().len(),
-            words: first.message.to_string(),
+            words: (*words).to_owned(),
+            with_words: with_words.len(),
             keywords: distinct(
                 refusals
                     .iter()
                     .filter_map(|(_, refused)| Some(refused.keyword.as_deref()?.to_owned())),
             ),
+        })
+    }
+
+    /// Whether the server accepts requests, and none of enough answers is correct.
+    fn none_correct(&self) -> Option<Finding> {
+        let (answers, causes) = self.shares(None);
+        let is_any_correct = 100.0 - causes.values().sum::<f64>() > 1e-6;
+        let is_stated = self.has_answers() && answers >= MIN_NONE_CORRECT && !is_any_correct;
+        is_stated.then(|| Finding::NoneCorrect {
+            answers,
+            causes: causes.into_iter().collect(),
+            reason: self.invalid_reason.clone(),
         })
     }
 

@@ -50,12 +50,21 @@ pub struct Verdict {
 pub enum Finding {
     /// The contender has no figures. The reason may quote the server.
     DidNotRun { reason: String },
-    /// The server refused constraints. The words are the server's.
+    /// The server refused constraints. The words are the server's most frequent ones, for
+    /// `with_words` of the constraints; the keywords are those of all refusals.
     Refuses {
         refused: usize,
         constraints: usize,
         words: String,
+        with_words: usize,
         keywords: Vec<String>,
+    },
+    /// No answer is correct though the server accepts requests: the causes with their share in
+    /// percent, and a reason of invalid answers.
+    NoneCorrect {
+        answers: usize,
+        causes: Vec<(Cause, f64)>,
+        reason: Option<String>,
     },
     /// Answers were cut at the token limit: the share of each contender, in percent.
     Cut {
@@ -178,6 +187,7 @@ impl Finding {
         match self {
             Self::DidNotRun { .. } => "did_not_run",
             Self::Refuses { .. } => "refuses",
+            Self::NoneCorrect { .. } => "none_correct",
             Self::Cut { .. } => "cut",
             Self::Tested(tested) => match tested.ruling {
                 Ruling::Differs => DIFFERS,
@@ -200,6 +210,7 @@ impl Finding {
             | Self::FewerAtOnce { figure, .. } => Some(*figure),
             Self::DidNotRun { .. }
             | Self::Refuses { .. }
+            | Self::NoneCorrect { .. }
             | Self::Cut { .. }
             | Self::HeldUp { .. } => None,
         }
@@ -210,6 +221,7 @@ impl Finding {
         match self {
             Self::DidNotRun { .. } => (0, 0.0),
             Self::Refuses { .. } => (1, 0.0),
+            Self::NoneCorrect { .. } => (1, 1.0),
             Self::Tested(tested) => {
                 let size = -tested.difference.abs() / tested.scale();
                 match tested.ruling {
@@ -285,7 +297,7 @@ impl Tested {
         let phrase = |cause: Cause| match cause {
             Cause::Invalid => match &self.invalid_reasons[0] {
                 Some(reason) => {
-                    format!("invalid (most often: {})", printable(reason, REASON_CHARS))
+                    format!("invalid (for example: {})", printable(reason, REASON_CHARS))
                 }
                 None => "invalid".to_owned(),
             },
@@ -423,17 +435,56 @@ impl fmt::Display for Verdict {
                 refused,
                 constraints,
                 words,
+                with_words,
                 keywords,
             } => {
                 match constraints {
                     1 => write!(f, "{first} refuses the constraint")?,
                     _ => write!(f, "{first} refuses {refused} of {constraints} constraints")?,
                 }
-                write!(f, ": {}", printable(words, REFUSAL_CHARS))?;
+                let words = printable(words, REFUSAL_CHARS);
+                if with_words == refused {
+                    write!(f, ": {words}")?;
+                    return match &keywords[..] {
+                        [] => Ok(()),
+                        [keyword] => write!(f, " (keyword {keyword})"),
+                        several => write!(f, " (keywords {})", joined(several)),
+                    };
+                }
+                write!(f, ", {with_words} of them with \"{words}\"")?;
                 match &keywords[..] {
                     [] => Ok(()),
-                    [keyword] => write!(f, " (keyword {keyword})"),
-                    several => write!(f, " (keywords {})", joined(several)),
+                    several => write!(f, "; keywords in all of them: {}", joined(several)),
+                }
+            }
+            Finding::NoneCorrect {
+                answers,
+                causes,
+                reason,
+            } => {
+                let cause = |(cause, percent): &(Cause, f64)| {
+                    let name = match cause {
+                        Cause::Invalid => "invalid",
+                        Cause::Truncated => "cut at the token limit",
+                        Cause::Refused => "refused",
+                        Cause::Failed => "failed",
+                    };
+                    match causes.len() {
+                        1 => format!("all are {name}"),
+                        _ => format!("{percent:.1} % {name}"),
+                    }
+                };
+                let causes: Vec<String> = causes.iter().map(cause).collect();
+                write!(
+                    f,
+                    "none of {answers} answers of {first} is correct: {}",
+                    causes.join(", ")
+                )?;
+                match reason {
+                    Some(reason) => {
+                        write!(f, " (for example: {})", printable(reason, REASON_CHARS))
+                    }
+                    None => Ok(()),
                 }
             }
             Finding::Cut {
@@ -906,7 +957,9 @@ pub(super) fn add(document: &mut Document, comparison: &Comparison) {
     document.paragraphs(sentences);
     if !rest.is_empty() {
         let count = rest.len();
-        document.paragraph(format!("{count} more: in the JSON and HTML files."));
+        document.paragraph(format!(
+            "{count} more: in the JSON file, and folded in the HTML page."
+        ));
         document.push(Block::Details {
             summary: format!("{count} more comparisons"),
             blocks: rest

@@ -590,6 +590,49 @@ fn added_ttft_is_of_compiled_constraints() {
 }
 
 #[test]
+fn a_contender_without_a_correct_answer_is_a_sentence() {
+    let none = Behavior {
+        wrong: REQUESTS,
+        ..EQUAL
+    };
+    let (bad, good) = (runs(none, 3), runs(EQUAL, 3));
+    let mut cell_of_bad = cell("outlines", &bad);
+    cell_of_bad.invalid_reason = Some("breaks `minimum` at /price: 2".to_owned());
+    let sentences = verdicts(&[cell("xgrammar", &good), cell_of_bad]).sentences();
+    assert_eq!(
+        sentences[0],
+        format!(
+            "none of {} answers of outlines is correct: all are invalid (for example: breaks \
+             `minimum` at /price: 2)",
+            3 * REQUESTS
+        )
+    );
+}
+
+#[test]
+fn refusals_with_several_messages_have_the_most_frequent_one_with_its_count() {
+    let refused = Behavior {
+        wrong: REQUESTS,
+        cause: Cause::Refused,
+        is_refused: true,
+        ..EQUAL
+    };
+    let mut one_run = runs(refused, 1);
+    for request in one_run.constrained[0].iter_mut().step_by(4) {
+        request.refusal = Some(Refused {
+            message: "compile took too long".into(),
+            keyword: None,
+        });
+    }
+    let sentences = verdicts(&[cell("guidance", &one_run)]).sentences();
+    assert_eq!(
+        sentences[0],
+        "guidance refuses 4 of 4 constraints, 3 of them with \"schema keyword 'multipleOf' is not \
+         supported\"; keywords in all of them: multipleOf"
+    );
+}
+
+#[test]
 fn the_reason_of_invalid_answers_is_named() {
     let invalid = Behavior { wrong: 20, ..EQUAL };
     let (bad, good) = (runs(invalid, 3), runs(EQUAL, 3));
@@ -598,7 +641,7 @@ fn the_reason_of_invalid_answers_is_named() {
     let sentences = verdicts(&[cell("xgrammar", &good), cell_of_bad]).sentences();
     assert!(
         sentences[0]
-            .ends_with(", all of them invalid (most often: /price: 3 is not a multiple of 7)"),
+            .ends_with(", all of them invalid (for example: /price: 3 is not a multiple of 7)"),
         "{sentences:?}"
     );
 }
