@@ -13,8 +13,8 @@
 mod accuracy;
 mod answers;
 mod broken_schemas;
-mod cancellation;
 mod canary;
+mod cancellation;
 mod channels;
 mod cli;
 mod client_bounds;
