@@ -686,7 +686,8 @@ fn config_file_defines_a_comparison() {
     );
     assert_eq!(
         found["about"]["servers"],
-        "the embedded server at speed instant, restarted for each run"
+        "the embedded server at speed instant, restarted for each run; xgrammar is xgrammar-rs 0.2.8, \
+         port, guidance is llguidance 1.9.1"
     );
     file.write_all(b"tempratur = 1\n").unwrap();
     assert_fails(

@@ -339,7 +339,7 @@ fn guess_percent(graded: &[&Sample<'_>]) -> Option<f64> {
 }
 
 impl ArmAccuracy {
-    /// Whether as many answers are right as a guess would be, as far as the interval tells.
+    /// Whether as many answers are right as a guess would be, as far as the interval shows.
     pub fn is_guess(&self, guess_percent: f64) -> bool {
         self.accuracy.is_some_and(|rate| {
             rate.low_percent <= guess_percent && guess_percent <= rate.high_percent
