@@ -40,7 +40,7 @@ const TOPICS: [&str; 8] = [
     "Describe in a few sentences how bread is baked.",
     "Explain in a few sentences why the sky looks blue.",
     "Write a short review of a film that you liked.",
-    "Tell a short story about a dog that finds its way home.",
+    "Write a short story about a dog that finds its way home.",
     "Explain in a few sentences how a bicycle stays upright.",
     "Give a friend some advice for a first visit to a big city.",
     "Describe in a few sentences what a lighthouse keeper does.",
@@ -49,7 +49,7 @@ const TOPICS: [&str; 8] = [
 
 /// Sentences that fill long prompts.
 const FILLERS: [&str; 8] = [
-    "The morning train was late, and nobody on the platform seemed to mind.",
+    "The morning train was late, and the platform was almost empty.",
     "A box of old photographs stood open on the kitchen table.",
     "Rain had fallen all night, so the path through the park was muddy.",
     "The shop on the corner sells paper, ink and small brass bells.",

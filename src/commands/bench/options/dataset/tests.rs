@@ -504,7 +504,7 @@ fn a_flag_of_another_dataset_is_refused_with_a_hint() {
     );
     assert_eq!(
         refused(&["--dataset", "json", "--grammar-dialect", "lark"]),
-        "use it with --dataset grammar or --dataset suite or --dataset custom, or remove it"
+        "use it with --dataset grammar or --dataset suite or --dataset canary or --dataset custom, or remove it"
     );
     let mixed = [
         "--mix",
