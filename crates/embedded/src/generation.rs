@@ -69,7 +69,7 @@ impl Piece {
 pub(super) struct Part {
     pub(super) script: Vec<Step>,
     pub(super) matcher: Option<Box<dyn Matcher>>,
-    /// The constraint of the matcher, to tell it from those of other answers.
+    /// The constraint of the matcher, to distinguish it from those of other answers.
     pub(super) constraint: Option<Arc<Constraint>>,
     pub(super) is_reasoning: bool,
 }
