@@ -49,7 +49,8 @@ impl<'a> SchemaPart<'a> {
     }
 
     /// The alternative of `anyOf` or `oneOf` for a value: the first one of its type that declares
-    /// all of its members. The part itself if there is none.
+    /// all of its members. The part itself if no alternative
+    /// fits.
     pub fn for_value(self, value: &Value) -> Self {
         let alternatives = ["anyOf", "oneOf"]
             .iter()

@@ -130,7 +130,7 @@ fn finding_sentence(finding: &CanaryFinding) -> String {
     )
 }
 
-/// The sentence on a shift; `None` if there is none.
+/// The sentence on a shift; `None` without one.
 fn shift_sentence(shift: &LoadShift) -> Option<String> {
     if !shift.is_shift {
         return None;

@@ -196,6 +196,12 @@ impl RequestSample {
 }
 
 impl Aggregate {
+    /// All finished runs.
+    fn finished_runs(&self) -> impl Iterator<Item = &FinishedRun> {
+        let cells = self.cells.values();
+        cells.flat_map(|cell| cell.control.iter().chain(&cell.constrained))
+    }
+
     /// Whether there is nothing to report.
     pub(super) fn is_empty(&self) -> bool {
         self.cells
@@ -752,12 +758,9 @@ fn conditions(plan: &MatrixOptions, aggregate: &Aggregate, stopped: bool) -> Mat
         .first()
         .and_then(|contender| contender.runs.first())
         .map(|run| &run.plan);
-    let runs = aggregate
-        .cells
-        .values()
-        .flat_map(|cell| cell.control.iter().chain(&cell.constrained));
     MatrixConditions {
-        date: runs
+        date: aggregate
+            .finished_runs()
             .map(|run| run.record.date())
             .min()
             .and_then(|date| iso_8601(&date))
@@ -802,11 +805,7 @@ fn seed(plan: &MatrixOptions) -> u64 {
 /// The versions of servers and engines, and the model, as far as they are known: the parts of a
 /// sentence.
 fn software(aggregate: &Aggregate) -> String {
-    let runs = || {
-        let cells = aggregate.cells.values();
-        cells.flat_map(|cell| cell.control.iter().chain(&cell.constrained))
-    };
-    let servers = || runs().map(|run| &run.record.server);
+    let servers = || aggregate.finished_runs().map(|run| &run.record.server);
     let engines = distinct(servers().filter_map(|server| {
         let engine = server.engine.as_ref()?;
         Some(match &engine.version {
@@ -876,12 +875,7 @@ pub(super) fn order(plan: &MatrixOptions) -> String {
 
 fn notices(plan: &MatrixOptions, aggregate: &Aggregate, rows: &[Row]) -> Vec<Notice> {
     let measured = || rows.iter().filter_map(Row::figures);
-    let runs = || {
-        aggregate
-            .cells
-            .values()
-            .flat_map(|cell| cell.constrained.iter().chain(&cell.control))
-    };
+    let runs = || aggregate.finished_runs();
     let mut notices = aggregate.notices.clone();
     notices.extend(client_notice(&aggregate.runs));
     notices.extend(shared_machine_notice(plan));

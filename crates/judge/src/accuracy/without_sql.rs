@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-/// There is none.
+/// Never made: this build has no database.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Database {}
 

@@ -145,6 +145,18 @@ pub enum Cause {
     Failed,
 }
 
+impl Cause {
+    /// The word for answers with this cause.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Invalid => "invalid",
+            Self::Truncated => "cut",
+            Self::Refused => "refused",
+            Self::Failed => "failed",
+        }
+    }
+}
+
 impl Figure {
     pub fn name(self) -> &'static str {
         match self {
@@ -302,8 +314,7 @@ impl Tested {
                 None => "invalid".to_owned(),
             },
             Cause::Truncated => format!("cut at {} tokens: raise --output-len", self.output_len),
-            Cause::Refused => "refused".to_owned(),
-            Cause::Failed => "failed".to_owned(),
+            Cause::Refused | Cause::Failed => cause.name().to_owned(),
         };
         let mut causes: Vec<(Cause, f64)> = self
             .causes
@@ -316,15 +327,7 @@ impl Tested {
             .causes
             .iter()
             .filter(|(_, points)| *points < -0.05 * total)
-            .map(|(cause, points)| {
-                let name = match cause {
-                    Cause::Invalid => "invalid",
-                    Cause::Truncated => "cut",
-                    Cause::Refused => "refused",
-                    Cause::Failed => "failed",
-                };
-                format!("and {:.1} points fewer {name}", -points)
-            });
+            .map(|(cause, points)| format!("and {:.1} points fewer {}", -points, cause.name()));
         let fewer: Vec<String> = fewer.collect();
         match &causes[..] {
             [] => String::new(),
@@ -464,10 +467,8 @@ impl fmt::Display for Verdict {
             } => {
                 let cause = |(cause, percent): &(Cause, f64)| {
                     let name = match cause {
-                        Cause::Invalid => "invalid",
                         Cause::Truncated => "cut at the token limit",
-                        Cause::Refused => "refused",
-                        Cause::Failed => "failed",
+                        other => other.name(),
                     };
                     match causes.len() {
                         1 => format!("all are {name}"),

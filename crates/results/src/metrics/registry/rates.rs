@@ -365,130 +365,70 @@ pub static FAILED_OPEN_RATE: Metric = rate(
 /// Share of right answers among requests with a reference. Truncated, refused and failed requests
 /// have no right answer. Requests that the client could not send, or that the end of the run cut
 /// off, do not count. Of the arm `prompt+constraint`; the other arms have metrics of their own.
-pub static ACCURACY: Metric = rate(
-    "accuracy",
-    "accuracy",
-    Better::Up,
-    Population::Arm(Arm::Constrained),
-    is_right,
-);
+pub static ACCURACY: Metric = accuracy("accuracy", "accuracy", Arm::Constrained);
 
 /// [`ACCURACY`] of the arm `free`.
-pub static ACCURACY_FREE: Metric = rate(
-    "accuracy_free",
-    "accuracy, free",
-    Better::Up,
-    Population::Arm(Arm::Free),
-    is_right,
-);
+pub static ACCURACY_FREE: Metric = accuracy("accuracy_free", "accuracy, free", Arm::Free);
 
 /// [`ACCURACY`] of the arm `prompt`.
-pub static ACCURACY_PROMPT: Metric = rate(
-    "accuracy_prompt",
-    "accuracy, prompt",
-    Better::Up,
-    Population::Arm(Arm::Control),
-    is_right,
-);
+pub static ACCURACY_PROMPT: Metric = accuracy("accuracy_prompt", "accuracy, prompt", Arm::Control);
 
 /// [`ACCURACY`] of the arm `constraint`.
-pub static ACCURACY_CONSTRAINT: Metric = rate(
+pub static ACCURACY_CONSTRAINT: Metric = accuracy(
     "accuracy_constraint",
     "accuracy, constraint",
-    Better::Up,
-    Population::Arm(Arm::ConstraintOnly),
-    is_right,
+    Arm::ConstraintOnly,
 );
 
 /// [`ACCURACY`] of the arm `think+constraint`.
-pub static ACCURACY_THINK: Metric = rate(
+pub static ACCURACY_THINK: Metric = accuracy(
     "accuracy_think",
     "accuracy, think+constraint",
-    Better::Up,
-    Population::Arm(Arm::ThinkConstraint),
-    is_right,
+    Arm::ThinkConstraint,
 );
 
 /// Share of complete answers in which the scorer found nothing to compare, among requests with a
 /// reference, as in [`ACCURACY`].
-pub static UNPARSED_RATE: Metric = rate(
-    "unparsed_rate",
-    "unparsed",
-    Better::Down,
-    Population::Arm(Arm::Constrained),
-    is_unparsed,
-);
+pub static UNPARSED_RATE: Metric = unparsed("unparsed_rate", "unparsed", Arm::Constrained);
 
 /// [`UNPARSED_RATE`] of the arm `free`.
-pub static UNPARSED_RATE_FREE: Metric = rate(
-    "unparsed_rate_free",
-    "unparsed, free",
-    Better::Down,
-    Population::Arm(Arm::Free),
-    is_unparsed,
-);
+pub static UNPARSED_RATE_FREE: Metric = unparsed("unparsed_rate_free", "unparsed, free", Arm::Free);
 
 /// [`UNPARSED_RATE`] of the arm `prompt`.
-pub static UNPARSED_RATE_PROMPT: Metric = rate(
-    "unparsed_rate_prompt",
-    "unparsed, prompt",
-    Better::Down,
-    Population::Arm(Arm::Control),
-    is_unparsed,
-);
+pub static UNPARSED_RATE_PROMPT: Metric =
+    unparsed("unparsed_rate_prompt", "unparsed, prompt", Arm::Control);
 
 /// [`UNPARSED_RATE`] of the arm `constraint`.
-pub static UNPARSED_RATE_CONSTRAINT: Metric = rate(
+pub static UNPARSED_RATE_CONSTRAINT: Metric = unparsed(
     "unparsed_rate_constraint",
     "unparsed, constraint",
-    Better::Down,
-    Population::Arm(Arm::ConstraintOnly),
-    is_unparsed,
+    Arm::ConstraintOnly,
 );
 
 /// [`UNPARSED_RATE`] of the arm `think+constraint`.
-pub static UNPARSED_RATE_THINK: Metric = rate(
+pub static UNPARSED_RATE_THINK: Metric = unparsed(
     "unparsed_rate_think",
     "unparsed, think+constraint",
-    Better::Down,
-    Population::Arm(Arm::ThinkConstraint),
-    is_unparsed,
+    Arm::ThinkConstraint,
 );
 
 /// [`ACCURACY`] of the arm `compact`.
-pub static ACCURACY_COMPACT: Metric = rate(
-    "accuracy_compact",
-    "accuracy, compact",
-    Better::Up,
-    Population::Arm(Arm::Compact),
-    is_right,
-);
+pub static ACCURACY_COMPACT: Metric =
+    accuracy("accuracy_compact", "accuracy, compact", Arm::Compact);
 
 /// [`ACCURACY`] of the arm `flexible`.
-pub static ACCURACY_FLEXIBLE: Metric = rate(
-    "accuracy_flexible",
-    "accuracy, flexible",
-    Better::Up,
-    Population::Arm(Arm::Flexible),
-    is_right,
-);
+pub static ACCURACY_FLEXIBLE: Metric =
+    accuracy("accuracy_flexible", "accuracy, flexible", Arm::Flexible);
 
 /// [`UNPARSED_RATE`] of the arm `compact`.
-pub static UNPARSED_RATE_COMPACT: Metric = rate(
-    "unparsed_rate_compact",
-    "unparsed, compact",
-    Better::Down,
-    Population::Arm(Arm::Compact),
-    is_unparsed,
-);
+pub static UNPARSED_RATE_COMPACT: Metric =
+    unparsed("unparsed_rate_compact", "unparsed, compact", Arm::Compact);
 
 /// [`UNPARSED_RATE`] of the arm `flexible`.
-pub static UNPARSED_RATE_FLEXIBLE: Metric = rate(
+pub static UNPARSED_RATE_FLEXIBLE: Metric = unparsed(
     "unparsed_rate_flexible",
     "unparsed, flexible",
-    Better::Down,
-    Population::Arm(Arm::Flexible),
-    is_unparsed,
+    Arm::Flexible,
 );
 
 /// The accuracy of each arm, and the rate of its unparsed answers, in the order of tables.
@@ -508,6 +448,16 @@ pub static ACCURACY_OF_ARMS: [(Arm, &Metric, &Metric); 7] = [
 
 fn is_canary_class(sample: &Sample<'_>, class: CanaryClass) -> Option<bool> {
     sample.canary().map(|answer| answer.class == class)
+}
+
+/// The accuracy of an arm.
+const fn accuracy(name: &'static str, label: &'static str, arm: Arm) -> Metric {
+    rate(name, label, Better::Up, Population::Arm(arm), is_right)
+}
+
+/// The rate of unparsed answers of an arm.
+const fn unparsed(name: &'static str, label: &'static str, arm: Arm) -> Metric {
+    rate(name, label, Better::Down, Population::Arm(arm), is_unparsed)
 }
 
 fn is_right(sample: &Sample<'_>) -> Option<bool> {
