@@ -159,10 +159,10 @@ def main():
     for name, fault in FAULTS.items():
         if options.fault and name not in options.fault:
             continue
-        outputs, metrics, stats = run(options, name, fault)
+        outputs, metrics, stats = measure(options, f"{name}@{PLANTED}of{ELIGIBLE}", fault)
         key = json.dumps([fault.dataset, fault.server, fault.client])
         if key not in clean or len(clean[key][0]) < fault.requests:
-            clean[key] = run(options, None, fault)[:2]
+            clean[key] = measure(options, None, fault)[:2]
         clean_outputs, clean_metrics = clean[key]
         found = sum(map(bool, map(fault.shows, outputs)))
         without = sum(map(bool, map(fault.shows, clean_outputs)))
@@ -215,28 +215,33 @@ def rows(path, choice, is_long):
 ROW_FILES = {"rows": ("required", True), "none": ("none", True), "short": ("required", False)}
 
 
-def run(options, name, fault):
+def measure(options, planted, fault):
     """The outputs of a run with their timing, its metrics, and the statistics of its server."""
-    planted = ["--fault", f"{name}@{PLANTED}of{ELIGIBLE}"] if name else []
-    command = [options.sobench, "serve", "--port", "0", "--guided-decoding-backend", "guidance", *fault.server, *planted]
+    with tempfile.TemporaryDirectory() as folder:
+        paths = {name: rows(Path(folder) / f"{name}.jsonl", *form) for name, form in ROW_FILES.items()}
+        flags = [argument.format(**paths) for argument in fault.dataset]
+        flags += fault.client if "--max-concurrency" in fault.client else ["--max-concurrency", "16", *fault.client]
+        flags += ["--num-prompts", str(fault.requests)]
+        result, log, stats = run(options.sobench, planted, fault.server, flags, Path(folder))
+        return with_timing(result["outputs"], log), result["sobench"]["metrics"], stats
+
+
+def run(sobench, planted, server_flags, flags, folder):
+    """The result of a run on a server with a planted fault, the file of its run log, and the statistics of the server, if it lives."""
+    command = [sobench, "serve", "--port", "0", "--guided-decoding-backend", "guidance", *server_flags]
+    command += ["--fault", planted] if planted else []
     server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     try:
         url = address(server)
-        with tempfile.TemporaryDirectory() as folder:
-            file, log = Path(folder) / "result.json", Path(folder) / "run.jsonl"
-            paths = {name: rows(Path(folder) / f"{name}.jsonl", *form) for name, form in ROW_FILES.items()}
-            dataset = [argument.format(**paths) for argument in fault.dataset]
-            command = [options.sobench, "--base-url", url, "--backend", "openai-chat", *dataset, "--num-prompts", str(fault.requests)]
-            command += ["--skip-preflight", "--num-warmups", "0", "--ready-check-timeout-sec", "0", "--allow-unenforced", "--disable-tqdm"]
-            command += ["--run-log", str(log), "--save-result", "--save-detailed", "--result-dir", folder, "--result-filename", file.name]
-            command += fault.client if "--max-concurrency" in fault.client else ["--max-concurrency", "16", *fault.client]
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
-            if not file.exists():
-                sys.exit(done.stdout + done.stderr)
-            result = json.loads(file.read_text())
-            outputs = with_timing(result["outputs"], log)
+        file, log = folder / "result.json", folder / "run.jsonl"
+        command = [sobench, "--base-url", url, "--backend", "openai-chat", *flags]
+        command += ["--skip-preflight", "--num-warmups", "0", "--ready-check-timeout-sec", "0", "--allow-unenforced", "--disable-tqdm"]
+        command += ["--run-log", str(log), "--save-result", "--save-detailed", "--result-dir", str(folder), "--result-filename", file.name]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if not file.exists():
+            sys.exit(done.stdout + done.stderr)
         with urllib.request.urlopen(f"{url}/sobench/stats") as answer:
-            return outputs, result["sobench"]["metrics"], json.load(answer)
+            return json.loads(file.read_text()), log, json.load(answer)
     finally:
         server.terminate()
         server.wait()

@@ -11,9 +11,10 @@ pub struct MatrixArgs {
     #[arg(long, value_name = "NAME=URL")]
     pub target: Vec<String>,
     /// Start a server with this command for each engine of --guided-decoding-backend in turn, and
-    /// stop it after its runs. {port} and {backend} in the command are replaced
+    /// stop it after its runs. {port} and {backend} in the command are replaced. To compare servers
+    /// that differ in other flags, give --launch NAME=COMMAND for each
     #[arg(long, value_name = "COMMAND", conflicts_with_all = ["target", "base_url", "host", "port"])]
-    pub launch: Option<String>,
+    pub launch: Vec<String>,
     /// Number of repeats of all runs, in balanced order
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub repeat: u32,

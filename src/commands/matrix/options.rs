@@ -143,7 +143,7 @@ impl Benchmark {
         let is_comparison = arguments.constraint.guided_decoding_backend.len() > 1
             || arguments.dataset.dataset.len() > 1
             || !flags.target.is_empty()
-            || flags.launch.is_some()
+            || !flags.launch.is_empty()
             || flags.repeat > 1
             || !flags.sweep_request_rate.is_empty()
             || !flags.sweep_max_concurrency.is_empty()
@@ -430,11 +430,12 @@ fn contenders(arguments: &BenchArgs) -> Result<Vec<ContenderFlags>> {
         || server.host.is_some()
         || server.port.is_some()
         || server.model.is_some();
-    let found = match (&arguments.matrix.launch, &arguments.matrix.target[..]) {
-        (Some(command), _) => launched(arguments, command)?,
-        (None, [_, ..]) => targets(arguments)?,
-        (None, []) if is_named && engines.len() > 1 => per_request(arguments)?,
-        (None, []) if is_named => {
+    let found = match (&arguments.matrix.launch[..], &arguments.matrix.target[..]) {
+        ([command], _) => launched(arguments, command)?,
+        ([_, _, ..], _) => named_launches(arguments)?,
+        ([], [_, ..]) => targets(arguments)?,
+        ([], []) if is_named && engines.len() > 1 => per_request(arguments)?,
+        ([], []) if is_named => {
             let name = arguments.constraint.engine().unwrap_or("server").to_owned();
             vec![ContenderFlags {
                 name,
@@ -442,7 +443,7 @@ fn contenders(arguments: &BenchArgs) -> Result<Vec<ContenderFlags>> {
                 flags: arguments.clone(),
             }]
         }
-        (None, []) => {
+        ([], []) => {
             let engines = if engines.is_empty() {
                 vec![EngineName::default().name().to_owned()]
             } else {
@@ -535,17 +536,14 @@ fn targets(arguments: &BenchArgs) -> Result<Vec<ContenderFlags>> {
         .hint("leave it out, and name each server after its engine: --target xgrammar=URL"));
     }
     let contender = |pair: &String| {
-        let split = pair
-            .split_once('=')
-            .filter(|(name, url)| !name.trim().is_empty() && !url.is_empty());
-        let (name, url) = split.ok_or_else(|| {
+        let (name, url) = named(pair).ok_or_else(|| {
             Error::usage(format!("--target is not NAME=URL: {pair}"))
                 .hint("try --target xgrammar=http://127.0.0.1:8000")
         })?;
         let mut flags = arguments.clone();
         flags.server.base_url = Some(url.to_owned());
         Ok(ContenderFlags {
-            name: name.trim().to_owned(),
+            name: name.to_owned(),
             server: ContenderServer::Running,
             flags,
         })
@@ -553,56 +551,96 @@ fn targets(arguments: &BenchArgs) -> Result<Vec<ContenderFlags>> {
     arguments.matrix.target.iter().map(contender).collect()
 }
 
+/// The parts of `NAME=VALUE`; `None` if one is missing.
+fn named(pair: &str) -> Option<(&str, &str)> {
+    let (name, value) = pair.split_once('=')?;
+    let (name, value) = (name.trim(), value.trim());
+    (!name.is_empty() && !value.is_empty()).then_some((name, value))
+}
+
+/// The server of one command for each engine.
 fn launched(arguments: &BenchArgs, command: &str) -> Result<Vec<ContenderFlags>> {
+    let engines = &arguments.constraint.guided_decoding_backend;
+    if engines.len() > 1 && !command.contains(BACKEND) {
+        return Err(Error::usage(format!("--launch has no {{backend}}, so each engine would get the same server: {command}"))
+            .hint("write {backend} where the server takes its engine, e.g. --structured-outputs-config.backend {backend}"));
+    }
+    match &engines[..] {
+        [] => Ok(vec![launch(arguments, "launched", command, None)?]),
+        engines => engines
+            .iter()
+            .map(|engine| launch(arguments, engine, command, Some(engine)))
+            .collect(),
+    }
+}
+
+/// A server for each of several commands with names.
+fn named_launches(arguments: &BenchArgs) -> Result<Vec<ContenderFlags>> {
+    let engine = match &arguments.constraint.guided_decoding_backend[..] {
+        [] => None,
+        [engine] => Some(engine.as_str()),
+        [first, ..] => {
+            return Err(Error::usage(format!(
+                "several --launch and several engines: --guided-decoding-backend {first},..."
+            ))
+            .hint("give one engine, or one --launch with {backend}"));
+        }
+    };
+    let contender = |pair: &String| {
+        let (name, command) = named(pair)
+            .filter(|(name, _)| !name.contains(char::is_whitespace))
+            .ok_or_else(|| {
+                Error::usage(format!(
+                    "one of several --launch is not NAME=COMMAND: {pair}"
+                ))
+                .hint("try --launch 'plain=vllm serve MODEL --port {port}'")
+            })?;
+        launch(arguments, name, command, engine)
+    };
+    arguments.matrix.launch.iter().map(contender).collect()
+}
+
+/// The server of a command.
+///
+/// # Errors
+/// The command does not use the port, or asks for an engine that is not given.
+fn launch(
+    arguments: &BenchArgs,
+    name: &str,
+    command: &str,
+    engine: Option<&str>,
+) -> Result<ContenderFlags> {
     if !command.contains(PORT) {
         return Err(Error::usage(format!("--launch has no {{port}}: {command}"))
             .hint("write {port} where the server takes its port, e.g. --port {port}"));
     }
-    let engines = &arguments.constraint.guided_decoding_backend;
-    match (command.contains(BACKEND), engines.len()) {
-        (true, 0) => {
-            return Err(Error::usage(format!(
-                "--launch has {{backend}}, but no engine is given: {command}"
-            ))
-            .hint("name the engines, e.g. --guided-decoding-backend xgrammar,guidance"));
-        }
-        (false, 2..) => {
-            return Err(Error::usage(format!("--launch has no {{backend}}, so each engine would get the same server: {command}"))
-                .hint("write {backend} where the server takes its engine, e.g. --structured-outputs-config.backend {backend}"));
-        }
-        _ => {}
+    if engine.is_none() && command.contains(BACKEND) {
+        return Err(Error::usage(format!(
+            "--launch has {{backend}}, but no engine is given: {command}"
+        ))
+        .hint("name the engines, e.g. --guided-decoding-backend xgrammar,guidance"));
     }
-    let names = if engines.is_empty() {
-        vec![None]
-    } else {
-        engines.iter().map(Some).collect()
-    };
     let limit_s = arguments.server.ready_check_timeout_sec;
-    let ready_timeout = if limit_s == 0 {
-        LAUNCH_TIMEOUT
-    } else {
-        Duration::from_secs(limit_s)
+    let server = ContenderServer::Launched {
+        command: command.replace(BACKEND, engine.unwrap_or_default()),
+        ready_timeout: match limit_s {
+            0 => LAUNCH_TIMEOUT,
+            _ => Duration::from_secs(limit_s),
+        },
     };
-    let contender = |name: Option<&String>| {
-        let command = command.replace(BACKEND, name.map_or("", String::as_str));
-        let server = ContenderServer::Launched {
-            command,
-            ready_timeout,
-        };
-        let mut contender = match name {
-            Some(name) => engine_contender(arguments, name, server),
-            None => ContenderFlags {
-                name: "launched".to_owned(),
-                server,
-                flags: arguments.clone(),
-            },
-        };
-        contender.flags.server.base_url = Some(format!("http://127.0.0.1:{PORT}"));
-        // The matrix itself waits until the server is ready.
-        contender.flags.server.ready_check_timeout_sec = 0;
-        contender
+    let mut contender = match engine {
+        Some(engine) => engine_contender(arguments, engine, server),
+        None => ContenderFlags {
+            name: String::new(),
+            server,
+            flags: arguments.clone(),
+        },
     };
-    Ok(names.into_iter().map(contender).collect())
+    contender.name = name.to_owned();
+    contender.flags.server.base_url = Some(format!("http://127.0.0.1:{PORT}"));
+    // The matrix itself waits until the server is ready.
+    contender.flags.server.ready_check_timeout_sec = 0;
+    Ok(contender)
 }
 
 /// The datasets.

@@ -230,6 +230,24 @@ fn servers_are_named_or_launched() {
         ("http://127.0.0.1:{port}", "http://127.0.0.1:77")
     );
 
+    let several = plan(&[
+        "--launch",
+        "plain=A=1 serve {port} {backend}",
+        "--launch",
+        "drafts=A=2 serve {port} {backend}",
+        "--guided-decoding-backend",
+        "xgrammar",
+    ])
+    .unwrap();
+    assert_eq!(names(&several), ["plain", "drafts"]);
+    assert_eq!(
+        several.contenders[1].server,
+        ContenderServer::Launched {
+            command: "A=2 serve {port} xgrammar".to_owned(),
+            ready_timeout: LAUNCH_TIMEOUT
+        }
+    );
+
     let guided = [
         "--base-url",
         "http://x",
@@ -334,6 +352,30 @@ fn single_run_flags_and_wrong_values_are_refused() {
             "--target and --port both name servers",
         ),
         (&["--launch", "serve"], "--launch has no {port}: serve"),
+        (
+            &["--launch", "a=serve {port}", "--launch", "serve {port}"],
+            "one of several --launch is not NAME=COMMAND: serve {port}",
+        ),
+        (
+            &[
+                "--launch",
+                "a=serve {port}",
+                "--launch",
+                "b=serve {port}",
+                "--guided-decoding-backend",
+                "xgrammar,guidance",
+            ],
+            "several --launch and several engines: --guided-decoding-backend xgrammar,...",
+        ),
+        (
+            &[
+                "--launch",
+                "a=serve {port}",
+                "--launch",
+                "a=serve -x {port}",
+            ],
+            "two servers or engines have the same name: a",
+        ),
         (
             &launch,
             "--launch has {backend}, but no engine is given: serve --port {port} {backend}",
