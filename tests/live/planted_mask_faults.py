@@ -42,13 +42,18 @@ FAULTS = {
     "mask-off-by-one": Fault({"mask_off": PLANTED}),
     "fail-open:20": Fault({"failed_open": PLANTED}),
     "restart-grammar": Fault({"restarted": PLANTED}),
-    "bad-rollback": Fault({"failed_open": PLANTED}, server=["--embedded-speculate", "4"], requests=12_000),
+    # A matcher in another state forbids what should follow, and allows other text.
+    "bad-rollback": Fault({"other_invalid": PLANTED}, server=["--embedded-speculate", "4"], requests=12_000),
     "shorten-under-load": Fault({"ended_early": PLANTED}),
     # The first one ends the server, so that there can be no second one.
     "die-on-cancel": Fault({}, "no_answer", client=["--cancel-rate", "0.5", *CANCEL], requests=11_000, planted=1),
     # The server has no slot left after the fifth one.
     "leak-slot-on-cancel": Fault(
-        {}, "no_answer", server=["--embedded-max-batch", "5"], client=["--cancel-rate", "0.5", *CANCEL], requests=11_000
+        {},
+        "no_answer",
+        server=["--embedded-max-batch", "5"],
+        client=["--cancel-rate", "0.5", *CANCEL, "--request-timeout", "20", "--max-consecutive-errors", "16"],
+        requests=11_000,
     ),
 }
 WITHOUT = Fault({}, "recovered", client=["--cancel-rate", "0.1", *CANCEL], requests=FAITHFUL, planted=0)

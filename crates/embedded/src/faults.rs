@@ -427,6 +427,9 @@ pub(super) struct Planting {
     faults: Vec<Fault>,
     /// Number of eligible requests so far, for each fault.
     seen: Vec<AtomicU64>,
+    /// Number of requests that ended without a fault of an exact number, for each fault. As many
+    /// later ones get it.
+    missed: Vec<Arc<AtomicU64>>,
     tally: Arc<Tally>,
 }
 
@@ -435,6 +438,7 @@ impl Planting {
         Self {
             faults: faults.to_vec(),
             seen: faults.iter().map(|_| AtomicU64::new(0)).collect(),
+            missed: faults.iter().map(|_| Arc::default()).collect(),
             tally,
         }
     }
@@ -456,16 +460,25 @@ impl Planting {
         self.request_faults(self.drawn(seed, FaultKind::is_on_cancel))
     }
 
-    fn request_faults(&self, drawn: Vec<FaultKind>) -> RequestFaults {
+    fn request_faults(&self, drawn: Vec<usize>) -> RequestFaults {
+        let exact = |index: &usize| {
+            let fault = self.faults[*index];
+            matches!(fault.share, FaultShare::Exact { .. }).then(|| PlannedFault {
+                kind: fault.kind,
+                missed: Arc::clone(&self.missed[*index]),
+                is_injected: false,
+            })
+        };
         RequestFaults {
-            drawn,
+            planned: drawn.iter().filter_map(exact).collect(),
+            drawn: drawn.iter().map(|index| self.faults[*index].kind).collect(),
             counted: Vec::new(),
             tally: Arc::clone(&self.tally),
         }
     }
 
-    /// The faults to inject, each drawn independently.
-    fn drawn(&self, seed: u64, is_eligible: impl Fn(FaultKind) -> bool) -> Vec<FaultKind> {
+    /// The places of the faults to inject, each drawn independently.
+    fn drawn(&self, seed: u64, is_eligible: impl Fn(FaultKind) -> bool) -> Vec<usize> {
         let mut drawn = Vec::new();
         for (index, (fault, seen)) in self.faults.iter().zip(&self.seen).enumerate() {
             if !is_eligible(fault.kind) {
@@ -473,11 +486,34 @@ impl Planting {
             }
             self.tally.fault_eligible(fault.kind.name());
             let number = seen.fetch_add(1, Ordering::Relaxed);
-            if fault.share.selects(unit(seed, index), number) {
-                drawn.push(fault.kind);
+            if fault.share.selects(unit(seed, index), number) || self.takes_missed(index) {
+                drawn.push(index);
             }
         }
         drawn
+    }
+
+    /// Whether an earlier request ended without this fault. True once for each.
+    fn takes_missed(&self, index: usize) -> bool {
+        let less_one = |missed: u64| missed.checked_sub(1);
+        self.missed[index]
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, less_one)
+            .is_ok()
+    }
+}
+
+/// A drawn fault of an exact number. Another request gets it if this one ends without it.
+struct PlannedFault {
+    kind: FaultKind,
+    missed: Arc<AtomicU64>,
+    is_injected: bool,
+}
+
+impl Drop for PlannedFault {
+    fn drop(&mut self) {
+        if !self.is_injected {
+            self.missed.fetch_add(1, Ordering::Relaxed);
+        }
     }
 }
 
@@ -487,6 +523,7 @@ impl Planting {
 #[derive(Default)]
 pub(super) struct RequestFaults {
     drawn: Vec<FaultKind>,
+    planned: Vec<PlannedFault>,
     counted: Vec<&'static str>,
     tally: Arc<Tally>,
 }
@@ -500,6 +537,9 @@ impl RequestFaults {
     /// Whether a fault was drawn and must be injected now. Counts it.
     pub(super) fn inject(&mut self, kind: FaultKind) -> bool {
         let is_drawn = self.has(kind);
+        for planned in &mut self.planned {
+            planned.is_injected |= planned.kind == kind;
+        }
         if is_drawn && !self.counted.contains(&kind.name()) {
             self.counted.push(kind.name());
             self.tally.fault_injected(kind.name());
@@ -514,8 +554,10 @@ impl RequestFaults {
             .iter()
             .partition::<Vec<FaultKind>, _>(|kind| kind.is_in_batch());
         self.drawn = others;
+        let is_in_batch = |planned: &mut PlannedFault| planned.kind.is_in_batch();
         Self {
             drawn: in_batch,
+            planned: self.planned.extract_if(.., is_in_batch).collect(),
             counted: Vec::new(),
             tally: Arc::clone(&self.tally),
         }
@@ -686,7 +728,11 @@ mod tests {
         for (planted, eligible) in [(20, 2000), (7, 50), (1, 1), (3, 4)] {
             let planting = planting(&[&format!("hang@{planted}of{eligible}")]);
             let injected: Vec<bool> = (0..eligible * 2)
-                .map(|seed| !drawn(&planting, seed).is_empty())
+                .map(|seed| {
+                    planting
+                        .draw(seed, &RequestTraits::default())
+                        .inject(FaultKind::Hang)
+                })
                 .collect();
             let count = |part: &[bool]| part.iter().filter(|is_injected| **is_injected).count();
             let eligible = usize::try_from(eligible).unwrap();
@@ -696,6 +742,21 @@ mod tests {
                 (usize::try_from(planted).unwrap(), 0)
             );
         }
+    }
+
+    #[test]
+    fn the_next_request_gets_a_fault_that_changed_nothing() {
+        let planting = planting(&["hang@2of4", "reset@0.5"]);
+        let request = RequestTraits::default();
+        let injected: Vec<bool> = (0..6)
+            .map(|seed| {
+                let mut faults = planting.draw(seed, &request);
+                // Nothing to change in the second and third request.
+                let changes = !(1..3).contains(&seed);
+                changes && faults.inject(FaultKind::Hang)
+            })
+            .collect();
+        assert_eq!(injected, [false, false, false, true, true, false]);
     }
 
     #[test]
@@ -742,8 +803,12 @@ mod tests {
         assert_eq!(faults.drawn, [FaultKind::SwapMasks], "no drafts to reject");
         assert!(faults.take_batch_faults().has(FaultKind::SwapMasks));
         assert!(faults.drawn.is_empty());
-        let leaks = [0, 1, 2].map(|seed| planting.draw_on_cancel(seed).drawn.len());
-        assert_eq!(leaks, [0, 1, 0]);
+        let leaks = [0, 1, 2].map(|seed| {
+            planting
+                .draw_on_cancel(seed)
+                .inject(FaultKind::LeakSlotOnCancel)
+        });
+        assert_eq!(leaks, [false, true, false]);
         let drafting = RequestTraits {
             has_drafts: true,
             ..constrained
