@@ -428,25 +428,40 @@ impl Generation {
     /// Commits the token drawn at this position of the step, in place of the rest of the draft.
     /// Returns whether it is that of the draft.
     fn commit(&mut self, position: usize, token: TokenId) -> Result<bool, EngineError> {
-        let drafted = self.draft.tokens.get(position);
-        if position < self.draft.in_matcher {
-            if drafted == Some(&token) {
-                return Ok(true);
-            }
-            if self.mask_faults.keeps_rejected_draft() {
-                self.undo_draft(position + 1)?;
-                return Ok(false);
-            }
+        let drafted = self.draft.tokens.get(position).copied();
+        let drafted = drafted.filter(|_| position < self.draft.in_matcher);
+        if drafted == Some(token) {
+            return Ok(true);
         }
         self.undo_draft(position)?;
         let Some(matcher) = &mut self.matcher else {
             return Ok(false);
         };
+        let with_draft = match drafted.filter(|_| self.mask_faults.may_keep_rejected_draft()) {
+            Some(drafted) => {
+                let mut with_draft = matcher.fork();
+                with_draft.commit(drafted)?;
+                Some(with_draft)
+            }
+            None => None,
+        };
         match matcher.commit(token) {
             // Drawn under another mask.
-            Err(EngineError::Invalid { .. }) if self.mask_faults.delays_masks() => Ok(false),
-            committed => committed.map(|()| false),
+            Err(EngineError::Invalid { .. }) if self.mask_faults.delays_masks() => {
+                return Ok(false);
+            }
+            committed => committed?,
         }
+        if let Some(mut with_draft) = with_draft {
+            let [mut mask, mut other] = [(); 2].map(|()| TokenMask::new(self.vocabulary.len()));
+            matcher.mask(&mut mask)?;
+            with_draft.mask(&mut other)?;
+            if mask != other {
+                self.mask_faults.keep_rejected_draft();
+                *matcher = with_draft;
+            }
+        }
+        Ok(false)
     }
 
     /// Takes the draft out of the matcher, except for its first `kept` tokens.

@@ -108,9 +108,14 @@ impl MaskFaults {
         self.faults.has(FaultKind::MaskOffByOne)
     }
 
-    /// Whether a rejected draft stays in the matcher.
-    pub(super) fn keeps_rejected_draft(&mut self) -> bool {
-        self.faults.inject(FaultKind::BadRollback)
+    /// Whether a rejected draft stays in the matcher, if that changes the mask.
+    pub(super) fn may_keep_rejected_draft(&self) -> bool {
+        self.faults.has(FaultKind::BadRollback)
+    }
+
+    /// A rejected draft stays in the matcher.
+    pub(super) fn keep_rejected_draft(&mut self) {
+        self.faults.inject(FaultKind::BadRollback);
     }
 
     /// Whether the answer ends after this number of tokens.

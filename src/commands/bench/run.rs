@@ -527,7 +527,7 @@ fn drive(
     }
     let concurrent = context.concurrent.as_ref();
     let error_limits = traffic.error_limits;
-    let sending = Sending {
+    let mut sending = Sending {
         session,
         adapter,
         request: &chosen.request,
@@ -612,11 +612,15 @@ fn drive(
     let drafted = drafted_before
         .zip(drafted)
         .and_then(|(before, after)| SpecDecode::between(&before, &after));
-    let early = sending
-        .early
-        .as_ref()
-        .map(|early| early.lock().unwrap_or_else(PoisonError::into_inner));
     // An error limit is not an interruption, and neither is a constraint that is not enforced.
+    let has_given_up = ran.tripped.is_some()
+        || sending
+            .early_answers()
+            .is_some_and(|early| early.has_stopped());
+    let interrupted = sending.shutdown.is_requested() && !has_given_up;
+    if has_given_up {
+        sending.shutdown = sending.shutdown.from_now();
+    }
     let recovery = match recovery_check {
         Some(check) => runtime.block_on(check.finish(&sending))?,
         None => None,
@@ -626,10 +630,8 @@ fn drive(
         terminal::warn(&warning.to_string());
     }
     notices.extend(warning);
-    let has_given_up =
-        ran.tripped.is_some() || early.as_ref().is_some_and(|early| early.has_stopped());
-    let interrupted = sending.shutdown.is_requested() && !has_given_up;
     drop(listener);
+    let early = sending.early_answers();
     let broken_off = ran
         .tripped
         .as_ref()

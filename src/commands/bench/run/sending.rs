@@ -1,7 +1,7 @@
 //! Sends the requests of a run: the trial request, warm-ups, and the measured requests.
 
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::context::ConcurrentRuns;
 use super::early_answers::EarlyAnswers;
@@ -93,7 +93,7 @@ fn is_constrained(case: &Case) -> bool {
     case.arm.sends_constraint() && case.constraint.is_some()
 }
 
-impl Sending<'_> {
+impl<'a> Sending<'a> {
     /// Sends the first request alone. Where the server refuses it, a few other constraints are
     /// tried, and then the first one without its constraint: a constraint that an engine does not
     /// support is a result, not an error.
@@ -262,12 +262,17 @@ impl Sending<'_> {
         ran
     }
 
+    /// What the first answers show, if they are checked.
+    pub(super) fn early_answers(&self) -> Option<MutexGuard<'_, EarlyAnswers<'a>>> {
+        let early = self.early.as_ref()?;
+        Some(early.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
     /// Ends the run if its first answers show that the constraint is not enforced.
     fn check_early(&self, observation: &Observation) {
-        let Some(early) = &self.early else {
+        let Some(mut early) = self.early_answers() else {
             return;
         };
-        let mut early = early.lock().unwrap_or_else(PoisonError::into_inner);
         if early.is_refused_by(observation) {
             terminal::say("stopping: the constraint is not enforced; requests in flight may end");
             self.shutdown.drain();
