@@ -67,8 +67,10 @@ def merged(output):
 
 
 def dropped(output):
-    """Arguments without a required member, of a strict tool or with a required call."""
-    return why(output).get("keyword") == "required" and (reason(output)["name"] in STRICT or "tool_choice:auto" not in output["tags"])
+    """Arguments without a required member, in an answer with an empty call of a strict tool, or with a required call. The verdict names
+    the first call, which is not strict in some of these answers."""
+    is_enforced = any(call["name"] in STRICT for call in output["calls"] if call["arguments"] == "{}")
+    return why(output).get("keyword") == "required" and (is_enforced or "tool_choice:auto" not in output["tags"])
 
 
 def cut(output):
@@ -248,15 +250,15 @@ def run(sobench, planted, server_flags, flags, folder):
 
 
 def with_timing(outputs, log):
-    """Adds the timing of each request, in the order of their numbers, which is that of the outputs."""
-    timings = {}
+    """Adds the timing and the calls of each request, in the order of their numbers, which is that of the outputs."""
+    requests = {}
     with log.open() as lines:
         for line in map(json.loads, lines):
             if request := line.get("request"):
-                timings[request["index"]] = request["timing"]
-    if len(timings) != len(outputs):
-        sys.exit(f"{len(outputs)} outputs, but {len(timings)} requests in the log")
-    return [{**output, "timing": timings[index]} for index, output in enumerate(outputs)]
+                requests[request["index"]] = {"timing": request["timing"], "calls": request.get("tool_calls", [])}
+    if len(requests) != len(outputs):
+        sys.exit(f"{len(outputs)} outputs, but {len(requests)} requests in the log")
+    return [{**output, **requests[index]} for index, output in enumerate(outputs)]
 
 
 def address(server):
