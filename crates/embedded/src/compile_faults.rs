@@ -17,7 +17,7 @@ use sobench_engine::EngineError;
 const LEAKED_BYTE: u8 = 0xa5;
 
 /// How often a compile that never ends looks whether the server has stopped.
-const ZOMBIE_POLL: Duration = Duration::from_millis(50);
+const STOP_POLL: Duration = Duration::from_millis(50);
 
 /// State of the faults of compiles.
 #[derive(Default)]
@@ -48,6 +48,8 @@ impl CompileFaults {
             faults.inject(FaultKind::DieOnLarge(limit));
             self.is_dead.store(true, Ordering::SeqCst);
             self.death.notify_one();
+            // The request must not be answered.
+            self.wait_until_stopped();
             return Err(EngineError::Crashed {
                 message: "the server died".into(),
             });
@@ -67,9 +69,7 @@ impl CompileFaults {
         drop(turn);
         if faults.has(FaultKind::ZombieCompile) && !is_awaited() {
             faults.inject(FaultKind::ZombieCompile);
-            while !self.is_stopped.load(Ordering::SeqCst) {
-                thread::sleep(ZOMBIE_POLL);
-            }
+            self.wait_until_stopped();
         }
         compiled
     }
@@ -92,6 +92,12 @@ impl CompileFaults {
     /// Ends the compiles that never end otherwise, when the server stops.
     pub(super) fn stop(&self) {
         self.is_stopped.store(true, Ordering::SeqCst);
+    }
+
+    fn wait_until_stopped(&self) {
+        while !self.is_stopped.load(Ordering::SeqCst) {
+            thread::sleep(STOP_POLL);
+        }
     }
 
     /// Allocates memory for a constraint. False if it was allocated before.

@@ -329,9 +329,9 @@ impl EmbeddedServer {
         let run = move || {
             let _end = end;
             runtime.block_on(serve(listener, resettable, Arc::clone(&served), stopped));
-            served.compile_faults().stop();
             // Do not wait for a compile that hangs.
             runtime.shutdown_background();
+            served.compile_faults().stop();
         };
         let thread = thread::Builder::new()
             .name("embedded-server".into())
