@@ -288,7 +288,7 @@ fn an_interrupted_test_of_limits_reports_the_steps_that_ended() {
         "--base-url",
         &server.base_url,
         "--ladder",
-        "max-items,enum-size",
+        "max-items,max-length",
         "--limits-step-timeout",
         "60",
         "--format",

@@ -206,7 +206,7 @@ fn server(
             "--limits can stall or end a server, and this one is not on this machine: {}",
             endpoint.public_base_url()
         ))
-        .hint("add --i-own-this-server if you own it and no one else uses it"));
+        .hint("add --i-own-this-server if you own it and it has no other users"));
     }
     Ok(PreflightTarget::Server {
         endpoint,

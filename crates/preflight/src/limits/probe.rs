@@ -51,6 +51,9 @@ const BUSY_CORES: f64 = 0.3;
 /// Time over which the CPU time before a ladder is counted.
 const IDLE_TIME: Duration = Duration::from_millis(500);
 
+/// How long a server that hangs has to come back until it is tested no more, in time limits of a step.
+const RECOVERY_FACTOR: u32 = 3;
+
 /// Attempts to reach a server until it counts as dead, and the time between them.
 const REACH_ATTEMPTS: usize = 3;
 const REACH_INTERVAL: Duration = Duration::from_millis(500);
@@ -321,7 +324,7 @@ impl<'a> Prober<'a> {
         let since = format!("since the ladder {}, size {last}", ladder.ladder);
         if ladder.end == End::Died {
             self.lost = Some(format!("the server accepts no connections {since}"));
-        } else if has_hung {
+        } else if has_hung && !self.comes_back().await {
             self.lost = Some(format!("the server answers no small constraint {since}"));
         }
         if ladder.steps.is_empty() {
@@ -481,6 +484,22 @@ impl<'a> Prober<'a> {
                 return Some(found);
             }
         }
+    }
+
+    /// Whether a small constraint is answered some time after the watch, so that the next ladder can be
+    /// climbed.
+    async fn comes_back(&mut self) -> bool {
+        let stopwatch = Stopwatch::start();
+        while stopwatch.time() < RECOVERY_FACTOR * self.step_timeout {
+            self.requests += 1;
+            match self.send_small_constraint().await {
+                Ok(observation) if observation.outcome.is_answer() => return true,
+                Ok(observation) if is_unreachable(&observation) => return false,
+                _ if self.shutdown.is_requested() => return false,
+                _ => tokio::time::sleep(WATCH_INTERVAL).await,
+            }
+        }
+        false
     }
 
     /// Whether the server accepts no connections any more.
