@@ -3,6 +3,7 @@
 mod before_run;
 mod faults;
 mod features;
+mod limits;
 mod tool_calls;
 
 use serde_json::Value;

@@ -11,6 +11,7 @@ use sobench_core::constraint::GrammarDialect;
 use sobench_engine::{Departure, EngineName};
 use sobench_mask::prove::finding::Proof;
 use sobench_mask::record::CorpusKind;
+use sobench_preflight::limits::LadderKind;
 use sobench_preflight::{Class, Kind};
 
 /// Registries whose names are listed in contracts.
@@ -29,10 +30,12 @@ enum Registry {
     Notation,
     /// Results of preflight for a constraint kind.
     Class,
+    /// Ladders of `preflight --limits`.
+    Ladder,
 }
 
 impl Registry {
-    const ALL: [Self; 10] = [
+    const ALL: [Self; 11] = [
         Self::Backend,
         Self::Product,
         Self::Dialect,
@@ -43,6 +46,7 @@ impl Registry {
         Self::Constraint,
         Self::Notation,
         Self::Class,
+        Self::Ladder,
     ];
 
     /// The names as serialised in files.
@@ -58,6 +62,7 @@ impl Registry {
             Self::Constraint => written(Kind::ALL),
             Self::Notation => written([GrammarDialect::Lark, GrammarDialect::Ebnf]),
             Self::Class => written(Class::ALL),
+            Self::Ladder => written(LadderKind::ALL),
         }
     }
 }
@@ -75,7 +80,7 @@ fn written<T: Serialize>(all: impl IntoIterator<Item = T>) -> BTreeSet<String> {
 }
 
 /// Places where contracts list the names of a registry.
-const LISTED: [(Registry, &str, &str); 35] = [
+const LISTED: [(Registry, &str, &str); 36] = [
     (
         Registry::Product,
         "preflight-features",
@@ -217,6 +222,11 @@ const LISTED: [(Registry, &str, &str); 35] = [
         "/properties/constraint/properties/grammar/properties/dialect",
     ),
     (Registry::Class, "preflight", "/$defs/class"),
+    (
+        Registry::Ladder,
+        "preflight-limits",
+        "/$defs/ladder/properties/ladder",
+    ),
     (
         Registry::Class,
         "result",
@@ -410,6 +420,7 @@ fn documentation_tables_have_a_row_for_each_kind() {
         ("servers.md", Registry::Backend),
         ("servers.md", Registry::Dialect),
         ("engines.md", Registry::Engine),
+        ("limits.md", Registry::Ladder),
     ] {
         let (names, rows) = (registry.names(), rows(page));
         let missing: Vec<_> = names.difference(&rows).collect();

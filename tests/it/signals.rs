@@ -265,3 +265,55 @@ fn an_interrupted_feature_probe_reports_the_tested_keywords() {
     }
     assert!(stdout.contains("rejected at compile"), "{stdout}");
 }
+
+/// The third step is in flight at the signal: it is aborted, and the two before it are reported.
+#[test]
+fn an_interrupted_test_of_limits_reports_the_steps_that_ended() {
+    let (asked, is_asked) = channel::<()>();
+    let (release, is_released) = channel::<()>();
+    let is_released = Mutex::new(is_released);
+    let server = answering(move |body| {
+        let schema = constraint_text(body).unwrap_or_default();
+        if schema.contains(r#""maxItems":10}"#) {
+            asked.send(()).unwrap();
+            // Fails at once after the first release.
+            let _ = is_released.lock().unwrap().recv();
+        }
+        Reply::Prose
+    });
+    let flags = [
+        "preflight",
+        "--limits",
+        "--disable-tqdm",
+        "--base-url",
+        &server.base_url,
+        "--ladder",
+        "max-items,max-length",
+        "--limits-step-timeout",
+        "60",
+        "--format",
+        "json",
+    ];
+    let mut program = Running::start(&flags);
+    is_asked.recv().unwrap();
+    program.signal(Signal::INT);
+    program.wait_for("stopping: the steps that ended are reported");
+    let (code, stdout, stderr) = program.end();
+    drop(release);
+    assert_eq!(code, Some(130), "{stdout}{stderr}");
+    let written: serde_json::Value = serde_json::from_str(&stdout).unwrap();
+    let [interrupted, after] = [0, 1].map(|index| &written["servers"][0]["ladders"][index]);
+    let sizes: Vec<u64> = interrupted["steps"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|step| step["size"].as_u64().unwrap())
+        .collect();
+    assert_eq!(sizes, [1, 3]);
+    for ladder in [interrupted, after] {
+        assert_eq!(
+            (&ladder["end"], &ladder["reason"]),
+            (&"not_tested".into(), &"interrupted".into())
+        );
+    }
+}

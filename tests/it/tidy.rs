@@ -27,6 +27,9 @@ const RULES: [Rule; 3] = [
         except: &[
             "crates/preflight/src/runner.rs",
             "crates/preflight/src/features/probe.rs",
+            "crates/preflight/src/limits/probe.rs",
+            "crates/preflight/src/limits/neighbour.rs",
+            "crates/preflight/src/limits/server_process.rs",
         ],
         words: &["sobench_client"],
         why: "answers are judged without a network",

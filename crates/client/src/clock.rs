@@ -42,6 +42,21 @@ const THREAD_SLEEP: Duration = Duration::from_millis(3);
 /// two clocks are read within [`SAME_INSTANT`].
 const WAKE_UP: Duration = Duration::from_micros(20);
 
+/// Measures the time since its start, for what is not a request.
+#[derive(Clone, Copy, Debug)]
+pub struct Stopwatch(Instant);
+
+impl Stopwatch {
+    pub fn start() -> Self {
+        Self(Instant::now())
+    }
+
+    /// The time since the start.
+    pub fn time(self) -> Duration {
+        self.0.elapsed()
+    }
+}
+
 /// Both clocks at one instant.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BothClocks {

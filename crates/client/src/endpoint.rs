@@ -106,8 +106,19 @@ impl Endpoint {
         self.parse(&format!("{root}/{}", path.trim_start_matches('/')))
     }
 
+    /// The port of the server.
+    ///
+    /// # Errors
+    /// Invalid base URL.
+    pub fn port(&self) -> Result<Option<u16>> {
+        Ok(self.url("")?.port_or_known_default())
+    }
+
     /// Whether the server is on this machine, so that no proxy is used.
-    pub(super) fn is_loopback(&self) -> Result<bool> {
+    ///
+    /// # Errors
+    /// Invalid base URL.
+    pub fn is_loopback(&self) -> Result<bool> {
         let url = self.url("")?;
         let host = url
             .host_str()

@@ -28,6 +28,7 @@ use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc::unbounded_channel;
 use tokio::task::JoinSet;
@@ -54,6 +55,7 @@ use resource_usage::Meter;
 use sobench_backend::{Adapter, RequestOptions, unsupported};
 use sobench_core::case::{BodyKey, Case};
 use sobench_core::error::{Error, Result};
+use sobench_core::load::CancelAfter;
 use sobench_core::observation::{Observation, Outcome, TransportCause};
 use sobench_core::run_event::{AnswerForm, ErrorLimitReached, RunEvent};
 use sobench_core::schedule::{Schedule, Until};
@@ -282,13 +284,26 @@ pub async fn send_one(
     let body = adapter
         .encode(case, request)
         .map_err(|unsendable| unsendable.into_error(case))?;
-    let shutdown = shutdown.clone();
+    let form = answer_form(request.stream);
+    Ok(send_body(client, adapter, body, form, None, label, shutdown).await)
+}
+
+/// Sends an encoded body now, as [`send_one`] does, and closes the connection after `cancel_after`.
+pub async fn send_body(
+    client: &Client,
+    adapter: Arc<dyn Adapter>,
+    body: Bytes,
+    form: AnswerForm,
+    cancel_after: Option<CancelAfter>,
+    label: &str,
+    shutdown: &Shutdown,
+) -> Observation {
     let sender = Sender {
         client: client.clone(),
         adapter,
-        stream: request.stream,
+        stream: form == AnswerForm::Streamed,
         clock: Clock::start(),
-        shutdown,
+        shutdown: shutdown.clone(),
     };
     let label = match client.options().part {
         Shard::WHOLE => label.to_owned(),
@@ -299,9 +314,18 @@ pub async fn send_one(
         label,
         due: Duration::ZERO,
         body: Body::Bytes(body),
-        cancel_after: None,
+        cancel_after,
     };
-    Ok(on_own_thread(&sender, prepared).await)
+    on_own_thread(&sender, prepared).await
+}
+
+/// The form that was requested.
+fn answer_form(stream: bool) -> AnswerForm {
+    if stream {
+        AnswerForm::Streamed
+    } else {
+        AnswerForm::Whole
+    }
 }
 
 /// Encodes the body of every case of the shard, once for all cases that share it, and sorts the

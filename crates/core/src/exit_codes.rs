@@ -40,7 +40,7 @@ pub const TABLE: [Meaning; 22] = [
     for_command(
         SUCCESS,
         "preflight",
-        "at least one dialect enforces all requested constraint kinds that it supports, and tool calls and the reasoning boundary passed, if requested; with `--features`: all checks were made, regardless of their results",
+        "at least one dialect enforces all requested constraint kinds that it supports, and tool calls and the reasoning boundary passed, if requested; with `--features`: all checks were made, regardless of their results; with `--limits`: no ladder harms other requests or the server",
     ),
     for_command(
         CHECK_FAILED,
@@ -55,7 +55,7 @@ pub const TABLE: [Meaning; 22] = [
     for_command(
         CHECK_FAILED,
         "preflight",
-        "no dialect enforces all requested constraint kinds that it supports, or tool calls or the reasoning boundary did not pass",
+        "no dialect enforces all requested constraint kinds that it supports, or tool calls or the reasoning boundary did not pass; with `--limits`: the server dies, hangs, keeps compiling or stalls others on a ladder",
     ),
     for_every_command(
         USAGE,

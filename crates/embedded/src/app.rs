@@ -12,6 +12,7 @@ use super::answer_outcome::OutcomeRecorder;
 use super::answer_parts::AnswerPlan;
 use super::batching::{Batcher, Batching, Delivery, MAX_STUCK_STEPS, Progress, Submission, Tokens};
 use super::channels::ChannelParser;
+use super::compile_faults::CompileFaults;
 use super::compiling::Compiler;
 use super::constraint_fields::Rules;
 use super::deltas::DeltaOptions;
@@ -23,6 +24,7 @@ use super::generation::{FinishReason, Generation, Limits, Piece};
 use super::knowledge::{Knowledge, KnownAnswers, answer_text};
 use super::mask_faults::MaskFaults;
 use super::model::LanguageModel;
+use super::process_stats::ProcessStats;
 use super::reasoning::ReasoningParser;
 use super::request::{self, Endpoint, GenerationRequest};
 use super::seeds::{Draws, Seeds};
@@ -58,6 +60,8 @@ pub(super) struct App {
     seeds: Seeds,
     known: KnownAnswers,
     slots: Arc<Semaphore>,
+    /// When the server started, in seconds since 1970.
+    started_unix_s: u64,
     /// Number of requests so far, for ids.
     serial: AtomicU64,
 }
@@ -103,6 +107,7 @@ impl App {
             seeds: Seeds::new(options.seed),
             known: KnownAnswers::default(),
             slots: Arc::new(Semaphore::new(MAX_LIVE_REQUESTS)),
+            started_unix_s: unix_seconds(),
             serial: AtomicU64::new(0),
             vocabulary,
             options,
@@ -166,6 +171,7 @@ impl App {
             speculate: self.batching.speculate,
             kv_tokens: self.batching.kv_tokens,
             routes: self.compiler.routes(),
+            process: ProcessStats::read(self.started_unix_s),
             ..ServerStats::default()
         };
         self.tally.fill(&mut stats);
@@ -260,6 +266,11 @@ impl App {
         self.batcher.is_dead()
     }
 
+    /// State of the faults of compiles.
+    pub(super) fn compile_faults(&self) -> &CompileFaults {
+        &self.planting.compiles
+    }
+
     /// The tokens of the prompt, and the token limit of the answer.
     fn token_limits(
         &self,
@@ -306,7 +317,9 @@ impl App {
             )));
         }
         let fingerprint = constraint.fingerprint();
-        let matcher = self.compiler.matcher(constraint, &fingerprint);
+        let matcher = self
+            .compiler
+            .matcher(constraint, &fingerprint, &self.planting);
         matcher.await.map_err(|error| Failure {
             param: field,
             ..Failure::from(error)

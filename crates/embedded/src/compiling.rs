@@ -5,8 +5,11 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::watch::{Receiver, channel};
+use tokio::sync::watch::{Receiver, Sender, channel};
 use tokio::task::spawn_blocking;
+
+use super::faults::Planting;
+use super::timetable::{nanoseconds_since, now, timed};
 
 use sobench_core::constraint::Constraint;
 use sobench_engine::cache::{CompileCache, MAX_CACHED_GRAMMARS};
@@ -72,17 +75,18 @@ impl Compiler {
             .collect()
     }
 
-    /// A matcher for the constraint, compiled now if needed. Of several requests that wait for the
-    /// same compile, one counts as a cache miss.
+    /// A matcher for the constraint, compiled now if needed, with the faults of compiles. Of several
+    /// requests that wait for the same compile, one counts as a cache miss.
     pub(super) async fn matcher(
         &self,
         constraint: &Arc<Constraint>,
         fingerprint: &str,
+        planting: &Arc<Planting>,
     ) -> Result<Box<dyn Matcher>, EngineError> {
         if let Some(compiled) = self.cache.get_compiled(fingerprint) {
             return compiled?.matcher();
         }
-        let (mut outcome, is_first) = self.join(constraint, fingerprint);
+        let (mut outcome, is_first) = self.join(constraint, fingerprint, planting);
         // A compile ends without an outcome if its runtime is shut down.
         let stopped = || {
             Err(EngineError::Crashed {
@@ -106,18 +110,26 @@ impl Compiler {
     }
 
     /// The outcome of a running compile, or of a new one. The flag is true for a new compile.
-    fn join(&self, constraint: &Arc<Constraint>, fingerprint: &str) -> (Receiver<Outcome>, bool) {
+    fn join(
+        &self,
+        constraint: &Arc<Constraint>,
+        fingerprint: &str,
+        planting: &Arc<Planting>,
+    ) -> (Receiver<Outcome>, bool) {
         let mut in_progress = self.in_progress.lock();
         if let Some(outcome) = in_progress.get(fingerprint) {
             return (outcome.clone(), false);
         }
         let (sender, outcome) = channel(None);
+        let sender = Arc::new(sender);
         in_progress.insert(fingerprint.to_owned(), outcome.clone());
         drop(in_progress);
         let compile = compile(
             Arc::clone(&self.cache),
             Arc::clone(constraint),
             fingerprint.to_owned(),
+            Arc::clone(planting),
+            Arc::clone(&sender),
         );
         let count = count_route(
             Arc::clone(&self.routes),
@@ -168,12 +180,28 @@ async fn compile(
     cache: Arc<CompileCache>,
     constraint: Arc<Constraint>,
     fingerprint: String,
+    planting: Arc<Planting>,
+    sender: Arc<Sender<Outcome>>,
 ) -> Compiled {
-    spawn_blocking(move || cache.compile(&fingerprint, &constraint))
-        .await
-        .unwrap_or_else(|error| {
-            Err(EngineError::Crashed {
-                message: format!("compile: {error}"),
-            })
+    let queued = now();
+    let compile = move || {
+        let queue_ns = nanoseconds_since(queued);
+        let faults = planting.draw_on_compile(&fingerprint);
+        // The list of running compiles has a receiver of its own.
+        let is_awaited = || sender.receiver_count() > 1;
+        let (compiled, compile_ns) = timed(|| {
+            planting
+                .compiles
+                .run(faults, &constraint, &fingerprint, is_awaited, || {
+                    cache.compile(&fingerprint, &constraint)
+                })
+        });
+        planting.tally().compiled(queue_ns, compile_ns);
+        compiled
+    };
+    spawn_blocking(compile).await.unwrap_or_else(|error| {
+        Err(EngineError::Crashed {
+            message: format!("compile: {error}"),
         })
+    })
 }

@@ -493,3 +493,94 @@ async fn a_server_that_died_answers_with_errors() {
     assert_eq!(health().await.unwrap().status().as_u16(), 503);
     client.stop().await;
 }
+
+/// A request whose constraint has about this number of bytes, and differs from others by `number`.
+fn sized_body(number: u32, bytes: usize) -> Value {
+    let choice = format!("{number} {}", "x".repeat(bytes));
+    json!({"prompt": "p", "max_tokens": 4, "structured_outputs": {"choice": [choice]}})
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_compile_leaks_once_for_each_constraint() {
+    let client = with_faults(&["leak-per-schema:4096"]).await;
+    for number in [1, 2, 1, 3] {
+        assert_eq!(client.post(&sized_body(number, 1)).await.status, 200);
+    }
+    let stats = client.server.stats();
+    assert_eq!(stats.faults, [("leak-per-schema".to_owned(), 3)]);
+    assert_eq!(stats.compile_time.count(), 3);
+    assert_eq!(stats.time_to_first_token.count(), 4);
+    client.stop().await;
+}
+
+/// A stream whose client reads the first data, and a compile that takes minutes beside it.
+async fn beside_a_slow_compile(faults: &[&str], stalls: bool) {
+    let client = with_faults(faults).await;
+    let body = json!({"prompt": "p", "max_tokens": 100_000, "stream": true, "ignore_eos": true});
+    let compile = sized_body(1, 4096);
+    let compiling = client.request(&compile).send();
+    let neighbour = async {
+        until("the compile runs", || client.server.stats().compiling == 1).await;
+        let first = async {
+            let mut response = client.request(&body).send().await.unwrap();
+            response.chunk().await.unwrap()
+        };
+        // The time of the compile is 400 s, so that a stalled stream has no token for long.
+        tokio::time::timeout(Duration::from_secs(6), first)
+            .await
+            .is_err()
+    };
+    tokio::select! {
+        answer = compiling => panic!("the compile takes minutes: {answer:?}"),
+        is_stalled = neighbour => assert_eq!(is_stalled, stalls, "{faults:?}"),
+    }
+    // The compile cannot be stopped, and holds its thread.
+    std::mem::forget(client);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_compile_stalls_other_streams_by_a_fault_only() {
+    beside_a_slow_compile(&["slow-compile:100000"], false).await;
+    beside_a_slow_compile(&["slow-compile:100000", "stall-neighbours"], true).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_zombie_compile_keeps_its_slot() {
+    for (faults, zombies) in [
+        (&["slow-compile:50"][..], 0),
+        (&["slow-compile:50", "zombie-compile"], 1),
+    ] {
+        let client = with_faults(faults).await;
+        let slow = sized_body(1, 8192);
+        tokio::select! {
+            answer = client.request(&slow).send() => panic!("not yet: {answer:?}"),
+            () = until("the compile runs", || client.server.stats().compiling == 1) => {}
+        }
+        until("the compile ends", || {
+            let stats = client.server.stats();
+            stats.compiling == zombies
+                && stats.cache_misses == 1
+                && (zombies == 0
+                    || stats
+                        .faults
+                        .iter()
+                        .any(|(name, _)| name == "zombie-compile"))
+        })
+        .await;
+        assert_eq!(client.post(&sized_body(2, 1)).await.status, 200);
+        client.stop().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_large_constraint_ends_the_server() {
+    let client = with_faults(&["die-on-large:1000"]).await;
+    assert_eq!(client.post(&sized_body(1, 100)).await.status, 200);
+    assert!(client.request(&sized_body(2, 2000)).send().await.is_err());
+    let Client { server, http } = client;
+    let url = format!("{}/health", server.base_url());
+    let wait = tokio::task::spawn_blocking(move || server.wait(std::future::pending()));
+    let error = wait.await.unwrap().unwrap_err();
+    assert!(error.what.contains("die-on-large"), "{error}");
+    assert!(http.get(url).send().await.unwrap_err().is_connect());
+}

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use sha2::{Digest, Sha256};
 
+use super::compile_faults::CompileFaults;
 use super::stats::Tally;
 use sobench_core::error::{Error, Result};
 
@@ -15,11 +16,12 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(600);
 
 /// A fault and the share of requests into which it is injected.
 ///
-/// Written as `KIND[:MS|:N][@SHARE]`: `error-500`, `stall:250`, `fail-open:8`,
-/// `ignore-constraint@0.1`, `merge-calls@20of2000`. `MS` is the length of a pause in milliseconds,
-/// required by the kinds with a pause, and `N` a number of tokens, required by `fail-open`. `SHARE`
-/// is a number above 0 and up to 1, or a percentage, or `NofM`. The default is 1. It is a share of
-/// the requests that the kind can change, such as those with two calls for `merge-calls`.
+/// Written as `KIND[:MS|:N|:BYTES][@SHARE]`: `error-500`, `stall:250`, `fail-open:8`,
+/// `die-on-large:100000`, `ignore-constraint@0.1`, `merge-calls@20of2000`. `MS` is the length of a
+/// pause in milliseconds, `N` a number of tokens and `BYTES` a size; the kinds that have one require
+/// it. `SHARE` is a number above 0 and up to 1, or a percentage, or `NofM`. The default is 1. It is a
+/// share of the requests that the kind can change, such as those with two calls for `merge-calls`,
+/// and of the compiles for the faults of compiles.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Fault {
     pub kind: FaultKind,
@@ -122,6 +124,16 @@ pub enum FaultKind {
     DieOnCancel,
     /// The slot of a client that went away is never freed.
     LeakSlotOnCancel,
+    /// A compile allocates this number of bytes, which are never freed. Once for each constraint.
+    LeakPerSchema(u64),
+    /// A compile takes this time longer for each KiB of the constraint.
+    SlowCompile(Duration),
+    /// No sequence gets a token while a compile runs.
+    StallNeighbours,
+    /// A compile whose clients went away never ends.
+    ZombieCompile,
+    /// The server ends at a constraint of more than this number of bytes.
+    DieOnLarge(u64),
 }
 
 /// What a fault needs to know of a request.
@@ -148,16 +160,20 @@ const MAX_ELIGIBLE: u64 = 1_000_000_000;
 /// The largest number of tokens of a fault.
 const MAX_TOKENS: u32 = 1_000_000;
 
+/// The largest number of bytes of a fault: 1 GiB.
+const MAX_BYTES: u64 = 1 << 30;
+
 /// Whether a kind has an argument, and the kind with it.
 #[derive(Clone, Copy)]
 enum Form {
     Plain(FaultKind),
     Pause(fn(Duration) -> FaultKind),
     Tokens(fn(u32) -> FaultKind),
+    Bytes(fn(u64) -> FaultKind),
 }
 
 /// All kinds by name.
-const KINDS: [(&str, Form); 40] = [
+const KINDS: [(&str, Form); 45] = [
     (
         "ignore-constraint",
         Form::Plain(FaultKind::IgnoreConstraint),
@@ -216,10 +232,15 @@ const KINDS: [(&str, Form); 40] = [
         "leak-slot-on-cancel",
         Form::Plain(FaultKind::LeakSlotOnCancel),
     ),
+    ("leak-per-schema", Form::Bytes(FaultKind::LeakPerSchema)),
+    ("slow-compile", Form::Pause(FaultKind::SlowCompile)),
+    ("stall-neighbours", Form::Plain(FaultKind::StallNeighbours)),
+    ("zombie-compile", Form::Plain(FaultKind::ZombieCompile)),
+    ("die-on-large", Form::Bytes(FaultKind::DieOnLarge)),
 ];
 
 impl Fault {
-    /// Parses `KIND[:MS|:N][@SHARE]`.
+    /// Parses `KIND[:MS|:N|:BYTES][@SHARE]`.
     ///
     /// # Errors
     /// Usage error for an unknown fault, with a list of all faults, and for invalid numbers.
@@ -239,7 +260,7 @@ impl Fault {
             .find(|(known, _)| *known == name)
             .ok_or_else(|| {
                 Error::usage(format!("unknown fault: {name}")).hint(format!(
-                    "use KIND[:MS|:N][@SHARE] with one of {}",
+                    "use KIND[:MS|:N|:BYTES][@SHARE] with one of {}",
                     Self::kinds().collect::<Vec<_>>().join(", ")
                 ))
             })?;
@@ -253,6 +274,7 @@ impl Fault {
             Form::Plain(_) => name.to_owned(),
             Form::Pause(_) => format!("{name}:MS"),
             Form::Tokens(_) => format!("{name}:N"),
+            Form::Bytes(_) => format!("{name}:BYTES"),
         })
     }
 }
@@ -262,10 +284,11 @@ impl Form {
     fn parse(self, name: &str, argument: Option<&str>, text: &str) -> Result<FaultKind> {
         let pause_hint = format!("use {name}:250 for a pause of 250 ms");
         let tokens_hint = format!("use {name}:8 for a fault after 8 tokens");
+        let bytes_hint = format!("use {name}:1048576 for 1 MiB");
         match (self, argument) {
             (Self::Plain(kind), None) => Ok(kind),
             (Self::Plain(_), Some(value)) => Err(Error::usage(format!(
-                "fault has no pause and no number of tokens: {text}"
+                "fault has no pause, no number of tokens and no size: {text}"
             ))
             .hint(format!(
                 "use {name}@{value} if {value} is a share of the requests"
@@ -296,6 +319,21 @@ impl Form {
                 "fault needs a number of tokens: {text}"
             ))
             .hint(tokens_hint)),
+            (Self::Bytes(kind), Some(bytes)) => {
+                let bytes = bytes
+                    .parse()
+                    .ok()
+                    .filter(|bytes| (1..=MAX_BYTES).contains(bytes));
+                bytes.map(kind).ok_or_else(|| {
+                    Error::usage(format!(
+                        "bytes of a fault must be from 1 to {MAX_BYTES}: {text}"
+                    ))
+                    .hint(bytes_hint)
+                })
+            }
+            (Self::Bytes(_), None) => {
+                Err(Error::usage(format!("fault needs a size in bytes: {text}")).hint(bytes_hint))
+            }
         }
     }
 }
@@ -304,10 +342,15 @@ impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.kind.name())?;
         match self.kind {
-            FaultKind::SlowHeader(pause) | FaultKind::Stall(pause) => {
+            FaultKind::SlowHeader(pause)
+            | FaultKind::Stall(pause)
+            | FaultKind::SlowCompile(pause) => {
                 write!(f, ":{}", pause.as_secs_f64() * 1e3)?;
             }
             FaultKind::FailOpen(tokens) => write!(f, ":{tokens}")?,
+            FaultKind::LeakPerSchema(bytes) | FaultKind::DieOnLarge(bytes) => {
+                write!(f, ":{bytes}")?;
+            }
             _ => {}
         }
         match self.share {
@@ -345,10 +388,14 @@ impl FaultKind {
     pub fn name(self) -> &'static str {
         let is_kind = |form: Form| match (form, self) {
             (Form::Plain(kind), _) => kind == self,
-            (Form::Pause(kind), Self::SlowHeader(pause) | Self::Stall(pause)) => {
-                kind(pause) == self
-            }
+            (
+                Form::Pause(kind),
+                Self::SlowHeader(pause) | Self::Stall(pause) | Self::SlowCompile(pause),
+            ) => kind(pause) == self,
             (Form::Tokens(kind), Self::FailOpen(tokens)) => kind(tokens) == self,
+            (Form::Bytes(kind), Self::LeakPerSchema(bytes) | Self::DieOnLarge(bytes)) => {
+                kind(bytes) == self
+            }
             _ => false,
         };
         let named = KINDS.into_iter().find(|(_, form)| is_kind(*form));
@@ -372,6 +419,18 @@ impl FaultKind {
     /// known only then.
     fn is_on_cancel(self) -> bool {
         matches!(self, Self::DieOnCancel | Self::LeakSlotOnCancel)
+    }
+
+    /// Whether it applies to compiles, each of which can have several requests.
+    fn is_on_compile(self) -> bool {
+        matches!(
+            self,
+            Self::LeakPerSchema(_)
+                | Self::SlowCompile(_)
+                | Self::StallNeighbours
+                | Self::ZombieCompile
+                | Self::DieOnLarge(_)
+        )
     }
 
     /// Whether it can change the answer to such a request.
@@ -431,6 +490,8 @@ pub(super) struct Planting {
     /// later ones get it.
     missed: Vec<Arc<AtomicU64>>,
     tally: Arc<Tally>,
+    /// State of the faults of compiles.
+    pub(super) compiles: CompileFaults,
 }
 
 impl Planting {
@@ -440,7 +501,12 @@ impl Planting {
             seen: faults.iter().map(|_| AtomicU64::new(0)).collect(),
             missed: faults.iter().map(|_| Arc::default()).collect(),
             tally,
+            compiles: CompileFaults::default(),
         }
+    }
+
+    pub(super) fn tally(&self) -> &Tally {
+        &self.tally
     }
 
     /// Whether a fault of this kind may be injected into some request.
@@ -451,13 +517,20 @@ impl Planting {
     /// Draws the faults of the request with this seed.
     pub(super) fn draw(&self, seed: u64, request: &RequestTraits) -> RequestFaults {
         self.request_faults(self.drawn(seed, |kind| {
-            !kind.is_on_cancel() && kind.is_eligible(request)
+            !kind.is_on_cancel() && !kind.is_on_compile() && kind.is_eligible(request)
         }))
     }
 
     /// Draws the faults of a running request whose client went away.
     pub(super) fn draw_on_cancel(&self, seed: u64) -> RequestFaults {
         self.request_faults(self.drawn(seed, FaultKind::is_on_cancel))
+    }
+
+    /// Draws the faults of the compile of a constraint with this fingerprint.
+    pub(super) fn draw_on_compile(&self, fingerprint: &str) -> RequestFaults {
+        let seed = Sha256::digest(fingerprint);
+        let seed = u64::from_le_bytes(std::array::from_fn(|index| seed[index]));
+        self.request_faults(self.drawn(seed, FaultKind::is_on_compile))
     }
 
     fn request_faults(&self, drawn: Vec<usize>) -> RequestFaults {
@@ -571,6 +644,31 @@ impl RequestFaults {
         })
     }
 
+    /// The bytes that a compile leaks, if any. Does not count it.
+    pub(super) fn leak_per_schema(&self) -> Option<u64> {
+        self.drawn.iter().find_map(|kind| match kind {
+            FaultKind::LeakPerSchema(bytes) => Some(*bytes),
+            _ => None,
+        })
+    }
+
+    /// The size of a constraint above which the server dies, if any. Does not count it.
+    pub(super) fn die_on_large(&self) -> Option<u64> {
+        self.drawn.iter().find_map(|kind| match kind {
+            FaultKind::DieOnLarge(bytes) => Some(*bytes),
+            _ => None,
+        })
+    }
+
+    /// The additional time of a compile for each KiB of its constraint, if any.
+    pub(super) fn slow_compile(&mut self) -> Option<Duration> {
+        let time = self.drawn.iter().find_map(|kind| match kind {
+            FaultKind::SlowCompile(time) => Some(*time),
+            _ => None,
+        })?;
+        self.inject(FaultKind::SlowCompile(time)).then_some(time)
+    }
+
     /// The pause before the status, if any.
     pub(super) fn slow_header(&mut self) -> Option<Duration> {
         let time = self.drawn.iter().find_map(|kind| {
@@ -649,7 +747,7 @@ mod tests {
         for (name, form) in KINDS {
             let text = match form {
                 Form::Plain(_) => name.to_owned(),
-                Form::Pause(_) | Form::Tokens(_) => format!("{name}:7"),
+                Form::Pause(_) | Form::Tokens(_) | Form::Bytes(_) => format!("{name}:7"),
             };
             let fault = Fault::parse(&text).unwrap();
             assert_eq!((fault.kind.name(), fault.to_string()), (name, text));
@@ -675,6 +773,9 @@ mod tests {
             ("fail-open", "needs a number of tokens"),
             ("fail-open:0", "must be from 1 to"),
             ("fail-open:1.5", "must be from 1 to"),
+            ("die-on-large", "needs a size in bytes"),
+            ("leak-per-schema:0", "must be from 1 to"),
+            ("leak-per-schema:1MB", "must be from 1 to"),
         ] {
             let error = Fault::parse(text).unwrap_err();
             assert!(
@@ -814,5 +915,20 @@ mod tests {
             ..constrained
         };
         assert!(planting.draw(0, &drafting).has(FaultKind::BadRollback));
+    }
+
+    #[test]
+    fn faults_of_compiles_are_drawn_by_constraint() {
+        let planting = planting(&["slow-compile:1", "die-on-large:100@0.5"]);
+        assert!(drawn(&planting, 0).is_empty(), "requests have none");
+        let dies = |number: u32| {
+            let faults = planting.draw_on_compile(&format!("constraint {number}"));
+            faults.die_on_large() == Some(100)
+        };
+        let count = (0..1000).filter(|number| dies(*number)).count();
+        assert!((400..600).contains(&count), "{count}");
+        let mut faults = planting.draw_on_compile("a");
+        assert_eq!(faults.slow_compile(), Some(Duration::from_millis(1)));
+        assert_eq!(faults.leak_per_schema(), None);
     }
 }

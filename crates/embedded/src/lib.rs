@@ -11,6 +11,7 @@ mod answer_parts;
 mod app;
 mod batching;
 mod channels;
+mod compile_faults;
 mod compiling;
 mod constraint_fields;
 mod deltas;
@@ -23,6 +24,8 @@ mod knowledge;
 mod listening;
 mod mask_faults;
 mod model;
+mod process_stats;
+mod prometheus;
 mod reasoning;
 mod request;
 mod responses_request;
@@ -31,6 +34,7 @@ mod routes;
 mod seeds;
 mod stats;
 mod stop_strings;
+mod time_histogram;
 mod timetable;
 mod tokens;
 mod tools;
@@ -62,8 +66,10 @@ use timetable::{Clock, Timetable, within};
 pub use constraint_fields::GuidedFields;
 pub use faults::{Fault, FaultKind, FaultShare};
 pub use knowledge::Knowledge;
+pub use process_stats::ProcessStats;
 pub use reasoning::{ReasoningSpec, ReasoningStyle};
 pub use stats::{AnswerCounts, DraftStats, SequenceCounts, ServerStats, TimeSummary};
+pub use time_histogram::TimeHistogram;
 pub use tools::{StyleSpec, ToolStyle};
 
 /// The default model id of the embedded server.
@@ -264,7 +270,7 @@ impl EmbeddedServer {
     /// outside an async runtime.
     ///
     /// # Errors
-    /// The server ended unexpectedly, or the runtime cannot be created.
+    /// The server ended by an injected fault or unexpectedly, or the runtime cannot be created.
     pub fn wait(mut self, stop: impl Future<Output = ()>) -> Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -274,9 +280,18 @@ impl EmbeddedServer {
         runtime.block_on(async {
             tokio::select! {
                 () = stop => Ok(()),
-                _ = &mut self.ended => Err(Error::internal("the embedded server ended unexpectedly")),
+                _ = &mut self.ended => Err(self.end_error()),
             }
         })
+    }
+
+    fn end_error(&self) -> Error {
+        if self.app.compile_faults().is_dead() {
+            Error::environment("the embedded server died: an injected fault, die-on-large")
+                .hint("start it without that fault")
+        } else {
+            Error::internal("the embedded server ended unexpectedly")
+        }
     }
 
     /// Builds and starts the server around an engine without guard or cache.
@@ -313,9 +328,10 @@ impl EmbeddedServer {
         let served = Arc::clone(&app);
         let run = move || {
             let _end = end;
-            runtime.block_on(serve(listener, resettable, served, stopped));
+            runtime.block_on(serve(listener, resettable, Arc::clone(&served), stopped));
             // Do not wait for a compile that hangs.
             runtime.shutdown_background();
+            served.compile_faults().stop();
         };
         let thread = thread::Builder::new()
             .name("embedded-server".into())
@@ -427,13 +443,21 @@ async fn serve(
     let Ok(listening) = Listening::new(listener, resettable) else {
         return;
     };
-    let router = routes::router(app).into_make_service_with_connect_info::<Connection>();
+    let router =
+        routes::router(Arc::clone(&app)).into_make_service_with_connect_info::<Connection>();
     let (stop_accepting, accepting_stopped) = oneshot::channel();
     let server = axum::serve(listening, router).with_graceful_shutdown(async {
         let _ = accepting_stopped.await;
     });
     let server = tokio::spawn(async move { server.await });
-    let _ = stopped.await;
+    tokio::select! {
+        _ = stopped => {}
+        () = app.compile_faults().death() => {
+            // The end of the runtime closes the connections.
+            server.abort();
+            return;
+        }
+    }
     let _ = stop_accepting.send(());
     within(STOP_GRACE, server).await;
 }

@@ -23,6 +23,7 @@ use super::events::{Events, NextAction, injected_failure};
 use super::failure::Failure;
 use super::faults::{FaultKind, RequestFaults};
 use super::listening::Connection;
+use super::prometheus;
 use super::request::{self, Endpoint};
 use super::stats::ServerStats;
 use super::timetable::{Pacer, pause, unix_seconds};
@@ -100,7 +101,11 @@ async fn metrics(State(app): State<Arc<App>>) -> Response {
         header::CONTENT_TYPE,
         "text/plain; version=0.0.4; charset=utf-8",
     )];
-    (content_type, app.stats().prometheus(&app.options.model)).into_response()
+    (
+        content_type,
+        prometheus::render(&app.stats(), &app.options.model),
+    )
+        .into_response()
 }
 
 async fn models(State(app): State<Arc<App>>) -> Json<serde_json::Value> {

@@ -1,7 +1,6 @@
-//! Statistics of the embedded server: `/sobench/stats` as JSON, `/metrics` as Prometheus text.
+//! Statistics of the embedded server: `/sobench/stats` as JSON. `prometheus.rs` has `/metrics`.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -11,6 +10,8 @@ use serde::{Serialize, Serializer};
 use super::answer_outcome::AnswerOutcome;
 use super::drafts::DraftCounts;
 use super::generation::{FinishReason, StepWork};
+use super::process_stats::ProcessStats;
+use super::time_histogram::TimeHistogram;
 use sobench_core::speed::Speed;
 
 /// Longest time that the histograms resolve, in nanoseconds: ten minutes. Longer times are clamped.
@@ -96,6 +97,16 @@ pub struct ServerStats {
     /// Requests that a fault could have changed, by fault. An object in JSON.
     #[serde(serialize_with = "as_object")]
     pub fault_eligible: Vec<(String, u64)>,
+    /// From the arrival of a request to its first token.
+    pub time_to_first_token: TimeHistogram,
+    /// From the queue to the batch, once for each sequence.
+    pub queue_time: TimeHistogram,
+    /// Compiles of constraints, each with its first mask.
+    pub compile_time: TimeHistogram,
+    /// How long constraints waited for a compile thread.
+    pub compile_queue_time: TimeHistogram,
+    /// Memory and CPU time of the process.
+    pub process: ProcessStats,
 }
 
 /// Times in nanoseconds: the exact sum, and quantiles to three digits.
@@ -148,135 +159,6 @@ pub struct AnswerCounts {
     pub gone: u64,
 }
 
-impl ServerStats {
-    /// Prometheus' text format. Metrics with the same meaning as in vLLM have vLLM's name. The
-    /// others have the prefix `sobench:`.
-    pub(super) fn prometheus(&self, model: &str) -> String {
-        let model = model
-            .replace('\\', "\\\\")
-            .replace('"', "\\\"")
-            .replace('\n', "\\n");
-        let mut text = String::new();
-        let mut metric = |name: &str, kind: &str, samples: &[(&str, u64)]| {
-            let _ = writeln!(text, "# TYPE {name} {kind}");
-            for (labels, value) in samples {
-                let comma = if labels.is_empty() { "" } else { "," };
-                let _ = writeln!(
-                    text,
-                    "{name}{{model_name=\"{model}\"{comma}{labels}}} {value}"
-                );
-            }
-        };
-        let count = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
-        metric(
-            "vllm:num_requests_running",
-            "gauge",
-            &[("", count(self.running))],
-        );
-        metric(
-            "vllm:num_requests_waiting",
-            "gauge",
-            &[("", count(self.waiting))],
-        );
-        metric(
-            "vllm:prompt_tokens_total",
-            "counter",
-            &[("", self.prompt_tokens)],
-        );
-        metric(
-            "vllm:generation_tokens_total",
-            "counter",
-            &[("", self.tokens)],
-        );
-        let ended = [
-            ("finished_reason=\"stop\"", self.ended.stop),
-            ("finished_reason=\"length\"", self.ended.length),
-        ];
-        metric("vllm:request_success_total", "counter", &ended);
-        let other_ends = [
-            ("reason=\"failed\"", self.ended.failed),
-            ("reason=\"gone\"", self.ended.gone),
-        ];
-        metric("sobench:requests_unfinished_total", "counter", &other_ends);
-        metric(
-            "sobench:compile_cache_hits_total",
-            "counter",
-            &[("", self.cache_hits)],
-        );
-        metric(
-            "sobench:compile_cache_misses_total",
-            "counter",
-            &[("", self.cache_misses)],
-        );
-        metric(
-            "sobench:compiles_in_flight",
-            "gauge",
-            &[("", count(self.compiling))],
-        );
-        let speed = format!("speed=\"{}\"", self.speed);
-        metric("sobench:speed_info", "gauge", &[(speed.as_str(), 1)]);
-        metric("sobench:steps_total", "counter", &[("", self.steps)]);
-        metric(
-            "vllm:num_preemptions_total",
-            "counter",
-            &[("", self.preemptions)],
-        );
-        if self.speculate > 0 {
-            self.write_drafts(&mut metric);
-        }
-        metric("sobench:masks_total", "counter", &[("", self.masks)]);
-        if let Some(times) = self.mask_ns {
-            metric("sobench:mask_ns_sum", "counter", &[("", times.sum)]);
-            metric(
-                "sobench:mask_ns",
-                "gauge",
-                &[
-                    ("quantile=\"0.5\"", times.p50),
-                    ("quantile=\"0.99\"", times.p99),
-                ],
-            );
-        }
-        metric(
-            "sobench:stuck_masks",
-            "gauge",
-            &[("", count(self.stuck_masks))],
-        );
-        text
-    }
-
-    /// The counters of speculative decoding, which vLLM has only if it is on.
-    fn write_drafts(&self, metric: &mut impl FnMut(&str, &str, &[(&str, u64)])) {
-        let DraftStats {
-            drafts,
-            drafted,
-            masked_out,
-            accepted,
-            accepted_by_position,
-        } = &self.drafts;
-        for (name, value) in [
-            ("vllm:spec_decode_num_drafts_total", drafts),
-            ("vllm:spec_decode_num_draft_tokens_total", drafted),
-            ("vllm:spec_decode_num_accepted_tokens_total", accepted),
-            ("sobench:draft_tokens_masked_out_total", masked_out),
-        ] {
-            metric(name, "counter", &[("", *value)]);
-        }
-        let labels: Vec<String> = (0..self.speculate)
-            .map(|position| format!("position=\"{position}\""))
-            .collect();
-        let accepted = accepted_by_position
-            .iter()
-            .copied()
-            .chain(std::iter::repeat(0));
-        let samples: Vec<(&str, u64)> = labels.iter().map(String::as_str).zip(accepted).collect();
-        metric(
-            "vllm:spec_decode_num_accepted_tokens_per_pos_total",
-            "counter",
-            &samples,
-        );
-    }
-}
-
 fn as_object<V: Serialize, S: Serializer>(
     pairs: &[(String, V)],
     serializer: S,
@@ -314,6 +196,10 @@ struct Counts {
     unread: BTreeMap<String, u64>,
     faults: Vec<(&'static str, u64)>,
     fault_eligible: Vec<(&'static str, u64)>,
+    time_to_first_token: TimeHistogram,
+    queue_time: TimeHistogram,
+    compile_time: TimeHistogram,
+    compile_queue_time: TimeHistogram,
 }
 
 impl Tally {
@@ -362,6 +248,23 @@ impl Tally {
     /// A sequence enters the queue.
     pub(super) fn queued(&self) {
         self.waiting.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// A sequence has waited this long in the queue.
+    pub(super) fn waited(&self, ns: u64) {
+        self.counts().queue_time.add(ns);
+    }
+
+    /// A sequence has its first token, this long after the arrival of its request.
+    pub(super) fn first_token(&self, ns: u64) {
+        self.counts().time_to_first_token.add(ns);
+    }
+
+    /// A compile has ended, with or without success. It waited for a thread before.
+    pub(super) fn compiled(&self, queue_ns: u64, compile_ns: u64) {
+        let mut counts = self.counts();
+        counts.compile_queue_time.add(queue_ns);
+        counts.compile_time.add(compile_ns);
     }
 
     /// Sequences move from the queue to the batch.
@@ -451,6 +354,10 @@ impl Tally {
                 .map(|(name, count)| ((*name).to_owned(), *count));
             named.collect()
         };
+        stats.time_to_first_token = counts.time_to_first_token.clone();
+        stats.queue_time = counts.queue_time.clone();
+        stats.compile_time = counts.compile_time.clone();
+        stats.compile_queue_time = counts.compile_queue_time.clone();
         stats.faults = named(&counts.faults);
         stats.fault_eligible = named(&counts.fault_eligible);
     }
@@ -520,6 +427,7 @@ impl DurationHistogram {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::prometheus;
     use crate::testing::no_stats;
 
     fn stats(tally: &Tally) -> ServerStats {
@@ -569,9 +477,9 @@ mod tests {
         );
         assert_eq!((seen.tokens, seen.masks), (6, 6));
         assert_eq!((seen.running, seen.waiting, seen.preemptions), (1, 1, 1));
-        assert!(!seen.prometheus("m").contains("spec_decode"));
+        assert!(!prometheus::render(&seen, "m").contains("spec_decode"));
         seen.speculate = 3;
-        let text = seen.prometheus("m");
+        let text = prometheus::render(&seen, "m");
         for line in [
             "vllm:num_preemptions_total{model_name=\"m\"} 1",
             "vllm:spec_decode_num_draft_tokens_total{model_name=\"m\"} 5",
@@ -672,31 +580,49 @@ mod tests {
 
     #[test]
     fn prometheus_text_is_well_formed() {
-        let text = stats(&Tally::default()).prometheus("a\"b");
-        assert!(
-            text.contains("vllm:num_requests_running{model_name=\"a\\\"b\"} 0\n"),
-            "{text}"
-        );
-        assert!(
-            text.contains(
-                "vllm:request_success_total{model_name=\"a\\\"b\",finished_reason=\"stop\"} 0\n"
-            ),
-            "{text}"
-        );
-        assert!(
-            text.contains("sobench:compile_cache_hits_total{model_name=\"a\\\"b\"} 3\n"),
-            "{text}"
-        );
-        for line in text.lines().filter(|line| !line.starts_with("# TYPE ")) {
+        let tally = Tally::default();
+        tally.first_token(2_000_000);
+        tally.waited(1);
+        tally.compiled(0, 3_000_000_000);
+        let mut seen = stats(&tally);
+        seen.process.resident_memory_bytes = Some(4096);
+        let text = prometheus::render(&seen, "a\"b");
+        for line in [
+            r#"vllm:num_requests_running{model_name="a\"b"} 0"#,
+            r#"vllm:request_success_total{model_name="a\"b",finished_reason="stop"} 0"#,
+            r#"sobench:compile_cache_hits_total{model_name="a\"b"} 3"#,
+            r#"sobench:time_to_first_token_seconds_bucket{model_name="a\"b",le="0.001"} 0"#,
+            r#"sobench:time_to_first_token_seconds_bucket{model_name="a\"b",le="0.0025"} 1"#,
+            r#"sobench:time_to_first_token_seconds_sum{model_name="a\"b"} 0.002"#,
+            r#"sobench:grammar_compilation_time_seconds_bucket{model_name="a\"b",le="+Inf"} 1"#,
+            r#"sobench:grammar_compilation_time_seconds_count{model_name="a\"b"} 1"#,
+            r#"sobench:request_queue_time_seconds_count{model_name="a\"b"} 1"#,
+            "process_resident_memory_bytes 4096",
+            "process_start_time_seconds 0",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line} in {text}");
+        }
+        let mut declared = std::collections::BTreeMap::new();
+        for line in text.lines() {
+            if let Some(help) = line.strip_prefix("# HELP ") {
+                assert!(help.contains(' ') && help.ends_with('.'), "{line}");
+                continue;
+            }
+            if let Some((name, kind)) = line
+                .strip_prefix("# TYPE ")
+                .and_then(|declaration| declaration.split_once(' '))
+            {
+                assert_eq!(declared.insert(name, kind), None, "{line}");
+                continue;
+            }
             let (name, value) = line.rsplit_once(' ').unwrap();
-            assert!(
-                name.starts_with("vllm:") || name.starts_with("sobench:"),
-                "{line}"
-            );
-            assert!(
-                value.parse::<u64>().is_ok() && name.ends_with('}'),
-                "{line}"
-            );
+            let name = name.split_once('{').map_or(name, |(name, _)| name);
+            let base = ["_bucket", "_sum", "_count"]
+                .iter()
+                .find_map(|suffix| name.strip_suffix(suffix))
+                .filter(|base| declared.get(base) == Some(&"histogram"));
+            assert!(declared.contains_key(base.unwrap_or(name)), "{line}");
+            assert!(value.parse::<f64>().unwrap() >= 0.0, "{line}");
         }
     }
 }

@@ -3,8 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use super::model::LanguageModel;
-use super::stats::{AnswerCounts, DraftStats, SequenceCounts, ServerStats};
-use sobench_core::speed::Speed;
+use super::stats::ServerStats;
 use sobench_engine::vocabulary::shared;
 use sobench_engine::{EngineError, Matcher, TokenId, TokenMask};
 
@@ -48,30 +47,8 @@ pub(super) fn no_stats() -> ServerStats {
         settings: vec![("forcing".into(), "true".into())],
         max_batch: 2,
         threads: 1,
-        speed: Speed::default(),
-        step_ms: 0.0,
         cache_hits: 3,
         cache_misses: 1,
-        compiling: 0,
-        running: 0,
-        waiting: 0,
-        prompt_tokens: 0,
-        tokens: 0,
-        steps: 0,
-        largest_batch: 0,
-        step_ns: None,
-        masks: 0,
-        mask_ns: None,
-        stuck_masks: 0,
-        speculate: 0,
-        drafts: DraftStats::default(),
-        kv_tokens: None,
-        preemptions: 0,
-        ended: SequenceCounts::default(),
-        answers: AnswerCounts::default(),
-        unread_fields: Vec::new(),
-        routes: Vec::new(),
-        faults: Vec::new(),
-        fault_eligible: Vec::new(),
+        ..ServerStats::default()
     }
 }

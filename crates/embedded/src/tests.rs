@@ -207,11 +207,13 @@ fn a_compile_continues_after_its_client_disconnects() {
         settings: EnginePolicy::default(),
     };
     let compiler = Compiler::new(Arc::new(engine), shared().len(), guarded::COMPILE_TIMEOUT);
+    let planting = Arc::new(faults::Planting::new(&[], Arc::default()));
     let request = |regex: &'static str| {
         let (constraint, compiler) = (Arc::new(Constraint::Regex(regex.into())), &compiler);
+        let planting = &planting;
         async move {
             compiler
-                .matcher(&constraint, &constraint.fingerprint())
+                .matcher(&constraint, &constraint.fingerprint(), planting)
                 .await
         }
     };

@@ -155,6 +155,11 @@ pub(super) struct Pacer {
 }
 
 impl Pacer {
+    /// The time since the request arrived.
+    pub(super) fn since_arrival(&self, now: Instant) -> Duration {
+        now.saturating_duration_since(self.arrival)
+    }
+
     /// Due time of the next token. Call it once per token. The first token is due at the given time
     /// after arrival, or `now` if it is ready later. The others are due by their distance from the
     /// first, so that a late token does not delay the rest.

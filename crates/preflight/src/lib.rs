@@ -6,7 +6,8 @@
 //! answers, and [`gate`] decides whether a run may start. The requests are few and small (one per
 //! cell; two if the first answer was truncated) and use no constraint of a run. They are sent one
 //! after the other, so that the request that crashes a server is known. [`tool_calls`] and
-//! [`reasoning`] are the tests that have no dialects.
+//! [`reasoning`] are the tests that have no dialects. [`features`] and [`limits`] are tests of their
+//! own, of keywords and of sizes.
 
 #![cfg_attr(test, allow(clippy::disallowed_methods))]
 
@@ -15,6 +16,7 @@ pub mod constraint_probe;
 pub mod envelope;
 pub mod features;
 pub mod gate;
+pub mod limits;
 pub mod reasoning;
 pub mod runner;
 pub mod tool_calls;
@@ -24,7 +26,7 @@ use std::fmt;
 use serde::Serialize;
 
 use sobench_backend::identify::Server;
-use sobench_backend::{ConstraintDialect, ServerKind};
+use sobench_backend::{ConstraintDialect, Product, ServerKind};
 use sobench_core::constraint::GrammarDialect;
 pub use sobench_notices::enforcement::{Cause, Class, Finding, Kind, ServerFacts, Spelling};
 use sobench_notices::notice::Notice;
@@ -308,6 +310,19 @@ impl Recommendation {
             .map(|notation| format!(" --grammar-dialect {notation}"))
             .unwrap_or_default();
         format!("--constraint-dialect {}{notation}", self.dialect)
+    }
+}
+
+/// The name of a server in tables: its product, with its engine if that is not part of the name.
+pub fn server_label(facts: &ServerFacts, backend: ServerKind) -> String {
+    let product = facts.product.map_or(backend.name(), Product::label);
+    match facts
+        .engine
+        .as_ref()
+        .filter(|engine| !engine.contains(product))
+    {
+        Some(engine) => format!("{product}, {engine}"),
+        None => product.to_owned(),
     }
 }
 

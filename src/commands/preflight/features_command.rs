@@ -1,20 +1,18 @@
 //! `sobench preflight --features`: tests which JSON Schema keywords a server enforces.
 
-use std::collections::HashMap;
-
 use tokio::runtime::Runtime;
 
 use crate::commands::output::CommandOutput;
 use crate::commands::preflight::options::{FeatureOptions, PreflightOptions, PreflightTarget};
-use crate::commands::preflight::output;
 use crate::commands::preflight::report::features::{json, page};
 use crate::commands::preflight::target::Target;
+use crate::commands::preflight::{number_duplicates, output};
 use crate::terminal::{self, Mode, Progress, ProgressLabels};
-use sobench_backend::Product;
 use sobench_core::error::{Error, Result};
 use sobench_core::exit_codes::{ENVIRONMENT, INTERRUPTED, SUCCESS};
 use sobench_preflight::features::probe::survey;
 use sobench_preflight::features::{FeatureResult, FeatureVerdict, ServerSurvey, Survey};
+use sobench_preflight::server_label;
 use sobench_shutdown::Shutdown;
 
 /// Tests each server in turn, until a shutdown signal. Results so far are then reported.
@@ -39,7 +37,7 @@ pub(super) fn run(
             Err(error) => return Err(error),
         }
     }
-    number_duplicates(&mut servers);
+    number_duplicates(servers.iter_mut().map(|server| &mut server.label));
     let survey = Survey {
         settings: features.settings.clone(),
         features: features.features.clone(),
@@ -90,35 +88,9 @@ fn survey_target(
     let mut result = result?;
     result.label = match target {
         PreflightTarget::Embedded { engine } => engine.name().to_owned(),
-        PreflightTarget::Server { .. } => product_and_engine(&result),
+        PreflightTarget::Server { .. } => server_label(&result.facts, result.backend),
     };
     Ok(result)
-}
-
-/// The server's product, with its engine if that is not part of the name.
-fn product_and_engine(result: &ServerSurvey) -> String {
-    let facts = &result.facts;
-    let product = facts.product.map_or(result.backend.name(), Product::label);
-    match facts
-        .engine
-        .as_ref()
-        .filter(|engine| !engine.contains(product))
-    {
-        Some(engine) => format!("{product}, {engine}"),
-        None => product.to_owned(),
-    }
-}
-
-/// Numbers servers with equal labels.
-fn number_duplicates(servers: &mut [ServerSurvey]) {
-    let mut seen: HashMap<String, usize> = HashMap::new();
-    for server in servers {
-        let count = seen.entry(server.label.clone()).or_default();
-        *count += 1;
-        if *count > 1 {
-            server.label = format!("{} ({count})", server.label);
-        }
-    }
 }
 
 /// A survey succeeds with any result, unless it was interrupted or the server was lost before its

@@ -2,17 +2,19 @@
 
 pub mod args;
 mod features_command;
+mod limits_command;
 pub mod options;
 mod report;
 mod target;
 
+use std::collections::HashMap;
 use std::path::Path;
 
 use serde_json::Value;
 use tokio::runtime::Runtime;
 
 use self::args::PreflightArgs;
-use self::options::PreflightOptions;
+use self::options::{LimitsOptions, PreflightOptions};
 use self::target::Target;
 use crate::commands::flags::environment;
 use crate::commands::output::{CommandOutput, pretty};
@@ -22,7 +24,7 @@ use sobench_core::error::{Error, Result};
 use sobench_core::exit_codes::{CHECK_FAILED, ENVIRONMENT, SUCCESS};
 use sobench_core::output_format::OutputFormat;
 use sobench_preflight::{self as preflight, Preflight, Tested};
-use sobench_render::{Document, text};
+use sobench_render::{Document, html, text};
 use sobench_shutdown::Shutdown;
 
 /// Runs the command.
@@ -34,6 +36,11 @@ pub fn run(flags: &PreflightArgs, shutdown: &Shutdown) -> Result<CommandOutput> 
     let options = PreflightOptions::new(flags, environment::api_key().as_deref())?;
     if let Some(features) = &options.features {
         return features_command::run(&options, features, shutdown);
+    }
+    match &options.limits {
+        Some(LimitsOptions::Test(test)) => return limits_command::run(&options, test, shutdown),
+        Some(LimitsOptions::Merge(files)) => return limits_command::merge(&options, files),
+        None => {}
     }
     shutdown.run_or_abandon(move || run_preflight(&options))
 }
@@ -78,8 +85,20 @@ fn exit_code(preflight: &Preflight) -> u8 {
     }
 }
 
-/// Writes the JSON file, if requested, and prints the report or the JSON. If the file cannot be
-/// written, only the exit code changes.
+/// Numbers equal labels of servers.
+pub(super) fn number_duplicates<'a>(labels: impl Iterator<Item = &'a mut String>) {
+    let mut seen: HashMap<String, usize> = HashMap::new();
+    for label in labels {
+        let count = seen.entry(label.clone()).or_default();
+        *count += 1;
+        if *count > 1 {
+            *label = format!("{label} ({count})");
+        }
+    }
+}
+
+/// Writes the requested files, and prints the report or the JSON. If a file cannot be written, only
+/// the exit code changes.
 pub(super) fn output(
     options: &PreflightOptions,
     exit_code: u8,
@@ -91,14 +110,18 @@ pub(super) fn output(
         exit_code,
         ..CommandOutput::default()
     };
-    if let Some(path) = &options.json {
-        match write(path, &file) {
-            Ok(()) => output.lines.push(format!("written: {}", path.display())),
-            Err(error) => {
-                output.lines.push(format!("error: {error}"));
-                output.exit_code = error.exit_code();
-            }
+    let mut write_file = |path: &Path, text: &str| match write(path, text) {
+        Ok(()) => output.lines.push(format!("written: {}", path.display())),
+        Err(error) => {
+            output.lines.push(format!("error: {error}"));
+            output.exit_code = error.exit_code();
         }
+    };
+    if let Some(path) = &options.json {
+        write_file(path, &file);
+    }
+    if let Some(path) = &options.html {
+        write_file(path, &html::render(page));
     }
     output.stdout = if options.format == OutputFormat::Json {
         file

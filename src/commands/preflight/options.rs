@@ -8,7 +8,7 @@ use crate::commands::flags::checks::{
     checked_url, grammar_notation, json_object, key_values, seconds,
 };
 use crate::commands::flags::embedded::refuse_unembedded;
-use crate::commands::flags::paths::OutputPath;
+use crate::commands::flags::paths::{InputPath, OutputPath};
 use crate::commands::preflight::args::PreflightArgs;
 use sobench_backend::{ConstraintDialect, ServerKind};
 use sobench_client::{ApiKey, Endpoint};
@@ -19,6 +19,7 @@ use sobench_engine::EngineName;
 use sobench_preflight::Kind;
 use sobench_preflight::features::data::select_features;
 use sobench_preflight::features::{Feature, Settings};
+use sobench_preflight::limits::LadderKind;
 use sobench_preflight::runner::DEFAULT_OUTPUT_LEN;
 use sobench_report::text::Detail;
 
@@ -28,10 +29,12 @@ const FEATURES_OUTPUT_LEN: u32 = 192;
 /// Options of a preflight.
 #[derive(Clone, Debug)]
 pub struct PreflightOptions {
-    /// One target, or several with --features.
+    /// One target, or several with --features or --limits.
     pub targets: Vec<PreflightTarget>,
     /// JSON Schema features to test; `None` to test kinds of constraints.
     pub features: Option<FeatureOptions>,
+    /// Limits to test or to report; `None` to test kinds of constraints.
+    pub limits: Option<LimitsOptions>,
     pub backend: ServerKind,
     pub dialects: Dialects,
     /// `None` for the default of the server.
@@ -45,6 +48,7 @@ pub struct PreflightOptions {
     /// Output format: text or JSON.
     pub format: OutputFormat,
     pub json: Option<OutputPath>,
+    pub html: Option<OutputPath>,
     /// How much of the report the text output shows.
     pub detail: Detail,
     /// Whether the report shows dialects that the server does not have.
@@ -57,6 +61,21 @@ pub struct PreflightOptions {
 pub struct FeatureOptions {
     pub features: Vec<Feature>,
     pub settings: Settings,
+}
+
+/// Options of --limits.
+#[derive(Clone, Debug)]
+pub enum LimitsOptions {
+    Test(LimitsTest),
+    /// Results to report together.
+    Merge(Vec<InputPath>),
+}
+
+/// What --limits tests.
+#[derive(Clone, Debug)]
+pub struct LimitsTest {
+    pub ladders: Vec<LadderKind>,
+    pub step_timeout: Duration,
 }
 
 /// A server to test.
@@ -98,6 +117,7 @@ impl PreflightOptions {
         Ok(Self {
             targets: targets(flags, backend, api_key)?,
             features: features(flags)?,
+            limits: limits(flags)?,
             backend,
             dialects: match flags.constraint_dialect.as_str() {
                 "all" => Dialects::All,
@@ -113,6 +133,7 @@ impl PreflightOptions {
             extra_body: flags.extra_body.as_deref().map(extra_body).transpose()?,
             format: flags.format,
             json: flags.json.clone(),
+            html: flags.html.clone(),
             detail: flags.detail,
             all_dialects: flags.all_dialects,
             progress: !flags.disable_tqdm,
@@ -134,10 +155,10 @@ fn targets(
     api_key: Option<&str>,
 ) -> Result<Vec<PreflightTarget>> {
     let several = flags.base_url.len() > 1 || flags.guided_decoding_backend.len() > 1;
-    if several && !flags.features {
+    if several && !flags.features && !flags.limits {
         return Err(
-            Error::usage("several servers or engines without --features")
-                .hint("give one, or add --features to compare them"),
+            Error::usage("several servers or engines without --features or --limits")
+                .hint("give one, or add --features or --limits to compare them"),
         );
     }
     if !flags.base_url.is_empty() {
@@ -170,17 +191,25 @@ fn server(
     backend: ServerKind,
     api_key: Option<&str>,
 ) -> Result<PreflightTarget> {
+    let endpoint = Endpoint {
+        base_url: checked_url(url)?,
+        path: flags
+            .endpoint
+            .clone()
+            .unwrap_or_else(|| backend.path(!flags.disable_stream).to_owned()),
+        headers: key_values("--header", &flags.header)?,
+        api_key: api_key.map(ApiKey::new),
+        insecure: flags.insecure,
+    };
+    if flags.limits && !flags.i_own_this_server && !endpoint.is_loopback()? {
+        return Err(Error::usage(format!(
+            "--limits can stall or end a server, and this one is not on this machine: {}",
+            endpoint.public_base_url()
+        ))
+        .hint("add --i-own-this-server if you own it and it has no other users"));
+    }
     Ok(PreflightTarget::Server {
-        endpoint: Endpoint {
-            base_url: checked_url(url)?,
-            path: flags
-                .endpoint
-                .clone()
-                .unwrap_or_else(|| backend.path(!flags.disable_stream).to_owned()),
-            headers: key_values("--header", &flags.header)?,
-            api_key: api_key.map(ApiKey::new),
-            insecure: flags.insecure,
-        },
+        endpoint,
         model: flags.model.clone(),
         ready_timeout: Duration::from_secs(flags.ready_check_timeout_sec),
     })
@@ -201,6 +230,21 @@ fn features(flags: &PreflightArgs) -> Result<Option<FeatureOptions>> {
             stream: !flags.disable_stream,
         },
     }))
+}
+
+fn limits(flags: &PreflightArgs) -> Result<Option<LimitsOptions>> {
+    if !flags.limits {
+        return Ok(None);
+    }
+    if !flags.merge.is_empty() {
+        return Ok(Some(LimitsOptions::Merge(flags.merge.clone())));
+    }
+    let is_selected =
+        |ladder: &LadderKind| flags.ladder.is_empty() || flags.ladder.contains(ladder);
+    Ok(Some(LimitsOptions::Test(LimitsTest {
+        ladders: LadderKind::ALL.into_iter().filter(is_selected).collect(),
+        step_timeout: seconds("--limits-step-timeout", flags.limits_step_timeout)?,
+    })))
 }
 
 /// The kinds in the order of the tests.
@@ -358,6 +402,37 @@ mod tests {
     }
 
     #[test]
+    fn limits_are_tested_on_this_machine_or_on_own_servers() {
+        let ladders = |arguments: &[&str]| match options(arguments).unwrap().limits {
+            Some(LimitsOptions::Test(test)) => test.ladders,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(ladders(&["--limits"]), LadderKind::ALL);
+        let far = ["--limits", "--base-url", "http://192.0.2.1:8000"];
+        assert!(options(&far).is_err());
+        assert_eq!(
+            ladders(
+                &[
+                    &far[..],
+                    &["--i-own-this-server", "--ladder", "tools,enum-size"]
+                ]
+                .concat()
+            ),
+            [LadderKind::EnumSize, LadderKind::Tools]
+        );
+        let both = [
+            "--limits",
+            "--base-url",
+            "http://localhost:1",
+            "--base-url",
+            "http://[::1]:2",
+        ];
+        assert_eq!(options(&both).unwrap().targets.len(), 2);
+        let merged = options(&["--limits", "--merge", "a.json", "b.json"]).unwrap();
+        assert!(matches!(merged.limits, Some(LimitsOptions::Merge(files)) if files.len() == 2));
+    }
+
+    #[test]
     fn errors_contain_the_flag_and_the_value() {
         for (arguments, message) in [
             (&["--kind", "xml"][..], "unknown constraint kind: xml"),
@@ -396,7 +471,7 @@ mod tests {
             (&["--base-url", "h:1"], "h:1"),
             (
                 &["--base-url", "http://a", "--base-url", "http://b"],
-                "several servers or engines without --features",
+                "several servers or engines without --features or --limits",
             ),
             (
                 &["--base-url", "http://a", "--backend", "scalellm"],
@@ -419,6 +494,18 @@ mod tests {
                 "the embedded server does not support --constraint-dialect sglang, and no other server is named",
             ),
             (&["--guided-decoding-backend", "llama.cpp"], "llama.cpp"),
+            (
+                &[
+                    "--limits",
+                    "--base-url",
+                    "http://user:secret@192.0.2.1:8000",
+                ],
+                "this one is not on this machine: http://***@192.0.2.1:8000",
+            ),
+            (
+                &["--limits", "--limits-step-timeout", "0"],
+                "--limits-step-timeout is not a time: 0",
+            ),
         ] {
             let error = options(arguments).expect_err("the value is wrong");
             assert!(

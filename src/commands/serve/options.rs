@@ -51,9 +51,10 @@ pub struct ServeArgs {
     /// suppress-thinking, constrain-thinking, constraint-early, constraint-late,
     /// answer-in-reasoning, leak-end-marker, endless-thinking; of masks under load: swap-masks,
     /// mask-off-by-one, fail-open:N, restart-grammar, bad-rollback, shorten-under-load; of
-    /// cancellation: die-on-cancel, leak-slot-on-cancel. merge-calls@20of2000 injects it into exactly
-    /// 20 of the first 2,000 requests that it can change
-    #[arg(long, value_name = "KIND[:MS|:N][@SHARE]", num_args = 1..)]
+    /// cancellation: die-on-cancel, leak-slot-on-cancel; of compiles: leak-per-schema:BYTES,
+    /// slow-compile:MS, stall-neighbours, zombie-compile, die-on-large:BYTES. merge-calls@20of2000
+    /// injects it into exactly 20 of the first 2,000 requests that it can change
+    #[arg(long, value_name = "KIND[:MS|:N|:BYTES][@SHARE]", num_args = 1..)]
     pub fault: Vec<String>,
     #[command(flatten, next_help_heading = "Synthetic model")]
     pub embedded: EmbeddedArgs,

@@ -85,6 +85,7 @@ pub(super) struct Batcher {
     inbox: Sender<Message>,
     thread: JoinHandle<()>,
     tally: Arc<Tally>,
+    clock: Clock,
     stuck: Arc<AtomicUsize>,
 }
 
@@ -123,6 +124,9 @@ struct Sequence {
     /// Tokens that are not in the cache: those of the prompt and, after a preemption, of the answer.
     /// Zero after a step.
     uncached_tokens: u32,
+    /// When it entered the queue. `None` once it has run.
+    queued: Option<Instant>,
+    has_token: bool,
     /// Due time of its next token. Set when it runs.
     due: Option<Instant>,
     /// Its client went away, and a fault keeps its slot.
@@ -166,6 +170,7 @@ impl Batcher {
         let (stuck, steps_in_flight) =
             (Arc::<AtomicUsize>::default(), Arc::<AtomicUsize>::default());
         let workers = Workers::new(batching.threads, batching.step_timeout, Arc::clone(&stuck))?;
+        let clock = batching.clock.clone();
         let batch_loop = Loop {
             inbox,
             waiting: VecDeque::new(),
@@ -194,6 +199,7 @@ impl Batcher {
             inbox: sender,
             thread,
             tally,
+            clock,
             stuck,
         })
     }
@@ -225,6 +231,8 @@ impl Batcher {
             seed,
             prompt_tokens,
             uncached_tokens: prompt_tokens,
+            queued: Some(self.clock.now()),
+            has_token: false,
             due: None,
             is_leaked: false,
             updates: sender,
@@ -349,6 +357,7 @@ impl Sequence {
 impl Loop {
     fn run(mut self) {
         while self.wait_for_work() {
+            self.planting.compiles.wait_for_decoding();
             self.preempt();
             self.admit();
             self.swap_masks();
@@ -474,6 +483,10 @@ impl Loop {
         let now = self.batching.clock.now();
         for mut sequence in self.waiting.drain(..admitted) {
             sequence.due = Some(sequence.pacer.due(now));
+            if let Some(queued) = sequence.queued.take() {
+                let waited = now.saturating_duration_since(queued);
+                self.tally.waited(nanoseconds(waited));
+            }
             self.running.push(sequence);
         }
         self.tally.admitted(admitted);
@@ -580,6 +593,11 @@ impl Loop {
             let sequence = &mut self.running[index];
             sequence.due = Some(sequence.pacer.due(now));
             sequence.generation = result.generation;
+            if !sequence.has_token && result.tokens > 0 {
+                sequence.has_token = true;
+                self.tally
+                    .first_token(nanoseconds(sequence.pacer.since_arrival(now)));
+            }
             match &result.piece {
                 Ok(Piece { finish: None, .. }) => {}
                 Ok(Piece { finish, .. }) => self.tally.sequence_ended(*finish),

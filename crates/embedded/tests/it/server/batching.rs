@@ -90,7 +90,19 @@ async fn statistics_count_compiles_and_cache_hits() {
         (&seen["engine"], &seen["engine_version"]),
         (&json!("guidance"), &json!(server.engine_label()))
     );
-    let in_process = serde_json::to_value(server.stats()).unwrap();
+    assert_eq!(
+        [
+            &seen["compile_time"]["count"],
+            &seen["time_to_first_token"]["count"]
+        ],
+        [&json!(3), &json!(5)]
+    );
+    let (mut in_process, mut seen) = (serde_json::to_value(server.stats()).unwrap(), seen);
+    // Memory and CPU time change all the time.
+    for stats in [&mut in_process, &mut seen] {
+        let process = stats.as_object_mut().unwrap().remove("process").unwrap();
+        assert!(process["start_time_s"].as_u64().unwrap() > 1_700_000_000);
+    }
     assert_eq!(in_process, seen);
     let metrics = client.get("/metrics").await;
     assert!(

@@ -1,0 +1,20 @@
+//! A `oneOf` of objects that differ in a constant.
+
+use super::{LadderSpec, Payload};
+
+pub(super) const SPEC: LadderSpec = LadderSpec {
+    name: "oneof-width",
+    label: "oneOf width",
+    unit: "alternatives of oneOf",
+    sizes: &[1, 3, 10, 30, 100, 300, 1000, 3000, 10_000, 30_000],
+    kind: "json",
+    build: |width, nonce, _| {
+        let alternative = |index: u64| {
+            format!(
+                r#"{{"type":"object","properties":{{"k":{{"const":"{nonce}{index}"}}}},"required":["k"],"additionalProperties":false}}"#
+            )
+        };
+        let alternatives: Vec<String> = (0..width).map(alternative).collect();
+        Payload::SchemaText(format!(r#"{{"oneOf":[{}]}}"#, alternatives.join(",")))
+    },
+};
