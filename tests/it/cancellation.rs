@@ -92,6 +92,11 @@ fn a_server_that_dies_or_leaks_slots_does_not_recover() {
     for (fault, limit) in [
         ("die-on-cancel", &[][..]),
         ("leak-slot-on-cancel", &["--request-timeout", "3"][..]),
+        // The error limit ends the run.
+        (
+            "leak-slot-on-cancel",
+            &["--request-timeout", "3", "--max-consecutive-errors", "1"][..],
+        ),
     ] {
         let (ran, result) = run_against(Some(fault), limit);
         check_result(&result).unwrap();
