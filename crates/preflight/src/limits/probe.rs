@@ -35,8 +35,12 @@ const BASELINE_REQUESTS: usize = 10;
 /// Tokens of a small request without a constraint.
 const NEIGHBOUR_TOKENS: u32 = 8;
 
-/// A step whose first token takes at least this long is sent again and cancelled half-way.
+/// A step whose first token takes at least this long is sent again and cancelled.
 const MIN_CANCELLED_MS: f64 = 200.0;
+
+/// Parts of the time to the first token after which it is cancelled: the second one if the answer comes
+/// before the first.
+const CANCELLED_PARTS: [f64; 2] = [0.5, 0.25];
 
 /// The least time that a server is watched after a cancelled request, besides twice the rest of the
 /// compile.
@@ -394,8 +398,8 @@ impl<'a> Prober<'a> {
         })
     }
 
-    /// Sends the slowest accepted step again with another constraint, and closes the connection
-    /// half-way to the first token. `None` if no step was slow enough.
+    /// Sends the slowest accepted step again with another constraint, and closes the connection on the
+    /// way to the first token. `None` if no step was slow enough, or the answers came earlier.
     async fn cancel_slowest(&mut self, kind: LadderKind, ladder: &Ladder) -> Option<Cancelled> {
         let accepted = ladder
             .steps
@@ -405,17 +409,19 @@ impl<'a> Prober<'a> {
         if ttft_ms < MIN_CANCELLED_MS || self.shutdown.is_requested() {
             return None;
         }
-        let body = self.body(kind, size).ok().flatten()?;
-        let after_ms = ttft_ms / 2.0;
-        let cancel_after = Some(CancelAfter::Seconds(after_ms / 1e3));
-        let observation = self.send(body, cancel_after).await;
-        self.requests += 1;
-        if observation.outcome != Outcome::Abandoned {
-            return None;
+        for part in CANCELLED_PARTS {
+            let body = self.body(kind, size).ok().flatten()?;
+            let after_ms = ttft_ms * part;
+            let cancel_after = Some(CancelAfter::Seconds(after_ms / 1e3));
+            let observation = self.send(body, cancel_after).await;
+            self.requests += 1;
+            if observation.outcome == Outcome::Abandoned {
+                let watched_ms = 2.0 * ttft_ms + MIN_WATCHED_MS;
+                let limit_ms = self.step_timeout.as_secs_f64() * 1e3;
+                return self.watch(size, after_ms, watched_ms.min(limit_ms)).await;
+            }
         }
-        let watched_ms =
-            (2.0 * ttft_ms + MIN_WATCHED_MS).min(self.step_timeout.as_secs_f64() * 1e3);
-        self.watch(size, after_ms, watched_ms).await
+        None
     }
 
     async fn watch_last(
@@ -443,7 +449,6 @@ impl<'a> Prober<'a> {
             worked_ms: None,
             is_working: false,
         };
-        let mut last = (self.read_process().await, Stopwatch::start());
         loop {
             if found.recovered_ms.is_none() {
                 let observation = self.send_small_constraint().await.ok()?;
@@ -458,13 +463,14 @@ impl<'a> Prober<'a> {
                     return Some(found);
                 }
             }
+            // Without the work for the small constraint.
+            let (before, interval) = (self.read_process().await, Stopwatch::start());
             tokio::time::sleep(WATCH_INTERVAL).await;
             if self.shutdown.is_requested() {
                 return None;
             }
             let reading = self.read_process().await;
-            let cores = cores(&last.0, &reading, last.1.time());
-            last = (reading, Stopwatch::start());
+            let cores = cores(&before, &reading, interval.time());
             let is_busy = cores.map(|cores| cores > self.base_cores + BUSY_CORES);
             let compiles = reading.compiles.map(|compiles| compiles > 0.0);
             // A compile that the server has given up can still run, and one can wait without CPU time.
