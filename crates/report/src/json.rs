@@ -252,6 +252,9 @@ fn own_part(report: &Report) -> Value {
     if let Some(parity) = &metrics.stream_parity {
         put(&mut own, "stream_parity", parity);
     }
+    if let Some(server) = &metrics.server {
+        put(&mut own, "server_metrics", server);
+    }
     if let Some(spec_decode) = &report.spec_decode {
         put(
             &mut own,

@@ -2,7 +2,9 @@
 
 use super::text::figure;
 use super::view::View;
-use super::{Report, accuracy, breakdown, canaries, channels, confidence, free_choices};
+use super::{
+    Report, accuracy, breakdown, canaries, channels, confidence, free_choices, server_metrics,
+};
 use sobench_core::case::Arm;
 use sobench_core::printable::printable;
 use sobench_core::verdict::NotScored;
@@ -92,6 +94,7 @@ pub(crate) fn add_all(page: &mut Document, view: &View<'_>) {
     );
     page.titled_table(confidence::TITLE, confidence::table(report));
     add_schedule(page, report);
+    server_metrics::add(page, &report.metrics);
     page.titled_table(
         "Other metrics",
         metrics_table(&report.metrics, registry::Page::Console).non_empty(),

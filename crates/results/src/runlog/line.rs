@@ -21,6 +21,7 @@ use sobench_core::observation::{Observation, Outcome, Timing, Usage};
 use sobench_core::printable::printable;
 use sobench_core::run_event::AnswerForm;
 use sobench_core::scorer::Scorer;
+use sobench_core::server_sample::ServerSample;
 use sobench_judge::accuracy::Accuracy;
 use sobench_judge::canary::CanaryAnswer;
 use sobench_judge::free_choices::FreeChoices;
@@ -49,6 +50,7 @@ pub(super) enum Line<'a> {
     Oracle(Shared<'a, str>),
     Request(Box<RequestLine<'a, &'a Outcome>>),
     Repeat(Box<RepeatLine<'a>>),
+    ServerMetrics(&'a ServerSample),
     Judged(JudgedLine<'a>),
     Footer(&'a super::Footer),
 }
@@ -197,6 +199,7 @@ pub(super) enum ReadLine {
     Oracle(ReadShared<Arc<str>>),
     Request(Box<ReadRequest>),
     Repeat(ReadRepeat),
+    ServerMetrics(Box<RawValue>),
     Judged(Box<RawValue>),
     Footer(Box<RawValue>),
 }
