@@ -5,9 +5,9 @@ use sobench_report::{Report, csv, html, json, junit, markdown, text};
 use sobench_results::compare::rules::LimitRule;
 use sobench_results::compare::run_spread::RunSpread;
 use sobench_results::compare::{Options, Side, check_limits, compare, read};
+use sobench_results::metrics::LatencyMetric;
 use sobench_results::metrics::registry::testing::{metrics, options, with_eventful_samples};
 use sobench_results::metrics::registry::{Figure, Metric};
-use sobench_results::metrics::LatencyMetric;
 use sobench_results::record::RunRecord;
 
 fn record() -> RunRecord {

@@ -252,6 +252,9 @@ fn own_part(report: &Report) -> Value {
     if let Some(parity) = &metrics.stream_parity {
         put(&mut own, "stream_parity", parity);
     }
+    if let Some(times) = metrics.server_times {
+        put(&mut own, "server_times", times);
+    }
     if let Some(server) = &metrics.server {
         put(&mut own, "server_metrics", server);
     }

@@ -10,6 +10,8 @@ use sobench_statistics::Summary;
 
 pub(crate) const TITLE: &str = "Server metrics";
 
+const TIMES_TITLE: &str = "Times that the server reports with each answer (means, ms)";
+
 /// Characters at most of the name of a series.
 const SERIES_MAX_CHARS: usize = 80;
 
@@ -20,6 +22,7 @@ const MIB: f64 = (1 << 20) as f64;
 
 /// Adds the table and the sentences on differences; nothing without samples of the server.
 pub(crate) fn add(page: &mut Document, metrics: &Metrics) {
+    page.titled_table(TIMES_TITLE, times(metrics));
     let Some(server) = &metrics.server else {
         return;
     };
@@ -36,6 +39,35 @@ pub(crate) fn add(page: &mut Document, metrics: &Metrics) {
     ));
     page.paragraphs(server.differences.iter().map(ToString::to_string));
     page.paragraphs(server.memory_growth.iter().map(ToString::to_string));
+}
+
+/// The server's times beside the client's; `None` if answers have none.
+fn times(metrics: &Metrics) -> Option<Table> {
+    let times = metrics.server_times?;
+    let cell = |value: Option<f64>| value.map_or_else(String::new, |value| figure(Some(value)));
+    let rows = [
+        ("queue", None, times.queue_ms),
+        ("queue end to first token", None, times.first_token_ms),
+        ("TTFT", times.client_ttft_ms, None),
+        (
+            "TTFT outside of the server's engine",
+            times.outside_ms(),
+            None,
+        ),
+        (
+            "first token to last",
+            times.client_generation_ms,
+            times.generation_ms,
+        ),
+    ];
+    let known = rows
+        .into_iter()
+        .filter(|(_, client, server)| client.is_some() || server.is_some());
+    Table::new(["time", "client", "server"], 1)
+        .with_rows(
+            known.map(|(name, client, server)| [name.to_owned(), cell(client), cell(server)]),
+        )
+        .non_empty()
 }
 
 /// The rows of a table.
@@ -217,6 +249,7 @@ fn named(name: &str, gauge: &GaugeSummary) -> [String; 5] {
 mod tests {
     use super::*;
     use sobench_results::metrics::registry::testing::metrics;
+    use sobench_results::metrics::server_times::ServerTimesSummary;
 
     #[test]
     fn both_sides_are_in_a_row_with_unit_and_series() {
@@ -236,7 +269,6 @@ mod tests {
             "TTFT, mean",
             "running, peak",
             "memory per distinct constraint",
-            "0.9537 (",
             "first, mean, peak, last",
             "40 readings of",
             "(SGLang)",
@@ -248,5 +280,19 @@ mod tests {
         let mut page = Document::default();
         add(&mut page, &metrics);
         assert!(page.blocks.is_empty());
+        metrics.server_times = Some(ServerTimesSummary {
+            answers: 2,
+            queue_ms: Some(1.0),
+            first_token_ms: Some(2.0),
+            generation_ms: None,
+            client_ttft_ms: Some(3.5),
+            client_generation_ms: None,
+        });
+        add(&mut page, &metrics);
+        let text = sobench_render::text::render(&page);
+        assert!(
+            text.contains("outside of the server's engine") && text.contains("0.50"),
+            "{text}"
+        );
     }
 }

@@ -205,6 +205,7 @@ pub fn read_page(
         reading.add_positions(name);
     }
     named.iter().for_each(|name| reading.add_named(name));
+    reading.leave_out_overflows();
     let Reading {
         mut sample,
         source,
@@ -356,6 +357,32 @@ impl Reading<'_> {
             sum,
             buckets,
         })
+    }
+
+    /// Leaves out sums and products beyond the range of numbers, which no file can have.
+    fn leave_out_overflows(&mut self) {
+        let sample = &mut self.sample;
+        let count = |sample: &ServerSample| {
+            let positions = sample.accepted_by_position.len();
+            sample.values.len() + sample.histograms.len() + sample.named.len() + positions
+        };
+        let before = count(sample);
+        sample.values.retain(|_, value| value.is_finite());
+        sample.named.retain(|_, value| value.is_finite());
+        sample.histograms.retain(|_, counts| {
+            let mut buckets = counts.buckets.iter();
+            counts.count.is_finite()
+                && counts.sum.is_finite()
+                && buckets.all(|(bound, count)| bound.is_finite() && count.is_finite())
+        });
+        if !sample
+            .accepted_by_position
+            .iter()
+            .all(|count| count.is_finite())
+        {
+            sample.accepted_by_position.clear();
+        }
+        self.left_out += before - count(sample);
     }
 
     fn add_positions(&mut self, name: &str) {

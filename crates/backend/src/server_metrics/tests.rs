@@ -171,6 +171,16 @@ fn wrong_values_are_left_out_and_counted() {
 }
 
 #[test]
+fn sums_beyond_the_range_of_numbers_are_left_out() {
+    let page = "vllm:num_requests_running{a=\"1\"} 1e308\nvllm:num_requests_running{a=\"2\"} 1e308\n\
+        vllm:time_to_first_token_seconds_sum 1e308\nvllm:time_to_first_token_seconds_count 1\n\
+        x{a=\"1\"} 1e308\nx{a=\"2\"} 1e308\n";
+    let (sample, fault) = read_page(page, "u", &["x".to_owned()]).unwrap();
+    assert_eq!(fault, Some(ScrapeFault::NotFinite(3)));
+    assert!(sample.is_empty(), "{sample:?}");
+}
+
+#[test]
 fn named_series_are_summed_over_their_other_labels() {
     let page = "up 1\nx{a=\"1\",b=\"1\"} 2\nx{a=\"1\",b=\"2\"} -0.5\nx{a=\"2\"} 8\ny NaN\n";
     let named = ["x", "x{a=\"1\"}", "y", "z"].map(str::to_owned);

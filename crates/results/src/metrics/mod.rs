@@ -39,6 +39,7 @@ pub mod repetition;
 pub mod request_table;
 pub mod run_issues;
 pub mod server;
+pub mod server_times;
 pub mod spec_decode;
 pub mod steady_state;
 pub mod stream_parity;
@@ -70,6 +71,7 @@ use self::repetition::Repetition;
 use self::request_table::{RequestTable, Row};
 use self::run_issues::RunIssues;
 use self::server::ServerMetrics;
+use self::server_times::ServerTimesSummary;
 use self::stream_parity::{Parity, StreamParity};
 use self::throughput::Throughput;
 use self::validity_pattern::ValidityPattern;
@@ -249,6 +251,8 @@ pub struct Metrics {
     pub canaries: Option<Canaries>,
     /// What the server reports about itself; `None` without samples of its metrics page.
     pub server: Option<ServerMetrics>,
+    /// Times that the server reports with each answer; `None` without any.
+    pub server_times: Option<ServerTimesSummary>,
     pub issues: RunIssues,
     /// Every metric of [`registry::Metric::ALL`], over the whole run.
     pub values: Values,
@@ -368,6 +372,7 @@ pub fn summarise_with_server(
         stream_parity: StreamParity::new(samples),
         free_choices: FreeChoiceShares::new(samples),
         canaries: Canaries::new(samples),
+        server_times: ServerTimesSummary::new(samples, options),
         issues: RunIssues::new(samples),
         values: Values::new(&RunSamples {
             samples: &all,

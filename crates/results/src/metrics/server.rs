@@ -77,15 +77,13 @@ impl ServerMetrics {
         let [first, .., last] = server else {
             return None;
         };
-        let pairs = || server.windows(2).map(|pair| (&pair[0], &pair[1]));
+        let restarts_before = restarts_before(server);
         let source = server.iter().find_map(|sample| sample.source.as_deref());
         let took_ns = server.iter().map(|sample| sample.took_ns).min();
         let mut metrics = Self {
             source: source.cloned().unwrap_or_default(),
             samples: server.len(),
-            restarts: pairs()
-                .filter(|(before, after)| after.is_after_restart(before))
-                .count(),
+            restarts: restarts_before.last().copied().unwrap_or_default(),
             span_s: (last.offset_ns - first.offset_ns) as f64 / 1e9,
             shortest_scrape_ms: took_ns.unwrap_or_default() as f64 / 1e6,
             memory_growth: MemoryGrowth::new(server, samples),
@@ -95,7 +93,9 @@ impl ServerMetrics {
         for quantity in Quantity::ALL {
             match quantity.quantity_type() {
                 QuantityType::Counter => {
-                    let count = grown(server, |sample| sample.values.get(&quantity).copied());
+                    let count = grown(server, &restarts_before, |sample| {
+                        sample.values.get(&quantity).copied()
+                    });
                     metrics.counts.extend(count.map(|count| (quantity, count)));
                 }
                 QuantityType::Gauge => {
@@ -105,7 +105,7 @@ impl ServerMetrics {
                     metrics.gauges.extend(gauge.map(|gauge| (quantity, gauge)));
                 }
                 QuantityType::Histogram => {
-                    let summary = difference_of_histograms(server, quantity)
+                    let summary = difference_of_histograms(server, &restarts_before, quantity)
                         .and_then(|counts| HistogramSummary::new(&counts));
                     metrics
                         .durations
@@ -182,22 +182,38 @@ fn as_sentences<S: serde::Serializer>(
     serializer.collect_seq(differences.iter().map(ToString::to_string))
 }
 
+/// The number of restarts before each sample.
+fn restarts_before(server: &[ServerSample]) -> Vec<usize> {
+    let mut restarts = 0;
+    let mut before = vec![0];
+    before.extend(server.windows(2).map(|pair| {
+        restarts += usize::from(pair[1].is_after_restart(&pair[0]));
+        restarts
+    }));
+    before
+}
+
 /// The growth of a counter over all samples. After a restart it counts from zero. `None` without
 /// two values.
-fn grown(server: &[ServerSample], value: impl Fn(&ServerSample) -> Option<f64>) -> Option<f64> {
+fn grown(
+    server: &[ServerSample],
+    restarts: &[usize],
+    value: impl Fn(&ServerSample) -> Option<f64>,
+) -> Option<f64> {
     let mut known = server
         .iter()
-        .filter_map(|sample| Some((sample, value(sample)?)));
-    let (mut before, mut level) = known.next()?;
+        .zip(restarts)
+        .filter_map(|(sample, known_restarts)| Some((*known_restarts, value(sample)?)));
+    let (mut known_restarts, mut level) = known.next()?;
     let mut sum = None;
-    for (sample, next) in known {
-        let from = if sample.is_after_restart(before) {
-            0.0
-        } else {
+    for (next_restarts, next) in known {
+        let from = if next_restarts == known_restarts {
             level
+        } else {
+            0.0
         };
         *sum.get_or_insert(0.0) += (next - from).max(0.0);
-        (before, level) = (sample, next);
+        (known_restarts, level) = (next_restarts, next);
     }
     sum
 }
@@ -205,6 +221,7 @@ fn grown(server: &[ServerSample], value: impl Fn(&ServerSample) -> Option<f64>) 
 /// The durations that were added to a histogram over all samples.
 fn difference_of_histograms(
     server: &[ServerSample],
+    restarts: &[usize],
     quantity: Quantity,
 ) -> Option<HistogramCounts> {
     let last = server
@@ -212,7 +229,9 @@ fn difference_of_histograms(
         .rev()
         .find_map(|sample| sample.histograms.get(&quantity))?;
     let of = |value: &dyn Fn(&HistogramCounts) -> f64| {
-        grown(server, |sample| sample.histograms.get(&quantity).map(value))
+        grown(server, restarts, |sample| {
+            sample.histograms.get(&quantity).map(value)
+        })
     };
     let bound = |at: f64| {
         of(&move |counts: &HistogramCounts| {
