@@ -15,6 +15,7 @@ mod recogniser;
 mod regex;
 mod run_log;
 mod schema;
+mod server_metrics;
 mod sse;
 mod texts;
 
@@ -22,7 +23,7 @@ mod texts;
 pub(crate) type Check = fn(&[u8]);
 
 /// All checks by target name, which is also the name of the fixture folder.
-pub(crate) const CHECKS: [(&str, Check); 10] = [
+pub(crate) const CHECKS: [(&str, Check); 11] = [
     ("sse", sse::check),
     ("delta", delta::check),
     ("lark", lark::check),
@@ -33,6 +34,7 @@ pub(crate) const CHECKS: [(&str, Check); 10] = [
     ("schema", schema::check),
     ("run_log", run_log::check),
     ("gate", gate::check),
+    ("server_metrics", server_metrics::check),
 ];
 
 /// Runs the check of this name.

@@ -5,10 +5,9 @@ use sobench_report::{Report, csv, html, json, junit, markdown, text};
 use sobench_results::compare::rules::LimitRule;
 use sobench_results::compare::run_spread::RunSpread;
 use sobench_results::compare::{Options, Side, check_limits, compare, read};
-use sobench_results::metrics::registry::testing::{eventful_run, options};
+use sobench_results::metrics::LatencyMetric;
+use sobench_results::metrics::registry::testing::{metrics, options, with_eventful_samples};
 use sobench_results::metrics::registry::{Figure, Metric};
-use sobench_results::metrics::testing::with_samples;
-use sobench_results::metrics::{LatencyMetric, Metrics, summarise};
 use sobench_results::record::RunRecord;
 
 fn record() -> RunRecord {
@@ -20,8 +19,8 @@ fn record() -> RunRecord {
 
 /// Calls `check` with a run in which every metric has a value.
 fn with_run<T>(check: impl FnOnce(&View<'_>) -> T) -> T {
-    with_samples(&eventful_run(), |samples| {
-        let report = Report::new(record(), summarise(samples, 2_000_000_000, &options()));
+    with_eventful_samples(|samples| {
+        let report = Report::new(record(), metrics());
         let answer = |index: usize| Ok(samples[index].text().to_owned());
         check(&View {
             report: &report,
@@ -32,10 +31,6 @@ fn with_run<T>(check: impl FnOnce(&View<'_>) -> T) -> T {
             requirements: None,
         })
     })
-}
-
-fn metrics() -> Metrics {
-    with_run(|view| view.report.metrics.clone())
 }
 
 /// The metrics whose name and label are missing in `text`.

@@ -9,7 +9,7 @@ use sobench_core::channel_timing::{ChannelBytes, ChannelTiming};
 use sobench_core::constraint::Constraint;
 use sobench_core::nonce::Nonce;
 use sobench_core::observation::{
-    Advice, Observation, Outcome, Stage, TimeLimit, Timing, TransportCause,
+    Advice, Observation, Outcome, ServerTimes, Stage, TimeLimit, Timing, TransportCause,
 };
 use sobench_core::verdict::{NotScored, Reason, Verdict};
 use sobench_judge::accuracy::{Accuracy, Grade, Leaves};
@@ -80,6 +80,11 @@ fn judged_request(index: usize, arm: Arm, outcome: Outcome, verdict: Verdict) ->
         }),
         chunk_tokens: if answered { vec![1, 2, 5] } else { vec![] },
         end_ns: Some(at(21)),
+        server: answered.then_some(ServerTimes {
+            queue_ns: Some(1),
+            first_token_ns: Some(2),
+            generation_ns: Some(3),
+        }),
         streamed: answered,
     };
     let observation = Observation {

@@ -77,6 +77,7 @@ pages! {
     load: "docs/load.md",
     shards: "docs/shards.md",
     metrics: "docs/metrics.md",
+    server_metrics: "docs/server-metrics.md",
     run_log: "docs/run-log.md",
     reports: "docs/reports.md",
     compare: "docs/compare.md",

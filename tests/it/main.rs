@@ -61,6 +61,7 @@ mod runlog;
 mod runs;
 mod score;
 mod serve_tools;
+mod server_metrics;
 mod shards;
 // Needs Unix signals.
 #[cfg(unix)]

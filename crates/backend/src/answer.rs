@@ -4,7 +4,7 @@ use super::error_message::error_message;
 use super::stream_fault::StreamFault;
 use sobench_core::answer::{self, Answer};
 use sobench_core::channel_timing::ChunkPart;
-use sobench_core::observation::{Advice, Outcome, Usage};
+use sobench_core::observation::{Advice, Outcome, ServerTimes, Usage};
 
 /// Decodes the bytes of one response. Runs in the timed path, so it only extracts content.
 pub trait Decoder: Send {
@@ -61,6 +61,8 @@ pub struct Decoded {
     pub finish_reason: Option<String>,
     /// The last usage counts of the server.
     pub usage: Option<Usage>,
+    /// Times that the server reported.
+    pub server_times: Option<ServerTimes>,
     /// Cumulative output tokens for each chunk with content, if the server sends counts in chunks.
     pub chunk_tokens: Vec<u64>,
     /// The channels of each chunk with content, in order.

@@ -298,6 +298,9 @@ impl State {
             // is the total.
             decoded.usage = delta.usage;
         }
+        // With times in every chunk (llama.cpp's `timings_per_token`), the last ones are of the
+        // whole answer.
+        decoded.server_times = delta.server_times.or(decoded.server_times);
         decoded.terminated |= delta.is_last;
         summary
     }

@@ -23,6 +23,7 @@ mod lists;
 mod ndjson;
 mod product;
 mod refused_keyword;
+pub mod server_metrics;
 pub mod sse;
 mod stream_fault;
 mod thinking;

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use sobench_core::answer::ToolCall;
-use sobench_core::observation::Usage;
+use sobench_core::observation::{ServerTimes, Usage};
 
 /// The contents of one event or body.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -25,6 +25,7 @@ pub(super) struct Delta {
     pub(super) is_content: bool,
     pub(super) finish_reason: Option<String>,
     pub(super) usage: Option<Usage>,
+    pub(super) server_times: Option<ServerTimes>,
     pub(super) error: Option<WireError>,
     /// Whether it has the format of an answer.
     pub(super) is_answer: bool,
@@ -81,6 +82,7 @@ pub(super) fn read(json: &str) -> Result<Delta, serde_json::Error> {
     let chunk: Chunk<'_> = serde_json::from_str(json)?;
     let mut delta = Delta {
         usage: chunk.usage.and_then(parse_usage),
+        server_times: server_times(chunk.metrics, chunk.timings),
         ..Delta::default()
     };
     delta.error = error(chunk.error, chunk.object.as_ref(), chunk.code, chunk.kind);
@@ -121,6 +123,8 @@ struct Chunk<'a> {
     #[serde(borrow)]
     choices: Option<Vec<Choice<'a>>>,
     usage: Option<&'a RawValue>,
+    metrics: Option<&'a RawValue>,
+    timings: Option<&'a RawValue>,
     error: Option<&'a RawValue>,
     object: Option<Text<'a>>,
     code: Option<&'a RawValue>,
@@ -218,6 +222,26 @@ pub(super) fn add(text: &mut String, more: Option<Text<'_>>) {
     if let Some(more) = more {
         text.push_str(&more.0);
     }
+}
+
+/// Times of the request: `metrics` of vLLM (`--enable-per-request-metrics`,
+/// `vllm/entrypoints/generate/base/protocol.py`), whose time to the first token starts after the
+/// queue; `timings` of llama.cpp. Members of other types are ignored.
+fn server_times(metrics: Option<&RawValue>, timings: Option<&RawValue>) -> Option<ServerTimes> {
+    let member = |raw: Option<&RawValue>, name: &str| {
+        let members: serde_json::Value = serde_json::from_str(raw?.get()).ok()?;
+        let ms = members.get(name)?.as_f64()?;
+        // The cast saturates.
+        (ms >= 0.0).then_some((ms * 1e6) as u64)
+    };
+    let times = ServerTimes {
+        queue_ns: member(metrics, "queue_time_ms"),
+        first_token_ns: member(metrics, "time_to_first_token_ms")
+            .or_else(|| member(timings, "prompt_ms")),
+        generation_ns: member(metrics, "generation_time_ms")
+            .or_else(|| member(timings, "predicted_ms")),
+    };
+    (times != ServerTimes::default()).then_some(times)
 }
 
 /// Parses a `usage` of chat completions or responses. An invalid count does not invalidate the
@@ -543,6 +567,36 @@ mod tests {
             );
         }
         assert_eq!(usage(r#"{"choices":[],"usage":null}"#), None);
+    }
+
+    #[test]
+    fn times_of_the_server_are_read_leniently() {
+        let times = |json: &str| read(json).unwrap().server_times;
+        let vllm = r#"{"choices":[],"metrics":{"time_to_first_token_ms":12.5,"generation_time_ms":80.0,"queue_time_ms":0.25,"mean_itl_ms":4.0}}"#;
+        assert_eq!(
+            times(vllm),
+            Some(ServerTimes {
+                queue_ns: Some(250_000),
+                first_token_ns: Some(12_500_000),
+                generation_ns: Some(80_000_000),
+            })
+        );
+        let llama_cpp = r#"{"choices":[],"timings":{"cache_n":6,"prompt_n":1,"prompt_ms":0.206,"predicted_n":6,"predicted_ms":18.233}}"#;
+        assert_eq!(
+            times(llama_cpp),
+            Some(ServerTimes {
+                queue_ns: None,
+                first_token_ns: Some(206_000),
+                generation_ns: Some(18_233_000),
+            })
+        );
+        for other in [
+            r#"{"choices":[],"metrics":null,"timings":null}"#,
+            r#"{"choices":[],"metrics":[1],"timings":"fast"}"#,
+            r#"{"choices":[],"metrics":{"queue_time_ms":-1,"generation_time_ms":"1"}}"#,
+        ] {
+            assert_eq!(times(other), None, "{other}");
+        }
     }
 
     #[test]

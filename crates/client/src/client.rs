@@ -310,6 +310,17 @@ impl Client {
     }
 }
 
+/// The client for a page at another address, with the options of `options`.
+pub(super) fn page_client(options: &ClientOptions, url: &Url) -> Result<reqwest::Client> {
+    let proxy = if options.endpoint.is_loopback()? {
+        None
+    } else {
+        Proxy::from_env(url)?
+    };
+    let has_tls = url.scheme() == "https" || proxy.as_ref().is_some_and(|proxy| proxy.is_tls);
+    http_client(options, proxy.is_some(), has_tls)
+}
+
 /// The client for requests about the server.
 fn http_client(options: &ClientOptions, has_proxy: bool, has_tls: bool) -> Result<reqwest::Client> {
     let mut builder = reqwest::Client::builder()

@@ -269,6 +269,11 @@ impl Clock {
     }
 }
 
+/// The wall clock, for instants that are compared with the start of a run.
+pub(super) fn wall_clock() -> SystemTime {
+    SystemTime::now()
+}
+
 /// Nanoseconds since the first call in this process.
 pub fn process_ns() -> u64 {
     as_ns(ORIGIN.elapsed())

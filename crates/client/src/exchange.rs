@@ -105,6 +105,7 @@ pub(super) async fn observe(sender: &Sender, prepared: Prepared, thread: usize) 
     let mut decoded = decoder.into_decoded();
     debug_assert!(timing.is_in_order(), "{timing:?}");
     timing.chunk_tokens = std::mem::take(&mut decoded.chunk_tokens);
+    timing.server = decoded.server_times;
     if timing.streamed {
         timing.channels = ChannelTiming::new(&decoded.parts, &timing.chunks_ns);
     }

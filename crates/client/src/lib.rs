@@ -20,6 +20,7 @@ mod probe;
 mod queue;
 mod resource_usage;
 mod rlimit;
+mod scrape;
 mod tls;
 mod transport;
 
@@ -45,6 +46,7 @@ pub use probe::{
 };
 pub use resource_usage::ResourceUsage;
 pub use rlimit::{ephemeral_port_count, max_connections_under, raise_open_file_limit};
+pub use scrape::{PageAddress, Scrape, ScrapeTotals, Scraper};
 pub use transport::Socket;
 
 use clock::Clock;
@@ -236,7 +238,7 @@ async fn drive(
     });
     while let Some(event) = events.recv().await {
         match &event {
-            RunEvent::Started { .. } | RunEvent::Repeated(_) => {}
+            RunEvent::Started { .. } | RunEvent::Repeated(_) | RunEvent::ServerSampled { .. } => {}
             RunEvent::Sent { index } => {
                 ended.flag(*index);
             }

@@ -66,6 +66,9 @@ pub struct Timing {
     pub chunk_tokens: Vec<u64>,
     /// When the response ended, for any reason.
     pub end_ns: Option<u64>,
+    /// Times that the server reported with the answer; `None` without any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server: Option<ServerTimes>,
     /// Whether the answer was received and parsed as an event stream. False if no stream was
     /// requested, if the server sent one complete body anyway, and if there was no answer. Without
     /// a stream, the instants of chunks are the end of the answer and say nothing about generation.
@@ -122,6 +125,20 @@ pub fn spread_slack(entries: &[(usize, u64)], chunks_ns: &[u64]) -> Vec<u64> {
         }
     }
     slack
+}
+
+/// Times of one request by the server's clock.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ServerTimes {
+    /// In the queue.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queue_ns: Option<u64>,
+    /// From the end of the queue to the first token.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_token_ns: Option<u64>,
+    /// From the first token to the last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub generation_ns: Option<u64>,
 }
 
 /// Token counts that the server reported.

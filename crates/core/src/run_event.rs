@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::observation::Observation;
 use crate::printable::printable;
+use crate::server_sample::ServerSample;
 use crate::shard::ClockOffset;
 
 /// How many characters of a server's error message are shown and used to group equal errors.
@@ -29,6 +30,12 @@ pub enum RunEvent {
     Ended(Box<Observation>),
     /// A case that was sent again after the run has ended.
     Repeated(Box<Repeat>),
+    /// The server's metrics page was read at this instant, possibly before the run. The offset of
+    /// the sample is not set yet.
+    ServerSampled {
+        at: SystemTime,
+        sample: Box<ServerSample>,
+    },
 }
 
 /// A case that was sent again after the measured requests, to compare its answers.

@@ -516,24 +516,24 @@ impl Planting {
 
     /// Draws the faults of the request with this seed.
     pub(super) fn draw(&self, seed: u64, request: &RequestTraits) -> RequestFaults {
-        self.request_faults(self.drawn(seed, |kind| {
+        self.request_faults(&self.drawn(seed, |kind| {
             !kind.is_on_cancel() && !kind.is_on_compile() && kind.is_eligible(request)
         }))
     }
 
     /// Draws the faults of a running request whose client went away.
     pub(super) fn draw_on_cancel(&self, seed: u64) -> RequestFaults {
-        self.request_faults(self.drawn(seed, FaultKind::is_on_cancel))
+        self.request_faults(&self.drawn(seed, FaultKind::is_on_cancel))
     }
 
     /// Draws the faults of the compile of a constraint with this fingerprint.
     pub(super) fn draw_on_compile(&self, fingerprint: &str) -> RequestFaults {
         let seed = Sha256::digest(fingerprint);
         let seed = u64::from_le_bytes(std::array::from_fn(|index| seed[index]));
-        self.request_faults(self.drawn(seed, FaultKind::is_on_compile))
+        self.request_faults(&self.drawn(seed, FaultKind::is_on_compile))
     }
 
-    fn request_faults(&self, drawn: Vec<usize>) -> RequestFaults {
+    fn request_faults(&self, drawn: &[usize]) -> RequestFaults {
         let exact = |index: &usize| {
             let fault = self.faults[*index];
             matches!(fault.share, FaultShare::Exact { .. }).then(|| PlannedFault {

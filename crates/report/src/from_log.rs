@@ -20,7 +20,7 @@ use sobench_results::metrics::first_uses::FirstUses;
 use sobench_results::metrics::offered_load::OfferedLoad;
 use sobench_results::metrics::outage::{Outage, outages};
 use sobench_results::metrics::steady_state::SteadyState;
-use sobench_results::metrics::{Metrics, Sample, summarise};
+use sobench_results::metrics::{Metrics, Sample, summarise_with_server};
 use sobench_results::record::{Engine, RunRecord};
 use sobench_results::runlog::RunLog;
 
@@ -65,7 +65,7 @@ pub fn report(log: &RunLog) -> Result<Report> {
     let options = &record.settings.metrics;
     let samples = log.requests.samples();
     let duration_ns = log.duration_ns();
-    let mut metrics = summarise(&samples, duration_ns, options);
+    let mut metrics = summarise_with_server(&samples, duration_ns, options, &log.server);
     fill_excerpts(&mut metrics, log)?;
     let shards = shards::reports(record, &samples, &metrics.values);
     let client = log
@@ -115,6 +115,7 @@ fn notices(log: &RunLog, metrics: &Metrics, samples: &[Sample<'_>]) -> Vec<Notic
         .chain(refusal_notice(record, samples))
         .chain(rounding_notice(metrics))
         .chain(outage_notice(samples))
+        .chain(server_notices(metrics))
         .collect()
 }
 
@@ -159,6 +160,31 @@ fn rounding_notice(metrics: &Metrics) -> Option<Notice> {
         }
         .into()
     })
+}
+
+/// Notices on restarts and on memory that only grows.
+fn server_notices(metrics: &Metrics) -> Vec<Notice> {
+    const MIB: f64 = (1 << 20) as f64;
+    let Some(server) = &metrics.server else {
+        return Vec::new();
+    };
+    let restarted = (server.restarts > 0).then_some(FigureNotice::ServerRestarted {
+        times: server.restarts,
+    });
+    let growth = server
+        .memory_growth
+        .filter(|growth| growth.never_gives_back);
+    let grows = growth.map(|growth| FigureNotice::ServerMemoryGrows {
+        mib: growth.bytes_per_constraint / MIB,
+        low_mib: growth.low / MIB,
+        high_mib: growth.high / MIB,
+        constraints: growth.constraints,
+    });
+    restarted
+        .into_iter()
+        .chain(grows)
+        .map(Notice::from)
+        .collect()
 }
 
 /// Notice on server outages.

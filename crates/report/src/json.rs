@@ -252,11 +252,17 @@ fn own_part(report: &Report) -> Value {
     if let Some(parity) = &metrics.stream_parity {
         put(&mut own, "stream_parity", parity);
     }
-    if let Some(spec_decode) = &report.spec_decode {
+    if let Some(times) = metrics.server_times {
+        put(&mut own, "server_times", times);
+    }
+    if let Some(server) = &metrics.server {
+        put(&mut own, "server_metrics", server);
+    }
+    if report.spec_decode.is_some() {
         put(
             &mut own,
             "spec_decode_by_arm",
-            spec_decode.by_arm(&metrics.arms),
+            SpecDecode::by_arm(&metrics.arms),
         );
     }
     if let Some(recovery) = &report.recovery {

@@ -36,6 +36,7 @@ pub mod pytorch;
 pub mod requests_page;
 pub mod result_layout;
 mod saved_result;
+mod server_metrics;
 pub mod shards;
 pub mod summary;
 pub mod tables;

@@ -2,7 +2,9 @@
 
 use super::text::figure;
 use super::view::View;
-use super::{Report, accuracy, breakdown, canaries, channels, confidence, free_choices};
+use super::{
+    Report, accuracy, breakdown, canaries, channels, confidence, free_choices, server_metrics,
+};
 use sobench_core::case::Arm;
 use sobench_core::printable::printable;
 use sobench_core::verdict::NotScored;
@@ -11,6 +13,7 @@ use sobench_results::metrics::examples::{Example, Group};
 use sobench_results::metrics::quality::{ExtraTextCount, Quality};
 use sobench_results::metrics::registry::Metric;
 use sobench_results::metrics::repetition::Repetition;
+use sobench_results::metrics::spec_decode::SpecDecode;
 use sobench_results::metrics::{Answers, ArmMetrics, LatencyMetric, Metrics, registry};
 use sobench_statistics::{Percentile, Rate, Summary};
 
@@ -92,6 +95,7 @@ pub(crate) fn add_all(page: &mut Document, view: &View<'_>) {
     );
     page.titled_table(confidence::TITLE, confidence::table(report));
     add_schedule(page, report);
+    server_metrics::add(page, &report.metrics);
     page.titled_table(
         "Other metrics",
         metrics_table(&report.metrics, registry::Page::Console).non_empty(),
@@ -219,15 +223,13 @@ fn validity_row(name: String, valid: usize, answers: usize) -> [String; 4] {
 
 /// Acceptance of drafts by arm; `None` without speculative decoding.
 fn acceptance(report: &Report) -> Option<Table> {
-    let arms = report.spec_decode.as_ref()?.by_arm(&report.metrics.arms);
-    Table::new(["arm", "acceptance length", "acceptance rate %"], 1)
-        .with_rows(arms.iter().map(|arm| {
-            [
-                arm.arm.to_owned(),
-                figure(Some(arm.acceptance_length)),
-                figure(arm.acceptance_rate),
-            ]
-        }))
+    report.spec_decode.as_ref()?;
+    let arms = SpecDecode::by_arm(&report.metrics.arms);
+    Table::new(["arm", "tokens per step"], 1)
+        .with_rows(
+            arms.iter()
+                .map(|arm| [arm.arm.to_owned(), figure(Some(arm.tokens_per_step))]),
+        )
         .non_empty()
 }
 

@@ -8,6 +8,7 @@ pub mod bootstrap;
 mod clusters;
 pub mod distributions;
 pub mod durations;
+mod growth;
 mod order_interval;
 pub mod paired;
 mod rate;
@@ -16,6 +17,7 @@ mod trend;
 
 pub use self::association::{RankCorrelation, ShareTrend};
 pub use self::clusters::effective_size;
+pub use self::growth::Growth;
 pub use self::order_interval::order_interval;
 pub use self::rate::{Rate, Wilson};
 pub use self::summary::{Percentile, Summary, mean, percentile, samples_needed};

@@ -23,19 +23,36 @@ use sobench_core::shard::Shard;
 use sobench_embedded::EmbeddedOptions;
 use sobench_judge::EvaluateOptions;
 use sobench_notices::notice::{BenchNotice, Notice};
-use sobench_results::record::{ConstraintSettings, Settings};
+use sobench_results::record::{
+    ConstraintSettings, ServerMetricsPage, ServerMetricsSettings, Settings,
+};
 
 /// The plan of a run, complete before anything is sent.
 #[derive(Clone, Debug)]
 pub struct RunPlan {
     pub settings: Settings,
     pub target: Target,
+    pub server_metrics: ServerMetricsPlan,
     pub output: OutputPlan,
     /// Notices about flags without effect.
     pub unused_flags: Vec<Notice>,
     /// The part of the load that this client sends, if there are shards.
     pub shard: Option<Shard>,
     pub start: StartPlan,
+}
+
+/// The server's metrics page.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ServerMetricsPlan {
+    /// The page of the kind of server, if it answers.
+    Auto {
+        series: Vec<String>,
+    },
+    Url {
+        url: String,
+        series: Vec<String>,
+    },
+    Off,
 }
 
 /// The server of a run.
@@ -59,6 +76,21 @@ pub struct ServerTarget {
     pub ready_timeout: Duration,
 }
 
+impl ServerMetricsPlan {
+    /// The settings in the record, without the address.
+    fn settings(&self) -> ServerMetricsSettings {
+        let (page, series) = match self {
+            Self::Auto { series } => (ServerMetricsPage::Auto, &series[..]),
+            Self::Url { series, .. } => (ServerMetricsPage::Url, &series[..]),
+            Self::Off => (ServerMetricsPage::Off, &[][..]),
+        };
+        ServerMetricsSettings {
+            page,
+            series: series.to_vec(),
+        }
+    }
+}
+
 impl RunPlan {
     /// Checks the flags against each other and turns them into a plan. `api_key` is
     /// `OPENAI_API_KEY`'s value, if set.
@@ -73,6 +105,7 @@ impl RunPlan {
         non_generative::refuse(arguments, backend)?;
         let dataset = dataset::name(arguments, backend)?;
         let target = server::target(arguments, backend, api_key)?;
+        let server_metrics = server::server_metrics(&arguments.server)?;
         let (load, num_prompts) = traffic::traffic(&arguments.traffic)?;
         request::refuse_probe(load.probe_request_rate, backend)?;
         request::refuse_first_token(load.cancellation, request::streams(arguments, backend))?;
@@ -92,6 +125,7 @@ impl RunPlan {
             },
             load,
             request: request::request(arguments, backend, dataset)?,
+            server_metrics: server_metrics.settings(),
             evaluate: EvaluateOptions {
                 assert_formats: !arguments.constraint.no_format_assertion,
             },
@@ -106,6 +140,7 @@ impl RunPlan {
         Ok(Self {
             settings,
             target,
+            server_metrics,
             output,
             unused_flags,
             shard,

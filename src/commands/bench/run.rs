@@ -23,6 +23,7 @@ mod recovery;
 mod result_file;
 mod run_log_file;
 mod sending;
+mod server_metrics;
 mod start;
 mod warmup;
 
@@ -43,9 +44,10 @@ use self::first_use::first_use;
 use self::judge::Judging;
 use self::parity::ParityCheck;
 use self::preflight::RequestChoice;
-use self::probe::{Probe, profiled, spec_decode};
+use self::probe::{Probe, profiled};
 use self::recovery::RecoveryCheck;
 use self::sending::Sending;
+use self::server_metrics::{OpenPage, PageReadings};
 use crate::commands::bench::options::{OutputPlan, RunPlan};
 use crate::commands::bench::session::Session;
 use crate::commands::output::CommandOutput;
@@ -69,7 +71,6 @@ use sobench_report::{Report, client_reasons, format, from_log};
 use sobench_results::compare;
 use sobench_results::metrics::client_overhead::ClientVerdict;
 use sobench_results::metrics::probe::ProbeResults;
-use sobench_results::metrics::spec_decode::{SpecDecode, SpecDecodeCounts};
 use sobench_results::record::{Engine, RunRecord};
 use sobench_results::runlog::write::{LogWriter, Secrets, Sink, event_channel};
 use sobench_results::runlog::{Footer, Keep, RunLog};
@@ -587,14 +588,20 @@ fn drive(
         enforcement: chosen.enforcement,
         notices,
     };
+    let opening = OpenPage::open(&plan.server_metrics, plan.settings.backend, session);
+    let (page, unreadable) = runtime.block_on(opening)?;
+    if let Some(notice) = &unreadable {
+        terminal::warn(&notice.to_string());
+    }
+    let mut before = before;
+    before.notices.extend(unreadable);
     let record = record::record(plan, session, dataset, &schedule, tokenizer, before);
-    let drafted_before = runtime.block_on(spec_decode(session));
     let mut gathered = start::gather(&plan.start, &record, &sending.shutdown, runtime)?;
     let start_signal = start::start(&plan.start, gathered.as_mut());
     let Logged {
         ran,
         probed,
-        drafted,
+        readings,
         engine,
         sink,
         mut notices,
@@ -603,15 +610,19 @@ fn drive(
         &sending,
         &schedule,
         cases,
-        start_signal,
-        record,
+        Prepared {
+            start: start_signal,
+            record,
+            page,
+        },
         runtime,
     )?;
     let (clock, unmeasured) = start::measured_again(gathered.as_mut(), runtime);
     notices.extend(unmeasured);
-    let drafted = drafted_before
-        .zip(drafted)
-        .and_then(|(before, after)| SpecDecode::between(&before, &after));
+    if let Some(notice) = &readings.notice {
+        terminal::warn(&notice.to_string());
+    }
+    notices.extend(readings.notice);
     // An error limit is not an interruption, and neither is a constraint that is not enforced.
     let has_given_up = ran.tripped.is_some()
         || sending
@@ -664,7 +675,7 @@ fn drive(
         cost: record::cost(&ran.usage, session.is_embedded()),
         probe: probed,
         recovery,
-        spec_decode: drafted,
+        spec_decode: readings.spec_decode,
         engine,
         interrupted,
         broken_off,
@@ -680,12 +691,19 @@ fn drive(
     })
 }
 
+/// What is known before the first measured request.
+struct Prepared<'s> {
+    start: RunStart<'s>,
+    record: RunRecord,
+    page: Option<OpenPage>,
+}
+
 /// The results of the measured requests.
 struct Logged {
     ran: RunTotals,
     probed: Option<ProbeResults>,
-    /// Counters of the server after the measured requests.
-    drafted: Option<SpecDecodeCounts>,
+    /// Readings of the server's metrics page.
+    readings: PageReadings,
     engine: Option<Engine>,
     sink: Sink,
     notices: Vec<Notice>,
@@ -698,10 +716,14 @@ fn logged(
     sending: &Sending<'_>,
     schedule: &Schedule,
     cases: &[Case],
-    start_signal: RunStart<'_>,
-    record: RunRecord,
+    prepared: Prepared<'_>,
     runtime: &Runtime,
 ) -> Result<Logged> {
+    let Prepared {
+        start: start_signal,
+        record,
+        page,
+    } = prepared;
     // One probe is enough, also for several clients.
     let rate = plan
         .settings
@@ -746,6 +768,7 @@ fn logged(
         let ran = runtime.block_on(async {
             let (over, ends) = oneshot::channel();
             let probing = probe.map(|probe| tokio::spawn(probe.until(ends)));
+            let reading = page.map(|page| page.start(&events));
             let ran = sending
                 .measure(
                     cases,
@@ -761,15 +784,19 @@ fn logged(
                 Some(probing) => probing.await.ok(),
                 None => None,
             };
-            let ran = ran?;
             // What the server did for the measured requests only.
-            let (drafted, engine) = (spec_decode(session).await, session.engine());
+            let engine = session.engine();
+            let readings = match reading {
+                Some(reading) => reading.finish().await,
+                None => PageReadings::default(),
+            };
+            let ran = ran?;
             let profile = plan.settings.request.profile;
             let stopped = profiled(profile, session, "/stop_profile").await;
             if let Some(parity) = &parity {
                 parity.run(sending, cases, &events).await?;
             }
-            Ok::<_, Error>((ran, probed, drafted, engine, stopped))
+            Ok::<_, Error>((ran, probed, readings, engine, stopped))
         });
         // Ends the writer.
         drop(events);
@@ -784,14 +811,14 @@ fn logged(
         .into()
     });
     let warning = warning.into_inner().unwrap_or_else(PoisonError::into_inner);
-    let (ran, latencies_ms, drafted, engine, stopped) = ran?;
+    let (ran, latencies_ms, readings, engine, stopped) = ran?;
     let probed = rate
         .zip(latencies_ms)
         .map(|(rate, latencies_ms)| ProbeResults::new(rate, &latencies_ms));
     Ok(Logged {
         ran,
         probed,
-        drafted,
+        readings,
         engine,
         sink,
         notices: warning.into_iter().chain(waited).chain(stopped).collect(),

@@ -368,6 +368,13 @@ fn refuse_single_run_flags(arguments: &BenchArgs) -> Result<()> {
         ))
         .hint("leave it out, or make one run at a time"));
     }
+    if arguments.server.server_metrics.contains("://") {
+        let url = &arguments.server.server_metrics;
+        return Err(Error::usage(format!(
+            "--server-metrics names the page of one server, not of a comparison: {url}"
+        ))
+        .hint("use auto, or measure each server in a run of its own"));
+    }
     if arguments.traffic.stream_parity.is_some() {
         return Err(
             Error::usage("--stream-parity applies to a single run, not to a comparison")

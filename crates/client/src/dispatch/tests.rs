@@ -161,7 +161,10 @@ async fn run_with_faults(
                     seen.case_index
                 );
             }
-            RunEvent::Started { .. } | RunEvent::Sent { .. } | RunEvent::Repeated(_) => {}
+            RunEvent::Started { .. }
+            | RunEvent::Sent { .. }
+            | RunEvent::Repeated(_)
+            | RunEvent::ServerSampled { .. } => {}
             RunEvent::ErrorLimitReached(tripped) => {
                 assert_eq!(broke.replace(tripped.index), None, "reported once");
             }

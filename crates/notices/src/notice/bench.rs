@@ -6,6 +6,7 @@ use super::list;
 use sobench_backend::{ConstraintDialect, ServerKind, refused_keyword};
 use sobench_core::constraint::Constraint;
 use sobench_core::printable::printable;
+use sobench_core::server_sample::ScrapeFault;
 use sobench_core::verdict::NotScored;
 
 /// Characters of a server's message.
@@ -172,6 +173,17 @@ pub enum BenchNotice {
     )]
     ReceiveStampsRefused { count: u64 },
     #[error(
+        "the server's metrics page {page} {}: {fault}",
+        unreadable(*.failed, *.scrapes)
+    )]
+    ServerMetricsUnreadable {
+        page: String,
+        fault: ScrapeFault,
+        /// Attempts without a page.
+        failed: usize,
+        scrapes: usize,
+    },
+    #[error(
         "sending ended after at most {after_s} s (--duration): {requests} {} {prepared} prepared requests were sent",
         if .requests == .prepared { "all of" } else { "of" }
     )]
@@ -209,6 +221,15 @@ impl BenchNotice {
             message: printable(message, MAX_MESSAGE_CHARS),
             answers_without,
         }
+    }
+}
+
+/// How often a page could not be read.
+fn unreadable(failed: usize, scrapes: usize) -> String {
+    match failed {
+        0 => "has values that are left out".to_owned(),
+        _ if failed == scrapes => "could not be read".to_owned(),
+        _ => format!("could not be read in {failed} of {scrapes} attempts"),
     }
 }
 

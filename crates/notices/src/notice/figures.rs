@@ -14,6 +14,22 @@ pub enum FigureNotice {
         "ITL median and percentiles of {gaps} gaps are accurate to {within_percent} %; means are exact"
     )]
     RoundedItl { gaps: usize, within_percent: f64 },
+    #[error(
+        "the server restarted during the run, {times} {} by its counters; what it counted between the last reading of its metrics page and \
+         a restart is lost",
+        if *.times == 1 { "time" } else { "times" }
+    )]
+    ServerRestarted { times: usize },
+    #[error(
+        "the server's memory grows by {mib:.3} MiB for each distinct constraint (99 % interval {low_mib:.3} to {high_mib:.3}) up to the end \
+         of the run: its cache of constraints gives nothing back, or its limit is above {constraints} constraints"
+    )]
+    ServerMemoryGrows {
+        mib: f64,
+        low_mib: f64,
+        high_mib: f64,
+        constraints: usize,
+    },
     #[error("server outages {} of the run{}; rates and throughput include them", list(.spans), further(*.more))]
     Outages { spans: Vec<OutageSpan>, more: usize },
     #[error(

@@ -7,6 +7,7 @@ use super::*;
 use crate::enforcement::{Class, Kind};
 use sobench_backend::{ConstraintDialect, ServerKind};
 use sobench_core::constraint::GrammarDialect;
+use sobench_core::server_sample::ScrapeFault;
 use sobench_core::verdict::NotScored;
 
 /// An example of every variant. The match makes a missing variant a compile error.
@@ -62,6 +63,7 @@ fn examples_bench() -> Vec<Notice> {
         NoRunLog { why: text("there is no cache folder") },
         ClockDriftUnknown {},
         ReceiveStampsRefused { count: 7 },
+        ServerMetricsUnreadable { page: text("http://127.0.0.1:8000/metrics"), fault: ScrapeFault::TimedOut(2000), failed: 2, scrapes: 40 },
         DurationEnded { after_s: 10.0, requests: 40, prepared: 100 },
         DurationEndedAfterLaps { after_s: 1.5, requests: 250, prepared: 100, unique_schemas: true },
     )
@@ -194,6 +196,8 @@ fn examples_figures() -> Vec<Notice> {
     };
     examples!(FigureNotice:
         RoundedItl { gaps: 2_000_000, within_percent: 0.1 },
+        ServerRestarted { times: 2 },
+        ServerMemoryGrows { mib: 1.0, low_mib: 0.98, high_mib: 1.02, constraints: 300 },
         Outages { spans: vec![span(Some(2.5)), span(None)], more: 2 },
         NotJudged { requests: 1 },
         OutputTokensUnknown { answers: 2 },

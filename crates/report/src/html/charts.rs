@@ -6,6 +6,7 @@ use crate::accuracy::arm_name;
 use crate::timeline::{Count, Step, Timeline};
 use crate::view::View;
 use sobench_core::case::Arm;
+use sobench_core::server_sample::Quantity;
 use sobench_render::axis::{Axis, round_step};
 use sobench_render::svg::{self, Curve, ShareScale};
 use sobench_render::{Block, Chart, Charts, Document, Layout, LegendEntry};
@@ -24,6 +25,24 @@ const AXIS_FROM_SHARE: f64 = 0.05;
 const WIDTH: f64 = 1080.0;
 const LEFT: f64 = 66.0;
 const RIGHT: f64 = 14.0;
+
+/// The panels of the server's gauges, with the factor to their unit.
+const SERVER_PANELS: [(Quantity, &str, f64); 6] = [
+    (Quantity::Running, "server: requests running", 1.0),
+    (Quantity::Waiting, "server: requests waiting", 1.0),
+    (Quantity::Deferred, "server: requests deferred", 1.0),
+    (
+        Quantity::CompileQueue,
+        "server: requests waiting for a compile",
+        1.0,
+    ),
+    (Quantity::CacheUsage, "server: KV cache use, %", 1.0),
+    (
+        Quantity::Memory,
+        "server: resident memory, MiB",
+        1.0 / (1 << 20) as f64,
+    ),
+];
 
 /// Heights of each of the two panels, of the gap between them, and of a row of marks.
 const PANEL: f64 = 110.0;
@@ -179,16 +198,51 @@ pub(super) fn add_timeline(page: &mut Document, view: &View<'_>) {
         timeline.most_in_flight()
     ));
     page.heading("Over time");
+    let requests = Chart {
+        title: String::new(),
+        svg: chart(&timeline),
+        table: None,
+    };
     page.push(Block::Charts(Charts {
         legend: totals.into_iter().map(area).chain([most]).collect(),
-        charts: vec![Chart {
-            title: String::new(),
-            svg: chart(&timeline),
-            table: None,
-        }],
+        charts: [requests]
+            .into_iter()
+            .chain(server_chart(view, timeline.duration_s()))
+            .collect(),
         layout: Layout::Wide,
         ..Charts::default()
     }));
+}
+
+/// The gauges of the server under the timeline of the requests, with the same axis; `None` without
+/// any.
+fn server_chart(view: &View<'_>, duration_s: f64) -> Option<Chart> {
+    let server = view.report.metrics.server.as_ref()?;
+    let panels: Vec<(&str, Vec<f64>)> = SERVER_PANELS
+        .iter()
+        .filter_map(|(quantity, name, scale)| {
+            let values = server.steps(*quantity, view.report.metrics.duration_ns, STEPS)?;
+            let scaled = values.into_iter().map(|value| value * scale).collect();
+            Some((*name, scaled))
+        })
+        .collect();
+    if panels.is_empty() {
+        return None;
+    }
+    let top = |place: usize| 14.0 + place as f64 * (PANEL + GAP);
+    let bottom = top(panels.len()) - GAP;
+    let title = "Metrics of the server over time";
+    let mut svg = svg::open(title, true, WIDTH, bottom + 34.0);
+    add_seconds(&mut svg, duration_s, top(0), bottom);
+    for (place, (name, values)) in panels.iter().enumerate() {
+        add_panel(&mut svg, name, values, top(place), place % 3);
+    }
+    svg.push_str("</svg>");
+    Some(Chart {
+        title: "Server metrics".to_owned(),
+        svg,
+        table: None,
+    })
 }
 
 fn chart(timeline: &Timeline) -> String {

@@ -9,6 +9,7 @@ use super::text::figure;
 use super::view::View;
 use super::{
     Report, accuracy, breakdown, canaries, channels, client_sentence, free_choices, latency_table,
+    server_metrics,
 };
 use sobench_core::error::Result;
 use sobench_core::printable::printable;
@@ -75,6 +76,7 @@ fn document(view: &View<'_>) -> Result<Document> {
         page.push(Block::Charts(charts::curves(view)));
     }
     charts::add_timeline(&mut page, view);
+    server_metrics::add(&mut page, &report.metrics);
     add_parts(&mut page, "By kind of constraint", breakdown::by_kind(view));
     add_parts(&mut page, "By tag", breakdown::by_tag(view));
     page.heading("Failing cases");

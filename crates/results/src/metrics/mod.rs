@@ -38,6 +38,8 @@ pub mod registry;
 pub mod repetition;
 pub mod request_table;
 pub mod run_issues;
+pub mod server;
+pub mod server_times;
 pub mod spec_decode;
 pub mod steady_state;
 pub mod stream_parity;
@@ -68,12 +70,15 @@ use self::registry::{RunSamples, Values};
 use self::repetition::Repetition;
 use self::request_table::{RequestTable, Row};
 use self::run_issues::RunIssues;
+use self::server::ServerMetrics;
+use self::server_times::ServerTimesSummary;
 use self::stream_parity::{Parity, StreamParity};
 use self::throughput::Throughput;
 use self::validity_pattern::ValidityPattern;
 use sobench_core::answer::Answer;
 use sobench_core::case::Arm;
 use sobench_core::observation::{Outcome, failure_message};
+use sobench_core::server_sample::ServerSample;
 use sobench_core::tools::ToolSet;
 use sobench_core::verdict::Verdict;
 use sobench_judge::accuracy::Accuracy;
@@ -244,6 +249,10 @@ pub struct Metrics {
     pub free_choices: Option<FreeChoiceShares>,
     /// `None` without answers to canary requests.
     pub canaries: Option<Canaries>,
+    /// What the server reports about itself; `None` without samples of its metrics page.
+    pub server: Option<ServerMetrics>,
+    /// Times that the server reports with each answer; `None` without any.
+    pub server_times: Option<ServerTimesSummary>,
     pub issues: RunIssues,
     /// Every metric of [`registry::Metric::ALL`], over the whole run.
     pub values: Values,
@@ -308,10 +317,22 @@ pub struct Sources {
     pub unknown: usize,
 }
 
-/// Computes all figures of a run of `duration_ns`; `samples` are in plan order.
+/// Computes all figures of a run of `duration_ns` without samples of the server's metrics page.
+/// `samples` are in plan order.
 pub fn summarise(samples: &[Sample<'_>], duration_ns: u64, options: &MetricsOptions) -> Metrics {
+    summarise_with_server(samples, duration_ns, options, &[])
+}
+
+/// Computes all figures of a run, with those of the server's metrics page.
+pub fn summarise_with_server(
+    samples: &[Sample<'_>],
+    duration_ns: u64,
+    options: &MetricsOptions,
+    server: &[ServerSample],
+) -> Metrics {
     let all: Vec<&Sample<'_>> = samples.iter().collect();
     let overall = ArmMetrics::new(&all, duration_ns, options);
+    let server = ServerMetrics::new(server, samples, duration_ns, &overall);
     let arm_metrics = |arm: Arm| {
         let members: Vec<&Sample<'_>> = samples
             .iter()
@@ -351,13 +372,16 @@ pub fn summarise(samples: &[Sample<'_>], duration_ns: u64, options: &MetricsOpti
         stream_parity: StreamParity::new(samples),
         free_choices: FreeChoiceShares::new(samples),
         canaries: Canaries::new(samples),
+        server_times: ServerTimesSummary::new(samples, options),
         issues: RunIssues::new(samples),
         values: Values::new(&RunSamples {
             samples: &all,
             duration_ns,
             options,
             overall: &overall,
+            server: server.as_ref(),
         }),
+        server,
         overall,
     }
 }

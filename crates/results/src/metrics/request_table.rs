@@ -18,7 +18,7 @@ use super::{Judged, Sample, TokenSource, Tokens};
 use sobench_core::case::{Arm, BodyKey, Case, Prompt};
 use sobench_core::channel_timing::ChannelTiming;
 use sobench_core::constraint::Constraint;
-use sobench_core::observation::{Observation, Outcome, Timing, spread_slack};
+use sobench_core::observation::{Observation, Outcome, ServerTimes, Timing, spread_slack};
 use sobench_core::scorer::Scorer;
 use sobench_core::verdict::{NotScored, Reason, Verdict};
 use sobench_judge::accuracy::{Grade, Leaves};
@@ -144,6 +144,7 @@ pub struct RequestTable {
     arguments: HashMap<u32, u64>,
     /// Of the requests whose answers have more than content.
     channels: HashMap<u32, ChannelTiming>,
+    server_times: HashMap<u32, ServerTimes>,
     /// Of the requests with reasoning or marks of it.
     reasoning: HashMap<u32, ReasoningFacts>,
     /// Of the requests with JSON answers.
@@ -324,6 +325,9 @@ impl RequestTable {
         }
         if let Some(item) = case.item {
             self.items.insert(case_index, item);
+        }
+        if let Some(times) = timing.server {
+            self.server_times.insert(case_index, times);
         }
         if let Some(channels) = &timing.channels {
             self.channels.insert(case_index, channels.clone());

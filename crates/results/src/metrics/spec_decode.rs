@@ -1,24 +1,11 @@
-//! Speculative decoding figures, from vLLM's `/metrics` counters before and after a run.
+//! Speculative decoding figures, from counters of the server's metrics page before and after a run.
 //!
 //! The figures and their arithmetic are those of `vllm bench serve` (`vllm/benchmarks/serve.py`).
-
-use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
 use super::Arms;
-
-/// The prefix of the counters.
-const PREFIX: &str = "vllm:spec_decode";
-
-/// Counters of all engines of a server since its start.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct SpecDecodeCounts {
-    drafts: u64,
-    draft_tokens: u64,
-    accepted_tokens: u64,
-    accepted_by_position: BTreeMap<u32, u64>,
-}
+use sobench_core::server_sample::{Quantity, ServerSample};
 
 /// The difference of two readings of the counters.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -35,109 +22,55 @@ pub struct SpecDecode {
 }
 
 /// Acceptance in one arm. The counters of the server cover all arms together; but a step sends its
-/// accepted tokens and the model's own in one chunk, so tokens per chunk are the length by arm.
+/// accepted tokens and the model's own in one chunk. Steps without a draft are chunks too, so this is
+/// below the acceptance length, which is over drafts.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ArmAcceptance {
     /// The name of the arm.
     pub arm: &'static str,
     pub output_tokens: u64,
     pub chunks: u64,
-    /// Output tokens per chunk.
-    pub acceptance_length: f64,
-    /// Accepted tokens in percent of drafted tokens, if every step drafts as many tokens as the
-    /// mean of the run.
-    pub acceptance_rate: Option<f64>,
-}
-
-impl SpecDecodeCounts {
-    /// Parses a page in Prometheus' text format; `None` if the server does not use speculative
-    /// decoding. Invalid lines are ignored, as in vLLM.
-    pub fn parse(page: &str) -> Option<Self> {
-        let mut counts = Self::default();
-        let mut is_used = false;
-        for line in page
-            .lines()
-            .map(str::trim)
-            .filter(|line| line.starts_with(PREFIX))
-        {
-            let (series, value) = line.rsplit_once(char::is_whitespace).unwrap_or((line, ""));
-            let (name, labels) = series.split_once('{').unwrap_or((series, ""));
-            if !name.trim_end().ends_with("_total") {
-                continue;
-            }
-            is_used = true;
-            let Some(value) = value
-                .parse::<f64>()
-                .ok()
-                .filter(|value| value.is_finite() && *value >= 0.0)
-                .map(|value| value as u64)
-            else {
-                continue;
-            };
-            match name {
-                _ if name.contains("num_drafts") => counts.drafts += value,
-                _ if name.contains("num_draft_tokens") => counts.draft_tokens += value,
-                _ if name.contains("num_accepted_tokens_per_pos") => {
-                    if let Some(position) = position(labels) {
-                        *counts.accepted_by_position.entry(position).or_default() += value;
-                    }
-                }
-                _ if name.contains("num_accepted_tokens") => counts.accepted_tokens += value,
-                _ => {}
-            }
-        }
-        is_used.then_some(counts)
-    }
-}
-
-fn position(labels: &str) -> Option<u32> {
-    let (_, rest) = labels.split_once("position=\"")?;
-    rest.split('"').next()?.parse().ok()
+    /// Output tokens per chunk, which is a step of the model.
+    pub tokens_per_step: f64,
 }
 
 impl SpecDecode {
     /// Acceptance in each arm whose answers were streamed and have token counts.
-    pub fn by_arm(&self, arms: &Arms) -> Vec<ArmAcceptance> {
-        let drafted = self.draft_tokens as f64 / self.num_drafts as f64;
+    pub fn by_arm(arms: &Arms) -> Vec<ArmAcceptance> {
         let arms = arms
             .iter()
             .filter(|(_, arm)| arm.latency.unstreamed_answers == 0);
         arms.filter_map(|(arm, metrics)| {
             let (output_tokens, chunks) = (metrics.tokens.output?, metrics.latency.chunks);
-            let length = output_tokens as f64 / chunks as f64;
-            length.is_finite().then(|| ArmAcceptance {
+            let tokens_per_step = output_tokens as f64 / chunks as f64;
+            tokens_per_step.is_finite().then(|| ArmAcceptance {
                 arm: arm.name(),
                 output_tokens,
                 chunks,
-                acceptance_length: length,
-                acceptance_rate: Some(100.0 * (length - 1.0) / drafted)
-                    .filter(|rate| (0.0..=100.0).contains(rate)),
+                tokens_per_step,
             })
         })
         .collect()
     }
 
-    /// The difference of two readings; `None` if nothing was drafted, or the server restarted in
+    /// The difference of two samples; `None` if nothing was drafted, or the server restarted in
     /// between.
-    pub fn between(before: &SpecDecodeCounts, after: &SpecDecodeCounts) -> Option<Self> {
-        let num_drafts = after.drafts.checked_sub(before.drafts)?;
-        let draft_tokens = after
-            .draft_tokens
-            .checked_sub(before.draft_tokens)
-            .filter(|tokens| *tokens > 0)?;
-        let accepted_tokens = after.accepted_tokens.checked_sub(before.accepted_tokens)?;
-        let share = |count: u64| count as f64 / num_drafts as f64;
-        let earlier = |position: &u32| {
-            before
-                .accepted_by_position
-                .get(position)
-                .copied()
-                .unwrap_or(0)
+    pub fn between(before: &ServerSample, after: &ServerSample) -> Option<Self> {
+        let grown = |quantity: Quantity| {
+            let count = |sample: &ServerSample| Some(*sample.values.get(&quantity)? as u64);
+            count(after)?.checked_sub(count(before)?)
         };
+        let num_drafts = grown(Quantity::Drafts)?;
+        let draft_tokens = grown(Quantity::DraftTokens).filter(|tokens| *tokens > 0)?;
+        let accepted_tokens = grown(Quantity::AcceptedTokens)?;
+        let share = |count: u64| count as f64 / num_drafts as f64;
+        let earlier = before.accepted_by_position.iter().copied();
+        let earlier = earlier.chain(std::iter::repeat(0.0));
         let rates = after
             .accepted_by_position
             .iter()
-            .map(|(position, count)| share(count.saturating_sub(earlier(position))));
+            .zip(earlier)
+            .map(|(count, earlier)| share((*count as u64).saturating_sub(earlier as u64)));
         Some(Self {
             acceptance_rate: 100.0 * accepted_tokens as f64 / draft_tokens as f64,
             acceptance_length: if num_drafts > 0 {
@@ -161,25 +94,22 @@ impl SpecDecode {
 mod tests {
     use super::*;
 
-    fn page(drafts: u64, tokens: u64, accepted: u64, at: [u64; 2]) -> String {
-        let labels = "engine=\"0\",model_name=\"m num_drafts\"";
-        format!(
-            "# HELP vllm:spec_decode_num_drafts_total Number of drafts.\n\
-             vllm:spec_decode_num_drafts_total{{{labels}}} {drafts}.0\n\
-             vllm:spec_decode_num_drafts_created{{{labels}}} 1.79e+09\n\
-             vllm:spec_decode_num_draft_tokens_total{{{labels}}} {tokens}.0\n\
-             vllm:spec_decode_num_accepted_tokens_total{{{labels}}} {accepted}.0\n\
-             vllm:spec_decode_num_accepted_tokens_per_pos_total{{{labels},position=\"0\"}} {}.0\n\
-             vllm:spec_decode_num_accepted_tokens_per_pos_total{{{labels},position=\"1\"}} {}.0\n\
-             vllm:num_requests_running 3\n",
-            at[0], at[1]
-        )
+    fn sample(drafts: u64, tokens: u64, accepted: u64, at: [u64; 2]) -> ServerSample {
+        ServerSample {
+            values: [
+                (Quantity::Drafts, drafts as f64),
+                (Quantity::DraftTokens, tokens as f64),
+                (Quantity::AcceptedTokens, accepted as f64),
+            ]
+            .into(),
+            accepted_by_position: at.map(|count| count as f64).to_vec(),
+            ..ServerSample::default()
+        }
     }
 
     #[test]
     fn figures_are_differences_of_readings() {
-        let [before, after] = [page(10, 20, 5, [4, 1]), page(30, 60, 35, [22, 13])]
-            .map(|page| SpecDecodeCounts::parse(&page).unwrap());
+        let [before, after] = [sample(10, 20, 5, [4, 1]), sample(30, 60, 35, [22, 13])];
         let found = SpecDecode::between(&before, &after).unwrap();
         assert_eq!(
             (found.num_drafts, found.draft_tokens, found.accepted_tokens),
@@ -207,10 +137,7 @@ mod tests {
         use crate::metrics::testing::{TestRequest, test_request, with_samples};
         use crate::metrics::{MetricsOptions, summarise};
         use sobench_core::case::Arm;
-        let [before, after] = [page(0, 0, 0, [0, 0]), page(10, 40, 20, [10, 10])]
-            .map(|page| SpecDecodeCounts::parse(&page).unwrap());
-        let found = SpecDecode::between(&before, &after).unwrap();
-        // Three chunks each; four tokens are drafted in a step.
+        // Three chunks each.
         let answer = |arm, output| TestRequest {
             arm,
             output: Some(output),
@@ -220,31 +147,18 @@ mod tests {
         let arms = with_samples(&run, |samples| {
             summarise(samples, 1, &MetricsOptions::default()).arms
         });
-        let by_arm: Vec<_> = found
-            .by_arm(&arms)
+        let by_arm: Vec<_> = SpecDecode::by_arm(&arms)
             .into_iter()
-            .map(|arm| (arm.arm, arm.acceptance_length, arm.acceptance_rate))
+            .map(|arm| (arm.arm, arm.tokens_per_step))
             .collect();
-        assert_eq!(
-            by_arm,
-            [
-                ("constrained", 2.0, Some(25.0)),
-                ("control", 4.0, Some(75.0))
-            ]
-        );
+        assert_eq!(by_arm, [("constrained", 2.0), ("control", 4.0)]);
     }
 
     #[test]
     fn server_without_speculative_decoding_has_no_figures() {
-        assert_eq!(
-            SpecDecodeCounts::parse("vllm:num_requests_running 3\n"),
-            None
-        );
-        assert_eq!(SpecDecodeCounts::parse(""), None);
-        let odd = SpecDecodeCounts::parse(
-            "vllm:spec_decode_num_drafts_total NaN\nvllm:spec_decode_num_drafts_total{a=\"b\"}",
-        )
-        .unwrap();
-        assert_eq!(odd, SpecDecodeCounts::default());
+        let counted = sample(10, 40, 20, [10, 10]);
+        let none = ServerSample::default();
+        assert_eq!(SpecDecode::between(&none, &none), None);
+        assert_eq!(SpecDecode::between(&none, &counted), None);
     }
 }

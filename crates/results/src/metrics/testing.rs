@@ -11,7 +11,7 @@ use sobench_core::answer::Answer;
 use sobench_core::case::{Arm, Case, Prompt};
 use sobench_core::channel_timing::{ChannelTiming, ChunkPart};
 use sobench_core::constraint::Constraint;
-use sobench_core::observation::{Observation, Outcome, Timing};
+use sobench_core::observation::{Observation, Outcome, ServerTimes, Timing};
 use sobench_core::verdict::Verdict;
 pub use sobench_judge::accuracy::{Accuracy, Grade, Leaves};
 use sobench_judge::canary::CanaryAnswer;
@@ -38,6 +38,7 @@ pub struct TestRequest<'t> {
     /// Index of a chunk, and by how much it can have arrived earlier.
     pub slack: Option<Vec<(usize, u64)>>,
     pub end: Option<u64>,
+    pub server_times: Option<ServerTimes>,
     pub streamed: bool,
     /// First reasoning, and first content of the answer.
     pub reasoning: Option<u64>,
@@ -76,6 +77,7 @@ pub fn test_request() -> TestRequest<'static> {
         send_call: Some(0),
         slack: Some(vec![]),
         end: Some(31),
+        server_times: None,
         streamed: true,
         reasoning: None,
         answer: Some(10),
@@ -130,6 +132,7 @@ impl TestRequest<'_> {
             first_arguments_ns: self.arguments.map(|at| at * NS_PER_MS),
             chunk_tokens: self.chunk_tokens.clone(),
             end_ns: self.end.map(|at| at * NS_PER_MS),
+            server: self.server_times,
             streamed: self.streamed,
         };
         let observation = Observation {

@@ -16,7 +16,8 @@ use serde::{Deserialize, Serialize};
 
 pub use self::engine::{Engine, EngineChoice, EngineWork};
 pub use self::settings::{
-    ConstraintSettings, Lora, LoraAssignment, ReportSettings, RequestSettings, Settings,
+    ConstraintSettings, Lora, LoraAssignment, ReportSettings, RequestSettings, ServerMetricsPage,
+    ServerMetricsSettings, Settings,
 };
 pub use self::shards::{MergedShard, ShardEnd, ShardRecord};
 use sobench_backend::ConstraintDialect;

@@ -19,6 +19,9 @@ pub struct Settings {
     pub constraint: ConstraintSettings,
     pub load: Load,
     pub request: RequestSettings,
+    /// Left out at its default, which older logs have.
+    #[serde(default, skip_serializing_if = "ServerMetricsSettings::is_default")]
+    pub server_metrics: ServerMetricsSettings,
     pub evaluate: EvaluateOptions,
     pub metrics: MetricsOptions,
     pub report: ReportSettings,
@@ -74,6 +77,33 @@ pub enum LoraAssignment {
     /// Random for each request.
     Random,
     RoundRobin,
+}
+
+/// Settings of the server's metrics page.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ServerMetricsSettings {
+    pub page: ServerMetricsPage,
+    /// Further series by name (`--server-metric`).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub series: Vec<String>,
+}
+
+impl ServerMetricsSettings {
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// Which page is read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ServerMetricsPage {
+    /// The page of the kind of server, if there is one.
+    #[default]
+    Auto,
+    /// A page at a user-defined address.
+    Url,
+    Off,
 }
 
 /// Settings of the report.

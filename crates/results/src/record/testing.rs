@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{
     ConstraintSet, ConstraintSettings, DatasetRecord, EngineChoice, Host, ReportSettings,
-    RequestSettings, RunRecord, ServerRecord, Settings,
+    RequestSettings, RunRecord, ServerMetricsSettings, ServerRecord, Settings,
 };
 use crate::metrics::{LatencyMetric, MetricsOptions};
 use sobench_backend::{ConstraintDialect, Sampling, ServerKind};
@@ -111,6 +111,7 @@ fn settings() -> Settings {
             lora: None,
             profile: false,
         },
+        server_metrics: ServerMetricsSettings::default(),
         evaluate: EvaluateOptions::default(),
         metrics: MetricsOptions::default(),
         report: ReportSettings {

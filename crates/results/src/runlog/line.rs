@@ -17,10 +17,11 @@ use sobench_core::case::{Arm, Case, Prompt};
 use sobench_core::channel_timing::ChannelTiming;
 use sobench_core::constraint::Constraint;
 use sobench_core::load::CancelAfter;
-use sobench_core::observation::{Observation, Outcome, Timing, Usage};
+use sobench_core::observation::{Observation, Outcome, ServerTimes, Timing, Usage};
 use sobench_core::printable::printable;
 use sobench_core::run_event::AnswerForm;
 use sobench_core::scorer::Scorer;
+use sobench_core::server_sample::ServerSample;
 use sobench_judge::accuracy::Accuracy;
 use sobench_judge::canary::CanaryAnswer;
 use sobench_judge::free_choices::FreeChoices;
@@ -49,6 +50,7 @@ pub(super) enum Line<'a> {
     Oracle(Shared<'a, str>),
     Request(Box<RequestLine<'a, &'a Outcome>>),
     Repeat(Box<RepeatLine<'a>>),
+    ServerMetrics(&'a ServerSample),
     Judged(JudgedLine<'a>),
     Footer(&'a super::Footer),
 }
@@ -176,6 +178,8 @@ struct Gaps {
     /// The first is relative to 0.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     chunk_tokens: Vec<i64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    server: Option<ServerTimes>,
 }
 
 /// A verdict with the number of its request.
@@ -197,6 +201,7 @@ pub(super) enum ReadLine {
     Oracle(ReadShared<Arc<str>>),
     Request(Box<ReadRequest>),
     Repeat(ReadRepeat),
+    ServerMetrics(Box<RawValue>),
     Judged(Box<RawValue>),
     Footer(Box<RawValue>),
 }
@@ -470,6 +475,7 @@ impl Gaps {
             first_answer_ns,
             first_arguments_ns,
             end_ns,
+            server,
             streamed,
             ..
         } = *timing;
@@ -490,6 +496,7 @@ impl Gaps {
             chunk_gaps_ns,
             arrival_slack_ns: timing.arrival_slack_ns.clone(),
             chunk_tokens,
+            server,
         }
     }
 
@@ -523,6 +530,7 @@ impl Gaps {
             channels: self.channels,
             chunk_tokens,
             end_ns,
+            server: self.server,
             streamed,
         }
     }

@@ -21,6 +21,7 @@ use sobench_core::case::Prompt;
 use sobench_core::constraint::sha256_hex;
 use sobench_core::error::{Error, Result};
 use sobench_core::observation::Timing;
+use sobench_core::server_sample::ServerSample;
 use sobench_core::shard::{Shard, check_all_present, check_same_settings};
 use sobench_notices::notice::{LogNotice, Notice};
 
@@ -166,12 +167,40 @@ impl Shards {
             copies[shard].request(offset, &mut known, sink)?;
             sink.flush_if_full().map_or(Ok(()), Err)?;
         }
+        for sample in self.server_samples() {
+            sink.push(&Line::ServerMetrics(&sample));
+            sink.flush_if_full().map_or(Ok(()), Err)?;
+        }
         for &(shard, index) in &order {
             copies[shard].verdict(&self.logs[shard], index, sink)?;
             sink.flush_if_full().map_or(Ok(()), Err)?;
         }
         sink.push(&Line::Footer(&self.footer()));
         sink.flush().map_or(Ok(()), Err)
+    }
+
+    /// The readings of the server's page of the shard with the most of them, since each shard reads
+    /// the same page. None if the shards have several servers: their counters and gauges are of
+    /// different requests.
+    fn server_samples(&self) -> Vec<ServerSample> {
+        let address = |log: &RunLog| log.record.server.base_url.clone();
+        let is_one_server = self
+            .logs
+            .windows(2)
+            .all(|pair| address(&pair[0]) == address(&pair[1]));
+        let logs = self.logs.iter().zip(&self.starts_ns);
+        let Some((log, start_ns)) = logs
+            .filter(|_| is_one_server)
+            .max_by_key(|(log, _)| log.server.len())
+        else {
+            return Vec::new();
+        };
+        let start_ns = i64::try_from(*start_ns).unwrap_or(i64::MAX);
+        let shifted = |sample: &ServerSample| ServerSample {
+            offset_ns: sample.offset_ns.saturating_add(start_ns),
+            ..sample.clone()
+        };
+        log.server.iter().map(shifted).collect()
     }
 
     /// Every request as the index of its log and its index in the log.

@@ -6,8 +6,9 @@
 //! 1. `header`: [`VERSION`] and the run record ([`crate::record::RunRecord`]), written before the first request.
 //! 2. `constraint`, `prompt` and `oracle`: parts that requests share, by number, written before their first use.
 //! 3. `request`: a case and its observation, written when the request ends, in any order.
-//! 4. `judged` ([`Judged`]): verdict and token counts of each request, after the run.
-//! 5. `footer` ([`Footer`]): how the run ended. A log without a footer is from a killed run.
+//! 4. `server_metrics` ([`sobench_core::server_sample::ServerSample`]): a reading of the server's metrics page, at any place before the verdicts.
+//! 5. `judged` ([`Judged`]): verdict and token counts of each request, after the run.
+//! 6. `footer` ([`Footer`]): how the run ended. A log without a footer is from a killed run.
 //!
 //! [`merge`] combines the logs of the shards of a run.
 //!

@@ -20,6 +20,7 @@ use sobench_core::error::{Error, Result};
 use sobench_core::input::{self, json};
 use sobench_core::observation::Outcome;
 use sobench_core::run_event::AnswerForm;
+use sobench_core::server_sample::ServerSample;
 use sobench_notices::notice::{LogNotice, Notice};
 
 /// Maximum number of requests for which memory is reserved because of the record.
@@ -50,6 +51,8 @@ pub struct RunLog {
     pub is_judged: bool,
     /// `None` if the run was killed.
     pub footer: Option<Footer>,
+    /// Readings of the server's metrics page, in order of time.
+    pub server: Vec<ServerSample>,
     /// Notices about the file itself.
     pub notices: Vec<Notice>,
     /// Offsets of the responses to requests that were sent again.
@@ -475,6 +478,7 @@ struct Reading {
     models: HashSet<Arc<str>>,
     requests: RequestTable,
     repeats: HashMap<(usize, AnswerForm), u64>,
+    server: Vec<ServerSample>,
     /// Number of verdicts so far; requests are sorted from the first verdict on.
     judged: usize,
     footer: Option<Footer>,
@@ -513,6 +517,10 @@ impl Reading {
             ReadLine::Request(request) => self.request(*request, offset)?,
             ReadLine::Repeat(repeat) => {
                 self.repeats.insert((repeat.index, repeat.form), offset);
+            }
+            ReadLine::ServerMetrics(raw) => {
+                let sample = by_value(&raw).map_err(|error| format!("server_metrics: {error}"))?;
+                self.server.push(sample);
             }
             ReadLine::Judged(raw) => {
                 let (index, judged) = line::judged(&raw).map_err(|error| error.to_string())?;
@@ -606,8 +614,10 @@ impl Reading {
             judged,
             footer,
             repeats,
+            mut server,
             ..
         } = self;
+        server.sort_by_key(|sample| sample.offset_ns);
         if let Some(footer) = footer
             .as_ref()
             .filter(|footer| footer.requests != requests.len())
@@ -624,6 +634,7 @@ impl Reading {
             requests,
             is_judged,
             footer: None,
+            server,
             notices,
             repeats,
             source,

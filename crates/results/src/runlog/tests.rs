@@ -23,7 +23,7 @@ use sobench_core::constraint::{Constraint, GrammarDialect};
 use sobench_core::error::Error;
 use sobench_core::load::{ErrorLimits, Load};
 use sobench_core::nonce::Nonce;
-use sobench_core::observation::{Observation, Outcome, Timing, TransportCause, Usage};
+use sobench_core::observation::{Observation, Outcome, ServerTimes, Timing, TransportCause, Usage};
 use sobench_core::run_event::{AnswerForm, Repeat, RunEvent};
 use sobench_core::schedule::{Pace, Rate, Until};
 use sobench_core::verdict::{Reason, Verdict};
@@ -131,6 +131,11 @@ fn observation(case_index: usize, outcome: Outcome, chunks_ns: &[u64]) -> Observ
                 vec![2, 5, 5]
             },
             end_ns: Some(u64::MAX - 1),
+            server: Some(ServerTimes {
+                queue_ns: Some(1),
+                first_token_ns: None,
+                generation_ns: Some(u64::MAX),
+            }),
             streamed: true,
         },
         answer: Answer {

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use super::line::{
     self, HeaderLine, JudgedLine, Line, MAX_LINE_BYTES, Numbers, RepeatLine, RequestLine, Shared,
@@ -27,6 +27,7 @@ use sobench_core::constraint::Constraint;
 use sobench_core::error::Error;
 use sobench_core::observation::{Advice, Observation, Outcome};
 use sobench_core::run_event::{Repeat, RunEvent};
+use sobench_core::server_sample::ServerSample;
 use sobench_notices::notice::Notice;
 
 /// Buffer size that forces a write while more events are waiting.
@@ -58,6 +59,7 @@ pub struct Sink {
 }
 
 /// The sender of run events.
+#[derive(Clone)]
 pub struct EventSender {
     events: Sender<RunEvent>,
     waiting: Arc<Waiting>,
@@ -207,6 +209,9 @@ impl LogWriter<'_, '_> {
         let EventReceiver { events, waiting } = receiver;
         let mut sink = Sink::in_memory();
         let mut numbering = Numbering::default();
+        // Readings of the server's page from before the start, until the header is written.
+        let mut early = Vec::new();
+        let mut started = None;
         loop {
             let next = match events.try_recv() {
                 Err(TryRecvError::Empty) => {
@@ -223,12 +228,20 @@ impl LogWriter<'_, '_> {
                         shard.clock = clock;
                     }
                     self.set_start(at);
+                    started = Some(at);
                     sink = (self.open)(&self.record);
                     sink.push(&Line::Header(HeaderLine {
                         version: VERSION,
                         record: &self.record,
                     }));
+                    for (read_at, sample) in early.drain(..) {
+                        push_sample(&mut sink, at, read_at, sample);
+                    }
                 }
+                RunEvent::ServerSampled { at, sample } => match started {
+                    Some(start) => push_sample(&mut sink, start, at, *sample),
+                    None => early.push((at, *sample)),
+                },
                 RunEvent::Ended(observation) => self.ended(*observation, &mut numbering, &mut sink),
                 RunEvent::Repeated(repeat) => {
                     let Repeat {
@@ -278,6 +291,16 @@ impl LogWriter<'_, '_> {
             &observation,
         ))));
     }
+}
+
+/// Writes a reading of the server's page.
+fn push_sample(sink: &mut Sink, start: SystemTime, at: SystemTime, mut sample: ServerSample) {
+    let ns = |span: Duration| i64::try_from(span.as_nanos()).unwrap_or(i64::MAX);
+    sample.offset_ns = match at.duration_since(start) {
+        Ok(after) => ns(after),
+        Err(before) => -ns(before.duration()),
+    };
+    sink.push(&Line::ServerMetrics(&sample));
 }
 
 impl Sink {

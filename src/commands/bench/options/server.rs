@@ -5,13 +5,14 @@ use std::time::Duration;
 use clap::Args;
 
 use super::request::{self, LORA_ASSIGNMENTS};
-use super::{ServerTarget, Target};
+use super::{ServerMetricsPlan, ServerTarget, Target};
 use crate::commands::bench::args::BenchArgs;
 use crate::commands::flags::checks::{checked_url, key_values};
 use crate::commands::flags::embedded;
 use crate::commands::flags::paths::InputNames;
 use crate::commands::flags::values::{described, named};
 use sobench_backend::ServerKind;
+use sobench_backend::server_metrics::is_series_name;
 use sobench_client::{ApiKey, Endpoint};
 use sobench_core::error::{Error, Result};
 use sobench_data::dataset::DatasetName;
@@ -71,6 +72,13 @@ pub struct ServerArgs {
     /// Prefix of each request's x-request-id, followed by the number of the request
     #[arg(long, value_name = "PREFIX")]
     pub request_id_prefix: Option<String>,
+    /// Metrics page of the server, read every 500 ms during the run: auto reads the page of the kind
+    /// of server if it answers, a URL reads another page, off reads none
+    #[arg(long, value_name = "auto|URL|off", default_value = "auto")]
+    pub server_metrics: String,
+    /// Further series of the metrics page, as NAME or NAME{label="value"}. Repeatable
+    #[arg(long, value_name = "NAME")]
+    pub server_metric: Vec<String>,
     /// Time limit in seconds for the server to become ready; 0 does not wait
     #[arg(long, value_name = "SECONDS", default_value_t = 0)]
     pub ready_check_timeout_sec: u64,
@@ -107,6 +115,40 @@ fn is_named(server: &ServerArgs) -> bool {
         ..
     } = server;
     base_url.is_some() || host.is_some() || port.is_some() || model.is_some()
+}
+
+/// The metrics page of the server.
+///
+/// # Errors
+/// An invalid URL or name of a series; a series without a page.
+pub(crate) fn server_metrics(server: &ServerArgs) -> Result<ServerMetricsPlan> {
+    let series = server.server_metric.clone();
+    if let Some(name) = series.iter().find(|name| !is_series_name(name)) {
+        return Err(Error::usage(format!(
+            "--server-metric is not the name of a series: {name}"
+        ))
+        .hint("give a name of the metrics page, such as vllm:num_requests_running"));
+    }
+    match server.server_metrics.as_str() {
+        "auto" => Ok(ServerMetricsPlan::Auto { series }),
+        "off" => match series.first() {
+            None => Ok(ServerMetricsPlan::Off),
+            Some(name) => Err(Error::usage(format!(
+                "--server-metric {name} needs a metrics page, but --server-metrics is off"
+            ))
+            .hint("leave one of the two out")),
+        },
+        url if url.starts_with("http://") || url.starts_with("https://") => {
+            Ok(ServerMetricsPlan::Url {
+                url: url.to_owned(),
+                series,
+            })
+        }
+        other => Err(Error::usage(format!(
+            "--server-metrics is not auto, off or an http or https URL: {other}"
+        ))
+        .hint("give the address of the page, such as http://127.0.0.1:8000/metrics")),
+    }
 }
 
 /// The server that the flags name, or the embedded server if they name none.

@@ -1,5 +1,4 @@
-//! Optional side tasks of a run: the server's profiler, its counters of speculative decoding, and
-//! probe requests.
+//! Optional side tasks of a run: the server's profiler, and probe requests.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +14,6 @@ use sobench_core::case::{Case, Message, Prompt};
 use sobench_core::error::Result;
 use sobench_core::observation::Timing;
 use sobench_notices::notice::{BenchNotice, Notice};
-use sobench_results::metrics::spec_decode::SpecDecodeCounts;
 use sobench_shutdown::Shutdown;
 
 /// Latencies of probe requests that are kept; probing ends with them.
@@ -38,16 +36,6 @@ pub(super) async fn profiled(is_wanted: bool, session: &Session, path: &str) -> 
     });
     terminal::warn(&notice.to_string());
     Some(notice)
-}
-
-/// Counters of speculative decoding of a vLLM server or of the embedded one. As in `vllm bench
-/// serve`, a server that does not answer has none.
-pub(super) async fn spec_decode(session: &Session) -> Option<SpecDecodeCounts> {
-    if !session.is_vllm() && !session.is_synthetic() {
-        return None;
-    }
-    let page = sobench_client::get_path(&session.client, "/metrics").await?;
-    SpecDecodeCounts::parse(&page.body).filter(|_| page.status == 200)
 }
 
 /// A probe request that is sent repeatedly.

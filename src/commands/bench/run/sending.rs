@@ -219,7 +219,9 @@ impl<'a> Sending<'a> {
         let mut error_warning = ErrorWarning::new(self.error_limits);
         let on_event = |event: RunEvent| {
             match &event {
-                RunEvent::Started { .. } | RunEvent::Repeated(_) => {}
+                RunEvent::Started { .. }
+                | RunEvent::Repeated(_)
+                | RunEvent::ServerSampled { .. } => {}
                 // Not logged.
                 RunEvent::Sent { .. } => return,
                 RunEvent::ErrorLimitReached(_) => {

@@ -48,6 +48,7 @@ async fn run_all(
         RunEvent::Sent { index } => sent.push(index),
         RunEvent::ErrorLimitReached(reason) => panic!("{reason:?}"),
         RunEvent::Repeated(repeat) => panic!("{repeat:?}"),
+        RunEvent::ServerSampled { sample, .. } => panic!("{sample:?}"),
         RunEvent::Ended(observation) => observations.push(*observation),
     };
     let schedule = Schedule::new(due.to_vec());

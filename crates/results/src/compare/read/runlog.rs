@@ -4,7 +4,7 @@ use super::sobench;
 use crate::compare::side::{Answer, FileKind, Gaps, Request, Run};
 use crate::metrics::latency::chunk_gaps_ms;
 use crate::metrics::registry::RequestValues;
-use crate::metrics::{Metrics, MetricsOptions, Sample, summarise};
+use crate::metrics::{Metrics, MetricsOptions, Sample, summarise_with_server};
 use crate::record::RunRecord;
 use crate::runlog::{RunLog, shard_overhead};
 use sobench_core::error::Result;
@@ -19,7 +19,7 @@ const NS_PER_S: f64 = 1e9;
 pub fn run_from_log(file: &str, log: &RunLog) -> Result<Run> {
     let samples = log.requests.samples();
     let options = &log.record.settings.metrics;
-    let metrics = summarise(&samples, log.duration_ns(), options);
+    let metrics = summarise_with_server(&samples, log.duration_ns(), options, &log.server);
     let mut run = run_from_metrics(file, &log.record, &metrics);
     run.kind = FileKind::SobenchRunLog;
     run.is_partial = log.is_partial();

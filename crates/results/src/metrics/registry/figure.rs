@@ -171,7 +171,12 @@ impl Figure {
     pub fn text(self, value: Option<f64>) -> String {
         match value {
             None => "n/a".to_owned(),
-            Some(value) if matches!(self.metric.unit, Unit::Count | Unit::ChunksPerSecond) => {
+            Some(value)
+                if matches!(
+                    self.metric.unit,
+                    Unit::Count | Unit::ChunksPerSecond | Unit::Bytes
+                ) =>
+            {
                 format!("{value:.0}")
             }
             Some(value) => format!("{value:.2}"),

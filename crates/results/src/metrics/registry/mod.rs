@@ -1,7 +1,8 @@
 //! The registry of metrics: name, unit, direction of improvement, and definition of each metric.
 //!
 //! Reports, files, comparisons, baselines, gates and the matrix iterate over [`Metric::ALL`]. A new
-//! metric is a definition in `rates.rs`, `latencies.rs` or `totals.rs` and a line in the list.
+//! metric is a definition in `rates.rs`, `latencies.rs`, `totals.rs` or `server.rs` and a line in the
+//! list.
 //! [`Values`] are the metrics of one run. A [`Figure`] is a single number: a rate, a total, or a
 //! statistic of a distribution.
 
@@ -10,6 +11,7 @@ pub mod latencies;
 pub mod rates;
 mod request_values;
 mod rows;
+pub mod server;
 #[cfg(any(test, feature = "testing"))]
 #[allow(clippy::unwrap_used)]
 pub mod testing;
@@ -23,6 +25,7 @@ pub use self::request_values::RequestValues;
 pub use self::rows::{Page, ROW_COLUMNS, rows};
 pub use self::values::{PerSecond, Value, Values};
 use super::pooled::Pooled;
+use super::server::ServerMetrics;
 use super::{ArmMetrics, MetricsOptions, Sample};
 use sobench_core::case::Arm;
 use sobench_core::observation::Outcome;
@@ -82,6 +85,7 @@ pub enum Unit {
     RequestsPerSecond,
     TokensPerSecond,
     ChunksPerSecond,
+    Bytes,
 }
 
 /// The direction of improvement.
@@ -100,6 +104,8 @@ pub struct RunSamples<'r> {
     pub options: &'r MetricsOptions,
     /// Figures of all requests that are already computed.
     pub overall: &'r ArmMetrics,
+    /// What the server reports about itself; `None` if it does not.
+    pub server: Option<&'r ServerMetrics>,
 }
 
 impl Metric {
@@ -190,6 +196,24 @@ impl Metric {
         &totals::INPUT_TOKENS,
         &totals::OUTPUT_TOKENS,
         &totals::DURATION,
+        &server::TTFT,
+        &server::TTFT_P99,
+        &server::QUEUE_TIME,
+        &server::PROMPT_TOKENS,
+        &server::GENERATED_TOKENS,
+        &server::RUNNING_PEAK,
+        &server::WAITING_PEAK,
+        &server::DEFERRED_PEAK,
+        &server::CACHE_USAGE_PEAK,
+        &server::PREEMPTIONS,
+        &server::COMPILE_TIME,
+        &server::COMPILE_WAIT,
+        &server::COMPILE_QUEUE_PEAK,
+        &server::DRAFT_ACCEPTANCE,
+        &server::MEMORY_PEAK,
+        &server::MEMORY_GROWTH,
+        &server::MEMORY_PER_SCHEMA,
+        &server::RESTARTS,
     ];
 
     /// Finds a metric by name.
@@ -324,6 +348,7 @@ impl Unit {
             Self::RequestsPerSecond => "req/s",
             Self::TokensPerSecond => "tok/s",
             Self::ChunksPerSecond => "chunks/s",
+            Self::Bytes => "B",
         }
     }
 }

@@ -1,14 +1,18 @@
 //! A run in which every metric has a value, for tests.
 
+use std::sync::Arc;
+
 use super::Values;
 use crate::metrics::reasoning::ReasoningFacts;
 use crate::metrics::stream_parity::Parity;
-use crate::metrics::testing::{TestRequest, test_request, with_samples};
-use crate::metrics::{MetricsOptions, Slo, summarise};
+use crate::metrics::testing::{TestRequest, test_request, with_cases};
+use crate::metrics::{Metrics, MetricsOptions, Sample, Slo, summarise_with_server};
 use sobench_core::answer::Channel;
 use sobench_core::case::Arm;
 use sobench_core::channel_timing::ChunkPart;
+use sobench_core::constraint::Constraint;
 use sobench_core::observation::{Outcome, TOO_MANY_REQUESTS, TransportCause};
+use sobench_core::server_sample::{HistogramCounts, Quantity, QuantityType, ServerSample};
 use sobench_core::verdict::{ExtraText, NotScored, Reason, ToolCallFault, Verdict};
 use sobench_judge::accuracy::{Accuracy, Grade};
 use sobench_judge::canary::{CanaryAnswer, CanaryClass};
@@ -191,9 +195,80 @@ pub fn options() -> MetricsOptions {
     }
 }
 
-/// The metrics of [`eventful_run`] with a duration of two seconds.
-pub fn values() -> Values {
-    with_samples(&eventful_run(), |samples| {
-        summarise(samples, 2_000_000_000, &options()).values
+/// Samples of a server that reports every quantity, and whose memory grows with the constraints of
+/// [`eventful_run`].
+pub fn server_samples() -> Vec<ServerSample> {
+    let sample = |number: i64| {
+        let level = number as f64;
+        let of_type = |wanted: QuantityType| {
+            Quantity::ALL
+                .into_iter()
+                .filter(move |quantity| quantity.quantity_type() == wanted)
+        };
+        let histogram = HistogramCounts {
+            count: level,
+            sum: 8.0 * level,
+            buckets: vec![(5.0, 0.0), (10.0, level)],
+        };
+        let mut values: std::collections::BTreeMap<Quantity, f64> = of_type(QuantityType::Counter)
+            .chain(of_type(QuantityType::Gauge))
+            .map(|quantity| (quantity, level))
+            .collect();
+        values.insert(Quantity::StartTime, 1.0);
+        values.insert(Quantity::Memory, 1e8 + 1e6 * level);
+        ServerSample {
+            offset_ns: number * 10_000_000,
+            took_ns: 1_000_000,
+            values,
+            histograms: of_type(QuantityType::Histogram)
+                .map(|quantity| (quantity, histogram.clone()))
+                .collect(),
+            ..ServerSample::default()
+        }
+    };
+    (0..40).map(sample).collect()
+}
+
+/// Requests at the start of [`eventful_run`] that share their constraint, so that one has a control.
+const SHARING: usize = 3;
+
+/// Calls `check` with the samples of [`eventful_run`], almost each with a constraint of its own.
+pub fn with_eventful_samples<T>(check: impl FnOnce(&[Sample<'_>]) -> T) -> T {
+    let mut run = eventful_run();
+    for (number, request) in run.iter_mut().enumerate() {
+        let shift = 10 * number as u64;
+        let sent = request.sent.map(|sent| sent + shift);
+        request.sent = sent;
+        request.end = request.end.map(|end| end + shift);
+        request.chunks.iter_mut().for_each(|at| *at += shift);
+        for first in [
+            &mut request.reasoning,
+            &mut request.answer,
+            &mut request.arguments,
+        ] {
+            *first = first.map(|at| at + shift);
+        }
+    }
+    with_cases(
+        &run,
+        |index, case| {
+            if case.constraint.is_some() && index >= SHARING {
+                let pattern = format!("a{{1,{}}}", index + 1);
+                case.constraint = Some(Arc::new(Constraint::Regex(pattern.into())));
+            }
+        },
+        check,
+    )
+}
+
+/// The metrics of [`with_eventful_samples`] and [`server_samples`] with a duration of two seconds.
+pub fn metrics() -> Metrics {
+    with_eventful_samples(|samples| {
+        summarise_with_server(samples, 2_000_000_000, &options(), &server_samples())
     })
+}
+
+/// The values of [`metrics`].
+pub fn values() -> Values {
+    metrics().values
 }

@@ -15,7 +15,7 @@ use sobench_core::answer::Answer;
 use sobench_core::case::{Arm, Case};
 use sobench_core::channel_timing::ChannelTiming;
 use sobench_core::constraint::Constraint;
-use sobench_core::observation::{Observation, Outcome, Timing};
+use sobench_core::observation::{Observation, Outcome, ServerTimes, Timing};
 use sobench_core::verdict::{NotScored, Verdict};
 use sobench_judge::accuracy::{Accuracy, Grade, Leaves};
 use sobench_judge::canary::CanaryAnswer;
@@ -130,6 +130,7 @@ impl<'a> Sample<'a> {
                 channels: self.channels().cloned(),
                 chunk_tokens,
                 end_ns: times.end_ns,
+                server: self.server_times(),
                 streamed: times.streamed,
             },
             answer: Answer {
@@ -169,6 +170,11 @@ impl<'a> Sample<'a> {
     /// The channels of its chunks; `None` for an answer with content only, and if unknown.
     pub fn channels(&self) -> Option<&'a ChannelTiming> {
         self.ledger.channels.get(&self.row.case_index)
+    }
+
+    /// Times that the server reported with the answer; `None` without any.
+    pub fn server_times(&self) -> Option<ServerTimes> {
+        self.ledger.server_times.get(&self.row.case_index).copied()
     }
 
     /// Duration of the system call that sent it; `None` if unknown.
