@@ -240,7 +240,17 @@ const LISTED: [(Registry, &str, &str); 36] = [
 ];
 
 /// Other enums that share names with a registry.
-const OTHERS: [(&str, &str, &str); 9] = [
+const OTHERS: [(&str, &str, &str); 11] = [
+    (
+        "result",
+        "/$defs/sample_source/properties/server",
+        "kinds of metrics pages",
+    ),
+    (
+        "run-log",
+        "/$defs/sample_source/properties/server",
+        "kinds of metrics pages",
+    ),
     ("failures", "/properties/failing_as", "reasons of a verdict"),
     (
         "preflight-features",

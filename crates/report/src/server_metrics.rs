@@ -37,6 +37,12 @@ pub(crate) fn add(page: &mut Document, metrics: &Metrics) {
         printable(&source.page, SERIES_MAX_CHARS),
         name.unwrap_or("unknown server"),
     ));
+    let known = metrics.values.iter().map(|(metric, _)| metric.name);
+    let names: Vec<&str> = known.filter(|name| name.starts_with("server.")).collect();
+    page.paragraph(format!(
+        "names for --require and --fail-on: {}",
+        names.join(", ")
+    ));
     page.paragraphs(server.differences.iter().map(ToString::to_string));
     page.paragraphs(server.memory_growth.iter().map(ToString::to_string));
 }

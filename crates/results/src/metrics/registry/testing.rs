@@ -214,7 +214,9 @@ pub fn server_samples() -> Vec<ServerSample> {
             .chain(of_type(QuantityType::Gauge))
             .map(|quantity| (quantity, level))
             .collect();
-        values.insert(Quantity::StartTime, 1.0);
+        // The server restarts after the first reading.
+        let started = if number == 0 { 1.0 } else { 100.0 };
+        values.insert(Quantity::StartTime, started);
         values.insert(Quantity::Memory, 1e8 + 1e6 * level);
         ServerSample {
             offset_ns: number * 10_000_000,
@@ -230,15 +232,15 @@ pub fn server_samples() -> Vec<ServerSample> {
 }
 
 /// Requests at the start of [`eventful_run`] that share their constraint, so that one has a control.
-const SHARING: usize = 3;
+const SHARING: usize = 4;
 
 /// Calls `check` with the samples of [`eventful_run`], almost each with a constraint of its own.
 pub fn with_eventful_samples<T>(check: impl FnOnce(&[Sample<'_>]) -> T) -> T {
     let mut run = eventful_run();
     for (number, request) in run.iter_mut().enumerate() {
         let shift = 10 * number as u64;
-        let sent = request.sent.map(|sent| sent + shift);
-        request.sent = sent;
+        request.due += shift;
+        request.sent = request.sent.map(|sent| sent + shift);
         request.end = request.end.map(|end| end + shift);
         request.chunks.iter_mut().for_each(|at| *at += shift);
         for first in [
