@@ -150,16 +150,32 @@ impl App {
         }
     }
 
+    /// The settings of the engine, and those of the batch that change what it costs.
+    pub(super) fn settings(&self) -> Vec<(String, String)> {
+        let engine = self.engine().settings().into_iter();
+        let speculate = Some(self.batching.speculate).filter(|tokens| *tokens > 0);
+        let batch = [
+            ("speculate", speculate.map(|tokens| tokens.to_string())),
+            (
+                "kv_tokens",
+                self.options.kv_tokens.map(|tokens| tokens.to_string()),
+            ),
+        ];
+        let batch = batch
+            .into_iter()
+            .filter_map(|(name, value)| Some((name, value?)));
+        engine
+            .chain(batch)
+            .map(|(name, value)| (name.to_owned(), value))
+            .collect()
+    }
+
     pub(super) fn stats(&self) -> ServerStats {
         let engine = self.engine();
         let mut stats = ServerStats {
             engine: engine.name().to_owned(),
             engine_version: engine.version().to_owned(),
-            settings: engine
-                .settings()
-                .into_iter()
-                .map(|(name, value)| (name.to_owned(), value))
-                .collect(),
+            settings: self.settings(),
             max_batch: self.batching.max_batch,
             threads: self.batching.threads,
             speed: self.options.speed,

@@ -78,7 +78,7 @@ async fn version(State(app): State<Arc<App>>) -> Json<serde_json::Value> {
         "version": super::VERSION,
         "engine": engine.name(),
         "engine_version": engine.version(),
-        "settings": engine.settings().into_iter().collect::<std::collections::BTreeMap<_, _>>(),
+        "settings": app.settings().into_iter().collect::<std::collections::BTreeMap<_, _>>(),
         "grammar_dialects": engine.grammar_dialects(),
         "vocabulary": app.vocabulary.name(),
         "model": "synthetic",
