@@ -63,7 +63,7 @@ def main():
     options = parse()
     print("{:<20} {:>8} {:>8} {:>9}  {}".format("fault", "eligible", "planted", "requests", "found"), flush=True)
     rows = [(name, fault) for name, fault in FAULTS.items() if not options.fault or name in options.fault]
-    if not options.fault:
+    if not options.fault or "none" in options.fault:
         rows.append((None, WITHOUT))
     return int(not all([check(options.sobench, name, fault) for name, fault in rows]))
 
@@ -95,7 +95,7 @@ def check(sobench, name, fault):
 def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sobench", default=ROOT / "target/release/sobench")
-    parser.add_argument("--fault", action="append", choices=FAULTS, help="one of the faults; several times for several")
+    parser.add_argument("--fault", action="append", choices=[*FAULTS, "none"], help="one of the faults, or none; several times for several")
     return parser.parse_args()
 
 
