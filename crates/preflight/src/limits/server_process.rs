@@ -7,7 +7,9 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
+use sobench_backend::server_metrics::read_page;
 use sobench_client::{Client, get_path};
+use sobench_core::server_sample::Quantity;
 
 /// Where memory and CPU time are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -24,17 +26,11 @@ pub enum ProcessSource {
 pub(super) struct Reading {
     pub(super) memory_bytes: Option<u64>,
     pub(super) cpu_s: Option<f64>,
-    /// Constraints that are being compiled, if the server has a metric for it.
+    /// Constraints that are being compiled or wait for it, if the server has a metric for it.
     pub(super) compiles: Option<f64>,
 }
 
-/// Metrics with the number of constraints that are being compiled, or wait for it.
-const COMPILE_GAUGES: [&str; 2] = [
-    "sobench:compiles_in_flight",
-    "sglang:num_grammar_queue_reqs",
-];
-
-const MEMORY: &str = "process_resident_memory_bytes";
+/// The CPU time of a process with a client library of Prometheus.
 const CPU: &str = "process_cpu_seconds_total";
 
 /// Ticks per second in `/proc/PID/stat`: `USER_HZ`, which is 100 on all common architectures
@@ -113,27 +109,16 @@ impl ServerProcess {
     }
 }
 
-/// Reads a page in Prometheus' text format. Samples of a metric with several labels are added.
+/// Reads a metrics page.
 fn read_metrics(page: &str) -> Reading {
-    let sum = |name: &str| {
-        let values: Vec<f64> = page
-            .lines()
-            .filter_map(|line| {
-                let rest = line.strip_prefix(name)?;
-                let value = match rest.strip_prefix('{') {
-                    Some(labelled) => labelled.rsplit_once('}')?.1,
-                    None => rest.strip_prefix(' ')?,
-                };
-                let value = value.split_whitespace().next()?.parse::<f64>().ok()?;
-                (value.is_finite() && value >= 0.0).then_some(value)
-            })
-            .collect();
-        (!values.is_empty()).then(|| values.iter().sum::<f64>())
+    let Ok((sample, _)) = read_page(page, "", &[CPU.to_owned()]) else {
+        return Reading::default();
     };
+    let value = |quantity: Quantity| sample.values.get(&quantity).copied();
     Reading {
-        memory_bytes: sum(MEMORY).map(|bytes| bytes as u64),
-        cpu_s: sum(CPU),
-        compiles: COMPILE_GAUGES.into_iter().find_map(sum),
+        memory_bytes: value(Quantity::Memory).map(|bytes| bytes as u64),
+        cpu_s: sample.named.get(CPU).copied(),
+        compiles: value(Quantity::CompileQueue),
     }
 }
 
