@@ -520,7 +520,12 @@ async fn beside_a_slow_compile(faults: &[&str], stalls: bool) {
     let compile = sized_body(1, 4096);
     let compiling = client.request(&compile).send();
     let neighbour = async {
-        until("the compile runs", || client.server.stats().compiling == 1).await;
+        // It blocks others before it becomes slow.
+        let slow = ("slow-compile".to_owned(), 1);
+        until("the compile is slow", || {
+            client.server.stats().faults.contains(&slow)
+        })
+        .await;
         let first = async {
             let mut response = client.request(&body).send().await.unwrap();
             response.chunk().await.unwrap()
