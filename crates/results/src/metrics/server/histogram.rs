@@ -10,7 +10,8 @@ pub struct HistogramSummary {
     pub count: f64,
     /// Exact.
     pub mean_ms: f64,
-    /// Interpolated within their bucket; `None` without buckets, or above the highest bound.
+    /// Interpolated within their bucket; `None` without buckets, below the lowest bound, or above the
+    /// highest one.
     pub p50_ms: Option<f64>,
     pub p90_ms: Option<f64>,
     pub p99_ms: Option<f64>,
@@ -29,8 +30,8 @@ impl HistogramSummary {
     }
 }
 
-/// The quantile as Prometheus' `histogram_quantile` computes it: linear within its bucket, whose
-/// lower bound is zero for the first one.
+/// The quantile as Prometheus' `histogram_quantile` computes it: linear within its bucket. It is
+/// unknown in the first bucket, which is from zero to 300 ms in vLLM's histogram of queue times.
 fn quantile(counts: &HistogramCounts, share: f64) -> Option<f64> {
     let rank = share * counts.count;
     let place = counts
@@ -38,10 +39,7 @@ fn quantile(counts: &HistogramCounts, share: f64) -> Option<f64> {
         .iter()
         .position(|(_, count)| *count >= rank)?;
     let (high, upto) = counts.buckets[place];
-    let (low, before) = match place.checked_sub(1) {
-        Some(lower) => counts.buckets[lower],
-        None => (0.0, 0.0),
-    };
+    let (low, before) = counts.buckets[place.checked_sub(1)?];
     let within = if upto > before {
         (rank - before) / (upto - before)
     } else {
@@ -55,16 +53,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn percentiles_are_interpolated_and_unknown_above_the_last_bound() {
+    fn percentiles_are_interpolated_and_unknown_outside_of_the_bounds() {
         let counts = HistogramCounts {
             count: 100.0,
             sum: 2500.0,
-            buckets: vec![(10.0, 50.0), (20.0, 50.0), (40.0, 98.0)],
+            buckets: vec![(10.0, 40.0), (20.0, 50.0), (40.0, 98.0)],
         };
         let found = HistogramSummary::new(&counts).unwrap();
-        assert_eq!((found.mean_ms, found.p50_ms), (25.0, Some(10.0)));
+        assert_eq!((found.mean_ms, found.p50_ms), (25.0, Some(20.0)));
         assert_eq!(found.p90_ms, Some(20.0 + 20.0 * 40.0 / 48.0));
         assert_eq!(found.p99_ms, None);
+        let low = HistogramCounts {
+            buckets: vec![(300.0, 100.0)],
+            ..counts.clone()
+        };
+        assert_eq!(HistogramSummary::new(&low).unwrap().p50_ms, None);
         let bare = HistogramCounts {
             buckets: Vec::new(),
             ..counts
