@@ -65,7 +65,7 @@ mod tests {
         assert_eq!(found.p99_ms, None);
         let low = HistogramCounts {
             buckets: vec![(300.0, 100.0)],
-            ..counts.clone()
+            ..counts
         };
         assert_eq!(HistogramSummary::new(&low).unwrap().p50_ms, None);
         let bare = HistogramCounts {
