@@ -27,6 +27,7 @@ use sobench_results::metrics::{
 };
 use sobench_results::record::{Engine, EngineChoice, EngineWork, RunRecord};
 use sobench_results::runlog::{Keep, RunLog};
+use sobench_testkit::contract::with_member;
 use sobench_testkit::repository_path;
 
 use crate::support::check_result;
@@ -573,14 +574,7 @@ fn contract_rejects_changed_files() {
         ("/gpu", json!(1)),
         ("/outputs/0/verdict", json!({"verdict": "perhaps"})),
     ] {
-        let mut broken = file.clone();
-        let (parent, member) = pointer.rsplit_once('/').unwrap();
-        broken
-            .pointer_mut(parent)
-            .unwrap()
-            .as_object_mut()
-            .unwrap()
-            .insert(member.to_owned(), value);
+        let broken = with_member(&file, pointer, value);
         assert!(check_result(&broken).is_err(), "{pointer} passed");
     }
     for member in ["duration", "mean_e2el_ms", "sobench", "ttfts"] {

@@ -5,6 +5,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
+use sobench_testkit::contract;
 
 /// Exit code and output of the program.
 pub(crate) struct Ran {
@@ -63,21 +64,10 @@ pub(crate) fn sobench_result(arguments: &[&str]) -> (Ran, Value) {
 
 /// Validates a result file against its contract; the error lists the violations.
 pub(crate) fn check_result(file: &Value) -> Result<(), String> {
-    let schema: Value =
-        serde_json::from_str(include_str!("../../schemas/contracts/result.schema.json"))
-            .expect("the contract is JSON");
-    jsonschema::draft202012::meta::validate(&schema)
-        .map_err(|error| format!("the contract itself: {error}"))?;
-    let validator = jsonschema::draft202012::new(&schema).expect("the contract is a schema");
-    let errors: Vec<String> = validator
-        .iter_errors(file)
-        .map(|error| format!("{}: {error}", error.instance_path()))
-        .collect();
-    if errors.is_empty() {
-        Ok(())
-    } else {
-        Err(errors.join("\n"))
-    }
+    contract::check(
+        include_str!("../../schemas/contracts/result.schema.json"),
+        file,
+    )
 }
 
 /// Polls until the condition holds; fails after a minute.

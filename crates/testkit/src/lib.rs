@@ -1,4 +1,4 @@
-//! Helpers shared by the integration tests of several crates: repository paths, scripted servers,
+//! Helpers shared by the tests of several crates: repository paths, scripted servers, contracts,
 //! random numbers.
 
 #![allow(
@@ -9,6 +9,7 @@
 
 pub mod chat;
 pub mod constrained;
+pub mod contract;
 pub mod random;
 pub mod reasoning_server;
 pub mod scripted;

@@ -58,25 +58,10 @@ mod tests {
     use sobench_core::error::Result;
     use sobench_engine::EngineName;
     use sobench_mask::row::{Declined, RouteRow, Row};
+    use sobench_testkit::contract::{check, with_member};
 
     const SUMMARY: &str = include_str!("../../../../schemas/contracts/mask.schema.json");
     const ROW: &str = include_str!("../../../../schemas/contracts/mask-row.schema.json");
-
-    fn check(contract: &str, file: &Value) -> std::result::Result<(), String> {
-        let schema: Value = serde_json::from_str(contract).expect("the contract is JSON");
-        jsonschema::draft202012::meta::validate(&schema)
-            .map_err(|error| format!("invalid contract: {error}"))?;
-        let validator = jsonschema::draft202012::new(&schema).expect("the contract is a schema");
-        let errors: Vec<String> = validator
-            .iter_errors(file)
-            .map(|error| format!("{}: {error}", error.instance_path()))
-            .collect();
-        if errors.is_empty() {
-            Ok(())
-        } else {
-            Err(errors.join("\n"))
-        }
-    }
 
     /// Round trip through text.
     fn read(value: &Value) -> Value {
@@ -158,14 +143,7 @@ mod tests {
             ),
             (ROW, &row, "/times/0/warm/mask/counts", json!([[1]])),
         ] {
-            let mut broken = file.clone();
-            let (parent, member) = pointer.rsplit_once('/').unwrap();
-            broken
-                .pointer_mut(parent)
-                .unwrap()
-                .as_object_mut()
-                .unwrap()
-                .insert(member.to_owned(), value);
+            let broken = with_member(file, pointer, value);
             assert!(check(contract, &broken).is_err(), "{pointer} passed");
         }
         for (contract, file, member) in [

@@ -61,24 +61,13 @@ fn server(server: &ServerSurvey) -> Value {
 mod tests {
     use super::super::testing::survey;
     use super::*;
+    use sobench_testkit::contract;
 
     const CONTRACT: &str =
         include_str!("../../../../../schemas/contracts/preflight-features.schema.json");
 
-    fn check(file: &Value) -> Result<(), String> {
-        let schema: Value = serde_json::from_str(CONTRACT).expect("the contract is JSON");
-        jsonschema::draft202012::meta::validate(&schema)
-            .map_err(|error| format!("invalid contract: {error}"))?;
-        let validator = jsonschema::draft202012::new(&schema).expect("the contract is a schema");
-        let errors: Vec<String> = validator
-            .iter_errors(file)
-            .map(|error| format!("{}: {error}", error.instance_path()))
-            .collect();
-        if errors.is_empty() {
-            Ok(())
-        } else {
-            Err(errors.join("\n"))
-        }
+    fn check(file: &Value) -> std::result::Result<(), String> {
+        contract::check(CONTRACT, file)
     }
 
     #[test]
@@ -95,14 +84,7 @@ mod tests {
             ("/servers/0/found/1/offending", json!("an answer")),
             ("/features/0/violating", json!([])),
         ] {
-            let mut broken = file.clone();
-            let (parent, member) = pointer.rsplit_once('/').unwrap();
-            broken
-                .pointer_mut(parent)
-                .unwrap()
-                .as_object_mut()
-                .unwrap()
-                .insert(member.to_owned(), value);
+            let broken = contract::with_member(&file, pointer, value);
             assert!(check(&broken).is_err(), "{pointer} passed");
         }
     }

@@ -73,24 +73,13 @@ pub(crate) fn read(path: &Path) -> Result<Vec<ServerLimits>> {
 mod tests {
     use super::super::testing::servers;
     use super::*;
+    use sobench_testkit::contract;
 
     const CONTRACT: &str =
         include_str!("../../../../../schemas/contracts/preflight-limits.schema.json");
 
     fn check(file: &Value) -> std::result::Result<(), String> {
-        let schema: Value = serde_json::from_str(CONTRACT).expect("the contract is JSON");
-        jsonschema::draft202012::meta::validate(&schema)
-            .map_err(|error| format!("invalid contract: {error}"))?;
-        let validator = jsonschema::draft202012::new(&schema).expect("the contract is a schema");
-        let errors: Vec<String> = validator
-            .iter_errors(file)
-            .map(|error| format!("{}: {error}", error.instance_path()))
-            .collect();
-        if errors.is_empty() {
-            Ok(())
-        } else {
-            Err(errors.join("\n"))
-        }
+        contract::check(CONTRACT, file)
     }
 
     #[test]
@@ -113,14 +102,7 @@ mod tests {
             ("/servers/0/ladders/0/steps/0/outcome", json!("odd")),
             ("/servers/0/neighbour/median_ms", json!(null)),
         ] {
-            let mut broken = parsed.clone();
-            let (parent, member) = pointer.rsplit_once('/').unwrap();
-            broken
-                .pointer_mut(parent)
-                .unwrap()
-                .as_object_mut()
-                .unwrap()
-                .insert(member.to_owned(), value);
+            let broken = contract::with_member(&parsed, pointer, value);
             assert!(check(&broken).is_err(), "{pointer} passed");
         }
     }
