@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use super::client::Client;
 use super::clock;
+use sobench_core::proc_status::status_bytes;
 
 /// The client overhead of one run.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -144,17 +145,8 @@ fn peak_memory_bytes() -> Option<u64> {
     peak_of(&std::fs::read_to_string("/proc/self/status").ok()?)
 }
 
-/// Reads `VmHWM` (proc(5)), which is in kibibytes.
 fn peak_of(status: &str) -> Option<u64> {
-    let line = status
-        .lines()
-        .find_map(|line| line.strip_prefix("VmHWM:"))?;
-    line.trim()
-        .strip_suffix("kB")?
-        .trim()
-        .parse::<u64>()
-        .ok()?
-        .checked_mul(1024)
+    status_bytes(status, "VmHWM")
 }
 
 #[cfg(test)]

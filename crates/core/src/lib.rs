@@ -19,6 +19,7 @@ pub mod observation;
 pub mod output_files;
 pub mod output_format;
 pub mod printable;
+pub mod proc_status;
 pub mod registry;
 pub mod run_event;
 pub mod schedule;

@@ -3,6 +3,8 @@
 
 use serde::Serialize;
 
+use sobench_core::proc_status::status_bytes;
+
 /// Memory and CPU time of the process that the server runs in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct ProcessStats {
@@ -19,20 +21,11 @@ impl ProcessStats {
         Self {
             resident_memory_bytes: std::fs::read_to_string("/proc/self/status")
                 .ok()
-                .and_then(|status| resident_bytes(&status)),
+                .and_then(|status| status_bytes(&status, "VmRSS")),
             cpu_s: cpu_seconds(),
             start_time_s,
         }
     }
-}
-
-/// Reads `VmRSS` (proc(5)), which is in kibibytes.
-fn resident_bytes(status: &str) -> Option<u64> {
-    let line = status
-        .lines()
-        .find_map(|line| line.strip_prefix("VmRSS:"))?;
-    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    kib.checked_mul(1024)
 }
 
 #[cfg(unix)]
@@ -49,15 +42,6 @@ fn cpu_seconds() -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn resident_memory_is_parsed() {
-        let status = "Name:\tx\nVmHWM:\t 9 kB\nVmRSS:\t    1234 kB\n";
-        assert_eq!(resident_bytes(status), Some(1234 * 1024));
-        for odd in ["", "VmRSS:\t x kB\n", "VmRSS:\t 1 MB\n"] {
-            assert_eq!(resident_bytes(odd), None, "{odd:?}");
-        }
-    }
 
     #[cfg(target_os = "linux")]
     #[test]

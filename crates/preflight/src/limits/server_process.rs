@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use sobench_backend::server_metrics::read_page;
 use sobench_client::{Client, get_path};
+use sobench_core::proc_status::status_bytes;
 use sobench_core::server_sample::Quantity;
 
 /// Where memory and CPU time are read.
@@ -188,7 +189,7 @@ fn read_tree(root: u32) -> Option<(u64, f64)> {
     Some(tree.fold((0, 0.0), |(bytes, cpu_s), (pid, stat)| {
         let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
         (
-            bytes + resident_bytes(&status).unwrap_or(0),
+            bytes + status_bytes(&status, "VmRSS").unwrap_or(0),
             cpu_s + stat.cpu_s,
         )
     }))
@@ -208,15 +209,6 @@ fn read_stat(stat: &str) -> Option<Stat> {
         parent: fields.get(1)?.parse().ok()?,
         cpu_s: (ticks(11)? + ticks(12)?) as f64 / USER_HZ,
     })
-}
-
-/// Reads `VmRSS` (proc(5)), which is in kibibytes.
-fn resident_bytes(status: &str) -> Option<u64> {
-    let line = status
-        .lines()
-        .find_map(|line| line.strip_prefix("VmRSS:"))?;
-    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    kib.checked_mul(1024)
 }
 
 #[cfg(test)]
@@ -260,7 +252,6 @@ mod tests {
         let stat =
             read_stat("7 (a) b) S 5 7 7 0 -1 4194560 1 2 3 4 250 50 0 0 20 0 1 0 99 1 2").unwrap();
         assert_eq!((stat.parent, stat.cpu_s), (5, 3.0));
-        assert_eq!(resident_bytes("VmRSS:\t  8 kB\n"), Some(8192));
     }
 
     #[cfg(target_os = "linux")]
