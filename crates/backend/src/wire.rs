@@ -228,18 +228,21 @@ pub(super) fn add(text: &mut String, more: Option<Text<'_>>) {
 /// `vllm/entrypoints/generate/base/protocol.py`), whose time to the first token starts after the
 /// queue; `timings` of llama.cpp. Members of other types are ignored.
 fn server_times(metrics: Option<&RawValue>, timings: Option<&RawValue>) -> Option<ServerTimes> {
-    let member = |raw: Option<&RawValue>, name: &str| {
-        let members: serde_json::Value = serde_json::from_str(raw?.get()).ok()?;
-        let ms = members.get(name)?.as_f64()?;
+    let object = |raw: Option<&RawValue>| -> Option<serde_json::Value> {
+        serde_json::from_str(raw?.get()).ok()
+    };
+    let (metrics, timings) = (object(metrics), object(timings));
+    let member = |object: &Option<serde_json::Value>, name: &str| {
+        let ms = object.as_ref()?.get(name)?.as_f64()?;
         // The cast saturates.
         (ms >= 0.0).then_some((ms * 1e6) as u64)
     };
     let times = ServerTimes {
-        queue_ns: member(metrics, "queue_time_ms"),
-        first_token_ns: member(metrics, "time_to_first_token_ms")
-            .or_else(|| member(timings, "prompt_ms")),
-        generation_ns: member(metrics, "generation_time_ms")
-            .or_else(|| member(timings, "predicted_ms")),
+        queue_ns: member(&metrics, "queue_time_ms"),
+        first_token_ns: member(&metrics, "time_to_first_token_ms")
+            .or_else(|| member(&timings, "prompt_ms")),
+        generation_ns: member(&metrics, "generation_time_ms")
+            .or_else(|| member(&timings, "predicted_ms")),
     };
     (times != ServerTimes::default()).then_some(times)
 }

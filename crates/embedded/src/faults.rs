@@ -607,6 +607,11 @@ impl RequestFaults {
         self.drawn.contains(&kind)
     }
 
+    /// Whether no fault was drawn.
+    pub(super) fn is_empty(&self) -> bool {
+        self.drawn.is_empty()
+    }
+
     /// Whether a fault was drawn and must be injected now. Counts it.
     pub(super) fn inject(&mut self, kind: FaultKind) -> bool {
         let is_drawn = self.has(kind);
