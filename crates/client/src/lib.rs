@@ -286,7 +286,7 @@ pub async fn send_one(
     let body = adapter
         .encode(case, request)
         .map_err(|unsendable| unsendable.into_error(case))?;
-    let form = answer_form(request.stream);
+    let form = AnswerForm::new(request.stream);
     Ok(send_body(client, adapter, body, form, None, label, shutdown).await)
 }
 
@@ -319,15 +319,6 @@ pub async fn send_body(
         cancel_after,
     };
     on_own_thread(&sender, prepared).await
-}
-
-/// The form that was requested.
-fn answer_form(stream: bool) -> AnswerForm {
-    if stream {
-        AnswerForm::Streamed
-    } else {
-        AnswerForm::Whole
-    }
 }
 
 /// Encodes the body of every case of the shard, once for all cases that share it, and sorts the

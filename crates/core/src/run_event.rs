@@ -54,6 +54,17 @@ pub enum AnswerForm {
     Whole,
 }
 
+impl AnswerForm {
+    /// The form of a request that asks for a stream, or does not.
+    pub fn new(is_streamed: bool) -> Self {
+        if is_streamed {
+            Self::Streamed
+        } else {
+            Self::Whole
+        }
+    }
+}
+
 /// The error limit that stopped a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ErrorLimit {

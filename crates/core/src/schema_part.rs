@@ -49,8 +49,7 @@ impl<'a> SchemaPart<'a> {
     }
 
     /// The alternative of `anyOf` or `oneOf` for a value: the first one of its type that declares
-    /// all of its members. The part itself if no alternative
-    /// fits.
+    /// all of its members. The part itself if no alternative fits.
     pub fn for_value(self, value: &Value) -> Self {
         let alternatives = ["anyOf", "oneOf"]
             .iter()

@@ -19,6 +19,7 @@ use sobench_results::metrics::dataset_parts::dataset_parts;
 use sobench_results::metrics::first_uses::FirstUses;
 use sobench_results::metrics::offered_load::OfferedLoad;
 use sobench_results::metrics::outage::{Outage, outages};
+use sobench_results::metrics::server::MIB;
 use sobench_results::metrics::steady_state::SteadyState;
 use sobench_results::metrics::{Metrics, Sample, summarise_with_server};
 use sobench_results::record::{Engine, RunRecord};
@@ -164,7 +165,6 @@ fn rounding_notice(metrics: &Metrics) -> Option<Notice> {
 
 /// Notices on restarts and on memory that only grows.
 fn server_notices(metrics: &Metrics) -> Vec<Notice> {
-    const MIB: f64 = (1 << 20) as f64;
     let Some(server) = &metrics.server else {
         return Vec::new();
     };

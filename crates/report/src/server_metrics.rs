@@ -5,7 +5,7 @@ use sobench_core::printable::printable;
 use sobench_core::server_sample::Quantity;
 use sobench_render::{Document, Table};
 use sobench_results::metrics::Metrics;
-use sobench_results::metrics::server::{GaugeSummary, ServerMetrics};
+use sobench_results::metrics::server::{GaugeSummary, MIB, ServerMetrics};
 use sobench_statistics::Summary;
 
 pub(crate) const TITLE: &str = "Server metrics";
@@ -17,8 +17,6 @@ const SERIES_MAX_CHARS: usize = 80;
 
 /// Width of the column of series.
 const SERIES_WIDTH: usize = 44;
-
-const MIB: f64 = (1 << 20) as f64;
 
 /// Adds the table and the sentences on differences; nothing without samples of the server.
 pub(crate) fn add(page: &mut Document, metrics: &Metrics) {

@@ -581,6 +581,12 @@ fn drive(
         }
         None => None,
     };
+    let opening = OpenPage::open(&plan.server_metrics, plan.settings.backend, session);
+    let (page, unreadable) = runtime.block_on(opening)?;
+    if let Some(notice) = &unreadable {
+        terminal::warn(&notice.to_string());
+    }
+    notices.extend(unreadable);
     let before = Before {
         trials: trial.requests + tried_first,
         known,
@@ -588,13 +594,6 @@ fn drive(
         enforcement: chosen.enforcement,
         notices,
     };
-    let opening = OpenPage::open(&plan.server_metrics, plan.settings.backend, session);
-    let (page, unreadable) = runtime.block_on(opening)?;
-    if let Some(notice) = &unreadable {
-        terminal::warn(&notice.to_string());
-    }
-    let mut before = before;
-    before.notices.extend(unreadable);
     let record = record::record(plan, session, dataset, &schedule, tokenizer, before);
     let mut gathered = start::gather(&plan.start, &record, &sending.shutdown, runtime)?;
     let start_signal = start::start(&plan.start, gathered.as_mut());

@@ -635,19 +635,16 @@ fn launch(
             _ => Duration::from_secs(limit_s),
         },
     };
-    let mut contender = match engine {
-        Some(engine) => engine_contender(arguments, engine, server),
-        None => ContenderFlags {
-            name: String::new(),
-            server,
-            flags: arguments.clone(),
-        },
-    };
-    contender.name = name.to_owned();
-    contender.flags.server.base_url = Some(format!("http://127.0.0.1:{PORT}"));
+    let mut flags = arguments.clone();
+    flags.constraint.guided_decoding_backend = engine.map(str::to_owned).into_iter().collect();
+    flags.server.base_url = Some(format!("http://127.0.0.1:{PORT}"));
     // The matrix itself waits until the server is ready.
-    contender.flags.server.ready_check_timeout_sec = 0;
-    Ok(contender)
+    flags.server.ready_check_timeout_sec = 0;
+    Ok(ContenderFlags {
+        name: name.to_owned(),
+        server,
+        flags,
+    })
 }
 
 /// The datasets.

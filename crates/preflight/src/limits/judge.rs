@@ -117,7 +117,7 @@ pub(super) fn verdicts(
     cancelled: Option<&Cancelled>,
     small_constraint: &Latencies,
 ) -> Vec<Verdict> {
-    let is_slow = |ms: f64| ms > small_constraint.median_ms + SLOW_MS;
+    let is_slow = |ms: f64| is_slow(ms, small_constraint);
     let refused = steps
         .last()
         .filter(|step| step.outcome == StepOutcome::Refused);
@@ -156,9 +156,7 @@ pub(super) fn verdicts(
 /// of the machine does not count.
 pub fn slow_from(steps: &[Step], small_constraint: &Latencies) -> Option<u64> {
     let is_slow = |step: &&Step| match step.outcome {
-        StepOutcome::Accepted => step
-            .ttft_ms
-            .is_some_and(|ms| ms > small_constraint.median_ms + SLOW_MS),
+        StepOutcome::Accepted => step.ttft_ms.is_some_and(|ms| is_slow(ms, small_constraint)),
         StepOutcome::TimedOut => true,
         _ => false,
     };
@@ -167,6 +165,10 @@ pub fn slow_from(steps: &[Step], small_constraint: &Latencies) -> Option<u64> {
         .rev()
         .filter(|step| matches!(step.outcome, StepOutcome::Accepted | StepOutcome::TimedOut));
     answered.take_while(is_slow).last().map(|step| step.size)
+}
+
+fn is_slow(ms: f64, small_constraint: &Latencies) -> bool {
+    ms > small_constraint.median_ms + SLOW_MS
 }
 
 /// Whether small requests waited for a step of this duration.

@@ -173,11 +173,7 @@ impl<'a> Prober<'a> {
         shutdown: &Shutdown,
     ) -> Result<Self> {
         let adapter: Arc<dyn Adapter> = Arc::from(adapter(options.backend));
-        let form = if options.stream {
-            AnswerForm::Streamed
-        } else {
-            AnswerForm::Whole
-        };
+        let form = AnswerForm::new(options.stream);
         let plain = without_constraint(request(options, first_dialect(options, "json")));
         let body = request_body::encode(&*adapter, &plain, PROMPT, NEIGHBOUR_TOKENS, None);
         let body = body.map_err(|unsendable| Error::internal(unsendable.what))?;
@@ -305,11 +301,10 @@ impl<'a> Prober<'a> {
             };
             break;
         }
-        if ladder.end == End::TimedOut {
+        if let Some(step) = ladder.steps.last().filter(|_| ladder.end == End::TimedOut) {
             // The client has closed the connection.
-            let after_ms = ladder.steps.last().map_or(0.0, |step| step.end_ms);
-            let watched_ms = self.step_timeout.as_secs_f64() * 1e3;
-            ladder.cancelled = self.watch_last(&ladder, after_ms, watched_ms).await;
+            let (size, after_ms) = (step.size, step.end_ms);
+            ladder.cancelled = self.watch(size, after_ms, self.step_timeout_ms()).await;
         } else if ladder.end != End::Died && ladder.end != End::NotTested {
             ladder.cancelled = self.cancel_slowest(kind, &ladder).await;
         }
@@ -417,21 +412,11 @@ impl<'a> Prober<'a> {
             self.requests += 1;
             if observation.outcome == Outcome::Abandoned {
                 let watched_ms = 2.0 * ttft_ms + MIN_WATCHED_MS;
-                let limit_ms = self.step_timeout.as_secs_f64() * 1e3;
-                return self.watch(size, after_ms, watched_ms.min(limit_ms)).await;
+                let limit_ms = watched_ms.min(self.step_timeout_ms());
+                return self.watch(size, after_ms, limit_ms).await;
             }
         }
         None
-    }
-
-    async fn watch_last(
-        &mut self,
-        ladder: &Ladder,
-        after_ms: f64,
-        watched_ms: f64,
-    ) -> Option<Cancelled> {
-        let size = ladder.steps.last()?.size;
-        self.watch(size, after_ms, watched_ms).await
     }
 
     /// Watches the server after a connection was closed, until it has recovered and rests, for
@@ -577,6 +562,10 @@ impl<'a> Prober<'a> {
         let after = self.read_process().await;
         self.base_cores = cores(&before, &after, stopwatch.time()).unwrap_or(0.0);
         after
+    }
+
+    fn step_timeout_ms(&self) -> f64 {
+        self.step_timeout.as_secs_f64() * 1e3
     }
 
     async fn read_process(&self) -> Reading {

@@ -12,6 +12,7 @@ use sobench_render::svg::{self, Curve, ShareScale};
 use sobench_render::{Block, Chart, Charts, Document, Layout, LegendEntry};
 use sobench_results::metrics::distribution::Distribution;
 use sobench_results::metrics::latency::chunk_gaps_ms;
+use sobench_results::metrics::server::MIB;
 use sobench_results::metrics::{LatencyMetric, Sample};
 
 /// Steps of the timeline, a few pixels each.
@@ -37,11 +38,7 @@ const SERVER_PANELS: [(Quantity, &str, f64); 6] = [
         1.0,
     ),
     (Quantity::CacheUsage, "server: KV cache use, %", 1.0),
-    (
-        Quantity::Memory,
-        "server: resident memory, MiB",
-        1.0 / (1 << 20) as f64,
-    ),
+    (Quantity::Memory, "server: resident memory, MiB", 1.0 / MIB),
 ];
 
 /// Heights of each of the two panels, of the gap between them, and of a row of marks.

@@ -17,6 +17,9 @@ use sobench_core::server_sample::{
 };
 use sobench_statistics::mean;
 
+/// Bytes of a MiB.
+pub const MIB: f64 = (1 << 20) as f64;
+
 /// A server's own metrics over a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct ServerMetrics {

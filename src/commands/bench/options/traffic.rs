@@ -244,8 +244,8 @@ fn probe_rate(rate: f64) -> Result<Option<f64>> {
 /// The requests that the client abandons; `None` for none.
 ///
 /// # Errors
-/// A share outside of 0 to 1, an instant that cannot be read or is never reached, or an instant without a
-/// share.
+/// A share outside of 0 to 1, an instant that cannot be read or is never reached, or an instant
+/// without a share.
 fn cancellation(flags: &TrafficArgs, request_timeout: Duration) -> Result<Option<Cancellation>> {
     let rate = flags.cancel_rate;
     if !(0.0..=1.0).contains(&rate) {

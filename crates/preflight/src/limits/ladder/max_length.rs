@@ -1,14 +1,12 @@
 //! The bound `maxLength` of a string.
 
-use super::{LadderSpec, object_with};
+use super::{LadderSpec, TRIPLING, object_with};
 
 pub(super) const SPEC: LadderSpec = LadderSpec {
     name: "max-length",
     label: "maxLength",
     unit: "maxLength",
-    sizes: &[
-        1, 3, 10, 30, 100, 300, 1000, 3000, 10_000, 30_000, 100_000, 300_000, 1_000_000,
-    ],
+    sizes: TRIPLING,
     kind: "json",
     build: |bound, nonce, _| {
         object_with(

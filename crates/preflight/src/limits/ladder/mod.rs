@@ -63,6 +63,11 @@ const DOUBLING: &[u64] = &[
     1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192,
 ];
 
+/// Steps of a factor of about three, for bounds.
+const TRIPLING: &[u64] = &[
+    1, 3, 10, 30, 100, 300, 1000, 3000, 10_000, 30_000, 100_000, 300_000, 1_000_000,
+];
+
 /// An object with one member, whose name is the nonce.
 pub(super) fn object_with(nonce: &str, member: &str) -> Payload {
     Payload::SchemaText(format!(

@@ -1,12 +1,13 @@
 //! Metrics that the server reports about itself ([`crate::metrics::server`]). They are unknown
 //! without a metrics page, or if the page does not have them.
 
-use super::{Better, Kind, Metric, RunSamples, Unit};
-use crate::metrics::server::{GaugeSummary, HistogramSummary, ServerMetrics};
+use super::totals::total;
+use super::{Better, Metric, RunSamples, Unit};
+use crate::metrics::server::{GaugeSummary, HistogramSummary};
 use sobench_core::server_sample::Quantity;
 
 /// Mean time to first token, from its histogram.
-pub static TTFT: Metric = metric(
+pub static TTFT: Metric = total(
     "server.ttft_ms",
     "Server: mean TTFT",
     Unit::Milliseconds,
@@ -15,7 +16,7 @@ pub static TTFT: Metric = metric(
 );
 
 /// 99th percentile of the time to first token, from its histogram.
-pub static TTFT_P99: Metric = metric(
+pub static TTFT_P99: Metric = total(
     "server.ttft_p99_ms",
     "Server: P99 TTFT",
     Unit::Milliseconds,
@@ -24,7 +25,7 @@ pub static TTFT_P99: Metric = metric(
 );
 
 /// Mean time in the queue.
-pub static QUEUE_TIME: Metric = metric(
+pub static QUEUE_TIME: Metric = total(
     "server.queue_time_ms",
     "Server: mean queue time",
     Unit::Milliseconds,
@@ -33,25 +34,25 @@ pub static QUEUE_TIME: Metric = metric(
 );
 
 /// Prompt tokens that the server processed.
-pub static PROMPT_TOKENS: Metric = metric(
+pub static PROMPT_TOKENS: Metric = total(
     "server.prompt_tokens",
     "Server: prompt tokens",
     Unit::Count,
     Better::Neither,
-    |run| server(run)?.count(Quantity::PromptTokens),
+    |run| run.server?.count(Quantity::PromptTokens),
 );
 
 /// Tokens that the server generated.
-pub static GENERATED_TOKENS: Metric = metric(
+pub static GENERATED_TOKENS: Metric = total(
     "server.generated_tokens",
     "Server: generated tokens",
     Unit::Count,
     Better::Neither,
-    |run| server(run)?.count(Quantity::GeneratedTokens),
+    |run| run.server?.count(Quantity::GeneratedTokens),
 );
 
 /// Most requests in the batch, at a sample.
-pub static RUNNING_PEAK: Metric = metric(
+pub static RUNNING_PEAK: Metric = total(
     "server.running_peak",
     "Server: peak running requests",
     Unit::Count,
@@ -60,7 +61,7 @@ pub static RUNNING_PEAK: Metric = metric(
 );
 
 /// Most waiting requests, at a sample.
-pub static WAITING_PEAK: Metric = metric(
+pub static WAITING_PEAK: Metric = total(
     "server.waiting_peak",
     "Server: peak waiting requests",
     Unit::Count,
@@ -69,7 +70,7 @@ pub static WAITING_PEAK: Metric = metric(
 );
 
 /// Most requests that wait for another reason than the capacity, at a sample.
-pub static DEFERRED_PEAK: Metric = metric(
+pub static DEFERRED_PEAK: Metric = total(
     "server.deferred_peak",
     "Server: peak deferred requests",
     Unit::Count,
@@ -78,7 +79,7 @@ pub static DEFERRED_PEAK: Metric = metric(
 );
 
 /// Highest use of the KV cache, at a sample.
-pub static CACHE_USAGE_PEAK: Metric = metric(
+pub static CACHE_USAGE_PEAK: Metric = total(
     "server.cache_usage_peak",
     "Server: peak KV cache use",
     Unit::Percent,
@@ -87,16 +88,16 @@ pub static CACHE_USAGE_PEAK: Metric = metric(
 );
 
 /// Requests that lost their place in the batch.
-pub static PREEMPTIONS: Metric = metric(
+pub static PREEMPTIONS: Metric = total(
     "server.preemptions",
     "Server: preemptions",
     Unit::Count,
     Better::Down,
-    |run| server(run)?.count(Quantity::Preemptions),
+    |run| run.server?.count(Quantity::Preemptions),
 );
 
 /// Mean time to compile a constraint.
-pub static COMPILE_TIME: Metric = metric(
+pub static COMPILE_TIME: Metric = total(
     "server.compile_time_ms",
     "Server: mean compile time",
     Unit::Milliseconds,
@@ -105,7 +106,7 @@ pub static COMPILE_TIME: Metric = metric(
 );
 
 /// Mean time that a constraint waits for its compile.
-pub static COMPILE_WAIT: Metric = metric(
+pub static COMPILE_WAIT: Metric = total(
     "server.compile_wait_ms",
     "Server: mean wait for compile",
     Unit::Milliseconds,
@@ -114,7 +115,7 @@ pub static COMPILE_WAIT: Metric = metric(
 );
 
 /// Most requests that wait for the compile of their constraint, at a sample.
-pub static COMPILE_QUEUE_PEAK: Metric = metric(
+pub static COMPILE_QUEUE_PEAK: Metric = total(
     "server.compile_queue_peak",
     "Server: peak compile queue",
     Unit::Count,
@@ -123,16 +124,16 @@ pub static COMPILE_QUEUE_PEAK: Metric = metric(
 );
 
 /// Accepted draft tokens in percent of drafted ones.
-pub static DRAFT_ACCEPTANCE: Metric = metric(
+pub static DRAFT_ACCEPTANCE: Metric = total(
     "server.draft_acceptance",
     "Server: accepted draft tokens",
     Unit::Percent,
     Better::Up,
-    |run| server(run)?.draft_acceptance_percent(),
+    |run| run.server?.draft_acceptance_percent(),
 );
 
 /// Highest resident memory, at a sample.
-pub static MEMORY_PEAK: Metric = metric(
+pub static MEMORY_PEAK: Metric = total(
     "server.memory_peak_bytes",
     "Server: peak memory",
     Unit::Bytes,
@@ -141,7 +142,7 @@ pub static MEMORY_PEAK: Metric = metric(
 );
 
 /// Resident memory at the last sample minus that at the first one.
-pub static MEMORY_GROWTH: Metric = metric(
+pub static MEMORY_GROWTH: Metric = total(
     "server.memory_growth_bytes",
     "Server: memory growth",
     Unit::Bytes,
@@ -150,29 +151,25 @@ pub static MEMORY_GROWTH: Metric = metric(
 );
 
 /// Slope of the resident memory over the number of distinct constraints.
-pub static MEMORY_PER_SCHEMA: Metric = metric(
+pub static MEMORY_PER_SCHEMA: Metric = total(
     "server.memory_per_schema_bytes",
     "Server: memory per distinct constraint",
     Unit::Bytes,
     Better::Down,
-    |run| Some(server(run)?.memory_growth?.bytes_per_constraint),
+    |run| Some(run.server?.memory_growth?.bytes_per_constraint),
 );
 
 /// Restarts of the server, by its counters.
-pub static RESTARTS: Metric = metric(
+pub static RESTARTS: Metric = total(
     "server.restarts",
     "Server: restarts",
     Unit::Count,
     Better::Down,
-    |run| Some(server(run)?.restarts as f64),
+    |run| Some(run.server?.restarts as f64),
 );
 
-fn server<'r>(run: &RunSamples<'r>) -> Option<&'r ServerMetrics> {
-    run.server
-}
-
 fn durations<'r>(run: &RunSamples<'r>, quantity: Quantity) -> Option<&'r HistogramSummary> {
-    server(run)?.duration(quantity)
+    run.server?.duration(quantity)
 }
 
 fn mean_ms(run: &RunSamples<'_>, quantity: Quantity) -> Option<f64> {
@@ -180,25 +177,9 @@ fn mean_ms(run: &RunSamples<'_>, quantity: Quantity) -> Option<f64> {
 }
 
 fn gauge<'r>(run: &RunSamples<'r>, quantity: Quantity) -> Option<&'r GaugeSummary> {
-    server(run)?.gauge(quantity)
+    run.server?.gauge(quantity)
 }
 
 fn peak(run: &RunSamples<'_>, quantity: Quantity) -> Option<f64> {
     Some(gauge(run, quantity)?.peak)
-}
-
-const fn metric(
-    name: &'static str,
-    label: &'static str,
-    unit: Unit,
-    better: Better,
-    value: fn(&RunSamples<'_>) -> Option<f64>,
-) -> Metric {
-    Metric {
-        name,
-        label,
-        unit,
-        better,
-        kind: Kind::Total(value),
-    }
 }

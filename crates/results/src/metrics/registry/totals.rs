@@ -227,7 +227,7 @@ const fn per_second(
     }
 }
 
-const fn total(
+pub(super) const fn total(
     name: &'static str,
     label: &'static str,
     unit: Unit,

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
+use super::MIB;
 use crate::metrics::Sample;
 use sobench_core::constraint::Constraint;
 use sobench_core::server_sample::{Quantity, ServerSample};
@@ -23,8 +24,6 @@ const LEVEL: f64 = 0.99;
 
 /// Share of the growth that must remain at the end for a cache that gives nothing back.
 const KEPT_SHARE: f64 = 0.95;
-
-const MIB: f64 = (1 << 20) as f64;
 
 /// The slope of the resident memory over the number of distinct constraints.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]

@@ -33,18 +33,13 @@ pub(crate) fn document(servers: &[ServerLimits], detail: Detail) -> Document {
         document.table(ladders(server));
         add_messages(&mut document, server);
         if detail == Detail::Full {
-            server
-                .ladders
-                .iter()
-                .filter(|ladder| !ladder.steps.is_empty())
-                .for_each(|ladder| {
-                    document.minor_heading(format!("Steps of {}", ladder.ladder));
-                    document.table(steps(ladder));
-                });
+            add_steps(&mut document, server, "Steps of ");
         } else {
+            let mut hidden = Document::default();
+            add_steps(&mut hidden, server, "");
             document.push(Block::Details {
                 summary: format!("Steps of {}", label(server)),
-                blocks: step_blocks(server),
+                blocks: hidden.blocks,
             });
         }
     }
@@ -78,17 +73,13 @@ pub(crate) fn document(servers: &[ServerLimits], detail: Detail) -> Document {
     document
 }
 
-fn step_blocks(server: &ServerLimits) -> Vec<Block> {
-    let mut blocks = Document::default();
-    for ladder in server
-        .ladders
-        .iter()
-        .filter(|ladder| !ladder.steps.is_empty())
-    {
-        blocks.minor_heading(ladder.ladder.name());
-        blocks.table(steps(ladder));
+/// Adds the steps of each ladder that was climbed, under its name after `title`.
+fn add_steps(document: &mut Document, server: &ServerLimits, title: &str) {
+    let climbed = server.ladders.iter();
+    for ladder in climbed.filter(|ladder| !ladder.steps.is_empty()) {
+        document.minor_heading(format!("{title}{}", ladder.ladder));
+        document.table(steps(ladder));
     }
-    blocks.blocks
 }
 
 /// One row for each ladder.
