@@ -34,12 +34,18 @@ exec(compile(sys.stdin.read(), sys.argv[1], "exec"), {"__name__": "__main__"})
 """
 
 
+def fail(message, hint):
+    """Ends with the exit code for wrong arguments."""
+    print(f"error: {message}\nhint: {hint}", file=sys.stderr)
+    sys.exit(2)
+
+
 def pages(names):
     """The pages with these names, or all."""
     paths = [FOLDER / f"{Path(name).stem}.md" for name in names] or sorted(FOLDER.glob("*.md"))
     for path in paths:
         if not path.is_file():
-            sys.exit(f"error: no page of this name: {path.name}\nhint: name a page of {FOLDER}, such as xgrammar-siblings")
+            fail(f"no page of this name: {path.name}", "name a page of this folder, such as xgrammar-siblings")
     return [path for path in paths if path.name != "README.md"]
 
 
@@ -48,8 +54,7 @@ def blocks(path):
     text = path.read_text(encoding="utf-8")
     found = BLOCKS.search(text)
     if not found:
-        print(f"error: no script with its output: {path.name}\nhint: a block of python, then a block of text", file=sys.stderr)
-        sys.exit(2)
+        fail(f"no script with its output: {path.name}", "write a block of python, then a block of text")
     return found, SERVER in text[: found.start()]
 
 
@@ -70,7 +75,7 @@ def issue(path):
     found, _ = blocks(path)
     text = path.read_text(encoding="utf-8").split("\n## Issue text\n", 1)
     if len(text) == 1:
-        sys.exit(f"error: no issue text: {path.name}\nhint: its row in README.md names the known issue")
+        fail(f"no issue text: {path.name}", "its row in README.md names the known issue")
     return text[1].strip().replace(PLACEHOLDER, found[0])
 
 
