@@ -47,7 +47,7 @@ pub use probe::{
 pub use resource_usage::ResourceUsage;
 pub use rlimit::{ephemeral_port_count, max_connections_under, raise_open_file_limit};
 pub use scrape::{PageAddress, Scrape, ScrapeTotals, Scraper};
-pub use transport::Socket;
+pub use transport::{Arrival, Socket};
 
 use clock::Clock;
 use dispatch::{DispatchOptions, Executor, dispatch, unsent};

@@ -29,8 +29,7 @@ use link::Link;
 pub(super) use link::Target;
 pub(super) use pool::{Connections, Pool};
 pub(super) use proxy::{Proxy, ProxyError};
-use socket::Arrival;
-pub use socket::Socket;
+pub use socket::{Arrival, Socket};
 pub(super) use threads::Threads;
 
 /// Maximum bytes of one read. All bytes of a read are stamped with the arrival of the last packet,

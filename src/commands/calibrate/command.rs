@@ -11,7 +11,7 @@ use super::child::{self, FinishedClient};
 use super::errors::{Saved, compare, read_saved};
 use super::options::CalibrateArgs;
 use super::server::{Log, MODEL, ServerCommand, Timetable};
-use super::{Calibration, FLOOR, Load, Measured, Point, Row};
+use super::{Calibration, FLOOR, Load, Measured, Point, Row, SOBENCH, cost};
 use crate::commands::calibrate::report;
 use crate::commands::output::{CommandOutput, pretty};
 use crate::terminal;
@@ -33,11 +33,12 @@ const NO_CAP: usize = 1_000_000;
 /// the result.
 pub fn run(options: &CalibrateArgs) -> Result<CommandOutput> {
     let points = options.points()?;
+    let others = options.other_clients()?;
     let mut server = Server::start()?;
     let mut rows = Vec::new();
     for _ in 0..options.repeat {
         for point in &points {
-            for client in clients(options, point.load) {
+            for client in clients(options, &others, point.load) {
                 terminal::say(&format!("calibrate: {} at {}", client.name(), point.load));
                 let (measured, failure) = match measure(&mut server, options, *point, &client) {
                     Ok(measured) => (Some(measured), None),
@@ -58,6 +59,7 @@ pub fn run(options: &CalibrateArgs) -> Result<CommandOutput> {
         ttft_ms: options.ttft_ms,
         itl_ms: options.itl_ms,
         repeat: options.repeat,
+        costs: cost::costs(&rows),
         rows,
     };
     let stdout = match options.format {
@@ -70,9 +72,6 @@ pub fn run(options: &CalibrateArgs) -> Result<CommandOutput> {
         ..CommandOutput::default()
     })
 }
-
-/// The name of sobench in the table.
-const SOBENCH: &str = "sobench";
 
 /// A client to measure.
 #[derive(Clone, Copy)]
@@ -98,13 +97,16 @@ impl Client<'_> {
 }
 
 /// The clients for a load. The minimal loop supports streams only.
-fn clients(options: &CalibrateArgs, load: Load) -> impl Iterator<Item = Client<'_>> {
-    let other = options.against.as_deref().map(|template| Client::Other {
-        name: &options.against_name,
-        template,
-    });
+fn clients<'a>(
+    options: &CalibrateArgs,
+    others: &'a [(&str, &str)],
+    load: Load,
+) -> impl Iterator<Item = Client<'a>> {
+    let others = others
+        .iter()
+        .map(|(name, template)| Client::Other { name, template });
     let floor = (options.floor && matches!(load, Load::Streams(_))).then_some(Client::Floor);
-    std::iter::once(Client::Sobench).chain(other).chain(floor)
+    std::iter::once(Client::Sobench).chain(others).chain(floor)
 }
 
 /// Measures one client at one point; the error is a message.
@@ -219,6 +221,12 @@ fn result(
             .filter(|span_s| *span_s > 0.0 && matches!(point.load, Load::PerSecond(_)))
             .map(|span_s| gaps / span_s),
         compared,
+        arrivals: log.records.len(),
+        stamped_arrivals: log
+            .records
+            .iter()
+            .filter(|record| record.is_arrival_stamped)
+            .count(),
         tokens,
     })
 }

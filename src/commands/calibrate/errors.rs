@@ -21,6 +21,8 @@ pub struct Record {
     pub id: u64,
     /// When the last byte of the request arrived.
     pub arrived_ns: u64,
+    /// Whether the kernel took that instant.
+    pub is_arrival_stamped: bool,
     /// Right before the system call that wrote each token.
     pub written_ns: Vec<u64>,
     /// Right after that call. The token left in between.
@@ -356,6 +358,7 @@ mod tests {
         Record {
             id,
             arrived_ns: ns(&arrived_ms),
+            is_arrival_stamped: true,
             written_ns: written_ms.iter().map(ns).collect(),
             write_ends_ns: written_ms.iter().map(ns).collect(),
             ended_ns: written_ms.iter().max().map_or(0, ns),

@@ -3,10 +3,11 @@
 //!
 //! [`server`] is the reference server, in its own process; [`child`] runs a client, which is
 //! sobench or another one; [`errors`] compares; `floor` is a minimal client; [`command`] measures
-//! all points.
+//! all points; `cost` divides the CPU time.
 
 mod child;
 pub mod command;
+mod cost;
 pub mod errors;
 #[cfg(target_os = "linux")]
 mod floor;
@@ -23,6 +24,7 @@ use super::output::CommandOutput;
 use sobench_core::error::Result;
 use sobench_shutdown::Shutdown;
 
+pub use cost::Cost;
 pub use errors::{CheckedBound, Compared, Spread};
 
 /// Runs the command.
@@ -45,6 +47,9 @@ pub fn run_server() -> Result<CommandOutput> {
     server::serve(BufReader::new(std::io::stdin()), std::io::stdout())
         .map(|()| CommandOutput::default())
 }
+
+/// The name of this program in the table.
+pub const SOBENCH: &str = "sobench";
 
 /// The name of the minimal loop in the table.
 pub const FLOOR: &str = "bare system calls";
@@ -85,6 +90,10 @@ pub struct Measured {
     /// `None` for the minimal loop, which reports nothing.
     #[serde(flatten)]
     pub compared: Option<Compared>,
+    /// Requests that arrived at the server.
+    pub arrivals: usize,
+    /// Those whose arrival the kernel stamped.
+    pub stamped_arrivals: usize,
     /// Tokens that the server sent to it.
     pub tokens: usize,
     /// CPU time of the client process from start to end, per million tokens.
@@ -120,6 +129,8 @@ pub struct Calibration {
     pub itl_ms: f64,
     pub repeat: usize,
     pub rows: Vec<Row>,
+    /// The parts of the CPU time of each client, if the points separate them.
+    pub costs: Vec<Cost>,
 }
 
 impl std::fmt::Display for Load {

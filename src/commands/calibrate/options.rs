@@ -2,7 +2,8 @@
 
 use clap::Args;
 
-use crate::commands::calibrate::{Load, Point};
+use crate::commands::calibrate::{FLOOR, Load, Point, SOBENCH};
+use crate::commands::distinct::distinct;
 use crate::commands::flags::values::formats;
 use sobench_core::error::{Error, Result};
 use sobench_core::output_format::OutputFormat;
@@ -12,6 +13,9 @@ const RATE_OUTPUT_LEN: usize = 5;
 
 /// Maximum requests of one point, because the server stores an instant for every token.
 const MAX_REQUESTS: usize = 1_000_000;
+
+/// The name of the other client if there is one and it has none.
+const ONLY_OTHER: &str = "the other client";
 
 /// Maximum wait for a token.
 const MAX_MS: f64 = 60_000.0;
@@ -37,17 +41,26 @@ pub struct CalibrateArgs {
         allow_negative_numbers = true
     )]
     pub request_rate: Vec<f64>,
-    /// Output tokens per request
-    #[arg(long, default_value_t = 50, allow_negative_numbers = true)]
-    pub output_len: usize,
-    /// Requests per stream
+    /// Output tokens per request. Each number is measured with each number of streams
     #[arg(
         long,
-        value_name = "N",
-        default_value_t = 2,
+        value_name = "N,N",
+        value_delimiter = ',',
+        default_value = "50",
         allow_negative_numbers = true
     )]
-    pub rounds: usize,
+    pub output_len: Vec<usize>,
+    /// Requests per stream. Each number is measured with each number of streams; with several
+    /// numbers here and in --output-len, the CPU time is divided into parts per connection, request
+    /// and token
+    #[arg(
+        long,
+        value_name = "N,N",
+        value_delimiter = ',',
+        default_value = "2",
+        allow_negative_numbers = true
+    )]
+    pub rounds: Vec<usize>,
     /// Duration of each request rate, in seconds
     #[arg(
         long,
@@ -80,14 +93,14 @@ pub struct CalibrateArgs {
         allow_negative_numbers = true
     )]
     pub repeat: usize,
-    /// Command line of another client to compare with. {base_url}, {model}, {requests}, {streams}
+    /// Command line of another client to compare with; give it once for each client. {base_url}, {model}, {requests}, {streams}
     /// (or a large number), {rate} (or inf), {output_len}, {dir} and {file} are replaced; it must
     /// save ttfts, itls and generated_texts like vLLM's clients in {dir}/{file}
     #[arg(long, value_name = "CMD")]
-    pub against: Option<String>,
-    /// Name of the other client in the table
-    #[arg(long, value_name = "NAME", default_value = "the other client")]
-    pub against_name: String,
+    pub against: Vec<String>,
+    /// Name of the other client in the table; with several, one for each --against, in their order
+    #[arg(long, value_name = "NAME")]
+    pub against_name: Vec<String>,
     /// Also measure a minimal loop of the same system calls, the lower bound of client overhead
     /// (Linux)
     #[arg(long)]
@@ -118,12 +131,12 @@ impl CalibrateArgs {
                     .hint("give 0 to 60000 milliseconds"));
             }
         }
-        for (flag, number) in [
-            ("--output-len", self.output_len),
-            ("--rounds", self.rounds),
-            ("--repeat", self.repeat),
+        for (flag, numbers) in [
+            ("--output-len", self.output_len.as_slice()),
+            ("--rounds", &self.rounds),
+            ("--repeat", &[self.repeat]),
         ] {
-            if number == 0 {
+            if numbers.contains(&0) {
                 return Err(
                     Error::usage(format!("{flag} must be at least 1: 0")).hint("give at least 1")
                 );
@@ -135,16 +148,18 @@ impl CalibrateArgs {
         }
         let mut points = Vec::new();
         for streams in self.streams.iter().copied().filter(|streams| *streams > 0) {
-            let requests = checked_request_count(
-                "--streams",
-                streams as f64,
-                streams as f64 * self.rounds as f64,
-            )?;
-            points.push(Point {
-                load: Load::Streams(streams),
-                requests,
-                output_len: self.output_len,
-            });
+            for rounds in &self.rounds {
+                let requests = checked_request_count(
+                    "--streams",
+                    streams as f64,
+                    streams as f64 * *rounds as f64,
+                )?;
+                points.extend(self.output_len.iter().map(|output_len| Point {
+                    load: Load::Streams(streams),
+                    requests,
+                    output_len: *output_len,
+                }));
+            }
         }
         for rate in self
             .request_rate
@@ -168,6 +183,39 @@ impl CalibrateArgs {
     }
 }
 
+impl CalibrateArgs {
+    /// The other clients: name and command line.
+    ///
+    /// # Errors
+    /// Usage errors: names that are missing, superfluous or used twice.
+    pub fn other_clients(&self) -> Result<Vec<(&str, &str)>> {
+        let names: Vec<&str> = match (self.against.as_slice(), self.against_name.as_slice()) {
+            ([_], []) => vec![ONLY_OTHER],
+            (_, names) => names.iter().map(String::as_str).collect(),
+        };
+        if names.len() != self.against.len() {
+            return Err(Error::usage(format!(
+                "--against is given {} times and --against-name {} times",
+                self.against.len(),
+                self.against_name.len()
+            ))
+            .hint("give --against-name once for each --against"));
+        }
+        let taken = |name: &&str| [SOBENCH, FLOOR].contains(name);
+        if distinct(&names).len() != names.len() || names.iter().any(taken) {
+            return Err(Error::usage(format!(
+                "--against-name is not unique: {}",
+                names.join(", ")
+            ))
+            .hint(format!(
+                "give each client a name of its own, other than {SOBENCH} and {FLOOR}"
+            )));
+        }
+        let commands = self.against.iter().map(String::as_str);
+        Ok(names.into_iter().zip(commands).collect())
+    }
+}
+
 fn checked_request_count(flag: &str, value: f64, requests: f64) -> Result<usize> {
     if !(1.0..=MAX_REQUESTS as f64).contains(&requests) {
         return Err(
@@ -186,12 +234,77 @@ mod tests {
     use super::*;
     use crate::cli::{Cli, Command};
 
-    fn points(flags: &[&str]) -> Result<Vec<Point>> {
+    fn parsed(flags: &[&str]) -> CalibrateArgs {
         let arguments = ["sobench", "calibrate"].iter().chain(flags);
         match Cli::try_parse_from(arguments).unwrap().into_command() {
-            Command::Calibrate(flags) => flags.points(),
+            Command::Calibrate(flags) => *flags,
             other => panic!("{other:?}"),
         }
+    }
+
+    fn points(flags: &[&str]) -> Result<Vec<Point>> {
+        parsed(flags).points()
+    }
+
+    #[test]
+    fn streams_are_combined_with_rounds_and_output_lengths() {
+        let flags = [
+            "--streams",
+            "10,20",
+            "--rounds",
+            "1,3",
+            "--output-len",
+            "5,7",
+        ];
+        let found = points(&[&flags[..], &["--request-rate", "0"]].concat()).unwrap();
+        let counts: Vec<_> = found
+            .iter()
+            .map(|point| (point.requests, point.output_len))
+            .collect();
+        let expected = [10, 30, 20, 60].map(|requests| [(requests, 5), (requests, 7)]);
+        assert_eq!(counts, expected.concat());
+    }
+
+    #[test]
+    fn each_other_client_has_a_name_of_its_own() {
+        assert_eq!(parsed(&[]).other_clients().unwrap(), []);
+        assert_eq!(
+            parsed(&["--against", "a x"]).other_clients().unwrap(),
+            [("the other client", "a x")]
+        );
+        let two = ["--against", "a x", "--against", "b y"];
+        let named = |names: &[&str]| {
+            let names = names.iter().flat_map(|name| ["--against-name", *name]);
+            let flags: Vec<&str> = two.into_iter().chain(names).collect();
+            let clients = parsed(&flags);
+            let clients = clients.other_clients();
+            clients.map(|clients| format!("{clients:?}"))
+        };
+        assert_eq!(
+            named(&["a", "b"]).unwrap(),
+            r#"[("a", "a x"), ("b", "b y")]"#
+        );
+        for (names, what) in [
+            (
+                &[][..],
+                "--against is given 2 times and --against-name 0 times",
+            ),
+            (
+                &["a"],
+                "--against is given 2 times and --against-name 1 times",
+            ),
+            (&["a", "a"], "--against-name is not unique: a, a"),
+            (
+                &["a", "sobench"],
+                "--against-name is not unique: a, sobench",
+            ),
+        ] {
+            assert_eq!(named(names).unwrap_err().what, what);
+        }
+        let error = parsed(&["--against-name", "a"])
+            .other_clients()
+            .unwrap_err();
+        assert_eq!(error.exit_code(), 2);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The report of `sobench calibrate`.
 
-use crate::commands::calibrate::{Calibration, CheckedBound, FLOOR, Load, Measured, Row};
+use super::cost::{Cost, Memory, Part};
+use super::{Calibration, CheckedBound, FLOOR, Load, Measured, Point, Row};
 use crate::commands::distinct::distinct;
 use sobench_render::{Document, Table};
 use sobench_statistics::percentile;
@@ -20,14 +21,16 @@ const COLUMNS: [&str; 11] = [
     "first request (s)",
 ];
 
-/// A table with one row per client and load, and the ratios of the first client to the second.
+/// A table with one row per client and point, the ratios of the first client to the others, and the
+/// parts of the CPU time.
 pub fn document(calibration: &Calibration) -> Document {
     let rows = &calibration.rows;
     let mut document = Document::new("sobench: calibration");
-    document.table(Table::new(COLUMNS, 2).with_rows(rows.iter().map(cells)));
+    document.table(Table::new(COLUMNS, 2).with_rows(rows.iter().map(|row| cells(row, rows))));
     for row in rows {
         if let Some(failure) = &row.failure {
-            document.paragraph(format!("{} at {}: {failure}", row.client, row.point.load));
+            let label = label(row.point, rows);
+            document.paragraph(format!("{} at {label}: {failure}", row.client));
         }
     }
     document.titled_table(
@@ -36,13 +39,20 @@ pub fn document(calibration: &Calibration) -> Document {
     );
     let ratios = ratios(calibration);
     if !ratios.is_empty() {
-        document.heading("Ratio of the first client to the second (medians over all repetitions)");
+        document.heading("Ratios of the clients (medians over all repetitions)");
         document.facts(ratios);
     }
+    document.titled_table(
+        "Parts of the CPU time and memory",
+        costs(&calibration.costs),
+    );
     document.gap();
     let server = format!(
-        "first token {} ms after the arrival of a request, then one every {} ms; {}",
-        calibration.ttft_ms, calibration.itl_ms, calibration.machine
+        "first token {} ms after the arrival of a request, then one every {} ms; {}; {}",
+        calibration.ttft_ms,
+        calibration.itl_ms,
+        stamps(rows),
+        calibration.machine
     );
     document.facts([("server", server)]);
     document.definitions([
@@ -67,6 +77,18 @@ pub fn document(calibration: &Calibration) -> Document {
             "CPU time of the whole client process, including its start and end",
         ),
     ]);
+    if !calibration.costs.is_empty() {
+        document.definitions([
+            (
+                "parts",
+                "least squares over all loads with streams, with 95 % intervals; the error is that of the CPU time of a load",
+            ),
+            (
+                "extrapolated",
+                "the same fit without the largest number of streams, compared with that number",
+            ),
+        ]);
+    }
     if rows.iter().any(|row| row.client == FLOOR) {
         document.definitions([(
             FLOOR,
@@ -76,8 +98,8 @@ pub fn document(calibration: &Calibration) -> Document {
     document
 }
 
-fn cells(row: &Row) -> Vec<String> {
-    let mut cells = vec![row.client.clone(), row.point.load.to_string()];
+fn cells(row: &Row, rows: &[Row]) -> Vec<String> {
+    let mut cells = vec![row.client.clone(), label(row.point, rows)];
     let Some(measured) = &row.measured else {
         cells.push("failed".to_owned());
         cells.resize(COLUMNS.len(), String::new());
@@ -113,7 +135,7 @@ fn cells(row: &Row) -> Vec<String> {
     cells
 }
 
-/// For each load and figure: in how many runs the bound covers the real error, and the medians of
+/// For each point and figure: in how many runs the bound covers the real error, and the medians of
 /// both.
 fn bounds(rows: &[Row]) -> Option<Table> {
     let heads = [
@@ -126,10 +148,10 @@ fn bounds(rows: &[Row]) -> Option<Table> {
         "largest error",
     ];
     let mut table = Table::new(heads, 2);
-    for load in distinct(rows.iter().map(|row| row.point.load)) {
+    for point in distinct(rows.iter().map(|row| row.point)) {
         let checked: Vec<&CheckedBound> = rows
             .iter()
-            .filter(|row| row.point.load == load)
+            .filter(|row| row.point == point)
             .filter_map(|row| row.measured.as_ref()?.compared.as_ref())
             .flat_map(|compared| &compared.bounds)
             .collect();
@@ -144,7 +166,7 @@ fn bounds(rows: &[Row]) -> Option<Table> {
             let covered = runs().filter(|one| one.covers()).count();
             let number = |value: Option<f64>| format!("{:.3}", value.unwrap_or_default());
             table.row([
-                load.to_string(),
+                label(point, rows),
                 format!("{figure} ({})", figure.metric.unit.name()),
                 limits.len().to_string(),
                 format!("{:.1}", 100.0 * covered as f64 / limits.len() as f64),
@@ -157,32 +179,26 @@ fn bounds(rows: &[Row]) -> Option<Table> {
     table.non_empty()
 }
 
-/// The ratios at each load that both clients ran.
+/// The ratios of the first client to each other one, at each point that both ran.
 fn ratios(calibration: &Calibration) -> Vec<(String, String)> {
-    let mut names: Vec<&str> = calibration
-        .rows
-        .iter()
-        .map(|row| row.client.as_str())
-        .collect();
-    names.dedup();
+    let rows = &calibration.rows;
+    let mut names = distinct(rows.iter().map(|row| row.client.as_str()));
     names.retain(|name| *name != FLOOR);
-    let (Some(first), Some(second)) = (names.first(), names.get(1)) else {
+    let Some((first, others)) = names.split_first() else {
         return Vec::new();
     };
-    let loads = distinct(calibration.rows.iter().map(|row| row.point.load));
-    let ratios = |load: &Load| {
+    let ratios = |point: Point, other: &str| {
         let median = |client: &str, get: &dyn Fn(&Measured) -> Option<f64>| {
-            let rows = calibration
-                .rows
+            let rows = rows
                 .iter()
-                .filter(|row| row.client == client && row.point.load == *load);
+                .filter(|row| row.client == client && row.point == point);
             let mut values: Vec<f64> = rows.filter_map(|row| get(row.measured.as_ref()?)).collect();
             values.sort_by(f64::total_cmp);
             percentile(&values, 50.0)
         };
         let ratio = |name: &str, get: &dyn Fn(&Measured) -> Option<f64>| {
-            let (first_median, second_median) = (median(first, get)?, median(second, get)?);
-            (second_median > 0.0).then(|| format!("{name} {:.2}", first_median / second_median))
+            let (first_median, other_median) = (median(first, get)?, median(other, get)?);
+            (other_median > 0.0).then(|| format!("{name} {:.2}", first_median / other_median))
         };
         let ratios = [
             ratio("TTFT error mean", &|measured| {
@@ -195,7 +211,92 @@ fn ratios(calibration: &Calibration) -> Vec<(String, String)> {
             ratio("memory", &|measured| measured.peak_memory_mib),
         ];
         let ratios: Vec<String> = ratios.into_iter().flatten().collect();
-        (!ratios.is_empty()).then(|| (load.to_string(), ratios.join(", ")))
+        (!ratios.is_empty()).then(|| {
+            let title = format!("{first} / {other}, {}", label(point, rows));
+            (title, ratios.join(", "))
+        })
     };
-    loads.iter().filter_map(ratios).collect()
+    let points = distinct(rows.iter().map(|row| row.point));
+    points
+        .into_iter()
+        .flat_map(|point| others.iter().filter_map(move |other| ratios(point, other)))
+        .collect()
+}
+
+/// The load, and the requests and their lengths if several points have the same load.
+fn label(point: Point, rows: &[Row]) -> String {
+    let is_ambiguous = rows
+        .iter()
+        .any(|row| row.point.load == point.load && row.point != point);
+    if is_ambiguous {
+        let Point {
+            load,
+            requests,
+            output_len,
+        } = point;
+        format!("{load}, {requests} requests of {output_len} tokens")
+    } else {
+        point.load.to_string()
+    }
+}
+
+/// The parts of the CPU time and memory of each client.
+fn costs(costs: &[Cost]) -> Option<Table> {
+    let heads = [
+        "client",
+        "start (ms)",
+        "per connection (us)",
+        "per request (us)",
+        "per token (us)",
+        "tokens/s that fill a core",
+        "error median / largest (%)",
+        "extrapolated to",
+        "off by (%)",
+        "memory (MiB)",
+        "+ per stream (KiB)",
+        "+ per request (KiB)",
+    ];
+    let part = |part: Part, digits: usize| {
+        format!("{:.digits$} \u{b1} {:.digits$}", part.value, part.margin)
+    };
+    let mut table = Table::new(heads, 1);
+    for cost in costs {
+        let extrapolated = cost.extrapolated;
+        let memory = |get: fn(&Memory) -> Part| {
+            let memory = cost.memory.as_ref();
+            memory.map_or_else(|| "-".to_owned(), |memory| part(get(memory), 1))
+        };
+        table.row([
+            cost.client.clone(),
+            part(cost.start_ms, 0),
+            part(cost.connection_us, 0),
+            part(cost.request_us, 0),
+            part(cost.token_us, 2),
+            format!("{:.0}", cost.tokens_per_core_s()),
+            format!(
+                "{:.1} / {:.1}",
+                cost.median_residual_percent, cost.max_residual_percent
+            ),
+            extrapolated.map_or_else(
+                || "-".to_owned(),
+                |extrapolated| format!("{} streams", extrapolated.streams),
+            ),
+            extrapolated.map_or_else(
+                || "-".to_owned(),
+                |extrapolated| format!("{:+.1}", extrapolated.error_percent),
+            ),
+            memory(|memory| memory.process_mib),
+            memory(|memory| memory.stream_kib),
+            memory(|memory| memory.request_kib),
+        ]);
+    }
+    table.non_empty()
+}
+
+/// How many arrivals have the kernel's stamps.
+fn stamps(rows: &[Row]) -> String {
+    let measured = || rows.iter().filter_map(|row| row.measured.as_ref());
+    let all: usize = measured().map(|measured| measured.arrivals).sum();
+    let stamped: usize = measured().map(|measured| measured.stamped_arrivals).sum();
+    format!("arrivals stamped by the kernel: {stamped} of {all}")
 }

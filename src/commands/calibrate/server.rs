@@ -4,7 +4,8 @@
 //! It runs in its own process, so that it shares only the machine with the client, and is
 //! controlled by JSON lines over its standard streams. It prints its port, replies to a
 //! [`Timetable`] with an empty line and to `"log"` with the [`Record`]s since, and ends with its
-//! input. A request arrives when the kernel receives its last byte. A token leaves during the system
+//! input. A request arrives when the kernel receives its last packet (`SO_TIMESTAMPNS`; where there are no
+//! stamps, when it is read, and the record says so). A token leaves during the system
 //! call that writes it, so both ends of the call are recorded: a busy machine can stop the server
 //! between its clock and the call.
 
@@ -20,7 +21,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::time::sleep_until;
 
 use super::errors::{Record, first_token};
-use sobench_client::{Socket, clock};
+use sobench_client::{Arrival, Socket, clock};
 use sobench_core::error::{Error, Result};
 
 /// The name of its model.
@@ -166,7 +167,7 @@ async fn serve_connection(tcp: TcpStream, state: &State) -> io::Result<()> {
     let mut bytes = Vec::new();
     while let Some(request) = read_request(&mut socket, &mut bytes).await? {
         if request.is_post {
-            answer(&mut socket, state, &request, arrival.at_ns()).await?;
+            answer(&mut socket, state, &request, &arrival).await?;
         } else {
             let models = format!(
                 r#"{{"object":"list","data":[{{"id":"{MODEL}","object":"model","owned_by":"calibrate"}}]}}"#
@@ -244,8 +245,9 @@ async fn answer(
     socket: &mut Socket,
     state: &State,
     request: &Request,
-    arrived_ns: u64,
+    arrival: &Arrival,
 ) -> io::Result<()> {
+    let (arrived_ns, is_arrival_stamped) = (arrival.at_ns(), arrival.is_stamped());
     let id = state.next_id.fetch_add(1, Ordering::Relaxed);
     let timetable = *lock(&state.timetable);
     let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncache-control: no-store\r\ntransfer-encoding: chunked\r\n\r\n";
@@ -276,6 +278,7 @@ async fn answer(
     lock(&state.records).push(Record {
         id,
         arrived_ns,
+        is_arrival_stamped,
         written_ns,
         write_ends_ns,
         ended_ns,

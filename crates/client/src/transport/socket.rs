@@ -43,10 +43,15 @@ impl Arrival {
         self.0.at_ns.load(Ordering::Relaxed)
     }
 
+    /// Whether the instant is the kernel's.
+    pub fn is_stamped(&self) -> bool {
+        self.0.is_stamped.load(Ordering::Relaxed)
+    }
+
     /// How much earlier the first of the bytes can have arrived; `None` if unknown. The bytes of one
     /// part, which the server wrote at once, have the stamp of its last packet.
     pub fn slack_ns(&self, parts: usize) -> Option<u64> {
-        if parts == 1 && self.0.is_stamped.load(Ordering::Relaxed) {
+        if parts == 1 && self.is_stamped() {
             return Some(0);
         }
         Some(self.0.slack_ns.load(Ordering::Relaxed)).filter(|slack_ns| *slack_ns != UNKNOWN)
