@@ -11,6 +11,7 @@ use std::sync::Arc;
 use boon::{Compiler, SchemaIndex, Schemas, UrlLoader};
 use serde_json::Value;
 
+use super::syntax::{has_dialect_classes, is_in_every_dialect};
 use super::tag_reader::{JsonPart, TagReader};
 use sobench_core::constraint::Constraint;
 use sobench_core::verdict::{Reason, Verdict};
@@ -75,8 +76,14 @@ impl Oracles {
 
     /// Judges a complete text.
     pub(super) fn judge(&mut self, text: &str) -> Judgement {
-        if matches!(*self.constraint, Constraint::StructuralTag(_)) {
-            return self.judge_tag(text);
+        match &*self.constraint {
+            Constraint::StructuralTag(_) => return self.judge_tag(text),
+            Constraint::Regex(pattern)
+                if has_dialect_classes(pattern) && !is_in_every_dialect(text.as_bytes()) =>
+            {
+                return Judgement::Undecided;
+            }
+            _ => {}
         }
         let value = self
             .boon
@@ -255,6 +262,24 @@ mod tests {
             (r#"{"n": 1, "m": "\ud800"}"#, Judgement::Undecided),
         ] {
             assert_eq!(oracles.judge(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn dialect_dependent_classes_prove_nothing_beyond_ascii() {
+        let violates = Judgement::Violates {
+            rule: "pattern".into(),
+        };
+        for (pattern, text, expected) in [
+            (r"\d{2}", "42", Judgement::Matches),
+            (r"\d{2}", "4x", violates.clone()),
+            (r"\d{2}", "4٧", Judgement::Undecided),
+            (r"[^\W]", "é", Judgement::Undecided),
+            ("[0-9]{2}", "4٧", violates),
+            (".", "٧", Judgement::Matches),
+        ] {
+            let mut oracles = Oracles::new(Arc::new(Constraint::Regex(pattern.into())));
+            assert_eq!(oracles.judge(text), expected, "{pattern} {text}");
         }
     }
 

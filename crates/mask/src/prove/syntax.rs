@@ -33,6 +33,17 @@ const MAX_AUTOMATON_BYTES: usize = 64 << 20;
 /// Classes whose members differ between Python's `re` and the automaton's dialect.
 const DIALECT_CLASSES: [&str; 6] = ["\\w", "\\W", "\\d", "\\D", "\\s", "\\S"];
 
+/// Whether a regular expression has classes that differ between dialects beyond ASCII.
+pub(super) fn has_dialect_classes(pattern: &str) -> bool {
+    DIALECT_CLASSES.iter().any(|class| pattern.contains(class))
+}
+
+/// Whether the classes are the same for the text in every dialect.
+pub(super) fn is_in_every_dialect(text: &[u8]) -> bool {
+    text.iter()
+        .all(|byte| matches!(byte, b' '..=b'~' | b'\t' | b'\n' | b'\r'))
+}
+
 /// The syntax of one constraint, with cached masks.
 pub(super) enum Syntax {
     Json(HashMap<JsonPrefix, Arc<TokenMask>>),
@@ -289,12 +300,11 @@ impl RegularLanguage {
         let start = dfa
             .start_state(&start::Config::new().anchored(Anchored::Yes))
             .ok()?;
-        let is_ascii_only = DIALECT_CLASSES.iter().any(|class| pattern.contains(class));
         let mut language = Self {
             dfa,
             start,
             alive: HashSet::new(),
-            is_ascii_only,
+            is_ascii_only: has_dialect_classes(pattern),
         };
         language.find_alive();
         language.alive.contains(&start).then_some(language)
@@ -338,10 +348,7 @@ impl RegularLanguage {
 
     /// Whether the result for a text is valid in the constraint's dialect.
     pub(super) fn is_trusted(&self, text: &[u8]) -> bool {
-        !self.is_ascii_only
-            || text
-                .iter()
-                .all(|byte| matches!(byte, b' '..=b'~' | b'\t' | b'\n' | b'\r'))
+        !self.is_ascii_only || is_in_every_dialect(text)
     }
 
     pub(super) fn is_match(&self, state: StateID) -> bool {

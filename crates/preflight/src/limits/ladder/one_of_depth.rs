@@ -1,5 +1,5 @@
 //! A tree of `oneOf`: two alternatives at each level, so that a level doubles the schema. Compilers
-//! that expand alternatives take exponential time
+//! that expand alternatives take exponential time in the depth, which may be quadratic in the size
 //! ([GHSA-q9q8-922v-2c42](https://github.com/vllm-project/vllm/security/advisories/GHSA-q9q8-922v-2c42)).
 
 use super::{LadderSpec, Payload};
