@@ -94,12 +94,17 @@ pages! {
     guide_to_judging: "docs/guides/judge-answers.md",
     guide_to_own_data: "docs/guides/own-data.md",
     guide_to_failures: "docs/guides/read-a-failure.md",
+    results: "docs/results/README.md",
+    results_of_engines: "docs/results/engines.md",
+    results_of_servers: "docs/results/servers.md",
+    results_of_costs: "docs/results/costs.md",
+    results_again: "docs/results/reproduce.md",
 }
 
 #[test]
 fn every_page_is_checked() {
     let mut found = vec!["README.md".to_owned()];
-    for folder in ["docs", "docs/guides"] {
+    for folder in ["docs", "docs/guides", "docs/results"] {
         for entry in fs::read_dir(repository_path(folder)).unwrap() {
             let path = entry.unwrap().path();
             if path.extension().is_some_and(|extension| extension == "md") {

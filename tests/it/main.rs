@@ -56,6 +56,9 @@ mod ratchet;
 mod reasoning;
 mod reference;
 mod registries;
+// Needs gzip and Python.
+#[cfg(unix)]
+mod results_chapter;
 mod run_report;
 mod runlog;
 mod runs;
