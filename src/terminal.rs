@@ -3,7 +3,7 @@
 #![expect(clippy::disallowed_methods, reason = "this module prints")]
 
 use std::cell::RefCell;
-use std::io::{ErrorKind, IsTerminal, Write};
+use std::io::{ErrorKind, IsTerminal, Read, Write};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -206,6 +206,50 @@ impl Progress {
     }
 }
 
+/// What the progress through an input counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InputUnit {
+    Bytes,
+    Answers,
+}
+
+/// Progress through an input, as a bar that is removed at the end. Where stderr is no terminal,
+/// nothing is shown.
+pub struct InputProgress(Option<ProgressBar>);
+
+impl InputProgress {
+    /// Progress through `total` bytes or answers.
+    pub fn new(total: u64, unit: InputUnit) -> Self {
+        let bar = (Mode::detect(true) == Mode::Bar).then(|| {
+            let target = ProgressDrawTarget::stderr_with_hz(BAR_REDRAWS_PER_S);
+            let template = match unit {
+                InputUnit::Bytes => {
+                    "{bar:40} {bytes}/{total_bytes}  [{elapsed} < {eta}, {bytes_per_sec}]"
+                }
+                InputUnit::Answers => "{bar:40} {pos}/{len} answers  [{elapsed} < {eta}]",
+            };
+            let style = ProgressStyle::with_template(template).expect("the template is a constant");
+            ProgressBar::with_draw_target(Some(total), target).with_style(style)
+        });
+        Self(bar)
+    }
+
+    /// Counts more bytes or answers.
+    pub fn advance(&self, by: u64) {
+        if let Some(bar) = &self.0 {
+            bar.inc(by);
+        }
+    }
+}
+
+impl Drop for InputProgress {
+    fn drop(&mut self) {
+        if let Some(bar) = &self.0 {
+            bar.finish_and_clear();
+        }
+    }
+}
+
 thread_local! {
     /// The notes of the run that this thread executes, if they are collected.
     static COLLECTED_NOTES: RefCell<Option<Vec<String>>> = const { RefCell::new(None) };
@@ -273,6 +317,17 @@ pub fn print(output: &CommandOutput) -> ExitCode {
 pub fn fail(error: &Error) -> ExitCode {
     say(&format!("error: {error}"));
     ExitCode::from(error.exit_code())
+}
+
+/// Copies a file that is too large for memory to stdout. A broken pipe (`| head`) is success.
+///
+/// # Errors
+/// `file` cannot be read, or stdout cannot be written to.
+pub fn copy_to_stdout(file: &mut impl Read) -> std::io::Result<()> {
+    match std::io::copy(file, &mut std::io::stdout().lock()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error),
+        _ => Ok(()),
+    }
 }
 
 /// Reports that stdout cannot be written to. `file_flags` write the same to a file; empty without

@@ -6,6 +6,7 @@
 mod file_signature;
 mod folder;
 pub mod json;
+mod line_batches;
 mod lines;
 
 use std::fs::{self, File};
@@ -15,6 +16,7 @@ use std::path::Path;
 pub use self::folder::list_files;
 use crate::error::{Error, Result};
 pub use file_signature::FileSignature;
+pub use line_batches::{LineBatch, LineBatches};
 pub use lines::{Lines, MAX_LINE_BYTES, lines};
 
 /// The UTF-8 byte order mark, which some editors write.

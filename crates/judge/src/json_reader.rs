@@ -7,6 +7,8 @@
 
 use serde_json::{Map, Number, Value};
 
+use super::json_scan::plain_bytes;
+
 /// Maximum nesting of an answer that is judged. Common readers have a similar limit (serde_json:
 /// 128).
 pub(super) const MAX_NESTING: usize = 128;
@@ -445,8 +447,13 @@ impl<'a> Reader<'a> {
                 Ok(Value::Null)
             };
         }
-        let number: Number = serde_json::from_str(&self.text[start..self.position])
-            .expect("the grammar above is RFC 8259's");
+        let text = &self.text[start..self.position];
+        // `serde_json` changes the spelling of exponents.
+        let number = if text.contains(['e', 'E']) {
+            serde_json::from_str(text).expect("the grammar above is RFC 8259's")
+        } else {
+            Number::from_string_unchecked(text.to_owned())
+        };
         Ok(Value::Number(number))
     }
 
@@ -468,10 +475,7 @@ impl<'a> Reader<'a> {
         self.position += 1;
         let mut out = String::new();
         loop {
-            let run = self.text.as_bytes()[self.position..]
-                .iter()
-                .take_while(|byte| !matches!(byte, b'"' | b'\\' | 0..=0x1f))
-                .count();
+            let run = plain_bytes(&self.text.as_bytes()[self.position..]);
             out.push_str(&self.text[self.position..self.position + run]);
             self.position += run;
             match self.peek() {

@@ -27,6 +27,7 @@ mod grammar;
 mod json_answer;
 mod json_object;
 mod json_reader;
+pub mod json_scan;
 mod pattern;
 mod regex;
 mod request_marks;
@@ -86,8 +87,14 @@ pub struct Evaluator {
     compiled: HashMap<String, Arc<CompiledConstraint>>,
     /// The keys of `compiled`, oldest first.
     insertion_order: VecDeque<String>,
-    marks: RequestMarks,
+    /// Compiled constraints by address, to save the fingerprint: constraints of many answers are
+    /// shared. Holding a constraint keeps its address from another one.
+    by_address: HashMap<Address, (Constraint, Arc<CompiledConstraint>)>,
+    marks: Arc<RequestMarks>,
 }
+
+/// The kind of a constraint, and the address of its content.
+type Address = (&'static str, usize);
 
 /// A compiled constraint.
 enum CompiledConstraint {
@@ -109,14 +116,32 @@ impl Evaluator {
             options,
             compiled: HashMap::new(),
             insertion_order: VecDeque::new(),
-            marks: RequestMarks::default(),
+            by_address: HashMap::new(),
+            marks: Arc::default(),
         }
+    }
+
+    /// An evaluator for another thread, with the same options and requests.
+    #[must_use]
+    pub fn for_another_thread(&self) -> Self {
+        Self {
+            marks: Arc::clone(&self.marks),
+            ..Self::new(self.options)
+        }
+    }
+
+    /// Whether any request that was added has a unique member or a nonce. Without one, the order of
+    /// adding and judging does not matter.
+    pub fn has_marks(&self) -> bool {
+        !self.marks.is_empty()
     }
 
     /// Adds the constraint of a request of the run. An answer with a unique member or a nonce
     /// of another request is then recognised ([`Reason::OtherRequest`]).
     pub fn add_request(&mut self, constraint: &Constraint) {
-        self.marks.add(constraint);
+        if RequestMarks::has_mark(constraint) {
+            Arc::make_mut(&mut self.marks).add(constraint);
+        }
     }
 
     /// Judges an answer: first the outcome of the request, then the text or the tool calls by the
@@ -266,6 +291,26 @@ impl Evaluator {
         constraint: &Constraint,
         oracle: Option<&str>,
     ) -> Arc<CompiledConstraint> {
+        let Some(address) = address(constraint).filter(|_| oracle.is_none()) else {
+            return self.compiled_by_content(constraint, oracle);
+        };
+        if let Some((_, judge)) = self.by_address.get(&address) {
+            return Arc::clone(judge);
+        }
+        let judge = self.compiled_by_content(constraint, oracle);
+        if self.by_address.len() == MAX_COMPILED {
+            self.by_address.clear();
+        }
+        self.by_address
+            .insert(address, (constraint.clone(), Arc::clone(&judge)));
+        judge
+    }
+
+    fn compiled_by_content(
+        &mut self,
+        constraint: &Constraint,
+        oracle: Option<&str>,
+    ) -> Arc<CompiledConstraint> {
         let oracle_key = oracle
             .map(|oracle| sha256_hex(oracle.as_bytes()))
             .unwrap_or_default();
@@ -391,6 +436,20 @@ impl CompiledConstraint {
             Self::Tools(_) | Self::NotScorable(_) => None,
         }
     }
+}
+
+/// The address of a constraint's content. `None` for kinds that differ in more than their content.
+fn address(constraint: &Constraint) -> Option<Address> {
+    let address = match constraint {
+        Constraint::JsonSchema(schema) => Arc::as_ptr(schema) as usize,
+        Constraint::StructuralTag(tag) => Arc::as_ptr(tag) as usize,
+        Constraint::Regex(pattern) => pattern.as_ptr() as usize,
+        Constraint::Choice(choices) => choices.as_ptr() as usize,
+        Constraint::Tools(_) | Constraint::JsonObject(_) | Constraint::Grammar { .. } => {
+            return None;
+        }
+    };
+    Some((constraint.kind(), address))
 }
 
 /// Why the size of `text` makes it invalid.

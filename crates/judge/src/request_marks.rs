@@ -13,7 +13,7 @@ use sobench_core::nonce::Nonce;
 const UUID_CHARS: usize = 36;
 
 /// The marks of a run.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct RequestMarks {
     /// UUIDs of unique members.
     uuids: HashSet<Box<str>>,
@@ -21,6 +21,15 @@ pub(super) struct RequestMarks {
 }
 
 impl RequestMarks {
+    pub(super) fn is_empty(&self) -> bool {
+        self.uuids.is_empty() && self.nonces.is_empty()
+    }
+
+    /// Whether a constraint has a mark.
+    pub(super) fn has_mark(constraint: &Constraint) -> bool {
+        uuids_of(constraint).next().is_some() || Nonce::from_constraint(constraint).is_some()
+    }
+
     /// Adds the marks of a constraint.
     pub(super) fn add(&mut self, constraint: &Constraint) {
         self.uuids.extend(uuids_of(constraint).map(Box::from));

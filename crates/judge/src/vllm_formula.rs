@@ -5,7 +5,10 @@
 //! and tries `json.loads` on the text from the first `{` to the last `}`. For a regex, a matching
 //! prefix is enough. Grammars are not judged.
 
+use std::borrow::Cow;
+
 use super::json_reader::{self, Dialect};
+use super::json_scan::Scanner;
 use super::regex;
 use sobench_core::constraint::Constraint;
 
@@ -25,7 +28,7 @@ pub fn vllm_correct(constraint: &Constraint, text: &str) -> Option<bool> {
 
 /// `re.search(r"\{.*\}", text.replace("\n", "").replace(" ", ""))`, then `json.loads`.
 fn json_loads_succeeds(text: &str) -> bool {
-    let compacted = text.replace(['\n', ' '], "");
+    let compacted = without_spaces(text);
     let (Some(start), Some(end)) = (compacted.find('{'), compacted.rfind('}')) else {
         return false;
     };
@@ -33,9 +36,23 @@ fn json_loads_succeeds(text: &str) -> bool {
         return false;
     }
     let candidate = &compacted[start..=end];
+    let mut scanner = Scanner::new(candidate).with_repeated_names();
+    if scanner.value().is_some() && scanner.is_at_end() {
+        return true;
+    }
     // `json.loads` accepts one document and trailing white space. Here the last byte is a bracket.
     json_reader::read(candidate, 0, Dialect::Python)
         .is_ok_and(|document| document.end == candidate.len())
+}
+
+/// The text without spaces and line feeds.
+fn without_spaces(text: &str) -> Cow<'_, str> {
+    let is_kept = |byte: &u8| !matches!(byte, b' ' | b'\n');
+    if text.as_bytes().iter().all(is_kept) {
+        return Cow::Borrowed(text);
+    }
+    let kept = text.bytes().filter(is_kept).collect();
+    Cow::Owned(String::from_utf8(kept).expect("only ASCII characters were removed"))
 }
 
 #[cfg(test)]

@@ -37,11 +37,11 @@ struct Counts {
 }
 
 impl AccuracyTable {
-    pub(super) fn add(&mut self, stored: &Stored, accuracy: Option<&Accuracy>) {
-        let (Some(reference), Some(accuracy)) = (&stored.reference, accuracy) else {
+    /// Adds an answer; `None` if it was not compared.
+    pub(super) fn add(&mut self, scorer: Option<Scorer>, accuracy: Option<&Accuracy>) {
+        let (Some(scorer), Some(accuracy)) = (scorer, accuracy) else {
             return;
         };
-        let scorer = reference.scorer();
         let known = self.rows.iter().position(|(other, _)| *other == scorer);
         let index = known.unwrap_or_else(|| {
             self.rows.push((scorer, Counts::default()));

@@ -1,23 +1,33 @@
 //! `sobench score`: judges stored answers of a run log or of another tool's file. `read.rs` reads
-//! the answers, `constraints.rs` loads their constraints, `report.rs` renders the result.
+//! the answers, `constraints.rs` loads their constraints, `judging.rs` judges them in all cores,
+//! `tally.rs` collects the verdicts in little memory, `report.rs` renders the result.
 
 mod accuracy;
 mod constraints;
+mod judging;
 pub mod options;
+mod ordered_work;
 mod read;
 pub mod report;
+mod row_reader;
+mod tally;
 #[cfg(test)]
 mod tests;
 
-use std::path::Path;
+use std::io::{Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde::Serialize;
 use serde_json::{Map, Value};
+use tempfile::SpooledTempFile;
 
-use self::accuracy::{AccuracyTable, ScorerAccuracy};
+use self::accuracy::ScorerAccuracy;
+use self::judging::{Judging, cannot_store};
 use self::options::ScoreArgs;
+use self::tally::Figures;
 use super::output::CommandOutput;
+use crate::terminal;
 use sobench_core::answer::{Answer, Channel};
 use sobench_core::case::{Case, Prompt};
 use sobench_core::constraint::Constraint;
@@ -27,18 +37,17 @@ use sobench_core::observation::{Observation, Outcome, Timing};
 use sobench_core::output_files;
 use sobench_core::output_format::OutputFormat;
 use sobench_core::printable::printable;
-use sobench_core::verdict::{NotScored, Verdict};
+use sobench_core::verdict::Verdict;
 use sobench_data::dataset::DatasetPlan;
 use sobench_judge::accuracy::Reference;
 use sobench_judge::{EvaluateOptions, Evaluator, function_calls, vllm_formula};
-use sobench_notices::notice::{Notice, as_sentences};
+use sobench_notices::notice::{DatasetNotice, Notice, as_sentences};
 use sobench_render::text;
 use sobench_results::metrics::constraint_loss::is_white_space_run;
 use sobench_results::metrics::examples::Group;
-use sobench_results::metrics::free_choices::free_choices;
-use sobench_results::metrics::quality::{Quality, is_correct};
-use sobench_results::metrics::request_table::RequestTable;
-use sobench_results::metrics::{Judged, Sample, Tokens};
+use sobench_results::metrics::quality::Quality;
+use sobench_results::metrics::{Judged, Tokens};
+use sobench_results::runlog::RunLog;
 use sobench_shutdown::Shutdown;
 use sobench_statistics::Rate;
 
@@ -57,21 +66,23 @@ fn score_files(flags: &ScoreArgs) -> Result<CommandOutput> {
         assert_formats: !flags.no_format_assertion,
     };
     let with_lines = flags.output.is_some() || flags.format == OutputFormat::Jsonl;
-    let (mut scores, mut lines) = (Vec::with_capacity(flags.files.len()), String::new());
+    let mut lines = SpooledTempFile::new(MAX_LINES_IN_MEMORY);
+    let mut scores = Vec::with_capacity(flags.files.len());
     for path in &flags.files {
-        let (file, answers) = read_answers(path, dataset.as_ref())?;
-        let scored = score(file.clone(), answers, evaluate, |row, judged| {
-            if with_lines {
-                let file = (flags.files.len() > 1).then_some(&*file);
-                lines.push_str(&report::verdict_line(row, judged, file));
-            }
-        });
-        scores.push(scored);
+        let input = Input {
+            dataset: dataset.as_ref(),
+            evaluate,
+            with_lines,
+            file_in_lines: flags.files.len() > 1,
+        };
+        scores.push(input.score(path, &mut lines)?);
     }
     let mut stderr = Vec::new();
     if let Some(path) = &flags.output {
+        rewind(&mut lines)?;
         output_files::write(path, |file| {
-            file.write_all(lines.as_bytes())
+            std::io::copy(&mut lines, file)
+                .map(|_| ())
                 .map_err(|error| output_files::cannot_write_report(path, &error))
         })?;
         stderr.push(format!("verdicts: {}", path.display()));
@@ -85,7 +96,7 @@ fn score_files(flags: &ScoreArgs) -> Result<CommandOutput> {
     stderr.extend(unreadable);
     let stdout = match flags.format {
         OutputFormat::Json => report::json(&scores, evaluate.assert_formats),
-        OutputFormat::Jsonl => lines,
+        OutputFormat::Jsonl => lines_for_stdout(&mut lines)?,
         _ => text::render(&report::document(&scores)),
     };
     let output = CommandOutput {
@@ -97,23 +108,126 @@ fn score_files(flags: &ScoreArgs) -> Result<CommandOutput> {
     Ok(output.or_save_with("--output"))
 }
 
-/// Reads a file, or stdin for `-`, with its name in reports.
-fn read_answers(path: &Path, dataset: Option<&DatasetPlan>) -> Result<(String, Answers)> {
-    if path != Path::new("-") {
-        let name = path.display().to_string();
-        return read::answers(path, &name, dataset).map(|answers| (name, answers));
+/// Lines of verdicts in memory, in bytes; more are stored in a temporary file.
+const MAX_LINES_IN_MEMORY: usize = 16 << 20;
+
+fn rewind(lines: &mut SpooledTempFile) -> Result<()> {
+    lines.rewind().map_err(|error| cannot_store(&error))
+}
+
+/// The lines as text. Those of a temporary file are printed, and the text is empty.
+fn lines_for_stdout(lines: &mut SpooledTempFile) -> Result<String> {
+    rewind(lines)?;
+    let mut text = String::new();
+    if lines.is_rolled() {
+        terminal::copy_to_stdout(lines).map_err(|error| {
+            Error::environment(format!("cannot write to stdout: {error}"))
+                .hint("use --output to write a file instead")
+        })?;
+    } else {
+        lines
+            .read_to_string(&mut text)
+            .map_err(|error| cannot_store(&error))?;
     }
-    let name = "stdin".to_owned();
-    let stored = |error: std::io::Error| Error::environment(format!("cannot store stdin: {error}"));
-    let mut copy = tempfile::NamedTempFile::new().map_err(stored)?;
-    std::io::copy(&mut std::io::stdin().lock(), &mut copy).map_err(stored)?;
-    let on_disk = copy.path().display().to_string();
-    match read::answers(copy.path(), &name, dataset) {
-        Ok(answers) => Ok((name, answers)),
-        Err(error) => Err(Error {
-            what: error.what.replace(&on_disk, &name),
-            ..error
-        }),
+    Ok(text)
+}
+
+/// How files are judged.
+struct Input<'a> {
+    dataset: Option<&'a DatasetPlan>,
+    evaluate: EvaluateOptions,
+    with_lines: bool,
+    file_in_lines: bool,
+}
+
+impl Input<'_> {
+    /// Judges a file, or stdin for `-`.
+    fn score(&self, path: &Path, lines: &mut SpooledTempFile) -> Result<Score> {
+        if path != Path::new("-") {
+            return self.score_file(path, &path.display().to_string(), lines);
+        }
+        let name = "stdin";
+        let stored =
+            |error: std::io::Error| Error::environment(format!("cannot store stdin: {error}"));
+        let mut copy = tempfile::NamedTempFile::new().map_err(stored)?;
+        std::io::copy(&mut std::io::stdin().lock(), &mut copy).map_err(stored)?;
+        let on_disk = copy.path().display().to_string();
+        self.score_file(copy.path(), name, lines)
+            .map_err(|error| Error {
+                what: error.what.replace(&on_disk, name),
+                ..error
+            })
+    }
+
+    /// Judges every answer of a file. `lines` receives the line of each row, in file order.
+    fn score_file(&self, path: &Path, name: &str, lines: &mut SpooledTempFile) -> Result<Score> {
+        let answers = read::answers(path, name, self.dataset)?;
+        let start = lines
+            .stream_position()
+            .map_err(|error| cannot_store(&error))?;
+        if let Some(score) = self.judge(answers, name, lines)? {
+            return Ok(score);
+        }
+        lines
+            .set_len(start)
+            .and_then(|()| lines.seek(SeekFrom::Start(start)))
+            .map_err(|error| cannot_store(&error))?;
+        let answers = read::answers_in_memory(path, name, self.dataset)?;
+        let score = self.judge(answers, name, lines)?;
+        score.ok_or_else(|| Error::internal(format!("rows in memory have no layout: {name}")))
+    }
+
+    /// The score; `None` if the file has to be read as a whole.
+    fn judge(
+        &self,
+        answers: Answers,
+        name: &str,
+        lines: &mut SpooledTempFile,
+    ) -> Result<Option<Score>> {
+        let Answers {
+            kind,
+            rows,
+            channel,
+            claims,
+            assumptions,
+            mut notices,
+        } = answers;
+        let judging = Judging {
+            name,
+            evaluate: self.evaluate,
+            channel,
+            with_lines: self.with_lines,
+            file_in_lines: self.file_in_lines,
+        };
+        let judging::Outcome::Judged(tally, repeated) = judging.judge(rows, lines)? else {
+            return Ok(None);
+        };
+        if let (0, Some(first)) = (tally.answers(), tally.unreadable.first()) {
+            return Err(read::no_readable_row(first, name));
+        }
+        notices.splice(0..0, DatasetNotice::repeated_members(repeated));
+        let Figures {
+            answers,
+            constraints,
+            accuracy,
+            quality,
+            agreement,
+            unreadable,
+        } = tally.finish();
+        Ok(Some(Score {
+            file: name.to_owned(),
+            kind,
+            answers,
+            unreadable,
+            constraints,
+            claims,
+            correct_rate: quality.correct_rate,
+            accuracy,
+            agreement,
+            quality,
+            assumptions,
+            notices,
+        }))
     }
 }
 
@@ -200,11 +314,21 @@ enum Row {
     Unreadable(UnreadableRow),
 }
 
+/// The rows of a file.
+#[derive(Debug)]
+enum Rows {
+    /// Lines that are read while they are judged.
+    Lines(PathBuf),
+    /// Requests whose answers are read while they are judged.
+    RunLog(Box<RunLog>),
+    Memory(Vec<Row>),
+}
+
 /// The contents of a file of answers.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Debug)]
 struct Answers {
     kind: FileKind,
-    rows: Vec<Row>,
+    rows: Rows,
     /// The channel that the requests asked for the answers in.
     channel: Option<Channel>,
     /// Totals that the file states.
@@ -305,86 +429,6 @@ impl Stored {
     }
 }
 
-/// Judges every answer of a file; `each` receives every row with the result for its answer, in file
-/// order.
-fn score(
-    file: String,
-    answers: Answers,
-    evaluate: EvaluateOptions,
-    mut each: impl FnMut(&Row, Option<&Judged>),
-) -> Score {
-    let Answers {
-        kind,
-        rows,
-        channel,
-        claims,
-        assumptions,
-        notices,
-    } = answers;
-    let mut evaluator = Evaluator::new(evaluate);
-    for row in &rows {
-        if let Row::Answer(stored) = row
-            && let Some(constraint) = &stored.case.constraint
-        {
-            evaluator.add_request(constraint);
-        }
-    }
-    let rows: Vec<Row> = rows
-        .into_iter()
-        .map(|row| accuracy::with_valid_reference(row, &mut evaluator))
-        .collect();
-    let mut ledger = RequestTable::new(rows.len(), None);
-    let (mut judged_answers, mut unreadable) = (Vec::with_capacity(rows.len()), Vec::new());
-    let mut scorers = AccuracyTable::default();
-    for row in &rows {
-        let stored = match row {
-            Row::Answer(stored) => &**stored,
-            Row::Unreadable(bad) => {
-                each(row, None);
-                unreadable.push(bad.clone());
-                continue;
-            }
-        };
-        let verdict = match &stored.unjudgeable {
-            Some(what) => Verdict::NotScored {
-                why: NotScored::Unsupported { what: what.clone() },
-            },
-            None => stored.judge(&mut evaluator, channel),
-        };
-        let judged = judged(stored, verdict);
-        each(row, Some(&judged));
-        scorers.add(stored, judged.accuracy.as_ref());
-        let index = judged_answers.len();
-        judged_answers.push(stored);
-        // The index in this file: rows of several files may have the same number.
-        ledger.push(
-            &stored.case,
-            &Observation {
-                case_index: index,
-                ..stored.observation.clone()
-            },
-            0,
-        );
-        ledger.judge(index, judged);
-    }
-    let samples = ledger.samples();
-    let quality = Quality::new(&samples);
-    Score {
-        file,
-        kind,
-        answers: judged_answers.len(),
-        unreadable,
-        constraints: kinds(&judged_answers),
-        claims,
-        correct_rate: quality.correct_rate,
-        accuracy: scorers.finish(),
-        agreement: agreement(&judged_answers, &samples),
-        quality,
-        assumptions,
-        notices,
-    }
-}
-
 fn judged(stored: &Stored, verdict: Verdict) -> Judged {
     let (constraint, observation) = (stored.case.constraint.as_deref(), &stored.observation);
     let text = &*observation.answer.text();
@@ -413,7 +457,7 @@ fn judged(stored: &Stored, verdict: Verdict) -> Judged {
         call_due: None,
         reasoning: None,
         parity: None,
-        free_choices: free_choices(constraint, &observation.outcome, &observation.answer),
+        free_choices: None,
         canary: None,
     };
     judged.add_tool_calls(
@@ -425,46 +469,6 @@ fn judged(stored: &Stored, verdict: Verdict) -> Judged {
         &observation.answer,
     );
     judged
-}
-
-fn kinds(stored: &[&Stored]) -> Vec<(String, usize)> {
-    let count = |kind: &str| {
-        let constraints = stored
-            .iter()
-            .filter_map(|stored| stored.case.constraint.as_ref());
-        constraints
-            .filter(|constraint| constraint.kind() == kind)
-            .count()
-    };
-    Constraint::KINDS
-        .iter()
-        .map(|kind| ((*kind).to_owned(), count(kind)))
-        .filter(|(_, count)| *count > 0)
-        .collect()
-}
-
-fn agreement(stored: &[&Stored], samples: &[Sample<'_>]) -> Option<Agreement> {
-    let both = || {
-        let sides = stored.iter().zip(samples);
-        sides.filter_map(|(stored, sample)| {
-            Some((stored.claimed?, is_correct(sample.verdict())?, sample))
-        })
-    };
-    let compared = both().count();
-    let mut agreement = Agreement {
-        compared,
-        claimed: Rate::new(both().filter(|(claimed, ..)| *claimed).count(), compared),
-        only_file: Group::empty("correct in the file only"),
-        only_ours: Group::empty("valid in sobench only"),
-    };
-    for (claimed, correct, sample) in both() {
-        match (claimed, correct) {
-            (true, false) => agreement.only_file.add(sample, &message(sample.verdict())),
-            (false, true) => agreement.only_ours.add(sample, "valid by its constraint"),
-            (true, true) | (false, false) => {}
-        }
-    }
-    (compared > 0).then_some(agreement)
 }
 
 /// The verdict as a sentence.

@@ -11,21 +11,20 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use super::constraints::Known;
-use super::{Answers, Claim, FileKind, Row, Stored, UnreadableRow};
+use super::{Answers, Claim, FileKind, Row, Rows, Stored, UnreadableRow};
 use sobench_core::answer::ToolCall;
 use sobench_core::case::{Arm, Case};
 use sobench_core::constraint::Constraint;
 use sobench_core::error::{Error, Result};
 use sobench_core::input::json::{self, DuplicateKeys};
-use sobench_core::input::{self, lines};
+use sobench_core::input::{self, Lines, lines};
 use sobench_core::observation::{Observation, Outcome, TransportCause};
 use sobench_core::tools::ToolSet;
 use sobench_data::dataset::file::read_text;
-use sobench_data::dataset::{DatasetPlan, MAX_DATASET_BYTES, check_schema, custom};
+use sobench_data::dataset::{DatasetPlan, check_schema, custom};
 use sobench_judge::accuracy::{Reference, Scorer};
 use sobench_notices::notice::{DatasetNotice, LogNotice};
 use sobench_pycompat::nan::without_nan;
-use sobench_results::metrics::Sample;
 use sobench_results::metrics::quality::{Quality, is_correct};
 use sobench_results::runlog::{Keep, RunLog};
 
@@ -38,8 +37,31 @@ const LAYOUTS_HINT: &str = "give a run log, the JSON of vLLM's structured-output
 /// # Errors
 /// Usage, naming the file and the place in it: no row can be read.
 pub(super) fn answers(path: &Path, name: &str, dataset: Option<&DatasetPlan>) -> Result<Answers> {
-    let mut answers = read(path, name, dataset)?;
-    check_readable(&answers.rows, name)?;
+    let answers = if RunLog::is_run_log(path)? {
+        // A run log is recognised first: its layout is that of JSON Lines.
+        run_log(path)?
+    } else if is_lines_of_rows(path, name)? {
+        Answers::rows(Rows::Lines(path.to_owned()))
+    } else {
+        read_whole(path, name, dataset)?
+    };
+    Ok(with_dataset_notice(answers, dataset))
+}
+
+/// As [`answers`], for a file that is no run log, with all rows in memory.
+///
+/// # Errors
+/// The same as [`answers`].
+pub(super) fn answers_in_memory(
+    path: &Path,
+    name: &str,
+    dataset: Option<&DatasetPlan>,
+) -> Result<Answers> {
+    let answers = read_whole(path, name, dataset)?;
+    Ok(with_dataset_notice(answers, dataset))
+}
+
+fn with_dataset_notice(mut answers: Answers, dataset: Option<&DatasetPlan>) -> Answers {
     if let Some(dataset) =
         dataset.filter(|_| matches!(answers.kind, FileKind::RunLog | FileKind::Rows))
     {
@@ -50,27 +72,31 @@ pub(super) fn answers(path: &Path, name: &str, dataset: Option<&DatasetPlan>) ->
             .into(),
         );
     }
-    Ok(answers)
+    answers
 }
 
-/// Refuses files of which no row can be read: they may have another layout.
-fn check_readable(rows: &[Row], name: &str) -> Result<()> {
-    match rows.first() {
-        Some(Row::Unreadable(first)) if rows.iter().all(|row| !row.is_answer()) => {
-            Err(Error::usage(format!("{name}, {}: {}", first.id, first.message)).hint(LAYOUTS_HINT))
-        }
-        _ => Ok(()),
-    }
+/// The error for a file of which no row can be read: it may have another layout.
+pub(super) fn no_readable_row(first: &UnreadableRow, name: &str) -> Error {
+    Error::usage(format!("{name}, {}: {}", first.id, first.message)).hint(LAYOUTS_HINT)
 }
 
-fn read(path: &Path, name: &str, dataset: Option<&DatasetPlan>) -> Result<Answers> {
-    // A run log is recognised first: it has no limit of size, the other layouts have one.
-    if RunLog::is_run_log(path)? {
-        return run_log(path);
-    }
-    if input::first_byte(path, MAX_DATASET_BYTES)?.is_some_and(|byte| byte != b'{') {
+/// Whether a file has a row on its first line, and more lines. Other layouts are one value, or one
+/// result of another tool a line.
+fn is_lines_of_rows(path: &Path, name: &str) -> Result<bool> {
+    if input::first_byte(path, u64::MAX)?.is_some_and(|byte| byte != b'{') {
         return Err(Error::usage(format!("{name}, line 1: not a JSON object")).hint(LAYOUTS_HINT));
     }
+    let mut lines = Lines::open(path, u64::MAX)?;
+    let (Some(Ok((_, first))), Some(Ok(_))) = (lines.next(), lines.next()) else {
+        return Ok(false);
+    };
+    Ok(match object(&first) {
+        Ok(members) => !members.contains_key("generated_texts"),
+        Err(error) => !error.is_eof(),
+    })
+}
+
+fn read_whole(path: &Path, name: &str, dataset: Option<&DatasetPlan>) -> Result<Answers> {
     let text = read_text(path)?;
     let mut repeated = DuplicateKeys::default();
     let mut answers = match object(&text) {
@@ -134,34 +160,39 @@ fn run_log(path: &Path) -> Result<Answers> {
         percent: rate.percent,
     });
     let claims = claims.into_iter().collect();
-    let stored = |(index, request): (usize, Sample<'_>)| -> Result<Row> {
-        let case = request.case();
-        Ok(Row::Answer(Box::new(Stored {
-            reference: planned_reference(&case),
-            case,
-            observation: Observation {
-                // With all channels.
-                answer: log.answer(index)?.answer,
-                ..request.observation()
-            },
-            unjudgeable: None,
-            claimed: if log.is_judged {
-                is_correct(request.verdict())
-            } else {
-                None
-            },
-            members: Map::new(),
-        })))
-    };
-    let rows = log.requests.iter().enumerate().map(stored);
     Ok(Answers {
         kind: FileKind::RunLog,
-        rows: rows.collect::<Result<_>>()?,
         channel: log.record.server.expected_channel(),
+        rows: Rows::RunLog(Box::new(log)),
         claims,
         assumptions: Vec::new(),
         notices,
     })
+}
+
+/// The answer to the request at this index of a run log.
+///
+/// # Errors
+/// The file is unreadable or has changed.
+pub(super) fn logged_row(log: &RunLog, index: usize) -> Result<Row> {
+    let request = log
+        .requests
+        .get(index)
+        .ok_or_else(|| Error::internal(format!("unknown request: {index}")))?;
+    let case = request.case();
+    let claimed = log.is_judged.then(|| is_correct(request.verdict()));
+    Ok(Row::Answer(Box::new(Stored {
+        reference: planned_reference(&case),
+        case,
+        observation: Observation {
+            // With all channels.
+            answer: log.answer(index)?.answer,
+            ..request.observation()
+        },
+        unjudgeable: None,
+        claimed: claimed.flatten(),
+        members: Map::new(),
+    })))
 }
 
 fn outputs(
@@ -199,7 +230,7 @@ fn outputs(
         .collect();
     Ok(Answers {
         kind: FileKind::Outputs,
-        rows,
+        rows: Rows::Memory(rows),
         channel: None,
         claims,
         assumptions: known.assumptions(),
@@ -234,7 +265,7 @@ fn generated(
     }
     Ok(Answers {
         kind: FileKind::GeneratedTexts,
-        rows,
+        rows: Rows::Memory(rows),
         channel: None,
         claims: Vec::new(),
         assumptions,
@@ -270,10 +301,6 @@ fn answer(
 }
 
 impl Row {
-    fn is_answer(&self) -> bool {
-        matches!(self, Self::Answer(_))
-    }
-
     fn unreadable(id: String, message: String, members: Map<String, Value>) -> Self {
         Self::Unreadable(UnreadableRow {
             id,
@@ -283,39 +310,58 @@ impl Row {
     }
 }
 
+/// A line of JSON Lines.
+#[derive(Debug)]
+pub(super) enum Line {
+    Row(Row),
+    /// The members of a result that `--append-result` wrote.
+    Result(Map<String, Value>),
+}
+
+/// Reads one line; `id` names it.
+pub(super) fn line(text: &str, id: String) -> Line {
+    match object(text) {
+        Ok(members) if members.contains_key("generated_texts") => Line::Result(members),
+        Ok(members) => Line::Row(match row(&members, &id) {
+            Ok(stored) => Row::Answer(Box::new(Stored { members, ..stored })),
+            Err(message) => Row::unreadable(id, message, members),
+        }),
+        Err(error) => {
+            let message = format!("not a JSON object: {}", json::message_without_line(&error));
+            Line::Row(Row::unreadable(id, message, Map::new()))
+        }
+    }
+}
+
+impl Answers {
+    /// Rows of JSON Lines.
+    fn rows(rows: Rows) -> Self {
+        Self {
+            kind: FileKind::Rows,
+            rows,
+            channel: None,
+            claims: Vec::new(),
+            assumptions: Vec::new(),
+            notices: Vec::new(),
+        }
+    }
+}
+
 /// Reads JSON Lines: rows, or results that `--append-result` wrote. A row with an error does not
 /// stop the others.
 fn by_line(text: &str, dataset: Option<&DatasetPlan>, name: &str) -> Result<Answers> {
     let mut results = Vec::new();
     let mut rows = Vec::new();
-    for (number, line) in lines(text) {
-        let id = format!("line {number}");
-        match object(line) {
-            Ok(members) if members.contains_key("generated_texts") => results.push(members),
-            Ok(members) => rows.push(match row(&members, &id) {
-                Ok(stored) => Row::Answer(Box::new(Stored { members, ..stored })),
-                Err(message) => Row::unreadable(id, message, members),
-            }),
-            Err(error) => {
-                let message = format!("not a JSON object: {}", json::message_without_line(&error));
-                rows.push(Row::unreadable(id, message, Map::new()));
-            }
+    for (number, text) in lines(text) {
+        match line(text, format!("line {number}")) {
+            Line::Row(row) => rows.push(row),
+            Line::Result(members) => results.push(members),
         }
     }
     match (results.is_empty(), rows.is_empty()) {
         (true, true) => Err(Error::usage(format!("empty file: {name}")).hint(LAYOUTS_HINT)),
         (false, true) => generated(&results, dataset, name),
-        (true, false) => {
-            let (claims, assumptions, notices) = (Vec::new(), Vec::new(), Vec::new());
-            Ok(Answers {
-                kind: FileKind::Rows,
-                rows,
-                channel: None,
-                claims,
-                assumptions,
-                notices,
-            })
-        }
+        (true, false) => Ok(Answers::rows(Rows::Memory(rows))),
         (false, false) => Err(
             Error::usage(format!("results and rows in one file: {name}"))
                 .hint("put them into two files"),

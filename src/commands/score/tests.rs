@@ -30,9 +30,17 @@ fn scored(text: &str, dataset: Option<&DatasetPlan>) -> Result<Score> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("answers");
     std::fs::write(&path, text).unwrap();
-    let evaluate = EvaluateOptions::default();
-    read::answers(&path, path.to_str().unwrap(), dataset)
-        .map(|answers| score("answers".to_owned(), answers, evaluate, |_, _| {}))
+    let input = Input {
+        dataset,
+        evaluate: EvaluateOptions::default(),
+        with_lines: false,
+        file_in_lines: false,
+    };
+    let score = input.score(&path, &mut SpooledTempFile::new(0))?;
+    Ok(Score {
+        file: "answers".to_owned(),
+        ..score
+    })
 }
 
 fn page(score: Score) -> String {
@@ -243,20 +251,23 @@ fn tool_calls_are_judged_by_the_tools_of_their_row() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("rows.jsonl");
     std::fs::write(&path, text.join("\n")).unwrap();
-    let answers = read::answers(&path, "rows", None).unwrap();
-    let mut verdicts = Vec::new();
-    let score = score(
-        "rows".to_owned(),
-        answers,
-        EvaluateOptions::default(),
-        |row, judged| {
-            let line = report::verdict_line(row, judged, None);
-            let line: Map<String, Value> = serde_json::from_str(&line).unwrap();
-            let right_call = line.get("right_call").cloned();
-            let of_row = line["reason"].as_str().map(str::to_owned);
-            verdicts.push((of_row, right_call));
-        },
-    );
+    let input = Input {
+        dataset: None,
+        evaluate: EvaluateOptions::default(),
+        with_lines: true,
+        file_in_lines: false,
+    };
+    let mut lines = SpooledTempFile::new(0);
+    let score = input.score(&path, &mut lines).unwrap();
+    let mut text = String::new();
+    lines.rewind().unwrap();
+    lines.read_to_string(&mut text).unwrap();
+    let verdict = |line: &str| {
+        let line: Map<String, Value> = serde_json::from_str(line).unwrap();
+        let reason = line["reason"].as_str().map(str::to_owned);
+        (reason, line.get("right_call").cloned())
+    };
+    let verdicts: Vec<_> = text.lines().map(verdict).collect();
     let reason = |name: &str| Some(name.to_owned());
     assert_eq!(
         verdicts,
@@ -503,5 +514,87 @@ fn an_answer_of_another_row_is_recognised() {
     assert_eq!(
         counts(&score),
         (FileKind::Rows, 2, Some((1, 2)), vec![("other_request", 1)])
+    );
+}
+
+/// Rows that are read in batches by several threads, in the fast way and as JSON, have the result of
+/// rows in memory: counts, examples, intervals of repeated answers, notices and rows with errors.
+#[test]
+fn batches_have_the_result_of_rows_in_memory() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("rows.jsonl");
+    let row = |number: usize| {
+        let schema = json!({"type": "object", "properties": {"a": {"maximum": number % 5}}});
+        let filler = "x".repeat(700);
+        let text = match number % 11 {
+            0 => "not JSON".to_owned(),
+            1 => format!("Sure: {{\"a\": {}}}", number % 7),
+            2 => r#"{"a": 1, "a": 2}"#.to_owned(),
+            _ => format!("{{\"a\": {}, \"b\": {}}}", number % 7, number % 400),
+        };
+        let row = json!({"constraint": {"json": schema}, "text": text, "filler": filler});
+        match number % 13 {
+            0 => "{\"broken\": ".to_owned(),
+            1 => row.to_string().replacen('{', "{\"x\": 1, \"x\": 2, ", 1),
+            2 => row
+                .to_string()
+                .replacen('{', "{\"correct\": true, \"id\": \"é\", ", 1),
+            3 => json!({"regex": "[a-c]+", "text": "abcd", "finish_reason": "length"}).to_string(),
+            _ => row.to_string(),
+        }
+    };
+    // The first line has to be a row.
+    let rows: Vec<String> = (4..5000).map(row).collect();
+    let text = rows.join("\n");
+    assert!(text.len() as u64 > 2 << 20, "more than one thread");
+    std::fs::write(&path, &text).unwrap();
+    let input = |with_lines| Input {
+        dataset: None,
+        evaluate: EvaluateOptions::default(),
+        with_lines,
+        file_in_lines: false,
+    };
+    let in_memory = read::answers_in_memory(&path, "rows", None).unwrap();
+    let mut expected_lines = SpooledTempFile::new(0);
+    let expected = input(true).judge(in_memory, "rows", &mut expected_lines);
+    let mut expected = expected.unwrap().unwrap();
+    let mut repeated = sobench_core::input::json::DuplicateKeys::default();
+    for (index, line) in rows.iter().enumerate() {
+        repeated.scan(line, |_| format!("rows, line {}", index + 1));
+    }
+    expected.notices = DatasetNotice::repeated_members(repeated)
+        .into_iter()
+        .collect();
+    assert!(!expected.notices.is_empty() && expected.agreement.is_some());
+    for with_lines in [false, true] {
+        let mut lines = SpooledTempFile::new(0);
+        let found = input(with_lines).score_file(&path, "rows", &mut lines);
+        assert_eq!(found.unwrap(), expected, "with lines: {with_lines}");
+        let mut texts = [String::new(), String::new()];
+        for (lines, text) in [&mut expected_lines, &mut lines]
+            .into_iter()
+            .zip(&mut texts)
+        {
+            lines.rewind().unwrap();
+            lines.read_to_string(text).unwrap();
+        }
+        assert_eq!(
+            texts[1],
+            if with_lines {
+                texts[0].clone()
+            } else {
+                String::new()
+            }
+        );
+    }
+}
+
+#[test]
+fn results_behind_rows_are_refused() {
+    let text = "{\"regex\": \"a\", \"text\": \"a\"}\n{\"generated_texts\": [\"a\"]}";
+    let error = scored(text, None).unwrap_err();
+    assert!(
+        error.what.starts_with("results and rows in one file"),
+        "{error}"
     );
 }

@@ -59,6 +59,12 @@ impl DuplicateKeys {
         }
     }
 
+    /// Adds what was found in later rows.
+    pub fn add(&mut self, later: Self) {
+        self.objects += later.objects;
+        self.first = self.first.take().or(later.first);
+    }
+
     /// The number of objects with duplicate keys, and the first one.
     pub fn found(self) -> Option<(usize, String)> {
         Some((self.objects, self.first?))

@@ -250,6 +250,66 @@ fn hash(value: &impl Hash) -> u64 {
     BuildHasherDefault::<DefaultHasher>::default().hash_one(value)
 }
 
+/// A hash of a constraint by content.
+pub fn constraint_hash(constraint: &Constraint) -> u64 {
+    hash(&constraint.fingerprint())
+}
+
+/// A hash of what is sent and judged, by content. `constraint` is the hash of the case's constraint
+/// ([`constraint_hash`]).
+pub fn content_hash(case: &Case, constraint: Option<u64>) -> u64 {
+    let rest = (constraint, case.output_len, &case.model);
+    match &case.prompt {
+        Prompt::Text(text) => hash(&(text, rest)),
+        Prompt::Messages(messages) => {
+            let messages: Vec<_> = messages
+                .iter()
+                .map(|message| (&message.role, &message.content, &message.other))
+                .collect();
+            hash(&(messages, rest))
+        }
+        Prompt::Audio(clip) => hash(&(Arc::as_ptr(clip) as usize, rest)),
+        Prompt::Ranking { query, documents } => hash(&(query, documents, rest)),
+    }
+}
+
+/// A hash that is equal for copies: the same request with the same answer, or refused in the same
+/// way. Each failure is a case of its own, because its cause is not in the request. `content` is the
+/// hash of the request ([`content_hash`]).
+pub fn copy_hash(content: u64, arm: Arm, observation: &Observation) -> u64 {
+    let request = (content, arm);
+    if has_copies(&observation.outcome) {
+        let answer = &observation.answer;
+        let names = answer.tool_calls.iter().map(|call| &call.name);
+        hash(&(
+            request,
+            &observation.outcome,
+            &*answer.text(),
+            names.collect::<Vec<_>>(),
+        ))
+    } else {
+        hash(&(request, observation.case_index))
+    }
+}
+
+/// Whether equal requests with this outcome are copies of each other. Their [`copy_hash`] does not
+/// depend on the number of the request.
+pub fn has_copies(outcome: &Outcome) -> bool {
+    match outcome {
+        Outcome::Completed
+        | Outcome::Truncated
+        | Outcome::Rejected { .. }
+        | Outcome::Refused { .. }
+        | Outcome::Unsupported { .. } => true,
+        Outcome::ServerError { .. }
+        | Outcome::StreamError { .. }
+        | Outcome::Transport { .. }
+        | Outcome::TimedOut { .. }
+        | Outcome::Cancelled
+        | Outcome::Abandoned => false,
+    }
+}
+
 impl<T: Clone + Eq + Hash> Shared<T> {
     fn number(&mut self, value: T) -> u32 {
         if let Some(number) = self.numbers.get(&value) {
@@ -296,6 +356,16 @@ impl RequestTable {
         if is_added && !(text.is_empty() && answer.reasoning.is_empty()) {
             self.texts
                 .insert(case_index, (text.into_owned(), answer.reasoning.clone()));
+        }
+        is_added
+    }
+
+    /// As [`RequestTable::push`], for a case that stands for many: `copy` is the hash of the request
+    /// itself with its result ([`copy_hash`]).
+    pub fn push_as(&mut self, case: &Case, observation: &Observation, copy: u64) -> bool {
+        let is_added = self.push(case, observation, 0);
+        if let Some(row) = self.rows.last_mut().filter(|_| is_added) {
+            row.copy = copy;
         }
         is_added
     }
@@ -351,7 +421,11 @@ impl RequestTable {
             send_call_ns: timing
                 .send_call_ns
                 .map_or(NONE, |ns| u32::try_from(ns).unwrap_or(NONE - 1)),
-            copy: self.copy_hash(input_number, case.arm, observation),
+            copy: copy_hash(
+                self.input_hashes[input_number as usize],
+                case.arm,
+                observation,
+            ),
             gaps_at: self.keep_gaps(timing),
             chunks: u32::try_from(timing.chunks_ns.len()).unwrap_or(NONE),
             case_index,
@@ -528,50 +602,15 @@ impl RequestTable {
         number
     }
 
-    /// A hash of what is sent and judged, by content.
+    /// The hash of the content of a case; that of each constraint is computed once.
     fn input_hash(&mut self, case: &Case) -> u64 {
         let constraint = case.constraint.as_ref().map(|constraint| {
             *self
                 .constraint_hashes
                 .entry(Arc::as_ptr(constraint) as usize)
-                .or_insert_with(|| hash(&constraint.fingerprint()))
+                .or_insert_with(|| constraint_hash(constraint))
         });
-        let rest = (constraint, case.output_len, &case.model);
-        match &case.prompt {
-            Prompt::Text(text) => hash(&(text, rest)),
-            Prompt::Messages(messages) => {
-                let messages: Vec<_> = messages
-                    .iter()
-                    .map(|message| (&message.role, &message.content, &message.other))
-                    .collect();
-                hash(&(messages, rest))
-            }
-            Prompt::Audio(clip) => hash(&(Arc::as_ptr(clip) as usize, rest)),
-            Prompt::Ranking { query, documents } => hash(&(query, documents, rest)),
-        }
-    }
-
-    /// A hash that is equal for copies: the same request with the same answer, or refused in the
-    /// same way. Each failure is a case of its own, because its cause is not in the request.
-    fn copy_hash(&self, input_number: u32, arm: Arm, observation: &Observation) -> u64 {
-        let request = (self.input_hashes[input_number as usize], arm);
-        match &observation.outcome {
-            outcome @ (Outcome::Completed
-            | Outcome::Truncated
-            | Outcome::Rejected { .. }
-            | Outcome::Refused { .. }
-            | Outcome::Unsupported { .. }) => {
-                let answer = &observation.answer;
-                let names = answer.tool_calls.iter().map(|call| &call.name);
-                hash(&(request, outcome, &*answer.text(), names.collect::<Vec<_>>()))
-            }
-            Outcome::ServerError { .. }
-            | Outcome::StreamError { .. }
-            | Outcome::Transport { .. }
-            | Outcome::TimedOut { .. }
-            | Outcome::Cancelled
-            | Outcome::Abandoned => hash(&(request, observation.case_index)),
-        }
+        content_hash(case, constraint)
     }
 
     fn name(&mut self, id: &str, case_index: u32) -> u32 {
