@@ -274,7 +274,7 @@ mod tests {
             "running, peak",
             "memory per distinct constraint",
             "first, mean, peak, last",
-            "40 readings of",
+            "79 readings of",
             "(SGLang)",
             "grows by",
         ] {

@@ -268,7 +268,7 @@ mod tests {
     #[test]
     fn dialect_dependent_classes_prove_nothing_beyond_ascii() {
         let violates = Judgement::Violates {
-            rule: "pattern".into(),
+            rule: "regex".into(),
         };
         for (pattern, text, expected) in [
             (r"\d{2}", "42", Judgement::Matches),

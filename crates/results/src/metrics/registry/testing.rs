@@ -199,7 +199,7 @@ pub fn options() -> MetricsOptions {
 /// [`eventful_run`].
 pub fn server_samples() -> Vec<ServerSample> {
     let sample = |number: i64| {
-        let level = number as f64;
+        let level = number as f64 / 2.0;
         let of_type = |wanted: QuantityType| {
             Quantity::ALL
                 .into_iter()
@@ -219,7 +219,7 @@ pub fn server_samples() -> Vec<ServerSample> {
         values.insert(Quantity::StartTime, started);
         values.insert(Quantity::Memory, 1e8 + 1e6 * level);
         ServerSample {
-            offset_ns: number * 10_000_000,
+            offset_ns: number * 5_000_000,
             took_ns: 1_000_000,
             values,
             histograms: of_type(QuantityType::Histogram)
@@ -228,7 +228,7 @@ pub fn server_samples() -> Vec<ServerSample> {
             ..ServerSample::default()
         }
     };
-    (0..40).map(sample).collect()
+    (0..79).map(sample).collect()
 }
 
 /// Requests at the start of [`eventful_run`] that share their constraint, so that one has a control.
