@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::lines::{self, MAX_LINE_BYTES};
 use super::{BYTE_ORDER_MARK, check_text, line_of, not_utf8, nul, open, unreadable};
-use crate::error::{Error, Result};
+use crate::error::Result;
 
 /// Bytes that are read for one batch: some hundred rows.
 const BATCH_BYTES: u64 = 256 << 10;
@@ -102,12 +102,7 @@ impl LineBatches {
                 break;
             }
             if bytes.len() > MAX_LINE_BYTES {
-                return Err(Error::usage(format!(
-                    "{}, line {}: longer than {MAX_LINE_BYTES} bytes",
-                    self.path.display(),
-                    self.lines_before + 1
-                ))
-                .hint("put each row on a line of its own"));
+                return Err(lines::too_long(&self.path, self.lines_before + 1));
             }
         }
         if std::mem::take(&mut self.is_start) && bytes.starts_with(BYTE_ORDER_MARK) {

@@ -39,6 +39,14 @@ pub(super) fn ends(bytes: &[u8]) -> usize {
         .count()
 }
 
+pub(super) fn too_long(path: &Path, line: usize) -> Error {
+    Error::usage(format!(
+        "{}, line {line}: longer than {MAX_LINE_BYTES} bytes",
+        path.display()
+    ))
+    .hint("put each row on a line of its own")
+}
+
 /// Non-blank lines of a file, trimmed, with their numbers from 1.
 ///
 /// Iteration ends after the first error, which names the file and the line.
@@ -97,12 +105,7 @@ impl Lines {
             let end = memchr::memchr2(b'\n', b'\r', read);
             let taken = end.unwrap_or(read.len());
             if line.len() + taken > MAX_LINE_BYTES {
-                return Err(Error::usage(format!(
-                    "{}, line {}: longer than {MAX_LINE_BYTES} bytes",
-                    self.path.display(),
-                    self.number + 1
-                ))
-                .hint("put each row on a line of its own"));
+                return Err(too_long(&self.path, self.number + 1));
             }
             line.extend_from_slice(&read[..taken]);
             let used = taken + usize::from(end.is_some());
