@@ -13,7 +13,6 @@ Needs Python 3.9 with its standard library, and a built sobench. Run by hand; no
 import argparse
 import json
 import os
-import socket
 import subprocess
 import sys
 import tempfile
@@ -21,14 +20,10 @@ import time
 import urllib.request
 from pathlib import Path
 
+from server import free_port
+
 LEAK_BYTES = 1_000_000
 SCHEMAS, RATE = 800, 20
-
-
-def free_port():
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
 
 
 def memory_growth(sobench, seed, folder, faults):

@@ -86,9 +86,7 @@ impl<'a> Scanner<'a> {
                 b'"' => {
                     self.string()?;
                 }
-                b'-' | b'0'..=b'9' => {
-                    self.number()?;
-                }
+                b'-' | b'0'..=b'9' => self.number()?,
                 b't' => self.word("true")?,
                 b'f' => self.word("false")?,
                 b'n' => self.word("null")?,
@@ -101,7 +99,7 @@ impl<'a> Scanner<'a> {
     }
 
     /// Passes the string at this position, and returns it as written between its quotes.
-    pub fn string(&mut self) -> Option<&'a str> {
+    fn string(&mut self) -> Option<&'a str> {
         if self.peek() != Some(b'"') {
             return None;
         }
@@ -192,9 +190,8 @@ impl<'a> Scanner<'a> {
         Some(())
     }
 
-    /// Passes the number at this position, and returns it as written.
-    pub fn number(&mut self) -> Option<&'a str> {
-        let start = self.position;
+    /// Passes the number at this position.
+    fn number(&mut self) -> Option<()> {
         if self.peek() == Some(b'-') {
             self.position += 1;
         }
@@ -214,7 +211,7 @@ impl<'a> Scanner<'a> {
             }
             self.digits()?;
         }
-        Some(&self.text[start..self.position])
+        Some(())
     }
 
     fn digits(&mut self) -> Option<()> {

@@ -39,6 +39,16 @@ pub struct Part {
     pub margin: f64,
 }
 
+impl Part {
+    /// A coefficient of a fit and its margin, times `scale`.
+    fn new<const N: usize>(fit: &LinearFit<N>, index: usize, scale: f64) -> Self {
+        Self {
+            value: fit.coefficients[index] * scale,
+            margin: fit.margins[index] * scale,
+        }
+    }
+}
+
 /// How well smaller loads predict the largest one.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Extrapolated {
@@ -112,10 +122,6 @@ fn cost(client: &str, rows: &[Row]) -> Option<Cost> {
         .map(|point| relative(&fit, point).abs())
         .collect();
     residuals.sort_by(f64::total_cmp);
-    let part = |index: usize, per_second: f64| Part {
-        value: fit.coefficients[index] * per_second,
-        margin: fit.margins[index] * per_second,
-    };
     let largest = cpu_points.iter().map(|(streams, _)| *streams).max()?;
     let extrapolated = LinearFit::new(&points(&|streams| streams < largest), LEVEL).map(|fit| {
         let at_largest = points(&|streams| streams == largest);
@@ -128,10 +134,10 @@ fn cost(client: &str, rows: &[Row]) -> Option<Cost> {
     Some(Cost {
         client: client.to_owned(),
         points: all.len(),
-        start_ms: part(0, 1e3),
-        connection_us: part(1, 1e6),
-        request_us: part(2, 1e6),
-        token_us: part(3, 1e6),
+        start_ms: Part::new(&fit, 0, 1e3),
+        connection_us: Part::new(&fit, 1, 1e6),
+        request_us: Part::new(&fit, 2, 1e6),
+        token_us: Part::new(&fit, 3, 1e6),
         median_residual_percent: percentile(&residuals, 50.0)?,
         max_residual_percent: *residuals.last()?,
         extrapolated,
@@ -148,14 +154,10 @@ fn memory(measured: &[(usize, &Measured)]) -> Option<Memory> {
         })
         .collect();
     let fit = LinearFit::new(&points, LEVEL)?;
-    let part = |index: usize, per_mib: f64| Part {
-        value: fit.coefficients[index] * per_mib,
-        margin: fit.margins[index] * per_mib,
-    };
     Some(Memory {
-        process_mib: part(0, 1.0),
-        stream_kib: part(1, 1024.0),
-        request_kib: part(2, 1024.0),
+        process_mib: Part::new(&fit, 0, 1.0),
+        stream_kib: Part::new(&fit, 1, 1024.0),
+        request_kib: Part::new(&fit, 2, 1024.0),
     })
 }
 

@@ -93,9 +93,10 @@ pub struct CalibrateArgs {
         allow_negative_numbers = true
     )]
     pub repeat: usize,
-    /// Command line of another client to compare with; give it once for each client. {base_url}, {model}, {requests}, {streams}
-    /// (or a large number), {rate} (or inf), {output_len}, {dir} and {file} are replaced; it must
-    /// save ttfts, itls and generated_texts like vLLM's clients in {dir}/{file}
+    /// Command line of another client to compare with; give it once for each client. {base_url},
+    /// {model}, {requests}, {streams} (or a large number), {rate} (or inf), {output_len}, {dir} and
+    /// {file} are replaced; it must save ttfts, itls and generated_texts like vLLM's clients in
+    /// {dir}/{file}
     #[arg(long, value_name = "CMD")]
     pub against: Vec<String>,
     /// Name of the other client in the table; with several, one for each --against, in their order

@@ -36,8 +36,8 @@ const SERDE_JSON_PREFIX: &str = "$serde_json";
 /// The constraints of earlier rows.
 #[derive(Default)]
 pub(super) struct RowReader {
-    /// By the name and the spelling of the member.
-    known: HashMap<(String, String), Arc<Constraint>>,
+    /// By the name of the member, and then by its spelling.
+    known: HashMap<String, HashMap<String, Arc<Constraint>>>,
     known_bytes: usize,
 }
 
@@ -57,9 +57,7 @@ impl RowReader {
     pub(super) fn read(&self, line: &str, place: &str) -> Option<Stored> {
         let members = Members::read(line)?;
         let (name, spelling) = members.constraint?;
-        // A key of two borrowed texts cannot be looked up in a map of owned ones.
-        let key = (name.to_owned(), spelling.to_owned());
-        let constraint = self.known.get(&key)?;
+        let constraint = self.known.get(name)?.get(spelling)?;
         let claimed = match members.correct {
             None | Some("null") => None,
             Some("true") => Some(true),
@@ -96,10 +94,11 @@ impl RowReader {
             self.known_bytes = 0;
         }
         self.known_bytes += spelling.len();
-        let key = (name.to_owned(), spelling.to_owned());
         let shared = self
             .known
-            .entry(key)
+            .entry(name.to_owned())
+            .or_default()
+            .entry(spelling.to_owned())
             .or_insert_with(|| Arc::clone(constraint));
         stored.case.constraint = Some(Arc::clone(shared));
     }
