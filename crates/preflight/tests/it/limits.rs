@@ -170,9 +170,11 @@ async fn a_server_that_dies_is_named_and_tested_no_more() {
     );
 }
 
-/// A server that answers nothing with a constraint after a large one.
-fn hanging_server() -> ScriptedServer {
-    let hangs = AtomicBool::new(false);
+/// A server that answers each request for an answer with the event that `answer` makes from its
+/// body, or with nothing.
+fn answering_server(
+    answer: impl Fn(&[u8]) -> Option<String> + Send + Sync + 'static,
+) -> ScriptedServer {
     ScriptedServer::new(move |request, stream| {
         use std::io::Write as _;
         let answer = if request.is_model_list() {
@@ -180,14 +182,10 @@ fn hanging_server() -> ScriptedServer {
         } else if request.line.starts_with("GET ") {
             whole("404 Not Found", "text/plain", "no such page").into_bytes()
         } else {
-            let body = String::from_utf8_lossy(&request.body);
-            let is_constrained = body.contains("structured_outputs");
-            hangs.fetch_or(request.body.len() > 10_000, Ordering::SeqCst);
-            if is_constrained && hangs.load(Ordering::SeqCst) {
+            let Some(event) = answer(&request.body) else {
                 wait_until_closed(stream);
                 return Then::Close;
-            }
-            let event = r#"{"choices": [{"index": 0, "text": "a", "finish_reason": "stop"}]}"#;
+            };
             let text = format!("data: {event}\n\ndata: [DONE]\n\n");
             [STREAM_HEAD.as_bytes(), &chunk(text.as_bytes()), &chunk(b"")].concat()
         };
@@ -196,6 +194,39 @@ fn hanging_server() -> ScriptedServer {
             Err(_) => Then::Close,
         }
     })
+}
+
+const EVENT: &str = r#"{"choices": [{"index": 0, "text": "a", "finish_reason": "stop"}]}"#;
+
+/// A server that answers nothing with a constraint after a large one.
+fn hanging_server() -> ScriptedServer {
+    let hangs = AtomicBool::new(false);
+    answering_server(move |body| {
+        let is_constrained = String::from_utf8_lossy(body).contains("structured_outputs");
+        hangs.fetch_or(body.len() > 10_000, Ordering::SeqCst);
+        (!is_constrained || !hangs.load(Ordering::SeqCst)).then(|| EVENT.to_owned())
+    })
+}
+
+/// As llama.cpp does, whose answer has the grammar of the request in it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_long_event_is_not_an_error_of_the_server() {
+    let server = answering_server(|body| {
+        let factor = if body.len() > 10_000 { 5 << 20 } else { 1 };
+        let grammar = "g".repeat(factor);
+        Some(EVENT.replace(
+            "\"index\"",
+            &format!("\"grammar\": \"{grammar}\", \"index\""),
+        ))
+    });
+    let found = try_limits(&server.base_url, &[LadderKind::EnumSize], LONG)
+        .await
+        .unwrap();
+    let ladder = &found.ladders[0];
+    assert!(
+        ladder.end != End::ServerError && largest(ladder) >= 1000,
+        "{ladder:?}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
