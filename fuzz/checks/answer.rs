@@ -1,5 +1,5 @@
 //! Judging of answers: under a schema that allows everything, exactly the texts that serde_json
-//! accepts are valid.
+//! accepts are valid. The scanner passes over no other text.
 //!
 //! Bytes: the answer, a NUL, a reference of function calls.
 
@@ -8,6 +8,7 @@ use std::sync::Arc;
 use serde_json::Value;
 use sobench_core::constraint::{AlwaysTrue, Constraint};
 use sobench_core::verdict::{Reason, Verdict};
+use sobench_judge::json_scan::Scanner;
 use sobench_judge::{EvaluateOptions, Evaluator, function_calls, vllm_formula};
 
 use super::draw::Draw;
@@ -35,6 +36,12 @@ pub(crate) fn check(bytes: &[u8]) {
         (verdict, parsed) => panic!("{verdict:?} and {parsed:?} of {text:?}"),
     }
     check_reason_position(&verdict, &text);
+    let mut scanner = Scanner::new(&text).with_repeated_names();
+    let is_passed = scanner.value().is_some() && scanner.is_at_end();
+    assert!(
+        !is_passed || parsed.is_ok(),
+        "the scanner passes over what is not JSON: {text:?}"
+    );
     let object = evaluator.judge_text(&Constraint::JsonObject(AlwaysTrue), None, &text);
     assert!(
         object != Verdict::Valid || verdict == Verdict::Valid,

@@ -24,8 +24,7 @@ const HIGH_BITS: u64 = 0x8080_8080_8080_8080;
 
 /// A position in a text, from which JSON values are passed over.
 pub struct Scanner<'a> {
-    text: &'a str,
-    position: usize,
+    lexer: Lexer<'a>,
     unique_names: bool,
     /// Names of the members of all open objects.
     names: Vec<&'a str>,
@@ -37,8 +36,7 @@ impl<'a> Scanner<'a> {
     /// A scanner at the start of `text` that refuses objects with repeated names.
     pub fn new(text: &'a str) -> Self {
         Self {
-            text,
-            position: 0,
+            lexer: Lexer::new(text),
             unique_names: true,
             names: Vec::new(),
             open: Vec::new(),
@@ -54,122 +52,211 @@ impl<'a> Scanner<'a> {
 
     /// Whether only white space follows.
     pub fn is_at_end(&mut self) -> bool {
-        self.white_space();
-        self.position == self.text.len()
+        self.lexer.is_at_end()
     }
 
     /// Passes white space, and then this byte if it follows.
     pub fn take(&mut self, byte: u8) -> bool {
-        self.white_space();
-        let found = self.peek() == Some(byte);
-        self.position += usize::from(found);
-        found
+        self.lexer.take(byte)
     }
 
     /// Passes white space and one value, and returns the value as written; `None` if it is not
     /// accepted.
     pub fn value(&mut self) -> Option<&'a str> {
-        self.white_space();
-        let start = self.position;
+        self.lexer.white_space();
+        let start = self.lexer.position;
         loop {
-            match self.peek()? {
-                b'{' if self.open_container(b'}')? => {
-                    self.open.push(self.names.len());
-                    self.member_name()?;
+            match self.lexer.token()? {
+                Token::Open(bracket) if self.lexer.is_filled(bracket, self.open.len())? => {
+                    match bracket {
+                        Bracket::Object => {
+                            self.open.push(self.names.len());
+                            self.member_name()?;
+                        }
+                        Bracket::Array => self.open.push(ARRAY),
+                    }
                     continue;
                 }
-                b'[' if self.open_container(b']')? => {
-                    self.open.push(ARRAY);
-                    continue;
-                }
-                b'{' | b'[' => {}
-                b'"' => {
-                    self.string()?;
-                }
-                b'-' | b'0'..=b'9' => self.number()?,
-                b't' => self.word("true")?,
-                b'f' => self.word("false")?,
-                b'n' => self.word("null")?,
-                _ => return None,
+                _ => {}
             }
             if self.close_containers()? {
-                return Some(&self.text[start..self.position]);
+                return Some(&self.lexer.text[start..self.lexer.position]);
             }
         }
-    }
-
-    /// Passes the string at this position, and returns it as written between its quotes.
-    fn string(&mut self) -> Option<&'a str> {
-        if self.peek() != Some(b'"') {
-            return None;
-        }
-        self.position += 1;
-        let start = self.position;
-        loop {
-            self.position += plain_bytes(&self.text.as_bytes()[self.position..]);
-            match self.peek()? {
-                b'"' => {
-                    let string = &self.text[start..self.position];
-                    self.position += 1;
-                    return Some(string);
-                }
-                b'\\' => self.escape()?,
-                _ => return None,
-            }
-        }
-    }
-
-    /// Passes the bracket that opens a container. Whether the container has values; an empty one is
-    /// passed as a whole.
-    fn open_container(&mut self, closing: u8) -> Option<bool> {
-        self.position += 1;
-        if self.take(closing) {
-            return Some(false);
-        }
-        (self.open.len() < MAX_NESTING).then_some(true)
     }
 
     /// Passes what follows a complete value: brackets that close containers, and a comma. Whether
     /// the outermost value is complete.
     fn close_containers(&mut self) -> Option<bool> {
         while let Some(&first_name) = self.open.last() {
-            self.white_space();
             let is_array = first_name == ARRAY;
-            match self.peek()? {
-                b',' => {
-                    self.position += 1;
-                    self.white_space();
-                    if !is_array {
-                        self.member_name()?;
-                    }
-                    return Some(false);
+            let bracket = if is_array {
+                Bracket::Array
+            } else {
+                Bracket::Object
+            };
+            if self.lexer.is_continued(bracket)? {
+                if !is_array {
+                    self.member_name()?;
                 }
-                b']' if is_array => {}
-                b'}' if !is_array => self.names.truncate(first_name),
-                _ => return None,
+                return Some(false);
             }
-            self.position += 1;
+            if !is_array {
+                self.names.truncate(first_name);
+            }
             self.open.pop();
         }
         Some(true)
     }
 
-    /// Passes a member's name, its colon and white space.
+    /// Passes a member's name and its colon.
     fn member_name(&mut self) -> Option<()> {
-        let name = self.string()?;
+        let (name, has_escapes) = self.lexer.member_name()?;
         if self.unique_names {
             let first = *self.open.last()?;
             let earlier = &self.names[first..];
-            if earlier.len() >= MAX_NAMES || name.contains('\\') || earlier.contains(&name) {
+            if earlier.len() >= MAX_NAMES || has_escapes || earlier.contains(&name) {
                 return None;
             }
             self.names.push(name);
         }
-        if !self.take(b':') {
+        Some(())
+    }
+}
+
+/// A token that starts a value. Texts are as written.
+pub(super) enum Token<'a> {
+    Null,
+    Boolean(bool),
+    Number(&'a str),
+    /// Without the quotes. Escapes in it are valid.
+    String {
+        written: &'a str,
+        has_escapes: bool,
+    },
+    Open(Bracket),
+}
+
+/// The kind of a container.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Bracket {
+    Array,
+    Object,
+}
+
+impl Bracket {
+    fn closing(self) -> u8 {
+        match self {
+            Self::Array => b']',
+            Self::Object => b'}',
+        }
+    }
+}
+
+/// Reads the tokens of the part of JSON that [`Scanner`] accepts. `None` where the text is not
+/// accepted.
+pub(super) struct Lexer<'a> {
+    text: &'a str,
+    position: usize,
+}
+
+impl<'a> Lexer<'a> {
+    pub(super) fn new(text: &'a str) -> Self {
+        Self { text, position: 0 }
+    }
+
+    /// Whether only white space follows.
+    pub(super) fn is_at_end(&mut self) -> bool {
+        self.white_space();
+        self.position == self.text.len()
+    }
+
+    /// Passes white space, and then this byte if it follows.
+    fn take(&mut self, byte: u8) -> bool {
+        self.white_space();
+        let found = self.peek() == Some(byte);
+        self.position += usize::from(found);
+        found
+    }
+
+    /// Passes white space, and the scalar or the opening bracket after it.
+    pub(super) fn token(&mut self) -> Option<Token<'a>> {
+        self.white_space();
+        Some(match self.peek()? {
+            b'"' => {
+                let (written, has_escapes) = self.string()?;
+                Token::String {
+                    written,
+                    has_escapes,
+                }
+            }
+            b'-' | b'0'..=b'9' => Token::Number(self.number()?),
+            bracket @ (b'{' | b'[') => {
+                self.position += 1;
+                Token::Open(if bracket == b'{' {
+                    Bracket::Object
+                } else {
+                    Bracket::Array
+                })
+            }
+            b't' => self.word("true", Token::Boolean(true))?,
+            b'f' => self.word("false", Token::Boolean(false))?,
+            b'n' => self.word("null", Token::Null)?,
+            _ => return None,
+        })
+    }
+
+    /// Whether the container whose opening bracket was passed has values. An empty one is passed as
+    /// a whole. `nesting` is the number of containers around it.
+    pub(super) fn is_filled(&mut self, bracket: Bracket, nesting: usize) -> Option<bool> {
+        if self.take(bracket.closing()) {
+            return Some(false);
+        }
+        (nesting < MAX_NESTING).then_some(true)
+    }
+
+    /// Passes a comma, or the bracket that closes the container. Whether it was a comma.
+    pub(super) fn is_continued(&mut self, bracket: Bracket) -> Option<bool> {
+        self.white_space();
+        let byte = self.peek()?;
+        self.position += 1;
+        match byte {
+            b',' => Some(true),
+            _ if byte == bracket.closing() => Some(false),
+            _ => None,
+        }
+    }
+
+    /// Passes a member's name and its colon, and returns the name as written, and whether it has
+    /// escapes.
+    pub(super) fn member_name(&mut self) -> Option<(&'a str, bool)> {
+        self.white_space();
+        if self.peek()? != b'"' {
             return None;
         }
-        self.white_space();
-        Some(())
+        let name = self.string()?;
+        self.take(b':').then_some(name)
+    }
+
+    /// Passes the string at this position, and returns it as written between its quotes, and
+    /// whether it has escapes.
+    fn string(&mut self) -> Option<(&'a str, bool)> {
+        self.position += 1;
+        let start = self.position;
+        let mut has_escapes = false;
+        loop {
+            self.position += plain_bytes(&self.text.as_bytes()[self.position..]);
+            match self.peek()? {
+                b'"' => {
+                    let string = &self.text[start..self.position];
+                    self.position += 1;
+                    return Some((string, has_escapes));
+                }
+                b'\\' => self.escape()?,
+                _ => return None,
+            }
+            has_escapes = true;
+        }
     }
 
     fn escape(&mut self) -> Option<()> {
@@ -190,8 +277,9 @@ impl<'a> Scanner<'a> {
         Some(())
     }
 
-    /// Passes the number at this position.
-    fn number(&mut self) -> Option<()> {
+    /// Passes `-? (0 | [1-9] [0-9]*) ("." [0-9]+)? ([eE] [+-]? [0-9]+)?`.
+    fn number(&mut self) -> Option<&'a str> {
+        let start = self.position;
         if self.peek() == Some(b'-') {
             self.position += 1;
         }
@@ -211,7 +299,7 @@ impl<'a> Scanner<'a> {
             }
             self.digits()?;
         }
-        Some(())
+        Some(&self.text[start..self.position])
     }
 
     fn digits(&mut self) -> Option<()> {
@@ -221,10 +309,10 @@ impl<'a> Scanner<'a> {
         (1..=MAX_DIGITS).contains(&count).then_some(())
     }
 
-    fn word(&mut self, word: &str) -> Option<()> {
+    fn word(&mut self, word: &str, token: Token<'a>) -> Option<Token<'a>> {
         let rest = &self.text.as_bytes()[self.position..];
         self.position += word.len();
-        rest.starts_with(word.as_bytes()).then_some(())
+        rest.starts_with(word.as_bytes()).then_some(token)
     }
 
     fn white_space(&mut self) {
@@ -236,6 +324,35 @@ impl<'a> Scanner<'a> {
     fn peek(&self) -> Option<u8> {
         self.text.as_bytes().get(self.position).copied()
     }
+}
+
+/// The text of a string as written between its quotes, whose escapes a [`Lexer`] has accepted.
+pub(super) fn unescaped(written: &str) -> String {
+    let mut text = String::with_capacity(written.len());
+    let mut rest = written;
+    while let Some((plain, escape)) = rest.split_once('\\') {
+        text.push_str(plain);
+        let mut characters = escape.chars();
+        let character = match characters.next() {
+            Some('b') => '\u{8}',
+            Some('f') => '\u{c}',
+            Some('n') => '\n',
+            Some('r') => '\r',
+            Some('t') => '\t',
+            Some('u') => {
+                let (digits, after) = characters.as_str().split_at(4);
+                characters = after.chars();
+                u32::from_str_radix(digits, 16)
+                    .ok()
+                    .and_then(char::from_u32)
+                    .unwrap_or(char::REPLACEMENT_CHARACTER)
+            }
+            other => other.unwrap_or('\\'),
+        };
+        text.push(character);
+        rest = characters.as_str();
+    }
+    text + rest
 }
 
 /// Number of bytes before the first quote, backslash or control character; eight at a time.

@@ -34,10 +34,12 @@ mod request_marks;
 mod schema;
 mod stack;
 mod structural_tag;
+mod text_values;
 mod tool_calls;
 pub mod vllm_formula;
 
 use std::collections::{HashMap, VecDeque};
+use std::mem::{self, Discriminant};
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
 
@@ -94,7 +96,7 @@ pub struct Evaluator {
 }
 
 /// The kind of a constraint, and the address of its content.
-type Address = (&'static str, usize);
+type Address = (Discriminant<Constraint>, usize);
 
 /// A compiled constraint.
 enum CompiledConstraint {
@@ -366,12 +368,7 @@ impl CompiledConstraint {
 
     fn judge(&self, text: &str) -> Verdict {
         match self {
-            Self::Schema(_) | Self::JsonObject => match json_answer::parse_json_answer(text) {
-                Ok(document) => self.judge_document(&document),
-                Err(refused) => Verdict::Invalid {
-                    reason: self.json_reason(text, refused),
-                },
-            },
+            Self::Schema(_) | Self::JsonObject => self.judge_json(text),
             Self::Regex(judge) => judge.judge(text),
             Self::Choice(choices) => choice::judge(choices, text),
             Self::Grammar(judge) => judge.judge(text),
@@ -382,6 +379,27 @@ impl CompiledConstraint {
                 },
             },
             Self::NotScorable(why) => Verdict::NotScored { why: why.clone() },
+        }
+    }
+
+    /// Judges an answer that must be JSON. Most are decided as their text has them; the values of
+    /// the others are built, which takes several times as long.
+    fn judge_json(&self, text: &str) -> Verdict {
+        let decided = text_values::read(text).map(|document| match self {
+            Self::Schema(judge) => judge.decide(&document),
+            _ => document.is_object().then_some(Verdict::Valid),
+        });
+        if let Some(Some(verdict)) = decided {
+            return verdict;
+        }
+        match json_answer::parse_json_answer(text) {
+            Ok(document) => match self {
+                Self::Schema(judge) if decided.is_some() => judge.explain_violation(&document),
+                _ => self.judge_document(&document),
+            },
+            Err(refused) => Verdict::Invalid {
+                reason: self.json_reason(text, refused),
+            },
         }
     }
 
@@ -449,7 +467,7 @@ fn address(constraint: &Constraint) -> Option<Address> {
             return None;
         }
     };
-    Some((constraint.kind(), address))
+    Some((mem::discriminant(constraint), address))
 }
 
 /// Why the size of `text` makes it invalid.

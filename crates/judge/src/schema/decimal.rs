@@ -2,6 +2,9 @@
 
 use std::cmp::Ordering;
 
+/// Bytes of an integer that surely has less than 64 bits.
+const MAX_SHORT_BYTES: usize = 18;
+
 /// A number as `digits * 10^exponent`. Zero has no digits and no sign.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Decimal {
@@ -116,6 +119,39 @@ impl Decimal {
     }
 }
 
+/// A number that others are compared with.
+pub(super) struct Bound {
+    number: Decimal,
+    /// The number, if it is a short integer. Two of them are compared without a [`Decimal`].
+    short: Option<i64>,
+}
+
+impl Bound {
+    pub(super) fn new(number: &str) -> Self {
+        Self {
+            number: Decimal::parse(number),
+            short: short_integer(number),
+        }
+    }
+
+    /// The order of `number` to this one.
+    pub(super) fn compare(&self, number: &str) -> Ordering {
+        match (short_integer(number), self.short) {
+            (Some(number), Some(bound)) => number.cmp(&bound),
+            _ => Decimal::parse(number).compare(&self.number),
+        }
+    }
+}
+
+/// A number that is written as an integer of few digits.
+fn short_integer(number: &str) -> Option<i64> {
+    if number.len() <= MAX_SHORT_BYTES {
+        number.parse().ok()
+    } else {
+        None
+    }
+}
+
 /// `10^power` modulo `modulus`, which is below 2^64, by repeated squaring.
 fn power_of_ten(mut power: u64, modulus: u128) -> u128 {
     let (mut result, mut square) = (1 % modulus, 10 % modulus);
@@ -169,7 +205,7 @@ mod tests {
         for (index, left) in ordered.iter().enumerate() {
             for (other_index, other) in ordered.iter().enumerate() {
                 assert_eq!(
-                    Decimal::parse(left).compare(&Decimal::parse(other)),
+                    Bound::new(other).compare(left),
                     index.cmp(&other_index),
                     "{left} {other}"
                 );
@@ -181,9 +217,11 @@ mod tests {
             ("10", "1e1"),
             ("-25", "-0.25E+2"),
             ("0e5", "0"),
+            ("-0", "0"),
+            ("-7", "-7"),
         ] {
             assert_eq!(
-                Decimal::parse(left).compare(&Decimal::parse(other)),
+                Bound::new(other).compare(left),
                 Ordering::Equal,
                 "{left} {other}"
             );

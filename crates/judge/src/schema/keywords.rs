@@ -9,13 +9,14 @@
 
 use std::cmp::Ordering;
 
+use jsonschema::json::Node as _;
 use jsonschema::paths::Location;
 use jsonschema::{Keyword, ValidationError};
 use serde_json::{Map, Value};
 
-use super::decimal::Decimal;
+use super::decimal::{self, Decimal};
 use super::formats::Options;
-use super::step_budget::{self, CountedJson, Node};
+use super::step_budget::{self, CountedJson, Node, NumberText, View};
 use crate::pattern::{self, Dialect, Extent, Matcher};
 use sobench_core::verdict::NotScored;
 
@@ -58,20 +59,20 @@ struct Check<T, M> {
 
 impl<'i, T, M> Keyword<'i, CountedJson> for Check<T, M>
 where
-    T: Fn(&Value) -> bool + Send + Sync,
+    T: Fn(Node<'_>) -> bool + Send + Sync,
     M: Fn(&str) -> String + Send + Sync,
 {
     fn validate(&self, instance: Node<'i>) -> Result<(), ValidationError<'i>> {
-        if (self.test)(instance.0) {
+        if (self.test)(instance) {
             return Ok(());
         }
         Err(ValidationError::custom((self.message)(
-            &super::quote_or_describe(instance.0),
+            &super::quote_or_describe(&instance.to_value()),
         )))
     }
 
     fn is_valid(&self, instance: Node<'i>) -> bool {
-        (self.test)(instance.0)
+        (self.test)(instance)
     }
 }
 
@@ -90,8 +91,8 @@ fn pattern(value: &Value) -> KeywordResult<'_> {
         })
     })?;
     let source = source.to_owned();
-    let test = move |value: &Value| {
-        let Value::String(text) = value else {
+    let test = move |value: Node<'_>| {
+        let View::String(text) = value.view() else {
             step_budget::count_read(0);
             return true;
         };
@@ -106,15 +107,18 @@ fn pattern(value: &Value) -> KeywordResult<'_> {
     }))
 }
 
-/// Keyword for numbers. Other values pass.
+/// Keyword for numbers, which `test` gets as written. Other values pass.
 fn number_keyword<'a>(
-    test: impl Fn(&Decimal) -> bool + Send + Sync + 'static,
+    test: impl Fn(&str) -> bool + Send + Sync + 'static,
     message: impl Fn(&str) -> String + Send + Sync + 'static,
 ) -> KeywordResult<'a> {
-    let test = move |value: &Value| {
-        let text = value.as_number().map_or("", |number| number.as_str());
+    let test = move |value: Node<'_>| {
+        let View::Number(NumberText(text)) = value.view() else {
+            step_budget::count_read(0);
+            return true;
+        };
         step_budget::count_read(text.len() / step_budget::DIGITS_PER_STEP);
-        text.is_empty() || test(&Decimal::parse(text))
+        test(text)
     };
     Ok(Box::new(Check { test, message }))
 }
@@ -132,7 +136,7 @@ fn multiple_of(value: &Value) -> KeywordResult<'_> {
     let divisor = divisor.to_string();
     let message = move |value: &str| format!("{value} is not a multiple of {divisor}");
     number_keyword(
-        move |number| number.is_multiple_of(mantissa, decimal.exponent()),
+        move |number| Decimal::parse(number).is_multiple_of(mantissa, decimal.exponent()),
         message,
     )
 }
@@ -157,14 +161,15 @@ fn bound(side: Ordering, exclusive: bool, value: &Value) -> KeywordResult<'_> {
     let Value::Number(bound_text) = value else {
         return Err(ValidationError::custom("a bound is not a number"));
     };
-    let (limit, bound_text) = (Decimal::parse(bound_text.as_str()), bound_text.to_string());
+    let limit = decimal::Bound::new(bound_text.as_str());
+    let bound_text = bound_text.to_string();
     let (relation, bound) = if side == Ordering::Greater {
         ("less than", "minimum")
     } else {
         ("greater than", "maximum")
     };
     let or_equal = if exclusive { " or equal to" } else { "" };
-    let test = move |number: &Decimal| match number.compare(&limit) {
+    let test = move |number: &str| match limit.compare(number) {
         Ordering::Equal => !exclusive,
         order => order == side,
     };

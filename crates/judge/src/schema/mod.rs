@@ -31,6 +31,7 @@ use self::schema_cost::SchemaCost;
 use self::step_budget::{Budget, CountedJson, Node, StopReason};
 use self::value_size::ValueSize;
 use super::json_reader::Partial;
+use super::text_values::TextDocument;
 use super::{EvaluateOptions, stack};
 use sobench_core::verdict::{NotScored, Reason, Verdict};
 
@@ -144,32 +145,54 @@ impl SchemaJudge {
             .expect("the validator is taken only by drop")
     }
 
+    /// Decides whether a document matches, as far as that needs no explanation: valid, or not
+    /// scored. `None` if it is invalid.
+    pub(super) fn decide(&self, document: &TextDocument<'_>) -> Option<Verdict> {
+        self.on_stack(document.nesting, || self.check(Node::Text(document.root())))
+            .unwrap_or_else(|why| Some(Verdict::NotScored { why }))
+    }
+
     /// Judges `document`. An invalid one is explained by its first violation in document order.
-    ///
-    /// Validation recurses, in the worst case through every in-place schema at every level of the
-    /// document, so it gets a stack of that size.
     pub(super) fn judge(&self, document: &Value) -> Verdict {
         let size = ValueSize::measure(document, usize::MAX);
-        let levels = (size.nesting + 1).saturating_mul(self.in_place_depth + 2);
-        stack::with_stack(levels.saturating_mul(STACK_BYTES_PER_LEVEL), || {
-            self.judge_on_this_stack(document, &size)
+        self.on_stack(size.nesting, || {
+            self.check(Node::Built(document))
+                .unwrap_or_else(|| self.explain(document, &size))
         })
         .unwrap_or_else(|why| Verdict::NotScored { why })
+    }
+
+    /// Explains why `document`, for which [`Self::decide`] has no verdict, is invalid.
+    pub(super) fn explain_violation(&self, document: &Value) -> Verdict {
+        let size = ValueSize::measure(document, usize::MAX);
+        self.on_stack(size.nesting, || self.explain(document, &size))
+            .unwrap_or_else(|why| Verdict::NotScored { why })
+    }
+
+    /// Runs a validation of a document with this nesting. Validation recurses, in the worst case
+    /// through every in-place schema at every level of the document, so it gets a stack of that
+    /// size.
+    fn on_stack<T: Send>(
+        &self,
+        nesting: usize,
+        work: impl FnOnce() -> T + Send,
+    ) -> Result<T, NotScored> {
+        let levels = (nesting + 1).saturating_mul(self.in_place_depth + 2);
+        stack::with_stack(levels.saturating_mul(STACK_BYTES_PER_LEVEL), work)
     }
 
     /// A violation of the start of a document that no further text can remove, if one is found.
     pub(super) fn final_violation(&self, start: &Partial) -> Option<Reason> {
         let size = ValueSize::measure(&start.value, usize::MAX);
-        let levels = (size.nesting + 1).saturating_mul(self.in_place_depth + 2);
         let budget = self.explaining_budget(&size);
         let search = || {
-            let errors = self.validator().iter_errors(Node(&start.value));
+            let errors = self.validator().iter_errors(Node::Built(&start.value));
             let lasting = errors
                 .filter(|error| start::is_final(error, &start.open))
                 .collect();
             first_violation(&start.value, lasting).map(|error| violation(&error))
         };
-        stack::with_stack(levels.saturating_mul(STACK_BYTES_PER_LEVEL), || {
+        self.on_stack(size.nesting, || {
             // Where the budget does not suffice, nothing is proved.
             budget.run(search).ok().flatten()
         })
@@ -177,20 +200,20 @@ impl SchemaJudge {
         .flatten()
     }
 
-    fn judge_on_this_stack(&self, document: &Value, size: &ValueSize) -> Verdict {
-        let limit = |what| Verdict::NotScored {
-            why: NotScored::Limit { what },
+    /// The verdict of a document that is valid or cannot be scored. `None` if it is invalid.
+    fn check(&self, document: Node<'_>) -> Option<Verdict> {
+        let limit = |what| {
+            Some(Verdict::NotScored {
+                why: NotScored::Limit { what },
+            })
         };
-        match self
-            .budget
-            .run(|| self.validator().is_valid(Node(document)))
-        {
-            Ok(true) => Verdict::Valid,
-            Ok(false) => self.explain(document, size),
+        match self.budget.run(|| self.validator().is_valid(document)) {
+            Ok(true) => Some(Verdict::Valid),
+            Ok(false) => None,
             // An aborted `pattern` may have caused or hidden any violation.
-            Err(StopReason::Aborted) => Verdict::NotScored {
+            Err(StopReason::Aborted) => Some(Verdict::NotScored {
                 why: pattern_limit(),
-            },
+            }),
             Err(StopReason::Name) => limit(format!(
                 "name over {} bytes under patternProperties with look-around",
                 self.budget.name_bytes
@@ -249,7 +272,7 @@ impl SchemaJudge {
     }
 
     fn any_violation(&self, document: &Value) -> Verdict {
-        let Err(error) = self.validator().validate(Node(document)) else {
+        let Err(error) = self.validator().validate(Node::Built(document)) else {
             return Verdict::Valid;
         };
         match aborted_reason(&error) {
@@ -263,7 +286,7 @@ impl SchemaJudge {
     fn first_in_document_order(&self, document: &Value) -> Verdict {
         // The library reports a violation next to an unfinished match of `patternProperties` only
         // if it holds for either result of the match.
-        let errors = self.validator().iter_errors(Node(document));
+        let errors = self.validator().iter_errors(Node::Built(document));
         let (unfinished, violations): (Vec<_>, Vec<_>) =
             errors.partition(|error| aborted_reason(error).is_some());
         match (
@@ -496,13 +519,49 @@ fn children(value: &Value) -> Box<dyn Iterator<Item = (String, &Value)> + '_> {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
+    use sobench_testkit::repository_path;
 
     use super::*;
+    use crate::text_values;
 
     fn judge(schema: &Value, document: &Value) -> Verdict {
         SchemaJudge::compile(schema, EvaluateOptions::default())
             .unwrap()
             .judge(document)
+    }
+
+    /// A document as its text has it gets the verdict of the document that is built.
+    #[test]
+    fn both_forms_of_a_document_get_the_same_verdict() {
+        let (mut valid, mut invalid) = (0, 0);
+        for draft in ["draft4", "draft6", "draft7", "draft2019-09", "draft2020-12"] {
+            let path = format!("fixtures/json-schema-test-suite/{draft}.jsonl");
+            let lines = std::fs::read_to_string(repository_path(&path)).unwrap();
+            for line in lines.lines() {
+                let row: Value = serde_json::from_str(line).unwrap();
+                let group = &row["group"];
+                let judge = SchemaJudge::compile(&group["schema"], EvaluateOptions::default());
+                let Ok(judge) = judge else { continue };
+                for test in group["tests"].as_array().unwrap() {
+                    let text = test["data"].to_string();
+                    let Some(document) = text_values::read(&text) else {
+                        continue;
+                    };
+                    let decided = judge.decide(&document);
+                    match judge.judge(&test["data"]) {
+                        Verdict::Invalid { .. } => {
+                            invalid += 1;
+                            assert_eq!(decided, None, "{text} by {}", group["schema"]);
+                        }
+                        verdict => {
+                            valid += 1;
+                            assert_eq!(decided, Some(verdict), "{text} by {}", group["schema"]);
+                        }
+                    }
+                }
+            }
+        }
+        assert!(valid > 250 && invalid > 250, "{valid} and {invalid}");
     }
 
     fn reason(schema: &Value, document: &Value) -> (String, String, String, String) {
