@@ -15,6 +15,9 @@ use terminal::{Ended, Terminal};
 /// The prefix of README commands that run the program before installation.
 const FROM_SOURCE: &str = "cargo run --release -- ";
 
+/// The pages of errors of engines and servers.
+const FINDINGS: &str = "docs/results/findings";
+
 /// Commands that build or install, which CI runs instead of this test: start of the command, CI
 /// file, text in that file.
 const CI: [(&str, &str, &str); 7] = [
@@ -101,20 +104,24 @@ pages! {
     results_again: "docs/results/reproduce.md",
 }
 
-#[test]
-fn every_page_is_checked() {
-    let mut found = vec!["README.md".to_owned()];
-    for folder in ["docs", "docs/guides", "docs/results"] {
+/// The pages in these folders.
+fn pages_in(folders: &[&str]) -> Vec<String> {
+    let mut found = Vec::new();
+    for folder in folders {
         for entry in fs::read_dir(repository_path(folder)).unwrap() {
-            let path = entry.unwrap().path();
-            if path.extension().is_some_and(|extension| extension == "md") {
-                found.push(format!(
-                    "{folder}/{}",
-                    path.file_name().unwrap().to_str().unwrap()
-                ));
+            let name = entry.unwrap().file_name().into_string().unwrap();
+            if name.ends_with(".md") {
+                found.push(format!("{folder}/{name}"));
             }
         }
     }
+    found
+}
+
+#[test]
+fn every_page_is_checked() {
+    let mut found = pages_in(&["docs", "docs/guides", "docs/results"]);
+    found.push("README.md".to_owned());
     found.sort();
     let mut checked = PAGES.to_vec();
     checked.sort_unstable();
@@ -239,9 +246,11 @@ fn untested_commands_are_run_by_ci() {
 
 #[test]
 fn links_between_pages_resolve() {
-    for path in PAGES {
-        let folder = Path::new(path).parent().unwrap();
-        for link in read(path)
+    let without_commands = pages_in(&["docs/decisions", "docs/reference", FINDINGS]);
+    let with_commands = PAGES.iter().map(|path| (*path).to_owned());
+    for path in with_commands.chain(without_commands) {
+        let folder = Path::new(&path).parent().unwrap();
+        for link in read(&path)
             .split("](")
             .skip(1)
             .filter_map(|rest| rest.split(')').next())
@@ -252,5 +261,27 @@ fn links_between_pages_resolve() {
                 || repository_path(folder.join(target).to_str().unwrap()).exists();
             assert!(is_here, "{path} leads to nothing: {link}");
         }
+    }
+}
+
+/// The list names every finding. Findings have no `console` block, because `check.py` runs their
+/// scripts and nothing runs their commands.
+#[test]
+fn findings_are_listed_and_show_no_command() {
+    let list = read(&format!("{FINDINGS}/README.md"));
+    for path in pages_in(&[FINDINGS]) {
+        let name = Path::new(&path).file_name().unwrap().to_str().unwrap();
+        let rows = list
+            .lines()
+            .filter(|line| line.starts_with("| ") && line.contains(&format!("]({name})")))
+            .count();
+        assert!(
+            name == "README.md" || rows > 0,
+            "{FINDINGS}/README.md has no row for {name}"
+        );
+        assert!(
+            page::commands(&read(&path)).is_empty(),
+            "{path} has a console block, which no test runs"
+        );
     }
 }

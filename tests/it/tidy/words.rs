@@ -170,7 +170,14 @@ fn pages() -> Vec<String> {
         "CONTRIBUTING.md".to_owned(),
         "CHANGELOG.md".to_owned(),
     ];
-    for folder in ["docs", "docs/guides", "docs/decisions", "docs/reference"] {
+    // The other pages of docs/results quote answers of models.
+    for folder in [
+        "docs",
+        "docs/guides",
+        "docs/decisions",
+        "docs/reference",
+        "docs/results/findings",
+    ] {
         for entry in fs::read_dir(root().join(folder)).unwrap() {
             let name = entry.unwrap().file_name().into_string().unwrap();
             if name.ends_with(".md") {
