@@ -5,9 +5,10 @@
 //! "1"}` as a number. A test compares this reader with `serde_json`. It uses an explicit stack, so
 //! nesting cannot overflow the thread's stack.
 
-use serde_json::{Map, Number, Value};
+use serde_json::{Map, Value};
 
 use super::json_scan::plain_bytes;
+use super::text_values;
 
 /// Maximum nesting of an answer that is judged. Common readers have a similar limit (serde_json:
 /// 128).
@@ -447,13 +448,7 @@ impl<'a> Reader<'a> {
                 Ok(Value::Null)
             };
         }
-        let text = &self.text[start..self.position];
-        // `serde_json` changes the spelling of exponents.
-        let number = if text.contains(['e', 'E']) {
-            serde_json::from_str(text).expect("the grammar above is RFC 8259's")
-        } else {
-            Number::from_string_unchecked(text.to_owned())
-        };
+        let number = text_values::to_number(&self.text[start..self.position]);
         Ok(Value::Number(number))
     }
 
@@ -626,7 +621,7 @@ mod tests {
         let document = read_rfc8259("[12345678901234567890123, 0.10, -0, 1E400]").unwrap();
         assert_eq!(
             document.value.to_string(),
-            "[12345678901234567890123,0.10,-0,1e+400]"
+            "[12345678901234567890123,0.10,-0,1E400]"
         );
     }
 
@@ -708,7 +703,11 @@ mod tests {
         let mut accepted = 0;
         for text in &texts {
             let expected = serde_json::from_str::<Value>(text).ok();
-            assert_eq!(parse_whole(text), expected, "{text:?}");
+            // `serde_json` changes the spelling of exponents.
+            let found = parse_whole(text).map(|value| {
+                serde_json::from_str::<Value>(&value.to_string()).expect("what was read is JSON")
+            });
+            assert_eq!(found, expected, "{text:?}");
             accepted += usize::from(expected.is_some());
         }
         assert!(

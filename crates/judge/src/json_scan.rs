@@ -2,14 +2,14 @@
 //!
 //! [`Scanner`] accepts a part of JSON that all readers read alike. A text that it does not accept
 //! may still be JSON: the caller then reads it with a complete reader, which also explains errors.
-//! Not accepted are lone surrogates and surrogate pairs in escapes, nesting over [`MAX_NESTING`],
-//! integers over [`MAX_DIGITS`] digits and, unless repeated names are allowed, names with escapes
-//! and objects with over [`MAX_NAMES`] members.
+//! Not accepted are lone surrogates and surrogate pairs in escapes, values in over [`MAX_NESTING`]
+//! containers, numbers with over [`MAX_DIGITS`] digits in a row and, unless repeated names are
+//! allowed, names with escapes and objects with over [`MAX_NAMES`] members.
 
 /// Maximum nesting of containers. Readers recurse, and stop at 128.
 const MAX_NESTING: usize = 100;
 
-/// Maximum number of digits of an integer. CPython stops at 4,300.
+/// Maximum number of digits in a row. CPython stops at integers of 4,300.
 const MAX_DIGITS: usize = 300;
 
 /// Maximum number of members of an object whose names are compared with each other.
@@ -153,8 +153,8 @@ impl Bracket {
     }
 }
 
-/// Reads the tokens of the part of JSON that [`Scanner`] accepts. `None` where the text is not
-/// accepted.
+/// Reads the tokens of JSON, without the nesting, numbers and escapes that this module does not
+/// accept. `None` where the text is not accepted. Names are the caller's.
 pub(super) struct Lexer<'a> {
     text: &'a str,
     position: usize,
@@ -207,7 +207,8 @@ impl<'a> Lexer<'a> {
     }
 
     /// Whether the container whose opening bracket was passed has values. An empty one is passed as
-    /// a whole. `nesting` is the number of containers around it.
+    /// a whole. `nesting` is the number of containers around it; `None` if its values are nested too
+    /// deeply.
     pub(super) fn is_filled(&mut self, bracket: Bracket, nesting: usize) -> Option<bool> {
         if self.take(bracket.closing()) {
             return Some(false);

@@ -5,7 +5,8 @@
 //!
 //! Then the text, exactly as sent, is judged by the constraint; with tools, the tool calls and all
 //! channels are (`tool_calls.rs`). Each kind of constraint has its own
-//! module; `json_answer.rs` parses answers that must be JSON. An answer that was cut at the token
+//! module. Answers that must be JSON are decided as their text has them (`text_values.rs`); those
+//! that are not valid are parsed by `json_answer.rs` and explained. An answer that was cut at the token
 //! limit is truncated if more text could have made it valid, and otherwise invalid for the reason
 //! that no further text could remove ([`Evaluator::final_violation`]). (A text that is complete
 //! exactly at the limit is truncated: the server did not report a stop, and a higher limit might
@@ -385,16 +386,20 @@ impl CompiledConstraint {
     /// Judges an answer that must be JSON. Most are decided as their text has them; the values of
     /// the others are built, which takes several times as long.
     fn judge_json(&self, text: &str) -> Verdict {
-        let decided = text_values::read(text).map(|document| match self {
-            Self::Schema(judge) => judge.decide(&document),
-            _ => document.is_object().then_some(Verdict::Valid),
-        });
-        if let Some(Some(verdict)) = decided {
-            return verdict;
+        let mut is_known_invalid = false;
+        if let Some(document) = text_values::read(text) {
+            let verdict = match self {
+                Self::Schema(judge) => judge.decide(&document),
+                _ => document.is_object().then_some(Verdict::Valid),
+            };
+            if let Some(verdict) = verdict {
+                return verdict;
+            }
+            is_known_invalid = true;
         }
         match json_answer::parse_json_answer(text) {
             Ok(document) => match self {
-                Self::Schema(judge) if decided.is_some() => judge.explain_violation(&document),
+                Self::Schema(judge) if is_known_invalid => judge.explain_violation(&document),
                 _ => self.judge_document(&document),
             },
             Err(refused) => Verdict::Invalid {

@@ -21,7 +21,7 @@ const BYTES_PER_VALUE: usize = 6;
 pub(super) struct TextDocument<'t> {
     /// The document's value, and all values in it.
     values: Vec<TextValue<'t>>,
-    /// The deepest nesting of containers; 0 for a scalar.
+    /// The most containers around a value, as of `ValueSize`.
     pub nesting: usize,
 }
 
@@ -158,14 +158,9 @@ impl<'a> TextNode<'a> {
     }
 }
 
-/// A number as `serde_json` has it, which changes the spelling of exponents.
+/// A number with the spelling of the text.
 pub(super) fn to_number(written: &str) -> Number {
-    let plain = || Number::from_string_unchecked(written.to_owned());
-    if written.contains(['e', 'E']) {
-        serde_json::from_str(written).unwrap_or_else(|_| plain())
-    } else {
-        plain()
-    }
+    Number::from_string_unchecked(written.to_owned())
 }
 
 impl TextItems<'_> {
@@ -240,12 +235,12 @@ impl<'t> Reader<'t> {
                 } => Content::String(Cow::Borrowed(written)),
                 Token::String { written, .. } => Content::String(Cow::Owned(unescaped(written))),
                 Token::Open(bracket) => {
-                    self.nesting = self.nesting.max(self.depth + 1);
                     is_opened = self.lexer.is_filled(bracket, self.depth)?;
                     let len = usize::from(is_opened);
                     if is_opened {
                         size = std::mem::replace(&mut self.open, index);
                         self.depth += 1;
+                        self.nesting = self.nesting.max(self.depth);
                     }
                     match bracket {
                         Bracket::Array => Content::Array { len },
@@ -410,7 +405,7 @@ mod tests {
 
     #[test]
     fn nesting_is_counted() {
-        for (text, nesting) in [("1", 0), ("[]", 1), ("{\"a\":[]}", 2), ("[[1],[[]]]", 3)] {
+        for (text, nesting) in [("1", 0), ("[]", 0), ("{\"a\":[]}", 1), ("[[1],[[1]]]", 3)] {
             assert_eq!(read(text).unwrap().nesting, nesting, "{text}");
         }
         assert!(read(&"[".repeat(1_000_000)).is_none());

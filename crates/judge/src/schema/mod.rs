@@ -165,8 +165,11 @@ impl SchemaJudge {
     /// Explains why `document`, for which [`Self::decide`] has no verdict, is invalid.
     pub(super) fn explain_violation(&self, document: &Value) -> Verdict {
         let size = ValueSize::measure(document, usize::MAX);
-        self.on_stack(size.nesting, || self.explain(document, &size))
-            .unwrap_or_else(|why| Verdict::NotScored { why })
+        let verdict = self
+            .on_stack(size.nesting, || self.explain(document, &size))
+            .unwrap_or_else(|why| Verdict::NotScored { why });
+        debug_assert_ne!(verdict, Verdict::Valid, "the forms of a document differ");
+        verdict
     }
 
     /// Runs a validation of a document with this nesting. Validation recurses, in the worst case
@@ -522,12 +525,56 @@ mod tests {
     use sobench_testkit::repository_path;
 
     use super::*;
-    use crate::text_values;
+    use crate::{json_reader, text_values};
 
     fn judge(schema: &Value, document: &Value) -> Verdict {
         SchemaJudge::compile(schema, EvaluateOptions::default())
             .unwrap()
             .judge(document)
+    }
+
+    /// The verdict of a document as its text has it, which must be that of the document that is
+    /// built; `None` if its text needs the complete reader.
+    fn verdict_of_both_forms(judge: &SchemaJudge, text: &str) -> Option<Verdict> {
+        let document = text_values::read(text)?;
+        let built = json_reader::read(text, 0, json_reader::Dialect::Rfc8259).unwrap();
+        let verdict = judge.judge(&built.value);
+        let decided = match &verdict {
+            Verdict::Invalid { .. } => None,
+            verdict => Some(verdict.clone()),
+        };
+        assert_eq!(judge.decide(&document), decided, "{text}");
+        Some(verdict)
+    }
+
+    /// Numbers in many spellings, under the keywords that look at numbers.
+    #[test]
+    fn numbers_of_both_forms_get_the_same_verdict() {
+        let numbers = "0 -0 0.0 1 1.0 -1 1e0 1E2 10e-1 12e-1 0e-5 1E400 1e-400 1234e10 5e-1 0.1 99.99 \
+                       9007199254740993 -18446744073709551617 18446744073709551616.0 123456789012345678.5";
+        let schemas = [
+            json!({"type": "integer"}),
+            json!({"$schema": "http://json-schema.org/draft-04/schema#", "type": "integer"}),
+            json!({"type": ["number", "null"]}),
+            json!({"const": 1}),
+            json!({"enum": [0, "a", 0.1, 18446744073709551616u128.to_string()]}),
+            json!({"minimum": 0, "exclusiveMaximum": 100}),
+            json!({"multipleOf": 0.5}),
+        ];
+        for schema in &schemas {
+            let judge = SchemaJudge::compile(schema, EvaluateOptions::default()).unwrap();
+            let list = json!({"items": schema, "uniqueItems": true});
+            let lists = SchemaJudge::compile(&list, EvaluateOptions::default()).unwrap();
+            let mut counts = [0, 0];
+            for number in numbers.split_whitespace() {
+                let verdict = verdict_of_both_forms(&judge, number).unwrap();
+                counts[usize::from(verdict == Verdict::Valid)] += 1;
+                for other in numbers.split_whitespace() {
+                    verdict_of_both_forms(&lists, &format!("[{number}, {other}]"));
+                }
+            }
+            assert!(counts[1] > 0, "{schema}");
+        }
     }
 
     /// A document as its text has it gets the verdict of the document that is built.
@@ -543,20 +590,10 @@ mod tests {
                 let judge = SchemaJudge::compile(&group["schema"], EvaluateOptions::default());
                 let Ok(judge) = judge else { continue };
                 for test in group["tests"].as_array().unwrap() {
-                    let text = test["data"].to_string();
-                    let Some(document) = text_values::read(&text) else {
-                        continue;
-                    };
-                    let decided = judge.decide(&document);
-                    match judge.judge(&test["data"]) {
-                        Verdict::Invalid { .. } => {
-                            invalid += 1;
-                            assert_eq!(decided, None, "{text} by {}", group["schema"]);
-                        }
-                        verdict => {
-                            valid += 1;
-                            assert_eq!(decided, Some(verdict), "{text} by {}", group["schema"]);
-                        }
+                    match verdict_of_both_forms(&judge, &test["data"].to_string()) {
+                        Some(Verdict::Valid) => valid += 1,
+                        Some(_) => invalid += 1,
+                        None => {}
                     }
                 }
             }
@@ -688,6 +725,10 @@ mod tests {
             document = json!([document]);
         }
         assert_eq!(judge(&schema, &document), Verdict::Valid);
+        // The reader of texts goes less deep.
+        let text = format!("{}1{}", "[".repeat(100), "]".repeat(100));
+        let judge = SchemaJudge::compile(&schema, EvaluateOptions::default()).unwrap();
+        assert_eq!(verdict_of_both_forms(&judge, &text), Some(Verdict::Valid));
         let refused = SchemaJudge::compile(
             &json!({ "allOf": [{ "not": schema }, {}], "not": nested_not(70) }),
             EvaluateOptions::default(),

@@ -26,10 +26,17 @@ pub(super) const DIGITS_PER_STEP: usize = 8;
 /// Additional steps of parsing a number exactly.
 const STEPS_PER_NUMBER: usize = 4;
 
+/// The largest exponent whose power of ten the library makes: its limit on digits.
+const MAX_EXPONENT: usize = 10_000;
+
+/// The square of an exponent that costs as much as one read of a value.
+const EXPONENT_SQUARE_PER_STEP: usize = 8192;
+
 /// Maximum doublings of the cost of matching a name before the library stops.
 const MAX_DOUBLINGS: usize = 10;
 
-/// The budget of a validation, and what is left of it.
+/// The budget of a validation, and what is left of it. Each read needs two of the fields, so they are
+/// not in one cell.
 struct Meter {
     steps: Cell<u64>,
     per_read: Cell<u64>,
@@ -161,8 +168,8 @@ pub(super) struct CountedJson;
 pub(super) enum Node<'a> {
     /// Of a document that is judged as its text has it.
     Text(TextNode<'a>),
-    /// Of a document that was built: to explain a violation, or because its text needs the complete
-    /// reader.
+    /// A value that was built: of a document whose violation is explained, or whose text needs the
+    /// complete reader, and of a schema.
     Built(&'a Value),
 }
 
@@ -336,9 +343,18 @@ impl<'a> json::Node<'a, CountedJson> for Node<'a> {
 }
 
 impl NumberText<'_> {
-    /// Steps of parsing the number exactly.
+    /// Steps of parsing the number exactly. The library makes the power of ten of an exponent up to
+    /// [`MAX_EXPONENT`], in a time that grows with its square.
     fn steps(self) -> usize {
-        STEPS_PER_NUMBER + self.0.len() / DIGITS_PER_STEP
+        let exponent = self.0.split_once(['e', 'E']);
+        let exponent = exponent.and_then(|(_, exponent)| exponent.parse::<i64>().ok());
+        let exponent = exponent.map_or(0, |exponent| exponent.unsigned_abs() as usize);
+        let power = if exponent <= MAX_EXPONENT {
+            exponent * exponent / EXPONENT_SQUARE_PER_STEP
+        } else {
+            0
+        };
+        STEPS_PER_NUMBER + self.0.len() / DIGITS_PER_STEP + power
     }
 }
 
@@ -368,7 +384,8 @@ impl JsonNumber for NumberText<'_> {
 
     #[inline]
     fn is_integer(&self) -> bool {
-        self.is_written_as_integer() || to_number(self.0).is_integer()
+        // In linear time, where the library's way makes the power of ten of an exponent.
+        self.is_written_as_integer() || Decimal::parse(self.0).exponent() >= 0
     }
 
     #[inline]
@@ -403,10 +420,7 @@ impl<'a> json::Object<'a, CountedJson> for Members<'a> {
     }
 
     fn members(&self) -> CountedMembers<'a> {
-        match self {
-            Self::Text(members) => CountedMembers::Text(*members),
-            Self::Built(members) => CountedMembers::Built(members.iter()),
-        }
+        CountedMembers(self.uncounted())
     }
 }
 
@@ -423,10 +437,7 @@ impl<'a> json::Array<'a, CountedJson> for Items<'a> {
     }
 
     fn elements(&self) -> CountedItems<'a> {
-        match self {
-            Self::Text(items) => CountedItems::Text(*items),
-            Self::Built(items) => CountedItems::Built(items.iter()),
-        }
+        CountedItems(self.uncounted())
     }
 
     /// Compares normal forms, which takes linear time for all items. The library compares all items
@@ -438,39 +449,69 @@ impl<'a> json::Array<'a, CountedJson> for Items<'a> {
 }
 
 impl<'a> Items<'a> {
-    fn uncounted(self) -> impl Iterator<Item = Node<'a>> {
-        let (text, built) = match self {
-            Self::Text(items) => (Some(items), None),
-            Self::Built(items) => (None, Some(items)),
-        };
-        let text = text.into_iter().flatten().map(Node::Text);
-        text.chain(built.into_iter().flatten().map(Node::Built))
+    fn uncounted(self) -> ItemsIter<'a> {
+        match self {
+            Self::Text(items) => ItemsIter::Text(items),
+            Self::Built(items) => ItemsIter::Built(items.iter()),
+        }
     }
 }
 
 impl<'a> Members<'a> {
-    fn uncounted(self) -> impl Iterator<Item = (&'a str, Node<'a>)> {
-        let (text, built) = match self {
-            Self::Text(members) => (Some(members), None),
-            Self::Built(members) => (None, Some(members)),
-        };
-        let text = text.into_iter().flatten();
-        let built = built.into_iter().flatten();
-        text.map(|(name, member)| (name, Node::Text(member)))
-            .chain(built.map(|(name, member)| (name.as_str(), Node::Built(member))))
+    fn uncounted(self) -> MembersIter<'a> {
+        match self {
+            Self::Text(members) => MembersIter::Text(members),
+            Self::Built(members) => MembersIter::Built(members.iter()),
+        }
     }
 }
 
-/// Iterates over members and counts each.
-pub(super) enum CountedMembers<'a> {
+/// Iterates over members.
+enum MembersIter<'a> {
     Text(TextMembers<'a>),
     Built(serde_json::map::Iter<'a>),
 }
 
-/// Iterates over items and counts each.
-pub(super) enum CountedItems<'a> {
+/// Iterates over items.
+enum ItemsIter<'a> {
     Text(TextItems<'a>),
     Built(std::slice::Iter<'a, Value>),
+}
+
+/// Iterates over members and counts each.
+pub(super) struct CountedMembers<'a>(MembersIter<'a>);
+
+/// Iterates over items and counts each.
+pub(super) struct CountedItems<'a>(ItemsIter<'a>);
+
+impl<'a> Iterator for MembersIter<'a> {
+    type Item = (&'a str, Node<'a>);
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        match self {
+            Self::Text(members) => {
+                let (name, member) = members.next()?;
+                Some((name, Node::Text(member)))
+            }
+            Self::Built(members) => {
+                let (name, member) = members.next()?;
+                Some((name, Node::Built(member)))
+            }
+        }
+    }
+}
+
+impl<'a> Iterator for ItemsIter<'a> {
+    type Item = Node<'a>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        match self {
+            Self::Text(items) => items.next().map(Node::Text),
+            Self::Built(items) => items.next().map(Node::Built),
+        }
+    }
 }
 
 impl<'a> Iterator for CountedMembers<'a> {
@@ -478,16 +519,7 @@ impl<'a> Iterator for CountedMembers<'a> {
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
-        let (name, member) = match self {
-            Self::Text(members) => {
-                let (name, member) = members.next()?;
-                (name, Node::Text(member))
-            }
-            Self::Built(members) => {
-                let (name, member) = members.next()?;
-                (name.as_str(), Node::Built(member))
-            }
-        };
+        let (name, member) = self.0.next()?;
         METER.with(|meter| meter.count_member(name));
         Some((name, member))
     }
@@ -498,10 +530,7 @@ impl<'a> Iterator for CountedItems<'a> {
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
-        let item = match self {
-            Self::Text(items) => Node::Text(items.next()?),
-            Self::Built(items) => Node::Built(items.next()?),
-        };
+        let item = self.0.next()?;
         count_read(0);
         Some(item)
     }
@@ -509,10 +538,17 @@ impl<'a> Iterator for CountedItems<'a> {
 
 /// Equality in JSON Schema: numbers by value, members in any order.
 fn json_equal(left: Node<'_>, right: Node<'_>) -> bool {
+    let same_form = || normalized(left) == normalized(right);
     match (left.view(), right.view()) {
-        (View::Array(_), View::Array(_))
-        | (View::Object(_), View::Object(_))
-        | (View::Number(_), View::Number(_)) => normalized(left) == normalized(right),
+        (View::Array(items), View::Array(others)) => {
+            count_read(0);
+            json::Array::len(&items) == json::Array::len(&others) && same_form()
+        }
+        (View::Object(members), View::Object(others)) => {
+            count_read(0);
+            json::Object::len(&members) == json::Object::len(&others) && same_form()
+        }
+        (View::Number(_), View::Number(_)) => same_form(),
         (View::String(left), View::String(right)) => {
             let same_length = left.len() == right.len();
             count_read(if same_length {
@@ -534,7 +570,7 @@ fn json_equal(left: Node<'_>, right: Node<'_>) -> bool {
 }
 
 /// Normalizes each number to the spelling that equal numbers share. Recursion is limited by the
-/// nesting of the document.
+/// nesting of documents and schemas.
 fn normalized(value: Node<'_>) -> Value {
     match value.view() {
         View::Array(items) => {

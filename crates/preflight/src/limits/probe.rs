@@ -67,7 +67,7 @@ const PAGE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The most bytes of an event, or of a whole body. llama.cpp sends the grammar of the request with its
 /// answer, which for a large schema is longer than what a run of requests accepts.
-const MAX_ANSWER_BYTES: usize = 512 << 20;
+const MAX_EVENT_BYTES: usize = 512 << 20;
 
 /// Maximum characters of a message that an error quotes.
 const QUOTED_CHARS: usize = 200;
@@ -105,8 +105,8 @@ pub async fn test_limits(
         limits: Limits {
             drain_timeout: Duration::ZERO,
             probe_timeout: PAGE_TIMEOUT,
-            max_event_bytes: MAX_ANSWER_BYTES,
-            max_body_bytes: MAX_ANSWER_BYTES,
+            max_event_bytes: MAX_EVENT_BYTES,
+            max_body_bytes: MAX_EVENT_BYTES,
             ..Limits::default()
         },
         ..client.options().clone()

@@ -90,6 +90,20 @@ fn answers_of_every_size_are_judged_or_refused_with_the_limit() {
         &items(80_000, |_| "1e999999999".into()),
         "valid",
     );
+    // The library makes the powers of ten of these.
+    for exponent in ["1e9998", "1e-9998"] {
+        for rule in [
+            json!({ "type": ["number", "null"] }),
+            json!({ "not": { "const": 0 } }),
+        ] {
+            check(
+                &format!("many of {exponent} under {rule}"),
+                &schema(json!({ "items": rule })),
+                &items(100_000, |_| exponent.into()),
+                "limit validation over",
+            );
+        }
+    }
 }
 
 #[test]
