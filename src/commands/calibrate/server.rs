@@ -21,7 +21,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::time::sleep_until;
 
 use super::errors::{Record, first_token};
-use sobench_client::{Arrival, Socket, clock};
+use sobench_client::{Socket, clock};
 use sobench_core::error::{Error, Result};
 
 /// The name of its model.
@@ -163,11 +163,10 @@ async fn accept(listener: TcpListener, state: Arc<State>) {
 /// Serves the requests of one connection.
 async fn serve_connection(tcp: TcpStream, state: &State) -> io::Result<()> {
     let mut socket = Socket::accepted(tcp)?;
-    let arrival = socket.arrival();
     let mut bytes = Vec::new();
     while let Some(request) = read_request(&mut socket, &mut bytes).await? {
         if request.is_post {
-            answer(&mut socket, state, &request, &arrival).await?;
+            answer(&mut socket, state, &request).await?;
         } else {
             let models = format!(
                 r#"{{"object":"list","data":[{{"id":"{MODEL}","object":"model","owned_by":"calibrate"}}]}}"#
@@ -241,12 +240,8 @@ fn parse(bytes: &[u8]) -> Option<(Request, usize)> {
 
 /// Streams the tokens. Each is due at a fixed time after the arrival, so that a late token does not
 /// delay the rest.
-async fn answer(
-    socket: &mut Socket,
-    state: &State,
-    request: &Request,
-    arrival: &Arrival,
-) -> io::Result<()> {
+async fn answer(socket: &mut Socket, state: &State, request: &Request) -> io::Result<()> {
+    let arrival = socket.arrival();
     let (arrived_ns, is_arrival_stamped) = (arrival.at_ns(), arrival.is_stamped());
     let id = state.next_id.fetch_add(1, Ordering::Relaxed);
     let timetable = *lock(&state.timetable);
