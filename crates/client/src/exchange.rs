@@ -320,7 +320,6 @@ impl Exchange<'_> {
         self.timing.arrival_slack_ns = Some(Vec::new());
         let at_ns = self.arrived(&response);
         self.timing.headers_ns = Some(at_ns);
-        self.last_byte_ns.store(at_ns, Ordering::Relaxed);
         let head = response.head();
         if head.status != StatusCode::OK {
             Box::pin(self.read_error_body(response)).await;
@@ -355,12 +354,9 @@ impl Exchange<'_> {
     /// kernel's stamps and the client's clock agree only to some microseconds.
     fn arrived(&self, response: &Response) -> u64 {
         let at_ns = self.sender.clock.since_start_ns(response.arrived_ns());
-        let earlier = [
-            self.timing.sent_ns,
-            self.timing.headers_ns,
-            self.timing.last_content_ns(),
-        ];
-        at_ns.max(earlier.into_iter().flatten().max().unwrap_or(0))
+        let at_ns = at_ns.max(self.last_byte_ns.load(Ordering::Relaxed));
+        self.last_byte_ns.store(at_ns, Ordering::Relaxed);
+        at_ns
     }
 
     /// Records how much earlier the next chunks can have arrived. If it is unknown for one read, it
@@ -399,7 +395,6 @@ impl Exchange<'_> {
                 fed.merge(self.decoder.finish());
             }
             let at_ns = self.arrived(&response);
-            self.last_byte_ns.store(at_ns, Ordering::Relaxed);
             if fed.content_chunks > 0 {
                 self.add_slack(response.arrival_slack_ns(slices));
             }
