@@ -593,7 +593,7 @@ mod tests {
             cancel_after: None,
         };
         let task = observe(&sender, prepared, 0);
-        assert!(size_of_val(&task) <= 1024, "{} bytes", size_of_val(&task));
+        assert!(size_of_val(&task) <= 4096, "{} bytes", size_of_val(&task));
     }
 
     #[tokio::test]
