@@ -428,3 +428,86 @@ fn stamps(rows: &[Row]) -> String {
     let stamped: usize = measured().map(|measured| measured.stamped_arrivals).sum();
     format!("arrivals stamped by the kernel: {stamped} of {all}")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commands::calibrate::{Load, SOBENCH};
+
+    fn row(client: &str, cpu_s: f64) -> Row {
+        Row {
+            client: client.to_owned(),
+            point: Point {
+                load: Load::Streams(10),
+                requests: 20,
+                output_len: 5,
+            },
+            measured: Some(Measured {
+                compared: None,
+                arrivals: 20,
+                stamped_arrivals: 20,
+                tokens: 100,
+                cpu_s_per_million_tokens: Some(cpu_s),
+                peak_memory_mib: Some(30.0),
+                first_request_s: None,
+                achieved_rps: None,
+                flow: Some(Flow {
+                    tokens_per_s: 200.0,
+                    client_cores: None,
+                    server_cores: Some(0.25),
+                    server_late_p99_ms: 1.5,
+                }),
+            }),
+            failure: None,
+        }
+    }
+
+    #[test]
+    fn repetitions_are_one_row_with_medians() {
+        let rows = vec![
+            row(SOBENCH, 9.0),
+            row("other", 20.0),
+            row(FLOOR, 5.0),
+            row(SOBENCH, 11.0),
+            row("other", 22.0),
+            row(FLOOR, 6.0),
+        ];
+        let calibration = Calibration {
+            machine: "a machine".to_owned(),
+            ttft_ms: 100.0,
+            itl_ms: 50.0,
+            repeat: 2,
+            rows,
+            costs: Vec::new(),
+        };
+        let page = sobench_render::text::render(&document(&calibration));
+        for expected in [
+            "10.0 (9.0 to 11.0)",
+            "21.0 (20.0 to 22.0)",
+            "5.5 (5.0 to 6.0)",
+            "CPU 0.48",
+            "bare loop 0.29",
+            "medians over 2",
+        ] {
+            assert!(page.contains(expected), "{expected}: {page}");
+        }
+        let rows = groups(&calibration.rows);
+        assert_eq!(rows.len(), 3);
+        let table = flow(&rows, &calibration.rows).unwrap();
+        assert_eq!(table.rows.len(), 3);
+    }
+
+    #[test]
+    fn a_client_that_always_failed_has_a_row() {
+        let failed = Row {
+            measured: None,
+            failure: Some("ended".to_owned()),
+            ..row(SOBENCH, 0.0)
+        };
+        let rows = vec![failed.clone(), failed];
+        let found = groups(&rows);
+        assert_eq!(found.len(), 1);
+        assert_eq!(cells(&found[0], &rows)[2], "failed");
+        assert!(flow(&found, &rows).is_none());
+    }
+}
