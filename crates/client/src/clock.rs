@@ -76,24 +76,63 @@ pub(crate) struct LastRead {
 }
 
 /// When the bytes of a read arrived, as [`process_ns`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Arrived {
-    /// The last of them.
-    pub(crate) at_ns: u64,
-    /// Whether the kernel stamped it.
-    pub(crate) is_stamped: bool,
-    /// How much earlier the first of them can have arrived; `None` if unknown.
-    pub(crate) slack_ns: Option<u64>,
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Arrival {
+    at_ns: u64,
+    is_stamped: bool,
+    /// The last bytes of the read before; these arrived no earlier.
+    last_ns: u64,
 }
+
+impl Arrival {
+    /// An arrival without a stamp: now.
+    #[cfg(not(target_os = "linux"))]
+    pub(crate) fn now() -> Self {
+        Self {
+            at_ns: process_ns(),
+            ..Self::default()
+        }
+    }
+
+    /// When the last of the bytes arrived.
+    pub fn at_ns(&self) -> u64 {
+        self.at_ns
+    }
+
+    /// Whether the instant is the kernel's.
+    pub fn is_stamped(&self) -> bool {
+        self.is_stamped
+    }
+
+    /// How much earlier the first of the bytes can have arrived; `None` if unknown. Called by the
+    /// thread that read them, before it waits again. The bytes of one part, which the server wrote
+    /// at once, have the stamp of its last packet.
+    pub fn slack_ns(&self, parts: usize) -> Option<u64> {
+        if parts == 1 && self.is_stamped {
+            return Some(0);
+        }
+        arrival_slack_ns(self.at_ns, self.last_ns)
+    }
+}
+
+/// How old the last reading of the run delay may be when a thread wakes up. The file is read again
+/// then, or when a read needs it: reading it for each wake-up takes more time than the wake-up.
+const RUN_DELAY_AGE: Duration = Duration::from_millis(1);
 
 /// When a client thread last waited for packets and woke up.
 #[derive(Clone, Copy, Debug, Default)]
 struct WakeUp {
     parked_ns: u64,
     woke_ns: u64,
-    /// Total time for which the thread was able to run and did not.
+    /// The wake-up before; 0 if there was none.
+    before_ns: u64,
+    /// Total time for which the thread was able to run and did not, and when it was read.
     run_delay_ns: u64,
-    /// Bytes that are unread now arrived no earlier; `None` until the thread has woken up twice.
+    read_ns: u64,
+    /// Whether it was read since the last wake-up.
+    is_read: bool,
+    /// Then: bytes that are unread now arrived no earlier; `None` until the thread has woken up
+    /// twice.
     earliest_ns: Option<u64>,
 }
 
@@ -238,6 +277,11 @@ impl Clock {
         as_ns(self.start.elapsed())
     }
 
+    /// Nanoseconds from the start to an instant; 0 for one before the start.
+    pub(super) fn instant_ns(&self, at: Instant) -> u64 {
+        as_ns(at.saturating_duration_since(self.start))
+    }
+
     pub(super) fn started(&self) -> SystemTime {
         self.started
     }
@@ -304,7 +348,7 @@ impl LastRead {
     /// When the bytes that were just read arrived: now, less the time they waited in the socket.
     /// `stamp` is the kernel's, by the wall clock since 1970. Without a stamp, or with an
     /// implausible one, the result is now.
-    pub(crate) fn arrived(&mut self, stamp: Option<Duration>) -> Arrived {
+    pub(crate) fn arrived(&mut self, stamp: Option<Duration>) -> Arrival {
         let last_ns = self.arrived_ns;
         let (at_ns, is_stamped) = match stamp.zip(both_clocks()) {
             None => (process_ns(), false),
@@ -316,12 +360,10 @@ impl LastRead {
                 (arrived.unwrap_or(now.process_ns), arrived.is_some())
             }
         };
-        let slack_ns =
-            earliest_arrival_ns().map(|earliest_ns| slack_ns(at_ns, earliest_ns, last_ns));
-        Arrived {
+        Arrival {
             at_ns,
             is_stamped,
-            slack_ns,
+            last_ns,
         }
     }
 
@@ -378,11 +420,10 @@ pub(crate) fn thread_parks() {
 /// This thread has waited for packets.
 pub(crate) fn thread_woke() {
     with_wake_ups(|wake_ups| {
-        let woke_ns = process_ns();
-        wake_ups.last = match wake_ups.run_delay_ns() {
-            Some(run_delay_ns) => wake_ups.last.next(woke_ns, run_delay_ns),
-            None => WakeUp::default(),
-        };
+        wake_ups.last = wake_ups.last.next(process_ns());
+        if wake_ups.last.woke_ns.saturating_sub(wake_ups.last.read_ns) >= as_ns(RUN_DELAY_AGE) {
+            wake_ups.read_run_delay();
+        }
     });
 }
 
@@ -394,13 +435,27 @@ fn with_wake_ups(update: impl FnOnce(&mut ThreadWakeUps)) {
     });
 }
 
-/// The earliest instant at which bytes that this thread reads now can have arrived; `None` if
-/// unknown.
-fn earliest_arrival_ns() -> Option<u64> {
-    WAKE_UPS.with_borrow(|wake_ups| wake_ups.as_ref()?.last.earliest_ns)
+/// How much earlier than `at_ns` the first bytes of a read that this thread has just made can have
+/// arrived, if those of the read before arrived at `last_ns`; `None` if unknown.
+fn arrival_slack_ns(at_ns: u64, last_ns: u64) -> Option<u64> {
+    WAKE_UPS.with_borrow_mut(|wake_ups| {
+        let wake_ups = wake_ups.as_mut()?;
+        if !wake_ups.last.is_read {
+            wake_ups.read_run_delay();
+        }
+        let earliest_ns = wake_ups.last.earliest_ns?;
+        Some(slack_ns(at_ns, earliest_ns, last_ns))
+    })
 }
 
 impl ThreadWakeUps {
+    fn read_run_delay(&mut self) {
+        self.last = match self.run_delay_ns() {
+            Some(run_delay_ns) => self.last.with_run_delay(process_ns(), run_delay_ns),
+            None => WakeUp::default(),
+        };
+    }
+
     /// The second number of `schedstat` (see "scheduler statistics" in the kernel's documentation).
     #[cfg(target_os = "linux")]
     fn run_delay_ns(&self) -> Option<u64> {
@@ -418,22 +473,35 @@ impl ThreadWakeUps {
 }
 
 impl WakeUp {
-    /// The next wake-up, with the run delay up to it.
+    /// The next wake-up.
+    fn next(self, woke_ns: u64) -> Self {
+        Self {
+            woke_ns,
+            before_ns: self.woke_ns,
+            is_read: false,
+            earliest_ns: None,
+            ..self
+        }
+    }
+
+    /// Adds the run delay up to now.
     ///
     /// A packet wakes a sleeping thread at once. From then on the thread is able to run, so a
-    /// packet waited for at most the run delay. If the thread may not have slept, because packets
-    /// were there before it waited, they arrived after it last looked.
-    fn next(self, woke_ns: u64, run_delay_ns: u64) -> Self {
+    /// packet waited for at most the run delay since the last reading, which was before that. If
+    /// the thread may not have slept, because packets were there before it waited, they arrived
+    /// after it last looked.
+    fn with_run_delay(self, read_ns: u64, run_delay_ns: u64) -> Self {
         let delayed_ns = run_delay_ns.saturating_sub(self.run_delay_ns) + as_ns(WAKE_UP);
-        let slept = woke_ns.saturating_sub(self.parked_ns) > delayed_ns;
-        let earliest_ns = match self.woke_ns {
+        let slept = self.woke_ns.saturating_sub(self.parked_ns) > delayed_ns;
+        let earliest_ns = match self.before_ns {
             0 => None,
-            _ if slept => Some(woke_ns - delayed_ns),
+            _ if slept => Some(self.woke_ns - delayed_ns),
             before_ns => Some(before_ns.saturating_sub(as_ns(WAKE_UP))),
         };
         Self {
-            woke_ns,
             run_delay_ns,
+            read_ns,
+            is_read: true,
             earliest_ns,
             ..self
         }
@@ -604,22 +672,31 @@ mod tests {
     #[test]
     fn a_packet_waits_at_most_for_the_run_delay() {
         const US: u64 = 1_000;
-        let first = WakeUp::default().next(100 * US, 5 * US);
+        let read = |wake_up: WakeUp, run_delay_us: u64| {
+            wake_up.with_run_delay(wake_up.woke_ns, run_delay_us * US)
+        };
+        let first = read(WakeUp::default().next(100 * US), 5);
         assert_eq!(first.earliest_ns, None, "the wait before it is not known");
         let parked = WakeUp {
             parked_ns: 200 * US,
             ..first
         };
+        let woken = parked.next(980 * US);
         // Slept until 900 us and waited 60 us for a core.
-        assert_eq!(
-            parked.next(980 * US, 65 * US).earliest_ns,
-            Some((980 - 60 - 20) * US)
-        );
+        assert_eq!(read(woken, 65).earliest_ns, Some((980 - 60 - 20) * US));
         // Waited for a core all the time: the packets may have been there before.
+        assert_eq!(read(woken, 800).earliest_ns, Some((100 - 20) * US));
+        // A wake-up without a reading: the waits before count as well.
+        let parked_again = WakeUp {
+            parked_ns: 1_000 * US,
+            ..woken
+        };
+        let woken_again = parked_again.next(1_500 * US);
         assert_eq!(
-            parked.next(980 * US, 800 * US).earliest_ns,
-            Some((100 - 20) * US)
+            read(woken_again, 65).earliest_ns,
+            Some((1_500 - 60 - 20) * US)
         );
+        assert_eq!(read(woken_again, 800).earliest_ns, Some((980 - 20) * US));
     }
 
     #[test]
@@ -640,7 +717,7 @@ mod tests {
     #[cfg(target_os = "linux")]
     #[test]
     fn arrivals_have_slack_only_on_threads_that_record_wake_ups() {
-        let slack_ns = || LastRead::new().arrived(None).slack_ns;
+        let slack_ns = || LastRead::new().arrived(None).slack_ns(1);
         assert_eq!(slack_ns(), None);
         if !std::path::Path::new("/proc/thread-self/schedstat").exists() {
             return;

@@ -1,7 +1,7 @@
 //! One timed HTTP exchange, from sending the request to the end of the response.
 
 use std::future::poll_fn;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Poll;
@@ -90,8 +90,10 @@ pub(super) async fn observe(sender: &Sender, prepared: Prepared, thread: usize) 
         body_type: None,
     };
     let cancel_time = prepared.cancel_after.and_then(CancelAfter::time);
-    let run = exchange.run(message, thread);
-    let ended_by = run_with_limits(run, sender, cancel_time, &last_byte).await;
+    let ended_by = {
+        let run = pin!(exchange.run(message, thread));
+        run_with_limits(run, sender, cancel_time, &last_byte).await
+    };
     let stage = exchange.stage();
     let Exchange {
         mut timing,
@@ -163,12 +165,12 @@ enum ExchangeEnd {
 }
 
 /// Runs the exchange until it ends, a shutdown stops it, `cancel_time` has passed or a timeout
-/// expires. `last_byte_ns` is when the last byte of the response arrived. The exchange is polled for every read. The timers
-/// are polled once to arm them, and again only after they fire, which is a cheap check. The idle
-/// timer is not reset for every read: when it fires, it is set again for the time that is left
-/// since the last byte.
+/// expires. `last_byte_ns` is when the last byte of the response arrived. The exchange is polled
+/// for every read. The timers are polled once to arm them, and again only when one can have fired:
+/// with thousands of streams, none of them is in the processor's cache. The idle timer is not reset
+/// for every read: when it fires, it is set again for the time that is left since the last byte.
 async fn run_with_limits(
-    exchange: impl Future<Output = Option<Outcome>>,
+    mut exchange: Pin<&mut impl Future<Output = Option<Outcome>>>,
     sender: &Sender,
     cancel_time: Option<Duration>,
     last_byte_ns: &AtomicU64,
@@ -176,18 +178,22 @@ async fn run_with_limits(
     let options = sender.client.options();
     let limit = options.request_timeout.unwrap_or(DEFAULT_REQUEST_TIMEOUT);
     let shutdown = &sender.shutdown;
-    let mut exchange = pin!(exchange);
     let mut stop = pin!(shutdown.cut_off(options.limits.drain_timeout));
     let mut request_timer = pin!(tokio::time::sleep(limit));
     let mut idle_timer = pin!(tokio::time::sleep(options.idle_timeout.unwrap_or(limit)));
     let mut cancel_timer = pin!(tokio::time::sleep(cancel_time.unwrap_or(limit)));
     let mut is_armed = false;
+    // No timer fires before this instant.
+    let mut next_timer_ns = 0;
     poll_fn(|cx| {
         if let Poll::Ready(end) = exchange.as_mut().poll(cx) {
             return Poll::Ready(ExchangeEnd::Finished(end));
         }
         if (!is_armed || shutdown.is_requested()) && stop.as_mut().poll(cx).is_ready() {
             return Poll::Ready(ExchangeEnd::Stopped);
+        }
+        if sender.clock.now_ns() < next_timer_ns {
+            return Poll::Pending;
         }
         if cancel_time.is_some()
             && (!is_armed || cancel_timer.is_elapsed())
@@ -215,6 +221,13 @@ async fn run_with_limits(
             }
         }
         is_armed = true;
+        let timers = [
+            Some(&request_timer),
+            options.idle_timeout.is_some().then_some(&idle_timer),
+            cancel_time.is_some().then_some(&cancel_timer),
+        ];
+        let next_timer = timers.into_iter().flatten().map(|timer| timer.deadline());
+        next_timer_ns = next_timer.min().map_or(0, |at| sender.clock.instant_ns(at));
         Poll::Pending
     })
     .await
@@ -307,10 +320,9 @@ impl Exchange<'_> {
         self.timing.arrival_slack_ns = Some(Vec::new());
         let at_ns = self.arrived(&response);
         self.timing.headers_ns = Some(at_ns);
-        self.last_byte_ns.store(at_ns, Ordering::Relaxed);
         let head = response.head();
         if head.status != StatusCode::OK {
-            self.read_error_body(response).await;
+            Box::pin(self.read_error_body(response)).await;
             return None;
         }
         if let Some(coding) = &head.content_encoding {
@@ -342,12 +354,9 @@ impl Exchange<'_> {
     /// kernel's stamps and the client's clock agree only to some microseconds.
     fn arrived(&self, response: &Response) -> u64 {
         let at_ns = self.sender.clock.since_start_ns(response.arrived_ns());
-        let earlier = [
-            self.timing.sent_ns,
-            self.timing.headers_ns,
-            self.timing.last_content_ns(),
-        ];
-        at_ns.max(earlier.into_iter().flatten().max().unwrap_or(0))
+        let at_ns = at_ns.max(self.last_byte_ns.load(Ordering::Relaxed));
+        self.last_byte_ns.store(at_ns, Ordering::Relaxed);
+        at_ns
     }
 
     /// Records how much earlier the next chunks can have arrived. If it is unknown for one read, it
@@ -386,7 +395,6 @@ impl Exchange<'_> {
                 fed.merge(self.decoder.finish());
             }
             let at_ns = self.arrived(&response);
-            self.last_byte_ns.store(at_ns, Ordering::Relaxed);
             if fed.content_chunks > 0 {
                 self.add_slack(response.arrival_slack_ns(slices));
             }
@@ -418,7 +426,7 @@ impl Exchange<'_> {
                 Ok(_) if !fed.ended => {}
                 Ok(has_more) => {
                     self.timing.end_ns = Some(at_ns);
-                    drain_body(response, !has_more, self.limits()).await;
+                    Box::pin(drain_body(response, !has_more, self.limits())).await;
                     return None;
                 }
             }
@@ -551,12 +559,12 @@ mod tests {
         };
         let sender = sender(options);
         let last_byte_ns = AtomicU64::new(0);
-        let sending = async {
+        let sending = pin!(async {
             loop {
                 tokio::time::sleep(Duration::from_millis(every_ms)).await;
                 last_byte_ns.store(sender.clock.now_ns(), Ordering::Relaxed);
             }
-        };
+        });
         match run_with_limits(sending, &sender, None, &last_byte_ns).await {
             ExchangeEnd::TimedOutBy(limit, _) => {
                 format!("{limit:?} after {} ms", sender.clock.now_ns() / 1_000_000)
@@ -565,6 +573,27 @@ mod tests {
                 "not late".to_owned()
             }
         }
+    }
+
+    #[tokio::test]
+    async fn the_task_of_a_request_is_small() {
+        let endpoint = Endpoint {
+            base_url: "http://127.0.0.1:9".to_owned(),
+            path: "/".to_owned(),
+            headers: vec![],
+            api_key: None,
+            insecure: false,
+        };
+        let sender = sender(ClientOptions::with_defaults(endpoint));
+        let prepared = Prepared {
+            index: 0,
+            label: String::new(),
+            due: Duration::ZERO,
+            body: Body::Bytes(Bytes::new()),
+            cancel_after: None,
+        };
+        let task = observe(&sender, prepared, 0);
+        assert!(size_of_val(&task) <= 4096, "{} bytes", size_of_val(&task));
     }
 
     #[tokio::test]

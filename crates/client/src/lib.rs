@@ -36,6 +36,7 @@ use tokio::task::JoinSet;
 
 pub use breaker::{Breaker, ConsecutiveErrors, is_error};
 pub use client::{Client, ClientOptions, DEFAULT_REQUEST_TIMEOUT, Limits};
+pub use clock::Arrival;
 pub use concurrent_runs::{Participant, RunControl, RunStart, STAGGER, participants};
 pub use connection_hint::ends_with_hint;
 pub use coordinate::{Coordination, CoordinatorOptions};
@@ -47,7 +48,7 @@ pub use probe::{
 pub use resource_usage::ResourceUsage;
 pub use rlimit::{ephemeral_port_count, max_connections_under, raise_open_file_limit};
 pub use scrape::{PageAddress, Scrape, ScrapeTotals, Scraper};
-pub use transport::{Arrival, Socket};
+pub use transport::Socket;
 
 use clock::Clock;
 use dispatch::{DispatchOptions, Executor, dispatch, unsent};

@@ -57,7 +57,7 @@ impl PooledConnection {
             }
             Err(not_sent) => {
                 pool.stop_keeping_connections();
-                let new_connection = match pool.open().await {
+                let new_connection = match Box::pin(pool.open()).await {
                     Ok(new_connection) => new_connection,
                     Err(error)
                         if exhausted_resource(&error).is_some() || is_proxy_error(&error) =>

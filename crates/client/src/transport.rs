@@ -29,7 +29,7 @@ use link::Link;
 pub(super) use link::Target;
 pub(super) use pool::{Connections, Pool};
 pub(super) use proxy::{Proxy, ProxyError};
-pub use socket::{Arrival, Socket};
+pub use socket::Socket;
 pub(super) use threads::Threads;
 
 /// Maximum bytes of one read. All bytes of a read are stamped with the arrival of the last packet,
@@ -44,7 +44,6 @@ thread_local! {
 /// An open connection, used for one request at a time.
 pub(super) struct Connection {
     link: Link,
-    arrival: Arrival,
     /// Whether it has carried a response before.
     is_reused: bool,
     /// Its share of the connection limit.
@@ -81,10 +80,9 @@ pub(super) struct NotSent {
 }
 
 impl Connection {
-    fn new(link: Link, arrival: Arrival) -> Self {
+    fn new(link: Link) -> Self {
         Self {
             link,
-            arrival,
             is_reused: false,
             permit: None,
         }
@@ -92,7 +90,7 @@ impl Connection {
 
     /// When the bytes of the last read arrived, as [`super::clock::process_ns`].
     fn arrived_ns(&self) -> u64 {
-        self.arrival.at_ns()
+        self.link.arrival().at_ns()
     }
 
     /// Whether a request can be sent now. Polls the socket, because the server may have closed it.
@@ -268,7 +266,7 @@ impl IncomingResponse {
     /// How much earlier the first of these bytes can have arrived, if they were passed on in this
     /// number of slices; `None` if unknown.
     pub(super) fn arrival_slack_ns(&self, slices: usize) -> Option<u64> {
-        self.connection.arrival.slack_ns(slices)
+        self.connection.link.arrival().slack_ns(slices)
     }
 
     /// The connection, if the body has been read to its end and the server keeps it open.

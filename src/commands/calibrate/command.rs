@@ -8,17 +8,17 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use serde_json::Value;
 
 use super::child::{self, FinishedClient};
-use super::errors::{Saved, compare, read_saved};
+use super::errors::{Record, Saved, compare, p99, read_saved};
 use super::options::CalibrateArgs;
 use super::server::{Log, MODEL, ServerCommand, Timetable};
-use super::{Calibration, FLOOR, Load, Measured, Point, Row, SOBENCH, cost};
+use super::{Calibration, FLOOR, Flow, Load, Measured, Point, Row, SOBENCH, cores, cost};
 use crate::commands::calibrate::report;
 use crate::commands::output::{CommandOutput, pretty};
 use crate::terminal;
 use sobench_core::error::{Error, Result};
 use sobench_core::exit_codes::{ENVIRONMENT, SUCCESS};
 use sobench_core::output_format::OutputFormat;
-use sobench_render::text;
+use sobench_render::{markdown, text};
 
 /// The file in which a client saves its result.
 const RESULT_FILE: &str = "result.json";
@@ -34,7 +34,7 @@ const NO_CAP: usize = 1_000_000;
 pub fn run(options: &CalibrateArgs) -> Result<CommandOutput> {
     let points = options.points()?;
     let others = options.other_clients()?;
-    let mut server = Server::start()?;
+    let mut server = Server::start(&options.server_cores)?;
     let mut rows = Vec::new();
     for _ in 0..options.repeat {
         for point in &points {
@@ -64,6 +64,7 @@ pub fn run(options: &CalibrateArgs) -> Result<CommandOutput> {
     };
     let stdout = match options.format {
         OutputFormat::Json => pretty(&calibration),
+        OutputFormat::Markdown => markdown::render(&report::document(&calibration), 1),
         _ => text::render(&report::document(&calibration)),
     };
     Ok(CommandOutput {
@@ -125,12 +126,10 @@ fn measure(
         Client::Floor => floor_command(server, point).map_err(not_found)?,
         Client::Other { template, .. } => other_command(server, point, folder.path(), template),
     };
-    server.ask(ServerCommand::Start(Timetable {
-        ttft_ms: options.ttft_ms,
-        itl_ms: options.itl_ms,
-    }))?;
-    let finished =
-        child::run(&mut command).map_err(|error| format!("cannot be started: {error}"))?;
+    let timetable = options.timetable();
+    server.ask(ServerCommand::Start(timetable))?;
+    let finished = child::run(&mut command, &options.client_cores)
+        .map_err(|error| format!("cannot be started: {error}"))?;
     let answer = server.ask(ServerCommand::Log)?;
     let log: Log = serde_json::from_str(&answer)
         .map_err(|error| format!("invalid log of the server: {error}"))?;
@@ -147,7 +146,7 @@ fn measure(
             Some(reported(&finished, &folder.path().join(RESULT_FILE))?)
         }
     };
-    result(&log, &finished, point, reported.as_ref())
+    result(&log, &finished, point, timetable, reported.as_ref())
 }
 
 fn stderr_suffix(finished: &FinishedClient) -> String {
@@ -176,6 +175,7 @@ fn result(
     log: &Log,
     finished: &FinishedClient,
     point: Point,
+    timetable: Timetable,
     reported: Option<&Saved>,
 ) -> std::result::Result<Measured, String> {
     let unknown = || {
@@ -193,18 +193,16 @@ fn result(
         .map(|record| record.written_ns.len())
         .sum();
     let per_million = |cpu_s: f64| cpu_s / tokens as f64 * 1e6;
-    // A trial request before the run does not count for the rate.
-    let ids: HashSet<u64> = reported
+    // A trial request before the run does not count for the rates.
+    let ids: Option<HashSet<u64>> =
+        reported.map(|saved| saved.requests.iter().map(|report| report.id).collect());
+    let run: Vec<&Record> = log
+        .records
         .iter()
-        .flat_map(|reported| &reported.requests)
-        .map(|report| report.id)
+        .filter(|record| ids.as_ref().is_none_or(|ids| ids.contains(&record.id)))
         .collect();
-    let arrivals = || {
-        log.records
-            .iter()
-            .filter(|record| ids.contains(&record.id))
-            .map(|record| record.arrived_ns)
-    };
+    let arrivals = || run.iter().map(|record| record.arrived_ns);
+    let first_arrival_ns = log.records.iter().map(|record| record.arrived_ns).min();
     let span_s = arrivals()
         .max()
         .zip(arrivals().min())
@@ -216,10 +214,11 @@ fn result(
     Ok(Measured {
         cpu_s_per_million_tokens: finished.cpu_s.filter(|_| tokens > 0).map(per_million),
         peak_memory_mib: finished.peak_memory_mib,
-        first_request_s: log.first_arrival_ns.map(|ns| ns as f64 / 1e9),
+        first_request_s: first_arrival_ns.map(|at_ns| log.since_start_s(at_ns)),
         achieved_rps: span_s
             .filter(|span_s| *span_s > 0.0 && matches!(point.load, Load::PerSecond(_)))
             .map(|span_s| gaps / span_s),
+        flow: flow(log, &run, finished, timetable),
         compared,
         arrivals: log.records.len(),
         stamped_arrivals: log
@@ -228,6 +227,37 @@ fn result(
             .filter(|record| record.is_arrival_stamped)
             .count(),
         tokens,
+    })
+}
+
+/// The load on both sides from the first to the last of these records. The server has nothing else
+/// to do.
+fn flow(
+    log: &Log,
+    records: &[&Record],
+    finished: &FinishedClient,
+    timetable: Timetable,
+) -> Option<Flow> {
+    let first_ns = records.iter().map(|record| record.arrived_ns).min()?;
+    let last_ns = records
+        .iter()
+        .filter_map(|record| record.write_ends_ns.last());
+    let (from_s, to_s) = (
+        log.since_start_s(first_ns),
+        log.since_start_s(*last_ns.max()?),
+    );
+    let time_s = Some(to_s - from_s).filter(|time_s| *time_s > 0.0)?;
+    let mut late_ms: Vec<f64> = records
+        .iter()
+        .flat_map(|record| record.late_ms(timetable))
+        .collect();
+    Some(Flow {
+        tokens_per_s: late_ms.len() as f64 / time_s,
+        client_cores: finished
+            .cpu_s_between(from_s, to_s)
+            .map(|cpu_s| cpu_s / time_s),
+        server_cores: log.cpu_s.map(|cpu_s| cpu_s / time_s),
+        server_late_p99_ms: p99(&mut late_ms)?,
     })
 }
 
@@ -312,7 +342,7 @@ struct Server {
 }
 
 impl Server {
-    fn start() -> Result<Self> {
+    fn start(server_cores: &[usize]) -> Result<Self> {
         let broken = |reason: String| {
             Error::environment(format!("the reference server did not start: {reason}")).hint(
                 "check that the file of this program still exists; it is started a second time",
@@ -324,7 +354,8 @@ impl Server {
             .arg("calibrate-server")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped());
-        let mut process = command.spawn().map_err(|error| broken(error.to_string()))?;
+        let mut process =
+            cores::spawn(&mut command, server_cores).map_err(|error| broken(error.to_string()))?;
         let input = process.stdin.take();
         let output = process
             .stdout

@@ -186,6 +186,7 @@ mod tests {
                 peak_memory_mib: Some(20.0 + streams as f64 / 64.0),
                 first_request_s: None,
                 achieved_rps: None,
+                flow: None,
             }),
             failure: None,
         }

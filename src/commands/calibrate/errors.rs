@@ -12,6 +12,7 @@ use sobench_results::metrics::registry::{Figure, Metric, latencies, totals};
 use sobench_statistics::{Summary, percentile};
 
 use super::Load;
+use super::server::Timetable;
 
 /// The server's record of one request. Instants are by its clock, in nanoseconds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,6 +31,14 @@ pub struct Record {
     /// Right before and right after the system call that wrote the end of the answer.
     pub ended_ns: u64,
     pub end_written_ns: u64,
+}
+
+impl Record {
+    /// The time from when each token was due until the call that wrote it.
+    pub fn late_ms(&self, timetable: Timetable) -> impl Iterator<Item = f64> + '_ {
+        let written = self.written_ns.iter().enumerate();
+        written.map(move |(number, at_ns)| ms(self.arrived_ns, *at_ns) - timetable.due_ms(number))
+    }
 }
 
 /// The client's report of one request, in milliseconds.
@@ -62,6 +71,11 @@ pub struct Compared {
     pub server_ttft: Spread,
     /// 99th percentile of all reported ITLs minus that of the server's.
     pub itl_p99_difference_ms: Option<f64>,
+    /// 99th percentile of the absolute errors of single ITLs, from the nearest value that agrees
+    /// with the server's record.
+    pub itl_error_p99_ms: Option<f64>,
+    /// Share of the ITLs, 0 to 1, that were reported as less than [`JOINED_SHARE`] of the server's.
+    pub joined: Option<f64>,
     /// The bounds of figures whose true value is known; empty for other clients.
     pub bounds: Vec<CheckedBound>,
 }
@@ -75,6 +89,13 @@ pub struct CheckedBound {
     /// The reported value minus the nearest one that agrees with the server's record.
     pub error: f64,
 }
+
+/// A token that is reported within this share of the server's ITL after the one before was read
+/// together with it.
+const JOINED_SHARE: f64 = 0.1;
+
+/// ITLs of the server that are shorter are not counted as apart.
+const APART_MS: f64 = 1.0;
 
 /// What a client saved.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -96,6 +117,7 @@ pub fn compare(records: &[Record], saved: &Saved, load: Load) -> Option<Compared
     let by_id: HashMap<u64, &Record> = records.iter().map(|record| (record.id, record)).collect();
     let mut errors = Vec::new();
     let (mut server, mut reported_itls) = (Truth::default(), Vec::new());
+    let mut gaps = Gaps::default();
     for report in &saved.requests {
         let Some((record, first)) = by_id
             .get(&report.id)
@@ -105,6 +127,7 @@ pub fn compare(records: &[Record], saved: &Saved, load: Load) -> Option<Compared
         };
         errors.push(report.ttft_ms - ms(record.arrived_ns, *first));
         server.add(record);
+        gaps.add(&report.itls_ms, record);
         reported_itls.extend_from_slice(&report.itls_ms);
     }
     let matched = errors.len();
@@ -116,10 +139,52 @@ pub fn compare(records: &[Record], saved: &Saved, load: Load) -> Option<Compared
         itl_p99_difference_ms: reported_p99
             .zip(server_p99)
             .map(|(report, server)| report - server),
+        itl_error_p99_ms: p99(&mut gaps.errors_ms),
+        joined: (gaps.apart > 0).then(|| gaps.joined as f64 / gaps.apart as f64),
         ttft_error: Spread::from_values(errors)?,
         server_ttft: Spread::from_values(server.ttfts.least_ms)?,
         bounds,
     })
+}
+
+/// The gaps between tokens, one by one.
+#[derive(Default)]
+struct Gaps {
+    errors_ms: Vec<f64>,
+    /// Gaps of at least [`APART_MS`] at the server.
+    apart: usize,
+    /// Those that the client reported as nearly none.
+    joined: usize,
+}
+
+impl Gaps {
+    /// Adds the gaps of one request, unless the client reported another number of them.
+    fn add(&mut self, reported_ms: &[f64], record: &Record) {
+        let ranges_ms = gap_ranges_ms(record);
+        if reported_ms.len() != ranges_ms.len() {
+            return;
+        }
+        for (reported_ms, [least_ms, most_ms]) in zip(reported_ms, ranges_ms) {
+            let nearest_ms = reported_ms.clamp(least_ms, most_ms);
+            self.errors_ms.push((reported_ms - nearest_ms).abs());
+            if least_ms >= APART_MS {
+                self.apart += 1;
+                self.joined += usize::from(*reported_ms < JOINED_SHARE * least_ms);
+            }
+        }
+    }
+}
+
+/// The least and the most that each gap between two tokens can be, in milliseconds: from the end of
+/// one call to the start of the next one, and the other way round.
+fn gap_ranges_ms(record: &Record) -> Vec<[f64; 2]> {
+    let (starts, ends) = (&record.written_ns, &record.write_ends_ns);
+    let next = zip(starts, ends).skip(1);
+    zip(zip(starts, ends), next)
+        .map(|((start, end), (next_start, next_end))| {
+            [ms(*end, *next_start), ms(*start, *next_end)]
+        })
+        .collect()
 }
 
 /// The server's own latencies. A token leaves during a system call, so each has a range.
@@ -173,7 +238,6 @@ impl Truth {
         } = record;
         let durations_ns = [ended_ns, end_written_ns].map(|ns| ns.saturating_sub(*arrived_ns));
         self.requests_ns.push((*arrived_ns, durations_ns));
-        // Gaps are from the end of one call to the start of the next one, or the other way round.
         let tokens: Vec<(u64, u64)> = zip(written_ns, write_ends_ns)
             .map(|(start, end)| (*start, *end))
             .collect();
@@ -184,11 +248,11 @@ impl Truth {
             .push(ms(*arrived_ns, first.0), ms(*arrived_ns, first.1));
         self.e2els
             .push(ms(*arrived_ns, last.0), ms(*arrived_ns, last.1));
-        for pair in tokens.windows(2) {
-            self.itls
-                .push(ms(pair[0].1, pair[1].0), ms(pair[0].0, pair[1].1));
-            self.starts_itl_ms.push(ms(pair[0].0, pair[1].0));
+        for [least_ms, most_ms] in gap_ranges_ms(record) {
+            self.itls.push(least_ms, most_ms);
         }
+        self.starts_itl_ms
+            .extend(tokens.windows(2).map(|pair| ms(pair[0].0, pair[1].0)));
         if tokens.len() > 1 {
             let gaps = (tokens.len() - 1) as f64;
             self.tpots
@@ -338,7 +402,8 @@ impl Spread {
     }
 }
 
-fn p99(values: &mut [f64]) -> Option<f64> {
+/// The 99th percentile; sorts the values.
+pub fn p99(values: &mut [f64]) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     percentile(values, 99.0)
 }
@@ -395,6 +460,24 @@ mod tests {
         );
         assert_eq!(compared.server_ttft.p50_ms, 55.0);
         assert_eq!(compare(&records, &Saved::default(), load), None);
+    }
+
+    #[test]
+    fn gaps_are_compared_one_by_one() {
+        let mut records = [record(0, 10, &[60, 70, 80]), record(1, 10, &[60, 70])];
+        records[1].write_ends_ns[1] = 72_000_000;
+        let saved = |itls: Value| {
+            let texts = [0, 1].map(|id| json!({"generated": first_token(id)}));
+            read_saved(&json!({"ttfts": [0.05, 0.05], "itls": itls, "outputs": texts})).unwrap()
+        };
+        let compared = |itls| compare(&records, &saved(itls), Load::Streams(2)).unwrap();
+        // The second token was read with the third one; 11 ms agree with a call of 2 ms.
+        let found = compared(json!([[0.020, 0.0], [0.011]]));
+        assert!((found.itl_error_p99_ms.unwrap() - 10.0).abs() < 1e-9);
+        assert_eq!(found.joined, Some(1.0 / 3.0));
+        // A client that reports fewer tokens than were sent has no single gaps to compare.
+        let found = compared(json!([[0.020], []]));
+        assert_eq!((found.itl_error_p99_ms, found.joined), (None, None));
     }
 
     #[test]

@@ -23,7 +23,7 @@ const READ_BYTES: usize = 8 << 10;
 const END: &[u8] = b"0\r\n\r\n";
 
 /// Keeps the streams running until all requests are answered: one thread, epoll, and one read per
-/// event.
+/// event, more only if it filled the buffer.
 ///
 /// # Errors
 /// A connection cannot be made or breaks.
@@ -59,7 +59,8 @@ fn drive(floor: &FloorArgs) -> io::Result<()> {
         (unsent, waiting) = (unsent - 1, waiting + 1);
     }
     let mut events = vec![EpollEvent::empty(); EVENTS];
-    let mut bytes = vec![0; READ_BYTES];
+    // Before the bytes of a read, the last ones of the read before.
+    let mut bytes = vec![0; END.len() + READ_BYTES];
     let mut control_buffer = nix::cmsg_space!(TimeSpec);
     while waiting > 0 {
         let ready = epoll.wait(&mut events, EpollTimeout::NONE)?;
@@ -70,25 +71,33 @@ fn drive(floor: &FloorArgs) -> io::Result<()> {
             else {
                 continue;
             };
-            let mut parts = [io::IoSliceMut::new(&mut bytes)];
-            let read = match recvmsg::<()>(
-                tcp.as_raw_fd(),
-                &mut parts,
-                Some(&mut control_buffer),
-                MsgFlags::empty(),
-            ) {
-                Ok(message) => message.bytes,
-                Err(nix::errno::Errno::EAGAIN) => continue,
-                Err(error) => return Err(error.into()),
-            };
-            if read == 0 {
-                return Err(io::ErrorKind::UnexpectedEof.into());
-            }
-            if bytes[..read].ends_with(END) {
-                waiting -= 1;
-                if unsent > 0 {
-                    tcp.write_all(&request)?;
-                    (unsent, waiting) = (unsent - 1, waiting + 1);
+            // A full buffer may have left bytes in the socket, and there is no event for them.
+            let mut is_full = true;
+            bytes[..END.len()].fill(0);
+            while is_full {
+                let mut parts = [io::IoSliceMut::new(&mut bytes[END.len()..])];
+                let read = match recvmsg::<()>(
+                    tcp.as_raw_fd(),
+                    &mut parts,
+                    Some(&mut control_buffer),
+                    MsgFlags::empty(),
+                ) {
+                    Ok(message) => message.bytes,
+                    Err(nix::errno::Errno::EAGAIN) => break,
+                    Err(error) => return Err(error.into()),
+                };
+                if read == 0 {
+                    return Err(io::ErrorKind::UnexpectedEof.into());
+                }
+                is_full = read == READ_BYTES;
+                let is_end = bytes[..END.len() + read].ends_with(END);
+                bytes.copy_within(read..read + END.len(), 0);
+                if is_end {
+                    waiting -= 1;
+                    if unsent > 0 {
+                        tcp.write_all(&request)?;
+                        (unsent, waiting) = (unsent - 1, waiting + 1);
+                    }
                 }
             }
         }

@@ -2,11 +2,12 @@
 //! known timing and compares their reports with the server's log.
 //!
 //! [`server`] is the reference server, in its own process; [`child`] runs a client, which is
-//! sobench or another one; [`errors`] compares; `floor` is a minimal client; [`command`] measures
-//! all points; `cost` divides the CPU time.
+//! sobench or another one; [`cores`] chooses the cores of both; [`errors`] compares; `floor` is a
+//! minimal client; [`command`] measures all points; `cost` divides the CPU time.
 
 mod child;
 pub mod command;
+mod cores;
 mod cost;
 pub mod errors;
 #[cfg(target_os = "linux")]
@@ -104,6 +105,20 @@ pub struct Measured {
     pub first_request_s: Option<f64>,
     /// Requests per second that reached the server, from the first to the last.
     pub achieved_rps: Option<f64>,
+    /// `None` if there was at most one token.
+    pub flow: Option<Flow>,
+}
+
+/// The load on both sides, from the first request to the last token.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Flow {
+    pub tokens_per_s: f64,
+    /// Mean number of cores that the client used; `None` if the system does not report it.
+    pub client_cores: Option<f64>,
+    /// Mean number of cores that the server used.
+    pub server_cores: Option<f64>,
+    /// 99th percentile of the time from when a token was due until the server began to write it.
+    pub server_late_p99_ms: f64,
 }
 
 /// Runs the minimal loop until all requests are answered.

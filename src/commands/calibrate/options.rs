@@ -2,6 +2,8 @@
 
 use clap::Args;
 
+use super::cores;
+use super::server::Timetable;
 use crate::commands::calibrate::{FLOOR, Load, Point, SOBENCH};
 use crate::commands::distinct::distinct;
 use crate::commands::flags::values::formats;
@@ -106,8 +108,14 @@ pub struct CalibrateArgs {
     /// (Linux)
     #[arg(long)]
     pub floor: bool,
+    /// Cores that each client runs on, such as 0 or 0,1 (Linux) [default: all]
+    #[arg(long, value_name = "CORE,CORE", value_delimiter = ',')]
+    pub client_cores: Vec<usize>,
+    /// Cores that the server runs on (Linux) [default: all]
+    #[arg(long, value_name = "CORE,CORE", value_delimiter = ',')]
+    pub server_cores: Vec<usize>,
     /// Output format
-    #[arg(long, default_value = "text", value_parser = formats(&[OutputFormat::Text, OutputFormat::Json]))]
+    #[arg(long, default_value = "text", value_parser = formats(&[OutputFormat::Text, OutputFormat::Json, OutputFormat::Markdown]))]
     pub format: OutputFormat,
 }
 
@@ -121,6 +129,14 @@ pub struct FloorArgs {
 }
 
 impl CalibrateArgs {
+    /// When the server's tokens are due.
+    pub fn timetable(&self) -> Timetable {
+        Timetable {
+            ttft_ms: self.ttft_ms,
+            itl_ms: self.itl_ms,
+        }
+    }
+
     /// Checks the flags and returns the points to measure.
     ///
     /// # Errors
@@ -143,6 +159,8 @@ impl CalibrateArgs {
                 );
             }
         }
+        cores::check("--client-cores", &self.client_cores)?;
+        cores::check("--server-cores", &self.server_cores)?;
         if self.floor && cfg!(not(target_os = "linux")) {
             return Err(Error::usage("--floor is supported on Linux only")
                 .hint("remove --floor; it uses system calls of Linux"));

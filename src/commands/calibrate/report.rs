@@ -1,7 +1,7 @@
 //! The report of `sobench calibrate`.
 
 use super::cost::{Cost, Memory, Part};
-use super::{Calibration, CheckedBound, FLOOR, Load, Measured, Point, Row};
+use super::{Calibration, CheckedBound, Compared, FLOOR, Flow, Measured, Point, Row};
 use crate::commands::distinct::distinct;
 use sobench_render::{Document, Table};
 use sobench_statistics::percentile;
@@ -21,23 +21,26 @@ const COLUMNS: [&str; 11] = [
     "first request (s)",
 ];
 
-/// A table with one row per client and point, the ratios of the first client to the others, and the
+/// A table with one row per client and point, the flow of tokens, the ratios of the first client to the others, and the
 /// parts of the CPU time.
 pub fn document(calibration: &Calibration) -> Document {
     let rows = &calibration.rows;
+    let groups = groups(rows);
     let mut document = Document::new("sobench: calibration");
-    document.table(Table::new(COLUMNS, 2).with_rows(rows.iter().map(|row| cells(row, rows))));
+    let cells = groups.iter().map(|group| cells(group, rows));
+    document.table(Table::new(COLUMNS, 2).with_rows(cells));
     for row in rows {
         if let Some(failure) = &row.failure {
             let label = label(row.point, rows);
             document.paragraph(format!("{} at {label}: {failure}", row.client));
         }
     }
+    document.titled_table("Flow of tokens", flow(&groups, rows));
     document.titled_table(
         "Bounds of the client's part, over all repetitions",
         bounds(rows),
     );
-    let ratios = ratios(calibration);
+    let ratios = ratios(&groups, rows);
     if !ratios.is_empty() {
         document.heading("Ratios of the clients (medians over all repetitions)");
         document.facts(ratios);
@@ -76,6 +79,22 @@ pub fn document(calibration: &Calibration) -> Document {
             "CPU",
             "CPU time of the whole client process, including its start and end",
         ),
+        (
+            "cores",
+            "CPU time from the first request to the last token, divided by that time",
+        ),
+        (
+            "server late",
+            "from when a token was due until the server began to write it",
+        ),
+        (
+            "error of an ITL",
+            "absolute difference from the server's ITL, token by token",
+        ),
+        (
+            "joined",
+            "tokens that the client reported less than a tenth of the server's ITL after the one before: they were read together",
+        ),
     ]);
     if !calibration.costs.is_empty() {
         document.definitions([
@@ -89,6 +108,15 @@ pub fn document(calibration: &Calibration) -> Document {
             ),
         ]);
     }
+    if calibration.repeat > 1 {
+        document.definitions([(
+            "repetitions",
+            format!(
+                "medians over {}, with the least and the greatest CPU time",
+                calibration.repeat
+            ),
+        )]);
+    }
     if rows.iter().any(|row| row.client == FLOOR) {
         document.definitions([(
             FLOOR,
@@ -98,41 +126,134 @@ pub fn document(calibration: &Calibration) -> Document {
     document
 }
 
-fn cells(row: &Row, rows: &[Row]) -> Vec<String> {
-    let mut cells = vec![row.client.clone(), label(row.point, rows)];
-    let Some(measured) = &row.measured else {
+/// The repetitions of one client at one point.
+struct Group<'a> {
+    client: &'a str,
+    point: Point,
+    /// Those that did not fail.
+    runs: Vec<&'a Measured>,
+}
+
+impl Group<'_> {
+    /// A value of all runs that have it, in ascending order.
+    fn sorted(&self, get: impl Fn(&Measured) -> Option<f64>) -> Vec<f64> {
+        let mut values: Vec<f64> = self.runs.iter().filter_map(|run| get(run)).collect();
+        values.sort_by(f64::total_cmp);
+        values
+    }
+
+    /// The median of a value over the runs; `None` if no run has it.
+    fn median(&self, get: impl Fn(&Measured) -> Option<f64>) -> Option<f64> {
+        percentile(&self.sorted(get), 50.0)
+    }
+
+    /// The median, with the least and the greatest value if there are several runs.
+    fn median_and_range(&self, get: impl Fn(&Measured) -> Option<f64>, digits: usize) -> String {
+        let values = self.sorted(get);
+        match values[..] {
+            [least, .., most] => format!(
+                "{} ({least:.digits$} to {most:.digits$})",
+                number(percentile(&values, 50.0), digits)
+            ),
+            _ => number(values.first().copied(), digits),
+        }
+    }
+}
+
+/// The rows by client and point, in the order of first occurrence.
+fn groups(rows: &[Row]) -> Vec<Group<'_>> {
+    let keys = distinct(rows.iter().map(|row| (row.client.as_str(), row.point)));
+    let group = |(client, point)| Group {
+        client,
+        point,
+        runs: rows
+            .iter()
+            .filter(|row| row.client == client && row.point == point)
+            .filter_map(|row| row.measured.as_ref())
+            .collect(),
+    };
+    keys.into_iter().map(group).collect()
+}
+
+fn number(value: Option<f64>, digits: usize) -> String {
+    value.map_or_else(|| "-".to_owned(), |value| format!("{value:.digits$}"))
+}
+
+fn cells(group: &Group<'_>, rows: &[Row]) -> Vec<String> {
+    let mut cells = vec![group.client.to_owned(), label(group.point, rows)];
+    if group.runs.is_empty() {
         cells.push("failed".to_owned());
         cells.resize(COLUMNS.len(), String::new());
         return cells;
-    };
-    let number = |value: Option<f64>, digits: usize| {
-        value.map_or_else(|| "-".to_owned(), |value| format!("{value:.digits$}"))
-    };
-    match &measured.compared {
-        Some(compared) => {
-            let missing = if compared.missing > 0 {
-                format!(" +{}", compared.missing)
-            } else {
-                String::new()
-            };
-            let error = compared.ttft_error;
-            cells.push(format!("{}{missing}", compared.matched));
-            cells.extend([error.mean_ms, error.p50_ms, error.p99_ms].map(|ms| format!("{ms:.3}")));
-            cells.push(number(compared.itl_p99_difference_ms, 3));
-        }
-        None => {
-            cells.push(row.point.requests.to_string());
-            cells.resize(7, "-".to_owned());
-        }
     }
-    cells.push(match row.point.load {
-        Load::PerSecond(_) => number(measured.achieved_rps, 1),
-        Load::Streams(_) => "-".to_owned(),
+    let compared = |get: fn(&Compared) -> Option<f64>| {
+        group.median(|measured| get(measured.compared.as_ref()?))
+    };
+    cells.push(match compared(|compared| Some(compared.matched as f64)) {
+        None => group.point.requests.to_string(),
+        Some(matched) => match compared(|compared| Some(compared.missing as f64)) {
+            Some(missing) if missing > 0.0 => format!("{matched} +{missing}"),
+            _ => matched.to_string(),
+        },
     });
-    cells.push(number(measured.cpu_s_per_million_tokens, 1));
-    cells.push(number(measured.peak_memory_mib, 0));
-    cells.push(number(measured.first_request_s, 2));
+    let ttft_errors: [fn(&Compared) -> Option<f64>; 3] = [
+        |compared| Some(compared.ttft_error.mean_ms),
+        |compared| Some(compared.ttft_error.p50_ms),
+        |compared| Some(compared.ttft_error.p99_ms),
+    ];
+    cells.extend(ttft_errors.map(|get| number(compared(get), 3)));
+    cells.push(number(
+        compared(|compared| compared.itl_p99_difference_ms),
+        3,
+    ));
+    cells.push(number(group.median(|measured| measured.achieved_rps), 1));
+    cells.push(group.median_and_range(|measured| measured.cpu_s_per_million_tokens, 1));
+    cells.push(number(group.median(|measured| measured.peak_memory_mib), 0));
+    cells.push(number(group.median(|measured| measured.first_request_s), 2));
     cells
+}
+
+/// How the tokens came and were read.
+fn flow(groups: &[Group<'_>], rows: &[Row]) -> Option<Table> {
+    let heads = [
+        "client",
+        "load",
+        "tokens/s",
+        "client (cores)",
+        "server (cores)",
+        "server late p99 (ms)",
+        "error of an ITL p99 (ms)",
+        "joined (%)",
+    ];
+    let mut table = Table::new(heads, 2);
+    for group in groups {
+        let flow = |get: fn(&Flow) -> Option<f64>, digits: usize| {
+            number(
+                group.median(|measured| get(measured.flow.as_ref()?)),
+                digits,
+            )
+        };
+        let compared = |get: fn(&Compared) -> Option<f64>, digits: usize| {
+            number(
+                group.median(|measured| get(measured.compared.as_ref()?)),
+                digits,
+            )
+        };
+        if group.runs.iter().all(|measured| measured.flow.is_none()) {
+            continue;
+        }
+        table.row([
+            group.client.to_owned(),
+            label(group.point, rows),
+            flow(|flow| Some(flow.tokens_per_s), 0),
+            flow(|flow| flow.client_cores, 2),
+            flow(|flow| flow.server_cores, 2),
+            flow(|flow| Some(flow.server_late_p99_ms), 1),
+            compared(|compared| compared.itl_error_p99_ms, 3),
+            compared(|compared| compared.joined.map(|joined| joined * 100.0), 2),
+        ]);
+    }
+    table.non_empty()
 }
 
 /// For each point and figure: in how many runs the bound covers the real error, and the medians of
@@ -180,47 +301,54 @@ fn bounds(rows: &[Row]) -> Option<Table> {
 }
 
 /// The ratios of the first client to each other one, at each point that both ran.
-fn ratios(calibration: &Calibration) -> Vec<(String, String)> {
-    let rows = &calibration.rows;
-    let mut names = distinct(rows.iter().map(|row| row.client.as_str()));
-    names.retain(|name| *name != FLOOR);
-    let Some((first, others)) = names.split_first() else {
+fn ratios(groups: &[Group<'_>], rows: &[Row]) -> Vec<(String, String)> {
+    let Some(first) = groups.first().map(|group| group.client) else {
         return Vec::new();
     };
-    let ratios = |point: Point, other: &str| {
-        let median = |client: &str, get: &dyn Fn(&Measured) -> Option<f64>| {
-            let rows = rows
-                .iter()
-                .filter(|row| row.client == client && row.point == point);
-            let mut values: Vec<f64> = rows.filter_map(|row| get(row.measured.as_ref()?)).collect();
-            values.sort_by(f64::total_cmp);
-            percentile(&values, 50.0)
-        };
-        let ratio = |name: &str, get: &dyn Fn(&Measured) -> Option<f64>| {
-            let (first_median, other_median) = (median(first, get)?, median(other, get)?);
-            (other_median > 0.0).then(|| format!("{name} {:.2}", first_median / other_median))
-        };
-        let ratios = [
-            ratio("TTFT error mean", &|measured| {
-                Some(measured.compared.as_ref()?.ttft_error.mean_ms)
-            }),
-            ratio("p99", &|measured| {
-                Some(measured.compared.as_ref()?.ttft_error.p99_ms)
-            }),
-            ratio("CPU", &|measured| measured.cpu_s_per_million_tokens),
-            ratio("memory", &|measured| measured.peak_memory_mib),
-        ];
-        let ratios: Vec<String> = ratios.into_iter().flatten().collect();
-        (!ratios.is_empty()).then(|| {
-            let title = format!("{first} / {other}, {}", label(point, rows));
-            (title, ratios.join(", "))
-        })
+    let group = |client: &str, point: Point| {
+        groups
+            .iter()
+            .find(|group| group.client == client && group.point == point)
     };
-    let points = distinct(rows.iter().map(|row| row.point));
-    points
-        .into_iter()
-        .flat_map(|point| others.iter().filter_map(move |other| ratios(point, other)))
+    let others = groups
+        .iter()
+        .filter(|group| group.client != first && group.client != FLOOR);
+    others
+        .filter_map(|other| {
+            let (own, floor) = (group(first, other.point)?, group(FLOOR, other.point));
+            let title = format!("{first} / {}, {}", other.client, label(other.point, rows));
+            let ratios = point_ratios(own, other, floor);
+            (!ratios.is_empty()).then(|| (title, ratios.join(", ")))
+        })
         .collect()
+}
+
+/// The ratios of the medians of two clients at one point.
+fn point_ratios(own: &Group<'_>, other: &Group<'_>, floor: Option<&Group<'_>>) -> Vec<String> {
+    let cpu_s = |group: &Group<'_>| group.median(|measured| measured.cpu_s_per_million_tokens);
+    let floor_cpu_s = floor.and_then(cpu_s);
+    let above_floor = |group: &Group<'_>| Some(cpu_s(group)? - floor_cpu_s?);
+    let error = |group: &Group<'_>, get: fn(&Compared) -> f64| {
+        group.median(|measured| measured.compared.as_ref().map(get))
+    };
+    let mean = |compared: &Compared| compared.ttft_error.mean_ms;
+    let p99 = |compared: &Compared| compared.ttft_error.p99_ms;
+    let memory = |group: &Group<'_>| group.median(|measured| measured.peak_memory_mib);
+    let pairs = [
+        ("TTFT error mean", error(own, mean).zip(error(other, mean))),
+        ("p99", error(own, p99).zip(error(other, p99))),
+        ("CPU", cpu_s(own).zip(cpu_s(other))),
+        (
+            "CPU above the bare loop",
+            above_floor(own).zip(above_floor(other)),
+        ),
+        ("memory", memory(own).zip(memory(other))),
+    ];
+    let ratio = |(name, pair): (&str, Option<(f64, f64)>)| {
+        let (own, other) = pair.filter(|(_, other)| *other > 0.0)?;
+        Some(format!("{name} {:.2}", own / other))
+    };
+    pairs.into_iter().filter_map(ratio).collect()
 }
 
 /// The load, and the requests and their lengths if several points have the same load.
@@ -299,4 +427,87 @@ fn stamps(rows: &[Row]) -> String {
     let all: usize = measured().map(|measured| measured.arrivals).sum();
     let stamped: usize = measured().map(|measured| measured.stamped_arrivals).sum();
     format!("arrivals stamped by the kernel: {stamped} of {all}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commands::calibrate::{Load, SOBENCH};
+
+    fn row(client: &str, cpu_s: f64) -> Row {
+        Row {
+            client: client.to_owned(),
+            point: Point {
+                load: Load::Streams(10),
+                requests: 20,
+                output_len: 5,
+            },
+            measured: Some(Measured {
+                compared: None,
+                arrivals: 20,
+                stamped_arrivals: 20,
+                tokens: 100,
+                cpu_s_per_million_tokens: Some(cpu_s),
+                peak_memory_mib: Some(30.0),
+                first_request_s: None,
+                achieved_rps: None,
+                flow: Some(Flow {
+                    tokens_per_s: 200.0,
+                    client_cores: None,
+                    server_cores: Some(0.25),
+                    server_late_p99_ms: 1.5,
+                }),
+            }),
+            failure: None,
+        }
+    }
+
+    #[test]
+    fn repetitions_are_one_row_with_medians() {
+        let rows = vec![
+            row(SOBENCH, 9.0),
+            row("other", 20.0),
+            row(FLOOR, 5.0),
+            row(SOBENCH, 11.0),
+            row("other", 22.0),
+            row(FLOOR, 6.0),
+        ];
+        let calibration = Calibration {
+            machine: "a machine".to_owned(),
+            ttft_ms: 100.0,
+            itl_ms: 50.0,
+            repeat: 2,
+            rows,
+            costs: Vec::new(),
+        };
+        let page = sobench_render::text::render(&document(&calibration));
+        for expected in [
+            "10.0 (9.0 to 11.0)",
+            "21.0 (20.0 to 22.0)",
+            "5.5 (5.0 to 6.0)",
+            "CPU 0.48",
+            "bare loop 0.29",
+            "medians over 2",
+        ] {
+            assert!(page.contains(expected), "{expected}: {page}");
+        }
+        let rows = groups(&calibration.rows);
+        assert_eq!(rows.len(), 3);
+        let table = flow(&rows, &calibration.rows).unwrap();
+        assert_eq!(table.rows.len(), 3);
+    }
+
+    #[test]
+    fn a_client_that_always_failed_has_a_row() {
+        let failed = Row {
+            measured: None,
+            failure: Some("ended".to_owned()),
+            ..row(SOBENCH, 0.0)
+        };
+        let rows = vec![failed.clone(), failed];
+        let found = groups(&rows);
+        assert_eq!(found.len(), 1);
+        assert_eq!(cells(&found[0], &rows)[2], "failed");
+        assert!(flow(&found, &rows).is_none());
+    }
 }

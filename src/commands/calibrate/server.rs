@@ -20,8 +20,9 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::sleep_until;
 
+use super::child::{self, Process};
 use super::errors::{Record, first_token};
-use sobench_client::{Arrival, Socket, clock};
+use sobench_client::{Socket, clock};
 use sobench_core::error::{Error, Result};
 
 /// The name of its model.
@@ -43,6 +44,13 @@ pub struct Timetable {
     pub itl_ms: f64,
 }
 
+impl Timetable {
+    /// When a token is due after the arrival of its request, in milliseconds.
+    pub fn due_ms(&self, number: usize) -> f64 {
+        self.ttft_ms + self.itl_ms * number as f64
+    }
+}
+
 /// A command on the server's input.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -55,17 +63,27 @@ pub enum ServerCommand {
 }
 
 /// All records since the last start.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Log {
     pub records: Vec<Record>,
-    /// Time from [`ServerCommand::Start`] to the first request.
-    pub first_arrival_ns: Option<u64>,
+    /// The instant of [`ServerCommand::Start`].
+    pub started_ns: u64,
+    /// CPU time of the server since then.
+    pub cpu_s: Option<f64>,
+}
+
+impl Log {
+    /// Seconds from the start to an instant of the server.
+    pub fn since_start_s(&self, at_ns: u64) -> f64 {
+        at_ns.saturating_sub(self.started_ns) as f64 / 1e9
+    }
 }
 
 struct State {
     timetable: Mutex<Timetable>,
     records: Mutex<Vec<Record>>,
-    started_ns: AtomicU64,
+    /// Instant and CPU time of the last start.
+    started: Mutex<(u64, Option<f64>)>,
     next_id: AtomicU64,
 }
 
@@ -81,7 +99,7 @@ pub fn serve(input: impl BufRead, mut output: impl Write) -> Result<()> {
     let state = Arc::new(State {
         timetable: Mutex::new(timetable),
         records: Mutex::default(),
-        started_ns: AtomicU64::new(clock::process_ns()),
+        started: Mutex::new(now()),
         next_id: AtomicU64::new(0),
     });
     let failed =
@@ -120,22 +138,25 @@ impl State {
     fn start(&self, timetable: Timetable) -> String {
         *lock(&self.timetable) = timetable;
         lock(&self.records).clear();
-        self.started_ns
-            .store(clock::process_ns(), Ordering::Relaxed);
+        *lock(&self.started) = now();
         String::new()
     }
 
     fn log(&self) -> String {
         let records = std::mem::take(&mut *lock(&self.records));
-        let first = records.iter().map(|record| record.arrived_ns).min();
-        let first_arrival_ns =
-            first.map(|at| at.saturating_sub(self.started_ns.load(Ordering::Relaxed)));
+        let ((started_ns, before), (_, after)) = (*lock(&self.started), now());
         serde_json::to_string(&Log {
             records,
-            first_arrival_ns,
+            started_ns,
+            cpu_s: after.zip(before).map(|(after, before)| after - before),
         })
         .expect("numbers are JSON")
     }
+}
+
+/// This instant, and the CPU time of this process so far.
+fn now() -> (u64, Option<f64>) {
+    (clock::process_ns(), child::cpu_s(Process::Own))
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -163,11 +184,10 @@ async fn accept(listener: TcpListener, state: Arc<State>) {
 /// Serves the requests of one connection.
 async fn serve_connection(tcp: TcpStream, state: &State) -> io::Result<()> {
     let mut socket = Socket::accepted(tcp)?;
-    let arrival = socket.arrival();
     let mut bytes = Vec::new();
     while let Some(request) = read_request(&mut socket, &mut bytes).await? {
         if request.is_post {
-            answer(&mut socket, state, &request, &arrival).await?;
+            answer(&mut socket, state, &request).await?;
         } else {
             let models = format!(
                 r#"{{"object":"list","data":[{{"id":"{MODEL}","object":"model","owned_by":"calibrate"}}]}}"#
@@ -241,12 +261,8 @@ fn parse(bytes: &[u8]) -> Option<(Request, usize)> {
 
 /// Streams the tokens. Each is due at a fixed time after the arrival, so that a late token does not
 /// delay the rest.
-async fn answer(
-    socket: &mut Socket,
-    state: &State,
-    request: &Request,
-    arrival: &Arrival,
-) -> io::Result<()> {
+async fn answer(socket: &mut Socket, state: &State, request: &Request) -> io::Result<()> {
+    let arrival = socket.arrival();
     let (arrived_ns, is_arrival_stamped) = (arrival.at_ns(), arrival.is_stamped());
     let id = state.next_id.fetch_add(1, Ordering::Relaxed);
     let timetable = *lock(&state.timetable);
@@ -255,14 +271,18 @@ async fn answer(
     let mut written_ns = Vec::with_capacity(request.output_len);
     let mut write_ends_ns = Vec::with_capacity(request.output_len);
     let mut sent = Ok(());
+    // Rendered in advance: a server that is busy itself would be the limit of the measurement.
+    let last = request.output_len - 1;
+    let rendered = |text: &str, is_last: bool| chunk(&event(request, id, text, is_last));
+    let first_chunk = rendered(&first_token(id), last == 0);
+    let (next_chunk, last_chunk) = (rendered("word ", false), rendered("word ", true));
     for number in 0..request.output_len {
-        let text = if number == 0 {
-            first_token(id)
-        } else {
-            "word ".to_owned()
+        let chunk = match number {
+            0 => &first_chunk,
+            _ if number == last => &last_chunk,
+            _ => &next_chunk,
         };
-        let chunk = chunk(&event(request, id, &text, number + 1 == request.output_len));
-        let due_ms = timetable.ttft_ms + timetable.itl_ms * number as f64;
+        let due_ms = timetable.due_ms(number);
         sleep_until(clock::instant(arrived_ns) + Duration::from_secs_f64(due_ms.max(0.0) / 1e3))
             .await;
         written_ns.push(clock::process_ns());

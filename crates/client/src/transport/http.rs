@@ -129,7 +129,11 @@ impl Body {
                 }
                 Ok(used)
             }
-            Self::Chunked(_) => self.take_chunks(bytes, on_data),
+            Self::Chunked(chunk) => {
+                let (next, used) = chunk.take(bytes, on_data)?;
+                *self = next.map_or(Self::Done, Self::Chunked);
+                Ok(used)
+            }
         }
     }
 
@@ -143,36 +147,39 @@ impl Body {
             Self::Length(_) | Self::Chunked(_) => Err(HttpError::Closed),
         }
     }
-
-    fn take_chunks(
-        &mut self,
-        bytes: &[u8],
-        on_data: &mut dyn FnMut(&[u8]),
-    ) -> Result<usize, HttpError> {
-        let mut used = 0;
-        while let (Self::Chunked(chunk), Some(byte)) = (*self, bytes.get(used)) {
-            if let Chunk::Data { left } = chunk {
-                let rest = &bytes[used..];
-                let size = usize::try_from(left).map_or(rest.len(), |left| left.min(rest.len()));
-                on_data(&rest[..size]);
-                used += size;
-                let left = left - size as u64;
-                *self = Self::Chunked(if left == 0 {
-                    Chunk::DataEnd { seen_cr: false }
-                } else {
-                    Chunk::Data { left }
-                });
-            } else {
-                *self = chunk.step(*byte)?.map_or(Self::Done, Self::Chunked);
-                used += 1;
-            }
-        }
-        Ok(used)
-    }
 }
 
 impl Chunk {
     const FIRST: Self = Self::Size { size: 0, digits: 0 };
+
+    /// Parses bytes and calls `on_data` for the data. Returns the state behind them, which is `None`
+    /// at the end of the body, and the number of bytes used.
+    fn take(
+        mut self,
+        bytes: &[u8],
+        on_data: &mut dyn FnMut(&[u8]),
+    ) -> Result<(Option<Self>, usize), HttpError> {
+        let mut used = 0;
+        while let Some(byte) = bytes.get(used) {
+            self = if let Self::Data { left } = self {
+                let rest = &bytes[used..];
+                let size = usize::try_from(left).map_or(rest.len(), |left| left.min(rest.len()));
+                on_data(&rest[..size]);
+                used += size;
+                match left - size as u64 {
+                    0 => Self::DataEnd { seen_cr: false },
+                    left => Self::Data { left },
+                }
+            } else {
+                used += 1;
+                match self.step(*byte)? {
+                    Some(next) => next,
+                    None => return Ok((None, used)),
+                }
+            };
+        }
+        Ok((Some(self), used))
+    }
 
     /// Parses a byte outside the data; `None` at the end of the body.
     fn step(self, byte: u8) -> Result<Option<Self>, HttpError> {

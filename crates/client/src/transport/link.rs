@@ -24,7 +24,7 @@ use url::Url;
 use super::proxy::{Proxy, tunnel};
 use super::socket::Socket;
 use super::{Connection, Outgoing};
-use crate::clock::instant_in;
+use crate::clock::{Arrival, instant_in};
 use crate::connection_hint::addresses;
 use crate::rlimit::exhausted_resource;
 use sobench_core::error::{Error, Result};
@@ -189,8 +189,7 @@ impl Target {
             connect_first(&addresses, TcpStream::connect).await
         };
         let socket = Socket::new(limit.bound("TCP connection", connecting).await?)?;
-        let arrival = socket.arrival();
-        Ok(Connection::new(Link::Plain(socket), arrival))
+        Ok(Connection::new(Link::Plain(socket)))
     }
 
     async fn connect_proxy(&self, route: &ProxyRoute, limit: &Limit) -> io::Result<Connection> {
@@ -240,10 +239,7 @@ impl Tls {
             .connector
             .connect(self.name.clone(), connection.link)
             .await?;
-        Ok(Connection::new(
-            Link::Tls(Box::new(stream)),
-            connection.arrival,
-        ))
+        Ok(Connection::new(Link::Tls(Box::new(stream))))
     }
 }
 
@@ -303,6 +299,16 @@ pub(super) enum Link {
     Plain(Socket),
     /// Over a socket, or over TLS to a proxy.
     Tls(Box<TlsStream<Link>>),
+}
+
+impl Link {
+    /// When the bytes of the last read from the socket arrived.
+    pub(super) fn arrival(&self) -> Arrival {
+        match self {
+            Self::Plain(socket) => socket.arrival(),
+            Self::Tls(stream) => stream.get_ref().0.arrival(),
+        }
+    }
 }
 
 macro_rules! either {

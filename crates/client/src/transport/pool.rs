@@ -164,7 +164,8 @@ impl Pool {
         loop {
             let Some(idle) = self.lock().pop() else {
                 self.connections.waited_for.fetch_add(1, Ordering::Relaxed);
-                return self.open().await;
+                // In a box, so that the task of a request is small while it waits for tokens.
+                return Box::pin(self.open()).await;
             };
             if idle.time().is_some_and(|time| time >= self.idle_timeout) {
                 continue;

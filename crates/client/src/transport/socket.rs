@@ -10,8 +10,6 @@
 
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -21,50 +19,7 @@ use tokio::net::TcpStream;
 use self::kernel::Stamps;
 #[cfg(not(target_os = "linux"))]
 use self::user::Stamps;
-use crate::clock::Arrived;
-
-/// When the bytes of the last read arrived, as [`crate::clock::process_ns`]; shared by a socket and
-/// its reader.
-#[derive(Clone, Debug, Default)]
-pub struct Arrival(Arc<Shared>);
-
-#[derive(Debug, Default)]
-struct Shared {
-    at_ns: AtomicU64,
-    is_stamped: AtomicBool,
-    /// [`UNKNOWN`] if unknown.
-    slack_ns: AtomicU64,
-}
-
-const UNKNOWN: u64 = u64::MAX;
-
-impl Arrival {
-    pub fn at_ns(&self) -> u64 {
-        self.0.at_ns.load(Ordering::Relaxed)
-    }
-
-    /// Whether the instant is the kernel's.
-    pub fn is_stamped(&self) -> bool {
-        self.0.is_stamped.load(Ordering::Relaxed)
-    }
-
-    /// How much earlier the first of the bytes can have arrived; `None` if unknown. The bytes of one
-    /// part, which the server wrote at once, have the stamp of its last packet.
-    pub fn slack_ns(&self, parts: usize) -> Option<u64> {
-        if parts == 1 && self.is_stamped() {
-            return Some(0);
-        }
-        Some(self.0.slack_ns.load(Ordering::Relaxed)).filter(|slack_ns| *slack_ns != UNKNOWN)
-    }
-
-    fn set(&self, arrived: Arrived) {
-        let slack_ns = arrived.slack_ns.unwrap_or(UNKNOWN);
-        self.0.at_ns.store(arrived.at_ns, Ordering::Relaxed);
-        let is_stamped = arrived.is_stamped;
-        self.0.is_stamped.store(is_stamped, Ordering::Relaxed);
-        self.0.slack_ns.store(slack_ns, Ordering::Relaxed);
-    }
-}
+use crate::clock::Arrival;
 
 /// A connected socket.
 #[derive(Debug)]
@@ -96,8 +51,9 @@ impl Socket {
         })
     }
 
+    /// When the bytes of the last read arrived.
     pub fn arrival(&self) -> Arrival {
-        self.arrival.clone()
+        self.arrival
     }
 }
 
@@ -113,7 +69,7 @@ impl AsyncRead for Socket {
         arrived.map_ok(|arrived| {
             // The end of the stream is not an arrival.
             if buffer.filled().len() > before {
-                this.arrival.set(arrived);
+                this.arrival = arrived;
             }
         })
     }
@@ -151,6 +107,7 @@ impl AsyncWrite for Socket {
 
 #[cfg(target_os = "linux")]
 mod kernel {
+    use std::cell::RefCell;
     use std::io::{self, IoSliceMut};
     use std::os::fd::AsRawFd;
     use std::task::{Context, Poll, ready};
@@ -162,13 +119,16 @@ mod kernel {
     use tokio::io::{Interest, ReadBuf};
     use tokio::net::TcpStream;
 
-    use crate::clock::{Arrived, LastRead};
+    use crate::clock::{Arrival, LastRead};
+
+    thread_local! {
+        /// The buffer of this thread for one stamp, which is taken out before the next read.
+        static CONTROL_BUFFER: RefCell<Vec<u8>> = RefCell::new(cmsg_space!(TimeSpec));
+    }
 
     /// Reads with kernel time stamps.
     #[derive(Debug)]
     pub(super) struct Stamps {
-        /// Buffer for one stamp.
-        control_buffer: Vec<u8>,
         last: LastRead,
     }
 
@@ -177,14 +137,13 @@ mod kernel {
             // On failure there are no stamps, and the instants of the reads are used.
             let _ = setsockopt(tcp, sockopt::ReceiveTimestampns, &true);
             Self {
-                control_buffer: cmsg_space!(TimeSpec),
                 last: LastRead::new(),
             }
         }
 
         pub(super) fn for_accepted(self) -> Self {
             let last = LastRead::accepted();
-            Self { last, ..self }
+            Self { last }
         }
 
         /// Reads once and returns when the last of the bytes arrived.
@@ -193,7 +152,7 @@ mod kernel {
             tcp: &mut TcpStream,
             cx: &mut Context<'_>,
             buffer: &mut ReadBuf<'_>,
-        ) -> Poll<io::Result<Arrived>> {
+        ) -> Poll<io::Result<Arrival>> {
             loop {
                 ready!(tcp.poll_read_ready(cx))?;
                 let unfilled = buffer.initialize_unfilled();
@@ -226,21 +185,23 @@ mod kernel {
             }
         }
 
-        fn receive(&mut self, tcp: &TcpStream, buffer: &mut [u8]) -> io::Result<(usize, Arrived)> {
-            let mut parts = [IoSliceMut::new(buffer)];
-            let message = recvmsg::<()>(
-                tcp.as_raw_fd(),
-                &mut parts,
-                Some(&mut self.control_buffer),
-                MsgFlags::empty(),
-            )?;
-            let stamp = message.cmsgs().ok().and_then(|mut all| {
-                all.find_map(|one| match one {
-                    ControlMessageOwned::ScmTimestampns(at) => Some(Duration::from(at)),
-                    _ => None,
-                })
-            });
-            Ok((message.bytes, self.last.arrived(stamp)))
+        fn receive(&mut self, tcp: &TcpStream, buffer: &mut [u8]) -> io::Result<(usize, Arrival)> {
+            CONTROL_BUFFER.with_borrow_mut(|control_buffer| {
+                let mut parts = [IoSliceMut::new(buffer)];
+                let message = recvmsg::<()>(
+                    tcp.as_raw_fd(),
+                    &mut parts,
+                    Some(control_buffer),
+                    MsgFlags::empty(),
+                )?;
+                let stamp = message.cmsgs().ok().and_then(|mut all| {
+                    all.find_map(|one| match one {
+                        ControlMessageOwned::ScmTimestampns(at) => Some(Duration::from(at)),
+                        _ => None,
+                    })
+                });
+                Ok((message.bytes, self.last.arrived(stamp)))
+            })
         }
     }
 }
@@ -254,7 +215,7 @@ mod user {
     use tokio::io::{AsyncRead as _, ReadBuf};
     use tokio::net::TcpStream;
 
-    use crate::clock::{self, Arrived};
+    use crate::clock::Arrival;
 
     /// Reads without kernel time stamps.
     #[derive(Debug)]
@@ -274,12 +235,10 @@ mod user {
             tcp: &mut TcpStream,
             cx: &mut Context<'_>,
             buffer: &mut ReadBuf<'_>,
-        ) -> Poll<io::Result<Arrived>> {
-            Pin::new(tcp).poll_read(cx, buffer).map_ok(|()| Arrived {
-                at_ns: clock::process_ns(),
-                is_stamped: false,
-                slack_ns: None,
-            })
+        ) -> Poll<io::Result<Arrival>> {
+            Pin::new(tcp)
+                .poll_read(cx, buffer)
+                .map_ok(|()| Arrival::now())
         }
     }
 }
