@@ -36,7 +36,7 @@ impl FinishedClient {
                 let share = (at_s - before_s) / (after_s - before_s);
                 (0.0..=1.0)
                     .contains(&share)
-                    .then(|| before + share * (after - before))
+                    .then_some(before + share * (after - before))
             })
         };
         Some(at(to_s)? - at(from_s)?)
