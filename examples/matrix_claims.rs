@@ -23,8 +23,8 @@ use sobench::commands::matrix::verdicts::{
 use sobench_core::error::{Error, Result};
 use sobench_judge::{EvaluateOptions, Evaluator};
 use sobench_results::metrics::registry::{latencies, rates};
+use sobench_results::runlog::RunLog;
 use sobench_results::runlog::judge::judge;
-use sobench_results::runlog::{Keep, RunLog};
 use sobench_statistics::bootstrap::{RandomSource as _, SplitMix, draw_distinct};
 
 /// Share of answers that are made invalid in every run.
@@ -198,8 +198,8 @@ fn stored(folder: &Path, arm: &str) -> Result<Vec<StoredRun>> {
         if !path.to_string_lossy().contains(&format!("-{arm}-")) {
             continue;
         }
-        let mut log = RunLog::read(&path, Keep::WithoutTexts)?;
-        judge(&mut log, &mut evaluator, None)?;
+        let mut log = RunLog::read(&path)?;
+        judge(&mut log, &mut evaluator, None, 1, &())?;
         let samples = log.requests.samples();
         let known = log.record.known_constraints.iter().cloned().collect();
         let ends = samples

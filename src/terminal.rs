@@ -14,6 +14,7 @@ use console::{Term, measure_text_width, truncate_str};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use sobench_core::error::Error;
 use sobench_core::exit_codes::ENVIRONMENT;
+use sobench_core::progress::Progress as WorkProgress;
 
 /// How progress is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -218,6 +219,11 @@ pub enum InputUnit {
 pub struct InputProgress(Option<ProgressBar>);
 
 impl InputProgress {
+    /// Progress through files that are still to be found.
+    pub fn of_files() -> Self {
+        Self::new(0, InputUnit::Bytes)
+    }
+
     /// Progress through `total` bytes or answers.
     pub fn new(total: u64, unit: InputUnit) -> Self {
         let bar = (Mode::detect(true) == Mode::Bar).then(|| {
@@ -239,6 +245,18 @@ impl InputProgress {
         if let Some(bar) = &self.0 {
             bar.inc(by);
         }
+    }
+}
+
+impl WorkProgress for InputProgress {
+    fn expect(&self, more_bytes: u64) {
+        if let Some(bar) = &self.0 {
+            bar.inc_length(more_bytes);
+        }
+    }
+
+    fn advance(&self, bytes: u64) {
+        Self::advance(self, bytes);
     }
 }
 

@@ -21,7 +21,7 @@ fn record() -> RunRecord {
 fn with_run<T>(check: impl FnOnce(&View<'_>) -> T) -> T {
     with_eventful_samples(|samples| {
         let report = Report::new(record(), metrics());
-        let answer = |index: usize| Ok(samples[index].text().to_owned());
+        let answer = |index: usize| Ok(samples[index].observation().answer);
         check(&View {
             report: &report,
             samples,

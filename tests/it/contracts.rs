@@ -26,7 +26,8 @@ use sobench_results::metrics::{
     Answers, Judged, MetricsOptions, Slo, TokenSource, Tokens, summarise,
 };
 use sobench_results::record::{Engine, EngineChoice, EngineWork, RunRecord};
-use sobench_results::runlog::{Keep, RunLog};
+use sobench_results::runlog::RunLog;
+
 use sobench_testkit::contract::with_member;
 use sobench_testkit::repository_path;
 
@@ -247,12 +248,9 @@ fn every_judged_request() -> Vec<JudgedRequest> {
 
 /// The record of the frozen run.
 fn record() -> RunRecord {
-    RunLog::read(
-        &repository_path("fixtures/runs/v2.jsonl"),
-        Keep::WithoutTexts,
-    )
-    .expect("the frozen run is a run log")
-    .record
+    RunLog::read(&repository_path("fixtures/runs/v2.jsonl"))
+        .expect("the frozen run is a run log")
+        .record
 }
 
 fn full_record() -> RunRecord {
@@ -345,7 +343,7 @@ fn saved(
     }
     let samples = ledger.samples();
     let report = Report::new(record, summarise(&samples, 3_000 * NS_PER_MS, options));
-    let answer = |index: usize| Ok(samples[index].text().to_owned());
+    let answer = |index: usize| Ok(Answer::from_text(samples[index].text().to_owned()));
     let view = View {
         report: &report,
         samples: &samples,

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use serde_json::Value;
 use sobench_core::observation::Outcome;
 use sobench_embedded::{EmbeddedOptions, EmbeddedServer, Fault};
-use sobench_results::runlog::{Keep, RunLog};
+use sobench_results::runlog::RunLog;
 use sobench_testkit::repository_path;
 use sobench_testkit::scripted::{ScriptedServer, Then, models, wait_until_closed, whole};
 
@@ -420,7 +420,7 @@ impl Running {
     fn end(self) -> (Ran, RunLog, String, tempfile::TempDir) {
         let output = self.child.wait_with_output().unwrap();
         let stdout = String::from_utf8(output.stdout).unwrap();
-        let log = RunLog::read(&self.log, Keep::Texts).unwrap();
+        let log = RunLog::read(&self.log).unwrap();
         check_lines(&self.log);
         let again = report(&self.log, "text").stdout;
         let code = output.status.code().unwrap_or(-1);
@@ -627,7 +627,7 @@ fn drain_timeout_cancels_requests_in_flight() {
 fn stored_run_log_stays_readable() {
     let path = repository_path("fixtures/runs/v2.jsonl");
     check_lines(&path);
-    let log = RunLog::read(&path, Keep::WithoutTexts).unwrap();
+    let log = RunLog::read(&path).unwrap();
     assert_eq!(
         (log.requests.len(), log.is_judged, log.is_partial()),
         (8, true, false)

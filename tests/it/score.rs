@@ -1,6 +1,6 @@
 //! The command `sobench score`: files of other tools, and run logs.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use sobench_testkit::repository_path;
 
 use crate::support::sobench;
@@ -83,6 +83,81 @@ fn run_log_gets_the_same_verdicts() {
         (Some(0), Some(0)),
         "the verdicts agree with those in the log"
     );
+}
+
+/// The lines of a run log without verdicts and footer, as after a kill, in the order of `order`.
+fn killed_log(order: impl Fn(&mut Vec<&str>)) -> String {
+    let text =
+        std::fs::read_to_string(repository_path("fixtures/frozen/runs/fast-1.jsonl")).unwrap();
+    let is_request = |line: &&str| line.starts_with("{\"request\"");
+    let mut requests: Vec<&str> = text.lines().filter(is_request).collect();
+    order(&mut requests);
+    let is_end = |line: &&str| line.starts_with("{\"judged\"") || line.starts_with("{\"footer\"");
+    let others = text
+        .lines()
+        .filter(|line| !is_request(line) && !is_end(line));
+    let lines: Vec<&str> = others.chain(requests).collect();
+    lines.join("\n") + "\n"
+}
+
+#[test]
+fn requests_of_a_killed_run_are_scored_in_plan_order() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.jsonl").display().to_string();
+    let mut found = Vec::new();
+    let by_end = |_: &mut Vec<&str>| {};
+    for log in [
+        killed_log(by_end),
+        // Lines far from each other: requests are read from places all over the file.
+        killed_log(|requests| requests.reverse()),
+        killed_log(|requests| requests.sort_by_key(|line| line.len() % 7)),
+    ] {
+        std::fs::write(&path, log).unwrap();
+        let ran = sobench(&["score", &path, "--format", "json"]);
+        assert_eq!(ran.code, 0, "{}", ran.stderr);
+        let lines = sobench(&["score", &path, "--format", "jsonl"]);
+        let ids: Vec<Value> = lines
+            .stdout
+            .lines()
+            .map(|line| serde_json::from_str::<Value>(line).unwrap()["id"].clone())
+            .collect();
+        let planned: Vec<Value> = (0..60)
+            .map(|index| format!("json-{index}").into())
+            .collect();
+        assert_eq!(ids, planned);
+        found.push((check(&ran.stdout), lines.stdout));
+    }
+    assert!(found[1] == found[0] && found[2] == found[0]);
+    let file = &found[0].0["files"][0];
+    assert_eq!(
+        (&file["claims"], &file["notices"][0]),
+        (&json!([]), &json!("the run ended early")),
+        "{file}"
+    );
+}
+
+#[test]
+fn a_damaged_line_in_a_run_log_is_named_by_every_command() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.jsonl").display().to_string();
+    let log = killed_log(|requests| requests[30] = "{\"request\": {\"index\": 30");
+    std::fs::write(&path, log).unwrap();
+    for arguments in [
+        &["score", &path][..],
+        &["report", &path],
+        &["compare", &path, &path],
+    ] {
+        let ran = sobench(arguments);
+        assert_eq!((ran.code, ran.stdout.as_str()), (2, ""), "{arguments:?}");
+        // After the header, a prompt and a constraint.
+        assert!(
+            ran.stderr
+                .contains("run.jsonl, line 34: not a line of a run log (EOF")
+                && ran.stderr.contains("\nhint: "),
+            "{arguments:?}: {}",
+            ran.stderr
+        );
+    }
 }
 
 #[test]

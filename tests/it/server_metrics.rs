@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::{Value, json};
-use sobench_results::runlog::{Keep, RunLog};
+use sobench_results::runlog::RunLog;
 use sobench_testkit::scripted::{ScriptedServer, Then, models, wait_until_closed, whole};
 
 use crate::cli::assert_fails;
@@ -107,7 +107,7 @@ fn both_sides_are_reported_and_read_back_from_the_log() {
     assert!(masks["last"].as_f64() > masks["first"].as_f64(), "{server}");
 
     check_lines(std::path::Path::new(log));
-    let read = RunLog::read(log.as_ref(), Keep::WithoutTexts).unwrap();
+    let read = RunLog::read(log.as_ref()).unwrap();
     assert!(read.server.len() >= 2);
     assert!(read.server[0].offset_ns < 0 && read.server[0].source.is_some());
     assert!(

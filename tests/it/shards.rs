@@ -10,7 +10,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 use sobench_core::shard::Shard;
 use sobench_results::record::ShardRecord;
-use sobench_results::runlog::{Keep, RunLog, VERSION};
+use sobench_results::runlog::{RunLog, VERSION};
 use sobench_testkit::scripted::{Request, ScriptedServer, models, whole};
 
 use crate::cli::assert_fails;
@@ -122,7 +122,7 @@ fn run_shards(server: &ScriptedServer, count: usize, folder: &Path) -> Vec<RunLo
             page.contains(&format!("shard {number} of {count}: ")),
             "{page}"
         );
-        RunLog::read(&log, Keep::Texts).unwrap()
+        RunLog::read(&log).unwrap()
     };
     std::thread::scope(|scope| {
         let running: Vec<_> = (1..=count)
@@ -134,8 +134,10 @@ fn run_shards(server: &ScriptedServer, count: usize, folder: &Path) -> Vec<RunLo
 
 /// All parts of a request that do not depend on time.
 fn facts(log: &RunLog) -> BTreeMap<usize, [String; 5]> {
-    let of_one = |request: sobench_results::metrics::Sample<'_>| {
+    let mut answers = log.answers();
+    let mut of_one = |request: sobench_results::metrics::Sample<'_>| {
         let case = request.case();
+        let logged = answers.read(request).unwrap();
         [
             format!(
                 "{} {:?} {:?} due {} ns",
@@ -152,7 +154,7 @@ fn facts(log: &RunLog) -> BTreeMap<usize, [String; 5]> {
                 "{:?} {:?} {}",
                 request.outcome(),
                 request.finish_reason(),
-                request.text()
+                logged.answer.text()
             ),
             format!("{:?}", request.judged()),
         ]
@@ -205,7 +207,7 @@ fn four_shards_equal_one_client_request_by_request() {
         &log,
     );
     assert_eq!(one.code, 0, "{}", one.stderr);
-    let one = RunLog::read(&log, Keep::Texts).unwrap();
+    let one = RunLog::read(&log).unwrap();
     let shards = run_shards(&together, 4, folder.path());
 
     let (by_one, by_four) = (received(&alone), received(&together));
@@ -309,7 +311,7 @@ fn check_merged_shards(folder: &Path, expected: &BTreeMap<usize, [String; 5]>) {
     assert_eq!(ran.code, 0, "{}", ran.stderr);
     check_lines(&merged);
     paths.iter().for_each(|path| check_lines(path.as_ref()));
-    let log = RunLog::read(&merged, Keep::Texts).unwrap();
+    let log = RunLog::read(&merged).unwrap();
     let instants_moved = facts(&log);
     // Shards start when they are ready, so due times are shifted.
     let but_due = |facts: &BTreeMap<usize, [String; 5]>| {
@@ -398,7 +400,7 @@ fn merge(paths: &[String], more: &[&str]) -> Ran {
 /// Splits the lines of a log into logs of `count` shards: each request with its verdict and
 /// everything it refers to, and a header and a footer for each.
 fn split(log: &Path, count: usize, folder: &Path) -> Vec<String> {
-    let whole = RunLog::read(log, Keep::WithoutTexts).unwrap();
+    let whole = RunLog::read(log).unwrap();
     let text = std::fs::read_to_string(log).unwrap();
     let one = |number: usize| {
         let part = Shard::new(number, count).unwrap();
@@ -530,8 +532,8 @@ fn split_and_merged_run_gives_identical_figures() {
             page_without_clients(&ran.stdout)
         );
         assert_eq!(
-            facts(&RunLog::read(&merged, Keep::Texts).unwrap()),
-            facts(&RunLog::read(&log, Keep::Texts).unwrap())
+            facts(&RunLog::read(&merged).unwrap()),
+            facts(&RunLog::read(&log).unwrap())
         );
     }
 }

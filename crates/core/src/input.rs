@@ -10,7 +10,7 @@ mod line_batches;
 mod lines;
 
 use std::fs::{self, File};
-use std::io::{self, Read};
+use std::io::{self, BufRead as _, BufReader, Read};
 use std::path::Path;
 
 pub use self::folder::list_files;
@@ -84,6 +84,22 @@ pub fn read_text_bytes(path: &Path, max_bytes: u64) -> Result<Vec<u8>> {
         bytes.drain(..BYTE_ORDER_MARK.len());
     }
     Ok(bytes)
+}
+
+/// Opens a text file, to read it in parts, without a byte order mark. The caller checks that it is
+/// UTF-8.
+///
+/// # Errors
+/// Usage error with the path: as for [`check_text`].
+pub fn open_text(path: &Path, max_bytes: u64) -> Result<impl Read> {
+    check_text(path, max_bytes)?;
+    let (file, _) = open(path, max_bytes)?;
+    let mut file = BufReader::new(file);
+    let start = file.fill_buf().map_err(|error| unreadable(path, &error))?;
+    if start.starts_with(BYTE_ORDER_MARK) {
+        file.consume(BYTE_ORDER_MARK.len());
+    }
+    Ok(file)
 }
 
 /// Reads a text file, without a byte order mark.

@@ -19,7 +19,10 @@ pub fn write(view: &View<'_>, out: &mut dyn Write) -> Result<usize> {
         let Some(name) = failing_as(sample) else {
             continue;
         };
-        put(out, &line(view, sample, name, &(view.answer)(place)?))?;
+        put(
+            out,
+            &line(view, sample, name, &(view.answer)(place)?.text()),
+        )?;
         count += 1;
     }
     Ok(count)

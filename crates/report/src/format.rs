@@ -13,7 +13,7 @@ use sobench_core::output_format::OutputFormat;
 /// Options of the formats.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FormOptions {
-    /// Whether the JSON holds every request; the samples must have their texts.
+    /// Whether the JSON holds every request.
     pub detailed: bool,
     pub junit_per: JunitPer,
     /// How much the text shows; the other formats show everything.

@@ -1,5 +1,6 @@
 //! Makes the report of a run log, at the end of a run and for `sobench report`.
 
+use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 
 use crate::arm_difference::ArmDifferences;
@@ -7,6 +8,7 @@ use crate::curl::Resend;
 use crate::view::View;
 use crate::{LoadFigures, RampFigures, Report, RpsChange, shards};
 use sobench_backend::error_message;
+use sobench_core::answer::Answer;
 use sobench_core::case::Arm;
 use sobench_core::dates::timestamp;
 use sobench_core::error::Result;
@@ -28,17 +30,16 @@ use sobench_results::runlog::RunLog;
 /// Outages that are listed; of more, those with the most requests.
 const MAX_OUTAGES: usize = 3;
 
-/// Calls `show` with a run. Answers are read from the log where they are not in memory.
+/// Calls `show` with a run. Answers are read from the log.
 pub fn with_view<T>(
     log: &RunLog,
     report: &Report,
     show: impl FnOnce(&View<'_>) -> Result<T>,
 ) -> Result<T> {
     let samples = log.requests.samples();
-    let answer = |place: usize| {
-        log.answer(place)
-            .map(|logged| logged.answer.text().into_owned())
-    };
+    let answers = RefCell::new(log.answers());
+    let answer =
+        |place: usize| -> Result<Answer> { Ok(answers.borrow_mut().read(samples[place])?.answer) };
     let record = &log.record;
     let is_gone = log
         .footer

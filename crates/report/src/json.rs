@@ -43,8 +43,7 @@ const OF_SOME_LOADS: [&str; 17] = [
     "spec_decode_per_position_acceptance_rates",
 ];
 
-/// The whole file; with every request in it if `detailed`, for which the samples must have their
-/// texts.
+/// The whole file; with every request in it if `detailed`.
 pub fn document(view: View<'_>, detailed: bool) -> SavedResult<'_> {
     SavedResult {
         view,
@@ -393,7 +392,7 @@ mod tests {
         };
         with_samples(run, |samples| {
             let report = Report::new(record, summarise(samples, 2_000_000_000, &options));
-            let answer = |place: usize| Ok(samples[place].text().to_owned());
+            let answer = |place: usize| Ok(samples[place].observation().answer);
             to_value(document(
                 View {
                     report: &report,

@@ -156,7 +156,7 @@ fn test(view: &View<'_>, place: usize, sample: &Sample<'_>) -> Result<TestCase> 
         TestStatus::Passed => TestCaseStatus::success(),
         TestStatus::Skipped(why) => skipped(&why),
         TestStatus::Invalid(reason) => {
-            let answer = format!("answer: {}", (view.answer)(place)?);
+            let answer = format!("answer: {}", (view.answer)(place)?.text());
             unsuccessful(
                 NonSuccessKind::Failure,
                 reason.name(),

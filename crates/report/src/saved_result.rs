@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::json;
 use super::view::View;
-use sobench_core::error::Result;
+use sobench_core::answer::Answer;
 use sobench_core::observation::failure_message;
 use sobench_results::metrics::latency::{RequestLatency, chunk_gaps_ms};
 use sobench_results::metrics::quality::is_correct;
@@ -58,8 +58,7 @@ impl Column {
 /// The rules for missing values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Layout {
-    /// `null` where there is no value; records have everything that is known of a request. The
-    /// samples have their texts in memory.
+    /// `null` where there is no value; records have everything that is known of a request.
     Sobench,
     /// 0 where a request has no answer; the script's records.
     Vllm,
@@ -166,15 +165,13 @@ impl Serialize for Cells<'_> {
                 serializer.collect_seq(samples.iter().map(sent))
             }
             Column::QueueTimes => self.seconds(serializer, |latency| latency.schedule_lag_ms),
-            Column::GeneratedTexts => self.each(serializer, |_, generated| generated.into()),
+            Column::GeneratedTexts => self.each(serializer, |_, answer| answer.text().into()),
             Column::Errors => serializer.collect_seq(
                 samples
                     .iter()
                     .map(|sample| failure_message(sample.outcome())),
             ),
-            Column::Outputs => self.each(serializer, |sample, generated| {
-                self.output(sample, &generated)
-            }),
+            Column::Outputs => self.each(serializer, |sample, answer| self.output(sample, answer)),
         }
     }
 }
@@ -213,28 +210,21 @@ impl Cells<'_> {
     fn each<S: Serializer>(
         &self,
         serializer: S,
-        cell: impl Fn(&Sample<'_>, String) -> Value,
+        cell: impl Fn(&Sample<'_>, &Answer) -> Value,
     ) -> std::result::Result<S::Ok, S::Error> {
         let samples = self.document.view.samples;
         let mut sequence = serializer.serialize_seq(Some(samples.len()))?;
         for (place, sample) in samples.iter().enumerate() {
-            let generated = self.answer(place).map_err(S::Error::custom)?;
-            sequence.serialize_element(&cell(sample, generated))?;
+            let answer = (self.document.view.answer)(place).map_err(S::Error::custom)?;
+            sequence.serialize_element(&cell(sample, &answer))?;
         }
         sequence.end()
     }
 
-    fn answer(&self, place: usize) -> Result<String> {
-        let view = self.document.view;
-        match self.document.layout {
-            Layout::Sobench => Ok(view.samples[place].text().to_owned()),
-            Layout::Vllm => (view.answer)(place),
-        }
-    }
-
     /// One request with its answer and its verdict. A refused or failed request is not correct;
     /// `null` is not judged.
-    fn output(&self, sample: &Sample<'_>, generated: &str) -> Value {
+    fn output(&self, sample: &Sample<'_>, answer: &Answer) -> Value {
+        let generated = answer.text();
         let (expected, correctness) = (
             &sample.request_input().completion,
             is_correct(sample.verdict()),
@@ -255,7 +245,7 @@ impl Cells<'_> {
             "verdict": sample.verdict(),
             "finish_reason": sample.finish_reason(),
             // The reasoning before the answer, where the server returns it separately.
-            "reasoning": Some(sample.reasoning()).filter(|reasoning| !reasoning.is_empty()),
+            "reasoning": Some(&answer.reasoning).filter(|reasoning| !reasoning.is_empty()),
             "ttft_reasoning_ms": latency.ttft_reasoning_ms,
             "ttft_answer_ms": latency.ttft_answer_ms,
             "ttft_arguments_ms": latency.ttft_arguments_ms,

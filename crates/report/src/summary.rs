@@ -653,7 +653,7 @@ fn reason_item(view: &View<'_>, group: &Group) -> Result<(Text, Vec<Text>)> {
         return Ok(failure_item(group));
     };
     let line = reason_line(group, &sample.id(), &reason.to_string());
-    Ok((line.into(), example(&(view.answer)(index)?, reason)))
+    Ok((line.into(), example(&(view.answer)(index)?.text(), reason)))
 }
 
 fn failure_item(group: &Group) -> (Text, Vec<Text>) {

@@ -275,7 +275,7 @@ mod tests {
         View {
             report,
             samples,
-            answer: &|_| Ok(String::new()),
+            answer: &|_| Ok(sobench_core::answer::Answer::default()),
             resend: None,
             run_log: None,
             requirements: None,

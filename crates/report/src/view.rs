@@ -4,6 +4,7 @@ use std::path::Path;
 
 use super::Report;
 use super::curl::Resend;
+use sobench_core::answer::Answer;
 use sobench_core::case::Arm;
 use sobench_core::error::Result;
 use sobench_core::observation::{Outcome, failure_message};
@@ -14,10 +15,10 @@ use sobench_results::metrics::Sample;
 #[derive(Clone, Copy)]
 pub struct View<'a> {
     pub report: &'a Report,
-    /// Every request, in plan order. Answers need not have their texts.
+    /// Every request, in plan order, without the texts of answers.
     pub samples: &'a [Sample<'a>],
     /// Reads the whole answer of the request at an index of `samples`.
-    pub answer: &'a dyn Fn(usize) -> Result<String>,
+    pub answer: &'a dyn Fn(usize) -> Result<Answer>,
     /// How to send requests again; `None` where the log does not have it.
     pub resend: Option<&'a Resend>,
     /// The file of the run log; `None` where none was kept.
@@ -116,7 +117,7 @@ pub mod testing {
         };
         with_samples(run, |samples| {
             let report = Report::new(record, summarise(samples, 2_000_000_000, &options));
-            let answer = |place: usize| Ok(samples[place].text().to_owned());
+            let answer = |place: usize| Ok(samples[place].observation().answer);
             check(View {
                 report: &report,
                 samples,

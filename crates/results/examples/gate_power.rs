@@ -94,10 +94,7 @@ fn stored(folder: &Path, runs: usize, pairs: u64) -> Result<()> {
     for load in ["quiet", "busy"] {
         let read = |name: &str| -> Result<Vec<Run>> {
             let path = folder.join(load).join(name);
-            let mut side = files::read_side(&path.to_string_lossy(), |_| Ok(()))?;
-            // Sides are cloned for each pair, and need no texts.
-            let requests = side.runs.iter_mut().flat_map(|run| &mut run.requests);
-            requests.flatten().for_each(|request| request.answer = None);
+            let side = files::read_side(&path.to_string_lossy(), |_| Ok(()), &())?;
             let distrusted = side.runs.iter().filter(|run| !run.distrusted.is_empty());
             print_line(&format!(
                 "{load}/{name}: {} runs, {} with distrusted metrics",

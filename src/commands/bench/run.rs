@@ -73,7 +73,7 @@ use sobench_results::metrics::client_overhead::ClientVerdict;
 use sobench_results::metrics::probe::ProbeResults;
 use sobench_results::record::{Engine, RunRecord};
 use sobench_results::runlog::write::{LogWriter, Secrets, Sink, event_channel};
-use sobench_results::runlog::{Footer, Keep, RunLog};
+use sobench_results::runlog::{Footer, RunLog};
 use sobench_shutdown::{Shutdown, run_abandonable};
 
 /// Memory of answers that wait to be logged, above which a notice is added.
@@ -337,7 +337,7 @@ fn finish(
         first_use,
         ..
     } = driven;
-    let mut log = RunLog::from_source(sink.source(), Keep::AsSaved)?;
+    let mut log = RunLog::from_source(sink.source(), &())?;
     if log.requests.len() != footer.requests {
         let (found, ended) = (log.requests.len(), footer.requests);
         return Err(Error::internal(format!(

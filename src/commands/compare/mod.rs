@@ -6,6 +6,7 @@ pub mod report;
 use self::options::CompareArgs;
 use crate::commands::output::{CommandOutput, pretty};
 use crate::commands::report::verdicts;
+use crate::terminal::InputProgress;
 use sobench_core::error::Result;
 use sobench_core::exit_codes::{CHECK_FAILED, NOT_COMPARABLE, SUCCESS};
 use sobench_core::output_format::OutputFormat;
@@ -24,11 +25,13 @@ pub fn run(flags: CompareArgs, shutdown: &Shutdown) -> Result<CommandOutput> {
 
 fn compare_files(flags: &CompareArgs) -> Result<CommandOutput> {
     let options = flags.options()?;
+    let progress = InputProgress::of_files();
     let sides = flags
         .sides
         .iter()
-        .map(|argument| files::read_side(argument, verdicts))
+        .map(|argument| files::read_side(argument, |log| verdicts(log, &progress), &progress))
         .collect::<Result<Vec<Side>>>()?;
+    drop(progress);
     let mut lines = Vec::new();
     if let (Some(path), Some(first)) = (&flags.write_baseline, sides.first()) {
         files::write_baseline(path, first)?;
@@ -40,7 +43,8 @@ fn compare_files(flags: &CompareArgs) -> Result<CommandOutput> {
             ..CommandOutput::default()
         });
     }
-    let comparison = compare(sides, &options);
+    let mut comparison = compare(sides, &options);
+    files::read_texts(&mut comparison)?;
     let stdout = match flags.format {
         OutputFormat::Text => report::text(&comparison),
         OutputFormat::Markdown => report::markdown(&comparison),

@@ -18,7 +18,7 @@ use sobench_mask as mask;
 use sobench_notices::notice::Notice;
 use sobench_results::runlog::merge::Shards;
 use sobench_results::runlog::write::{Access, Sink};
-use sobench_results::runlog::{Keep, RunLog, Source};
+use sobench_results::runlog::{RunLog, Source};
 use sobench_shutdown::Shutdown;
 
 /// Merges the logs and prints the report.
@@ -42,7 +42,7 @@ fn merge(flags: &MergeArgs) -> Result<CommandOutput> {
     }
     let mut shards = Shards::read(flags.logs.iter().map(|path| Source::file(path)))?;
     for log in shards.logs_mut() {
-        verdicts(log)?;
+        verdicts(log, &())?;
     }
     let notices: Vec<Notice> = shards
         .logs()
@@ -60,7 +60,7 @@ fn merge(flags: &MergeArgs) -> Result<CommandOutput> {
         return Err(error);
     }
     drop(shards);
-    let mut log = RunLog::from_source(sink.source(), Keep::AsSaved)?;
+    let mut log = RunLog::from_source(sink.source(), &())?;
     log.notices.splice(0..0, notices);
     let mut output = rendered(
         &log,

@@ -2,21 +2,28 @@
 
 pub mod args;
 
+use std::io::{BufWriter, Write as _};
 use std::path::Path;
 
 use self::args::ReportArgs;
 use crate::commands::flags::rendering::{DetailArgs, RenderingArgs};
-use crate::commands::output::CommandOutput;
-use sobench_core::error::{Error, Result};
+use crate::commands::output::{CommandOutput, cannot_store, large_output, text_for_stdout};
+use crate::terminal::InputProgress;
+use sobench_core::error::Result;
+use sobench_core::ordered_work::threads;
 use sobench_core::output_files;
+use sobench_core::progress::Progress;
 use sobench_data::tokenizer::Tokenizer;
 use sobench_judge::Evaluator;
 use sobench_notices::notice::LogNotice;
 use sobench_report::format::{self, FormOptions};
 use sobench_report::from_log::{report, with_view};
+use sobench_results::runlog::RunLog;
 use sobench_results::runlog::judge::{CountTokens, judge};
-use sobench_results::runlog::{Keep, RunLog};
 use sobench_shutdown::Shutdown;
+
+/// Requests for which one more thread is started to judge them.
+const REQUESTS_PER_THREAD: usize = 1000;
 
 /// Runs `sobench report`.
 ///
@@ -31,8 +38,10 @@ pub fn run(flags: ReportArgs, shutdown: &Shutdown) -> Result<CommandOutput> {
 /// # Errors
 /// As for [`run`].
 pub fn report_of(flags: &ReportArgs) -> Result<CommandOutput> {
-    let mut log = RunLog::read(&flags.log, Keep::AsSaved)?;
-    verdicts(&mut log)?;
+    let progress = InputProgress::of_files();
+    let mut log = RunLog::read_with(&flags.log, &progress)?;
+    verdicts(&mut log, &progress)?;
+    drop(progress);
     rendered(
         &log,
         &flags.rendering,
@@ -63,9 +72,13 @@ pub(crate) fn rendered(
         .iter()
         .map(|notice| format!("warning: {notice}"))
         .collect();
-    let mut stdout = Vec::new();
+    let mut stdout = large_output();
     with_view(log, &report, |view| match output {
-        None => format::write(view, flags.format, options, &mut stdout),
+        None => {
+            let mut out = BufWriter::new(&mut stdout);
+            format::write(view, flags.format, options, &mut out)?;
+            out.flush().map_err(|error| cannot_store(&error))
+        }
         Some(path) => {
             output_files::write(path, |out| format::write(view, flags.format, options, out))?;
             lines.push(format!(
@@ -76,10 +89,8 @@ pub(crate) fn rendered(
             Ok(())
         }
     })?;
-    let stdout =
-        String::from_utf8(stdout).map_err(|_| Error::internal("the report is not UTF-8"))?;
     Ok(CommandOutput {
-        stdout,
+        stdout: text_for_stdout(&mut stdout, "--output")?,
         lines,
         ..CommandOutput::default()
     })
@@ -89,7 +100,7 @@ pub(crate) fn rendered(
 ///
 /// # Errors
 /// The log cannot be read again.
-pub(crate) fn verdicts(log: &mut RunLog) -> Result<()> {
+pub(crate) fn verdicts(log: &mut RunLog, progress: &dyn Progress) -> Result<()> {
     if log.is_judged {
         return Ok(());
     }
@@ -110,9 +121,12 @@ pub(crate) fn verdicts(log: &mut RunLog) -> Result<()> {
     let count = tokenizer
         .ok()
         .map(|tokenizer| move |text: &str| tokenizer.count(text));
+    let requests = log.requests.len();
     judge(
         log,
         &mut Evaluator::new(log.record.settings.evaluate),
         count.as_ref().map(|count| count as CountTokens<'_>),
+        threads(requests / REQUESTS_PER_THREAD),
+        progress,
     )
 }

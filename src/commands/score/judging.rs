@@ -3,23 +3,22 @@
 use std::io::Write;
 use std::ops::Range;
 use std::path::Path;
-use std::thread::available_parallelism;
 use std::vec;
 
-use super::ordered_work::in_order;
 use super::read::{self, Line};
 use super::report::verdict_line;
 use super::row_reader::RowReader;
 use super::tally::{ConstraintHashes, FirstOfGroups, JudgedAnswer, Tally};
-use super::{Row, Rows, UnreadableRow, accuracy, judged};
+use super::{LoggedRows, Row, Rows, UnreadableRow, accuracy, judged};
+use crate::commands::output::cannot_store;
 use crate::terminal::{InputProgress, InputUnit};
 use sobench_core::answer::Channel;
 use sobench_core::error::{Error, Result};
 use sobench_core::input::json::DuplicateKeys;
 use sobench_core::input::{LineBatch, LineBatches};
+use sobench_core::ordered_work::{in_order, threads};
 use sobench_core::verdict::{NotScored, Verdict};
 use sobench_judge::{EvaluateOptions, Evaluator};
-use sobench_results::runlog::RunLog;
 
 /// Answers of one batch, of files that are not read line by line.
 const BATCH_ANSWERS: usize = 64;
@@ -27,12 +26,6 @@ const BATCH_ANSWERS: usize = 64;
 /// Bytes of a file, and answers, for which one more thread is started.
 const BYTES_PER_THREAD: u64 = 1 << 20;
 const ANSWERS_PER_THREAD: usize = 1000;
-
-/// Errors of writing verdict lines.
-pub(super) fn cannot_store(error: &std::io::Error) -> Error {
-    Error::environment(format!("cannot store the verdicts: {error}"))
-        .hint("free disk space in the folder for temporary files")
-}
 
 /// What the rows of a file have in common.
 pub(super) struct Judging<'a> {
@@ -66,7 +59,7 @@ enum Batch {
 /// The rows of a file, in batches.
 enum Batches<'a> {
     Lines(LineBatches),
-    RunLog { log: &'a RunLog, next: usize },
+    RunLog { rows: &'a LoggedRows, next: usize },
     Memory(vec::IntoIter<Row>),
 }
 
@@ -92,7 +85,7 @@ enum Restart {
 /// The state of one thread.
 struct Worker<'a> {
     judging: &'a Judging<'a>,
-    log: Option<&'a RunLog>,
+    logged: Option<&'a LoggedRows>,
     path: &'a Path,
     evaluator: Evaluator,
     /// Whether `evaluator` has the marks of all requests.
@@ -118,15 +111,16 @@ impl Judging<'_> {
                     Ok(judged.unwrap_or(Outcome::HasResults))
                 }
             },
-            Rows::RunLog(log) => {
-                let constraints = log
-                    .requests
-                    .iter()
-                    .filter_map(|request| request.constraint());
-                constraints.for_each(|constraint| evaluator.add_request(constraint));
-                let answers = log.requests.len();
-                let batches = Batches::RunLog { log: &log, next: 0 };
-                let worker = self.worker(&evaluator, Some(&log), Path::new(""), true);
+            Rows::RunLog(rows) => {
+                for constraint in rows.requests.constraints() {
+                    evaluator.add_request(constraint);
+                }
+                let answers = rows.requests.len();
+                let batches = Batches::RunLog {
+                    rows: &rows,
+                    next: 0,
+                };
+                let worker = self.worker(&evaluator, Some(&rows), Path::new(""), true);
                 self.judge_memory(batches, answers, &worker, lines)
             }
             Rows::Memory(rows) => {
@@ -148,13 +142,13 @@ impl Judging<'_> {
     fn worker<'a>(
         &'a self,
         evaluator: &Evaluator,
-        log: Option<&'a RunLog>,
+        logged: Option<&'a LoggedRows>,
         path: &'a Path,
         has_all_marks: bool,
     ) -> Worker<'a> {
         Worker {
             judging: self,
-            log,
+            logged,
             path,
             evaluator: evaluator.for_another_thread(),
             has_all_marks,
@@ -197,12 +191,6 @@ impl Judging<'_> {
             lines,
         )
     }
-}
-
-/// The number of threads, if this many are worth their start.
-fn threads(wanted: usize) -> usize {
-    let cores = available_parallelism().map_or(1, usize::from);
-    wanted.clamp(1, cores)
 }
 
 /// Adds the constraints of all rows of a file.
@@ -266,8 +254,8 @@ impl Batches<'_> {
     fn next_batch(&mut self) -> Result<Option<Batch>> {
         match self {
             Self::Lines(batches) => Ok(batches.next_batch()?.map(Batch::Lines)),
-            Self::RunLog { log, next } => {
-                let range = *next..(*next + BATCH_ANSWERS).min(log.requests.len());
+            Self::RunLog { rows, next } => {
+                let range = *next..(*next + BATCH_ANSWERS).min(rows.requests.len());
                 *next = range.end;
                 Ok((!range.is_empty()).then_some(Batch::Requests(range)))
             }
@@ -283,14 +271,14 @@ impl Worker<'_> {
     fn for_another_thread(&self) -> Self {
         let Self {
             judging,
-            log,
+            logged,
             path,
             has_all_marks,
             ..
         } = *self;
         Self {
             judging,
-            log,
+            logged,
             path,
             has_all_marks,
             evaluator: self.evaluator.for_another_thread(),
@@ -317,9 +305,11 @@ impl Worker<'_> {
             }
             Batch::Requests(range) => {
                 judged.size = range.len() as u64;
-                for index in range {
-                    if let Some(log) = self.log {
-                        let row = read::logged_row(log, index)?;
+                if let Some(rows) = self.logged {
+                    let claimed = &rows.claimed[range.clone()];
+                    let requests = rows.requests.reader().read(range)?;
+                    for ((case, observation), claimed) in requests.into_iter().zip(claimed) {
+                        let row = read::logged_row(case, observation, *claimed);
                         self.judge_row(row, &mut first, &mut judged);
                     }
                 }

@@ -6,7 +6,6 @@ mod accuracy;
 mod constraints;
 mod judging;
 pub mod options;
-mod ordered_work;
 mod read;
 pub mod report;
 mod row_reader;
@@ -14,7 +13,7 @@ mod tally;
 #[cfg(test)]
 mod tests;
 
-use std::io::{Read, Seek, SeekFrom};
+use std::io::{Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -23,11 +22,10 @@ use serde_json::{Map, Value};
 use tempfile::SpooledTempFile;
 
 use self::accuracy::ScorerAccuracy;
-use self::judging::{Judging, cannot_store};
+use self::judging::Judging;
 use self::options::ScoreArgs;
 use self::tally::Figures;
-use super::output::CommandOutput;
-use crate::terminal;
+use super::output::{CommandOutput, cannot_store, large_output, text_for_stdout};
 use sobench_core::answer::{Answer, Channel};
 use sobench_core::case::{Case, Prompt};
 use sobench_core::constraint::Constraint;
@@ -47,7 +45,7 @@ use sobench_results::metrics::constraint_loss::is_white_space_run;
 use sobench_results::metrics::examples::Group;
 use sobench_results::metrics::quality::Quality;
 use sobench_results::metrics::{Judged, Tokens};
-use sobench_results::runlog::RunLog;
+use sobench_results::runlog::RequestLines;
 use sobench_shutdown::Shutdown;
 use sobench_statistics::Rate;
 
@@ -66,7 +64,7 @@ fn score_files(flags: &ScoreArgs) -> Result<CommandOutput> {
         assert_formats: !flags.no_format_assertion,
     };
     let with_lines = flags.output.is_some() || flags.format == OutputFormat::Jsonl;
-    let mut lines = SpooledTempFile::new(MAX_LINES_IN_MEMORY);
+    let mut lines = large_output();
     let mut scores = Vec::with_capacity(flags.files.len());
     for path in &flags.files {
         let input = Input {
@@ -79,7 +77,7 @@ fn score_files(flags: &ScoreArgs) -> Result<CommandOutput> {
     }
     let mut stderr = Vec::new();
     if let Some(path) = &flags.output {
-        rewind(&mut lines)?;
+        lines.rewind().map_err(|error| cannot_store(&error))?;
         output_files::write(path, |file| {
             std::io::copy(&mut lines, file)
                 .map(|_| ())
@@ -96,7 +94,7 @@ fn score_files(flags: &ScoreArgs) -> Result<CommandOutput> {
     stderr.extend(unreadable);
     let stdout = match flags.format {
         OutputFormat::Json => report::json(&scores, evaluate.assert_formats),
-        OutputFormat::Jsonl => lines_for_stdout(&mut lines)?,
+        OutputFormat::Jsonl => text_for_stdout(&mut lines, "--output")?,
         _ => text::render(&report::document(&scores)),
     };
     let output = CommandOutput {
@@ -106,30 +104,6 @@ fn score_files(flags: &ScoreArgs) -> Result<CommandOutput> {
         ..CommandOutput::default()
     };
     Ok(output.or_save_with("--output"))
-}
-
-/// Lines of verdicts in memory, in bytes; more are stored in a temporary file.
-const MAX_LINES_IN_MEMORY: usize = 16 << 20;
-
-fn rewind(lines: &mut SpooledTempFile) -> Result<()> {
-    lines.rewind().map_err(|error| cannot_store(&error))
-}
-
-/// The lines as text. Those of a temporary file are printed, and the text is empty.
-fn lines_for_stdout(lines: &mut SpooledTempFile) -> Result<String> {
-    rewind(lines)?;
-    let mut text = String::new();
-    if lines.is_rolled() {
-        terminal::copy_to_stdout(lines).map_err(|error| {
-            Error::environment(format!("cannot write to stdout: {error}"))
-                .hint("use --output to write a file instead")
-        })?;
-    } else {
-        lines
-            .read_to_string(&mut text)
-            .map_err(|error| cannot_store(&error))?;
-    }
-    Ok(text)
 }
 
 /// How files are judged.
@@ -319,9 +293,16 @@ enum Row {
 enum Rows {
     /// Lines that are read while they are judged.
     Lines(PathBuf),
-    /// Requests whose answers are read while they are judged.
-    RunLog(Box<RunLog>),
+    /// Requests that are read while they are judged.
+    RunLog(Box<LoggedRows>),
     Memory(Vec<Row>),
+}
+
+/// The requests of a run log, and whether each answer is correct by its verdict there.
+#[derive(Debug)]
+struct LoggedRows {
+    requests: RequestLines,
+    claimed: Vec<Option<bool>>,
 }
 
 /// The contents of a file of answers.

@@ -11,7 +11,8 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use super::constraints::Known;
-use super::{Answers, Claim, FileKind, Row, Rows, Stored, UnreadableRow};
+use super::{Answers, Claim, FileKind, LoggedRows, Row, Rows, Stored, UnreadableRow};
+use crate::terminal::InputProgress;
 use sobench_core::answer::ToolCall;
 use sobench_core::case::{Arm, Case};
 use sobench_core::constraint::Constraint;
@@ -20,13 +21,15 @@ use sobench_core::input::json::{self, DuplicateKeys};
 use sobench_core::input::{self, Lines, lines};
 use sobench_core::observation::{Observation, Outcome, TransportCause};
 use sobench_core::tools::ToolSet;
+use sobench_core::verdict::Verdict;
 use sobench_data::dataset::file::read_text;
 use sobench_data::dataset::{DatasetPlan, check_schema, custom};
 use sobench_judge::accuracy::{Reference, Scorer};
 use sobench_notices::notice::{DatasetNotice, LogNotice};
 use sobench_pycompat::nan::without_nan;
-use sobench_results::metrics::quality::{Quality, is_correct};
-use sobench_results::runlog::{Keep, RunLog};
+use sobench_results::metrics::quality::is_correct;
+use sobench_results::metrics::registry::rates::CORRECT_RATE;
+use sobench_results::runlog::RunLog;
 
 /// The hint that lists the layouts.
 const LAYOUTS_HINT: &str = "give a run log, the JSON of vLLM's structured-output script, the detailed JSON of vllm bench serve, or JSON Lines of \
@@ -148,51 +151,45 @@ fn no_answers(file: &Map<String, Value>, name: &str) -> Error {
 }
 
 fn run_log(path: &Path) -> Result<Answers> {
-    let log = RunLog::read(path, Keep::WithoutTexts)?;
+    let log = RunLog::read_with(path, &InputProgress::of_files())?;
     let mut notices = log.notices.clone();
     notices.extend(log.is_partial().then(|| LogNotice::EndedEarly.into()));
     let claims = log
         .is_judged
-        .then(|| Quality::new(&log.requests.samples()).correct_rate)
+        .then(|| CORRECT_RATE.rate(&log.requests.samples()))
         .flatten();
     let claims = claims.map(|rate| Claim {
         name: "correct rate in the run log".to_owned(),
         percent: rate.percent,
     });
-    let claims = claims.into_iter().collect();
+    let is_claimed = |verdict: &Verdict| log.is_judged.then(|| is_correct(verdict)).flatten();
+    let requests = log.requests.iter();
     Ok(Answers {
         kind: FileKind::RunLog,
         channel: log.record.server.expected_channel(),
-        rows: Rows::RunLog(Box::new(log)),
-        claims,
+        claims: claims.into_iter().collect(),
+        rows: Rows::RunLog(Box::new(LoggedRows {
+            claimed: requests
+                .map(|request| is_claimed(request.verdict()))
+                .collect(),
+            // Figures of the run are dropped.
+            requests: log.into_lines(),
+        })),
         assumptions: Vec::new(),
         notices,
     })
 }
 
-/// The answer to the request at this index of a run log.
-///
-/// # Errors
-/// The file is unreadable or has changed.
-pub(super) fn logged_row(log: &RunLog, index: usize) -> Result<Row> {
-    let request = log
-        .requests
-        .get(index)
-        .ok_or_else(|| Error::internal(format!("unknown request: {index}")))?;
-    let case = request.case();
-    let claimed = log.is_judged.then(|| is_correct(request.verdict()));
-    Ok(Row::Answer(Box::new(Stored {
+/// A request of a run log as a row.
+pub(super) fn logged_row(case: Case, observation: Observation, claimed: Option<bool>) -> Row {
+    Row::Answer(Box::new(Stored {
         reference: planned_reference(&case),
         case,
-        observation: Observation {
-            // With all channels.
-            answer: log.answer(index)?.answer,
-            ..request.observation()
-        },
+        observation,
         unjudgeable: None,
-        claimed: claimed.flatten(),
+        claimed,
         members: Map::new(),
-    })))
+    }))
 }
 
 fn outputs(

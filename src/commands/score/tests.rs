@@ -1,5 +1,7 @@
 //! Files of every layout.
 
+use std::io::Read as _;
+
 use serde_json::json;
 
 use super::*;

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::Value;
 use sobench_core::observation::Outcome;
-use sobench_results::runlog::{Keep, RunLog};
+use sobench_results::runlog::RunLog;
 use sobench_testkit::repository_path;
 use sobench_testkit::scripted::free_port;
 
@@ -282,10 +282,7 @@ fn closed_streams_do_not_change_the_exit_code() {
             );
             if arguments.contains(&run_log.as_str()) {
                 assert_eq!(
-                    RunLog::read(Path::new(&run_log), Keep::WithoutTexts)
-                        .unwrap()
-                        .requests
-                        .len(),
+                    RunLog::read(Path::new(&run_log)).unwrap().requests.len(),
                     12,
                     "{script}"
                 );
@@ -459,7 +456,7 @@ impl Running {
             stdout: text(output.stdout),
             stderr: text(output.stderr),
         };
-        (ran, RunLog::read(&self.log, Keep::Texts).unwrap())
+        (ran, RunLog::read(&self.log).unwrap())
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::Value;
 use sobench_core::shard::Start;
-use sobench_results::runlog::{Keep, RunLog};
+use sobench_results::runlog::RunLog;
 use sobench_testkit::scripted::{ScriptedServer, free_port};
 
 use super::{answer, check_lines, merge, paths};
@@ -89,7 +89,7 @@ fn coordinated_shards_start_together_with_measured_clock_offsets() {
     let paths = paths(folder.path(), 3);
     let logs: Vec<RunLog> = paths
         .iter()
-        .map(|path| RunLog::read(path.as_ref(), Keep::WithoutTexts).unwrap())
+        .map(|path| RunLog::read(path.as_ref()).unwrap())
         .collect();
     for (index, log) in logs.iter().enumerate() {
         check_lines(paths[index].as_ref());
@@ -227,7 +227,7 @@ fn start_at_is_obeyed_or_rejected() {
         assert_eq!(ran.code, 0, "{}", ran.stderr);
     }
     for path in paths(folder.path(), 2) {
-        let log = RunLog::read(path.as_ref(), Keep::WithoutTexts).unwrap();
+        let log = RunLog::read(path.as_ref()).unwrap();
         assert_eq!(
             Duration::from_nanos(log.record.started_unix_ns),
             Duration::from_secs(start_s)

@@ -4,6 +4,7 @@
 //! `json`, with a warning.
 
 use std::collections::HashSet;
+use std::hash::{BuildHasher as _, RandomState};
 
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -52,9 +53,15 @@ pub struct DuplicateKeys {
 impl DuplicateKeys {
     /// Scans a valid JSON text; `position` formats the position from a line number.
     pub fn scan(&mut self, text: &str, position: impl Fn(usize) -> String) {
-        let (objects, first) = repeated(text);
-        self.objects += objects;
-        if let (None, Some((line, name))) = (&self.first, first) {
+        let mut scanner = KeyScanner::default();
+        scanner.scan(text.as_bytes());
+        self.add_scanned(scanner, position);
+    }
+
+    /// Adds what a scanner found; `position` formats the position from a line number.
+    pub fn add_scanned(&mut self, scanner: KeyScanner, position: impl Fn(usize) -> String) {
+        self.objects += scanner.objects;
+        if let (None, Some((line, name))) = (&self.first, scanner.first) {
             self.first = Some(format!("{}: {name}", position(line)));
         }
     }
@@ -71,58 +78,134 @@ impl DuplicateKeys {
     }
 }
 
-/// Counts objects with duplicate keys in a JSON text. Returns the first one's line (from 1) and
-/// key. Keys are compared as written, escapes included.
-fn repeated(text: &str) -> (usize, Option<(usize, String)>) {
-    let bytes = text.as_bytes();
-    let (mut objects, mut first) = (0, None);
-    // Keys of each open object, and whether it was counted; `None` for arrays.
-    let mut open: Vec<Option<(HashSet<&str>, bool)>> = Vec::new();
-    let (mut position, mut is_name) = (0, false);
-    while position < bytes.len() {
-        match bytes[position] {
-            b'{' => open.push(Some((HashSet::new(), false))),
-            b'[' => open.push(None),
-            b'}' | b']' => drop(open.pop()),
-            b'"' => {
-                let end = string_end(bytes, position + 1);
-                if let (true, Some(Some((names, is_counted)))) = (is_name, open.last_mut()) {
-                    let name = &text[position + 1..end];
-                    if !names.insert(name) && !std::mem::replace(is_counted, true) {
-                        objects += 1;
-                        first.get_or_insert_with(|| {
-                            (1 + super::lines::ends(&bytes[..position]), name.to_owned())
-                        });
+/// Maximum number of keys of an object whose set is used again: clearing takes as long as the set is
+/// large.
+const MAX_SPARE_KEYS: usize = 64;
+
+/// Counts objects with duplicate keys in a JSON text that is read in parts. Keys are compared as
+/// written, escapes included.
+#[derive(Debug, Default)]
+pub struct KeyScanner {
+    objects: usize,
+    /// The line (from 1) and the key of the first one.
+    first: Option<(usize, String)>,
+    /// Hashes of the keys of each open object, and whether it was counted; `None` for arrays.
+    open: Vec<Option<(HashSet<u64>, bool)>>,
+    /// Sets of closed objects, to be used again.
+    spare: Vec<HashSet<u64>>,
+    hasher: RandomState,
+    state: KeyState,
+    /// Whether a string would be a name.
+    is_name: bool,
+    /// The name that is being read.
+    name: Vec<u8>,
+    line_ends: usize,
+    after_cr: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum KeyState {
+    #[default]
+    Outside,
+    InString,
+    /// After a backslash in a string.
+    Escaped,
+}
+
+impl KeyScanner {
+    /// Scans the next part of the text, which may end anywhere.
+    pub fn scan(&mut self, bytes: &[u8]) {
+        let mut rest = bytes;
+        while let Some((byte, after)) = rest.split_first() {
+            match self.state {
+                KeyState::Outside => {
+                    self.outside(*byte);
+                    rest = after;
+                }
+                KeyState::InString => {
+                    let end = memchr::memchr2(b'"', b'\\', rest).unwrap_or(rest.len());
+                    if self.is_name {
+                        self.name.extend_from_slice(&rest[..end]);
+                    }
+                    rest = &rest[end..];
+                    match rest.split_first() {
+                        Some((b'"', after)) => {
+                            self.end_of_string();
+                            rest = after;
+                        }
+                        Some((backslash, after)) => {
+                            self.add_to_name(*backslash);
+                            self.state = KeyState::Escaped;
+                            rest = after;
+                        }
+                        None => {}
                     }
                 }
-                position = end;
+                KeyState::Escaped => {
+                    self.add_to_name(*byte);
+                    self.state = KeyState::InString;
+                    rest = after;
+                }
+            }
+        }
+    }
+
+    fn add_to_name(&mut self, byte: u8) {
+        if self.is_name {
+            self.name.push(byte);
+        }
+    }
+
+    fn outside(&mut self, byte: u8) {
+        let is_pair = self.after_cr && byte == b'\n';
+        self.after_cr = byte == b'\r';
+        self.line_ends += usize::from(matches!(byte, b'\n' | b'\r') && !is_pair);
+        match byte {
+            b'{' => self
+                .open
+                .push(Some((self.spare.pop().unwrap_or_default(), false))),
+            b'[' => self.open.push(None),
+            b'}' | b']' => {
+                if let Some(Some((mut keys, _))) = self.open.pop()
+                    && keys.len() <= MAX_SPARE_KEYS
+                {
+                    keys.clear();
+                    self.spare.push(keys);
+                }
+            }
+            b'"' => {
+                self.is_name &= matches!(self.open.last(), Some(Some(_)));
+                self.name.clear();
+                self.state = KeyState::InString;
+                return;
             }
             _ => {}
         }
-        is_name = match bytes.get(position) {
-            Some(b'{') => true,
-            Some(b',') => matches!(open.last(), Some(Some(_))),
-            Some(b' ' | b'\t' | b'\n' | b'\r') => is_name,
+        self.is_name = match byte {
+            b'{' => true,
+            b',' => matches!(self.open.last(), Some(Some(_))),
+            b' ' | b'\t' | b'\n' | b'\r' => self.is_name,
             _ => false,
         };
-        position += 1;
     }
-    (objects, first)
-}
 
-/// The index of the closing quote of the string whose first byte is at `position`.
-fn string_end(bytes: &[u8], mut position: usize) -> usize {
-    while let Some(found) = bytes
-        .get(position..)
-        .and_then(|rest| memchr::memchr2(b'"', b'\\', rest))
-    {
-        position += found;
-        if bytes[position] == b'"' {
-            return position;
+    fn end_of_string(&mut self) {
+        self.state = KeyState::Outside;
+        if !std::mem::take(&mut self.is_name) {
+            return;
         }
-        position += 2;
+        let Some(Some((keys, is_counted))) = self.open.last_mut() else {
+            return;
+        };
+        // Only a warning depends on it, so that a hash stands for the key.
+        let is_new = keys.insert(self.hasher.hash_one(&self.name));
+        if !is_new && !std::mem::replace(is_counted, true) {
+            self.objects += 1;
+            let name = || String::from_utf8_lossy(&self.name).into_owned();
+            self.first
+                .get_or_insert_with(|| (1 + self.line_ends, name()));
+        }
     }
-    bytes.len()
 }
 
 /// The first difference between two values: its path (keys and indices joined with dots) and both
@@ -188,15 +271,21 @@ mod tests {
             (r#"{"a": "x"#, (0, None)),
             (r#"{"a\"#, (0, None)),
         ] {
-            let (objects, first) = repeated(text);
-            assert_eq!(
-                (
-                    objects,
-                    first.as_ref().map(|(line, name)| (*line, name.as_str()))
-                ),
-                expected,
-                "{text}"
-            );
+            for part in [1, 3, text.len().max(1)] {
+                let mut scanner = KeyScanner::default();
+                text.as_bytes()
+                    .chunks(part)
+                    .for_each(|bytes| scanner.scan(bytes));
+                let first = scanner.first.as_ref();
+                assert_eq!(
+                    (
+                        scanner.objects,
+                        first.map(|(line, name)| (*line, name.as_str()))
+                    ),
+                    expected,
+                    "{text}"
+                );
+            }
         }
         let mut repeated = DuplicateKeys::default();
         repeated.scan("{}", |_| String::new());

@@ -134,6 +134,7 @@ fn add_case(page: &mut String, view: &View<'_>, place: usize, name: &str) -> Res
     );
     add_facts(page, sample);
     let answer = (view.answer)(place)?;
+    let answer = answer.text();
     match &status {
         TestStatus::Invalid(reason) => {
             add_text(page, "Error", &message);

@@ -5,85 +5,113 @@
 //! drawn with their request, because the gaps of one answer are correlated. Requests are drawn in
 //! blocks of neighbours in time for the same reason.
 
+use std::borrow::Cow;
+
 use super::pairing::Pairing;
-use super::side::{Gaps, Request, Side};
+use super::requests::{GapsKept, OwnedValue, Requests, sort};
+use super::side::Side;
 use crate::metrics::registry::{Figure, Kind, Metric, Stat, latencies};
 use sobench_statistics::bootstrap::{RandomSource, Replicates, SplitMix, draw_blocks, draw_runs};
 
-/// The values of one side, prepared for resampling.
-pub struct Pool {
+/// The values of one side, prepared for resampling. Columns of a side with one run are those of the
+/// run.
+pub struct Pool<'s> {
     /// Start and end index of each run's requests.
     runs: Vec<(usize, usize)>,
     /// The case of each request, as a number shared by both sides; empty if they are not paired.
-    cases: Vec<u32>,
-    columns: Vec<(&'static Metric, Column)>,
+    cases: &'s [u32],
+    columns: Vec<(&'static Metric, Column<'s>)>,
+    /// Empty if no request counts.
     rates: Vec<(&'static Metric, Vec<Option<bool>>)>,
 }
 
 /// The values of a distribution.
 #[derive(Default)]
-struct Column {
-    /// Ascending.
-    values: Vec<f64>,
-    /// The index of the request of each value.
-    owners: Vec<u32>,
-    /// Number and sum of the values of each request.
-    sums: Vec<(f64, f64)>,
-    /// Whether `values` has every value that `sums` counts.
-    whole: bool,
+struct Column<'s> {
+    sorted: Sorted<'s>,
+    by_request: ByRequest<'s>,
+    kept: GapsKept,
 }
 
-impl Pool {
+/// The values in ascending order; none unless all are kept.
+enum Sorted<'s> {
+    /// The requests in the order of their values, which are in [`ByRequest::One`].
+    Requests(Vec<u32>),
+    Gaps(Cow<'s, [OwnedValue]>),
+}
+
+/// What each request adds to a distribution.
+enum ByRequest<'s> {
+    /// A value, or NaN for none. Empty if no request has one.
+    One(Cow<'s, [f64]>),
+    /// The number and sum of its values.
+    Several(Vec<(f64, f64)>),
+}
+
+impl Default for Sorted<'_> {
+    fn default() -> Self {
+        Self::Requests(Vec::new())
+    }
+}
+
+impl Default for ByRequest<'_> {
+    fn default() -> Self {
+        Self::One(Cow::default())
+    }
+}
+
+impl<'s> Pool<'s> {
     /// Prepares a side for the requested rates and distributions; `None` if a run has no requests.
-    pub fn new(side: &Side, pairing: &Pairing, which: SideId, figures: &[Figure]) -> Option<Self> {
-        let requests = side.requests()?;
+    pub fn new(
+        side: &'s Side,
+        pairing: &'s Pairing,
+        which: SideId,
+        figures: &[Figure],
+    ) -> Option<Self> {
+        let runs = side.run_requests()?;
         let mut bounds = Vec::new();
         let mut start = 0;
-        for run in &side.runs {
-            let end = start + run.requests.as_ref()?.len();
-            bounds.push((start, end));
-            start = end;
+        for requests in &runs {
+            bounds.push((start, start + requests.len()));
+            start += requests.len();
         }
-        let requests: Vec<&Request> = requests.into_iter().map(|(_, request)| request).collect();
         let mut pool = Self {
             runs: bounds,
-            cases: pairing.case_numbers(which).to_vec(),
+            cases: pairing.case_numbers(which),
             columns: Vec::new(),
             rates: Vec::new(),
         };
         for figure in figures {
             let metric = figure.metric;
             if metric.is_distribution() && pool.column(metric).is_none() {
-                pool.columns.push((metric, Column::new(&requests, metric)));
+                pool.columns.push((metric, Column::new(&runs, metric)));
             }
             if metric.is_rate() && pool.rate(metric).is_none() {
-                pool.rates.push((
-                    metric,
-                    requests
-                        .iter()
-                        .map(|request| request.in_rate(metric))
-                        .collect(),
-                ));
+                let hits = || runs.iter().flat_map(|requests| requests.in_rate(metric));
+                let column = if hits().any(|hit| hit.is_some()) {
+                    hits().collect()
+                } else {
+                    Vec::new()
+                };
+                pool.rates.push((metric, column));
             }
         }
         Some(pool)
     }
 
     /// The number of values of a distribution, and whether each is known (not only their sum).
-    pub fn size(&self, series: &Metric) -> (usize, bool) {
-        self.column(series).map_or((0, true), |column| {
-            (
-                column.sums.iter().map(|(count, _)| *count).sum::<f64>() as usize,
-                column.whole,
-            )
-        })
+    pub fn size(&self, series: &Metric) -> (usize, GapsKept) {
+        self.column(series)
+            .map_or((0, GapsKept::All), |column| (column.count(), column.kept))
     }
 
     /// The number of requests with a value in a distribution.
     pub fn requests_with(&self, series: &Metric) -> usize {
-        self.column(series).map_or(0, |column| {
-            column.sums.iter().filter(|(count, _)| *count > 0.0).count()
-        })
+        self.column(series)
+            .map_or(0, |column| match &column.by_request {
+                ByRequest::One(values) => values.iter().filter(|value| !value.is_nan()).count(),
+                ByRequest::Several(sums) => sums.iter().filter(|(count, _)| *count > 0.0).count(),
+            })
     }
 
     /// The value of a figure over the whole side.
@@ -105,7 +133,7 @@ impl Pool {
             + self
                 .columns
                 .iter()
-                .map(|(_, column)| column.values.len())
+                .map(|(_, column)| column.len())
                 .sum::<usize>()
     }
 
@@ -113,7 +141,7 @@ impl Pool {
         self.runs.last().map_or(0, |(_, end)| *end)
     }
 
-    fn column(&self, series: &Metric) -> Option<&Column> {
+    fn column(&self, series: &Metric) -> Option<&Column<'s>> {
         self.columns
             .iter()
             .find(|(metric, _)| *metric == series)
@@ -184,8 +212,8 @@ pub enum SideId {
 /// Resamples both sides and evaluates the figures in each resample. The same `seed` gives the same
 /// result with any number of threads.
 pub fn bootstrap(
-    a: &Pool,
-    b: &Pool,
+    a: &Pool<'_>,
+    b: &Pool<'_>,
     paired_cases: usize,
     figures: &[Figure],
     resamples: usize,
@@ -216,50 +244,142 @@ struct Buffers {
     weights: Vec<u32>,
 }
 
-impl Column {
-    fn new(requests: &[&Request], series: &Metric) -> Self {
-        let mut values: Vec<(f64, u32)> = Vec::new();
-        let mut column = Self {
-            whole: true,
-            ..Self::default()
-        };
-        for (owner, request) in requests.iter().enumerate() {
-            let owner = owner as u32;
-            let (count, sum) = match (series.kind, &request.gaps) {
-                // Requests keep only the gaps between chunks (ITL) of pooled values.
-                (Kind::Pooled(_), _) if !request.answered || *series != latencies::ITL => {
-                    (0.0, 0.0)
-                }
-                (Kind::Pooled(_), Gaps::Each(gaps)) => {
-                    values.extend(gaps.iter().map(|gap| (*gap, owner)));
-                    (gaps.len() as f64, gaps.iter().sum())
-                }
-                (Kind::Pooled(_), Gaps::Sum { n, total_ms }) => {
-                    column.whole &= *n == 0;
-                    (*n as f64, *total_ms)
-                }
-                _ => match request.in_distribution(series) {
-                    Some(value) => {
-                        values.push((value, owner));
-                        (1.0, value)
-                    }
-                    None => (0.0, 0.0),
-                },
-            };
-            column.sums.push((count, sum));
+impl<'s> Column<'s> {
+    fn new(runs: &[&'s Requests], series: &Metric) -> Self {
+        match series.kind {
+            // Requests keep only the gaps between chunks (ITL) of pooled values.
+            Kind::Pooled(_) if *series == latencies::ITL => Self::gaps(runs),
+            Kind::Distribution { .. } => Self::values(runs, series),
+            _ => Self::default(),
         }
-        values.sort_by(|a, b| a.0.total_cmp(&b.0));
-        (column.values, column.owners) = values.into_iter().unzip();
-        column
+    }
+
+    /// Gaps of requests with an answer.
+    fn gaps(runs: &[&'s Requests]) -> Self {
+        let requests = runs.iter().flat_map(|requests| requests.iter());
+        let sums = requests.map(|request| match (request.answered(), request.gaps()) {
+            (true, (count, sum)) => (count as f64, sum),
+            (false, _) => (0.0, 0.0),
+        });
+        let kept = runs.iter().map(|requests| requests.gaps_kept());
+        let kept = kept.fold(GapsKept::All, |all, run| match all {
+            GapsKept::All => run,
+            _ => all,
+        });
+        let sorted = match runs {
+            _ if kept != GapsKept::All => Cow::default(),
+            [only] => only.sorted_gaps().into(),
+            several => {
+                let mut start = 0;
+                let mut sorted = Vec::new();
+                for requests in several {
+                    sorted.extend(requests.sorted_gaps().iter().map(|gap| OwnedValue {
+                        value: gap.value,
+                        owner: gap.owner + start,
+                    }));
+                    start += requests.len() as u32;
+                }
+                sort(&mut sorted);
+                sorted.into()
+            }
+        };
+        Self {
+            sorted: Sorted::Gaps(sorted),
+            by_request: ByRequest::Several(sums.collect()),
+            kept,
+        }
+    }
+
+    /// One value per request.
+    fn values(runs: &[&'s Requests], series: &Metric) -> Self {
+        let values = || {
+            let all = runs
+                .iter()
+                .flat_map(|requests| requests.in_distribution(series));
+            all.map(|value| value.unwrap_or(f64::NAN))
+        };
+        let known = values().zip(0_u32..).filter(|(value, _)| !value.is_nan());
+        let mut order: Vec<u32> = known.map(|(_, owner)| owner).collect();
+        if order.is_empty() {
+            return Self::default();
+        }
+        let whole = match runs {
+            [only] => only.column(series),
+            _ => None,
+        };
+        // Unless some requests do not count.
+        let whole = whole
+            .filter(|column| column.iter().filter(|value| !value.is_nan()).count() == order.len());
+        let values: Cow<'s, [f64]> =
+            whole.map_or_else(|| values().collect::<Vec<f64>>().into(), Cow::from);
+        order.sort_unstable_by(|a, b| {
+            let [of_a, of_b] = [a, b].map(|owner| values[*owner as usize]);
+            of_a.total_cmp(&of_b).then(a.cmp(b))
+        });
+        Self {
+            sorted: Sorted::Requests(order),
+            by_request: ByRequest::One(values),
+            kept: GapsKept::All,
+        }
+    }
+
+    /// Number of sorted values.
+    fn len(&self) -> usize {
+        match &self.sorted {
+            Sorted::Requests(order) => order.len(),
+            Sorted::Gaps(gaps) => gaps.len(),
+        }
+    }
+
+    /// The request of a value by its place in the order.
+    fn owner(&self, place: usize) -> u32 {
+        match &self.sorted {
+            Sorted::Requests(order) => order[place],
+            Sorted::Gaps(gaps) => gaps[place].owner,
+        }
+    }
+
+    /// A value by its place in the order.
+    fn sorted_value(&self, place: usize) -> f64 {
+        match (&self.sorted, &self.by_request) {
+            (Sorted::Requests(order), ByRequest::One(values)) => values[order[place] as usize],
+            (Sorted::Gaps(gaps), _) => gaps[place].value,
+            (Sorted::Requests(_), ByRequest::Several(_)) => f64::NAN,
+        }
+    }
+
+    /// Number of values.
+    fn count(&self) -> usize {
+        match &self.by_request {
+            ByRequest::One(_) => self.len(),
+            ByRequest::Several(sums) => sums.iter().map(|(count, _)| *count).sum::<f64>() as usize,
+        }
+    }
+
+    /// Number and sum of the values, each repeated by the weight of its request.
+    fn weighted_sum(&self, weights: &[u32]) -> (f64, f64) {
+        let (mut count, mut sum) = (0.0, 0.0);
+        match &self.by_request {
+            ByRequest::One(values) => {
+                let known = values.iter().zip(weights);
+                for (value, weight) in known.filter(|(value, _)| !value.is_nan()) {
+                    count += f64::from(*weight);
+                    sum += value * f64::from(*weight);
+                }
+            }
+            ByRequest::Several(sums) => {
+                for ((values, total), weight) in sums.iter().zip(weights) {
+                    count += values * f64::from(*weight);
+                    sum += total * f64::from(*weight);
+                }
+            }
+        }
+        (count, sum)
     }
 
     /// Evaluates statistics into `found`, which stays `None` if no value was drawn.
     fn evaluate(&self, stats: &[(usize, Stat)], weights: &[u32], found: &mut [Option<f64>]) {
-        let (mut count, mut sum) = (0.0, 0.0);
-        for ((values, total), weight) in self.sums.iter().zip(weights) {
-            count += values * f64::from(*weight);
-            sum += total * f64::from(*weight);
-        }
+        let (count, sum) = self.weighted_sum(weights);
         if count == 0.0 {
             return;
         }
@@ -273,7 +393,7 @@ impl Column {
                 }
             }
         }
-        if self.whole && !percentiles.is_empty() {
+        if self.kept == GapsKept::All && !percentiles.is_empty() {
             percentiles.sort_by(|a, b| a.1.total_cmp(&b.1));
             self.percentiles(&percentiles, weights, count as u64, found);
         }
@@ -296,10 +416,10 @@ impl Column {
                 return *value;
             }
             while reached <= rank {
-                reached += u64::from(weights[self.owners[next] as usize]);
+                reached += u64::from(weights[self.owner(next) as usize]);
                 next += 1;
             }
-            last = [last[1], (rank, self.values[next - 1])];
+            last = [last[1], (rank, self.sorted_value(next - 1))];
             last[1].1
         };
         for (target, percent) in targets {
@@ -316,19 +436,12 @@ impl Column {
     }
 
     fn deviation(&self, weights: &[u32], mean: f64, count: f64) -> Option<f64> {
-        let squares = |(value, owner): (&f64, &u32)| {
-            (value - mean).powi(2) * f64::from(weights[*owner as usize])
+        let squares = |place: usize| {
+            let weight = f64::from(weights[self.owner(place) as usize]);
+            (self.sorted_value(place) - mean).powi(2) * weight
         };
-        self.whole.then(|| {
-            (self
-                .values
-                .iter()
-                .zip(&self.owners)
-                .map(squares)
-                .sum::<f64>()
-                / count)
-                .sqrt()
-        })
+        let is_whole = self.kept == GapsKept::All;
+        is_whole.then(|| ((0..self.len()).map(squares).sum::<f64>() / count).sqrt())
     }
 }
 
@@ -348,11 +461,14 @@ fn share(hits: &[Option<bool>], weights: &[u32]) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::compare::side::{Gaps, Request};
     use crate::compare::testing::{request, side};
     use sobench_statistics::percentile;
 
-    fn pool(runs: Vec<Vec<Request>>, figures: &[Figure]) -> Pool {
-        Pool::new(&side("a", runs), &Pairing::None, SideId::A, figures).unwrap()
+    static UNPAIRED: Pairing = Pairing::None;
+
+    fn pool<'s>(side: &'s Side, figures: &[Figure]) -> Pool<'s> {
+        Pool::new(side, &UNPAIRED, SideId::A, figures).unwrap()
     }
 
     fn ttfts(values: impl Iterator<Item = f64>) -> Vec<Request> {
@@ -373,7 +489,8 @@ mod tests {
     fn weighted_percentiles_equal_percentiles_of_repeated_values() {
         let figures = STATS.map(|stat| Figure::from_distribution(&latencies::TTFT, stat));
         let values: Vec<f64> = (0..40).map(|index| f64::from(index * 37 % 41)).collect();
-        let pool = pool(vec![ttfts(values.iter().copied())], &figures);
+        let side = side("a", vec![ttfts(values.iter().copied())]);
+        let pool = pool(&side, &figures);
         let mut random = SplitMix::new(1, 1);
         for _ in 0..50 {
             let weights: Vec<u32> = values.iter().map(|_| random.below(4) as u32).collect();
@@ -418,7 +535,8 @@ mod tests {
             ..request()
         }
         .with(&latencies::TTFT, 3.0);
-        let pool = pool(vec![vec![failed, summed]], &figures);
+        let side = side("a", vec![vec![failed, summed]]);
+        let pool = pool(&side, &figures);
         assert_eq!(
             figures.map(|figure| pool.value(figure)),
             [Some(3.0), Some(2.0), None]
@@ -428,8 +546,28 @@ mod tests {
                 pool.size(&latencies::ITL),
                 pool.requests_with(&latencies::TTFT)
             ),
-            ((4, false), 1)
+            ((4, GapsKept::OnlySums), 1)
         );
+    }
+
+    #[test]
+    fn runs_are_pooled_with_their_gaps() {
+        let gaps = |values: &[f64], answered: bool| Request {
+            answered,
+            gaps: Gaps::Each(values.to_vec()),
+            ..request()
+        };
+        let first = vec![gaps(&[4.0, 1.0], true), gaps(&[100.0], false)];
+        let second = vec![gaps(&[2.0], true), gaps(&[3.0, 5.0], true)];
+        let figures = [Stat::Mean, Stat::Median, Stat::Std]
+            .map(|stat| Figure::from_distribution(&latencies::ITL, stat));
+        let all = [first.clone(), second.clone()].concat();
+        let (together, apart) = (side("a", vec![all]), side("a", vec![first, second]));
+        let weights = [1, 7, 0, 2];
+        let found =
+            [&together, &apart].map(|side| pool(side, &figures).evaluate(&figures, &weights));
+        assert_eq!(found[0], found[1]);
+        assert_eq!(found[0][..2], [Some(3.5), Some(3.5)]);
     }
 
     /// The resampled mean varies by the standard error of the mean; with several runs, by the
@@ -438,10 +576,9 @@ mod tests {
     fn resampled_means_vary_by_the_standard_error() {
         let figures = [Figure::from_distribution(&latencies::TTFT, Stat::Mean)];
         let spread = |runs: Vec<Vec<Request>>| {
-            let (a, b) = (
-                pool(vec![ttfts(std::iter::repeat_n(1.0, 10))], &figures),
-                pool(runs, &figures),
-            );
+            let ones = vec![ttfts(std::iter::repeat_n(1.0, 10))];
+            let (a, b) = (side("a", ones), side("b", runs));
+            let (a, b) = (pool(&a, &figures), pool(&b, &figures));
             let (low, high) = bootstrap(&a, &b, 0, &figures, 4000, 5)[0]
                 .interval(0.95)
                 .unwrap();

@@ -1,10 +1,11 @@
 //! Cases that are correct on one side and incorrect on the other.
 
-use std::collections::BTreeMap;
+use std::collections::{HashMap, HashSet};
 
 use super::bootstrap::SideId;
 use super::pairing::Pairing;
-use super::side::{Answer, Request, Share, Side};
+use super::requests::RequestView;
+use super::side::{Answer, Share, Side};
 use crate::metrics::registry::rates;
 use sobench_core::case::Arm;
 
@@ -35,8 +36,11 @@ pub struct ChangedCase {
 pub struct CaseResult {
     /// The share of runs with a correct answer.
     pub correct: Share,
-    /// The first answer with the majority verdict; `None` if the file has no answers.
+    /// The first answer with the majority verdict; `None` if the file has no answers. Its text is read
+    /// from the file ([`super::files::read_texts`]).
     pub answer: Option<Answer>,
+    /// The run and the request of the answer.
+    pub(super) place: Option<(usize, usize)>,
 }
 
 /// Finds the changed cases and keeps at most `limit` of them; `None` if requests are not paired.
@@ -44,17 +48,13 @@ pub fn changed_cases(a: &Side, b: &Side, pairing: &Pairing, limit: usize) -> Opt
     if *pairing == Pairing::None {
         return None;
     }
-    let (of_a, of_b) = (
-        by_case(a, pairing.case_numbers(SideId::A))?,
-        by_case(b, pairing.case_numbers(SideId::B))?,
-    );
+    let [units_a, units_b] = [SideId::A, SideId::B].map(|which| pairing.case_numbers(which));
+    let of_a = by_case(a, units_a, pairing.cases())?;
+    let of_b = by_case(b, units_b, pairing.cases())?;
     let mut changed = ChangedCases::default();
     let mut found: Vec<(bool, u32)> = Vec::new();
-    for (unit, first) in &of_a {
-        let Some(second) = of_b.get(unit) else {
-            continue;
-        };
-        let (Some(was), Some(is)) = (mostly(first), mostly(second)) else {
+    for (unit, (first, second)) in of_a.iter().zip(&of_b).enumerate() {
+        let (Some(was), Some(is)) = (mostly(*first), mostly(*second)) else {
             continue;
         };
         changed.judged += 1;
@@ -63,18 +63,22 @@ pub fn changed_cases(a: &Side, b: &Side, pairing: &Pairing, limit: usize) -> Opt
             (false, true) => changed.better += 1,
             (true, true) | (false, false) => continue,
         }
-        found.push((is, *unit));
+        found.push((is, unit as u32));
     }
     // `false` sorts first: cases that got worse.
     found.sort_unstable();
-    for (better, unit) in found.into_iter().take(limit) {
-        let (first, second) = (&of_a[&unit], &of_b[&unit]);
+    found.truncate(limit);
+    let shown: HashSet<u32> = found.iter().map(|(_, unit)| *unit).collect();
+    let (shown_a, shown_b) = (
+        requests_of(a, units_a, &shown)?,
+        requests_of(b, units_b, &shown)?,
+    );
+    for (better, unit) in found {
+        let (first, second) = (&shown_a[&unit], &shown_b[&unit]);
+        let (_, case) = first[0];
         changed.cases.push(ChangedCase {
-            case: first[0]
-                .case
-                .clone()
-                .unwrap_or_else(|| format!("request {unit}")),
-            arm: first[0].arm,
+            case: case.case().unwrap_or_else(|| format!("request {unit}")),
+            arm: case.arm(),
             worse: !better,
             a: seen(first, !better),
             b: seen(second, better),
@@ -83,57 +87,76 @@ pub fn changed_cases(a: &Side, b: &Side, pairing: &Pairing, limit: usize) -> Opt
     Some(changed)
 }
 
-fn by_case<'s>(side: &'s Side, units: &[u32]) -> Option<BTreeMap<u32, Vec<&'s Request>>> {
-    let mut cases: BTreeMap<u32, Vec<&Request>> = BTreeMap::new();
-    for ((_, request), unit) in side.requests()?.into_iter().zip(units) {
-        cases.entry(*unit).or_default().push(request);
+/// The verdicts of each case.
+fn by_case(side: &Side, units: &[u32], cases: usize) -> Option<Vec<Share>> {
+    let mut shares = vec![Share::default(); cases];
+    for ((_, request), unit) in side.requests()?.zip(units) {
+        if let Some(hit) = verdict(request) {
+            let share = &mut shares[*unit as usize];
+            share.of += 1;
+            share.hits += usize::from(hit);
+        }
     }
-    Some(cases)
+    Some(shares)
+}
+
+/// The requests of some cases, with the indices of their runs.
+fn requests_of<'s>(
+    side: &'s Side,
+    units: &[u32],
+    shown: &HashSet<u32>,
+) -> Option<HashMap<u32, Vec<(usize, RequestView<'s>)>>> {
+    let mut found: HashMap<u32, Vec<(usize, RequestView<'_>)>> = HashMap::new();
+    for (request, unit) in side.requests()?.zip(units) {
+        if shown.contains(unit) {
+            found.entry(*unit).or_default().push(request);
+        }
+    }
+    Some(found)
 }
 
 /// The verdict of sobench, or that of vLLM's script if a file has no other.
-fn verdict(request: &Request) -> Option<bool> {
+fn verdict(request: RequestView<'_>) -> Option<bool> {
     let ours = request.in_rate(&rates::CORRECT_RATE);
-    if request.arm.is_none() {
-        ours.or(request.values.hit(&rates::VLLM_CORRECT_RATE))
+    if request.arm().is_none() {
+        ours.or(request.hit(&rates::VLLM_CORRECT_RATE))
     } else {
         ours
     }
 }
 
-fn share(requests: &[&Request]) -> Share {
-    Share::count(requests.iter().filter_map(|request| verdict(request)))
-}
-
 /// Whether most runs are correct; `None` without verdicts or in case of a tie.
-fn mostly(requests: &[&Request]) -> Option<bool> {
-    let share = share(requests);
+fn mostly(share: Share) -> Option<bool> {
     (share.of > 0 && 2 * share.hits != share.of).then_some(2 * share.hits > share.of)
 }
 
-fn seen(requests: &[&Request], correct: bool) -> CaseResult {
+fn seen(requests: &[(usize, RequestView<'_>)], correct: bool) -> CaseResult {
+    let verdicts = requests.iter().filter_map(|(_, request)| verdict(*request));
     let shows = requests
         .iter()
-        .find(|request| verdict(request) == Some(correct));
+        .find(|(_, request)| verdict(*request) == Some(correct));
     CaseResult {
-        correct: share(requests),
-        answer: shows.and_then(|request| request.answer.clone()),
+        correct: Share::count(verdicts),
+        answer: shows.and_then(|(_, request)| {
+            Some(Answer {
+                text: String::new(),
+                verdict: request.verdict()?.to_owned(),
+            })
+        }),
+        place: shows.map(|(run, request)| (*run, request.index())),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::compare::side::Request;
     use crate::compare::testing::{request, side};
 
     fn case(id: &str, correct: Option<bool>) -> Request {
-        let answer = correct.map(|correct| Answer {
-            text: format!("{id} {correct}"),
-            verdict: String::new(),
-        });
         Request {
             case: Some(id.into()),
-            answer,
+            verdict: correct.map(|correct| format!("{id} {correct}")),
             ..request()
         }
         .with_correct(correct)
@@ -163,9 +186,10 @@ mod tests {
             .map(|case| (case.case.as_str(), case.worse))
             .collect();
         assert_eq!(shown, [("r", true), ("t", true), ("p", false)]);
-        let texts = [&all.cases[0].a, &all.cases[0].b]
-            .map(|seen| seen.answer.as_ref().unwrap().text.clone());
-        assert_eq!(texts, ["r true", "r false"]);
+        let verdicts = [&all.cases[0].a, &all.cases[0].b]
+            .map(|seen| seen.answer.as_ref().unwrap().verdict.clone());
+        assert_eq!(verdicts, ["r true", "r false"]);
+        assert_eq!(all.cases[0].a.place, Some((0, 2)));
         let few = found(&a, &b, 1).unwrap();
         assert_eq!((few.cases.len(), few.worse, few.better), (1, 2, 1));
     }
@@ -182,6 +206,9 @@ mod tests {
             (changed.worse, changed.cases[0].b.correct),
             (1, Share { hits: 1, of: 3 })
         );
-        assert_eq!(changed.cases[0].b.answer.as_ref().unwrap().text, "p false");
+        assert_eq!(
+            changed.cases[0].b.answer.as_ref().unwrap().verdict,
+            "p false"
+        );
     }
 }

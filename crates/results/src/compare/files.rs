@@ -1,19 +1,20 @@
 //! Reads sides from files and folders, and writes baselines.
 
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use super::read;
-use super::side::Side;
-use crate::runlog::{Keep, RunLog};
+use super::changed_cases::CaseResult;
+use super::side::{FileKind, Run, Side};
+use super::{Comparison, read};
+use crate::runlog::{AnswerReader, RunLog};
 use sobench_core::error::{Error, Result};
 use sobench_core::input;
+use sobench_core::progress::Progress;
 
 /// Maximum size of one file, in bytes.
 const MAX_FILE_BYTES: u64 = 4 << 30;
-
-/// Maximum size of a run log whose answers are kept, in bytes.
-const MAX_BYTES_WITH_TEXTS: u64 = 256 << 20;
 
 /// Maximum number of files of one side.
 const MAX_FILES: usize = 1000;
@@ -26,31 +27,92 @@ const EXTENSIONS: [&str; 3] = ["json", "jsonl", "txt"];
 ///
 /// # Errors
 /// Usage errors that name the path; errors of `judge`.
-pub fn read_side(argument: &str, judge: impl Fn(&mut RunLog) -> Result<()>) -> Result<Side> {
+pub fn read_side(
+    argument: &str,
+    judge: impl Fn(&mut RunLog) -> Result<()>,
+    progress: &dyn Progress,
+) -> Result<Side> {
     let mut runs = Vec::new();
     for path in paths(argument)? {
         let file = path.display().to_string();
-        if RunLog::is_run_log(&path)? {
-            // Answers are kept for the list of changed cases, except for logs too large for memory.
-            let small = fs::metadata(&path).is_ok_and(|about| about.len() <= MAX_BYTES_WITH_TEXTS);
-            let mut log = RunLog::read(
-                &path,
-                if small {
-                    Keep::Texts
-                } else {
-                    Keep::WithoutTexts
-                },
-            )?;
+        let mut of_file = if RunLog::is_run_log(&path)? {
+            let mut log = RunLog::read_with(&path, progress)?;
             judge(&mut log)?;
-            runs.push(read::run_from_log(&file, &log)?);
-            continue;
-        }
-        runs.extend(read::parse_runs(&file, &bytes(&path)?)?);
+            vec![read::run_from_log(&file, &log)?]
+        } else {
+            read::parse_runs(&file, WithProgress::new(open(&path)?, &path, progress))?
+        };
+        of_file
+            .iter_mut()
+            .for_each(|run| run.path = Some(path.clone()));
+        runs.extend(of_file);
     }
     Ok(Side {
         name: argument.to_owned(),
         runs,
     })
+}
+
+/// Reads the texts of the answers that a comparison shows from their files.
+///
+/// # Errors
+/// A file cannot be read, or has changed.
+pub fn read_texts(comparison: &mut Comparison) -> Result<()> {
+    let Comparison { sides, against, .. } = comparison;
+    for found in against {
+        let cases = || found.changed.iter().flat_map(|changed| &changed.cases);
+        let of_a = texts(&sides[0], cases().map(|case| &case.a))?;
+        let of_b = texts(&sides[found.other], cases().map(|case| &case.b))?;
+        for case in found
+            .changed
+            .iter_mut()
+            .flat_map(|changed| &mut changed.cases)
+        {
+            for (result, texts) in [(&mut case.a, &of_a), (&mut case.b, &of_b)] {
+                let text = result.place.and_then(|place| texts.get(&place));
+                if let (Some(answer), Some(text)) = (&mut result.answer, text) {
+                    answer.text.clone_from(text);
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The texts of answers of a side, by run and request.
+fn texts<'c>(
+    side: &Side,
+    results: impl Iterator<Item = &'c CaseResult>,
+) -> Result<HashMap<(usize, usize), String>> {
+    let mut wanted: BTreeMap<usize, HashSet<usize>> = BTreeMap::new();
+    let with_answer = results.filter(|result| result.answer.is_some());
+    for (run, request) in with_answer.filter_map(|result| result.place) {
+        wanted.entry(run).or_default().insert(request);
+    }
+    let mut found = HashMap::new();
+    for (number, wanted) in wanted {
+        let run = &side.runs[number];
+        let Some(path) = &run.path else { continue };
+        let texts = match run.kind {
+            FileKind::SobenchRunLog => texts_of_log(path, run, &wanted)?,
+            _ => read::texts_of_run(&run.file, open(path)?, run.number, &wanted)?,
+        };
+        let in_run = texts.into_iter();
+        found.extend(in_run.map(|(request, text)| ((number, request), text)));
+    }
+    Ok(found)
+}
+
+fn texts_of_log(path: &Path, run: &Run, wanted: &HashSet<usize>) -> Result<HashMap<usize, String>> {
+    let mut answers = AnswerReader::open(path);
+    let offset = |request: &usize| Some((*request, run.requests.as_ref()?.offset(*request)?));
+    let mut places: Vec<(usize, u64)> = wanted.iter().filter_map(offset).collect();
+    places.sort_unstable_by_key(|(_, offset)| *offset);
+    let read = |(request, offset): (usize, u64)| {
+        let logged = answers.at(offset)?;
+        Ok((request, logged.answer.text().into_owned()))
+    };
+    places.into_iter().map(read).collect()
 }
 
 /// Writes a side as a baseline.
@@ -68,15 +130,36 @@ pub fn write_baseline(path: &Path, side: &Side) -> Result<()> {
     })
 }
 
-/// The bytes of a result file. Rejects other files by their first byte.
-fn bytes(path: &Path) -> Result<Vec<u8>> {
+/// Opens a result file. Rejects other files by their first byte.
+fn open(path: &Path) -> Result<impl Read> {
     if input::first_byte(path, MAX_FILE_BYTES)?.is_some_and(|byte| byte != b'{') {
         return Err(read::no_result(
             &path.display().to_string(),
             "expected a JSON object",
         ));
     }
-    input::read_text_bytes(path, MAX_FILE_BYTES)
+    input::open_text(path, MAX_FILE_BYTES)
+}
+
+/// Reads a file with progress.
+struct WithProgress<'p, R> {
+    file: R,
+    progress: &'p dyn Progress,
+}
+
+impl<'p, R> WithProgress<'p, R> {
+    fn new(file: R, path: &Path, progress: &'p dyn Progress) -> Self {
+        progress.expect(fs::metadata(path).map_or(0, |file| file.len()));
+        Self { file, progress }
+    }
+}
+
+impl<R: Read> Read for WithProgress<'_, R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let length = self.file.read(buffer)?;
+        self.progress.advance(length as u64);
+        Ok(length)
+    }
 }
 
 fn paths(argument: &str) -> Result<Vec<PathBuf>> {

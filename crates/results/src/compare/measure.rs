@@ -6,6 +6,7 @@ use super::Method;
 use super::bootstrap::{Pool, SideId, bootstrap};
 use super::pairing::Pairing;
 use super::rates::newcombe_interval;
+use super::requests::{GapsKept, MAX_GAPS_KEPT};
 use super::run_ratio::{MIN_RUNS, RunRatio};
 use super::run_spread::{RunSpread, RunVariation};
 use super::side::{SavedMean, Share, Side};
@@ -85,6 +86,8 @@ pub enum NoInterval {
     NoRequests,
     /// A baseline keeps only the number and sum of gaps.
     NoGaps,
+    /// A run has more gaps than are kept in memory.
+    TooManyGaps,
     /// A file has no end times of answers.
     NoTimes,
     /// The run is too short compared with its answers.
@@ -115,6 +118,7 @@ impl NoInterval {
             Self::TooFew { n, needs } => format!("{n} < {needs}"),
             Self::NoRequests => "a file has no requests (--save-detailed)".to_owned(),
             Self::NoGaps => "a baseline has no single gaps".to_owned(),
+            Self::TooManyGaps => format!("a run has more than {MAX_GAPS_KEPT} gaps"),
             Self::NoTimes => "a file has no timestamps".to_owned(),
             Self::TooShort => "the run is too short compared with its answers".to_owned(),
             Self::Queued => "requests wait for each other".to_owned(),
@@ -142,7 +146,7 @@ struct Sides<'s> {
     b: &'s Side,
     pairing: &'s Pairing,
     /// `None` if a side has no requests.
-    pools: Option<(Pool, Pool)>,
+    pools: Option<(Pool<'s>, Pool<'s>)>,
 }
 
 impl Sides<'_> {
@@ -221,7 +225,7 @@ fn throughputs(sides: &Sides<'_>, measured: &mut [Measured], resampling: Resampl
 }
 
 /// The figure of each run of a side; `None` if one has none.
-fn run_values(side: &Side, pool: Option<&Pool>, figure: Figure) -> Option<Vec<f64>> {
+fn run_values(side: &Side, pool: Option<&Pool<'_>>, figure: Figure) -> Option<Vec<f64>> {
     let of_requests = |index: usize| match figure.stat {
         Some(_) => pool?.value_of_run(figure, index),
         None => throughput::value(&side.runs[index..=index], figure.metric),
@@ -551,7 +555,7 @@ fn mean(side: &Side, series: &Metric) -> Option<SavedMean> {
 /// Latencies and rates from requests, with one bootstrap for all.
 fn latencies(
     sides: &Sides<'_>,
-    (pool_a, pool_b): &(Pool, Pool),
+    (pool_a, pool_b): &(Pool<'_>, Pool<'_>),
     measured: &mut [Measured],
     resampling: Resampling,
 ) {
@@ -641,8 +645,8 @@ fn latencies(
 }
 
 /// The reason why a distribution of one side cannot be resampled for a statistic.
-fn why_not(pool: &Pool, series: &Metric, stat: Stat) -> Option<NoInterval> {
-    let ((values, whole), requests) = (pool.size(series), pool.requests_with(series));
+fn why_not(pool: &Pool<'_>, series: &Metric, stat: Stat) -> Option<NoInterval> {
+    let ((values, kept), requests) = (pool.size(series), pool.requests_with(series));
     if values == 0 {
         return Some(NoInterval::NoValue);
     }
@@ -652,7 +656,12 @@ fn why_not(pool: &Pool, series: &Metric, stat: Stat) -> Option<NoInterval> {
             return Some(NoInterval::Queued);
         }
         Stat::Mean => MIN_REQUESTS,
-        Stat::Median | Stat::Percentile(_) if !whole => return Some(NoInterval::NoGaps),
+        Stat::Median | Stat::Percentile(_) if kept != GapsKept::All => {
+            return Some(match kept {
+                GapsKept::TooMany => NoInterval::TooManyGaps,
+                GapsKept::OnlySums | GapsKept::All => NoInterval::NoGaps,
+            });
+        }
         Stat::Median | Stat::Percentile(_) => {
             values_needed(stat).unwrap_or(usize::MAX).max(MIN_REQUESTS)
         }
@@ -693,9 +702,7 @@ fn rates(a: &Side, b: &Side, pairing: &Pairing, rate: &Metric) -> Uncertainty {
 
 /// Hits among the requests of a side; `None` if a run has no requests.
 fn count(side: &Side, rate: &Metric) -> Option<Share> {
-    Some(Share::count(
-        side.requests()?
-            .into_iter()
-            .filter_map(|(_, request)| request.in_rate(rate)),
-    ))
+    let runs = side.run_requests()?.into_iter();
+    let hits = runs.flat_map(|requests| requests.in_rate(rate));
+    Some(Share::count(hits.flatten()))
 }

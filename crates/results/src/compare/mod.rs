@@ -16,6 +16,7 @@ pub mod measure;
 pub mod pairing;
 pub mod rates;
 pub mod read;
+pub mod requests;
 pub mod rules;
 pub mod run_ratio;
 pub mod run_spread;
@@ -81,7 +82,7 @@ pub struct Gate {
 }
 
 /// The result of a comparison.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct Comparison {
     pub sides: Vec<Side>,
     pub conditions: Vec<Condition>,

@@ -1,12 +1,12 @@
 //! Pairs the requests of two sides by case.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use super::bootstrap::SideId;
-use super::side::{Request, Side};
+use super::requests::Requests;
+use super::side::Side;
 use crate::metrics::registry::Metric;
 use crate::record::condition::Field;
-use sobench_core::case::Arm;
 use sobench_statistics::paired::Pairs;
 
 /// Minimum share of common cases among all cases. With fewer, resampling common cases would ignore
@@ -36,47 +36,41 @@ pub enum Pairing {
 impl Pairing {
     /// Pairs the requests of two sides.
     pub fn new(a: &Side, b: &Side) -> Self {
-        let (Some(requests_a), Some(requests_b)) = (a.requests(), b.requests()) else {
+        let (Some(runs_a), Some(runs_b)) = (a.run_requests(), b.run_requests()) else {
             return Self::None;
         };
-        if let (Some(keys_a), Some(keys_b)) = (keys(&requests_a), keys(&requests_b)) {
+        let mut names = HashMap::new();
+        if let (Some(keys_a), Some(keys_b)) = (keys(&runs_a, &mut names), keys(&runs_b, &mut names))
+        {
             if !same_dataset(a, b) {
                 return Self::None;
             }
-            let set_a: HashSet<Key<'_>> = keys_a.iter().copied().collect();
-            let set_b: HashSet<Key<'_>> = keys_b.iter().copied().collect();
-            let common = set_a.intersection(&set_b).count() as f64;
-            if common == 0.0 || common < MIN_COMMON * set_a.union(&set_b).count() as f64 {
+            let (common, all) = overlap(&keys_a, &keys_b);
+            if common == 0 || (common as f64) < MIN_COMMON * all as f64 {
                 return Self::None;
             }
             let (a, b, cases) = numbered(&keys_a, &keys_b);
             return Self::ByCase { a, b, cases };
         }
-        let positions = |side: &Side| -> Option<(Vec<u64>, Vec<u32>)> {
-            let lengths = |requests: &[Request]| {
-                requests
-                    .iter()
-                    .map(|request| request.input_tokens)
-                    .collect::<Option<Vec<u64>>>()
+        let positions = |runs: &[&Requests]| -> Option<(Vec<u64>, Vec<u32>)> {
+            let lengths = |requests: &Requests| {
+                let lengths = requests.iter().map(|request| request.input_tokens());
+                lengths.collect::<Option<Vec<u64>>>()
             };
-            let first = lengths(side.runs.first()?.requests.as_ref()?)?;
-            let same = side
-                .runs
+            let first = lengths(runs.first()?)?;
+            let same = runs
                 .iter()
-                .all(|run| run.requests.as_deref().and_then(lengths).as_ref() == Some(&first));
-            let numbers = side
-                .runs
-                .iter()
-                .flat_map(|_| 0..first.len() as u32)
-                .collect();
+                .all(|requests| lengths(requests).as_ref() == Some(&first));
+            let numbers = runs.iter().flat_map(|_| 0..first.len() as u32).collect();
             (same && !first.is_empty()).then_some((first, numbers))
         };
-        let named = |requests: &[(usize, &Request)]| {
-            requests.iter().any(|(_, request)| request.case.is_some())
+        let named = |runs: &[&Requests]| {
+            let mut requests = runs.iter().flat_map(|requests| requests.iter());
+            requests.any(|request| request.id().is_some())
         };
-        match (positions(a), positions(b)) {
+        match (positions(&runs_a), positions(&runs_b)) {
             (Some((lengths_a, a)), Some((lengths_b, b)))
-                if lengths_a == lengths_b && !named(&requests_a) && !named(&requests_b) =>
+                if lengths_a == lengths_b && !named(&runs_a) && !named(&runs_b) =>
             {
                 Self::ByPlace {
                     a,
@@ -122,44 +116,73 @@ impl Pairing {
         if *self == Self::None || a.runs.len() != b.runs.len() {
             return None;
         }
-        let hits_of_a: HashMap<(usize, u32), bool> = self.hits(a, SideId::A, rate)?.collect();
+        let [mut units_a, mut units_b] =
+            [SideId::A, SideId::B].map(|which| self.case_numbers(which).iter());
         let mut pairs = Pairs::default();
-        for (key, b) in self.hits(b, SideId::B, rate)? {
-            if let Some(a) = hits_of_a.get(&key) {
-                pairs.add(*a, b);
+        let mut hits_of_a = vec![None; self.cases()];
+        for (a, b) in a.run_requests()?.into_iter().zip(b.run_requests()?) {
+            hits_of_a.fill(None);
+            for (hit, unit) in a.in_rate(rate).zip(&mut units_a) {
+                hits_of_a[*unit as usize] = hit;
+            }
+            for (hit, unit) in b.in_rate(rate).zip(&mut units_b) {
+                if let (Some(a), Some(b)) = (hits_of_a[*unit as usize], hit) {
+                    pairs.add(a, b);
+                }
             }
         }
         Some(pairs)
     }
-
-    fn hits<'s>(
-        &'s self,
-        side: &'s Side,
-        which: SideId,
-        rate: &'s Metric,
-    ) -> Option<impl Iterator<Item = ((usize, u32), bool)> + 's> {
-        let numbered = side.requests()?.into_iter().zip(self.case_numbers(which));
-        Some(
-            numbered.filter_map(move |((run, request), unit)| {
-                Some(((run, *unit), request.in_rate(rate)?))
-            }),
-        )
-    }
 }
 
-/// Arm, id, and how many times the id occurred in the run so far.
-type Key<'s> = (Option<Arm>, &'s str, usize);
+/// A case: its arm, its id as a number of its name and its own number, and how many times the id
+/// occurred in the run so far.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+struct Key {
+    arm: Option<u8>,
+    name: u32,
+    id_number: u32,
+    times: u32,
+}
 
-/// The keys of all requests; `None` if one has no id.
-fn keys<'s>(requests: &[(usize, &'s Request)]) -> Option<Vec<Key<'s>>> {
-    let mut seen: HashMap<(usize, &str), usize> = HashMap::new();
-    let key = |(run, request): &(usize, &'s Request)| {
-        let id = request.case.as_deref()?;
-        let times = seen.entry((*run, id)).or_default();
-        *times += 1;
-        Some((request.arm, id, *times))
+/// The keys of all requests; `None` if one has no id. `names` are the names of ids of both sides.
+fn keys<'s>(runs: &[&'s Requests], names: &mut HashMap<&'s str, u32>) -> Option<Vec<Key>> {
+    let mut keys = Vec::with_capacity(runs.iter().map(|requests| requests.len()).sum());
+    for requests in runs {
+        let shared: Vec<u32> = requests
+            .names()
+            .map(|name| {
+                let next = names.len() as u32;
+                *names.entry(name).or_insert(next)
+            })
+            .collect();
+        let mut seen: HashMap<(u32, u32), u32> = HashMap::new();
+        for request in requests.iter() {
+            let (name, id_number) = request.id()?;
+            let times = seen.entry((name, id_number)).or_default();
+            *times += 1;
+            keys.push(Key {
+                arm: request.arm().map(|arm| arm as u8),
+                name: shared[name as usize],
+                id_number,
+                times: *times,
+            });
+        }
+    }
+    Some(keys)
+}
+
+/// The number of distinct keys on both sides, and on any side.
+fn overlap(a: &[Key], b: &[Key]) -> (usize, usize) {
+    let distinct = |keys: &[Key]| {
+        let mut keys = keys.to_vec();
+        keys.sort_unstable();
+        keys.dedup();
+        keys
     };
-    requests.iter().map(key).collect()
+    let (a, b) = (distinct(a), distinct(b));
+    let common = a.iter().filter(|key| b.binary_search(key).is_ok()).count();
+    (common, a.len() + b.len() - common)
 }
 
 /// Whether all runs are known to have the same dataset. Ids identify cases only within a dataset.
@@ -173,13 +196,11 @@ fn same_dataset(a: &Side, b: &Side) -> bool {
     first.is_some() && hashes.all(|hash| hash == first)
 }
 
-fn numbered(a: &[Key<'_>], b: &[Key<'_>]) -> (Vec<u32>, Vec<u32>, usize) {
+fn numbered(a: &[Key], b: &[Key]) -> (Vec<u32>, Vec<u32>, usize) {
     let mut numbers = HashMap::new();
-    let mut number = |key: &Key<'_>| {
+    let mut number = |key: &Key| {
         let next = numbers.len() as u32;
-        *numbers
-            .entry((key.0, key.1.to_owned(), key.2))
-            .or_insert(next)
+        *numbers.entry(*key).or_insert(next)
     };
     let a = a.iter().map(&mut number).collect();
     let b = b.iter().map(&mut number).collect();
@@ -189,8 +210,10 @@ fn numbered(a: &[Key<'_>], b: &[Key<'_>]) -> (Vec<u32>, Vec<u32>, usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::compare::side::Request;
     use crate::compare::testing::{request, side};
     use crate::metrics::registry::rates;
+    use sobench_core::case::Arm;
 
     fn case(id: &str, correct: bool) -> Request {
         Request {

@@ -1,17 +1,19 @@
 //! Runs and sides of a comparison, independent of the tool that wrote their files.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use super::requests::{RequestView, Requests};
 use crate::metrics::LatencyMetric;
 use crate::metrics::accuracy::ArmPairs;
-use crate::metrics::registry::{Figure, Kind, Metric, RequestValues, Value, Values, latencies};
+use crate::metrics::registry::{Figure, Metric, RequestValues, Value, Values};
 use crate::record::condition::Conditions;
 use sobench_core::case::Arm;
 
 /// One side of a comparison: runs of the same configuration.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default)]
 pub struct Side {
     /// The command-line argument.
     pub name: String,
@@ -20,14 +22,18 @@ pub struct Side {
 }
 
 /// One run, as far as its file describes it.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default)]
 pub struct Run {
-    /// The path of the file.
+    /// The path of the file, for messages.
     pub file: String,
+    /// The file, if it is there to be read again.
+    pub path: Option<PathBuf>,
+    /// The number of the run in the file, from 0.
+    pub number: usize,
     pub kind: FileKind,
     pub conditions: Conditions,
     /// Every request in file order; `None` if the file has only summaries.
-    pub requests: Option<Vec<Request>>,
+    pub requests: Option<Requests>,
     pub duration_s: Option<f64>,
     /// The figures in the file, by the names of [`Figure`].
     pub figures: BTreeMap<String, f64>,
@@ -63,7 +69,8 @@ pub enum FileKind {
     VllmScript,
 }
 
-/// One request, as far as its file describes it. Unknown values are `None`.
+/// One request, as far as its file describes it, before it is added to [`Requests`]. Unknown values are
+/// `None`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Request {
     /// The id of the case; unique within a dataset.
@@ -72,14 +79,15 @@ pub struct Request {
     /// Whether there is an answer, complete or truncated.
     pub answered: bool,
     /// Values for rates and distributions, including metrics in which the request does not count
-    /// ([`Request::in_rate`], [`Request::in_distribution`]).
+    /// ([`Requests::in_rate`], [`Requests::in_distribution`]).
     pub values: RequestValues,
     pub gaps: Gaps,
     /// Seconds from the start of the run.
     pub sent_s: Option<f64>,
     pub input_tokens: Option<u64>,
     pub output_tokens: Option<u64>,
-    pub answer: Option<Answer>,
+    /// The verdict or the failure as text; `None` if the file has no answers.
+    pub verdict: Option<String>,
 }
 
 /// The gaps between a request's chunks, in milliseconds.
@@ -146,35 +154,6 @@ impl Gaps {
     }
 }
 
-impl Request {
-    /// Whether it is a hit in a rate; `None` if it does not count in the rate.
-    pub fn in_rate(&self, metric: &Metric) -> Option<bool> {
-        match metric.kind {
-            Kind::Rate { among, .. } => self
-                .values
-                .hit(metric)
-                .filter(|_| among.counts(self.arm, self.answered)),
-            _ => None,
-        }
-    }
-
-    /// Its value in a distribution with one value per request; `None` if it does not count.
-    pub fn in_distribution(&self, metric: &Metric) -> Option<f64> {
-        match metric.kind {
-            Kind::Distribution { among, .. } => self
-                .values
-                .value(metric)
-                .filter(|_| among.counts(self.arm, self.answered)),
-            _ => None,
-        }
-    }
-
-    /// Time of the last content, in seconds from the start of the run, if there is an answer.
-    pub fn ended_s(&self) -> Option<f64> {
-        Some(self.sent_s? + self.in_distribution(&latencies::E2EL)? / 1000.0)
-    }
-}
-
 impl Run {
     /// Sets the figures, means and counts from the metrics of a run.
     pub(super) fn set_values(&mut self, values: &Values) {
@@ -235,16 +214,22 @@ impl Run {
 
 impl Side {
     /// Every request of every run, with the index of its run; `None` if a run has no requests.
-    pub fn requests(&self) -> Option<Vec<(usize, &Request)>> {
-        let mut all = Vec::new();
-        for (index, run) in self.runs.iter().enumerate() {
-            all.extend(
-                run.requests
-                    .as_ref()?
-                    .iter()
-                    .map(|request| (index, request)),
-            );
-        }
-        Some(all)
+    pub fn requests(&self) -> Option<impl Iterator<Item = (usize, RequestView<'_>)>> {
+        let runs = self.run_requests()?;
+        let numbered = runs.into_iter().enumerate();
+        Some(
+            numbered.flat_map(|(run, requests)| requests.iter().map(move |request| (run, request))),
+        )
+    }
+
+    /// The requests of each run; `None` if a run has none.
+    pub fn run_requests(&self) -> Option<Vec<&Requests>> {
+        self.runs.iter().map(|run| run.requests.as_ref()).collect()
+    }
+
+    /// Number of requests of all runs; `None` if a run has no requests.
+    pub fn request_count(&self) -> Option<usize> {
+        let runs = self.run_requests()?;
+        Some(runs.into_iter().map(Requests::len).sum())
     }
 }

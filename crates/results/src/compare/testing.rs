@@ -1,6 +1,6 @@
 //! Runs for tests, with defaults for everything that a test does not set.
 
-use super::side::{Answer, Request, Run, Side};
+use super::side::{Request, Run, Side};
 use crate::metrics::registry::{Metric, RequestValues, latencies, rates};
 use crate::record::condition::Field;
 use sobench_core::case::Arm;
@@ -25,10 +25,7 @@ pub fn request() -> Request {
         values,
         sent_s: Some(0.0),
         output_tokens: Some(3),
-        answer: Some(Answer {
-            text: "{}".into(),
-            verdict: "valid".into(),
-        }),
+        verdict: Some("valid".into()),
         ..Request::default()
     }
 }
@@ -56,7 +53,7 @@ pub fn run(requests: Vec<Request>) -> Run {
             (Field::Model, "m".to_owned()),
         ]
         .into(),
-        requests: Some(requests),
+        requests: Some(requests.into_iter().collect()),
         duration_s: Some(10.0),
         ..Run::default()
     }

@@ -1,7 +1,8 @@
 //! Throughput and its block bootstrap over the time of a run.
 
 use super::measure::NoInterval;
-use super::side::{Request, Run, Side};
+use super::requests::{RequestView, Requests};
+use super::side::{Run, Side};
 use crate::metrics::registry::{Metric, latencies, rates, totals};
 use sobench_statistics::bootstrap::{RandomSource, Replicates, SplitMix, draw_runs};
 
@@ -29,12 +30,7 @@ pub fn value(runs: &[Run], metric: &Metric) -> Option<f64> {
     let mut seconds = 0.0;
     for run in runs {
         seconds += run.duration_s.filter(|seconds| *seconds > 0.0)?;
-        for request in run
-            .requests
-            .as_ref()?
-            .iter()
-            .filter(|request| request.answered)
-        {
+        for request in run.requests.as_ref()?.iter().filter(RequestView::answered) {
             total += amount(request)?;
         }
     }
@@ -46,11 +42,10 @@ fn is_unjudged(runs: &[Run]) -> bool {
     let mut answered = runs
         .iter()
         .filter_map(|run| run.requests.as_ref())
-        .flatten()
-        .filter(|request| request.answered)
+        .flat_map(Requests::iter)
+        .filter(RequestView::answered)
         .peekable();
-    answered.peek().is_some()
-        && answered.all(|request| request.values.hit(&rates::CORRECT_RATE).is_none())
+    answered.peek().is_some() && answered.all(|request| request.hit(&rates::CORRECT_RATE).is_none())
 }
 
 /// Resamples the blocks of both sides: a circular block bootstrap (Politis and Romano, 1992) in
@@ -99,14 +94,12 @@ fn blocks_of(run: &Run) -> Result<usize, NoInterval> {
         .duration_s
         .filter(|seconds| *seconds > 0.0)
         .ok_or(NoInterval::NoTimes)?;
-    let answers = run
+    // Only answers count in it.
+    let latencies_ms = run
         .requests
         .iter()
-        .flatten()
-        .filter(|request| request.answered);
-    let mut durations: Vec<f64> = answers
-        .filter_map(|request| Some(request.in_distribution(&latencies::E2EL)? / 1000.0))
-        .collect();
+        .flat_map(|requests| requests.in_distribution(&latencies::E2EL));
+    let mut durations: Vec<f64> = latencies_ms.flatten().map(|ms| ms / 1000.0).collect();
     durations.sort_by(f64::total_cmp);
     let median = durations.get(durations.len() / 2).copied().unwrap_or(0.0);
     Ok((seconds / (ANSWERS_OF_BLOCK * median)) as usize)
@@ -127,8 +120,8 @@ impl Timeline {
         for request in run
             .requests
             .iter()
-            .flatten()
-            .filter(|request| request.answered)
+            .flat_map(Requests::iter)
+            .filter(RequestView::answered)
         {
             let (at_s, amount) = request
                 .ended_s()
@@ -163,7 +156,7 @@ fn drawn(timelines: &[Timeline], starts: &[usize], random: &mut SplitMix) -> Opt
 }
 
 /// What a request adds to a total.
-type Amount = fn(&Request) -> Option<f64>;
+type Amount = fn(RequestView<'_>) -> Option<f64>;
 
 /// What an answered request adds to a throughput metric; `None` for other metrics.
 pub fn amount_per_request(metric: &Metric) -> Option<Amount> {
@@ -171,14 +164,18 @@ pub fn amount_per_request(metric: &Metric) -> Option<Amount> {
         (&totals::REQUEST_THROUGHPUT, |_| Some(1.0)),
         (&totals::VALID_THROUGHPUT, |request| {
             Some(f64::from(u8::from(
-                request.values.hit(&rates::CORRECT_RATE) == Some(true),
+                request.hit(&rates::CORRECT_RATE) == Some(true),
             )))
         }),
         (&totals::OUTPUT_THROUGHPUT, |request| {
-            request.output_tokens.map(|tokens| tokens as f64)
+            request.output_tokens().map(|tokens| tokens as f64)
         }),
         (&totals::TOTAL_TOKEN_THROUGHPUT, |request| {
-            Some(request.output_tokens?.saturating_add(request.input_tokens?) as f64)
+            Some(
+                request
+                    .output_tokens()?
+                    .saturating_add(request.input_tokens()?) as f64,
+            )
         }),
     ];
     sums.into_iter()
@@ -189,6 +186,7 @@ pub fn amount_per_request(metric: &Metric) -> Option<Amount> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::compare::side::Request;
     use crate::compare::testing::{request, side};
 
     /// Ten requests per second for ten seconds, each with `tokens`.

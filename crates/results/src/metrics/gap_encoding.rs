@@ -51,7 +51,8 @@ fn take_steps(bytes: &mut &[u8], from: u64, count: usize) -> Vec<u64> {
     (0..count).map(step).collect()
 }
 
-fn put(bytes: &mut Vec<u8>, mut number: u64) {
+/// Appends a LEB128 integer.
+pub(super) fn put(bytes: &mut Vec<u8>, mut number: u64) {
     while number >= 0x80 {
         bytes.push(number as u8 | 0x80);
         number >>= 7;
@@ -59,7 +60,8 @@ fn put(bytes: &mut Vec<u8>, mut number: u64) {
     bytes.push(number as u8);
 }
 
-fn take(bytes: &mut &[u8]) -> u64 {
+/// Reads a LEB128 integer; 0 at the end of the bytes.
+pub(super) fn take(bytes: &mut &[u8]) -> u64 {
     let (mut number, mut shift) = (0, 0);
     while let Some((byte, rest)) = bytes.split_first() {
         *bytes = rest;

@@ -6,6 +6,7 @@
 pub mod accuracy;
 pub mod buffered_calls;
 pub mod bursts;
+mod by_request;
 pub mod canary;
 pub mod channel_latency;
 pub mod client_overhead;

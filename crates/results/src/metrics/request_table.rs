@@ -5,12 +5,17 @@
 //! stored as gaps up to a memory limit; beyond it, [`ChunkSource`] reads them from the run log.
 
 mod sample;
+mod spelling;
 
 use std::collections::HashMap;
 use std::fmt;
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher, Hash};
 use std::sync::{Arc, OnceLock};
 
+use indexmap::IndexSet;
+
+use self::spelling::Spelling;
+use super::by_request::ByRequest;
 use super::gap_encoding::{self, EncodedGaps};
 use super::reasoning::ReasoningFacts;
 use super::stream_parity::Parity;
@@ -23,7 +28,6 @@ use sobench_core::scorer::Scorer;
 use sobench_core::verdict::{NotScored, Reason, Verdict};
 use sobench_judge::accuracy::{Grade, Leaves};
 use sobench_judge::canary::CanaryAnswer;
-use sobench_judge::free_choices::FreeChoices;
 
 /// Maximum size of chunk times in memory if they can be read again: some ten million chunks.
 const MAX_GAP_BYTES: usize = 32 << 20;
@@ -112,6 +116,43 @@ impl ArrivalSlack {
         self.chunks == ChunkSlack::default()
     }
 
+    /// Appends it to bytes.
+    fn append(&self, bytes: &mut Vec<u8>) {
+        let mut put = |number: u64| gap_encoding::put(bytes, number);
+        [self.first_ns, self.last_ns, self.answer_ns]
+            .into_iter()
+            .for_each(&mut put);
+        match &self.chunks {
+            ChunkSlack::Largest(slack_ns) => {
+                put(0);
+                put(*slack_ns);
+            }
+            ChunkSlack::Each(entries) => {
+                put(1 + entries.len() as u64);
+                for (chunk, slack_ns) in entries {
+                    put(*chunk as u64);
+                    put(*slack_ns);
+                }
+            }
+        }
+    }
+
+    /// Reads it from the start of bytes.
+    fn read(mut bytes: &[u8]) -> Self {
+        let mut take = || gap_encoding::take(&mut bytes);
+        let [first_ns, last_ns, answer_ns] = [take(), take(), take()];
+        let chunks = match take() {
+            0 => ChunkSlack::Largest(take()),
+            more => ChunkSlack::Each((1..more).map(|_| (take() as usize, take())).collect()),
+        };
+        Self {
+            first_ns,
+            last_ns,
+            answer_ns,
+            chunks,
+        }
+    }
+
     /// The slack of each chunk.
     pub fn of_chunks(&self, chunks_ns: &[u64]) -> Vec<u64> {
         match &self.chunks {
@@ -131,40 +172,39 @@ pub struct RequestTable {
     /// Hashes of constraints by address; the inputs keep them alive.
     constraint_hashes: HashMap<usize, u64>,
     known_inputs: HashMap<InputKey, u32>,
-    /// Ids without their number.
-    names: Shared<String>,
-    /// Ids that do not end in the request's number.
-    odd_ids: HashMap<u32, String>,
-    outcomes: Shared<Outcome>,
-    finish_reasons: Shared<String>,
-    verdicts: Shared<Verdict>,
+    /// Ids without their last number.
+    names: IndexSet<String>,
+    outcomes: IndexSet<Outcome>,
+    finish_reasons: IndexSet<String>,
+    verdicts: IndexSet<Verdict>,
     /// First reasoning and first answer, for requests with reasoning.
-    reasoned: HashMap<u32, (Option<u64>, Option<u64>)>,
+    reasoned: ByRequest<(Option<u64>, Option<u64>)>,
     /// First arguments, for requests with tool calls.
-    arguments: HashMap<u32, u64>,
+    arguments: ByRequest<u64>,
     /// Of the requests whose answers have more than content.
-    channels: HashMap<u32, ChannelTiming>,
-    server_times: HashMap<u32, ServerTimes>,
+    channels: ByRequest<ChannelTiming>,
+    server_times: ByRequest<ServerTimes>,
     /// Of the requests with reasoning or marks of it.
-    reasoning: HashMap<u32, ReasoningFacts>,
+    reasoning: ByRequest<ReasoningFacts>,
     /// Of the requests with JSON answers.
-    free_choices: HashMap<u32, FreeChoices>,
+    free_choices: ByRequest<Spelling>,
     /// Of the requests with answers to canaries.
-    canaries: HashMap<u32, CanaryAnswer>,
+    canaries: ByRequest<CanaryAnswer>,
     /// Of the requests whose answers were requested streamed and whole.
-    parity: HashMap<u32, Parity>,
+    parity: ByRequest<Parity>,
     /// Of the answers that were compared leaf by leaf.
-    leaves: HashMap<u32, Leaves>,
+    leaves: ByRequest<Leaves>,
     /// Items of requests, in a run with several arms of each item.
-    items: HashMap<u32, u32>,
+    items: ByRequest<u32>,
     /// Requests of the control arm by their hash: whether an answer has reasoning.
     controls: OnceLock<HashMap<u64, bool>>,
     /// Counts that do not fit into a row.
-    odd_tokens: HashMap<u32, Tokens>,
+    odd_tokens: ByRequest<Tokens>,
     texts: HashMap<u32, (String, String)>,
-    /// Of the requests whose slack is known and not zero.
-    slack: HashMap<u32, ArrivalSlack>,
-    /// Number of chunk entries in `slack`.
+    /// Places in `slack_bytes`, of the requests whose slack is known and not zero.
+    slack: ByRequest<u32>,
+    slack_bytes: Vec<u8>,
+    /// Number of chunk entries in `slack_bytes`.
     slack_entries: usize,
     gaps: Vec<u8>,
     chunk_source: Option<Arc<dyn ChunkSource>>,
@@ -189,7 +229,9 @@ pub(super) struct Row {
     chunks: u32,
     case_index: u32,
     input_number: u32,
+    /// The id without its last number, and that number; [`NONE`] if it does not end in one.
     name: u32,
+    id_number: u32,
     outcome: u32,
     finish_reason: u32,
     verdict: u32,
@@ -221,13 +263,6 @@ const CALL_DUE: u32 = 16384;
 const GRADE: u32 = 7 << GRADE_SHIFT;
 const GRADE_SHIFT: u32 = 15;
 
-/// Distinct values with their numbers.
-#[derive(Clone, Debug)]
-struct Shared<T> {
-    values: Vec<T>,
-    numbers: HashMap<T, u32>,
-}
-
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct InputKey {
     body: BodyKey,
@@ -237,12 +272,18 @@ struct InputKey {
     tags: Vec<String>,
 }
 
-impl<T> Default for Shared<T> {
-    fn default() -> Self {
-        Self {
-            values: Vec::new(),
-            numbers: HashMap::new(),
-        }
+/// An id without its last number, and that number. An id with zeros before the number, or with a
+/// number that does not fit, is kept as it is.
+pub(crate) fn split_id(id: &str) -> (&str, Option<u32>) {
+    let name = id.trim_end_matches(|last: char| last.is_ascii_digit());
+    let digits = &id[name.len()..];
+    let number = digits
+        .parse()
+        .ok()
+        .filter(|number| *number != NONE && (digits == "0" || !digits.starts_with('0')));
+    match number {
+        Some(number) => (name, Some(number)),
+        None => (id, None),
     }
 }
 
@@ -310,20 +351,9 @@ pub fn has_copies(outcome: &Outcome) -> bool {
     }
 }
 
-impl<T: Clone + Eq + Hash> Shared<T> {
-    fn number(&mut self, value: T) -> u32 {
-        if let Some(number) = self.numbers.get(&value) {
-            return *number;
-        }
-        let number = self.values.len() as u32;
-        self.values.push(value.clone());
-        self.numbers.insert(value, number);
-        number
-    }
-
-    fn get(&self, number: u32) -> Option<&T> {
-        self.values.get(number as usize)
-    }
+/// The number of a value among distinct ones.
+fn number<T: Eq + Hash>(values: &mut IndexSet<T>, value: T) -> u32 {
+    values.insert_full(value).0 as u32
 }
 
 impl RequestTable {
@@ -403,6 +433,7 @@ impl RequestTable {
             self.channels.insert(case_index, channels.clone());
         }
         self.keep_slack(case_index, timing);
+        let (name, id_number) = self.name(&case.id);
         let input_number = self.input_number(case);
         let chunks = timing.chunks_ns.len();
         let [stated_input, stated_output] = observation
@@ -430,12 +461,12 @@ impl RequestTable {
             chunks: u32::try_from(timing.chunks_ns.len()).unwrap_or(NONE),
             case_index,
             input_number,
-            name: self.name(&case.id, case_index),
+            name,
+            id_number,
             outcome: self.outcome(&observation.outcome),
-            finish_reason: observation
-                .finish_reason
-                .as_ref()
-                .map_or(NONE, |reason| self.finish_reasons.number(reason.clone())),
+            finish_reason: observation.finish_reason.as_ref().map_or(NONE, |reason| {
+                number(&mut self.finish_reasons, reason.clone())
+            }),
             verdict: NONE,
             input: NONE,
             output: NONE,
@@ -524,7 +555,7 @@ impl RequestTable {
             self.reasoning.insert(case_index, facts);
         }
         if let Some(choices) = judged.free_choices {
-            self.free_choices.insert(case_index, choices);
+            self.free_choices.insert(case_index, choices.into());
         }
         if let Some(answer) = judged.canary {
             self.canaries.insert(case_index, answer);
@@ -613,17 +644,20 @@ impl RequestTable {
         content_hash(case, constraint)
     }
 
-    fn name(&mut self, id: &str, case_index: u32) -> u32 {
-        if let Some(name) = id.strip_suffix(case_index.to_string().as_str()) {
-            return self.names.number(name.to_owned());
-        }
-        self.odd_ids.insert(case_index, id.to_owned());
-        NONE
+    /// The numbers of an id: of its text without the last number, and that number.
+    fn name(&mut self, id: &str) -> (u32, u32) {
+        let (name, id_number) = split_id(id);
+        let known = self.names.get_index_of(name);
+        let name = known.map_or_else(
+            || number(&mut self.names, name.to_owned()),
+            |known| known as u32,
+        );
+        (name, id_number.unwrap_or(NONE))
     }
 
     fn outcome(&mut self, outcome: &Outcome) -> u32 {
         let mut outcome = outcome.clone();
-        if self.outcomes.values.len() >= MAX_WITH_MESSAGES
+        if self.outcomes.len() >= MAX_WITH_MESSAGES
             && let Outcome::Rejected { body: message, .. }
             | Outcome::ServerError { body: message, .. }
             | Outcome::StreamError { message }
@@ -633,11 +667,11 @@ impl RequestTable {
         {
             DROPPED_MESSAGE.clone_into(message);
         }
-        self.outcomes.number(outcome)
+        number(&mut self.outcomes, outcome)
     }
 
     fn verdict(&mut self, mut verdict: Verdict) -> u32 {
-        if self.verdicts.values.len() >= MAX_WITH_MESSAGES
+        if self.verdicts.len() >= MAX_WITH_MESSAGES
             && let Verdict::Invalid {
                 reason: Reason::NotJson { message, .. } | Reason::Schema { message, .. },
             }
@@ -647,7 +681,7 @@ impl RequestTable {
         {
             DROPPED_MESSAGE.clone_into(message);
         }
-        self.verdicts.number(verdict)
+        number(&mut self.verdicts, verdict)
     }
 
     fn keep_slack(&mut self, case_index: u32, timing: &Timing) {
@@ -675,7 +709,10 @@ impl RequestTable {
             },
         };
         self.slack_entries += entries.len();
-        self.slack.insert(case_index, slack);
+        // A place above 4 GiB would need a hundred million requests.
+        let at = u32::try_from(self.slack_bytes.len()).unwrap_or(NONE);
+        slack.append(&mut self.slack_bytes);
+        self.slack.insert(case_index, at);
     }
 
     fn keep_gaps(&mut self, timing: &Timing) -> u32 {
@@ -735,7 +772,17 @@ mod tests {
     #[test]
     fn requests_are_sorted_and_ids_round_trip() {
         let mut ledger = RequestTable::default();
-        for (index, id) in [(12, "json-12"), (3, "json-3#2"), (7, "7"), (0, "json-")] {
+        let ids = [
+            (12, "json-12"),
+            (3, "json-3#2"),
+            (7, "7"),
+            (0, "json-"),
+            (9, "json-09"),
+            (10, "json-0"),
+            (11, "json-4294967295"),
+            (13, "json-99999999999"),
+        ];
+        for (index, id) in ids {
             let (case, observation) = parts(index);
             assert!(ledger.push(
                 &Case {
@@ -757,7 +804,11 @@ mod tests {
                 (0, "json-".into()),
                 (3, "json-3#2".into()),
                 (7, "7".into()),
-                (12, "json-12".into())
+                (9, "json-09".into()),
+                (10, "json-0".into()),
+                (11, "json-4294967295".into()),
+                (12, "json-12".into()),
+                (13, "json-99999999999".into()),
             ]
         );
         assert_eq!((ledger.position(7), ledger.position(8)), (Some(2), None));
@@ -792,11 +843,7 @@ mod tests {
             );
         }
         assert_eq!(
-            (
-                ledger.inputs.len(),
-                ledger.outcomes.values.len(),
-                ledger.len()
-            ),
+            (ledger.inputs.len(), ledger.outcomes.len(), ledger.len()),
             (1, 3, 100)
         );
         assert!(size_of::<Row>() <= 120, "{}", size_of::<Row>());
@@ -845,7 +892,7 @@ mod tests {
             "{}",
             verdict(MAX_WITH_MESSAGES + 1)
         );
-        assert_eq!(ledger.verdicts.values.len(), MAX_WITH_MESSAGES + 1);
+        assert_eq!(ledger.verdicts.len(), MAX_WITH_MESSAGES + 1);
     }
 
     #[test]

@@ -15,12 +15,13 @@ use sobench_core::case::Prompt;
 use sobench_core::constraint::Constraint;
 use sobench_core::error::Result;
 use sobench_core::observation::{MAX_STATED_TOKENS, Outcome};
+use sobench_core::progress::Progress;
 use sobench_core::verdict::{Reason, ToolCallFault, Verdict};
 use sobench_judge::accuracy::{Accuracy, Reference};
 use sobench_judge::{Evaluator, function_calls, vllm_formula};
 
 /// Counts the tokens of a text.
-pub type CountTokens<'a> = &'a dyn Fn(&str) -> usize;
+pub type CountTokens<'a> = &'a (dyn Fn(&str) -> usize + Sync);
 
 /// Maximum size of a message in a verdict, in bytes. Validators quote the value, which may be the
 /// whole answer. A truncated message ends in an ellipsis.
@@ -48,7 +49,7 @@ const LIMIT_FIELDS: [&str; 11] = [
     "use_beam_search",
 ];
 
-/// Judges every request in file order. `count_tokens` is used if the server did not count, or
+/// Judges every request, in this many threads. `count_tokens` is used if the server did not count, or
 /// reported an impossible count; without it, such answers have no count.
 ///
 /// # Errors
@@ -57,26 +58,39 @@ pub fn judge(
     log: &mut RunLog,
     evaluator: &mut Evaluator,
     count_tokens: Option<CountTokens<'_>>,
+    threads: usize,
+    progress: &dyn Progress,
 ) -> Result<()> {
     let settings = &log.record.settings;
-    let mut counter = Counter {
-        count_tokens,
-        is_models_own: settings.tokenizer.is_some(),
-        has_own_limit: settings
-            .request
-            .extra_body
-            .as_ref()
-            .is_some_and(|body| LIMIT_FIELDS.iter().any(|field| body.contains_key(*field))),
-        known: HashMap::new(),
-    };
+    let is_models_own = settings.tokenizer.is_some();
+    let has_own_limit = settings
+        .request
+        .extra_body
+        .as_ref()
+        .is_some_and(|body| LIMIT_FIELDS.iter().any(|field| body.contains_key(*field)));
     let answers = settings.metrics.answers;
-    let mut references = References::default();
     let expected = log.record.server.expected_channel();
     let requests = log.requests.iter();
     for constraint in requests.filter_map(|request| request.constraint()) {
         evaluator.add_request(constraint);
     }
-    log.judge(|request, answer| {
+    let evaluator = &*evaluator;
+    let new_worker = || Worker {
+        evaluator: evaluator.for_another_thread(),
+        counter: Counter {
+            count_tokens,
+            is_models_own,
+            has_own_limit,
+            known: HashMap::new(),
+        },
+        references: References::default(),
+    };
+    log.judge(threads, progress, new_worker, |worker, request, answer| {
+        let Worker {
+            evaluator,
+            counter,
+            references,
+        } = worker;
         let tokens = counter.tokens(
             request.request_input(),
             request.outcome(),
@@ -104,6 +118,13 @@ pub fn judge(
         }
     })?;
     log.judge_parity()
+}
+
+/// The state of a thread.
+struct Worker<'a> {
+    evaluator: Evaluator,
+    counter: Counter<'a>,
+    references: References,
 }
 
 fn one(

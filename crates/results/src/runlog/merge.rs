@@ -13,7 +13,7 @@ use serde_json::value::RawValue;
 use super::line::{self, HeaderLine, JudgedLine, Line, Numbers, ReadLine, ReadShared, RequestLine};
 use super::read::{LineReader, Lines, changed};
 use super::write::Sink;
-use super::{Footer, Keep, RunLog, Source, VERSION};
+use super::{Footer, RunLog, Source, VERSION};
 use crate::metrics::client_overhead::ClientCost;
 use crate::metrics::spec_decode::SpecDecode;
 use crate::record::{MergedShard, RunRecord, ShardEnd};
@@ -96,7 +96,7 @@ impl Shards {
     pub fn read(sources: impl IntoIterator<Item = Source>) -> Result<Self> {
         let logs = sources
             .into_iter()
-            .map(|source| RunLog::from_source(source, Keep::WithoutTexts));
+            .map(|source| RunLog::from_source(source, &()));
         Self::from_logs(logs.collect::<Result<_>>()?)
     }
 

@@ -15,12 +15,14 @@
 //! To read a log, as `sobench compare` does:
 //!
 //! ```no_run
-//! use sobench_results::runlog::{Keep, RunLog};
+//! use sobench_results::runlog::RunLog;
 //!
-//! let log = RunLog::read("run.jsonl".as_ref(), Keep::WithoutTexts)?;
-//! for (index, request) in log.requests.iter().enumerate() {
+//! let log = RunLog::read("run.jsonl".as_ref())?;
+//! let mut answers = log.answers();
+//! for request in log.requests.iter() {
 //!     let verdict = request.verdict();
-//!     // `request.text()` is empty: `log.answer(index)` reads it from the file.
+//!     // Texts are read from the file again.
+//!     let answer = answers.read(request)?;
 //! }
 //! # Ok::<(), sobench_core::error::Error>(())
 //! ```
@@ -34,6 +36,7 @@ pub mod judge;
 mod line;
 pub mod merge;
 mod read;
+mod request_lines;
 mod source;
 #[cfg(test)]
 mod tests;
@@ -43,7 +46,8 @@ use serde::{Deserialize, Serialize};
 
 pub use self::clients::shard_overhead;
 pub use self::line::{LoggedAnswer, MAX_LINE_BYTES};
-pub use self::read::{Keep, RunLog};
+pub use self::read::{AnswerReader, RunLog};
+pub use self::request_lines::{RequestLines, RequestReader};
 pub use self::source::Source;
 pub use crate::metrics::Judged;
 use crate::metrics::client_overhead::ClientCost;

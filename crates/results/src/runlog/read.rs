@@ -1,24 +1,27 @@
-//! Reads a run log: requests in plan order, with or without the texts of their answers.
+//! Reads a run log: requests in plan order, without the texts of their answers.
 
 use std::collections::{HashMap, HashSet};
 use std::io::{BufRead, Read};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use serde_json::{Value, value::RawValue};
 
 use super::line::{self, LoggedAnswer, MAX_LINE_BYTES, ReadLine, ReadRequest, excerpt};
+use super::request_lines::RequestLines;
 use super::{Footer, Judged, Source, VERSION};
 use crate::metrics::Sample;
 use crate::metrics::request_table::{ChunkSource, ChunksAndTokens, RequestTable};
 use crate::metrics::stream_parity::{Parity, Response};
 use crate::record::RunRecord;
-use sobench_core::case::Prompt;
+use sobench_core::case::{Case, Prompt};
 use sobench_core::constraint::Constraint;
 use sobench_core::error::{Error, Result};
 use sobench_core::input::{self, json};
-use sobench_core::observation::Outcome;
+use sobench_core::observation::{Observation, Outcome};
+use sobench_core::ordered_work::in_order;
+use sobench_core::progress::Progress;
 use sobench_core::run_event::AnswerForm;
 use sobench_core::server_sample::ServerSample;
 use sobench_notices::notice::{LogNotice, Notice};
@@ -26,26 +29,18 @@ use sobench_notices::notice::{LogNotice, Notice};
 /// Maximum number of requests for which memory is reserved because of the record.
 const MAX_EXPECTED: usize = 1 << 21;
 
+/// Lines and bytes of a batch; a batch has at least one line.
+const BATCH_LINES: usize = 64;
+const BATCH_BYTES: usize = 256 << 10;
+
 /// Maximum distance to a later line that is read over instead of opening the file again.
 const NEAR_BYTES: u64 = 1 << 16;
 
-/// Which texts of answers to keep in memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Keep {
-    /// All texts.
-    Texts,
-    /// No texts; memory does not grow with them.
-    WithoutTexts,
-    /// The texts of a run whose saved result contains every request.
-    AsSaved,
-}
-
-/// A run log in memory.
+/// A run log in memory, without the texts of answers.
 #[derive(Clone, Debug)]
 pub struct RunLog {
     pub record: RunRecord,
-    /// Requests in plan order; for a killed run, those that had ended. Texts as selected by
-    /// [`Keep`].
+    /// Requests in plan order; for a killed run, those that had ended.
     pub requests: RequestTable,
     /// Whether the requests have verdicts. A run that was killed before judging has none.
     pub is_judged: bool,
@@ -57,6 +52,7 @@ pub struct RunLog {
     pub notices: Vec<Notice>,
     /// Offsets of the responses to requests that were sent again.
     repeats: HashMap<(usize, AnswerForm), u64>,
+    parts: SharedParts,
     source: Source,
     chunks: Arc<Chunks>,
 }
@@ -67,37 +63,41 @@ impl RunLog {
     /// # Errors
     /// Usage errors with file and line: the file is unreadable, not a run log, of an unsupported
     /// version, or damaged before its last line.
-    pub fn read(path: &Path, keep: Keep) -> Result<Self> {
-        Self::from_source(Source::file(path), keep)
+    pub fn read(path: &Path) -> Result<Self> {
+        Self::read_with(path, &())
+    }
+
+    /// As [`RunLog::read`], with progress.
+    ///
+    /// # Errors
+    /// The same as [`RunLog::read`].
+    pub fn read_with(path: &Path, progress: &dyn Progress) -> Result<Self> {
+        Self::from_source(Source::file(path), progress)
     }
 
     /// Reads a log from a file or from memory.
     ///
     /// # Errors
     /// The same as [`RunLog::read`].
-    pub fn from_source(source: Source, keep: Keep) -> Result<Self> {
+    pub fn from_source(source: Source, progress: &dyn Progress) -> Result<Self> {
         if let Some(path) = source.path().filter(|_| source.is_whole_file()) {
             check_start(path)?;
         }
         let mut lines = Lines::open(&source)?;
         let record = first_record(&mut lines, &source)?;
-        let keep_texts = match keep {
-            Keep::Texts => true,
-            Keep::WithoutTexts => false,
-            Keep::AsSaved => record.settings.report.detailed,
-        };
         // The number in the record is untrusted.
         let expected = record.dataset.requests.min(MAX_EXPECTED);
         let chunks = Arc::new(Chunks::new(&source));
         let requests =
             RequestTable::new(expected, Some(Arc::clone(&chunks) as Arc<dyn ChunkSource>));
         let mut reading = Reading {
-            keep_texts,
             requests,
             ..Reading::default()
         };
+        progress.expect(source.len());
         while let Some(line) = lines.next()? {
             let (number, offset) = (line.number, line.offset);
+            progress.advance(line.bytes.len() as u64);
             reading.line(line.bytes, offset).map_err(|problem| {
                 Error::usage(format!("{}, line {number}: {problem}", source.name()))
                     .hint("restore the original file; it was changed or damaged after the run")
@@ -194,46 +194,71 @@ impl RunLog {
             .requests
             .get(index)
             .ok_or_else(|| Error::internal(format!("unknown request: {index}")))?;
-        let case_index = request.case_index();
-        if !request.text().is_empty() || !request.reasoning().is_empty() {
-            return Ok(LoggedAnswer {
-                index: case_index,
-                answer: request.observation().answer,
-                usage: None,
-            });
-        }
-        let mut lines = Lines::at(&self.source, request.offset())?;
-        let line = lines.next()?.map(|line| line::answer(line.bytes));
-        match line {
-            Some(Ok(Some(answer))) if answer.index == case_index => Ok(answer),
-            _ => Err(self.changed()),
-        }
+        self.answers().read(request)
     }
 
-    /// Judges every request by its answer, in file order. One answer is in memory at a time.
+    /// Reads answers again, efficiently in file order.
+    pub fn answers(&self) -> AnswerReader {
+        AnswerReader(LineReader::new(&self.source))
+    }
+
+    /// The requests as places in the file. The numbers are dropped.
+    pub fn into_lines(self) -> RequestLines {
+        RequestLines::new(self.source, self.parts, &self.requests)
+    }
+
+    /// Judges every request by its answer, in this many threads, each with a state of its own. A
+    /// bounded number of answers is in memory at a time.
     ///
     /// # Errors
     /// The same as [`RunLog::answer`].
-    pub fn judge(
+    pub fn judge<S>(
         &mut self,
-        mut judge: impl FnMut(Sample<'_>, LoggedAnswer) -> Judged,
+        threads: usize,
+        progress: &dyn Progress,
+        new_state: impl Fn() -> S + Sync,
+        judge: impl Fn(&mut S, Sample<'_>, LoggedAnswer) -> Judged + Sync,
     ) -> Result<()> {
-        let Self {
-            requests, source, ..
-        } = self;
+        let source = &self.source;
+        let requests = RwLock::new(std::mem::take(&mut self.requests));
+        let work = |state: &mut S, batch: Vec<Vec<u8>>| -> Result<(u64, Vec<(usize, Judged)>)> {
+            let mut found = Vec::with_capacity(batch.len());
+            for line in &batch {
+                let Some(answer) = line::answer(line).map_err(|_| changed(source))? else {
+                    continue;
+                };
+                // Locked for one answer, so that verdicts can be added in between.
+                let requests = requests.read().unwrap_or_else(PoisonError::into_inner);
+                let place = requests.position(answer.index);
+                let (index, request) = place
+                    .and_then(|index| Some((index, requests.get(index)?)))
+                    .ok_or_else(|| changed(source))?;
+                found.push((index, judge(state, request, answer)));
+            }
+            Ok((batch.iter().map(|line| line.len() as u64).sum(), found))
+        };
         let mut lines = Lines::open(source)?;
         let mut count = 0;
-        while let Some(line) = lines.next()? {
-            let Some(answer) = line::answer(line.bytes).map_err(|_| changed(source))? else {
-                continue;
-            };
-            let index = requests
-                .position(answer.index)
-                .ok_or_else(|| changed(source))?;
-            let judged = judge(requests.get(index).ok_or_else(|| changed(source))?, answer);
-            requests.judge(index, judged);
-            count += 1;
-        }
+        progress.expect(source.len());
+        let done = in_order(
+            threads,
+            || lines.next_batch(),
+            new_state,
+            work,
+            |(bytes, found)| {
+                let mut requests = requests.write().unwrap_or_else(PoisonError::into_inner);
+                count += found.len();
+                for (index, judged) in found {
+                    requests.judge(index, judged);
+                }
+                progress.advance(bytes);
+                Ok(())
+            },
+        );
+        self.requests = requests
+            .into_inner()
+            .unwrap_or_else(PoisonError::into_inner);
+        done?;
         self.is_judged = count == self.requests.len();
         if self.is_judged {
             Ok(())
@@ -347,6 +372,39 @@ impl LineReader {
             .next()?
             .map(|line| line.bytes)
             .ok_or_else(|| changed(&self.source))
+    }
+}
+
+/// Reads answers again.
+#[derive(Debug)]
+pub struct AnswerReader(LineReader);
+
+impl AnswerReader {
+    /// Reads answers of the log at `path`.
+    pub fn open(path: &Path) -> Self {
+        Self(LineReader::new(&Source::file(path)))
+    }
+
+    /// The complete answer in the line at `offset`.
+    ///
+    /// # Errors
+    /// The file is unreadable or has changed.
+    pub fn at(&mut self, offset: u64) -> Result<LoggedAnswer> {
+        let answer = line::answer(self.0.line(offset)?).ok().flatten();
+        answer.ok_or_else(|| changed(self.0.source()))
+    }
+
+    /// The complete answer to a request of the log.
+    ///
+    /// # Errors
+    /// The file is unreadable or has changed.
+    pub fn read(&mut self, request: Sample<'_>) -> Result<LoggedAnswer> {
+        let answer = self.at(request.offset())?;
+        if answer.index == request.case_index() {
+            Ok(answer)
+        } else {
+            Err(changed(self.0.source()))
+        }
     }
 }
 
@@ -467,13 +525,38 @@ fn record(line: &[u8], source: &Source) -> Result<RunRecord> {
     }
 }
 
-/// The state of reading.
-#[derive(Default)]
-struct Reading {
-    keep_texts: bool,
+/// Parts that requests refer to by number.
+#[derive(Clone, Debug, Default)]
+pub(super) struct SharedParts {
     prompts: HashMap<u32, Prompt>,
     constraints: HashMap<u32, Arc<Constraint>>,
     oracles: HashMap<u32, Arc<str>>,
+}
+
+impl SharedParts {
+    /// The case and the observation of a request.
+    pub(super) fn request(
+        &self,
+        read: ReadRequest,
+    ) -> std::result::Result<(Case, Observation), String> {
+        let numbers = read.numbers;
+        let prompt = self
+            .prompts
+            .get(&numbers.prompt)
+            .ok_or_else(|| format!("unknown prompt: {}", numbers.prompt))?;
+        let (mut case, observation) = read
+            .into_parts(prompt.clone())
+            .map_err(|error| error.to_string())?;
+        case.constraint = found(&self.constraints, numbers.constraint, "constraint")?;
+        case.grammar_oracle = found(&self.oracles, numbers.oracle, "oracle")?;
+        Ok((case, observation))
+    }
+}
+
+/// The state of reading.
+#[derive(Default)]
+struct Reading {
+    parts: SharedParts,
     /// Requested model names, each once.
     models: HashSet<Arc<str>>,
     requests: RequestTable,
@@ -494,6 +577,7 @@ impl Reading {
         }
         // Without the line end, which a parser would count as another line.
         let read = serde_json::from_slice(bytes.trim_ascii_end());
+        let parts = &mut self.parts;
         match read.map_err(|error| {
             format!(
                 "not a line of a run log ({}): {}",
@@ -503,15 +587,15 @@ impl Reading {
         })? {
             ReadLine::Header(_) => return Err("second header".to_owned()),
             ReadLine::Constraint(shared) => once(
-                self.constraints.insert(shared.number, shared.is).as_ref(),
+                parts.constraints.insert(shared.number, shared.is).as_ref(),
                 shared.number,
             )?,
             ReadLine::Prompt(shared) => once(
-                self.prompts.insert(shared.number, shared.is).as_ref(),
+                parts.prompts.insert(shared.number, shared.is).as_ref(),
                 shared.number,
             )?,
             ReadLine::Oracle(shared) => once(
-                self.oracles.insert(shared.number, shared.is).as_ref(),
+                parts.oracles.insert(shared.number, shared.is).as_ref(),
                 shared.number,
             )?,
             ReadLine::Request(request) => self.request(*request, offset)?,
@@ -534,16 +618,7 @@ impl Reading {
     }
 
     fn request(&mut self, read: ReadRequest, offset: u64) -> std::result::Result<(), String> {
-        let numbers = read.numbers;
-        let prompt = self
-            .prompts
-            .get(&numbers.prompt)
-            .ok_or_else(|| format!("unknown prompt: {}", numbers.prompt))?;
-        let (mut case, observation) = read
-            .into_parts(prompt.clone())
-            .map_err(|error| error.to_string())?;
-        case.constraint = found(&self.constraints, numbers.constraint, "constraint")?;
-        case.grammar_oracle = found(&self.oracles, numbers.oracle, "oracle")?;
+        let (mut case, observation) = self.parts.request(read)?;
         case.model = case.model.map(|model| self.model(model));
         if self.judged > 0 {
             return Err(format!(
@@ -551,11 +626,7 @@ impl Reading {
                 observation.case_index
             ));
         }
-        let is_added = if self.keep_texts {
-            self.requests.push(&case, &observation, offset)
-        } else {
-            self.requests.push_without_text(&case, &observation, offset)
-        };
+        let is_added = self.requests.push_without_text(&case, &observation, offset);
         if !is_added {
             return Err(format!(
                 "invalid request number: {}",
@@ -610,6 +681,7 @@ impl Reading {
                 .hint("restore the original file; it was changed after the run")
         })?;
         let Self {
+            parts,
             requests,
             judged,
             footer,
@@ -637,6 +709,7 @@ impl Reading {
             server,
             notices,
             repeats,
+            parts,
             source,
             chunks,
         };
@@ -728,6 +801,17 @@ impl Lines {
         self.line.clear();
         self.offset = offset;
         Ok(())
+    }
+
+    /// Some of the next lines; `None` at the end.
+    fn next_batch(&mut self) -> Result<Option<Vec<Vec<u8>>>> {
+        let (mut batch, mut bytes) = (Vec::new(), 0);
+        while batch.len() < BATCH_LINES && bytes < BATCH_BYTES {
+            let Some(line) = self.next()? else { break };
+            bytes += line.bytes.len();
+            batch.push(line.bytes.to_vec());
+        }
+        Ok((!batch.is_empty()).then_some(batch))
     }
 
     pub(super) fn next(&mut self) -> Result<Option<WholeLine<'_>>> {

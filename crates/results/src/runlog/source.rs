@@ -53,6 +53,15 @@ impl Source {
         self.memory.is_empty() && self.file.as_ref().is_some_and(|(_, on_disk)| *on_disk > 0)
     }
 
+    /// Size in bytes; 0 if the size of the file is unknown.
+    pub(super) fn len(&self) -> u64 {
+        let of_file = |(path, on_disk): &(PathBuf, u64)| {
+            let length = std::fs::metadata(path).map_or(0, |file| file.len());
+            length.min(*on_disk)
+        };
+        self.file.as_ref().map_or(0, of_file) + self.memory.len() as u64
+    }
+
     /// The path of the file, if there is one.
     pub fn path(&self) -> Option<&Path> {
         self.file.as_ref().map(|(path, _)| path.as_path())

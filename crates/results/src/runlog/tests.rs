@@ -1,6 +1,7 @@
 //! Run logs: written and read back.
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::json;
@@ -317,7 +318,7 @@ fn write_with(repeats: Vec<Repeat>, open: impl Fn() -> Sink + Sync) -> (Sink, bo
     (sink, failed.into_inner())
 }
 
-fn expected(keep: Keep) -> Vec<(Case, Observation)> {
+fn expected() -> Vec<(Case, Observation)> {
     let mut observations = observations();
     observations.sort_by_key(|observation| observation.case_index);
     for observation in &mut observations {
@@ -328,14 +329,12 @@ fn expected(keep: Keep) -> Vec<(Case, Observation)> {
         {
             *text = "no ***".into();
         }
-        if keep == Keep::WithoutTexts {
-            observation.answer = Answer::default();
-        }
+        observation.answer = Answer::default();
     }
     cases().into_iter().zip(observations).collect()
 }
 
-fn check(log: &RunLog, keep: Keep) {
+fn check(log: &RunLog) {
     let with_start = RunRecord {
         started: "start time".into(),
         started_unix_ns: 5_000_000_007,
@@ -348,7 +347,7 @@ fn check(log: &RunLog, keep: Keep) {
         .iter()
         .map(|request| format!("{:?}", (&request.case(), &request.observation())))
         .collect();
-    let wanted: Vec<String> = expected(keep)
+    let wanted: Vec<String> = expected()
         .iter()
         .map(|(case, observation)| format!("{:?}", (case, observation)))
         .collect();
@@ -360,25 +359,31 @@ fn check(log: &RunLog, keep: Keep) {
         (logged.index, logged.answer),
         (3, observation(3, Outcome::Completed, &[]).answer)
     );
-    let mut shown = Vec::new();
+    let shown = Mutex::new(Vec::new());
     let mut judging = log.clone();
-    let found = judging.judge(|request, answer| {
-        let counted = answer.usage
-            == Some(Usage {
-                prompt_tokens: Some(u64::MAX),
-                completion_tokens: None,
-                reasoning_tokens: None,
-                unreadable: false,
-            });
-        shown.push((
-            request.case_index(),
-            answer.index,
-            answer.answer.text().len(),
-            counted,
-        ));
-        judged()
-    });
+    let found = judging.judge(
+        1,
+        &(),
+        || (),
+        |(), request, answer| {
+            let counted = answer.usage
+                == Some(Usage {
+                    prompt_tokens: Some(u64::MAX),
+                    completion_tokens: None,
+                    reasoning_tokens: None,
+                    unreadable: false,
+                });
+            shown.lock().unwrap().push((
+                request.case_index(),
+                answer.index,
+                answer.answer.text().len(),
+                counted,
+            ));
+            judged()
+        },
+    );
     assert_eq!((found, judging.is_judged), (Ok(()), true));
+    let shown = shown.into_inner().unwrap();
     assert_eq!(shown, [4, 0, 2, 1, 3].map(|index| (index, index, 13, true)));
 }
 
@@ -388,18 +393,16 @@ fn written_log_is_read_back_exactly() {
     let path = folder.path().join("run.jsonl");
     let (mut sink, failed) = write(|| Sink::create(&path, Access::Private).unwrap());
     assert!(!failed);
-    for keep in [Keep::Texts, Keep::WithoutTexts] {
-        let log = RunLog::read(&path, keep).unwrap();
-        check(&log, keep);
-        assert!(log.is_partial() && !log.is_judged && log.notices.is_empty());
-    }
+    let log = RunLog::read(&path).unwrap();
+    check(&log);
+    assert!(log.is_partial() && !log.is_judged && log.notices.is_empty());
     let every = judged();
     assert_eq!(
         sink.finish((0..5).map(|index| (index, every.clone())), &footer()),
         None
     );
-    let log = RunLog::read(&path, Keep::WithoutTexts).unwrap();
-    check(&log, Keep::WithoutTexts);
+    let log = RunLog::read(&path).unwrap();
+    check(&log);
     let found: Vec<Judged> = log
         .requests
         .iter()
@@ -454,7 +457,7 @@ fn requests_that_were_sent_again_are_compared() {
         ),
     ] {
         let (mut sink, _) = write_with(repeats, Sink::in_memory);
-        let mut log = RunLog::from_source(sink.source(), Keep::Texts).unwrap();
+        let mut log = RunLog::from_source(sink.source(), &()).unwrap();
         log.judge_parity().unwrap();
         let found: Vec<_> = log
             .requests
@@ -474,8 +477,8 @@ fn requests_that_were_sent_again_are_compared() {
 fn log_without_a_file_is_complete() {
     let (mut sink, failed) = write(Sink::in_memory);
     assert!(!failed);
-    let log = RunLog::from_source(sink.source(), Keep::WithoutTexts).unwrap();
-    check(&log, Keep::WithoutTexts);
+    let log = RunLog::from_source(sink.source(), &()).unwrap();
+    check(&log);
     assert_eq!(log.source().path(), None);
 }
 
@@ -489,10 +492,7 @@ fn full_disk_is_reported_and_loses_nothing() {
         failure.what.starts_with("cannot write the run log") && failure.exit_code() == 3,
         "{failure}"
     );
-    check(
-        &RunLog::from_source(sink.source(), Keep::WithoutTexts).unwrap(),
-        Keep::WithoutTexts,
-    );
+    check(&RunLog::from_source(sink.source(), &()).unwrap());
     assert_eq!(
         sink.finish([(0, judged())], &footer()),
         None,
@@ -508,10 +508,7 @@ fn log_split_between_file_and_memory_is_one_log() {
     let whole = std::fs::read(&path).unwrap();
     for cut in [0, 1, whole.len() / 2, whole.len()] {
         let source = Source::parts(Some((path.clone(), cut as u64)), whole[cut..].to_vec());
-        check(
-            &RunLog::from_source(source, Keep::WithoutTexts).unwrap(),
-            Keep::WithoutTexts,
-        );
+        check(&RunLog::from_source(source, &()).unwrap());
     }
 }
 
@@ -525,8 +522,7 @@ fn killed_run_is_read_to_its_last_complete_line() {
     let header_end = whole.iter().position(|byte| *byte == b'\n').unwrap() + 1;
     for cut in header_end..whole.len() {
         std::fs::write(&path, &whole[..cut]).unwrap();
-        let log = RunLog::read(&path, Keep::WithoutTexts)
-            .unwrap_or_else(|error| panic!("cut at {cut}: {error}"));
+        let log = RunLog::read(&path).unwrap_or_else(|error| panic!("cut at {cut}: {error}"));
         let lines = whole[..cut]
             .split(|byte| *byte == b'\n')
             .filter(|line| line.starts_with(b"{\"request\"") && line.ends_with(b"}}"));
@@ -555,20 +551,26 @@ fn growing_log_is_read_to_its_length_and_byte_order_mark_is_skipped() {
             .map(|part| [mark.as_bytes(), part].concat());
         std::fs::write(&path, started).unwrap();
         assert!(RunLog::is_run_log(&path).unwrap());
-        let mut log = RunLog::read(&path, Keep::WithoutTexts).unwrap();
+        let mut log = RunLog::read(&path).unwrap();
         let read_requests = log.requests.len();
         std::fs::write(&path, ended).unwrap();
-        let mut seen = 0;
-        log.judge(|_, _| {
-            seen += 1;
-            judged()
-        })
+        let seen = AtomicUsize::new(0);
+        log.judge(
+            2,
+            &(),
+            || (),
+            |(), _, _| {
+                seen.fetch_add(1, Ordering::Relaxed);
+                judged()
+            },
+        )
         .unwrap();
+        let seen = seen.into_inner();
         assert_eq!(
             (
                 seen,
                 log.is_judged,
-                RunLog::read(&path, Keep::Texts).unwrap().requests.len()
+                RunLog::read(&path).unwrap().requests.len()
             ),
             (read_requests, true, 5)
         );
@@ -664,7 +666,7 @@ fn damaged_log_is_rejected_with_file_and_line() {
         ),
     ] {
         std::fs::write(&path, text).unwrap();
-        let error = RunLog::read(&path, Keep::WithoutTexts).unwrap_err();
+        let error = RunLog::read(&path).unwrap_err();
         assert!(
             error.what.contains(message)
                 && error.what.contains("run.jsonl")
@@ -680,12 +682,12 @@ fn damaged_log_is_rejected_with_file_and_line() {
         .collect();
     std::fs::write(&path, without.join("\n") + "\n").unwrap();
     assert!(
-        RunLog::read(&path, Keep::WithoutTexts)
+        RunLog::read(&path)
             .unwrap_err()
             .what
             .contains("verdict for an unknown request: 3")
     );
-    let error = RunLog::read(&folder.path().join("none"), Keep::Texts).unwrap_err();
+    let error = RunLog::read(&folder.path().join("none")).unwrap_err();
     assert!(
         error.what.starts_with("cannot read ") && error.exit_code() == 2,
         "{error}"

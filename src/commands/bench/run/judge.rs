@@ -78,6 +78,9 @@ impl Judging<'_> {
                 &mut log,
                 &mut evaluator,
                 Some(&|text| tokenizer.count(text)),
+                // Other runs of a comparison may be under way.
+                1,
+                &(),
             )
             .map(|()| log)
         };

@@ -45,10 +45,9 @@ fn title(comparison: &Comparison) -> String {
 fn sides(sides: &[Side]) -> Table {
     let mut table = Table::new(["", "side", "runs", "requests", "source"], 2).left_aligned(4);
     for (index, side) in sides.iter().enumerate() {
-        let requests = side.requests().map_or_else(
-            || "not saved".to_owned(),
-            |requests| requests.len().to_string(),
-        );
+        let requests = side
+            .request_count()
+            .map_or_else(|| "not saved".to_owned(), |requests| requests.to_string());
         let mut kinds: Vec<&str> = side.runs.iter().map(|run| labels::kind(run.kind)).collect();
         kinds.dedup();
         let name = printable(&side.name, CONDITION_CHARS);

@@ -13,6 +13,7 @@ use sobench_results::compare::gate::{
 };
 use sobench_results::compare::measure::Uncertainty;
 use sobench_results::compare::pairing::Pairing;
+use sobench_results::compare::requests::Requests;
 use sobench_results::compare::run_spread::DEFAULT_RUN_SPREAD;
 use sobench_results::compare::side::Side;
 use sobench_results::compare::{Comparison, Row, SideComparison};
@@ -62,7 +63,7 @@ fn side(side: &Side) -> Value {
         json!({
             "file": run.file,
             "kind": run.kind,
-            "requests": run.requests.as_ref().map(Vec::len),
+            "requests": run.requests.as_ref().map(Requests::len),
             "partial": run.is_partial,
             "distrusted": run.distrusted.keys().collect::<Vec<_>>(),
             "notices": run.notices,

@@ -15,6 +15,7 @@ use serde_json::{Map, Value, json};
 use super::number;
 use super::raw::Raw;
 use crate::compare::measure::figure;
+use crate::compare::requests::{RequestView, Requests};
 use crate::compare::side::{FileKind, Gaps, Request, Run, SavedMean, Share, Side};
 use crate::metrics::registry::{Figure, Kind, Metric, RequestValues, latencies, rates};
 use crate::record::condition::Conditions;
@@ -216,6 +217,7 @@ pub(super) fn read(file: &str, mut raw: Raw) -> Result<Run> {
             .filter_map(|name| Some((Figure::parse(name).ok()?, None)))
             .collect(),
         requests,
+        ..Run::default()
     })
 }
 
@@ -261,11 +263,11 @@ fn mean_name(metric: &Metric) -> &'static str {
 }
 
 impl Columns {
-    fn new(requests: &[Request]) -> Self {
-        let rounded_column = |value: fn(&Request) -> Option<f64>| {
+    fn new(requests: &Requests) -> Self {
+        let rounded_column = |value: fn(&RequestView<'_>) -> Option<f64>| {
             requests
                 .iter()
-                .map(|request| value(request).map(millis))
+                .map(|request| value(&request).map(millis))
                 .collect()
         };
         let mut metrics = Map::new();
@@ -278,7 +280,7 @@ impl Columns {
                 Kind::Rate { .. } => {
                     let letters: String = requests
                         .iter()
-                        .map(|request| letter(&BITS, request.values.hit(metric)))
+                        .map(|request| letter(&BITS, request.hit(metric)))
                         .collect();
                     let is_kept = OLD_COLUMNS.iter().any(|(own, _)| *own == metric)
                         || letters.contains(['0', '1']);
@@ -287,7 +289,7 @@ impl Columns {
                 Kind::Distribution { .. } => {
                     let values: Vec<_> = requests
                         .iter()
-                        .map(|request| request.values.value(metric).map(millis))
+                        .map(|request| request.value(metric).map(millis))
                         .collect();
                     let is_kept =
                         OLD_VALUES.contains(&metric) || values.iter().any(Option::is_some);
@@ -298,35 +300,29 @@ impl Columns {
             metrics.extend(column.map(|column| (column_name(metric).to_owned(), column)));
         }
         Self {
-            case: requests
-                .iter()
-                .map(|request| request.case.clone())
-                .collect(),
+            case: requests.iter().map(|request| request.case()).collect(),
             arm: requests
                 .iter()
-                .map(|request| letter(&ARMS, request.arm))
+                .map(|request| letter(&ARMS, request.arm()))
                 .collect(),
             answered: requests
                 .iter()
-                .map(|request| letter(&BITS, Some(request.answered)))
+                .map(|request| letter(&BITS, Some(request.answered())))
                 .collect(),
             metrics,
-            gaps: requests
-                .iter()
-                .map(|request| request.gaps.sum().0)
-                .collect(),
+            gaps: requests.iter().map(|request| request.gaps().0).collect(),
             gaps_total_ms: requests
                 .iter()
-                .map(|request| millis(request.gaps.sum().1))
+                .map(|request| millis(request.gaps().1))
                 .collect(),
-            sent_s: rounded_column(|request| request.sent_s),
+            sent_s: rounded_column(|request| request.sent_s()),
             input_tokens: requests
                 .iter()
-                .map(|request| request.input_tokens)
+                .map(|request| request.input_tokens())
                 .collect(),
             output_tokens: requests
                 .iter()
-                .map(|request| request.output_tokens)
+                .map(|request| request.output_tokens())
                 .collect(),
         }
     }
@@ -337,7 +333,7 @@ impl Columns {
     }
 
     /// `None` if columns have different lengths or unknown letters.
-    fn requests(mut self) -> Option<Vec<Request>> {
+    fn requests(mut self) -> Option<Requests> {
         let n = self.len();
         let answered = meanings(&BITS, &self.answered, n)?;
         let arms = meanings(&ARMS, &self.arm, n)?;
@@ -381,7 +377,7 @@ impl Columns {
             sent_s: self.sent_s[index],
             input_tokens: self.input_tokens[index],
             output_tokens: self.output_tokens[index],
-            answer: None,
+            verdict: None,
         };
         Some(
             self.case
@@ -496,24 +492,26 @@ mod tests {
             "output is deterministic"
         );
         let back = parse_runs("base", text.as_bytes()).unwrap();
-        assert_eq!((back.len(), back[1].requests.as_ref()), (2, None));
+        assert_eq!((back.len(), back[1].requests.is_none()), (2, true));
         let rows = back[0].requests.as_ref().unwrap();
+        let first_row = rows.get(0);
         assert_eq!(
-            rows[0],
-            Request {
-                gaps: Gaps::Sum {
-                    n: 2,
-                    total_ms: 3.75
-                },
-                answer: None,
-                ..odd
-            }
+            (first_row.case(), first_row.arm(), first_row.gaps()),
+            (odd.case, odd.arm, (2, 3.75))
         );
         assert_eq!(
             (
-                rows[1].values.value(&latencies::TTFT),
-                rows[2].case.as_ref(),
-                rows[2].arm
+                first_row.verdict(),
+                first_row.hit(&rates::CORRECT_RATE),
+                first_row.value(&latencies::TTFT)
+            ),
+            (None, None, None)
+        );
+        assert_eq!(
+            (
+                rows.get(1).value(&latencies::TTFT),
+                rows.get(2).case(),
+                rows.get(2).arm()
             ),
             (Some(1.235), None, None)
         );

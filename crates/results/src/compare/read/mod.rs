@@ -1,23 +1,29 @@
 //! Reads result files: results and baselines of sobench, and results of vLLM's two tools.
 
 mod baseline;
+mod outputs;
 mod raw;
 mod runlog;
 mod sobench;
+mod text;
+mod texts;
 mod vllm;
 
 pub use baseline::{FORMAT_VERSION, write as write_baseline};
 pub use runlog::{run_from_log, run_from_metrics};
 
+use std::collections::{HashMap, HashSet};
+use std::io::Read;
+
 use serde_json::{Map, Value};
 
-use self::raw::Raw;
+use self::raw::{NumberLists, Raw};
+use self::text::JsonText;
 use super::side::{FileKind, Run};
 use crate::metrics::registry::{Figure, RequestValues, latencies};
 use sobench_core::error::{Error, Result};
 use sobench_core::input::json::DuplicateKeys;
 use sobench_notices::notice::DatasetNotice;
-use sobench_pycompat::nan::without_nan;
 
 const MS_PER_S: f64 = 1000.0;
 
@@ -30,32 +36,47 @@ pub const MAX_REQUESTS: usize = 5_000_000;
 /// Maximum number of gaps of one run.
 pub const MAX_GAPS: usize = 100_000_000;
 
-/// Reads the runs of a file; `file` is its name for messages.
+/// Reads the runs of a text; `file` is the name of its file for messages.
 ///
 /// # Errors
 /// Usage errors that name the file: not JSON, not a result, or above a limit.
-pub fn parse_runs(file: &str, bytes: &[u8]) -> Result<Vec<Run>> {
-    let bytes = without_nan(bytes);
+pub fn parse_runs(file: &str, text: impl Read) -> Result<Vec<Run>> {
+    let mut text = JsonText::new(text);
     let mut found = Vec::new();
-    for raw in serde_json::Deserializer::from_slice(&bytes).into_iter::<Raw>() {
+    for raw in text.deserializer().into_iter::<Raw>() {
         let raw = raw.map_err(|error| no_result(file, &error.to_string()))?;
         if found.len() == MAX_RUNS {
             return Err(too_much(file, "runs", MAX_RUNS));
         }
-        found.push(run(file, raw)?);
+        let number = found.len();
+        found.push(Run {
+            number,
+            ..run(file, raw)?
+        });
     }
     if found.is_empty() {
         return Err(Error::usage(format!("no result in this file: {file}"))
             .hint("check that the run was saved completely"));
     }
     let mut repeated = DuplicateKeys::default();
-    repeated.scan(&String::from_utf8_lossy(&bytes), |line| {
-        format!("{file}, line {line}")
-    });
+    repeated.add_scanned(text.into_keys(), |line| format!("{file}, line {line}"));
     found[0]
         .notices
         .extend(DatasetNotice::repeated_members(repeated).map(|notice| notice.to_string()));
     Ok(found)
+}
+
+/// The texts of the wanted answers of run `number` of a text, by their index.
+///
+/// # Errors
+/// Usage error that names the file: it is no longer a result.
+pub fn texts_of_run(
+    file: &str,
+    text: impl Read,
+    number: usize,
+    wanted: &HashSet<usize>,
+) -> Result<HashMap<usize, String>> {
+    texts::texts(text, number, wanted).map_err(|error| no_result(file, &error.to_string()))
 }
 
 /// The error for a file that is not a result.
@@ -67,7 +88,7 @@ pub(super) fn no_result(file: &str, why: &str) -> Error {
 
 fn run(file: &str, raw: Raw) -> Result<Run> {
     let requests = raw.longest();
-    let gaps = raw.itls.iter().flatten().map(Vec::len).sum::<usize>();
+    let gaps = raw.itls.as_ref().map_or(0, NumberLists::count);
     if requests > MAX_REQUESTS || gaps > MAX_GAPS {
         let (what, limit) = if requests > MAX_REQUESTS {
             ("requests", MAX_REQUESTS)

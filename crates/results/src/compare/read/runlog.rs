@@ -1,7 +1,9 @@
 //! Converts a run log to a run of a comparison.
 
+use super::outputs::verdict_text;
 use super::sobench;
-use crate::compare::side::{Answer, FileKind, Gaps, Request, Run};
+use crate::compare::requests::Requests;
+use crate::compare::side::{FileKind, Gaps, Request, Run};
 use crate::metrics::latency::chunk_gaps_ms;
 use crate::metrics::registry::RequestValues;
 use crate::metrics::{Metrics, MetricsOptions, Sample, summarise_with_server};
@@ -38,12 +40,12 @@ pub fn run_from_log(file: &str, log: &RunLog) -> Result<Run> {
     run.notices = sobench::notices(&log.record, run.is_partial, !run.distrusted.is_empty());
     run.notices
         .extend(log.notices.iter().map(|notice| notice.to_string()));
-    run.requests = Some(
-        samples
-            .iter()
-            .map(|sample| request(sample, options))
-            .collect(),
-    );
+    drop(samples);
+    let mut requests = Requests::with_capacity(log.requests.len());
+    for sample in log.requests.iter() {
+        requests.push_line(&request(&sample, options), sample.offset());
+    }
+    run.requests = Some(requests.finish());
     log.check()?;
     Ok(run)
 }
@@ -84,13 +86,10 @@ fn request(sample: &Sample<'_>, options: &MetricsOptions) -> Request {
             .map(|ns| ns as f64 / NS_PER_S),
         input_tokens: tokens.input,
         output_tokens: tokens.output,
-        answer: Some(Answer {
-            text: sample.text().to_owned(),
-            verdict: if failure.is_empty() {
-                sobench::verdict_text(verdict)
-            } else {
-                failure
-            },
+        verdict: Some(if failure.is_empty() {
+            verdict_text(verdict)
+        } else {
+            failure
         }),
     }
 }

@@ -5,18 +5,17 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::raw::{Output, Raw};
+use super::outputs::SavedOutput;
+use super::raw::Raw;
 use super::{MS_PER_S, figures, number, set_times};
-use crate::compare::side::{Answer, FileKind, Gaps, Request, Run};
+use crate::compare::requests::Requests;
+use crate::compare::side::{FileKind, Gaps, Request, Run};
 use crate::metrics::accuracy::ArmPairs;
 use crate::metrics::client_overhead::Bounds;
-use crate::metrics::quality::compliance;
 use crate::metrics::registry::rates::ACCURACY_OF_ARMS;
 use crate::metrics::registry::{self, Kind, RequestValues, Values, rates};
 use crate::record::RunRecord;
 use sobench_core::error::{Error, Result};
-use sobench_core::observation::Outcome;
-use sobench_core::verdict::{NotScored, Reason, Verdict};
 use sobench_judge::accuracy::Grade;
 use sobench_notices::enforcement::State;
 
@@ -125,7 +124,7 @@ pub(super) fn notices(record: &RunRecord, partial: bool, distrusted: bool) -> Ve
 }
 
 /// `None` if a column is missing or has a different length.
-fn requests(raw: Raw) -> Option<Vec<Request>> {
+fn requests(raw: Raw) -> Option<Requests> {
     let (outputs, ttfts, itls, latencies, starts) = (
         raw.outputs?,
         raw.ttfts?,
@@ -134,65 +133,43 @@ fn requests(raw: Raw) -> Option<Vec<Request>> {
         raw.start_times?,
     );
     let errors = raw.errors.unwrap_or_default();
-    let n = outputs.len();
+    let n = outputs.rows.len();
     if [ttfts.len(), itls.len(), latencies.len(), starts.len()] != [n; 4] {
         return None;
     }
     let requests = outputs
-        .into_iter()
-        .zip(itls)
+        .rows
+        .iter()
         .enumerate()
-        .map(|(index, (output, itls))| {
-            let error = errors
+        .map(|(index, output)| Request {
+            case: outputs.case(output),
+            sent_s: starts.get(index),
+            verdict: errors
                 .get(index)
-                .cloned()
-                .flatten()
-                .filter(|message| !message.is_empty());
-            request(
+                .or_else(|| outputs.verdict(output))
+                .map(str::to_owned)
+                .or_else(|| Some(String::new())),
+            ..request(
                 output,
-                error,
-                [ttfts[index], latencies[index], starts[index]],
-                itls,
+                [ttfts.get(index), latencies.get(index)],
+                itls.get(index),
             )
         });
     Some(requests.collect())
 }
 
-fn request(
-    output: Output,
-    error: Option<String>,
-    [ttft_s, e2el_s, sent_s]: [Option<f64>; 3],
-    itls: Vec<f64>,
-) -> Request {
-    let of_outcome = |member: &str| {
-        output
-            .outcome
-            .as_ref()
-            .and_then(|outcome| outcome.get(member))
-            .and_then(Value::as_str)
-            .unwrap_or_default()
-    };
-    let kind = of_outcome("kind");
-    // The same rule as in `metrics::quality::is_taken_up`.
-    let is_abandoned = kind == Outcome::Abandoned.name();
-    let reached_server = kind != "cancelled"
-        && !is_abandoned
-        && (kind, of_outcome("cause")) != ("transport", "local");
-    let answered = matches!(kind, "completed" | "truncated");
-    let verdict = output
-        .verdict
-        .and_then(|verdict| serde_json::from_value::<Verdict>(verdict).ok());
-    let finish_reason = output.finish_reason.as_deref();
-    let complied = verdict
-        .as_ref()
-        .and_then(|verdict| compliance(verdict, kind, finish_reason));
+/// A request without its case, its start and its verdict.
+fn request(output: &SavedOutput, [ttft_s, e2el_s]: [Option<f64>; 2], itls: &[f64]) -> Request {
+    let SavedOutput {
+        answered,
+        is_abandoned,
+        ..
+    } = *output;
     let taken_up = answered || ttft_s.is_some();
-    let shown_verdict =
-        error.unwrap_or_else(|| verdict.as_ref().map(verdict_text).unwrap_or_default());
     let mut values = RequestValues::default();
     values.set_correct(output.correctness);
     values.set_hit(&rates::VLLM_CORRECT_RATE, output.vllm_correctness);
-    values.set_hit(&rates::COMPLIANCE, complied);
+    values.set_hit(&rates::COMPLIANCE, output.complied);
     for (_, accuracy, unparsed) in ACCURACY_OF_ARMS {
         let is = |grade: Grade| output.accuracy.map(|own| own == grade);
         values.set_hit(accuracy, is(Grade::Right));
@@ -200,36 +177,22 @@ fn request(
     }
     values.set_hit(
         &rates::COVERAGE,
-        (taken_up && !is_abandoned || reached_server).then_some(taken_up),
+        (taken_up && !is_abandoned || output.reached_server).then_some(taken_up),
     );
     // The same rule as in `metrics::latency::tpot_ms`: at least two tokens in at least two chunks.
     set_times(
         &mut values,
         ttft_s,
         e2el_s,
-        output.tokens.output.filter(|_| !itls.is_empty()),
+        output.output_tokens().filter(|_| !itls.is_empty()),
     );
     Request {
-        case: output.case,
         arm: output.arm,
         answered,
         values,
-        gaps: Gaps::Each(itls.into_iter().map(|gap_s| gap_s * MS_PER_S).collect()),
-        sent_s,
-        input_tokens: output.tokens.input,
-        output_tokens: output.tokens.output,
-        answer: Some(Answer {
-            text: output.generated.unwrap_or_default(),
-            verdict: shown_verdict,
-        }),
-    }
-}
-
-/// A verdict as text.
-pub(super) fn verdict_text(verdict: &Verdict) -> String {
-    match verdict {
-        Verdict::Valid => "valid".to_owned(),
-        Verdict::Invalid { reason } => Reason::to_string(reason),
-        Verdict::NotScored { why } => NotScored::to_string(why),
+        gaps: Gaps::Each(itls.iter().map(|gap_s| gap_s * MS_PER_S).collect()),
+        input_tokens: output.input_tokens(),
+        output_tokens: output.output_tokens(),
+        ..Request::default()
     }
 }

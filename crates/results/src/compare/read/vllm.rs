@@ -7,9 +7,10 @@
 
 use serde_json::{Map, Value};
 
-use super::raw::Raw;
+use super::raw::{Numbers, Raw};
 use super::{MS_PER_S, figures, normalized, number, set_times};
-use crate::compare::side::{Answer, FileKind, Gaps, Request, Run};
+use crate::compare::requests::Requests;
+use crate::compare::side::{FileKind, Gaps, Request, Run};
 use crate::metrics::registry::{RequestValues, rates, totals};
 use crate::record::condition::{Conditions, Field, NONE};
 
@@ -68,7 +69,7 @@ fn conditions(top: &Map<String, Value>) -> Conditions {
 }
 
 /// `None` if a column is missing or has a different length.
-fn requests(raw: Raw) -> Option<Vec<Request>> {
+fn requests(raw: Raw) -> Option<Requests> {
     let (ttfts, itls) = (raw.ttfts?, raw.itls?);
     let n = ttfts.len();
     let fits = |length: Option<usize>| length.is_none_or(|length| length == n);
@@ -79,82 +80,63 @@ fn requests(raw: Raw) -> Option<Vec<Request>> {
         raw.input_lens.as_ref(),
     ];
     if itls.len() != n
-        || !lengths.into_iter().all(|column| fits(column.map(Vec::len)))
-        || !fits(raw.outputs.as_ref().map(Vec::len))
+        || !lengths
+            .into_iter()
+            .all(|column| fits(column.map(Numbers::len)))
+        || !fits(raw.outputs.as_ref().map(|outputs| outputs.rows.len()))
     {
         return None;
     }
-    let at = |column: &Option<Vec<Option<f64>>>, index: usize| {
-        column.as_ref().and_then(|column| column[index])
-    };
+    let at = |column: &Option<Numbers>, index: usize| column.as_ref()?.get(index);
     // vLLM uses a clock of its own; times start at the first request here.
     let origin_s = raw
         .start_times
         .iter()
+        .flat_map(Numbers::iter)
         .flatten()
-        .flatten()
-        .copied()
         .reduce(f64::min)
         .unwrap_or(0.0);
-    let error_at = |index: usize| {
-        raw.errors
-            .as_ref()
-            .and_then(|errors| errors.get(index).cloned().flatten())
-            .unwrap_or_default()
-    };
-    let rows = ttfts
-        .iter()
-        .zip(itls)
-        .enumerate()
-        .map(|(index, (ttft_s, itls))| {
-            let error = error_at(index);
-            // Failed requests and answers without content have a TTFT of 0.
-            let ttft_s = ttft_s.filter(|ttft_s| *ttft_s > 0.0);
-            let answered = error.is_empty() && ttft_s.is_some();
-            let last_s = at(&raw.latencies, index)
-                .or_else(|| Some(ttft_s? + itls.iter().sum::<f64>()))
-                .filter(|_| answered);
-            let tokens = |column: &Option<Vec<Option<f64>>>| {
-                at(column, index)
-                    .filter(|tokens| *tokens >= 0.0)
-                    .map(|tokens| tokens as u64)
-            };
-            let output_tokens = tokens(&raw.output_lens);
-            let output = raw.outputs.as_ref().map(|outputs| &outputs[index]);
-            let generated = raw
-                .generated_texts
-                .as_ref()
-                .and_then(|texts| texts.get(index).cloned().flatten());
-            let vllm_correct = output.and_then(|output| output.correctness);
-            let mut values = RequestValues::default();
-            values.set_hit(&rates::VLLM_CORRECT_RATE, vllm_correct);
-            set_times(&mut values, ttft_s, last_s, output_tokens);
-            Request {
-                case: None,
-                arm: None,
-                answered,
-                values,
-                gaps: Gaps::Each(itls.into_iter().map(|gap_s| gap_s * MS_PER_S).collect()),
-                sent_s: at(&raw.start_times, index).map(|sent_s| sent_s - origin_s),
-                input_tokens: tokens(&raw.input_lens),
-                output_tokens,
-                answer: Some(Answer {
-                    text: output
-                        .and_then(|output| output.generated.clone())
-                        .or(generated)
-                        .unwrap_or_default(),
-                    verdict: verdict(vllm_correct, error),
-                }),
-            }
-        });
+    let rows = ttfts.iter().enumerate().map(|(index, ttft_s)| {
+        let error = raw.errors.as_ref().and_then(|errors| errors.get(index));
+        let gaps_s = itls.get(index);
+        // Failed requests and answers without content have a TTFT of 0.
+        let ttft_s = ttft_s.filter(|ttft_s| *ttft_s > 0.0);
+        let answered = error.is_none() && ttft_s.is_some();
+        let last_s = at(&raw.latencies, index)
+            .or_else(|| Some(ttft_s? + gaps_s.iter().sum::<f64>()))
+            .filter(|_| answered);
+        let tokens = |column: &Option<Numbers>| {
+            at(column, index)
+                .filter(|tokens| *tokens >= 0.0)
+                .map(|tokens| tokens as u64)
+        };
+        let output_tokens = tokens(&raw.output_lens);
+        let outputs = raw.outputs.as_ref();
+        let vllm_correct = outputs.and_then(|outputs| outputs.rows[index].correctness);
+        let mut values = RequestValues::default();
+        values.set_hit(&rates::VLLM_CORRECT_RATE, vllm_correct);
+        set_times(&mut values, ttft_s, last_s, output_tokens);
+        Request {
+            case: None,
+            arm: None,
+            answered,
+            values,
+            gaps: Gaps::Each(gaps_s.iter().map(|gap_s| gap_s * MS_PER_S).collect()),
+            sent_s: at(&raw.start_times, index).map(|sent_s| sent_s - origin_s),
+            input_tokens: tokens(&raw.input_lens),
+            output_tokens,
+            verdict: Some(verdict(vllm_correct, error)),
+        }
+    });
     Some(rows.collect())
 }
 
-fn verdict(vllm_correct: Option<bool>, error: String) -> String {
-    match vllm_correct {
-        _ if !error.is_empty() => error,
-        Some(true) => "correct according to the script".to_owned(),
-        Some(false) => "incorrect according to the script".to_owned(),
-        None => String::new(),
-    }
+fn verdict(vllm_correct: Option<bool>, error: Option<&str>) -> String {
+    let text = match (error, vllm_correct) {
+        (Some(error), _) => error,
+        (None, Some(true)) => "correct according to the script",
+        (None, Some(false)) => "incorrect according to the script",
+        (None, None) => "",
+    };
+    text.to_owned()
 }

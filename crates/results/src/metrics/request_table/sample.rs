@@ -38,10 +38,10 @@ impl<'a> Sample<'a> {
 
     /// The id of the case, with its lap if cases were repeated.
     pub fn id(&self) -> String {
-        let index = self.row.case_index;
-        match self.ledger.names.get(self.row.name) {
-            Some(name) => format!("{name}{index}"),
-            None => self.ledger.odd_ids.get(&index).cloned().unwrap_or_default(),
+        let name = &self.ledger.names[self.row.name as usize];
+        match self.row.id_number {
+            NONE => name.clone(),
+            number => format!("{name}{number}"),
         }
     }
 
@@ -52,7 +52,7 @@ impl<'a> Sample<'a> {
 
     /// The item of the request, in a run with several arms of each item.
     pub fn item(&self) -> Option<u32> {
-        self.ledger.items.get(&self.row.case_index).copied()
+        self.ledger.items.get(self.row.case_index).copied()
     }
 
     /// The input of the request.
@@ -95,14 +95,14 @@ impl<'a> Sample<'a> {
 
     /// The outcome of the request.
     pub fn outcome(&self) -> &'a Outcome {
-        &self.ledger.outcomes.values[self.row.outcome as usize]
+        &self.ledger.outcomes[self.row.outcome as usize]
     }
 
     /// The finish reason from the server.
     pub fn finish_reason(&self) -> Option<&'a str> {
         self.ledger
             .finish_reasons
-            .get(self.row.finish_reason)
+            .get_index(self.row.finish_reason as usize)
             .map(String::as_str)
     }
 
@@ -149,7 +149,7 @@ impl<'a> Sample<'a> {
         let (first_reasoning_ns, first_answer_ns) = self
             .ledger
             .reasoned
-            .get(&row.case_index)
+            .get(row.case_index)
             .copied()
             .unwrap_or((None, first_ns));
         RequestTimes {
@@ -160,7 +160,7 @@ impl<'a> Sample<'a> {
             last_content_ns: time(row.last_ns),
             first_reasoning_ns,
             first_answer_ns,
-            first_arguments_ns: self.ledger.arguments.get(&row.case_index).copied(),
+            first_arguments_ns: self.ledger.arguments.get(row.case_index).copied(),
             end_ns: time(row.end_ns),
             chunks: u64::from(row.chunks),
             streamed: row.flags & STREAMED != 0,
@@ -169,12 +169,12 @@ impl<'a> Sample<'a> {
 
     /// The channels of its chunks; `None` for an answer with content only, and if unknown.
     pub fn channels(&self) -> Option<&'a ChannelTiming> {
-        self.ledger.channels.get(&self.row.case_index)
+        self.ledger.channels.get(self.row.case_index)
     }
 
     /// Times that the server reported with the answer; `None` without any.
     pub fn server_times(&self) -> Option<ServerTimes> {
-        self.ledger.server_times.get(&self.row.case_index).copied()
+        self.ledger.server_times.get(self.row.case_index).copied()
     }
 
     /// Duration of the system call that sent it; `None` if unknown.
@@ -186,8 +186,11 @@ impl<'a> Sample<'a> {
     /// By how much its chunks can have arrived earlier than recorded; `None` if unknown.
     pub fn arrival_slack(&self) -> Option<ArrivalSlack> {
         let known = self.row.flags & SLACK_KNOWN != 0;
-        let index = self.row.case_index;
-        known.then(|| self.ledger.slack.get(&index).cloned().unwrap_or_default())
+        let read = |at: &u32| ArrivalSlack::read(&self.ledger.slack_bytes[*at as usize..]);
+        known.then(|| {
+            let at = self.ledger.slack.get(self.row.case_index);
+            at.map(read).unwrap_or_default()
+        })
     }
 
     /// Whether its times are in order ([`Timing::is_in_order`]).
@@ -244,16 +247,14 @@ impl<'a> Sample<'a> {
     pub fn verdict(&self) -> &'a Verdict {
         self.ledger
             .verdicts
-            .get(self.row.verdict)
+            .get_index(self.row.verdict as usize)
             .unwrap_or(&UNJUDGED)
     }
 
     /// The token counts of the server or the tokenizer.
     pub fn tokens(&self) -> Tokens {
         let row = self.row;
-        if !self.ledger.odd_tokens.is_empty()
-            && let Some(tokens) = self.ledger.odd_tokens.get(&row.case_index)
-        {
+        if let Some(tokens) = self.ledger.odd_tokens.get(row.case_index) {
             return *tokens;
         }
         let count = |count: u32| (count != NONE).then(|| u64::from(count));
@@ -307,7 +308,7 @@ impl<'a> Sample<'a> {
 
     /// The leaves of the answer, if it was compared leaf by leaf.
     pub fn leaves(&self) -> Option<Leaves> {
-        self.ledger.leaves.get(&self.row.case_index).copied()
+        self.ledger.leaves.get(self.row.case_index).copied()
     }
 
     /// Whether the answer has tool calls; `None` without an answer, and for requests without tools.
@@ -322,22 +323,25 @@ impl<'a> Sample<'a> {
 
     /// Whether the answer has reasoning.
     pub fn has_reasoning(&self) -> bool {
-        self.ledger.reasoned.contains_key(&self.row.case_index)
+        self.ledger.reasoned.get(self.row.case_index).is_some()
     }
 
     /// The spelling of a JSON answer; `None` for others.
     pub fn free_choices(&self) -> Option<FreeChoices> {
-        self.ledger.free_choices.get(&self.row.case_index).copied()
+        self.ledger
+            .free_choices
+            .get(self.row.case_index)
+            .map(|spelling| (*spelling).into())
     }
 
     /// The class of an answer to a canary request; `None` for others.
     pub fn canary(&self) -> Option<&'a CanaryAnswer> {
-        self.ledger.canaries.get(&self.row.case_index)
+        self.ledger.canaries.get(self.row.case_index)
     }
 
     /// What the reasoning shows; `None` without reasoning and marks of it.
     pub fn reasoning_facts(&self) -> Option<ReasoningFacts> {
-        self.ledger.reasoning.get(&self.row.case_index).copied()
+        self.ledger.reasoning.get(self.row.case_index).copied()
     }
 
     /// Whether an answer to the same request in the control arm has reasoning; `None` without one.
@@ -347,7 +351,7 @@ impl<'a> Sample<'a> {
 
     /// Whether the streamed answer equals the whole one; `None` if that was not checked.
     pub fn parity(&self) -> Option<&'a Parity> {
-        self.ledger.parity.get(&self.row.case_index)
+        self.ledger.parity.get(self.row.case_index)
     }
 
     /// The verdict, token counts and checks of the request.

@@ -103,7 +103,7 @@ fn merge(paths: &[PathBuf], to: &Path) -> RunLog {
         .unwrap()
         .write(&mut sink, |ns| format!("at {ns}"))
         .unwrap();
-    RunLog::read(to, Keep::Texts).unwrap()
+    RunLog::read(to).unwrap()
 }
 
 /// The content of every request, including server token counts and the time of response headers,
@@ -142,7 +142,7 @@ fn merged_log_equals_the_log_of_one_run() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
     let whole = log(&at("whole"), None, &default_options());
-    let whole = RunLog::read(&whole, Keep::Texts).unwrap();
+    let whole = RunLog::read(&whole).unwrap();
     // In any order.
     let paths = [
         log(&at("2"), Some(TWO), &default_options()),
@@ -356,11 +356,11 @@ fn requests_of_a_killed_shard_are_merged() {
     );
     let mut read = shards(&[one, two]).unwrap();
     for log in read.logs_mut().iter_mut().filter(|log| !log.is_judged) {
-        log.judge(|_, _| judged()).unwrap();
+        log.judge(1, &(), || (), |(), _, _| judged()).unwrap();
     }
     let mut sink = Sink::create(&at("merged"), Access::Default).unwrap();
     read.write(&mut sink, |_| String::new()).unwrap();
-    let merged = RunLog::read(&at("merged"), Keep::WithoutTexts).unwrap();
+    let merged = RunLog::read(&at("merged")).unwrap();
     assert_eq!(
         (merged.requests.len(), merged.is_judged, merged.is_partial()),
         (4, true, true)

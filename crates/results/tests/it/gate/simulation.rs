@@ -180,7 +180,7 @@ fn simulated_run(setting: Setting, planted: Planted, pair: u64, number: u64) -> 
         file: format!("simulated-{pair}-{number}"),
         kind: FileKind::SobenchResult,
         conditions: [(Field::Dataset, "simulated".to_owned())].into(),
-        requests: Some(all),
+        requests: Some(all.into_iter().collect()),
         duration_s: free_s.into_iter().reduce(f64::max),
         ..Run::default()
     }

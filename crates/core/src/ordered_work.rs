@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread;
+use std::thread::{self, available_parallelism};
 
-use sobench_core::error::Result;
+use crate::error::{Error, Result};
 
 /// Batches in progress or waiting for an earlier one, for each thread.
 const BATCHES_PER_THREAD: u64 = 4;
@@ -23,9 +23,15 @@ struct Sink<R, T> {
     taken: u64,
     take: T,
     /// The first error in order; all later results are dropped.
-    failure: Option<sobench_core::error::Error>,
+    failure: Option<Error>,
     /// Whether a thread panicked.
     is_broken: bool,
+}
+
+/// The number of threads, up to all cores, if this many are worth their start.
+pub fn threads(wanted: usize) -> usize {
+    let cores = available_parallelism().map_or(1, usize::from);
+    wanted.clamp(1, cores)
 }
 
 /// Gets batches from `next` until it returns `None`, turns each into a result with `work` and the
@@ -34,7 +40,10 @@ struct Sink<R, T> {
 ///
 /// # Errors
 /// The first error of a batch in order, after the results before it were taken.
-pub(super) fn in_order<B, S, R>(
+///
+/// # Panics
+/// A thread panicked.
+pub fn in_order<B, S, R>(
     threads: usize,
     next: impl FnMut() -> Result<Option<B>> + Send,
     new_state: impl Fn() -> S + Sync,
@@ -132,7 +141,6 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
-    use sobench_core::error::Error;
 
     fn numbers(count: usize) -> impl FnMut() -> Result<Option<usize>> + Send {
         let mut numbers = 0..count;
