@@ -7,6 +7,7 @@ pub mod completions;
 pub mod datasets;
 mod distinct;
 pub mod flags;
+mod large_output;
 pub mod man;
 pub mod mask;
 pub mod matrix;

@@ -1,15 +1,6 @@
 //! The output of a command: stdout, stderr, and the exit code.
 
-use std::io::{self, Read as _, Seek as _};
-
 use serde::Serialize;
-use tempfile::SpooledTempFile;
-
-use crate::terminal;
-use sobench_core::error::{Error, Result};
-
-/// Bytes of an output in memory; more are stored in a temporary file.
-const MAX_IN_MEMORY: usize = 16 << 20;
 
 /// The output of a command.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -31,38 +22,6 @@ impl CommandOutput {
         self.file_flags = file_flags;
         self
     }
-}
-
-/// An output that may not fit into memory.
-pub(crate) fn large_output() -> SpooledTempFile {
-    SpooledTempFile::new(MAX_IN_MEMORY)
-}
-
-/// The error if a large output cannot be stored.
-pub(crate) fn cannot_store(error: &io::Error) -> Error {
-    Error::environment(format!("cannot store the output: {error}"))
-        .hint("free disk space in the folder for temporary files")
-}
-
-/// A large output as text for stdout. One in a temporary file is printed, and the text is empty.
-/// `file_flag` writes a file instead.
-///
-/// # Errors
-/// The output cannot be read again, or printed.
-pub(crate) fn text_for_stdout(output: &mut SpooledTempFile, file_flag: &str) -> Result<String> {
-    output.rewind().map_err(|error| cannot_store(&error))?;
-    let mut text = String::new();
-    if output.is_rolled() {
-        terminal::copy_to_stdout(output).map_err(|error| {
-            Error::environment(format!("cannot write to stdout: {error}"))
-                .hint(format!("use {file_flag} to write a file instead"))
-        })?;
-    } else {
-        output
-            .read_to_string(&mut text)
-            .map_err(|error| cannot_store(&error))?;
-    }
-    Ok(text)
 }
 
 /// A value as pretty JSON with a line end.

@@ -7,7 +7,8 @@ use std::path::Path;
 
 use self::args::ReportArgs;
 use crate::commands::flags::rendering::{DetailArgs, RenderingArgs};
-use crate::commands::output::{CommandOutput, cannot_store, large_output, text_for_stdout};
+use crate::commands::large_output::{cannot_store, large_output, text_for_stdout};
+use crate::commands::output::CommandOutput;
 use crate::terminal::InputProgress;
 use sobench_core::error::Result;
 use sobench_core::ordered_work::threads;

@@ -10,7 +10,7 @@ use super::report::verdict_line;
 use super::row_reader::RowReader;
 use super::tally::{ConstraintHashes, FirstOfGroups, JudgedAnswer, Tally};
 use super::{LoggedRows, Row, Rows, UnreadableRow, accuracy, judged};
-use crate::commands::output::cannot_store;
+use crate::commands::large_output::cannot_store;
 use crate::terminal::{InputProgress, InputUnit};
 use sobench_core::answer::Channel;
 use sobench_core::error::{Error, Result};
