@@ -15,10 +15,11 @@ const KNOWN_COMMANDS: [(&str, &str); 4] = [
 ];
 
 /// Modules in the commands folder that are not commands.
-const SHARED: [&str; 5] = [
+const SHARED: [&str; 6] = [
     "commands",
     "commands::distinct",
     "commands::flags",
+    "commands::large_output",
     "commands::output",
     "commands::run_cache",
 ];
