@@ -540,22 +540,25 @@ mod tests {
         }
     }
 
-    /// The timeout that ends an exchange with a byte every `every_ms`, with an idle timeout of 100
-    /// ms and a request timeout of 1 s. Time is tokio's paused clock.
-    async fn timeout_of(every_ms: u64) -> String {
-        let endpoint = Endpoint {
+    fn endpoint() -> Endpoint {
+        Endpoint {
             base_url: "http://127.0.0.1:9".to_owned(),
             path: "/".to_owned(),
             headers: vec![],
             api_key: None,
             insecure: false,
-        };
+        }
+    }
+
+    /// The timeout that ends an exchange with a byte every `every_ms`, with an idle timeout of 100
+    /// ms and a request timeout of 1 s. Time is tokio's paused clock.
+    async fn timeout_of(every_ms: u64) -> String {
         let request_timeout = Some(Duration::from_secs(1));
         let idle_timeout = Some(Duration::from_millis(100));
         let options = ClientOptions {
             request_timeout,
             idle_timeout,
-            ..ClientOptions::with_defaults(endpoint)
+            ..ClientOptions::with_defaults(endpoint())
         };
         let sender = sender(options);
         let last_byte_ns = AtomicU64::new(0);
@@ -577,14 +580,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_task_of_a_request_is_small() {
-        let endpoint = Endpoint {
-            base_url: "http://127.0.0.1:9".to_owned(),
-            path: "/".to_owned(),
-            headers: vec![],
-            api_key: None,
-            insecure: false,
-        };
-        let sender = sender(ClientOptions::with_defaults(endpoint));
+        let sender = sender(ClientOptions::with_defaults(endpoint()));
         let prepared = Prepared {
             index: 0,
             label: String::new(),
@@ -612,10 +608,7 @@ mod tests {
         });
         let endpoint = Endpoint {
             base_url,
-            path: "/".to_owned(),
-            headers: vec![],
-            api_key: None,
-            insecure: false,
+            ..endpoint()
         };
         let limits = Limits {
             refusal_timeout: Duration::from_secs(1),

@@ -568,6 +568,7 @@ impl<'a> Reader<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::damaged::{SEED, damaged};
 
     fn read_rfc8259(text: &str) -> Result<Document, SyntaxError> {
         read(text, 0, Dialect::Rfc8259)
@@ -686,20 +687,7 @@ mod tests {
     /// documents.
     #[test]
     fn agrees_with_serde_json() {
-        let seed =
-            r#" {"a\n\u00e9" : [1, -0.5e+3, true, false, null, "x\\\"y", {}], "b":{"c":[[]]}} "#;
-        let alphabet: Vec<char> = "{}[]:,\"\\u0123e.-+tn \u{1}é".chars().collect();
-        let characters: Vec<char> = seed.chars().collect();
-        let mut texts = vec![seed.to_owned()];
-        for index in 0..characters.len() {
-            let (head, tail) = (&characters[..index], &characters[index..]);
-            texts.push(head.iter().chain(&tail[1..]).collect());
-            texts.push(head.iter().collect());
-            for replacement in &alphabet {
-                texts.push(head.iter().chain([replacement]).chain(&tail[1..]).collect());
-                texts.push(head.iter().chain([replacement]).chain(tail).collect());
-            }
-        }
+        let texts = damaged(SEED);
         let mut accepted = 0;
         for text in &texts {
             let expected = serde_json::from_str::<Value>(text).ok();

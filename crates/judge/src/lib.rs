@@ -22,6 +22,8 @@
 pub mod accuracy;
 pub mod canary;
 mod choice;
+#[cfg(test)]
+mod damaged;
 pub mod free_choices;
 pub mod function_calls;
 mod grammar;

@@ -339,6 +339,7 @@ mod tests {
     use sobench_testkit::repository_path;
 
     use super::*;
+    use crate::damaged::{SEED, damaged};
     use crate::json_reader::{self, Dialect};
 
     /// What `json_reader.rs` reads, if the text has no irregularity.
@@ -472,25 +473,10 @@ mod tests {
     /// the complete reader.
     #[test]
     fn only_json_is_accepted() {
-        let seed =
-            r#" {"a\n\u00e9" : [1, -0.5e+3, true, false, null, "x\\\"y", {}], "b":{"c":[[]]}} "#;
-        let alphabet: Vec<char> = "{}[]:,\"\\u0123e.-+tn \u{1}é".chars().collect();
-        let characters: Vec<char> = seed.chars().collect();
         let (mut accepted, mut json) = (0, 0);
-        for index in 0..characters.len() {
-            let (head, tail) = (&characters[..index], &characters[index..]);
-            let mut texts: Vec<String> = vec![
-                head.iter().collect(),
-                head.iter().chain(&tail[1..]).collect(),
-            ];
-            for replacement in &alphabet {
-                texts.push(head.iter().chain([replacement]).chain(&tail[1..]).collect());
-                texts.push(head.iter().chain([replacement]).chain(tail).collect());
-            }
-            for text in &texts {
-                json += usize::from(read_completely(text).is_some());
-                accepted += usize::from(is_accepted(text));
-            }
+        for text in &damaged(SEED) {
+            json += usize::from(read_completely(text).is_some());
+            accepted += usize::from(is_accepted(text));
         }
         assert!(
             accepted > 100 && accepted * 10 > json * 9,

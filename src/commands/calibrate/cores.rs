@@ -5,7 +5,7 @@ use std::process::{Child, Command};
 
 use sobench_core::error::{Error, Result};
 
-/// Starts the command on these cores; on all cores of this process if there are none.
+/// Starts the command on these cores; without any, on all cores of this process.
 ///
 /// # Errors
 /// Those of [`Command::spawn`]; the system refuses the cores.

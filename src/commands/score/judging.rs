@@ -49,10 +49,10 @@ pub(super) enum Outcome {
 }
 
 /// Rows of one batch.
-enum Batch {
+enum Batch<'a> {
     Lines(LineBatch),
     /// Requests of a run log.
-    Requests(Range<usize>),
+    Requests(&'a LoggedRows, Range<usize>),
     Rows(Vec<Row>),
 }
 
@@ -85,7 +85,6 @@ enum Restart {
 /// The state of one thread.
 struct Worker<'a> {
     judging: &'a Judging<'a>,
-    logged: Option<&'a LoggedRows>,
     path: &'a Path,
     evaluator: Evaluator,
     /// Whether `evaluator` has the marks of all requests.
@@ -120,7 +119,7 @@ impl Judging<'_> {
                     rows: &rows,
                     next: 0,
                 };
-                let worker = self.worker(&evaluator, Some(&rows), Path::new(""), true);
+                let worker = self.worker(&evaluator, Path::new(""), true);
                 self.judge_memory(batches, answers, &worker, lines)
             }
             Rows::Memory(rows) => {
@@ -133,7 +132,7 @@ impl Judging<'_> {
                 }
                 let answers = rows.len();
                 let batches = Batches::Memory(rows.into_iter());
-                let worker = self.worker(&evaluator, None, Path::new(""), true);
+                let worker = self.worker(&evaluator, Path::new(""), true);
                 self.judge_memory(batches, answers, &worker, lines)
             }
         }
@@ -142,13 +141,11 @@ impl Judging<'_> {
     fn worker<'a>(
         &'a self,
         evaluator: &Evaluator,
-        logged: Option<&'a LoggedRows>,
         path: &'a Path,
         has_all_marks: bool,
     ) -> Worker<'a> {
         Worker {
             judging: self,
-            logged,
             path,
             evaluator: evaluator.for_another_thread(),
             has_all_marks,
@@ -181,7 +178,7 @@ impl Judging<'_> {
         let bytes = batches.file_len();
         let threads = threads(usize::try_from(bytes / BYTES_PER_THREAD).unwrap_or(usize::MAX));
         let progress = InputProgress::new(bytes, InputUnit::Bytes);
-        let worker = self.worker(evaluator, None, path, has_all_marks);
+        let worker = self.worker(evaluator, path, has_all_marks);
         run(
             threads,
             Batches::Lines(batches),
@@ -250,14 +247,14 @@ fn run(
     }
 }
 
-impl Batches<'_> {
-    fn next_batch(&mut self) -> Result<Option<Batch>> {
+impl<'a> Batches<'a> {
+    fn next_batch(&mut self) -> Result<Option<Batch<'a>>> {
         match self {
             Self::Lines(batches) => Ok(batches.next_batch()?.map(Batch::Lines)),
             Self::RunLog { rows, next } => {
                 let range = *next..(*next + BATCH_ANSWERS).min(rows.requests.len());
                 *next = range.end;
-                Ok((!range.is_empty()).then_some(Batch::Requests(range)))
+                Ok((!range.is_empty()).then_some(Batch::Requests(rows, range)))
             }
             Self::Memory(rows) => {
                 let batch: Vec<Row> = rows.take(BATCH_ANSWERS).collect();
@@ -271,14 +268,12 @@ impl Worker<'_> {
     fn for_another_thread(&self) -> Self {
         let Self {
             judging,
-            logged,
             path,
             has_all_marks,
             ..
         } = *self;
         Self {
             judging,
-            logged,
             path,
             has_all_marks,
             evaluator: self.evaluator.for_another_thread(),
@@ -287,7 +282,10 @@ impl Worker<'_> {
         }
     }
 
-    fn judge_batch(&mut self, batch: Batch) -> Result<std::result::Result<JudgedBatch, Restart>> {
+    fn judge_batch(
+        &mut self,
+        batch: Batch<'_>,
+    ) -> Result<std::result::Result<JudgedBatch, Restart>> {
         let mut judged = JudgedBatch::default();
         let mut first = FirstOfGroups::default();
         match batch {
@@ -303,15 +301,13 @@ impl Worker<'_> {
                     self.judge_row(row, &mut first, &mut judged);
                 }
             }
-            Batch::Requests(range) => {
+            Batch::Requests(rows, range) => {
                 judged.size = range.len() as u64;
-                if let Some(rows) = self.logged {
-                    let claimed = &rows.claimed[range.clone()];
-                    let requests = rows.requests.reader().read(range)?;
-                    for ((case, observation), claimed) in requests.into_iter().zip(claimed) {
-                        let row = read::logged_row(case, observation, *claimed);
-                        self.judge_row(row, &mut first, &mut judged);
-                    }
+                let claimed = &rows.claimed[range.clone()];
+                let requests = rows.requests.reader().read(range)?;
+                for ((case, observation), claimed) in requests.into_iter().zip(claimed) {
+                    let row = read::logged_row(case, observation, *claimed);
+                    self.judge_row(row, &mut first, &mut judged);
                 }
             }
             Batch::Rows(rows) => {

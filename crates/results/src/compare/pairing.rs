@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use super::bootstrap::SideId;
 use super::requests::Requests;
 use super::side::Side;
+use crate::metrics::compact_ids::CompactId;
 use crate::metrics::registry::Metric;
 use crate::record::condition::Field;
 use sobench_statistics::paired::Pairs;
@@ -150,21 +151,22 @@ fn keys<'s>(runs: &[&'s Requests], names: &mut HashMap<&'s str, u32>) -> Option<
     let mut keys = Vec::with_capacity(runs.iter().map(|requests| requests.len()).sum());
     for requests in runs {
         let shared: Vec<u32> = requests
+            .ids()
             .names()
             .map(|name| {
                 let next = names.len() as u32;
                 *names.entry(name).or_insert(next)
             })
             .collect();
-        let mut seen: HashMap<(u32, u32), u32> = HashMap::new();
+        let mut seen: HashMap<CompactId, u32> = HashMap::new();
         for request in requests.iter() {
-            let (name, id_number) = request.id()?;
-            let times = seen.entry((name, id_number)).or_default();
+            let id = request.id()?;
+            let times = seen.entry(id).or_default();
             *times += 1;
             keys.push(Key {
                 arm: request.arm().map(|arm| arm as u8),
-                name: shared[name as usize],
-                id_number,
+                name: shared[id.name as usize],
+                id_number: id.number,
                 times: *times,
             });
         }

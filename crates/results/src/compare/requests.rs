@@ -4,8 +4,8 @@
 use indexmap::IndexSet;
 
 use super::side::{Gaps, Request};
+use crate::metrics::compact_ids::{CompactId, CompactIds};
 use crate::metrics::registry::{Kind, Metric, RequestValues, latencies};
-use crate::metrics::request_table::split_id;
 use sobench_core::case::Arm;
 
 /// Maximum number of gaps of a run that are kept; of longer runs, only the number and the sum of each
@@ -27,8 +27,7 @@ pub struct Requests {
     /// Of requests with an answer, ascending.
     gaps: Vec<OwnedValue>,
     gaps_kept: GapsKept,
-    /// Ids without their last number.
-    names: IndexSet<String>,
+    ids: CompactIds,
     verdicts: IndexSet<String>,
     /// Offsets of the requests' lines in a run log; empty for other files.
     offsets: Vec<u64>,
@@ -56,9 +55,7 @@ pub(super) struct OwnedValue {
 /// One request.
 #[derive(Clone, Copy, Debug)]
 struct Row {
-    /// The id without its last number, and that number; [`NONE`] if it does not end in one.
-    name: u32,
-    id_number: u32,
+    id: CompactId,
     /// Bits of rates by the metric's index: whether the value is known, and whether it is a hit.
     known: u64,
     hits: u64,
@@ -101,14 +98,10 @@ impl Requests {
     /// Adds a request. [`Requests::finish`] follows the last one.
     pub fn push(&mut self, request: &Request) {
         let (gaps, gaps_total_ms) = request.gaps.sum();
-        let (name, id_number) = match request.case.as_deref().map(split_id) {
-            Some((name, id_number)) => (number(&mut self.names, name), id_number.unwrap_or(NONE)),
-            None => (NONE, NONE),
-        };
+        let id = request.case.as_deref().map(|id| self.ids.add(id));
         let verdict = request.verdict.as_deref();
         let row = Row {
-            name,
-            id_number,
+            id: id.unwrap_or(CompactId::MISSING),
             known: request.values.known_hits(),
             hits: request.values.hits(),
             sent_s: request.sent_s.unwrap_or(f64::NAN),
@@ -232,7 +225,8 @@ impl Requests {
         })
     }
 
-    /// The values of a metric by request, including those that do not count; NaN where there is none.
+    /// The values of a metric by request, including those that do not count. A missing
+    /// one is NaN.
     pub(super) fn column(&self, metric: &Metric) -> Option<&[f64]> {
         let index = metric.index();
         let found = self
@@ -252,9 +246,9 @@ impl Requests {
         self.gaps_kept
     }
 
-    /// The ids of requests without their last number.
-    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
-        self.names.iter().map(String::as_str)
+    /// The ids of the cases.
+    pub(super) fn ids(&self) -> &CompactIds {
+        &self.ids
     }
 
     /// The offset of a request's line in the run log; `None` for other files.
@@ -285,16 +279,12 @@ impl RequestView<'_> {
 
     /// The id of the case; `None` if the file has none.
     pub fn case(&self) -> Option<String> {
-        let name = self.requests.names.get_index(self.row.name as usize)?;
-        Some(match self.row.id_number {
-            NONE => name.clone(),
-            number => format!("{name}{number}"),
-        })
+        self.requests.ids.text(self.row.id)
     }
 
-    /// The id of the case as the index of its name and its number; equal for equal ids of a run.
-    pub(super) fn id(&self) -> Option<(u32, u32)> {
-        (self.row.name != NONE).then_some((self.row.name, self.row.id_number))
+    /// The id of the case among [`Requests::ids`]; `None` if the file has none.
+    pub(super) fn id(&self) -> Option<CompactId> {
+        Some(self.row.id).filter(|id| *id != CompactId::MISSING)
     }
 
     /// The arm of the request.

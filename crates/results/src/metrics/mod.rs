@@ -11,6 +11,7 @@ pub mod canary;
 pub mod channel_latency;
 pub mod client_overhead;
 pub mod cold_load;
+pub(crate) mod compact_ids;
 pub mod constraint_loss;
 pub mod constraint_overhead;
 pub mod control_arm;

@@ -16,6 +16,7 @@ use indexmap::IndexSet;
 
 use self::spelling::Spelling;
 use super::by_request::ByRequest;
+use super::compact_ids::{CompactId, CompactIds};
 use super::gap_encoding::{self, EncodedGaps};
 use super::reasoning::ReasoningFacts;
 use super::stream_parity::Parity;
@@ -172,8 +173,7 @@ pub struct RequestTable {
     /// Hashes of constraints by address; the inputs keep them alive.
     constraint_hashes: HashMap<usize, u64>,
     known_inputs: HashMap<InputKey, u32>,
-    /// Ids without their last number.
-    names: IndexSet<String>,
+    ids: CompactIds,
     outcomes: IndexSet<Outcome>,
     finish_reasons: IndexSet<String>,
     verdicts: IndexSet<Verdict>,
@@ -229,9 +229,7 @@ pub(super) struct Row {
     chunks: u32,
     case_index: u32,
     input_number: u32,
-    /// The id without its last number, and that number; [`NONE`] if it does not end in one.
-    name: u32,
-    id_number: u32,
+    id: CompactId,
     outcome: u32,
     finish_reason: u32,
     verdict: u32,
@@ -270,21 +268,6 @@ struct InputKey {
     completion: Option<String>,
     score: Option<Scorer>,
     tags: Vec<String>,
-}
-
-/// An id without its last number, and that number. An id with zeros before the number, or with a
-/// number that does not fit, is kept as it is.
-pub(crate) fn split_id(id: &str) -> (&str, Option<u32>) {
-    let name = id.trim_end_matches(|last: char| last.is_ascii_digit());
-    let digits = &id[name.len()..];
-    let number = digits
-        .parse()
-        .ok()
-        .filter(|number| *number != NONE && (digits == "0" || !digits.starts_with('0')));
-    match number {
-        Some(number) => (name, Some(number)),
-        None => (id, None),
-    }
 }
 
 fn hash(value: &impl Hash) -> u64 {
@@ -433,7 +416,6 @@ impl RequestTable {
             self.channels.insert(case_index, channels.clone());
         }
         self.keep_slack(case_index, timing);
-        let (name, id_number) = self.name(&case.id);
         let input_number = self.input_number(case);
         let chunks = timing.chunks_ns.len();
         let [stated_input, stated_output] = observation
@@ -461,8 +443,7 @@ impl RequestTable {
             chunks: u32::try_from(timing.chunks_ns.len()).unwrap_or(NONE),
             case_index,
             input_number,
-            name,
-            id_number,
+            id: self.ids.add(&case.id),
             outcome: self.outcome(&observation.outcome),
             finish_reason: observation.finish_reason.as_ref().map_or(NONE, |reason| {
                 number(&mut self.finish_reasons, reason.clone())
@@ -642,17 +623,6 @@ impl RequestTable {
                 .or_insert_with(|| constraint_hash(constraint))
         });
         content_hash(case, constraint)
-    }
-
-    /// The numbers of an id: of its text without the last number, and that number.
-    fn name(&mut self, id: &str) -> (u32, u32) {
-        let (name, id_number) = split_id(id);
-        let known = self.names.get_index_of(name);
-        let name = known.map_or_else(
-            || number(&mut self.names, name.to_owned()),
-            |known| known as u32,
-        );
-        (name, id_number.unwrap_or(NONE))
     }
 
     fn outcome(&mut self, outcome: &Outcome) -> u32 {

@@ -4,15 +4,15 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::raw::Outputs;
+use crate::metrics::compact_ids::CompactId;
 use crate::metrics::quality::compliance;
-use crate::metrics::request_table::split_id;
 use sobench_core::case::Arm;
 use sobench_core::observation::Outcome;
 use sobench_core::verdict::{NotScored, Reason, Verdict};
 use sobench_judge::accuracy::Grade;
 
 /// Missing numbers.
-const NONE: u32 = u32::MAX;
+const NO_VERDICT: u32 = u32::MAX;
 const NO_TOKENS: u64 = u64::MAX;
 
 /// A record in a file.
@@ -43,8 +43,7 @@ struct Tokens {
 pub(super) struct SavedOutput {
     input_tokens: u64,
     output_tokens: u64,
-    name: u32,
-    id_number: u32,
+    id: CompactId,
     verdict: u32,
     pub(super) arm: Option<Arm>,
     pub(super) accuracy: Option<Grade>,
@@ -78,21 +77,13 @@ impl Outputs {
         let complied = verdict
             .as_ref()
             .and_then(|verdict| compliance(verdict, kind, finish_reason));
-        let (name, id_number) = match output.case.as_deref().map(split_id) {
-            Some((name, id_number)) => {
-                let known = self.names.get_index_of(name);
-                let name = known.unwrap_or_else(|| self.names.insert_full(name.to_owned()).0);
-                (name as u32, id_number.unwrap_or(NONE))
-            }
-            None => (NONE, NONE),
-        };
+        let id = output.case.as_deref().map(|id| self.ids.add(id));
         let text = verdict.as_ref().map(verdict_text);
         self.rows.push(SavedOutput {
             input_tokens: output.tokens.input.unwrap_or(NO_TOKENS),
             output_tokens: output.tokens.output.unwrap_or(NO_TOKENS),
-            name,
-            id_number,
-            verdict: text.map_or(NONE, |text| self.verdicts.insert_full(text).0 as u32),
+            id: id.unwrap_or(CompactId::MISSING),
+            verdict: text.map_or(NO_VERDICT, |text| self.verdicts.insert_full(text).0 as u32),
             arm: output.arm,
             accuracy: output.accuracy,
             correctness: output.correctness,
@@ -106,11 +97,7 @@ impl Outputs {
 
     /// The id of the case of a record.
     pub(super) fn case(&self, output: &SavedOutput) -> Option<String> {
-        let name = self.names.get_index(output.name as usize)?;
-        Some(match output.id_number {
-            NONE => name.clone(),
-            number => format!("{name}{number}"),
-        })
+        self.ids.text(output.id)
     }
 
     /// The verdict of a record as text.

@@ -12,6 +12,7 @@ use serde_json::{Map, Value};
 
 use super::baseline::Columns;
 use super::outputs::{Output, SavedOutput};
+use crate::metrics::compact_ids::CompactIds;
 
 /// The members of a file. Columns are parsed directly into numbers, because JSON values of a long
 /// run would not fit into memory.
@@ -90,8 +91,8 @@ impl Texts {
 #[derive(Debug, Default)]
 pub(super) struct Outputs {
     pub(super) rows: Vec<SavedOutput>,
-    /// Ids without their last number, and texts of verdicts.
-    pub(super) names: IndexSet<String>,
+    pub(super) ids: CompactIds,
+    /// Texts of verdicts.
     pub(super) verdicts: IndexSet<String>,
 }
 

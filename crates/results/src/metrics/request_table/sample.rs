@@ -38,11 +38,7 @@ impl<'a> Sample<'a> {
 
     /// The id of the case, with its lap if cases were repeated.
     pub fn id(&self) -> String {
-        let name = &self.ledger.names[self.row.name as usize];
-        match self.row.id_number {
-            NONE => name.clone(),
-            number => format!("{name}{number}"),
-        }
+        self.ledger.ids.text(self.row.id).unwrap_or_default()
     }
 
     /// The arm of the request.
