@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::Z_95;
+use super::{Z_95, effective_size};
 
 /// A rate in percent with its 95 % Wilson score interval.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -81,6 +81,18 @@ impl Rate {
     /// The rate of `hits` in `of` trials; `None` if `of` is 0.
     pub fn new(hits: usize, of: usize) -> Option<Self> {
         Self::with_effective(hits, of, of as f64)
+    }
+
+    /// The rate of hits among members, where those with equal numbers are copies
+    /// ([`crate::effective_size`]); `None` without members.
+    pub fn of_members(members: impl IntoIterator<Item = (bool, u64)>) -> Option<Self> {
+        let (mut hits, mut copies) = (0, Vec::new());
+        for (is_hit, copy) in members {
+            hits += usize::from(is_hit);
+            copies.push(copy);
+        }
+        let of = copies.len();
+        Self::with_effective(hits, of, effective_size(copies))
     }
 
     /// The rate of `hits` in `of` trials that are worth `effective` independent ones, at least 1

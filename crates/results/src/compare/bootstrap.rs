@@ -44,8 +44,8 @@ enum Sorted<'s> {
 enum ByRequest<'s> {
     /// A value, or NaN for none. Empty if no request has one.
     One(Cow<'s, [f64]>),
-    /// The number and sum of its values.
-    Several(Vec<(f64, f64)>),
+    /// The gaps of the answers of these runs.
+    Gaps(Vec<&'s Requests>),
 }
 
 impl Default for Sorted<'_> {
@@ -110,7 +110,7 @@ impl<'s> Pool<'s> {
         self.column(series)
             .map_or(0, |column| match &column.by_request {
                 ByRequest::One(values) => values.iter().filter(|value| !value.is_nan()).count(),
-                ByRequest::Several(sums) => sums.iter().filter(|(count, _)| *count > 0.0).count(),
+                ByRequest::Gaps(runs) => gap_sums(runs).filter(|(count, _)| *count > 0.0).count(),
             })
     }
 
@@ -256,11 +256,6 @@ impl<'s> Column<'s> {
 
     /// Gaps of requests with an answer.
     fn gaps(runs: &[&'s Requests]) -> Self {
-        let requests = runs.iter().flat_map(|requests| requests.iter());
-        let sums = requests.map(|request| match (request.answered(), request.gaps()) {
-            (true, (count, sum)) => (count as f64, sum),
-            (false, _) => (0.0, 0.0),
-        });
         let kept = runs.iter().map(|requests| requests.gaps_kept());
         let kept = kept.fold(GapsKept::All, |all, run| match all {
             GapsKept::All => run,
@@ -285,7 +280,7 @@ impl<'s> Column<'s> {
         };
         Self {
             sorted: Sorted::Gaps(sorted),
-            by_request: ByRequest::Several(sums.collect()),
+            by_request: ByRequest::Gaps(runs.to_vec()),
             kept,
         }
     }
@@ -343,8 +338,8 @@ impl<'s> Column<'s> {
     fn sorted_value(&self, place: usize) -> f64 {
         match (&self.sorted, &self.by_request) {
             (Sorted::Requests(order), ByRequest::One(values)) => values[order[place] as usize],
-            (Sorted::Gaps(gaps), _) => gaps[place].value,
-            (Sorted::Requests(_), ByRequest::Several(_)) => f64::NAN,
+            (Sorted::Gaps(gaps), _) => f64::from(gaps[place].value),
+            (Sorted::Requests(_), ByRequest::Gaps(_)) => f64::NAN,
         }
     }
 
@@ -352,7 +347,7 @@ impl<'s> Column<'s> {
     fn count(&self) -> usize {
         match &self.by_request {
             ByRequest::One(_) => self.len(),
-            ByRequest::Several(sums) => sums.iter().map(|(count, _)| *count).sum::<f64>() as usize,
+            ByRequest::Gaps(runs) => gap_sums(runs).map(|(count, _)| count).sum::<f64>() as usize,
         }
     }
 
@@ -367,8 +362,8 @@ impl<'s> Column<'s> {
                     sum += value * f64::from(*weight);
                 }
             }
-            ByRequest::Several(sums) => {
-                for ((values, total), weight) in sums.iter().zip(weights) {
+            ByRequest::Gaps(runs) => {
+                for ((values, total), weight) in gap_sums(runs).zip(weights) {
                     count += values * f64::from(*weight);
                     sum += total * f64::from(*weight);
                 }
@@ -443,6 +438,15 @@ impl<'s> Column<'s> {
         let is_whole = self.kept == GapsKept::All;
         is_whole.then(|| ((0..self.len()).map(squares).sum::<f64>() / count).sqrt())
     }
+}
+
+/// For each request, the number and the sum of its gaps; zeros without an answer.
+fn gap_sums(runs: &[&Requests]) -> impl Iterator<Item = (f64, f64)> {
+    let requests = runs.iter().flat_map(|requests| requests.iter());
+    requests.map(|request| match (request.answered(), request.gaps()) {
+        (true, (count, sum)) => (count as f64, sum),
+        (false, _) => (0.0, 0.0),
+    })
 }
 
 fn share(hits: &[Option<bool>], weights: &[u32]) -> Option<f64> {

@@ -10,7 +10,7 @@ use sobench_core::observation::Outcome;
 use sobench_core::verdict::Verdict;
 use sobench_judge::canary::CanaryAnswer;
 pub use sobench_judge::canary::{CanaryClass, Excerpt};
-use sobench_statistics::{RankCorrelation, Rate, ShareTrend, effective_size, mean};
+use sobench_statistics::{RankCorrelation, Rate, ShareTrend, mean};
 
 /// Maximum number of findings in a report. The run log has all of them.
 pub const MAX_FINDINGS: usize = 100;
@@ -236,13 +236,9 @@ impl Canaries {
 }
 
 fn rate(answers: &[&Classified<'_, '_>], class: CanaryClass) -> Option<Rate> {
-    let hits = answers.iter().filter(|answer| answer.answer.class == class);
-    let copies = answers.iter().map(|answer| answer.sample.copy_hash());
-    Rate::with_effective(
-        hits.count(),
-        answers.len(),
-        effective_size(copies.collect()),
-    )
+    let member =
+        |answer: &&Classified<'_, '_>| (answer.answer.class == class, answer.sample.copy_hash());
+    Rate::of_members(answers.iter().map(member))
 }
 
 /// The answers by a key, in its order.

@@ -157,21 +157,15 @@ impl ClientOverhead {
             .count();
         let doubts = doubts(&bounds, disordered);
         let since = |time_ns: u64| time_ns.saturating_sub(start_ns);
-        let moments = samples.iter().map(|sample| sample.request_times());
-        let times = moments
-            .filter_map(|at| Some((since(at.due_ns), since(at.ready_ns?), since(at.sent_ns?))));
-        let ready: Vec<(u64, u64, u64)> = times.collect();
-        let delay_ms =
-            |(_, ready, sent): &(u64, u64, u64)| (*sent as f64 - *ready as f64) / NS_PER_MS;
-        let delays = ready
-            .iter()
+        let ready = || {
+            let moments = samples.iter().map(|sample| sample.request_times());
+            moments
+                .filter_map(|at| Some((since(at.due_ns), since(at.ready_ns?), since(at.sent_ns?))))
+        };
+        let delays = ready()
             .filter(|(_, ready, _)| *ready > 0)
-            .map(delay_ms);
-        let first: Vec<u64> = ready
-            .iter()
-            .filter(|(_, ready, _)| *ready == 0)
-            .map(|(.., sent)| *sent)
-            .collect();
+            .map(|(_, ready, sent)| (sent as f64 - ready as f64) / NS_PER_MS);
+        let first = || ready().filter(|(_, ready, _)| *ready == 0);
         let output = super::throughput::sum(
             samples
                 .iter()
@@ -194,12 +188,12 @@ impl ClientOverhead {
                 .zip(tokens)
                 .map(|(cpu_s, tokens)| cpu_s * 1e6 / tokens as f64),
             send_delay_ms: Summary::new(delays.collect(), &SEND_DELAY_PERCENTILES),
-            burst: first.iter().max().map(|&last| Burst {
-                requests: first.len(),
+            burst: first().map(|(.., sent)| sent).max().map(|last| Burst {
+                requests: first().count(),
                 width_ms: last as f64 / NS_PER_MS,
             }),
-            rate_deviation_percent: rate_deviation_percent(&ready),
-            held_by_cap: ready.iter().filter(|(due, ready, _)| ready > due).count(),
+            rate_deviation_percent: rate_deviation_percent(ready()),
+            held_by_cap: ready().filter(|(due, ready, _)| ready > due).count(),
             disordered,
             cost,
             verdict: match doubts[..] {
@@ -239,17 +233,15 @@ fn doubts(bounds: &Bounds, disordered: usize) -> Vec<Doubt> {
 
 /// The send rate compared with the rate at which requests were ready; `None` if all were ready at
 /// the start.
-fn rate_deviation_percent(ready: &[(u64, u64, u64)]) -> Option<f64> {
-    let last_ready = ready
-        .iter()
-        .map(|(_, ready, _)| *ready)
-        .max()
-        .filter(|&ns| ns > 0)?;
-    let last_sent = ready
-        .iter()
-        .map(|(.., sent)| *sent)
-        .max()
-        .filter(|&ns| ns > 0)?;
+fn rate_deviation_percent(ready: impl Iterator<Item = (u64, u64, u64)>) -> Option<f64> {
+    let (mut last_ready, mut last_sent) = (0, 0);
+    for (_, ready, sent) in ready {
+        last_ready = last_ready.max(ready);
+        last_sent = last_sent.max(sent);
+    }
+    if last_ready == 0 || last_sent == 0 {
+        return None;
+    }
     Some(100.0 * (last_ready as f64 / last_sent as f64 - 1.0))
 }
 

@@ -8,7 +8,7 @@ use sobench_core::case::Arm;
 use sobench_core::constraint::Constraint;
 use sobench_core::observation::Outcome;
 use sobench_judge::free_choices::{FreeChoices, MemberOrder, NonAscii, WhiteSpace};
-use sobench_statistics::{Rate, effective_size};
+use sobench_statistics::Rate;
 
 /// The choices of a complete answer to a request for JSON; `None` for others.
 pub fn free_choices(
@@ -67,51 +67,36 @@ impl FreeChoiceShares {
 
 impl ArmFreeChoices {
     fn new(samples: &[Sample<'_>], arm: Arm) -> Option<Self> {
-        let answers: Vec<(FreeChoices, u64)> = samples
-            .iter()
-            .filter(|sample| sample.arm() == arm)
-            .filter_map(|sample| Some((sample.free_choices()?, sample.copy_hash())))
-            .collect();
-        let white_space =
-            |kind: WhiteSpace| rate(&answers, |choices| Some(choices.white_space == kind));
-        let (written, compact) = answers
-            .iter()
-            .fold((0, 0), |(written, compact), (choices, _)| {
-                (
-                    written + choices.bytes.written,
-                    compact + choices.bytes.compact,
-                )
-            });
-        (!answers.is_empty()).then(|| Self {
+        // Not a list: a run can have a million answers.
+        let answers = || {
+            let of_arm = samples.iter().filter(|sample| sample.arm() == arm);
+            of_arm.filter_map(|sample| Some((sample.free_choices()?, sample)))
+        };
+        let rate = |hit: fn(&FreeChoices) -> Option<bool>| {
+            let hits = answers();
+            Rate::of_members(
+                hits.filter_map(|(choices, sample)| Some((hit(&choices)?, sample.copy_hash()))),
+            )
+        };
+        let (mut count, mut written, mut compact) = (0, 0, 0);
+        for (choices, _) in answers() {
+            count += 1;
+            written += choices.bytes.written;
+            compact += choices.bytes.compact;
+        }
+        (count > 0).then(|| Self {
             arm,
-            answers: answers.len(),
-            declared_order: rate(&answers, |choices| {
-                Some(choices.member_order? == MemberOrder::AsDeclared)
-            }),
-            compact: white_space(WhiteSpace::Compact),
-            spaced: white_space(WhiteSpace::Spaced),
-            lines: white_space(WhiteSpace::Lines),
-            mixed: white_space(WhiteSpace::Mixed),
-            outer_white_space: rate(&answers, |choices| Some(choices.outer_white_space)),
-            non_ascii_escaped: rate(&answers, |choices| {
-                Some(choices.non_ascii? == NonAscii::Escaped)
-            }),
+            answers: count,
+            declared_order: rate(|choices| Some(choices.member_order? == MemberOrder::AsDeclared)),
+            compact: rate(|choices| Some(choices.white_space == WhiteSpace::Compact)),
+            spaced: rate(|choices| Some(choices.white_space == WhiteSpace::Spaced)),
+            lines: rate(|choices| Some(choices.white_space == WhiteSpace::Lines)),
+            mixed: rate(|choices| Some(choices.white_space == WhiteSpace::Mixed)),
+            outer_white_space: rate(|choices| Some(choices.outer_white_space)),
+            non_ascii_escaped: rate(|choices| Some(choices.non_ascii? == NonAscii::Escaped)),
             over_compact_percent: (written as f64 / compact as f64 - 1.0) * 100.0,
         })
     }
-}
-
-fn rate(
-    answers: &[(FreeChoices, u64)],
-    hit: impl Fn(&FreeChoices) -> Option<bool>,
-) -> Option<Rate> {
-    let counted: Vec<(bool, u64)> = answers
-        .iter()
-        .filter_map(|(choices, copy)| Some((hit(choices)?, *copy)))
-        .collect();
-    let hits = counted.iter().filter(|(is_hit, _)| *is_hit).count();
-    let copies: Vec<u64> = counted.iter().map(|(_, copy)| *copy).collect();
-    Rate::with_effective(hits, counted.len(), effective_size(copies))
 }
 
 #[cfg(test)]

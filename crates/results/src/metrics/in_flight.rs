@@ -2,6 +2,7 @@
 //! them when its answer starts.
 
 use super::Sample;
+use super::request_table::RequestTimes;
 
 /// An event of a request, in the order of events at the same time: ends come before starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -11,36 +12,60 @@ enum Event {
     FirstContent,
 }
 
+/// The indices of the requests that were sent, in the order of sending.
+pub(super) fn order_of_sending(samples: &[Sample<'_>]) -> Vec<u32> {
+    let sent = |(sample, index): (&Sample<'_>, u32)| {
+        sample.request_times().sent_ns.is_some().then_some(index)
+    };
+    let mut order: Vec<u32> = samples.iter().zip(0..).filter_map(sent).collect();
+    order.sort_unstable_by_key(|index| (samples[*index as usize].request_times().sent_ns, *index));
+    order
+}
+
+/// For each start, in their order, the number in flight, itself included. Each end is after its
+/// start; an end at the time of another start comes before it.
+pub(super) fn levels(
+    starts_ns: impl Iterator<Item = u64>,
+    mut ends_ns: Vec<u64>,
+) -> impl Iterator<Item = u64> {
+    ends_ns.sort_unstable();
+    let mut ended = 0;
+    starts_ns.zip(1..).map(move |(start_ns, started)| {
+        while ends_ns.get(ended).is_some_and(|end_ns| *end_ns <= start_ns) {
+            ended += 1;
+        }
+        started - ended as u64
+    })
+}
+
 /// For each request, the number in flight when it was sent, itself included; `None` for one that was
 /// not sent.
 pub(super) fn when_sent(samples: &[Sample<'_>]) -> Vec<Option<u64>> {
-    let (mut level, mut levels) = (0, vec![None; samples.len()]);
-    for (_, event, index) in events(samples) {
-        match event {
-            Event::Start => {
-                level += 1;
-                levels[index] = Some(level);
-            }
-            Event::End => level -= 1,
-            Event::FirstContent => {}
-        }
+    let order = order_of_sending(samples);
+    let sent = || order.iter().map(|index| &samples[*index as usize]);
+    let starts_ns = sent().filter_map(|sample| sample.request_times().sent_ns);
+    let ends_ns = sent().filter_map(|sample| end_ns(&sample.request_times()));
+    let mut in_flight = vec![None; samples.len()];
+    for (index, level) in order.iter().zip(levels(starts_ns, ends_ns.collect())) {
+        in_flight[*index as usize] = Some(level);
     }
-    levels
+    in_flight
+}
+
+/// The end of a request that was sent, after its start; `None` if it is unknown.
+fn end_ns(times: &RequestTimes) -> Option<u64> {
+    let least_ns = times.sent_ns?.saturating_add(1);
+    Some(times.end_ns.or(times.last_content_ns)?.max(least_ns))
 }
 
 /// For each request, its rank in the order of sending among the requests in flight at its first
 /// content, from 1; `None` without content. Servers that fill their batch in the order of arrival
 /// have the request in about this row of it.
 pub(super) fn ranks(samples: &[Sample<'_>]) -> Vec<Option<u64>> {
-    let mut order: Vec<(u64, usize)> = samples
-        .iter()
-        .enumerate()
-        .filter_map(|(index, sample)| Some((sample.request_times().sent_ns?, index)))
-        .collect();
-    order.sort_unstable();
+    let order = order_of_sending(samples);
     let mut places = vec![0; samples.len()];
-    for (place, (_, index)) in order.iter().enumerate() {
-        places[*index] = place;
+    for (place, index) in order.iter().enumerate() {
+        places[*index as usize] = place;
     }
     let mut in_flight = Counts::new(order.len());
     let mut ranks = vec![None; samples.len()];
@@ -74,9 +99,7 @@ fn events(samples: &[Sample<'_>]) -> Vec<(u64, Event, usize)> {
             continue;
         };
         events.push((sent_ns, Event::Start, index));
-        let after_start = |at_ns: u64| at_ns.max(sent_ns.saturating_add(1));
-        let end_ns = times.end_ns.or(times.last_content_ns).map(after_start);
-        events.extend(end_ns.map(|end_ns| (end_ns, Event::End, index)));
+        events.extend(end_ns(&times).map(|end_ns| (end_ns, Event::End, index)));
         let first_ns = times.first_content_ns.map(|first_ns| first_ns.max(sent_ns));
         events.extend(first_ns.map(|first_ns| (first_ns, Event::FirstContent, index)));
     }

@@ -22,7 +22,11 @@ pub struct Outage {
 
 /// The outages of a run in order; empty if the server never responded.
 pub fn outages(samples: &[Sample<'_>]) -> Vec<Outage> {
-    let mut ends: Vec<(u64, bool)> = samples.iter().filter_map(end).collect();
+    let ends = || samples.iter().filter_map(end);
+    if ends().all(|(_, is_available)| is_available) {
+        return Vec::new();
+    }
+    let mut ends: Vec<(u64, bool)> = ends().collect();
     ends.sort_unstable();
     let mut found = Vec::new();
     let mut open = Outage {

@@ -10,7 +10,7 @@ use super::registry::{Kind, Metric, rates};
 use sobench_core::answer::Answer;
 use sobench_core::case::Arm;
 use sobench_judge::REASONING_TAGS;
-use sobench_statistics::{Rate, effective_size, mean};
+use sobench_statistics::{Rate, mean};
 
 /// What an answer with reasoning shows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -128,13 +128,8 @@ fn hit_of(metric: &Metric) -> Hit {
 }
 
 fn rate(answers: &[&Sample<'_>], hit: Hit) -> Option<Rate> {
-    let counted: Vec<(bool, u64)> = answers
-        .iter()
-        .filter_map(|sample| Some((hit(sample)?, sample.copy_hash())))
-        .collect();
-    let hits = counted.iter().filter(|(is_hit, _)| *is_hit).count();
-    let copies: Vec<u64> = counted.iter().map(|(_, copy)| *copy).collect();
-    Rate::with_effective(hits, counted.len(), effective_size(copies))
+    let answers = answers.iter();
+    Rate::of_members(answers.filter_map(|sample| Some((hit(sample)?, sample.copy_hash()))))
 }
 
 /// Reasoning tokens of an answer; `None` if unknown.

@@ -1,7 +1,5 @@
 //! How often a run repeats requests and answers.
 
-use std::collections::HashSet;
-
 use serde::Serialize;
 
 use super::Sample;
@@ -23,7 +21,11 @@ pub struct Repetition {
 impl Repetition {
     /// Counts the requests of a run.
     pub fn new(samples: &[Sample<'_>]) -> Self {
-        let distinct = |hashes: &[u64]| hashes.iter().collect::<HashSet<_>>().len();
+        let distinct = |mut hashes: Vec<u64>| {
+            hashes.sort_unstable();
+            hashes.dedup();
+            hashes.len()
+        };
         let requests: Vec<u64> = samples.iter().map(Sample::request_hash).collect();
         let answers: Vec<u64> = samples
             .iter()
@@ -32,9 +34,9 @@ impl Repetition {
             .collect();
         Self {
             requests: requests.len(),
-            distinct_requests: distinct(&requests),
+            distinct_requests: distinct(requests),
             answers: answers.len(),
-            distinct_answers: distinct(&answers),
+            distinct_answers: distinct(answers.clone()),
             effective_answers: effective_size(answers),
         }
     }

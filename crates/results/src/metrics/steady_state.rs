@@ -79,19 +79,16 @@ impl SteadyState {
         target: usize,
         threshold: f64,
     ) -> Option<Self> {
-        let flights: Vec<Flight<'_, '_>> = samples
-            .iter()
-            .filter_map(|sample| Flight::new(sample, duration_ns))
-            .collect();
+        // Not a list: a run can have a million requests.
+        let flights = || {
+            let sent = samples.iter();
+            sent.filter_map(|sample| Flight::new(sample, duration_ns))
+        };
         let threshold_abs = ((threshold * target as f64).ceil() as usize).max(1);
-        let (start_ns, end_ns, observed_peak) = crossings(&flights, threshold_abs)?;
+        let (start_ns, end_ns, observed_peak) = crossings(flights, threshold_abs)?;
         let within = |at: u64| (start_ns..end_ns).contains(&at);
         let duration_s = (end_ns - start_ns) as f64 / NS_PER_S;
-        let answered = || {
-            flights
-                .iter()
-                .filter(|flight| flight.sample.outcome().is_answer())
-        };
+        let answered = || flights().filter(|flight| flight.sample.outcome().is_answer());
         let started: Vec<&Sample<'_>> = answered()
             .filter(|flight| within(flight.sent_ns))
             .map(|flight| flight.sample)
@@ -124,15 +121,9 @@ impl SteadyState {
             threshold,
             threshold_abs,
             observed_peak,
-            requests_started_in_window: flights
-                .iter()
-                .filter(|flight| within(flight.sent_ns))
-                .count(),
-            requests_completed_in_window: flights
-                .iter()
-                .filter(|flight| within(flight.end_ns))
-                .count(),
-            requests_total: flights.len(),
+            requests_started_in_window: flights().filter(|flight| within(flight.sent_ns)).count(),
+            requests_completed_in_window: flights().filter(|flight| within(flight.end_ns)).count(),
+            requests_total: flights().count(),
             warning: warning(duration_s, duration_ns as f64 / NS_PER_S),
         };
         Some(Self {
@@ -194,30 +185,37 @@ impl<'s, 'a> Flight<'s, 'a> {
 
 /// The first and the last time at which `threshold` requests were in flight, and the maximum. At
 /// equal times, ends come before starts.
-fn crossings(flights: &[Flight<'_, '_>], threshold: usize) -> Option<(u64, u64, usize)> {
-    // `false` sorts before `true`. A request with zero duration is in flight for one nanosecond, so
-    // that it does not end before it starts.
-    let ends = |flight: &Flight<'_, '_>| flight.end_ns.max(flight.sent_ns.saturating_add(1));
-    let mut steps: Vec<(u64, bool)> = flights
-        .iter()
-        .flat_map(|flight| [(flight.sent_ns, true), (ends(flight), false)])
-        .collect();
-    steps.sort_unstable();
-    let (mut level, mut peak) = (0_isize, 0_isize);
+fn crossings<'s, 'a: 's, F: Iterator<Item = Flight<'s, 'a>>>(
+    flights: impl Fn() -> F,
+    threshold: usize,
+) -> Option<(u64, u64, usize)> {
+    let sorted = |mut times_ns: Vec<u64>| {
+        times_ns.sort_unstable();
+        times_ns
+    };
+    let starts = sorted(flights().map(|flight| flight.sent_ns).collect());
+    // A request with zero duration is in flight for one nanosecond, so that it does not end before it
+    // starts.
+    let end_ns = |flight: Flight<'_, '_>| flight.end_ns.max(flight.sent_ns.saturating_add(1));
+    let ends = sorted(flights().map(end_ns).collect());
+    let (mut started, mut peak) = (0, 0);
     let (mut first, mut last) = (None, None);
-    for (at_ns, is_start) in steps {
-        let before = level;
-        level += if is_start { 1 } else { -1 };
-        peak = peak.max(level);
-        let bound = threshold as isize;
-        if is_start && before < bound && level >= bound {
-            first = first.or(Some(at_ns));
+    for (ended, end_ns) in ends.into_iter().enumerate() {
+        while starts
+            .get(started)
+            .is_some_and(|start_ns| *start_ns < end_ns)
+        {
+            started += 1;
+            peak = peak.max(started - ended);
+            if started - ended == threshold {
+                first = first.or(Some(starts[started - 1]));
+            }
         }
-        if !is_start && before >= bound && level < bound {
-            last = Some(at_ns);
+        if started - ended == threshold {
+            last = Some(end_ns);
         }
     }
-    Some((first?, last?, usize::try_from(peak).unwrap_or(0)))
+    Some((first?, last?, peak))
 }
 
 /// Output tokens of chunks at times for which `within` is true; `None` if the tokens of an answer

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use super::in_flight::levels;
 use super::{Answers, MetricsOptions, Sample, Slo};
 use sobench_core::case::Arm;
 use sobench_core::verdict::Verdict;
@@ -219,17 +220,15 @@ impl Peaks {
 /// Maximum number of requests in flight. A request without an end was in flight until the end of
 /// the run.
 fn max_in_flight(samples: &[&Sample<'_>], duration_ns: u64) -> Option<u64> {
-    let timings = samples.iter().map(|sample| sample.request_times());
-    let steps = timings.filter_map(|timing| {
-        let sent_ns = timing.sent_ns?;
-        let end_ns = timing
-            .end_ns
-            .or(timing.last_content_ns)
-            .unwrap_or(duration_ns)
-            .max(sent_ns.saturating_add(1));
-        Some([(sent_ns, 1), (end_ns, -1)])
+    let timings = || samples.iter().map(|sample| sample.request_times());
+    let mut starts_ns: Vec<u64> = timings().filter_map(|timing| timing.sent_ns).collect();
+    starts_ns.sort_unstable();
+    let ends_ns = timings().filter_map(|timing| {
+        let least_ns = timing.sent_ns?.saturating_add(1);
+        let end_ns = timing.end_ns.or(timing.last_content_ns);
+        Some(end_ns.unwrap_or(duration_ns).max(least_ns))
     });
-    highest(steps.flatten().collect())
+    levels(starts_ns.into_iter(), ends_ns.collect()).max()
 }
 
 /// The maximum of the running sum of steps. At equal times, ends come before starts.

@@ -103,9 +103,18 @@ pub struct TimeSplit {
 /// A constrained answer that ended normally.
 struct Ended<'s, 'a> {
     sample: &'s Sample<'a>,
-    sent_ns: u64,
-    in_flight: u64,
+    in_flight: u32,
     is_valid: bool,
+}
+
+impl Ended<'_, '_> {
+    fn in_flight(&self) -> u64 {
+        u64::from(self.in_flight)
+    }
+
+    fn sent_ns(&self) -> u64 {
+        self.sample.request_times().sent_ns.unwrap_or_default()
+    }
 }
 
 /// The best split of a list.
@@ -120,20 +129,20 @@ struct Split {
 impl ValidityPattern {
     /// The pattern of a run; `None` without constrained answers that ended normally.
     pub fn new(samples: &[Sample<'_>]) -> Option<Self> {
-        let mut ended: Vec<Ended<'_, '_>> = samples
+        let mut ended: Vec<Ended<'_, '_>> = Vec::with_capacity(samples.len());
+        let found = samples
             .iter()
             .zip(in_flight::when_sent(samples))
             .filter(|(sample, _)| sample.arm() == Arm::Constrained)
             .filter_map(|(sample, in_flight)| {
                 Some(Ended {
                     sample,
-                    sent_ns: sample.request_times().sent_ns?,
-                    in_flight: in_flight?,
+                    in_flight: u32::try_from(in_flight?).unwrap_or(u32::MAX),
                     is_valid: complied(sample)?,
                 })
-            })
-            .collect();
-        ended.sort_by_key(|answer| answer.sent_ns);
+            });
+        ended.extend(found);
+        ended.sort_unstable_by_key(|answer| (answer.sent_ns(), answer.sample.case_index()));
         let over_time = time_bins(&ended)?;
         let validity = |ended: &[Ended<'_, '_>]| -> Vec<bool> {
             ended.iter().map(|answer| answer.is_valid).collect()
@@ -148,10 +157,10 @@ impl ValidityPattern {
                 },
             )
         });
-        ended.sort_by_key(|answer| answer.in_flight);
+        ended.sort_unstable_by_key(|answer| answer.in_flight);
         let is_step = |at: usize| ended[at].in_flight > ended[at - 1].in_flight;
         let by_in_flight = best_split(&validity(&ended), is_step).map(|split| {
-            let up_to = ended[split.at - 1].in_flight;
+            let up_to = ended[split.at - 1].in_flight();
             (
                 split.gain,
                 InFlightSplit {
@@ -253,8 +262,8 @@ fn log_likelihood(hits: usize, of: usize) -> f64 {
 fn in_flight_bins(ended: &[Ended<'_, '_>]) -> Vec<InFlightBin> {
     let mut bins: Vec<InFlightBin> = Vec::new();
     for answer in ended {
-        if bins.last().is_none_or(|bin| answer.in_flight > bin.to) {
-            let (from, to) = in_flight::bin(answer.in_flight);
+        if bins.last().is_none_or(|bin| answer.in_flight() > bin.to) {
+            let (from, to) = in_flight::bin(answer.in_flight());
             bins.push(InFlightBin {
                 from,
                 to,
@@ -272,13 +281,13 @@ fn in_flight_bins(ended: &[Ended<'_, '_>]) -> Vec<InFlightBin> {
 
 /// Bins of answers in the order of sending; `None` without answers.
 fn time_bins(ended: &[Ended<'_, '_>]) -> Option<Vec<TimeBin>> {
-    let (first, last) = (ended.first()?.sent_ns, ended.last()?.sent_ns);
+    let (first, last) = (ended.first()?.sent_ns(), ended.last()?.sent_ns());
     let width_ns = ((last - first) / TIME_BINS as u64).saturating_add(1);
     let mut bins: Vec<TimeBin> = Vec::new();
     let mut end_ns = first;
     for answer in ended {
-        if answer.sent_ns >= end_ns {
-            let from_ns = first + (answer.sent_ns - first) / width_ns * width_ns;
+        if answer.sent_ns() >= end_ns {
+            let from_ns = first + (answer.sent_ns() - first) / width_ns * width_ns;
             end_ns = from_ns + width_ns;
             bins.push(TimeBin {
                 from_s: from_ns as f64 / 1e9,

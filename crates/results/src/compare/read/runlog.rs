@@ -41,7 +41,12 @@ pub fn run_from_log(file: &str, log: &RunLog) -> Result<Run> {
     run.notices
         .extend(log.notices.iter().map(|notice| notice.to_string()));
     drop(samples);
-    let mut requests = Requests::with_capacity(log.requests.len());
+    let streamed = log
+        .requests
+        .iter()
+        .filter(|sample| sample.streamed(options));
+    let gaps = streamed.map(|sample| sample.request_times().chunks.saturating_sub(1));
+    let mut requests = Requests::with_capacity(log.requests.len(), gaps.sum());
     for sample in log.requests.iter() {
         requests.push_line(&request(&sample, options), sample.offset());
     }

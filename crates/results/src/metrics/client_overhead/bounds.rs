@@ -18,6 +18,7 @@ use std::fmt;
 
 use serde::{Deserialize, Deserializer, Serialize};
 
+use crate::metrics::in_flight::order_of_sending;
 use crate::metrics::latency::tokens_per_chunk;
 use crate::metrics::pooled::Pooled;
 use crate::metrics::registry::{Figure, Kind, Metric, Stat, Unit, Values, latencies};
@@ -67,6 +68,7 @@ pub(super) struct Client<'c, 'a> {
 }
 
 /// What the client can have added to one request, in milliseconds.
+#[derive(Clone, Copy)]
 struct Added {
     /// Before the request was sent: lost slots.
     before: f64,
@@ -80,10 +82,10 @@ struct Added {
 
 /// The values of a metric, each with the least and the most that it can be.
 #[derive(Default)]
-struct Shifted {
-    value: Vec<f64>,
-    least: Vec<f64>,
-    most: Vec<f64>,
+struct Shifted<T> {
+    value: T,
+    least: T,
+    most: T,
 }
 
 impl Bound {
@@ -156,12 +158,12 @@ fn digits(value: f64) -> usize {
 impl Bounds {
     pub(super) fn new(client: &Client<'_, '_>, values: &Values) -> Self {
         let lost = lost_before_sent(client);
-        let known: Option<Vec<Added>> = client
-            .samples
-            .iter()
-            .zip(&lost.by_sample)
-            .map(|(sample, before_ns)| Added::new(sample, *before_ns))
-            .collect();
+        // Computed again for each metric, so that a million requests take less memory.
+        let added = || {
+            let all = client.samples.iter().zip(&lost.by_sample);
+            all.map(|(sample, before_ns)| Added::new(sample, *before_ns))
+        };
+        let is_known = added().all(|added| added.is_some());
         let mut bounds = Vec::new();
         for (metric, _) in values.iter() {
             match metric.kind {
@@ -170,7 +172,8 @@ impl Bounds {
                 Kind::Distribution { .. } | Kind::Pooled(_)
                     if *metric == latencies::SCHEDULE_LAG => {}
                 Kind::Distribution { .. } | Kind::Pooled(_) => {
-                    bounds.extend(latency_bounds(client, known.as_deref(), metric, values));
+                    let known = is_known.then(|| added().flatten());
+                    bounds.extend(latency_bounds(client, known, metric, values));
                 }
                 Kind::PerSecond(_) => {
                     let value = values.number(metric).filter(|value| *value > 0.0);
@@ -254,7 +257,7 @@ impl Added {
     }
 
     /// By how much one value of a metric can be too high and too low; `None` for pooled metrics.
-    fn to_value(&self, metric: &Metric, sample: &Sample<'_>) -> Option<(f64, f64)> {
+    fn to_value(self, metric: &Metric, sample: &Sample<'_>) -> Option<(f64, f64)> {
         let Self {
             before,
             sending,
@@ -282,7 +285,7 @@ impl Added {
 /// The bounds of every statistic of a latency.
 fn latency_bounds(
     client: &Client<'_, '_>,
-    added: Option<&[Added]>,
+    added: Option<impl Iterator<Item = Added> + Clone>,
     metric: &'static Metric,
     values: &Values,
 ) -> Vec<Bound> {
@@ -291,7 +294,7 @@ fn latency_bounds(
     };
     let shifted = added.map(|added| match metric.kind {
         Kind::Pooled(_) => pooled(client, metric),
-        _ => of_requests(client, added, metric),
+        _ => of_requests(client, &added, metric),
     });
     let mut stats = vec![(Stat::Mean, reported.mean), (Stat::Median, reported.median)];
     stats.extend(
@@ -326,20 +329,30 @@ fn largest_shift([value, least, most]: &[Summary; 3], stat: Stat) -> f64 {
     distances.into_iter().flatten().fold(0.0, f64::max)
 }
 
-fn of_requests(client: &Client<'_, '_>, added: &[Added], metric: &Metric) -> [Summary; 3] {
-    let mut shifted = Shifted::default();
-    for (sample, added) in client.samples.iter().zip(added) {
-        if let Some((value, (too_high, too_low))) = metric
-            .value(sample, client.options)
-            .zip(added.to_value(metric, sample))
-        {
-            shifted.value.push(value);
-            shifted.least.push((value - too_high).max(0.0));
-            shifted.most.push(value + too_low);
-        }
-    }
-    let Shifted { value, least, most } = shifted;
-    [value, least, most].map(|values| Summary::new(values, &client.options.percentiles))
+fn of_requests(
+    client: &Client<'_, '_>,
+    added: &(impl Iterator<Item = Added> + Clone),
+    metric: &Metric,
+) -> [Summary; 3] {
+    let shifted = || {
+        let with_added = client.samples.iter().zip(added.clone());
+        with_added.filter_map(|(sample, added)| {
+            let value = metric.value(sample, client.options)?;
+            let (too_high, too_low) = added.to_value(metric, sample)?;
+            Some(Shifted {
+                value,
+                least: (value - too_high).max(0.0),
+                most: value + too_low,
+            })
+        })
+    };
+    // One list of values at a time.
+    let summary = |values: Vec<f64>| Summary::new(values, &client.options.percentiles);
+    [
+        summary(shifted().map(|shifted| shifted.value).collect()),
+        summary(shifted().map(|shifted| shifted.least).collect()),
+        summary(shifted().map(|shifted| shifted.most).collect()),
+    ]
 }
 
 /// The gaps between chunks. The client can have read the chunk before a gap too late, so that the
@@ -364,7 +377,7 @@ fn pooled(client: &Client<'_, '_>, metric: &Metric) -> [Summary; 3] {
             .arrival_slack()
             .map(|slack| slack.of_chunks(&chunks_ns))
             .unwrap_or_default();
-        let mut gaps = Shifted::default();
+        let mut gaps = Shifted::<Vec<f64>>::default();
         let ms = |ns: u64| ns as f64 / NS_PER_MS;
         for (chunks, slack) in chunks_ns.windows(2).zip(slack.windows(2)) {
             let gap = ms(chunks[1].saturating_sub(chunks[0]));
@@ -416,19 +429,14 @@ struct Lost {
 /// is sent as soon as it is due, and keeps the slot without what the client can have added. Without
 /// a cap each request has a slot of its own.
 fn lost_before_sent(client: &Client<'_, '_>) -> Lost {
-    let mut sent: Vec<(u64, usize)> = client
-        .samples
-        .iter()
-        .enumerate()
-        .filter_map(|(index, sample)| Some((sample.request_times().sent_ns?, index)))
-        .collect();
-    sent.sort_unstable();
     let mut by_sample = vec![0; client.samples.len()];
     // When each used slot would be free.
     let mut slots: BinaryHeap<Reverse<u64>> = BinaryHeap::new();
     let (mut end_ns, mut end_without_loss_ns) = (client.start_ns, client.start_ns);
-    for (sent_ns, index) in sent {
+    for index in order_of_sending(client.samples) {
+        let index = index as usize;
         let times = client.samples[index].request_times();
+        let sent_ns = times.sent_ns.unwrap_or_default();
         let due_ns = times.due_ns.max(client.start_ns);
         let is_full = client.max_concurrency.is_some_and(|cap| slots.len() >= cap);
         let slot = if is_full { slots.pop() } else { None };

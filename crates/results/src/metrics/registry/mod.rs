@@ -29,7 +29,7 @@ use super::server::ServerMetrics;
 use super::{ArmMetrics, MetricsOptions, Sample};
 use sobench_core::case::Arm;
 use sobench_core::observation::Outcome;
-use sobench_statistics::{Rate, Summary, effective_size, mean};
+use sobench_statistics::{Rate, Summary, mean};
 
 /// A metric.
 pub struct Metric {
@@ -275,15 +275,8 @@ impl Metric {
         &self,
         samples: impl IntoIterator<Item = &'s Sample<'a>>,
     ) -> Option<Rate> {
-        let (mut hits, mut copies) = (0, Vec::new());
-        for sample in samples {
-            if let Some(hit) = self.hit(sample) {
-                hits += usize::from(hit);
-                copies.push(sample.copy_hash());
-            }
-        }
-        let of = copies.len();
-        Rate::with_effective(hits, of, effective_size(copies))
+        let counted = samples.into_iter();
+        Rate::of_members(counted.filter_map(|sample| Some((self.hit(sample)?, sample.copy_hash()))))
     }
 
     /// The distribution over requests; empty if the metric is not a distribution.
