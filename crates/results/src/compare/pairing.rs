@@ -46,11 +46,11 @@ impl Pairing {
             if !same_dataset(a, b) {
                 return Self::None;
             }
-            let (common, all) = overlap(&keys_a, &keys_b);
-            if common == 0 || (common as f64) < MIN_COMMON * all as f64 {
+            let (a, b, cases) = numbered(&keys_a, &keys_b);
+            let common = common(&a, &b, cases);
+            if common == 0 || (common as f64) < MIN_COMMON * cases as f64 {
                 return Self::None;
             }
-            let (a, b, cases) = numbered(&keys_a, &keys_b);
             return Self::ByCase { a, b, cases };
         }
         let positions = |runs: &[&Requests]| -> Option<(Vec<u64>, Vec<u32>)> {
@@ -138,7 +138,7 @@ impl Pairing {
 
 /// A case: its arm, its id as a number of its name and its own number, and how many times the id
 /// occurred in the run so far.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Key {
     arm: Option<u8>,
     name: u32,
@@ -174,17 +174,18 @@ fn keys<'s>(runs: &[&'s Requests], names: &mut HashMap<&'s str, u32>) -> Option<
     Some(keys)
 }
 
-/// The number of distinct keys on both sides, and on any side.
-fn overlap(a: &[Key], b: &[Key]) -> (usize, usize) {
-    let distinct = |keys: &[Key]| {
-        let mut keys = keys.to_vec();
-        keys.sort_unstable();
-        keys.dedup();
-        keys
-    };
-    let (a, b) = (distinct(a), distinct(b));
-    let common = a.iter().filter(|key| b.binary_search(key).is_ok()).count();
-    (common, a.len() + b.len() - common)
+/// The number of cases that are on both sides.
+fn common(a: &[u32], b: &[u32], cases: usize) -> usize {
+    let mut is_on_side = vec![[false; 2]; cases];
+    for (side, numbers) in [a, b].into_iter().enumerate() {
+        for number in numbers {
+            is_on_side[*number as usize][side] = true;
+        }
+    }
+    is_on_side
+        .iter()
+        .filter(|sides| **sides == [true; 2])
+        .count()
 }
 
 /// Whether all runs are known to have the same dataset. Ids identify cases only within a dataset.

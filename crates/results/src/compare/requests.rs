@@ -15,7 +15,6 @@ pub const MAX_GAPS_KEPT: usize = 5_000_000;
 
 /// Missing numbers.
 const NONE: u32 = u32::MAX;
-const NO_TOKENS: u64 = u64::MAX;
 
 /// The requests of a run in file order.
 #[derive(Clone, Debug, Default)]
@@ -64,8 +63,9 @@ struct Row {
     gaps_total_ms: f64,
     gaps: u32,
     verdict: u32,
-    input_tokens: u64,
-    output_tokens: u64,
+    /// Tokens; [`NONE`] if unknown or not below it.
+    input_tokens: u32,
+    output_tokens: u32,
     arm: Option<Arm>,
     answered: bool,
 }
@@ -103,6 +103,8 @@ impl Requests {
         let (gaps, gaps_total_ms) = request.gaps.sum();
         let id = request.case.as_deref().map(|id| self.ids.add(id));
         let verdict = request.verdict.as_deref();
+        let tokens =
+            |known: Option<u64>| known.map_or(NONE, |known| u32::try_from(known).unwrap_or(NONE));
         let row = Row {
             id: id.unwrap_or(CompactId::MISSING),
             known: request.values.known_hits(),
@@ -111,8 +113,8 @@ impl Requests {
             gaps_total_ms,
             gaps: u32::try_from(gaps).unwrap_or(u32::MAX),
             verdict: verdict.map_or(NONE, |verdict| number(&mut self.verdicts, verdict)),
-            input_tokens: request.input_tokens.unwrap_or(NO_TOKENS),
-            output_tokens: request.output_tokens.unwrap_or(NO_TOKENS),
+            input_tokens: tokens(request.input_tokens),
+            output_tokens: tokens(request.output_tokens),
             arm: request.arm,
             answered: request.answered,
         };
@@ -260,6 +262,10 @@ impl Requests {
     }
 }
 
+fn known_tokens(tokens: u32) -> Option<u64> {
+    (tokens != NONE).then(|| u64::from(tokens))
+}
+
 fn number(known: &mut IndexSet<String>, text: &str) -> u32 {
     let found = known.get_index_of(text);
     found.unwrap_or_else(|| known.insert_full(text.to_owned()).0) as u32
@@ -349,12 +355,12 @@ impl RequestView<'_> {
 
     /// Input tokens.
     pub fn input_tokens(&self) -> Option<u64> {
-        Some(self.row.input_tokens).filter(|tokens| *tokens != NO_TOKENS)
+        known_tokens(self.row.input_tokens)
     }
 
     /// Output tokens.
     pub fn output_tokens(&self) -> Option<u64> {
-        Some(self.row.output_tokens).filter(|tokens| *tokens != NO_TOKENS)
+        known_tokens(self.row.output_tokens)
     }
 
     /// The verdict or the failure as text; `None` if the file has no answers.
@@ -457,7 +463,7 @@ mod tests {
 
     #[test]
     fn a_request_takes_few_bytes() {
-        assert!(size_of::<Row>() <= 72, "{}", size_of::<Row>());
+        assert!(size_of::<Row>() <= 64, "{}", size_of::<Row>());
         assert_eq!(size_of::<OwnedValue>(), 8);
         let rates = Metric::ALL.iter().filter(|metric| metric.is_rate());
         assert!(rates.clone().all(|metric| metric.index() < 64));
