@@ -338,7 +338,7 @@ impl<'s> Column<'s> {
     fn sorted_value(&self, place: usize) -> f64 {
         match (&self.sorted, &self.by_request) {
             (Sorted::Requests(order), ByRequest::One(values)) => values[order[place] as usize],
-            (Sorted::Gaps(gaps), _) => f64::from(gaps[place].value),
+            (Sorted::Gaps(gaps), _) => gaps[place].ms(),
             (Sorted::Requests(_), ByRequest::Gaps(_)) => f64::NAN,
         }
     }

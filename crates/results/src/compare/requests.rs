@@ -43,12 +43,19 @@ pub enum GapsKept {
     TooMany,
 }
 
-/// A gap and the index of its request. The gap has 24 bits of precision: 0.5 ns for 5 ms. Means are
-/// computed from the sums in [`Row`].
+/// A gap and the index of its request. Means are computed from the sums in [`Row`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct OwnedValue {
     pub(super) value: f32,
     pub(super) owner: u32,
+}
+
+impl OwnedValue {
+    /// The gap in milliseconds: to the nanosecond below 16 ms, with 24 bits of precision above.
+    pub(super) fn ms(self) -> f64 {
+        const NS_PER_MS: f64 = 1e6;
+        (f64::from(self.value) * NS_PER_MS).round() / NS_PER_MS
+    }
 }
 
 /// One request.
@@ -429,10 +436,10 @@ mod tests {
         assert_eq!(third.value(&latencies::TPOT), Some(5.0));
         let hits: Vec<_> = requests.in_rate(&rates::CORRECT_RATE).collect();
         assert_eq!(hits, [None, Some(true), Some(true)]);
-        let gaps: Vec<(f32, u32)> = requests
+        let gaps: Vec<(f64, u32)> = requests
             .sorted_gaps()
             .iter()
-            .map(|gap| (gap.value, gap.owner))
+            .map(|gap| (gap.ms(), gap.owner))
             .collect();
         assert_eq!(gaps, [(1.0, 1), (2.0, 1)]);
     }
@@ -458,6 +465,18 @@ mod tests {
                 (requests.gaps_kept(), requests.sorted_gaps().len()),
                 expected
             );
+        }
+    }
+
+    #[test]
+    fn gaps_below_16_ms_are_exact_to_the_nanosecond() {
+        for ns in [1_u32, 999, 5_107_685, 7_654_321, 15_999_999] {
+            let ms = f64::from(ns) / 1e6;
+            let gap = OwnedValue {
+                value: ms as f32,
+                owner: 0,
+            };
+            assert_eq!(gap.ms(), ms);
         }
     }
 
