@@ -44,7 +44,7 @@ pub(super) fn when_sent(samples: &[Sample<'_>]) -> Vec<Option<u64>> {
     let order = order_of_sending(samples);
     let sent = || order.iter().map(|index| &samples[*index as usize]);
     let starts_ns = sent().filter_map(|sample| sample.request_times().sent_ns);
-    let ends_ns = sent().filter_map(|sample| end_ns(&sample.request_times()));
+    let ends_ns = sent().filter_map(|sample| end_ns(&sample.request_times(), None));
     let mut in_flight = vec![None; samples.len()];
     for (index, level) in order.iter().zip(levels(starts_ns, ends_ns.collect())) {
         in_flight[*index as usize] = Some(level);
@@ -52,10 +52,11 @@ pub(super) fn when_sent(samples: &[Sample<'_>]) -> Vec<Option<u64>> {
     in_flight
 }
 
-/// The end of a request that was sent, after its start; `None` if it is unknown.
-fn end_ns(times: &RequestTimes) -> Option<u64> {
+/// The end of a request that was sent, after its start: `open_ns` if it is unknown.
+pub(super) fn end_ns(times: &RequestTimes, open_ns: Option<u64>) -> Option<u64> {
     let least_ns = times.sent_ns?.saturating_add(1);
-    Some(times.end_ns.or(times.last_content_ns)?.max(least_ns))
+    let end_ns = times.end_ns.or(times.last_content_ns).or(open_ns)?;
+    Some(end_ns.max(least_ns))
 }
 
 /// For each request, its rank in the order of sending among the requests in flight at its first
@@ -99,7 +100,7 @@ fn events(samples: &[Sample<'_>]) -> Vec<(u64, Event, usize)> {
             continue;
         };
         events.push((sent_ns, Event::Start, index));
-        events.extend(end_ns(&times).map(|end_ns| (end_ns, Event::End, index)));
+        events.extend(end_ns(&times, None).map(|end_ns| (end_ns, Event::End, index)));
         let first_ns = times.first_content_ns.map(|first_ns| first_ns.max(sent_ns));
         events.extend(first_ns.map(|first_ns| (first_ns, Event::FirstContent, index)));
     }

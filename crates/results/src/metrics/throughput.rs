@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::in_flight::levels;
+use super::in_flight::{end_ns, levels};
 use super::{Answers, MetricsOptions, Sample, Slo};
 use sobench_core::case::Arm;
 use sobench_core::verdict::Verdict;
@@ -223,11 +223,7 @@ fn max_in_flight(samples: &[&Sample<'_>], duration_ns: u64) -> Option<u64> {
     let timings = || samples.iter().map(|sample| sample.request_times());
     let mut starts_ns: Vec<u64> = timings().filter_map(|timing| timing.sent_ns).collect();
     starts_ns.sort_unstable();
-    let ends_ns = timings().filter_map(|timing| {
-        let least_ns = timing.sent_ns?.saturating_add(1);
-        let end_ns = timing.end_ns.or(timing.last_content_ns);
-        Some(end_ns.unwrap_or(duration_ns).max(least_ns))
-    });
+    let ends_ns = timings().filter_map(|timing| end_ns(&timing, Some(duration_ns)));
     levels(starts_ns.into_iter(), ends_ns.collect()).max()
 }
 
