@@ -1,10 +1,8 @@
 //! The speed of the embedded server's model in results, reports, comparisons and pages.
 
-use std::process::Stdio;
-
 use serde_json::{Value, json};
 
-use crate::support::{check_result, sobench, sobench_result};
+use crate::support::{ServeProcess, check_result, sobench, sobench_result};
 
 /// A short run. Each answer has one of two words.
 const SHORT: [&str; 8] = [
@@ -79,26 +77,22 @@ fn runs_of_other_speeds_are_not_comparable() {
 
 #[test]
 fn the_speed_of_sobench_serve_is_recorded() {
-    use std::io::{BufRead, BufReader};
-    let mut server = std::process::Command::new(env!("CARGO_BIN_EXE_sobench"))
-        .args(["serve", "--port", "0", "--embedded-speed", "8b-laptop"])
-        .args(["--embedded-ttft-ms", "0", "--embedded-itl-ms", "0"])
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut line = String::new();
-    BufReader::new(server.stderr.take().unwrap())
-        .read_line(&mut line)
-        .unwrap();
-    let (words, url) = line.trim().rsplit_once(' ').unwrap();
-    let measured = std::panic::catch_unwind(|| saved(&["--base-url", url]));
-    server.kill().unwrap();
-    server.wait().unwrap();
+    let server = ServeProcess::start(&[
+        "--embedded-speed",
+        "8b-laptop",
+        "--embedded-ttft-ms",
+        "0",
+        "--embedded-itl-ms",
+        "0",
+    ]);
     assert!(
-        words.contains("(synthetic, speed 8b-laptop, TTFT 0 ms, ITL 0 ms)"),
-        "{line}"
+        server
+            .greeting
+            .contains("(synthetic, speed 8b-laptop, TTFT 0 ms, ITL 0 ms)"),
+        "{}",
+        server.greeting
     );
-    let (_, result) = measured.unwrap();
+    let (_, result) = saved(&["--base-url", &server.base_url]);
     assert_eq!(
         result["sobench"]["embedded_speed"],
         json!({"profile": "8b-laptop", "ttft_ms": 0.0, "itl_ms": 0.0, "step_ms": null})

@@ -4,6 +4,7 @@ mod before_run;
 mod faults;
 mod features;
 mod limits;
+mod served_limits;
 mod tool_calls;
 
 use serde_json::Value;

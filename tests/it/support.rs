@@ -1,7 +1,8 @@
 //! Shared helpers: run the program, find shipped files, check results, wait for conditions.
 
+use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, ChildStderr, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -27,6 +28,48 @@ pub(crate) fn sobench<S: AsRef<str>>(arguments: &[S]) -> Ran {
         code: output.status.code().expect("no signal ended the program"),
         stdout: String::from_utf8(output.stdout).expect("stdout is UTF-8"),
         stderr: String::from_utf8(output.stderr).expect("stderr is UTF-8"),
+    }
+}
+
+/// `sobench serve` on a free port, until this value is dropped.
+pub(crate) struct ServeProcess {
+    child: Child,
+    /// Open, so that the server can write to it.
+    _stderr: BufReader<ChildStderr>,
+    /// What the server says of itself before its URL.
+    pub(crate) greeting: String,
+    pub(crate) base_url: String,
+}
+
+impl ServeProcess {
+    pub(crate) fn start(flags: &[&str]) -> Self {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_sobench"))
+            .args(["serve", "--port", "0"])
+            .args(flags)
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the program was built");
+        let mut stderr = BufReader::new(child.stderr.take().expect("stderr is a pipe"));
+        let mut line = String::new();
+        stderr.read_line(&mut line).expect("stderr is UTF-8");
+        let (greeting, base_url) = line
+            .trim()
+            .rsplit_once(' ')
+            .unwrap_or_else(|| panic!("no URL: {line}"));
+        Self {
+            child,
+            _stderr: stderr,
+            greeting: greeting.to_owned(),
+            base_url: base_url.to_owned(),
+        }
+    }
+}
+
+impl Drop for ServeProcess {
+    fn drop(&mut self) {
+        // It can have ended by itself.
+        drop(self.child.kill());
+        drop(self.child.wait());
     }
 }
 

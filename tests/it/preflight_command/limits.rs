@@ -1,4 +1,4 @@
-//! `sobench preflight --limits`: its outputs, files and errors. The crate tests what is found.
+//! `sobench preflight --limits`: its outputs, files and errors.
 
 use serde_json::Value;
 use sobench_testkit::repository_path;
@@ -6,11 +6,11 @@ use sobench_testkit::scripted::refusing_url;
 
 use crate::support::{Ran, sobench};
 
-fn limits(arguments: &[&str]) -> Ran {
+pub(super) fn limits(arguments: &[&str]) -> Ran {
     sobench(&[&["preflight", "--limits", "--disable-tqdm"], arguments].concat())
 }
 
-fn read(path: &std::path::Path) -> Value {
+pub(super) fn read(path: &std::path::Path) -> Value {
     serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
 }
 
