@@ -16,7 +16,7 @@ pub(super) fn from_parser(error: &clap::Error, program: &Command, command: &Comm
         ErrorKind::ValueValidation => {
             let hint = error
                 .source()
-                .map(|source| number_hint(&source.to_string()));
+                .map(|source| number_hint(&source.to_string(), takes_a_list(error, command)));
             (wrong_value(error), hint)
         }
         ErrorKind::TooManyValues => (
@@ -114,8 +114,17 @@ fn wrong_value(error: &clap::Error) -> String {
     format!("invalid value for {}: {}", flag(error), value(error))
 }
 
+/// Whether the flag takes several values, separated by commas.
+fn takes_a_list(error: &clap::Error, command: &Command) -> bool {
+    let flag = flag(error);
+    let mut arguments = command.get_arguments();
+    arguments
+        .find(|argument| argument.get_long() == Some(flag.trim_start_matches('-')))
+        .is_some_and(|argument| argument.get_value_delimiter().is_some())
+}
+
 /// The hint for a value of a numeric flag, from the sentence of the parser.
-fn number_hint(sentence: &str) -> String {
+fn number_hint(sentence: &str, is_list: bool) -> String {
     if let Some((_, range)) = sentence.split_once(" is not in ") {
         return match range.split_once("..=") {
             Some(("", most)) => format!("give a number up to {most}"),
@@ -124,12 +133,15 @@ fn number_hint(sentence: &str) -> String {
         };
     }
     match sentence {
-        "invalid digit found in string" | "cannot parse integer from empty string" => {
-            "give a whole number".to_owned()
-        }
-        "invalid float literal" | "cannot parse float from empty string" => {
-            "give a number".to_owned()
-        }
+        "invalid digit found in string" | "cannot parse integer from empty string" => match is_list
+        {
+            true => "give whole numbers, separated by commas".to_owned(),
+            false => "give a whole number".to_owned(),
+        },
+        "invalid float literal" | "cannot parse float from empty string" => match is_list {
+            true => "give numbers, separated by commas".to_owned(),
+            false => "give a number".to_owned(),
+        },
         other => format!(
             "correct the value: {}",
             other.lines().collect::<Vec<_>>().join(" ")
@@ -235,6 +247,11 @@ mod tests {
                 "--seed x",
                 "invalid value for --seed: x",
                 "give a whole number",
+            ),
+            (
+                "calibrate --streams 1,x",
+                "invalid value for --streams: x",
+                "give whole numbers, separated by commas",
             ),
             ("--top-p x", "invalid value for --top-p: x", "give a number"),
             ("--port", "--port needs a value", "write --port <PORT>"),

@@ -42,10 +42,11 @@ pub async fn list_models(client: &Client) -> Result<Vec<ModelInfo>> {
         fetch(client, client.get(url.clone()))
             .await
             .map_err(|failure| {
-                Error::environment(format!("no response from {url}: {}", failure.message))
-                    .hint(failure.hint.unwrap_or(
-                    "start the server, or give its address with --base-url, or --host and --port",
-                ))
+                Error::environment(format!("no response from {url}: {}", failure.message)).hint(
+                    failure
+                        .hint
+                        .unwrap_or("start the server, or give its address with --base-url"),
+                )
             })?;
     if status != StatusCode::OK {
         let hint = match status {

@@ -180,6 +180,7 @@ impl<'a> Lexer<'a> {
     }
 
     /// Passes white space, and the scalar or the opening bracket after it.
+    #[inline(always)]
     pub(super) fn token(&mut self) -> Option<Token<'a>> {
         self.white_space();
         Some(match self.peek()? {
@@ -230,6 +231,7 @@ impl<'a> Lexer<'a> {
 
     /// Passes a member's name and its colon, and returns the name as written, and whether it has
     /// escapes.
+    #[inline(always)]
     pub(super) fn member_name(&mut self) -> Option<(&'a str, bool)> {
         self.white_space();
         if self.peek()? != b'"' {
@@ -241,22 +243,33 @@ impl<'a> Lexer<'a> {
 
     /// Passes the string at this position, and returns it as written between its quotes, and
     /// whether it has escapes.
+    #[inline(always)]
     fn string(&mut self) -> Option<(&'a str, bool)> {
-        self.position += 1;
-        let start = self.position;
-        let mut has_escapes = false;
+        let start = self.position + 1;
+        let bytes = self.text.as_bytes();
+        let end = start + plain_bytes(&bytes[start..]);
+        if bytes.get(end) != Some(&b'"') {
+            self.position = end;
+            return self.string_with_escapes(start);
+        }
+        self.position = end + 1;
+        Some((&self.text[start..end], false))
+    }
+
+    /// The same for a string from `start` that has an escape at this position.
+    #[cold]
+    fn string_with_escapes(&mut self, start: usize) -> Option<(&'a str, bool)> {
         loop {
-            self.position += plain_bytes(&self.text.as_bytes()[self.position..]);
             match self.peek()? {
                 b'"' => {
                     let string = &self.text[start..self.position];
                     self.position += 1;
-                    return Some((string, has_escapes));
+                    return Some((string, true));
                 }
                 b'\\' => self.escape()?,
                 _ => return None,
             }
-            has_escapes = true;
+            self.position += plain_bytes(&self.text.as_bytes()[self.position..]);
         }
     }
 
@@ -316,7 +329,14 @@ impl<'a> Lexer<'a> {
         rest.starts_with(word.as_bytes()).then_some(token)
     }
 
+    #[inline(always)]
     fn white_space(&mut self) {
+        if self.peek().is_some_and(|byte| byte <= b' ') {
+            self.white_space_after();
+        }
+    }
+
+    fn white_space_after(&mut self) {
         while matches!(self.peek(), Some(b' ' | b'\t' | b'\n' | b'\r')) {
             self.position += 1;
         }
@@ -356,23 +376,40 @@ pub(super) fn unescaped(written: &str) -> String {
     text + rest
 }
 
-/// Number of bytes before the first quote, backslash or control character; eight at a time.
+/// Number of bytes before the first quote, backslash or control character.
+#[inline]
 pub(super) fn plain_bytes(bytes: &[u8]) -> usize {
-    let (words, rest) = bytes.as_chunks::<8>();
+    // Most names and many other strings end here.
+    match bytes.first_chunk().and_then(first_special) {
+        Some(index) => index,
+        None => plain_bytes_of_many(bytes),
+    }
+}
+
+/// The same, eight at a time.
+#[inline(never)]
+fn plain_bytes_of_many(bytes: &[u8]) -> usize {
+    let (words, rest) = bytes.as_chunks();
     for (index, word) in words.iter().enumerate() {
-        let word = u64::from_le_bytes(*word);
-        let zeros = |word: u64| word.wrapping_sub(LOW_BITS) & !word;
-        let quotes = zeros(word ^ (LOW_BITS * u64::from(b'"')));
-        let backslashes = zeros(word ^ (LOW_BITS * u64::from(b'\\')));
-        let controls = word.wrapping_sub(LOW_BITS * 0x20) & !word;
-        // The lowest set bit is exact; higher ones may come from a borrow.
-        let special = (quotes | backslashes | controls) & HIGH_BITS;
-        if special != 0 {
-            return index * 8 + special.trailing_zeros() as usize / 8;
+        if let Some(special) = first_special(word) {
+            return index * 8 + special;
         }
     }
     let is_plain = |byte: &&u8| !matches!(byte, b'"' | b'\\' | 0..=0x1f);
     bytes.len() - rest.len() + rest.iter().take_while(is_plain).count()
+}
+
+/// The index of the first quote, backslash or control character.
+#[inline]
+fn first_special(word: &[u8; 8]) -> Option<usize> {
+    let word = u64::from_le_bytes(*word);
+    let zeros = |word: u64| word.wrapping_sub(LOW_BITS) & !word;
+    let quotes = zeros(word ^ (LOW_BITS * u64::from(b'"')));
+    let backslashes = zeros(word ^ (LOW_BITS * u64::from(b'\\')));
+    let controls = word.wrapping_sub(LOW_BITS * 0x20) & !word;
+    // The lowest set bit is exact; higher ones may come from a borrow.
+    let special = (quotes | backslashes | controls) & HIGH_BITS;
+    (special != 0).then(|| special.trailing_zeros() as usize / 8)
 }
 
 #[cfg(test)]

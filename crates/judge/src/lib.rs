@@ -46,6 +46,7 @@ use std::mem::{self, Discriminant};
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
 
+use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -94,7 +95,7 @@ pub struct Evaluator {
     insertion_order: VecDeque<String>,
     /// Compiled constraints by address, to save the fingerprint: constraints of many answers are
     /// shared. Holding a constraint keeps its address from another one.
-    by_address: HashMap<Address, (Constraint, Arc<CompiledConstraint>)>,
+    by_address: FxHashMap<Address, (Constraint, Arc<CompiledConstraint>)>,
     marks: Arc<RequestMarks>,
 }
 
@@ -121,7 +122,7 @@ impl Evaluator {
             options,
             compiled: HashMap::new(),
             insertion_order: VecDeque::new(),
-            by_address: HashMap::new(),
+            by_address: FxHashMap::default(),
             marks: Arc::default(),
         }
     }

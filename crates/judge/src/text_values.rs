@@ -5,6 +5,8 @@
 //! may still be JSON: then `json_reader.rs` reads it, which also explains errors.
 
 use std::borrow::Cow;
+use std::cell::Cell;
+use std::mem;
 
 use serde_json::{Map, Number, Value};
 
@@ -15,6 +17,14 @@ const MAX_UNSORTED: usize = 12;
 
 /// Bytes of text for each value that space is reserved for.
 const BYTES_PER_VALUE: usize = 6;
+
+/// Maximum values whose space is kept for the next document.
+const MAX_SPARE: usize = 4096;
+
+thread_local! {
+    /// The space of an earlier document on this thread.
+    static SPARE: Cell<Vec<TextValue<'static>>> = const { Cell::new(Vec::new()) };
+}
 
 /// A JSON text.
 #[derive(Debug)]
@@ -84,10 +94,14 @@ pub(super) struct TextMembers<'a> {
 
 /// Reads a text that is one JSON value and white space. `None` if it is not accepted.
 pub(super) fn read(text: &str) -> Option<TextDocument<'_>> {
+    let mut values = emptied(SPARE.take());
+    values.reserve(text.len() / BYTES_PER_VALUE + 1);
     let mut reader = Reader {
         lexer: Lexer::new(text),
-        values: Vec::with_capacity(text.len() / BYTES_PER_VALUE + 1),
+        values,
         open: 0,
+        bracket: Bracket::Array,
+        len: 0,
         depth: 0,
         nesting: 0,
     };
@@ -101,6 +115,23 @@ pub(super) fn read(text: &str) -> Option<TextDocument<'_>> {
     lexer
         .is_at_end()
         .then_some(TextDocument { values, nesting })
+}
+
+/// An empty list in the space of another one.
+fn emptied<'t>(mut values: Vec<TextValue<'_>>) -> Vec<TextValue<'t>> {
+    values.clear();
+    values
+        .into_iter()
+        .map(|_| unreachable!("no values are left"))
+        .collect()
+}
+
+impl Drop for TextDocument<'_> {
+    fn drop(&mut self) {
+        if self.values.capacity() <= MAX_SPARE {
+            SPARE.set(emptied(mem::take(&mut self.values)));
+        }
+    }
 }
 
 impl TextDocument<'_> {
@@ -211,9 +242,11 @@ impl<'a> Iterator for TextMembers<'a> {
 struct Reader<'t> {
     lexer: Lexer<'t>,
     values: Vec<TextValue<'t>>,
-    /// The index of the innermost open container. Until it is closed, its size is the index of the
-    /// one around it.
+    /// The index, the kind and the number of values of the innermost open container. Until it is
+    /// closed, its size and length are the index and the number of values of the one around it.
     open: usize,
+    bracket: Bracket,
+    len: usize,
     /// The number of open containers.
     depth: usize,
     nesting: usize,
@@ -236,9 +269,11 @@ impl<'t> Reader<'t> {
                 Token::String { written, .. } => Content::String(Cow::Owned(unescaped(written))),
                 Token::Open(bracket) => {
                     is_opened = self.lexer.is_filled(bracket, self.depth)?;
-                    let len = usize::from(is_opened);
+                    let mut len = 0;
                     if is_opened {
-                        size = std::mem::replace(&mut self.open, index);
+                        size = mem::replace(&mut self.open, index);
+                        len = mem::replace(&mut self.len, 1);
+                        self.bracket = bracket;
                         self.depth += 1;
                         self.nesting = self.nesting.max(self.depth);
                     }
@@ -257,9 +292,9 @@ impl<'t> Reader<'t> {
             if !is_opened && !self.is_continued()? {
                 return Some(());
             }
-            name = match self.values[self.open].content {
-                Content::Object { .. } => self.member_name()?,
-                _ => Cow::Borrowed(""),
+            name = match self.bracket {
+                Bracket::Object => self.member_name()?,
+                Bracket::Array => Cow::Borrowed(""),
             };
         }
     }
@@ -268,23 +303,33 @@ impl<'t> Reader<'t> {
     /// another value follows.
     fn is_continued(&mut self) -> Option<bool> {
         while self.depth > 0 {
-            let (container, rest) = self.values[self.open..].split_first_mut()?;
-            let (bracket, len) = match &mut container.content {
-                Content::Object { len, .. } => (Bracket::Object, len),
-                Content::Array { len } => (Bracket::Array, len),
-                _ => return None,
-            };
-            if self.lexer.is_continued(bracket)? {
-                *len += 1;
+            if self.lexer.is_continued(self.bracket)? {
+                self.len += 1;
                 return Some(true);
             }
-            self.open = std::mem::replace(&mut container.size, rest.len() + 1);
-            self.depth -= 1;
-            if let Content::Object { len, sorted } = &mut container.content {
-                *sorted = sorted_unless_repeated(rest, *len)?;
-            }
+            self.close()?;
         }
         Some(false)
+    }
+
+    /// Closes the innermost container. `None` if a name is repeated in it.
+    fn close(&mut self) -> Option<()> {
+        let (container, rest) = self.values[self.open..].split_first_mut()?;
+        self.open = mem::replace(&mut container.size, rest.len() + 1);
+        self.depth -= 1;
+        match &mut container.content {
+            Content::Array { len } => mem::swap(len, &mut self.len),
+            Content::Object { len, sorted } => {
+                mem::swap(len, &mut self.len);
+                *sorted = sorted_unless_repeated(rest, *len)?;
+            }
+            _ => return None,
+        }
+        self.bracket = match self.values[self.open].content {
+            Content::Object { .. } => Bracket::Object,
+            _ => Bracket::Array,
+        };
+        Some(())
     }
 
     fn member_name(&mut self) -> Option<Cow<'t, str>> {
@@ -307,31 +352,48 @@ fn is_same(left: &str, right: &str) -> bool {
 
 /// The places of the members, sorted by name, if there are many; `None` if a name is repeated.
 fn sorted_unless_repeated(rest: &[TextValue<'_>], len: usize) -> Option<Option<Box<[usize]>>> {
-    let places = || {
-        let mut next = 0;
-        (0..len).map(move |_| {
+    if len <= MAX_UNSORTED {
+        let members = TextMembers {
+            rest,
+            len,
+            sorted: None,
+        };
+        return (!has_repeated_name(members)).then_some(None);
+    }
+    let mut next = 0;
+    let mut sorted: Box<[usize]> = (0..len)
+        .map(|_| {
             let place = next;
             next += rest[place].size;
             place
         })
-    };
+        .collect();
     let name = |place: usize| -> &str { &rest[place].name };
-    if len <= MAX_UNSORTED {
-        let mut names = [""; MAX_UNSORTED];
-        for (index, place) in places().enumerate() {
-            let (earlier, others) = names.split_at_mut(index);
-            let name = name(place);
-            if earlier.iter().any(|earlier| is_same(earlier, name)) {
-                return None;
-            }
-            others[0] = name;
-        }
-        return Some(None);
-    }
-    let mut sorted: Box<[usize]> = places().collect();
     sorted.sort_unstable_by(|left, right| name(*left).cmp(name(*right)));
     let is_repeated = sorted.windows(2).any(|pair| name(pair[0]) == name(pair[1]));
     (!is_repeated).then_some(Some(sorted))
+}
+
+/// Whether two of a few members have the same name. Names whose marks differ need no comparison.
+fn has_repeated_name(members: TextMembers<'_>) -> bool {
+    let mut seen = 0_u64;
+    members.enumerate().any(|(index, (name, _))| {
+        let mark = mark(name);
+        let is_same = seen & mark != 0 && {
+            let mut earlier = members.take(index);
+            earlier.any(|(earlier, _)| is_same(earlier, name))
+        };
+        seen |= mark;
+        is_same
+    })
+}
+
+/// One of 64 bits, from the length and the ends of a name.
+fn mark(name: &str) -> u64 {
+    let bytes = name.as_bytes();
+    let end = |byte: Option<&u8>| usize::from(byte.copied().unwrap_or_default());
+    let mixed = bytes.len() ^ end(bytes.first()) ^ (end(bytes.last()) << 2);
+    1 << (mixed % 64)
 }
 
 #[cfg(test)]
@@ -402,6 +464,28 @@ mod tests {
             assert!(!is_accepted(&format!("[{{{unique},\"\\u0030\":2}}]")));
         }
         assert!(is_accepted(r#"{"a":{"a":[{"a":1},{"a":1}]},"b":{"a":1}}"#));
+        assert_eq!(mark("axz"), mark("ayz"));
+        assert!(is_accepted(r#"{"axz":1,"ayz":2}"#));
+        assert!(!is_accepted(r#"{"axz":1,"ayz":2,"axz":3}"#));
+    }
+
+    /// The space of a document is used again, also by one that is not accepted.
+    #[test]
+    fn documents_on_one_thread_do_not_mix() {
+        for _ in 0..3 {
+            for text in [
+                r#"{"a":["b\n",1]}"#,
+                r#"{"a":1,"a":2}"#,
+                "[]",
+                r#"["x","y"]"#,
+            ] {
+                assert_eq!(is_accepted(text), !text.contains("\"a\":2"), "{text}");
+            }
+        }
+        let first = read("[1,2]").unwrap();
+        let second = read("[3]").unwrap();
+        assert_eq!(first.root().to_value(), serde_json::json!([1, 2]));
+        assert_eq!(second.root().to_value(), serde_json::json!([3]));
     }
 
     #[test]
