@@ -141,13 +141,25 @@ fn page_is_off_at_another_address_or_refused_with_a_hint() {
     });
     let own = text_server(|_| "vllm:num_requests_running 1\n".to_owned());
     let url = format!("{}/other", other.base_url);
-    let (_, result) = run(
+    let (ran, result) = run(
         &own,
-        &["--server-metrics", &url, "--header", "x-key=12345678"],
+        &[
+            "--server-metrics",
+            &url,
+            "--header",
+            "x-key=12345678",
+            "--server-metric",
+            "nosuch",
+        ],
     );
     let server = &result["sobench"]["server_metrics"];
     assert_eq!(server["source"]["server"], "sglang");
-    assert_eq!(server["gauges"]["running"]["peak"], 3.0);
+    assert_eq!(server["gauges"]["running"]["last"], 3.0);
+    assert!(
+        ran.stderr.contains("--server-metric nosuch: ") && ran.stderr.contains("has no series"),
+        "{}",
+        ran.stderr
+    );
     assert_eq!(
         secret.load(Ordering::SeqCst),
         0,

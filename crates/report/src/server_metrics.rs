@@ -148,12 +148,11 @@ impl Rows<'_> {
         let Some(gauge) = self.server.gauge(quantity).copied() else {
             return;
         };
-        let mean = Some(figure(Some(gauge.mean)));
+        let mean = Some(figure(gauge.mean));
         self.add(&format!("{name}, mean"), quantity, unit, None, mean);
-        let peak = if unit == "%" {
-            figure(Some(gauge.peak))
-        } else {
-            format!("{:.0}", gauge.peak)
+        let peak = match gauge.peak {
+            Some(count) if unit != "%" => format!("{count:.0}"),
+            peak => figure(peak),
         };
         let client = client_peak.map(|count| count.to_string());
         self.add(&format!("{name}, peak"), quantity, unit, client, Some(peak));
@@ -202,11 +201,11 @@ fn table(metrics: &Metrics, server: &ServerMetrics) -> Table {
     rows.add("accepted draft tokens", source, "%", None, accepted);
     if let Some(memory) = server.gauge(Quantity::Memory).copied() {
         for (name, bytes) in [
-            ("memory, first reading", memory.first),
+            ("memory, first reading", Some(memory.first)),
             ("memory, peak", memory.peak),
-            ("memory, last reading", memory.last),
+            ("memory, last reading", Some(memory.last)),
         ] {
-            let mib = Some(figure(Some(bytes / MIB)));
+            let mib = Some(figure(bytes.map(|bytes| bytes / MIB)));
             rows.add(name, Quantity::Memory, "MiB", None, mib);
         }
     }
@@ -241,9 +240,7 @@ fn named(name: &str, gauge: &GaugeSummary) -> [String; 5] {
     [
         "first, mean, peak, last".to_owned(),
         String::new(),
-        [first, mean, peak, last]
-            .map(|level| figure(Some(level)))
-            .join(", "),
+        [Some(first), mean, peak, Some(last)].map(figure).join(", "),
         String::new(),
         printable(name, SERIES_MAX_CHARS),
     ]

@@ -618,10 +618,10 @@ fn drive(
     )?;
     let (clock, unmeasured) = start::measured_again(gathered.as_mut(), runtime);
     notices.extend(unmeasured);
-    if let Some(notice) = &readings.notice {
+    for notice in &readings.notices {
         terminal::warn(&notice.to_string());
     }
-    notices.extend(readings.notice);
+    notices.extend(readings.notices);
     // An error limit is not an interruption, and neither is a constraint that is not enforced.
     let has_given_up = ran.tripped.is_some()
         || sending

@@ -183,6 +183,8 @@ pub enum BenchNotice {
         failed: usize,
         scrapes: usize,
     },
+    #[error("--server-metric {name}: the server's metrics page {page} has no series of this name")]
+    ServerMetricMissing { name: String, page: String },
     #[error(
         "sending ended after at most {after_s} s (--duration): {requests} {} {prepared} prepared requests were sent",
         if .requests == .prepared { "all of" } else { "of" }

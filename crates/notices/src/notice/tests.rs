@@ -64,6 +64,7 @@ fn examples_bench() -> Vec<Notice> {
         ClockDriftUnknown {},
         ReceiveStampsRefused { count: 7 },
         ServerMetricsUnreadable { page: text("http://127.0.0.1:8000/metrics"), fault: ScrapeFault::TimedOut(2000), failed: 2, scrapes: 40 },
+        ServerMetricMissing { name: text("vllm:num_request_running"), page: text("http://127.0.0.1:8000/metrics") },
         DurationEnded { after_s: 10.0, requests: 40, prepared: 100 },
         DurationEndedAfterLaps { after_s: 1.5, requests: 250, prepared: 100, unique_schemas: true },
     )

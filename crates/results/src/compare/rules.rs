@@ -89,7 +89,7 @@ impl ChangeRule {
     /// # Errors
     /// Usage errors that name the rule.
     pub fn parse(rule: &str) -> Result<Self> {
-        let (metric, operator, rest) = parts(rule)?;
+        let (metric, operator, rest) = parts(rule, "'correct_rate<-0.5pp' or 'p99_ttft_ms>+10%'")?;
         let metric = Figure::parse(metric)?;
         let direction = match operator {
             "<" => Direction::Down,
@@ -172,7 +172,7 @@ impl LimitRule {
     /// # Errors
     /// Usage errors that name the rule.
     pub fn parse(rule: &str) -> Result<Self> {
-        let (metric, operator, rest) = parts(rule)?;
+        let (metric, operator, rest) = parts(rule, "'correct_rate>=99.5' or 'p99_ttft_ms<=200'")?;
         let metric = Figure::parse(metric)?;
         let comparator = OPERATORS
             .iter()
@@ -288,10 +288,13 @@ fn accuracy_arm(figure: Figure) -> Option<Arm> {
     Some(*arm)
 }
 
-/// Splits a rule into the metric's name, the operator and the rest.
-fn parts(rule: &str) -> Result<(&str, &str, &str)> {
-    let shape = "write the name of a figure, an operator and a number, such as 'correct_rate<-0.5pp' or 'p99_ttft_ms<=200'";
-    let position = rule.find(['<', '>']).ok_or_else(|| bad(rule).hint(shape))?;
+/// Splits a rule into the metric's name, the operator and the rest. An error quotes the examples.
+fn parts<'r>(rule: &'r str, examples: &str) -> Result<(&'r str, &'r str, &'r str)> {
+    let shape =
+        || format!("write the name of a figure, an operator and a number, such as {examples}");
+    let position = rule
+        .find(['<', '>'])
+        .ok_or_else(|| bad(rule).hint(shape()))?;
     let width = if rule[position + 1..].starts_with('=') {
         2
     } else {
@@ -299,7 +302,7 @@ fn parts(rule: &str) -> Result<(&str, &str, &str)> {
     };
     let (name, rest) = (rule[..position].trim(), rule[position + width..].trim());
     if name.is_empty() || rest.is_empty() {
-        return Err(bad(rule).hint(shape));
+        return Err(bad(rule).hint(shape()));
     }
     Ok((name, &rule[position..position + width], rest))
 }

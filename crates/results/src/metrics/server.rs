@@ -56,9 +56,11 @@ pub struct GaugeSummary {
     pub first: f64,
     pub last: f64,
     pub lowest: f64,
-    pub peak: f64,
-    /// Over the samples during the run; over all without one.
-    pub mean: f64,
+    /// Unknown where the mean is.
+    pub peak: Option<f64>,
+    /// Over the samples during the run. Without one it is unknown, except for what outlasts requests:
+    /// there it is over all samples.
+    pub mean: Option<f64>,
 }
 
 /// The gauges of a sample.
@@ -102,9 +104,12 @@ impl ServerMetrics {
                     metrics.counts.extend(count.map(|count| (quantity, count)));
                 }
                 QuantityType::Gauge => {
-                    let gauge = GaugeSummary::new(server, duration_ns, |sample| {
-                        sample.values.get(&quantity).copied()
-                    });
+                    let gauge = GaugeSummary::new(
+                        server,
+                        duration_ns,
+                        outlasts_requests(quantity),
+                        |sample| sample.values.get(&quantity).copied(),
+                    );
                     metrics.gauges.extend(gauge.map(|gauge| (quantity, gauge)));
                 }
                 QuantityType::Histogram => {
@@ -120,7 +125,7 @@ impl ServerMetrics {
         names.sort_unstable();
         names.dedup();
         for name in names {
-            let gauge = GaugeSummary::new(server, duration_ns, |sample| {
+            let gauge = GaugeSummary::new(server, duration_ns, true, |sample| {
                 sample.named.get(name).copied()
             });
             metrics
@@ -172,7 +177,7 @@ impl ServerMetrics {
             Some((drafted, accepted)) => Some(100.0 * accepted / drafted),
             None => self
                 .gauge(Quantity::AcceptanceRate)
-                .map(|gauge| gauge.mean)
+                .and_then(|gauge| gauge.mean)
                 .filter(|percent| *percent > 0.0),
         }
     }
@@ -253,10 +258,21 @@ fn difference_of_histograms(
     })
 }
 
+/// Whether the level before and after a run says something about the run. Requests, compiles and
+/// what they take of a cache are there only while they run.
+fn outlasts_requests(quantity: Quantity) -> bool {
+    matches!(
+        quantity,
+        Quantity::Memory | Quantity::AcceptanceRate | Quantity::StartTime
+    )
+}
+
 impl GaugeSummary {
+    /// `None` without a value.
     fn new(
         server: &[ServerSample],
         duration_ns: u64,
+        outlasts_requests: bool,
         value: impl Fn(&ServerSample) -> Option<f64>,
     ) -> Option<Self> {
         let all: Vec<f64> = server.iter().filter_map(&value).collect();
@@ -264,12 +280,14 @@ impl GaugeSummary {
             u64::try_from(sample.offset_ns).is_ok_and(|at_ns| at_ns <= duration_ns)
         };
         let during: Vec<f64> = server.iter().filter(is_during).filter_map(&value).collect();
+        let mean = mean(&during).or_else(|| mean(&all).filter(|_| outlasts_requests));
+        let peak = all.iter().copied().reduce(f64::max);
         Some(Self {
             first: *all.first()?,
             last: *all.last()?,
             lowest: all.iter().copied().reduce(f64::min)?,
-            peak: all.iter().copied().reduce(f64::max)?,
-            mean: mean(&during).or_else(|| mean(&all))?,
+            peak: peak.filter(|_| mean.is_some()),
+            mean,
         })
     }
 }
@@ -321,7 +339,7 @@ mod tests {
         ];
         let found = metrics(&server).unwrap();
         let running = found.gauge(Quantity::Running).unwrap();
-        assert_eq!((running.mean, running.peak), (6.0, 8.0));
+        assert_eq!((running.mean, running.peak), (Some(6.0), Some(8.0)));
         assert_eq!(
             (running.first, running.last, running.lowest),
             (0.0, 1.0, 0.0)
@@ -333,6 +351,19 @@ mod tests {
         assert_eq!(steps, [4.0, 8.0, 8.0, 1.0]);
         assert_eq!(found.steps(Quantity::Waiting, 4, 4), None);
         assert_eq!(metrics(&server[..1]), None);
+    }
+
+    #[test]
+    fn requests_are_not_counted_before_and_after_a_run() {
+        let levels = [(Quantity::Running, 0.0), (Quantity::Memory, 7.0)];
+        let found = metrics(&[sample(-1, &levels), sample(4, &levels)]).unwrap();
+        let of = |quantity| found.gauge(quantity).unwrap();
+        let running = of(Quantity::Running);
+        assert_eq!(
+            (running.mean, running.peak, running.last),
+            (None, None, 0.0)
+        );
+        assert_eq!(of(Quantity::Memory).peak, Some(7.0));
     }
 
     #[test]

@@ -18,6 +18,7 @@ use sobench_results::runlog::write::EventSender;
 /// The page of a server, with a reading from before the run.
 pub(super) struct OpenPage {
     scraper: Scraper,
+    series: Vec<String>,
     before: Option<Scrape>,
     totals: ScrapeTotals,
 }
@@ -27,6 +28,8 @@ pub(super) struct Reading {
     task: JoinHandle<ScrapeTotals>,
     over: oneshot::Sender<()>,
     page: String,
+    /// The series that the user named.
+    series: Vec<String>,
 }
 
 /// The readings of a run.
@@ -34,7 +37,7 @@ pub(super) struct Reading {
 pub(super) struct PageReadings {
     /// Speculative decoding, where the server reports it.
     pub(super) spec_decode: Option<SpecDecode>,
-    pub(super) notice: Option<Notice>,
+    pub(super) notices: Vec<Notice>,
 }
 
 impl OpenPage {
@@ -78,6 +81,7 @@ impl OpenPage {
         totals.add(&scrape);
         Ok(Self {
             scraper,
+            series: series.to_vec(),
             before: scrape.ok(),
             totals,
         })
@@ -102,6 +106,7 @@ impl OpenPage {
             task: tokio::spawn(self.scraper.until(ends, self.totals, on_scrape)),
             over,
             page,
+            series: self.series,
         }
     }
 }
@@ -114,12 +119,28 @@ impl Reading {
             return PageReadings::default();
         };
         let ends = totals.first.as_ref().zip(totals.last.as_ref());
-        let notice = totals
-            .fault
-            .map(|fault| unreadable(&self.page, fault, totals.failed, totals.scrapes));
+        let spec_decode = ends.and_then(|(first, last)| SpecDecode::between(first, last));
+        let is_missing = |name: &String| {
+            ends.is_some_and(|(first, last)| {
+                [first, last]
+                    .iter()
+                    .all(|sample| !sample.named.contains_key(name))
+            })
+        };
+        let missing = self.series.iter().filter(|name| is_missing(name));
+        let mut notices: Vec<Notice> = missing
+            .map(|name| {
+                let (name, page) = (name.clone(), self.page.clone());
+                BenchNotice::ServerMetricMissing { name, page }.into()
+            })
+            .collect();
+        let fault = totals.fault;
+        notices.extend(
+            fault.map(|fault| unreadable(&self.page, fault, totals.failed, totals.scrapes)),
+        );
         PageReadings {
-            spec_decode: ends.and_then(|(first, last)| SpecDecode::between(first, last)),
-            notice,
+            spec_decode,
+            notices,
         }
     }
 }

@@ -82,7 +82,7 @@ pub fn texts_of_run(
 /// The error for a file that is not a result.
 pub(super) fn no_result(file: &str, why: &str) -> Error {
     Error::usage(format!("not a result ({why}): {file}")).hint(
-        "give a file written by --save-result or --write-baseline, or a result of vLLM's tools",
+        "give a run log, a file written by --save-result or --write-baseline, or a result of vLLM's tools",
     )
 }
 

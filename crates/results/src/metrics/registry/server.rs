@@ -181,5 +181,5 @@ fn gauge<'r>(run: &RunSamples<'r>, quantity: Quantity) -> Option<&'r GaugeSummar
 }
 
 fn peak(run: &RunSamples<'_>, quantity: Quantity) -> Option<f64> {
-    Some(gauge(run, quantity)?.peak)
+    gauge(run, quantity)?.peak
 }
