@@ -50,7 +50,7 @@ pub const TABLE: [Meaning; 22] = [
     for_command(
         CHECK_FAILED,
         "compare",
-        "a rule failed (`--gate`, `--fail-on`, `--require`), or was undecided because of too few samples (`--undecided fail`), or no rule could be decided, or a run is partial",
+        "a rule failed (`--gate`, `--fail-on`, `--require`), or was undecided because of too few samples (`--undecided fail`), or no rule could be decided, or a run that a rule judges is partial",
     ),
     for_command(
         CHECK_FAILED,
@@ -118,7 +118,7 @@ pub const TABLE: [Meaning; 22] = [
     for_command(
         INTERRUPTED,
         "preflight",
-        "interrupted; with `--features`, the report covers the tested keywords",
+        "interrupted; with `--features` or `--limits`, the report covers the tested keywords or steps",
     ),
 ];
 

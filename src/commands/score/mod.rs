@@ -223,7 +223,7 @@ fn unreadable_rows(scores: &[Score]) -> Vec<String> {
             first.id,
             printable(&first.message, report::MAX_CHARS),
         ),
-        "hint: correct these rows; all others are judged".to_owned(),
+        "hint: correct these rows; the report is of the others".to_owned(),
     ]
 }
 

@@ -172,6 +172,8 @@ fn read_tree(root: u32) -> Option<(u64, f64)> {
     };
     let all: HashMap<u32, Stat> = processes().filter_map(read).collect();
     all.get(&root)?;
+    // A process that has ended and is not yet collected by its parent has no memory.
+    status_bytes(&read_status(root), "VmRSS")?;
     let is_descendant = |mut pid: u32| {
         // A parent can be replaced while the table is read, so the way up is limited.
         for _ in 0..all.len() {
@@ -187,12 +189,15 @@ fn read_tree(root: u32) -> Option<(u64, f64)> {
     };
     let tree = all.iter().filter(|(pid, _)| is_descendant(**pid));
     Some(tree.fold((0, 0.0), |(bytes, cpu_s), (pid, stat)| {
-        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
         (
-            bytes + status_bytes(&status, "VmRSS").unwrap_or(0),
+            bytes + status_bytes(&read_status(*pid), "VmRSS").unwrap_or(0),
             cpu_s + stat.cpu_s,
         )
     }))
+}
+
+fn read_status(pid: u32) -> String {
+    fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default()
 }
 
 struct Stat {
