@@ -37,7 +37,7 @@ pub struct ModelInfo {
 /// The models that the server lists, at least one. Errors quote the server's response.
 pub async fn list_models(client: &Client) -> Result<Vec<ModelInfo>> {
     let url = client.options().endpoint.url(MODELS_PATH)?;
-    let hint = "give the model with --model if the server does not list it";
+    let hint = "check that --base-url is an OpenAI-compatible server; if it lists no models, name one with --model";
     let (status, headers, body) =
         fetch(client, client.get(url.clone()))
             .await

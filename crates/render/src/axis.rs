@@ -59,8 +59,9 @@ impl Axis {
     }
 
     /// A linear axis of numbers, from the round number at or below `low` to the one at or above
-    /// `high`.
+    /// `high`; from 0 to 1 if both are 0.
     pub fn linear(low: f64, high: f64) -> Self {
+        let high = if low == 0.0 && high == 0.0 { 1.0 } else { high };
         // Of equal values, the axis shows the neighbourhood.
         let span = (high - low).max(low.abs().max(high.abs()) * 1e-3).max(1e-6);
         let step = round_step(span, LINEAR_STEPS);
@@ -205,7 +206,7 @@ mod tests {
         for (low, high, expected) in [
             (-0.13, 0.41, "-0.2 0.0 0.2 0.4 0.6"),
             (93.2, 100.0, "92 94 96 98 100"),
-            (0.0, 0.0, "0.0000000 0.0000002"),
+            (0.0, 0.0, "0.0 0.2 0.4 0.6 0.8 1.0"),
             (5.0, 5.0, "5.000 5.001"),
             (1_203.0, 2_950.0, "1000 1500 2000 2500 3000"),
         ] {

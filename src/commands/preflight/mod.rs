@@ -22,6 +22,7 @@ use crate::commands::preflight::report::{json, page};
 use crate::terminal;
 use sobench_core::error::{Error, Result};
 use sobench_core::exit_codes::{CHECK_FAILED, ENVIRONMENT, SUCCESS};
+use sobench_core::output_files::check_writable;
 use sobench_core::output_format::OutputFormat;
 use sobench_preflight::{self as preflight, Preflight, Tested};
 use sobench_render::{Document, html, text};
@@ -30,10 +31,14 @@ use sobench_shutdown::Shutdown;
 /// Runs the command.
 ///
 /// # Errors
-/// Invalid input, or no server. If a file cannot be written, that is reported at the end with exit
-/// code 3.
+/// Invalid input, no server, or a file that cannot be written. If it can no longer be written at the
+/// end, only the exit code changes.
 pub fn run(flags: &PreflightArgs, shutdown: &Shutdown) -> Result<CommandOutput> {
     let options = PreflightOptions::new(flags, environment::api_key().as_deref())?;
+    // A test can take half an hour.
+    for path in [&options.json, &options.html].into_iter().flatten() {
+        check_writable(path).map_err(|error| cannot_write(path, &error))?;
+    }
     if let Some(features) = &options.features {
         return features_command::run(&options, features, shutdown);
     }
@@ -132,11 +137,13 @@ pub(super) fn output(
 }
 
 fn write(path: &Path, text: &str) -> Result<()> {
-    std::fs::write(path, text).map_err(|error| {
-        Error::environment(format!(
-            "cannot write the result ({error}): {}",
-            path.display()
-        ))
-        .hint("give a file in an existing, writable folder")
-    })
+    std::fs::write(path, text).map_err(|error| cannot_write(path, &error))
+}
+
+fn cannot_write(path: &Path, error: &std::io::Error) -> Error {
+    Error::environment(format!(
+        "cannot write the result ({error}): {}",
+        path.display()
+    ))
+    .hint("give a file in an existing, writable folder")
 }

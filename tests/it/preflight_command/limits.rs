@@ -86,6 +86,11 @@ fn bad_input_is_refused_with_a_hint() {
         ),
         (&["--merge", "nowhere.json"], 2, "nowhere.json"),
         (&["--ladder", "height"], 2, "height"),
+        (
+            &["--base-url", closed.as_str(), "--json", "/proc/none/a.json"],
+            3,
+            "cannot write the result",
+        ),
     ] {
         let ran = limits(arguments);
         assert_eq!(ran.code, code, "{arguments:?}: {}", ran.stderr);
