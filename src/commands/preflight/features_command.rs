@@ -19,7 +19,7 @@ use sobench_shutdown::Shutdown;
 ///
 /// # Errors
 /// Invalid input, no server, or a server that enforces no JSON Schema; interrupted before there was
-/// a result. If a file cannot be written, that is reported at the end with exit code 3.
+/// a result. If a file can no longer be written, that is reported at the end with exit code 3.
 pub(super) fn run(
     options: &PreflightOptions,
     features: &FeatureOptions,

@@ -20,7 +20,7 @@ use sobench_shutdown::Shutdown;
 ///
 /// # Errors
 /// Invalid input, or a server that does not answer small requests; interrupted before there was a
-/// result. If a file cannot be written, that is reported at the end with exit code 3.
+/// result. If a file can no longer be written, that is reported at the end with exit code 3.
 pub(super) fn run(
     options: &PreflightOptions,
     test: &LimitsTest,
