@@ -84,7 +84,11 @@ pub(super) async fn dispatch<W: Executor>(
                 () = &mut drain_requested => Decision::Over,
                 decision = wait_for_turn(executor.as_ref(), prepared.due, &mut slots, until) => decision,
             };
-            if let Decision::Go { ready } = decision {
+            // The request for a shutdown may have come after its check above, and before the answer
+            // that freed the slot.
+            if let Decision::Go { ready } = decision
+                && !shutdown.is_requested()
+            {
                 let (location, runtime) = executor.locate();
                 let dispatched = Dispatched {
                     slot: slots.take(&executor),

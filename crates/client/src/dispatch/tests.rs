@@ -312,6 +312,73 @@ async fn a_signal_cancels_unsent_requests() {
     );
 }
 
+/// A server that requests a shutdown while the dispatcher waits, and frees the slot afterwards.
+struct StopsBetweenChecks {
+    fake: Fake,
+    shutdown: Shutdown,
+}
+
+impl Executor for StopsBetweenChecks {
+    fn now(&self) -> Duration {
+        self.fake.now()
+    }
+
+    /// Returns at once, as if the case were due; the dispatcher has looked for a signal just before.
+    async fn wait_until(&self, at: Duration) {
+        if !at.is_zero() {
+            self.shutdown.request();
+        }
+    }
+
+    type Location = ();
+
+    fn locate(&self) -> ((), Option<Handle>) {
+        ((), None)
+    }
+
+    async fn exchange(&self, prepared: Prepared, (): ()) -> Observation {
+        self.fake.exchange(prepared, ()).await
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_signal_just_before_a_request_is_sent_cancels_it() {
+    let mut queue = Queue::new("", 3);
+    let body = queue.body(Body::Bytes(Default::default()));
+    for index in 0..3 {
+        queue.push(index, Duration::from_millis(index as u64), body, None);
+    }
+    let shutdown = Shutdown::new();
+    let sent = Arc::default();
+    let executor = StopsBetweenChecks {
+        fake: Fake {
+            start: Instant::now(),
+            takes: |_| 10,
+            fails: |_| false,
+            sent: Arc::clone(&sent),
+        },
+        shutdown: shutdown.clone(),
+    };
+    let options = DispatchOptions {
+        max_concurrency: None,
+        until: Until::LastCase,
+        breaker: Breaker::new(ErrorLimits::default(), shutdown.clone()),
+        shutdown,
+    };
+    let (sender, mut events) = unbounded_channel();
+    dispatch(executor, queue, options, sender).await;
+    assert_eq!(*sent.lock().unwrap(), [(0, 0)]);
+    let mut cancelled = vec![];
+    while let Some(event) = events.recv().await {
+        if let RunEvent::Ended(seen) = event
+            && seen.outcome == Outcome::Cancelled
+        {
+            cancelled.push(seen.case_index);
+        }
+    }
+    assert_eq!(cancelled, [1, 2]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn after_too_many_errors_no_request_is_sent_and_those_in_flight_end() {
     let in_a_row = |most| ErrorLimits {
