@@ -66,8 +66,14 @@ fn abandoned_requests_are_counted_and_in_no_rate() {
     assert_eq!(own["metrics"]["coverage"]["of"], 18);
     assert_eq!(own["metrics"]["failed_rate"]["of"], 18);
     assert_eq!(own["metrics"]["e2el_ms"]["n"], 18);
-    assert_eq!(own["recovery"]["state"], "recovered", "{}", own["recovery"]);
-    assert_eq!(own["recovery"]["answered_after"], 5);
+    let recovery = &own["recovery"];
+    assert_eq!(recovery["answered_after"], 5, "{recovery}");
+    // Which of the two, the unit tests check: here the latencies depend on the machine's load.
+    let verdict = match recovery["state"].as_str() {
+        Some("recovered") => "answers",
+        Some("slower") => "answers more slowly",
+        _ => panic!("{recovery}"),
+    };
     assert_eq!(
         outcomes(&result)
             .iter()
@@ -79,7 +85,7 @@ fn abandoned_requests_are_counted_and_in_no_rate() {
     let words = words.join(" ");
     for shown in [
         "Abandoned requests: 2",
-        "after 2 abandoned requests the server answers; TTFT alone",
+        &format!("after 2 abandoned requests the server {verdict}; TTFT alone"),
     ] {
         assert!(words.contains(shown), "{}", ran.stdout);
     }

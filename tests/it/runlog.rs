@@ -4,6 +4,8 @@
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::Value;
 use sobench_core::observation::Outcome;
@@ -509,15 +511,17 @@ fn sigkill_loses_only_requests_in_flight() {
 }
 
 /// A server that answers the first `answered` requests. The others wait until the client closes the
-/// connection.
+/// connection; returns their number so far.
 #[cfg(unix)]
-fn answering_first(answered: usize) -> ScriptedServer {
+fn answering_first(answered: usize) -> (ScriptedServer, Arc<AtomicUsize>) {
+    let waiting = Arc::new(AtomicUsize::new(0));
+    let counter = Arc::clone(&waiting);
     let answer = whole(
         "200 OK",
         "text/event-stream",
         "data: {\"choices\":[{\"text\":\"Positive\",\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n",
     );
-    ScriptedServer::new(move |request, stream| {
+    let server = ScriptedServer::new(move |request, stream| {
         if request.is_model_list() {
             stream.write_all(models().as_bytes()).unwrap();
         } else if request.line.starts_with("GET") {
@@ -527,11 +531,13 @@ fn answering_first(answered: usize) -> ScriptedServer {
         } else if request.number < answered {
             stream.write_all(answer.as_bytes()).unwrap();
         } else {
+            counter.fetch_add(1, Ordering::SeqCst);
             wait_until_closed(stream);
             return Then::Close;
         }
         Then::Keep
-    })
+    });
+    (server, waiting)
 }
 
 #[cfg(unix)]
@@ -571,7 +577,8 @@ fn first_signal_drains_requests_in_flight() {
 
 #[cfg(unix)]
 fn interrupted(drain_timeout: &str, signals: usize) {
-    let server = answering_first(6);
+    const CAP: usize = 3;
+    let (server, waiting) = answering_first(6);
     let mut running = Running::start(&[
         "--base-url",
         &server.base_url,
@@ -580,12 +587,15 @@ fn interrupted(drain_timeout: &str, signals: usize) {
         "--num-prompts",
         "20",
         "--max-concurrency",
-        "3",
+        &CAP.to_string(),
         "--skip-preflight",
         "--drain-timeout",
         drain_timeout,
     ]);
     running.wait_for("{\"request\"", 1);
+    wait_until("every slot has a request without an answer", || {
+        waiting.load(Ordering::SeqCst) == CAP
+    });
     let mut stderr = BufReader::new(running.child.stderr.take().unwrap());
     running.interrupt();
     let mut line = String::new();
@@ -609,7 +619,7 @@ fn interrupted(drain_timeout: &str, signals: usize) {
             log.requests.len(),
             log.requests.iter().filter(is_cut).count()
         ),
-        (20, 3),
+        (20, CAP),
         "requests in flight are cancelled"
     );
 }

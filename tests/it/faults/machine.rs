@@ -332,9 +332,10 @@ fn low_open_file_limit_is_reported_and_the_run_completes() {
         raised.stdout
     );
     // The embedded server holds the other end of each connection, so 40 files suffice for neither.
+    // Its steps are long, so that no connection is free again before all are wanted.
     for limit in ["40", "64", "200"] {
         let script = format!(
-            "ulimit -n {limit} && exec \"$@\" --num-prompts 150 --save-result --result-dir {path} --result-filename r.json"
+            "ulimit -n {limit} && exec \"$@\" --num-prompts 150 --embedded-step-ms 300 --save-result --result-dir {path} --result-filename r.json"
         );
         let ran = ran(&mut through_shell(&script, &SMALL[..4]));
         assert!(
