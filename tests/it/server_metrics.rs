@@ -170,7 +170,16 @@ fn page_is_off_at_another_address_or_refused_with_a_hint() {
         (&["--server-metric", "a b"], "not the name of a series"),
         (
             &["--server-metrics", "off", "--server-metric", "a"],
-            "needs a metrics page",
+            "--server-metric a needs a metrics page",
+        ),
+        (
+            &[
+                "--server-metrics",
+                "off",
+                "--require",
+                "server.preemptions<=0",
+            ],
+            "--require server.preemptions<=0 needs a metrics page",
         ),
     ] {
         let ran = sobench(&[&["--num-prompts", "1"], flags].concat());
@@ -211,12 +220,19 @@ fn bad_pages_are_one_notice_and_the_run_goes_on() {
         assert_eq!(ran.stderr.matches(expected).count(), 1, "{}", ran.stderr);
         assert_eq!(result["completed"], 4);
     }
-    // A page that the user names is read again.
+    // A page that the user names is read again. The warning before the run is not repeated after it.
     let url = format!("{}/metrics", html.base_url);
-    let (_, result) = run(&html, &["--server-metrics", &url]);
+    let (ran, result) = run(&html, &["--server-metrics", &url]);
+    let found = notices(&result);
     assert!(
-        notices(&result)[0].contains("could not be read"),
-        "{result}"
+        found.len() == 1 && found[0].contains("could not be read"),
+        "{found:?}"
+    );
+    assert_eq!(
+        ran.stderr.matches("the page is HTML").count(),
+        1,
+        "{}",
+        ran.stderr
     );
 }
 

@@ -340,7 +340,7 @@ mod tests {
             .iter()
             .filter(|metric| !metric.name.ends_with("goodput"))
             // Those of the server's page are in the tests of all outputs.
-            .filter(|metric| !metric.name.starts_with("server."))
+            .filter(|metric| !metric.is_from_server())
         {
             let names = [
                 metric.name.to_owned(),

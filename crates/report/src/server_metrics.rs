@@ -35,8 +35,11 @@ pub(crate) fn add(page: &mut Document, metrics: &Metrics) {
         printable(&source.page, SERIES_MAX_CHARS),
         name.unwrap_or("unknown server"),
     ));
-    let known = metrics.values.iter().map(|(metric, _)| metric.name);
-    let names: Vec<&str> = known.filter(|name| name.starts_with("server.")).collect();
+    let known = metrics.values.iter().map(|(metric, _)| metric);
+    let names: Vec<&str> = known
+        .filter(|metric| metric.is_from_server())
+        .map(|metric| metric.name)
+        .collect();
     page.paragraph(format!(
         "names for --require and --fail-on: {}",
         names.join(", ")

@@ -583,10 +583,11 @@ fn drive(
     };
     let opening = OpenPage::open(&plan.server_metrics, plan.settings.backend, session);
     let (page, unreadable) = runtime.block_on(opening)?;
-    if let Some(notice) = &unreadable {
-        terminal::warn(&notice.to_string());
+    let first_warning = unreadable.as_ref().map(ToString::to_string);
+    if let Some(warning) = &first_warning {
+        terminal::warn(warning);
     }
-    notices.extend(unreadable);
+    notices.extend(unreadable.filter(|_| page.is_none()));
     let before = Before {
         trials: trial.requests + tried_first,
         known,
@@ -619,7 +620,10 @@ fn drive(
     let (clock, unmeasured) = start::measured_again(gathered.as_mut(), runtime);
     notices.extend(unmeasured);
     for notice in &readings.notices {
-        terminal::warn(&notice.to_string());
+        let warning = notice.to_string();
+        if first_warning.as_ref() != Some(&warning) {
+            terminal::warn(&warning);
+        }
     }
     notices.extend(readings.notices);
     // An error limit is not an interruption, and neither is a constraint that is not enforced.

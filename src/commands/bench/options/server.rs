@@ -18,6 +18,7 @@ use sobench_core::error::{Error, Result};
 use sobench_data::dataset::DatasetName;
 use sobench_embedded::EmbeddedOptions;
 use sobench_engine::EngineName;
+use sobench_results::compare::rules::LimitRule;
 use sobench_results::record::LoraAssignment;
 
 /// The server flags.
@@ -148,6 +149,24 @@ pub(crate) fn server_metrics(server: &ServerArgs) -> Result<ServerMetricsPlan> {
             "--server-metrics is not auto, off or an http or https URL: {other}"
         ))
         .hint("give the address of the page, such as http://127.0.0.1:8000/metrics")),
+    }
+}
+
+/// A rule on a figure of the server's metrics page cannot be met if the page is not read.
+///
+/// # Errors
+/// Such a rule, which the error names.
+pub(crate) fn refuse_rules_without_page(
+    rules: &[LimitRule],
+    page: &ServerMetricsPlan,
+) -> Result<()> {
+    let of_server = |rule: &&LimitRule| rule.metric.metric.is_from_server();
+    match (page, rules.iter().find(of_server)) {
+        (ServerMetricsPlan::Off, Some(rule)) => Err(Error::usage(format!(
+            "--require {rule} needs a metrics page, but --server-metrics is off"
+        ))
+        .hint("leave one of the two out")),
+        _ => Ok(()),
     }
 }
 

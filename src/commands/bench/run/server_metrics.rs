@@ -42,7 +42,8 @@ pub(super) struct PageReadings {
 
 impl OpenPage {
     /// Reads the page before the run. In `auto` a server without a page has none, and a page that is
-    /// not one of metrics is a notice; a named page is read during the run in any case.
+    /// not one of metrics is a notice. A page that the user named is read during the run in any case;
+    /// the notice then is a first warning, and [`Reading::finish`] has the one of the whole run.
     ///
     /// # Errors
     /// The address is invalid, or the connection cannot be set up.
@@ -56,7 +57,13 @@ impl OpenPage {
             ServerMetricsPlan::Url { url, series } => {
                 let address = PageAddress::Url(url.clone());
                 let page = Self::read(session, &address, series).await?;
-                return Ok((Some(page), None));
+                let ScrapeTotals {
+                    failed, scrapes, ..
+                } = page.totals;
+                let fault = page.totals.fault.clone();
+                let notice =
+                    fault.map(|fault| unreadable(page.scraper.page(), fault, failed, scrapes));
+                return Ok((Some(page), notice));
             }
             ServerMetricsPlan::Auto { series } => (server_metrics::addresses(kind), series),
         };

@@ -237,6 +237,11 @@ impl Metric {
         }
     }
 
+    /// Whether the server reports it on its metrics page.
+    pub fn is_from_server(&self) -> bool {
+        self.name.starts_with("server.")
+    }
+
     /// Whether it is a share of requests.
     pub fn is_rate(&self) -> bool {
         matches!(self.kind, Kind::Rate { .. })
