@@ -278,7 +278,7 @@ fn delayed_client_fails_a_strict_run() {
     let stderr = String::from_utf8(ran.stderr).unwrap();
     assert_eq!(ran.status.code(), Some(1), "{stderr}");
     assert!(
-        stderr.contains("warning: not trusted: ") && stderr.contains("client may have added up to"),
+        stderr.contains("warning: not trusted: ") && stderr.contains(": client may have "),
         "{stderr}"
     );
     let file: Value =
