@@ -199,9 +199,6 @@ fn file_size_limit_is_handled_like_a_full_disk() {
         "--output-len",
         "4",
         "--disable-tqdm",
-        // Readings of the metrics alone can fill the file.
-        "--server-metrics",
-        "off",
         "--run-log",
         &log,
         "--html",

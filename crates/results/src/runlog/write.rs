@@ -10,7 +10,7 @@
 
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -431,6 +431,10 @@ impl Sink {
                     self.buffer.clear();
                 }
                 Err(error) => {
+                    let end = file.stream_position().unwrap_or(0);
+                    let kept = whole_lines(&self.buffer, end.saturating_sub(self.on_disk));
+                    self.buffer.drain(..kept);
+                    self.on_disk += kept as u64;
                     // Removes a partial line. If that fails, readers skip it.
                     let _ = file.set_len(self.on_disk);
                     let path = self.path.clone().unwrap_or_default();
@@ -448,6 +452,15 @@ impl Sink {
         self.unreported = Some(error.clone());
         self.failure = Some(error);
     }
+}
+
+/// Length of the whole lines in the first `written` bytes of `lines`.
+fn whole_lines(lines: &[u8], written: u64) -> usize {
+    let written = usize::try_from(written).unwrap_or(usize::MAX);
+    let part = &lines[..written.min(lines.len())];
+    part.iter()
+        .rposition(|byte| *byte == b'\n')
+        .map_or(0, |end| end + 1)
 }
 
 /// The error for a run log that cannot be written.
@@ -533,5 +546,25 @@ fn address(prompt: &Prompt) -> usize {
         Prompt::Audio(clip) => Arc::as_ptr(clip) as usize,
         // All cases share the query; the documents belong to one case.
         Prompt::Ranking { documents, .. } => documents.as_ptr() as usize,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whole_lines_of_a_part_are_kept() {
+        for (lines, written, kept) in [
+            ("ab\ncd\n", 0, 0),
+            ("ab\ncd\n", 2, 0),
+            ("ab\ncd\n", 3, 3),
+            ("ab\ncd\n", 5, 3),
+            ("ab\ncd\n", 9, 6),
+            ("", 1, 0),
+        ] {
+            let found = whole_lines(lines.as_bytes(), written);
+            assert_eq!(found, kept, "{lines:?} {written}");
+        }
     }
 }
