@@ -189,6 +189,8 @@ fn differences_are_sentences_above_the_table() {
         .filter(|verdict| verdict["unit"] != "points")
         .map(|verdict| verdict["kind"].as_str().unwrap())
         .collect();
+    // E2EL and throughput; the added times too, unless the control was held up.
+    assert!(of_times.len() >= 2, "{verdicts:?}");
     assert!(
         of_times
             .iter()
