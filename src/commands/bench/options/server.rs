@@ -134,10 +134,7 @@ pub(crate) fn server_metrics(server: &ServerArgs) -> Result<ServerMetricsPlan> {
         "auto" => Ok(ServerMetricsPlan::Auto { series }),
         "off" => match series.first() {
             None => Ok(ServerMetricsPlan::Off),
-            Some(name) => Err(Error::usage(format!(
-                "--server-metric {name} needs a metrics page, but --server-metrics is off"
-            ))
-            .hint("leave one of the two out")),
+            Some(name) => Err(needs_page(&format!("--server-metric {name}"))),
         },
         url if url.starts_with("http://") || url.starts_with("https://") => {
             Ok(ServerMetricsPlan::Url {
@@ -162,12 +159,16 @@ pub(crate) fn refuse_rules_without_page(
 ) -> Result<()> {
     let of_server = |rule: &&LimitRule| rule.metric.metric.is_from_server();
     match (page, rules.iter().find(of_server)) {
-        (ServerMetricsPlan::Off, Some(rule)) => Err(Error::usage(format!(
-            "--require {rule} needs a metrics page, but --server-metrics is off"
-        ))
-        .hint("leave one of the two out")),
+        (ServerMetricsPlan::Off, Some(rule)) => Err(needs_page(&format!("--require {rule}"))),
         _ => Ok(()),
     }
+}
+
+fn needs_page(flag: &str) -> Error {
+    Error::usage(format!(
+        "{flag} needs a metrics page, but --server-metrics is off"
+    ))
+    .hint("leave one of the two out")
 }
 
 /// The server that the flags name, or the embedded server if they name none.
