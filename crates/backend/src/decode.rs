@@ -1,12 +1,14 @@
 //! Decoders of event streams and whole bodies, for the JSON of any server kind.
 
 use super::answer::{AnswerError, Decoded, Decoder, ReadSummary};
+use super::event_numbers::EventNumbers;
 use super::event_template::{Channel, EventTemplate};
 use super::ndjson::LineDecoder;
 use super::sse::{Event, EventTooLarge, SseDecoder};
 use super::stream_fault::{StreamFault, has_half_surrogate};
 use super::wire::{self, Delta, TextIs};
-use sobench_core::answer::{self, Answer};
+use sobench_core::answer::{self, Answer, ToolCall};
+use sobench_core::departure::Departure;
 
 /// Default maximum size of one event. Typical events have a few KiB at most; log probabilities of a
 /// long chunk may reach 100 KiB.
@@ -14,6 +16,9 @@ pub const DEFAULT_MAX_EVENT_BYTES: usize = 4 << 20;
 
 /// Maximum bytes of unreadable data that an outcome's message quotes. The message states the cut.
 pub const QUOTED_BYTES: usize = 4 << 10;
+
+/// Bytes at the start of a last text that are those of the answer: it then repeats the answer.
+const REPETITION_BYTES: usize = 4;
 
 /// How responses of a kind are decoded.
 #[derive(Clone, Copy)]
@@ -66,6 +71,7 @@ pub(super) fn decoder(wire: Wire, stream: bool, max_event_bytes: usize) -> Box<d
         wire,
         decoded: Decoded::default(),
         event_template: EventTemplate::default(),
+        event_numbers: EventNumbers::default(),
     };
     match (stream, wire.framing) {
         (false, _) => Box::new(BodyDecoder {
@@ -140,7 +146,13 @@ impl Decoder for StreamDecoder {
     }
 
     fn into_decoded(self: Box<Self>) -> Decoded {
-        self.state.decoded
+        let State {
+            mut decoded,
+            event_numbers,
+            ..
+        } = self.state;
+        event_numbers.add_departures(&mut decoded.answer.departures);
+        decoded
     }
 }
 
@@ -162,7 +174,10 @@ impl Decoder for BodyDecoder {
             Ok(delta) if delta.error.is_none() && !delta.is_answer => self
                 .state
                 .unreadable(format!("the body has no answer: {}", quote(&body))),
-            Ok(delta) => self.state.add(delta, &body),
+            Ok(mut delta) => {
+                delta.departures.remove(Departure::MessageForDelta);
+                self.state.add(delta, &body)
+            }
             Err(message) => self.state.unreadable(unreadable("body", &message, &body)),
         };
         self.state.decoded.terminated = true;
@@ -181,6 +196,7 @@ struct State {
     wire: Wire,
     decoded: Decoded,
     event_template: EventTemplate,
+    event_numbers: EventNumbers,
 }
 
 impl State {
@@ -194,6 +210,9 @@ impl State {
             && let Some((channel, text)) = self.event_template.text(data)
         {
             let answer = &mut self.decoded.answer;
+            if self.decoded.finish_reason.is_some() {
+                answer.departures.add(Departure::TextAfterFinish, &text.0);
+            }
             let arguments = matches!(channel, Channel::Call(_));
             let of_answer = match channel {
                 Channel::Content => {
@@ -253,12 +272,19 @@ impl State {
                 body: quote(raw),
             });
         }
+        self.event_numbers.add(delta.number);
+        let departures = &mut self.decoded.answer.departures;
+        departures.merge(std::mem::take(&mut delta.departures));
         let arguments = delta.has_arguments();
         let call_bytes = delta.call_bytes();
         let text_len = |answer: &Answer| answer.content.len() + answer.refusal.len();
         let known = text_len(&self.decoded.answer);
         let (is_content, has_text) = self.add_text(&mut delta);
         let decoded = &mut self.decoded;
+        if is_content && decoded.finish_reason.is_some() {
+            let departures = &mut decoded.answer.departures;
+            departures.add(Departure::TextAfterFinish, &delta.text);
+        }
         decoded.answer.reasoning.push_str(&delta.reasoning);
         // Content without text and reasoning is the name of a tool call or a list of numbers, which
         // belongs to the answer.
@@ -321,15 +347,66 @@ impl State {
                 (delta.is_content, has_text)
             }
             TextIs::SoFar => {
+                // The rest of a character may follow.
+                let known = answer.content.trim_end_matches(char::REPLACEMENT_CHARACTER);
+                if !delta.text.starts_with(known) {
+                    answer.departures.add_other_text(known, &delta.text);
+                }
                 let grew = answer.content != delta.text;
                 answer.content = std::mem::take(&mut delta.text);
                 (grew || delta.is_content, grew)
             }
+            // The last token of the text is in the same event.
             TextIs::Whole => {
-                answer.content = std::mem::take(&mut delta.text);
+                answer.content.push_str(&delta.last_token);
+                // Tokenizers may strip white space at the ends.
+                let (known, whole) = (answer.content.trim(), delta.text.trim());
+                if known.is_empty() || known == whole {
+                    answer.content = std::mem::take(&mut delta.text);
+                } else {
+                    answer.departures.add_other_text(known, whole);
+                }
                 (delta.is_content, has_text)
             }
-            TextIs::Repeated if !answer.text().is_empty() => (false, false),
+            TextIs::Repeated if !answer.text().is_empty() => {
+                let departures = &mut answer.departures;
+                if !delta.text.is_empty() {
+                    departures.add_other_text(&answer.content, &delta.text);
+                }
+                if !delta.tool_calls.is_empty() {
+                    let arguments = |calls: &[ToolCall]| -> String {
+                        calls.iter().map(|call| call.arguments.as_str()).collect()
+                    };
+                    let known = arguments(&answer.tool_calls);
+                    departures.add_other_text(&known, &arguments(&delta.tool_calls));
+                }
+                (false, false)
+            }
+            TextIs::PartRepeated => {
+                let departures = &mut answer.departures;
+                if !answer.content.ends_with(&delta.text) {
+                    departures.add_other_text(&answer.content, &delta.text);
+                }
+                for repeated in &delta.tool_calls {
+                    let mut calls = answer.tool_calls.iter();
+                    let known = calls.find(|call| call.index == repeated.index);
+                    if let Some(call) = known.filter(|call| !call.arguments.is_empty()) {
+                        departures.add_other_text(&call.arguments, &repeated.arguments);
+                    }
+                }
+                (false, false)
+            }
+            TextIs::Last => {
+                let is_repetition = is_repetition(&answer.content, &delta.text);
+                if !is_repetition {
+                    answer.content.push_str(&delta.text);
+                } else {
+                    let known = &answer.content;
+                    answer.departures.add_other_text(known, &delta.text);
+                }
+                let is_content = delta.is_content && !is_repetition;
+                (is_content, has_text && is_content)
+            }
             TextIs::Repeated => {
                 answer.content = std::mem::take(&mut delta.text);
                 answer.refusal = std::mem::take(&mut delta.refusal);
@@ -354,6 +431,15 @@ impl State {
     fn ended(&self) -> bool {
         self.decoded.terminated || self.decoded.error.is_some()
     }
+}
+
+/// Whether the text of the last event repeats the whole answer instead of adding to it.
+fn is_repetition(known: &str, text: &str) -> bool {
+    let same = known
+        .bytes()
+        .zip(text.bytes())
+        .take_while(|(one, other)| one == other);
+    !known.is_empty() && !text.is_empty() && same.count() >= REPETITION_BYTES.min(text.len())
 }
 
 fn read(reader: fn(&str) -> serde_json::Result<Delta>, json: &[u8]) -> Result<Delta, String> {

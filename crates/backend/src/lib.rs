@@ -16,6 +16,7 @@ mod check;
 mod decode;
 pub mod dialect;
 mod error_message;
+mod event_numbers;
 mod event_template;
 pub mod identify;
 mod kind;

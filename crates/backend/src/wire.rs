@@ -5,10 +5,11 @@
 
 use std::borrow::Cow;
 
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-use sobench_core::answer::ToolCall;
+use sobench_core::answer::{CallForm, ToolCall};
+use sobench_core::departure::{Departure, Departures};
 use sobench_core::observation::{ServerTimes, Usage};
 
 /// The contents of one event or body.
@@ -17,6 +18,8 @@ pub(super) struct Delta {
     /// Content text.
     pub(super) text: String,
     pub(super) text_is: TextIs,
+    /// The last token, beside the whole answer ([`TextIs::Whole`]).
+    pub(super) last_token: String,
     pub(super) reasoning: String,
     pub(super) refusal: String,
     /// Parts of tool calls.
@@ -33,6 +36,9 @@ pub(super) struct Delta {
     pub(super) is_whole: bool,
     /// Whether it is the terminal event. Not set for kinds that end with `[DONE]`.
     pub(super) is_last: bool,
+    /// The number of the event, for kinds with numbers.
+    pub(super) number: Option<u64>,
+    pub(super) departures: Departures,
 }
 
 impl Delta {
@@ -68,6 +74,10 @@ pub(super) enum TextIs {
     Whole,
     /// A repetition of the whole answer, used only if no text was received before.
     Repeated,
+    /// A repetition of the last part of the answer.
+    PartRepeated,
+    /// Text added at the end of the answer, or a repetition of the whole answer.
+    Last,
 }
 
 /// An error in the body of a response.
@@ -95,18 +105,23 @@ pub(super) fn read(json: &str) -> Result<Delta, serde_json::Error> {
         });
     }
     // Only the choice with index 0 is timed and judged.
-    for choice in chunk
-        .choices
-        .unwrap_or_default()
-        .into_iter()
-        .filter(|choice| choice.index.unwrap_or(0) == 0)
-    {
+    for choice in chunk.choices.unwrap_or_default() {
+        if let Some(index) = choice.index.filter(|index| *index > 0) {
+            delta
+                .departures
+                .add(Departure::SecondChoice, &format!("index {index}"));
+            continue;
+        }
         if let Some(reason) = choice.finish_reason {
             delta.finish_reason = Some(reason.0.into_owned());
         }
         add(&mut delta.text, choice.text);
+        let is_delta = choice.delta.is_some();
         if let Some(message) = choice.delta.or(choice.message) {
-            message.add_to(&mut delta);
+            message.add_to(&mut delta, is_delta)?;
+            if !is_delta {
+                delta.departures.add(Departure::MessageForDelta, "");
+            }
         }
     }
     delta.is_content |= delta.has_text() || !delta.reasoning.is_empty();
@@ -159,27 +174,76 @@ struct WireCall<'a> {
     #[serde(borrow)]
     index: Option<&'a RawValue>,
     id: Option<&'a RawValue>,
+    #[serde(rename = "type")]
+    kind: Option<&'a RawValue>,
     function: Option<Function<'a>>,
-    custom: Option<Custom<'a>>,
+    custom: Option<Function<'a>>,
 }
 
+/// The call of a function, or of a custom tool.
 #[derive(Deserialize)]
 struct Function<'a> {
     #[serde(borrow)]
     name: Option<Text<'a>>,
-    arguments: Option<Text<'a>>,
+    #[serde(alias = "input", default, deserialize_with = "present")]
+    arguments: Option<&'a RawValue>,
 }
 
-/// The call of a custom tool.
-#[derive(Deserialize)]
-struct Custom<'a> {
-    #[serde(borrow)]
-    name: Option<Text<'a>>,
-    input: Option<Text<'a>>,
+/// A member with any value, also `null`.
+pub(super) fn present<'de: 'a, 'a, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<&'a RawValue>, D::Error> {
+    <&RawValue>::deserialize(deserializer).map(Some)
+}
+
+/// Arguments, or the input of a custom tool, as they were sent.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct SentArguments {
+    /// Another value than a string is its JSON.
+    pub(super) text: String,
+    pub(super) is_null: bool,
+    pub(super) is_other_value: bool,
+}
+
+impl SentArguments {
+    pub(super) fn read(raw: Option<&RawValue>) -> serde_json::Result<Self> {
+        let json = raw.map_or("\"\"", RawValue::get);
+        Ok(match json.as_bytes()[0] {
+            b'"' => Self {
+                text: serde_json::from_str(json)?,
+                ..Self::default()
+            },
+            b'n' => Self {
+                is_null: true,
+                ..Self::default()
+            },
+            _ => Self {
+                text: json.to_owned(),
+                is_other_value: true,
+                ..Self::default()
+            },
+        })
+    }
+
+    /// A call with these arguments.
+    pub(super) fn into_call(self, call: ToolCall, departures: &mut Departures) -> ToolCall {
+        if self.is_null {
+            departures.add(Departure::NullArguments, &call.name);
+        }
+        ToolCall {
+            arguments: self.text,
+            form: if self.is_other_value {
+                CallForm::Object
+            } else {
+                call.form
+            },
+            ..call
+        }
+    }
 }
 
 impl Message<'_> {
-    fn add_to(self, delta: &mut Delta) {
+    fn add_to(self, delta: &mut Delta, is_delta: bool) -> serde_json::Result<()> {
         add(&mut delta.text, self.content);
         add(&mut delta.refusal, self.refusal);
         match (self.reasoning, self.reasoning_content) {
@@ -188,28 +252,40 @@ impl Message<'_> {
             (_, text) => add(&mut delta.reasoning, text),
         }
         for (position, call) in self.tool_calls.into_iter().flatten().enumerate() {
-            let (name, arguments) = match (call.function, call.custom) {
-                (Some(Function { name, arguments }), _) => (name, arguments),
-                (None, Some(Custom { name, input })) => (name, input),
-                (None, None) => continue,
-            };
-            let text =
-                |text: Option<Text<'_>>| text.map(|text| text.0.into_owned()).unwrap_or_default();
-            // Calls in whole messages have no index.
-            let index = number(call.index).unwrap_or(position as u64);
-            let id = call
+            let is_custom = call.kind.is_some_and(|kind| kind.get() == "\"custom\"");
+            let is_custom = is_custom || (call.custom.is_some() && call.function.is_none());
+            let id: String = call
                 .id
                 .and_then(|id| serde_json::from_str(id.get()).ok())
                 .unwrap_or_default();
+            let (name, arguments) = match call.function.or(call.custom) {
+                Some(function) => (function.name, function.arguments),
+                None if id.is_empty() => continue,
+                None => (None, None),
+            };
+            // Calls in whole messages have no index.
+            let index = number(call.index).unwrap_or_else(|| {
+                if is_delta {
+                    delta.departures.add(Departure::MissingIndex, &id);
+                }
+                position as u64
+            });
             let call = ToolCall {
                 index,
                 id,
-                name: text(name),
-                arguments: text(arguments),
+                name: name.map(|name| name.0.into_owned()).unwrap_or_default(),
+                form: if is_custom {
+                    CallForm::Custom
+                } else {
+                    CallForm::Function
+                },
+                ..ToolCall::default()
             };
+            let call = SentArguments::read(arguments)?.into_call(call, &mut delta.departures);
             delta.is_content |= !call.name.is_empty();
             delta.tool_calls.push(call);
         }
+        Ok(())
     }
 }
 

@@ -4,6 +4,8 @@ use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 
+use crate::departure::{Departure, Departures};
+
 /// The text that a model produced, without timing.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Answer {
@@ -13,6 +15,9 @@ pub struct Answer {
     pub refusal: String,
     /// In order of their first chunk.
     pub tool_calls: Vec<ToolCall>,
+    /// How its stream or body departs from the API.
+    #[serde(default, skip_serializing_if = "Departures::is_empty")]
+    pub departures: Departures,
 }
 
 /// A part of an answer that a client reads separately.
@@ -51,6 +56,27 @@ pub struct ToolCall {
     /// JSON text as received.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub arguments: String,
+    #[serde(skip_serializing_if = "CallForm::is_function")]
+    pub form: CallForm,
+}
+
+/// How a call is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CallForm {
+    /// A call of a function, with a text as arguments.
+    #[default]
+    Function,
+    /// A call of a custom tool.
+    Custom,
+    /// A call of a function, with another JSON value in place of the text.
+    Object,
+}
+
+impl CallForm {
+    fn is_function(&self) -> bool {
+        *self == Self::Function
+    }
 }
 
 impl Answer {
@@ -88,27 +114,50 @@ impl Answer {
         self.len() == 0
     }
 
-    /// Appends a delta to the call that it continues, or adds a new call.
+    /// Appends a delta to the call with its index, or adds a new call.
     pub fn add_call(&mut self, piece: &ToolCall) {
         self.add_arguments(piece, &piece.arguments);
     }
 
-    /// As [`Answer::add_call`], with `arguments` in place of the delta's own.
+    /// As [`Answer::add_call`], with `arguments` in place of the delta's own. Texts are concatenated,
+    /// as the API has it; an id or a name that is said again as a whole is the same one.
     pub fn add_arguments(&mut self, piece: &ToolCall, arguments: &str) {
-        let is_same = |call: &&mut ToolCall| {
-            call.index == piece.index
-                && (piece.id.is_empty() || call.id.is_empty() || call.id == piece.id)
-        };
+        let is_same = |call: &&mut ToolCall| call.index == piece.index;
         let Some(call) = self.tool_calls.iter_mut().rfind(is_same) else {
             return self.tool_calls.push(ToolCall {
                 arguments: arguments.to_owned(),
                 ..piece.clone()
             });
         };
-        for (known, text) in [(&mut call.id, &piece.id), (&mut call.name, &piece.name)] {
-            if known.is_empty() {
-                known.clone_from(text);
+        let other_name = if call.arguments.is_empty() {
+            Departure::SplitName
+        } else {
+            Departure::SharedIndex
+        };
+        for (known, text, again, other) in [
+            (
+                &mut call.id,
+                &piece.id,
+                Departure::RepeatedId,
+                Departure::ChangingId,
+            ),
+            (
+                &mut call.name,
+                &piece.name,
+                Departure::RepeatedName,
+                other_name,
+            ),
+        ] {
+            if !known.is_empty() && !text.is_empty() {
+                let departure = if known == text { again } else { other };
+                self.departures.add_repetition(departure, known, text);
             }
+            if known != text {
+                known.push_str(text);
+            }
+        }
+        if piece.form != CallForm::Function {
+            call.form = piece.form;
         }
         call.arguments.push_str(arguments);
     }
@@ -124,11 +173,12 @@ mod tests {
             id: id.into(),
             name: name.into(),
             arguments: arguments.into(),
+            ..ToolCall::default()
         }
     }
 
     #[test]
-    fn deltas_of_tool_calls_are_joined_by_index_and_id() {
+    fn deltas_of_tool_calls_are_joined_by_index() {
         let mut answer = Answer::default();
         for piece in [
             piece(0, "a", "f", ""),
@@ -136,7 +186,9 @@ mod tests {
             piece(1, "b", "g", "{"),
             piece(0, "a", "f", "1}"),
             piece(1, "", "", "}"),
-            piece(1, "c", "g", "[]"),
+            piece(1, "c", "g", "{}"),
+            piece(2, "", "get_", ""),
+            piece(2, "d", "time", "{}"),
         ] {
             answer.add_call(&piece);
         }
@@ -144,11 +196,11 @@ mod tests {
             answer.tool_calls,
             [
                 piece(0, "a", "f", "{\"x\":1}"),
-                piece(1, "b", "g", "{}"),
-                piece(1, "c", "g", "[]")
+                piece(1, "bc", "g", "{}{}"),
+                piece(2, "d", "get_time", "{}"),
             ]
         );
-        assert_eq!(answer.text(), "{\"x\":1}{}[]");
+        assert_eq!(answer.text(), "{\"x\":1}{}{}{}");
     }
 
     #[test]

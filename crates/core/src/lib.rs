@@ -9,6 +9,7 @@ pub mod case;
 pub mod channel_timing;
 pub mod constraint;
 pub mod dates;
+pub mod departure;
 pub mod error;
 pub mod exit_codes;
 pub mod input;

@@ -101,6 +101,8 @@ pub enum ToolCallFault {
         name: String,
         why: Box<Reason>,
     },
+    /// The arguments of a function are not a text, so that no JSON parser takes them.
+    ArgumentsNotText { call: usize, name: String },
     /// Several calls although `parallel_tool_calls` is false.
     TooManyCalls { calls: usize },
     /// No call although `tool_choice` requires one.
@@ -163,7 +165,7 @@ impl Verdict {
 impl Reason {
     /// Names of all reasons, in the order of documentation. Faults of tool calls have names of their
     /// own.
-    pub const NAMES: [&'static str; 26] = [
+    pub const NAMES: [&'static str; 27] = [
         "not_json",
         "extra_text",
         "schema",
@@ -186,6 +188,7 @@ impl Reason {
         "missing_call_id",
         "duplicate_call_id",
         "invalid_arguments",
+        "arguments_not_text",
         "too_many_calls",
         "missing_call",
         "wrong_finish_reason",
@@ -227,6 +230,7 @@ impl ToolCallFault {
             Self::MissingCallId { .. } => "missing_call_id",
             Self::DuplicateCallId { .. } => "duplicate_call_id",
             Self::InvalidArguments { .. } => "invalid_arguments",
+            Self::ArgumentsNotText { .. } => "arguments_not_text",
             Self::TooManyCalls { .. } => "too_many_calls",
             Self::MissingCall => "missing_call",
             Self::WrongFinishReason { .. } => "wrong_finish_reason",
@@ -382,8 +386,17 @@ impl fmt::Display for ToolCallFault {
             Self::DuplicateCallId { call, id } => {
                 write!(f, "tool_calls[{call}]: the id of another call: {id:?}")
             }
+            Self::InvalidArguments { call, name, why } if **why == Reason::Empty => {
+                write!(f, "tool_calls[{call}]: empty arguments of {name:?}")
+            }
             Self::InvalidArguments { call, name, why } => {
                 write!(f, "tool_calls[{call}]: arguments of {name:?}: {why}")
+            }
+            Self::ArgumentsNotText { call, name } => {
+                write!(
+                    f,
+                    "tool_calls[{call}]: arguments of {name:?} are not a string"
+                )
             }
             Self::TooManyCalls { calls } => {
                 write!(f, "{calls} calls although parallel_tool_calls is false")

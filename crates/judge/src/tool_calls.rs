@@ -14,7 +14,7 @@ use std::sync::{Arc, OnceLock};
 use serde_json::Value;
 
 use super::{CompiledConstraint, EvaluateOptions, INCOMPLETE_CHARACTER, json_object, oversize};
-use sobench_core::answer::{Answer, Channel, ToolCall};
+use sobench_core::answer::{Answer, CallForm, Channel, ToolCall};
 use sobench_core::constraint::{Constraint, GrammarDialect};
 use sobench_core::tools::{TextFormat, TextSyntax, Tool, ToolChoice, ToolInput, ToolSet};
 use sobench_core::verdict::{NotScored, Reason, ToolCallFault, Verdict};
@@ -200,6 +200,16 @@ impl ToolCallJudge {
         }
         if call.id.is_empty() && !has_only_a_name {
             return Some(ToolCallFault::MissingCallId { call: index });
+        }
+        let is_function = matches!(
+            self.tools.tools[*position].input,
+            ToolInput::Function { .. }
+        );
+        if call.form == CallForm::Object && is_function {
+            return Some(ToolCallFault::ArgumentsNotText {
+                call: index,
+                name: name(),
+            });
         }
         match self.input_reason(*position, &call.arguments, is_unfinished) {
             Ok(reason) => reason.map(|why| ToolCallFault::InvalidArguments {

@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 use super::constraints::Known;
 use super::{Answers, Claim, FileKind, LoggedRows, Row, Rows, Stored, UnreadableRow};
 use crate::terminal::InputProgress;
-use sobench_core::answer::ToolCall;
+use sobench_core::answer::{CallForm, ToolCall};
 use sobench_core::case::{Arm, Case};
 use sobench_core::constraint::Constraint;
 use sobench_core::error::{Error, Result};
@@ -444,7 +444,8 @@ fn tools(members: &Map<String, Value>) -> std::result::Result<Constraint, String
     Ok(Constraint::Tools(Arc::new(tools)))
 }
 
-/// The calls of the answer. Calls without an id, a name or arguments are read, and then judged.
+/// The calls of the answer. Calls without an id, a name or arguments are read, and then judged;
+/// arguments may be any JSON value.
 fn tool_calls(members: &Map<String, Value>) -> std::result::Result<Vec<ToolCall>, String> {
     let calls = match members.get(TOOL_CALLS) {
         None | Some(Value::Null) => return Ok(Vec::new()),
@@ -461,16 +462,22 @@ fn tool_calls(members: &Map<String, Value>) -> std::result::Result<Vec<ToolCall>
             Some(custom) => (custom, "input"),
             None => (call.get("function")?, "arguments"),
         };
+        let is_custom = custom.is_some() || call.get("type") == Some(&Value::from("custom"));
+        let (arguments, form) = match (member(input, text), is_custom) {
+            (Some(arguments), true) => (arguments, CallForm::Custom),
+            (Some(arguments), false) => (arguments, CallForm::Function),
+            (None, _) => (input.get(text)?.to_string(), CallForm::Object),
+        };
         Some(ToolCall {
             index: index as u64,
             id: member(call, "id")?,
             name: member(input, "name")?,
-            arguments: member(input, text)?,
+            arguments,
+            form,
         })
     };
-    let wrong = |index| {
-        format!("`{TOOL_CALLS}[{index}]` is not a call with the texts id, name and arguments")
-    };
+    let wrong =
+        |index| format!("`{TOOL_CALLS}[{index}]` is not a call with an id, a name and arguments");
     calls
         .iter()
         .enumerate()

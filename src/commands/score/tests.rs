@@ -291,7 +291,7 @@ fn tool_calls_are_judged_by_the_tools_of_their_row() {
         [
             "two constraints: `tools` and `regex`",
             "tool_choice names an unknown tool: \"f\"",
-            "`tool_calls[0]` is not a call with the texts id, name and arguments",
+            "`tool_calls[0]` is not a call with an id, a name and arguments",
         ]
     );
     assert_eq!(score.constraints, [("tools".to_owned(), 6)]);

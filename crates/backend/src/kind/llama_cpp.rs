@@ -17,10 +17,11 @@ use super::{ConstraintDialect, KindSpec, ServerKind};
 use crate::body_layout::BodyLayout;
 use crate::decode::Wire;
 use crate::product::{InfoPage, ProductSpec, ServerInfo, text_member};
-use crate::wire::{self, Delta, Text, WireError};
+use crate::wire::{self, Delta, Text, TextIs, WireError};
 use crate::{RequestOptions, Unsendable, body};
 use sobench_core::case::Case;
 use sobench_core::constraint::GrammarSpelling;
+use sobench_core::departure::Departure;
 
 pub(super) const SPEC: KindSpec = KindSpec {
     name: "llama.cpp",
@@ -79,6 +80,8 @@ struct Chunk<'a> {
     stopped_limit: Option<bool>,
     tokens_evaluated: Option<&'a RawValue>,
     tokens_predicted: Option<&'a RawValue>,
+    /// Of the prompt or the context.
+    truncated: Option<bool>,
     error: Option<&'a RawValue>,
 }
 
@@ -103,6 +106,10 @@ fn read(json: &str) -> serde_json::Result<Delta> {
             None if is(chunk.stopped_eos) || is(chunk.stopped_word) => Some("stop".to_owned()),
             None => None,
         };
+        delta.text_is = TextIs::Last;
+        if is(chunk.truncated) {
+            delta.departures.add(Departure::TruncatedContext, "");
+        }
     }
     delta.usage = wire::usage(chunk.tokens_evaluated, chunk.tokens_predicted);
     wire::add(&mut delta.text, chunk.content);

@@ -20,9 +20,9 @@ use super::openai::COMPLETIONS;
 use super::{ConstraintDialect, Input, KindSpec, ServerKind};
 use crate::body_layout::BodyLayout;
 use crate::decode::Wire;
-use crate::wire::{self, Delta, Text, TextIs, WireError};
+use crate::wire::{self, Delta, SentArguments, Text, TextIs, WireError};
 use crate::{RequestOptions, ThinkingSwitch, Unsendable, body};
-use sobench_core::answer::ToolCall;
+use sobench_core::answer::{CallForm, ToolCall};
 use sobench_core::case::Case;
 use sobench_core::tools::ToolForm;
 
@@ -140,6 +140,11 @@ struct Event<'a> {
     error: Option<&'a RawValue>,
     item: Option<Item<'a>>,
     output_index: Option<&'a RawValue>,
+    sequence_number: Option<&'a RawValue>,
+    /// Of the events that repeat what the deltas have sent.
+    text: Option<&'a RawValue>,
+    arguments: Option<&'a RawValue>,
+    input: Option<&'a RawValue>,
 }
 
 #[derive(Deserialize)]
@@ -168,9 +173,11 @@ struct Item<'a> {
     call_id: Option<Text<'a>>,
     name: Option<Text<'a>>,
     /// Of a function.
-    arguments: Option<Text<'a>>,
+    #[serde(default, deserialize_with = "wire::present")]
+    arguments: Option<&'a RawValue>,
     /// Of a custom tool.
-    input: Option<Text<'a>>,
+    #[serde(default, deserialize_with = "wire::present")]
+    input: Option<&'a RawValue>,
 }
 
 #[derive(Deserialize)]
@@ -186,24 +193,36 @@ impl Item<'_> {
         self.kind
             .as_ref()
             .is_some_and(|kind| matches!(&*kind.0, "function_call" | "custom_tool_call"))
-            || self.arguments.is_some()
+            || self.arguments.is_some_and(|raw| raw.get() != "null")
     }
 
-    fn into_call(self, index: u64) -> ToolCall {
+    fn into_call(self, index: u64, delta: &mut Delta) -> serde_json::Result<ToolCall> {
         let text =
             |text: Option<Text<'_>>| text.map(|text| text.0.into_owned()).unwrap_or_default();
-        ToolCall {
+        let is_custom = self.kind.is_some_and(|kind| kind.0 == "custom_tool_call");
+        let call = ToolCall {
             index,
             id: text(self.call_id),
             name: text(self.name),
-            arguments: text(self.arguments.or(self.input)),
-        }
+            form: if is_custom {
+                CallForm::Custom
+            } else {
+                CallForm::Function
+            },
+            ..ToolCall::default()
+        };
+        let arguments = SentArguments::read(self.arguments.or(self.input))?;
+        Ok(arguments.into_call(call, &mut delta.departures))
     }
 }
 
 fn read_event(json: &str) -> serde_json::Result<Delta> {
     let event: Event<'_> = serde_json::from_str(json)?;
-    let mut delta = Delta::default();
+    let mut delta = Delta {
+        number: wire::number(event.sequence_number),
+        ..Delta::default()
+    };
+    let index = wire::number(event.output_index).unwrap_or(0);
     let text = |raw: Option<&RawValue>| {
         raw.map(|raw| serde_json::from_str::<String>(raw.get()))
             .transpose()
@@ -212,12 +231,15 @@ fn read_event(json: &str) -> serde_json::Result<Delta> {
         "response.output_text.delta" => delta.text = text(event.delta)?.unwrap_or_default(),
         "response.refusal.delta" => delta.refusal = text(event.delta)?.unwrap_or_default(),
         "response.function_call_arguments.delta" | "response.custom_tool_call_input.delta" => {
-            let arguments = text(event.delta)?.unwrap_or_default();
-            delta.tool_calls.push(ToolCall {
-                index: wire::number(event.output_index).unwrap_or(0),
-                arguments,
-                ..ToolCall::default()
-            });
+            add_arguments(&mut delta, index, event.delta)?;
+        }
+        "response.output_text.done" => {
+            delta.text = text(event.text)?.unwrap_or_default();
+            delta.text_is = TextIs::PartRepeated;
+        }
+        "response.function_call_arguments.done" | "response.custom_tool_call_input.done" => {
+            add_arguments(&mut delta, index, event.arguments.or(event.input))?;
+            delta.text_is = TextIs::PartRepeated;
         }
         "response.reasoning_text.delta" | "response.reasoning_summary_text.delta" => {
             delta.reasoning = text(event.delta)?.unwrap_or_default();
@@ -227,15 +249,15 @@ fn read_event(json: &str) -> serde_json::Result<Delta> {
             let call = event.item.filter(Item::is_call);
             delta.is_content = call.is_some();
             // Its arguments are sent in separate events.
-            let call = call.map(|item| ToolCall {
-                arguments: String::new(),
-                ..item.into_call(wire::number(event.output_index).unwrap_or(0))
-            });
-            delta.tool_calls.extend(call);
+            if let Some(mut item) = call {
+                (item.arguments, item.input) = (None, None);
+                let call = item.into_call(index, &mut delta)?;
+                delta.tool_calls.push(call);
+            }
         }
         "response.completed" | "response.incomplete" | "response.failed" => {
             if let Some(response) = event.response {
-                add_response(&mut delta, response);
+                add_response(&mut delta, response)?;
             }
             delta.reasoning.clear();
             delta.text_is = TextIs::Repeated;
@@ -253,18 +275,30 @@ fn read_event(json: &str) -> serde_json::Result<Delta> {
             status: error_status(error),
         });
     }
-    delta.is_content |= delta.has_text() || !delta.reasoning.is_empty();
+    delta.is_content |=
+        delta.text_is != TextIs::PartRepeated && (delta.has_text() || !delta.reasoning.is_empty());
     Ok(delta)
+}
+
+/// Adds arguments, or a part of them.
+fn add_arguments(delta: &mut Delta, index: u64, sent: Option<&RawValue>) -> serde_json::Result<()> {
+    let call = ToolCall {
+        index,
+        ..ToolCall::default()
+    };
+    let call = SentArguments::read(sent)?.into_call(call, &mut delta.departures);
+    delta.tool_calls.push(call);
+    Ok(())
 }
 
 fn read_body(json: &str) -> serde_json::Result<Delta> {
     let mut delta = Delta::default();
-    add_response(&mut delta, serde_json::from_str(json)?);
+    add_response(&mut delta, serde_json::from_str(json)?)?;
     delta.is_content = delta.has_text() || !delta.reasoning.is_empty();
     Ok(delta)
 }
 
-fn add_response(delta: &mut Delta, response: Response<'_>) {
+fn add_response(delta: &mut Delta, response: Response<'_>) -> serde_json::Result<()> {
     delta.is_answer = response.output.is_some();
     delta.error = response.error.map(|error| WireError {
         status: error_status(error),
@@ -278,7 +312,8 @@ fn add_response(delta: &mut Delta, response: Response<'_>) {
         let parts = [item.summary.take(), item.content.take()];
         if item.is_call() {
             is_call = true;
-            delta.tool_calls.push(item.into_call(position as u64));
+            let call = item.into_call(position as u64, delta)?;
+            delta.tool_calls.push(call);
         }
         for part in parts.into_iter().flatten().flatten() {
             let is_reasoning =
@@ -312,6 +347,7 @@ fn add_response(delta: &mut Delta, response: Response<'_>) {
         _ => None,
     };
     delta.usage = response.usage.and_then(wire::parse_usage);
+    Ok(())
 }
 
 /// A failed response has its cause in `code`, where chat completions have a `type`.
@@ -467,8 +503,8 @@ mod tests {
     #[test]
     fn unused_events_are_skipped() {
         for json in [
-            r#"{"type":"response.created","response":{"status":"in_progress","output":[]},"sequence_number":0}"#,
-            r#"{"type":"response.output_text.done","text":"ab"}"#,
+            r#"{"type":"response.created","response":{"status":"in_progress","output":[]}}"#,
+            r#"{"type":"response.content_part.done","text":"ab"}"#,
             r#"{"type":"response.future","delta":{"x":1}}"#,
             r#"{"type":"response.output_item.added","item":{"type":"message","content":[]}}"#,
         ] {

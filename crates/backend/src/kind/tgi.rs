@@ -134,7 +134,7 @@ fn read(json: &str) -> serde_json::Result<Delta> {
     }
     delta.is_content = !delta.text.is_empty();
     if let Some(whole) = chunk.generated_text {
-        delta.text = whole.0.into_owned();
+        delta.last_token = std::mem::replace(&mut delta.text, whole.0.into_owned());
         delta.text_is = TextIs::Whole;
         delta.is_content |= !is_event && !delta.text.is_empty();
         delta.is_last = true;

@@ -42,6 +42,7 @@ fn call(id: &str, name: &str, arguments: &str) -> ToolCall {
         id: id.to_owned(),
         name: name.to_owned(),
         arguments: arguments.to_owned(),
+        ..ToolCall::default()
     }
 }
 

@@ -265,7 +265,7 @@ fn invalid_answer(
         ToolCallFault::InvalidArguments { .. } if ends_in_white_space(evidence) => {
             white_space_runaway()
         }
-        ToolCallFault::InvalidArguments { .. } => {
+        ToolCallFault::InvalidArguments { .. } | ToolCallFault::ArgumentsNotText { .. } => {
             ToolFinding::partial(Part::Arguments, reason.to_string())
         }
         ToolCallFault::MissingCallId { .. } | ToolCallFault::DuplicateCallId { .. } => {

@@ -16,6 +16,7 @@ pub mod constraint_loss;
 pub mod constraint_overhead;
 pub mod control_arm;
 pub mod dataset_parts;
+pub mod departures;
 pub mod distribution;
 pub mod drift;
 pub mod error_groups;
@@ -59,6 +60,7 @@ use self::buffered_calls::BufferedCalls;
 use self::bursts::Bursts;
 use self::canary::Canaries;
 use self::control_arm::ControlArm;
+use self::departures::DepartureCounts;
 use self::drift::Drift;
 use self::error_groups::ErrorGroups;
 use self::examples::Group;
@@ -226,6 +228,8 @@ pub struct Metrics {
     pub failures: Vec<Group>,
     /// The same requests by message.
     pub errors: ErrorGroups,
+    /// How answers depart from the API; `None` if none does.
+    pub departures: Option<DepartureCounts>,
     /// Figures of all requests.
     pub overall: ArmMetrics,
     pub arms: Arms,
@@ -353,6 +357,7 @@ pub fn summarise_with_server(
         outcomes: OutcomeCounts::new(samples),
         failures: Group::by(samples, failure),
         errors: ErrorGroups::new(samples),
+        departures: DepartureCounts::new(samples),
         arms: Arms {
             constrained: arm_metrics(Arm::Constrained),
             control: arm_metrics(Arm::Control),

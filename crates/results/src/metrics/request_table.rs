@@ -24,6 +24,7 @@ use super::{Judged, Sample, TokenSource, Tokens};
 use sobench_core::case::{Arm, BodyKey, Case, Prompt};
 use sobench_core::channel_timing::ChannelTiming;
 use sobench_core::constraint::Constraint;
+use sobench_core::departure::Departures;
 use sobench_core::observation::{Observation, Outcome, ServerTimes, Timing, spread_slack};
 use sobench_core::scorer::Scorer;
 use sobench_core::verdict::{NotScored, Reason, Verdict};
@@ -190,6 +191,9 @@ pub struct RequestTable {
     free_choices: ByRequest<Spelling>,
     /// Of the requests with answers to canaries.
     canaries: ByRequest<CanaryAnswer>,
+    /// Of the answers that depart from the API: numbers of `departures`.
+    departed: ByRequest<u32>,
+    departures: IndexSet<Departures>,
     /// Of the requests whose answers were requested streamed and whole.
     parity: ByRequest<Parity>,
     /// Of the answers that were compared leaf by leaf.
@@ -414,6 +418,18 @@ impl RequestTable {
         }
         if let Some(channels) = &timing.channels {
             self.channels.insert(case_index, channels.clone());
+        }
+        let tools = case
+            .constraint
+            .as_deref()
+            .and_then(|constraint| constraint.tools());
+        let mut departures = Departures::of_answer(observation, tools);
+        if !departures.is_empty() {
+            if self.departures.len() >= MAX_WITH_MESSAGES {
+                departures.drop_examples();
+            }
+            let number = number(&mut self.departures, departures);
+            self.departed.insert(case_index, number);
         }
         self.keep_slack(case_index, timing);
         let input_number = self.input_number(case);

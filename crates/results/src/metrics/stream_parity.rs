@@ -422,6 +422,7 @@ mod tests {
             id: (*id).to_owned(),
             name: (*name).to_owned(),
             arguments: (*arguments).to_owned(),
+            ..ToolCall::default()
         };
         Response {
             answer: Answer {

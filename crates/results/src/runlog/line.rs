@@ -16,6 +16,7 @@ use sobench_core::answer::{Answer, ToolCall};
 use sobench_core::case::{Arm, Case, Prompt};
 use sobench_core::channel_timing::ChannelTiming;
 use sobench_core::constraint::Constraint;
+use sobench_core::departure::Departures;
 use sobench_core::load::CancelAfter;
 use sobench_core::observation::{Observation, Outcome, ServerTimes, Timing, Usage};
 use sobench_core::printable::printable;
@@ -115,6 +116,8 @@ pub(super) struct RequestLine<'a, O> {
     refusal: Cow<'a, str>,
     #[serde(default, skip_serializing_if = "<[ToolCall]>::is_empty")]
     tool_calls: Cow<'a, [ToolCall]>,
+    #[serde(default, skip_serializing_if = "Departures::is_empty")]
+    departures: Cow<'a, Departures>,
 }
 
 /// The response to a request that was sent again after the run.
@@ -135,6 +138,8 @@ pub(super) struct RepeatLine<'a> {
     refusal: &'a str,
     #[serde(skip_serializing_if = "<[ToolCall]>::is_empty")]
     tool_calls: &'a [ToolCall],
+    #[serde(skip_serializing_if = "Departures::is_empty")]
+    departures: &'a Departures,
 }
 
 /// The members of a `repeat` line that identify it.
@@ -245,6 +250,7 @@ impl<'a> RepeatLine<'a> {
             text: &answer.content,
             refusal: &answer.refusal,
             tool_calls: &answer.tool_calls,
+            departures: &answer.departures,
         }
     }
 }
@@ -271,6 +277,8 @@ pub(super) fn response(line: &[u8]) -> serde_json::Result<Option<(usize, Respons
         refusal: String,
         #[serde(default)]
         tool_calls: Vec<ToolCall>,
+        #[serde(default)]
+        departures: Departures,
     }
     let Some(found) = serde_json::from_slice::<Line>(line)?.request else {
         return Ok(None);
@@ -284,6 +292,7 @@ pub(super) fn response(line: &[u8]) -> serde_json::Result<Option<(usize, Respons
             content: found.text,
             refusal: found.refusal,
             tool_calls: found.tool_calls,
+            departures: found.departures,
         },
         finish_reason: found.finish_reason,
         usage: found.usage,
@@ -334,6 +343,7 @@ impl<'a> RequestLine<'a, &'a Outcome> {
             text: (&answer.content).into(),
             refusal: (&answer.refusal).into(),
             tool_calls: (&answer.tool_calls).into(),
+            departures: Cow::Borrowed(&answer.departures),
         }
     }
 }
@@ -354,6 +364,7 @@ impl ReadRequest {
                 content,
                 refusal,
                 tool_calls: self.tool_calls.into_owned(),
+                departures: self.departures.into_owned(),
             },
             finish_reason: self.finish_reason.map(Cow::into_owned),
             usage: self.usage,
@@ -424,6 +435,8 @@ pub(super) fn answer(line: &[u8]) -> serde_json::Result<Option<LoggedAnswer>> {
         refusal: String,
         #[serde(default)]
         tool_calls: Vec<ToolCall>,
+        #[serde(default)]
+        departures: Departures,
         usage: Option<Usage>,
     }
     let found = serde_json::from_slice::<OnlyRequest<OnlyAnswer>>(line)?.request;
@@ -434,6 +447,7 @@ pub(super) fn answer(line: &[u8]) -> serde_json::Result<Option<LoggedAnswer>> {
              reasoning,
              refusal,
              tool_calls,
+             departures,
              usage,
          }| LoggedAnswer {
             index,
@@ -442,6 +456,7 @@ pub(super) fn answer(line: &[u8]) -> serde_json::Result<Option<LoggedAnswer>> {
                 content,
                 refusal,
                 tool_calls,
+                departures,
             },
             usage,
         },

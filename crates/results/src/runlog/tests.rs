@@ -16,11 +16,12 @@ use crate::metrics::spec_decode::SpecDecode;
 use crate::metrics::stream_parity::Parity;
 use crate::metrics::{LatencyMetric, MetricsOptions, TokenSource, Tokens};
 use crate::record::{RunRecord, testing};
-use sobench_core::answer::{Answer, Channel, ToolCall};
+use sobench_core::answer::{Answer, CallForm, Channel, ToolCall};
 use sobench_core::audio::Clip;
 use sobench_core::case::{Arm, Case, Message, Prompt};
 use sobench_core::channel_timing::{ChannelTiming, ChunkPart};
 use sobench_core::constraint::{Constraint, GrammarDialect};
+use sobench_core::departure::{Departure, Departures};
 use sobench_core::error::Error;
 use sobench_core::load::{ErrorLimits, Load};
 use sobench_core::nonce::Nonce;
@@ -701,12 +702,16 @@ fn every_channel_of_an_answer_round_trips() {
         id: "c".into(),
         name: "f".into(),
         arguments: "{\"a\":1.0}".into(),
+        form: CallForm::Object,
     };
+    let mut departures = Departures::default();
+    departures.add(Departure::SecondChoice, "index 1");
     let answer = Answer {
         reasoning: "hm".into(),
         content: "a".into(),
         refusal: "no".into(),
         tool_calls: vec![call, ToolCall::default()],
+        departures,
     };
     let observation = Observation {
         answer: answer.clone(),

@@ -164,6 +164,7 @@ fn channels_are_kept_apart() {
         id: id.into(),
         name: name.into(),
         arguments: arguments.into(),
+        ..ToolCall::default()
     };
     for (file, refusal, tool_calls) in [
         (

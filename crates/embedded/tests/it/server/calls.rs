@@ -93,6 +93,7 @@ fn add_call(answer: &mut Answer, call: &Value, position: usize) {
             id: text(&call["id"]),
             name: text(&function["name"]) + &text(&custom["name"]),
             arguments,
+            ..ToolCall::default()
         }),
     }
 }

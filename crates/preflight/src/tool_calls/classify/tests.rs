@@ -26,6 +26,7 @@ fn observation(content: &str, calls: &[Call<'_>]) -> Observation {
             id: format!("call-{index}"),
             name: (*name).to_owned(),
             arguments: arguments.clone(),
+            ..ToolCall::default()
         });
     let tool_calls: Vec<ToolCall> = calls.collect();
     let finish_reason = if tool_calls.is_empty() {

@@ -15,6 +15,7 @@ use sobench_core::answer::Answer;
 use sobench_core::case::{Arm, Case};
 use sobench_core::channel_timing::ChannelTiming;
 use sobench_core::constraint::Constraint;
+use sobench_core::departure::Departures;
 use sobench_core::observation::{Observation, Outcome, ServerTimes, Timing};
 use sobench_core::verdict::{NotScored, Verdict};
 use sobench_judge::accuracy::{Accuracy, Grade, Leaves};
@@ -328,6 +329,12 @@ impl<'a> Sample<'a> {
             .free_choices
             .get(self.row.case_index)
             .map(|spelling| (*spelling).into())
+    }
+
+    /// How the answer departs from the API; `None` if it does not.
+    pub fn departures(&self) -> Option<&'a Departures> {
+        let number = self.ledger.departed.get(self.row.case_index)?;
+        self.ledger.departures.get_index(*number as usize)
     }
 
     /// The class of an answer to a canary request; `None` for others.
