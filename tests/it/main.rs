@@ -22,6 +22,7 @@ mod compare;
 mod compare_page;
 mod contracts;
 mod datasets;
+mod departures;
 // Needs a shell and symbolic links.
 #[cfg(unix)]
 mod docs;

@@ -28,6 +28,8 @@ pub(super) struct Wire {
     pub(super) event: fn(&str) -> serde_json::Result<Delta>,
     /// Parses the JSON of one whole body.
     pub(super) body: fn(&str) -> serde_json::Result<Delta>,
+    /// Whether the indices of calls count up from 0. Those of `/v1/responses` count other items, too.
+    pub(super) counts_calls: bool,
     /// Whether the end of the body ends the answer, for kinds without a terminal event.
     pub(super) body_ends_answer: bool,
 }
@@ -57,13 +59,17 @@ impl Wire {
             framing: Framing::Sse,
             event: read,
             body: read,
+            counts_calls: false,
             body_ends_answer: false,
         }
     }
 }
 
 /// Responses of OpenAI-compatible completions and chat completions.
-pub(super) const OPENAI: Wire = Wire::sse(wire::read);
+pub(super) const OPENAI: Wire = Wire {
+    counts_calls: true,
+    ..Wire::sse(wire::read)
+};
 
 /// The decoder of an event stream, or of one whole body.
 pub(super) fn decoder(wire: Wire, stream: bool, max_event_bytes: usize) -> Box<dyn Decoder> {
@@ -340,10 +346,14 @@ impl State {
             TextIs::Added => {
                 answer.content.push_str(&delta.text);
                 answer.refusal.push_str(&delta.refusal);
-                delta
-                    .tool_calls
-                    .iter()
-                    .for_each(|call| answer.add_call(call));
+                for call in &delta.tool_calls {
+                    let known = answer.tool_calls.len();
+                    if self.wire.counts_calls && call.index > known as u64 {
+                        let example = format!("index {} after {known} calls", call.index);
+                        answer.departures.add(Departure::UnorderedIndex, &example);
+                    }
+                    answer.add_call(call);
+                }
                 (delta.is_content, has_text)
             }
             TextIs::SoFar => {

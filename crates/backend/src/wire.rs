@@ -261,15 +261,21 @@ impl Message<'_> {
             let (name, arguments) = match call.function.or(call.custom) {
                 Some(function) => (function.name, function.arguments),
                 None if id.is_empty() => continue,
-                None => (None, None),
-            };
-            // Calls in whole messages have no index.
-            let index = number(call.index).unwrap_or_else(|| {
-                if is_delta {
-                    delta.departures.add(Departure::MissingIndex, &id);
+                None => {
+                    delta.departures.add(Departure::MissingFunction, "");
+                    (None, None)
                 }
-                position as u64
-            });
+            };
+            // Calls of whole messages have no index, and are not joined.
+            let index = match number(call.index).filter(|_| is_delta) {
+                Some(index) => index,
+                None => {
+                    if is_delta {
+                        delta.departures.add(Departure::MissingIndex, "");
+                    }
+                    position as u64
+                }
+            };
             let call = ToolCall {
                 index,
                 id,

@@ -45,6 +45,9 @@ const CHARS_AFTER: usize = 24;
 /// Repeated calls of a truncated answer that are no accident.
 const MIN_REPEATED_CALLS: usize = 2;
 
+/// What clients read that raise an error.
+const RAISES: &str = "nothing: they raise an error";
+
 /// How an answer departs from the API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -61,6 +64,10 @@ pub enum Departure {
     SplitName,
     /// A delta of a call without an index.
     MissingIndex,
+    /// Calls whose indices do not count up from 0.
+    UnorderedIndex,
+    /// A delta of a call without `function`.
+    MissingFunction,
     /// A call of type `custom` for a function, or the reverse.
     WrongCallType,
     /// Arguments that are an object in place of a text.
@@ -92,13 +99,15 @@ pub enum Departure {
 
 impl Departure {
     /// All departures, in the order of reports.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 23] = [
         Self::SharedIndex,
         Self::ChangingId,
         Self::RepeatedId,
         Self::RepeatedName,
         Self::SplitName,
         Self::MissingIndex,
+        Self::UnorderedIndex,
+        Self::MissingFunction,
         Self::WrongCallType,
         Self::ObjectArguments,
         Self::NullArguments,
@@ -125,6 +134,8 @@ impl Departure {
             Self::RepeatedName => "repeated_name",
             Self::SplitName => "split_name",
             Self::MissingIndex => "missing_index",
+            Self::UnorderedIndex => "unordered_index",
+            Self::MissingFunction => "missing_function",
             Self::WrongCallType => "wrong_call_type",
             Self::ObjectArguments => "object_arguments",
             Self::NullArguments => "null_arguments",
@@ -150,11 +161,13 @@ impl Departure {
             Self::SharedIndex => "one call with the arguments of all",
             Self::ChangingId | Self::RepeatedId => "one call whose id is the ids run together",
             Self::RepeatedName => "the names run together",
-            Self::MissingIndex => "nothing: they raise an error",
+            Self::MissingIndex
+            | Self::UnorderedIndex
+            | Self::MissingFunction
+            | Self::MessageForDelta => RAISES,
             Self::WrongCallType => "a call without the members of its tool's type",
             Self::ObjectArguments => "an object, which no JSON parser takes",
             Self::NullArguments => "null, which no JSON parser takes",
-            Self::MessageForDelta => "nothing: they raise an error",
             Self::LostEvents
             | Self::RepeatedEvents
             | Self::SwappedEvents
@@ -168,6 +181,19 @@ impl Departure {
             | Self::SecondChoice
             | Self::RepeatedCalls => "",
         }
+    }
+
+    /// Whether the example is what clients read, and not what was sent.
+    pub fn example_is_read(self) -> bool {
+        matches!(
+            self,
+            Self::SharedIndex | Self::ChangingId | Self::RepeatedId | Self::RepeatedName
+        )
+    }
+
+    /// Whether clients raise an error, and read nothing.
+    pub fn raises(self) -> bool {
+        self.clients_read() == RAISES
     }
 
     /// Whether the stream contradicts itself, so that a wrong answer may be the fault of the
@@ -189,6 +215,8 @@ impl fmt::Display for Departure {
             Self::RepeatedName => "later deltas of a call repeat its name",
             Self::SplitName => "the name of a call comes in pieces",
             Self::MissingIndex => "a delta of a call has no index",
+            Self::UnorderedIndex => "the indices of calls do not count up from 0",
+            Self::MissingFunction => "a delta of a call has no `function`",
             Self::WrongCallType => "a call has another type than its tool",
             Self::ObjectArguments => "arguments are an object in place of a text",
             Self::NullArguments => "arguments are null",
@@ -204,8 +232,7 @@ impl fmt::Display for Departure {
             Self::SwappedEvents => "events are out of order, by their numbers",
             Self::OtherFinalText => "the final text differs from the deltas",
             Self::RepeatedCalls => {
-                "the same call again and again up to the token limit; a larger --output-len does \
-                 not help"
+                "the same call up to the token limit: a larger --output-len does not help"
             }
         })
     }

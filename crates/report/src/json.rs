@@ -231,6 +231,9 @@ fn own_part(report: &Report) -> Value {
     put(&mut own, "quality", &metrics.quality);
     put(&mut own, "failures", &metrics.failures);
     put(&mut own, "errors", &metrics.errors);
+    if let Some(departures) = &metrics.departures {
+        put(&mut own, "departures", departures);
+    }
     put(&mut own, "control", &metrics.control);
     if let Some(accuracy) = &metrics.accuracy {
         put(&mut own, "accuracy", accuracy);

@@ -16,6 +16,7 @@ pub mod conditions;
 mod confidence;
 pub mod csv;
 pub mod curl;
+mod departures;
 pub mod enforcement;
 pub mod error_span;
 pub mod failures;

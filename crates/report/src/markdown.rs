@@ -3,7 +3,7 @@
 use super::conditions::{self, lines, notice_text, notices};
 use super::tables::{self, all_metrics, is_judged, rates, repetition};
 use super::text::figure;
-use super::{Report, accuracy, canaries, channels, client_sentence, latency_table};
+use super::{Report, accuracy, canaries, channels, client_sentence, departures, latency_table};
 use sobench_core::printable::printable;
 use sobench_render::{self as render, Block, Cell, Document, Table, Text};
 use sobench_results::metrics::examples::{Example, Group};
@@ -67,6 +67,7 @@ fn document(report: &Report) -> Document {
     for (title, table) in [
         (tables::TOOL_CALLS, tables::tool_calls(&metrics.quality)),
         (tables::ERRORS, tables::errors(metrics)),
+        (departures::TITLE, departures::table(metrics)),
         (tables::BY_IN_FLIGHT, tables::validity_by_in_flight(metrics)),
         (channels::TIMING, channels::timing(metrics)),
         (channels::REASONING, channels::reasoning(metrics)),

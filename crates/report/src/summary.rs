@@ -4,7 +4,9 @@
 use super::arm_difference::ArmDifferences;
 use super::tables::is_judged;
 use super::view::{Requirements, View};
-use super::{Report, accuracy, canaries, channels, client_overhead, conditions, error_span, text};
+use super::{
+    Report, accuracy, canaries, channels, client_overhead, conditions, departures, error_span, text,
+};
 use sobench_core::case::Arm;
 use sobench_core::error::Result;
 use sobench_core::observation::Outcome;
@@ -98,6 +100,7 @@ pub fn document(view: &View<'_>) -> Result<Document> {
         let lines = canaries::summary(canaries);
         page.paragraphs(lines.iter().map(|line| clipped(line, "")));
     }
+    departures::add_summary(&mut page, &report.metrics, WIDTH - EXAMPLE_INDENT);
     let mut end = Document::default();
     end.facts(facts(report));
     end.push(Block::Preformatted(full_report(view)));

@@ -3,7 +3,8 @@
 use super::text::figure;
 use super::view::View;
 use super::{
-    Report, accuracy, breakdown, canaries, channels, confidence, free_choices, server_metrics,
+    Report, accuracy, breakdown, canaries, channels, confidence, departures, free_choices,
+    server_metrics,
 };
 use sobench_core::case::Arm;
 use sobench_core::printable::printable;
@@ -72,6 +73,7 @@ pub(crate) fn add_all(page: &mut Document, view: &View<'_>) {
         ),
     );
     page.titled_table(ERRORS, errors(&report.metrics));
+    page.titled_table(departures::TITLE, departures::table(&report.metrics));
     page.titled_table(CONTROL_REASONS, control_reasons(&report.metrics));
     page.titled_table(BY_IN_FLIGHT, validity_by_in_flight(&report.metrics));
     page.titled_table(OVER_TIME, validity_over_time(&report.metrics));

@@ -3,9 +3,11 @@
 
 mod broken;
 mod cancellation;
+mod departures;
 mod faults;
 mod fixtures;
 mod limits;
+mod openai_join;
 mod probes;
 mod runs;
 

@@ -8,8 +8,8 @@ use super::tables::{self, all_metrics, is_judged, rates, repetition};
 use super::text::figure;
 use super::view::View;
 use super::{
-    Report, accuracy, breakdown, canaries, channels, client_sentence, free_choices, latency_table,
-    server_metrics,
+    Report, accuracy, breakdown, canaries, channels, client_sentence, departures, free_choices,
+    latency_table, server_metrics,
 };
 use sobench_core::error::Result;
 use sobench_core::printable::printable;
@@ -158,6 +158,7 @@ fn add_quality(page: &mut Document, report: &Report) {
     for (title, table) in [
         (tables::TOOL_CALLS, tables::tool_calls(quality)),
         (tables::ERRORS, tables::errors(metrics)),
+        (departures::TITLE, departures::table(metrics)),
         (tables::CONTROL_REASONS, tables::control_reasons(metrics)),
         (tables::BY_IN_FLIGHT, tables::validity_by_in_flight(metrics)),
         (tables::OVER_TIME, tables::validity_over_time(metrics)),
