@@ -21,7 +21,8 @@ pub use self::bench::BenchNotice;
 pub use self::corpus::CorpusNotice;
 pub use self::dataset::{ConvertedRow, DatasetNotice};
 pub use self::figures::{
-    BreachCount, FigureNotice, LatencyChange, LossInFlight, LossInTime, OutageSpan, ValidAnswers,
+    BreachCount, FigureNotice, LatencyChange, LatencyModes, LossSplit, LossVariable, OutageSpan,
+    ValidAnswers,
 };
 pub use self::log::LogNotice;
 pub use self::mask::MaskNotice;

@@ -1,11 +1,11 @@
 //! Conditions of a run, and the notices that its reader needs.
 
-use super::{Report, enforcement};
+use super::{Report, accuracy, enforcement};
 use sobench_core::channel_timing::LATE_WINDOW_NS;
 use sobench_core::dates::iso_8601;
 use sobench_core::printable::printable;
 use sobench_notices::enforcement::State;
-use sobench_notices::notice::{FigureNotice, LatencyChange, Notice};
+use sobench_notices::notice::{FigureNotice, LatencyChange, LatencyModes, Notice};
 use sobench_results::metrics::quality::Quality;
 use sobench_results::metrics::run_issues::RunIssues;
 use sobench_results::metrics::{Answers, Metrics};
@@ -359,6 +359,7 @@ fn figure_notices(report: &Report) -> Vec<FigureNotice> {
         .chain(unsent(&metrics.issues))
         .chain(streamed)
         .chain(drift(metrics))
+        .chain(two_modes(metrics))
         .chain(bursts(metrics))
         .chain(buffered_calls(metrics))
         .chain(goodput)
@@ -436,9 +437,29 @@ fn drift(metrics: &Metrics) -> Option<FigureNotice> {
             latency: drift.label().to_owned(),
             from_ms: drift.from_ms,
             to_ms: drift.to_ms,
+            step_at: drift
+                .step
+                .as_ref()
+                .map(|step| printable(&step.request, NAME_MAX_CHARS)),
         })
         .collect();
     (!changes.is_empty()).then_some(FigureNotice::Drift { changes })
+}
+
+/// Notice on latencies with two modes.
+fn two_modes(metrics: &Metrics) -> Option<FigureNotice> {
+    let latencies = metrics.modes.iter().map(|modes| {
+        let arm = accuracy::arm_name(metrics, modes.arm);
+        LatencyModes {
+            latency: format!("{}, {arm}", modes.label()),
+            answers: modes.answers,
+            low_percent: modes.low_percent,
+            low_ms: modes.low_ms,
+            high_ms: modes.high_ms,
+        }
+    });
+    let latencies: Vec<LatencyModes> = latencies.collect();
+    (!latencies.is_empty()).then_some(FigureNotice::TwoModes { latencies })
 }
 
 /// Notice on chunks in bursts.

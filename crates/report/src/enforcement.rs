@@ -2,9 +2,9 @@
 
 use sobench_core::printable::{NAME_CHARS, printable};
 use sobench_notices::enforcement::{Enforcement, State};
-use sobench_notices::notice::{BreachCount, FigureNotice, LossInFlight, LossInTime, ValidAnswers};
+use sobench_notices::notice::{BreachCount, FigureNotice, LossSplit};
 use sobench_results::metrics::Metrics;
-use sobench_results::metrics::validity_pattern::{Explanation, Sides, ValidityLoss};
+use sobench_results::metrics::validity_pattern::ValidityLoss;
 
 /// The notices of constraints that did not hold.
 pub(crate) fn notices(enforcement: &Enforcement, metrics: &Metrics) -> Vec<FigureNotice> {
@@ -52,29 +52,16 @@ pub(crate) fn notices(enforcement: &Enforcement, metrics: &Metrics) -> Vec<Figur
         .collect()
 }
 
-/// The notice of a loss: its better explanation, or both.
 fn lost(loss: &ValidityLoss) -> FigureNotice {
-    let before = |sides: &Sides| ValidAnswers {
-        valid: sides.valid_before,
-        answers: sides.before,
-    };
-    let after = |sides: &Sides| ValidAnswers {
-        valid: sides.valid_after,
-        answers: sides.after,
-    };
-    let in_flight = loss.in_flight.as_ref().map(|split| LossInFlight {
-        up_to: split.up_to,
-        below: before(&split.sides),
-        above: after(&split.sides),
-    });
-    let time = loss.time.as_ref().map(|split| LossInTime {
-        request: printable(&split.request, NAME_CHARS),
-        before: before(&split.sides),
-        after: after(&split.sides),
+    let explanations = loss.explanations.iter().map(|split| LossSplit {
+        request: split
+            .request
+            .as_deref()
+            .map(|request| printable(request, NAME_CHARS)),
+        ..split.clone()
     });
     FigureNotice::ConstraintsLost {
-        in_flight: in_flight.filter(|_| loss.explained_by != Explanation::Time),
-        time: time.filter(|_| loss.explained_by != Explanation::InFlight),
+        explanations: explanations.collect(),
     }
 }
 
@@ -118,15 +105,16 @@ mod tests {
             sent: Some(sent),
             ..made
         };
-        let run: Vec<TestRequest<'_>> = (0..6)
-            .map(|at| late(if at < 3 { test_request() } else { wrong() }, at))
+        let run: Vec<TestRequest<'_>> = (0..12)
+            .map(|at| late(if at < 6 { test_request() } else { wrong() }, at))
             .collect();
         let found = texts(&run, State::NotChecked);
         assert_eq!(
             (
                 found.len(),
                 found[1].starts_with(
-                    "constraints were no longer enforced from request case-3 on, or above 3 requests in flight: all 3"
+                    "constraints were no longer enforced above 6 requests in flight: all 6 answers up to there are valid, none of the 6 above; \
+                     as likely by this run: from request case-6 on; runs with"
                 )
             ),
             (2, true)

@@ -241,6 +241,7 @@ fn own_part(report: &Report) -> Value {
     put(&mut own, "validity", &metrics.validity);
     put(&mut own, "repetition", metrics.repetition);
     put(&mut own, "drift", &metrics.drift);
+    put(&mut own, "modes", &metrics.modes);
     put(&mut own, "bursts", metrics.bursts);
     if let Some(reasoning) = &metrics.reasoning {
         put(&mut own, "reasoning", reasoning);

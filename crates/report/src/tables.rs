@@ -90,7 +90,8 @@ pub(crate) fn add_all(page: &mut Document, view: &View<'_>) {
     );
     page.titled_table("By arm", arms(report));
     page.titled_table("By dataset", parts(report));
-    page.titled_table("By kind of constraint", kinds(view));
+    page.titled_table("By kind of constraint", several(breakdown::by_kind(view).0));
+    page.titled_table("By tag", several(breakdown::by_tag(view).0));
     page.titled_table(
         "Speculative decoding by arm (from tokens per chunk)",
         acceptance(report),
@@ -117,10 +118,8 @@ pub(crate) fn add_all(page: &mut Document, view: &View<'_>) {
     }
 }
 
-/// Figures by kind of constraint, without percentiles, for which text has no room; `None` with one
-/// kind.
-fn kinds(view: &View<'_>) -> Option<Table> {
-    let mut table = breakdown::by_kind(view).0;
+/// Figures of groups without percentiles, for which text has no room; `None` with one group.
+fn several(mut table: Table) -> Option<Table> {
     table.retain_columns(|column| !column.head.contains(" p"));
     (table.rows.len() > 1).then_some(table)
 }

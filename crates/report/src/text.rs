@@ -386,6 +386,22 @@ mod tests {
     }
 
     #[test]
+    fn figures_by_tag_need_two_tags() {
+        let tagged = |tags: &'static [&'static str]| TestRequest {
+            tags,
+            ..test_request()
+        };
+        let options = MetricsOptions::default();
+        let run = [tagged(&["tools-3"]), tagged(&["tools-24", "hard"])];
+        let page = shown(&run, record(), &options);
+        for text in ["By tag", "tools-3", "tools-24", "hard"] {
+            assert!(page.contains(text), "{page}");
+        }
+        let page = shown(&[tagged(&["tools-3"])], record(), &options);
+        assert!(!page.contains("By tag"), "{page}");
+    }
+
+    #[test]
     fn unexpected_chunks_and_streams_have_a_notice() {
         let (several, whole) = (
             "note: answers with several tokens in a single chunk",

@@ -4,7 +4,9 @@
 //! terms. For millions of trials this is inaccurate for counts near the mean (probabilities of 0.3
 //! to 0.7), which are not needed here.
 
-use statrs::distribution::{Binomial, ContinuousCDF, Discrete, DiscreteCDF, Normal, StudentsT};
+use statrs::distribution::{
+    Binomial, Continuous, ContinuousCDF, Discrete, DiscreteCDF, Normal, StudentsT,
+};
 
 /// The z-score of a two-sided interval: half of `1 - level` lies above it. `level` is above 0 and
 /// below 1.
@@ -33,6 +35,11 @@ pub fn two_sided_p(z: f64) -> f64 {
 /// The probability that a standard normal value is at most `z`.
 pub fn normal_at_most(z: f64) -> f64 {
     Normal::standard().cdf(z)
+}
+
+/// The density of the standard normal distribution.
+pub fn normal_density(z: f64) -> f64 {
+    Normal::standard().pdf(z)
 }
 
 /// Probability of exactly `hits` successes in `n` trials with success probability `chance`.
@@ -64,6 +71,12 @@ pub fn binomial_quantile(share: f64, n: usize, chance: f64) -> usize {
         count += 1;
     }
     count
+}
+
+/// A standard normal number, from a uniform one.
+#[cfg(test)]
+pub(crate) fn draw_normal(random: &mut sobench_pycompat::random::NumpyRandom) -> f64 {
+    Normal::standard().inverse_cdf(random.random().max(f64::EPSILON))
 }
 
 #[cfg(test)]

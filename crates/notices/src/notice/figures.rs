@@ -1,5 +1,7 @@
 //! Notices that result from the figures of a run.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 use crate::enforcement::{Enforcement, State};
@@ -118,11 +120,10 @@ pub enum FigureNotice {
         seen_enforced: bool,
         reasons: Vec<BreachCount>,
     },
-    /// With both explanations, neither is clearly better.
-    #[error("{}", lost(.in_flight.as_ref(), .time.as_ref()))]
+    #[error("{}", lost(.explanations))]
     ConstraintsLost {
-        in_flight: Option<LossInFlight>,
-        time: Option<LossInTime>,
+        /// The best one, and those that are not clearly worse.
+        explanations: Vec<LossSplit>,
     },
     #[error(
         "all {controls} answers of the control arm were cut at the token limit, so that none could be valid: the control rate says \
@@ -134,6 +135,11 @@ pub enum FigureNotice {
         list(.changes)
     )]
     Drift { changes: Vec<LatencyChange> },
+    #[error(
+        "latency has two modes, so that mean and median describe few answers ({})",
+        list(.latencies)
+    )]
+    TwoModes { latencies: Vec<LatencyModes> },
     #[error(
         "chunks arrive in bursts: {together_percent:.1} % of them together with the one before, the others {interval_ms:.1} ms apart \
          (median), so that ITL is not the time between tokens"
@@ -211,29 +217,98 @@ pub struct ValidAnswers {
     pub answers: usize,
 }
 
-/// Validity up to a number of requests in flight, and above it.
+/// A number of requests that a loss of validity may go with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LossInFlight {
-    pub up_to: u64,
-    pub below: ValidAnswers,
-    pub above: ValidAnswers,
+#[serde(rename_all = "snake_case")]
+pub enum LossVariable {
+    Tools,
+    PromptBytes,
+    /// When the request was sent, itself included.
+    InFlight,
+    /// When the answer started.
+    InFlightAtStart,
+    /// Seconds without a request in flight before it.
+    IdleS,
+    /// The order of sending.
+    Time,
 }
 
-/// Validity before a request, and from it on.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LossInTime {
-    pub request: String,
+impl LossVariable {
+    /// Every one; of equal explanations, the first is named first.
+    pub const ALL: [Self; 6] = [
+        Self::Tools,
+        Self::PromptBytes,
+        Self::InFlight,
+        Self::InFlightAtStart,
+        Self::IdleS,
+        Self::Time,
+    ];
+}
+
+/// Validity up to a value of a variable, and above it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LossSplit {
+    pub by: LossVariable,
+    /// The largest value before the split, and the smallest one after it.
+    pub up_to: f64,
+    pub from: f64,
+    /// The first request after a split by time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request: Option<String>,
     pub before: ValidAnswers,
     pub after: ValidAnswers,
 }
 
-/// A latency at the start and at the end of a run.
+/// The requests after the split, to follow a verb.
+impl fmt::Display for LossSplit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { up_to, from, .. } = self;
+        match self.by {
+            LossVariable::Tools => write!(f, "with more than {up_to} tools"),
+            LossVariable::PromptBytes => write!(f, "with prompts above {up_to} bytes"),
+            LossVariable::InFlight => write!(f, "above {up_to} requests in flight"),
+            LossVariable::InFlightAtStart => {
+                write!(f, "above {up_to} requests in flight when the answer starts")
+            }
+            LossVariable::IdleS => write!(f, "after {from:.1} s or more without a request"),
+            LossVariable::Time => {
+                write!(
+                    f,
+                    "from request {} on",
+                    self.request.as_deref().unwrap_or("?")
+                )
+            }
+        }
+    }
+}
+
+/// A latency at the start and at the end of a run, or before and after a step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, thiserror::Error)]
-#[error("{latency} from {from_ms:.1} to {to_ms:.1} ms")]
+#[error("{latency} from {from_ms:.1} to {to_ms:.1} ms{}", of_request(.step_at.as_deref()))]
 pub struct LatencyChange {
     pub latency: String,
     pub from_ms: f64,
     pub to_ms: f64,
+    /// The first request after a step.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step_at: Option<String>,
+}
+
+fn of_request(step_at: Option<&str>) -> String {
+    step_at.map_or_else(String::new, |request| format!(" at request {request}"))
+}
+
+/// A latency with two modes: their medians, and the share of the lower one.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, thiserror::Error)]
+#[error(
+    "{latency}: {low_percent:.0} % of {answers} answers near {low_ms:.1} ms, the others near {high_ms:.1} ms"
+)]
+pub struct LatencyModes {
+    pub latency: String,
+    pub answers: usize,
+    pub low_percent: f64,
+    pub low_ms: f64,
+    pub high_ms: f64,
 }
 
 impl ValidAnswers {
@@ -256,33 +331,37 @@ impl ValidAnswers {
     }
 }
 
-fn lost(in_flight: Option<&LossInFlight>, time: Option<&LossInTime>) -> String {
-    match (in_flight, time) {
-        (Some(LossInFlight { up_to, .. }), Some(time)) => format!(
-            "constraints {} from request {} on, or above {up_to} requests in flight: {} answers sent before it are valid, {} from it \
-             on; this run does not show which, runs with --max-concurrency {up_to} and above do",
-            time.after.enforced(),
-            time.request,
-            time.before.count(),
-            time.after.count()
-        ),
-        (None, Some(time)) => format!(
-            "constraints {} from request {} on: {} answers sent before it are valid, {} from it on",
-            time.after.enforced(),
-            time.request,
-            time.before.count(),
-            time.after.count()
-        ),
-        (Some(split), None) => format!(
-            "constraints {} above {} requests in flight: {} answers are valid up to there, {} above; a loss at one time explains this \
-             less well",
-            split.above.enforced(),
-            split.up_to,
-            split.below.count(),
-            split.above.count()
-        ),
-        (None, None) => "constraints were no longer enforced".to_owned(),
+fn lost(explanations: &[LossSplit]) -> String {
+    let Some((best, others)) = explanations.split_first() else {
+        return "constraints were no longer enforced".to_owned();
+    };
+    let (before, after) = match best.by {
+        LossVariable::Time => ("sent before it", "from it on"),
+        LossVariable::IdleS => ("to the other requests", "after such a time"),
+        _ => ("up to there", "above"),
+    };
+    let mut sentence = format!(
+        "constraints {} {best}: {} answers {before} are valid, {} {after}",
+        best.after.enforced(),
+        best.before.count(),
+        best.after.count()
+    );
+    if !others.is_empty() {
+        let others: Vec<String> = others.iter().map(ToString::to_string).collect();
+        sentence.push_str(&format!(
+            "; as likely by this run: {}",
+            others.join(", or ")
+        ));
+        let cap = explanations
+            .iter()
+            .find(|split| split.by == LossVariable::InFlight);
+        if let Some(LossSplit { up_to, .. }) = cap {
+            sentence.push_str(&format!(
+                "; runs with --max-concurrency {up_to} and above show which"
+            ));
+        }
     }
+    sentence
 }
 
 fn until(to_s: Option<f64>) -> String {

@@ -170,10 +170,13 @@ fn examples_log() -> Vec<Notice> {
     )
 }
 
-fn in_time() -> LossInTime {
+fn loss(by: LossVariable) -> LossSplit {
     let answers = |valid, answers| ValidAnswers { valid, answers };
-    LossInTime {
-        request: text("json-4"),
+    LossSplit {
+        by,
+        up_to: 8.0,
+        from: 9.5,
+        request: (by == LossVariable::Time).then(|| text("json-4")),
         before: answers(4, 4),
         after: answers(0, 6),
     }
@@ -194,6 +197,18 @@ fn examples_figures() -> Vec<Notice> {
         latency: text(latency),
         from_ms: 10.0,
         to_ms: 41.26,
+        step_at: None,
+    };
+    let step = LatencyChange {
+        step_at: Some(text("json-3")),
+        ..rise("TPOT")
+    };
+    let modes = LatencyModes {
+        latency: text("TTFT, constrained"),
+        answers: 60,
+        low_percent: 50.0,
+        low_ms: 20.06,
+        high_ms: 201.0,
     };
     examples!(FigureNotice:
         RoundedItl { gaps: 2_000_000, within_percent: 0.1 },
@@ -216,9 +231,10 @@ fn examples_figures() -> Vec<Notice> {
         NoEffect { correct: 1, constrained: 10, control_correct: 2, control: 10 },
         EngineFixedByRun { request: text("json-0"), engine: text("xgrammar"), why: text("xgrammar is the first choice") },
         BrokenConstraints { broken: 4, answers: 10, seen_enforced: true, reasons: vec![breach("schema"), breach("not_json")] },
-        ConstraintsLost { in_flight: None, time: Some(in_time()) },
+        ConstraintsLost { explanations: vec![loss(LossVariable::Time)] },
         ControlsCut { controls: 20 },
-        Drift { changes: vec![rise("TTFT"), rise("E2EL")] },
+        Drift { changes: vec![rise("TTFT"), step] },
+        TwoModes { latencies: vec![modes] },
         Bursts { together_percent: 87.5, interval_ms: 500.0 },
         WhiteSpaceAnswers { answers: 1, truncated: 2 },
         BufferedCalls { buffered: 18, answers: 20, window_ms: 100, silence_s: 1.9, control_buffered: 0, controls: 7 },
@@ -344,24 +360,17 @@ fn alternative_sentences() -> Vec<Notice> {
         }
         .into(),
         FigureNotice::ConstraintsLost {
-            in_flight: Some(LossInFlight {
-                up_to: 8,
-                below: in_time().before,
-                above: ValidAnswers {
-                    valid: 1,
-                    answers: 6,
-                },
-            }),
-            time: None,
+            explanations: LossVariable::ALL.map(loss).into(),
         }
         .into(),
         FigureNotice::ConstraintsLost {
-            in_flight: Some(LossInFlight {
-                up_to: 8,
-                below: in_time().before,
-                above: in_time().after,
-            }),
-            time: Some(in_time()),
+            explanations: vec![LossSplit {
+                after: ValidAnswers {
+                    valid: 1,
+                    answers: 6,
+                },
+                ..loss(LossVariable::IdleS)
+            }],
         }
         .into(),
         FigureNotice::BrokenConstraints {

@@ -85,6 +85,49 @@ pub(super) fn ranks(samples: &[Sample<'_>]) -> Vec<Option<u64>> {
     ranks
 }
 
+/// For each request, the number in flight at its first content, itself included; `None` without
+/// content.
+pub(super) fn when_started(samples: &[Sample<'_>]) -> Vec<Option<f64>> {
+    let (mut in_flight, mut levels) = (0_u32, vec![None; samples.len()]);
+    let mut has_ended = vec![false; samples.len()];
+    for (_, event, index) in events(samples) {
+        match event {
+            Event::Start => in_flight += 1,
+            Event::End => {
+                in_flight = in_flight.saturating_sub(1);
+                has_ended[index] = true;
+            }
+            // The end of an answer in one piece is its first content.
+            Event::FirstContent => {
+                levels[index] = Some(f64::from(in_flight + u32::from(has_ended[index])));
+            }
+        }
+    }
+    levels
+}
+
+/// For each request that was sent, the seconds since the end of the last one, or 0 with others in
+/// flight and for the first one.
+pub(super) fn idle_before_s(samples: &[Sample<'_>]) -> Vec<Option<f64>> {
+    let (mut in_flight, mut last_end_ns) = (0_u32, None);
+    let mut idle_s = vec![None; samples.len()];
+    for (at_ns, event, index) in events(samples) {
+        match event {
+            Event::Start => {
+                let since_ns = last_end_ns.filter(|_| in_flight == 0).unwrap_or(at_ns);
+                idle_s[index] = Some((at_ns - since_ns) as f64 / 1e9);
+                in_flight += 1;
+            }
+            Event::End => {
+                in_flight = in_flight.saturating_sub(1);
+                last_end_ns = Some(at_ns);
+            }
+            Event::FirstContent => {}
+        }
+    }
+    idle_s
+}
+
 /// The bin of a number in flight, or of a rank: 1, 2, 3 to 4, 5 to 8 and so on.
 pub(super) fn bin(number: u64) -> (u64, u64) {
     let to = number.next_power_of_two();

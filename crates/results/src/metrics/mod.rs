@@ -29,6 +29,7 @@ pub mod knee;
 pub mod latency;
 mod latency_metric;
 pub mod mean_difference;
+pub mod modes;
 pub mod offered_load;
 pub mod outage;
 pub mod pooled;
@@ -67,6 +68,7 @@ use self::examples::Group;
 use self::free_choices::FreeChoiceShares;
 use self::latency::{Latency, RequestLatency};
 pub use self::latency_metric::LatencyMetric;
+use self::modes::Modes;
 use self::quality::Quality;
 pub use self::queueing::QueueMetric;
 use self::reasoning::{Reasoning, ReasoningFacts};
@@ -241,8 +243,10 @@ pub struct Metrics {
     /// Validity by requests in flight and over time; `None` without judged answers.
     pub validity: Option<ValidityPattern>,
     pub repetition: Repetition,
-    /// Tests of TTFT, TPOT and E2EL for a trend over the run; empty if it is too short.
+    /// Tests of TTFT, TPOT and E2EL for a trend or a step over the run; empty if it is too short.
     pub drift: Vec<Drift>,
+    /// Latencies with two modes.
+    pub modes: Vec<Modes>,
     /// How chunks arrive; `None` without gaps.
     pub bursts: Option<Bursts>,
     /// A server that withholds the arguments of tool calls.
@@ -339,6 +343,7 @@ pub fn summarise_with_server(
     let all: Vec<&Sample<'_>> = samples.iter().collect();
     let overall = ArmMetrics::new(&all, duration_ns, options);
     let server = ServerMetrics::new(server, samples, duration_ns, &overall);
+    let drift = Drift::all(samples, options);
     let arm_metrics = |arm: Arm| {
         let members: Vec<&Sample<'_>> = samples
             .iter()
@@ -372,7 +377,8 @@ pub fn summarise_with_server(
         accuracy: AccuracySummary::new(samples, options),
         validity: ValidityPattern::new(samples),
         repetition: Repetition::new(samples),
-        drift: Drift::all(samples, options),
+        modes: Modes::all(samples, options, &drift),
+        drift,
         bursts: Bursts::new(samples, options),
         buffered_calls: BufferedCalls::new(samples, options),
         reasoning: Reasoning::new(samples, 0),

@@ -27,6 +27,7 @@ pub struct TestRequest<'t> {
     pub verdict: Verdict,
     pub text: &'t str,
     pub finish_reason: Option<&'t str>,
+    pub tags: &'t [&'t str],
     pub due: u64,
     /// Set if it differs from `sent`.
     pub ready: Option<u64>,
@@ -69,6 +70,7 @@ pub fn test_request() -> TestRequest<'static> {
         verdict: Verdict::Valid,
         text: "{}",
         finish_reason: Some("stop"),
+        tags: &[],
         due: 0,
         ready: None,
         sent: Some(0),
@@ -103,6 +105,7 @@ impl TestRequest<'_> {
         let free = self.arm == Arm::Free;
         let case = Case {
             arm: self.arm,
+            tags: self.tags.iter().map(|tag| (*tag).to_owned()).collect(),
             ..Case::new(
                 format!("case-{case_index}"),
                 Prompt::Text("say something".into()),
@@ -146,7 +149,7 @@ impl TestRequest<'_> {
         (case, observation, self.verdict.clone())
     }
 
-    fn judged(&self, verdict: Verdict, observation: &Observation) -> Judged {
+    pub(super) fn judged(&self, verdict: Verdict, observation: &Observation) -> Judged {
         let source = |count: Option<u64>| {
             if count.is_some() {
                 TokenSource::Server

@@ -1,22 +1,23 @@
-//! Validity of constrained answers by requests in flight and over time, and which of the two
-//! explains a loss of constraints.
+//! Validity of constrained answers by requests in flight and over time, and what explains a loss of
+//! constraints.
 //!
-//! Answers are split in two, once at each number of requests in flight and once at each request in
-//! the order of sending. Each side has its own probability of a valid answer. The best split of
-//! each kind has a log likelihood, from which the logarithm of the number of splits is subtracted,
-//! since more splits fit better by chance.
+//! Answers are split in two by each of [`LossVariable::ALL`], at each of its values. Each side has its
+//! own probability of a valid answer. The best split of a variable has a log likelihood, from which
+//! the logarithm of the number of its splits is subtracted, since more splits fit better by chance.
 
 use serde::Serialize;
 
 use super::quality::complied;
 use super::{Sample, in_flight};
-use sobench_core::case::Arm;
+use sobench_core::case::{Arm, Prompt};
+use sobench_notices::notice::{LossSplit, LossVariable, ValidAnswers};
 
 /// The smallest number of answers on each side of a split.
 const MIN_SIDE: usize = 3;
 
-/// A loss is reported, and one explanation is better than the other, if it makes the answers this
-/// much more likely.
+/// One explanation is better than another if it makes the answers this much more likely. A loss is
+/// reported if its best explanation is this much better than none, and as many times more as there
+/// are variables.
 const MIN_LOG_RATIO: f64 = std::f64::consts::LN_10;
 
 /// Parts of the run, by time.
@@ -52,52 +53,13 @@ pub struct TimeBin {
     pub answers: usize,
 }
 
-/// A fall of validity, with the better of two explanations.
+/// A fall of validity.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ValidityLoss {
-    pub explained_by: Explanation,
-    /// The best split by requests in flight, if there is a fall.
-    pub in_flight: Option<InFlightSplit>,
-    /// The best split by time, if there is a fall.
-    pub time: Option<TimeSplit>,
-    /// The decimal logarithm of the likelihood ratio of the two: above 0 if requests in flight
-    /// explain more. `None` if only one of them is a fall.
-    pub log10_ratio: Option<f64>,
-}
-
-/// What a fall of validity goes with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Explanation {
-    InFlight,
-    Time,
-    /// Both explain the answers about equally well.
-    Tied,
-}
-
-/// Valid answers on both sides of a split.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Sides {
-    pub valid_before: usize,
-    pub before: usize,
-    pub valid_after: usize,
-    pub after: usize,
-}
-
-/// A split by requests in flight: up to a number, and above it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct InFlightSplit {
-    pub up_to: u64,
-    #[serde(flatten)]
-    pub sides: Sides,
-}
-
-/// A split by time: before a request, and from it on.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct TimeSplit {
-    pub request: String,
-    #[serde(flatten)]
-    pub sides: Sides,
+    /// The variable of the best explanation.
+    pub explained_by: LossVariable,
+    /// The best explanation, and those that are not clearly worse.
+    pub explanations: Vec<LossSplit>,
 }
 
 /// A constrained answer that ended normally.
@@ -115,15 +77,6 @@ impl Ended<'_, '_> {
     fn sent_ns(&self) -> u64 {
         self.sample.request_times().sent_ns.unwrap_or_default()
     }
-}
-
-/// The best split of a list.
-struct Split {
-    /// The index of the first answer after it.
-    at: usize,
-    sides: Sides,
-    /// Gain in log likelihood over no split, less the logarithm of the number of splits.
-    gain: f64,
 }
 
 impl ValidityPattern {
@@ -144,35 +97,12 @@ impl ValidityPattern {
         ended.extend(found);
         ended.sort_unstable_by_key(|answer| (answer.sent_ns(), answer.sample.case_index()));
         let over_time = time_bins(&ended)?;
-        let validity = |ended: &[Ended<'_, '_>]| -> Vec<bool> {
-            ended.iter().map(|answer| answer.is_valid).collect()
-        };
-        let by_time = best_split(&validity(&ended), |_| true).map(|split| {
-            let request = ended[split.at].sample.id();
-            (
-                split.gain,
-                TimeSplit {
-                    request,
-                    sides: split.sides,
-                },
-            )
-        });
+        let loss = loss(samples, &ended);
         ended.sort_unstable_by_key(|answer| answer.in_flight);
-        let is_step = |at: usize| ended[at].in_flight > ended[at - 1].in_flight;
-        let by_in_flight = best_split(&validity(&ended), is_step).map(|split| {
-            let up_to = ended[split.at - 1].in_flight();
-            (
-                split.gain,
-                InFlightSplit {
-                    up_to,
-                    sides: split.sides,
-                },
-            )
-        });
         Some(Self {
             by_in_flight: in_flight_bins(&ended),
             over_time,
-            loss: loss(by_in_flight, by_time),
+            loss,
         })
     }
 
@@ -182,68 +112,149 @@ impl ValidityPattern {
     }
 }
 
-fn loss(
-    in_flight: Option<(f64, InFlightSplit)>,
-    time: Option<(f64, TimeSplit)>,
-) -> Option<ValidityLoss> {
-    let gains = [
-        in_flight.as_ref().map(|(gain, _)| *gain),
-        time.as_ref().map(|(gain, _)| *gain),
-    ];
-    let best = gains.into_iter().flatten().max_by(f64::total_cmp)?;
-    if best < MIN_LOG_RATIO {
+/// The explanations of a loss in answers in the order of sending.
+fn loss(samples: &[Sample<'_>], ended: &[Ended<'_, '_>]) -> Option<ValidityLoss> {
+    if ended.iter().all(|answer| answer.is_valid) {
         return None;
     }
-    let difference = gains[0].zip(gains[1]).map(|(one, other)| one - other);
-    let explained_by = match difference {
-        Some(difference) if difference.abs() < MIN_LOG_RATIO => Explanation::Tied,
-        Some(difference) if difference < 0.0 => Explanation::Time,
-        None if in_flight.is_none() => Explanation::Time,
-        Some(_) | None => Explanation::InFlight,
+    let mut found: Vec<(f64, LossSplit)> = Vec::new();
+    for by in LossVariable::ALL {
+        let numbers = numbers(by, samples, ended);
+        let answers = numbers.into_iter().zip(ended).enumerate();
+        let mut answers: Vec<(f64, bool, usize)> = answers
+            .map(|(at, (number, answer))| (number, answer.is_valid, at))
+            .collect();
+        answers.sort_by(|one, other| one.0.total_cmp(&other.0));
+        let Some((gain, at, [before, after])) = best_split(&answers) else {
+            continue;
+        };
+        let is_time = by == LossVariable::Time;
+        let split = LossSplit {
+            by,
+            up_to: answers[at - 1].0,
+            from: answers[at].0,
+            request: is_time.then(|| ended[answers[at].2].sample.id()),
+            before,
+            after,
+        };
+        found.push((gain, split));
+    }
+    // Stable, so that the order of the variables decides between equal ones.
+    found.sort_by(|one, other| other.0.total_cmp(&one.0));
+    let best = found.first()?.0;
+    if best < MIN_LOG_RATIO + (LossVariable::ALL.len() as f64).ln() {
+        return None;
+    }
+    let mut explanations: Vec<LossSplit> = found
+        .into_iter()
+        .take_while(|(gain, _)| best - gain < MIN_LOG_RATIO)
+        .map(|(_, split)| split)
+        .collect();
+    let explained_by = explanations.first()?.by;
+    // Requests in flight are one explanation, counted at two instants.
+    let same = match explained_by {
+        LossVariable::InFlight => Some(LossVariable::InFlightAtStart),
+        LossVariable::InFlightAtStart => Some(LossVariable::InFlight),
+        _ => None,
     };
+    explanations.retain(|split| Some(split.by) != same);
     Some(ValidityLoss {
         explained_by,
-        in_flight: in_flight.map(|(_, split)| split),
-        time: time.map(|(_, split)| split),
-        log10_ratio: difference.map(|difference| difference / std::f64::consts::LN_10),
+        explanations,
     })
 }
 
-/// The split after which validity falls, and that explains the answers best. `is_split` is whether
-/// the list can be split before an index.
-fn best_split(valid: &[bool], is_split: impl Fn(usize) -> bool) -> Option<Split> {
-    let all = valid.iter().filter(|valid| **valid).count();
-    let without = log_likelihood(all, valid.len());
+/// The values of a variable, one for each answer in the order of sending.
+fn numbers(by: LossVariable, samples: &[Sample<'_>], ended: &[Ended<'_, '_>]) -> Vec<f64> {
+    let of_requests = |numbers: Vec<Option<f64>>| {
+        // Answers are in the order of sending, requests in that of the plan.
+        let places = samples.iter().map(Sample::case_index).zip(numbers);
+        let by_index: std::collections::HashMap<usize, Option<f64>> = places.collect();
+        let number = |answer: &Ended<'_, '_>| by_index[&answer.sample.case_index()];
+        ended
+            .iter()
+            .map(|answer| number(answer).unwrap_or(0.0))
+            .collect()
+    };
+    match by {
+        LossVariable::Tools => {
+            let tools = ended
+                .iter()
+                .map(|answer| answer.sample.constraint()?.tools());
+            tools
+                .map(|tools| tools.map_or(0, |tools| tools.tools.len()) as f64)
+                .collect()
+        }
+        LossVariable::PromptBytes => {
+            let prompts = ended
+                .iter()
+                .map(|answer| &answer.sample.request_input().prompt);
+            prompts.map(|prompt| bytes_of(prompt) as f64).collect()
+        }
+        LossVariable::InFlight => ended
+            .iter()
+            .map(|answer| answer.in_flight() as f64)
+            .collect(),
+        LossVariable::InFlightAtStart => of_requests(in_flight::when_started(samples)),
+        LossVariable::IdleS => of_requests(in_flight::idle_before_s(samples)),
+        LossVariable::Time => (0..ended.len()).map(|at| at as f64).collect(),
+    }
+}
+
+/// Bytes of the texts of a prompt.
+fn bytes_of(prompt: &Prompt) -> usize {
+    match prompt {
+        Prompt::Text(text) => text.len(),
+        Prompt::Messages(messages) => messages
+            .iter()
+            .map(|message| match &message.content {
+                serde_json::Value::String(text) => text.len(),
+                content => content
+                    .as_array()
+                    .into_iter()
+                    .flatten()
+                    .map(|part| part["text"].as_str().map_or(0, str::len))
+                    .sum(),
+            })
+            .sum(),
+        Prompt::Audio(_) => 0,
+        Prompt::Ranking { query, documents } => {
+            query.len()
+                + documents
+                    .iter()
+                    .map(|document| document.len())
+                    .sum::<usize>()
+        }
+    }
+}
+
+/// The split after which validity falls, and that explains answers in the order of a number best:
+/// its gain in log likelihood over no split, less the logarithm of the number of splits; the index
+/// of the first answer after it; and both sides.
+fn best_split(answers: &[(f64, bool, usize)]) -> Option<(f64, usize, [ValidAnswers; 2])> {
+    let all = answers.iter().filter(|(_, is_valid, _)| *is_valid).count();
+    let without = log_likelihood(all, answers.len());
     let (mut splits, mut valid_before) = (0_usize, 0);
-    let mut best: Option<Split> = None;
-    for at in 1..valid.len() {
-        valid_before += usize::from(valid[at - 1]);
-        if !is_split(at) {
+    let mut best: Option<(f64, usize, [ValidAnswers; 2])> = None;
+    for (at, pair) in (1..).zip(answers.windows(2)) {
+        valid_before += usize::from(pair[0].1);
+        if pair[0].0 == pair[1].0 {
             continue;
         }
         splits += 1;
-        let sides = Sides {
-            valid_before,
-            before: at,
-            valid_after: all - valid_before,
-            after: valid.len() - at,
-        };
-        let share = |valid: usize, answers: usize| valid as f64 / answers as f64;
-        let is_fall = share(sides.valid_after, sides.after) < share(valid_before, at);
-        if !is_fall || sides.before < MIN_SIDE || sides.after < MIN_SIDE {
+        let sides = [(valid_before, at), (all - valid_before, answers.len() - at)]
+            .map(|(valid, answers)| ValidAnswers { valid, answers });
+        let [before, after] = sides.map(|side| side.valid as f64 / side.answers as f64);
+        if after >= before || sides.iter().any(|side| side.answers < MIN_SIDE) {
             continue;
         }
-        let gain = log_likelihood(sides.valid_before, sides.before)
-            + log_likelihood(sides.valid_after, sides.after)
-            - without;
-        if best.as_ref().is_none_or(|best| gain > best.gain) {
-            best = Some(Split { at, sides, gain });
+        let with = sides.map(|side| log_likelihood(side.valid, side.answers));
+        let gain = with[0] + with[1] - without;
+        if best.as_ref().is_none_or(|(most, ..)| gain > *most) {
+            best = Some((gain, at, sides));
         }
     }
-    best.map(|best| Split {
-        gain: best.gain - (splits as f64).ln(),
-        ..best
-    })
+    best.map(|(gain, at, sides)| (gain - (splits as f64).ln(), at, sides))
 }
 
 /// The log likelihood of `hits` in `of` trials with the best probability.
@@ -306,9 +317,15 @@ fn time_bins(ended: &[Ended<'_, '_>]) -> Option<Vec<TimeBin>> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
+    use crate::metrics::request_table::RequestTable;
     use crate::metrics::testing::{TestRequest, test_request, with_samples};
+    use sobench_core::constraint::Constraint;
+    use sobench_core::tools::ToolSet;
     use sobench_core::verdict::{Reason, Verdict};
+    use sobench_testkit::random::Random;
 
     /// A request from `sent` to `end` that is valid or not.
     fn request(sent: u64, end: u64, is_valid: bool) -> TestRequest<'static> {
@@ -342,25 +359,22 @@ mod tests {
         with_samples(run, ValidityPattern::new).unwrap()
     }
 
+    fn valid(valid: usize, answers: usize) -> ValidAnswers {
+        ValidAnswers { valid, answers }
+    }
+
     #[test]
     fn loss_above_a_number_in_flight_is_told_from_a_loss_in_time() {
         let found = pattern(&waves(|_, place| place < 8));
         let loss = found.loss.clone().unwrap();
-        assert_eq!(loss.explained_by, Explanation::InFlight, "{loss:?}");
-        let split = loss.in_flight.unwrap();
+        assert_eq!(loss.explained_by, LossVariable::InFlight, "{loss:?}");
+        let [split] = &loss.explanations[..] else {
+            panic!("{loss:?}");
+        };
         assert_eq!(
-            (split.up_to, split.sides),
-            (
-                8,
-                Sides {
-                    valid_before: 40,
-                    before: 40,
-                    valid_after: 0,
-                    after: 40
-                }
-            )
+            (split.up_to, split.from, split.before, split.after),
+            (8.0, 9.0, valid(40, 40), valid(0, 40))
         );
-        assert!(loss.log10_ratio.is_none_or(|ratio| ratio > 5.0), "{loss:?}");
         let bins: Vec<_> = found
             .by_in_flight
             .iter()
@@ -377,28 +391,109 @@ mod tests {
             ]
         );
         let loss = pattern(&waves(|wave, _| wave < 2)).loss.unwrap();
-        assert_eq!(loss.explained_by, Explanation::Time, "{loss:?}");
-        let split = loss.time.unwrap();
+        assert_eq!(loss.explained_by, LossVariable::Time, "{loss:?}");
+        let split = &loss.explanations[0];
         assert_eq!(
-            (
-                split.request.as_str(),
-                split.sides.before,
-                split.sides.valid_after
-            ),
-            ("case-32", 32, 0)
+            (split.request.as_deref(), split.before, split.after),
+            (Some("case-32"), valid(32, 32), valid(0, 48))
         );
     }
 
-    /// Under a cap, the number in flight rises once, at the start.
+    /// Without a cap, or in the first filling of the slots, the number in flight rises with time.
     #[test]
-    fn loss_in_the_first_filling_of_the_slots_is_tied() {
+    fn loss_in_a_single_burst_has_both_explanations() {
         let run: Vec<TestRequest<'_>> = (0..40)
             .map(|index| request(index, 1000 + index, index < 8))
             .collect();
         let loss = pattern(&run).loss.unwrap();
-        assert_eq!(loss.explained_by, Explanation::Tied, "{loss:?}");
-        assert_eq!(loss.in_flight.unwrap().up_to, 8);
-        assert_eq!(loss.time.unwrap().request, "case-8");
+        let by: Vec<LossVariable> = loss.explanations.iter().map(|split| split.by).collect();
+        assert_eq!(by, [LossVariable::InFlight, LossVariable::Time], "{loss:?}");
+        assert_eq!(loss.explanations[0].up_to, 8.0);
+        assert_eq!(loss.explanations[1].request.as_deref(), Some("case-8"));
+    }
+
+    /// All are sent at once, and those that are answered while many wait are not constrained.
+    #[test]
+    fn loss_while_many_wait_is_found_in_a_single_burst() {
+        let run: Vec<TestRequest<'_>> = (0..40)
+            .map(|index| request(0, 1000 + 10 * index, index >= 32))
+            .collect();
+        let loss = pattern(&run).loss.unwrap();
+        let split = &loss.explanations[0];
+        assert_eq!(
+            (loss.explained_by, split.up_to, split.before, split.after),
+            (
+                LossVariable::InFlightAtStart,
+                8.0,
+                valid(8, 8),
+                valid(0, 32)
+            ),
+            "{loss:?}"
+        );
+    }
+
+    /// One request at a time, after a pause of 5 s every `every` requests, with 3 or 24 tools and a
+    /// prompt of 100 or 10,000 bytes.
+    fn varied(len: u64, is_valid: impl Fn(bool, usize, usize) -> bool) -> ValidityPattern {
+        let mut at = 0;
+        let (mut table, mut verdicts) = (RequestTable::default(), Vec::new());
+        for index in 0..len {
+            let is_late = index % 3 == 1;
+            let tools = if index * 7919 % 31 < 12 { 3 } else { 24 };
+            let bytes = if index * 104_729 % 37 < 15 {
+                100
+            } else {
+                10_000
+            };
+            at += if is_late { 5000 } else { 1 };
+            let request = request(at, at + 20, is_valid(is_late, tools, bytes));
+            at += 20;
+            let (mut case, observation, verdict) = request.parts(index as usize);
+            let tool = |tool: usize| serde_json::json!({"type": "function", "function": {"name": format!("f{tool}")}});
+            let members = serde_json::json!({"tools": (0..tools).map(tool).collect::<Vec<_>>()});
+            let set = ToolSet::from_members(members.as_object().unwrap()).unwrap();
+            case.constraint = Some(Arc::new(Constraint::Tools(set.into())));
+            case.prompt = Prompt::Text("a".repeat(bytes).into());
+            assert!(table.push(&case, &observation, 0));
+            verdicts.push(request.judged(verdict, &observation));
+        }
+        for (index, verdict) in verdicts.into_iter().enumerate() {
+            table.judge(index, verdict);
+        }
+        ValidityPattern::new(&table.samples()).unwrap()
+    }
+
+    #[test]
+    fn loss_goes_with_tools_prompts_or_a_pause() {
+        type IsValid = fn(bool, usize, usize) -> bool;
+        let cases: [(IsValid, LossVariable, &str); 3] = [
+            (
+                |_, tools, _| tools < 12,
+                LossVariable::Tools,
+                "with more than 3 tools",
+            ),
+            (
+                |_, _, bytes| bytes < 4096,
+                LossVariable::PromptBytes,
+                "with prompts above 100 bytes",
+            ),
+            (
+                |is_late, _, _| !is_late,
+                LossVariable::IdleS,
+                "after 5.0 s or more without a request",
+            ),
+        ];
+        for (is_valid, by, text) in cases {
+            for len in [12, 60] {
+                let loss = varied(len, is_valid).loss.unwrap();
+                assert_eq!(
+                    (loss.explained_by, loss.explanations[0].to_string().as_str()),
+                    (by, text),
+                    "{loss:?}"
+                );
+            }
+        }
+        assert_eq!(varied(60, |_, _, _| true).loss, None);
     }
 
     #[test]
@@ -406,11 +501,11 @@ mod tests {
         let partial = waves(|wave, place| wave < 3 || place % 2 == 0);
         assert_eq!(
             pattern(&partial).loss.unwrap().explained_by,
-            Explanation::Time
+            LossVariable::Time
         );
         // Every fourth, every third, and a rise instead of a fall.
         for is_valid in [
-            (|_, place| place % 4 != 0) as fn(u64, u64) -> bool,
+            (|wave, place| (wave * 5 + place) % 4 != 0) as fn(u64, u64) -> bool,
             |wave, place| (wave * 16 + place) % 3 != 0,
             |wave, _| wave > 2,
             |_, _| true,
@@ -418,12 +513,25 @@ mod tests {
         ] {
             assert_eq!(pattern(&waves(is_valid)).loss, None);
         }
-        let invalid: usize = pattern(&waves(|_, place| place % 4 != 0))
+        let invalid: usize = pattern(&waves(|wave, place| (wave * 5 + place) % 4 != 0))
             .over_time
             .iter()
             .map(|bin| bin.answers - bin.valid)
             .sum();
         assert_eq!(invalid, 20);
         assert_eq!(with_samples(&[], ValidityPattern::new), None);
+        let mut random = Random(7);
+        let false_alarms = (0..400).filter(|run| {
+            let share = 20 + 25 * (run % 4);
+            let mut draws = (0..200)
+                .map(|_| random.below(100) < share)
+                .collect::<Vec<_>>();
+            let drawn = std::cell::RefCell::new(&mut draws);
+            varied(20 + run % 100, |_, _, _| drawn.borrow_mut().pop().unwrap())
+                .loss
+                .is_some()
+        });
+        let false_alarms = false_alarms.count();
+        assert!(false_alarms <= 4, "{false_alarms} of 400");
     }
 }
