@@ -198,24 +198,28 @@ impl Decoded {
 
     /// The outcome by the finish reason and the terminal event.
     fn ended(&self) -> Outcome {
-        match self
-            .finish_reason
-            .as_deref()
-            .map(|reason| (Ending::from_reason(reason), reason))
-        {
-            Some((Ending::TokenLimit, _)) => Outcome::Truncated,
-            Some((Ending::Failed, reason)) => {
-                stream_error(StreamFault::FailedFinishReason.message(&format!("{reason:?}")))
-            }
-            Some((Ending::Complete, _)) => Outcome::Completed,
-            None if self.terminated && (self.has_content || self.is_complete_answer) => {
-                Outcome::Completed
-            }
-            None if self.terminated => {
-                stream_error("the stream ended with neither content nor a finish reason")
-            }
-            None => stream_error(StreamFault::NoEnd.to_string()),
+        if let Some(reason) = self.finish_reason.as_deref() {
+            return outcome_of_finish_reason(reason);
         }
+        if !self.terminated {
+            return stream_error(StreamFault::NoEnd.to_string());
+        }
+        if self.has_content || self.is_complete_answer {
+            Outcome::Completed
+        } else {
+            stream_error("the stream ended with neither content nor a finish reason")
+        }
+    }
+}
+
+/// The outcome of an answer with this finish reason.
+pub fn outcome_of_finish_reason(reason: &str) -> Outcome {
+    match Ending::from_reason(reason) {
+        Ending::TokenLimit => Outcome::Truncated,
+        Ending::Failed => {
+            stream_error(StreamFault::FailedFinishReason.message(&format!("{reason:?}")))
+        }
+        Ending::Complete => Outcome::Completed,
     }
 }
 

@@ -34,7 +34,9 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-pub use answer::{AnswerError, Decoded, Decoder, ReadSummary, outcome_of_status};
+pub use answer::{
+    AnswerError, Decoded, Decoder, ReadSummary, outcome_of_finish_reason, outcome_of_status,
+};
 pub use check::{check, unsupported};
 pub use decode::{DEFAULT_MAX_EVENT_BYTES, QUOTED_BYTES};
 pub use dialect::ConstraintDialect;

@@ -1,5 +1,8 @@
 //! Judges grammars: the answer must be a sentence. A handwritten oracle decides if there is one,
 //! otherwise the general recognizer.
+//!
+//! Starts of sentences are always decided by the recogniser: a pest grammar does not show whether a
+//! longer text could match.
 
 use sobench_core::constraint::GrammarDialect;
 use sobench_core::verdict::{NotScored, Reason, Verdict};
@@ -7,49 +10,57 @@ use sobench_grammar::{GrammarError, Membership, PestOracle, Recogniser};
 
 /// Decides membership.
 pub(super) enum GrammarJudge {
-    Oracle(PestOracle),
+    /// With the recogniser of the grammar, unless it cannot be compiled.
+    Oracle(PestOracle, Option<Box<Recogniser>>),
     Recogniser(Box<Recogniser>),
 }
 
 impl GrammarJudge {
-    /// Compiles the oracle if there is one, otherwise the grammar. The error is the reason why
-    /// answers cannot be scored.
+    /// Compiles the grammar, and the oracle if there is one. The error is the reason why answers
+    /// cannot be scored.
     pub(super) fn compile(
         dialect: GrammarDialect,
         text: &str,
         oracle: Option<&str>,
     ) -> Result<Self, NotScored> {
+        let recogniser = sobench_grammar::compile(dialect, text).map(Box::new);
         match oracle {
             Some(oracle) => PestOracle::compile(oracle)
-                .map(Self::Oracle)
+                .map(|oracle| Self::Oracle(oracle, recogniser.ok()))
                 .map_err(|error| not_scorable("grammar oracle", &error)),
-            None => {
-                let compiled = sobench_grammar::compile(dialect, text)
-                    .map_err(|error| not_scorable("grammar", &error))?;
-                Ok(Self::Recogniser(Box::new(compiled)))
-            }
+            None => recogniser
+                .map(Self::Recogniser)
+                .map_err(|error| not_scorable("grammar", &error)),
         }
     }
 
-    /// Why no continuation of `text` can be a sentence, if that is certain. An oracle does not show
-    /// it: another alternative of it may match a longer text.
+    /// Why no continuation of `text` can be a sentence, if that is certain.
     pub(super) fn final_violation(&self, text: &str) -> Option<Reason> {
-        let Self::Recogniser(recogniser) = self else {
-            return None;
+        let recogniser = match self {
+            Self::Oracle(_, recogniser) => recogniser.as_ref()?,
+            Self::Recogniser(recogniser) => recogniser,
         };
         match recogniser.recognise(text) {
-            Membership::NotMember { byte } if byte < text.len() => Some(Reason::Grammar { byte }),
+            // Where the two languages differ, the oracle decides.
+            Membership::NotMember { byte }
+                if byte < text.len() && self.membership(text) != Membership::Member =>
+            {
+                Some(Reason::Grammar { byte })
+            }
             _ => None,
+        }
+    }
+
+    fn membership(&self, text: &str) -> Membership {
+        match self {
+            Self::Oracle(oracle, _) => oracle.recognise(text),
+            Self::Recogniser(recogniser) => recogniser.recognise(text),
         }
     }
 
     /// Whether `text` is a sentence.
     pub(super) fn judge(&self, text: &str) -> Verdict {
-        let membership = match self {
-            Self::Oracle(oracle) => oracle.recognise(text),
-            Self::Recogniser(recogniser) => recogniser.recognise(text),
-        };
-        match membership {
+        match self.membership(text) {
             Membership::Member => Verdict::Valid,
             Membership::NotMember { .. } if text.is_empty() => Verdict::Invalid {
                 reason: Reason::Empty,

@@ -22,9 +22,6 @@ const PYTHON_MAX_NESTING: usize = 990;
 /// `sys.int_info.default_max_str_digits`.
 const PYTHON_MAX_INTEGER_DIGITS: usize = 4300;
 
-/// Stands for a number that more digits may change to any other one.
-const UNFINISHED_NUMBER: u8 = 0;
-
 /// Accepted variant of JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Dialect {
@@ -69,15 +66,26 @@ pub(super) struct SyntaxError {
 /// The start of a JSON text, completed by closing its open containers.
 #[derive(Debug)]
 pub(super) struct Partial {
-    /// Without the member whose value has not started. An unfinished string is as long as it got,
-    /// an unfinished number is 0.
+    /// Without the member whose value has not started. An unfinished string or number is as long as
+    /// it got.
     pub value: Value,
     /// Reference tokens of the path of unfinished values, from the outermost. The whole document
     /// is unfinished too.
     pub open: Vec<String>,
+    /// The name of the member whose value has not started. Its object is the innermost unfinished
+    /// value.
+    pub name: Option<PartialName>,
     pub nesting: usize,
     pub lone_surrogate: Option<usize>,
     pub duplicate: Option<Duplicate>,
+}
+
+/// The name of a member without its value.
+#[derive(Debug)]
+pub(super) struct PartialName {
+    pub text: String,
+    /// Whether its closing quote is written.
+    pub is_whole: bool,
 }
 
 /// What a text that may end anywhere has of a JSON text.
@@ -104,7 +112,7 @@ pub(super) fn read_start(text: &str) -> Result<Start, SyntaxError> {
     match reader.document() {
         // More digits may follow.
         Ok(value) if value.is_number() && reader.position == text.len() => {
-            reader.unfinished = Some(UNFINISHED_NUMBER.into());
+            reader.unfinished = Some(value);
             Ok(reader.into_partial())
         }
         Ok(_) => Ok(Start::Whole),
@@ -157,6 +165,8 @@ struct Reader<'a> {
     duplicate: Option<Duplicate>,
     /// The scalar in which the text ends, or the object before whose first member it ends.
     unfinished: Option<Value>,
+    /// The name in or after which the text ends.
+    name: Option<PartialName>,
 }
 
 impl<'a> Reader<'a> {
@@ -170,6 +180,7 @@ impl<'a> Reader<'a> {
             lone_surrogate: None,
             duplicate: None,
             unfinished: None,
+            name: None,
         }
     }
 
@@ -187,9 +198,19 @@ impl<'a> Reader<'a> {
     fn into_partial(self) -> Start {
         let (mut inner, mut open) = (self.unfinished, Vec::new());
         let mut containers = self.open;
+        let mut name = self.name;
+        if let (None, None, Some(Open::Object { key, .. })) = (&name, &inner, containers.last())
+            && !key.is_empty()
+        {
+            name = Some(PartialName {
+                text: key.clone(),
+                is_whole: true,
+            });
+        }
         if self.nesting > MAX_NESTING {
             containers.clear();
             inner = Some(Value::Null);
+            name = None;
         }
         for container in containers.into_iter().rev() {
             inner = Some(match container {
@@ -214,6 +235,7 @@ impl<'a> Reader<'a> {
             Start::Partial(Partial {
                 value,
                 open,
+                name,
                 nesting: self.nesting,
                 lone_surrogate: self.lone_surrogate,
                 duplicate: self.duplicate,
@@ -292,12 +314,25 @@ impl<'a> Reader<'a> {
             Some(_) => return self.fail("expected a member name in double quotes"),
             None => return self.fail("the text ends inside an object"),
         }
-        let key = self.string().inspect_err(|_| self.unfinished = None)?;
+        let key = match self.string() {
+            Ok(key) => key,
+            Err(error) => {
+                if let Some(Value::String(text)) = self.unfinished.take() {
+                    let is_whole = false;
+                    self.name = Some(PartialName { text, is_whole });
+                }
+                return Err(error);
+            }
+        };
         self.position = skip_white_space(self.text, self.position);
         match self.peek() {
             Some(b':') => self.position += 1,
             Some(_) => return self.fail("expected a colon"),
-            None => return self.fail("the text ends inside an object"),
+            None => {
+                let (text, is_whole) = (key, true);
+                self.name = Some(PartialName { text, is_whole });
+                return self.fail("the text ends inside an object");
+            }
         }
         Ok(key)
     }
@@ -306,7 +341,7 @@ impl<'a> Reader<'a> {
     fn after_value(&mut self, value: Value) -> Result<Next, SyntaxError> {
         // More digits may follow a number at the end of the text.
         if value.is_number() && self.peek().is_none() && !self.open.is_empty() {
-            self.unfinished = Some(UNFINISHED_NUMBER.into());
+            self.unfinished = Some(value);
             return match self.open.last() {
                 Some(Open::Object { .. }) => self.fail("the text ends inside an object"),
                 _ => self.fail("the text ends inside an array"),
@@ -404,9 +439,11 @@ impl<'a> Reader<'a> {
     }
 
     fn number(&mut self) -> Result<Value, SyntaxError> {
+        let start = self.position;
         let number = self.whole_number();
         if number.is_err() {
-            self.unfinished = Some(UNFINISHED_NUMBER.into());
+            let written = text_values::to_number(&self.text[start..self.position]);
+            self.unfinished = Some(Value::Number(written));
         }
         number
     }

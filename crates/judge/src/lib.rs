@@ -203,10 +203,7 @@ impl Evaluator {
                 .unwrap_or_else(|why| Verdict::NotScored { why });
         }
         let verdict = if is_truncated {
-            let reason = self.final_violation(constraint, oracle, &text);
-            Verdict::Invalid {
-                reason: reason.unwrap_or(Reason::Truncated),
-            }
+            self.judge_start(constraint, oracle, &text)
         } else {
             self.judge_text(constraint, oracle, &text)
         };
@@ -262,6 +259,23 @@ impl Evaluator {
             return Verdict::Invalid { reason };
         }
         catch_panic(|| judge.judge(text)).unwrap_or_else(|why| Verdict::NotScored { why })
+    }
+
+    /// Judges the text of an answer that was cut at the token limit: invalid if no end could make it
+    /// valid, otherwise truncated.
+    fn judge_start(
+        &mut self,
+        constraint: &Constraint,
+        oracle: Option<&str>,
+        text: &str,
+    ) -> Verdict {
+        if let Some(why) = self.not_scorable_reason(constraint, oracle) {
+            return Verdict::NotScored { why };
+        }
+        let reason = self.final_violation(constraint, oracle, text);
+        Verdict::Invalid {
+            reason: reason.unwrap_or(Reason::Truncated),
+        }
     }
 
     /// Why `text`, the start of an answer, cannot become valid by any end. `None` if it can,
@@ -695,9 +709,11 @@ mod tests {
             (&person, r#"{"e": "gr"#, ""),
             (&person, r#"{"e": "b"#, "`enum` at /e"),
             (&person, r#"{"e": ["#, "`enum` at /e"),
-            (&person, r#"{"e": 2"#, ""),
+            (&person, r#"{"e": 2"#, "2 is not one of"),
+            (&person, r#"{"e": 1"#, ""),
             (&person, r#"{"e": 2,"#, "`enum` at /e"),
-            (&person, r#"{"either": 1"#, ""),
+            (&person, r#"{"either": 1"#, "`anyOf` at /either"),
+            (&person, r#"{"either": n"#, ""),
             (&person, r#"{"either": 1,"#, "`anyOf` at /either"),
             (&person, r#"{"list": [true, 0"#, "`type` at /list/1"),
             (
@@ -707,7 +723,14 @@ mod tests {
             ),
             (&person, r#"{"list": [true, f"#, ""),
             (&person, r#"{"other": ""#, "`additionalProperties`"),
-            (&person, r#"{"other"#, ""),
+            (&person, r#"{"other"#, "`additionalProperties`"),
+            (&person, r#"{"oth"#, "no other name starts with \"oth\""),
+            (&person, r#"{"the"#, ""),
+            (
+                &person,
+                r#"{"v": "a", "v"#,
+                "no other name starts with \"v\"",
+            ),
             (&person, r#"{"then": 1, "#, "`minimum` at /then"),
             (&person, r#"{"then": 9, "n"#, ""),
             (&person, r#"{"sub": {"y": 1"#, ""),
@@ -749,11 +772,110 @@ mod tests {
                 assert!(reason.to_string().contains(expected), "{text:?}: {reason}");
             }
         }
-        let oracle = "start = { SOI ~ \"yes\" ~ EOI }";
-        assert_eq!(
-            evaluator.final_violation(&grammar, Some(oracle), "no"),
-            None
-        );
+    }
+
+    #[test]
+    fn unfinished_values_are_invalid_where_nothing_can_follow() {
+        let object = schema(json!({
+            "properties": {
+                "host": {"format": "hostname"},
+                "ip": {"format": "ipv4"},
+                "code": {"type": "string", "pattern": "^[A-Z]{2}\\d+$"},
+                "part": {"type": "string", "pattern": "[A-Z]"},
+                "age": {"type": "integer", "minimum": 0, "maximum": 120},
+                "share": {"type": "number", "exclusiveMinimum": 0, "maximum": 1},
+                "one": {"const": 10},
+                "set": {"uniqueItems": true},
+                "either": {"oneOf": [
+                    {"properties": {"kind": {"const": "a"}}, "additionalProperties": false},
+                    {"properties": {"kind": {"const": "b"}, "b": true}, "additionalProperties": false},
+                ]},
+                "map": {"propertyNames": {"pattern": "^x"}},
+                "open": {"patternProperties": {"^x": true}, "additionalProperties": false},
+            },
+        }));
+        let long_label = format!(r#"{{"host": "{}"#, "a".repeat(64));
+        let mut evaluator = Evaluator::new(EvaluateOptions::default());
+        for (text, expected) in [
+            (&*long_label, "`format` at /host"),
+            (&long_label[..long_label.len() - 1], ""),
+            (r#"{"ip": "01"#, "`format` at /ip"),
+            (r#"{"ip": "25"#, ""),
+            (r#"{"code": "AB1x"#, "`pattern` at /code"),
+            (r#"{"code": "AB1"#, ""),
+            (r#"{"code": ""#, ""),
+            (r#"{"part": "abc"#, ""),
+            (r#"{"age": 121"#, "`maximum` at /age"),
+            (r#"{"age": 120"#, ""),
+            (r#"{"age": 12000"#, ""),
+            (r#"{"age": -1"#, "`minimum` at /age"),
+            (r#"{"age": -"#, ""),
+            (r#"{"age": 1.5"#, ""),
+            (r#"{"share": 7"#, ""),
+            (r#"{"share": -0.1"#, "`exclusiveMinimum` at /share"),
+            (r#"{"share": 7e2"#, "`maximum` at /share"),
+            (r#"{"one": 1"#, ""),
+            (r#"{"one": 11"#, "`const` at /one"),
+            (r#"{"set": [1, 1"#, ""),
+            (r#"{"set": [1, 1, "#, "`uniqueItems` at /set"),
+            (r#"{"either": {"kind": "c"#, "`oneOf` at /either"),
+            (r#"{"either": {"kind": "#, ""),
+            (r#"{"either": {"c": "#, "`oneOf` at /either"),
+            (r#"{"map": {"y"#, ""),
+            (r#"{"map": {"y": "#, "`propertyNames` at /map"),
+            (r#"{"open": {"y"#, ""),
+            (r#"{"open": {"y": "#, "`additionalProperties` at /open"),
+        ] {
+            let reason = evaluator.final_violation(&object, None, text);
+            let message = reason.map(|reason| reason.to_string()).unwrap_or_default();
+            assert!(
+                message.contains(expected) && message.is_empty() == expected.is_empty(),
+                "{text}: {message:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_grammar_judges_starts_also_where_an_oracle_judges_whole_answers() {
+        let oracle = Some("start = { \"SELECT \" ~ (\"a\" | \"b\") }");
+        let mut evaluator = Evaluator::new(EvaluateOptions::default());
+        let mut check = |grammar: &str, text: &str, expected: &str| {
+            let constraint = Constraint::Grammar {
+                dialect: GrammarDialect::Lark,
+                text: grammar.into(),
+            };
+            let answer = Answer::from_text(text.to_owned());
+            let outcome = Outcome::Truncated;
+            let verdict = evaluator.judge(Some(&constraint), oracle, &outcome, &answer, None, None);
+            let reason = verdict.into_reason().unwrap();
+            assert_eq!(reason.name(), expected, "{grammar} on {text:?}");
+        };
+        let sql = "start: \"SELECT \" (\"a\" | \"b\")";
+        check(sql, "```sql\nSELECT a", "grammar");
+        check(sql, "SELECT c", "grammar");
+        check(sql, "SEL", "truncated");
+        check(sql, "SELECT a", "truncated");
+        check("start: \"SELECT \" \"a\"", "SELECT b", "truncated");
+        check("start: missing", "```sql", "truncated");
+    }
+
+    #[test]
+    fn cut_answers_are_not_judged_where_whole_ones_are_not() {
+        let external = schema(json!({"$ref": "https://example.com/schema.json"}));
+        let mut evaluator = Evaluator::new(EvaluateOptions::default());
+        for outcome in [Outcome::Completed, Outcome::Truncated] {
+            let answer = Answer::from_text("{\"a\"".to_owned());
+            let verdict = evaluator.judge(Some(&external), None, &outcome, &answer, None, None);
+            assert!(
+                matches!(
+                    verdict,
+                    Verdict::NotScored {
+                        why: NotScored::Unsupported { .. }
+                    }
+                ),
+                "{verdict:?}"
+            );
+        }
     }
 
     #[test]

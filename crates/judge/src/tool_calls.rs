@@ -6,13 +6,15 @@
 //! tool, `strict` or not: a client that reads them needs what the schema says.
 //!
 //! The first fault decides, in this order: markup of calls in the text, a call under `none`, the
-//! calls one by one, their number, no call, the finish reason.
+//! calls one by one, their number, no call, the finish reason. Markup is no fault in an answer that
+//! was cut inside of a call: a parser cannot read such a call.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, OnceLock};
 
 use serde_json::Value;
 
+use super::json_reader::{self, Dialect};
 use super::{CompiledConstraint, EvaluateOptions, INCOMPLETE_CHARACTER, json_object, oversize};
 use sobench_core::answer::{Answer, CallForm, Channel, ToolCall};
 use sobench_core::constraint::{Constraint, GrammarDialect};
@@ -115,17 +117,20 @@ impl ToolCallJudge {
         if let Some(reason) = oversize(&answer.content) {
             return invalid(reason);
         }
-        if let Some(fault) = self.leaked_markup(answer) {
+        if let Some(fault) = self.leaked_markup(answer)
+            && !(is_cut && is_cut_in_call(answer))
+        {
             return invalid(Reason::ToolCall(fault));
         }
         let mut why_not_scored = None;
-        match self.fault_of_calls(calls, is_cut, &mut why_not_scored) {
-            Some(fault) => return invalid(Reason::ToolCall(fault)),
-            None if is_cut => return invalid(Reason::Truncated),
-            None => {}
+        if let Some(fault) = self.fault_of_calls(calls, is_cut, &mut why_not_scored) {
+            return invalid(Reason::ToolCall(fault));
         }
         if let Some(why) = why_not_scored {
             return Verdict::NotScored { why };
+        }
+        if is_cut {
+            return invalid(Reason::Truncated);
         }
         if calls.is_empty() && self.tools.choice.requires_call() {
             return invalid(Reason::ToolCall(ToolCallFault::MissingCall));
@@ -314,6 +319,43 @@ impl ToolCallJudge {
             Ok(call) => is_call(&call),
             Err(_) => false,
         }
+    }
+}
+
+/// Whether an answer was cut inside a call that the server's parser left in the text, as parsers do
+/// with a call that is not complete.
+fn is_cut_in_call(answer: &Answer) -> bool {
+    let text = match answer.content.trim() {
+        "" => &*answer.reasoning,
+        content => content,
+    };
+    MARKUP.iter().any(|markup| {
+        let start = text.rfind(markup).map(|at| &text[at..]);
+        start.is_some_and(|call| !markup.starts_with("</") && is_open_call(markup, call))
+    })
+}
+
+/// Whether `call`, a text that starts with `markup`, has no end: no closing tag, or no complete JSON
+/// text.
+fn is_open_call(markup: &str, call: &str) -> bool {
+    let name = markup.trim_start_matches('<');
+    let name = &name[..name.find(['=', ' ', '>']).unwrap_or(name.len())];
+    if markup.starts_with('<') && name.starts_with(|first: char| first.is_ascii_alphabetic()) {
+        return !call.contains(&format!("</{name}"));
+    }
+    let document = call.match_indices(['{', '[']).find_map(|(start, _)| {
+        match json_reader::read(call, start, Dialect::Rfc8259) {
+            Ok(document) => Some(Some(document.end)),
+            Err(error) => error.at_end.then_some(None),
+        }
+    });
+    match document {
+        Some(Some(end)) => {
+            let rest = call[end..].trim();
+            rest.is_empty() || (rest.starts_with('<') && !rest.contains('>'))
+        }
+        Some(None) => true,
+        None => !["end|>", "end｜>"].iter().any(|end| call.contains(end)),
     }
 }
 

@@ -9,7 +9,7 @@ use super::read::{self, Line};
 use super::report::verdict_line;
 use super::row_reader::RowReader;
 use super::tally::{ConstraintHashes, FirstOfGroups, JudgedAnswer, Tally};
-use super::{LoggedRows, Row, Rows, UnreadableRow, accuracy, judged};
+use super::{LoggedRows, Row, Rows, UnreadableRow, accuracy};
 use crate::commands::large_output::cannot_store;
 use crate::terminal::{InputProgress, InputUnit};
 use sobench_core::answer::Channel;
@@ -17,7 +17,6 @@ use sobench_core::error::{Error, Result};
 use sobench_core::input::json::DuplicateKeys;
 use sobench_core::input::{LineBatch, LineBatches};
 use sobench_core::ordered_work::{in_order, threads};
-use sobench_core::verdict::{NotScored, Verdict};
 use sobench_judge::{EvaluateOptions, Evaluator};
 
 /// Answers of one batch, of files that are not read line by line.
@@ -351,15 +350,7 @@ impl Worker<'_> {
         let row = accuracy::with_valid_reference(row, &mut self.evaluator);
         let judged = match &row {
             Row::Unreadable(_) => None,
-            Row::Answer(stored) => {
-                let verdict = match &stored.unjudgeable {
-                    Some(what) => Verdict::NotScored {
-                        why: NotScored::Unsupported { what: what.clone() },
-                    },
-                    None => stored.judge(&mut self.evaluator, self.judging.channel),
-                };
-                Some(judged(stored, verdict))
-            }
+            Row::Answer(stored) => Some(stored.judge(&mut self.evaluator, self.judging.channel)),
         };
         if self.judging.with_lines {
             let file = self.judging.file_in_lines.then_some(self.judging.name);

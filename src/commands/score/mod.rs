@@ -27,6 +27,7 @@ use self::options::ScoreArgs;
 use self::tally::Figures;
 use super::large_output::{cannot_store, large_output, text_for_stdout};
 use super::output::CommandOutput;
+use sobench_backend::outcome_of_finish_reason;
 use sobench_core::answer::{Answer, Channel};
 use sobench_core::case::{Case, Prompt};
 use sobench_core::constraint::Constraint;
@@ -36,17 +37,17 @@ use sobench_core::observation::{Observation, Outcome, Timing};
 use sobench_core::output_files;
 use sobench_core::output_format::OutputFormat;
 use sobench_core::printable::printable;
-use sobench_core::verdict::Verdict;
+use sobench_core::verdict::{NotScored, Verdict};
 use sobench_data::dataset::DatasetPlan;
 use sobench_judge::accuracy::Reference;
-use sobench_judge::{EvaluateOptions, Evaluator, function_calls, vllm_formula};
+use sobench_judge::{EvaluateOptions, Evaluator};
 use sobench_notices::notice::{DatasetNotice, Notice, as_sentences};
 use sobench_render::text;
-use sobench_results::metrics::constraint_loss::is_white_space_run;
+use sobench_results::metrics::Judged;
 use sobench_results::metrics::examples::Group;
 use sobench_results::metrics::quality::Quality;
-use sobench_results::metrics::{Judged, Tokens};
 use sobench_results::runlog::RequestLines;
+use sobench_results::runlog::judge::Exchange;
 use sobench_shutdown::Shutdown;
 use sobench_statistics::Rate;
 
@@ -366,27 +367,35 @@ pub struct Agreement {
 }
 
 impl Stored {
-    fn judge(&self, evaluator: &mut Evaluator, channel: Option<Channel>) -> Verdict {
-        let Case {
-            constraint,
-            grammar_oracle,
-            arm,
-            ..
-        } = &self.case;
-        let Observation {
-            outcome,
-            answer,
-            finish_reason,
-            ..
-        } = &self.observation;
-        evaluator.judge(
-            constraint.as_deref().filter(|_| arm.is_judged()),
-            grammar_oracle.as_deref(),
-            outcome,
-            answer,
-            finish_reason.as_deref(),
-            channel,
-        )
+    /// Judges the answer as a run does.
+    fn judge(&self, evaluator: &mut Evaluator, channel: Option<Channel>) -> Judged {
+        let (case, observation) = (&self.case, &self.observation);
+        let exchange = Exchange {
+            constraint: case.constraint.as_deref(),
+            arm: case.arm,
+            oracle: case.grammar_oracle.as_deref(),
+            completion: case.completion.as_deref(),
+            outcome: &observation.outcome,
+            answer: &observation.answer,
+            finish_reason: observation.finish_reason.as_deref(),
+            expected: channel,
+        };
+        let mut judged = exchange.judge(evaluator);
+        if let Some(what) = &self.unjudgeable {
+            let what = what.clone();
+            judged.verdict = Verdict::NotScored {
+                why: NotScored::Unsupported { what },
+            };
+            judged.vllm_correct = None;
+        }
+        judged.accuracy = accuracy::grade(self);
+        judged
+    }
+
+    /// Sets the finish reason, and the outcome that it stands for.
+    fn finish(&mut self, reason: String) {
+        self.observation.outcome = outcome_of_finish_reason(&reason);
+        self.observation.finish_reason = Some(reason);
     }
 
     /// A completed answer with this text.
@@ -409,48 +418,6 @@ impl Stored {
             members: Map::new(),
         }
     }
-}
-
-fn judged(stored: &Stored, verdict: Verdict) -> Judged {
-    let (constraint, observation) = (stored.case.constraint.as_deref(), &stored.observation);
-    let text = &*observation.answer.text();
-    let answered = if observation.outcome.is_answer() {
-        text
-    } else {
-        ""
-    };
-    let mut judged = Judged {
-        verdict,
-        tokens: Tokens::default(),
-        vllm_correct: constraint
-            .filter(|_| stored.case.arm.is_judged())
-            .filter(|_| stored.unjudgeable.is_none() && !observation.outcome.is_cut_by_client())
-            .and_then(|constraint| vllm_formula::vllm_correct(constraint, answered)),
-        white_space_run: is_white_space_run(&observation.outcome, text),
-        whole: false,
-        right_call: function_calls::is_correct(
-            stored.case.completion.as_deref(),
-            &observation.outcome,
-            constraint,
-            &observation.answer,
-        ),
-        accuracy: accuracy::grade(stored),
-        made_call: None,
-        call_due: None,
-        reasoning: None,
-        parity: None,
-        free_choices: None,
-        canary: None,
-    };
-    judged.add_tool_calls(
-        constraint
-            .filter(|_| stored.case.arm.is_judged())
-            .and_then(Constraint::tools),
-        stored.case.completion.as_deref(),
-        &observation.outcome,
-        &observation.answer,
-    );
-    judged
 }
 
 /// The verdict as a sentence.

@@ -394,7 +394,9 @@ fn row(members: &Map<String, Value>, place: &str) -> std::result::Result<Stored,
     };
     let mut stored = Stored::from_text(name, Some(Arc::new(constraint)), text.to_owned());
     stored.observation.answer.tool_calls = tool_calls;
-    stored.observation.finish_reason = string(members, "finish_reason")?.map(Into::into);
+    if let Some(reason) = string(members, "finish_reason")? {
+        stored.finish(reason.to_owned());
+    }
     stored.case.completion = string(members, "completion")?.map(Into::into);
     stored.reference = reference(members, stored.case.constraint.as_deref())?;
     stored.case.arm = Arm::Constrained;

@@ -76,7 +76,7 @@ impl RowReader {
         let mut stored =
             Stored::from_text(id, Some(Arc::clone(constraint)), string(members.text?)?);
         if let Some(reason) = members.finish_reason {
-            stored.observation.finish_reason = Some(string(reason)?);
+            stored.finish(string(reason)?);
         }
         stored.case.arm = Arm::Constrained;
         stored.claimed = claimed;

@@ -3,6 +3,7 @@
 //! continuations, and caches, forks and rollbacks do not change masks.
 
 mod continuations;
+mod cut_answers;
 mod departures;
 mod refusals;
 mod vocabulary;

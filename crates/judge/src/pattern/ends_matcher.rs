@@ -6,7 +6,7 @@ use regex_automata::nfa::thompson;
 use regex_automata::util::start;
 use regex_automata::{Anchored, MatchKind};
 
-use super::ParsedPattern;
+use super::{Anchors, ParsedPattern};
 use sobench_core::verdict::NotScored;
 
 /// Maximum bytes of the automaton, and of its cache of states.
@@ -40,7 +40,7 @@ impl EndsMatcher {
                     .match_kind(MatchKind::All),
             )
             .thompson(thompson::Config::new().nfa_size_limit(Some(MAX_BYTES)))
-            .build(&pattern.to_regular_group())
+            .build(&pattern.to_regular_group(Anchors::Dropped))
             .map(Self)
             .map_err(|_| NotScored::Limit {
                 what: format!("regex compiles to over {MAX_BYTES} bytes"),

@@ -50,6 +50,13 @@ pub(super) enum Extent {
     Search,
 }
 
+/// Whether a pattern keeps its anchors when other assertions are dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Anchors {
+    Kept,
+    Dropped,
+}
+
 /// A parsed pattern.
 pub(super) struct ParsedPattern {
     pattern: Pattern,
@@ -156,13 +163,8 @@ impl ParsedPattern {
     }
 
     /// A regular pattern in Rust's syntax that matches at least the texts that this one matches as a
-    /// whole: without assertions and look-around, and with any text for a reference.
-    fn to_regular(&self) -> String {
-        format!("\\A{}\\z", self.to_regular_group())
-    }
-
-    /// As [`Self::to_regular`], not anchored.
-    fn to_regular_group(&self) -> String {
+    /// whole: without assertions and look-around, and with any text for a reference. Not anchored.
+    fn to_regular_group(&self, anchors: Anchors) -> String {
         let (tokens, partners) = (&self.pattern.tokens, self.pattern.partners());
         let mut body = String::new();
         let mut index = 0;
@@ -184,7 +186,11 @@ impl ParsedPattern {
                 Token::Class { negated, members } => {
                     body.push_str(&class::class(*negated, members, self.dialect));
                 }
-                Token::Assertion(_) => body.push_str("(?:)"),
+                Token::Assertion(assertion) => body.push_str(match (anchors, assertion) {
+                    (Anchors::Kept, Assertion::Start) => "\\A",
+                    (Anchors::Kept, Assertion::End) => "\\z",
+                    _ => "(?:)",
+                }),
                 Token::Reference(_) => body.push_str("(?s:.*)"),
                 Token::Repeat(repeat) => body.push_str(&repeat.to_string()),
             }
@@ -198,8 +204,29 @@ impl ParsedPattern {
         format!("(?:{flags}{body})")
     }
 
+    /// Whether every match starts at the start of the text: each alternative starts with an anchor.
+    fn is_anchored_at_start(&self) -> bool {
+        let tokens = &self.pattern.tokens;
+        let (mut depth, mut is_start) = (0_usize, true);
+        for (index, token) in tokens.iter().enumerate() {
+            if std::mem::take(&mut is_start) {
+                let is_anchor = matches!(token, Token::Assertion(Assertion::Start));
+                if !is_anchor || matches!(tokens.get(index + 1), Some(Token::Repeat(_))) {
+                    return false;
+                }
+            }
+            match token {
+                Token::Open(_) => depth += 1,
+                Token::Close => depth -= 1,
+                Token::Alternate => is_start = depth == 0,
+                _ => {}
+            }
+        }
+        !is_start
+    }
+
     /// Whether the pattern has no assertions but anchors at its edges, and nothing else that is not
-    /// regular, so that [`Self::to_regular`] matches the same texts as a whole.
+    /// regular, so that [`Self::to_regular_group`] matches the same texts as a whole.
     fn is_regular(&self) -> bool {
         let (tokens, partners) = (&self.pattern.tokens, self.pattern.partners());
         let must_end_here = self.must_end_here(&partners);

@@ -5,7 +5,7 @@ use regex_automata::hybrid::dfa::DFA;
 use regex_automata::nfa::thompson;
 use regex_automata::util::start;
 
-use super::ParsedPattern;
+use super::{Anchors, ParsedPattern};
 
 /// Maximum bytes of the automaton, and of its cache of states.
 const MAX_BYTES: usize = 32 << 20;
@@ -17,12 +17,26 @@ const MAX_BYTES: usize = 32 << 20;
 pub(in super::super) struct PrefixMatcher(DFA);
 
 impl PrefixMatcher {
-    /// `None` if the pattern is too large.
+    /// For matches of the whole text. `None` if the pattern is too large.
     pub(in super::super) fn new(pattern: &ParsedPattern) -> Option<Self> {
+        Self::regular(&pattern.to_regular_group(Anchors::Dropped))
+    }
+
+    /// For texts with a match anywhere. `None` if every text may be continued to one, or if the
+    /// pattern is too large.
+    pub(in super::super) fn search(pattern: &ParsedPattern) -> Option<Self> {
+        let group = || pattern.to_regular_group(Anchors::Kept);
+        pattern
+            .is_anchored_at_start()
+            .then(|| Self::regular(&format!("{}(?s:.*)", group())))?
+    }
+
+    /// For texts that match a regular expression in Rust's syntax as a whole.
+    pub(in super::super) fn regular(expression: &str) -> Option<Self> {
         DFA::builder()
             .configure(DFA::config().cache_capacity(MAX_BYTES))
             .thompson(thompson::Config::new().nfa_size_limit(Some(MAX_BYTES)))
-            .build(&pattern.to_regular())
+            .build(&format!("\\A(?:{expression})\\z"))
             .ok()
             .map(Self)
     }

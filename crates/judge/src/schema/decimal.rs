@@ -117,6 +117,16 @@ impl Decimal {
     pub(super) fn exponent(&self) -> i64 {
         self.exponent
     }
+
+    /// Whether it is less than zero.
+    pub(super) fn is_negative(&self) -> bool {
+        self.negative
+    }
+
+    /// Digits without leading and trailing zeros.
+    pub(super) fn digits(&self) -> &[u8] {
+        &self.digits
+    }
 }
 
 /// A number that others are compared with.

@@ -8,6 +8,7 @@
 //! so it keeps the library's behaviour.
 
 use std::cmp::Ordering;
+use std::sync::{Arc, OnceLock};
 
 use jsonschema::json::Node as _;
 use jsonschema::paths::Location;
@@ -16,8 +17,10 @@ use serde_json::{Map, Value};
 
 use super::decimal::{self, Decimal};
 use super::formats::Options;
+use super::open_scalar;
 use super::step_budget::{self, CountedJson, Node, NumberText, View};
-use crate::pattern::{self, Dialect, Extent, Matcher};
+use super::unfinished_number::UnfinishedNumber;
+use crate::pattern::{self, Dialect, Extent, Matcher, PrefixMatcher};
 use sobench_core::verdict::NotScored;
 
 /// Maximum bytes that rewriting the escapes of all name patterns may process.
@@ -37,11 +40,11 @@ pub(super) fn register(options: Options<'_>) -> Options<'_> {
         .with_keyword("multipleOf", |_: &Map<_, _>, value, _: Location| {
             multiple_of(value)
         })
-        .with_keyword("minimum", |_: &Map<_, _>, value, _: Location| {
-            bound(Ordering::Greater, false, value)
+        .with_keyword("minimum", |parent, value, _: Location| {
+            bound(Ordering::Greater, false, parent, value)
         })
-        .with_keyword("maximum", |_: &Map<_, _>, value, _: Location| {
-            bound(Ordering::Less, false, value)
+        .with_keyword("maximum", |parent, value, _: Location| {
+            bound(Ordering::Less, false, parent, value)
         })
         .with_keyword("exclusiveMinimum", |parent, value, _: Location| {
             exclusive(Ordering::Greater, "minimum", parent, value)
@@ -80,9 +83,9 @@ fn pattern(value: &Value) -> KeywordResult<'_> {
     let Some(source) = value.as_str() else {
         return Err(ValidationError::custom("pattern is not a string"));
     };
-    let matcher = pattern::parse(source, Dialect::Ecma)
-        .and_then(|pattern| Matcher::new(&pattern, Extent::Search));
-    let matcher = matcher.map_err(|why| {
+    let parsed = pattern::parse(source, Dialect::Ecma)
+        .and_then(|pattern| Ok((Matcher::new(&pattern, Extent::Search)?, pattern)));
+    let (matcher, parsed) = parsed.map_err(|why| {
         ValidationError::custom(match why {
             NotScored::Unsupported { what } | NotScored::Limit { what } => {
                 format!("{what} in {source:?}")
@@ -91,11 +94,20 @@ fn pattern(value: &Value) -> KeywordResult<'_> {
         })
     })?;
     let source = source.to_owned();
+    // Compiled for the first string that is cut.
+    let starts = OnceLock::new();
     let test = move |value: Node<'_>| {
         let View::String(text) = value.view() else {
             step_budget::count_read(0);
             return true;
         };
+        if open_scalar::is_open(value) {
+            step_budget::count_read(text.len());
+            let starts = starts.get_or_init(|| PrefixMatcher::search(&parsed));
+            return starts
+                .as_ref()
+                .is_none_or(|starts| starts.may_continue(text));
+        }
         // A keyword can report an aborted match only as a failure.
         matcher
             .is_match_counting(text, step_budget::count_read)
@@ -107,9 +119,11 @@ fn pattern(value: &Value) -> KeywordResult<'_> {
     }))
 }
 
-/// Keyword for numbers, which `test` gets as written. Other values pass.
+/// Keyword for numbers, which `test` gets as written. Other values pass. `start_test` decides
+/// whether a number that is cut may pass.
 fn number_keyword<'a>(
     test: impl Fn(&str) -> bool + Send + Sync + 'static,
+    start_test: impl Fn(&UnfinishedNumber) -> bool + Send + Sync + 'static,
     message: impl Fn(&str) -> String + Send + Sync + 'static,
 ) -> KeywordResult<'a> {
     let test = move |value: Node<'_>| {
@@ -117,6 +131,9 @@ fn number_keyword<'a>(
             step_budget::count_read(0);
             return true;
         };
+        if let Some(may_pass) = open_scalar::number(value, &start_test) {
+            return may_pass;
+        }
         step_budget::count_read(text.len() / step_budget::DIGITS_PER_STEP);
         test(text)
     };
@@ -137,6 +154,7 @@ fn multiple_of(value: &Value) -> KeywordResult<'_> {
     let message = move |value: &str| format!("{value} is not a multiple of {divisor}");
     number_keyword(
         move |number| Decimal::parse(number).is_multiple_of(mantissa, decimal.exponent()),
+        |_| true,
         message,
     )
 }
@@ -150,18 +168,25 @@ fn exclusive<'a>(
     value: &'a Value,
 ) -> KeywordResult<'a> {
     match (value, parent.get(inclusive_key)) {
-        (Value::Bool(true), Some(inclusive)) => bound(side, true, inclusive),
-        (Value::Bool(_), _) => number_keyword(|_| true, str::to_owned),
-        (value, _) => bound(side, true, value),
+        (Value::Bool(true), Some(inclusive)) => bound(side, true, parent, inclusive),
+        (Value::Bool(_), _) => number_keyword(|_| true, |_| true, str::to_owned),
+        (value, _) => bound(side, true, parent, value),
     }
 }
 
 /// Numbers must be on this side of `value`.
-fn bound(side: Ordering, exclusive: bool, value: &Value) -> KeywordResult<'_> {
+fn bound<'a>(
+    side: Ordering,
+    exclusive: bool,
+    parent: &Map<String, Value>,
+    value: &'a Value,
+) -> KeywordResult<'a> {
     let Value::Number(bound_text) = value else {
         return Err(ValidationError::custom("a bound is not a number"));
     };
-    let limit = decimal::Bound::new(bound_text.as_str());
+    let limit = Arc::new(decimal::Bound::new(bound_text.as_str()));
+    let start_limit = Arc::clone(&limit);
+    let is_integer = parent.get("type").is_some_and(|kind| kind == "integer");
     let bound_text = bound_text.to_string();
     let (relation, bound) = if side == Ordering::Greater {
         ("less than", "minimum")
@@ -173,7 +198,10 @@ fn bound(side: Ordering, exclusive: bool, value: &Value) -> KeywordResult<'_> {
         Ordering::Equal => !exclusive,
         order => order == side,
     };
-    number_keyword(test, move |value| {
+    let start_test = move |number: &UnfinishedNumber| {
+        number.may_satisfy(side, &start_limit, exclusive, is_integer)
+    };
+    number_keyword(test, start_test, move |value| {
         format!("{value} is {relation}{or_equal} the {bound} of {bound_text}")
     })
 }

@@ -14,11 +14,14 @@
 //! `contains`, and of `dependentRequired` as `required` (the schema path distinguishes them).
 
 mod decimal;
+mod format_starts;
 mod formats;
 mod keywords;
+mod open_scalar;
 mod schema_cost;
 mod start;
 mod step_budget;
+mod unfinished_number;
 mod value_size;
 
 use std::collections::HashSet;
@@ -28,6 +31,7 @@ use jsonschema::{PatternOptions, ReferencingError, Retrieve, Uri, ValidationErro
 use serde_json::Value;
 
 use self::schema_cost::SchemaCost;
+use self::start::MemberNames;
 use self::step_budget::{Budget, CountedJson, Node, StopReason};
 use self::value_size::ValueSize;
 use super::json_reader::Partial;
@@ -108,6 +112,7 @@ pub(super) struct SchemaJudge {
     /// Maximum nesting of in-place schemas at each level of a document.
     in_place_depth: usize,
     budget: Budget,
+    names: MemberNames,
 }
 
 impl SchemaJudge {
@@ -136,6 +141,7 @@ impl SchemaJudge {
             drop_stack_bytes,
             in_place_depth: cost.in_place_depth,
             budget,
+            names: MemberNames::of_schema(schema),
         })
     }
 
@@ -186,18 +192,63 @@ impl SchemaJudge {
 
     /// A violation of the start of a document that no further text can remove, if one is found.
     pub(super) fn final_violation(&self, start: &Partial) -> Option<Reason> {
-        let size = ValueSize::measure(&start.value, usize::MAX);
+        self.violation_of_start(start, &start.value, None)
+            .or_else(|| self.violation_of_name(start))
+    }
+
+    /// Why no member can have a name of which the text has no more than the start, or no value.
+    fn violation_of_name(&self, start: &Partial) -> Option<Reason> {
+        let name = start.name.as_ref()?;
+        let mut value = start.value.clone();
+        let pointer: String = start.open.iter().map(|step| format!("/{step}")).collect();
+        let taken = value.pointer(&pointer)?.as_object()?;
+        let names = if name.is_whole {
+            vec![name.text.clone()]
+        } else {
+            self.names.completions(&name.text, taken)?
+        };
+        let mut first = None;
+        for name in &names {
+            let members = value.pointer_mut(&pointer)?.as_object_mut()?;
+            members.insert(name.clone(), Value::Null);
+            let reason = self.violation_of_start(start, &value, Some(name))?;
+            first.get_or_insert(reason);
+            value
+                .pointer_mut(&pointer)?
+                .as_object_mut()?
+                .shift_remove(name);
+        }
+        if let Some(Reason::Schema { message, .. }) = &mut first
+            && !name.is_whole
+        {
+            *message = truncate_message(&format!("no other name starts with {:?}", name.text));
+        }
+        first
+    }
+
+    /// A final violation of `value`, which is that of `start`, perhaps with the member `name`.
+    fn violation_of_start(
+        &self,
+        start: &Partial,
+        value: &Value,
+        name: Option<&str>,
+    ) -> Option<Reason> {
+        let size = ValueSize::measure(value, usize::MAX);
         let budget = self.explaining_budget(&size);
+        let open: String = start.open.iter().map(|step| format!("/{step}")).collect();
+        let scalar = value.pointer(&open)?;
+        let kept = start::Start {
+            open: &start.open,
+            name,
+        };
         let search = || {
-            let errors = self.validator().iter_errors(Node::Built(&start.value));
-            let lasting = errors
-                .filter(|error| start::is_final(error, &start.open))
-                .collect();
-            first_violation(&start.value, lasting).map(|error| violation(&error))
+            let errors = self.validator().iter_errors(Node::Built(value));
+            let lasting = errors.filter(|error| kept.is_final(error)).collect();
+            first_violation(value, lasting).map(|error| violation(&error))
         };
         self.on_stack(size.nesting, || {
             // Where the budget does not suffice, nothing is proved.
-            budget.run(search).ok().flatten()
+            open_scalar::with(scalar, || budget.run(search).ok().flatten())
         })
         .ok()
         .flatten()
@@ -439,6 +490,11 @@ fn violation(error: &ValidationError<'_>) -> Reason {
 
 /// The validator's message without a long instance.
 fn short_message(error: &ValidationError<'_>) -> String {
+    if let ValidationErrorKind::Enum { options } = error.kind()
+        && options.as_array().is_some_and(Vec::is_empty)
+    {
+        return "no value satisfies the schema: `enum` has no options".to_owned();
+    }
     if is_quotable(error.instance()) {
         truncate_message(&error.to_string())
     } else {

@@ -353,6 +353,87 @@ fn cut_answers_are_truncated_unless_they_are_already_wrong() {
 }
 
 #[test]
+fn a_call_that_was_cut_in_its_markup_is_truncated() {
+    let auto = tools(&json!("auto"), None);
+    for (content, cut) in [
+        (
+            "<tool_call>\n{\"name\": \"get_weather\", \"arguments\": {\"ci",
+            "truncated",
+        ),
+        (
+            "<tool_call>\n{\"name\": \"stop\", \"arguments\": {}}\n</tool_ca",
+            "truncated",
+        ),
+        (
+            "<tool_call>\n{\"name\": \"stop\", \"arguments\": {}}\n</tool_call>\n",
+            "leaked_markup",
+        ),
+        ("<tool_call>{}</tool_call>\n<tool_call>", "truncated"),
+        ("<tool_call>\n<function=stop>\n</function>", "truncated"),
+        (
+            "<tool_call>\n<function=stop>\n</function></tool_call> and",
+            "leaked_markup",
+        ),
+        (
+            "[TOOL_CALLS][{\"name\": \"get_weather\", \"argum",
+            "truncated",
+        ),
+        (
+            "[TOOL_CALLS][{\"name\": \"stop\", \"arguments\": {}}] so",
+            "leaked_markup",
+        ),
+        ("[TOOL_CALLS]get_weather[ARGS]{\"city\": \"Pa", "truncated"),
+        (
+            "<|tool_call_begin|>functions.stop:0<|tool_call_argument_begin|>{}<|tool_call_",
+            "truncated",
+        ),
+        (
+            "<|tool_call_begin|>functions.stop:0<|tool_call_argument_begin|>{}<|tool_call_end|>",
+            "leaked_markup",
+        ),
+        ("functools[{\"name\": \"stop\"", "truncated"),
+        ("I use <tool_call>", "truncated"),
+        ("</tool_call> so", "leaked_markup"),
+        (
+            "{\"name\": \"get_weather\", \"parameters\": {\"ci",
+            "truncated",
+        ),
+    ] {
+        let answer = Answer::from_text(content.to_owned());
+        let found = verdict(&auto, &Outcome::Truncated, &answer, Some("length"));
+        assert_eq!(name(&found), cut, "{content}");
+        let ended = verdict(&auto, &Outcome::Completed, &answer, Some("stop"));
+        let is_plain = content.starts_with('{');
+        assert_eq!(name(&ended) == "leaked_markup", !is_plain, "{content}");
+    }
+    let thought = |content: &str| Answer {
+        reasoning: "<tool_call>{\"name\"".to_owned(),
+        ..Answer::from_text(content.to_owned())
+    };
+    for (content, expected) in [("", "truncated"), ("It is", "leaked_markup")] {
+        let found = verdict(
+            &auto,
+            &Outcome::Truncated,
+            &thought(content),
+            Some("length"),
+        );
+        assert_eq!(name(&found), expected, "{content:?}");
+    }
+}
+
+#[test]
+fn cut_calls_are_not_judged_where_whole_ones_are_not() {
+    let auto = tools(&json!("auto"), None);
+    for outcome in [Outcome::Completed, Outcome::Truncated] {
+        let answer = with_calls(vec![call("a", "count", "{")]);
+        assert_eq!(
+            name(&verdict(&auto, &outcome, &answer, None)),
+            "unsupported"
+        );
+    }
+}
+
+#[test]
 fn arguments_of_five_megabytes_are_too_long() {
     let auto = tools(&json!("auto"), None);
     let long = format!(r#"{{"city": "{}"}}"#, "x".repeat(5 << 20));

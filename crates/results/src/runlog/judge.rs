@@ -11,7 +11,7 @@ use crate::metrics::reasoning::ReasoningFacts;
 use crate::metrics::request_table::RequestInput;
 use crate::metrics::{Answers, Sample, TokenSource, Tokens};
 use sobench_core::answer::{Answer, Channel};
-use sobench_core::case::Prompt;
+use sobench_core::case::{Arm, Prompt};
 use sobench_core::constraint::Constraint;
 use sobench_core::error::Result;
 use sobench_core::observation::{MAX_STATED_TOKENS, Outcome};
@@ -98,23 +98,30 @@ pub fn judge(
             request.request_times().chunks as usize,
         );
         let reasoning = counter.reasoning(request.outcome(), &answer);
-        let judged = one(
-            &request,
-            &answer.answer,
-            evaluator,
+        let input = request.request_input();
+        let exchange = Exchange {
+            constraint: input.constraint.as_deref(),
+            arm: request.arm(),
+            oracle: input.grammar_oracle.as_deref(),
+            completion: input.completion.as_deref(),
+            outcome: request.outcome(),
+            answer: &answer.answer,
+            finish_reason: request.finish_reason(),
             expected,
-            tokens,
-            answers,
-        );
+        };
         Judged {
+            tokens: match answers {
+                Answers::Generated => tokens,
+                Answers::Computed => Tokens {
+                    output: None,
+                    output_source: TokenSource::Unknown,
+                    ..tokens
+                },
+            },
             reasoning,
-            free_choices: free_choices(
-                request.request_input().constraint.as_deref(),
-                request.outcome(),
-                &answer.answer,
-            ),
-            accuracy: references.grade(&request, &answer.answer),
-            ..judged
+            free_choices: free_choices(exchange.constraint, exchange.outcome, exchange.answer),
+            accuracy: references.grade(&request, exchange.answer),
+            ..exchange.judge(evaluator)
         }
     })?;
     log.judge_parity()
@@ -127,67 +134,66 @@ struct Worker<'a> {
     references: References,
 }
 
-fn one(
-    request: &Sample<'_>,
-    answer: &Answer,
-    evaluator: &mut Evaluator,
-    expected: Option<Channel>,
-    tokens: Tokens,
-    answers: Answers,
-) -> Judged {
-    let RequestInput {
-        constraint,
-        grammar_oracle,
-        completion,
-        ..
-    } = request.request_input();
-    let outcome = request.outcome();
-    let own_constraint = constraint.as_deref();
-    let constraint = own_constraint.filter(|_| request.arm().is_judged());
-    let text = &*answer.text();
-    let mut judged = Judged {
-        verdict: truncate_message(evaluator.judge(
-            constraint,
-            grammar_oracle.as_deref(),
+/// An answer with what was asked: all that its verdict depends on.
+pub struct Exchange<'a> {
+    /// The constraint of the request, whether or not its arm sends it.
+    pub constraint: Option<&'a Constraint>,
+    pub arm: Arm,
+    /// A pest grammar that decides in place of the constraint's grammar.
+    pub oracle: Option<&'a str>,
+    /// The reference of the row.
+    pub completion: Option<&'a str>,
+    pub outcome: &'a Outcome,
+    pub answer: &'a Answer,
+    pub finish_reason: Option<&'a str>,
+    /// The channel that the request asks for; `None` accepts any.
+    pub expected: Option<Channel>,
+}
+
+impl Exchange<'_> {
+    /// Judges the answer. Tokens, accuracy and free choices are left out.
+    pub fn judge(&self, evaluator: &mut Evaluator) -> Judged {
+        let Self {
+            oracle,
+            completion,
             outcome,
             answer,
-            request.finish_reason(),
-            expected,
-        )),
-        tokens: match answers {
-            Answers::Generated => tokens,
-            Answers::Computed => Tokens {
-                output: None,
-                output_source: TokenSource::Unknown,
-                ..tokens
-            },
-        },
-        vllm_correct: constraint.and_then(|constraint| vllm_correct(constraint, outcome, text)),
-        white_space_run: is_white_space_run(outcome, text),
-        whole: *outcome == Outcome::Truncated
-            && constraint.is_some_and(|constraint| {
-                evaluator.judge_text(constraint, grammar_oracle.as_deref(), text) == Verdict::Valid
-            }),
-        right_call: function_calls::is_correct(
-            completion.as_deref(),
-            outcome,
-            own_constraint,
-            answer,
-        ),
-        accuracy: None,
-        made_call: None,
-        call_due: None,
-        reasoning: None,
-        parity: None,
-        free_choices: None,
-        canary: None,
-    };
-    judged.canary = constraint
-        .filter(|_| request.arm().sends_constraint())
-        .and_then(|constraint| evaluator.classify_canary(constraint, text, &judged.verdict));
-    let tools = constraint.and_then(Constraint::tools);
-    judged.add_tool_calls(tools, completion.as_deref(), outcome, answer);
-    judged
+            ..
+        } = *self;
+        let constraint = self.constraint.filter(|_| self.arm.is_judged());
+        let text = &*answer.text();
+        let mut judged = Judged {
+            verdict: truncate_message(evaluator.judge(
+                constraint,
+                oracle,
+                outcome,
+                answer,
+                self.finish_reason,
+                self.expected,
+            )),
+            tokens: Tokens::default(),
+            vllm_correct: constraint.and_then(|constraint| vllm_correct(constraint, outcome, text)),
+            white_space_run: is_white_space_run(outcome, text),
+            whole: *outcome == Outcome::Truncated
+                && constraint.is_some_and(|constraint| {
+                    evaluator.judge_text(constraint, oracle, text) == Verdict::Valid
+                }),
+            right_call: function_calls::is_correct(completion, outcome, self.constraint, answer),
+            accuracy: None,
+            made_call: None,
+            call_due: None,
+            reasoning: None,
+            parity: None,
+            free_choices: None,
+            canary: None,
+        };
+        judged.canary = constraint
+            .filter(|_| self.arm.sends_constraint())
+            .and_then(|constraint| evaluator.classify_canary(constraint, text, &judged.verdict));
+        let tools = constraint.and_then(Constraint::tools);
+        judged.add_tool_calls(tools, completion, outcome, answer);
+        judged
+    }
 }
 
 /// Truncates the texts of a verdict to [`MAX_MESSAGE_BYTES`].
