@@ -1,10 +1,11 @@
 //! Decoded answers and their outcomes.
 
-use super::error_message::error_message;
 use super::stream_fault::StreamFault;
 use sobench_core::answer::{self, Answer};
 use sobench_core::channel_timing::ChunkPart;
+use sobench_core::error_message::error_message;
 use sobench_core::observation::{Advice, Outcome, ServerTimes, Usage};
+use sobench_core::printable::{MESSAGE_CHARS, shortened};
 
 /// Decodes the bytes of one response. Runs in the timed path, so it only extracts content.
 pub trait Decoder: Send {
@@ -94,20 +95,6 @@ pub enum AnswerError {
 /// Finish reasons of failed requests (vLLM and SGLang, aborted requests).
 const FAILED_FINISH_REASONS: [&str; 2] = ["abort", "error"];
 
-/// Most bytes of a refusal in its outcome; the answer has all of it.
-const MAX_REFUSAL_BYTES: usize = 400;
-
-/// The start of a refusal.
-fn cut(text: &str) -> String {
-    if text.len() <= MAX_REFUSAL_BYTES {
-        return text.to_owned();
-    }
-    let end = (0..=MAX_REFUSAL_BYTES)
-        .rfind(|at| text.is_char_boundary(*at))
-        .unwrap_or(0);
-    format!("{}…", &text[..end])
-}
-
 /// How an answer ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ending {
@@ -179,7 +166,7 @@ impl Decoded {
                 status: Some(status),
                 body,
             }) if *status >= 500 || !self.has_content => {
-                return outcome_of_status(*status, body.clone(), None);
+                return outcome_of_status(*status, body.clone(), Some(Advice::InStream));
             }
             Some(AnswerError::Server { body, .. }) => {
                 return stream_error(StreamFault::ServerError.message(&error_message(body)));
@@ -190,7 +177,7 @@ impl Decoded {
         let ended = self.ended();
         if ended.is_answer() && !self.answer.refusal.is_empty() {
             return Outcome::Refused {
-                message: cut(&self.answer.refusal),
+                message: shortened(&self.answer.refusal, MESSAGE_CHARS),
             };
         }
         ended
@@ -330,7 +317,7 @@ mod tests {
             Outcome::Rejected {
                 status: 400,
                 body: "words".to_owned(),
-                advice: None
+                advice: Some(Advice::InStream)
             }
         );
         assert_eq!(
@@ -338,7 +325,7 @@ mod tests {
             Outcome::ServerError {
                 status: 503,
                 body: "words".to_owned(),
-                advice: None
+                advice: Some(Advice::InStream)
             }
         );
         assert_eq!(error(Some(503), true), error(Some(503), false));

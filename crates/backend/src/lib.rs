@@ -15,7 +15,6 @@ mod body_layout;
 mod check;
 mod decode;
 pub mod dialect;
-mod error_message;
 mod event_numbers;
 mod event_template;
 pub mod identify;
@@ -40,7 +39,6 @@ pub use answer::{
 pub use check::{check, unsupported};
 pub use decode::{DEFAULT_MAX_EVENT_BYTES, QUOTED_BYTES};
 pub use dialect::ConstraintDialect;
-pub use error_message::error_message;
 pub use kind::{Input, ServerKind};
 pub use product::{Product, ServerInfo, text_member};
 pub use refused_keyword::refused_keyword;

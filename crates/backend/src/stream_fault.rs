@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use sobench_core::observation::ERROR_IN_STREAM;
+
 /// What is wrong with a response of status 200.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StreamFault {
@@ -75,7 +77,7 @@ impl StreamFault {
     fn start(self) -> &'static str {
         match self {
             Self::Compressed => "compressed response although identity was requested",
-            Self::ServerError => "error from the server in a response with status 200",
+            Self::ServerError => ERROR_IN_STREAM,
             Self::HalfSurrogate => "half of a surrogate pair in a JSON string",
             Self::TwoFinishReasons => "two finish reasons",
             Self::FailedFinishReason => "finish reason of a failed request",

@@ -15,9 +15,6 @@ use sobench_core::printable::printable_body;
 /// Maximum body size of such a response in bytes; a list of models takes a few KiB.
 const MAX_PROBE_BODY_BYTES: usize = 4 << 20;
 
-/// Maximum characters of a body that an error quotes.
-const QUOTED_CHARS: usize = 400;
-
 const MODELS_PATH: &str = "/v1/models";
 
 /// One model of `/v1/list_models`, with the fields of vLLM and SGLang; other servers give the id
@@ -274,5 +271,5 @@ async fn fetch_within(
 }
 
 fn quote(body: &[u8]) -> String {
-    printable_body(&String::from_utf8_lossy(body), QUOTED_CHARS)
+    printable_body(&String::from_utf8_lossy(body))
 }

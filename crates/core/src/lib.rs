@@ -11,6 +11,7 @@ pub mod constraint;
 pub mod dates;
 pub mod departure;
 pub mod error;
+pub mod error_message;
 pub mod exit_codes;
 pub mod input;
 pub mod json_numbers;

@@ -5,6 +5,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::answer::Answer;
 use crate::channel_timing::ChannelTiming;
+use crate::error_message::error_message;
+use crate::printable::NO_BODY;
 
 /// The client's record of one request. Instants are nanoseconds since the start of the run, from
 /// which due times count.
@@ -248,9 +250,8 @@ pub enum Outcome {
 /// content of the request.
 pub const TOO_MANY_REQUESTS: u16 = 429;
 
-/// A header in which a server that gave no answer asks for a retry or a redirect. It is recorded
-/// and never followed: a retry or redirect would change the load, and a redirect would send
-/// credentials to another host.
+/// What a server that gave no answer sent beside its error. A retry or a redirect is recorded and
+/// never followed: it would change the load, and a redirect would send credentials to another host.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Advice {
@@ -258,7 +259,12 @@ pub enum Advice {
     RetryAfter(String),
     /// `Location`, of a redirect.
     Location(String),
+    /// Status 200: the error is an event of the stream, or in the body, and names its own status.
+    InStream,
 }
+
+/// The start of the message of an error in a response with status 200.
+pub const ERROR_IN_STREAM: &str = "error from the server in a response with status 200";
 
 /// A time limit of the client.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -414,15 +420,19 @@ pub fn failure_message(outcome: &Outcome) -> String {
             body,
             advice,
         } => {
-            let body = Some(body.as_str()).filter(|body| !body.trim().is_empty());
+            let message = Some(error_message(body)).filter(|message| !message.trim().is_empty());
+            let message = message.as_deref();
             match advice {
-                None => format!("HTTP {status}: {}", body.unwrap_or(NO_BODY)),
+                None => format!("HTTP {status}: {}", message.unwrap_or(NO_BODY)),
+                Some(Advice::InStream) => {
+                    format!("{ERROR_IN_STREAM}: {}", message.unwrap_or(NO_BODY))
+                }
                 Some(Advice::RetryAfter(value)) => {
-                    let body = body.unwrap_or(NO_BODY);
-                    format!("HTTP {status}, retry-after: {value}: {body}")
+                    let message = message.unwrap_or(NO_BODY);
+                    format!("HTTP {status}, retry-after: {value}: {message}")
                 }
                 Some(Advice::Location(value)) => {
-                    let body = body.map_or_else(String::new, |body| format!("; body: {body}"));
+                    let body = message.map_or_else(String::new, |body| format!("; body: {body}"));
                     format!(
                         "HTTP {status}, location: {value}: redirects are not followed, set --base-url to that server{body}"
                     )
@@ -450,9 +460,6 @@ pub fn failure_message(outcome: &Outcome) -> String {
         Outcome::Abandoned => "the client closed the connection by plan (--cancel-rate)".to_owned(),
     }
 }
-
-/// In place of an empty body.
-const NO_BODY: &str = "(no body)";
 
 fn cause_name(cause: TransportCause) -> &'static str {
     match cause {

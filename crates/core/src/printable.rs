@@ -1,7 +1,13 @@
 //! Makes untrusted text safe to print on a terminal.
 
+use crate::error_message::error_message;
+
 /// Maximum number of characters shown of an untrusted name.
 pub const NAME_CHARS: usize = 200;
+
+/// Maximum number of characters shown of a sentence of a server or another program. No real one is
+/// cut: the limit is against hostile length.
+pub const MESSAGE_CHARS: usize = 1000;
 
 /// `text` on one line, cut to `max_chars` characters. Control characters and invisible characters
 /// that reverse or hide text are escaped.
@@ -22,13 +28,36 @@ pub fn printable(text: &str, max_chars: usize) -> String {
     line
 }
 
-/// The body of a response for a one-line error, or `(no body)`.
-pub fn printable_body(body: &str, max_chars: usize) -> String {
-    match body.trim() {
-        "" => "(no body)".to_owned(),
-        text => printable(text, max_chars),
+/// A sentence of a server or another program on one line. See [`shortened`] for its length.
+pub fn printable_message(message: &str) -> String {
+    printable(&shortened(message, MESSAGE_CHARS), usize::MAX)
+}
+
+/// Characters of the note on a cut. A shorter rest stays, so that no text is shortened twice.
+const CUT_NOTE_CHARS: usize = 40;
+
+/// `text`, or its first `max_chars` characters and the number of bytes that are left out. Not
+/// escaped.
+pub fn shortened(text: &str, max_chars: usize) -> String {
+    let mut ends = text.char_indices().map(|(at, _)| at).skip(max_chars);
+    match (ends.next(), ends.nth(CUT_NOTE_CHARS - 1)) {
+        (Some(end), Some(_)) => {
+            format!("{}… ({} bytes left out)", &text[..end], text.len() - end)
+        }
+        _ => text.to_owned(),
     }
 }
+
+/// The message in the body of a response for a one-line error, or `(no body)`.
+pub fn printable_body(body: &str) -> String {
+    match error_message(body).trim() {
+        "" => NO_BODY.to_owned(),
+        text => printable_message(text),
+    }
+}
+
+/// In place of an empty body.
+pub(crate) const NO_BODY: &str = "(no body)";
 
 /// A number with thousands separators.
 pub fn thousands(value: u64) -> String {
@@ -82,11 +111,16 @@ mod tests {
     }
 
     #[test]
-    fn bodies_are_trimmed_and_cut_at_a_character() {
-        assert_eq!(printable_body("  \n", 9), "(no body)");
-        assert_eq!(printable_body(" no ", 9), "no");
-        let long = printable_body(&"\u{e4}".repeat(2001), 2000);
-        assert!(long.ends_with('…') && long.chars().count() == 2001);
-        assert_eq!(printable_body("\u{1b}[31mred", 99), "\\u{1b}[31mred");
+    fn messages_are_whole_up_to_the_limit() {
+        assert_eq!(printable_body("  \n"), "(no body)");
+        assert_eq!(printable_body(" no "), "no");
+        assert_eq!(printable_body(r#"{"error":{"message":"no"}}"#), "no");
+        assert_eq!(printable_body("\u{1b}[31mred"), "\\u{1b}[31mred");
+        let start = "\u{e4}".repeat(MESSAGE_CHARS);
+        let whole = start.clone() + &"b".repeat(CUT_NOTE_CHARS);
+        assert_eq!(printable_message(&whole), whole);
+        let cut = printable_message(&format!("{whole}\u{e4}"));
+        assert_eq!(cut, format!("{start}… (42 bytes left out)"));
+        assert_eq!(printable_message(&cut), cut);
     }
 }

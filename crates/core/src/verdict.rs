@@ -252,7 +252,7 @@ impl ExtraText {
     }
 
     /// The phrase in messages.
-    fn phrase(self) -> &'static str {
+    pub fn phrase(self) -> &'static str {
         match self {
             Self::Fence => "code fence around the JSON",
             Self::ReasoningTags => "reasoning tags around the JSON",

@@ -10,6 +10,9 @@ use serde_json::{Map, Value};
 use super::json_scan::plain_bytes;
 use super::text_values;
 
+/// The message on a text that does not go on with a value.
+pub const EXPECTED_VALUE: &str = "expected a value";
+
 /// Maximum nesting of an answer that is judged. Common readers have a similar limit (serde_json:
 /// 128).
 pub(super) const MAX_NESTING: usize = 128;
@@ -274,7 +277,7 @@ impl<'a> Reader<'a> {
             b'n' => self.literal("null", Value::Null),
             b'N' if self.dialect == Dialect::Python => self.literal("NaN", Value::Null),
             b'I' if self.dialect == Dialect::Python => self.literal("Infinity", Value::Null),
-            _ => self.fail("expected a value"),
+            _ => self.fail(EXPECTED_VALUE),
         }
     }
 
@@ -431,7 +434,7 @@ impl<'a> Reader<'a> {
             }
             return Err(SyntaxError {
                 at_end,
-                ..self.error("expected a value")
+                ..self.error(EXPECTED_VALUE)
             });
         }
         self.position += word.len();

@@ -51,7 +51,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub use json_answer::REASONING_TAGS;
-pub use schema::meta_schema_error;
+pub use json_reader::EXPECTED_VALUE;
+pub use schema::{meta_schema_error, unsatisfiable_keyword};
 
 use sobench_core::answer::{Answer, Channel};
 use sobench_core::constraint::{Constraint, sha256_hex};

@@ -2,5 +2,6 @@
 
 #![cfg_attr(test, allow(clippy::disallowed_methods))]
 
+pub mod breach;
 pub mod enforcement;
 pub mod notice;

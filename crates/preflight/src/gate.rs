@@ -3,7 +3,8 @@
 use super::{Finding, Preflight};
 use sobench_backend::ConstraintDialect;
 use sobench_core::error::{Error, Result};
-use sobench_core::printable::printable;
+use sobench_core::error_message::error_message;
+use sobench_core::printable::{printable, printable_message};
 use sobench_notices::enforcement::{Class, UnenforcedPolicy};
 use sobench_notices::notice::{ConstraintFinding, Notice, PreflightNotice};
 
@@ -59,7 +60,7 @@ fn finding(
         constraint,
         dialect,
         class: finding.class,
-        reason: printable(&finding.reason, SHOWN_CHARS),
+        reason: printable_message(&error_message(&finding.reason)),
         answer: finding
             .answer
             .as_deref()

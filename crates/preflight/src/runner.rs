@@ -45,9 +45,6 @@ const JSON_FORMATTING_FACTOR: u32 = 4;
 /// has more, except for `{}`.
 const MIN_TOKENS: u32 = 4;
 
-/// Maximum characters of a server's message that an error quotes.
-const QUOTED_CHARS: usize = 400;
-
 /// Settings of a preflight.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
@@ -333,7 +330,7 @@ impl Runner<'_> {
                         "see the message of the server; use --extra-body to change fields of the request"
                     }
                 };
-                Some(error(&format!("{status} {}", printable_body(body, QUOTED_CHARS))).hint(hint))
+                Some(error(&format!("{status} {}", printable_body(body))).hint(hint))
             }
             Outcome::Transport {
                 cause: TransportCause::Connect,

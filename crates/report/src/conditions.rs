@@ -3,18 +3,16 @@
 use super::{Report, accuracy, enforcement};
 use sobench_core::channel_timing::LATE_WINDOW_NS;
 use sobench_core::dates::iso_8601;
-use sobench_core::printable::printable;
+use sobench_core::printable::{printable, printable_message};
+use sobench_notices::breach::headline;
 use sobench_notices::enforcement::State;
 use sobench_notices::notice::{FigureNotice, LatencyChange, LatencyModes, Notice};
-use sobench_results::metrics::quality::Quality;
 use sobench_results::metrics::run_issues::RunIssues;
 use sobench_results::metrics::{Answers, Metrics};
 use sobench_results::record::{EngineChoice, RunRecord};
 
 /// Characters at most of a name or a sentence of other programs.
 pub(crate) const NAME_MAX_CHARS: usize = 200;
-const NOTICE_MAX_CHARS: usize = 600;
-const FIGURE_NOTICE_MAX_CHARS: usize = 10_000;
 
 /// Characters of a hash that are shown; the result file has all of it.
 const HASH_SHOWN_CHARS: usize = 12;
@@ -88,22 +86,17 @@ pub(crate) fn constraint_line(report: &Report) -> String {
     parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
-/// The warning at the top of every page: constraints that are not enforced, or seem not to be.
+/// The headline of every page: constraints that are not enforced, or what the invalid answers of a
+/// run without a valid one have in common.
 pub(crate) fn warning(report: &Report) -> Option<String> {
     let enforcement = &report.record.enforcement;
+    let quality = &report.metrics.quality;
+    let invalid: usize = quality.causes.iter().map(|(_, count)| count).sum();
+    let is_suspicious = quality.valid == 0 && invalid >= MIN_SUSPICIOUS;
+    let has_preflight = enforcement.state != State::NotChecked;
     enforcement.warning().or_else(|| {
-        let ended = report.metrics.quality.compliance?;
-        let is_suspicious = enforcement.state == State::NotChecked
-            && ended.hits == 0
-            && ended.of >= MIN_SUSPICIOUS;
-        let field = report.record.server.constraint_dialect?;
-        is_suspicious.then(|| {
-            format!(
-                "none of {} constrained answers follows its constraint: the server may ignore the field of {field}; preflight was \
-                 skipped, `sobench preflight` tests it",
-                ended.of
-            )
-        })
+        let field = report.record.server.constraint_dialect;
+        headline(&quality.causes, field, has_preflight).filter(|_| is_suspicious)
     })
 }
 
@@ -129,15 +122,13 @@ pub(crate) fn notices(report: &Report) -> Vec<Notice> {
         .collect()
 }
 
-/// The text of a notice, escaped and cut.
+/// The text of a notice, escaped. Notices limit each foreign text themselves; those of other
+/// versions and programs do not.
 pub(crate) fn notice_text(notice: &Notice) -> String {
-    // Notices of figures limit each foreign text themselves.
-    let max_chars = if matches!(notice, Notice::Figure(_)) {
-        FIGURE_NOTICE_MAX_CHARS
-    } else {
-        NOTICE_MAX_CHARS
-    };
-    printable(&notice.to_string(), max_chars)
+    match notice {
+        Notice::Unknown(_) | Notice::Other(_) => printable_message(&notice.to_string()),
+        known => printable(&known.to_string(), usize::MAX),
+    }
 }
 
 /// The parts of each line, in order.
@@ -363,7 +354,7 @@ fn figure_notices(report: &Report) -> Vec<FigureNotice> {
         .chain(bursts(metrics))
         .chain(buffered_calls(metrics))
         .chain(goodput)
-        .chain(no_effect(&metrics.quality))
+        .chain(no_effect(metrics, report.record.enforcement.state))
         .chain(controls_cut(metrics))
         .collect()
 }
@@ -423,7 +414,7 @@ fn unsent(server_notices: &RunIssues) -> Option<FigureNotice> {
     let lacking = server_notices.local_error.as_deref()?;
     Some(FigureNotice::NoConnection {
         requests: server_notices.no_connection,
-        why: printable(lacking, NOTICE_MAX_CHARS),
+        why: printable_message(lacking),
     })
 }
 
@@ -492,13 +483,19 @@ fn controls_cut(metrics: &Metrics) -> Option<FigureNotice> {
     })
 }
 
-/// Notice where constrained answers are no more often valid than control answers.
-fn no_effect(quality: &Quality) -> Option<FigureNotice> {
-    let (correct, control) = (quality.correct_rate?, quality.control_rate?);
-    (correct.low_percent <= control.percent).then_some(FigureNotice::NoEffect {
-        correct: correct.hits,
-        constrained: correct.of,
-        control_correct: control.hits,
-        control: control.of,
+/// Notice where constrained answers break their constraint as often as control answers.
+fn no_effect(metrics: &Metrics, state: State) -> Option<FigureNotice> {
+    let (with, without) = (
+        metrics.quality.compliance?,
+        metrics.control.as_ref()?.ended?,
+    );
+    let seen_enforced = state == State::Enforced;
+    let is_proved = seen_enforced && with.hits == with.of;
+    (with.low_percent <= without.percent && !is_proved).then_some(FigureNotice::NoEffect {
+        broken: with.of - with.hits,
+        answers: with.of,
+        control_broken: without.of - without.hits,
+        controls: without.of,
+        seen_enforced,
     })
 }

@@ -12,7 +12,7 @@ use super::view::{TestStatus, View};
 use crate::format;
 use sobench_core::dates::iso_8601;
 use sobench_core::error::Result;
-use sobench_core::printable::printable;
+use sobench_core::printable::printable_message;
 use sobench_results::metrics::examples::cut;
 use sobench_results::metrics::registry::{Figure, Metric};
 use sobench_results::metrics::{MetricsOptions, Sample};
@@ -24,9 +24,6 @@ pub enum JunitPer {
     Case,
     Dataset,
 }
-
-/// Characters at most of a message, which is an attribute.
-const MESSAGE_MAX_CHARS: usize = 400;
 
 /// Bytes at most of an answer, or of a server's message.
 const EXCERPT_MAX_BYTES: usize = 2000;
@@ -248,7 +245,7 @@ fn seconds(ns: u64) -> String {
 
 /// Foreign text in an attribute, which has one line.
 fn attribute(text: &str) -> String {
-    allowed(&printable(text, MESSAGE_MAX_CHARS))
+    allowed(&printable_message(text))
 }
 
 /// Replaces characters that XML 1.0 forbids or discourages. The crate would remove them, and tabs

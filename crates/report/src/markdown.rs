@@ -4,7 +4,7 @@ use super::conditions::{self, lines, notice_text, notices};
 use super::tables::{self, all_metrics, is_judged, rates, repetition};
 use super::text::figure;
 use super::{Report, accuracy, canaries, channels, client_sentence, departures, latency_table};
-use sobench_core::printable::printable;
+use sobench_core::printable::{printable, printable_message};
 use sobench_render::{self as render, Block, Cell, Document, Table, Text};
 use sobench_results::metrics::examples::{Example, Group};
 use sobench_statistics::Rate;
@@ -152,17 +152,13 @@ fn add_groups(page: &mut Document, title: &str, groups: &[Group], whole: usize) 
 }
 
 fn example(excerpt: &Example) -> Vec<String> {
-    let parts = [
-        (excerpt.case_id.as_str(), true),
-        (&excerpt.message, true),
-        (&excerpt.text, excerpt.text_bytes > 0),
+    let mut parts = vec![
+        printable(&excerpt.case_id, NAME_MAX_CHARS),
+        printable_message(&excerpt.message),
+        printable(&excerpt.text, EXAMPLE_MAX_CHARS),
     ];
-    let shown = parts
-        .into_iter()
-        .filter(|(text, is_there)| *is_there && !text.is_empty());
-    shown
-        .map(|(text, _)| printable(text, EXAMPLE_MAX_CHARS))
-        .collect()
+    parts.retain(|part| !part.is_empty());
+    parts
 }
 
 fn add_notes(page: &mut Document, report: &Report) {

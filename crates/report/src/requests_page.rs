@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use super::view::View;
 use sobench_core::observation::failure_message;
+use sobench_core::printable::printable_message;
 use sobench_render::escape::escape;
 use sobench_render::{self as render, Block, Chart, Charts, Document, Layout, LegendEntry, svg};
 use sobench_results::metrics::Sample;
@@ -13,9 +14,6 @@ const MAX_ROWS: usize = 1000;
 
 /// Segments narrower than this merge with the one before, in the colour of the slowest.
 const LEAST_WIDTH: f64 = 1.5;
-
-/// Characters at most of a failure in a tooltip.
-const FAILURE_MAX_CHARS: usize = 200;
 
 /// The picture, and one of its lines.
 const WIDTH: f64 = 1080.0;
@@ -215,10 +213,7 @@ fn stretches(
 fn tooltip(sample: &Sample<'_>, view: &View<'_>) -> String {
     let outcome = sample.outcome();
     if !outcome.is_answer() {
-        let why: String = failure_message(outcome)
-            .chars()
-            .take(FAILURE_MAX_CHARS)
-            .collect();
+        let why = printable_message(&failure_message(outcome));
         return format!("{}: {why}", sample.id());
     }
     let latency = sample.latency(&view.report.metrics.options);

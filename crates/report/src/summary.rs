@@ -10,7 +10,7 @@ use super::{
 use sobench_core::case::Arm;
 use sobench_core::error::Result;
 use sobench_core::observation::Outcome;
-use sobench_core::printable::printable;
+use sobench_core::printable::{printable, printable_message};
 use sobench_core::verdict::{Reason, Verdict};
 use sobench_notices::enforcement::State;
 use sobench_notices::notice::{BenchNotice, FigureNotice, Notice, PreflightNotice};
@@ -26,7 +26,8 @@ use sobench_results::metrics::registry::rates;
 use sobench_results::metrics::{Answers, ArmMetrics, LatencyMetric, Sample};
 use sobench_statistics::{Rate, Summary};
 
-/// Lines of a summary with one arm and with several, for the default latencies and percentiles.
+/// Lines of a summary with one arm and with several, for the default latencies and percentiles. A
+/// longer first notice or message is shown whole all the same.
 pub const MAX_LINES_ONE_ARM: usize = 50;
 pub const MAX_LINES: usize = 60;
 
@@ -36,11 +37,7 @@ pub const WIDTH: usize = render::text::WIDTH;
 /// Reasons that are shown with an example; the others are counted in one line.
 const MAX_REASONS: usize = 3;
 
-/// Lines of a notice, and of the verdict on `--require`.
-const MAX_WRAPPED_LINES: usize = 2;
-
-/// Indentation of a reason and of its example.
-const REASON_INDENT: usize = 2;
+/// Indentation of an example, and of the lines of a reason after the first one.
 const EXAMPLE_INDENT: usize = 4;
 
 /// The widest name of a row, cell of an arm, and difference; wider ones wrap.
@@ -54,9 +51,6 @@ const HOW_TO_CONTROL: &str = " (--guided-decoding-ratio 0.5)";
 
 /// The name that text puts before a notice.
 const NOTE: &str = "note: ";
-
-/// Characters of the message of a refusal in the first line.
-const MAX_REFUSAL_CHARS: usize = 40;
 
 /// The percentile in the table of arms, where the run has it.
 const SHOWN_PERCENTILE: f64 = 99.0;
@@ -81,24 +75,23 @@ pub fn document(view: &View<'_>) -> Result<Document> {
     let mut page = Document::default();
     page.paragraph(result(report));
     if let Some(requirements) = view.requirements {
-        page.paragraph(clipped(&requirements_line(requirements), ""));
+        page.paragraph(requirements_line(requirements));
     }
     if let Some(warning) = conditions::warning(report) {
-        page.alarm(clipped(&warning, ""));
+        page.alarm(warning);
     }
     if let Some(line) = one_request(report) {
-        page.paragraph(clipped(&line, ""));
+        page.paragraph(line);
     }
     page.push(Block::Preformatted(text::vllm_block(report)));
     if let Some(sentence) = report.recovery_sentence() {
-        page.paragraph(clipped(&sentence, ""));
+        page.paragraph(sentence);
     }
     add_arms(&mut page, view);
     add_accuracy(&mut page, report);
     if let Some(canaries) = &report.metrics.canaries {
         page.gap();
-        let lines = canaries::summary(canaries);
-        page.paragraphs(lines.iter().map(|line| clipped(line, "")));
+        page.paragraphs(canaries::summary(canaries));
     }
     departures::add_summary(&mut page, &report.metrics, WIDTH - EXAMPLE_INDENT);
     let mut end = Document::default();
@@ -246,7 +239,7 @@ fn refusal(notice: &BenchNotice) -> String {
     };
     let why = match keyword {
         Some(keyword) => format!("keyword {keyword}"),
-        None => printable(message, MAX_REFUSAL_CHARS),
+        None => message.clone(),
     };
     format!(": the server refused the constraint ({status}: {why})")
 }
@@ -437,12 +430,12 @@ fn add_accuracy(page: &mut Document, report: &Report) {
     let Some(accuracy) = &report.metrics.accuracy else {
         return;
     };
-    page.heading(clipped(&accuracy::summary_title(accuracy), ""));
+    page.heading(accuracy::summary_title(accuracy));
     if let Some(table) = accuracy::summary_table(report) {
         page.table(table);
     }
     for sentence in accuracy::sentences(accuracy) {
-        page.paragraph(clipped(&sentence, ""));
+        page.paragraph(sentence);
     }
 }
 
@@ -636,11 +629,8 @@ fn add_reasons(page: &mut Document, view: &View<'_>, room: usize) -> Result<()> 
         .map(|(count, name)| format!("{count} {name}"))
         .collect();
     if !others.is_empty() {
-        let line = format!("also {}", others.join(", "));
-        page.push(Block::Item {
-            text: printable(&line, WIDTH - REASON_INDENT - 1).into(),
-            below: Vec::new(),
-        });
+        let (text, below) = item(&format!("also {}", others.join(", ")), Vec::new());
+        page.push(Block::Item { text, below });
     }
     Ok(())
 }
@@ -656,7 +646,8 @@ fn reason_item(view: &View<'_>, group: &Group) -> Result<(Text, Vec<Text>)> {
         return Ok(failure_item(group));
     };
     let line = reason_line(group, &sample.id(), &reason.to_string());
-    Ok((line.into(), example(&(view.answer)(index)?.text(), reason)))
+    let example = example(&(view.answer)(index)?.text(), reason);
+    Ok(item(&line, example))
 }
 
 fn failure_item(group: &Group) -> (Text, Vec<Text>) {
@@ -664,7 +655,7 @@ fn failure_item(group: &Group) -> (Text, Vec<Text>) {
         || format!("{} {}", group.count, group.name),
         |excerpt| reason_line(group, &excerpt.case_id, &excerpt.message),
     );
-    (line.into(), Vec::new())
+    item(&line, Vec::new())
 }
 
 fn error_item(group: &ErrorGroup) -> (Text, Vec<Text>) {
@@ -672,10 +663,16 @@ fn error_item(group: &ErrorGroup) -> (Text, Vec<Text>) {
         "{} {}, first in {}: {}",
         group.count, group.outcome, group.first_request, group.message
     );
-    (
-        printable(&line, WIDTH - REASON_INDENT - 1).into(),
-        Vec::new(),
-    )
+    item(&line, Vec::new())
+}
+
+/// A sentence as the first lines of an item, wrapped, with its example below.
+fn item(sentence: &str, example: Vec<Text>) -> (Text, Vec<Text>) {
+    let sentence = printable(sentence, usize::MAX);
+    let wrapped = render::text::wrap(&sentence, WIDTH - EXAMPLE_INDENT, "");
+    let mut lines = wrapped.lines().map(Text::from);
+    let first = lines.next().unwrap_or_default();
+    (first, lines.chain(example).collect())
 }
 
 /// The reason of a constrained answer that is invalid by the reason of this name.
@@ -692,8 +689,8 @@ fn broken<'s>(sample: &Sample<'s>, name: &str) -> Option<&'s Reason> {
 
 fn reason_line(group: &Group, id: &str, message: &str) -> String {
     let (count, name) = (group.count, group.name);
-    let line = format!("{count} {name}, first in {id}: {message}");
-    printable(&line, WIDTH - REASON_INDENT - 1)
+    let message = printable_message(message);
+    format!("{count} {name}, first in {id}: {message}")
 }
 
 fn example(answer: &str, reason: &Reason) -> Vec<Text> {
@@ -770,14 +767,6 @@ fn facts(report: &Report) -> Vec<(&'static str, String)> {
             .map(|parity| ("parity", channels::parity_sentence(parity))),
     );
     lines
-        .into_iter()
-        .map(|(name, line)| {
-            (
-                name,
-                printable(&line, WIDTH - name.len() - ": …".chars().count()),
-            )
-        })
-        .collect()
 }
 
 /// The command that shows the full report of this run.
@@ -816,7 +805,7 @@ fn notices(report: &Report) -> Vec<String> {
     conditions::notices(report)
         .iter()
         .filter(|notice| is_needed(notice))
-        .map(|notice| clipped(&conditions::notice_text(notice), NOTE))
+        .map(conditions::notice_text)
         .collect()
 }
 
@@ -871,22 +860,6 @@ fn is_needed(notice: &Notice) -> bool {
 fn lines_of(sentence: &str, name: &str) -> Vec<String> {
     let wrapped = render::text::wrap(&format!("{name}{sentence}"), WIDTH, "  ");
     wrapped.lines().map(str::to_owned).collect()
-}
-
-/// The sentence, cut so that it takes at most two lines behind `name`.
-fn clipped(sentence: &str, name: &str) -> String {
-    if lines_of(sentence, name).len() <= MAX_WRAPPED_LINES {
-        return sentence.to_owned();
-    }
-    let mut cut: Vec<&str> = sentence.split(' ').collect();
-    while cut.len() > 1 {
-        cut.pop();
-        let shorter = format!("{} …", cut.join(" "));
-        if lines_of(&shorter, name).len() <= MAX_WRAPPED_LINES {
-            return shorter;
-        }
-    }
-    printable(sentence, WIDTH)
 }
 
 #[cfg(test)]

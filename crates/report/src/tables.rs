@@ -7,7 +7,7 @@ use super::{
     server_metrics,
 };
 use sobench_core::case::Arm;
-use sobench_core::printable::printable;
+use sobench_core::printable::{printable, printable_message};
 use sobench_core::verdict::NotScored;
 use sobench_render::{Document, Table};
 use sobench_results::metrics::examples::{Example, Group};
@@ -161,7 +161,7 @@ pub(crate) fn errors(metrics: &Metrics) -> Option<Table> {
                 group.outcome.to_owned(),
                 group.count.to_string(),
                 share(group.count),
-                printable(&group.message, EXAMPLE_MAX_CHARS),
+                printable_message(&group.message),
                 printable(&group.first_request, NAME_WIDTH),
             ]
         }));
@@ -529,7 +529,7 @@ pub fn groups(groups: &[Group], name: &str, whole: usize) -> Option<Table> {
 /// The case, the answer, and the error, one line each.
 fn example(excerpt: &Example) -> String {
     let case = printable(&excerpt.case_id, EXAMPLE_MAX_CHARS);
-    let message = printable(&excerpt.message, EXAMPLE_MAX_CHARS);
+    let message = printable_message(&excerpt.message);
     let arm = match excerpt.arm {
         Arm::Constrained => String::new(),
         Arm::Free => " (without constraint)".to_owned(),

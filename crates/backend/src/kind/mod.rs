@@ -122,8 +122,6 @@ pub(crate) struct KindSpec {
     pub(super) template_variables: Option<&'static str>,
     /// The ways to turn thinking on and off, in the order to try them.
     pub(super) thinking_switches: &'static [ThinkingSwitch],
-    /// JSON pointers to the message in the body of an error; the first one with text is used.
-    pub(super) error_messages: &'static [&'static str],
     /// The server software, if it can be identified.
     pub(super) product: Option<ProductSpec>,
     /// Encodes the request body as JSON.

@@ -38,7 +38,6 @@ pub(super) const SPEC: KindSpec = KindSpec {
         ..BodyLayout::COMPLETIONS
     },
     thinking_switches: &[ThinkingSwitch::Think],
-    error_messages: &["/error"],
     product: Some(ProductSpec {
         pages: &[InfoPage {
             path: "/api/version",

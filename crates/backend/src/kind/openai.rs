@@ -38,7 +38,6 @@ pub(super) const COMPLETIONS: KindSpec = KindSpec {
     template_variables: None,
     thinking_switches: &[],
     // OpenAI and vLLM; SGLang and mistral.rs; FastAPI.
-    error_messages: &["/error/message", "/message", "/detail"],
     product: None,
     encode,
     wire: decode::OPENAI,

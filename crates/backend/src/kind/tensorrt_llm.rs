@@ -46,7 +46,6 @@ pub(super) const SPEC: KindSpec = KindSpec {
         ..BodyLayout::COMPLETIONS
     },
     names_model: false,
-    error_messages: &["/error"],
     product: Some(ProductSpec {
         pages: &[InfoPage {
             path: "/v2",

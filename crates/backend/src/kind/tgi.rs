@@ -48,7 +48,6 @@ pub(super) const SPEC: KindSpec = KindSpec {
     },
     logprobs: Some(|n| json!({"parameters": {"top_n_tokens": n}})),
     names_model: false,
-    error_messages: &["/error"],
     product: Some(ProductSpec {
         pages: &[InfoPage {
             path: "/info",

@@ -22,6 +22,7 @@ mod schema_cost;
 mod start;
 mod step_budget;
 mod unfinished_number;
+mod unsatisfiable;
 mod value_size;
 
 use std::collections::HashSet;
@@ -29,6 +30,8 @@ use std::collections::HashSet;
 use jsonschema::error::ValidationErrorKind;
 use jsonschema::{PatternOptions, ReferencingError, Retrieve, Uri, ValidationError, Validator};
 use serde_json::Value;
+
+pub use self::unsatisfiable::unsatisfiable_keyword;
 
 use self::schema_cost::SchemaCost;
 use self::start::MemberNames;

@@ -5,12 +5,9 @@ use serde::{Deserialize, Serialize};
 use super::list;
 use sobench_backend::{ConstraintDialect, ServerKind, refused_keyword};
 use sobench_core::constraint::Constraint;
-use sobench_core::printable::printable;
+use sobench_core::printable::printable_message;
 use sobench_core::server_sample::ScrapeFault;
 use sobench_core::verdict::NotScored;
-
-/// Characters of a server's message.
-const MAX_MESSAGE_CHARS: usize = 300;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, thiserror::Error)]
 #[serde(tag = "kind", rename_all = "snake_case")]
@@ -220,7 +217,7 @@ impl BenchNotice {
             request,
             status,
             keyword: constraint.and_then(|constraint| refused_keyword(message, constraint)),
-            message: printable(message, MAX_MESSAGE_CHARS),
+            message: printable_message(message),
             answers_without,
         }
     }

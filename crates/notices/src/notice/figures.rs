@@ -90,14 +90,17 @@ pub enum FigureNotice {
     )]
     NoConnection { requests: usize, why: String },
     #[error(
-        "the constraint has no visible effect: {correct}/{constrained} correct with it, {control_correct}/{control} without; a server may \
-         accept the field and ignore it"
+        "the constraint has no visible effect: {broken} of {answers} complete answers break it, {control_broken} of {controls} without \
+         it{}",
+        if *.seen_enforced { "" } else { "; a server may accept the field and ignore it" }
     )]
     NoEffect {
-        correct: usize,
-        constrained: usize,
-        control_correct: usize,
-        control: usize,
+        /// Of answers that ended normally, as the controls.
+        broken: usize,
+        answers: usize,
+        control_broken: usize,
+        controls: usize,
+        seen_enforced: bool,
     },
     #[error(
         "the first constrained request of this run was {request}: a vLLM server in `auto` without an earlier constrained request keeps its \

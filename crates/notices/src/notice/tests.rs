@@ -228,7 +228,7 @@ fn examples_figures() -> Vec<Notice> {
         Goodput { ttft_ms: Some(200.0), tpot_ms: Some(12.5), e2el_ms: None, valid: true },
         Throttled { requests: 3, longest_pause_s: Some(30), pauses_named: 2 },
         NoConnection { requests: 3, why: text("too many open files") },
-        NoEffect { correct: 1, constrained: 10, control_correct: 2, control: 10 },
+        NoEffect { broken: 1, answers: 10, control_broken: 2, controls: 10, seen_enforced: false },
         EngineFixedByRun { request: text("json-0"), engine: text("xgrammar"), why: text("xgrammar is the first choice") },
         BrokenConstraints { broken: 4, answers: 10, seen_enforced: true, reasons: vec![breach("schema"), breach("not_json")] },
         ConstraintsLost { explanations: vec![loss(LossVariable::Time)] },

@@ -18,14 +18,12 @@ use sobench_client::{Client, ClientOptions, get_path, post_json, send_one};
 use sobench_core::case::{Case, Prompt};
 use sobench_core::constraint::Constraint;
 use sobench_core::error::{Error, Result};
+use sobench_core::error_message::error_message;
 use sobench_core::observation::{Observation, Outcome, TransportCause};
-use sobench_core::printable::printable;
+use sobench_core::printable::printable_message;
 use sobench_judge::{EvaluateOptions, Evaluator};
 use sobench_notices::notice::PreflightNotice;
 use sobench_shutdown::Shutdown;
-
-/// Maximum characters of an answer or message that an error quotes.
-const QUOTED_CHARS: usize = 200;
 
 /// Why a feature has no result after a shutdown request.
 const INTERRUPTED: &str = "interrupted";
@@ -117,7 +115,7 @@ fn nothing_enforced_error(found: &crate::Preflight) -> Error {
         .iter()
         .filter(|cell| cell.finding.class != Class::NotCarried)
         .map(|cell| {
-            let message = printable(&cell.finding.reason, QUOTED_CHARS);
+            let message = printable_message(&error_message(&cell.finding.reason));
             format!(
                 "{} in {}: {message}",
                 cell.finding.class.name(),

@@ -17,15 +17,14 @@ use super::{
 };
 use crate::constraint_probe::PROMPT;
 use crate::{MAX_KEPT_CHARS, Options, server_label};
-use sobench_backend::{
-    Adapter, ConstraintDialect, RequestOptions, Sampling, Unsendable, adapter, error_message,
-};
+use sobench_backend::{Adapter, ConstraintDialect, RequestOptions, Sampling, Unsendable, adapter};
 use sobench_client::clock::Stopwatch;
 use sobench_client::{Client, ClientOptions, Limits, send_body};
 use sobench_core::error::{Error, Result};
+use sobench_core::error_message::error_message;
 use sobench_core::load::CancelAfter;
 use sobench_core::observation::{Observation, Outcome};
-use sobench_core::printable::printable;
+use sobench_core::printable::printable_message;
 use sobench_core::run_event::AnswerForm;
 use sobench_shutdown::Shutdown;
 
@@ -68,9 +67,6 @@ const PAGE_TIMEOUT: Duration = Duration::from_secs(2);
 /// The most bytes of an event, or of a whole body. llama.cpp sends the grammar of the request with its
 /// answer, which for a large schema is longer than what a run of requests accepts.
 const MAX_EVENT_BYTES: usize = 512 << 20;
-
-/// Maximum characters of a message that an error quotes.
-const QUOTED_CHARS: usize = 200;
 
 /// A server to test.
 #[derive(Clone, Copy, Debug)]
@@ -243,7 +239,7 @@ impl<'a> Prober<'a> {
         if observation.outcome.is_answer() {
             return Ok(());
         }
-        let message = printable(&message(&observation.outcome), QUOTED_CHARS);
+        let message = printable_message(&message(&observation.outcome));
         Err(Error::environment(format!(
             "no answer to a small request {what} from {}: {message}",
             self.client.url()

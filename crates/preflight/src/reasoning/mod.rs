@@ -16,9 +16,10 @@ use super::constraint_probe::{ConstraintProbe, RandomWords, control_case};
 use super::runner::{RETRY_FACTOR, Runner};
 use super::{Class, Finding, Kind, Tested};
 use classify::{Exchange, thinks, verdict_off, verdict_on};
-use sobench_backend::{ConstraintDialect, ThinkingSwitch, error_message};
+use sobench_backend::{ConstraintDialect, ThinkingSwitch};
 use sobench_core::constraint::GrammarDialect;
 use sobench_core::error::Result;
+use sobench_core::error_message::error_message;
 use sobench_core::observation::{Observation, Outcome};
 
 /// Factor of the token limit for a second request, after thoughts filled the first one.

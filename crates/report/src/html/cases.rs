@@ -9,7 +9,7 @@ use crate::view::{TestStatus, View, failing_as};
 use sobench_core::case::{Case, Prompt};
 use sobench_core::constraint::Constraint;
 use sobench_core::error::Result;
-use sobench_core::printable::{is_invisible, printable};
+use sobench_core::printable::{is_invisible, printable, printable_message};
 use sobench_render::escape::escape;
 use sobench_results::metrics::Sample;
 use sobench_results::metrics::examples::cut;
@@ -130,7 +130,7 @@ fn add_case(page: &mut String, view: &View<'_>, place: usize, name: &str) -> Res
         "<details class=\"case why-{name}\"><summary><span>{}</span><span class=\"what\">{}</span><span class=\"words\">{}</span></summary><div>",
         visible(&printable(&case.id, MESSAGE_MAX_CHARS)),
         name.replace('_', " "),
-        escape(&printable(&message, MESSAGE_MAX_CHARS))
+        escape(&printable_message(&message))
     );
     add_facts(page, sample);
     let answer = (view.answer)(place)?;
@@ -166,7 +166,7 @@ fn add_case(page: &mut String, view: &View<'_>, place: usize, name: &str) -> Res
             let _ = write!(
                 page,
                 "<p>cannot be sent again: {}</p>",
-                escape(&printable(&why, MESSAGE_MAX_CHARS))
+                escape(&printable_message(&why))
             );
         }
         None => {}

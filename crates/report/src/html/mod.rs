@@ -12,7 +12,7 @@ use super::{
     latency_table, server_metrics,
 };
 use sobench_core::error::Result;
-use sobench_core::printable::printable;
+use sobench_core::printable::{printable, printable_message};
 use sobench_render::{self as render, Block, Document, Table, Tone};
 use sobench_results::metrics::client_overhead::ClientVerdict;
 use sobench_results::metrics::examples::Group;
@@ -181,10 +181,7 @@ fn add_groups(page: &mut Document, title: &str, groups: &[Group], whole: usize) 
     page.minor_heading(title);
     let row = |group: &Group| {
         let first = group.examples.first().map_or_else(String::new, |excerpt| {
-            printable(
-                &format!("{}: {}", excerpt.case_id, excerpt.message),
-                MESSAGE_MAX_CHARS,
-            )
+            printable_message(&format!("{}: {}", excerpt.case_id, excerpt.message))
         });
         let share = figure(Rate::new(group.count, whole).map(|rate| rate.percent));
         [group.name.to_owned(), group.count.to_string(), share, first]

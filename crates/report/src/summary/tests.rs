@@ -3,6 +3,7 @@
 use super::*;
 use crate::text::vllm_block;
 use crate::view::testing::with_view;
+use sobench_core::observation::Advice;
 use sobench_core::verdict::NotScored;
 use sobench_results::metrics::client_overhead::{
     Bound, Bounds, ClientOverhead, ClientVerdict, Doubt,
@@ -123,7 +124,7 @@ fn with_long_notices() -> RunRecord {
     RunRecord {
         notices: (0..9)
             .map(|number| {
-                Notice::Other(format!("warning {number} {}", "of many words ".repeat(40)))
+                Notice::Other(format!("warning {number} {}", "of many words ".repeat(20)))
             })
             .collect(),
         ..record()
@@ -302,4 +303,52 @@ fn notices_that_do_not_fit_are_counted() {
         page.trim_end().ends_with("more with --detail full"),
         "{page}"
     );
+}
+
+#[test]
+fn the_words_of_a_server_and_the_end_of_a_notice_are_not_cut() {
+    let words = "the engine died: CUDA error: an illegal memory access was encountered at kernel 7; \
+                 restart the server";
+    let refused = TestRequest {
+        outcome: Outcome::ServerError {
+            status: 500,
+            body: serde_json::json!({"error": {"message": words, "code": 500}}).to_string(),
+            advice: None,
+        },
+        verdict: Verdict::NotScored {
+            why: NotScored::Failed,
+        },
+        chunks: vec![],
+        text: "",
+        finish_reason: None,
+        ..test_request()
+    };
+    let mut in_stream = refused.clone();
+    if let Outcome::ServerError { advice, .. } = &mut in_stream.outcome {
+        *advice = Some(Advice::InStream);
+    }
+    let conclusion = "so that a conclusion at the end is read";
+    let long = RunRecord {
+        notices: vec![Notice::Other(format!(
+            "{}{conclusion}",
+            "a notice of many words, ".repeat(16)
+        ))],
+        ..record()
+    };
+    for (request, expected) in [
+        (refused, format!("HTTP 500: {words}")),
+        (
+            in_stream,
+            format!("error from the server in a response with status 200: {words}"),
+        ),
+    ] {
+        let (page, _) = summary(&[request], long.clone(), ClientOverhead::default());
+        let unwrapped = page.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(unwrapped.contains(&expected), "{page}");
+        assert_eq!(
+            unwrapped.contains("HTTP 500"),
+            expected.starts_with("HTTP 500")
+        );
+        assert!(unwrapped.contains(conclusion), "{page}");
+    }
 }

@@ -8,8 +8,8 @@ use std::collections::HashMap;
 use serde::Serialize;
 
 use super::Sample;
-use super::examples::{MAX_EXAMPLE_MESSAGE_BYTES, cut};
 use sobench_core::observation::failure_message;
+use sobench_core::printable::{MESSAGE_CHARS, shortened};
 
 /// The most groups that are listed.
 pub const MAX_GROUPS: usize = 8;
@@ -28,7 +28,7 @@ const STATUS: &str = "HTTP ";
 pub struct ErrorGroup {
     pub outcome: &'static str,
     pub count: usize,
-    /// The first request of the group, in plan order, and its message, which may be cut.
+    /// The first request of the group, in plan order, and its message, which may be shortened.
     pub first_request: String,
     pub message: String,
 }
@@ -54,16 +54,16 @@ impl ErrorGroups {
             .filter(|sample| !sample.outcome().is_answer() && !sample.outcome().is_cut_by_client());
         for sample in failed {
             let message = failure_message(sample.outcome());
-            let message = cut(&message, MAX_EXAMPLE_MESSAGE_BYTES);
+            let message = shortened(&message, MESSAGE_CHARS);
             let outcome = sample.outcome().name();
             let place = *places
-                .entry((outcome, pattern(message)))
+                .entry((outcome, pattern(&message)))
                 .or_insert_with(|| {
                     groups.push(ErrorGroup {
                         outcome,
                         count: 0,
                         first_request: sample.id(),
-                        message: message.to_owned(),
+                        message: message.clone(),
                     });
                     groups.len() - 1
                 });

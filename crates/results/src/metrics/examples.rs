@@ -4,12 +4,10 @@ use serde::Serialize;
 
 use super::Sample;
 use sobench_core::case::Arm;
+use sobench_core::printable::{MESSAGE_CHARS, shortened};
 
 /// Maximum size of the answer in an example, in bytes. The detailed result has the whole answer.
 pub const MAX_EXAMPLE_TEXT_BYTES: usize = 400;
-
-/// Maximum size of the explanation in an example, in bytes. Validators may quote the whole answer.
-pub const MAX_EXAMPLE_MESSAGE_BYTES: usize = 400;
 
 /// Maximum number of examples in a group.
 pub const MAX_EXAMPLES: usize = 5;
@@ -24,8 +22,8 @@ pub struct Example {
     pub text: String,
     /// The size of the whole answer.
     pub text_bytes: usize,
-    /// The finding, or the server's message, truncated to [`MAX_EXAMPLE_MESSAGE_BYTES`] with an
-    /// ellipsis.
+    /// The finding, or the server's message, [`shortened`] to [`MESSAGE_CHARS`]: validators may quote
+    /// the whole answer.
     #[serde(rename = "words")]
     pub message: String,
 }
@@ -51,18 +49,13 @@ impl Example {
     /// [`Example::set_text`].
     pub fn new(sample: &Sample<'_>, message: &str) -> Self {
         let text = sample.text();
-        let short_message = cut(message, MAX_EXAMPLE_MESSAGE_BYTES);
         Self {
             case_id: sample.id(),
             arm: sample.arm(),
             finish_reason: sample.finish_reason().map(str::to_owned),
             text: cut(text, MAX_EXAMPLE_TEXT_BYTES).to_owned(),
             text_bytes: text.len(),
-            message: if short_message.len() < message.len() {
-                format!("{short_message}…")
-            } else {
-                message.to_owned()
-            },
+            message: shortened(message, MESSAGE_CHARS),
         }
     }
 }
@@ -149,7 +142,7 @@ mod tests {
             text: &long,
             ..test_request()
         };
-        let message = "w".repeat(MAX_EXAMPLE_MESSAGE_BYTES + 1);
+        let message = "w".repeat(MESSAGE_CHARS + 50);
         let example = with_samples(&vec![made; 4], |samples| {
             Example::new(&samples[3], &message)
         });
@@ -157,7 +150,10 @@ mod tests {
             (example.text.len(), example.text_bytes),
             (MAX_EXAMPLE_TEXT_BYTES, 2 * MAX_EXAMPLE_TEXT_BYTES)
         );
-        assert_eq!(example.message, "w".repeat(MAX_EXAMPLE_MESSAGE_BYTES) + "…");
+        assert_eq!(
+            example.message,
+            "w".repeat(MESSAGE_CHARS) + "… (50 bytes left out)"
+        );
         assert_eq!(example.case_id, "case-3");
     }
 

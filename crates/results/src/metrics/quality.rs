@@ -4,6 +4,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
+use indexmap::IndexMap;
 use serde::Serialize;
 
 use super::Sample;
@@ -14,6 +15,7 @@ use sobench_core::case::Arm;
 use sobench_core::observation::{Outcome, failure_message};
 use sobench_core::tools::ToolChoice;
 use sobench_core::verdict::{ExtraText, NotScored, Reason, Verdict};
+use sobench_notices::breach::BreachCause;
 use sobench_statistics::Rate;
 
 /// Finish reasons of answers that the model ended normally: OpenAI's, and two of TGI.
@@ -71,6 +73,9 @@ pub struct Quality {
     pub not_sent: usize,
     /// Reasons of invalid answers, the most frequent first.
     pub reasons: Vec<Group>,
+    /// What the invalid answers show, the most frequent first.
+    #[serde(skip)]
+    pub causes: Vec<(BreachCause, usize)>,
     /// Kinds of text around JSON, the most frequent first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub extra_text: Vec<ExtraTextCount>,
@@ -188,6 +193,7 @@ impl Quality {
             cancelled: hits(&rates::CANCELLED_RATE),
             not_sent: hits(&rates::NOT_SENT_RATE),
             reasons: Group::by(constrained.iter().copied(), reason),
+            causes: causes(&constrained),
             extra_text: extra_text(&constrained),
             not_scored: Group::by(constrained.iter().copied(), why_not_scored),
             vllm: VllmScore::new(samples),
@@ -335,6 +341,22 @@ fn tool_calls(samples: &[&Sample<'_>]) -> Vec<ToolCallRates> {
         .into_iter()
         .filter_map(of_choice)
         .collect()
+}
+
+/// The causes of invalid answers; of equal counts, the one with the earlier request is first.
+fn causes(samples: &[&Sample<'_>]) -> Vec<(BreachCause, usize)> {
+    let mut counts: IndexMap<BreachCause, usize> = IndexMap::new();
+    for sample in samples {
+        if let Verdict::Invalid { reason } = sample.verdict() {
+            let constraint = sample.constraint().map(|constraint| &**constraint);
+            *counts
+                .entry(BreachCause::new(reason, constraint))
+                .or_default() += 1;
+        }
+    }
+    let mut counts: Vec<_> = counts.into_iter().collect();
+    counts.sort_by_key(|(_, count)| Reverse(*count));
+    counts
 }
 
 fn extra_text(samples: &[&Sample<'_>]) -> Vec<ExtraTextCount> {

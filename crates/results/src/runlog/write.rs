@@ -175,7 +175,9 @@ impl Secrets {
             ..
         } = outcome
         {
-            let (Advice::RetryAfter(value) | Advice::Location(value)) = advice;
+            let (Advice::RetryAfter(value) | Advice::Location(value)) = advice else {
+                return;
+            };
             self.redact_text(value);
         }
         if let Outcome::Rejected { body: text, .. }

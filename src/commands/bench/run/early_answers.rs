@@ -8,6 +8,7 @@ use sobench_core::observation::Observation;
 use sobench_core::printable::{NAME_CHARS, printable};
 use sobench_core::verdict::{Reason, Verdict};
 use sobench_judge::{EvaluateOptions, Evaluator};
+use sobench_notices::breach::BreachCause;
 use sobench_notices::enforcement::{EarlyBreach, Enforcement, State, UnenforcedPolicy};
 
 /// Answers to judge. A server that drops constraints breaks most of them.
@@ -77,6 +78,9 @@ impl<'a> EarlyAnswers<'a> {
                 reason: Reason::Truncated,
             } => return false,
             Verdict::Valid => {}
+            // Such an answer may follow the constraint, in another channel for example.
+            Verdict::Invalid { reason }
+                if !BreachCause::new(&reason, case.constraint.as_deref()).is_of_enforcement() => {}
             Verdict::Invalid { reason } => {
                 self.broken += 1;
                 self.first.get_or_insert((id, reason.to_string()));

@@ -9,16 +9,15 @@ use super::named_model::CapturingAdapter;
 use super::parity::ParityCheck;
 use crate::commands::bench::session::{DEFAULT_ADDRESS_HINT, Session};
 use crate::terminal::{self, Mode, Progress, ProgressLabels, ProgressPrefix};
-use sobench_backend::{
-    Adapter, RequestOptions, ServerKind, StreamFault, error_message, unsupported,
-};
+use sobench_backend::{Adapter, RequestOptions, ServerKind, StreamFault, unsupported};
 use sobench_client::{self, ConsecutiveErrors, RunControl, RunStart, RunTotals};
 use sobench_core::case::{Arm, Case};
 use sobench_core::constraint::{Constraint, GrammarDialect};
 use sobench_core::error::{Error, Result};
+use sobench_core::error_message::error_message;
 use sobench_core::load::ErrorLimits;
 use sobench_core::observation::{Advice, Observation, Outcome, TransportCause, failure_message};
-use sobench_core::printable::printable_body;
+use sobench_core::printable::{printable_body, printable_message};
 use sobench_core::run_event::RunEvent;
 use sobench_core::schedule::{Schedule, Until};
 use sobench_core::shard::Shard;
@@ -28,9 +27,6 @@ use sobench_shutdown::Shutdown;
 
 /// Distinct constraints that the trial run tries before it gives up.
 const MAX_TRIALS: usize = 5;
-
-/// Characters of a response body in an error.
-const MAX_QUOTED_CHARS: usize = 2000;
 
 /// Consecutive errors at which a warning is printed.
 const MANY_ERRORS: usize = 100;
@@ -311,14 +307,10 @@ impl<'a> Sending<'a> {
         );
         let failed =
             |why: &str| Error::environment(format!("the trial run failed at {place}: {why}"));
-        let refused = |status: &u16, body: &str| {
-            failed(&format!(
-                "{status} {}",
-                printable_body(body, MAX_QUOTED_CHARS)
-            ))
-        };
+        let refused =
+            |status: &u16, body: &str| failed(&format!("{status} {}", printable_body(body)));
         if let Some(hint) = moved_hint(outcome) {
-            return failed(&printable_body(&failure_message(outcome), MAX_QUOTED_CHARS)).hint(hint);
+            return failed(&printable_message(&failure_message(outcome))).hint(hint);
         }
         match outcome {
             Outcome::Rejected { status, body, .. } => {

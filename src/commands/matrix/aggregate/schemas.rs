@@ -13,7 +13,7 @@ use crate::commands::matrix::report::{
 };
 use crate::commands::matrix::verdicts::{Refused, rate_of_runs};
 use sobench_core::observation::failure_message;
-use sobench_core::printable::printable;
+use sobench_core::printable::{printable, printable_message};
 use sobench_core::verdict::Verdict;
 use sobench_results::metrics::Sample;
 use sobench_results::metrics::cold_load::COLD_TAG;
@@ -116,7 +116,7 @@ impl Finding {
             (Err(Cause::Invalid), Verdict::Invalid { reason }) => {
                 Some(shortened(&reason.to_string()))
             }
-            (Err(Cause::Refused), _) => Some(shortened(&failure_message(sample.outcome()))),
+            (Err(Cause::Refused), _) => Some(printable_message(&failure_message(sample.outcome()))),
             _ => None,
         };
         let text = || {
@@ -170,7 +170,7 @@ fn first_refusal(refused: &Refused) -> Refusal {
     Refusal {
         requests: 1,
         keyword: refused.keyword.as_deref().map(str::to_owned),
-        message: printable(&refused.message, MAX_MESSAGE_CHARS),
+        message: printable_message(&refused.message),
     }
 }
 

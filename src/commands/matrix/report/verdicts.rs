@@ -8,7 +8,7 @@ use super::cells::NAME_CHARS;
 use super::{Comparison, Load};
 use crate::commands::distinct::distinct;
 use crate::commands::matrix::verdicts::{MARGIN_POINTS, MIN_REPEATS};
-use sobench_core::printable::printable;
+use sobench_core::printable::{printable, printable_message};
 use sobench_render::{Block, Document, Tone};
 
 /// Maximum number of sentences above the table. The rest is in the details.
@@ -16,9 +16,6 @@ const MAX_SENTENCES: usize = 12;
 
 /// The kind of a difference.
 const DIFFERS: &str = "differs";
-
-/// Maximum number of characters of a refusal.
-const REFUSAL_CHARS: usize = 200;
 
 /// Maximum number of characters of the reason of invalid answers.
 const REASON_CHARS: usize = 80;
@@ -428,11 +425,7 @@ impl fmt::Display for Verdict {
         let second = names.get(1).map_or("", String::as_str);
         match &self.finding {
             Finding::DidNotRun { reason } => {
-                write!(
-                    f,
-                    "{first} did not run: {}",
-                    printable(reason, REFUSAL_CHARS)
-                )
+                write!(f, "{first} did not run: {}", printable_message(reason))
             }
             Finding::Refuses {
                 refused,
@@ -445,7 +438,7 @@ impl fmt::Display for Verdict {
                     1 => write!(f, "{first} refuses the constraint")?,
                     _ => write!(f, "{first} refuses {refused} of {constraints} constraints")?,
                 }
-                let words = printable(words, REFUSAL_CHARS);
+                let words = printable_message(words);
                 if with_words == refused {
                     write!(f, ": {words}")?;
                     return match &keywords[..] {

@@ -4,9 +4,10 @@ use std::fmt::Write as _;
 
 use super::{reasoning, tool_calls};
 use crate::commands::distinct::distinct;
-use sobench_backend::{ConstraintDialect, error_message};
+use sobench_backend::ConstraintDialect;
 use sobench_core::constraint::GrammarDialect;
-use sobench_core::printable::{NAME_CHARS, printable};
+use sobench_core::error_message::error_message;
+use sobench_core::printable::{NAME_CHARS, printable, printable_message};
 use sobench_notices::notice::Notice;
 use sobench_preflight::constraint_probe::PROMPT;
 use sobench_preflight::{Cell, Class, Finding, Kind, Preflight, label};
@@ -15,11 +16,9 @@ use sobench_render::{Document, Table};
 use sobench_report::text::Detail;
 
 pub(super) const ANSWER_CHARS: usize = 120;
-pub(super) const MESSAGE_CHARS: usize = 400;
 
-/// Maximum notices of a summary, and their length: two lines each.
+/// Maximum notices of a summary.
 const SUMMARY_NOTICES: usize = 2;
-const SUMMARY_NOTICE_CHARS: usize = 180;
 
 /// Maximum cells in the list of silent losses.
 const MAX_LISTED_LOSSES: usize = 4;
@@ -261,7 +260,7 @@ fn add_summary_end(document: &mut Document, preflight: &Preflight) {
         notices
             .iter()
             .take(SUMMARY_NOTICES)
-            .map(|notice| printable(&notice.to_string(), SUMMARY_NOTICE_CHARS))
+            .map(|notice| printable(&notice.to_string(), usize::MAX))
             .collect(),
     );
     let more = notices.len().saturating_sub(SUMMARY_NOTICES);
@@ -282,7 +281,7 @@ fn add_details(document: &mut Document, preflight: &Preflight, shown: &Shown<'_>
     document.heading("Server");
     document.facts(facts(preflight));
     document.gap();
-    let note = |notice: &Notice| printable(&notice.to_string(), MESSAGE_CHARS + ANSWER_CHARS);
+    let note = |notice: &Notice| printable(&notice.to_string(), usize::MAX);
     document.notes(preflight.notices.iter().map(note).collect());
     document.heading("Classes");
     let calls = || preflight.tool_calls.iter().flat_map(|found| &found.cells);
@@ -337,7 +336,7 @@ fn detail(cell: &Cell) -> String {
         cell.label(),
         cell.dialect,
         class_with_cause(finding),
-        printable(&error_message(&finding.reason), MESSAGE_CHARS)
+        printable_message(&error_message(&finding.reason))
     );
     if let Some(answer) = &finding.answer {
         let _ = write!(line, "; answer: {}", printable(answer, ANSWER_CHARS));
@@ -455,7 +454,7 @@ fn facts(preflight: &Preflight) -> Vec<(&'static str, String)> {
         (None, Some(failure)) => format!(
             "{}: {}",
             failure.class.name(),
-            printable(&error_message(&failure.reason), MESSAGE_CHARS)
+            printable_message(&error_message(&failure.reason))
         ),
         (None, None) => "not tested".to_owned(),
     };

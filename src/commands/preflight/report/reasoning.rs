@@ -1,8 +1,8 @@
 //! The section on the reasoning boundary: the four answers, the verdicts and what to do.
 
-use super::page::{ANSWER_CHARS, MESSAGE_CHARS, class_with_cause};
-use sobench_backend::error_message;
-use sobench_core::printable::printable;
+use super::page::{ANSWER_CHARS, class_with_cause};
+use sobench_core::error_message::error_message;
+use sobench_core::printable::{printable, printable_message};
 use sobench_preflight::reasoning::ReasoningAnswer;
 use sobench_preflight::{ReasoningPreflight, ReasoningResult};
 use sobench_render::{Document, Table};
@@ -66,7 +66,7 @@ fn cells(answer: &ReasoningAnswer) -> [String; 2] {
 fn line(result: &ReasoningResult) -> String {
     let reason = match result.reason.as_str() {
         "" => String::new(),
-        reason => format!(": {}", printable(&error_message(reason), MESSAGE_CHARS)),
+        reason => format!(": {}", printable_message(&error_message(reason))),
     };
     format!(
         "thinking {}: {}{reason}",
@@ -90,7 +90,7 @@ fn answers(found: &ReasoningPreflight) -> Vec<String> {
             "{}: {}: {}",
             answer.label(),
             class_with_cause(failure),
-            printable(&error_message(&failure.reason), MESSAGE_CHARS)
+            printable_message(&error_message(&failure.reason))
         ),
         None => format!(
             "{}: reasoning: {}; content: {}",

@@ -1,16 +1,13 @@
 //! The section on tool calls: a table of demands, streamed and whole, and the reasons.
 
-use super::page::{ANSWER_CHARS, MESSAGE_CHARS, class_with_cause};
+use super::page::{ANSWER_CHARS, class_with_cause};
 use crate::commands::distinct::distinct;
-use sobench_backend::error_message;
-use sobench_core::printable::printable;
+use sobench_core::error_message::error_message;
+use sobench_core::printable::{printable, printable_message};
 use sobench_preflight::tool_calls::CallControl;
 use sobench_preflight::{Class, Finding, ToolCell, ToolPreflight, ToolQuestion};
 use sobench_render::{Document, Table};
 use sobench_report::text::Detail;
-
-/// Maximum characters of a reason in a summary: two lines.
-const SUMMARY_REASON_CHARS: usize = 160;
 
 /// Adds the section.
 pub(super) fn add(document: &mut Document, found: &ToolPreflight, detail: Detail) {
@@ -70,11 +67,7 @@ fn cell_text(cell: &ToolCell) -> String {
 /// What the model does where nothing is enforced.
 fn control(control: &CallControl) -> String {
     if let Some(failure) = &control.failure {
-        return format!(
-            "{}: {}",
-            class_with_cause(failure),
-            shown_reason(failure, SUMMARY_REASON_CHARS)
-        );
+        return format!("{}: {}", class_with_cause(failure), shown_reason(failure));
     }
     let text = match control {
         CallControl { leaked: true, .. } => "the server leaves the call of the model as text",
@@ -113,16 +106,12 @@ fn reasons(found: &ToolPreflight, detail: Detail) -> Vec<String> {
 }
 
 fn reason(name: &str, cell: &ToolCell, detail: Detail) -> String {
-    let max_chars = match detail {
-        Detail::Summary => SUMMARY_REASON_CHARS,
-        Detail::Full => MESSAGE_CHARS,
-    };
     let retry_note = if cell.asked_again {
         ", tested twice"
     } else {
         ""
     };
-    let text = shown_reason(&cell.finding, max_chars);
+    let text = shown_reason(&cell.finding);
     let line = format!("{name}: {}{retry_note}: {text}", cell_text(cell));
     match (&cell.finding.answer, detail) {
         (Some(answer), Detail::Full) => {
@@ -132,6 +121,6 @@ fn reason(name: &str, cell: &ToolCell, detail: Detail) -> String {
     }
 }
 
-fn shown_reason(finding: &Finding, max_chars: usize) -> String {
-    printable(&error_message(&finding.reason), max_chars)
+fn shown_reason(finding: &Finding) -> String {
+    printable_message(&error_message(&finding.reason))
 }

@@ -1,8 +1,8 @@
 //! The report of a survey: keyword, verdict, n and evidence. Several servers are compared in one
 //! table, with the evidence below.
 
-use sobench_backend::error_message;
-use sobench_core::printable::{NAME_CHARS, printable};
+use sobench_core::error_message::error_message;
+use sobench_core::printable::{NAME_CHARS, printable, printable_message};
 use sobench_preflight::features::{FeatureResult, FeatureVerdict, ServerSurvey, Survey};
 use sobench_render::{Document, Table};
 
@@ -16,7 +16,6 @@ const MIN_EVIDENCE_CHARS: usize = 40;
 const BETWEEN_CELLS: usize = 12;
 
 const ANSWER_CHARS: usize = 90;
-const MESSAGE_CHARS: usize = 160;
 
 /// The report.
 pub(crate) fn document(survey: &Survey) -> Document {
@@ -73,16 +72,16 @@ fn with_evidence(server: &ServerSurvey) -> Table {
         .saturating_sub(beside + BETWEEN_CELLS)
         .max(MIN_EVIDENCE_CHARS);
     let row = |found: &FeatureResult| {
-        // One column is for the ellipsis.
-        let evidence = printable(&evidence(found, NAME_CHARS, NAME_CHARS), room - 1);
         [
             found.id.clone(),
             found.verdict.name().to_owned(),
             answer_counts(found),
-            evidence,
+            evidence(found),
         ]
     };
-    Table::new(["keyword", "verdict", "n", "evidence"], 4).with_rows(server.found.iter().map(row))
+    Table::new(["keyword", "verdict", "n", "evidence"], 4)
+        .wrapped(3, room)
+        .with_rows(server.found.iter().map(row))
 }
 
 /// The table of several servers: one row per feature, one column per server.
@@ -122,7 +121,7 @@ fn add_evidence(document: &mut Document, server: &ServerSurvey) {
             FeatureVerdict::Enforced | FeatureVerdict::NoViolationSeen
         )
     }) {
-        let evidence = evidence(found, ANSWER_CHARS, MESSAGE_CHARS);
+        let evidence = evidence(found);
         document.paragraph(format!(
             "{}: {}: {evidence}",
             found.id,
@@ -144,7 +143,7 @@ fn counts(server: &ServerSurvey) -> String {
 }
 
 /// The invalid answer and its violation, or the server's message.
-fn evidence(found: &FeatureResult, answer_chars: usize, message_chars: usize) -> String {
+fn evidence(found: &FeatureResult) -> String {
     let duplicates = (found.duplicate_members > 0)
         .then(|| format!("{} with duplicate members", found.duplicate_members));
     let status = found
@@ -155,8 +154,8 @@ fn evidence(found: &FeatureResult, answer_chars: usize, message_chars: usize) ->
         Some(offending) => {
             let cut = if offending.cut { " (cut)" } else { "" };
             let (text, reason) = (
-                printable(&offending.text, answer_chars),
-                printable(&offending.reason, message_chars),
+                printable(&offending.text, ANSWER_CHARS),
+                printable_message(&offending.reason),
             );
             Some(format!(
                 "{} of {}: {text}{cut} {reason}",
@@ -170,7 +169,7 @@ fn evidence(found: &FeatureResult, answer_chars: usize, message_chars: usize) ->
         None if found.words.is_empty() => None,
         None => Some(format!(
             "{status}{}",
-            printable(&error_message(&found.words), message_chars)
+            printable_message(&error_message(&found.words))
         )),
     };
     message

@@ -4,12 +4,12 @@ use super::charts::charts;
 use super::sentences::{
     after_cancel, end, memory_growth, outcome, seconds, summary, verdicts, worst_neighbour_ms,
 };
-use sobench_core::printable::{NAME_CHARS, printable, thousands};
+use sobench_core::printable::{NAME_CHARS, printable, printable_message, thousands};
 use sobench_preflight::limits::{End, Ladder, ProcessSource, ServerLimits, StepOutcome, Verdict};
 use sobench_render::{Block, Document, Table};
 use sobench_report::text::Detail;
 
-const MESSAGE_CHARS: usize = 160;
+const FIRST_COLUMN_CHARS: usize = 80;
 
 /// The widths of text columns.
 const END_CHARS: usize = 22;
@@ -148,7 +148,7 @@ fn steps(ladder: &Ladder) -> Table {
         ],
         1,
     )
-    .wrapped(0, MESSAGE_CHARS / 2)
+    .wrapped(0, FIRST_COLUMN_CHARS)
     .with_rows(rows)
 }
 
@@ -160,7 +160,7 @@ fn add_messages(document: &mut Document, server: &ServerLimits) {
             .last()
             .filter(|step| !matches!(step.outcome, StepOutcome::Accepted | StepOutcome::TimedOut));
         if let Some(step) = last {
-            let message = printable(&step.message, MESSAGE_CHARS);
+            let message = printable_message(&step.message);
             document.paragraph(format!(
                 "{} {}: {message}",
                 ladder.ladder,
@@ -176,7 +176,7 @@ fn add_messages(document: &mut Document, server: &ServerLimits) {
             document.paragraph(format!(
                 "{}: {name}: {}",
                 ladder.ladder,
-                printable(reason, MESSAGE_CHARS)
+                printable_message(reason)
             ));
         }
     }

@@ -1,12 +1,10 @@
 //! Phrases of the report of limits.
 
-use sobench_core::printable::{printable, thousands};
+use sobench_core::printable::{printable_message, thousands};
 use sobench_preflight::limits::judge::slow_from;
 use sobench_preflight::limits::{
     Cancelled, End, Ladder, LadderKind, Latencies, ServerLimits, Step, StepOutcome, Verdict,
 };
-
-const MESSAGE_CHARS: usize = 100;
 
 /// A line of progress.
 pub(crate) fn progress(ladder: LadderKind, step: &Step) -> String {
@@ -17,7 +15,7 @@ pub(crate) fn progress(ladder: LadderKind, step: &Step) -> String {
 /// How a step ended, with its time.
 pub(super) fn outcome(step: &Step) -> String {
     let after = seconds(step.end_ms);
-    let message = printable(&step.message, MESSAGE_CHARS);
+    let message = printable_message(&step.message);
     let status = step
         .status
         .map(|status| format!("{status} "))
