@@ -155,13 +155,21 @@ fn search_for_document(text: &str, error: SyntaxError) -> Refused {
         .filter_map(|[_, close]| Some(text.rfind(close)? + close.len()))
         .max()
         .and_then(|end| find_document(text, end));
-    let (kind, range) = match (after_reasoning, find_document(text, 0)) {
-        (Some(range), _) => (ExtraText::ReasoningTags, range),
-        (None, Some(range)) if text[..range.start].contains(FENCE) => (ExtraText::Fence, range),
-        (None, Some(range)) => (ExtraText::ProseBefore, range),
+    let start = json_reader::skip_white_space(text, 0);
+    let fence = |range: &Range<usize>| text[..range.start].rfind(FENCE);
+    let (byte, kind, range) = match (after_reasoning, find_document(text, 0)) {
+        (Some(range), _) => {
+            let tags = REASONING_TAGS.iter().flatten();
+            let first = tags.filter_map(|tag| text.find(tag)).min();
+            (first.unwrap_or(start), ExtraText::ReasoningTags, range)
+        }
+        (None, Some(range)) => match fence(&range) {
+            Some(byte) => (byte, ExtraText::Fence, range),
+            None => (start, ExtraText::ProseBefore, range),
+        },
         (None, None) => return invalid_json_reason(error).into(),
     };
-    extra_text(json_reader::skip_white_space(text, 0), kind, range)
+    extra_text(byte, kind, range)
 }
 
 /// Searches for a complete object or array from byte `start` on. A fragment that fails is skipped
@@ -228,6 +236,8 @@ mod tests {
             ("true story", ("extra_text", Some(5))),
             ("```json\n{\"a\":1}\n```", ("extra_text", Some(0))),
             ("Sure: {\"a\":1}", ("extra_text", Some(0))),
+            ("Here:\n```\n[1]\n```", ("extra_text", Some(6))),
+            ("So <think>a</think>{}", ("extra_text", Some(3))),
             (" so { is it {\"a\":1}", ("extra_text", Some(1))),
             ("nice {\"a\":1}", ("extra_text", Some(0))),
             ("\u{feff}{}", ("extra_text", Some(0))),

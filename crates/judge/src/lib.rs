@@ -52,12 +52,12 @@ use serde_json::Value;
 
 pub use json_answer::REASONING_TAGS;
 pub use json_reader::EXPECTED_VALUE;
-pub use schema::{meta_schema_error, unsatisfiable_keyword};
+pub use schema::{meta_schema_error, unsatisfiable};
 
 use sobench_core::answer::{Answer, Channel};
 use sobench_core::constraint::{Constraint, sha256_hex};
 use sobench_core::observation::{Outcome, TransportCause};
-use sobench_core::verdict::{NotScored, Reason, Verdict};
+use sobench_core::verdict::{ExtraText, NotScored, Reason, Verdict};
 
 use self::json_answer::{Refused, Start};
 use self::request_marks::RequestMarks;
@@ -222,8 +222,8 @@ impl Evaluator {
         }
     }
 
-    /// The channel that has the answer where the content is empty. Reasoning has it only if all of
-    /// it is a valid answer. A truncated answer might have had content after its reasoning.
+    /// The channel that has the answer where the content is empty. Reasoning has it only if it starts
+    /// with a valid answer. A truncated answer might have had content after its reasoning.
     fn used_channel(
         &mut self,
         constraint: &Constraint,
@@ -241,7 +241,17 @@ impl Evaluator {
         let is_answer = !reasoning.is_empty()
             && !is_truncated
             && self.judge_text(constraint, oracle, &answer.text()) != Verdict::Valid
-            && self.judge_text(constraint, oracle, reasoning) == Verdict::Valid;
+            && matches!(
+                self.judge_text(constraint, oracle, reasoning),
+                Verdict::Valid
+                    | Verdict::Invalid {
+                        reason: Reason::ExtraText {
+                            kind: ExtraText::ProseAfter | ExtraText::SecondDocument,
+                            valid_if_stripped: true,
+                            ..
+                        }
+                    }
+            );
         is_answer.then_some(Channel::Reasoning)
     }
 
@@ -913,6 +923,12 @@ mod tests {
             ),
             (thought("{}", ""), content, Outcome::Truncated, "truncated"),
             (thought("so {}", ""), content, Outcome::Completed, "empty"),
+            (
+                thought("{}}]}]}]", ""),
+                content,
+                Outcome::Completed,
+                "wrong_channel",
+            ),
             (thought("{}", "{}"), content, Outcome::Completed, "valid"),
         ] {
             let verdict =

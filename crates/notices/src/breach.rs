@@ -2,15 +2,13 @@
 
 use std::fmt;
 
-use serde_json::Value;
-
 use sobench_backend::ConstraintDialect;
 use sobench_core::answer::Channel;
 use sobench_core::constraint::Constraint;
 use sobench_core::printable::{NAME_CHARS, printable};
 use sobench_core::tools::ToolInput;
 use sobench_core::verdict::{ExtraText, Reason, ToolCallFault};
-use sobench_judge::{EXPECTED_VALUE, unsatisfiable_keyword};
+use sobench_judge::{EXPECTED_VALUE, unsatisfiable};
 
 /// The last byte at which a text can fail that does not start as JSON; white space may be before it.
 const LAST_BYTE_OF_PROSE: usize = 4;
@@ -27,7 +25,7 @@ pub enum BreachCause {
         keyword: String,
         in_arguments: bool,
     },
-    /// No value satisfies this keyword.
+    /// No value satisfies the schema.
     Unsatisfiable {
         why: String,
     },
@@ -49,6 +47,20 @@ pub enum BreachCause {
 impl BreachCause {
     /// The cause of an answer that is invalid by `reason`.
     pub fn new(reason: &Reason, constraint: Option<&Constraint>) -> Self {
+        let schema = match (constraint, reason) {
+            (Some(Constraint::JsonSchema(schema)), _) => Some(&**schema),
+            (
+                Some(Constraint::Tools(tools)),
+                Reason::ToolCall(ToolCallFault::InvalidArguments { name, .. }),
+            ) => tools.tool(name).and_then(|tool| match &tool.input {
+                ToolInput::Function { parameters, .. } => parameters.as_ref(),
+                ToolInput::Custom { .. } => None,
+            }),
+            _ => None,
+        };
+        if let Some(why) = schema.and_then(unsatisfiable) {
+            return Self::Unsatisfiable { why };
+        }
         match reason {
             Reason::NotJson { message, byte }
                 if *byte <= LAST_BYTE_OF_PROSE && message == EXPECTED_VALUE =>
@@ -72,17 +84,10 @@ impl BreachCause {
                 kind: *kind,
                 is_valid: *valid_if_stripped,
             },
-            Reason::Schema {
-                keyword,
-                schema_path,
-                ..
-            } => {
-                let schema = match constraint {
-                    Some(Constraint::JsonSchema(schema)) => Some(&**schema),
-                    _ => None,
-                };
-                Self::of_keyword(keyword, schema_path, schema, false)
-            }
+            Reason::Schema { keyword, .. } => Self::Keyword {
+                keyword: keyword.clone(),
+                in_arguments: false,
+            },
             Reason::DuplicateKey { .. } => Self::Text("the answers have duplicate members"),
             Reason::Empty => {
                 Self::Text("the answers are empty; look for their text in the server's log")
@@ -100,39 +105,21 @@ impl BreachCause {
             Reason::Truncated => {
                 Self::Text("the answers are cut at the token limit; set a higher --output-len")
             }
-            Reason::ToolCall(fault) => Self::of_calls(fault, constraint),
+            Reason::ToolCall(fault) => Self::of_calls(fault),
         }
     }
 
-    fn of_keyword(keyword: &str, path: &str, schema: Option<&Value>, in_arguments: bool) -> Self {
-        match schema.and_then(|schema| unsatisfiable_keyword(schema, path)) {
-            Some(why) => Self::Unsatisfiable { why },
-            None => Self::Keyword {
-                keyword: keyword.to_owned(),
-                in_arguments,
-            },
-        }
-    }
-
-    fn of_calls(fault: &ToolCallFault, constraint: Option<&Constraint>) -> Self {
+    fn of_calls(fault: &ToolCallFault) -> Self {
         match fault {
             ToolCallFault::LeakedMarkup { channel, .. } => Self::Markup(*channel),
             ToolCallFault::WrongFinishReason { finish_reason, .. } => {
                 Self::FinishReason(finish_reason.clone())
             }
-            ToolCallFault::InvalidArguments { name, why, .. } => match &**why {
-                Reason::Schema {
-                    keyword,
-                    schema_path,
-                    ..
-                } => {
-                    let tool = constraint.and_then(|constraint| constraint.tools()?.tool(name));
-                    let schema = tool.and_then(|tool| match &tool.input {
-                        ToolInput::Function { parameters, .. } => parameters.as_ref(),
-                        ToolInput::Custom { .. } => None,
-                    });
-                    Self::of_keyword(keyword, schema_path, schema, true)
-                }
+            ToolCallFault::InvalidArguments { why, .. } => match &**why {
+                Reason::Schema { keyword, .. } => Self::Keyword {
+                    keyword: keyword.clone(),
+                    in_arguments: true,
+                },
                 _ => Self::Calls("the arguments of the calls do not have the form of their tool"),
             },
             ToolCallFault::CallUnderNone { .. } => {
@@ -288,15 +275,16 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use sobench_core::tools::ToolSet;
     use sobench_judge::{EvaluateOptions, Evaluator};
 
     const FIELD: Option<ConstraintDialect> = Some(ConstraintDialect::ResponseFormat);
 
-    fn schema_reason(keyword: &str, path: &str) -> Reason {
+    fn schema_reason(keyword: &str) -> Reason {
         Reason::Schema {
             keyword: keyword.to_owned(),
             instance_path: String::new(),
-            schema_path: path.to_owned(),
+            schema_path: String::new(),
             message: String::new(),
         }
     }
@@ -344,12 +332,8 @@ mod tests {
                 "the answers are JSON with other text (text before the JSON)",
             ),
             (
-                schema_reason("pattern", "/properties/a/pattern"),
+                schema_reason("pattern"),
                 "the answers violate the keyword `pattern` of the schema; the server may not enforce it",
-            ),
-            (
-                schema_reason("enum", "/properties/e/enum"),
-                "no value satisfies the schema at /properties/e: the list of `enum` is empty; the schema is at fault, not the server",
             ),
             (
                 Reason::DuplicateKey {
@@ -427,7 +411,7 @@ mod tests {
                 "calls have the id of another",
             ),
             (
-                arguments(schema_reason("type", "/properties/a/type")),
+                arguments(schema_reason("type")),
                 "the arguments violate the keyword `type` of the schema; the server may not enforce it",
             ),
             (
@@ -458,7 +442,7 @@ mod tests {
 
     #[test]
     fn the_headline_follows_from_the_reason() {
-        let schema = Constraint::JsonSchema(Arc::new(json!({"properties": {"e": {"enum": []}}})));
+        let schema = Constraint::JsonSchema(Arc::new(json!({"type": "object"})));
         let mut names = BTreeSet::new();
         for (reason, expected) in table() {
             names.insert(reason.name());
@@ -470,6 +454,30 @@ mod tests {
             );
         }
         assert_eq!(names, BTreeSet::from(Reason::NAMES));
+        let empty = json!({"type": "object", "properties": {"e": {"enum": []}}, "required": ["e"]});
+        let tools = json!({"tools": [{"type": "function", "function": {"name": "f", "parameters": &empty}}]});
+        let tools = ToolSet::from_members(tools.as_object().unwrap()).unwrap();
+        let of_call = Reason::ToolCall(ToolCallFault::InvalidArguments {
+            call: 0,
+            name: "f".to_owned(),
+            why: Box::new(schema_reason("enum")),
+        });
+        for (reason, constraint) in [
+            (
+                not_json(EXPECTED_VALUE, 6),
+                Constraint::JsonSchema(Arc::new(empty)),
+            ),
+            (of_call, Constraint::Tools(Arc::new(tools))),
+        ] {
+            let causes = [(BreachCause::new(&reason, Some(&constraint)), 8)];
+            let line = headline(&causes, FIELD, false).unwrap();
+            assert!(
+                line.ends_with(
+                    ": no value satisfies the schema at /properties/e: the list of `enum` is empty; the schema is at fault, not the server"
+                ),
+                "{line}"
+            );
+        }
     }
 
     #[test]
@@ -490,10 +498,7 @@ mod tests {
             "none of 4 constrained answers follows its constraint, for several reasons, listed below"
         );
         assert_eq!(
-            causes(&[
-                (schema_reason("type", "/type"), 2),
-                (schema_reason("pattern", "/pattern"), 2)
-            ]),
+            causes(&[(schema_reason("type"), 2), (schema_reason("pattern"), 2)]),
             "none of 4 constrained answers follows its constraint: they violate several keywords (`type` 2, `pattern` 2); the server may enforce JSON without the schema"
         );
         assert_eq!(headline(&[], FIELD, false), None);

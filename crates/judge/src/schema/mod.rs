@@ -31,7 +31,7 @@ use jsonschema::error::ValidationErrorKind;
 use jsonschema::{PatternOptions, ReferencingError, Retrieve, Uri, ValidationError, Validator};
 use serde_json::Value;
 
-pub use self::unsatisfiable::unsatisfiable_keyword;
+pub use self::unsatisfiable::unsatisfiable;
 
 use self::schema_cost::SchemaCost;
 use self::start::MemberNames;
