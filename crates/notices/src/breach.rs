@@ -122,6 +122,9 @@ impl BreachCause {
                 },
                 _ => Self::Calls("the arguments of the calls do not have the form of their tool"),
             },
+            ToolCallFault::ArgumentsNotText { .. } => {
+                Self::Calls("the arguments of the calls are not a text of JSON")
+            }
             ToolCallFault::CallUnderNone { .. } => {
                 Self::Calls("the server makes calls although tool_choice is none")
             }
