@@ -4,6 +4,7 @@
 #![cfg_attr(test, allow(clippy::disallowed_methods))]
 
 pub mod answer;
+mod answer_departures;
 pub mod audio;
 pub mod case;
 pub mod channel_timing;
