@@ -801,9 +801,11 @@ mod tests {
                     {"properties": {"kind": {"const": "a"}}, "additionalProperties": false},
                     {"properties": {"kind": {"const": "b"}, "b": true}, "additionalProperties": false},
                 ]},
+                "tree": {"oneOf": [{"type": "null"}, {"items": {"$ref": "#/$defs/small"}}]},
                 "map": {"propertyNames": {"pattern": "^x"}},
                 "open": {"patternProperties": {"^x": true}, "additionalProperties": false},
             },
+            "$defs": {"small": {"maximum": 9}},
         }));
         let long_label = format!(r#"{{"host": "{}"#, "a".repeat(64));
         let mut evaluator = Evaluator::new(EvaluateOptions::default());
@@ -832,6 +834,9 @@ mod tests {
             (r#"{"either": {"kind": "c"#, "`oneOf` at /either"),
             (r#"{"either": {"kind": "#, ""),
             (r#"{"either": {"c": "#, "`oneOf` at /either"),
+            (r#"{"tree": [10, "#, "`oneOf` at /tree"),
+            (r#"{"tree": [10"#, ""),
+            (r#"{"tree": [-1e1, "#, ""),
             (r#"{"map": {"y"#, ""),
             (r#"{"map": {"y": "#, "`propertyNames` at /map"),
             (r#"{"open": {"y"#, ""),
@@ -844,6 +849,23 @@ mod tests {
                 "{text}: {message:?}"
             );
         }
+    }
+
+    #[test]
+    fn a_condition_may_change_with_the_rest_of_a_value() {
+        let conditional = schema(json!({
+            "if": {"properties": {"kind": {"type": "string", "maxLength": 1}}},
+            "then": {"$ref": "#/$defs/limits"},
+            "$defs": {"limits": {"properties": {"n": {"maximum": 9}}}},
+        }));
+        let mut evaluator = Evaluator::new(EvaluateOptions::default());
+        let start = r#"{"n": 10, "kind": "a"#;
+        assert_eq!(evaluator.final_violation(&conditional, None, start), None);
+        let whole = format!("{start}b\"}}");
+        assert_eq!(
+            evaluator.judge_text(&conditional, None, &whole),
+            Verdict::Valid
+        );
     }
 
     #[test]

@@ -243,6 +243,7 @@ impl SchemaJudge {
         let kept = start::Start {
             open: &start.open,
             name,
+            names: &self.names,
         };
         let search = || {
             let errors = self.validator().iter_errors(Node::Built(value));

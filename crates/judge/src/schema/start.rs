@@ -22,6 +22,8 @@ const MAX_COMPLETIONS: usize = 32;
 /// Keywords that judge names by other means than listing them.
 const NAME_PATTERNS: [&str; 2] = ["patternProperties", "propertyNames"];
 
+const CONDITIONS: [&str; 2] = ["then", "else"];
+
 const REFERENCES: [&str; 3] = ["$ref", "$dynamicRef", "$recursiveRef"];
 
 /// The start of a document, as it is validated.
@@ -30,6 +32,7 @@ pub(super) struct Start<'a> {
     pub(super) open: &'a [String],
     /// The member of the innermost unfinished value that has no value yet.
     pub(super) name: Option<&'a str>,
+    pub(super) names: &'a MemberNames,
 }
 
 impl Start<'_> {
@@ -47,6 +50,12 @@ impl Start<'_> {
         let instance: Vec<&str> = tokens(error.instance_path().as_str()).collect();
         if self.is_in_nameless_value(&instance) {
             return false;
+        }
+        let schema_path = error.schema_path().as_str();
+        if matches!(error.kind(), Kind::Custom { .. }) && self.names.is_referenced(schema_path) {
+            // The library has no evaluation path of such a keyword, but reports it only where it
+            // applies.
+            return !self.names.has_conditions;
         }
         let evaluation_path = error.evaluation_path().as_str();
         let steps = tokens(evaluation_path).count();
@@ -155,11 +164,15 @@ fn may_become(unfinished: &Value, target: &Value) -> bool {
     }
 }
 
-/// All names in a schema, which may be those of members.
+/// All names in a schema, which may be those of members, and what some of them mean.
 pub(super) struct MemberNames {
     sorted: Vec<String>,
     /// Whether names outside the list may be treated differently.
     has_patterns: bool,
+    /// What references lead to.
+    targets: Vec<String>,
+    /// Whether a part may apply to the start of a value only.
+    has_conditions: bool,
 }
 
 impl MemberNames {
@@ -167,6 +180,8 @@ impl MemberNames {
         let mut names = Self {
             sorted: Vec::new(),
             has_patterns: false,
+            targets: Vec::new(),
+            has_conditions: false,
         };
         names.add(schema);
         names.sorted.sort_unstable();
@@ -179,15 +194,25 @@ impl MemberNames {
             Value::Array(items) => items.iter().for_each(|item| self.add(item)),
             Value::Object(members) => {
                 for (name, member) in members {
-                    let is_outside = REFERENCES.contains(&name.as_str())
-                        && member.as_str().is_some_and(|to| !to.starts_with('#'));
-                    self.has_patterns |= is_outside || NAME_PATTERNS.contains(&name.as_str());
+                    let to = member.as_str().filter(|_| REFERENCES.contains(&&**name));
+                    self.targets.extend(to.map(str::to_owned));
+                    self.has_patterns |= to.is_some_and(|to| !to.starts_with('#'))
+                        || NAME_PATTERNS.contains(&&**name);
+                    self.has_conditions |= CONDITIONS.contains(&&**name);
                     self.sorted.push(name.clone());
                     self.add(member);
                 }
             }
             _ => {}
         }
+    }
+
+    /// Whether a reference may lead to the part of the schema with this path, or to one around it.
+    fn is_referenced(&self, path: &str) -> bool {
+        self.targets.iter().any(|target| {
+            let pointer = target.strip_prefix('#').unwrap_or("");
+            !pointer.starts_with('/') || path.starts_with(pointer) || pointer.contains('%')
+        })
     }
 
     /// The names that stand for all that `start` may become: one that the schema does not have, and

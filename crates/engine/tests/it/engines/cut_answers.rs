@@ -259,6 +259,10 @@ fn the_judge_and_the_engines_agree_on_cut_answers() {
                     task.constraint
                 )
             };
+            println!(
+                "DIS {disagreement:?} {}",
+                example().chars().take(700).collect::<String>()
+            );
             found
                 .entry(disagreement)
                 .or_insert_with(|| (0, example()))
