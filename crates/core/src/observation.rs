@@ -4,7 +4,9 @@
 use serde::{Deserialize, Serialize};
 
 use crate::answer::Answer;
+use crate::case::Prompt;
 use crate::channel_timing::ChannelTiming;
+use crate::departure::Departure;
 use crate::error_message::error_message;
 use crate::printable::NO_BODY;
 
@@ -161,25 +163,96 @@ pub struct Usage {
 /// small enough that the sum of a million of them is exact in 64 bits and in doubles.
 pub const MAX_STATED_TOKENS: u64 = 1_000_000_000;
 
+/// A token count of the server that something else in the response contradicts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CountFault {
+    /// Each chunk with content has a token.
+    FewerThanChunks,
+    /// The tokens of the reasoning are among all tokens.
+    ReasoningAboveAll,
+    /// The counts include the tokens of other choices, which are not in the answer.
+    SeveralChoices,
+    /// A prompt has a token.
+    NoPromptTokens,
+}
+
+impl CountFault {
+    /// Every fault.
+    pub const ALL: [Self; 4] = [
+        Self::FewerThanChunks,
+        Self::ReasoningAboveAll,
+        Self::SeveralChoices,
+        Self::NoPromptTokens,
+    ];
+}
+
+/// What the token counts of a response are compared with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CountChecks {
+    /// Chunks with content.
+    pub chunks: usize,
+    /// Whether the prompt has a token at least.
+    pub has_prompt: bool,
+    pub has_other_choices: bool,
+}
+
+impl CountChecks {
+    /// The checks of an answer to a prompt.
+    pub fn new(prompt: &Prompt, answer: &Answer, chunks: usize) -> Self {
+        Self {
+            chunks,
+            has_prompt: match prompt {
+                Prompt::Text(text) => !text.is_empty(),
+                Prompt::Messages(messages) => !messages.is_empty(),
+                Prompt::Audio(_) => false,
+                Prompt::Ranking { .. } => true,
+            },
+            has_other_choices: answer.departures.has(Departure::SecondChoice),
+        }
+    }
+}
+
 impl Usage {
+    /// Whether a count has this fault. A few more chunks than tokens are none: some servers send a
+    /// token in two chunks.
+    pub fn has_fault(self, fault: CountFault, checks: CountChecks) -> bool {
+        let CountChecks {
+            chunks,
+            has_prompt,
+            has_other_choices,
+        } = checks;
+        let output = self.completion_tokens;
+        match fault {
+            CountFault::FewerThanChunks => output.is_some_and(|tokens| {
+                tokens.saturating_add(tokens / 10).saturating_add(1) < chunks as u64
+            }),
+            CountFault::ReasoningAboveAll => self.reasoning_tokens > output && output.is_some(),
+            CountFault::SeveralChoices => has_other_choices && output.is_some(),
+            CountFault::NoPromptTokens => has_prompt && self.prompt_tokens == Some(0),
+        }
+    }
+
     /// The counts that may be right. `max_output` is the token limit of the request, if it is the
-    /// server's only one. Each chunk with content has at least one token; half of that is required,
-    /// because some servers send the same token in two chunks.
-    pub fn plausible(self, content_chunks: usize, max_output: Option<u64>) -> Self {
-        let prompt_tokens = self
-            .prompt_tokens
-            .filter(|count| *count <= MAX_STATED_TOKENS);
-        let least = (content_chunks as u64).div_ceil(2);
+    /// server's only one. Counts of several choices are not those of the answer, and a prompt has
+    /// tokens. Each chunk with content has at least one token; half of that is required, because
+    /// some servers send the same token in two chunks.
+    pub fn plausible(self, checks: CountChecks, max_output: Option<u64>) -> Self {
+        let prompt_tokens = self.prompt_tokens.filter(|count| {
+            *count <= MAX_STATED_TOKENS && !self.has_fault(CountFault::NoPromptTokens, checks)
+        });
+        let least = (checks.chunks as u64).div_ceil(2);
         let most = max_output.unwrap_or(MAX_STATED_TOKENS);
-        let completion_tokens = self
-            .completion_tokens
-            .filter(|count| (least..=most.min(MAX_STATED_TOKENS)).contains(count));
+        let completion_tokens = self.completion_tokens.filter(|count| {
+            (least..=most.min(MAX_STATED_TOKENS)).contains(count)
+                && !self.has_fault(CountFault::SeveralChoices, checks)
+        });
         Self {
             prompt_tokens,
             completion_tokens,
-            reasoning_tokens: self
-                .reasoning_tokens
-                .filter(|count| completion_tokens.is_none_or(|all| *count <= all)),
+            reasoning_tokens: self.reasoning_tokens.filter(|count| {
+                *count <= MAX_STATED_TOKENS
+                    && !self.has_fault(CountFault::ReasoningAboveAll, checks)
+            }),
             unreadable: self.unreadable,
         }
     }
@@ -523,6 +596,84 @@ mod tests {
         }
     }
 
+    fn checks(chunks: usize) -> CountChecks {
+        CountChecks {
+            chunks,
+            has_prompt: chunks > 0,
+            has_other_choices: false,
+        }
+    }
+
+    #[test]
+    fn counts_that_contradict_the_response_are_named() {
+        use CountFault::{FewerThanChunks, NoPromptTokens, ReasoningAboveAll, SeveralChoices};
+        let usage = |prompt_tokens, completion_tokens, reasoning_tokens| Usage {
+            prompt_tokens: Some(prompt_tokens),
+            completion_tokens: Some(completion_tokens),
+            reasoning_tokens,
+            unreadable: false,
+        };
+        let two = |chunks| CountChecks {
+            has_other_choices: true,
+            ..checks(chunks)
+        };
+        for (usage, checks, faults, kept) in [
+            (
+                usage(3, 20, Some(20)),
+                checks(20),
+                vec![],
+                [Some(3), Some(20), Some(20)],
+            ),
+            // Exactly half of the chunks, and a few tokens in two chunks.
+            (
+                usage(3, 10, None),
+                checks(20),
+                vec![FewerThanChunks],
+                [Some(3), Some(10), None],
+            ),
+            (
+                usage(3, 18, None),
+                checks(20),
+                vec![],
+                [Some(3), Some(18), None],
+            ),
+            (
+                usage(3, 20, Some(21)),
+                checks(20),
+                vec![ReasoningAboveAll],
+                [Some(3), Some(20), None],
+            ),
+            (
+                usage(3, 40, None),
+                two(20),
+                vec![SeveralChoices],
+                [Some(3), None, None],
+            ),
+            (
+                usage(0, 20, None),
+                checks(20),
+                vec![NoPromptTokens],
+                [None, Some(20), None],
+            ),
+        ] {
+            let found: Vec<CountFault> = CountFault::ALL
+                .into_iter()
+                .filter(|fault| usage.has_fault(*fault, checks))
+                .collect();
+            assert_eq!(found, faults, "{usage:?}");
+            let plausible = usage.plausible(checks, None);
+            assert_eq!(
+                [
+                    plausible.prompt_tokens,
+                    plausible.completion_tokens,
+                    plausible.reasoning_tokens
+                ],
+                kept,
+                "{usage:?}"
+            );
+        }
+    }
+
     #[test]
     fn implausible_token_counts_are_dropped() {
         let most = MAX_STATED_TOKENS;
@@ -551,7 +702,7 @@ mod tests {
                 reasoning_tokens: None,
                 unreadable: false,
             };
-            let kept = usage.plausible(chunks, limit);
+            let kept = usage.plausible(checks(chunks), limit);
             assert_eq!(
                 (kept.prompt_tokens, kept.completion_tokens),
                 plausible,

@@ -1,8 +1,8 @@
 //! Confidence intervals of latencies: standard errors of means, and intervals of percentiles where
 //! the sample is large enough.
 
-use super::Report;
 use super::text::figure;
+use super::{Report, count_marks};
 use sobench_render::Table;
 use sobench_statistics::{Percentile, Summary};
 
@@ -11,10 +11,10 @@ pub(super) const TITLE: &str = "Latency confidence intervals (ms)";
 /// One row per mean and percentile of the printed latencies; `None` without latencies.
 pub(super) fn table(report: &Report) -> Option<Table> {
     let latency = &report.metrics.overall.latency;
-    let shown = report
-        .percentile_metrics()
-        .iter()
-        .map(|&metric| (metric.label(), latency.summary(metric)));
+    let shown = report.percentile_metrics().iter().map(|&metric| {
+        let name = count_marks::marked(metric.label(), &report.metrics, metric.metric());
+        (name, latency.summary(metric))
+    });
     let mut table = Table::new(["", "n", "value", "standard error", "95 % interval"], 1);
     for (name, summary) in shown.filter(|(_, summary)| summary.n > 0) {
         let error = figure(summary.standard_error);

@@ -1,7 +1,7 @@
 //! Table of latencies with confidence intervals: one row per latency and arm.
 
 use super::text::figure;
-use super::{Report, confidence, tables};
+use super::{Report, confidence, count_marks, tables};
 use sobench_render::Table;
 use sobench_results::metrics::{ArmMetrics, LatencyMetric};
 use sobench_statistics::Summary;
@@ -27,11 +27,10 @@ pub(super) fn latencies(report: &Report) -> Option<Table> {
     for metric in LatencyMetric::ALL {
         for (arm, metrics) in &arms {
             let summary = metrics.latency.summary(metric);
-            let name = if arm.is_empty() {
-                metric.label().to_owned()
-            } else {
-                format!("{}, {arm}", metric.label())
-            };
+            let mut name = count_marks::marked(metric.label(), &report.metrics, metric.metric());
+            if !arm.is_empty() {
+                name.push_str(&format!(", {arm}"));
+            }
             if summary.n > 0 {
                 table.row(row(name, summary));
             }

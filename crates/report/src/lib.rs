@@ -14,6 +14,7 @@ mod channels;
 pub mod client_overhead;
 pub mod conditions;
 mod confidence;
+mod count_marks;
 pub mod csv;
 pub mod curl;
 mod departures;

@@ -3,10 +3,13 @@
 use super::conditions::{self, lines, notice_text, notices};
 use super::tables::{self, all_metrics, is_judged, rates, repetition};
 use super::text::figure;
-use super::{Report, accuracy, canaries, channels, client_sentence, departures, latency_table};
+use super::{
+    Report, accuracy, canaries, channels, client_sentence, count_marks, departures, latency_table,
+};
 use sobench_core::printable::{printable, printable_message};
 use sobench_render::{self as render, Block, Cell, Document, Table, Text};
 use sobench_results::metrics::examples::{Example, Group};
+use sobench_results::metrics::registry::totals;
 use sobench_statistics::Rate;
 
 /// Characters at most of a name, and of an example of an answer.
@@ -50,6 +53,7 @@ fn document(report: &Report) -> Document {
     accuracy::add(&mut page, report);
     if let Some(latencies) = latency_table::latencies(report) {
         page.table(latencies);
+        page.paragraphs(count_marks::footnotes(report));
     }
     let (quality, metrics) = (&report.metrics.quality, &report.metrics);
     add_groups(
@@ -118,9 +122,14 @@ fn add_summary(page: &mut Document, report: &Report) {
         "{} requests in {seconds:.2} s, {} answered, {} refused or failed",
         overall.requests, overall.completed, overall.failed
     );
+    let output = count_marks::marked(
+        "output tokens/s",
+        &report.metrics,
+        &totals::OUTPUT_THROUGHPUT,
+    );
     let rates = [
         ("answers/s", overall.throughput.request_throughput),
-        ("output tokens/s", overall.throughput.output_throughput),
+        (&output, overall.throughput.output_throughput),
     ];
     for (unit, rate) in rates {
         if let Some(rate) = rate {

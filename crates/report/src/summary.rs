@@ -5,7 +5,8 @@ use super::arm_difference::ArmDifferences;
 use super::tables::is_judged;
 use super::view::{Requirements, View};
 use super::{
-    Report, accuracy, canaries, channels, client_overhead, conditions, departures, error_span, text,
+    Report, accuracy, canaries, channels, client_overhead, conditions, count_marks, departures,
+    error_span, text,
 };
 use sobench_core::case::Arm;
 use sobench_core::error::Result;
@@ -22,7 +23,7 @@ use sobench_results::metrics::error_groups::ErrorGroup;
 use sobench_results::metrics::examples::Group;
 use sobench_results::metrics::mean_difference::Difference;
 use sobench_results::metrics::quality::Quality;
-use sobench_results::metrics::registry::rates;
+use sobench_results::metrics::registry::{rates, totals};
 use sobench_results::metrics::{Answers, ArmMetrics, LatencyMetric, Sample};
 use sobench_statistics::{Rate, Summary};
 
@@ -84,6 +85,7 @@ pub fn document(view: &View<'_>) -> Result<Document> {
         page.paragraph(line);
     }
     page.push(Block::Preformatted(text::vllm_block(report)));
+    page.paragraphs(count_marks::footnotes(report));
     if let Some(sentence) = report.recovery_sentence() {
         page.paragraph(sentence);
     }
@@ -407,7 +409,7 @@ fn add_arms(page: &mut Document, view: &View<'_>) {
         mean_difference(&columns, LatencyMetric::E2el, &differences),
     );
     push(
-        "output tok/s",
+        &count_marks::marked("output tok/s", &report.metrics, &totals::OUTPUT_THROUGHPUT),
         cells(&|column| {
             let throughput = column.metrics.throughput.output_throughput;
             throughput.map(short).unwrap_or_default()
@@ -524,7 +526,8 @@ fn latency_name(report: &Report, metric: LatencyMetric) -> String {
     let percentile = shown_percentile(summary)
         .map(|percentile| format!("/p{}", percentile.label()))
         .unwrap_or_default();
-    format!("{} mean/p50{percentile} (ms)", metric.label())
+    let name = count_marks::marked(metric.label(), &report.metrics, metric.metric());
+    format!("{name} mean/p50{percentile} (ms)")
 }
 
 fn latency(summary: &Summary) -> String {

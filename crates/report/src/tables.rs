@@ -3,8 +3,8 @@
 use super::text::figure;
 use super::view::View;
 use super::{
-    Report, accuracy, breakdown, canaries, channels, confidence, departures, free_choices,
-    server_metrics,
+    Report, accuracy, breakdown, canaries, channels, confidence, count_marks, departures,
+    free_choices, server_metrics,
 };
 use sobench_core::case::Arm;
 use sobench_core::printable::{printable, printable_message};
@@ -12,7 +12,7 @@ use sobench_core::verdict::NotScored;
 use sobench_render::{Document, Table};
 use sobench_results::metrics::examples::{Example, Group};
 use sobench_results::metrics::quality::{ExtraTextCount, Quality};
-use sobench_results::metrics::registry::Metric;
+use sobench_results::metrics::registry::{Metric, totals};
 use sobench_results::metrics::repetition::Repetition;
 use sobench_results::metrics::spec_decode::SpecDecode;
 use sobench_results::metrics::{Answers, ArmMetrics, LatencyMetric, Metrics, registry};
@@ -640,7 +640,7 @@ fn columns(
         LatencyMetric::Tpot,
         LatencyMetric::E2el,
     ] {
-        let name = metric.label();
+        let name = count_marks::marked(metric.label(), &report.metrics, metric.metric());
         push(format!("{name} mean (ms)"), &|arm| {
             figure(arm.latency.summary(metric).mean)
         });
@@ -661,9 +661,8 @@ fn columns(
             });
         }
     }
-    push("output tok/s".to_owned(), &|arm| {
-        figure(arm.throughput.output_throughput)
-    });
+    let name = count_marks::marked("output tok/s", &report.metrics, &totals::OUTPUT_THROUGHPUT);
+    push(name, &|arm| figure(arm.throughput.output_throughput));
     more.iter().for_each(|row| table.row(row));
     table
 }
@@ -690,9 +689,12 @@ pub(crate) fn all_metrics(metrics: &Metrics) -> Table {
 }
 
 fn metrics_table(metrics: &Metrics, page: registry::Page) -> Table {
+    let rows = registry::rows(metrics, page).into_iter();
     Table::new(registry::ROW_COLUMNS, 1)
         .left_aligned(2)
-        .with_rows(registry::rows(metrics, page))
+        .with_rows(rows.map(|(metric, [name, value, details])| {
+            [count_marks::marked(name, metrics, metric), value, details]
+        }))
 }
 
 /// One row per summary.
@@ -757,6 +759,6 @@ fn add_schedule(page: &mut Document, report: &Report) {
         .throughput
         .max_in_flight
         .map_or_else(|| "n/a".to_owned(), |count| count.to_string());
-    let label = registry::totals::MAX_IN_FLIGHT.label;
+    let label = totals::MAX_IN_FLIGHT.label;
     page.paragraph(format!("{label}: {in_flight}"));
 }

@@ -6,10 +6,11 @@
 use std::fmt::Write as _;
 
 use super::view::View;
-use super::{Report, conditions, tables};
+use super::{Report, conditions, count_marks, tables};
 use sobench_render::{self as render, Block, Document};
+use sobench_results::metrics::registry::totals;
 use sobench_results::metrics::{Answers, LatencyMetric, QueueMetric};
-use sobench_statistics::{Percentile, Summary};
+use sobench_statistics::Summary;
 
 /// The width of vLLM's block, and of every heading.
 const BLOCK_WIDTH: usize = 50;
@@ -50,6 +51,7 @@ fn document(view: &View<'_>) -> Document {
         page.gap();
     }
     page.push(Block::Preformatted(vllm_block(report)));
+    page.paragraphs(count_marks::footnotes(report));
     if let Some(sentence) = report.recovery_sentence() {
         page.paragraph(sentence);
     }
@@ -71,22 +73,13 @@ pub(crate) fn figure(value: Option<f64>) -> String {
     value.map_or_else(|| "n/a".to_owned(), |value| format!("{value:.2}"))
 }
 
-/// A percentile, with a remark where the sample is too small.
-fn percentile_figure(percentile: &Percentile, n: usize) -> String {
-    let value = figure(percentile.value);
-    if percentile.enough || percentile.value.is_none() {
-        value
-    } else {
-        format!("{value} (n={n} is too small, needs {})", percentile.needs)
-    }
-}
-
 /// The block that `vllm bench serve` prints, line for line.
 pub(crate) fn vllm_block(report: &Report) -> String {
     let mut block = String::new();
     let page = &mut block;
     let (metrics, record) = (&report.metrics, &report.record);
     let (overall, throughput) = (&metrics.overall, &metrics.overall.throughput);
+    let marked = |text: String, metric| count_marks::marked(text, metrics, metric);
     heading(page, " Serving Benchmark Result ", '=');
     row(page, "Successful requests:", &overall.completed.to_string());
     row(page, "Failed requests:", &overall.failed.to_string());
@@ -107,13 +100,17 @@ pub(crate) fn vllm_block(report: &Report) -> String {
         "Benchmark duration (s):",
         &figure(Some(metrics.duration_ns as f64 / 1e9)),
     );
-    row(page, "Total input tokens:", &count(overall.tokens.input));
+    row(
+        page,
+        "Total input tokens:",
+        &marked(count(overall.tokens.input), &totals::INPUT_TOKENS),
+    );
     let generated = metrics.options.answers == Answers::Generated;
     if generated {
         row(
             page,
             "Total generated tokens:",
-            &count(overall.tokens.output),
+            &marked(count(overall.tokens.output), &totals::OUTPUT_TOKENS),
         );
     }
     row(
@@ -125,14 +122,14 @@ pub(crate) fn vllm_block(report: &Report) -> String {
         row(
             page,
             "Request goodput (req/s):",
-            &figure(throughput.request_goodput),
+            &marked(figure(throughput.request_goodput), &totals::REQUEST_GOODPUT),
         );
         // Without verdicts the number of valid requests is unknown.
         if throughput.valid_goodput.is_some() || throughput.request_goodput.is_none() {
             row(
                 page,
                 "Valid request goodput (req/s):",
-                &figure(throughput.valid_goodput),
+                &marked(figure(throughput.valid_goodput), &totals::VALID_GOODPUT),
             );
         }
     }
@@ -140,12 +137,18 @@ pub(crate) fn vllm_block(report: &Report) -> String {
         row(
             page,
             "Output token throughput (tok/s):",
-            &figure(throughput.output_throughput),
+            &marked(
+                figure(throughput.output_throughput),
+                &totals::OUTPUT_THROUGHPUT,
+            ),
         );
         row(
             page,
             "Peak output token throughput (tok/s):",
-            &figure(throughput.max_output_tokens_per_s),
+            &marked(
+                figure(throughput.max_output_tokens_per_s),
+                &totals::MAX_OUTPUT_TOKENS,
+            ),
         );
     }
     row(
@@ -156,7 +159,10 @@ pub(crate) fn vllm_block(report: &Report) -> String {
     row(
         page,
         "Total token throughput (tok/s):",
-        &figure(throughput.total_token_throughput),
+        &marked(
+            figure(throughput.total_token_throughput),
+            &totals::TOTAL_TOKEN_THROUGHPUT,
+        ),
     );
     if let Some(spec_decode) = &report.spec_decode {
         row(
@@ -200,6 +206,7 @@ pub(crate) fn vllm_block(report: &Report) -> String {
             page,
             (metric.label(), metric.title()),
             overall.latency.summary(metric),
+            &marked(String::new(), metric.metric()),
         );
     }
     for metric in QueueMetric::ALL
@@ -210,25 +217,36 @@ pub(crate) fn vllm_block(report: &Report) -> String {
             page,
             (metric.name(), metric.title()),
             metric.summary(&overall.latency),
+            "",
         );
     }
     let _ = writeln!(page, "{}", "=".repeat(BLOCK_WIDTH));
     block
 }
 
-fn add_latency(page: &mut String, (name, title): (&str, &str), summary: &Summary) {
+/// Adds a latency. `mark` follows each of its values.
+fn add_latency(page: &mut String, (name, title): (&str, &str), summary: &Summary, mark: &str) {
+    let marked = |value: Option<f64>| match value {
+        Some(_) => figure(value) + mark,
+        None => figure(value),
+    };
     heading(page, title, '-');
-    row(page, &format!("Mean {name} (ms):"), &figure(summary.mean));
+    row(page, &format!("Mean {name} (ms):"), &marked(summary.mean));
     row(
         page,
         &format!("Median {name} (ms):"),
-        &figure(summary.median),
+        &marked(summary.median),
     );
     for percentile in &summary.percentiles {
+        let mut value = marked(percentile.value);
+        if !percentile.enough && percentile.value.is_some() {
+            let (n, needs) = (summary.n, percentile.needs);
+            value.push_str(&format!(" (n={n} is too small, needs {needs})"));
+        }
         row(
             page,
             &format!("P{} {name} (ms):", percentile.label()),
-            &percentile_figure(percentile, summary.n),
+            &value,
         );
     }
 }

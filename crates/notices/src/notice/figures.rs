@@ -58,7 +58,7 @@ pub enum FigureNotice {
     UnsentRequests { requests: usize },
     #[error(
         "answers with an implausible token count from the server (not an integer, above the token limit, fewer than half of the content \
-         chunks, or far off the count of --tokenizer); these counts are ignored, and the tokenizer counts instead if there is one: {answers}"
+         chunks, of several choices, 0 for a prompt, or far off the count of --tokenizer); these counts are ignored, and the tokenizer counts instead if there is one: {answers}"
     )]
     ImplausibleUsage { answers: usize },
     #[error("answers are computed in one piece: there are no output tokens, TTFT, TPOT or ITL")]

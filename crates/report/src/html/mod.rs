@@ -8,14 +8,15 @@ use super::tables::{self, all_metrics, is_judged, rates, repetition};
 use super::text::figure;
 use super::view::View;
 use super::{
-    Report, accuracy, breakdown, canaries, channels, client_sentence, departures, free_choices,
-    latency_table, server_metrics,
+    Report, accuracy, breakdown, canaries, channels, client_sentence, count_marks, departures,
+    free_choices, latency_table, server_metrics,
 };
 use sobench_core::error::Result;
 use sobench_core::printable::{printable, printable_message};
 use sobench_render::{self as render, Block, Document, Table, Tone};
 use sobench_results::metrics::client_overhead::ClientVerdict;
 use sobench_results::metrics::examples::Group;
+use sobench_results::metrics::registry::totals;
 use sobench_statistics::Rate;
 
 /// CSS of this page. Cases fold open without a script; the filter is a choice among radio buttons.
@@ -73,6 +74,7 @@ fn document(view: &View<'_>) -> Result<Document> {
     if let Some(latencies) = latency_table::latencies(report) {
         page.heading("Latency");
         page.table(latencies);
+        page.paragraphs(count_marks::footnotes(report));
         page.push(Block::Charts(charts::curves(view)));
     }
     charts::add_timeline(&mut page, view);
@@ -107,9 +109,14 @@ fn add_head(page: &mut Document, report: &Report) {
     if overall.abandoned > 0 {
         sentence.push_str(&format!(", {} abandoned", overall.abandoned));
     }
+    let output = count_marks::marked(
+        "output tokens/s",
+        &report.metrics,
+        &totals::OUTPUT_THROUGHPUT,
+    );
     let rates = [
         ("answers/s", overall.throughput.request_throughput),
-        ("output tokens/s", overall.throughput.output_throughput),
+        (&output, overall.throughput.output_throughput),
     ];
     for (unit, rate) in rates {
         rate.iter()

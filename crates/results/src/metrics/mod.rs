@@ -83,7 +83,7 @@ use self::throughput::Throughput;
 use self::validity_pattern::ValidityPattern;
 use sobench_core::answer::Answer;
 use sobench_core::case::Arm;
-use sobench_core::observation::{Outcome, failure_message};
+use sobench_core::observation::{CountFault, Outcome, failure_message};
 use sobench_core::server_sample::ServerSample;
 use sobench_core::tools::ToolSet;
 use sobench_core::verdict::Verdict;
@@ -107,9 +107,9 @@ pub struct Tokens {
 pub enum TokenSource {
     /// The server's `usage`.
     Server,
-    /// The tokenizer.
+    /// The tokenizer that the user named as the model's (`--tokenizer`).
     Tokenizer,
-    /// The tokenizer of another model, in place of an implausible count of the server.
+    /// The tokenizer of another model.
     OtherTokenizer,
     /// Not counted.
     #[default]
@@ -315,6 +315,35 @@ pub struct TokenTotals {
     pub output: Option<u64>,
     pub input_sources: Sources,
     pub output_sources: Sources,
+    /// Answers whose counts by the server contradict the response.
+    #[serde(skip_serializing_if = "Contradictions::is_none")]
+    pub contradictions: Contradictions,
+}
+
+/// Number of answers by [`CountFault`] of the server's counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Contradictions {
+    pub fewer_than_chunks: usize,
+    pub reasoning_above_all: usize,
+    pub several_choices: usize,
+    pub no_prompt_tokens: usize,
+}
+
+impl Contradictions {
+    fn new<'s, 'a: 's>(answers: impl Iterator<Item = &'s Sample<'a>>) -> Self {
+        answers.fold(Self::default(), |mut counts, answer| {
+            let count = |fault| usize::from(answer.has_count_fault(fault));
+            counts.fewer_than_chunks += count(CountFault::FewerThanChunks);
+            counts.reasoning_above_all += count(CountFault::ReasoningAboveAll);
+            counts.several_choices += count(CountFault::SeveralChoices);
+            counts.no_prompt_tokens += count(CountFault::NoPromptTokens);
+            counts
+        })
+    }
+
+    fn is_none(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// Number of answers by source of their token count.
@@ -541,6 +570,12 @@ impl TokenTotals {
                 answers()
                     .map(|tokens| tokens.output_source)
                     .filter(|_| is_generated),
+            ),
+            contradictions: Contradictions::new(
+                samples
+                    .iter()
+                    .copied()
+                    .filter(|sample| sample.outcome().is_answer()),
             ),
         }
     }

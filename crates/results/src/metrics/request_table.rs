@@ -25,7 +25,9 @@ use sobench_core::case::{Arm, BodyKey, Case, Prompt};
 use sobench_core::channel_timing::ChannelTiming;
 use sobench_core::constraint::Constraint;
 use sobench_core::departure::Departures;
-use sobench_core::observation::{Observation, Outcome, ServerTimes, Timing, spread_slack};
+use sobench_core::observation::{
+    CountChecks, CountFault, Observation, Outcome, ServerTimes, Timing, spread_slack,
+};
 use sobench_core::scorer::Scorer;
 use sobench_core::verdict::{NotScored, Reason, Verdict};
 use sobench_judge::accuracy::{Grade, Leaves};
@@ -264,6 +266,8 @@ const CALL_DUE: u32 = 16384;
 /// The grade of the answer: its place in [`Grade::ALL`] plus 1, or 0 without one.
 const GRADE: u32 = 7 << GRADE_SHIFT;
 const GRADE_SHIFT: u32 = 15;
+/// The token counts of the server have the first [`CountFault`]; the next flags are of the others.
+const COUNT_FAULT: u32 = 1 << 18;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct InputKey {
@@ -437,6 +441,12 @@ impl RequestTable {
         let [stated_input, stated_output] = observation
             .usage
             .map_or([false; 2], |usage| usage.is_stated(chunks));
+        let checks = CountChecks::new(&case.prompt, &observation.answer, chunks);
+        let faults = CountFault::ALL.map(|fault| {
+            let usage = observation.usage;
+            usage.is_some_and(|usage| usage.has_fault(fault, checks))
+        });
+        let faults = (0..).zip(faults).filter(|(_, is_set)| *is_set);
         let time = |ns: Option<u64>| ns.unwrap_or(NONE_NS);
         let flag = |is_set: bool, flag: u32| if is_set { flag } else { 0 };
         let row = Row {
@@ -474,7 +484,8 @@ impl RequestTable {
                 | flag(timing.is_in_order(), IN_ORDER)
                 | flag(timing.arrival_slack_ns.is_some(), SLACK_KNOWN)
                 | flag(stated_input, STATED_INPUT)
-                | flag(stated_output, STATED_OUTPUT),
+                | flag(stated_output, STATED_OUTPUT)
+                | faults.map(|(place, _)| COUNT_FAULT << place).sum::<u32>(),
         };
         self.rows.push(row);
         self.controls.take();

@@ -11,7 +11,7 @@ use sobench_core::answer::Answer;
 use sobench_core::case::{Arm, Case, Prompt};
 use sobench_core::channel_timing::{ChannelTiming, ChunkPart};
 use sobench_core::constraint::Constraint;
-use sobench_core::observation::{Observation, Outcome, ServerTimes, Timing};
+use sobench_core::observation::{Observation, Outcome, ServerTimes, Timing, Usage};
 use sobench_core::verdict::Verdict;
 pub use sobench_judge::accuracy::{Accuracy, Grade, Leaves};
 use sobench_judge::canary::CanaryAnswer;
@@ -50,6 +50,9 @@ pub struct TestRequest<'t> {
     pub parts: Vec<ChunkPart>,
     pub input: Option<u64>,
     pub output: Option<u64>,
+    /// The source of the counts, where they are known.
+    pub source: TokenSource,
+    pub usage: Option<Usage>,
     pub vllm_correct: Option<bool>,
     pub right_call: Option<bool>,
     pub accuracy: Option<Accuracy>,
@@ -87,6 +90,8 @@ pub fn test_request() -> TestRequest<'static> {
         parts: vec![],
         input: Some(7),
         output: Some(3),
+        source: TokenSource::Server,
+        usage: None,
         vllm_correct: Some(true),
         right_call: None,
         accuracy: None,
@@ -144,7 +149,7 @@ impl TestRequest<'_> {
             timing,
             answer: Answer::from_text(self.text.to_owned()),
             finish_reason: self.finish_reason.map(str::to_owned),
-            usage: None,
+            usage: self.usage,
         };
         (case, observation, self.verdict.clone())
     }
@@ -152,7 +157,7 @@ impl TestRequest<'_> {
     pub(super) fn judged(&self, verdict: Verdict, observation: &Observation) -> Judged {
         let source = |count: Option<u64>| {
             if count.is_some() {
-                TokenSource::Server
+                self.source
             } else {
                 TokenSource::Unknown
             }

@@ -14,7 +14,7 @@ use sobench_core::answer::{Answer, Channel};
 use sobench_core::case::{Arm, Prompt};
 use sobench_core::constraint::Constraint;
 use sobench_core::error::Result;
-use sobench_core::observation::{MAX_STATED_TOKENS, Outcome};
+use sobench_core::observation::{CountChecks, Outcome};
 use sobench_core::progress::Progress;
 use sobench_core::verdict::{Reason, ToolCallFault, Verdict};
 use sobench_judge::accuracy::{Accuracy, Reference};
@@ -97,7 +97,7 @@ pub fn judge(
             &answer,
             request.request_times().chunks as usize,
         );
-        let reasoning = counter.reasoning(request.outcome(), &answer);
+        let reasoning = counter.reasoning(&request, &answer);
         let input = request.request_input();
         let exchange = Exchange {
             constraint: input.constraint.as_deref(),
@@ -279,16 +279,19 @@ impl Counter<'_> {
         content_chunks: usize,
     ) -> Tokens {
         let stated = |count: Option<u64>| count.map(|count| (count, TokenSource::Server));
-        let counted = |count: Option<u64>| count.map(|count| (count, TokenSource::Tokenizer));
+        let tokenizer = if self.is_models_own {
+            TokenSource::Tokenizer
+        } else {
+            TokenSource::OtherTokenizer
+        };
+        let counted = |count: Option<u64>| count.map(|count| (count, tokenizer));
         // Implausible counts are ignored; a notice reports their number.
         let max_output = (!self.has_own_limit && !matches!(input.prompt, Prompt::Audio(_)))
             .then_some(u64::from(input.output_len));
+        let checks = CountChecks::new(&input.prompt, &answer.answer, content_chunks);
         let usage = answer
             .usage
-            .map(|usage| usage.plausible(content_chunks, max_output));
-        let is_output_stated = answer
-            .usage
-            .is_some_and(|usage| usage.is_stated(content_chunks)[1]);
+            .map(|usage| usage.plausible(checks, max_output));
         let own_count = || {
             let count_tokens = self.count_tokens.filter(|_| outcome.is_answer())?;
             let count = |text: &str| count_tokens(text) as u64;
@@ -305,14 +308,7 @@ impl Counter<'_> {
                 .and_then(|usage| usage.completion_tokens)
                 .filter(is_credible),
         )
-        .or_else(|| {
-            let source = if is_output_stated && !self.is_models_own {
-                TokenSource::OtherTokenizer
-            } else {
-                TokenSource::Tokenizer
-            };
-            own_count().map(|count| (count, source))
-        });
+        .or_else(|| counted(own_count()));
         let input = stated(usage.and_then(|usage| usage.prompt_tokens))
             .or_else(|| counted(self.prompt_tokens(&input.prompt)));
         let (input, input_source) = split(input);
@@ -327,14 +323,17 @@ impl Counter<'_> {
 
     /// What the reasoning of an answer shows, with the server's count of its tokens, or the
     /// tokenizer's.
-    fn reasoning(&self, outcome: &Outcome, answer: &LoggedAnswer) -> Option<ReasoningFacts> {
+    fn reasoning(&self, request: &Sample<'_>, answer: &LoggedAnswer) -> Option<ReasoningFacts> {
         let text = &answer.answer;
         let counted = || Some(self.count_tokens?(&text.reasoning) as u64);
-        let stated = answer.usage.and_then(|usage| usage.reasoning_tokens);
-        let is_plausible = |count: &u64| *count <= MAX_STATED_TOKENS && *count > 0;
-        let tokens = || stated.filter(is_plausible).or_else(counted);
+        let prompt = &request.request_input().prompt;
+        let checks = CountChecks::new(prompt, text, request.request_times().chunks as usize);
+        let stated = answer.usage.map(|usage| usage.plausible(checks, None));
+        let stated = stated.and_then(|usage| usage.reasoning_tokens);
+        let tokens = || stated.filter(|count| *count > 0).or_else(counted);
         let has_reasoning = !text.reasoning.is_empty();
-        outcome
+        request
+            .outcome()
             .is_answer()
             .then(|| ReasoningFacts::new(text, has_reasoning.then(tokens).flatten()))?
     }
@@ -381,6 +380,8 @@ fn split(count: Option<(u64, TokenSource)>) -> (Option<u64>, TokenSource) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use sobench_core::case::Message;
+    use sobench_core::departure::Departure;
     use sobench_core::observation::Usage;
 
     fn request(prompt: Prompt, output_len: u32) -> RequestInput {
@@ -403,11 +404,25 @@ mod tests {
         is_models_own: bool,
         chunks: usize,
     ) -> Tokens {
-        let answer = LoggedAnswer {
+        tokens_of(input, usage, is_models_own, chunks, false)
+    }
+
+    fn tokens_of(
+        input: &RequestInput,
+        usage: Option<Usage>,
+        is_models_own: bool,
+        chunks: usize,
+        has_other_choices: bool,
+    ) -> Tokens {
+        let mut answer = LoggedAnswer {
             index: 0,
             answer: Answer::from_text("one two".to_owned()),
             usage,
         };
+        if has_other_choices {
+            let departures = &mut answer.answer.departures;
+            departures.add(Departure::SecondChoice, "index 1");
+        }
         let count_words = |text: &str| text.split_whitespace().count();
         Counter {
             count_tokens: Some(&count_words),
@@ -504,6 +519,45 @@ mod tests {
                 (found.output.unwrap(), found.output_source),
                 expected,
                 "{count}, own: {is_models_own}, {chunks} chunks"
+            );
+        }
+    }
+
+    #[test]
+    fn a_count_that_is_not_the_servers_names_its_source() {
+        use TokenSource::{OtherTokenizer, Server, Tokenizer, Unknown};
+        let text = request(Prompt::Text("one".into()), 100);
+        let messages = request(
+            Prompt::Messages(Arc::new([Message::new("user", "one")])),
+            100,
+        );
+        let usage = |prompt, completion| {
+            Some(Usage {
+                prompt_tokens: Some(prompt),
+                completion_tokens: Some(completion),
+                ..Usage::default()
+            })
+        };
+        for (input, usage, is_models_own, has_other_choices, expected) in [
+            (&text, None, true, false, [Tokenizer, Tokenizer]),
+            (&text, None, false, false, [OtherTokenizer, OtherTokenizer]),
+            (&text, usage(1, 2), false, false, [Server, Server]),
+            // The tokens of two choices.
+            (&text, usage(1, 4), false, true, [Server, OtherTokenizer]),
+            (&text, usage(0, 2), true, false, [Tokenizer, Server]),
+            (&messages, usage(0, 2), false, false, [Unknown, Server]),
+            // Half of the chunks: used, and marked.
+            (&text, usage(1, 10), false, false, [Server, Server]),
+        ] {
+            let chunks = usage.map_or(2, |usage| match usage.completion_tokens {
+                Some(10) => 20,
+                _ => 2,
+            });
+            let found = tokens_of(input, usage, is_models_own, chunks, has_other_choices);
+            assert_eq!(
+                [found.input_source, found.output_source],
+                expected,
+                "{usage:?}"
             );
         }
     }

@@ -4,6 +4,7 @@
 
 use serde_json::{Value, json};
 use sobench_backend::{Decoded, ServerKind, adapter};
+use sobench_core::observation::CountChecks;
 
 /// Large enough for the events of every kind.
 const LIMIT_BYTES: usize = 1 << 16;
@@ -339,6 +340,11 @@ fn invalid_counts_keep_the_answer() {
             dialect.check(&events, "completed", "ab");
             let (answer, _) = dialect.read(&events);
             let usage = answer.usage.unwrap_or_default();
+            let checks = CountChecks {
+                chunks: 2,
+                has_prompt: true,
+                has_other_choices: false,
+            };
             assert_eq!(
                 (usage.completion_tokens, usage.unreadable),
                 (read, unreadable),
@@ -346,9 +352,9 @@ fn invalid_counts_keep_the_answer() {
                 dialect.kind
             );
             assert_eq!(
-                answer
-                    .usage
-                    .is_none_or(|usage| { !usage.unreadable && usage.plausible(2, None) == usage }),
+                answer.usage.is_none_or(|usage| {
+                    !usage.unreadable && usage.plausible(checks, None) == usage
+                }),
                 matches!(count, "2" | "null"),
                 "{} {count}",
                 dialect.kind

@@ -15,12 +15,14 @@ pub enum Page {
     Whole,
 }
 
-/// One row per metric: label with unit, value, and details of the value.
-pub fn rows(metrics: &Metrics, page: Page) -> Vec<[String; 3]> {
+/// Each metric with its row: label with unit, value, and details of the value.
+pub fn rows(metrics: &Metrics, page: Page) -> Vec<(&'static Metric, [String; 3])> {
     let values = metrics.values.iter();
     let shown = values
         .filter(|(metric, _)| page == Page::Whole || is_relevant_for_console(metric, metrics));
-    shown.map(|(metric, value)| row(metric, value)).collect()
+    shown
+        .map(|(metric, value)| (metric, row(metric, value)))
+        .collect()
 }
 
 /// Whether a metric is relevant and not in another table of the console.
@@ -90,7 +92,7 @@ mod tests {
         let metrics = with_samples(run, |samples| summarise(samples, 2_000_000_000, &options()));
         rows(&metrics, page)
             .into_iter()
-            .map(|row| row[0].clone())
+            .map(|(_, row)| row[0].clone())
             .collect()
     }
 

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::{
-    ArrivalSlack, CALL_DUE, CALLS_KNOWN, ChunkSlack, ChunksAndTokens, DUE_KNOWN, GRADE,
-    GRADE_SHIFT, HAS_CALL, IN_ORDER, MADE_CALL, NONE, NONE_NS, RIGHT_CALL, RequestInput,
+    ArrivalSlack, CALL_DUE, CALLS_KNOWN, COUNT_FAULT, ChunkSlack, ChunksAndTokens, DUE_KNOWN,
+    GRADE, GRADE_SHIFT, HAS_CALL, IN_ORDER, MADE_CALL, NONE, NONE_NS, RIGHT_CALL, RequestInput,
     RequestTimes, SCRIPT_CORRECT, SCRIPT_SCORES, SLACK_KNOWN, STATED_INPUT, STATED_OUTPUT,
     STREAMED, WHITE_SPACE_RUN, WHOLE,
 };
@@ -16,7 +16,7 @@ use sobench_core::case::{Arm, Case};
 use sobench_core::channel_timing::ChannelTiming;
 use sobench_core::constraint::Constraint;
 use sobench_core::departure::Departures;
-use sobench_core::observation::{Observation, Outcome, ServerTimes, Timing};
+use sobench_core::observation::{CountFault, Observation, Outcome, ServerTimes, Timing};
 use sobench_core::verdict::{NotScored, Verdict};
 use sobench_judge::accuracy::{Accuracy, Grade, Leaves};
 use sobench_judge::canary::CanaryAnswer;
@@ -228,6 +228,11 @@ impl<'a> Sample<'a> {
         };
         is_ignored(STATED_INPUT, self.row.input_source)
             || is_ignored(STATED_OUTPUT, self.row.output_source)
+    }
+
+    /// Whether the token counts of the server have this fault.
+    pub fn has_count_fault(&self, fault: CountFault) -> bool {
+        self.row.flags & (COUNT_FAULT << fault as u32) != 0
     }
 
     /// The offset of its line in the run log.
