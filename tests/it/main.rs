@@ -74,6 +74,7 @@ mod stream_parity;
 mod suite;
 mod support;
 mod tidy;
+mod token_limit;
 mod tool_calls;
 mod unconstrained;
 mod unsupported;

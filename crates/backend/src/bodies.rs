@@ -42,6 +42,7 @@ fn options(dialect: ConstraintDialect) -> RequestOptions {
         dialect,
         guided_decoding_backend: None,
         thinking: None,
+        max_tokens_only: false,
         extra_body: None,
     }
 }
@@ -161,6 +162,14 @@ fn page(kind: ServerKind) -> String {
         line(kind, &case(kind, None, Arm::Free), &whole)
     )
     .unwrap();
+    if kind.sends_max_completion_tokens() {
+        let older = RequestOptions {
+            max_tokens_only: true,
+            ..options(dialects[0])
+        };
+        let body = line(kind, &case(kind, None, Arm::Free), &older);
+        writeln!(page, "max_tokens only\n  {body}").unwrap();
+    }
     page
 }
 

@@ -154,6 +154,7 @@ mod tests {
             dialect,
             guided_decoding_backend: None,
             thinking: None,
+            max_tokens_only: false,
             extra_body: match extra {
                 Value::Object(fields) => Some(fields),
                 _ => None,

@@ -70,6 +70,9 @@ pub struct RequestOptions {
     /// The field that turns thinking on in [`Arm::ThinkConstraint`] and off in other arms; `None`
     /// leaves it to the server.
     pub thinking: Option<ThinkingSwitch>,
+    /// Whether the token limit of chat completions is sent as `max_tokens`, because the server does
+    /// not read `max_completion_tokens`.
+    pub max_tokens_only: bool,
     /// `--extra-body`: merged over everything else; see [`check`] for the fields that it must not
     /// set.
     pub extra_body: Option<Map<String, Value>>,

@@ -25,6 +25,8 @@ pub(crate) struct ProductSpec {
     pub(super) engine: Option<&'static str>,
     /// Whether it accepts requests with vLLM's constraint fields but ignores the fields.
     pub(super) ignores_vllm_fields: bool,
+    /// Whether its chat completions read the token limit from `max_tokens` only.
+    pub(super) max_tokens_only: bool,
 }
 
 impl ProductSpec {
@@ -38,6 +40,7 @@ impl ProductSpec {
             pages: &[],
             engine: None,
             ignores_vllm_fields: false,
+            max_tokens_only: false,
         }
     }
 }
@@ -74,6 +77,16 @@ impl Product {
     /// The server of `sobench serve`, which supports the formats of other kinds.
     pub const EMBEDDED: Self = Self(&ProductSpec::new("embedded", "sobench's embedded server"));
 
+    /// The server of llama-cpp-python, which has no kind of its own. Source:
+    /// `llama_cpp/server/app.py` and `types.py` of 0.3.36; its issue 1907.
+    const LLAMA_CPP_PYTHON: Self = Self(&ProductSpec {
+        owned_by: Some("me"),
+        engine: Some("llama.cpp grammars"),
+        ignores_vllm_fields: true,
+        max_tokens_only: true,
+        ..ProductSpec::new("llama_cpp_python", "llama-cpp-python")
+    });
+
     pub(super) const fn new(spec: &'static ProductSpec) -> Self {
         Self(spec)
     }
@@ -83,7 +96,7 @@ impl Product {
         ServerKind::ALL
             .into_iter()
             .filter_map(ServerKind::product)
-            .chain([Self::EMBEDDED])
+            .chain([Self::EMBEDDED, Self::LLAMA_CPP_PYTHON])
     }
 
     /// The name in result files.
@@ -104,6 +117,11 @@ impl Product {
     /// Whether it accepts requests with vLLM's constraint fields but ignores the fields.
     pub(super) fn ignores_vllm_fields(self) -> bool {
         self.0.ignores_vllm_fields
+    }
+
+    /// Whether its chat completions read the token limit from `max_tokens` only.
+    pub fn reads_max_tokens_only(self) -> bool {
+        self.0.max_tokens_only
     }
 
     /// The product with this model owner.

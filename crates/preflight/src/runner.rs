@@ -65,6 +65,8 @@ pub struct Options {
     pub stream: bool,
     /// Sent in the `guided` dialect, like `--guided-decoding-backend`.
     pub guided_decoding_backend: Option<String>,
+    /// See [`RequestOptions::max_tokens_only`].
+    pub max_tokens_only: bool,
     /// Merged into every body, like `--extra-body`. Its constraint fields are omitted from the
     /// control.
     pub extra_body: Option<Map<String, Value>>,
@@ -89,6 +91,7 @@ impl Options {
             dialect,
             guided_decoding_backend: self.guided_decoding_backend.clone(),
             thinking: None,
+            max_tokens_only: self.max_tokens_only,
             extra_body: self.extra_body.clone(),
         }
     }

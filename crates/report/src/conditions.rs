@@ -346,6 +346,7 @@ fn figure_notices(report: &Report) -> Vec<FigureNotice> {
             valid: slo.valid,
         });
     counted(metrics)
+        .chain(token_limit_ignored(report))
         .chain(throttled(&metrics.issues))
         .chain(unsent(&metrics.issues))
         .chain(streamed)
@@ -396,6 +397,23 @@ fn counted(metrics: &Metrics) -> impl Iterator<Item = FigureNotice> {
         .into_iter()
         .filter(|(count, _)| *count > 0)
         .map(|(count, notice)| notice(count))
+}
+
+/// Notice on answers that are longer than their request allows, unless the user set other limits.
+fn token_limit_ignored(report: &Report) -> Option<FigureNotice> {
+    let (settings, issues) = (&report.record.settings, &report.metrics.issues);
+    let (tokens, limit) = issues
+        .longest_over_limit
+        .filter(|_| !settings.request.has_own_token_limit())?;
+    let field = settings
+        .backend
+        .limit_field(report.record.server.max_tokens_only);
+    Some(FigureNotice::TokenLimitIgnored {
+        field: field.to_owned(),
+        answers: issues.over_limit,
+        tokens,
+        limit,
+    })
 }
 
 /// Notice on throttling by the server.

@@ -41,6 +41,7 @@ impl Resend {
                     .unwrap_or(ConstraintDialect::StructuredOutputs),
                 guided_decoding_backend: server.engine_choice.value().map(str::to_owned),
                 thinking: settings.backend.thinking_switch_for(&settings.dataset.arms),
+                max_tokens_only: server.max_tokens_only,
                 extra_body: settings.request.extra_body.clone(),
             },
             url: url(&server.base_url, &server.endpoint),

@@ -25,6 +25,7 @@ mod run_log_file;
 mod sending;
 mod server_metrics;
 mod start;
+mod token_limit;
 mod warmup;
 
 use std::collections::HashSet;
@@ -523,6 +524,7 @@ fn drive(
     // A dropped dialect may never have applied the constraint.
     let first_use = first_use.filter(|_| chosen.request.dialect == first);
     notices.extend(first_use.map(FirstUse::notice));
+    session.max_tokens_only = chosen.request.max_tokens_only;
     if chosen.request.dialect != session.dialect {
         session.set_dialect(&plan.settings.constraint, chosen.request.dialect);
     }

@@ -9,7 +9,7 @@ use tokio::runtime::Runtime;
 
 use crate::commands::bench::options::{RunPlan, ServerTarget, Target};
 use sobench_backend::identify::{Server, identify};
-use sobench_backend::{Adapter, ConstraintDialect, RequestOptions};
+use sobench_backend::{Adapter, ConstraintDialect, Product, RequestOptions};
 use sobench_client::{self, Client, ClientOptions, Endpoint, Limits, ModelInfo};
 use sobench_core::case::Case;
 use sobench_core::constraint::{Constraint, GrammarDialect, GrammarSpelling};
@@ -45,6 +45,10 @@ pub struct Session {
     pub grammar_spelling: GrammarSpelling,
     pub server_version: Option<String>,
     pub engine_choice: EngineChoice,
+    /// The product that the owner of the model names.
+    pub product: Option<Product>,
+    /// See [`RequestOptions::max_tokens_only`].
+    pub max_tokens_only: bool,
     /// Notices for the reader.
     pub notices: Vec<Notice>,
     /// The speed of the synthetic model, if it is known.
@@ -169,6 +173,8 @@ impl Session {
                 Some(name) => EngineChoice::Selected(name.clone()),
                 None => EngineChoice::None,
             },
+            product: None,
+            max_tokens_only: false,
             notices: std::iter::once(BenchNotice::SyntheticModel { embedded: true })
                 .chain(options.knowledge.map(planted_knowledge))
                 .map(Notice::from)
@@ -227,6 +233,7 @@ impl Session {
         let server_version = sobench_client::server_version(&client).await;
         let owned_by = listed.as_ref().and_then(|first| first.owned_by.as_deref());
         let server = identify(plan.settings.backend, server_version.as_deref(), owned_by);
+        let product = owned_by.and_then(Product::by_owner);
         let dialect = plan
             .settings
             .constraint
@@ -260,6 +267,9 @@ impl Session {
                 .grammar_spelling(dialect, plan.settings.constraint.grammar_dialect),
             server_version,
             engine_choice,
+            product,
+            max_tokens_only: plan.settings.backend.sends_max_completion_tokens()
+                && product.is_some_and(Product::reads_max_tokens_only),
             notices,
             speed: speed.flatten(),
             server,
@@ -283,6 +293,7 @@ pub(crate) fn request_options(
         dialect,
         guided_decoding_backend: settings.constraint.guided_decoding_backend.clone(),
         thinking: settings.backend.thinking_switch_for(&settings.dataset.arms),
+        max_tokens_only: false,
         extra_body: settings.request.extra_body.clone(),
     }
 }

@@ -3,6 +3,7 @@
 use tokio::runtime::Runtime;
 
 use crate::commands::preflight::options::{Dialects, PreflightOptions, PreflightTarget};
+use sobench_backend::Product;
 use sobench_backend::identify::{Server, identify};
 use sobench_client::{Client, ClientOptions, Endpoint, list_models, server_version, wait_ready};
 use sobench_core::constraint::GrammarDialect;
@@ -39,14 +40,13 @@ impl Target {
                 let client = client(endpoint.clone())?;
                 let options = runtime.block_on(async {
                     wait_ready(&client, *ready_timeout).await?;
-                    let (server, model) =
+                    let (server, max_tokens_only, model) =
                         identify_server_and_model(flags, &client, model.as_deref()).await?;
-                    Ok(preflight_options(
-                        flags,
-                        model,
-                        server,
-                        server.grammar_dialect(),
-                    ))
+                    let notation = server.grammar_dialect();
+                    Ok(Options {
+                        max_tokens_only,
+                        ..preflight_options(flags, model, server, notation)
+                    })
                 })?;
                 Ok(Self {
                     client,
@@ -87,13 +87,13 @@ impl Target {
     }
 }
 
-/// Identifies the server and the model: that of the user, else the first listed one, else that of
+/// Identifies the server, whether it reads `max_tokens` only, and the model: that of the user, else the first listed one, else that of
 /// the server's information pages.
 async fn identify_server_and_model(
     flags: &PreflightOptions,
     client: &Client,
     model_flag: Option<&str>,
-) -> Result<(Server, String)> {
+) -> Result<(Server, bool, String)> {
     let models = list_models(client).await;
     let version = server_version(client).await;
     let owned_by = models
@@ -101,6 +101,9 @@ async fn identify_server_and_model(
         .ok()
         .and_then(|models| models.first()?.owned_by.as_deref());
     let server = identify(flags.backend, version.as_deref(), owned_by);
+    let max_tokens_only = owned_by
+        .and_then(Product::by_owner)
+        .is_some_and(Product::reads_max_tokens_only);
     let model = match (model_flag, models) {
         (Some(name), _) => name.to_owned(),
         (None, Ok(models)) => models
@@ -110,7 +113,7 @@ async fn identify_server_and_model(
             .unwrap_or_default(),
         (None, Err(error)) => runner::facts(client).await.model.ok_or(error)?,
     };
-    Ok((server, model))
+    Ok((server, max_tokens_only, model))
 }
 
 fn preflight_options(
@@ -149,6 +152,7 @@ fn preflight_options(
         extra_body: flags.extra_body.clone(),
         timeout: flags.timeout,
         extent: Extent::Whole,
+        max_tokens_only: false,
         templated_prompt: None,
         tool_questions: ToolQuestion::ALL.to_vec(),
     }

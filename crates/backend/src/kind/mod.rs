@@ -137,6 +137,20 @@ impl ServerKind {
         self.spec().body.has_stream_options
     }
 
+    /// The field of the token limit; see [`RequestOptions::max_tokens_only`].
+    pub fn limit_field(self, max_tokens_only: bool) -> &'static str {
+        if max_tokens_only && self.sends_max_completion_tokens() {
+            "max_tokens"
+        } else {
+            self.spec().body.length
+        }
+    }
+
+    /// Whether it sends the token limit in a field that some servers of this kind do not read.
+    pub fn sends_max_completion_tokens(self) -> bool {
+        self.takes_messages() && self.spec().body.length == "max_completion_tokens"
+    }
+
     /// Whether its body has a field for a seed.
     pub fn takes_seed(self) -> bool {
         self.spec().body.sampling_field("seed").is_some()

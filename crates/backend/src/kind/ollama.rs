@@ -38,7 +38,11 @@ pub(super) const SPEC: KindSpec = KindSpec {
         ..BodyLayout::COMPLETIONS
     },
     thinking_switches: &[ThinkingSwitch::Think],
+    // `openai/openai.go` has no `max_completion_tokens`; models without a namespace belong to
+    // `library`.
     product: Some(ProductSpec {
+        owned_by: Some("library"),
+        max_tokens_only: true,
         pages: &[InfoPage {
             path: "/api/version",
             read: read_version,

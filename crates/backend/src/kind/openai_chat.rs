@@ -52,13 +52,12 @@ pub(super) const SPEC: KindSpec = KindSpec {
 };
 
 /// A text prompt becomes one user message. The limit is `max_completion_tokens`, as in vLLM's
-/// client and required by OpenAI; for a server that reads only `max_tokens`, send it with
-/// `--extra-body`.
+/// client and required by OpenAI, except for servers that read only `max_tokens`.
 fn encode(kind: ServerKind, case: &Case, options: &RequestOptions) -> Result<Bytes, Unsendable> {
     let body = json!({
         "model": options.model_of(case),
         "messages": body::messages(kind, case)?,
-        kind.spec().body.length: case.output_len,
+        kind.limit_field(options.max_tokens_only): case.output_len,
     });
     body::finish(kind, body, case, options)
 }

@@ -35,6 +35,7 @@ fn request(stream: bool) -> RequestOptions {
         dialect: ConstraintDialect::StructuredOutputs,
         guided_decoding_backend: None,
         thinking: None,
+        max_tokens_only: false,
         extra_body: None,
     }
 }

@@ -230,7 +230,7 @@ mod tests {
     fn models_page_gives_name_length_and_owner() {
         let facts = read(&[(
             "/v1/models",
-            r#"{"data":[{"id":"a","owned_by":"me","max_model_len":8},{"id":"b"}]}"#,
+            r#"{"data":[{"id":"a","owned_by":"an owner","max_model_len":8},{"id":"b"}]}"#,
         )]);
         assert_eq!(
             (
@@ -238,7 +238,7 @@ mod tests {
                 facts.max_model_len,
                 facts.owned_by.as_deref()
             ),
-            (Some("a"), Some(8), Some("me"))
+            (Some("a"), Some(8), Some("an owner"))
         );
         assert_eq!((facts.product, facts.sources), (None, vec!["/v1/models"]));
     }

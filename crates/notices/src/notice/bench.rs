@@ -64,6 +64,8 @@ pub enum BenchNotice {
         server: String,
         dialect: ConstraintDialect,
     },
+    #[error("the token limit is sent as max_tokens: {reason}")]
+    MaxTokensSent { reason: MaxTokensReason },
     #[error("LoRA modules are assigned {}: {}", if *.at_random { "at random" } else { "in turn" }, .modules.join(", "))]
     LoraModules {
         modules: Vec<String>,
@@ -202,6 +204,20 @@ pub enum BenchNotice {
         prepared: usize,
         unique_schemas: bool,
     },
+}
+
+/// Why the token limit of chat completions is sent as `max_tokens`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum MaxTokensReason {
+    #[error("{server} does not read max_completion_tokens")]
+    Known { server: String },
+    #[error(
+        "the server ignored max_completion_tokens (the trial answer has {tokens} tokens, the limit is {limit})"
+    )]
+    Exceeded { limit: u32, tokens: u64 },
+    #[error("the server refuses max_completion_tokens")]
+    Refused,
 }
 
 impl BenchNotice {

@@ -61,6 +61,16 @@ pub enum FigureNotice {
          chunks, of several choices, 0 for a prompt, or far off the count of --tokenizer); these counts are ignored, and the tokenizer counts instead if there is one: {answers}"
     )]
     ImplausibleUsage { answers: usize },
+    #[error(
+        "the server ignored the token limit {field}: {answers} answers have more tokens than their request allows (the longest has {tokens}, \
+         its limit is {limit}); their times and the throughput are those of longer answers, and such an answer is not cut"
+    )]
+    TokenLimitIgnored {
+        field: String,
+        answers: usize,
+        tokens: u64,
+        limit: u32,
+    },
     #[error("answers are computed in one piece: there are no output tokens, TTFT, TPOT or ITL")]
     ComputedAnswers,
     #[error("answers were not streamed: there are no TTFT, TPOT or ITL")]

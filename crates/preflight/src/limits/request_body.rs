@@ -83,6 +83,7 @@ mod tests {
             dialect,
             guided_decoding_backend: None,
             thinking: None,
+            max_tokens_only: false,
             extra_body: None,
         }
     }

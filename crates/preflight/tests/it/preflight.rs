@@ -36,6 +36,7 @@ pub(crate) fn options() -> Options {
         // Never expires in a test.
         timeout: Duration::from_secs(600),
         extent: Extent::Whole,
+        max_tokens_only: false,
         templated_prompt: None,
         tool_questions: ToolQuestion::ALL.to_vec(),
     }

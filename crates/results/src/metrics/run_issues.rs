@@ -1,6 +1,7 @@
 //! Counts of throttling (429, Retry-After), implausible token counts and local connection failures.
 
-use super::Sample;
+use super::{Sample, TokenSource};
+use sobench_core::case::Prompt;
 use sobench_core::observation::{Advice, Outcome, TOO_MANY_REQUESTS, TransportCause};
 
 /// Counts of problems that the reader of the figures should know.
@@ -14,6 +15,10 @@ pub struct RunIssues {
     pub longest_pause_s: Option<u64>,
     /// Answers with implausible token counts, which are ignored.
     pub implausible_usage: usize,
+    /// Answers with more tokens than the limit of their request.
+    pub over_limit: usize,
+    /// The longest of them: its tokens, and its limit.
+    pub longest_over_limit: Option<(u64, u32)>,
     /// Requests that failed to get a connection on this machine.
     pub no_connection: usize,
     /// The error message of the first of them.
@@ -27,6 +32,10 @@ impl RunIssues {
         for sample in samples {
             issues.implausible_usage +=
                 usize::from(sample.outcome().is_answer() && sample.has_ignored_count());
+            if let Some(excess) = excess(sample) {
+                issues.over_limit += 1;
+                issues.longest_over_limit = issues.longest_over_limit.max(Some(excess));
+            }
             if let Outcome::Transport {
                 cause: TransportCause::Local,
                 message,
@@ -51,6 +60,20 @@ impl RunIssues {
         }
         issues
     }
+}
+
+/// The tokens of an answer and its limit, if they are more: by the server's count, or because there
+/// are so many chunks. Some servers send a token in two chunks.
+fn excess(sample: &Sample<'_>) -> Option<(u64, u32)> {
+    let input = sample.request_input();
+    let chunks = sample.request_times().chunks / 2;
+    let counted = sample.tokens();
+    let stated = counted
+        .output
+        .filter(|_| counted.output_source == TokenSource::Server);
+    let tokens = stated.max(Some(chunks))?;
+    let has_limit = sample.outcome().is_answer() && !matches!(input.prompt, Prompt::Audio(_));
+    (has_limit && tokens > u64::from(input.output_len)).then_some((tokens, input.output_len))
 }
 
 #[cfg(test)]
@@ -153,6 +176,30 @@ mod tests {
             },
             [Server, Tokenizer],
             1,
+        );
+    }
+
+    #[test]
+    fn answers_over_their_limit_are_counted() {
+        // The limit is 16.
+        let answer = |output: Option<u64>, chunks: u64| TestRequest {
+            output,
+            chunks: (1..=chunks).collect(),
+            end: Some(chunks + 1),
+            ..test_request()
+        };
+        let run = [
+            answer(Some(16), 16),
+            answer(Some(17), 17),
+            answer(Some(40), 4),
+            // Up to two chunks for each token.
+            answer(None, 32),
+            answer(None, 34),
+        ];
+        let issues = with_samples(&run, RunIssues::new);
+        assert_eq!(
+            (issues.over_limit, issues.longest_over_limit),
+            (3, Some((40, 16)))
         );
     }
 

@@ -83,6 +83,9 @@ pub struct ServerRecord {
     pub speed: Option<Speed>,
     /// The request field for constraints; `None` if no request can have one.
     pub constraint_dialect: Option<ConstraintDialect>,
+    /// Whether the token limit of chat completions was sent as `max_tokens`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub max_tokens_only: bool,
     /// The decoding engine that the user named, and the use of the name.
     pub engine_choice: EngineChoice,
     /// The engine of the embedded server.

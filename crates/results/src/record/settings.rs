@@ -42,6 +42,21 @@ pub struct ConstraintSettings {
     pub preflight: Option<UnenforcedPolicy>,
 }
 
+/// Fields of a request that replace or multiply its token limit.
+const LIMIT_FIELDS: [&str; 11] = [
+    "best_of",
+    "max_completion_tokens",
+    "max_new_tokens",
+    "max_output_tokens",
+    "max_tokens",
+    "n",
+    "n_predict",
+    "options",
+    "parameters",
+    "sampling_params",
+    "use_beam_search",
+];
+
 /// Settings of requests, except for prompt, output length and constraint.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RequestSettings {
@@ -60,6 +75,15 @@ pub struct RequestSettings {
     pub lora: Option<Lora>,
     /// Whether to profile the server during the measurement.
     pub profile: bool,
+}
+
+impl RequestSettings {
+    /// Whether fields of the user may set another token limit than that of the requests.
+    pub fn has_own_token_limit(&self) -> bool {
+        self.extra_body
+            .as_ref()
+            .is_some_and(|body| LIMIT_FIELDS.iter().any(|field| body.contains_key(*field)))
+    }
 }
 
 /// LoRA modules and their assignment to requests.

@@ -32,6 +32,7 @@ pub fn record() -> RunRecord {
             embedded: false,
             speed: None,
             constraint_dialect: Some(ConstraintDialect::StructuredOutputs),
+            max_tokens_only: false,
             engine_choice: EngineChoice::None,
             engine: None,
         },

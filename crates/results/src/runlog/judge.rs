@@ -34,21 +34,6 @@ const MAX_TOKEN_FACTOR: f64 = 1.5;
 /// Additional tokens that a text need not show: marks of tool calls and of the end.
 const HIDDEN_TOKENS: u64 = 16;
 
-/// Fields of a request that replace or multiply its token limit.
-const LIMIT_FIELDS: [&str; 11] = [
-    "best_of",
-    "max_completion_tokens",
-    "max_new_tokens",
-    "max_output_tokens",
-    "max_tokens",
-    "n",
-    "n_predict",
-    "options",
-    "parameters",
-    "sampling_params",
-    "use_beam_search",
-];
-
 /// Judges every request, in this many threads. `count_tokens` is used if the server did not count, or
 /// reported an impossible count; without it, such answers have no count.
 ///
@@ -63,11 +48,7 @@ pub fn judge(
 ) -> Result<()> {
     let settings = &log.record.settings;
     let is_models_own = settings.tokenizer.is_some();
-    let has_own_limit = settings
-        .request
-        .extra_body
-        .as_ref()
-        .is_some_and(|body| LIMIT_FIELDS.iter().any(|field| body.contains_key(*field)));
+    let has_own_limit = settings.request.has_own_token_limit();
     let answers = settings.metrics.answers;
     let expected = log.record.server.expected_channel();
     let requests = log.requests.iter();
@@ -289,14 +270,24 @@ impl Counter<'_> {
         let max_output = (!self.has_own_limit && !matches!(input.prompt, Prompt::Audio(_)))
             .then_some(u64::from(input.output_len));
         let checks = CountChecks::new(&input.prompt, &answer.answer, content_chunks);
-        let usage = answer
-            .usage
-            .map(|usage| usage.plausible(checks, max_output));
         let own_count = || {
             let count_tokens = self.count_tokens.filter(|_| outcome.is_answer())?;
             let count = |text: &str| count_tokens(text) as u64;
             Some(count(&answer.answer.text()) + count(&answer.answer.reasoning))
         };
+        let stated_output = answer.usage.and_then(|usage| usage.completion_tokens);
+        // A server that ignores the limit counts right, and its answer is that long.
+        let max_output = max_output.filter(|limit| {
+            let over = stated_output.filter(|stated| stated > limit);
+            let is_as_long = |stated: u64| {
+                content_chunks as u64 > *limit
+                    || own_count().is_some_and(|own| own > *limit && is_near(stated, own))
+            };
+            !over.is_some_and(is_as_long)
+        });
+        let usage = answer
+            .usage
+            .map(|usage| usage.plausible(checks, max_output));
         let is_credible = |stated: &u64| {
             // Counting is slow. Most servers send each token in a chunk of its own.
             !self.is_models_own
@@ -504,6 +495,9 @@ mod tests {
             (1, false, 5, (2, OtherTokenizer)),
             (101, false, 2, (2, OtherTokenizer)),
             (101, true, 2, (2, Tokenizer)),
+            // The server ignored the limit, as the chunks show.
+            (101, false, 101, (101, Server)),
+            (101, true, 150, (101, Server)),
             // Far off the count of the model's own tokenizer, and of the chunks.
             (60, true, 2, (2, Tokenizer)),
             (60, true, 50, (60, Server)),

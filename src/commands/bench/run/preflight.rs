@@ -69,11 +69,14 @@ impl RequestChoice<'_> {
     /// # Errors
     /// No dialect can carry every constraint.
     pub(super) fn candidates(&self, cases: &[Case]) -> Result<Vec<RequestOptions>> {
-        let first = request_options(
-            self.settings,
-            self.session.model.clone(),
-            self.session.dialect,
-        );
+        let first = RequestOptions {
+            max_tokens_only: self.session.max_tokens_only,
+            ..request_options(
+                self.settings,
+                self.session.model.clone(),
+                self.session.dialect,
+            )
+        };
         let checked =
             |request: &RequestOptions| backend::check(self.settings.backend, cases, request);
         let is_open = self.settings.constraint.dialect.is_none()
@@ -107,13 +110,13 @@ impl RequestChoice<'_> {
     /// `--allow-unenforced` is not set; the user stopped it.
     pub(super) async fn choose<'c>(
         &self,
-        candidates: Vec<RequestOptions>,
+        mut candidates: Vec<RequestOptions>,
         cases: &'c [Case],
     ) -> Result<ChosenRequest<'c>> {
+        let (tried, limit_notice) = self.try_out(&mut candidates, cases).await?;
         let first = candidates
             .first()
             .ok_or_else(|| Error::internal("a run without a request to send"))?;
-        let tried = self.sending(first).try_out(cases).await?;
         let kinds = kinds(cases);
         let (Some(unenforced), false) = (self.unenforced(), kinds.is_empty()) else {
             let enforcement = Enforcement {
@@ -124,7 +127,7 @@ impl RequestChoice<'_> {
                 request: first.clone(),
                 trial: tried,
                 enforcement,
-                notices: Vec::new(),
+                notices: limit_notice.into_iter().collect(),
             });
         };
         let (tried, first_constrained) = self.first_constrained(first, tried, cases).await?;
@@ -147,7 +150,7 @@ impl RequestChoice<'_> {
                     request: first.clone(),
                     trial: tried,
                     enforcement,
-                    notices: vec![notice],
+                    notices: limit_notice.into_iter().chain([notice]).collect(),
                 });
             }
             Err(error) => return Err(error),
@@ -167,6 +170,7 @@ impl RequestChoice<'_> {
             .chain(&notices)
             .for_each(|notice| terminal::warn(&notice.to_string()));
         notices.extend(of_gate);
+        notices.extend(limit_notice);
         notices.extend(proved(&found, chosen));
         let trial = if chosen == first.dialect {
             tried
@@ -308,6 +312,7 @@ impl RequestChoice<'_> {
             extra_body: request.extra_body.clone(),
             timeout: Duration::min(self.settings.load.request_timeout, DEFAULT_TIMEOUT),
             extent: Extent::BeforeRun,
+            max_tokens_only: request.max_tokens_only,
             templated_prompt: self.templated_prompt.clone(),
             tool_questions: ToolQuestion::from_run(sent(cases).filter_map(Constraint::tools)),
         }

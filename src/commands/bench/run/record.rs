@@ -79,6 +79,7 @@ fn server(plan: &RunPlan, session: &Session) -> ServerRecord {
         embedded: session.is_synthetic(),
         speed: session.speed,
         constraint_dialect: plan.settings.takes_constraints().then_some(session.dialect),
+        max_tokens_only: session.max_tokens_only,
         engine_choice: session.engine_choice.clone(),
         engine: session.engine(),
     }

@@ -7,6 +7,7 @@ use super::context::ConcurrentRuns;
 use super::early_answers::EarlyAnswers;
 use super::named_model::CapturingAdapter;
 use super::parity::ParityCheck;
+use super::token_limit::excess_tokens;
 use crate::commands::bench::session::{DEFAULT_ADDRESS_HINT, Session};
 use crate::terminal::{self, Mode, Progress, ProgressLabels, ProgressPrefix};
 use sobench_backend::{Adapter, RequestOptions, ServerKind, StreamFault, unsupported};
@@ -53,6 +54,8 @@ pub(super) struct Trial<'a> {
     pub(super) requests: usize,
     /// The case that has an answer, or whose constraint is refused.
     pub(super) case: &'a Case,
+    /// The answer's tokens, where they are more than its request allows.
+    pub(super) excess_tokens: Option<u64>,
     /// The refusal of the constraints, if the server answers only without them.
     pub(super) refusal: Option<Refusal>,
     /// Fingerprints of the constraints that were sent.
@@ -112,6 +115,7 @@ impl<'a> Sending<'a> {
                 return Ok(Trial {
                     requests: before + 1,
                     case,
+                    excess_tokens: excess_tokens(case.output_len, &seen),
                     refusal: None,
                     constraints,
                     notices,
@@ -155,6 +159,7 @@ impl<'a> Sending<'a> {
         Ok(Trial {
             requests: tried + 1,
             case,
+            excess_tokens: excess_tokens(case.output_len, &seen),
             refusal: Some(refusal),
             constraints,
             notices: capturing.notice(&self.request.model).into_iter().collect(),

@@ -104,6 +104,7 @@ fn body(kind: ServerKind, case: &Case) -> Vec<u8> {
         guided_decoding_backend: None,
         extra_body: None,
         thinking: None,
+        max_tokens_only: false,
     };
     adapter(kind).encode(case, &options).unwrap().to_vec()
 }

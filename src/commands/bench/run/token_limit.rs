@@ -1,0 +1,91 @@
+//! Finds out in the trial run whether a server reads the token limit of chat completions, which is
+//! `max_completion_tokens` in OpenAI's API, or only the older `max_tokens`.
+
+use super::preflight::RequestChoice;
+use super::sending::Trial;
+use crate::terminal;
+use sobench_backend::{Product, RequestOptions};
+use sobench_core::case::Case;
+use sobench_core::error::{Error, Result};
+use sobench_core::observation::{MAX_STATED_TOKENS, Observation};
+use sobench_notices::notice::{BenchNotice, MaxTokensReason, Notice};
+
+/// The tokens of an answer, if they are more than its limit: by the server's count, or because there
+/// are too many chunks. Some servers send a token in two chunks.
+pub(super) fn excess_tokens(limit: u32, seen: &Observation) -> Option<u64> {
+    let stated = seen.usage.and_then(|usage| usage.completion_tokens);
+    let received = seen.timing.chunks_ns.len() as u64 / 2;
+    stated
+        .filter(|tokens| *tokens <= MAX_STATED_TOKENS)
+        .into_iter()
+        .chain([received])
+        .max()
+        .filter(|tokens| *tokens > u64::from(limit))
+}
+
+impl RequestChoice<'_> {
+    /// Tries the run's requests. If the server does not read `max_completion_tokens`, but
+    /// `max_tokens`, all candidates send that from here on, with a notice. vLLM reads both, and the
+    /// requests to it are those of vLLM's own client.
+    ///
+    /// # Errors
+    /// As for [`super::sending::Sending::try_out`].
+    pub(super) async fn try_out<'c>(
+        &self,
+        candidates: &mut [RequestOptions],
+        cases: &'c [Case],
+    ) -> Result<(Trial<'c>, Option<Notice>)> {
+        let first = candidates
+            .first()
+            .ok_or_else(|| Error::internal("a run without a request to send"))?;
+        let tried = self.sending(first).try_out(cases).await;
+        let known = self.session.product.filter(|_| first.max_tokens_only);
+        let known = known.map(|product| MaxTokensReason::Known {
+            server: Product::label(product).to_owned(),
+        });
+        let reason = match (known, &tried) {
+            (Some(known), _) => return Ok((tried?, Some(notice(known)))),
+            _ if self.session.is_embedded()
+                || self.session.is_vllm()
+                || !self.settings.backend.sends_max_completion_tokens() =>
+            {
+                None
+            }
+            (None, Err(error)) => error
+                .what
+                .contains("max_completion_tokens")
+                .then_some(MaxTokensReason::Refused),
+            (None, Ok(trial)) => trial.excess_tokens.map(|tokens| MaxTokensReason::Exceeded {
+                limit: trial.case.output_len,
+                tokens,
+            }),
+        };
+        let Some(reason) = reason else {
+            return tried.map(|trial| (trial, None));
+        };
+        let other = RequestOptions {
+            max_tokens_only: true,
+            ..first.clone()
+        };
+        let Ok(again) = self.sending(&other).try_out(cases).await else {
+            return tried.map(|trial| (trial, None));
+        };
+        let before = tried.as_ref().map_or(1, |trial| trial.requests);
+        if again.excess_tokens.is_some() {
+            // It reads neither; the report says how many answers are too long.
+            let requests = before + again.requests;
+            return tried.map(|trial| (Trial { requests, ..trial }, None));
+        }
+        for candidate in candidates {
+            candidate.max_tokens_only = true;
+        }
+        let requests = before + again.requests;
+        Ok((Trial { requests, ..again }, Some(notice(reason))))
+    }
+}
+
+fn notice(reason: MaxTokensReason) -> Notice {
+    let notice = Notice::from(BenchNotice::MaxTokensSent { reason });
+    terminal::warn(&notice.to_string());
+    notice
+}
