@@ -271,6 +271,50 @@ fn departures_are_named_and_answers_are_judged_by_index() {
     }
 }
 
+/// The text `{"city":"Oslo"}` in three deltas of `/v1/responses`, of which the second is lost.
+fn contradicting_stream() -> String {
+    let delta = |number: u64, text: &str| json!({"type": "response.output_text.delta", "sequence_number": number, "delta": text});
+    let message = json!({"type": "message", "content": [{"type": "output_text", "text": OSLO}]});
+    let last = json!({"type": "response.completed", "sequence_number": 3,
+        "response": {"status": "completed", "output": [message]}});
+    [delta(0, r#"{"city"#), delta(2, r#"slo"}"#), last]
+        .map(|event| format!("data: {event}\n\n"))
+        .concat()
+}
+
+#[test]
+fn the_headline_names_streams_that_contradict_themselves() {
+    let server = ScriptedServer::answering(|request| {
+        if request.is_model_list() {
+            return models();
+        }
+        if request.body.is_empty() {
+            return whole("404 Not Found", "text/plain", "");
+        }
+        whole("200 OK", "text/event-stream", &contradicting_stream())
+    });
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("rows.jsonl");
+    let row = json!({"prompt": "Say it", "json": {"type": "object"}}).to_string() + "\n";
+    std::fs::write(&path, row.repeat(4)).unwrap();
+    let mut arguments = flags(&server, path.to_str().unwrap(), 4);
+    arguments[1] = "openai-responses".to_owned();
+    arguments.extend(["--no-run-log", "--disable-tqdm"].map(str::to_owned));
+    let ran = sobench(&arguments);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    let page = ran.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    for part in [
+        "none of 4 constrained answers follows its constraint: the streams contradict themselves \
+         (events are missing, by their numbers); they may have broken the answers, and not the engine",
+        "4 lost_events, first in custom-0: events are missing, by their numbers: first: number 1",
+        "4 other_final_text, first in custom-0: the final text differs from the deltas",
+        r#""{\"cityslo\"}" in the deltas, "{\"city\":\"Oslo\"}" in the final text"#,
+        "clients read the deltas, or the final text; the deltas are judged",
+    ] {
+        assert!(page.contains(part), "{part}: {page}");
+    }
+}
+
 #[test]
 fn stream_parity_is_broken_by_calls_that_share_an_index() {
     let server = server();

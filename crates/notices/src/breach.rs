@@ -5,6 +5,7 @@ use std::fmt;
 use sobench_backend::ConstraintDialect;
 use sobench_core::answer::Channel;
 use sobench_core::constraint::Constraint;
+use sobench_core::departure::{Departure, Departures};
 use sobench_core::printable::{NAME_CHARS, printable};
 use sobench_core::tools::ToolInput;
 use sobench_core::verdict::{ExtraText, Reason, ToolCallFault};
@@ -42,9 +43,27 @@ pub enum BreachCause {
     Calls(&'static str),
     /// Any other fault of the text.
     Text(&'static str),
+    /// How the answer was sent, or ended, explains the fault.
+    Departure(Departure),
 }
 
 impl BreachCause {
+    /// The departure that explains why an answer is invalid by `reason`, if one does.
+    pub fn of_departures(departures: &Departures, reason: &Reason) -> Option<Self> {
+        let explains = |departure: &Departure| match departure {
+            Departure::SharedIndex => matches!(
+                reason,
+                Reason::ToolCall(
+                    ToolCallFault::InvalidArguments { .. } | ToolCallFault::UnknownTool { .. }
+                )
+            ),
+            Departure::RepeatedCalls => *reason == Reason::Truncated,
+            departure => departure.is_contradiction() || *departure == Departure::ContentFilter,
+        };
+        let mut all = departures.iter().map(|(departure, _)| departure);
+        all.find(explains).map(Self::Departure)
+    }
+
     /// The cause of an answer that is invalid by `reason`.
     pub fn new(reason: &Reason, constraint: Option<&Constraint>) -> Self {
         let schema = match (constraint, reason) {
@@ -123,7 +142,7 @@ impl BreachCause {
                 _ => Self::Calls("the arguments of the calls do not have the form of their tool"),
             },
             ToolCallFault::ArgumentsNotText { .. } => {
-                Self::Calls("the arguments of the calls are not a text of JSON")
+                Self::Text("the arguments of the calls are not strings; clients cannot parse them")
             }
             ToolCallFault::CallUnderNone { .. } => {
                 Self::Calls("the server makes calls although tool_choice is none")
@@ -215,6 +234,17 @@ impl fmt::Display for BreachCause {
                 shown(reason)
             ),
             Self::Calls(sentence) | Self::Text(sentence) => f.write_str(sentence),
+            Self::Departure(departure) if departure.is_contradiction() => write!(
+                f,
+                "the streams contradict themselves ({departure}); they may have broken the answers, and not the engine"
+            ),
+            Self::Departure(departure) => {
+                let read = match departure.clients_read() {
+                    "" => String::new(),
+                    read => format!("; clients read {read}"),
+                };
+                write!(f, "{departure}{read}")
+            }
         }
     }
 }
@@ -422,6 +452,13 @@ mod tests {
                 "the arguments of the calls do not have the form of their tool",
             ),
             (
+                Fault::ArgumentsNotText {
+                    call: 0,
+                    name: name(),
+                },
+                "the arguments of the calls are not strings; clients cannot parse them",
+            ),
+            (
                 Fault::TooManyCalls { calls: 2 },
                 "the server makes several calls although parallel_tool_calls is false",
             ),
@@ -480,6 +517,50 @@ mod tests {
                 ),
                 "{line}"
             );
+        }
+    }
+
+    #[test]
+    fn departures_explain_what_they_break() {
+        let arguments = Reason::ToolCall(ToolCallFault::InvalidArguments {
+            call: 0,
+            name: "f".to_owned(),
+            why: Box::new(not_json("", 9)),
+        });
+        for (departure, reason, expected) in [
+            (
+                Departure::LostEvents,
+                not_json("", 9),
+                "the streams contradict themselves (events are missing, by their numbers); they may have broken the answers, and not the engine",
+            ),
+            (
+                Departure::SharedIndex,
+                arguments.clone(),
+                "several calls share an index; clients read one call with the arguments of all",
+            ),
+            (Departure::SharedIndex, Reason::Empty, ""),
+            (
+                Departure::RepeatedCalls,
+                Reason::Truncated,
+                "the same call up to the token limit: a larger --output-len does not help",
+            ),
+            (
+                Departure::ContentFilter,
+                not_json("", 9),
+                "the server's content filter ended the answer",
+            ),
+            (Departure::RepeatedName, arguments, ""),
+        ] {
+            let mut departures = Departures::default();
+            departures.add(departure, "");
+            let cause = BreachCause::of_departures(&departures, &reason);
+            assert!(
+                cause
+                    .as_ref()
+                    .is_none_or(|cause| !cause.is_of_enforcement())
+            );
+            let found = cause.map_or_else(String::new, |cause| cause.to_string());
+            assert_eq!(found, expected, "{departure:?} {reason:?}");
         }
     }
 

@@ -159,7 +159,6 @@ fn arguments_are_judged_by_the_schema_of_their_tool() {
         ),
         ("get_weather", r#"{"city":"Rome""#, "not JSON"),
         ("get_weather", r#""Rome""#, "breaks `type` at the document"),
-        ("get_weather", "", "empty answer"),
         ("stop", "[]", "breaks `type` at the document"),
         ("digits", "12a", "only a prefix matches"),
     ] {
@@ -168,6 +167,21 @@ fn arguments_are_judged_by_the_schema_of_their_tool() {
         let reason = verdict.into_reason().unwrap().to_string();
         let start = format!("tool_calls[1]: arguments of {tool:?}: {why}");
         assert!(reason.starts_with(&start), "{reason}");
+    }
+    let empty = with_calls(vec![call("a", "get_weather", "")]);
+    let object = with_calls(vec![ToolCall {
+        form: CallForm::Object,
+        ..call("a", "stop", "{}")
+    }]);
+    for (answer, expected) in [
+        (empty, "tool_calls[0]: empty arguments of \"get_weather\""),
+        (
+            object,
+            "tool_calls[0]: arguments of \"stop\" are not a string",
+        ),
+    ] {
+        let verdict = verdict(&auto, &Outcome::Completed, &answer, None);
+        assert_eq!(verdict.into_reason().unwrap().to_string(), expected);
     }
     for (tool, arguments) in [
         ("stop", "{}"),

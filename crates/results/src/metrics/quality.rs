@@ -349,9 +349,11 @@ fn causes(samples: &[&Sample<'_>]) -> Vec<(BreachCause, usize)> {
     for sample in samples {
         if let Verdict::Invalid { reason } = sample.verdict() {
             let constraint = sample.constraint().map(|constraint| &**constraint);
-            *counts
-                .entry(BreachCause::new(reason, constraint))
-                .or_default() += 1;
+            let departed = sample
+                .departures()
+                .and_then(|departures| BreachCause::of_departures(departures, reason));
+            let cause = departed.unwrap_or_else(|| BreachCause::new(reason, constraint));
+            *counts.entry(cause).or_default() += 1;
         }
     }
     let mut counts: Vec<_> = counts.into_iter().collect();

@@ -4,6 +4,8 @@
 use super::duration;
 use sobench_core::answer::Channel;
 use sobench_core::case::Case;
+use sobench_core::constraint::Constraint;
+use sobench_core::departure::Departures;
 use sobench_core::observation::Observation;
 use sobench_core::printable::{NAME_CHARS, printable};
 use sobench_core::verdict::{Reason, Verdict};
@@ -80,7 +82,8 @@ impl<'a> EarlyAnswers<'a> {
             Verdict::Valid => {}
             // Such an answer may follow the constraint, in another channel for example.
             Verdict::Invalid { reason }
-                if !BreachCause::new(&reason, case.constraint.as_deref()).is_of_enforcement() => {}
+                if !cause(&reason, case.constraint.as_deref(), observation).is_of_enforcement() => {
+            }
             Verdict::Invalid { reason } => {
                 self.broken += 1;
                 self.first.get_or_insert((id, reason.to_string()));
@@ -116,6 +119,18 @@ impl<'a> EarlyAnswers<'a> {
             )
         })
     }
+}
+
+/// The cause of an invalid answer.
+fn cause(
+    reason: &Reason,
+    constraint: Option<&Constraint>,
+    observation: &Observation,
+) -> BreachCause {
+    let tools = constraint.and_then(Constraint::tools);
+    let departures = Departures::of_answer(observation, tools);
+    BreachCause::of_departures(&departures, reason)
+        .unwrap_or_else(|| BreachCause::new(reason, constraint))
 }
 
 #[cfg(test)]
