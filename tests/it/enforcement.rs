@@ -3,7 +3,9 @@
 //! anyway.
 
 use serde_json::{Value, json};
-use sobench_testkit::constrained::{Reply, allowed, answering, constraint_text, posts};
+use sobench_testkit::constrained::{
+    Reply, allowed, answering, answering_as, constraint_text, crashing_server, posts,
+};
 use sobench_testkit::scripted::{STREAM_HEAD, ScriptedServer, Then, chunk, whole};
 use std::io::Write as _;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -567,12 +569,319 @@ fn constraints_that_are_refused_after_the_trial_request_are_a_result() {
 }
 
 #[test]
-fn a_request_that_is_refused_without_its_constraint_too_is_an_error() {
-    let server = answering(|_| Reply::Status("400 Bad Request", "no"));
-    let ran = sobench(&[&["--base-url", &server.base_url], &CHOICE[..]].concat());
+fn a_run_without_any_answer_ends_with_figures_and_exit_3() {
+    for (status, body, reason) in [
+        ("400 Bad Request", "no", "400: no"),
+        ("500 Internal Server Error", "no", "500: no"),
+        ("429 Too Many Requests", "slow", "429: slow"),
+        ("200 OK", "[]", "expected text/event-stream"),
+    ] {
+        let server = answering(move |_| Reply::Status(status, body));
+        let (ran, result) = run_against(&server, &CHOICE);
+        assert_eq!(ran.code, 3, "{status}: {}", ran.stderr);
+        assert!(
+            ran.stderr
+                .contains("none of 2 trial requests has an answer")
+                && ran.stderr.contains("every request failed"),
+            "{status}: {}",
+            ran.stderr
+        );
+        assert!(page(&ran).contains(reason), "{status}: {}", ran.stdout);
+        assert_eq!(result["failed"].as_u64(), Some(12), "{status}");
+    }
+}
+
+#[test]
+fn a_wrong_address_or_key_ends_the_run_before_its_requests() {
+    for (status, hint) in [
+        ("401 Unauthorized", "OPENAI_API_KEY"),
+        ("403 Forbidden", "OPENAI_API_KEY"),
+        ("404 Not Found", "--endpoint"),
+        ("405 Method Not Allowed", "--endpoint"),
+    ] {
+        let server = answering(move |_| Reply::Status(status, "no"));
+        let ran = sobench(&[&["--base-url", &server.base_url], &CHOICE[..]].concat());
+        assert!(
+            ran.code == 3
+                && ran.stderr.contains("the trial run failed at")
+                && ran.stderr.contains(hint),
+            "{status}: {}",
+            ran.stderr
+        );
+        assert!(
+            ran.stdout.is_empty() && posts(&server).len() == 2,
+            "{status}"
+        );
+    }
+}
+
+/// Rows with a schema each; the constant of the schema is the name of the row.
+fn rows_file(names: &[&str]) -> tempfile::NamedTempFile {
+    let rows = tempfile::NamedTempFile::new().unwrap();
+    let lines: String = names
+        .iter()
+        .map(|name| {
+            let member = json!({"type": "string", "const": name, "maxLength": name.len()});
+            let schema = json!({"type": "object", "properties": {"a": member}, "required": ["a"]});
+            format!("{}\n", json!({"prompt": "?", "json": schema}))
+        })
+        .collect();
+    std::fs::write(rows.path(), lines).unwrap();
+    rows
+}
+
+#[test]
+fn a_row_that_fails_costs_only_its_own_request_wherever_it_is() {
+    let faults: [Reply; 4] = [
+        Reply::Status("500 Internal Server Error", "no"),
+        Reply::Status("400 Bad Request", "no"),
+        Reply::Status("403 Forbidden", "blocked"),
+        Reply::Status("200 OK", "{"),
+    ];
+    for fault in faults {
+        for names in [["bad", "x", "y", "z"], ["x", "y", "z", "bad"]] {
+            let fault = fault.clone();
+            let server = answering(move |body| match constraint_text(body) {
+                Some(text) if text.contains("bad") => fault.clone(),
+                _ => allowed(body).map_or(Reply::Prose, Reply::Text),
+            });
+            let rows = rows_file(&names);
+            let path = rows.path().to_str().unwrap();
+            let flags = [
+                "--dataset",
+                "custom",
+                "--dataset-path",
+                path,
+                "--num-prompts",
+                "4",
+            ];
+            let (ran, result) = run_against(&server, &flags);
+            assert_eq!(ran.code, 0, "{}", ran.stderr);
+            assert_eq!(result["completed"].as_u64(), Some(3), "{}", ran.stdout);
+            assert_eq!(
+                result["correct_rate(%)"].as_f64(),
+                Some(75.0),
+                "{}",
+                ran.stdout
+            );
+        }
+    }
+}
+
+#[test]
+fn a_server_that_a_row_ends_is_named_with_the_row() {
+    let server = crashing_server("bad");
+    let rows = rows_file(&["bad", "x"]);
+    let path = rows.path().to_str().unwrap();
+    let ran = sobench(&[
+        "--base-url",
+        &server.base_url(),
+        "--model",
+        "tiny",
+        "--dataset",
+        "custom",
+        "--dataset-path",
+        path,
+        "--num-prompts",
+        "2",
+    ]);
     assert!(
-        ran.code == 3 && ran.stderr.contains("the trial run failed at"),
+        ran.code == 3
+            && ran
+                .stderr
+                .contains("took the request custom-0 and no other one since"),
         "{}",
         ran.stderr
     );
+}
+
+#[test]
+fn a_server_that_is_gone_for_half_of_the_run_gives_exit_3() {
+    for (names, code) in [(["x", "y", "bad", "z"], 0), (["x", "bad", "y", "z"], 3)] {
+        let server = crashing_server("bad");
+        let rows = rows_file(&names);
+        let path = rows.path().to_str().unwrap();
+        let ran = sobench(&[
+            "--base-url",
+            &server.base_url(),
+            "--model",
+            "tiny",
+            "--skip-preflight",
+            "--dataset",
+            "custom",
+            "--dataset-path",
+            path,
+            "--num-prompts",
+            "4",
+            "--max-concurrency",
+            "1",
+        ]);
+        assert_eq!(ran.code, code, "{names:?}: {}{}", ran.stdout, ran.stderr);
+        assert_eq!(
+            ran.stderr.contains("not reachable for 2 of 4 requests"),
+            code == 3,
+            "{}",
+            ran.stderr
+        );
+    }
+}
+
+/// Whether a value has a `maxLength` of at least 2,000 somewhere.
+fn has_large_length(value: &Value) -> bool {
+    match value {
+        Value::Array(items) => items.iter().any(has_large_length),
+        Value::Object(members) => {
+            let length = members.get("maxLength").and_then(Value::as_u64);
+            length.is_some_and(|length| length >= 2000) || members.values().any(has_large_length)
+        }
+        _ => false,
+    }
+}
+
+/// A server of chat completions that refuses requests with a large `maxLength`, or all tools, with
+/// a message that names nothing.
+fn refusing_parts(refuses_all_tools: bool) -> ScriptedServer {
+    answering(move |body| {
+        if has_large_length(body) || (refuses_all_tools && body.get("tools").is_some()) {
+            Reply::Status(
+                "400 Bad Request",
+                r#"{"error": {"message": "cannot compile"}}"#,
+            )
+        } else {
+            Reply::Prose
+        }
+    })
+}
+
+#[test]
+fn a_refused_part_of_a_constraint_is_found_and_named() {
+    let tool = |name: &str, parameters: Value| json!({"type": "function", "function": {"name": name, "parameters": parameters}});
+    let text = |length: u64| json!({"type": "string", "minLength": 1, "maxLength": length});
+    let nested = json!({
+        "type": "object",
+        "properties": {
+            "url": text(200),
+            "parts": {"type": "array", "items": {"type": "object", "properties": {"query": text(5000)}}},
+        },
+        "required": ["url"],
+    });
+    let small = json!({"type": "object", "properties": {"city": text(20)}});
+    let tools = json!([
+        tool("get_city", small.clone()),
+        tool("get_time", json!({"type": "object", "properties": {}})),
+        tool("read_site", nested.clone()),
+        tool("get_town", small),
+    ]);
+    let with_tools = json!({"prompt": "?", "tools": tools, "tool_choice": "required"});
+    let with_schema = json!({"prompt": "?", "json": nested});
+    for (row, refuses_all_tools, found, headline) in [
+        (
+            &with_tools,
+            false,
+            "it refuses the tool read_site, for the keyword maxLength (5000) at parts/query",
+            "(400: tool read_site, keyword maxLength)",
+        ),
+        (
+            &with_schema,
+            false,
+            "it refuses the keyword maxLength (5000) at parts/query",
+            "(400: keyword maxLength)",
+        ),
+        (&with_tools, true, "", "(400: cannot compile)"),
+    ] {
+        let rows = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(rows.path(), format!("{row}\n")).unwrap();
+        let path = rows.path().to_str().unwrap();
+        let flags = [
+            "--dataset",
+            "custom",
+            "--dataset-path",
+            path,
+            "--num-prompts",
+            "2",
+        ];
+        let chat = ["--backend", "openai-chat", "--skip-preflight"];
+        let server = refusing_parts(refuses_all_tools);
+        let server = ["--base-url", &server.base_url];
+        let ran = sobench(&[&server, &flags[..], &chat].concat());
+        assert_eq!(ran.code, 0, "{}", ran.stderr);
+        assert!(ran.stderr.contains(found), "{}", ran.stderr);
+        assert_eq!(ran.stderr.contains("it refuses"), !found.is_empty());
+        assert!(
+            !ran.stderr.contains("--enable-auto-tool-choice"),
+            "{}",
+            ran.stderr
+        );
+        let (page, line) = (
+            page(&ran),
+            format!("0 of 2 valid: the server refused the constraint {headline}"),
+        );
+        assert!(page.starts_with(&line), "{page}");
+    }
+}
+
+/// A server whose completions ignore constraints, and whose chat completions enforce them.
+fn enforcing_in_chat() -> ScriptedServer {
+    answering(|body| match allowed(body) {
+        Some(text) if body.get("messages").is_some() => Reply::Text(text),
+        _ => Reply::Prose,
+    })
+}
+
+#[test]
+fn a_constraint_that_only_the_other_endpoint_enforces_is_reported_with_its_backend() {
+    let expected = "another endpoint of the server, /v1/chat/completions, enforces choice in structured-outputs: use --backend openai-chat";
+    let server = enforcing_in_chat();
+    let ran = sobench(&[&["--base-url", &server.base_url], &CHOICE[..]].concat());
+    assert!(
+        ran.code == 3 && ran.stderr.contains(&format!("hint: {expected}")),
+        "{}",
+        ran.stderr
+    );
+    let (_, found) = cells(&server, &["--kind", "choice"]);
+    assert_eq!(found["notices"][0], expected, "{found}");
+    let chat = ["--backend", "openai-chat"];
+    let ran = sobench(&[&["--base-url", &server.base_url], &CHOICE[..], &chat].concat());
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+
+    // If no endpoint enforces it, none is named.
+    let neither = answering(|_| Reply::Prose);
+    let (_, found) = cells(&neither, &["--kind", "choice"]);
+    assert!(
+        !found["notices"].to_string().contains("--backend"),
+        "{found}"
+    );
+}
+
+#[test]
+fn an_identified_server_is_asked_in_its_own_dialect_first_and_only() {
+    let serving = |owner, enforces: bool| {
+        answering_as(owner, move |body| match allowed(body) {
+            Some(text) if enforces && body.get("structured_outputs").is_some() => Reply::Text(text),
+            _ => Reply::Prose,
+        })
+    };
+    let dialects = |server: &ScriptedServer, more: &[&str]| {
+        let flags = ["--backend", "openai-chat", "--kind", "json,regex,choice"];
+        let (cells, _) = cells(server, &[&flags[..], more].concat());
+        let mut dialects: Vec<String> = cells.into_iter().map(|[_, dialect, _]| dialect).collect();
+        dialects.dedup();
+        dialects
+    };
+    let server = serving("vllm", true);
+    assert_eq!(dialects(&server, &[]), ["structured-outputs"]);
+    assert_eq!(
+        posts(&server).len(),
+        5,
+        "control, three kinds, JSON formatting"
+    );
+    assert_eq!(dialects(&server, &["--all-dialects"]).len(), 10);
+    // Its other dialects are tried, and then those of other servers.
+    let tried = dialects(&serving("vllm", false), &[]);
+    assert_eq!(
+        tried[..3],
+        ["structured-outputs", "guided", "response-format"]
+    );
+    assert_eq!(tried.len(), 10, "{tried:?}");
+    assert_eq!(dialects(&serving("unknown", true), &[]).len(), 10);
 }

@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 use sobench_testkit::scripted::{Request, ScriptedServer, models, whole};
 
-use crate::cli::assert_fails;
+use crate::cli::{assert_exits, assert_fails};
 use crate::support::{Ran, sobench, sobench_result};
 
 /// A server that lists a model and answers every other request with `body`.
@@ -330,7 +330,7 @@ fn generated_audio_gives_a_notice() {
 }
 
 #[test]
-fn response_of_another_kind_fails_the_trial_request() {
+fn response_of_another_kind_fails_every_request() {
     let server = serving(
         "application/json",
         r#"{"object":"list","data":[{"id":"tiny","object":"model"}]}"#,
@@ -343,13 +343,13 @@ fn response_of_another_kind_fails_the_trial_request() {
         "--num-prompts",
         "2",
     ]);
-    assert_fails(
+    assert_exits(
         &ran,
         3,
         &[
-            "the trial run failed at",
-            "/v1/embeddings",
+            "none of 1 trial requests has an answer",
             "the body has no answer",
+            "every request failed",
         ],
     );
 }

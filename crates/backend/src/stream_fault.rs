@@ -54,9 +54,7 @@ impl StreamFault {
                 "turn off compression at the server or at the proxy before it: compressed events \
                  arrive late, so nothing could be timed"
             }
-            Self::ServerError => {
-                "the server failed on the first request: check its log; nothing was measured"
-            }
+            Self::ServerError => "the server failed on the first request: check its log",
             Self::HalfSurrogate => {
                 "the server splits a character: this is an error of the server or of its tokenizer"
             }
@@ -64,9 +62,7 @@ impl StreamFault {
                 "the server ends one answer twice: check its log and any proxy before it; such an \
                  answer has no known end"
             }
-            Self::FailedFinishReason => {
-                "the server gave up on the request: check its log; nothing was measured"
-            }
+            Self::FailedFinishReason => "the server gave up on the request: check its log",
             Self::NoEnd => {
                 "the server or a proxy before it ended the stream early: check their logs; if \
                  every stream ends so, check --backend"

@@ -73,7 +73,7 @@ pub const TABLE: [Meaning; 22] = [
     for_command(
         ENVIRONMENT,
         "bench",
-        "the server is not reachable, the trial request failed also without its constraint, the server ignores the constraint, or no request got an answer for other reasons than a refused constraint; one of several runs could not start",
+        "the server is not reachable before the run or for at least half of its requests, the address or the key is wrong for every trial request, the server ignores the constraint, or no request got an answer for other reasons than a refused constraint; one of several runs could not start",
     ),
     for_command(
         ENVIRONMENT,

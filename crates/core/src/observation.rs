@@ -448,6 +448,20 @@ impl Outcome {
         )
     }
 
+    /// Whether there was no connection to the server.
+    pub fn is_unreachable(&self) -> bool {
+        matches!(
+            self,
+            Self::Transport {
+                cause: TransportCause::Connect,
+                ..
+            } | Self::TimedOut {
+                stage: Some(Stage::Connecting),
+                ..
+            }
+        )
+    }
+
     /// Whether the request counts: it was neither cancelled nor abandoned, and did not fail in the
     /// client.
     pub fn has_result(&self) -> bool {

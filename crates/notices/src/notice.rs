@@ -17,7 +17,7 @@ mod tests;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 
-pub use self::bench::{BenchNotice, MaxTokensReason};
+pub use self::bench::{BenchNotice, MaxTokensReason, RefusedPart};
 pub use self::corpus::CorpusNotice;
 pub use self::dataset::{ConvertedRow, DatasetNotice};
 pub use self::figures::{

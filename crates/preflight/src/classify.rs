@@ -15,8 +15,8 @@
 //! - A whole answer in a channel that clients do not read (a tool call that was not requested,
 //!   content in place of the requested call, or the reasoning) is a separate failure.
 //! - The text of a tool call that was cut inside its envelope proves nothing.
-//! - White space until the token limit is a separate failure: the constraint is enforced, but the
-//!   answer does not end.
+//! - White space until the token limit is a separate failure, also after a complete answer: the
+//!   constraint is enforced, but the answer does not end.
 //! - A class does not show whether the server masks tokens or writes the constraint into the
 //!   prompt. The prompt requests another text, so the latter fails sometimes; the correct rate of a
 //!   run shows how often.
@@ -154,6 +154,12 @@ fn classify_answer(evidence: &Evidence<'_>, evaluator: &mut Evaluator) -> Findin
     if let Some(reason) = wrong_channel(evidence, evaluator) {
         return Finding::new(Class::WrongChannel, reason);
     }
+    if !text.trim().is_empty() && is_white_space_runaway(probe, text, truncated, evaluator) {
+        return Finding::broken(
+            Cause::WhiteSpaceRunAway,
+            "white space up to the token limit: the constraint allows unlimited white space, so the answer does not end",
+        );
+    }
     if truncated && is_cut_call(evidence.dialect, text) {
         return Finding::new(
             Class::Unproven,
@@ -172,12 +178,6 @@ fn classify_answer(evidence: &Evidence<'_>, evaluator: &mut Evaluator) -> Findin
         ),
         Verdict::Invalid { .. } if text.trim().is_empty() => {
             empty_answer(evidence, truncated, evaluator)
-        }
-        Verdict::Invalid { .. } if truncated && is_white_space_runaway(probe, text) => {
-            Finding::broken(
-                Cause::WhiteSpaceRunAway,
-                "white space up to the token limit: the constraint allows unlimited white space, so the answer does not end",
-            )
         }
         Verdict::Invalid { .. }
             if truncated && probe.random_words.is_empty() && starts_object(text) =>
@@ -247,7 +247,7 @@ fn empty_answer(evidence: &Evidence<'_>, truncated: bool, evaluator: &mut Evalua
     let Evidence {
         probe, observation, ..
     } = evidence;
-    if truncated && is_white_space_runaway(probe, &observation.answer.text()) {
+    if observation.answer.text().chars().count() >= RUNAWAY_CHARS {
         return Finding::broken(
             Cause::WhiteSpaceRunAway,
             "only white space up to the token limit",
@@ -344,11 +344,19 @@ fn invalid_answer(
     Finding::new(Class::Ignored, format!("{reason}"))
 }
 
-/// Whether a truncated answer is JSON so far and ends in a long run of white space.
-fn is_white_space_runaway(probe: &ConstraintProbe, text: &str) -> bool {
+/// Whether an answer is JSON so far and ends in a long run of white space. A complete answer that
+/// the server ended has an end.
+fn is_white_space_runaway(
+    probe: &ConstraintProbe,
+    text: &str,
+    truncated: bool,
+    evaluator: &mut Evaluator,
+) -> bool {
     let dense = text.trim_end();
-    let starts_json = dense.is_empty() || dense.trim_start().starts_with(['{', '[']);
-    probe.expects_json() && starts_json && text[dense.len()..].chars().count() >= RUNAWAY_CHARS
+    probe.expects_json()
+        && dense.trim_start().starts_with(['{', '['])
+        && text[dense.len()..].chars().count() >= RUNAWAY_CHARS
+        && (truncated || evaluator.judge_text(&probe.judged_by, None, text) != Verdict::Valid)
 }
 
 /// Whether the text starts like a JSON object.

@@ -37,14 +37,24 @@ pub fn gate(
         let needs_no_notice = !cell.question.is_demanding() && !cell.is_silent_loss();
         (found, cell.is_silent_loss(), needs_no_notice)
     });
-    let mut notices = Vec::new();
+    let is_elsewhere = |notice: &&Notice| {
+        matches!(
+            notice,
+            Notice::Preflight(PreflightNotice::EnforcedElsewhere { .. })
+        )
+    };
+    let elsewhere = preflight.notices.iter().find(is_elsewhere);
+    let mut notices: Vec<Notice> = elsewhere.cloned().into_iter().collect();
     for (found, is_loss, needs_no_notice) in of_text.chain(calls) {
         match (is_loss, unenforced) {
-            (true, UnenforcedPolicy::Refuse) => return Err(refusal(&found)),
+            (true, UnenforcedPolicy::Refuse) => return Err(refusal(&found, elsewhere)),
             (true, UnenforcedPolicy::Allow) => {
                 notices.push(PreflightNotice::NotEnforced(found).into());
             }
             (false, _) if found.class == Class::Enforced || needs_no_notice => {}
+            (false, _) if found.class == Class::Broken => {
+                notices.push(PreflightNotice::Failed(found).into());
+            }
             (false, _) => notices.push(PreflightNotice::NotProved(found).into()),
         }
     }
@@ -68,8 +78,14 @@ fn finding(
     }
 }
 
-fn refusal(found: &ConstraintFinding) -> Error {
-    Error::environment(format!("the server returns 200 but does not apply the constraint: {found}")).hint(
+fn refusal(found: &ConstraintFinding, elsewhere: Option<&Notice>) -> Error {
+    let error = Error::environment(format!(
+        "the server returns 200 but does not apply the constraint: {found}"
+    ));
+    if let Some(elsewhere) = elsewhere {
+        return error.hint(elsewhere.to_string());
+    }
+    error.hint(
         "run `sobench preflight` to find a --constraint-dialect that works, use --allow-unenforced to measure anyway (every output \
                  states it), or --skip-preflight to skip this test",
     )

@@ -48,6 +48,9 @@ pub struct Preflight {
     pub control: Control,
     /// In the order of the requests.
     pub cells: Vec<Cell>,
+    /// Dialects that were not tested, because another one enforces everything or the server does
+    /// not have them.
+    pub untested: Vec<ConstraintDialect>,
     /// The formatting of JSON; `None` if no dialect enforces a schema, or the request failed.
     pub spelling: Option<Spelling>,
     /// `None` if [`Kind::Tool`] was not tested.
@@ -209,46 +212,15 @@ impl Preflight {
     /// Tested dialects that only other servers read: the identified product does not have them,
     /// they are the native dialect of another one, and none of their constraints had an effect.
     pub fn foreign_dialects(&self) -> Vec<ConstraintDialect> {
-        let Some(product) = self.facts.product else {
-            return Vec::new();
-        };
-        let (own, others): (Vec<ServerKind>, Vec<ServerKind>) = ServerKind::ALL
-            .into_iter()
-            .filter(|kind| kind.product().is_some())
-            .partition(|kind| kind.product() == Some(product));
-        let is_native_of_another = |dialect: &ConstraintDialect| {
-            let is_native = |kind: &ServerKind| {
-                let server = Server::Kind {
-                    kind: *kind,
-                    version: None,
-                };
-                server.constraint_dialect() == *dialect
-            };
-            others.iter().any(is_native)
-        };
         let has_effect = |dialect: &ConstraintDialect| {
-            self.cells.iter().any(|cell| {
-                cell.dialect == *dialect
-                    && matches!(
-                        cell.finding.class,
-                        Class::Enforced
-                            | Class::Partial
-                            | Class::WrongWrapper
-                            | Class::WrongChannel
-                    )
-            })
+            let mut cells = self.cells.iter().filter(|cell| cell.dialect == *dialect);
+            cells.any(|cell| cell.finding.class.has_effect())
         };
-        self.about
-            .dialects
-            .iter()
-            .copied()
-            .filter(|dialect| {
-                !own.is_empty()
-                    && !own.iter().any(|kind| kind.dialects().contains(dialect))
-                    && is_native_of_another(dialect)
-                    && !has_effect(dialect)
-            })
-            .collect()
+        let is_hidden = |dialect: &ConstraintDialect| {
+            is_foreign(self.facts.product, *dialect) && !has_effect(dialect)
+        };
+        let dialects = self.about.dialects.iter().copied();
+        dialects.filter(is_hidden).collect()
     }
 
     /// Cells in which the server silently dropped the constraint.
@@ -311,6 +283,35 @@ impl Recommendation {
             .unwrap_or_default();
         format!("--constraint-dialect {}{notation}", self.dialect)
     }
+}
+
+/// The kinds of servers of a product; none for the embedded server, which reads several dialects.
+fn kinds_of(product: Option<Product>) -> impl Iterator<Item = ServerKind> {
+    let kinds = ServerKind::ALL.into_iter();
+    kinds.filter(move |kind| product.is_some() && kind.product() == product)
+}
+
+/// Whether it is known which dialects the server reads.
+fn is_known(product: Option<Product>) -> bool {
+    kinds_of(product).next().is_some()
+}
+
+/// Whether only other servers than this product read the dialect: it does not have it, and another
+/// one has it as its native dialect.
+fn is_foreign(product: Option<Product>, dialect: ConstraintDialect) -> bool {
+    let is_native = |kind: ServerKind| {
+        let version = None;
+        Server::Kind { kind, version }.constraint_dialect() == dialect
+    };
+    let is_native_of_another = || {
+        let mut others = ServerKind::ALL
+            .into_iter()
+            .filter(|kind| kind.product() != product);
+        others.any(|kind| kind.product().is_some() && is_native(kind))
+    };
+    is_known(product)
+        && !kinds_of(product).any(|kind| kind.dialects().contains(&dialect))
+        && is_native_of_another()
 }
 
 /// The name of a server in tables: its product, with its engine if that is not part of the name.

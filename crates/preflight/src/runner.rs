@@ -12,14 +12,14 @@ use super::constraint_probe::{
 use super::envelope::{Envelope, envelopes};
 use super::reasoning::ReasoningPreflight;
 use super::tool_calls::{ToolPreflight, ToolQuestion};
-use super::{Cell, Preflight, PreflightConditions, Tested};
+use super::{Cell, Preflight, PreflightConditions, Tested, is_foreign, is_known};
 use sobench_backend::{
     Adapter, ConstraintDialect, Product, RequestOptions, Sampling, ServerKind, adapter,
 };
-use sobench_client::{Client, ClientOptions, ProbeResponse, get_path, send_one};
+use sobench_client::{Client, ClientOptions, Endpoint, ProbeResponse, get_path, send_one};
 use sobench_core::case::Case;
 use sobench_core::constraint::{Constraint, GrammarDialect};
-use sobench_core::error::{Error, Result};
+use sobench_core::error::{Error, Kind as Fault, Result};
 use sobench_core::observation::{Observation, Outcome, TransportCause};
 use sobench_core::printable::printable_body;
 use sobench_core::verdict::Verdict;
@@ -45,6 +45,9 @@ const JSON_FORMATTING_FACTOR: u32 = 4;
 /// has more, except for `{}`.
 const MIN_TOKENS: u32 = 4;
 
+/// Kinds and dialects that are tested at another endpoint.
+const MAX_ELSEWHERE: usize = 2;
+
 /// Settings of a preflight.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
@@ -55,6 +58,10 @@ pub struct Options {
     pub kinds: Vec<Kind>,
     /// In the order in which they are tested, that of `auto` first.
     pub dialects: Vec<ConstraintDialect>,
+    /// Whether to test all of them. Otherwise none is tested after one that enforces everything, if
+    /// the server is identified or in [`Extent::BeforeRun`], and those of other servers only if its
+    /// own have no effect.
+    pub all_dialects: bool,
     /// The notation in which grammars are tested first. The other one is tested only if the server
     /// refuses this one, because some servers crash on a grammar that they cannot parse.
     pub notation: GrammarDialect,
@@ -108,7 +115,8 @@ pub enum Extent {
     BeforeRun,
 }
 
-/// Runs the preflight until the first shutdown request. `on_test` is called with each result.
+/// Runs the preflight until the first shutdown request. `on_test` is called with each result. If a
+/// constraint is lost, a few requests test whether the other endpoint of the server enforces it.
 ///
 /// # Errors
 /// Environment errors that quote the server: it does not answer, or it refuses the same request
@@ -118,6 +126,96 @@ pub async fn run(
     options: &Options,
     shutdown: &Shutdown,
     mut on_test: impl FnMut(Tested<'_>),
+) -> Result<Preflight> {
+    let mut found = test(client, options, shutdown, &mut on_test).await?;
+    let Some((client, options)) = other_endpoint(client, options, &found)? else {
+        return Ok(found);
+    };
+    match test(&client, &options, shutdown, &mut |_| {}).await {
+        Ok(other) => {
+            found.requests += other.requests;
+            let elsewhere = other.recommendation().map(|best| {
+                PreflightNotice::EnforcedElsewhere {
+                    constraints: best.enforced,
+                    backend: options.backend,
+                    path: other.about.path,
+                    dialect: best.dialect,
+                }
+                .into()
+            });
+            found.notices.splice(0..0, elsewhere);
+        }
+        Err(error) if error.kind == Fault::Environment => found.requests += 1,
+        Err(error) => return Err(error),
+    }
+    Ok(found)
+}
+
+/// The other endpoint of the server, and the constraints to test there: those that are lost and
+/// that no dialect enforces. `None` if there are none.
+fn other_endpoint(
+    client: &Client,
+    options: &Options,
+    found: &Preflight,
+) -> Result<Option<(Client, Options)>> {
+    let backend = match options.backend {
+        ServerKind::OpenaiChat => ServerKind::Openai,
+        _ => ServerKind::OpenaiChat,
+    };
+    let class_is = |kind: Kind, is: fn(Class) -> bool| {
+        let mut cells = found.cells.iter().filter(|cell| cell.kind == kind);
+        cells.any(|cell| is(cell.finding.class))
+    };
+    let is_lost = |kind: &Kind| {
+        class_is(*kind, Class::is_silent_loss) && !class_is(*kind, |class| class == Class::Enforced)
+    };
+    let kinds: Vec<Kind> = found
+        .text_kinds()
+        .filter(is_lost)
+        .take(MAX_ELSEWHERE)
+        .collect();
+    let endpoint = &client.options().endpoint;
+    let prefix = endpoint
+        .path
+        .strip_suffix(options.backend.path(options.stream));
+    let (false, Some(prefix)) = (kinds.is_empty(), prefix) else {
+        return Ok(None);
+    };
+    let is_shared = |dialect: &&ConstraintDialect| {
+        backend.dialects().contains(dialect) && !is_foreign(found.facts.product, **dialect)
+    };
+    let shared = options.dialects.iter().filter(is_shared).copied();
+    let mut dialects: Vec<ConstraintDialect> = shared.take(MAX_ELSEWHERE).collect();
+    if dialects.is_empty() {
+        dialects.push(ConstraintDialect::ResponseFormat);
+    }
+    let client = Client::new(ClientOptions {
+        endpoint: Endpoint {
+            path: format!("{prefix}{}", backend.path(options.stream)),
+            ..endpoint.clone()
+        },
+        ..client.options().clone()
+    })?;
+    let options = Options {
+        backend,
+        kinds,
+        dialects,
+        all_dialects: false,
+        extent: Extent::BeforeRun,
+        templated_prompt: None,
+        // Other random words: a proxy may keep answers.
+        seed: options.seed.wrapping_add(1),
+        ..options.clone()
+    };
+    Ok(Some((client, options)))
+}
+
+/// Tests one endpoint.
+async fn test(
+    client: &Client,
+    options: &Options,
+    shutdown: &Shutdown,
+    on_test: &mut impl FnMut(Tested<'_>),
 ) -> Result<Preflight> {
     let client = Client::new(ClientOptions {
         request_timeout: Some(options.timeout),
@@ -155,8 +253,20 @@ pub async fn run(
     if has_text_kinds {
         runner.make_it_speak(&facts).await?;
     }
-    for dialect in &options.dialects {
-        if !has_text_kinds {
+    let is_foreign = |dialect: &&ConstraintDialect| {
+        !options.all_dialects && is_foreign(facts.product, **dialect)
+    };
+    let (foreign, own): (Vec<&ConstraintDialect>, Vec<_>) =
+        options.dialects.iter().partition(is_foreign);
+    let own_count = own.len();
+    for (index, dialect) in own.into_iter().chain(foreign).enumerate() {
+        let has_effect = || {
+            runner
+                .cells
+                .iter()
+                .any(|cell| cell.finding.class.has_effect())
+        };
+        if !has_text_kinds || (index >= own_count && has_effect()) {
             break;
         }
         runner.tested_dialects.push(*dialect);
@@ -167,23 +277,18 @@ pub async fn run(
                 on_test(Tested::Cell(cell));
             }
         }
-        let in_dialect = |cell: &&Cell| cell.dialect == *dialect;
-        if !is_whole
-            && runner
-                .cells
-                .iter()
-                .filter(in_dialect)
-                .all(|cell| cell.finding.class == Class::Enforced)
-        {
+        let stops = !options.all_dialects && (!is_whole || is_known(facts.product));
+        let mut in_dialect = (runner.cells.iter()).filter(|cell| cell.dialect == *dialect);
+        if stops && in_dialect.all(|cell| cell.finding.class == Class::Enforced) {
             break;
         }
     }
     let tool_calls = match options.kinds.contains(&Kind::Tool) {
-        true => Some(runner.test_tool_calls(&mut on_test).await?),
+        true => Some(runner.test_tool_calls(on_test).await?),
         false => None,
     };
     let reasoning = match options.kinds.contains(&Kind::Reasoning) {
-        true => Some(runner.test_reasoning(&mut on_test).await?),
+        true => Some(runner.test_reasoning(on_test).await?),
         false => None,
     };
     let mut preflight = runner.finish(facts, tool_calls, reasoning);
@@ -572,7 +677,11 @@ impl Runner<'_> {
         if self.options.extent == Extent::Whole {
             notices.extend(fixed_engine(&facts, &self.cells));
         }
+        let tested = std::mem::take(&mut self.tested_dialects);
+        let is_untested = |dialect: &&ConstraintDialect| !tested.contains(dialect);
+        let untested = self.options.dialects.iter().filter(is_untested);
         Preflight {
+            untested: untested.copied().collect(),
             about: PreflightConditions {
                 backend: self.options.backend,
                 base_url: endpoint.base_url.clone(),
@@ -583,7 +692,7 @@ impl Runner<'_> {
                 prompt: self.asking.prompt.clone(),
                 stream: self.options.stream,
                 kinds: self.options.kinds.clone(),
-                dialects: std::mem::take(&mut self.tested_dialects),
+                dialects: tested,
                 notation: self.options.notation,
             },
             facts,

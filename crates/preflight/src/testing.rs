@@ -37,6 +37,7 @@ pub fn preflight(cells: Vec<Cell>) -> Preflight {
         },
         requests: cells.len() + 1,
         cells,
+        untested: Vec::new(),
         spelling: None,
         tool_calls: None,
         reasoning: None,

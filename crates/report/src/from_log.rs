@@ -122,11 +122,15 @@ fn notices(log: &RunLog, metrics: &Metrics, samples: &[Sample<'_>]) -> Vec<Notic
 }
 
 /// Notice on the refused constraint of a run that had no answer to a constrained request. `None` if
-/// the trial run found the refusal, and if the requests were refused for a reason that is unrelated
+/// the trial run found the refusal or no answer at all, and if the requests were refused for a reason that is unrelated
 /// to the constraint: by the status, or because the control arm has no answer either.
 fn refusal_notice(record: &RunRecord, samples: &[Sample<'_>]) -> Option<Notice> {
-    let is_refusal =
-        |notice: &Notice| matches!(notice, Notice::Bench(BenchNotice::ConstraintRefused { .. }));
+    let is_of_trial = |notice: &Notice| {
+        matches!(
+            notice,
+            Notice::Bench(BenchNotice::ConstraintRefused { .. } | BenchNotice::TrialFailed { .. })
+        )
+    };
     let (constrained, control): (Vec<&Sample<'_>>, Vec<&Sample<'_>>) = samples
         .iter()
         .partition(|sample| sample.arm() == Arm::Constrained);
@@ -135,7 +139,7 @@ fn refusal_notice(record: &RunRecord, samples: &[Sample<'_>]) -> Option<Notice> 
         outcome.content_refusal().is_some() || matches!(outcome, Outcome::Unsupported { .. })
     };
     let answers_without = control.iter().any(|sample| sample.outcome().is_answer());
-    if record.notices.iter().any(is_refusal)
+    if record.notices.iter().any(is_of_trial)
         || !constrained.iter().all(is_refused)
         || !(control.is_empty() || answers_without)
     {
@@ -146,8 +150,14 @@ fn refusal_notice(record: &RunRecord, samples: &[Sample<'_>]) -> Option<Notice> 
         let constraint = sample.constraint().map(|constraint| &**constraint);
         let id = sample.id();
         let message = error_message(body);
-        let notice =
-            BenchNotice::constraint_refused(id, constraint, status, &message, answers_without);
+        let notice = BenchNotice::constraint_refused(
+            id,
+            constraint,
+            status,
+            &message,
+            answers_without,
+            None,
+        );
         Some(notice.into())
     })
 }

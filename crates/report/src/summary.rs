@@ -234,14 +234,21 @@ fn refusal(notice: &BenchNotice) -> String {
         status,
         message,
         keyword,
+        part,
         ..
     } = notice
     else {
         return String::new();
     };
-    let why = match keyword {
-        Some(keyword) => format!("keyword {keyword}"),
-        None => message.clone(),
+    let of_part = part.as_ref();
+    let tool = of_part.and_then(|part| part.tool.as_ref());
+    let of_part = of_part.and_then(|part| part.keyword.as_ref());
+    let keyword = keyword.as_ref().or(of_part.map(|(keyword, _)| keyword));
+    let named = [("tool", tool), ("keyword", keyword)].into_iter();
+    let named = named.filter_map(|(kind, name)| Some(format!("{kind} {}", name?)));
+    let why = match named.collect::<Vec<_>>() {
+        names if !names.is_empty() => names.join(", "),
+        _ => message.clone(),
     };
     format!(": the server refused the constraint ({status}: {why})")
 }

@@ -52,6 +52,12 @@ pub fn binomial_at_most(hits: usize, n: usize, chance: f64) -> f64 {
     Binomial::new(chance, n as u64).map_or(f64::NAN, |binomial| binomial.cdf(hits as u64))
 }
 
+/// The largest chance of an event that is compatible with no event in `n` independent trials, at
+/// 95 % confidence: the upper bound of Clopper and Pearson (1934), one-sided. It is about 3 / `n`.
+pub fn unseen_rate(n: usize) -> f64 {
+    1.0 - 0.05_f64.powf(1.0 / n as f64)
+}
+
 /// The smallest count whose cumulative probability in `n` trials with success probability `chance`
 /// is above `share`.
 ///
@@ -129,6 +135,15 @@ mod tests {
                 "{degrees}: {}",
                 student_t_975(degrees)
             );
+        }
+    }
+
+    /// Expected: SciPy's `beta.ppf(0.95, 1, n)`.
+    #[test]
+    fn the_unseen_rate_is_the_exact_bound() {
+        for (answers, expected) in [(1, 0.95), (4, 0.527_129), (10, 0.258_866), (59, 0.049_508)] {
+            let found = unseen_rate(answers);
+            assert!((found - expected).abs() < 1e-6, "{answers}: {found}");
         }
     }
 }

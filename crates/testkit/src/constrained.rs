@@ -44,10 +44,28 @@ pub fn constrained_server_with_version(
     version: Option<&'static str>,
     script: impl Fn(&Value) -> Reply + Send + Sync + 'static,
 ) -> ScriptedServer {
+    serving(version, models(), script)
+}
+
+/// The same as [`answering`], with this owner of its model.
+pub fn answering_as(
+    owner: &str,
+    script: impl Fn(&Value) -> Reply + Send + Sync + 'static,
+) -> ScriptedServer {
+    let model = json!({"id": "tiny", "object": "model", "owned_by": owner});
+    let list = json!({"object": "list", "data": [model]}).to_string();
+    serving(None, whole("200 OK", "application/json", &list), script)
+}
+
+fn serving(
+    version: Option<&'static str>,
+    models: String,
+    script: impl Fn(&Value) -> Reply + Send + Sync + 'static,
+) -> ScriptedServer {
     ScriptedServer::new(move |request, stream| {
         if request.line.starts_with("GET ") {
             let page = match version {
-                _ if request.is_model_list() => models(),
+                _ if request.is_model_list() => models.clone(),
                 Some(version) if request.line.starts_with("GET /version ") => whole(
                     "200 OK",
                     "application/json",

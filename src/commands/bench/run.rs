@@ -20,6 +20,7 @@ mod preflight;
 mod probe;
 mod record;
 mod recovery;
+mod refused_part;
 mod result_file;
 mod run_log_file;
 mod sending;
@@ -107,7 +108,7 @@ pub struct Finished {
 
 impl Finished {
     /// See [`exit_codes::TABLE`], in this order: interrupted; result or log not written; stopped on
-    /// errors or no answers; client overhead or a requirement fails; done.
+    /// errors, no answers or no server; client overhead or a requirement fails; done.
     pub fn exit_code(&self) -> u8 {
         match self {
             Self {
@@ -121,7 +122,12 @@ impl Finished {
                 ..
             } => error.exit_code(),
             _ if !self.write_failures.is_empty() => self.write_failures[0].exit_code(),
-            _ if self.nothing_measured() || self.broken_off.is_some() => exit_codes::ENVIRONMENT,
+            _ if self.nothing_measured()
+                || self.broken_off.is_some()
+                || self.report.metrics.issues.is_mostly_unreachable() =>
+            {
+                exit_codes::ENVIRONMENT
+            }
             _ if self.strict_client && self.distrust().is_some() => exit_codes::CHECK_FAILED,
             Self {
                 requirements: Some(Requirements { are_met: false, .. }),
@@ -190,6 +196,12 @@ impl Finished {
             lines.push(
                 "error: every request failed\nhint: see the reasons in the report above".to_owned(),
             );
+        } else if self.report.metrics.issues.is_mostly_unreachable() {
+            let issues = &self.report.metrics.issues;
+            lines.push(format!(
+                "error: the server was not reachable for {} of {} requests\nhint: check its log; the figures are those of the others",
+                issues.unreachable, issues.with_result
+            ));
         }
         lines
     }
@@ -552,12 +564,10 @@ fn drive(
     context.meet(runtime);
     let warmups = warmup::cases(cases, traffic.warmups, plan.settings.dataset.seed);
     let (warmups, failed) = runtime.block_on(sending.warm_up(&warmups, part))?;
-    let refusal = trial.refusal.as_ref();
-    let refused = refusal.map(|refusal| refusal.notice(trial.case, &secrets(plan)));
-    if let Some(notice) = &refused {
+    if let Some(notice) = &trial.refusal {
         terminal::warn(&notice.to_string());
     }
-    notices.extend(refused);
+    notices.extend(trial.refusal.clone());
     notices.extend(trial.notices);
     notices.extend(runtime.block_on(profiled(
         plan.settings.request.profile,
@@ -576,7 +586,7 @@ fn drive(
         Some(_) => {
             let mut model = trial.case.clone();
             if trial.refusal.is_some() {
-                model.arm = Arm::Control;
+                model.arm = Arm::Free;
             }
             let start = RecoveryCheck::start(&sending, model, plan.settings.dataset.seed);
             Some(runtime.block_on(start)?)

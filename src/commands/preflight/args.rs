@@ -130,7 +130,8 @@ pub struct PreflightArgs {
     /// Output format
     #[arg(long, value_name = "FORMAT", default_value = "text", value_parser = formats(&[OutputFormat::Text, OutputFormat::Json]))]
     pub format: OutputFormat,
-    /// Show the dialects that the identified server does not have
+    /// Test and show every dialect: also those that the identified server does not have, and those
+    /// after one that enforces everything
     #[arg(long, conflicts_with_all = ["features", "limits"])]
     pub all_dialects: bool,
     /// Amount of detail in the text report: one screen, or every table

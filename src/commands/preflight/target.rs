@@ -151,6 +151,7 @@ fn preflight_options(
         guided_decoding_backend: None,
         extra_body: flags.extra_body.clone(),
         timeout: flags.timeout,
+        all_dialects: flags.all_dialects,
         extent: Extent::Whole,
         max_tokens_only: false,
         templated_prompt: None,

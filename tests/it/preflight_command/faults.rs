@@ -183,7 +183,7 @@ fn constrained_failures() -> Vec<FaultRow> {
             cause: Some("stream_error"),
             run: &["--dataset", "choice", "--guided-decoding-ratio", RATIO],
             console: &[
-                "preflight cannot prove that the constraint is enforced: choice in structured-outputs: broken",
+                "a constrained request of preflight failed: choice in structured-outputs: broken",
             ],
             result: &[
                 ("/sobench/outcomes/stream_error", "6"),
@@ -198,7 +198,7 @@ fn constrained_failures() -> Vec<FaultRow> {
             cause: Some("server_error"),
             run: &["--dataset", "choice", "--guided-decoding-ratio", RATIO],
             console: &[
-                "preflight cannot prove that the constraint is enforced: choice in structured-outputs: broken: it broke",
+                "a constrained request of preflight failed: choice in structured-outputs: broken: it broke",
             ],
             result: &[
                 ("/sobench/outcomes/server_error", "6"),

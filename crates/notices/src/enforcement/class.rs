@@ -122,6 +122,14 @@ impl Class {
         matches!(self, Self::Ignored | Self::WrongWrapper)
     }
 
+    /// Whether the server read the constraint.
+    pub fn has_effect(self) -> bool {
+        matches!(
+            self,
+            Self::Enforced | Self::Partial | Self::WrongWrapper | Self::WrongChannel
+        )
+    }
+
     /// Whether the server accepts the constraint with status 200 but does not enforce all of it, or
     /// answers where no client looks. A run would measure answers that break the constraint.
     pub fn is_silent_loss(self) -> bool {

@@ -1,5 +1,7 @@
 //! Notices about the options of a run, its server, and events during the run.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 use super::list;
@@ -115,11 +117,26 @@ pub enum BenchNotice {
         #[serde(rename = "asked")]
         requested: String,
     },
-    #[error("the server rejected the trial request {request}; another request was tried")]
-    TrialRefused { request: String },
+    #[error("the trial request {request} has no answer{}; another request was tried", in_brackets(.reason))]
+    TrialRefused {
+        request: String,
+        /// Empty in older logs.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        reason: String,
+    },
     #[error(
-        "the server refused the constraint of {request} ({status}: {message}){}{}",
+        "none of {requests} trial requests has an answer (the first, {request}: {reason}); {advice}"
+    )]
+    TrialFailed {
+        requests: usize,
+        request: String,
+        reason: String,
+        advice: String,
+    },
+    #[error(
+        "the server refused the constraint of {request} ({status}: {message}){}{}{}",
         .keyword.as_ref().map_or_else(String::new, |keyword| format!("; it names the keyword {keyword}")),
+        .part.as_ref().map_or_else(String::new, |part| format!("; it refuses {part}")),
         if *.answers_without { ", and answers without it" } else { "" }
     )]
     ConstraintRefused {
@@ -128,6 +145,9 @@ pub enum BenchNotice {
         message: String,
         /// The keyword of the schema that the message names.
         keyword: Option<String>,
+        /// The part of the constraint that it refuses alone, if requests found one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        part: Option<RefusedPart>,
         /// Whether the server answered a request without the constraint.
         #[serde(default = "yes")]
         answers_without: bool,
@@ -228,6 +248,7 @@ impl BenchNotice {
         status: u16,
         message: &str,
         answers_without: bool,
+        part: Option<RefusedPart>,
     ) -> Self {
         Self::ConstraintRefused {
             request,
@@ -235,7 +256,47 @@ impl BenchNotice {
             keyword: constraint.and_then(|constraint| refused_keyword(message, constraint)),
             message: printable_message(message),
             answers_without,
+            part,
         }
+    }
+
+    /// The notice on a trial request without an answer, with the reason.
+    pub fn trial_refused(request: String, reason: &str) -> Self {
+        Self::TrialRefused {
+            request,
+            reason: printable_message(reason),
+        }
+    }
+}
+
+/// A part of a constraint that a server refuses, and without which it accepts the request.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct RefusedPart {
+    /// The name of the tool, in a list of tools.
+    pub tool: Option<String>,
+    /// A keyword of its schema, with its value; `None` if no single keyword is the cause.
+    pub keyword: Option<(String, String)>,
+    /// The path of names from the root of the schema to the keyword.
+    pub path: String,
+}
+
+impl fmt::Display for RefusedPart {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let tool = self.tool.as_ref().map(|tool| format!("the tool {tool}"));
+        let keyword = self.keyword.as_ref().map(|(keyword, value)| {
+            let place = if self.path.is_empty() { "" } else { " at " };
+            format!("the keyword {keyword} ({value}){place}{}", self.path)
+        });
+        let parts: Vec<String> = tool.into_iter().chain(keyword).collect();
+        f.write_str(&parts.join(", for "))
+    }
+}
+
+/// A reason in brackets, if there is one.
+fn in_brackets(reason: &str) -> String {
+    match reason {
+        "" => String::new(),
+        reason => format!(" ({reason})"),
     }
 }
 

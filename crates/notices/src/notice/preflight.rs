@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::list;
 use crate::enforcement::{Class, Kind};
-use sobench_backend::ConstraintDialect;
+use sobench_backend::{ConstraintDialect, ServerKind};
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, thiserror::Error)]
 #[serde(tag = "kind", rename_all = "snake_case")]
@@ -24,6 +24,18 @@ pub enum PreflightNotice {
     NotEnforced(ConstraintFinding),
     #[error("preflight cannot prove that the constraint is enforced: {0}")]
     NotProved(ConstraintFinding),
+    #[error("a constrained request of preflight failed: {0}")]
+    Failed(ConstraintFinding),
+    #[error(
+        "another endpoint of the server, {path}, enforces {} in {dialect}: use --backend {backend}",
+        list(.constraints)
+    )]
+    EnforcedElsewhere {
+        constraints: Vec<Kind>,
+        backend: ServerKind,
+        path: String,
+        dialect: ConstraintDialect,
+    },
     #[error("preflight with {requests} requests before the run: {} enforced{}", list(.constraints), in_dialect(*.dialect))]
     Enforced {
         requests: usize,

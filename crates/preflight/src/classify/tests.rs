@@ -415,7 +415,22 @@ fn empty_answers_and_white_space_are_reported() {
     let choice = probe(Kind::Choice);
     assert_eq!(
         classify_answer(&choice, &observation(Outcome::Truncated, &spaces)).class,
-        Class::Unproven
+        Class::Broken
+    );
+    // After a complete answer too, unless the server ended it.
+    let document = json!({(&*json.random_words[0]): json.random_words[1]});
+    let complete = format!("{document}{spaces}");
+    for (outcome, class) in [
+        (Outcome::Truncated, Class::Broken),
+        (Outcome::Completed, Class::Enforced),
+    ] {
+        let found = classify_answer(&json, &observation(outcome, &complete));
+        assert_eq!(found.class, class, "{found:?}");
+    }
+    let ended = format!("{{{spaces}");
+    assert_eq!(
+        classify_answer(&json, &observation(Outcome::Completed, &ended)).class,
+        Class::Broken
     );
     let mut thinking = observation(Outcome::Truncated, "");
     assert_eq!(

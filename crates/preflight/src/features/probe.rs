@@ -52,6 +52,7 @@ pub async fn survey(
     })?;
     let json_only = Options {
         kinds: vec![Kind::Json],
+        all_dialects: false,
         extent: Extent::BeforeRun,
         ..options.clone()
     };

@@ -35,6 +35,7 @@ pub(crate) fn options() -> Options {
         extra_body: None,
         // Never expires in a test.
         timeout: Duration::from_secs(600),
+        all_dialects: true,
         extent: Extent::Whole,
         max_tokens_only: false,
         templated_prompt: None,
@@ -347,9 +348,18 @@ async fn failures_of_constrained_requests_have_distinct_classes() {
 
 #[tokio::test]
 async fn endless_white_space_is_reported() {
-    let server = answering(|body| match constraint_text(body) {
+    for starts_with_document in [false, true] {
+        check_white_space(starts_with_document).await;
+    }
+}
+
+/// Checks answers of an opening brace, or of a complete document, and white space.
+async fn check_white_space(starts_with_document: bool) {
+    let server = answering(move |body| match constraint_text(body) {
         Some(constraint) if constraint.contains("properties") => {
-            Reply::Truncated(format!("{{{}", "\n ".repeat(60)))
+            let document = allowed(body).filter(|_| starts_with_document);
+            let start = document.unwrap_or_else(|| "{".to_owned());
+            Reply::Truncated(format!("{start}{}", "\n ".repeat(60)))
         }
         Some(_) => Reply::Text(allowed(body).unwrap_or_else(|| "{}".to_owned())),
         None => Reply::Prose,

@@ -150,6 +150,7 @@ async fn a_run_is_stopped_by_an_answer_in_the_reasoning_and_told_of_suppressed_t
     let thinking = serde_json::json!({"chat_template_kwargs": {"enable_thinking": true}});
     let of_run = |kinds: Vec<Kind>| Options {
         kinds,
+        all_dialects: false,
         extent: Extent::BeforeRun,
         extra_body: thinking.as_object().cloned(),
         ..reasoning_options()

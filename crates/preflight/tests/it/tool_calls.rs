@@ -243,6 +243,7 @@ async fn refusals_and_failures_are_quoted() {
 async fn before_a_run_few_requests_are_sent() {
     let server = tool_server(Some(ToolFault::DropStrict));
     let options = Options {
+        all_dialects: false,
         extent: Extent::BeforeRun,
         tool_questions: vec![
             row(ToolRow::Auto),

@@ -23,6 +23,10 @@ pub struct RunIssues {
     pub no_connection: usize,
     /// The error message of the first of them.
     pub local_error: Option<String>,
+    /// Requests that count ([`Outcome::has_result`]).
+    pub with_result: usize,
+    /// Those without a connection to the server.
+    pub unreachable: usize,
 }
 
 impl RunIssues {
@@ -30,6 +34,8 @@ impl RunIssues {
     pub fn new(samples: &[Sample<'_>]) -> Self {
         let mut issues = Self::default();
         for sample in samples {
+            issues.with_result += usize::from(sample.outcome().has_result());
+            issues.unreachable += usize::from(sample.outcome().is_unreachable());
             issues.implausible_usage +=
                 usize::from(sample.outcome().is_answer() && sample.has_ignored_count());
             if let Some(excess) = excess(sample) {
@@ -59,6 +65,11 @@ impl RunIssues {
             }
         }
         issues
+    }
+
+    /// Whether at least half of the requests found no server.
+    pub fn is_mostly_unreachable(&self) -> bool {
+        self.unreachable > 0 && 2 * self.unreachable >= self.with_result
     }
 }
 
@@ -104,9 +115,23 @@ mod tests {
         let expected = RunIssues {
             no_connection: 2,
             local_error: Some("files".to_owned()),
+            with_result: 2,
+            unreachable: 1,
             ..RunIssues::default()
         };
-        assert_eq!(with_samples(&run, RunIssues::new), expected);
+        let found = with_samples(&run, RunIssues::new);
+        assert_eq!(found, expected);
+        assert!(
+            found.is_mostly_unreachable(),
+            "1 of 2 that reached the network"
+        );
+        let found = with_samples(&run[..2], RunIssues::new);
+        assert!(
+            !found.is_mostly_unreachable(),
+            "local failures do not count"
+        );
+        let with_more = [&run[..], &[test_request()]].concat();
+        assert!(!with_samples(&with_more, RunIssues::new).is_mostly_unreachable());
     }
 
     /// Checks the number of implausible answers for an answer with three chunks and this usage,

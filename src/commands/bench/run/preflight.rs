@@ -132,7 +132,11 @@ impl RequestChoice<'_> {
         };
         let (tried, first_constrained) = self.first_constrained(first, tried, cases).await?;
         let options = self.options(&candidates, kinds, cases);
-        let asked = preflight::run(&self.session.client, &options, self.shutdown, |_| {}).await;
+        let asked = if tried.has_answer {
+            preflight::run(&self.session.client, &options, self.shutdown, |_| {}).await
+        } else {
+            Err(Error::environment("no trial request has an answer"))
+        };
         let found = match asked {
             Ok(found) => found,
             Err(error) if error.kind == Fault::Environment => {
@@ -311,6 +315,7 @@ impl RequestChoice<'_> {
             guided_decoding_backend: request.guided_decoding_backend.clone(),
             extra_body: request.extra_body.clone(),
             timeout: Duration::min(self.settings.load.request_timeout, DEFAULT_TIMEOUT),
+            all_dialects: false,
             extent: Extent::BeforeRun,
             max_tokens_only: request.max_tokens_only,
             templated_prompt: self.templated_prompt.clone(),

@@ -7,6 +7,7 @@ use super::context::ConcurrentRuns;
 use super::early_answers::EarlyAnswers;
 use super::named_model::CapturingAdapter;
 use super::parity::ParityCheck;
+use super::refused_part;
 use super::token_limit::excess_tokens;
 use crate::commands::bench::session::{DEFAULT_ADDRESS_HINT, Session};
 use crate::terminal::{self, Mode, Progress, ProgressLabels, ProgressPrefix};
@@ -52,40 +53,17 @@ pub(super) struct Sending<'a> {
 pub(super) struct Trial<'a> {
     /// Requests sent.
     pub(super) requests: usize,
-    /// The case that has an answer, or whose constraint is refused.
+    /// The case that has an answer, or the first one without.
     pub(super) case: &'a Case,
     /// The answer's tokens, where they are more than its request allows.
     pub(super) excess_tokens: Option<u64>,
+    /// Whether the server answered a request, with or without its constraint.
+    pub(super) has_answer: bool,
     /// The refusal of the constraints, if the server answers only without them.
-    pub(super) refusal: Option<Refusal>,
+    pub(super) refusal: Option<Notice>,
     /// Fingerprints of the constraints that were sent.
     pub(super) constraints: HashSet<String>,
     pub(super) notices: Vec<Notice>,
-}
-
-/// The response of a server that refuses a constraint.
-pub(super) struct Refusal {
-    pub(super) status: u16,
-    pub(super) body: String,
-}
-
-impl Refusal {
-    /// `None` for other outcomes, also for a status that is unrelated to the content of the request.
-    fn from_outcome(outcome: &Outcome) -> Option<Self> {
-        let (status, body) = outcome.content_refusal()?;
-        Some(Self {
-            status,
-            body: body.to_owned(),
-        })
-    }
-
-    /// The notice on the refusal of `case`, with the server's message without secrets.
-    pub(super) fn notice(&self, case: &Case, secrets: &Secrets) -> Notice {
-        let message = error_message(&self.body);
-        let message = secrets.redacted(&message).unwrap_or(message);
-        let (id, constraint) = (case.id.clone(), case.constraint.as_deref());
-        BenchNotice::constraint_refused(id, constraint, self.status, &message, true).into()
-    }
 }
 
 fn is_constrained(case: &Case) -> bool {
@@ -93,77 +71,134 @@ fn is_constrained(case: &Case) -> bool {
 }
 
 impl<'a> Sending<'a> {
-    /// Sends the first request alone. Where the server refuses it, a few other constraints are
-    /// tried, and then the first one without its constraint: a constraint that an engine does not
-    /// support is a result, not an error.
+    /// Sends the first request alone. Where it has no answer, a few other constraints are tried, and
+    /// then the first one without its constraint. A request that a server refuses or fails on is a
+    /// result, not an error.
+    ///
+    /// # Errors
+    /// No request can have an answer: no response, a wrong address or a wrong key ([`is_unusable`]).
     pub(super) async fn try_out<'c>(&self, cases: &'c [Case]) -> Result<Trial<'c>> {
-        let mut notices = Vec::new();
+        let secrets = Secrets::new(self.session.client.options().endpoint.secrets());
         let mut constraints = HashSet::new();
         let capturing = Arc::new(CapturingAdapter::new(Arc::clone(&self.adapter)));
-        let mut refused = Vec::new();
-        let candidates = distinct_constraints(self.adapter.kind(), cases);
-        for (before, case) in candidates.iter().enumerate() {
-            let adapter = Arc::clone(&capturing) as Arc<dyn Adapter>;
-            let seen = self
-                .send_by(adapter, case, &format!("trial-{before}"))
-                .await?;
+        let adapter = || Arc::clone(&capturing) as Arc<dyn Adapter>;
+        let mut failed: Vec<(&'c Case, Observation)> = Vec::new();
+        for case in distinct_constraints(self.adapter.kind(), cases) {
+            let label = format!("trial-{}", failed.len());
+            let seen = self.send_by(adapter(), case, &label).await?;
             let sent = case.constraint.as_ref().filter(|_| is_constrained(case));
             constraints.extend(sent.map(|constraint| constraint.fingerprint()));
-            // A refusal of the model shows that the server answers.
-            if seen.outcome.is_answer() || matches!(seen.outcome, Outcome::Refused { .. }) {
-                notices.extend(capturing.notice(&self.request.model));
+            if is_response_of_model(&seen.outcome) {
+                let others = failed.iter().map(|(case, seen)| {
+                    let reason = redacted(&secrets, &failure_message(&seen.outcome));
+                    BenchNotice::trial_refused(case.id.clone(), &reason).into()
+                });
                 return Ok(Trial {
-                    requests: before + 1,
+                    requests: failed.len() + 1,
                     case,
                     excess_tokens: excess_tokens(case.output_len, &seen),
+                    has_answer: true,
                     refusal: None,
                     constraints,
-                    notices,
+                    notices: others
+                        .chain(capturing.notice(&self.request.model))
+                        .collect(),
                 });
             }
-            let error = self.trial_error(case, &seen.outcome);
-            let refusal = Refusal::from_outcome(&seen.outcome).ok_or_else(|| error.clone())?;
-            refused.push((*case, refusal, error));
-            notices.push(
-                BenchNotice::TrialRefused {
-                    request: case.id.clone(),
-                }
-                .into(),
-            );
+            if ends_trial(&seen.outcome) {
+                let error = self.trial_error(case, &seen.outcome);
+                return Err(match failed.last() {
+                    Some((before, _)) => error.hint(format!(
+                        "the server took the request {} and no other one since: check its log",
+                        before.id
+                    )),
+                    None => error,
+                });
+            }
+            failed.push((case, seen));
         }
-        let tried = refused.len();
-        let error = refused.last().map_or_else(
-            || Error::internal("a dataset without cases"),
-            |(_, _, error)| error.clone(),
-        );
-        let first = refused.into_iter().find(|(case, ..)| is_constrained(case));
-        let Some((case, refusal, _)) = first else {
-            return Err(error);
+        let is_sent = |(case, _): &&(&Case, Observation)| is_constrained(case);
+        let Some((case, first)) = failed.iter().find(is_sent).or(failed.first()) else {
+            return Err(Error::internal("a dataset without cases"));
         };
-        // A server may refuse the engine that the request names: then no constraint is measured.
-        let control = match &self.request.guided_decoding_backend {
+        let control = match is_constrained(case) {
+            true => {
+                let control = self.without_constraint(case);
+                Some(self.send_by(adapter(), &control, "trial-control").await?)
+            }
+            false => None,
+        };
+        let trial = Trial {
+            requests: failed.len() + usize::from(control.is_some()),
+            case,
+            excess_tokens: control
+                .as_ref()
+                .and_then(|seen| excess_tokens(case.output_len, seen)),
+            has_answer: control
+                .as_ref()
+                .is_some_and(|seen| is_response_of_model(&seen.outcome)),
+            refusal: None,
+            constraints,
+            notices: capturing.notice(&self.request.model).into_iter().collect(),
+        };
+        let (reason, error) = (
+            redacted(&secrets, &failure_message(&first.outcome)),
+            self.trial_error(case, &first.outcome),
+        );
+        if trial.has_answer {
+            let Some((status, body)) = first.outcome.content_refusal() else {
+                let failed = BenchNotice::trial_refused(case.id.clone(), &reason);
+                return Ok(Trial {
+                    notices: [failed.into()].into_iter().chain(trial.notices).collect(),
+                    ..trial
+                });
+            };
+            let message = redacted(&secrets, &error_message(body));
+            let (requests, part) = refused_part::find(self, case, &message).await?;
+            let (id, constraint) = (case.id.clone(), case.constraint.as_deref());
+            let notice =
+                BenchNotice::constraint_refused(id, constraint, status, &message, true, part);
+            return Ok(Trial {
+                requests: trial.requests + requests,
+                refusal: Some(notice.into()),
+                ..trial
+            });
+        }
+        let mut seen = failed.iter().map(|(_, seen)| seen).chain(&control);
+        if seen.all(is_unusable) {
+            return Err(error);
+        }
+        let notice = Notice::from(BenchNotice::TrialFailed {
+            requests: trial.requests,
+            request: case.id.clone(),
+            reason: printable_message(&reason),
+            advice: error.hint.unwrap_or_default(),
+        });
+        terminal::warn(&notice.to_string());
+        Ok(Trial {
+            notices: [notice].into_iter().chain(trial.notices).collect(),
+            ..trial
+        })
+    }
+
+    /// The request of a case without what a server may refuse. If the request names an engine, that
+    /// may be refused, and then no constraint is measured.
+    fn without_constraint(&self, case: &Case) -> Case {
+        let has_tools = case
+            .constraint
+            .as_deref()
+            .is_some_and(|constraint| constraint.tools().is_some());
+        match &self.request.guided_decoding_backend {
             Some(_) => Case {
                 constraint: Some(Arc::new(Constraint::Choice(vec!["yes".to_owned()].into()))),
                 ..case.clone()
             },
             None => Case {
-                arm: Arm::Control,
+                // The control arm offers the tools.
+                arm: if has_tools { Arm::Free } else { Arm::Control },
                 ..case.clone()
             },
-        };
-        let adapter = Arc::clone(&capturing) as Arc<dyn Adapter>;
-        let seen = self.send_by(adapter, &control, "trial-control").await?;
-        if !seen.outcome.is_answer() && !matches!(seen.outcome, Outcome::Refused { .. }) {
-            return Err(error);
         }
-        Ok(Trial {
-            requests: tried + 1,
-            case,
-            excess_tokens: excess_tokens(case.output_len, &seen),
-            refusal: Some(refusal),
-            constraints,
-            notices: capturing.notice(&self.request.model).into_iter().collect(),
-        })
     }
 
     /// Sends the warm-ups of a shard, up to the concurrency cap. Returns how many were sent, and
@@ -351,6 +386,41 @@ impl<'a> Sending<'a> {
     }
 }
 
+/// Whether the model answered or refused.
+pub(super) fn is_response_of_model(outcome: &Outcome) -> bool {
+    outcome.is_answer() || matches!(outcome, Outcome::Refused { .. })
+}
+
+/// Whether no further trial request can have an answer: there is no server, or the user stopped it.
+fn ends_trial(outcome: &Outcome) -> bool {
+    matches!(
+        outcome,
+        Outcome::Cancelled
+            | Outcome::Transport {
+                cause: TransportCause::Connect | TransportCause::Local,
+                ..
+            }
+    )
+}
+
+/// Whether nothing can be measured if every request ends like this one: without a response, at a
+/// wrong address, without permission, or at a time limit.
+fn is_unusable(seen: &Observation) -> bool {
+    match &seen.outcome {
+        Outcome::Transport { .. } => seen.timing.headers_ns.is_none(),
+        Outcome::TimedOut { .. }
+        | Outcome::Rejected {
+            status: 401 | 403 | 404 | 405,
+            ..
+        } => true,
+        outcome => moved_hint(outcome).is_some(),
+    }
+}
+
+fn redacted(secrets: &Secrets, text: &str) -> String {
+    secrets.redacted(text).unwrap_or_else(|| text.to_owned())
+}
+
 /// The hint for a redirect.
 fn moved_hint(outcome: &Outcome) -> Option<&'static str> {
     let (Outcome::Rejected { advice, .. } | Outcome::ServerError { advice, .. }) = outcome else {
@@ -428,7 +498,7 @@ impl ErrorWarning {
 
     fn ended(&mut self, outcome: &Outcome) {
         // A refused constraint is a result.
-        if Refusal::from_outcome(outcome).is_some() {
+        if outcome.content_refusal().is_some() {
             return;
         }
         if self
@@ -456,7 +526,7 @@ fn refusal_hint(status: u16, case: &Case, embedded: bool) -> String {
         (429, _) => "the server is overloaded or limits the request rate: wait, then lower --request-rate or \
              --max-concurrency"
             .to_owned(),
-        (404, _) => "check --model against /v1/models, and --endpoint and --backend against the server".to_owned(),
+        (404 | 405, _) => "check --model against /v1/models, and --endpoint and --backend against the server".to_owned(),
         (_, Some(constraint))
             if embedded && matches!(&**constraint, Constraint::Grammar { dialect: GrammarDialect::Ebnf, .. }) =>
         {
@@ -464,8 +534,7 @@ fn refusal_hint(status: u16, case: &Case, embedded: bool) -> String {
                 .to_owned()
         }
         (_, Some(constraint)) if constraint.tools().is_some() => {
-            "the server refuses the tools or their choice; vLLM needs --enable-auto-tool-choice and --tool-call-parser"
-                .to_owned()
+            "the server refuses the tools or their choice: its message says why".to_owned()
         }
         (_, Some(constraint)) => format!(
             "the server refuses the request; if the cause is the {} constraint, try another --constraint-dialect or \

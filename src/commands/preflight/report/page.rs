@@ -14,6 +14,7 @@ use sobench_preflight::{Cell, Class, Finding, Kind, Preflight, label};
 use sobench_render::text::WIDTH;
 use sobench_render::{Document, Table};
 use sobench_report::text::Detail;
+use sobench_statistics::distributions::unseen_rate;
 
 pub(super) const ANSWER_CHARS: usize = 120;
 
@@ -33,12 +34,13 @@ pub(crate) struct View {
 
 /// The report. A summary fits on 40 lines of 100 columns.
 pub(crate) fn document(preflight: &Preflight, view: View) -> Document {
-    let hidden = if view.all_dialects {
+    let mut hidden = if view.all_dialects {
         Vec::new()
     } else {
         preflight.foreign_dialects()
     };
     let shown = Shown::new(preflight, &hidden);
+    hidden.extend(&preflight.untested);
     let mut document = Document::new("sobench: preflight");
     let has_other_kinds = preflight.tool_calls.is_some() || preflight.reasoning.is_some();
     if !has_other_kinds || preflight.text_kinds().next().is_some() {
@@ -79,7 +81,7 @@ fn add_text_kinds(
     }
     if !hidden.is_empty() {
         document.paragraph(format!(
-            "dialects of other servers, shown with --all-dialects: {}",
+            "dialects that are not needed, or of other servers; tested and shown with --all-dialects: {}",
             dialect_names(hidden)
         ));
     }
@@ -361,6 +363,7 @@ fn recommendation(preflight: &Preflight, shown: &Shown<'_>) -> Vec<String> {
                 best.flags(),
                 names(&best.enforced)
             ));
+            lines.push(unseen(best.enforced.len()));
             if !best.missing.is_empty() {
                 lines.push(format!(
                     "not proved to be enforced: {}",
@@ -386,6 +389,23 @@ fn recommendation(preflight: &Preflight, shown: &Shown<'_>) -> Vec<String> {
         lines.push(format!("not applied despite status 200: {listed}{more}"));
     }
     lines
+}
+
+/// What one right answer for each kind cannot show.
+fn unseen(kinds: usize) -> String {
+    let percent = |answers| 100.0 * unseen_rate(answers);
+    let together = if kinds > 1 {
+        format!(
+            ", and one that breaks fewer than {:.0} % of all",
+            percent(kinds)
+        )
+    } else {
+        String::new()
+    };
+    format!(
+        "1 of 1 answers is valid for each: a server that breaks fewer than {:.0} % of the answers would look the same{together}",
+        percent(1)
+    )
 }
 
 fn facts(preflight: &Preflight) -> Vec<(&'static str, String)> {
