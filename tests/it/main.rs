@@ -63,6 +63,7 @@ mod results_chapter;
 mod run_report;
 mod runlog;
 mod runs;
+mod same_verdicts;
 mod score;
 mod serve_tools;
 mod server_metrics;

@@ -201,6 +201,41 @@ fn name_of(rule: &Rule) -> String {
     }
 }
 
+/// Joins alternatives that start on a line of their own to the line before, which llama.cpp requires.
+/// Comments and empty lines between them are dropped. `None` if there is no such line.
+pub fn join_alternatives(text: &str) -> Option<String> {
+    let mut joined = String::with_capacity(text.len());
+    // The end of what `joined` has besides comments, and what ends an open literal or class.
+    let (mut code_end, mut closing, mut is_changed) = (0, None, false);
+    for line in text.split_inclusive('\n') {
+        let alternative = line.trim_start();
+        if closing.is_none() && code_end > 0 && alternative.starts_with('|') {
+            is_changed = true;
+            joined.truncate(code_end);
+            joined.push(' ');
+            joined.push_str(alternative);
+        } else {
+            joined.push_str(line);
+        }
+        let start = joined.len() - alternative.len();
+        let mut characters = alternative.char_indices();
+        while let Some((at, character)) = characters.next() {
+            match (closing, character) {
+                (None, '#') => break,
+                (Some(_), '\\') => drop(characters.next()),
+                (Some(end), _) if character == end => closing = None,
+                (None, '"') => closing = Some('"'),
+                (None, '[') => closing = Some(']'),
+                _ => {}
+            }
+            if closing.is_some() || !character.is_whitespace() {
+                code_end = start + at + character.len_utf8();
+            }
+        }
+    }
+    is_changed.then_some(joined)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -309,5 +344,24 @@ mod tests {
             "grammar beyond the limit: quantifiers in a row: 8"
         );
         assert!(message("root ::= \"a\"{99999999}").contains("repetitions"));
+    }
+
+    #[test]
+    fn alternatives_on_lines_of_their_own_are_joined() {
+        for (text, expected) in [
+            (
+                "root ::= a # first\n\n  # then\n  | \"b\" # last\n  | c\na ::= \"x\"\n",
+                "root ::= a | \"b\" | c\na ::= \"x\"\n",
+            ),
+            (
+                "root ::= \"\\\"#\"\n| [\\]#]\n| b",
+                "root ::= \"\\\"#\" | [\\]#] | b",
+            ),
+        ] {
+            assert_eq!(join_alternatives(text).as_deref(), Some(expected));
+        }
+        for text in ["root ::= a |\n b", "root ::= \"a\n| b\"", "| b", ""] {
+            assert_eq!(join_alternatives(text), None, "{text:?}");
+        }
     }
 }

@@ -35,6 +35,7 @@ mod syntax;
 mod tables;
 
 pub use convert::{Converted, Dropped, Note, convert};
+pub use ebnf::join_alternatives;
 pub use error::GrammarError;
 pub use limits::{
     MAX_CHART_ITEMS, MAX_CONVERTED_PARTS, MAX_GRAMMAR_BYTES, MAX_LOOKAHEAD_BITS, MAX_NESTING,

@@ -398,6 +398,7 @@ fn row(members: &Map<String, Value>, place: &str) -> std::result::Result<Stored,
         stored.finish(reason.to_owned());
     }
     stored.case.completion = string(members, "completion")?.map(Into::into);
+    stored.case.grammar_oracle = string(members, "grammar_oracle")?.map(Into::into);
     stored.reference = reference(members, stored.case.constraint.as_deref())?;
     stored.case.arm = Arm::Constrained;
     stored.claimed = claimed;

@@ -19,12 +19,13 @@ use sobench_judge::json_scan::Scanner;
 const MAX_KNOWN_BYTES: usize = 8 << 20;
 
 /// Members that are read as JSON values.
-const OTHER_MEMBERS: [&str; 8] = [
+const OTHER_MEMBERS: [&str; 9] = [
     "tools",
     "tool_choice",
     "parallel_tool_calls",
     "tool_calls",
     "completion",
+    "grammar_oracle",
     "reference",
     "score",
     "generated_texts",

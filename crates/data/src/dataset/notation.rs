@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::{DatasetPlan, Rows};
 use sobench_core::constraint::{Constraint, GrammarDialect, GrammarSpelling};
 use sobench_core::error::{Error, Result};
-use sobench_grammar::{Converted, GrammarError, convert};
+use sobench_grammar::{Converted, GrammarError, convert, join_alternatives};
 use sobench_notices::notice::{ConvertedRow, DatasetNotice, Notice};
 
 /// A grammar in the notation in which it is sent.
@@ -67,7 +67,13 @@ pub(super) fn convert_single(
 ) -> Result<SentGrammar> {
     let target = plan.grammar_dialect;
     if dialect == target {
-        return Ok(SentGrammar::as_written(dialect, text));
+        return Ok(match joined(plan, &text) {
+            Some(joined) => SentGrammar {
+                notices: vec![DatasetNotice::AlternativesJoined { grammars: 1 }.into()],
+                ..SentGrammar::as_written(dialect, joined)
+            },
+            None => SentGrammar::as_written(dialect, text),
+        });
     }
     if plan.grammar_spelling == GrammarSpelling::AsWritten {
         let notice = DatasetNotice::GrammarNotConverted {
@@ -111,12 +117,20 @@ pub(super) fn convert_rows(plan: &DatasetPlan, mut rows: Rows) -> Rows {
     let target = plan.grammar_dialect;
     let mut known: HashMap<Arc<str>, std::result::Result<Converted, GrammarError>> = HashMap::new();
     let (mut done, mut failed) = (CountAndFirst::new(), CountAndFirst::new());
+    let mut joined_rows = 0;
     for row in &mut rows.rows {
         let Some(Constraint::Grammar { dialect, text }) = row.constraint.as_deref() else {
             continue;
         };
         let (dialect, text) = (*dialect, Arc::clone(text));
         if dialect == target {
+            if let Some(text) = joined(plan, &text) {
+                row.constraint = Some(Arc::new(Constraint::Grammar {
+                    dialect,
+                    text: text.into(),
+                }));
+                joined_rows += 1;
+            }
             continue;
         }
         match known
@@ -137,6 +151,11 @@ pub(super) fn convert_rows(plan: &DatasetPlan, mut rows: Rows) -> Rows {
             }
             Err(error) => failed.add(|| (row.name.clone(), error.to_string())),
         }
+    }
+    if joined_rows > 0 {
+        let grammars = joined_rows;
+        rows.notices
+            .push(DatasetNotice::AlternativesJoined { grammars }.into());
     }
     if let Some(first) = done.first {
         rows.notices.push(
@@ -160,6 +179,13 @@ pub(super) fn convert_rows(plan: &DatasetPlan, mut rows: Rows) -> Rows {
         );
     }
     rows
+}
+
+/// An EBNF grammar as llama.cpp reads it, if it has to be changed.
+fn joined(plan: &DatasetPlan, text: &str) -> Option<String> {
+    let is_for_llama_cpp = plan.grammar_dialect == GrammarDialect::Ebnf
+        && plan.grammar_spelling == GrammarSpelling::Portable;
+    is_for_llama_cpp.then(|| join_alternatives(text)).flatten()
 }
 
 /// A count of items, and the first item.

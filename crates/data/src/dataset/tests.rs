@@ -620,6 +620,30 @@ fn user_grammars_are_converted_to_the_notation_of_the_server() {
 }
 
 #[test]
+fn alternatives_on_lines_of_their_own_are_joined_for_llama_cpp() {
+    let written = "root ::= \"a\" # one\n  | \"b\"\n";
+    let sent = |grammar_spelling| {
+        let plan = |path| DatasetPlan {
+            grammar_spelling,
+            ..own_grammar(Some(path), None)
+        };
+        let dataset = with_file("g.gbnf", written, plan).unwrap();
+        let Some(Constraint::Grammar { text, .. }) = dataset.cases[0].constraint.as_deref() else {
+            panic!("expected a grammar")
+        };
+        let notices: Vec<String> = dataset.notices.iter().map(ToString::to_string).collect();
+        (text.to_string(), notices.join("\n"))
+    };
+    let (text, notices) = sent(GrammarSpelling::Portable);
+    assert_eq!(text, "root ::= \"a\" | \"b\"\n");
+    assert!(notices.contains("which llama.cpp refuses: 1"), "{notices}");
+    assert_eq!(
+        sent(GrammarSpelling::Converted),
+        (written.to_owned(), String::new())
+    );
+}
+
+#[test]
 fn the_shipped_grammar_is_renamed_for_servers_without_underscores() {
     let dataset = loaded(&DatasetPlan {
         grammar_spelling: GrammarSpelling::Portable,

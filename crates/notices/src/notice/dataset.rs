@@ -21,6 +21,11 @@ pub enum DatasetNotice {
     RepeatedMembers { objects: usize, first: String },
     #[error("the shipped grammar is rewritten for llama.cpp and otherwise unchanged{}", noted(.notes))]
     GrammarRespelt { notes: Vec<String> },
+    #[error(
+        "grammars with an alternative that starts a line, which llama.cpp refuses: {grammars}; each \
+         is joined to the line before"
+    )]
+    AlternativesJoined { grammars: usize },
     #[error("{name} is {notation} and is sent unchanged, although {expected} is expected")]
     GrammarNotConverted {
         name: String,

@@ -122,6 +122,7 @@ fn examples_dataset() -> Vec<Notice> {
         CachedCopy { hub: text("https://huggingface.co"), repository: text("owner/name"), commit: text("0123456789ab") },
         RepeatedMembers { objects: 2, first: text("rows.jsonl, line 7: a") },
         GrammarRespelt { notes: notes() },
+        AlternativesJoined { grammars: 2 },
         GrammarNotConverted { name: text("g.lark"), notation: GrammarDialect::Lark, expected: GrammarDialect::Ebnf },
         GrammarConverted {
             name: text("g.lark"),

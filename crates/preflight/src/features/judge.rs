@@ -32,15 +32,16 @@ pub fn judge(
     }
     for (sample, observation) in seen {
         match &observation.outcome {
-            Outcome::Completed => {
-                let verdict = evaluator.judge_text(constraint, None, &observation.answer.text());
-                tally.add_complete(feature, *sample, &observation.answer.text(), verdict);
-            }
-            Outcome::Truncated => {
-                tally.cut += 1;
-                let text = &*observation.answer.text();
-                if let Some(reason) = evaluator.final_violation(constraint, None, text) {
-                    tally.add_invalid_answer(*sample, text, reason.to_string(), true);
+            outcome @ (Outcome::Completed | Outcome::Truncated) => {
+                let answer = &observation.answer;
+                let finish_reason = observation.finish_reason.as_deref();
+                let verdict =
+                    evaluator.judge(Some(constraint), None, outcome, answer, finish_reason, None);
+                let text = &*answer.text();
+                if *outcome == Outcome::Completed {
+                    tally.add_complete(feature, *sample, text, verdict);
+                } else {
+                    tally.add_cut(*sample, text, verdict);
                 }
             }
             other => tally.add_failure(other),
@@ -98,6 +99,16 @@ impl Tally {
                 self.words
                     .get_or_insert(format!("sobench cannot judge an answer: {why}"));
             }
+        }
+    }
+
+    fn add_cut(&mut self, sample: usize, text: &str, verdict: Verdict) {
+        self.cut += 1;
+        if let Some(reason) = verdict
+            .into_reason()
+            .filter(|reason| *reason != Reason::Truncated)
+        {
+            self.add_invalid_answer(sample, text, reason.to_string(), true);
         }
     }
 

@@ -23,7 +23,7 @@ use super::workloads::workloads;
 const ANSWERS: usize = 1000;
 
 /// Minimum number of answers that each engine decides, and of those that it and the judge refuse.
-const MIN_DECIDED: usize = 700;
+const MIN_DECIDED: usize = 600;
 const MIN_REFUSED: usize = 200;
 
 const ENGINES: [EngineName; 2] = [EngineName::Guidance, EngineName::Xgrammar];
@@ -47,7 +47,121 @@ struct Disagreement {
 }
 
 /// Why engines refuse more or less than the judge.
-const EXPLAINED: &[(&str, bool, &str, &str, &str)] = &[];
+const EXPLAINED: &[(&str, bool, &str, &str, &str)] = &[
+    (
+        "guidance",
+        true,
+        "grammar",
+        "",
+        "no ignored text before the first terminal",
+    ),
+    (
+        "guidance",
+        true,
+        "json",
+        "escape",
+        "no escaped slash, and no escapes under a format",
+    ),
+    (
+        "guidance",
+        true,
+        "json",
+        "name",
+        "members in the order of the schema only",
+    ),
+    (
+        "guidance",
+        true,
+        "json",
+        "number",
+        "one spelling of a constant or an integer, no exponents within bounds",
+    ),
+    (
+        "guidance",
+        true,
+        "json",
+        "string",
+        "no raw U+007F, narrower formats, keywords beside `$ref` in draft 7",
+    ),
+    (
+        "guidance",
+        true,
+        "json",
+        "white space",
+        "none after the document",
+    ),
+    (
+        "guidance",
+        true,
+        "regex",
+        "",
+        "classes of Rust, not of Python",
+    ),
+    (
+        "xgrammar",
+        false,
+        "json",
+        "additionalProperties",
+        "ignored beside an `allOf` of several schemas",
+    ),
+    (
+        "xgrammar",
+        false,
+        "json",
+        "pattern",
+        "classes of Unicode are not exact",
+    ),
+    (
+        "xgrammar",
+        true,
+        "grammar",
+        "",
+        "no ignored text before the first terminal, ASCII classes",
+    ),
+    (
+        "xgrammar",
+        true,
+        "json",
+        "escape",
+        "no escapes under a length, a pattern or a format",
+    ),
+    (
+        "xgrammar",
+        true,
+        "json",
+        "name",
+        "members in the order of the schema only",
+    ),
+    (
+        "xgrammar",
+        true,
+        "json",
+        "number",
+        "one spelling of a constant or an integer, six decimals, no exponents within bounds",
+    ),
+    (
+        "xgrammar",
+        true,
+        "json",
+        "string",
+        "patterns match the whole string, narrower formats",
+    ),
+    (
+        "xgrammar",
+        true,
+        "json",
+        "white space",
+        "none after the document",
+    ),
+    ("xgrammar", true, "regex", "", "ASCII classes"),
+    (
+        "xgrammar",
+        true,
+        "structural_tag",
+        "",
+        "order and white space of JSON, one dispatch, names of parameters",
+    ),
+];
 
 /// A sequence of numbers, the same in each run.
 struct Numbers(u64);
@@ -259,10 +373,6 @@ fn the_judge_and_the_engines_agree_on_cut_answers() {
                     task.constraint
                 )
             };
-            println!(
-                "DIS {disagreement:?} {}",
-                example().chars().take(700).collect::<String>()
-            );
             found
                 .entry(disagreement)
                 .or_insert_with(|| (0, example()))
