@@ -121,6 +121,9 @@ fn constraint_fields(
     {
         let form = kind.spec().tools;
         let form = form.ok_or_else(|| ConstraintDialect::no_field(kind, constraint))?;
+        if let Some(member) = tools.unsendable_member(form) {
+            return Err(ConstraintDialect::no_tool_field(kind, member));
+        }
         return Ok(Some(match case.arm {
             Arm::Control => ConstraintFields::tools(&tools.without_enforcement(form), form),
             _ => ConstraintFields::tools(tools, form),

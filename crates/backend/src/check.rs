@@ -45,7 +45,13 @@ pub fn unsupported(kind: ServerKind, case: &Case) -> Option<Unsendable> {
     let constraint = case.constraint.as_deref()?;
     let is_carried = match (constraint, case.arm) {
         (_, Arm::Free) => true,
-        (Constraint::Tools(_), _) => kind.takes_tools(),
+        (Constraint::Tools(set), _) => {
+            let form = kind.spec().tools;
+            match form.map(|form| set.unsendable_member(form)) {
+                Some(Some(member)) => return Some(ConstraintDialect::no_tool_field(kind, member)),
+                form => form.is_some(),
+            }
+        }
         (_, arm) if !arm.sends_constraint() => true,
         _ => kind
             .dialects()

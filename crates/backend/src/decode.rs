@@ -32,6 +32,8 @@ pub(super) struct Wire {
     pub(super) counts_calls: bool,
     /// Whether the end of the body ends the answer, for kinds without a terminal event.
     pub(super) body_ends_answer: bool,
+    /// Whether the finish reason of an answer with calls is `stop`, which is `tool_calls` elsewhere.
+    pub(super) stop_ends_calls: bool,
 }
 
 /// How events are separated in a stream.
@@ -61,6 +63,7 @@ impl Wire {
             body: read,
             counts_calls: false,
             body_ends_answer: false,
+            stop_ends_calls: false,
         }
     }
 }
@@ -318,7 +321,14 @@ impl State {
         decoded.is_complete_answer |= delta.is_whole;
         // Some servers send an empty reason while the answer continues.
         if let Some(reason) = delta.finish_reason.filter(|reason| !reason.is_empty()) {
-            decoded.finish(reason);
+            let ends_calls = self.wire.stop_ends_calls
+                && reason == "stop"
+                && !decoded.answer.tool_calls.is_empty();
+            decoded.finish(if ends_calls {
+                "tool_calls".to_owned()
+            } else {
+                reason
+            });
         }
         if is_content {
             decoded

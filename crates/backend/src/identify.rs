@@ -195,6 +195,25 @@ mod tests {
     }
 
     #[test]
+    fn aphrodite_ignores_the_fields_that_its_version_does_not_have() {
+        for (version, dialect, ignored) in [
+            ((0, 9), StructuredOutputs, Some("Aphrodite 0.9")),
+            ((0, 9), Guided, None),
+            ((0, 10), StructuredOutputs, None),
+            ((0, 10), Guided, None),
+            ((0, 20), Guided, Some("Aphrodite 0.20")),
+            ((0, 20), StructuredOutputs, None),
+        ] {
+            let server = Server::Kind {
+                kind: ServerKind::Aphrodite,
+                version: Some(version),
+            };
+            let found = server.version_ignoring(dialect);
+            assert_eq!(found.as_deref(), ignored, "{version:?} {dialect}");
+        }
+    }
+
+    #[test]
     fn auto_resolves_by_server() {
         for (kind, version, owned_by, dialect, grammar) in [
             (Vllm, Some("0.32.0"), Some("vllm"), StructuredOutputs, Ebnf),
@@ -353,6 +372,21 @@ mod tests {
                 Ebnf,
             ),
             (ServerKind::Aphrodite, Some("0.9.1"), None, Guided, Ebnf),
+            (
+                ServerKind::Aphrodite,
+                Some("0.10.0"),
+                None,
+                StructuredOutputs,
+                Ebnf,
+            ),
+            (ServerKind::Aphrodite, None, None, StructuredOutputs, Ebnf),
+            (
+                OpenaiChat,
+                Some("0.20.0"),
+                Some("aphrodite"),
+                StructuredOutputs,
+                Ebnf,
+            ),
             (
                 ServerKind::Ollama,
                 Some("0.13.5"),

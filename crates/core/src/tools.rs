@@ -95,13 +95,16 @@ pub enum ToolForm {
     Chat,
     /// Responses: `{"type": "function", "name": ...}`.
     Responses,
+    /// Ollama's `/api/chat`: functions as in chat completions, without `strict` and without a
+    /// choice.
+    Ollama,
 }
 
 impl ToolForm {
     /// An object of this type with these members, in an envelope in chat completions.
     fn object(self, kind: &str, members: Map<String, Value>) -> Value {
         match self {
-            Self::Chat => json!({"type": kind, kind: members}),
+            Self::Chat | Self::Ollama => json!({"type": kind, kind: members}),
             Self::Responses => {
                 let mut object = Map::from_iter([("type".to_owned(), Value::from(kind))]);
                 object.extend(members);
@@ -202,6 +205,7 @@ impl Tool {
         match &self.input {
             ToolInput::Function { parameters, strict } => {
                 add("parameters", parameters.clone());
+                let strict = strict.filter(|_| form != ToolForm::Ollama);
                 add("strict", strict.map(Value::from));
             }
             ToolInput::Custom { format } => add("format", format.to_value(form)),
@@ -255,7 +259,7 @@ impl TextFormat {
         };
         let grammar = json!({"syntax": syntax, "definition": definition});
         Some(match form {
-            ToolForm::Chat => json!({"type": "grammar", "grammar": grammar}),
+            ToolForm::Chat | ToolForm::Ollama => json!({"type": "grammar", "grammar": grammar}),
             ToolForm::Responses => {
                 json!({"type": "grammar", "syntax": syntax, "definition": definition})
             }
@@ -400,11 +404,27 @@ impl ToolSet {
         })
     }
 
+    /// The member of the set that this form has no field for; such a set cannot be sent.
+    pub fn unsendable_member(&self, form: ToolForm) -> Option<&'static str> {
+        let is_custom = |tool: &Tool| matches!(tool.input, ToolInput::Custom { .. });
+        match form {
+            ToolForm::Chat | ToolForm::Responses => None,
+            ToolForm::Ollama if self.tools.iter().any(is_custom) => Some("custom tools"),
+            ToolForm::Ollama if self.choice != ToolChoice::Auto => Some("tool_choice"),
+            ToolForm::Ollama => {
+                (self.parallel_tool_calls == Some(false)).then_some("parallel_tool_calls")
+            }
+        }
+    }
+
     /// The members of a request in this form.
     pub fn to_members(&self, form: ToolForm) -> Map<String, Value> {
         let tools: Vec<Value> = self.tools.iter().map(|tool| tool.to_value(form)).collect();
         let mut members = Map::new();
         members.insert("tools".to_owned(), tools.into());
+        if form == ToolForm::Ollama {
+            return members;
+        }
         members.insert("tool_choice".to_owned(), self.choice_value(form));
         if let Some(parallel) = self.parallel_tool_calls {
             members.insert("parallel_tool_calls".to_owned(), parallel.into());
@@ -447,7 +467,7 @@ impl ToolSet {
     #[must_use]
     pub fn without_enforcement(&self, form: ToolForm) -> Self {
         let not_strict = match form {
-            ToolForm::Chat => None,
+            ToolForm::Chat | ToolForm::Ollama => None,
             ToolForm::Responses => Some(false),
         };
         let choice = match &self.choice {
@@ -597,6 +617,36 @@ mod tests {
         let set: ToolSet = serde_json::from_str(text).unwrap();
         assert_eq!(serde_json::to_string(&set).unwrap(), text);
         assert!(set.tools[0].is_strict() && !set.allows_several_calls());
+    }
+
+    #[test]
+    fn ollama_is_sent_functions_without_strict_and_nothing_that_it_has_no_field_for() {
+        let set = |members: Value| read(&members).unwrap();
+        let strict = json!({"type": "function", "function": {"name": "f", "strict": true}});
+        let free = set(json!({"tools": [strict], "parallel_tool_calls": true}));
+        assert_eq!(free.unsendable_member(ToolForm::Ollama), None);
+        assert_eq!(
+            Value::from(free.to_members(ToolForm::Ollama)),
+            json!({"tools": [tool("f")]})
+        );
+        for (members, member) in [
+            (
+                json!({"tools": [tool("f")], "tool_choice": "none"}),
+                "tool_choice",
+            ),
+            (
+                json!({"tools": [tool("f")], "parallel_tool_calls": false}),
+                "parallel_tool_calls",
+            ),
+            (
+                json!({"tools": [{"type": "custom", "custom": {"name": "f"}}]}),
+                "custom tools",
+            ),
+        ] {
+            let set = set(members);
+            assert_eq!(set.unsendable_member(ToolForm::Ollama), Some(member));
+            assert_eq!(set.unsendable_member(ToolForm::Chat), None);
+        }
     }
 
     #[test]

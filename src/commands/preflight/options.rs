@@ -445,11 +445,11 @@ mod tests {
                     "--base-url",
                     "http://a",
                     "--backend",
-                    "ollama",
+                    "tgi",
                     "--kind",
                     "tool",
                 ],
-                "--kind tool needs a kind of server with tools: ollama",
+                "--kind tool needs a kind of server with tools: tgi",
             ),
             (
                 &["--kind", "json,reasoning"],

@@ -175,6 +175,16 @@ impl ConstraintDialect {
         )
     }
 
+    /// The error if this server kind has no field for a part of the tools.
+    pub(super) fn no_tool_field(server: ServerKind, member: &str) -> Unsendable {
+        Unsendable::new(
+            format!(
+                "unsupported by this server kind: the {server} backend has no field for {member}"
+            ),
+            "use --backend openai-chat, if the server has its endpoint",
+        )
+    }
+
     /// The error with the dialects that work, if any.
     fn unsupported(self, server: ServerKind, constraint: &Constraint) -> Unsendable {
         let kind = constraint.kind();

@@ -1,5 +1,6 @@
 //! LMDeploy's chat completions; its completions have no field for a constraint. Source:
-//! `protocol.py`, not tested against a server. Unknown fields are ignored.
+//! `protocol.py`, not tested against a server. Unknown fields are ignored, among them `strict` of a
+//! tool; that of `response_format` is declared and not used.
 
 use super::openai_chat::CHAT;
 use super::{ConstraintDialect, KindSpec};
@@ -11,7 +12,6 @@ pub(super) const SPEC: KindSpec = KindSpec {
     dialects: &[
         ConstraintDialect::RegexSchema,
         ConstraintDialect::ResponseFormat,
-        ConstraintDialect::ToolCall,
         ConstraintDialect::ToolCallNonStrict,
     ],
     auto_dialect: |_| ConstraintDialect::RegexSchema,

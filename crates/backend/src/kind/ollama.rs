@@ -3,7 +3,8 @@
 //!
 //! Source: Ollama's API reference, `api/types.go` and `server/routes.go`; not tested against a
 //! server. `done: true` ends the answer and has the counts; some versions omit `prompt_eval_count`
-//! if the prompt was cached. Reasoning is `thinking`. An error after the start of the stream is a
+//! if the prompt was cached. A message has whole tool calls, whose arguments are an object, and their
+//! answer ends with `stop`; there is no field for `tool_choice`. Reasoning is `thinking`. An error after the start of the stream is a
 //! line `{"error": "..."}` without a status. Responses of `/api/generate` are read too (`response`
 //! instead of `message`), but its requests differ. Image parts need a separate field and are
 //! rejected here.
@@ -20,7 +21,9 @@ use crate::decode::{Framing, Wire};
 use crate::product::{InfoPage, ProductSpec, ServerInfo, text_member};
 use crate::wire::{self, Delta, Text, WireError};
 use crate::{RequestOptions, ThinkingSwitch, Unsendable, body};
+use sobench_core::answer::ToolCall;
 use sobench_core::case::{Case, Prompt};
+use sobench_core::tools::ToolForm;
 
 pub(super) const SPEC: KindSpec = KindSpec {
     name: "ollama",
@@ -37,6 +40,7 @@ pub(super) const SPEC: KindSpec = KindSpec {
         renamed: &[("repetition_penalty", "repeat_penalty")],
         ..BodyLayout::COMPLETIONS
     },
+    tools: Some(ToolForm::Ollama),
     thinking_switches: &[ThinkingSwitch::Think],
     // `openai/openai.go` has no `max_completion_tokens`; models without a namespace belong to
     // `library`.
@@ -52,6 +56,7 @@ pub(super) const SPEC: KindSpec = KindSpec {
     encode,
     wire: Wire {
         framing: Framing::Lines,
+        stop_ends_calls: true,
         ..Wire::sse(read)
     },
     ..COMPLETIONS
@@ -100,6 +105,39 @@ struct Message<'a> {
     #[serde(borrow)]
     content: Option<Text<'a>>,
     thinking: Option<Text<'a>>,
+    tool_calls: Option<Vec<Call<'a>>>,
+}
+
+#[derive(Deserialize)]
+struct Call<'a> {
+    id: Option<Text<'a>>,
+    #[serde(borrow)]
+    function: Function<'a>,
+}
+
+#[derive(Deserialize)]
+struct Function<'a> {
+    #[serde(borrow)]
+    index: Option<&'a RawValue>,
+    name: Text<'a>,
+    arguments: Option<&'a RawValue>,
+}
+
+impl Call<'_> {
+    /// Older versions send neither an id nor an index.
+    fn read(self, position: usize) -> ToolCall {
+        let Function {
+            index,
+            name,
+            arguments,
+        } = self.function;
+        ToolCall {
+            index: wire::number(index).unwrap_or(position as u64),
+            id: self.id.map(|id| id.0.into_owned()).unwrap_or_default(),
+            name: name.0.into_owned(),
+            arguments: arguments.map_or("{}", RawValue::get).to_owned(),
+        }
+    }
 }
 
 fn read(json: &str) -> serde_json::Result<Delta> {
@@ -119,7 +157,62 @@ fn read(json: &str) -> serde_json::Result<Delta> {
     if let Some(message) = chunk.message {
         wire::add(&mut delta.text, message.content);
         wire::add(&mut delta.reasoning, message.thinking);
+        let calls = message.tool_calls.into_iter().flatten().enumerate();
+        delta.tool_calls = calls.map(|(position, call)| call.read(position)).collect();
     }
-    delta.is_content = !delta.text.is_empty() || !delta.reasoning.is_empty();
+    delta.is_content =
+        !delta.text.is_empty() || !delta.reasoning.is_empty() || !delta.tool_calls.is_empty();
     Ok(delta)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::decode::decoder;
+
+    /// The calls and the finish reason of a response, streamed or whole.
+    fn calls(stream: bool, body: &str) -> (Vec<(u64, String, String)>, Option<String>) {
+        let mut decoder = decoder(SPEC.wire, stream, 1 << 12);
+        decoder.push(body.as_bytes());
+        decoder.finish();
+        let decoded = decoder.into_decoded();
+        assert_eq!(decoded.error, None);
+        let calls = decoded.answer.tool_calls.into_iter();
+        (
+            calls
+                .map(|call| (call.index, call.name, call.arguments))
+                .collect(),
+            decoded.finish_reason,
+        )
+    }
+
+    #[test]
+    fn whole_tool_calls_are_read_and_end_with_the_finish_reason_of_calls() {
+        // Messages of Ollama's API reference.
+        let call = r#"{"message":{"role":"assistant","content":"","tool_calls":[{"function":{"name":"get_weather","arguments":{"city": "Tokyo"}}}]},"done":false}"#;
+        let end =
+            r#"{"message":{"role":"assistant","content":""},"done":true,"done_reason":"stop"}"#;
+        let weather = |index, city: &str| {
+            let arguments = format!(r#"{{"city": "{city}"}}"#);
+            (index, "get_weather".to_owned(), arguments)
+        };
+        assert_eq!(
+            calls(true, &format!("{call}\n{end}\n")),
+            (vec![weather(0, "Tokyo")], Some("tool_calls".to_owned()))
+        );
+        let whole = call.replace("false", r#"true,"done_reason":"stop""#);
+        assert_eq!(
+            calls(false, &whole),
+            (vec![weather(0, "Tokyo")], Some("tool_calls".to_owned()))
+        );
+        // Newer versions number the calls of an answer.
+        let second = call
+            .replace("Tokyo", "Paris")
+            .replace(r#"{"name"#, r#"{"index":1,"name"#);
+        assert_eq!(
+            calls(true, &format!("{call}\n{second}\n{end}\n")).0,
+            [weather(0, "Tokyo"), weather(1, "Paris")]
+        );
+        assert_eq!(calls(true, end), (vec![], Some("stop".to_owned())));
+    }
 }

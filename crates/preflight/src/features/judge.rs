@@ -2,11 +2,13 @@
 //!
 //! In order of precedence: one answer that breaks the schema; failures, since a server that crashes
 //! on a schema does not enforce it; refusals; complete answers, all valid. A truncated answer
-//! proves nothing unless it already breaks the schema. Valid answers prove enforcement only if the
-//! controls show that the model yields (`temptation.rs`).
+//! proves nothing unless it already breaks the schema. Valid answers prove enforcement only if every
+//! violating text was requested, and the controls show that the model yields (`temptation.rs`).
+
+use std::collections::HashSet;
 
 use super::data::Feature;
-use super::temptation::{is_convincing, yields};
+use super::temptation::{is_convincing, requested, yields};
 use super::{FeatureResult, FeatureVerdict, InvalidAnswer};
 use crate::classify::{BUSY, truncate_text};
 use sobench_core::constraint::Constraint;
@@ -39,6 +41,7 @@ pub fn judge(
                     evaluator.judge(Some(constraint), None, outcome, answer, finish_reason, None);
                 let text = &*answer.text();
                 if *outcome == Outcome::Completed {
+                    tally.answered.extend(requested(feature, *sample));
                     tally.add_complete(feature, *sample, text, verdict);
                 } else {
                     tally.add_cut(*sample, text, verdict);
@@ -58,7 +61,9 @@ pub fn not_tested(feature: &Feature, words: &str) -> FeatureResult {
 }
 
 #[derive(Default)]
-struct Tally {
+struct Tally<'a> {
+    /// The violating texts whose requests have a complete answer.
+    answered: HashSet<&'a str>,
     controls: usize,
     yielded: usize,
     complete: usize,
@@ -74,7 +79,7 @@ struct Tally {
     words: Option<String>,
 }
 
-impl Tally {
+impl Tally<'_> {
     fn add_complete(&mut self, feature: &Feature, sample: usize, text: &str, verdict: Verdict) {
         match verdict {
             Verdict::Valid => {
@@ -152,11 +157,12 @@ impl Tally {
     }
 
     fn found(self, feature: &Feature, asked: usize) -> FeatureResult {
+        let unanswered = feature.violating.len() - self.answered.len();
         let verdict = match () {
             () if self.invalid > 0 => FeatureVerdict::UnderEnforced,
             () if self.crashed > 0 => FeatureVerdict::Crashed,
             () if self.refused > 0 => FeatureVerdict::Rejected,
-            () if is_convincing(self.yielded, self.controls, self.complete) => {
+            () if unanswered == 0 && is_convincing(self.yielded, self.controls, self.complete) => {
                 FeatureVerdict::Enforced
             }
             () if self.complete > 0 => FeatureVerdict::NoViolationSeen,
@@ -171,6 +177,10 @@ impl Tally {
         let words = match self.words {
             Some(words) => words,
             None if verdict == FeatureVerdict::Undecided => undecided(),
+            None if verdict == FeatureVerdict::NoViolationSeen && unanswered > 0 => format!(
+                "{unanswered} of {} violating texts have no complete answer; raise --samples or --output-len",
+                feature.violating.len()
+            ),
             None => String::new(),
         };
         FeatureResult {
@@ -305,10 +315,19 @@ mod tests {
             )
         };
         let open = || (Truncated, r#"{"v": "ab"#);
+        let answers = |count| vec![right(); count];
         for (outcomes, verdict, words) in [
-            (vec![right(), right()], FeatureVerdict::Enforced, ""),
-            (vec![right(), right(), open()], FeatureVerdict::Enforced, ""),
-            (vec![right(), open()], FeatureVerdict::NoViolationSeen, ""),
+            (answers(8), FeatureVerdict::Enforced, ""),
+            (
+                answers(2),
+                FeatureVerdict::NoViolationSeen,
+                "4 of 6 violating texts have no complete answer; raise --samples or --output-len",
+            ),
+            (
+                [answers(6), vec![open()]].concat(),
+                FeatureVerdict::NoViolationSeen,
+                "1 of 6 violating texts have no complete answer; raise --samples or --output-len",
+            ),
             (
                 vec![crashed(), right(), wrong()],
                 FeatureVerdict::UnderEnforced,

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::data::Feature;
 use super::judge::{judge, not_tested};
-use super::temptation::{CONTROLS, LOGIT_BIAS, Temptation};
+use super::temptation::{LOGIT_BIAS, Temptation, samples_for};
 use super::{FeatureResult, ServerSurvey, Settings};
 use crate::constraint_probe::PROMPT;
 use crate::{Class, Extent, Kind, Options};
@@ -243,8 +243,9 @@ impl Probe<'_> {
     /// have all where the keyword cannot be removed.
     async fn send_controls(&mut self, feature: &Feature) -> Result<Vec<(usize, Observation)>> {
         let relaxed = feature.constraint_without_keyword(&mut self.evaluator);
-        let mut planned = Vec::with_capacity(CONTROLS);
-        for sample in 0..CONTROLS {
+        let controls = samples_for(feature.violating.len());
+        let mut planned = Vec::with_capacity(controls);
+        for sample in 0..controls {
             let temptation = Temptation::new(feature, sample);
             let bias = self.bias_of(&temptation).await;
             let id = format!("{}-control-{sample}", feature.id);

@@ -11,8 +11,16 @@ use sobench_core::constraint::Constraint;
 use sobench_core::verdict::{Reason, Verdict};
 use sobench_judge::Evaluator;
 
-/// Control requests per feature: one for each way.
-pub const CONTROLS: usize = 4;
+/// Ways to tempt, the free answer included. Each round of samples has all.
+const WAYS: usize = 4;
+
+/// The ways that request a text.
+const TEXT_WAYS: usize = WAYS - 1;
+
+/// Samples after which every one of `texts` was requested; that many controls are sent.
+pub fn samples_for(texts: usize) -> usize {
+    texts.div_ceil(TEXT_WAYS).max(1) * WAYS
+}
 
 /// Times that a text is shown before the model is expected to repeat it.
 const REPETITIONS: usize = 3;
@@ -32,25 +40,33 @@ pub struct Temptation<'a> {
 }
 
 impl<'a> Temptation<'a> {
-    /// The temptation of a sample. The ways alternate, and each requests the texts in turn: a text
-    /// to continue, in which the invalid answer is repeated; an instruction to write it; and a free
-    /// answer, which finds violations that the other texts do not have.
+    /// The temptation of a sample. The ways alternate: a text to continue, in which the invalid
+    /// answer is repeated; an instruction to write it; and a free answer, which finds violations
+    /// that the other texts do not have.
     pub fn new(feature: &'a Feature, sample: usize) -> Self {
-        let text = match feature.violating.as_slice() {
-            [] => None,
-            texts => Some(texts[(sample + sample / CONTROLS) % texts.len()].as_str()),
-        };
-        let way = sample % CONTROLS;
+        let text = requested(feature, sample);
+        let way = sample % WAYS;
         let prompt = match text {
-            Some(text) if way == 0 || way == 2 => repeated(text),
             Some(text) if way == 1 => instructed(text),
-            _ => format!("Make up a JSON document, number {sample}, and answer with it alone."),
+            Some(text) => repeated(text),
+            None => format!("Make up a JSON document, number {sample}, and answer with it alone."),
         };
         Self {
             prompt,
             biased_text: text.filter(|_| way != 2),
         }
     }
+}
+
+/// The text that a sample requests; `None` for a free answer. The texts come in turn, and in each
+/// round in other ways.
+pub fn requested(feature: &Feature, sample: usize) -> Option<&str> {
+    let (round, way) = (sample / WAYS, sample % WAYS);
+    let texts = feature.violating.len();
+    (way < TEXT_WAYS && texts > 0).then(|| {
+        let turn = round * TEXT_WAYS + (way + 2 * round) % TEXT_WAYS;
+        feature.violating[turn % texts].as_str()
+    })
 }
 
 /// A text whose likely continuation is `text`, also for models without instruction training.
@@ -110,6 +126,8 @@ pub fn is_convincing(yielded: usize, controls: usize, complete: usize) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
     use super::*;
     use crate::features::data::shipped;
     use sobench_judge::EvaluateOptions;
@@ -133,8 +151,12 @@ mod tests {
                         .contains(&format!("{before}{text}{after}"))
                 };
                 let ways = temptations.iter().filter(requested);
-                assert!(ways.count() >= 2, "{}: {text}", feature.id);
+                let least = if feature.violating.len() > 6 { 1 } else { 2 };
+                assert!(ways.count() >= least, "{}: {text}", feature.id);
             }
+            let first = 0..samples_for(feature.violating.len());
+            let asked: HashSet<_> = first.filter_map(|at| requested(&feature, at)).collect();
+            assert_eq!(asked.len(), feature.violating.len(), "{}", feature.id);
             let free = temptations
                 .iter()
                 .filter(|temptation| !temptation.prompt.contains(MARKS[0]));
