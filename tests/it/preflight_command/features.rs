@@ -70,6 +70,17 @@ fn known_limits_of_engines_are_detected() {
             "pattern-look-ahead",
             ["rejected", "under_enforced", "rejected"],
         ),
+        // Impossible days and leap seconds, leading zeros, and labels and names that are too long.
+        (
+            "format-date-time",
+            ["under_enforced", "under_enforced", "under_enforced"],
+        ),
+        ("format-ipv4", ["enforced", "under_enforced", "rejected"]),
+        ("format-ipv6", ["enforced", "under_enforced", "rejected"]),
+        (
+            "format-hostname",
+            ["under_enforced", "under_enforced", "rejected"],
+        ),
         ("minimum", ["enforced", "enforced", "under_enforced"]),
         ("multipleOf", ["enforced", "rejected", "under_enforced"]),
         ("allOf-objects", ["enforced", "rejected", "under_enforced"]),
