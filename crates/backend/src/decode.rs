@@ -9,13 +9,19 @@ use super::stream_fault::{StreamFault, has_half_surrogate};
 use super::wire::{self, Delta, TextIs};
 use sobench_core::answer::{self, Answer, ToolCall};
 use sobench_core::departure::Departure;
+use sobench_core::error_message::error_message;
+use sobench_core::printable::{MESSAGE_CHARS, shortened};
 
 /// Default maximum size of one event. Typical events have a few KiB at most; log probabilities of a
 /// long chunk may reach 100 KiB.
 pub const DEFAULT_MAX_EVENT_BYTES: usize = 4 << 20;
 
-/// Maximum bytes of unreadable data that an outcome's message quotes. The message states the cut.
-pub const QUOTED_BYTES: usize = 4 << 10;
+/// Bytes of unreadable data around the error that an outcome's message quotes. The message states
+/// the cut.
+pub const QUOTED_BYTES: usize = 400;
+
+/// Maximum bytes of an error of the server that are kept whole. Of larger ones, its message is kept.
+const MAX_ERROR_BYTES: usize = 4 << 10;
 
 /// Bytes at the start of a last text that are those of the answer: it then repeats the answer.
 const REPETITION_BYTES: usize = 4;
@@ -90,10 +96,12 @@ pub(super) fn decoder(wire: Wire, stream: bool, max_event_bytes: usize) -> Box<d
         (true, Framing::Sse) => Box::new(StreamDecoder {
             framer: Framer::Sse(SseDecoder::new(max_event_bytes)),
             state,
+            start: vec![],
         }),
         (true, Framing::Lines) => Box::new(StreamDecoder {
             framer: Framer::Lines(LineDecoder::new(max_event_bytes)),
             state,
+            start: vec![],
         }),
     }
 }
@@ -127,11 +135,20 @@ impl Framer {
 struct StreamDecoder {
     framer: Framer,
     state: State,
+    /// The first two bytes of the body, or those that arrived.
+    start: Vec<u8>,
 }
 
 impl Decoder for StreamDecoder {
     fn push(&mut self, bytes: &[u8]) -> ReadSummary {
-        let Self { framer, state } = self;
+        let Self {
+            framer,
+            state,
+            start,
+        } = self;
+        if start.len() < 2 {
+            start.extend(bytes.iter().take(2 - start.len()));
+        }
         let mut summary = ReadSummary::default();
         let result = framer.push(bytes, &mut |event| summary.merge(state.decode_event(event)));
         if let (Err(too_large), false) = (result, state.ended()) {
@@ -144,12 +161,24 @@ impl Decoder for StreamDecoder {
     }
 
     fn finish(&mut self) -> ReadSummary {
-        let Self { framer, state } = self;
+        let Self {
+            framer,
+            state,
+            start,
+        } = self;
         let mut summary = ReadSummary {
             ended: true,
             ..ReadSummary::default()
         };
         framer.finish(&mut |event| summary.merge(state.decode_event(event)));
+        if start.is_empty() || is_utf16(start) {
+            let fault = if start.is_empty() {
+                StreamFault::EmptyBody
+            } else {
+                StreamFault::Utf16
+            };
+            state.unreadable(fault.to_string());
+        }
         state.decoded.terminated |= state.wire.body_ends_answer;
         summary
     }
@@ -182,12 +211,12 @@ impl Decoder for BodyDecoder {
         let summary = match read(self.state.wire.body, &body) {
             Ok(delta) if delta.error.is_none() && !delta.is_answer => self
                 .state
-                .unreadable(format!("the body has no answer: {}", quote(&body))),
+                .unreadable(format!("the body has no answer: {}", excerpt(&body, 0))),
             Ok(mut delta) => {
                 delta.departures.remove(Departure::MessageForDelta);
                 self.state.add(delta, &body)
             }
-            Err(message) => self.state.unreadable(unreadable("body", &message, &body)),
+            Err(error) => self.state.unreadable(error.message("body", &body)),
         };
         self.state.decoded.terminated = true;
         ReadSummary {
@@ -251,7 +280,7 @@ impl State {
             Ok(delta) if delta.error.is_none() && event.name == b"error" => {
                 self.fail(AnswerError::Server {
                     status: wire::bare_status(data),
-                    body: quote(data),
+                    body: error_body(data),
                 })
             }
             Ok(delta) => {
@@ -268,9 +297,9 @@ impl State {
             // mistral.rs sends errors in the stream as plain text, which the message then quotes.
             Err(_) if event.name == b"error" => self.fail(AnswerError::Server {
                 status: None,
-                body: quote(data),
+                body: error_body(data),
             }),
-            Err(message) => self.unreadable(unreadable("event", &message, data)),
+            Err(error) => self.unreadable(error.message("event", data)),
         }
     }
 
@@ -278,7 +307,7 @@ impl State {
         if let Some(error) = &delta.error {
             return self.fail(AnswerError::Server {
                 status: error.status,
-                body: quote(raw),
+                body: error_body(raw),
             });
         }
         self.event_numbers.add(delta.number);
@@ -462,30 +491,82 @@ fn is_repetition(known: &str, text: &str) -> bool {
     !known.is_empty() && !text.is_empty() && same.count() >= REPETITION_BYTES.min(text.len())
 }
 
-fn read(reader: fn(&str) -> serde_json::Result<Delta>, json: &[u8]) -> Result<Delta, String> {
-    let json = std::str::from_utf8(json).map_err(|error| error.to_string())?;
-    reader(json).map_err(|error| error.to_string())
+fn read(reader: fn(&str) -> serde_json::Result<Delta>, json: &[u8]) -> Result<Delta, ReadError> {
+    let text =
+        std::str::from_utf8(json).map_err(|error| ReadError::NotUtf8(error.valid_up_to()))?;
+    reader(text).map_err(ReadError::NotJson)
 }
 
-/// The message for an event or body that cannot be parsed.
-fn unreadable(what: &str, error: &str, data: &[u8]) -> String {
-    if has_half_surrogate(data) {
-        StreamFault::HalfSurrogate.message(&quote(data))
-    } else {
-        format!("unreadable {what} ({error}): {}", quote(data))
+/// Why an event or a body cannot be read.
+enum ReadError {
+    /// From this byte on.
+    NotUtf8(usize),
+    NotJson(serde_json::Error),
+}
+
+impl ReadError {
+    /// The message on `data`, which is an event or a body.
+    fn message(&self, what: &str, data: &[u8]) -> String {
+        if data.trim_ascii().is_empty() {
+            return StreamFault::EmptyBody.to_string();
+        }
+        if is_utf16(data) {
+            return StreamFault::Utf16.to_string();
+        }
+        match self {
+            Self::NotUtf8(at) => {
+                let place = format!("byte {at} of the {what}: {}", excerpt(data, *at));
+                StreamFault::NotUtf8.message(&place)
+            }
+            Self::NotJson(error) => {
+                let lines = data.split_inclusive(|byte| *byte == b'\n');
+                let before: usize = lines
+                    .take(error.line().saturating_sub(1))
+                    .map(<[u8]>::len)
+                    .sum();
+                let excerpt = excerpt(data, before + error.column().saturating_sub(1));
+                if has_half_surrogate(data) {
+                    StreamFault::HalfSurrogate.message(&excerpt)
+                } else {
+                    format!("unreadable {what} ({error}): {excerpt}")
+                }
+            }
+        }
     }
 }
 
-/// The data as text, cut at [`QUOTED_BYTES`] with a note of the full size.
-fn quote(data: &[u8]) -> String {
-    if data.len() <= QUOTED_BYTES {
-        return String::from_utf8_lossy(data).into_owned();
+/// Whether data is UTF-16: it starts with a byte order mark, or with an ASCII character in two
+/// bytes.
+fn is_utf16(data: &[u8]) -> bool {
+    match data {
+        [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => true,
+        [first, second, ..] => (*first == 0) != (*second == 0),
+        _ => false,
     }
-    let kept = data[..QUOTED_BYTES]
-        .utf8_chunks()
-        .next()
-        .map_or("", |chunk| chunk.valid());
-    format!("{kept}... (cut, {} bytes in all)", data.len())
+}
+
+/// The data around byte `at` as text: at most [`QUOTED_BYTES`], with the size of the whole.
+fn excerpt(data: &[u8], at: usize) -> String {
+    let start = at.saturating_sub(QUOTED_BYTES / 2).min(data.len());
+    let start = start.min(data.len().saturating_sub(QUOTED_BYTES));
+    let end = data.len().min(start + QUOTED_BYTES);
+    let text = String::from_utf8_lossy(&data[start..end]);
+    let text = text.trim_matches(char::REPLACEMENT_CHARACTER);
+    let ellipsis = |is_cut: bool| if is_cut { "…" } else { "" };
+    let (before, after) = (ellipsis(start > 0), ellipsis(end < data.len()));
+    match end - start < data.len() {
+        true => format!("{before}{text}{after} ({} bytes in all)", data.len()),
+        false => String::from_utf8_lossy(data).into_owned(),
+    }
+}
+
+/// The body of an error: whole, or its message if it is large.
+fn error_body(raw: &[u8]) -> String {
+    let body = String::from_utf8_lossy(raw);
+    if raw.len() <= MAX_ERROR_BYTES {
+        return body.into_owned();
+    }
+    shortened(&error_message(&body), MESSAGE_CHARS)
 }
 
 #[cfg(test)]
@@ -645,15 +726,67 @@ mod tests {
     }
 
     #[test]
-    fn quotes_state_the_cut() {
-        assert_eq!(quote("\u{e9}".as_bytes()), "\u{e9}");
-        let long = format!("a{}", "\u{e9}".repeat(QUOTED_BYTES));
-        let quoted = quote(long.as_bytes());
-        assert!(quoted.len() < QUOTED_BYTES + 40, "{}", quoted.len());
+    fn excerpts_are_around_the_error() {
+        assert_eq!(excerpt("\u{e9}".as_bytes(), 0), "\u{e9}");
+        let long = format!("{}!{}", "a".repeat(2000), "\u{e9}".repeat(2000));
+        let quoted = excerpt(long.as_bytes(), 2000);
         assert!(
-            quoted.ends_with(&format!("\u{e9}... (cut, {} bytes in all)", long.len())),
+            quoted.starts_with("…aaa")
+                && quoted.contains("a!\u{e9}")
+                && quoted.ends_with("\u{e9}… (6001 bytes in all)"),
             "{quoted}"
         );
+        assert!(quoted.len() < QUOTED_BYTES + 40, "{}", quoted.len());
+        let event = format!("data: {{\"choices\":[{}]x\n\n", "1,".repeat(2000));
+        let (_, answer) = decode(true, 1 << 20, &[event.as_bytes()]);
+        let Outcome::StreamError { message } = answer.outcome() else {
+            panic!("{answer:?}");
+        };
+        assert!(
+            message.len() < 600 && message.contains("in all"),
+            "{message}"
+        );
+    }
+
+    #[test]
+    fn a_large_error_keeps_its_message() {
+        let event = format!(
+            "data: {{\"error\":{{\"message\":\"engine died\",\"code\":500}},\"request\":\"{}\"}}\n\n",
+            "a".repeat(2 * MAX_ERROR_BYTES)
+        );
+        let (_, answer) = decode(true, 1 << 20, &[event.as_bytes()]);
+        assert!(
+            matches!(answer.outcome(), Outcome::ServerError { body, .. } if body == "engine died"),
+            "{answer:?}"
+        );
+    }
+
+    #[test]
+    fn bodies_of_another_encoding_and_empty_ones_are_named() {
+        let utf16 = |text: &str| -> Vec<u8> {
+            let units = text.encode_utf16().flat_map(u16::to_le_bytes);
+            [0xff, 0xfe].into_iter().chain(units).collect()
+        };
+        let event = r#"data: {"choices":[]}"#;
+        let latin1 = b"data: {\"choices\":[{\"text\":\"\xe9\"}]}\n\n";
+        for (stream, data, fault) in [
+            (true, &b""[..], StreamFault::EmptyBody),
+            (false, b" ", StreamFault::EmptyBody),
+            (true, &utf16(event)[..], StreamFault::Utf16),
+            (true, &utf16(event)[2..], StreamFault::Utf16),
+            (false, &utf16("{}")[..], StreamFault::Utf16),
+            (true, latin1, StreamFault::NotUtf8),
+        ] {
+            let (_, answer) = decode(stream, 1 << 10, &[data]);
+            let Outcome::StreamError { message } = answer.outcome() else {
+                panic!("{answer:?}");
+            };
+            assert_eq!(
+                StreamFault::from_message(&message),
+                Some(fault),
+                "{message}"
+            );
+        }
     }
 
     #[test]

@@ -19,16 +19,24 @@ pub enum StreamFault {
     FailedFinishReason,
     /// No terminal event and no finish reason.
     NoEnd,
+    /// Not a single byte, or white space only.
+    EmptyBody,
+    Utf16,
+    /// Another encoding, or half a character.
+    NotUtf8,
 }
 
 impl StreamFault {
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 9] = [
         Self::Compressed,
         Self::ServerError,
         Self::HalfSurrogate,
         Self::TwoFinishReasons,
         Self::FailedFinishReason,
         Self::NoEnd,
+        Self::EmptyBody,
+        Self::Utf16,
+        Self::NotUtf8,
     ];
 
     /// The message of an outcome with this fault.
@@ -67,6 +75,15 @@ impl StreamFault {
                 "the server or a proxy before it ended the stream early: check their logs; if \
                  every stream ends so, check --backend"
             }
+            Self::EmptyBody => {
+                "the server or a proxy before it sent a response without a body: check their logs, \
+                 and --endpoint"
+            }
+            Self::Utf16 => "JSON and event streams are UTF-8: configure the server or its proxy",
+            Self::NotUtf8 => {
+                "the server splits a character, or uses another encoding than UTF-8: this is an \
+                 error of the server or of its tokenizer"
+            }
         }
     }
 
@@ -78,6 +95,9 @@ impl StreamFault {
             Self::TwoFinishReasons => "two finish reasons",
             Self::FailedFinishReason => "finish reason of a failed request",
             Self::NoEnd => "the stream ended without a terminal event and without a finish reason",
+            Self::EmptyBody => "empty body in a response with status 200",
+            Self::Utf16 => "a response in UTF-16 in place of UTF-8",
+            Self::NotUtf8 => "a response that is not UTF-8",
         }
     }
 }

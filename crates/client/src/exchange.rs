@@ -494,7 +494,13 @@ impl Exchange<'_> {
 
     fn failed(&mut self, error: ExchangeError) -> Outcome {
         self.timing.end_ns = Some(self.sender.clock.now_ns());
-        error.outcome()
+        let mut outcome = error.outcome();
+        if let (Outcome::Transport { message, .. }, Some(_)) =
+            (&mut outcome, self.timing.headers_ns)
+        {
+            message.push_str(&format!(", {}", self.stage().phrase()));
+        }
+        outcome
     }
 }
 

@@ -25,7 +25,20 @@ pub fn error_message(body: &str) -> String {
             .filter_map(sentence)
             .find(|message| !message.trim().is_empty())
     });
-    message.unwrap_or_else(|| body.to_owned())
+    message
+        .or_else(|| page_title(text))
+        .unwrap_or_else(|| body.to_owned())
+}
+
+/// The title of an HTML page, or its first heading.
+fn page_title(text: &str) -> Option<String> {
+    let of = |open: &str, close: &str| {
+        let (title, _) = text.split_once(open)?.1.split_once(close)?;
+        (!title.trim().is_empty()).then(|| title.trim().to_owned())
+    };
+    let is_page = text.starts_with('<') && text.contains("<html");
+    let title = || of("<title>", "</title>").or_else(|| of("<h1>", "</h1>"));
+    is_page.then(title).flatten()
 }
 
 /// A text, or FastAPI's list of validation errors: the place and the message of each.
@@ -77,6 +90,14 @@ mod tests {
             (
                 r#"{"detail":[{"type":"missing","loc":["body","messages",0],"msg":"Field required"},{"msg":"no"}]}"#,
                 "body.messages.0: Field required; no",
+            ),
+            (
+                "<html><head><title>502 Bad Gateway</title></head><body/></html>",
+                "502 Bad Gateway",
+            ),
+            (
+                "<html><body><h1>413 Too Large</h1></body></html>",
+                "413 Too Large",
             ),
             ("data: {\"error\":{\"message\":\"no\"}}\n\n", "no"),
             (r#"{"message":" "}"#, r#"{"message":" "}"#),
