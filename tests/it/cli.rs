@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::Value;
 use sobench_embedded::{EmbeddedOptions, EmbeddedServer, Fault};
@@ -674,7 +675,7 @@ fn ignored_constraint_is_detected() {
     );
     assert!(
         ran.stdout
-            .contains("the constraint has no visible effect: 0/10"),
+            .contains("the constraint has no visible effect: 10 of 10 complete answers break it, 10 of 10 without"),
         "{}",
         ran.stdout
     );
@@ -684,6 +685,50 @@ fn ignored_constraint_is_detected() {
             && !without_preflight.stdout.contains("constraint not enforced"),
         "{}",
         without_preflight.stdout
+    );
+}
+
+#[test]
+fn test_request_is_repeated_while_the_model_loads() {
+    let loading_for = |loading: usize| {
+        let posts = AtomicUsize::new(0);
+        ScriptedServer::answering(move |request| {
+            if request.is_model_list() {
+                return models();
+            }
+            if request.line.starts_with("GET ") {
+                return whole("404 Not Found", "text/plain", "");
+            }
+            if posts.fetch_add(1, Ordering::Relaxed) < loading {
+                let body = r#"{"error":{"message":"Loading model"}}"#;
+                return whole("503 Service Unavailable", "application/json", body);
+            }
+            let event = r#"data: {"choices":[{"index":0,"text":"Positive","finish_reason":"stop"}]}"#;
+            let events = format!("{event}\n\ndata: [DONE]\n\n");
+            whole("200 OK", "text/event-stream", &events)
+        })
+    };
+    let run = |server: &ScriptedServer, wait: &[&str]| {
+        let flags = ["--dataset", "choice", "--num-prompts", "4", "--skip-preflight"];
+        let server = ["--base-url", &server.base_url, "--disable-tqdm"];
+        sobench(&[&server[..], &flags, wait].concat())
+    };
+    let wait = ["--ready-check-timeout-sec", "600"];
+    let server = loading_for(1);
+    let ran = run(&server, &wait);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    let posts: Vec<bool> = server
+        .requests()
+        .iter()
+        .filter(|request| request.line.starts_with("POST "))
+        .map(|request| String::from_utf8_lossy(&request.body).contains("structured_outputs"))
+        .collect();
+    // The test request, the same again, the trial request and the run.
+    assert_eq!(posts, [false, false, true, true, true, true, true]);
+    assert_fails(
+        &run(&loading_for(usize::MAX), &[]),
+        3,
+        &["Loading model", "--ready-check-timeout-sec waits for it"],
     );
 }
 

@@ -18,6 +18,7 @@ mod named_model;
 mod parity;
 mod preflight;
 mod probe;
+mod ready;
 mod record;
 mod recovery;
 mod refused_part;
@@ -528,6 +529,8 @@ fn drive(
         .first()
         .ok_or_else(|| Error::internal("a run without requests"))?;
     session.learn(cases, adapter.as_ref(), first)?;
+    let loading = ready::wait_until_loaded(&choice.sending(first), &plan.target, cases);
+    let ready_requests = runtime.block_on(loading)?;
     let (tried_first, first_use) =
         runtime.block_on(first_use(&choice.sending(first), &context.history, cases))?;
     let first = first.dialect;
@@ -601,7 +604,7 @@ fn drive(
     }
     notices.extend(unreadable.filter(|_| page.is_none()));
     let before = Before {
-        trials: trial.requests + tried_first,
+        trials: trial.requests + tried_first + ready_requests,
         known,
         warmups,
         enforcement: chosen.enforcement,

@@ -80,7 +80,8 @@ pub struct ServerArgs {
     /// Further series of the metrics page, as NAME or NAME{label="value"}. Repeatable
     #[arg(long, value_name = "NAME")]
     pub server_metric: Vec<String>,
-    /// Time limit in seconds for the server to become ready; 0 does not wait
+    /// Time limit in seconds for the server to answer a test request, which is repeated; 0 does not
+    /// wait
     #[arg(long, value_name = "SECONDS", default_value_t = 0)]
     pub ready_check_timeout_sec: u64,
 }

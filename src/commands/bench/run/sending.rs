@@ -18,7 +18,9 @@ use sobench_core::constraint::{Constraint, GrammarDialect};
 use sobench_core::error::{Error, Result};
 use sobench_core::error_message::error_message;
 use sobench_core::load::ErrorLimits;
-use sobench_core::observation::{Advice, Observation, Outcome, TransportCause, failure_message};
+use sobench_core::observation::{
+    Advice, Observation, Outcome, Stage, TransportCause, failure_message,
+};
 use sobench_core::printable::{printable_body, printable_message};
 use sobench_core::run_event::RunEvent;
 use sobench_core::schedule::{Schedule, Until};
@@ -439,6 +441,9 @@ fn server_error_hint(status: u16) -> &'static str {
         300..400 => {
             "the server redirects without an address: check --base-url, --endpoint and any proxy"
         }
+        502..=504 => {
+            "the server may still load its model, or is down behind a proxy: --ready-check-timeout-sec waits for it"
+        }
         _ => StreamFault::ServerError.hint(),
     }
 }
@@ -466,6 +471,9 @@ fn no_exchange_hint(cause: TransportCause, message: &str) -> &'static str {
         _ if sobench_client::ends_with_hint(message) => {
             "follow the advice in the error above; nothing was measured"
         }
+        TransportCause::Reset | TransportCause::Closed if has_begun(message) => {
+            StreamFault::NoEnd.hint()
+        }
         TransportCause::Connect => "is the server up? --ready-check-timeout-sec waits for it",
         TransportCause::Local => {
             "the request was not sent: this machine lacks the resource named above"
@@ -477,6 +485,13 @@ fn no_exchange_hint(cause: TransportCause, message: &str) -> &'static str {
             "the response is not from a server of this kind: check --base-url, --endpoint and --backend"
         }
     }
+}
+
+/// Whether a response had begun when the connection failed.
+fn has_begun(message: &str) -> bool {
+    [Stage::BeforeFirstToken, Stage::MidStream, Stage::MidBody]
+        .iter()
+        .any(|stage| message.ends_with(stage.phrase()))
 }
 
 /// Warns once about consecutive errors without `--max-consecutive-errors`. Failures are results
@@ -525,6 +540,9 @@ fn refusal_hint(status: u16, case: &Case, embedded: bool) -> String {
         (401 | 403, _) => "set OPENAI_API_KEY, or give the header with --header".to_owned(),
         (429, _) => "the server is overloaded or limits the request rate: wait, then lower --request-rate or \
              --max-concurrency"
+            .to_owned(),
+        (413, _) => "the request is too large for the server or the proxy before it (nginx: client_max_body_size): raise its \
+             limit, or use shorter prompts and constraints"
             .to_owned(),
         (404 | 405, _) => "check --model against /v1/models, and --endpoint and --backend against the server".to_owned(),
         (_, Some(constraint))
@@ -617,7 +635,13 @@ mod tests {
             ),
             (Local, "open-file limit of sobench reached", "this machine"),
             (Reset, "reset by peer", "log"),
-            (Closed, "closed", "log"),
+            (Closed, "closed", "without a response"),
+            (Closed, "closed, mid-stream", "ended the stream early"),
+            (
+                Reset,
+                "reset, before the first token",
+                "ended the stream early",
+            ),
             (
                 Other,
                 "the server does not speak HTTP/1.1: check whether the URL should start with https://",
@@ -654,6 +678,7 @@ mod tests {
         for (status, word) in [
             (204, "sent no answer"),
             (302, "redirects without an address"),
+            (503, "--ready-check-timeout-sec"),
             (500, "check its log"),
         ] {
             assert!(server_error_hint(status).contains(word), "{status}");
@@ -672,6 +697,7 @@ mod tests {
             (400, "regex"),
             (422, "regex"),
             (429, "--request-rate"),
+            (413, "too large"),
         ] {
             assert!(
                 refusal_hint(status, &case(0, "a"), false).contains(word),
