@@ -289,6 +289,28 @@ fn different_requests_are_not_comparable_and_both_values_are_shown() {
             text.stdout
         );
     }
+    let mut more = RESULT.clone();
+    more["sobench"]["record"]["dataset"]["sha256"] = json!("0123456789abcdef");
+    let ran = compare(&[&a, &files.put("more.json", &more)]);
+    let known = RESULT["sobench"]["record"]["dataset"]["sha256"]
+        .as_str()
+        .unwrap();
+    let of = |hash: &str| format!("json, 160 requests, {}", &hash[..8]);
+    let (one, other) = (of(known), of("0123456789abcdef"));
+    assert!(
+        ran.stderr.contains(&format!(
+            "different conditions: dataset; the datasets are {one} and {other}"
+        )),
+        "{}",
+        ran.stderr
+    );
+    assert!(
+        [&one, &other]
+            .iter()
+            .all(|shown| ran.stdout.contains(*shown)),
+        "{}",
+        ran.stdout
+    );
     assert_eq!(compare(&[&a, &b, "--allow-different", "model"]).code, 4);
     let allowed = compared(&[
         &a,

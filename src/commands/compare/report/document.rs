@@ -132,7 +132,11 @@ fn condition_table(comparison: &Comparison, differing: &[&Condition]) -> Table {
             }
             Some(value) => printable(value, CONDITION_CHARS),
         };
-        let values = condition.values.iter().map(value);
+        let value = |(side, known): (&Side, &Option<String>)| match condition.field {
+            Field::Dataset if known.is_some() => labels::dataset(side),
+            _ => value(known),
+        };
+        let values = comparison.sides.iter().zip(&condition.values).map(value);
         table.row(
             std::iter::once(condition.field.name().to_owned())
                 .chain(values)

@@ -1,20 +1,45 @@
 //! Text for figures, differences and rulings.
 
+use crate::commands::distinct::distinct;
 use sobench_core::printable::printable;
+use sobench_results::compare::conditions::SEVERAL;
 use sobench_results::compare::gate::{ChangeRuling, GateSummary, GateVerdict, Ruling};
 use sobench_results::compare::measure::{Measured, Uncertainty};
 use sobench_results::compare::rules::ChangeUnit;
 use sobench_results::compare::run_ratio::MIN_RUNS;
 use sobench_results::compare::run_spread::RunVariation;
-use sobench_results::compare::side::FileKind;
+use sobench_results::compare::side::{FileKind, Run, Side};
 use sobench_results::compare::{DifferenceVerdict, Method, Row};
 use sobench_results::metrics::registry::Figure;
+use sobench_results::record::condition::Field;
 
 /// Maximum number of characters of a shown answer.
 pub(super) const ANSWER_CHARS: usize = 160;
 
 /// Maximum number of characters of a file name.
 const FILE_CHARS: usize = 60;
+
+/// Digits of the hash of a dataset that are shown.
+const HASH_CHARS: usize = 8;
+
+/// The datasets of a side: their names, the number of requests, and the start of their hashes, which
+/// cover the requests.
+pub(super) fn dataset(side: &Side) -> String {
+    let of_run = |run: &Run| {
+        let value = |field: Field, chars: usize| {
+            let value = run.conditions.get(&field)?;
+            Some(printable(value, FILE_CHARS).chars().take(chars).collect())
+        };
+        let requests = value(Field::NumPrompts, FILE_CHARS);
+        let parts: [Option<String>; 3] = [
+            value(Field::DatasetName, FILE_CHARS),
+            requests.map(|requests| format!("{requests} requests")),
+            value(Field::Dataset, HASH_CHARS),
+        ];
+        parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
+    };
+    distinct(side.runs.iter().map(of_run)).join(SEVERAL)
+}
 
 /// The verdict of the gate in one line, partial runs first.
 pub(super) fn gate(gate: &GateSummary) -> String {

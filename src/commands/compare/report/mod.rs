@@ -10,6 +10,7 @@ use sobench_core::printable::printable;
 use sobench_render::{self as render, Document};
 use sobench_results::compare::Comparison;
 use sobench_results::compare::conditions::ConditionEffect;
+use sobench_results::record::condition::Field;
 
 /// Renders the comparison for a terminal.
 pub fn text(comparison: &Comparison) -> String {
@@ -38,9 +39,15 @@ pub fn closing(comparison: &Comparison) -> Vec<String> {
             .iter()
             .filter(|condition| condition.effect == ConditionEffect::Stops);
         let names: Vec<&str> = stops.map(|condition| condition.field.name()).collect();
+        let datasets = if names.contains(&Field::Dataset.name()) {
+            let sides: Vec<String> = comparison.sides.iter().map(labels::dataset).collect();
+            format!("; the datasets are {}", sides.join(" and "))
+        } else {
+            String::new()
+        };
         return vec![
             format!(
-                "error: not comparable, different conditions: {}",
+                "error: not comparable, different conditions: {}{datasets}",
                 names.join(", ")
             ),
             format!(
