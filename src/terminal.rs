@@ -92,9 +92,33 @@ impl LineTimer {
 pub struct ProgressPrefix {
     /// Before the counts, for example `3/12 xgrammar, json, constrained`.
     pub text: String,
-    /// After the counts, for example `, 2 min left`.
-    pub left: String,
+    /// Known after the first run.
+    pub left: Option<TimeLeft>,
     pub timer: Arc<LineTimer>,
+}
+
+/// The estimated time of several runs, since the start of the timer.
+#[derive(Clone, Copy, Debug)]
+pub struct TimeLeft {
+    /// The end of the last run.
+    pub end: Duration,
+    /// What the runs after the current ones take.
+    pub later_runs: Duration,
+    /// Whether some of the runs may not be needed.
+    pub is_at_most: bool,
+}
+
+impl TimeLeft {
+    /// What is left after `elapsed`, for example `, 2 min left`. It shrinks during a run, but not
+    /// below the time of the later ones.
+    pub fn text(self, elapsed: Duration) -> String {
+        let left = self.end.saturating_sub(elapsed).max(self.later_runs);
+        let at_most = if self.is_at_most { "at most " } else { "" };
+        match left.as_secs_f64() {
+            seconds if seconds < 60.0 => format!(", {at_most}{seconds:.0} s left"),
+            seconds => format!(", {at_most}{:.0} min left", seconds / 60.0),
+        }
+    }
 }
 
 /// The progress of one run.
@@ -197,7 +221,8 @@ impl Progress {
             count => format!(", {count} {failed}"),
         };
         match &self.prefix {
-            Some(ProgressPrefix { text, left, .. }) => {
+            Some(ProgressPrefix { text, left, timer }) => {
+                let left = left.map_or_else(String::new, |left| left.text(timer.elapsed()));
                 let counts = format!(" {ended}{total}{failures}{left}");
                 let room = width.saturating_sub(measure_text_width(&counts) + 1);
                 format!("{}{counts}", truncate_str(text, room, "..."))
@@ -379,7 +404,11 @@ mod tests {
         assert_eq!(progress.line(), "2/3 requests ended, 1 without an answer");
         let prefix = ProgressPrefix {
             text: "3/12 xgrammar, json, constrained".to_owned(),
-            left: ", 2 min left".to_owned(),
+            left: Some(TimeLeft {
+                end: Duration::ZERO,
+                later_runs: Duration::from_secs(120),
+                is_at_most: false,
+            }),
             timer: Arc::default(),
         };
         let progress = progress.of_several(prefix);

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::terminal::{LineTimer, ProgressPrefix};
+use crate::terminal::{LineTimer, ProgressPrefix, TimeLeft};
 
 /// Run logs that are listed one by one.
 const MAX_LISTED_LOGS: usize = 8;
@@ -35,7 +35,7 @@ impl MatrixProgress {
     ) -> ProgressPrefix {
         ProgressPrefix {
             text: round_label(before, round, all, labels),
-            left: time_left(self.timer.elapsed(), before, all),
+            left: time_left(self.timer.elapsed(), before, round, all),
             timer: Arc::clone(&self.timer),
         }
     }
@@ -87,21 +87,21 @@ fn round_label(before: usize, round: usize, all: RunCount, labels: &[String]) ->
     }
 }
 
-/// The estimated time of the runs that are left, by the mean of those before.
-fn time_left(elapsed: Duration, before: usize, all: RunCount) -> String {
-    let (all, at_most) = match all {
-        RunCount::Exactly(all) => (all, ""),
-        RunCount::AtMost(all) => (all, "at most "),
+/// The estimated time of the runs that are left, by the mean of those before. `elapsed` is the time
+/// that those took.
+fn time_left(elapsed: Duration, before: usize, round: usize, all: RunCount) -> Option<TimeLeft> {
+    let (all, is_at_most) = match all {
+        RunCount::Exactly(all) => (all, false),
+        RunCount::AtMost(all) => (all, true),
     };
-    if before == 0 {
-        return String::new();
-    }
-    let left_s = elapsed.as_secs_f64() / before as f64 * all.saturating_sub(before) as f64;
-    if left_s < 60.0 {
-        format!(", {at_most}{left_s:.0} s left")
-    } else {
-        format!(", {at_most}{:.0} min left", left_s / 60.0)
-    }
+    let per_run_s = (before > 0).then(|| elapsed.as_secs_f64() / before as f64)?;
+    let of_runs = |runs: usize| Duration::from_secs_f64(per_run_s * runs as f64);
+    let left = all.saturating_sub(before);
+    Some(TimeLeft {
+        end: elapsed + of_runs(left),
+        later_runs: of_runs(left.saturating_sub(round)),
+        is_at_most,
+    })
 }
 
 #[cfg(test)]
@@ -122,11 +122,25 @@ mod tests {
             label(2, 2, at_most, &labels[..1]),
             "3-4 of at most 12 xgrammar, json"
         );
-        let left = |seconds, before, all| time_left(Duration::from_secs(seconds), before, all);
-        assert_eq!(left(40, 4, all), ", 1 min left");
-        assert_eq!(left(4, 4, all), ", 8 s left");
-        assert_eq!(left(4, 4, at_most), ", at most 8 s left");
-        assert_eq!(left(4, 0, all), "");
+        let left = |seconds, before, all, now| {
+            let elapsed = Duration::from_secs(seconds);
+            time_left(elapsed, before, 1, all).map(|left| left.text(Duration::from_secs(now)))
+        };
+        let shown = |text: &str| Some(text.to_owned());
+        assert_eq!(left(40, 4, all, 40), shown(", 1 min left"));
+        assert_eq!(left(4, 4, all, 4), shown(", 8 s left"));
+        assert_eq!(left(4, 4, at_most, 4), shown(", at most 8 s left"));
+        assert_eq!(left(4, 0, all, 4), None);
+        // The last of three runs of 20 minutes, after 11 minutes of it.
+        assert_eq!(
+            left(2400, 2, RunCount::Exactly(3), 3060),
+            shown(", 9 min left")
+        );
+        // A run that takes longer than those before does not use up the time of later ones.
+        assert_eq!(
+            left(1200, 1, RunCount::Exactly(3), 9999),
+            shown(", 20 min left")
+        );
     }
 
     #[test]
