@@ -553,14 +553,15 @@ fn latency(summary: &Summary) -> String {
     )
 }
 
-/// The constrained mean less the control mean, with the interval that the report has.
+/// The constrained mean less the control mean, with the interval that the report has; `None` of too
+/// few values for one.
 fn mean_difference(
     columns: &[ArmColumn<'_>],
     metric: LatencyMetric,
     differences: &ArmDifferences,
 ) -> Option<String> {
     if let Some(found) = differences.get(metric) {
-        return Some(difference(&found));
+        return difference(&found);
     }
     let mut means = columns
         .iter()
@@ -569,12 +570,11 @@ fn mean_difference(
     Some(signed(constrained - control))
 }
 
-fn difference(found: &Difference) -> String {
-    let interval = found
-        .low
-        .zip(found.high)
-        .map(|(low, high)| format!(" ({} to {})", short(low), short(high)));
-    signed(found.difference) + &interval.unwrap_or_default()
+/// A difference of few values, which has no interval, may be that of two single requests.
+fn difference(found: &Difference) -> Option<String> {
+    let (low, high) = found.low.zip(found.high)?;
+    let difference = signed(found.difference);
+    Some(format!("{difference} ({} to {})", short(low), short(high)))
 }
 
 fn signed(value: f64) -> String {

@@ -195,6 +195,9 @@ fn overhead(figures: &Figures, added: fn(&Control) -> Option<&Added>) -> String 
     let Some(overhead) = added.and_then(|added| added.percent.as_ref()) else {
         return UNKNOWN.to_owned();
     };
+    if !added.is_some_and(Added::has_enough_pairs) {
+        return format!("{UNKNOWN}\nn={}", overhead.pairs);
+    }
     let signed = |value: f64| format!("{value:+.1}");
     let interval = match (overhead.low_percent, overhead.high_percent) {
         (Some(low), Some(high)) => format!("{} to {}", signed(low), signed(high)),
