@@ -20,6 +20,9 @@ pub(crate) const LEAVES: &str = "Leaves of answers (share of those of the refere
 /// Width of the column of two arms.
 const ARMS_WIDTH: usize = 20;
 
+/// Fewest unparsed answers of an arm without another that have a sentence.
+const MIN_UNPARSED: usize = 2;
+
 /// Digits of a cost in USD.
 const USD_DIGITS: usize = 6;
 
@@ -209,7 +212,7 @@ fn p_value(p: f64) -> String {
 
 /// What the figures say, a sentence each.
 pub(crate) fn sentences(accuracy: &AccuracySummary) -> Vec<String> {
-    let mut sentences: Vec<String> = Vec::new();
+    let mut sentences: Vec<String> = unparsed(accuracy).into_iter().collect();
     let most_right = accuracy.most_right();
     let is_decided =
         |effect: &Effect| matches!(effect.verdict, EffectVerdict::Better | EffectVerdict::Worse);
@@ -238,6 +241,28 @@ pub(crate) fn sentences(accuracy: &AccuracySummary) -> Vec<String> {
     }
     sentences.extend(power(accuracy));
     sentences
+}
+
+/// The arms whose complete answers have nothing that the scorer compares, such as prose where it
+/// compares JSON.
+fn unparsed(accuracy: &AccuracySummary) -> Option<String> {
+    let is_unparsed = |arm: &&ArmAccuracy| {
+        arm.right + arm.missed.wrong == 0 && arm.missed.unparsed >= MIN_UNPARSED
+    };
+    let arms = accuracy.arms.iter().filter(is_unparsed);
+    let names: Vec<&str> = arms.map(|arm| arm.arm.flag()).collect();
+    let scorers: Vec<&str> = accuracy
+        .scorers
+        .iter()
+        .map(|scorer| scorer.name())
+        .collect();
+    (!names.is_empty()).then(|| {
+        format!(
+            "no answer of {} has the form that {} compares, so that its rate is of the form, not of the content",
+            names.join(", "),
+            scorers.join(", ")
+        )
+    })
 }
 
 /// The arms that are right as often as a guess among the choices.
@@ -382,6 +407,20 @@ mod tests {
     };
     use sobench_results::metrics::{MetricsOptions, summarise};
     use sobench_results::record::testing::record;
+
+    #[test]
+    fn arms_without_the_form_of_the_scorer_have_a_sentence() {
+        let of = |unparsed: Grade| {
+            let grade = |_, arm| match arm {
+                Arm::Free => unparsed,
+                _ => Grade::Right,
+            };
+            sentences(report(12, grade).metrics.accuracy.as_ref().unwrap())
+        };
+        let expected = "no answer of free has the form that leaf compares, so that its rate is of the form, not of the content";
+        assert_eq!(of(Grade::Unparsed)[0], expected);
+        assert!(!of(Grade::Wrong).contains(&expected.to_owned()));
+    }
 
     /// A report of items in all arms; `is_right` of an item and an arm.
     fn report(items: usize, grade: impl Fn(usize, Arm) -> Grade) -> Report {

@@ -6,7 +6,8 @@ use sobench_core::dates::iso_8601;
 use sobench_core::printable::{printable, printable_message};
 use sobench_notices::breach::headline;
 use sobench_notices::enforcement::State;
-use sobench_notices::notice::{FigureNotice, LatencyChange, LatencyModes, Notice};
+use sobench_notices::notice::{BenchNotice, FigureNotice, LatencyChange, LatencyModes, Notice};
+use sobench_results::metrics::quality::PromptsWithoutTools;
 use sobench_results::metrics::run_issues::RunIssues;
 use sobench_results::metrics::{Answers, Metrics};
 use sobench_results::record::{EngineChoice, RunRecord};
@@ -357,6 +358,7 @@ fn figure_notices(report: &Report) -> Vec<FigureNotice> {
         .chain(goodput)
         .chain(no_effect(metrics, report.record.enforcement.state))
         .chain(controls_cut(metrics))
+        .chain(without_tools(report))
         .collect()
 }
 
@@ -490,6 +492,27 @@ fn buffered_calls(metrics: &Metrics) -> Option<FigureNotice> {
         silence_s: found.silence_ns as f64 / 1e9,
         control_buffered: found.control.map_or(0, |control| control.buffered),
         controls: found.control.map_or(0, |control| control.answers),
+    })
+}
+
+/// Notice on tools that are not in the prompt. The synthetic model has no chat template, and never
+/// counts them.
+fn without_tools(report: &Report) -> Option<FigureNotice> {
+    let is_synthetic =
+        |notice: &Notice| matches!(notice, Notice::Bench(BenchNotice::SyntheticModel { .. }));
+    let PromptsWithoutTools {
+        requests,
+        input_tokens,
+        tool_bytes,
+    } = report
+        .metrics
+        .quality
+        .without_tools
+        .filter(|_| !report.notices.iter().any(is_synthetic))?;
+    Some(FigureNotice::PromptsWithoutTools {
+        requests,
+        input_tokens,
+        tool_bytes,
     })
 }
 

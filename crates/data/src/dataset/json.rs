@@ -123,10 +123,6 @@ impl Kind for JsonPlan {
             ..Rows::generated(rows, source)
         })
     }
-
-    fn has_own_constraint(&self) -> bool {
-        matches!(self.json_schema, JsonSchemaSource::Path(_))
-    }
 }
 
 impl Kind for JsonUniquePlan {
@@ -171,10 +167,6 @@ impl Kind for JsonUniquePlan {
             notices: notice.into_iter().collect(),
             ..Rows::generated(rows, source.clone())
         })
-    }
-
-    fn has_own_constraint(&self) -> bool {
-        self.0.has_own_constraint()
     }
 }
 

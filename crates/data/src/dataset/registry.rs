@@ -124,7 +124,8 @@ pub(super) trait Kind: Sized + Serialize + DeserializeOwned {
         None
     }
 
-    /// Whether a user-supplied constraint replaces the shipped one, with the shipped prompt.
+    /// Whether a user-supplied constraint replaces the shipped one, and the shipped prompt does not
+    /// contain it.
     fn has_own_constraint(&self) -> bool {
         false
     }

@@ -22,7 +22,7 @@ pub enum BenchNotice {
     )]
     IgnoreEosWithConstraints,
     #[error(
-        "the constraint is user-defined and the prompt is the built-in one; use --dataset custom to read both from a file"
+        "the constraint is user-defined, and the built-in prompt does not contain it; use --dataset custom to read both from a file"
     )]
     ShippedPrompt,
     #[error("--endpoint {endpoint} does not match --backend {backend}")]
@@ -86,13 +86,13 @@ pub enum BenchNotice {
         why: NotScored,
     },
     #[error(
-        "the limit of {open_files} open files is too low for {requests} concurrent requests: requests above the limit fail on this machine, \
-         not on the server; lower --max-concurrency, or raise the limit with ulimit -n"
+        "the limit of {open_files} open files is too low for {requests} concurrent requests: requests above the limit are not sent; \
+         lower --max-concurrency, or raise the limit with ulimit -n"
     )]
     OpenFileLimit { open_files: u64, requests: usize },
     #[error(
         "the system has {ports} local ports for connections to one server, too few for {requests} concurrent requests: requests above the \
-         limit fail on this machine, not on the server; lower --max-concurrency, or widen net.ipv4.ip_local_port_range"
+         limit are not sent; lower --max-concurrency, or widen net.ipv4.ip_local_port_range"
     )]
     LocalPortLimit { ports: u64, requests: usize },
     #[error(

@@ -96,7 +96,7 @@ pub enum FigureNotice {
         pauses_named: usize,
     },
     #[error(
-        "requests that failed to get a connection on this machine, which are not in any rate: {requests}; {why}"
+        "requests not sent, because this machine had no connection for them, and in no rate: {requests}; {why}"
     )]
     NoConnection { requests: usize, why: String },
     #[error(
@@ -137,6 +137,15 @@ pub enum FigureNotice {
     ConstraintsLost {
         /// The best one, and those that are not clearly worse.
         explanations: Vec<LossSplit>,
+    },
+    #[error(
+        "the chat template may leave out the tools: {requests} prompts with tools have {input_tokens} tokens by the server's count, and \
+         their tools alone have {tool_bytes} bytes (means); calls that are missing are then no fault of the model"
+    )]
+    PromptsWithoutTools {
+        requests: usize,
+        input_tokens: u64,
+        tool_bytes: u64,
     },
     #[error(
         "all {controls} answers of the control arm were cut at the token limit, so that none could be valid: the control rate says \

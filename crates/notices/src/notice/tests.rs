@@ -248,6 +248,7 @@ fn examples_figures() -> Vec<Notice> {
         EngineFixedByRun { request: text("json-0"), engine: text("xgrammar"), why: text("xgrammar is the first choice") },
         BrokenConstraints { broken: 4, answers: 10, seen_enforced: true, reasons: vec![breach("schema"), breach("not_json")] },
         ConstraintsLost { explanations: vec![loss(LossVariable::Time)] },
+        PromptsWithoutTools { requests: 9, input_tokens: 21, tool_bytes: 1800 },
         ControlsCut { controls: 20 },
         Drift { changes: vec![rise("TTFT"), step] },
         TwoModes { latencies: vec![modes] },

@@ -2,18 +2,21 @@
 //! vLLM's script. The rates are defined in [`super::registry::rates`].
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 use indexmap::IndexMap;
 use serde::Serialize;
 
 use super::Sample;
+use super::TokenSource;
 use super::constraint_loss::{self, ConstraintLoss};
 use super::examples::Group;
 use super::registry::{Metric, rates};
 use sobench_core::case::Arm;
+use sobench_core::constraint::Constraint;
 use sobench_core::observation::{Outcome, failure_message};
-use sobench_core::tools::ToolChoice;
+use sobench_core::tools::{ToolChoice, ToolForm};
 use sobench_core::verdict::{ExtraText, NotScored, Reason, Verdict};
 use sobench_notices::breach::BreachCause;
 use sobench_statistics::Rate;
@@ -76,6 +79,9 @@ pub struct Quality {
     /// What the invalid answers show, the most frequent first.
     #[serde(skip)]
     pub causes: Vec<(BreachCause, usize)>,
+    /// Prompts that are too short for their tools, by the server's count of tokens.
+    #[serde(skip)]
+    pub without_tools: Option<PromptsWithoutTools>,
     /// Kinds of text around JSON, the most frequent first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub extra_text: Vec<ExtraTextCount>,
@@ -111,6 +117,19 @@ impl ToolCallRates {
         ]
     }
 }
+
+/// Prompts whose server counts fewer tokens than the tools of the request have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PromptsWithoutTools {
+    pub requests: usize,
+    /// Means.
+    pub input_tokens: u64,
+    pub tool_bytes: u64,
+}
+
+/// Bytes of JSON per token that no tokenizer reaches: about 4 are usual, and templates that rewrite
+/// tools save up to half.
+const MAX_TOOL_BYTES_PER_TOKEN: u64 = 12;
 
 /// Answers with one kind of text around their JSON.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -194,6 +213,7 @@ impl Quality {
             not_sent: hits(&rates::NOT_SENT_RATE),
             reasons: Group::by(constrained.iter().copied(), reason),
             causes: causes(&constrained),
+            without_tools: without_tools(&constrained),
             extra_text: extra_text(&constrained),
             not_scored: Group::by(constrained.iter().copied(), why_not_scored),
             vllm: VllmScore::new(samples),
@@ -361,6 +381,37 @@ fn causes(samples: &[&Sample<'_>]) -> Vec<(BreachCause, usize)> {
     counts
 }
 
+fn without_tools(samples: &[&Sample<'_>]) -> Option<PromptsWithoutTools> {
+    let mut sizes: HashMap<*const Constraint, u64> = HashMap::new();
+    let (mut requests, mut input_tokens, mut tool_bytes) = (0, 0, 0);
+    for sample in samples.iter().filter(|sample| sample.outcome().is_answer()) {
+        let (Some(constraint), tokens) = (sample.constraint(), sample.tokens()) else {
+            continue;
+        };
+        let (Some(tools), Some(tokens), TokenSource::Server) =
+            (constraint.tools(), tokens.input, tokens.input_source)
+        else {
+            continue;
+        };
+        let bytes = *sizes.entry(Arc::as_ptr(constraint)).or_insert_with(|| {
+            let members = tools.to_members(ToolForm::Responses);
+            members
+                .get("tools")
+                .map_or(0, |tools| tools.to_string().len() as u64)
+        });
+        if tokens > 0 && tokens * MAX_TOOL_BYTES_PER_TOKEN < bytes {
+            requests += 1;
+            input_tokens += tokens;
+            tool_bytes += bytes;
+        }
+    }
+    (requests > 0).then(|| PromptsWithoutTools {
+        requests,
+        input_tokens: input_tokens / requests as u64,
+        tool_bytes: tool_bytes / requests as u64,
+    })
+}
+
 fn extra_text(samples: &[&Sample<'_>]) -> Vec<ExtraTextCount> {
     let mut counts: BTreeMap<ExtraText, ExtraTextCount> = BTreeMap::new();
     for sample in samples {
@@ -402,13 +453,11 @@ fn why_not_scored(sample: &Sample<'_>) -> Option<(&'static str, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::Arc;
-
     use serde_json::json;
 
+    use crate::metrics::request_table::RequestTable;
     use crate::metrics::testing::{TestRequest, test_request, with_cases, with_samples};
     use sobench_core::answer::Channel;
-    use sobench_core::constraint::Constraint;
     use sobench_core::observation::TransportCause;
     use sobench_core::verdict::ToolCallFault;
 
@@ -426,6 +475,36 @@ mod tests {
 
     fn counts(rate: Option<Rate>) -> Option<(usize, usize)> {
         rate.map(|rate| (rate.hits, rate.of))
+    }
+
+    #[test]
+    fn prompts_too_short_for_their_tools_are_counted() {
+        let described = json!({"tools": [{"type": "function", "function": {"name": "f", "description": "d".repeat(600)}}]});
+        let with_tokens = |tokens: u64, source: TokenSource, tools: &serde_json::Value| {
+            let constraint: Constraint = serde_json::from_value(json!({ "tools": tools })).unwrap();
+            let request = test_request();
+            let (mut case, observation, verdict) = request.parts(0);
+            case.constraint = Some(Arc::new(constraint));
+            let mut judged = request.judged(verdict, &observation);
+            judged.tokens.input = Some(tokens);
+            judged.tokens.input_source = source;
+            let mut table = RequestTable::default();
+            assert!(table.push(&case, &observation, 0));
+            table.judge(0, judged);
+            Quality::new(&table.samples()).without_tools
+        };
+        let found = with_tokens(21, TokenSource::Server, &described).unwrap();
+        assert_eq!((found.requests, found.input_tokens), (1, 21));
+        assert!((600..700).contains(&found.tool_bytes), "{found:?}");
+        let short = json!({"tools": [{"type": "function", "function": {"name": "f"}}]});
+        for (tokens, source, tools) in [
+            (21, TokenSource::Server, &short),
+            (21, TokenSource::Tokenizer, &described),
+            (160, TokenSource::Server, &described),
+            (0, TokenSource::Server, &described),
+        ] {
+            assert_eq!(with_tokens(tokens, source, tools), None, "{tokens}");
+        }
     }
 
     #[test]

@@ -19,7 +19,7 @@ pub struct RunIssues {
     pub over_limit: usize,
     /// The longest of them: its tokens, and its limit.
     pub longest_over_limit: Option<(u64, u32)>,
-    /// Requests that failed to get a connection on this machine.
+    /// Requests that were not sent, because this machine had no connection for them.
     pub no_connection: usize,
     /// The error message of the first of them.
     pub local_error: Option<String>,
