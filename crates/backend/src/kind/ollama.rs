@@ -136,6 +136,7 @@ impl Call<'_> {
             id: self.id.map(|id| id.0.into_owned()).unwrap_or_default(),
             name: name.0.into_owned(),
             arguments: arguments.map_or("{}", RawValue::get).to_owned(),
+            ..ToolCall::default()
         }
     }
 }

@@ -130,10 +130,10 @@ impl Start<'_> {
                 let finished = &items[..finished.min(items.len())];
                 (1..finished.len()).any(|index| finished[..index].contains(&finished[index]))
             }
-            Kind::Constant { expected_value } => !may_become(&value, expected_value),
+            Kind::Constant { expected_value } => !may_become(value, expected_value),
             Kind::Enum { options } => options
                 .as_array()
-                .is_some_and(|options| !options.iter().any(|option| may_become(&value, option))),
+                .is_some_and(|options| !options.iter().any(|option| may_become(value, option))),
             Kind::AnyOf { context } | Kind::OneOfNotValid { context } => {
                 // The keyword and the number of the alternative.
                 let applied = steps + 1;
