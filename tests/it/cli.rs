@@ -703,13 +703,20 @@ fn test_request_is_repeated_while_the_model_loads() {
                 let body = r#"{"error":{"message":"Loading model"}}"#;
                 return whole("503 Service Unavailable", "application/json", body);
             }
-            let event = r#"data: {"choices":[{"index":0,"text":"Positive","finish_reason":"stop"}]}"#;
+            let event =
+                r#"data: {"choices":[{"index":0,"text":"Positive","finish_reason":"stop"}]}"#;
             let events = format!("{event}\n\ndata: [DONE]\n\n");
             whole("200 OK", "text/event-stream", &events)
         })
     };
     let run = |server: &ScriptedServer, wait: &[&str]| {
-        let flags = ["--dataset", "choice", "--num-prompts", "4", "--skip-preflight"];
+        let flags = [
+            "--dataset",
+            "choice",
+            "--num-prompts",
+            "4",
+            "--skip-preflight",
+        ];
         let server = ["--base-url", &server.base_url, "--disable-tqdm"];
         sobench(&[&server[..], &flags, wait].concat())
     };

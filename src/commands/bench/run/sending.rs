@@ -14,7 +14,7 @@ use crate::terminal::{self, Mode, Progress, ProgressLabels, ProgressPrefix};
 use sobench_backend::{Adapter, RequestOptions, ServerKind, StreamFault, unsupported};
 use sobench_client::{self, ConsecutiveErrors, RunControl, RunStart, RunTotals};
 use sobench_core::case::{Arm, Case};
-use sobench_core::constraint::{Constraint, GrammarDialect};
+use sobench_core::constraint::Constraint;
 use sobench_core::error::{Error, Result};
 use sobench_core::error_message::error_message;
 use sobench_core::load::ErrorLimits;
@@ -123,30 +123,22 @@ impl<'a> Sending<'a> {
         let Some((case, first)) = failed.iter().find(is_sent).or(failed.first()) else {
             return Err(Error::internal("a dataset without cases"));
         };
-        let control = match is_constrained(case) {
-            true => {
-                let control = self.without_constraint(case);
-                Some(self.send_by(adapter(), &control, "trial-control").await?)
-            }
-            false => None,
+        let control = is_constrained(case).then(|| self.without_constraint(case));
+        let answered = match &control {
+            Some(control) => Some(self.send_by(adapter(), control, "trial-control").await?),
+            None => None,
         };
         let trial = Trial {
-            requests: failed.len() + usize::from(control.is_some()),
+            requests: failed.len() + usize::from(answered.is_some()),
             case,
-            excess_tokens: control
-                .as_ref()
-                .and_then(|seen| excess_tokens(case.output_len, seen)),
-            has_answer: control
+            has_answer: answered
                 .as_ref()
                 .is_some_and(|seen| is_response_of_model(&seen.outcome)),
             refusal: None,
             constraints,
             notices: capturing.notice(&self.request.model).into_iter().collect(),
         };
-        let (reason, error) = (
-            redacted(&secrets, &failure_message(&first.outcome)),
-            self.trial_error(case, &first.outcome),
-        );
+        let reason = redacted(&secrets, &failure_message(&first.outcome));
         if trial.has_answer {
             let Some((status, body)) = first.outcome.content_refusal() else {
                 let failed = BenchNotice::trial_refused(case.id.clone(), &reason);
@@ -166,7 +158,9 @@ impl<'a> Sending<'a> {
                 ..trial
             });
         }
-        let mut seen = failed.iter().map(|(_, seen)| seen).chain(&control);
+        let mut seen = failed.iter().map(|(_, seen)| seen).chain(&answered);
+        // Without the constraint there is no answer either, so that it is not the cause.
+        let error = self.trial_error(control.as_ref().unwrap_or(case), &first.outcome);
         if seen.all(is_unusable) {
             return Err(error);
         }
@@ -356,7 +350,7 @@ impl<'a> Sending<'a> {
         }
         match outcome {
             Outcome::Rejected { status, body, .. } => {
-                refused(status, body).hint(refusal_hint(*status, case, self.session.is_embedded()))
+                refused(status, body).hint(refusal_hint(*status, case))
             }
             Outcome::ServerError { status, body, .. } => {
                 refused(status, body).hint(server_error_hint(*status))
@@ -531,7 +525,7 @@ impl ErrorWarning {
     }
 }
 
-fn refusal_hint(status: u16, case: &Case, embedded: bool) -> String {
+fn refusal_hint(status: u16, case: &Case) -> String {
     let sent = case
         .constraint
         .as_ref()
@@ -545,15 +539,6 @@ fn refusal_hint(status: u16, case: &Case, embedded: bool) -> String {
              limit, or use shorter prompts and constraints"
             .to_owned(),
         (404 | 405, _) => "check --model against /v1/models, and --endpoint and --backend against the server".to_owned(),
-        (_, Some(constraint))
-            if embedded && matches!(&**constraint, Constraint::Grammar { dialect: GrammarDialect::Ebnf, .. }) =>
-        {
-            "the embedded engine guidance reads Lark only: --grammar-dialect lark converts the grammar, xgrammar reads EBNF"
-                .to_owned()
-        }
-        (_, Some(constraint)) if constraint.tools().is_some() => {
-            "the server refuses the tools or their choice: its message says why".to_owned()
-        }
         (_, Some(constraint)) => format!(
             "the server refuses the request; if the cause is the {} constraint, try another --constraint-dialect or \
              --guided-decoding-backend, or a constraint that the engine supports",
@@ -700,11 +685,11 @@ mod tests {
             (413, "too large"),
         ] {
             assert!(
-                refusal_hint(status, &case(0, "a"), false).contains(word),
+                refusal_hint(status, &case(0, "a")).contains(word),
                 "{status}"
             );
             assert_eq!(
-                refusal_hint(status, &case(0, "a"), false).contains("--constraint-dialect"),
+                refusal_hint(status, &case(0, "a")).contains("--constraint-dialect"),
                 matches!(status, 400 | 422)
             );
         }
