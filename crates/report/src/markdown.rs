@@ -190,6 +190,7 @@ mod tests {
     use sobench_core::observation::Outcome;
     use sobench_core::verdict::{NotScored, Reason, Verdict};
     use sobench_notices::notice::Notice;
+    use sobench_results::metrics::TokenSource;
     use sobench_results::metrics::client_overhead::ClientOverhead;
     use sobench_results::metrics::testing::{TestRequest, test_request};
     use sobench_results::record::RunRecord;
@@ -243,6 +244,22 @@ mod tests {
             },
         ];
         insta::assert_snapshot!(rendered(&run, odd, true));
+    }
+
+    #[test]
+    fn doubtful_token_counts_are_marked() {
+        let run = [TestRequest {
+            source: TokenSource::OtherTokenizer,
+            ..test_request()
+        }];
+        let page = rendered(&run, record(), false);
+        for text in [
+            "1.50 output tokens/s \\[out\\]",
+            "| TPOT \\[out\\] |",
+            "\\[out\\] token counts of 1 answers",
+        ] {
+            assert!(page.contains(text), "{text}\n{page}");
+        }
     }
 
     #[test]

@@ -273,12 +273,12 @@ pub(crate) fn count(value: Option<u64>) -> String {
 mod tests {
     use super::*;
     use sobench_core::case::Arm;
-    use sobench_core::observation::Outcome;
+    use sobench_core::observation::{Outcome, Usage};
     use sobench_core::schedule::{Pace, Rate};
     use sobench_core::verdict::{NotScored, Reason, Verdict};
     use sobench_notices::notice::Notice;
     use sobench_results::metrics::testing::{TestRequest, test_request, with_samples};
-    use sobench_results::metrics::{MetricsOptions, Sample, Slo, summarise};
+    use sobench_results::metrics::{MetricsOptions, Sample, Slo, TokenSource, summarise};
     use sobench_results::record::testing::record;
     use sobench_results::record::{Engine, EngineChoice, RunRecord};
 
@@ -417,6 +417,88 @@ mod tests {
         }
         let page = shown(&[tagged(&["tools-3"])], record(), &options);
         assert!(!page.contains("By tag"), "{page}");
+    }
+
+    /// Ten chunks 10 ms apart, with these counts.
+    fn counted(usage: Option<Usage>, source: TokenSource, output: u64) -> TestRequest<'static> {
+        TestRequest {
+            chunks: (1..=10).map(|chunk| 10 * chunk).collect(),
+            output: Some(output),
+            usage,
+            source,
+            ..test_request()
+        }
+    }
+
+    #[test]
+    fn figures_of_doubtful_token_counts_are_marked_in_their_row() {
+        let usage = |prompt_tokens, completion_tokens, reasoning_tokens| {
+            Some(Usage {
+                prompt_tokens: Some(prompt_tokens),
+                completion_tokens: Some(completion_tokens),
+                reasoning_tokens,
+                unreadable: false,
+            })
+        };
+        use TokenSource::{OtherTokenizer, Server, Tokenizer};
+        let (out, both) = (&["[out]"][..], &["[in]", "[out]"][..]);
+        for (request, marks, why) in [
+            (counted(usage(7, 10, None), Server, 10), &[][..], ""),
+            (
+                counted(None, OtherTokenizer, 16),
+                both,
+                "[out] token counts of 1 answers: 1 by m, a tokenizer of another model, not by the server",
+            ),
+            (
+                counted(None, Tokenizer, 10),
+                both,
+                "[in] token counts of 1 answers: 1 by m (--tokenizer), not by the server",
+            ),
+            (
+                counted(usage(7, 5, None), Server, 5),
+                out,
+                "[out] token counts of 1 answers: 1 with fewer tokens than chunks by the server",
+            ),
+            (
+                counted(usage(7, 10, Some(11)), Server, 10),
+                out,
+                "1 with more tokens of reasoning than of all by the server",
+            ),
+            (
+                counted(usage(0, 10, None), Server, 10),
+                &["[in]"],
+                "[in] token counts of 1 answers: 1 where the server counts 0 tokens of a prompt",
+            ),
+        ] {
+            let page = shown(&[request], record(), &MetricsOptions::default());
+            let row = |name: &str| {
+                let line = page.lines().find(|line| line.starts_with(name)).unwrap();
+                line[name.len()..]
+                    .split_whitespace()
+                    .skip(1)
+                    .collect::<Vec<_>>()
+            };
+            let of = |mark: &str| Vec::from_iter(marks.iter().copied().filter(|own| *own == mark));
+            assert_eq!(row("Total input tokens:"), of("[in]"), "{page}");
+            for name in [
+                "Total generated tokens:",
+                "Output token throughput (tok/s):",
+                "Mean TPOT (ms):",
+                "Median TPOT (ms):",
+            ] {
+                assert_eq!(row(name), of("[out]"), "{page}");
+            }
+            assert_eq!(row("Total token throughput (tok/s):"), marks, "{page}");
+            assert_eq!(row("Mean TTFT (ms):"), [""; 0], "{page}");
+            let unwrapped = page.split_whitespace().collect::<Vec<_>>().join(" ");
+            assert!(unwrapped.contains(why), "{why}\n{page}");
+            // Directly below the block.
+            let below = page
+                .split(&format!("\n{}\n", "=".repeat(50)))
+                .nth(1)
+                .unwrap();
+            assert_eq!(below.starts_with('['), !marks.is_empty(), "{page}");
+        }
     }
 
     #[test]
