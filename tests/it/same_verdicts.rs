@@ -182,8 +182,9 @@ fn scored(path: &Path) -> Vec<String> {
 }
 
 fn with(mut row: Value, more: Value) -> Value {
-    let more = more.as_object().cloned().unwrap_or_default();
-    row.as_object_mut().unwrap().extend(more);
+    if let Value::Object(more) = more {
+        row.as_object_mut().unwrap().extend(more);
+    }
     row
 }
 

@@ -139,7 +139,7 @@ impl Search<'_, '_> {
         for keywords in [plain, nested] {
             let with = |kept: &[Vec<String>]| {
                 let removed = keywords.iter().filter(|path| !kept.contains(path));
-                constraint(removed.fold(schema.clone(), without))
+                constraint(removed.fold(schema.clone(), |schema, path| without(schema, path)))
             };
             if keywords.is_empty() || self.is_refused(with(&[])).await? {
                 continue;
@@ -211,7 +211,7 @@ fn child<'a>(value: &'a Value, step: &String) -> Option<&'a Value> {
 }
 
 /// The schema without the keyword at `path`.
-fn without(mut schema: Value, path: &Vec<String>) -> Value {
+fn without(mut schema: Value, path: &[String]) -> Value {
     let parent = path.split_last().and_then(|(keyword, steps)| {
         let parent = steps
             .iter()

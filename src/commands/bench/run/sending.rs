@@ -131,6 +131,9 @@ impl<'a> Sending<'a> {
         let trial = Trial {
             requests: failed.len() + usize::from(answered.is_some()),
             case,
+            excess_tokens: answered
+                .as_ref()
+                .and_then(|seen| excess_tokens(case.output_len, seen)),
             has_answer: answered
                 .as_ref()
                 .is_some_and(|seen| is_response_of_model(&seen.outcome)),
