@@ -1,5 +1,7 @@
 //! A broken JSON Schema is the same error wherever it is given: exit code 2, with its file.
 
+use sobench_testkit::scripted::{ScriptedServer, models, whole};
+
 use crate::support::sobench;
 
 #[test]
@@ -56,4 +58,38 @@ fn rows_with_an_id_run_and_are_scored_by_the_same_members() {
     std::fs::write(&path, row).unwrap();
     let ran = sobench(&["score", file, "--format", "jsonl"]);
     assert!(ran.stdout.contains(r#""valid":true"#), "{}", ran.stdout);
+}
+
+#[test]
+fn a_schema_without_a_value_is_at_fault_even_of_one_answer() {
+    let server = ScriptedServer::answering(|request| match request.is_model_list() {
+        true => models(),
+        false => {
+            let text = r#"{\"x\": }"#;
+            let event = format!(
+                r#"data: {{"choices":[{{"index":0,"text":"{text}","finish_reason":"stop"}}]}}"#
+            );
+            let events = format!("{event}\n\ndata: [DONE]\n\n");
+            whole("200 OK", "text/event-stream", &events)
+        }
+    });
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("rows.jsonl");
+    let row = r#"{"prompt":"Hi","json_schema":{"type":"object","properties":{"x":{"enum":[]}},"required":["x"]}}"#;
+    std::fs::write(&path, row).unwrap();
+    let ran = sobench(&[
+        "--base-url",
+        &server.base_url,
+        "--dataset",
+        "custom",
+        "--dataset-path",
+        path.to_str().unwrap(),
+        "--num-prompts",
+        "1",
+        "--skip-preflight",
+    ]);
+    let page = ran.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    let expected = "none of 1 constrained answers follows its constraint: no value satisfies the schema at \
+                    /properties/x: the list of `enum` is empty; the schema is at fault, not the server";
+    assert!(page.contains(expected), "{page}");
 }

@@ -146,17 +146,18 @@ pub(crate) fn token_sentence(metrics: &Metrics) -> Option<String> {
         return None;
     }
     let difference = reasoning.tokens.map_or_else(String::new, |found| {
-        let interval = found.low.zip(found.high);
-        let interval = interval.map_or_else(
-            || " (too few for an interval)".to_owned(),
-            |(low, high)| format!(" (95 % interval {low:.1} to {high:.1})"),
-        );
+        let Some((low, high)) = found.low.zip(found.high) else {
+            return "; too few values for a difference".to_owned();
+        };
         let pairs = if found.is_paired() {
             format!(" over {} pairs", found.n)
         } else {
             String::new()
         };
-        format!("; difference {:+.1}{interval}{pairs}", found.difference)
+        format!(
+            "; difference {:+.1} (95 % interval {low:.1} to {high:.1}){pairs}",
+            found.difference
+        )
     });
     Some(format!(
         "mean reasoning tokens of answers: {}{difference}",

@@ -4,7 +4,7 @@ use super::{Report, accuracy, enforcement};
 use sobench_core::channel_timing::LATE_WINDOW_NS;
 use sobench_core::dates::iso_8601;
 use sobench_core::printable::{printable, printable_message};
-use sobench_notices::breach::headline;
+use sobench_notices::breach::{BreachCause, headline};
 use sobench_notices::enforcement::State;
 use sobench_notices::notice::{BenchNotice, FigureNotice, LatencyChange, LatencyModes, Notice};
 use sobench_results::metrics::quality::PromptsWithoutTools;
@@ -93,7 +93,12 @@ pub(crate) fn warning(report: &Report) -> Option<String> {
     let enforcement = &report.record.enforcement;
     let quality = &report.metrics.quality;
     let invalid: usize = quality.causes.iter().map(|(_, count)| count).sum();
-    let is_suspicious = quality.valid == 0 && invalid >= MIN_SUSPICIOUS;
+    // Of few answers, only a fault of the schema is certain.
+    let is_certain = matches!(
+        quality.causes.first(),
+        Some((BreachCause::Unsatisfiable { .. }, _))
+    );
+    let is_suspicious = quality.valid == 0 && (is_certain || invalid >= MIN_SUSPICIOUS);
     let has_preflight = enforcement.state != State::NotChecked;
     enforcement.warning().or_else(|| {
         let field = report.record.server.constraint_dialect;

@@ -553,15 +553,14 @@ fn latency(summary: &Summary) -> String {
     )
 }
 
-/// The constrained mean less the control mean, with the interval that the report has; `None` of too
-/// few values for one.
+/// The constrained mean less the control mean, with the interval that the report has.
 fn mean_difference(
     columns: &[ArmColumn<'_>],
     metric: LatencyMetric,
     differences: &ArmDifferences,
 ) -> Option<String> {
     if let Some(found) = differences.get(metric) {
-        return difference(&found);
+        return Some(difference(&found));
     }
     let mut means = columns
         .iter()
@@ -571,10 +570,14 @@ fn mean_difference(
 }
 
 /// A difference of few values, which has no interval, may be that of two single requests.
-fn difference(found: &Difference) -> Option<String> {
-    let (low, high) = found.low.zip(found.high)?;
-    let difference = signed(found.difference);
-    Some(format!("{difference} ({} to {})", short(low), short(high)))
+fn difference(found: &Difference) -> String {
+    match found.low.zip(found.high) {
+        Some((low, high)) => {
+            let difference = signed(found.difference);
+            format!("{difference} ({} to {})", short(low), short(high))
+        }
+        None => "too few".to_owned(),
+    }
 }
 
 fn signed(value: f64) -> String {
