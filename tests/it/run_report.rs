@@ -164,6 +164,54 @@ fn constraints_lost_under_load_are_not_blamed_on_a_request() {
     );
 }
 
+/// A run and the report of its log, on a server whose answer to request `number` has these names.
+fn named(names: fn(usize) -> Value) -> [String; 2] {
+    let server = server(move |asked| {
+        let mut event = names(asked.number);
+        event["choices"] =
+            json!([{"index": 0, "delta": {"content": "Positive"}, "finish_reason": "stop"}]);
+        at_once(format!("data: {event}\n\ndata: [DONE]\n\n"))
+    });
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("run.jsonl");
+    let log = log.to_str().unwrap();
+    let flags = ["--num-prompts", "6", "--max-concurrency", "1"];
+    let (ran, _) = run(&server, &[&flags[..], &["--run-log", log]].concat());
+    let reported = sobench(&["report", log, "--detail", "full"]);
+    assert_eq!(reported.code, 0, "{}", reported.stderr);
+    [unwrapped(&ran), unwrapped(&reported)]
+}
+
+#[test]
+fn a_model_that_changes_during_the_run_is_named_once() {
+    // Request 0 is the trial.
+    let restarted = |number: usize| {
+        let build = if number < 4 { "b1" } else { "b2" };
+        json!({"model": if number < 4 { "tiny" } else { "large" }, "system_fingerprint": build})
+    };
+    for page in named(restarted) {
+        for (what, from, to) in [
+            ("model", "tiny", "large"),
+            ("system_fingerprint", "b1", "b2"),
+        ] {
+            let notice = format!(
+                "the server's {what} changed at request choice-3: from {from} to {to} (3 of 6 answers)"
+            );
+            assert_eq!(page.matches(&notice).count(), 1, "{notice}\n{page}");
+        }
+    }
+    let balanced = |number: usize| json!({"system_fingerprint": ["b1", "b2"][number % 2]});
+    for page in named(balanced) {
+        let notice = "the server's system_fingerprint is not always the same: answers come from 2 of them, the second from request choice-1 on: \
+                      b2 (3), b1 (3)";
+        assert!(page.contains(notice), "{page}");
+        assert!(!page.contains("the server's model"), "{page}");
+    }
+    for page in named(|_| json!({"model": "tiny", "system_fingerprint": "b1"})) {
+        assert!(!page.contains("the server's system_fingerprint"), "{page}");
+    }
+}
+
 #[test]
 fn constraints_lost_at_one_time_are_reported_with_the_request() {
     let server = server(|asked| {

@@ -23,6 +23,9 @@ pub const QUOTED_BYTES: usize = 400;
 /// Maximum bytes of an error of the server that are kept whole. Of larger ones, its message is kept.
 const MAX_ERROR_BYTES: usize = 4 << 10;
 
+/// Events at the start of a stream in which the names of model and server are looked for.
+const MAX_NAMING_EVENTS: u8 = 8;
+
 /// Bytes at the start of a last text that are those of the answer: it then repeats the answer.
 const REPETITION_BYTES: usize = 4;
 
@@ -87,6 +90,7 @@ pub(super) fn decoder(wire: Wire, stream: bool, max_event_bytes: usize) -> Box<d
         decoded: Decoded::default(),
         event_template: EventTemplate::default(),
         event_numbers: EventNumbers::default(),
+        naming_events: MAX_NAMING_EVENTS,
     };
     match (stream, wire.framing) {
         (false, _) => Box::new(BodyDecoder {
@@ -235,6 +239,8 @@ struct State {
     decoded: Decoded,
     event_template: EventTemplate,
     event_numbers: EventNumbers,
+    /// Events in which names are still looked for.
+    naming_events: u8,
 }
 
 impl State {
@@ -309,6 +315,13 @@ impl State {
                 status: error.status,
                 body: error_body(raw),
             });
+        }
+        if let Some(left) = self.naming_events.checked_sub(1) {
+            self.naming_events = left;
+            if let Some(found) = wire::answered_by(raw) {
+                self.decoded.answer.answered_by = found;
+                self.naming_events = 0;
+            }
         }
         self.event_numbers.add(delta.number);
         let departures = &mut self.decoded.answer.departures;
@@ -785,6 +798,66 @@ mod tests {
                 StreamFault::from_message(&message),
                 Some(fault),
                 "{message}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_names_of_model_and_server_are_read_once() {
+        let chat = r#"{"model":"a","system_fingerprint":"f","choices":[{"index":0,"delta":{"content":"x"}}]}"#;
+        let text = chat.replace(r#""delta":{"content":"x"}"#, r#""text":"x""#);
+        let unnamed = r#"{"model":"","system_fingerprint":null,"choices":[]}"#;
+        let other = chat.replace(r#":"a""#, r#":"b""#);
+        let odd = r#"{"model":5,"system_fingerprint":"f","choices":[{"index":0,"text":"x"}]}"#;
+        let quoted = r#"{"choices":[{"index":0,"text":"\"model\""}]}"#;
+        let late = vec![unnamed; usize::from(MAX_NAMING_EVENTS)];
+        let response =
+            r#"{"type":"response.created","response":{"model":"a","tools":[{"model":"b"}]}}"#;
+        let generated = r#"{"model":"a","response":"x","done":false}"#;
+        let kinds = |kind: crate::ServerKind| kind.spec().wire;
+        let responses = kinds(crate::ServerKind::OpenaiResponses);
+        let ollama = kinds(crate::ServerKind::Ollama);
+        for (wire, events, expected) in [
+            (OPENAI, &[chat, chat][..], ["a", "f"]),
+            (OPENAI, &[&text, &text], ["a", "f"]),
+            (OPENAI, &[unnamed, chat], ["a", "f"]),
+            (OPENAI, &[chat, &other], ["a", "f"]),
+            (OPENAI, &[odd], ["", "f"]),
+            (OPENAI, &[quoted], ["", ""]),
+            (OPENAI, &[&late[..], &[chat]].concat(), ["", ""]),
+            (responses, &[response], ["a", ""]),
+            (ollama, &[generated], ["a", ""]),
+        ] {
+            let mut decoder = decoder(wire, true, 1 << 20);
+            for event in events {
+                let framed = match wire.framing {
+                    Framing::Sse => format!("data: {event}\n\n"),
+                    Framing::Lines => format!("{event}\n"),
+                };
+                decoder.push(framed.as_bytes());
+            }
+            let names = decoder.into_decoded().answer.answered_by;
+            assert_eq!(
+                [&names.model, &names.system_fingerprint],
+                expected,
+                "{events:?}"
+            );
+        }
+        let message = chat.replace("delta", "message");
+        let responded = r#"{"object":"response","model":"a","status":"completed","output":[]}"#;
+        for (wire, body, expected) in [
+            (OPENAI, &*message, ["a", "f"]),
+            (OPENAI, &text, ["a", "f"]),
+            (responses, responded, ["a", ""]),
+        ] {
+            let mut decoder = decoder(wire, false, 1 << 20);
+            decoder.push(body.as_bytes());
+            decoder.finish();
+            let names = decoder.into_decoded().answer.answered_by;
+            assert_eq!(
+                [&names.model, &names.system_fingerprint],
+                expected,
+                "{body}"
             );
         }
     }

@@ -6,11 +6,14 @@
 use std::borrow::Cow;
 
 use serde::{Deserialize, Deserializer};
+use serde_json::Value;
 use serde_json::value::RawValue;
 
-use sobench_core::answer::{CallForm, ToolCall};
+use memchr::memmem;
+use sobench_core::answer::{AnsweredBy, CallForm, ToolCall};
 use sobench_core::departure::{Departure, Departures};
 use sobench_core::observation::{ServerTimes, Usage};
+use sobench_core::printable::{NAME_CHARS, shortened};
 
 /// The contents of one event or body.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -434,6 +437,37 @@ pub(super) fn nested_status(error: &RawValue) -> Option<u16> {
     serde_json::from_str::<ErrorObject<'_>>(error.get())
         .ok()
         .and_then(|error| status_of(error.code, error.kind))
+}
+
+/// The model and the server that an event or a body names, on its top level or in its `response`
+/// (`/v1/responses`); `None` without names.
+pub(super) fn answered_by(json: &[u8]) -> Option<AnsweredBy> {
+    /// Other types than texts do not matter.
+    #[derive(Default, Deserialize)]
+    #[serde(default)]
+    struct Names {
+        model: Value,
+        system_fingerprint: Value,
+    }
+    #[derive(Deserialize)]
+    struct InResponse {
+        response: Names,
+    }
+    let is_in = |name: &&str| memmem::find(json, name.as_bytes()).is_some();
+    ["\"model\"", "\"system_fingerprint\""]
+        .iter()
+        .find(|name| is_in(name))?;
+    let text = |value: &Value| shortened(value.as_str().unwrap_or_default(), NAME_CHARS);
+    let named = |names: Names| AnsweredBy {
+        model: text(&names.model),
+        system_fingerprint: text(&names.system_fingerprint),
+    };
+    let top_level = serde_json::from_slice(json).ok().map(named);
+    let nested = || {
+        let nested: InResponse = serde_json::from_slice(json).ok()?;
+        Some(named(nested.response)).filter(|names| !names.is_empty())
+    };
+    top_level.filter(|names| !names.is_empty()).or_else(nested)
 }
 
 /// The status of an event that is an error by its name, from its own members.

@@ -18,6 +18,24 @@ pub struct Answer {
     /// How its stream or body departs from the API.
     #[serde(default, skip_serializing_if = "Departures::is_empty")]
     pub departures: Departures,
+    #[serde(default, skip_serializing_if = "AnsweredBy::is_empty")]
+    pub answered_by: AnsweredBy,
+}
+
+/// The model and the server that an answer names; empty if it names none.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(default)]
+pub struct AnsweredBy {
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub model: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub system_fingerprint: String,
+}
+
+impl AnsweredBy {
+    pub fn is_empty(&self) -> bool {
+        self.model.is_empty() && self.system_fingerprint.is_empty()
+    }
 }
 
 /// A part of an answer that a client reads separately.

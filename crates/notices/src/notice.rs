@@ -21,8 +21,8 @@ pub use self::bench::{BenchNotice, MaxTokensReason, RefusedPart};
 pub use self::corpus::CorpusNotice;
 pub use self::dataset::{ConvertedRow, DatasetNotice};
 pub use self::figures::{
-    BreachCount, FigureNotice, LatencyChange, LatencyModes, LossSplit, LossVariable, OutageSpan,
-    ValidAnswers,
+    BreachCount, FigureNotice, LatencyChange, LatencyModes, LossSplit, LossVariable, NameChange,
+    NameCount, NameKind, OutageSpan, ValidAnswers,
 };
 pub use self::log::LogNotice;
 pub use self::mask::MaskNotice;

@@ -358,6 +358,7 @@ fn figure_notices(report: &Report) -> Vec<FigureNotice> {
         .chain(streamed)
         .chain(drift(metrics))
         .chain(two_modes(metrics))
+        .chain(name_changes(metrics))
         .chain(bursts(metrics))
         .chain(buffered_calls(metrics))
         .chain(goodput)
@@ -476,6 +477,12 @@ fn two_modes(metrics: &Metrics) -> Option<FigureNotice> {
     });
     let latencies: Vec<LatencyModes> = latencies.collect();
     (!latencies.is_empty()).then_some(FigureNotice::TwoModes { latencies })
+}
+
+/// Notices on models and servers that change.
+fn name_changes(metrics: &Metrics) -> impl Iterator<Item = FigureNotice> {
+    let changes = metrics.name_changes.iter().cloned();
+    changes.map(|change| FigureNotice::ServerNameChanged { change })
 }
 
 /// Notice on chunks in bursts.

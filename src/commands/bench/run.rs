@@ -14,7 +14,6 @@ mod files;
 mod first_use;
 pub(super) mod judge;
 pub(crate) mod lora;
-mod named_model;
 mod parity;
 mod preflight;
 mod probe;

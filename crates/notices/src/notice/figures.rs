@@ -162,6 +162,8 @@ pub enum FigureNotice {
         list(.latencies)
     )]
     TwoModes { latencies: Vec<LatencyModes> },
+    #[error("{change}")]
+    ServerNameChanged { change: NameChange },
     #[error(
         "chunks arrive in bursts: {together_percent:.1} % of them together with the one before, the others {interval_ms:.1} ms apart \
          (median), so that ITL is not the time between tokens"
@@ -318,6 +320,74 @@ pub struct LatencyChange {
 
 fn of_request(step_at: Option<&str>) -> String {
     step_at.map_or_else(String::new, |request| format!(" at request {request}"))
+}
+
+/// What answers name: their model or their server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[serde(rename_all = "snake_case")]
+pub enum NameKind {
+    #[error("model")]
+    Model,
+    #[error("system_fingerprint")]
+    SystemFingerprint,
+}
+
+/// Answers with one name.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[error("{name} ({answers})")]
+pub struct NameCount {
+    pub name: String,
+    pub answers: usize,
+}
+
+/// Answers with several names.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NameChange {
+    pub of: NameKind,
+    /// The first request, by the time of sending, whose answer has the second name.
+    pub request: String,
+    /// In the order of sending; the first of them.
+    pub names: Vec<NameCount>,
+    /// Names that are not listed.
+    pub others: usize,
+    /// Whether names change more than once.
+    pub is_mixed: bool,
+    pub answers: usize,
+}
+
+impl fmt::Display for NameChange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            of,
+            request,
+            names,
+            answers,
+            ..
+        } = self;
+        write!(f, "the server's {of} ")?;
+        if let ([from, to], false) = (&names[..], self.is_mixed) {
+            let (
+                from,
+                NameCount {
+                    name,
+                    answers: changed,
+                },
+            ) = (&from.name, to);
+            return write!(
+                f,
+                "changed at request {request}: from {from} to {name} ({changed} of {answers} answers)"
+            );
+        }
+        let (count, listed) = (names.len() + self.others, list(names));
+        write!(
+            f,
+            "is not always the same: answers come from {count} of them, the second from request {request} on: {listed}"
+        )?;
+        match self.others {
+            0 => Ok(()),
+            others => write!(f, " and {others} others"),
+        }
+    }
 }
 
 /// A latency with two modes: their medians, and the share of the lower one.

@@ -225,6 +225,19 @@ fn examples_figures() -> Vec<Notice> {
         low_ms: 20.06,
         high_ms: 201.0,
     };
+    let name_change = NameChange {
+        of: NameKind::SystemFingerprint,
+        request: text("json-31"),
+        names: [("a", 48), ("b", 12)]
+            .map(|(name, answers)| NameCount {
+                name: text(name),
+                answers,
+            })
+            .into(),
+        others: 0,
+        is_mixed: false,
+        answers: 60,
+    };
     examples!(FigureNotice:
         RoundedItl { gaps: 2_000_000, within_percent: 0.1 },
         ServerRestarted { times: 2 },
@@ -252,6 +265,7 @@ fn examples_figures() -> Vec<Notice> {
         ControlsCut { controls: 20 },
         Drift { changes: vec![rise("TTFT"), step] },
         TwoModes { latencies: vec![modes] },
+        ServerNameChanged { change: name_change },
         Bursts { together_percent: 87.5, interval_ms: 500.0 },
         WhiteSpaceAnswers { answers: 1, truncated: 2 },
         BufferedCalls { buffered: 18, answers: 20, window_ms: 100, silence_s: 1.9, control_buffered: 0, controls: 7 },

@@ -30,6 +30,7 @@ pub mod latency;
 mod latency_metric;
 pub mod mean_difference;
 pub mod modes;
+mod name_change;
 pub mod offered_load;
 pub mod outage;
 pub mod pooled;
@@ -91,6 +92,7 @@ use sobench_judge::accuracy::Accuracy;
 use sobench_judge::canary::CanaryAnswer;
 use sobench_judge::free_choices::FreeChoices;
 use sobench_judge::function_calls;
+use sobench_notices::notice::NameChange;
 
 /// Token counts of one request and their sources.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -264,6 +266,8 @@ pub struct Metrics {
     /// Times that the server reports with each answer; `None` without any.
     pub server_times: Option<ServerTimesSummary>,
     pub issues: RunIssues,
+    /// Models and fingerprints of the server that change during the run.
+    pub name_changes: Vec<NameChange>,
     /// Every metric of [`registry::Metric::ALL`], over the whole run.
     pub values: Values,
 }
@@ -416,6 +420,7 @@ pub fn summarise_with_server(
         canaries: Canaries::new(samples),
         server_times: ServerTimesSummary::new(samples, options),
         issues: RunIssues::new(samples),
+        name_changes: name_change::all(samples),
         values: Values::new(&RunSamples {
             samples: &all,
             duration_ns,

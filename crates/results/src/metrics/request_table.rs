@@ -21,6 +21,7 @@ use super::gap_encoding::{self, EncodedGaps};
 use super::reasoning::ReasoningFacts;
 use super::stream_parity::Parity;
 use super::{Judged, Sample, TokenSource, Tokens};
+use sobench_core::answer::AnsweredBy;
 use sobench_core::case::{Arm, BodyKey, Case, Prompt};
 use sobench_core::channel_timing::ChannelTiming;
 use sobench_core::constraint::Constraint;
@@ -196,6 +197,9 @@ pub struct RequestTable {
     /// Of the answers that depart from the API: numbers of `departures`.
     departed: ByRequest<u32>,
     departures: IndexSet<Departures>,
+    /// Of the answers that name their model or server: numbers of `answered_by`.
+    named: ByRequest<u32>,
+    answered_by: IndexSet<AnsweredBy>,
     /// Of the requests whose answers were requested streamed and whole.
     parity: ByRequest<Parity>,
     /// Of the answers that were compared leaf by leaf.
@@ -434,6 +438,13 @@ impl RequestTable {
             }
             let number = number(&mut self.departures, departures);
             self.departed.insert(case_index, number);
+        }
+        let answered_by = &observation.answer.answered_by;
+        if observation.outcome.is_answer() && !answered_by.is_empty() {
+            let known = self.answered_by.get_index_of(answered_by);
+            let number =
+                known.unwrap_or_else(|| self.answered_by.insert_full(answered_by.clone()).0);
+            self.named.insert(case_index, number as u32);
         }
         self.keep_slack(case_index, timing);
         let input_number = self.input_number(case);

@@ -12,7 +12,7 @@ use crate::metrics::reasoning::ReasoningFacts;
 use crate::metrics::request_table::ChunksAndTokens;
 use crate::metrics::stream_parity::{Parity, Response};
 use crate::record::RunRecord;
-use sobench_core::answer::{Answer, ToolCall};
+use sobench_core::answer::{Answer, AnsweredBy, ToolCall};
 use sobench_core::case::{Arm, Case, Prompt};
 use sobench_core::channel_timing::ChannelTiming;
 use sobench_core::constraint::Constraint;
@@ -118,6 +118,8 @@ pub(super) struct RequestLine<'a, O> {
     tool_calls: Cow<'a, [ToolCall]>,
     #[serde(default, skip_serializing_if = "Departures::is_empty")]
     departures: Cow<'a, Departures>,
+    #[serde(default, skip_serializing_if = "AnsweredBy::is_empty")]
+    answered_by: Cow<'a, AnsweredBy>,
 }
 
 /// The response to a request that was sent again after the run.
@@ -293,6 +295,7 @@ pub(super) fn response(line: &[u8]) -> serde_json::Result<Option<(usize, Respons
             refusal: found.refusal,
             tool_calls: found.tool_calls,
             departures: found.departures,
+            answered_by: AnsweredBy::default(),
         },
         finish_reason: found.finish_reason,
         usage: found.usage,
@@ -344,6 +347,7 @@ impl<'a> RequestLine<'a, &'a Outcome> {
             refusal: (&answer.refusal).into(),
             tool_calls: (&answer.tool_calls).into(),
             departures: Cow::Borrowed(&answer.departures),
+            answered_by: Cow::Borrowed(&answer.answered_by),
         }
     }
 }
@@ -365,6 +369,7 @@ impl ReadRequest {
                 refusal,
                 tool_calls: self.tool_calls.into_owned(),
                 departures: self.departures.into_owned(),
+                answered_by: self.answered_by.into_owned(),
             },
             finish_reason: self.finish_reason.map(Cow::into_owned),
             usage: self.usage,
@@ -457,6 +462,7 @@ pub(super) fn answer(line: &[u8]) -> serde_json::Result<Option<LoggedAnswer>> {
                 refusal,
                 tool_calls,
                 departures,
+                answered_by: AnsweredBy::default(),
             },
             usage,
         },

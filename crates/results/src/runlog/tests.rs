@@ -16,7 +16,7 @@ use crate::metrics::spec_decode::SpecDecode;
 use crate::metrics::stream_parity::Parity;
 use crate::metrics::{LatencyMetric, MetricsOptions, TokenSource, Tokens};
 use crate::record::{RunRecord, testing};
-use sobench_core::answer::{Answer, CallForm, Channel, ToolCall};
+use sobench_core::answer::{Answer, AnsweredBy, CallForm, Channel, ToolCall};
 use sobench_core::audio::Clip;
 use sobench_core::case::{Arm, Case, Message, Prompt};
 use sobench_core::channel_timing::{ChannelTiming, ChunkPart};
@@ -712,6 +712,7 @@ fn every_channel_of_an_answer_round_trips() {
         refusal: "no".into(),
         tool_calls: vec![call, ToolCall::default()],
         departures,
+        answered_by: AnsweredBy::default(),
     };
     let observation = Observation {
         answer: answer.clone(),
@@ -728,4 +729,28 @@ fn every_channel_of_an_answer_round_trips() {
         line::answer(&line).unwrap().map(|logged| logged.answer),
         Some(answer)
     );
+}
+
+#[test]
+fn the_names_in_answers_round_trip_and_old_logs_have_none() {
+    let answered_by = AnsweredBy {
+        model: "a".into(),
+        system_fingerprint: "f".into(),
+    };
+    let mut observation = observation(3, Outcome::Completed, &[]);
+    let logged = |observation: &Observation| {
+        let case = &cases()[3];
+        let numbers = Numbers::default();
+        let request = RequestLine::new(case, &case.id, numbers, observation);
+        serde_json::to_string(&request).unwrap()
+    };
+    let read = |line: &str| {
+        let request: line::ReadRequest = serde_json::from_str(line).unwrap();
+        request.into_parts(Prompt::Text("a".into())).unwrap().1
+    };
+    let without = logged(&observation);
+    assert!(!without.contains("answered_by"), "{without}");
+    assert!(read(&without).answer.answered_by.is_empty());
+    observation.answer.answered_by = answered_by;
+    assert_eq!(read(&logged(&observation)).answer, observation.answer);
 }

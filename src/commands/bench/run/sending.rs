@@ -5,7 +5,6 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::context::ConcurrentRuns;
 use super::early_answers::EarlyAnswers;
-use super::named_model::CapturingAdapter;
 use super::parity::ParityCheck;
 use super::refused_part;
 use super::token_limit::excess_tokens;
@@ -21,7 +20,7 @@ use sobench_core::load::ErrorLimits;
 use sobench_core::observation::{
     Advice, Observation, Outcome, Stage, TransportCause, failure_message,
 };
-use sobench_core::printable::{printable_body, printable_message};
+use sobench_core::printable::{NAME_CHARS, printable, printable_body, printable_message};
 use sobench_core::run_event::RunEvent;
 use sobench_core::schedule::{Schedule, Until};
 use sobench_core::shard::Shard;
@@ -82,12 +81,10 @@ impl<'a> Sending<'a> {
     pub(super) async fn try_out<'c>(&self, cases: &'c [Case]) -> Result<Trial<'c>> {
         let secrets = Secrets::new(self.session.client.options().endpoint.secrets());
         let mut constraints = HashSet::new();
-        let capturing = Arc::new(CapturingAdapter::new(Arc::clone(&self.adapter)));
-        let adapter = || Arc::clone(&capturing) as Arc<dyn Adapter>;
         let mut failed: Vec<(&'c Case, Observation)> = Vec::new();
         for case in distinct_constraints(self.adapter.kind(), cases) {
             let label = format!("trial-{}", failed.len());
-            let seen = self.send_by(adapter(), case, &label).await?;
+            let seen = self.send(case, &label).await?;
             let sent = case.constraint.as_ref().filter(|_| is_constrained(case));
             constraints.extend(sent.map(|constraint| constraint.fingerprint()));
             if is_response_of_model(&seen.outcome) {
@@ -102,9 +99,7 @@ impl<'a> Sending<'a> {
                     has_answer: true,
                     refusal: None,
                     constraints,
-                    notices: others
-                        .chain(capturing.notice(&self.request.model))
-                        .collect(),
+                    notices: others.chain(self.other_model(case, &seen)).collect(),
                 });
             }
             if ends_trial(&seen.outcome) {
@@ -125,7 +120,7 @@ impl<'a> Sending<'a> {
         };
         let control = is_constrained(case).then(|| self.without_constraint(case));
         let answered = match &control {
-            Some(control) => Some(self.send_by(adapter(), control, "trial-control").await?),
+            Some(control) => Some(self.send(control, "trial-control").await?),
             None => None,
         };
         let trial = Trial {
@@ -139,7 +134,11 @@ impl<'a> Sending<'a> {
                 .is_some_and(|seen| is_response_of_model(&seen.outcome)),
             refusal: None,
             constraints,
-            notices: capturing.notice(&self.request.model).into_iter().collect(),
+            notices: answered
+                .as_ref()
+                .and_then(|seen| self.other_model(case, seen))
+                .into_iter()
+                .collect(),
         };
         let reason = redacted(&secrets, &failure_message(&first.outcome));
         if trial.has_answer {
@@ -318,24 +317,28 @@ impl<'a> Sending<'a> {
 
     /// Sends one case alone.
     pub(super) async fn send(&self, case: &Case, label: &str) -> Result<Observation> {
-        self.send_by(Arc::clone(&self.adapter), case, label).await
-    }
-
-    async fn send_by(
-        &self,
-        adapter: Arc<dyn Adapter>,
-        case: &Case,
-        label: &str,
-    ) -> Result<Observation> {
         sobench_client::send_one(
             &self.session.client,
-            adapter,
+            Arc::clone(&self.adapter),
             self.request,
             case,
             label,
             &self.shutdown,
         )
         .await
+    }
+
+    /// Notice where an answer names another model than its request.
+    fn other_model(&self, case: &Case, seen: &Observation) -> Option<Notice> {
+        let names = [&seen.answer.answered_by.model, self.request.model_of(case)];
+        let [answered, requested] = names.map(|name| printable(name, NAME_CHARS));
+        (!answered.is_empty() && answered != requested).then(|| {
+            BenchNotice::ModelMismatch {
+                answered,
+                requested,
+            }
+            .into()
+        })
     }
 
     fn trial_error(&self, case: &Case, outcome: &Outcome) -> Error {

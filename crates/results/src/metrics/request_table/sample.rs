@@ -11,7 +11,7 @@ use super::{
 use crate::metrics::reasoning::ReasoningFacts;
 use crate::metrics::stream_parity::Parity;
 use crate::metrics::{Judged, Sample, TokenSource, Tokens};
-use sobench_core::answer::Answer;
+use sobench_core::answer::{Answer, AnsweredBy};
 use sobench_core::case::{Arm, Case};
 use sobench_core::channel_timing::ChannelTiming;
 use sobench_core::constraint::Constraint;
@@ -340,6 +340,12 @@ impl<'a> Sample<'a> {
     pub fn departures(&self) -> Option<&'a Departures> {
         let number = self.ledger.departed.get(self.row.case_index)?;
         self.ledger.departures.get_index(*number as usize)
+    }
+
+    /// The model and the server that the answer names; `None` without an answer and names.
+    pub fn answered_by(&self) -> Option<&'a AnsweredBy> {
+        let number = self.ledger.named.get(self.row.case_index)?;
+        self.ledger.answered_by.get_index(*number as usize)
     }
 
     /// The class of an answer to a canary request; `None` for others.
