@@ -425,8 +425,16 @@ mod tests {
                 error.what,
                 "unsupported by this server kind: the vllm backend has no field for a tools constraint"
             );
-            assert!(check(ServerKind::Ollama, &[case], &options(Value::Null)).is_err());
+            assert!(check(ServerKind::Tgi, &[case], &options(Value::Null)).is_err());
         }
+        let choice = json!({"tools": [{"type": "function", "function": {"name": "f"}}], "tool_choice": "required"});
+        let choice = serde_json::from_value(json!({"tools": choice})).unwrap();
+        let required = case(choice, Arm::Constrained);
+        assert_eq!(
+            unsupported(ServerKind::Ollama, &required).unwrap().what,
+            "unsupported by this server kind: the ollama backend has no field for tool_choice"
+        );
+        assert!(unsupported(ServerKind::Ollama, &tools(Arm::Constrained)).is_none());
         for (extra, pointer) in [
             (json!({"tools": []}), "/tools"),
             (json!({"parallel_tool_calls": true}), "/parallel_tool_calls"),
