@@ -14,7 +14,7 @@ const POINTERS: [&str; 7] = [
     "/response/error/message",
 ];
 
-/// The message of an error body, whatever kind of server sent it. The body itself if there is none.
+/// The message of an error body of any kind of server. The body itself if there is none.
 pub fn error_message(body: &str) -> String {
     let text = body.trim();
     let json = text.strip_prefix("data:").unwrap_or(text);

@@ -73,8 +73,8 @@ impl RunIssues {
     }
 }
 
-/// The tokens of an answer and its limit, if they are more: by the server's count, or because there
-/// are so many chunks. Some servers send a token in two chunks.
+/// The tokens of an answer and its limit, if they are more: by the server's count, or because of
+/// the number of its chunks. Some servers send a token in two chunks.
 fn excess(sample: &Sample<'_>) -> Option<(u64, u32)> {
     let input = sample.request_input();
     let chunks = sample.request_times().chunks / 2;
