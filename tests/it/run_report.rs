@@ -200,7 +200,7 @@ fn a_model_that_changes_during_the_run_is_named_once() {
             assert_eq!(page.matches(&notice).count(), 1, "{notice}\n{page}");
         }
     }
-    let balanced = |number: usize| json!({"system_fingerprint": ["b1", "b2"][number % 2]});
+    let balanced = |number: usize| json!({"system_fingerprint": (["b1", "b2"][number % 2])});
     for page in named(balanced) {
         let notice = "the server's system_fingerprint is not always the same: answers come from 2 of them, the second from request choice-1 on: \
                       b2 (3), b1 (3)";
