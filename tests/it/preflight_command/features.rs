@@ -169,7 +169,7 @@ fn features_are_judged_by_the_answers() {
         "--keyword",
         keywords,
         "--samples",
-        "4",
+        "8",
     ];
     let (ran, file) = surveyed(&arguments);
     assert_eq!(ran.code, 0, "{}", ran.stderr);
@@ -184,7 +184,7 @@ fn features_are_judged_by_the_answers() {
         ("required", "under_enforced", ""),
         ("multipleOf", "rejected", "no multipleOf here"),
         ("uniqueItems", "crashed", "it broke"),
-        ("maxLength", "undecided", "4 of 4 cut at the token limit"),
+        ("maxLength", "undecided", "8 of 8 cut at the token limit"),
         ("enum", "enforced", ""),
     ] {
         let found = finding(id);
