@@ -224,6 +224,8 @@ fn run_report_and_score_agree_on_every_ending() {
         "--num-warmups",
         "0",
         "--disable-stream",
+        "--constraint-dialect",
+        "structured-outputs",
         "--skip-preflight",
         "--save-detailed",
         "--run-log",

@@ -39,20 +39,24 @@ pub(crate) fn footnotes(report: &Report) -> impl Iterator<Item = String> {
     let tokens = &report.metrics.overall.tokens;
     let answers = report.metrics.overall.completed;
     let tokenizer = printable(&report.record.tokenizer_id, NAME_CHARS);
-    let sentence = |mark: &str, faults: Vec<(usize, &str)>| {
+    let sentence = |faults: Vec<(usize, &str)>| {
         let shown = faults.iter().filter(|(count, _)| *count > 0);
         let parts: Vec<String> = shown
             .map(|(count, fault)| format!("{count} {}", fault.replace("{tokenizer}", &tokenizer)))
             .collect();
         let parts = (!parts.is_empty()).then(|| parts.join(", "))?;
-        Some(format!("{mark} token counts of {answers} answers: {parts}"))
+        Some(format!("token counts of {answers} answers: {parts}"))
     };
-    [
-        sentence("[in]", input_faults(tokens)),
-        sentence("[out]", output_faults(tokens)),
-    ]
-    .into_iter()
-    .flatten()
+    let notes = [
+        ("[in]", sentence(input_faults(tokens))),
+        ("[out]", sentence(output_faults(tokens))),
+    ];
+    let notes = match notes {
+        [(_, of_input), (_, of_output)] if of_input == of_output => vec![("[in] [out]", of_input)],
+        notes => notes.into(),
+    };
+    let notes = notes.into_iter();
+    notes.filter_map(|(marks, sentence)| Some(format!("{marks} {}", sentence?)))
 }
 
 fn input_faults(tokens: &TokenTotals) -> Vec<(usize, &'static str)> {

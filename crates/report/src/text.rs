@@ -447,12 +447,12 @@ mod tests {
             (
                 counted(None, OtherTokenizer, 16),
                 both,
-                "[out] token counts of 1 answers: 1 by m, a tokenizer of another model, not by the server",
+                "[in] [out] token counts of 1 answers: 1 by cl100k_base (embedded), a tokenizer of another model, not by the server",
             ),
             (
                 counted(None, Tokenizer, 10),
                 both,
-                "[in] token counts of 1 answers: 1 by m (--tokenizer), not by the server",
+                "[in] [out] token counts of 1 answers: 1 by cl100k_base (embedded) (--tokenizer), not by the server",
             ),
             (
                 counted(usage(7, 5, None), Server, 5),

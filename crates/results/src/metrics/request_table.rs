@@ -272,6 +272,7 @@ const GRADE: u32 = 7 << GRADE_SHIFT;
 const GRADE_SHIFT: u32 = 15;
 /// The token counts of the server have the first [`CountFault`]; the next flags are of the others.
 const COUNT_FAULT: u32 = 1 << 18;
+const COUNT_FAULTS: u32 = ((1 << CountFault::ALL.len()) - 1) << 18;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct InputKey {
@@ -546,7 +547,8 @@ impl RequestTable {
             }
         }
         (row.input_source, row.output_source) = (input_source, output_source);
-        row.flags &= STREAMED | IN_ORDER | SLACK_KNOWN | STATED_INPUT | STATED_OUTPUT;
+        row.flags &=
+            STREAMED | IN_ORDER | SLACK_KNOWN | STATED_INPUT | STATED_OUTPUT | COUNT_FAULTS;
         row.flags |= judged.vllm_correct.map_or(0, |correct| {
             SCRIPT_SCORES | if correct { SCRIPT_CORRECT } else { 0 }
         });

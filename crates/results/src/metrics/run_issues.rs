@@ -255,6 +255,7 @@ mod tests {
                 throttled: 3,
                 pauses_named: 2,
                 longest_pause_s: Some(7),
+                with_result: 4,
                 ..RunIssues::default()
             }
         );
@@ -262,7 +263,13 @@ mod tests {
             &[rejected(503, Some("9")), rejected(400, Some("9"))],
             RunIssues::new,
         );
-        assert_eq!(other, RunIssues::default());
+        assert_eq!(
+            other,
+            RunIssues {
+                with_result: 2,
+                ..RunIssues::default()
+            }
+        );
         assert_eq!(
             with_samples(&[rejected(429, Some("-1"))], RunIssues::new).longest_pause_s,
             None

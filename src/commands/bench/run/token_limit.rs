@@ -51,9 +51,11 @@ impl RequestChoice<'_> {
             {
                 None
             }
-            (None, Err(error)) => error
-                .what
-                .contains("max_completion_tokens")
+            (None, Err(error)) => is_named(&error.what).then_some(MaxTokensReason::Refused),
+            (None, Ok(trial)) if !trial.has_answer => trial
+                .notices
+                .iter()
+                .any(|notice| is_named(&notice.to_string()))
                 .then_some(MaxTokensReason::Refused),
             (None, Ok(trial)) => trial.excess_tokens.map(|tokens| MaxTokensReason::Exceeded {
                 limit: trial.case.output_len,
@@ -82,6 +84,11 @@ impl RequestChoice<'_> {
         let requests = before + again.requests;
         Ok((Trial { requests, ..again }, Some(notice(reason))))
     }
+}
+
+/// Whether the server's message names the field.
+fn is_named(message: &str) -> bool {
+    message.contains("max_completion_tokens")
 }
 
 fn notice(reason: MaxTokensReason) -> Notice {

@@ -438,7 +438,7 @@ async fn bytes_that_are_not_utf_8() {
         let Outcome::StreamError { message } = outcome_of(answer).await else {
             panic!("not refused")
         };
-        assert!(message.contains("utf-8"), "{message}");
+        assert!(message.contains("not UTF-8"), "{message}");
     }
 }
 
@@ -504,7 +504,7 @@ async fn errors_inside_a_stream_are_the_errors_of_their_status() {
     let server_error = |body: &str| Outcome::ServerError {
         status: 500,
         body: body.to_owned(),
-        advice: None,
+        advice: Some(Advice::InStream),
     };
     let wrapped =
         r#"{"error":{"message":"CUDA out of memory","type":"InternalServerError","code":500}}"#;

