@@ -1,8 +1,9 @@
 //! How answers depart from the API: a table, and the lines of the summary.
 
-use super::text::figure;
+use super::text::{figure, item};
 use sobench_core::printable::printable;
-use sobench_render::{Block, Document, Table};
+use sobench_render::text::wrap;
+use sobench_render::{Block, Document, Table, Text};
 use sobench_results::metrics::Metrics;
 use sobench_results::metrics::departures::DepartureCount;
 use sobench_statistics::Rate;
@@ -86,11 +87,12 @@ pub(crate) fn add_summary(page: &mut Document, metrics: &Metrics, width: usize) 
             }
             below.extend((!read.is_empty()).then(|| format!("clients read {read}")));
         }
-        let shown = |line: &String| printable(line, width).into();
-        page.push(Block::Item {
-            text: shown(&line),
-            below: below.iter().map(shown).collect(),
+        let below = below.iter().flat_map(|line| {
+            let wrapped = wrap(&printable(line, usize::MAX), width, "");
+            wrapped.lines().map(Text::from).collect::<Vec<_>>()
         });
+        let (text, below) = item(&line, width, below.collect());
+        page.push(Block::Item { text, below });
     }
     let others: Vec<String> = others
         .iter()

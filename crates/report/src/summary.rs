@@ -642,7 +642,11 @@ fn add_reasons(page: &mut Document, view: &View<'_>, room: usize) -> Result<()> 
         .map(|(count, name)| format!("{count} {name}"))
         .collect();
     if !others.is_empty() {
-        let (text, below) = item(&format!("also {}", others.join(", ")), Vec::new());
+        let (text, below) = text::item(
+            &format!("also {}", others.join(", ")),
+            WIDTH - EXAMPLE_INDENT,
+            Vec::new(),
+        );
         page.push(Block::Item { text, below });
     }
     Ok(())
@@ -660,7 +664,7 @@ fn reason_item(view: &View<'_>, group: &Group) -> Result<(Text, Vec<Text>)> {
     };
     let line = reason_line(group, &sample.id(), &reason.to_string());
     let example = example(&(view.answer)(index)?.text(), reason);
-    Ok(item(&line, example))
+    Ok(text::item(&line, WIDTH - EXAMPLE_INDENT, example))
 }
 
 fn failure_item(group: &Group) -> (Text, Vec<Text>) {
@@ -668,7 +672,7 @@ fn failure_item(group: &Group) -> (Text, Vec<Text>) {
         || format!("{} {}", group.count, group.name),
         |excerpt| reason_line(group, &excerpt.case_id, &excerpt.message),
     );
-    item(&line, Vec::new())
+    text::item(&line, WIDTH - EXAMPLE_INDENT, Vec::new())
 }
 
 fn error_item(group: &ErrorGroup) -> (Text, Vec<Text>) {
@@ -676,16 +680,7 @@ fn error_item(group: &ErrorGroup) -> (Text, Vec<Text>) {
         "{} {}, first in {}: {}",
         group.count, group.outcome, group.first_request, group.message
     );
-    item(&line, Vec::new())
-}
-
-/// A sentence as the first lines of an item, wrapped, with its example below.
-fn item(sentence: &str, example: Vec<Text>) -> (Text, Vec<Text>) {
-    let sentence = printable(sentence, usize::MAX);
-    let wrapped = render::text::wrap(&sentence, WIDTH - EXAMPLE_INDENT, "");
-    let mut lines = wrapped.lines().map(Text::from);
-    let first = lines.next().unwrap_or_default();
-    (first, lines.chain(example).collect())
+    text::item(&line, WIDTH - EXAMPLE_INDENT, Vec::new())
 }
 
 /// The reason of a constrained answer that is invalid by the reason of this name.

@@ -7,7 +7,8 @@ use std::fmt::Write as _;
 
 use super::view::View;
 use super::{Report, conditions, count_marks, tables};
-use sobench_render::{self as render, Block, Document};
+use sobench_core::printable::printable;
+use sobench_render::{self as render, Block, Document, Text};
 use sobench_results::metrics::registry::totals;
 use sobench_results::metrics::{Answers, LatencyMetric, QueueMetric};
 use sobench_statistics::Summary;
@@ -267,6 +268,14 @@ fn row(page: &mut String, name: &str, value: &str) {
 /// A count, or `n/a`.
 pub(crate) fn count(value: Option<u64>) -> String {
     value.map_or_else(|| "n/a".to_owned(), |value| value.to_string())
+}
+
+/// A sentence as the first lines of an item of `width` characters, with its example below.
+pub(crate) fn item(sentence: &str, width: usize, example: Vec<Text>) -> (Text, Vec<Text>) {
+    let wrapped = render::text::wrap(&printable(sentence, usize::MAX), width, "");
+    let mut lines = wrapped.lines().map(Text::from);
+    let first = lines.next().unwrap_or_default();
+    (first, lines.chain(example).collect())
 }
 
 #[cfg(test)]
