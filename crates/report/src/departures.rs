@@ -1,9 +1,8 @@
 //! How answers depart from the API: a table, and the lines of the summary.
 
-use super::text::{figure, item};
+use super::text::{figure, item, wrapped};
 use sobench_core::printable::printable;
-use sobench_render::text::wrap;
-use sobench_render::{Block, Document, Table, Text};
+use sobench_render::{Block, Document, Table};
 use sobench_results::metrics::Metrics;
 use sobench_results::metrics::departures::DepartureCount;
 use sobench_statistics::Rate;
@@ -87,11 +86,8 @@ pub(crate) fn add_summary(page: &mut Document, metrics: &Metrics, width: usize) 
             }
             below.extend((!read.is_empty()).then(|| format!("clients read {read}")));
         }
-        let below = below.iter().flat_map(|line| {
-            let wrapped = wrap(&printable(line, usize::MAX), width, "");
-            wrapped.lines().map(Text::from).collect::<Vec<_>>()
-        });
-        let (text, below) = item(&line, width, below.collect());
+        let below = below.iter().flat_map(|line| wrapped(line, width)).collect();
+        let (text, below) = item(&line, width, below);
         page.push(Block::Item { text, below });
     }
     let others: Vec<String> = others

@@ -272,10 +272,15 @@ pub(crate) fn count(value: Option<u64>) -> String {
 
 /// A sentence as the first lines of an item of `width` characters, with its example below.
 pub(crate) fn item(sentence: &str, width: usize, example: Vec<Text>) -> (Text, Vec<Text>) {
-    let wrapped = render::text::wrap(&printable(sentence, usize::MAX), width, "");
-    let mut lines = wrapped.lines().map(Text::from);
+    let mut lines = wrapped(sentence, width).into_iter();
     let first = lines.next().unwrap_or_default();
     (first, lines.chain(example).collect())
+}
+
+/// An untrusted text in lines of at most `width` characters.
+pub(crate) fn wrapped(text: &str, width: usize) -> Vec<Text> {
+    let wrapped = render::text::wrap(&printable(text, usize::MAX), width, "");
+    wrapped.lines().map(Text::from).collect()
 }
 
 #[cfg(test)]
