@@ -732,6 +732,22 @@ fn test_request_is_repeated_while_the_model_loads() {
         .collect();
     // The test request, the same again, the trial request and the run.
     assert_eq!(posts, [false, false, true, true, true, true, true]);
+    let server = loading_for(2);
+    let test = [
+        "preflight",
+        "--backend",
+        "openai-completions",
+        "--kind",
+        "choice",
+    ];
+    let ran = sobench(&[&test[..], &["--base-url", &server.base_url], &wait].concat());
+    assert!(
+        ran.code != 3 && !ran.stdout.contains("Loading model"),
+        "{} {} {}",
+        ran.code,
+        ran.stdout,
+        ran.stderr
+    );
     let ran = run(&loading_for(usize::MAX), &[]);
     let page = unwrapped(&ran);
     assert!(

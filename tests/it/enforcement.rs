@@ -784,13 +784,13 @@ fn a_refused_part_of_a_constraint_is_found_and_named() {
         (
             &with_tools,
             false,
-            "it refuses the tool read_site, for the keyword maxLength (5000) at parts/query",
+            "it refuses the tool read_site, for the keyword maxLength (5000; up to 1999 is accepted) at parts/query",
             "(400: tool read_site, keyword maxLength)",
         ),
         (
             &with_schema,
             false,
-            "it refuses the keyword maxLength (5000) at parts/query",
+            "it refuses the keyword maxLength (5000; up to 1999 is accepted) at parts/query",
             "(400: keyword maxLength)",
         ),
         (&with_tools, true, "", "(400: cannot compile)"),

@@ -43,7 +43,7 @@ pub use coordinate::{Coordination, CoordinatorOptions};
 pub use endpoint::{ApiKey, Endpoint};
 pub use probe::{
     ModelInfo, ProbeResponse, get_path, list_models, post_command, post_json, server_version,
-    wait_ready,
+    wait_ready, wait_until_loaded,
 };
 pub use resource_usage::ResourceUsage;
 pub use rlimit::{ephemeral_port_count, max_connections_under, raise_open_file_limit};

@@ -10,7 +10,8 @@ use super::client::{Client, describe};
 use super::connection_hint::{PROXY_HINT, PROXY_PASSWORD_HINT, connection_hint};
 use sobench_backend::StreamFault;
 use sobench_core::error::{Error, Result};
-use sobench_core::printable::printable_body;
+use sobench_core::observation::{Observation, Outcome, failure_message};
+use sobench_core::printable::{printable_body, printable_message};
 
 /// Maximum body size of such a response in bytes; a list of models takes a few KiB.
 const MAX_PROBE_BODY_BYTES: usize = 4 << 20;
@@ -197,6 +198,47 @@ pub async fn wait_ready(client: &Client, timeout: Duration) -> Result<()> {
             timeout.as_secs_f64()
         ))
         .hint("raise --ready-check-timeout-sec, or skip the check with 0")
+    })
+}
+
+/// Repeats a test request until the server answers it, or refuses it for another reason than that it
+/// loads its model, for at most `timeout`. A server may list its models before it has loaded them.
+/// vLLM's `wait_for_endpoint` repeats it too.
+///
+/// # Errors
+/// The server is not ready in time; as for `send`.
+pub async fn wait_until_loaded(
+    client: &Client,
+    timeout: Duration,
+    mut send: impl AsyncFnMut() -> Result<Observation>,
+) -> Result<()> {
+    let pause = client.options().limits.ready_poll;
+    let mut last = "no response yet".to_owned();
+    let answered = async {
+        loop {
+            let seen = send().await?;
+            let is_loading = matches!(
+                seen.outcome,
+                Outcome::Transport { .. }
+                    | Outcome::ServerError {
+                        status: 500..=504,
+                        ..
+                    }
+            );
+            if !is_loading {
+                return Ok(());
+            }
+            last = printable_message(&failure_message(&seen.outcome));
+            tokio::time::sleep(pause).await;
+        }
+    };
+    let waited = tokio::time::timeout(timeout, answered).await;
+    waited.unwrap_or_else(|_| {
+        let limit_s = timeout.as_secs_f64();
+        Err(Error::environment(format!(
+            "the server did not answer a test request within {limit_s} s: {last}"
+        ))
+        .hint("raise --ready-check-timeout-sec, or check the server's log"))
     })
 }
 

@@ -85,10 +85,15 @@ fn refusal(found: &ConstraintFinding, elsewhere: Option<&Notice>) -> Error {
     if let Some(elsewhere) = elsewhere {
         return error.hint(elsewhere.to_string());
     }
-    error.hint(
-        "run `sobench preflight` to find a --constraint-dialect that works, use --allow-unenforced to measure anyway (every output \
-                 states it), or --skip-preflight to skip this test",
-    )
+    let change = match found.dialect {
+        Some(_) => "run `sobench preflight` to find a --constraint-dialect that works",
+        None => {
+            "check the server's tool parser and chat template for this model (`sobench preflight` shows all demands on calls)"
+        }
+    };
+    error.hint(format!(
+        "{change}, use --allow-unenforced to measure anyway (every output states it), or --skip-preflight to skip this test"
+    ))
 }
 
 #[cfg(test)]
@@ -163,6 +168,11 @@ mod tests {
                 .what
                 .contains("constraint: tool call, auto, strict, streamed: partial: why"),
             "{error}"
+        );
+        let hint = error.hint.unwrap_or_default();
+        assert!(
+            hint.contains("tool parser") && !hint.contains("--constraint-dialect"),
+            "{hint}"
         );
         for (tested, notices) in [
             (lost, 1),

@@ -210,6 +210,28 @@ fn other_endpoint(
     Ok(Some((client, options)))
 }
 
+/// Waits until the server answers the request without a constraint (`--ready-check-timeout-sec`).
+///
+/// # Errors
+/// As for [`sobench_client::wait_until_loaded`].
+pub async fn wait_until_loaded(
+    client: &Client,
+    options: &Options,
+    timeout: Duration,
+) -> Result<()> {
+    let first = options.dialects.first().copied();
+    let dialect = first.unwrap_or(ConstraintDialect::ResponseFormat);
+    let request = without_constraint(options.request(dialect, Sampling::default()));
+    let case = control_case(PROMPT, options.output_len);
+    let adapter: Arc<dyn Adapter> = Arc::from(adapter(options.backend));
+    let shutdown = Shutdown::new();
+    sobench_client::wait_until_loaded(client, timeout, async || {
+        let adapter = Arc::clone(&adapter);
+        send_one(client, adapter, &request, &case, "ready", &shutdown).await
+    })
+    .await
+}
+
 /// Tests one endpoint.
 async fn test(
     client: &Client,

@@ -95,9 +95,7 @@ pub(crate) fn add_summary(page: &mut Document, metrics: &Metrics, width: usize) 
         .map(|count| format!("{} {}", count.answers, count.name.name()))
         .collect();
     if !others.is_empty() {
-        page.push(Block::Item {
-            text: printable(&format!("also {}", others.join(", ")), width).into(),
-            below: Vec::new(),
-        });
+        let (text, below) = item(&format!("also {}", others.join(", ")), width, Vec::new());
+        page.push(Block::Item { text, below });
     }
 }

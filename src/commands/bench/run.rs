@@ -529,7 +529,7 @@ fn drive(
         .ok_or_else(|| Error::internal("a run without requests"))?;
     session.learn(cases, adapter.as_ref(), first)?;
     let sending = choice.sending(first);
-    let loading = ready::wait_until_loaded(&sending, &plan.target, cases);
+    let loading = ready::wait_for_answer(&sending, &plan.target, cases);
     let ready_requests = runtime.block_on(loading)?;
     let (tried_first, first_use) =
         runtime.block_on(first_use(&choice.sending(first), &context.history, cases))?;

@@ -43,10 +43,14 @@ impl Target {
                     let (server, max_tokens_only, model) =
                         identify_server_and_model(flags, &client, model.as_deref()).await?;
                     let notation = server.grammar_dialect();
-                    Ok(Options {
+                    let options = Options {
                         max_tokens_only,
                         ..preflight_options(flags, model, server, notation)
-                    })
+                    };
+                    if !ready_timeout.is_zero() {
+                        runner::wait_until_loaded(&client, &options, *ready_timeout).await?;
+                    }
+                    Ok(options)
                 })?;
                 Ok(Self {
                     client,

@@ -276,6 +276,9 @@ pub struct RefusedPart {
     pub tool: Option<String>,
     /// A keyword of its schema, with its value; `None` if no single keyword is the cause.
     pub keyword: Option<(String, String)>,
+    /// The highest value of the keyword that the server accepts, if a lower one is accepted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub accepted: Option<u64>,
     /// The path of names from the root of the schema to the keyword.
     pub path: String,
 }
@@ -285,7 +288,11 @@ impl fmt::Display for RefusedPart {
         let tool = self.tool.as_ref().map(|tool| format!("the tool {tool}"));
         let keyword = self.keyword.as_ref().map(|(keyword, value)| {
             let place = if self.path.is_empty() { "" } else { " at " };
-            format!("the keyword {keyword} ({value}){place}{}", self.path)
+            let limit = self
+                .accepted
+                .map(|limit| format!("; up to {limit} is accepted"));
+            let limit = limit.unwrap_or_default();
+            format!("the keyword {keyword} ({value}{limit}){place}{}", self.path)
         });
         let parts: Vec<String> = tool.into_iter().chain(keyword).collect();
         f.write_str(&parts.join(", for "))

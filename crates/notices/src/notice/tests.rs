@@ -58,6 +58,7 @@ fn examples_bench() -> Vec<Notice> {
             part: Some(RefusedPart {
                 tool: Some(text("crawl")),
                 keyword: Some((text("maxLength"), text("10000"))),
+                accepted: Some(1999),
                 path: text("options/prompt"),
             }),
             answers_without: true,

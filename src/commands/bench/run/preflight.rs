@@ -114,6 +114,11 @@ impl RequestChoice<'_> {
         cases: &'c [Case],
     ) -> Result<ChosenRequest<'c>> {
         let (tried, limit_notice) = self.try_out(&mut candidates, cases).await?;
+        if !tried.has_answer {
+            for notice in &tried.notices {
+                terminal::warn(&notice.to_string());
+            }
+        }
         let first = candidates
             .first()
             .ok_or_else(|| Error::internal("a run without a request to send"))?;

@@ -139,15 +139,44 @@ impl Search<'_, '_> {
         for keywords in [plain, nested] {
             let with = |kept: &[Vec<String>]| {
                 let removed = keywords.iter().filter(|path| !kept.contains(path));
-                constraint(removed.fold(schema.clone(), |schema, path| without(schema, path)))
+                constraint(removed.fold(schema.clone(), |schema, path| {
+                    with_value(schema, path, None)
+                }))
             };
             if keywords.is_empty() || self.is_refused(with(&[])).await? {
                 continue;
             }
-            let found = self.halve(keywords.clone(), &with).await?;
-            return Ok(found.map(|path| part(schema, &path)));
+            let Some(path) = self.halve(keywords.clone(), &with).await? else {
+                return Ok(None);
+            };
+            let accepted = self.limit(schema, &path, constraint).await?;
+            return Ok(Some(RefusedPart {
+                accepted,
+                ..part(schema, &path)
+            }));
         }
         Ok(None)
+    }
+
+    /// The highest value of a keyword that the server accepts, if its value is too high.
+    async fn limit(
+        &mut self,
+        schema: &Value,
+        path: &[String],
+        constraint: &dyn Fn(Value) -> Constraint,
+    ) -> Result<Option<u64>> {
+        let value = schema.pointer(&pointer(path)).and_then(Value::as_u64);
+        let (mut accepted, mut refused) = (0, value.unwrap_or(0));
+        while refused - accepted > 1 {
+            let middle = accepted + (refused - accepted) / 2;
+            let changed = with_value(schema.clone(), path, Some(middle.into()));
+            if self.is_refused(constraint(changed)).await? {
+                refused = middle;
+            } else {
+                accepted = middle;
+            }
+        }
+        Ok((accepted > 0).then_some(accepted))
     }
 }
 
@@ -203,26 +232,24 @@ fn add_keywords(
     }
 }
 
-fn child<'a>(value: &'a Value, step: &String) -> Option<&'a Value> {
-    match value {
-        Value::Array(items) => items.get(step.parse::<usize>().ok()?),
-        _ => value.get(step),
-    }
+/// The JSON Pointer (RFC 6901) of a path.
+fn pointer(path: &[String]) -> String {
+    path.iter()
+        .map(|step| format!("/{}", step.replace('~', "~0").replace('/', "~1")))
+        .collect()
 }
 
-/// The schema without the keyword at `path`.
-fn without(mut schema: Value, path: &[String]) -> Value {
-    let parent = path.split_last().and_then(|(keyword, steps)| {
-        let parent = steps
-            .iter()
-            .try_fold(&mut schema, |value, step| match value {
-                Value::Array(items) => items.get_mut(step.parse::<usize>().ok()?),
-                _ => value.get_mut(step),
-            });
-        Some((keyword, parent?.as_object_mut()?))
-    });
-    if let Some((keyword, parent)) = parent {
-        parent.shift_remove(keyword);
+/// The schema with another value at `path`, or without the keyword.
+fn with_value(mut schema: Value, path: &[String], value: Option<Value>) -> Value {
+    let Some((keyword, parent)) = path.split_last() else {
+        return schema;
+    };
+    let parent = schema.pointer_mut(&pointer(parent));
+    if let Some(members) = parent.and_then(Value::as_object_mut) {
+        match value {
+            Some(value) => members.insert(keyword.clone(), value),
+            None => members.shift_remove(keyword),
+        };
     }
     schema
 }
@@ -232,7 +259,7 @@ fn part(schema: &Value, path: &[String]) -> RefusedPart {
     let (keyword, steps) = path
         .split_last()
         .map_or(("", path), |(last, steps)| (last.as_str(), steps));
-    let value = path.iter().try_fold(schema, child);
+    let value = schema.pointer(&pointer(path));
     let value = value.map_or_else(String::new, Value::to_string);
     let mut names = Vec::new();
     let mut is_name = false;
@@ -249,6 +276,7 @@ fn part(schema: &Value, path: &[String]) -> RefusedPart {
             printable(keyword, NAME_CHARS),
             printable(&value, NAME_CHARS),
         )),
+        accepted: None,
         path: names.join("/"),
     }
 }
@@ -292,7 +320,7 @@ mod tests {
         let path: Vec<String> = plain[3].split('/').map(str::to_owned).collect();
         let mut expected = schema.clone();
         expected["properties"]["list"]["items"]["anyOf"][0] = json!({});
-        assert_eq!(without(schema.clone(), &path), expected);
+        assert_eq!(with_value(schema.clone(), &path, None), expected);
         let found = part(&schema, &path);
         assert_eq!(found.to_string(), "the keyword minimum (1) at list/anyOf/0");
     }

@@ -7,7 +7,7 @@ use super::context::ConcurrentRuns;
 use super::early_answers::EarlyAnswers;
 use super::parity::ParityCheck;
 use super::refused_part;
-use super::token_limit::excess_tokens;
+use super::token_limit::{excess_tokens, names_token_limit};
 use crate::commands::bench::session::{DEFAULT_ADDRESS_HINT, Session};
 use crate::terminal::{self, Mode, Progress, ProgressLabels, ProgressPrefix};
 use sobench_backend::{Adapter, RequestOptions, ServerKind, StreamFault, unsupported};
@@ -60,6 +60,8 @@ pub(super) struct Trial<'a> {
     pub(super) excess_tokens: Option<u64>,
     /// Whether the server answered a request, with or without its constraint.
     pub(super) has_answer: bool,
+    /// Whether a refusal names `max_completion_tokens`.
+    pub(super) is_token_limit_refused: bool,
     /// The refusal of the constraints, if the server answers only without them.
     pub(super) refusal: Option<Notice>,
     /// Fingerprints of the constraints that were sent.
@@ -97,6 +99,7 @@ impl<'a> Sending<'a> {
                     case,
                     excess_tokens: excess_tokens(case.output_len, &seen),
                     has_answer: true,
+                    is_token_limit_refused: false,
                     refusal: None,
                     constraints,
                     notices: others.chain(self.other_model(case, &seen)).collect(),
@@ -132,6 +135,9 @@ impl<'a> Sending<'a> {
             has_answer: answered
                 .as_ref()
                 .is_some_and(|seen| is_response_of_model(&seen.outcome)),
+            is_token_limit_refused: failed
+                .iter()
+                .any(|(_, seen)| names_token_limit(&seen.outcome)),
             refusal: None,
             constraints,
             notices: answered
@@ -172,7 +178,6 @@ impl<'a> Sending<'a> {
             reason: printable_message(&reason),
             advice: error.hint.unwrap_or_default(),
         });
-        terminal::warn(&notice.to_string());
         Ok(Trial {
             notices: [notice].into_iter().chain(trial.notices).collect(),
             ..trial

@@ -7,7 +7,7 @@ use crate::terminal;
 use sobench_backend::{Product, RequestOptions};
 use sobench_core::case::Case;
 use sobench_core::error::{Error, Result};
-use sobench_core::observation::{MAX_STATED_TOKENS, Observation};
+use sobench_core::observation::{MAX_STATED_TOKENS, Observation, Outcome};
 use sobench_notices::notice::{BenchNotice, MaxTokensReason, Notice};
 
 /// The tokens of an answer, if they are more than its limit: by the server's count, or because there
@@ -51,12 +51,8 @@ impl RequestChoice<'_> {
             {
                 None
             }
-            (None, Err(error)) => is_named(&error.what).then_some(MaxTokensReason::Refused),
-            (None, Ok(trial)) if !trial.has_answer => trial
-                .notices
-                .iter()
-                .any(|notice| is_named(&notice.to_string()))
-                .then_some(MaxTokensReason::Refused),
+            (None, Err(_)) => None,
+            (None, Ok(trial)) if trial.is_token_limit_refused => Some(MaxTokensReason::Refused),
             (None, Ok(trial)) => trial.excess_tokens.map(|tokens| MaxTokensReason::Exceeded {
                 limit: trial.case.output_len,
                 tokens,
@@ -86,9 +82,11 @@ impl RequestChoice<'_> {
     }
 }
 
-/// Whether the server's message names the field.
-fn is_named(message: &str) -> bool {
-    message.contains("max_completion_tokens")
+/// Whether a server refuses `max_completion_tokens`, by its message.
+pub(super) fn names_token_limit(outcome: &Outcome) -> bool {
+    outcome
+        .content_refusal()
+        .is_some_and(|(_, body)| body.contains("max_completion_tokens"))
 }
 
 fn notice(reason: MaxTokensReason) -> Notice {
