@@ -277,7 +277,7 @@ def run_on(group: Any, shards: int, options: argparse.Namespace) -> int:
         shard.finish()
     for index, code in bad:
         shard, place = collected[index], places[index]
-        lost = f"was lost; its log may be on {place.node} ({place.address}) in {place.folder}"
+        lost = f"was lost; its log may be in {place.folder} on {place.node} ({place.address})"
         how = lost if code == LOST else f"ended with {code}"
         print(f"{shard.name} {how}" + ("" if code == INTERRUPTED else f":\n{shard.cause()}"), file=sys.stderr, flush=True)
     first = bad[0][1] if bad else 0
@@ -286,7 +286,7 @@ def run_on(group: Any, shards: int, options: argparse.Namespace) -> int:
 
 class Collected:
     """The files of a shard, as far as they were copied here. Its stderr is copied and printed while it runs, since it reports
-    progress; its log after the end, or at once where somebody stops the run: `ray job stop` kills after a few seconds."""
+    progress; its log after the end, and at once on a signal, since `ray job stop` kills after a few seconds."""
 
     def __init__(self, name: str, actor: Any, log: Path) -> None:
         self.name, self.actor, self.log, self.err = name, actor, log, log.with_suffix(".err")
