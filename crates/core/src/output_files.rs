@@ -2,7 +2,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
 
@@ -41,6 +41,19 @@ pub fn numbered_names(stem: &str, ending: &str) -> impl Iterator<Item = String> 
         _ => format!("{stem}-{number}.{ending}"),
     };
     (1..=MAX_SAME_NAMES).map(numbered)
+}
+
+/// Appends parts to the stem of the file name.
+pub fn with_suffix(path: &Path, parts: &[String]) -> PathBuf {
+    if parts.is_empty() {
+        return path.to_owned();
+    }
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+    let name = format!("{stem}-{}", parts.join("-"));
+    match path.extension() {
+        Some(extension) => path.with_file_name(format!("{name}.{}", extension.to_string_lossy())),
+        None => path.with_file_name(name),
+    }
 }
 
 /// Writes a file. Overwrites an existing file, as vLLM's tools do, and creates missing folders.

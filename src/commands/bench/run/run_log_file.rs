@@ -65,8 +65,11 @@ pub(super) fn open(output: &OutputPlan, record: &RunRecord) -> Opened {
             output.result_format,
             &record.date(),
         );
-        name.rsplit_once('.')
-            .map_or_else(|| name.clone(), |(stem, _)| stem.to_owned())
+        let stem = name.rsplit_once('.').map_or(&*name, |(stem, _)| stem);
+        record.shard.as_ref().map_or_else(
+            || stem.to_owned(),
+            |shard| format!("{stem}-shard-{}-of-{}", shard.number, shard.of),
+        )
     };
     let opened = |made: io::Result<Sink>, path: &Path| match made {
         Ok(sink) => Opened::without_notices(sink),

@@ -7,6 +7,7 @@ use super::MatrixOptions;
 use crate::commands::matrix::report::{Load, Treatment};
 use crate::commands::matrix::run_order::Step;
 use sobench_core::error::{Error, Result};
+use sobench_core::output_files::with_suffix;
 
 /// The parts of a run's identity, as placeholders of `--run-log`. A contender is an engine or a
 /// server, so that `{engine}` and `{server}` are both its name.
@@ -154,19 +155,6 @@ fn with_file_name(template: String) -> String {
         format!("{template}run.{ENDING}")
     } else {
         template
-    }
-}
-
-/// Appends parts to the stem of the file name.
-fn with_suffix(path: &Path, parts: &[String]) -> PathBuf {
-    if parts.is_empty() {
-        return path.to_owned();
-    }
-    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
-    let name = format!("{stem}-{}", parts.join("-"));
-    match path.extension() {
-        Some(extension) => path.with_file_name(format!("{name}.{}", extension.to_string_lossy())),
-        None => path.with_file_name(name),
     }
 }
 
