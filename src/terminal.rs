@@ -21,7 +21,7 @@ use sobench_core::progress::Progress as WorkProgress;
 pub enum Mode {
     /// A bar that redraws itself.
     Bar,
-    /// One line at the end.
+    /// A line now and then, and one at the end.
     Lines,
     /// Nothing.
     Silent,
@@ -50,12 +50,16 @@ pub struct ProgressLabels {
     pub failed: &'static str,
 }
 
-/// Seconds between two lines of progress where stderr is no terminal.
+/// Seconds between two lines of progress of several runs where stderr is no terminal.
 const LINE_INTERVAL_S: u64 = 5;
 
-/// Times the lines of progress of several runs.
+/// Seconds between two such lines of a single run, which are in the output of jobs on clusters.
+const SINGLE_LINE_INTERVAL_S: u64 = 30;
+
+/// Times the lines of progress.
 pub struct LineTimer {
     clock: ProgressBar,
+    interval_s: u64,
     /// When the last line was printed.
     printed_s: AtomicU64,
 }
@@ -64,6 +68,7 @@ impl Default for LineTimer {
     fn default() -> Self {
         Self {
             clock: ProgressBar::hidden(),
+            interval_s: LINE_INTERVAL_S,
             printed_s: AtomicU64::new(0),
         }
     }
@@ -79,7 +84,7 @@ impl LineTimer {
     fn is_due(&self) -> bool {
         let now_s = self.elapsed().as_secs();
         let printed_s = self.printed_s.load(Ordering::Relaxed);
-        now_s >= printed_s + LINE_INTERVAL_S
+        now_s >= printed_s + self.interval_s
             && self
                 .printed_s
                 .compare_exchange(printed_s, now_s, Ordering::Relaxed, Ordering::Relaxed)
@@ -126,6 +131,8 @@ pub struct Progress {
     labels: ProgressLabels,
     prefix: Option<ProgressPrefix>,
     bar: Option<ProgressBar>,
+    /// Times the lines of a single run.
+    timer: LineTimer,
     /// Whether a line is due at the end.
     line_is_due: AtomicBool,
     /// `None` where the total is unknown.
@@ -154,6 +161,10 @@ impl Progress {
             labels,
             prefix: None,
             bar,
+            timer: LineTimer {
+                interval_s: SINGLE_LINE_INTERVAL_S,
+                ..LineTimer::default()
+            },
             line_is_due: AtomicBool::new(mode == Mode::Lines),
             total,
             ended: AtomicUsize::new(0),
@@ -189,8 +200,9 @@ impl Progress {
             }
             bar.inc(1);
         }
-        let is_due = |prefix: &ProgressPrefix| prefix.timer.is_due();
-        if self.line_is_due.load(Ordering::Relaxed) && self.prefix.as_ref().is_some_and(is_due) {
+        let several = self.prefix.as_ref().map(|prefix| &*prefix.timer);
+        let is_due = || several.unwrap_or(&self.timer).is_due();
+        if self.line_is_due.load(Ordering::Relaxed) && is_due() {
             say(&self.line());
         }
     }
