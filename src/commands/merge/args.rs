@@ -18,6 +18,9 @@ pub struct MergeArgs {
     /// Write the report to this file [default: stdout]
     #[arg(long, value_name = "PATH")]
     pub report: Option<OutputPath>,
+    /// Make a partial report if logs of shards are missing or empty
+    #[arg(long)]
+    pub allow_missing: bool,
     #[command(flatten)]
     pub rendering: RenderingArgs,
     #[command(flatten)]
