@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Checks deploy/kubernetes without a cluster: renders it with `kubectl kustomize`, holds it to the published schemas, sees that
-the numbers of shards agree, runs the scripts with a stand-in for kubectl, and runs the containers' arguments as processes here,
+the numbers of shards agree, runs wait.sh with a stand-in for kubectl, and runs the containers' arguments as processes here,
 with the variables that their pods would have.
 
     tests/deploy/kubernetes.py target/debug/sobench
@@ -26,16 +26,15 @@ SHARD_TIMEOUT_S = 300
 
 def main() -> int:
     sobench = Path(sys.argv[1]).resolve()
-    run, merge, collect = rendered("run"), rendered("merge"), rendered("collect")
-    for document in run + merge + collect:
+    run, merge = rendered("run"), rendered("merge")
+    for document in run + merge:
         for version in VERSIONS:
             kubernetes_validate.validate(document, version, strict=True)
     print(f"valid against Kubernetes {', '.join(VERSIONS)}: {', '.join(name(document) for document in run + merge)}")
 
     shards = agreed(run, merge)
     print(f"{shards} shards in the Job, its parallelism, SOBENCH_SHARDS and the merge; the names agree")
-    without_volume(run, collect)
-    scripts()
+    waits()
     played(run, merge, shards, sobench)
     return 0
 
@@ -56,7 +55,7 @@ def the(documents: list[dict], kind: str) -> dict:
 
 def pod_of(job: dict) -> tuple[dict, dict]:
     pod = job["spec"]["template"]["spec"]
-    (container,) = [container for container in pod["containers"] if container["name"] != "keeper"]
+    (container,) = pod["containers"]
     return pod, container
 
 
@@ -88,67 +87,40 @@ def agreed(run: list[dict], merge: list[dict]) -> int:
     return shards
 
 
-def without_volume(run: list[dict], collect: list[dict]) -> None:
-    """Sees that the run without a shared volume is the same run, with a second container that holds the logs."""
-    assert {name(document) for document in run} - {name(document) for document in collect} == {
-        "PersistentVolumeClaim/sobench-results"
-    }
-    (pod, container), (_, expected) = pod_of(the(collect, "Job")), pod_of(the(run, "Job"))
-    assert container == expected
-    assert [volume for volume in pod["volumes"] if volume["name"] == "results"] == [
-        {"name": "results", "emptyDir": {"sizeLimit": "10Gi"}}
-    ]
-    print("without a shared volume: the same container, and a folder for its log")
-
-
 KUBECTL = r"""#!/usr/bin/env bash
-# Answers in order with the files that are prepared, and keeps what it is asked.
+# Answers in order with the files that are prepared.
 here=$(dirname "$0")
-printf '%s\n' "$*" >>"$here/asked"
-case $* in
-  *' cp '*) [ ! -e "$here/no-log" ] && printf log >"${@: -1}" ;;
-  *' exec '*) ;;
-  *) number=$(($(cat "$here/next") + 1)); printf %s "$number" >"$here/next"; cat "$here/answer-$number" ;;
-esac
+number=$(($(cat "$here/next") + 1)); printf %s "$number" >"$here/next"; cat "$here/answer-$number"
 """
 
 
-def scripts() -> None:
-    """Runs wait.sh and collect.sh with a stand-in for kubectl: complete, failed, and pods that cannot start."""
+def waits() -> None:
+    """Runs wait.sh with a stand-in for kubectl: complete, failed, and pods that cannot start."""
     config_error = "sobench-0-x: CreateContainerConfigError secret not found\n"
-    for script, answers, code, words in [
-        ("wait.sh sobench", ["", "sobench-0-x: \n", "SuccessCriteriaMet \nComplete \n"], 0, "job sobench is complete"),
-        ("wait.sh sobench", ["FailureTarget x\nFailed backoff limit\n"], 1, "error: job sobench failed: backoff limit\nhint: "),
-        ("wait.sh sobench", ["", config_error], 1, f"error: pods of job sobench cannot start:\n{config_error}hint: "),
-        ("collect.sh 2 results", ["a", "Running//", "Running/Completed/", "b", "Failed//"], 3, "warning: b is gone"),
-        ("collect.sh 1 results", ["a", "Pending//CreateContainerConfigError"], 1, "error: a cannot start: CreateContainer"),
+    for answers, code, words in [
+        (["", "sobench-0-x: \n", "SuccessCriteriaMet \nComplete \n"], 0, "job sobench is complete"),
+        (["FailureTarget x\nFailed backoff limit\n"], 1, "error: job sobench failed: backoff limit\nhint: "),
+        (["", config_error], 1, f"error: pods of job sobench cannot start:\n{config_error}hint: "),
     ]:
         with tempfile.TemporaryDirectory() as folder:
             here = Path(folder)
-            stand_ins = {"kubectl": KUBECTL, "sleep": "#!/bin/sh\n", "sobench": '#!/bin/sh\necho "$@"\nexit 3\n'}
+            stand_ins = {"kubectl": KUBECTL, "sleep": "#!/bin/sh\n"}
             for stand_in, text in stand_ins.items():
                 (here / stand_in).write_text(text)
                 (here / stand_in).chmod(0o755)
             (here / "next").write_text("0")
             for number, answer in enumerate(answers, start=1):
                 (here / f"answer-{number}").write_text(answer)
-            path, *typed = script.split()
             ran = subprocess.run(
-                ["bash", str(ROOT / "deploy/kubernetes" / path), *typed],
-                env={**os.environ, "PATH": f"{folder}:{os.environ['PATH']}", "SOBENCH": "sobench"},
+                ["bash", str(ROOT / "deploy/kubernetes/wait.sh"), "sobench"],
+                env={**os.environ, "PATH": f"{folder}:{os.environ['PATH']}"},
                 cwd=folder,
                 capture_output=True,
                 text=True,
                 timeout=SHARD_TIMEOUT_S,
             )
-            assert ran.returncode == code and words in ran.stdout + ran.stderr, (script, answers, ran)
-            if code == 3:
-                assert (
-                    ran.stdout == "merge --allow-missing results/shard-0.jsonl results/shard-1.jsonl --output results/run.jsonl\n"
-                )
-                assert (here / "results/shard-0.jsonl").read_text() == "log"
-                assert " exec -c keeper a -- touch /results/collected\n" in (here / "asked").read_text()
-    print("wait.sh and collect.sh: complete, failed, lost, and pods that cannot start")
+            assert ran.returncode == code and words in ran.stdout + ran.stderr, (answers, ran)
+    print("wait.sh: complete, failed, and pods that cannot start")
 
 
 def run_log(container: dict) -> str:

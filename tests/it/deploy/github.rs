@@ -5,6 +5,7 @@ use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use sobench_testkit::repository_path;
 use sobench_testkit::scripted::free_port;
 
 use super::{executable, path_with, script};
