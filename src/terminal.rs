@@ -14,7 +14,9 @@ use console::{Term, measure_text_width, truncate_str};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use sobench_core::error::Error;
 use sobench_core::exit_codes::ENVIRONMENT;
+use sobench_core::printable::visible;
 use sobench_core::progress::Progress as WorkProgress;
+use sobench_core::secrets::{Redactor, redacted};
 
 /// How progress is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -237,7 +239,7 @@ impl Progress {
                 let left = left.map_or_else(String::new, |left| left.text(timer.elapsed()));
                 let counts = format!(" {ended}{total}{failures}{left}");
                 let room = width.saturating_sub(measure_text_width(&counts) + 1);
-                format!("{}{counts}", truncate_str(text, room, "..."))
+                format!("{}{counts}", truncate_str(&redacted(text), room, "..."))
             }
             None => format!("{ended}{total} {unit} ended{failures}"),
         }
@@ -350,13 +352,17 @@ pub fn say(text: &str) {
         let _ = terminal.clear_line();
     }
     // There is no other place to report that stderr is closed.
-    let _ = writeln!(std::io::stderr(), "{text}");
+    let _ = writeln!(std::io::stderr(), "{}", visible(&redacted(text)));
 }
 
 /// Prints the report of a command to stdout, then its lines to stderr. A broken pipe (`| head`) is
 /// success.
 pub fn print(output: &CommandOutput) -> ExitCode {
-    let printed = std::io::stdout().write_all(output.stdout.as_bytes());
+    let mut text = redacted(&output.stdout);
+    if std::io::stdout().is_terminal() {
+        text = visible(&text).into_owned().into();
+    }
+    let printed = std::io::stdout().write_all(text.as_bytes());
     for line in &output.lines {
         say(line);
     }
@@ -379,7 +385,8 @@ pub fn fail(error: &Error) -> ExitCode {
 /// # Errors
 /// `file` cannot be read, or stdout cannot be written to.
 pub fn copy_to_stdout(file: &mut impl Read) -> std::io::Result<()> {
-    match std::io::copy(file, &mut std::io::stdout().lock()) {
+    let mut out = Redactor::new(std::io::stdout().lock());
+    match std::io::copy(file, &mut out).and_then(|_| out.flush()) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error),
         _ => Ok(()),
     }

@@ -65,6 +65,7 @@ mod runlog;
 mod runs;
 mod same_verdicts;
 mod score;
+mod secrets;
 mod serve_tools;
 mod server_metrics;
 mod shards;

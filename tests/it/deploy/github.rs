@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use sobench_testkit::repository_path;
-use sobench_testkit::scripted::free_port;
+use sobench_testkit::scripted::{ScriptedServer, free_port, models, whole};
 
 use super::{executable, path_with, script};
 
@@ -109,6 +109,56 @@ fn runs_are_compared_with_the_baseline_in_the_comment() {
 }
 
 #[test]
+fn keys_that_servers_quote_are_not_in_the_comment() {
+    const KEY: &str = "sk-0123456789abcdefWXYZ";
+    let refusing = ScriptedServer::answering(|request| match request.is_model_list() {
+        true => models(),
+        false => {
+            let key = request.header("authorization").unwrap();
+            let body = format!(r#"{{"error":{{"message":"Incorrect API key: {key}"}}}}"#);
+            whole("401 Unauthorized", "application/json", &body)
+        }
+    });
+    let folder = tempfile::tempdir().unwrap();
+    let prints_its_key = format!("echo listening with {KEY}; exit 1");
+    let of_server = [
+        "--server",
+        &prints_its_key,
+        "--server-url",
+        "http://127.0.0.1:1",
+    ];
+    let target = ["--base-url", &refusing.base_url];
+    for (results, options, run, expected) in [
+        (
+            "quoted",
+            &[][..],
+            [&RUN[..], &target].concat(),
+            "Incorrect API key: Bearer ***",
+        ),
+        (
+            "printed",
+            &of_server,
+            RUN.into(),
+            "the server ended before the run did",
+        ),
+    ] {
+        let flags = [&["--results", results], options, &run[..]].concat();
+        let ran = script(
+            "github/gate.sh",
+            folder.path(),
+            &flags,
+            &[("OPENAI_API_KEY", KEY)],
+        );
+        assert_eq!(ran.code, 3, "{}", ran.stderr);
+        let comment = fs::read_to_string(folder.path().join(results).join("comment.md")).unwrap();
+        assert!(
+            comment.contains(expected) && !comment.contains(KEY),
+            "{comment}"
+        );
+    }
+}
+
+#[test]
 fn absolute_thresholds_need_no_baseline() {
     let folder = tempfile::tempdir().unwrap();
     let (code, stderr, comment) = gate(folder.path(), &["--require", "completed>=61"], &RUN);
@@ -147,11 +197,11 @@ fn incomparable_and_failed_runs_do_not_pass() {
         "--results",
         "third",
     ];
-    let (code, _, comment) = gate(folder.path(), &ends, &RUN);
+    let (code, stderr, comment) = gate(folder.path(), &ends, &RUN);
     assert_eq!(code, 3, "{comment}");
     assert!(
         comment.contains("the server ended before the run did, with status 1")
-            && comment.contains("no such model"),
+            && stderr.contains("no such model"),
         "{comment}"
     );
 

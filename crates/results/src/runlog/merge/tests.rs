@@ -6,7 +6,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use serde_json::Value;
 
 use super::super::tests::{cases, footer, judged, observations, record};
-use super::super::write::{Access, LogWriter, Secrets, event_channel};
+use super::super::write::{Access, LogWriter, event_channel};
 use super::*;
 use crate::record::ShardRecord;
 use sobench_core::run_event::RunEvent;
@@ -73,7 +73,6 @@ fn log(path: &Path, part: Option<Shard>, options: &LogOptions<'_>) -> PathBuf {
         open: &|_| Sink::create(path, Access::Default).unwrap(),
         format_time: |_| "start time".to_owned(),
         case_of: &|index| cases.get(index).map(|case| (case, case.id.clone())),
-        secrets: &Secrets::default(),
         on_failure: &|error| panic!("{error}"),
     };
     let (mut sink, _) = writing.write(receiver);
