@@ -50,6 +50,9 @@ mod mask_command;
 mod mask_worker;
 mod matrix;
 mod mix;
+// Needs a shell.
+#[cfg(unix)]
+mod outputs;
 mod planted_faults;
 mod preflight_command;
 mod proof;

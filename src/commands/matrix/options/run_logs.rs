@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::path::{MAIN_SEPARATOR, Path, PathBuf};
 
 use super::MatrixOptions;
+use crate::commands::bench::options::RunPlan;
 use crate::commands::matrix::report::{Load, Treatment};
 use crate::commands::matrix::run_order::Step;
 use sobench_core::error::{Error, Result};
@@ -78,6 +79,26 @@ impl RunLogPaths {
             path.display()
         ))
         .hint(HINT))
+    }
+
+    /// The path of `--run-log` with placeholders for a single run, which has the names of a
+    /// comparison of one.
+    ///
+    /// # Errors
+    /// An unknown placeholder.
+    pub(super) fn of_single(path: &Path, run: &RunPlan) -> Result<PathBuf> {
+        let text = path.to_string_lossy();
+        if PLACEHOLDERS.iter().all(|(name, _)| !text.contains(name)) {
+            return Ok(path.to_owned());
+        }
+        let step = Step {
+            repeat: 0,
+            contender: 0,
+            dataset: 0,
+            load: 0,
+            treatment: Treatment::Constrained,
+        };
+        Ok(Self::parse(path)?.path(&MatrixOptions::single(run.clone()), &step))
     }
 
     /// The path of the log of a run.
