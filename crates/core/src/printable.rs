@@ -40,11 +40,17 @@ pub fn visible(text: &str) -> Cow<'_, str> {
     if text.chars().all(is_shown) {
         return Cow::Borrowed(text);
     }
-    let escaped = text.chars().map(|character| match character {
-        _ if is_shown(character) => character.to_string(),
-        _ => shown(character),
-    });
-    Cow::Owned(escaped.collect())
+    let mut escaped = String::with_capacity(text.len());
+    let mut characters = text.chars().peekable();
+    while let Some(character) = characters.next() {
+        let ends_line = character == '\r' && characters.peek() == Some(&'\n');
+        if ends_line || is_shown(character) {
+            escaped.push(character);
+        } else {
+            escaped.push_str(&shown(character));
+        }
+    }
+    Cow::Owned(escaped)
 }
 
 /// A sentence of a server or another program on one line. See [`shortened`] for its length.
@@ -134,8 +140,8 @@ mod tests {
     fn pages_keep_their_lines() {
         assert_eq!(visible("a\tb\n\n日"), "a\tb\n\n日");
         assert_eq!(
-            visible("a\r\n\u{1b}[2J\u{9b}2J\u{202e}"),
-            "a\\r\n\\u{1b}[2J\\u{9b}2J\\u{202e}"
+            visible("a\r\nb\rc\u{1b}[2J\u{9b}2J\u{202e}"),
+            "a\r\nb\\rc\\u{1b}[2J\\u{9b}2J\\u{202e}"
         );
     }
 
