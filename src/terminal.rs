@@ -14,14 +14,16 @@ use console::{Term, measure_text_width, truncate_str};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use sobench_core::error::Error;
 use sobench_core::exit_codes::ENVIRONMENT;
+use sobench_core::printable::visible;
 use sobench_core::progress::Progress as WorkProgress;
+use sobench_core::secrets::{Redactor, redacted};
 
 /// How progress is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// A bar that redraws itself.
     Bar,
-    /// One line at the end.
+    /// A line now and then, and one at the end.
     Lines,
     /// Nothing.
     Silent,
@@ -50,12 +52,16 @@ pub struct ProgressLabels {
     pub failed: &'static str,
 }
 
-/// Seconds between two lines of progress where stderr is no terminal.
+/// Seconds between two lines of progress of several runs where stderr is no terminal.
 const LINE_INTERVAL_S: u64 = 5;
 
-/// Times the lines of progress of several runs.
+/// Seconds between two such lines of a single run, which are in the output of jobs on clusters.
+const SINGLE_LINE_INTERVAL_S: u64 = 30;
+
+/// Times the lines of progress.
 pub struct LineTimer {
     clock: ProgressBar,
+    interval_s: u64,
     /// When the last line was printed.
     printed_s: AtomicU64,
 }
@@ -64,6 +70,7 @@ impl Default for LineTimer {
     fn default() -> Self {
         Self {
             clock: ProgressBar::hidden(),
+            interval_s: LINE_INTERVAL_S,
             printed_s: AtomicU64::new(0),
         }
     }
@@ -79,7 +86,7 @@ impl LineTimer {
     fn is_due(&self) -> bool {
         let now_s = self.elapsed().as_secs();
         let printed_s = self.printed_s.load(Ordering::Relaxed);
-        now_s >= printed_s + LINE_INTERVAL_S
+        now_s >= printed_s + self.interval_s
             && self
                 .printed_s
                 .compare_exchange(printed_s, now_s, Ordering::Relaxed, Ordering::Relaxed)
@@ -126,6 +133,8 @@ pub struct Progress {
     labels: ProgressLabels,
     prefix: Option<ProgressPrefix>,
     bar: Option<ProgressBar>,
+    /// Times the lines of a single run.
+    timer: LineTimer,
     /// Whether a line is due at the end.
     line_is_due: AtomicBool,
     /// `None` where the total is unknown.
@@ -154,6 +163,10 @@ impl Progress {
             labels,
             prefix: None,
             bar,
+            timer: LineTimer {
+                interval_s: SINGLE_LINE_INTERVAL_S,
+                ..LineTimer::default()
+            },
             line_is_due: AtomicBool::new(mode == Mode::Lines),
             total,
             ended: AtomicUsize::new(0),
@@ -189,8 +202,9 @@ impl Progress {
             }
             bar.inc(1);
         }
-        let is_due = |prefix: &ProgressPrefix| prefix.timer.is_due();
-        if self.line_is_due.load(Ordering::Relaxed) && self.prefix.as_ref().is_some_and(is_due) {
+        let several = self.prefix.as_ref().map(|prefix| &*prefix.timer);
+        let is_due = || several.unwrap_or(&self.timer).is_due();
+        if self.line_is_due.load(Ordering::Relaxed) && is_due() {
             say(&self.line());
         }
     }
@@ -225,7 +239,7 @@ impl Progress {
                 let left = left.map_or_else(String::new, |left| left.text(timer.elapsed()));
                 let counts = format!(" {ended}{total}{failures}{left}");
                 let room = width.saturating_sub(measure_text_width(&counts) + 1);
-                format!("{}{counts}", truncate_str(text, room, "..."))
+                format!("{}{counts}", truncate_str(&redacted(text), room, "..."))
             }
             None => format!("{ended}{total} {unit} ended{failures}"),
         }
@@ -338,13 +352,17 @@ pub fn say(text: &str) {
         let _ = terminal.clear_line();
     }
     // There is no other place to report that stderr is closed.
-    let _ = writeln!(std::io::stderr(), "{text}");
+    let _ = writeln!(std::io::stderr(), "{}", visible(&redacted(text)));
 }
 
 /// Prints the report of a command to stdout, then its lines to stderr. A broken pipe (`| head`) is
 /// success.
 pub fn print(output: &CommandOutput) -> ExitCode {
-    let printed = std::io::stdout().write_all(output.stdout.as_bytes());
+    let mut text = redacted(&output.stdout);
+    if std::io::stdout().is_terminal() {
+        text = visible(&text).into_owned().into();
+    }
+    let printed = std::io::stdout().write_all(text.as_bytes());
     for line in &output.lines {
         say(line);
     }
@@ -367,7 +385,8 @@ pub fn fail(error: &Error) -> ExitCode {
 /// # Errors
 /// `file` cannot be read, or stdout cannot be written to.
 pub fn copy_to_stdout(file: &mut impl Read) -> std::io::Result<()> {
-    match std::io::copy(file, &mut std::io::stdout().lock()) {
+    let mut out = Redactor::new(std::io::stdout().lock());
+    match std::io::copy(file, &mut out).and_then(|_| out.flush()) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error),
         _ => Ok(()),
     }

@@ -12,6 +12,7 @@ import csv
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -21,6 +22,8 @@ from typing import Any
 
 import pytest
 from ray.cluster_utils import Cluster
+
+import launch as launcher_module
 
 HERE = Path(__file__).resolve().parent
 SOBENCH = os.environ["SOBENCH"]
@@ -34,7 +37,7 @@ import os, signal, sys, time
 from pathlib import Path
 here, (shard, typed) = Path(__file__).parent, (os.environ.get("SOBENCH_SHARD"), sys.argv[1:])
 if typed[0] == "merge":
-    print("merged", len(typed) - 3)
+    print("merged", *sorted(Path(word).name for word in typed[1:typed.index("--output")]))
     sys.exit(0)
 log = Path(typed[typed.index("--run-log") + 1])
 with log.open("w") as file:
@@ -44,9 +47,11 @@ def end(*_):
         file.write(" told to end")
     sys.exit(130)
 signal.signal(signal.SIGTERM, end)
-(here / f"began-{{shard[0]}}").touch()
+print("at work", file=sys.stderr, flush=True)
+(here / f"began-{{shard[0]}}.new").write_text(str(os.getppid()))
+(here / f"began-{{shard[0]}}.new").rename(here / f"began-{{shard[0]}}")
 if shard == "2/3" and "--fail" in typed:
-    while len(list(here.glob("began-*"))) < 3:
+    while len(list(here.glob("began-?"))) < 3:
         time.sleep(0.01)
     sys.exit("error: this one fails")
 if "--wait" in typed:
@@ -131,23 +136,87 @@ def test_one_shard_that_fails_ends_the_others(
     launcher = launch(stand_in, "--shards", "3", "--", "--fail", "--wait")
     said, err = launcher.communicate(timeout=RUN_TIMEOUT_S)
     assert launcher.returncode == 1, err
-    assert "shard 2/3 ended with 1:\nerror: this one fails\n" in err
-    assert err.index("shard 2/3") < err.index("shard 1/3 ended with 130"), "the cause comes first"
+    assert "shard 2/3 ended with 1:\nat work\nerror: this one fails\n" in err
+    assert err.index("shard 2/3 ended") < err.index("shard 1/3 ended with 130"), "the cause comes first"
     ends = [(tmp_path / f"results/shard-{number}.jsonl").read_text()[30_000_000:] for number in (1, 2, 3)]
     assert ends == ["1/3 told to end", "2/3", "3/3 told to end"], "logs come whole, also of those that were ended"
-    assert "merged 3\n" in said
+    assert "merged shard-1.jsonl shard-2.jsonl shard-3.jsonl\n" in said
 
 
-def test_an_interrupt_ends_all_and_brings_what_there_is(
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_all_and_brings_what_there_is(
+    launch: Callable[..., subprocess.Popen[str]], stand_in: Path, tmp_path: Path, number: signal.Signals
+) -> None:
+    launcher = launch(stand_in, "--shards", "2", "--", "--wait")
+    assert launcher.stderr is not None
+    awaited = {"shard 1/2: at work\n", "shard 2/2: at work\n"}
+    while awaited:
+        line = launcher.stderr.readline()
+        assert line, "stderr of the shards is printed while they run"
+        awaited.discard(line)
+    launcher.send_signal(number)
+    said, err = launcher.communicate(timeout=RUN_TIMEOUT_S)
+    assert launcher.returncode == 130, err
+    ends = [(tmp_path / f"results/shard-{number}.jsonl").read_text()[30_000_000:] for number in (1, 2)]
+    assert ends == ["1/2 told to end", "2/2 told to end"], "copied in parts, and whole"
+    assert "merged shard-1.jsonl shard-2.jsonl\n" in said
+
+
+def test_a_killed_worker_is_named_and_the_other_shards_are_merged(
     launch: Callable[..., subprocess.Popen[str]], stand_in: Path, tmp_path: Path
 ) -> None:
     launcher = launch(stand_in, "--shards", "2", "--", "--wait")
-    wait_for(lambda: len(list(tmp_path.glob("began-*"))) == 2, launcher)
-    launcher.send_signal(signal.SIGINT)
+    wait_for(lambda: len(list(tmp_path.glob("began-?"))) == 2, launcher)
+    os.kill(int((tmp_path / "began-2").read_text()), signal.SIGKILL)
     said, err = launcher.communicate(timeout=RUN_TIMEOUT_S)
-    assert launcher.returncode == 130, err
-    assert (tmp_path / "results/shard-2.jsonl").read_text().endswith("2/2 told to end")
-    assert "merged 2\n" in said
+    assert launcher.returncode == 3, err
+    assert "\nshard 2/2 was lost; its log may be in /" in err
+    assert "\nshard 1/2 ended with 130\n" in err
+    assert "merged --allow-missing shard-1.jsonl\n" in said
+
+
+def test_results_of_a_job_are_outside_its_package() -> None:
+    config = '{"metadata": {"job_submission_id": "raysubmit_1"}}'
+    package, elsewhere = Path("/tmp/ray/session_1/working_dir_files/_ray_pkg_1f"), Path("/work")
+    folder = launcher_module.results_folder
+    assert folder(None, package, config) == Path.home() / "sobench-results/raysubmit_1"
+    assert folder(Path("mine"), package, config) == Path.home() / "mine"
+    assert folder(Path("/shared/mine"), package, config) == Path("/shared/mine")
+    assert folder(None, elsewhere, config) == Path("/work/sobench-results/raysubmit_1")
+    assert folder(None, elsewhere, None) == Path("/work/sobench-results")
+
+
+def test_an_address_that_does_not_answer_is_refused(stand_in: Path, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        launcher = [
+            sys.executable,
+            str(HERE / "launch.py"),
+            "--address",
+            address,
+            "--sobench",
+            str(stand_in),
+            "--connect-timeout",
+            "2",
+        ]
+        ran = subprocess.run(
+            [*launcher, "--results", str(tmp_path / "results")], capture_output=True, text=True, timeout=RUN_TIMEOUT_S
+        )
+    assert ran.returncode == 3, ran.stderr
+    assert f"error: no Ray cluster answers at {address} within 2 s\nhint: start a cluster" in ran.stderr
+
+
+def test_help_and_errors_need_no_ray(stand_in: Path, tmp_path: Path) -> None:
+    def run(*typed: str | Path) -> subprocess.CompletedProcess[str]:
+        # Without the packages of this Python.
+        command = [sys.executable, "-I", "-S", HERE / "launch.py", *typed]
+        return subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=RUN_TIMEOUT_S)
+
+    told = run("--help")
+    assert (told.returncode, told.stderr) == (0, "") and "--shards" in told.stdout
+    ran = run("--sobench", stand_in)
+    assert ran.returncode == 3, ran.stderr
+    assert ran.stderr == f"error: Ray is not installed for {sys.executable}\nhint: pip install -r deploy/ray/requirements.txt\n"
 
 
 @pytest.mark.parametrize(
@@ -179,7 +248,7 @@ def test_a_node_that_is_lost_is_named(
     _, err = launcher.communicate(timeout=RUN_TIMEOUT_S)
     assert launcher.returncode == 3, err
     assert "shard 1/1 was lost" in err
-    assert "error: no merge: shard-1.jsonl missing\nhint: " in err
+    assert "error: no shard has a log\nhint: " in err
 
 
 def wait_for(is_so: Callable[[], bool], launcher: subprocess.Popen[str]) -> None:

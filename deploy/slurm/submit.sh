@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Submits a run as an array of shards, and a job that merges their logs when all of them have ended well.
+# Submits a run as an array of shards, and a job that merges their logs when all of them have ended.
 #   submit.sh SHARDS RESULTS ARGUMENTS OF SOBENCH...
 # RESULTS is a folder that all nodes see. SBATCH_PARTITION, SBATCH_ACCOUNT and their like are Slurm's own variables, and hold here.
 set -euo pipefail
@@ -15,6 +15,6 @@ results=$(cd "$results" && pwd)
 
 array=$(sbatch --parsable --array="1-$shards" --output="$results/%A-shard-%a.out" "$here/shards.sbatch" "$results" "$@")
 array=${array%%;*}
-merge=$(sbatch --parsable --dependency="afterok:$array" --kill-on-invalid-dep=yes --output="$results/$array-merge.out" \
+merge=$(sbatch --parsable --dependency="afterany:$array" --output="$results/$array-merge.out" \
   "$here/merge.sbatch" "$results/$array" "$shards")
 printf 'shards: %s, merge: %s, results: %s\n' "$array" "${merge%%;*}" "$results/$array"

@@ -6,6 +6,7 @@ use std::path::Path;
 use clap::{Arg, ArgAction, Command, CommandFactory};
 use toml_edit::{Document, Item, TableLike, Value};
 
+use super::usage_error::may_suggest;
 use super::{Cli, split_at_equals};
 use sobench_core::error::{Error, Result};
 use sobench_core::input;
@@ -163,6 +164,7 @@ fn unknown(key: &str, name: &str, path: &Path, bench: &Command) -> Error {
     let similarity = |candidate: &str| strsim::jaro_winkler(candidate, name);
     let nearest = names
         .filter(|candidate| ![CONFIG, "help", "version"].contains(candidate))
+        .filter(|candidate| may_suggest(name, candidate, bench))
         .max_by(|one, other| similarity(one).total_cmp(&similarity(other)));
     let hint = match nearest.filter(|candidate| similarity(candidate) >= MIN_SIMILARITY) {
         Some(nearest) => format!("try {nearest}"),

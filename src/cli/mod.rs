@@ -34,6 +34,7 @@ use crate::commands::{
 use crate::terminal;
 use sobench_core::error::Error;
 use sobench_core::exit_codes::SUCCESS;
+use sobench_core::secrets;
 use sobench_shutdown::Shutdown;
 
 /// Measure structured output (guided decoding) of language-model servers: whether constraints are
@@ -145,13 +146,50 @@ pub fn parser() -> clap::Command {
 /// # Errors
 /// [`Stopped`].
 pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command, Stopped> {
+    let arguments: Vec<OsString> = arguments.into_iter().collect();
+    register_secrets(&arguments);
     let arguments = config::expand(arguments).map_err(Stopped::Failed)?;
+    register_secrets(&arguments);
     let stopped = |error| Stopped::new(error, &arguments);
     let matches = Cli::matches(arguments.iter().cloned()).map_err(stopped)?;
     overwrites::refuse(&matches).map_err(Stopped::Failed)?;
     Cli::from_arg_matches(&matches)
         .map(Cli::into_command)
         .map_err(stopped)
+}
+
+/// Flags whose values can have keys and passwords.
+const SERVER_FLAGS: [&str; 9] = [
+    HEADER,
+    "base-url",
+    "endpoint",
+    "extra-body",
+    "chat-template-kwargs",
+    "server-metrics",
+    "target",
+    "launch",
+    "against",
+];
+const HEADER: &str = "header";
+
+/// Registers keys and passwords on the command line before it is parsed, because errors of the
+/// parser quote values.
+fn register_secrets(arguments: &[OsString]) {
+    let mut flag = String::new();
+    for argument in arguments.iter().filter_map(|argument| argument.to_str()) {
+        let value = match argument.strip_prefix("--").map(split_at_equals) {
+            Some((name, value)) => {
+                flag = name.replace('_', "-");
+                value.strip_prefix('=').unwrap_or_default()
+            }
+            None => argument,
+        };
+        match &*flag {
+            HEADER => secrets::register_header(value),
+            name if SERVER_FLAGS.contains(&name) => secrets::register_setting(value),
+            _ => {}
+        }
+    }
 }
 
 impl Stopped {

@@ -1,4 +1,5 @@
-//! Refuses a command that would overwrite a file that it reads, or write two outputs to one file.
+//! Refuses a command that would overwrite a file that it reads or that sobench did not write, or
+//! write two outputs to one file.
 //! The types of the arguments distinguish inputs from outputs.
 
 use std::any::Any;
@@ -10,6 +11,7 @@ use clap::{ArgMatches, Id};
 
 use crate::commands::flags::paths::{InputNames, InputPath, OutputFolder, OutputName, OutputPath};
 use sobench_core::error::{Error, Result};
+use sobench_core::output_files::refuse_foreign;
 
 /// An output file, and the flag that names it.
 struct OutputFile {
@@ -20,11 +22,9 @@ struct OutputFile {
 /// Checks the typed arguments.
 ///
 /// # Errors
-/// Usage: an output file is an input file or another output file.
+/// Usage: an output file is an input file or another output file, or sobench did not write it.
 pub fn refuse(matches: &ArgMatches) -> Result<()> {
-    let matches = matches
-        .subcommand()
-        .map_or(matches, |(_, subcommand)| subcommand);
+    let (command, matches) = matches.subcommand().unwrap_or(("bench", matches));
     let written = written(matches);
     let paths = typed::<InputPath>(matches).map(|(_, path)| path.to_path_buf());
     let named = typed::<InputNames>(matches).flat_map(|(_, names)| names.candidates());
@@ -49,8 +49,20 @@ pub fn refuse(matches: &ArgMatches) -> Result<()> {
             .hint("name a different file for each"));
         }
     }
-    Ok(())
+    let is_set = |flag: &str| matches!(matches.try_get_one::<bool>(flag), Ok(Some(true)));
+    let keeps = |flag: &str| {
+        KEEPS_FILES.contains(&(command, flag))
+            || (flag == "--result-filename" && is_set("append_result"))
+    };
+    if is_set("force") {
+        return Ok(());
+    }
+    let mut replaced = written.iter().filter(|file| !keeps(&file.flag));
+    replaced.try_for_each(|file| refuse_foreign(&file.path, &file.flag))
 }
+
+/// Outputs that never replace a file.
+const KEEPS_FILES: [(&str, &str); 2] = [("mask", "--rows"), ("merge", "--output")];
 
 /// The files that would be written. A bare name is in the output folder of the command.
 fn written(matches: &ArgMatches) -> Vec<OutputFile> {
@@ -190,6 +202,58 @@ mod tests {
             &["--label", &file, "--run-log", &file],
             &["--mix", "json:0.5,choice:0.5", "--html", "choice"],
             &["serve"],
+        ] {
+            assert_eq!(refused(typed), None, "{typed:?}");
+        }
+    }
+
+    #[test]
+    fn files_of_others_are_refused_unless_forced() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("own.json");
+        fs::write(&path, "{\"type\": \"object\"}").unwrap();
+        let (file, folder) = (path.to_str().unwrap(), folder.path().to_str().unwrap());
+        for typed in [
+            &["--html", file][..],
+            &["--markdown", file],
+            &["--csv", file],
+            &["--junit", file],
+            &["--run-log", file],
+            &["--save-comparison", "new.md", file],
+            &[
+                "--save-result",
+                "--result-dir",
+                folder,
+                "--result-filename",
+                "own.json",
+            ],
+            &["mask", "--json", file],
+            &["mask", "--csv", file],
+            &["mask", "--csv-tags", file],
+            &["mask", "--html", file],
+            &["mask", "--prove", "--witnesses", file],
+            &["preflight", "--json", file],
+            &["preflight", "--limits", "--html", file],
+            &["compare", "a", "--write-baseline", file],
+            &["report", "a", "--output", file],
+            &["score", "a", "--output", file],
+            &["merge", "a", "--report", file],
+        ] {
+            let error = refused(typed).unwrap_or_else(|| panic!("{typed:?} is accepted"));
+            let expected = "would overwrite a file that sobench did not write: ";
+            assert!(error.contains(expected) && error.contains(file), "{error}");
+            assert_eq!(refused(&[typed, &["--force"]].concat()), None, "{typed:?}");
+        }
+        for typed in [
+            &[
+                "--append-result",
+                "--result-dir",
+                folder,
+                "--result-filename",
+                "own.json",
+            ][..],
+            &["mask", "--rows", file],
+            &["merge", "a", "--output", file],
         ] {
             assert_eq!(refused(typed), None, "{typed:?}");
         }

@@ -5,12 +5,13 @@ use std::error::Error as _;
 use clap::Command;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
+use crate::commands::flags::paths::is_output;
 use sobench_core::error::Error;
 
 /// An error of the parser of `command`, one of the commands of `program`.
 pub(super) fn from_parser(error: &clap::Error, program: &Command, command: &Command) -> Error {
     let (what, hint) = match error.kind() {
-        ErrorKind::UnknownArgument => unknown_argument(error),
+        ErrorKind::UnknownArgument => unknown_argument(error, command),
         ErrorKind::InvalidSubcommand => unknown_command(error, program),
         ErrorKind::InvalidValue => invalid_value(error, command),
         ErrorKind::ValueValidation => {
@@ -45,7 +46,7 @@ pub(super) fn from_parser(error: &clap::Error, program: &Command, command: &Comm
 /// An error line and its hint; `None` refers to the help.
 type Lines = (String, Option<String>);
 
-fn unknown_argument(error: &clap::Error) -> Lines {
+fn unknown_argument(error: &clap::Error, command: &Command) -> Lines {
     let argument = text(error, ContextKind::InvalidArg).unwrap_or_default();
     let what = if argument.starts_with('-') {
         format!("unknown flag: {argument}")
@@ -61,8 +62,29 @@ fn unknown_argument(error: &clap::Error) -> Lines {
         }
         _ => None,
     };
-    let nearest = text(error, ContextKind::SuggestedArg).map(|flag| format!("try {flag}"));
+    let nearest = text(error, ContextKind::SuggestedArg)
+        .filter(|flag| may_suggest(argument_name(&argument), argument_name(flag), command))
+        .map(|flag| format!("try {flag}"));
     (what, nearest.or_else(elsewhere))
+}
+
+/// The name of a flag without dashes and value.
+fn argument_name(flag: &str) -> &str {
+    let name = flag.trim_start_matches('-');
+    name.split(['=', ' ']).next().unwrap_or(name)
+}
+
+/// Edits of a typing error.
+const MAX_EDITS: usize = 2;
+
+/// Whether a hint may name the flag `suggested` for the unknown `typed`. The value of an unknown flag
+/// may be an input, so that an output is suggested only for a typing error.
+pub(super) fn may_suggest(typed: &str, suggested: &str, command: &Command) -> bool {
+    let mut arguments = command.get_arguments();
+    let is_output = arguments
+        .find(|argument| argument.get_long() == Some(suggested))
+        .is_some_and(is_output);
+    !is_output || strsim::osa_distance(typed, suggested) <= MAX_EDITS
 }
 
 fn unknown_command(error: &clap::Error, program: &Command) -> Lines {

@@ -11,6 +11,7 @@ use crate::commands::flags::paths::OutputFolder;
 use crate::commands::output::CommandOutput;
 use sobench_core::error::{Error, Result};
 use sobench_core::exit_codes;
+use sobench_core::output_files::{refuse_foreign, write_text};
 use sobench_shutdown::Shutdown;
 
 /// The flags of `sobench man`.
@@ -49,7 +50,8 @@ fn write_pages(arguments: &ManArgs, parser: Command) -> Result<CommandOutput> {
     let mut output = CommandOutput::default();
     for command in &commands {
         let path = folder.join(format!("{}.1", full_name(command)));
-        std::fs::write(&path, page(command)?).map_err(|error| cannot_write(&path, &error))?;
+        refuse_foreign(&path, "--output-dir")?;
+        write_text(&path, &page(command)?, |error| cannot_write(&path, error))?;
         output.lines.push(format!("written: {}", path.display()));
     }
     Ok(output)

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Checks deploy/kubernetes without a cluster: renders it with `kubectl kustomize`, holds it to the published schemas, sees that
-the numbers of shards agree, and runs the containers' arguments as processes here, with the variables that their pods would have.
+the numbers of shards agree, runs wait.sh with a stand-in for kubectl, and runs the containers' arguments as processes here,
+with the variables that their pods would have.
 
     tests/deploy/kubernetes.py target/debug/sobench
 
@@ -33,6 +34,7 @@ def main() -> int:
 
     shards = agreed(run, merge)
     print(f"{shards} shards in the Job, its parallelism, SOBENCH_SHARDS and the merge; the names agree")
+    waits()
     played(run, merge, shards, sobench)
     return 0
 
@@ -75,9 +77,50 @@ def agreed(run: list[dict], merge: list[dict]) -> int:
     assert pod["subdomain"] == service["metadata"]["name"] and service["spec"]["clusterIP"] == "None"
     assert service["spec"]["selector"] == {"batch.kubernetes.io/job-name": job["metadata"]["name"]}
     assert service["spec"]["publishNotReadyAddresses"], "shard 1 is asked before it is ready"
+    for one in (job, the(merge, "Job")):
+        assert one["spec"]["activeDeadlineSeconds"] and one["spec"]["ttlSecondsAfterFinished"], "jobs end, and are removed"
+        cache = {variable["name"]: variable["value"] for variable in pod_of(one)[1]["env"]}["XDG_CACHE_HOME"]
+        assert cache in [mount["mountPath"] for mount in pod_of(one)[1]["volumeMounts"]], "the cache is writable"
+    assert container["envFrom"] == [{"secretRef": {"name": "sobench"}}], "a missing secret is an error"
     images = {pod_of(the(documents, "Job"))[1]["image"] for documents in (run, merge)}
     assert len(images) == 1, images
     return shards
+
+
+KUBECTL = r"""#!/usr/bin/env bash
+# Answers in order with the files that are prepared.
+here=$(dirname "$0")
+number=$(($(cat "$here/next") + 1)); printf %s "$number" >"$here/next"; cat "$here/answer-$number"
+"""
+
+
+def waits() -> None:
+    """Runs wait.sh with a stand-in for kubectl: complete, failed, and pods that cannot start."""
+    config_error = "sobench-0-x: CreateContainerConfigError secret not found\n"
+    for answers, code, words in [
+        (["", "sobench-0-x: \n", "SuccessCriteriaMet \nComplete \n"], 0, "job sobench is complete"),
+        (["FailureTarget x\nFailed backoff limit\n"], 1, "error: job sobench failed: backoff limit\nhint: "),
+        (["", config_error], 1, f"error: pods of job sobench cannot start:\n{config_error}hint: "),
+    ]:
+        with tempfile.TemporaryDirectory() as folder:
+            here = Path(folder)
+            stand_ins = {"kubectl": KUBECTL, "sleep": "#!/bin/sh\n"}
+            for stand_in, text in stand_ins.items():
+                (here / stand_in).write_text(text)
+                (here / stand_in).chmod(0o755)
+            (here / "next").write_text("0")
+            for number, answer in enumerate(answers, start=1):
+                (here / f"answer-{number}").write_text(answer)
+            ran = subprocess.run(
+                ["bash", str(ROOT / "deploy/kubernetes/wait.sh"), "sobench"],
+                env={**os.environ, "PATH": f"{folder}:{os.environ['PATH']}"},
+                cwd=folder,
+                capture_output=True,
+                text=True,
+                timeout=SHARD_TIMEOUT_S,
+            )
+            assert ran.returncode == code and words in ran.stdout + ran.stderr, (answers, ran)
+    print("wait.sh: complete, failed, and pods that cannot start")
 
 
 def run_log(container: dict) -> str:

@@ -50,6 +50,9 @@ mod mask_command;
 mod mask_worker;
 mod matrix;
 mod mix;
+// Needs a shell.
+#[cfg(unix)]
+mod outputs;
 mod planted_faults;
 mod preflight_command;
 mod proof;
@@ -65,6 +68,7 @@ mod runlog;
 mod runs;
 mod same_verdicts;
 mod score;
+mod secrets;
 mod serve_tools;
 mod server_metrics;
 mod shards;

@@ -586,7 +586,7 @@ fn mismatched_logs_are_not_merged() {
         &shards,
         &["--output", merged.to_str().unwrap(), "--format", "json"],
     );
-    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    assert_eq!(ran.code, 3, "a partial run: {}", ran.stderr);
     assert!(
         ran.stderr
             .contains("the last line of the run log is truncated"),
@@ -612,6 +612,31 @@ fn mismatched_logs_are_not_merged() {
         "{notices}"
     );
     assert_eq!(result["num_prompts"].as_u64(), Some(49));
+    // A log that is lost or empty.
+    assert_fails(
+        &merge(&shards[..2], &[]),
+        2,
+        &[
+            "missing of 3 shards: the file of shard 3",
+            "--allow-missing",
+        ],
+    );
+    std::fs::remove_file(&shards[0]).unwrap();
+    std::fs::write(&shards[1], "").unwrap();
+    let ran = merge(&shards, &["--allow-missing", "--format", "json"]);
+    assert_eq!(ran.code, 3, "{}", ran.stderr);
+    let result: Value = serde_json::from_str(&ran.stdout).unwrap();
+    assert_eq!(check_result(&result), Ok(()));
+    let own = &result["sobench"];
+    let ends: Vec<&Value> = (0..3).map(|shard| &own["shards"][shard]["end"]).collect();
+    assert_eq!(ends, ["missing", "missing", "whole"]);
+    assert_eq!(own["partial"], true);
+    assert_ne!(own["client"]["verdict"], "not_the_bottleneck");
+    let notices = own["notices"].to_string();
+    assert!(
+        notices.contains("the logs of shards are missing: 1, 2; 34 of 50 requests"),
+        "{notices}"
+    );
 }
 
 #[test]

@@ -64,14 +64,6 @@ impl fmt::Debug for Endpoint {
 }
 
 impl Endpoint {
-    /// Values that must not be shown: the key, and the values of the user's headers.
-    pub fn secrets(&self) -> impl Iterator<Item = &str> {
-        self.headers
-            .iter()
-            .map(|(_, value)| value.as_str())
-            .chain(self.api_key.iter().map(|key| key.0.as_str()))
-    }
-
     /// The base URL with user and password redacted.
     pub fn public_base_url(&self) -> String {
         let Ok(mut url) = Url::parse(&self.base_url) else {
@@ -104,6 +96,16 @@ impl Endpoint {
         let root = self.base_url.trim_end_matches('/');
         let root = root.strip_suffix("/v1").unwrap_or(root);
         self.parse(&format!("{root}/{}", path.trim_start_matches('/')))
+    }
+
+    /// Host and port of the server.
+    pub fn authority(&self) -> String {
+        let url = self.url("").ok();
+        let host = url.as_ref().and_then(Url::host_str).unwrap_or_default();
+        match url.as_ref().and_then(Url::port) {
+            Some(port) => format!("{host}:{port}"),
+            None => host.to_owned(),
+        }
     }
 
     /// The port of the server.

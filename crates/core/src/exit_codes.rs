@@ -24,7 +24,7 @@ pub struct Meaning {
 }
 
 /// All codes and reasons, sorted by code. A run is `bench`, also without a subcommand.
-pub const TABLE: [Meaning; 22] = [
+pub const TABLE: [Meaning; 23] = [
     for_every_command(SUCCESS, "success"),
     for_command(
         SUCCESS,
@@ -89,6 +89,11 @@ pub const TABLE: [Meaning; 22] = [
         ENVIRONMENT,
         "preflight",
         "the server did not answer, or failed even without a constraint; with `--features` also: no dialect enforces a JSON Schema, or the server stopped during the checks",
+    ),
+    for_command(
+        ENVIRONMENT,
+        "merge",
+        "the merged run is partial: a shard was interrupted, killed or stopped at an error limit, or its log is missing (`--allow-missing`); the report is marked partial",
     ),
     for_command(ENVIRONMENT, "calibrate", "a client could not be measured"),
     for_command(

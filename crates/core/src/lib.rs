@@ -31,6 +31,7 @@ pub mod schedule;
 pub mod schema_keywords;
 pub mod schema_part;
 pub mod scorer;
+pub mod secrets;
 pub mod server_sample;
 pub mod shard;
 pub mod speed;

@@ -1,23 +1,23 @@
 //! Checks that output files can be written before a run, and writes them.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufWriter, Write};
-use std::path::Path;
+use std::io::{self, BufWriter, Read, Write};
+use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
+use crate::secrets::Redactor;
 
-/// Checks that a file can be written. Leaves existing content unchanged, and removes the file again
-/// if it did not exist.
+/// Checks that a file can be written. Leaves existing content unchanged.
 ///
 /// # Errors
 /// It cannot be written.
 pub fn check_writable(path: &Path) -> io::Result<()> {
-    let existed = path.exists();
-    OpenOptions::new().append(true).create(true).open(path)?;
-    if existed {
-        Ok(())
-    } else {
-        fs::remove_file(path)
+    match Target::new(path)? {
+        Target::Device(_) => Ok(()),
+        Target::File { beside, file, .. } => {
+            drop(file);
+            fs::remove_file(beside)
+        }
     }
 }
 
@@ -43,19 +43,179 @@ pub fn numbered_names(stem: &str, ending: &str) -> impl Iterator<Item = String> 
     (1..=MAX_SAME_NAMES).map(numbered)
 }
 
-/// Writes a file. Overwrites an existing file, as vLLM's tools do, and creates missing folders.
+/// Appends parts to the stem of the file name.
+pub fn with_suffix(path: &Path, parts: &[String]) -> PathBuf {
+    if parts.is_empty() {
+        return path.to_owned();
+    }
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+    let name = format!("{stem}-{}", parts.join("-"));
+    match path.extension() {
+        Some(extension) => path.with_file_name(format!("{name}.{}", extension.to_string_lossy())),
+        None => path.with_file_name(name),
+    }
+}
+
+/// Writes a report, and creates missing folders. See [`replace`].
 ///
 /// # Errors
 /// It cannot be created or written, or `fill` fails.
 pub fn write(path: &Path, fill: impl FnOnce(&mut dyn Write) -> Result<()>) -> Result<()> {
-    let file = create_parent_folder(path)
-        .and_then(|()| File::create(path))
-        .map_err(|error| cannot_write_report(path, &error))?;
-    write_to_open_file(file, fill, |error| cannot_write_report(path, error))
+    create_parent_folder(path).map_err(|error| cannot_write_report(path, &error))?;
+    replace(path, fill, |error| cannot_write_report(path, error))
 }
 
-/// Writes to an open file. `cannot_write` converts I/O errors of the file to an error with its
-/// name.
+/// Writes a file beside the path, and renames it when it is complete: an existing file is whole at
+/// any time. `cannot_write` converts I/O errors to an error with the name of the file.
+///
+/// # Errors
+/// It cannot be written, or `fill` fails. An existing file is unchanged.
+pub fn replace(
+    path: &Path,
+    fill: impl FnOnce(&mut dyn Write) -> Result<()>,
+    cannot_write: impl Fn(&io::Error) -> Error,
+) -> Result<()> {
+    let (target, beside, file) = match Target::new(path).map_err(|error| cannot_write(&error))? {
+        Target::Device(file) => return write_to_open_file(file, fill, cannot_write),
+        Target::File {
+            target,
+            beside,
+            file,
+        } => (target, beside, file),
+    };
+    let renamed = || {
+        if let Ok(existing) = fs::metadata(&target) {
+            fs::set_permissions(&beside, existing.permissions())?;
+        }
+        fs::rename(&beside, &target)
+    };
+    let written = write_to_open_file(file, fill, &cannot_write)
+        .and_then(|()| renamed().map_err(|error| cannot_write(&error)));
+    if written.is_err() {
+        // Nothing more can be done about a file that cannot be removed.
+        let _ = fs::remove_file(&beside);
+    }
+    written
+}
+
+/// Writes a text. See [`replace`].
+///
+/// # Errors
+/// As [`replace`].
+pub fn write_text(
+    path: &Path,
+    text: &str,
+    cannot_write: impl Fn(&io::Error) -> Error,
+) -> Result<()> {
+    let fill = |out: &mut dyn Write| {
+        out.write_all(text.as_bytes())
+            .map_err(|error| cannot_write(&error))
+    };
+    replace(path, fill, &cannot_write)
+}
+
+/// Where an output is written.
+enum Target {
+    /// A terminal, a pipe or another device: cannot be replaced.
+    Device(File),
+    /// `beside` is open, and becomes `target`.
+    File {
+        target: PathBuf,
+        beside: PathBuf,
+        file: File,
+    },
+}
+
+impl Target {
+    fn new(path: &Path) -> io::Result<Self> {
+        // Of a link, the file it leads to is replaced.
+        let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        if target.exists() {
+            // A file that must not be written is not replaced either.
+            let file = OpenOptions::new().append(true).open(&target)?;
+            if !file.metadata()?.is_file() {
+                return Ok(Self::Device(file));
+            }
+        }
+        let name = target.file_name().unwrap_or_default().to_string_lossy();
+        let beside = target.with_file_name(format!(".{name}.{}.part", std::process::id()));
+        let file = File::create(&beside)?;
+        Ok(Self::File {
+            target,
+            beside,
+            file,
+        })
+    }
+}
+
+/// Refuses a path with a file that sobench did not write. `flag` names the file.
+///
+/// # Errors
+/// A usage error.
+pub fn refuse_foreign(path: &Path, flag: &str) -> Result<()> {
+    let is_foreign = path.is_file() && !is_ours(path).unwrap_or(false);
+    if !is_foreign {
+        return Ok(());
+    }
+    Err(Error::usage(format!(
+        "{flag} would overwrite a file that sobench did not write: {}",
+        path.display()
+    ))
+    .hint(format!("give {flag} another path, or add --force")))
+}
+
+/// Bytes of a file that show its format.
+const HEAD_BYTES: u64 = 2 << 10;
+
+/// The starts of our formats.
+const STARTS: [&str; 11] = [
+    r#"{"header":{"version":"#,
+    r#"{"sobench_mask_rows":"#,
+    r#"{"sobench_witness":"#,
+    r#"[{"benchmark":"#,
+    "{\n    \"outputs\": [\n        {\n            \"generated\":",
+    "### sobench: ",
+    "index,case,arm,",
+    "index,entry,engine,",
+    "tag,engine,schemas,",
+    ".TH \"sobench",
+    r#"<!DOCTYPE html>
+<html lang="en"><head><meta charset="utf-8"/><meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline';"#,
+];
+
+/// Words near the start of our other formats, all of which are there.
+const MARKS: [&[&str]; 8] = [
+    &["<testsuites ", r#" package="sobench""#],
+    &["\n  \"format\": \"sobench-"],
+    &["\n  \"sobench_baseline\":"],
+    &[r#""endpoint_type":"#, r#""num_prompts":"#],
+    &[r#"{"case":"#, r#","failing_as":"#],
+    &[
+        r#""valid":"#,
+        r#","reason":"#,
+        r#","path":"#,
+        r#","message":"#,
+    ],
+    &["\nsobench: ", "\nservers: ", "\neach row: "],
+    &[
+        "============ Serving Benchmark Result ============\n",
+        "\nSuccessful requests:  ",
+    ],
+];
+
+/// Whether a file is empty or has one of our formats, which are also those of vLLM's results.
+fn is_ours(path: &Path) -> io::Result<bool> {
+    let mut head = Vec::new();
+    File::open(path)?.take(HEAD_BYTES).read_to_end(&mut head)?;
+    let head = String::from_utf8_lossy(&head);
+    let has_all = |words: &&[&str]| words.iter().all(|word| head.contains(word));
+    Ok(head.is_empty()
+        || STARTS.iter().any(|start| head.starts_with(start))
+        || MARKS.iter().any(has_all))
+}
+
+/// Writes to an open file, without secrets. `cannot_write` converts I/O errors of the file to an
+/// error with its name.
 ///
 /// # Errors
 /// It cannot be written, or `fill` fails.
@@ -65,7 +225,7 @@ pub fn write_to_open_file(
     cannot_write: impl Fn(&io::Error) -> Error,
 ) -> Result<()> {
     let mut out = FailureRecorder {
-        inner: BufWriter::new(file),
+        inner: Redactor::new(BufWriter::new(file)),
         failure: None,
     };
     let done = fill(&mut out).and_then(|()| out.flush().map_err(|error| cannot_write(&error)));
@@ -77,7 +237,7 @@ pub fn write_to_open_file(
 
 /// A writer that records its first I/O error, which callers may replace by another error.
 struct FailureRecorder {
-    inner: BufWriter<File>,
+    inner: Redactor<BufWriter<File>>,
     failure: Option<io::Error>,
 }
 
@@ -129,5 +289,73 @@ mod tests {
         check_writable(&path).unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "kept");
         create_parent_folder(Path::new("alone.json")).unwrap();
+    }
+
+    #[test]
+    fn a_failed_write_keeps_the_old_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.json");
+        fs::write(&path, "kept").unwrap();
+        let failed = write(&path, |out| {
+            out.write_all(&[b'x'; 1 << 20]).unwrap();
+            Err(Error::environment("no space"))
+        });
+        assert_eq!(failed.unwrap_err().what, "no space");
+        assert_eq!(fs::read_to_string(&path).unwrap(), "kept");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn links_and_permissions_stay_and_devices_are_written() {
+        use std::os::unix::fs::{PermissionsExt as _, symlink};
+        let folder = tempfile::tempdir().unwrap();
+        let (file, link) = (folder.path().join("file"), folder.path().join("link"));
+        fs::write(&file, "old").unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).unwrap();
+        symlink(&file, &link).unwrap();
+        let new = |out: &mut dyn Write| {
+            out.write_all(b"new").unwrap();
+            Ok(())
+        };
+        write(&link, new).unwrap();
+        assert!(link.is_symlink());
+        assert_eq!(fs::read_to_string(&file).unwrap(), "new");
+        assert_eq!(
+            fs::metadata(&file).unwrap().permissions().mode() & 0o777,
+            0o640
+        );
+        write(Path::new("/dev/null"), new).unwrap();
+        check_writable(Path::new("/dev/null")).unwrap();
+    }
+
+    #[test]
+    fn files_of_others_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("f");
+        for (text, ours) in [
+            ("", true),
+            ("{\"header\":{\"version\":2,", true),
+            ("{\n  \"format\": \"sobench-preflight\",", true),
+            ("{\n  \"type\": \"object\"}", false),
+            ("{\"id\": \"a\", \"text\": \"{}\"}\n", false),
+            ("# Results\n\nof sobench", false),
+            ("a,b\n1,2\n", false),
+        ] {
+            fs::write(&path, text).unwrap();
+            let refused = refuse_foreign(&path, "--json");
+            assert_eq!(refused.is_ok(), ours, "{text}");
+            if let Err(error) = refused {
+                assert!(
+                    error
+                        .what
+                        .starts_with("--json would overwrite a file that "),
+                    "{error}"
+                );
+            }
+        }
+        fs::remove_file(&path).unwrap();
+        refuse_foreign(&path, "--json").unwrap();
+        refuse_foreign(Path::new("/dev/null"), "--json").unwrap();
     }
 }

@@ -1,6 +1,9 @@
 //! Makes untrusted text safe to print on a terminal.
 
+use std::borrow::Cow;
+
 use crate::error_message::error_message;
+use crate::secrets::redacted;
 
 /// Maximum number of characters shown of an untrusted name.
 pub const NAME_CHARS: usize = 200;
@@ -10,13 +13,13 @@ pub const NAME_CHARS: usize = 200;
 pub const MESSAGE_CHARS: usize = 1000;
 
 /// `text` on one line, cut to `max_chars` characters. Control characters and invisible characters
-/// that reverse or hide text are escaped.
+/// that reverse or hide text are escaped, and secrets are redacted.
 ///
 /// An ellipsis marks a cut.
 pub fn printable(text: &str, max_chars: usize) -> String {
     let mut line = String::new();
     let mut used = 0;
-    for character in text.chars() {
+    for character in redacted(text).chars() {
         let shown = shown(character);
         used += shown.chars().count();
         if used > max_chars {
@@ -28,6 +31,28 @@ pub fn printable(text: &str, max_chars: usize) -> String {
     line
 }
 
+/// A text of several lines for a terminal: control characters other than line ends and tabs, and
+/// characters that reverse or hide text, are escaped.
+pub fn visible(text: &str) -> Cow<'_, str> {
+    let is_shown = |character: char| {
+        matches!(character, '\n' | '\t') || !(character.is_control() || is_invisible(character))
+    };
+    if text.chars().all(is_shown) {
+        return Cow::Borrowed(text);
+    }
+    let mut escaped = String::with_capacity(text.len());
+    let mut characters = text.chars().peekable();
+    while let Some(character) = characters.next() {
+        let ends_line = character == '\r' && characters.peek() == Some(&'\n');
+        if ends_line || is_shown(character) {
+            escaped.push(character);
+        } else {
+            escaped.push_str(&shown(character));
+        }
+    }
+    Cow::Owned(escaped)
+}
+
 /// A sentence of a server or another program on one line. See [`shortened`] for its length.
 pub fn printable_message(message: &str) -> String {
     printable(&shortened(message, MESSAGE_CHARS), usize::MAX)
@@ -37,8 +62,9 @@ pub fn printable_message(message: &str) -> String {
 const CUT_NOTE_CHARS: usize = 40;
 
 /// `text`, or its first `max_chars` characters and the number of bytes that are left out. Not
-/// escaped.
+/// escaped; secrets are redacted.
 pub fn shortened(text: &str, max_chars: usize) -> String {
+    let text = &*redacted(text);
     let mut ends = text.char_indices().map(|(at, _)| at).skip(max_chars);
     match (ends.next(), ends.nth(CUT_NOTE_CHARS - 1)) {
         (Some(end), Some(_)) => {
@@ -108,6 +134,15 @@ mod tests {
         ] {
             assert_eq!(printable(text, max), expected);
         }
+    }
+
+    #[test]
+    fn pages_keep_their_lines() {
+        assert_eq!(visible("a\tb\n\n日"), "a\tb\n\n日");
+        assert_eq!(
+            visible("a\r\nb\rc\u{1b}[2J\u{9b}2J\u{202e}"),
+            "a\r\nb\\rc\\u{1b}[2J\\u{9b}2J\\u{202e}"
+        );
     }
 
     #[test]

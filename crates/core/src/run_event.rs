@@ -89,9 +89,8 @@ pub struct ErrorLimitReached {
 }
 
 impl ErrorLimitReached {
-    /// The message for the user; `case` is the ID of the request. `redacted` removes secrets before
-    /// the text is cut: half a key would no longer be recognised.
-    pub fn message(&self, case: &str, redacted: impl Fn(&str) -> String) -> String {
+    /// The message for the user; `case` is the ID of the request.
+    pub fn message(&self, case: &str) -> String {
         let Self {
             limit,
             index,
@@ -130,7 +129,7 @@ impl ErrorLimitReached {
                 let times = if *count == 1 { "time" } else { "times" };
                 format!(
                     "{why}; most frequent error ({count} {times}): {}",
-                    printable(&redacted(message), MAX_ERROR_MESSAGE_CHARS)
+                    printable(message, MAX_ERROR_MESSAGE_CHARS)
                 )
             }
             None => why,

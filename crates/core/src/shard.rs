@@ -93,12 +93,12 @@ impl fmt::Display for Shard {
     }
 }
 
-/// Checks that there is exactly one file of each shard. `parts` are shards of one plan with their
-/// file names, sorted by number.
+/// The shards without a file. `parts` are shards of one plan with their file names, sorted by
+/// number.
 ///
 /// # Errors
-/// A usage error: a shard is missing or has two files.
-pub fn check_all_present(parts: &[(Shard, String)]) -> Result<()> {
+/// A usage error: a shard has two files.
+pub fn missing_shards(parts: &[(Shard, String)]) -> Result<Vec<usize>> {
     if let Some([(shard, one), (_, two)]) = parts.windows(2).find(|pair| pair[0].0 == pair[1].0) {
         return Err(
             Error::usage(format!("two files for shard {shard}: {one} and {two}"))
@@ -111,10 +111,17 @@ pub fn check_all_present(parts: &[(Shard, String)]) -> Result<()> {
             .binary_search_by_key(number, |(shard, _)| shard.number)
             .is_ok()
     };
-    let missing: Vec<String> = (1..=of)
-        .filter(|number| !is_there(number))
-        .map(|number| number.to_string())
-        .collect();
+    Ok((1..=of).filter(|number| !is_there(number)).collect())
+}
+
+/// Checks that there is exactly one file of each shard, as [`missing_shards`].
+///
+/// # Errors
+/// A usage error with `hint`: a shard is missing or has two files.
+pub fn check_all_present(parts: &[(Shard, String)], hint: &str) -> Result<()> {
+    let missing = missing_shards(parts)?;
+    let of = parts.first().map_or(0, |(shard, _)| shard.of);
+    let missing: Vec<String> = missing.iter().map(ToString::to_string).collect();
     let missing = match &missing[..] {
         [] => return Ok(()),
         [one] => format!("the file of shard {one}"),
@@ -123,8 +130,7 @@ pub fn check_all_present(parts: &[(Shard, String)]) -> Result<()> {
             printable(&several.join(", "), MAX_SHOWN)
         ),
     };
-    Err(Error::usage(format!("missing of {of} shards: {missing}"))
-        .hint("give the file of each shard; the file of a killed shard may be incomplete"))
+    Err(Error::usage(format!("missing of {of} shards: {missing}")).hint(hint))
 }
 
 /// Checks that all parts have the same settings, each with its file name. `different` is the

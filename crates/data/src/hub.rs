@@ -10,6 +10,7 @@ use hf_hub::{Cache, Repo, RepoType};
 
 use sobench_core::error::{Error, Result};
 use sobench_core::input::list_files;
+use sobench_core::secrets;
 use sobench_notices::notice::{DatasetNotice, Notice};
 
 /// The longest time for one fetch, all its files together.
@@ -75,9 +76,11 @@ impl HubSettings {
                 .iter()
                 .any(|yes| value.eq_ignore_ascii_case(yes))
         });
+        let token = set("HF_TOKEN").or_else(token_in_file);
+        token.iter().for_each(|token| secrets::register(token));
         Self {
             endpoint: endpoint.trim_end_matches('/').to_owned(),
-            token: set("HF_TOKEN").or_else(token_in_file),
+            token,
             cache: set("HF_HUB_CACHE")
                 .map(PathBuf::from)
                 .or_else(|| Some(home?.join("hub"))),

@@ -1,8 +1,11 @@
 //! Renders tables as CSV (RFC 4180) with the crate `csv`: a header line, CRLF line ends, quotes
-//! where needed.
+//! where needed. Untrusted cells are neither formulas for spreadsheets nor control sequences.
 
+use std::borrow::Cow;
 use std::convert::Infallible;
 use std::io::Write;
+
+use sobench_core::printable::visible;
 
 /// A CSV writer.
 pub fn writer<W: Write>(out: W) -> csv::Writer<W> {
@@ -13,14 +16,38 @@ pub fn writer<W: Write>(out: W) -> csv::Writer<W> {
         .from_writer(out)
 }
 
+/// Writes a line.
+///
+/// # Errors
+/// The output cannot be written.
+pub fn write_row<W: Write, C: AsRef<str>>(
+    writer: &mut csv::Writer<W>,
+    cells: impl IntoIterator<Item = C>,
+) -> csv::Result<()> {
+    for text in cells {
+        writer.write_field(&*cell(text.as_ref()))?;
+    }
+    writer.write_record(None::<&[u8]>)
+}
+
+/// A cell. An apostrophe precedes a text that a spreadsheet would take for a formula; numbers stay
+/// numbers.
+fn cell(text: &str) -> Cow<'_, str> {
+    let is_formula = text.starts_with(['=', '+', '-', '@', '\t', '\r']);
+    if is_formula && text.parse::<f64>().is_err() {
+        return format!("'{}", visible(text)).into();
+    }
+    visible(text)
+}
+
 /// Renders a header line and one line for each row.
 pub fn render<H, C>(
     header: impl IntoIterator<Item = H>,
     rows: impl IntoIterator<Item = Vec<C>>,
 ) -> Vec<u8>
 where
-    H: AsRef<[u8]>,
-    C: AsRef<[u8]>,
+    H: AsRef<str>,
+    C: AsRef<str>,
 {
     match try_render(header, rows.into_iter().map(Ok::<_, Infallible>)) {
         Ok(file) => file,
@@ -37,13 +64,13 @@ pub fn try_render<H, C, E>(
     rows: impl IntoIterator<Item = Result<Vec<C>, E>>,
 ) -> Result<Vec<u8>, E>
 where
-    H: AsRef<[u8]>,
-    C: AsRef<[u8]>,
+    H: AsRef<str>,
+    C: AsRef<str>,
 {
     let mut writer = writer(Vec::new());
-    writer.write_record(header).expect(IN_MEMORY);
+    write_row(&mut writer, header).expect(IN_MEMORY);
     for row in rows {
-        writer.write_record(row?).expect(IN_MEMORY);
+        write_row(&mut writer, row?).expect(IN_MEMORY);
     }
     Ok(writer.into_inner().expect(IN_MEMORY))
 }
@@ -61,6 +88,25 @@ mod tests {
             String::from_utf8(file).unwrap(),
             "a,b\r\n\"1,2\",\"say \"\"x\"\"\n\"\r\n, z\r\n"
         );
+    }
+
+    #[test]
+    fn formulas_and_control_characters_are_text_and_numbers_stay() {
+        for (text, expected) in [
+            ("=HYPERLINK(1)", "'=HYPERLINK(1)"),
+            ("+cmd|x", "'+cmd|x"),
+            ("-2+3", "'-2+3"),
+            ("@SUM(1)", "'@SUM(1)"),
+            ("\t=1", "'\t=1"),
+            ("\r=1", "'\\r=1"),
+            ("-0.5", "-0.5"),
+            ("+1e-9", "+1e-9"),
+            ("a=b", "a=b"),
+            ("\u{1b}[2J", "\\u{1b}[2J"),
+            ("", ""),
+        ] {
+            assert_eq!(cell(text), expected);
+        }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Escapes untrusted text for HTML, XML and Markdown.
 
-use sobench_core::printable::printable;
+use sobench_core::printable::{printable, visible};
 
 /// Escapes text for element content and quoted attributes of HTML and XML 1.0. Characters that XML
 /// forbids become U+FFFD.
@@ -45,7 +45,7 @@ pub(crate) fn markdown_code(text: &str, max_chars: usize) -> String {
 /// Escapes a sentence with quoted text for one line of Markdown.
 pub fn markdown_text(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
-    for character in text.chars() {
+    for character in visible(text).chars() {
         match character {
             '&' => safe.push_str("&amp;"),
             '<' => safe.push_str("&lt;"),
@@ -89,8 +89,8 @@ mod tests {
             assert_eq!(markdown_code(text, 99), expected);
         }
         assert_eq!(
-            markdown_text("<b>|@you|</b>\n#12 `x`"),
-            "&lt;b&gt;\\|@\u{200b}you\\|&lt;/b&gt; #\u{200b}12 \\`x\\`"
+            markdown_text("<b>|@you|</b>\n#12 `x`\u{1b}"),
+            "&lt;b&gt;\\|@\u{200b}you\\|&lt;/b&gt; #\u{200b}12 \\`x\\`\\\\u{1b}"
         );
     }
 }

@@ -1,5 +1,6 @@
 //! Renders a document as text for a terminal. `tabled` draws tables, `textwrap` wraps sentences.
 
+use sobench_core::printable::visible;
 use tabled::builder::Builder;
 use tabled::settings::formatting::AlignmentStrategy;
 use tabled::settings::object::Columns;
@@ -24,7 +25,7 @@ pub fn render(document: &Document) -> String {
         gap_is_due: false,
     };
     page.add_all(&document.blocks);
-    page.text
+    visible(&page.text).into_owned()
 }
 
 /// The document with lines of at most [`WIDTH`] characters. Wider tables are divided by columns, and

@@ -73,7 +73,7 @@ pub(super) fn add(page: &mut Document, report: &Report, title: &str) {
     }
     page.paragraph(format!(
         "{}{}",
-        sentence(part),
+        sentence_of(report, part),
         shared_machine_note(&report.record)
     ));
     page.titled_table("Bounds of the client's part", bounds_table(part));
@@ -108,7 +108,23 @@ pub(super) fn summary(report: &Report) -> String {
         // A note that is cut off at the end of the line is of no use.
         ClientVerdict::DoNotTrust => format!("{NOT_TRUSTED}: {reasons}"),
         ClientVerdict::NotTheBottleneck => format!("trusted{note}"),
-        ClientVerdict::Unknown => format!("{UNKNOWN}{note}"),
+        ClientVerdict::Unknown => format!("{}{note}", sentence_of(report, part)),
+    }
+}
+
+/// Whether the figures of a report are trusted, and why not. A shard that was killed has no client
+/// figures.
+pub(super) fn sentence_of(report: &Report, part: &ClientOverhead) -> String {
+    let shards = report.shards.iter().filter(|shard| shard.client.is_none());
+    let unknown: Vec<String> = shards.map(|shard| shard.number.to_string()).collect();
+    match part.verdict {
+        ClientVerdict::Unknown if !unknown.is_empty() => {
+            format!(
+                "unknown: shards without client figures: {}",
+                unknown.join(", ")
+            )
+        }
+        _ => sentence(part),
     }
 }
 
@@ -150,7 +166,7 @@ pub fn reasons(part: &ClientOverhead, max: usize) -> String {
     }
     let clock = (part.disordered > 0).then(|| {
         format!(
-            "{} requests have timestamps out of order (please report this)",
+            "{} requests have timestamps out of order or all the same (please report this)",
             part.disordered
         )
     });

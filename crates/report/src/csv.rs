@@ -8,7 +8,7 @@ use crate::format::cannot_write;
 use sobench_core::error::Result;
 use sobench_core::observation::failure_message;
 use sobench_core::verdict::Verdict;
-use sobench_render as render;
+use sobench_render::csv::{write_row, writer};
 use sobench_results::metrics::examples::cut;
 use sobench_results::metrics::latency::{RequestLatency, chunk_gaps_ms};
 use sobench_results::metrics::registry::{Kind, Metric};
@@ -100,25 +100,19 @@ const DETAIL_MAX_BYTES: usize = 400;
 /// # Errors
 /// The output cannot be written.
 pub fn write(view: &View<'_>, out: &mut dyn Write) -> Result<()> {
-    let mut file = render::csv::writer(out);
+    let mut file = writer(out);
     let gave_out = |error: csv::Error| cannot_write(&error.into());
     let metrics = metrics();
     let names = metrics.iter().map(|(_, name)| name.clone());
-    file.write_record(column_names().map(str::to_owned).chain(names))
-        .map_err(gave_out)?;
+    write_row(&mut file, column_names().map(str::to_owned).chain(names)).map_err(gave_out)?;
     let options = &view.report.metrics.options;
     for sample in view.samples {
         let line = Line::new(sample, options);
         let values = metrics
             .iter()
             .map(|(metric, _)| value(metric, sample, options));
-        file.write_record(
-            COLUMNS
-                .into_iter()
-                .map(|(_, cell)| cell(&line))
-                .chain(values),
-        )
-        .map_err(gave_out)?;
+        let fixed = COLUMNS.into_iter().map(|(_, cell)| cell(&line));
+        write_row(&mut file, fixed.chain(values)).map_err(gave_out)?;
     }
     file.flush().map_err(|error| cannot_write(&error))
 }

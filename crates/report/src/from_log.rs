@@ -242,8 +242,9 @@ fn partial_notice(log: &RunLog) -> Option<Notice> {
 fn load(record: &RunRecord, samples: &[Sample<'_>], duration_ns: u64) -> LoadFigures {
     let (settings, seed) = (&record.settings, record.settings.dataset.seed);
     let (load, options) = (&settings.load, &settings.metrics);
-    // Constraints that other shards sent before are unknown, so these figures are left out.
-    let is_whole = record.part() == Shard::WHOLE;
+    // Constraints that other or missing shards sent before are unknown, so these figures are left out.
+    let has_all = record.merged.iter().all(|shard| !shard.missing);
+    let is_whole = record.part() == Shard::WHOLE && has_all;
     let known: HashSet<String> = record.known_constraints.iter().cloned().collect();
     LoadFigures {
         ramp: load

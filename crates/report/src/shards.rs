@@ -27,10 +27,11 @@ pub struct ShardReport {
     /// Clock offset to shard 1 before and after the run; `None` where it was not measured.
     pub clock_before: Option<ClockOffset>,
     pub clock_after: Option<ClockOffset>,
-    /// Upper bound of the error of its timestamps against shard 1, drift during the run included.
+    /// Upper bound of the error of its timestamps against shard 1, with the drift during the run
+    /// if its clock was measured after it.
     pub uncertainty_ns: Option<u64>,
     pub end: ShardEnding,
-    /// `None` where the shard was killed.
+    /// `None` where the shard was killed, or its log is missing.
     pub client: Option<ClientOverhead>,
 }
 
@@ -46,6 +47,8 @@ pub enum ShardEnding {
     GaveUp,
     /// The log has no end.
     Killed,
+    /// There is no log.
+    Missing,
 }
 
 impl ShardEnding {
@@ -55,6 +58,7 @@ impl ShardEnding {
             Self::Interrupted => "interrupted",
             Self::GaveUp => "stopped by an error limit",
             Self::Killed => "killed",
+            Self::Missing => "log missing",
         }
     }
 }
@@ -81,9 +85,12 @@ pub(crate) fn table(shards: &[ShardReport]) -> Option<Table> {
             shard.number.to_string(),
             shard.requests.to_string(),
             shard.end.label().to_owned(),
-            format!("{:.3}", shard.begin_s * 1e3),
+            match shard.end {
+                ShardEnding::Missing => "n/a".to_owned(),
+                _ => format!("{:.3}", shard.begin_s * 1e3),
+            },
             milliseconds(shard.clock_before.map(|clock| clock.offset_ns as f64)),
-            milliseconds(shard.uncertainty_ns.map(|ns| ns as f64)),
+            clock_error(shard),
             figure(delay),
             figure(client.and_then(|client| client.cpu_percent)),
             figure(client.and_then(|client| client.cost.peak_memory_mib)),
@@ -96,6 +103,17 @@ pub(crate) fn table(shards: &[ShardReport]) -> Option<Table> {
         ]);
     }
     table.non_empty()
+}
+
+/// The error of a clock. Without the drift it is not a bound.
+fn clock_error(shard: &ShardReport) -> String {
+    let error = milliseconds(shard.uncertainty_ns.map(|ns| ns as f64));
+    let is_bound = shard.number == 1 || shard.clock_after.is_some();
+    if is_bound || shard.uncertainty_ns.is_none() {
+        error
+    } else {
+        format!("at least {error}")
+    }
 }
 
 fn milliseconds(ns: Option<f64>) -> String {
@@ -122,17 +140,27 @@ pub(crate) fn part_notice(record: &RunRecord) -> Option<Notice> {
 
 /// Notices on a merged log.
 pub(crate) fn merged_notices(record: &RunRecord) -> Vec<Notice> {
-    let shards = &record.merged[..];
+    let (missing, shards): (Vec<_>, Vec<_>) = record.merged.iter().partition(|shard| shard.missing);
     let Some((first, others)) = shards.split_first() else {
         return Vec::new();
     };
+    let of = record.merged.len();
+    let requests = |shard: &&MergedShard| {
+        let number = shard.number;
+        Shard { number, of }.share(record.dataset.requests)
+    };
+    let missing = (!missing.is_empty()).then(|| LogNotice::ShardsMissing {
+        shards: missing.iter().map(|shard| shard.number).collect(),
+        requests: missing.iter().map(requests).sum(),
+        all_requests: record.dataset.requests,
+    });
     let killed = shards
         .iter()
         .filter(|shard| shard.end.is_none())
         .map(|shard| killed(shard, record));
     let is_elsewhere = others.iter().any(|shard| shard.base_url != first.base_url);
     let addresses = is_elsewhere.then(|| {
-        let address = |shard: &MergedShard| ShardValue {
+        let address = |shard: &&MergedShard| ShardValue {
             shard: shard.number,
             value: shard.base_url.clone(),
         };
@@ -140,10 +168,12 @@ pub(crate) fn merged_notices(record: &RunRecord) -> Vec<Notice> {
             addresses: shards.iter().map(address).collect(),
         }
     });
-    let clocks = (!others.is_empty()).then(|| clocks(shards));
-    killed
+    let clocks = (!others.is_empty()).then(|| clocks(&shards));
+    missing
+        .into_iter()
+        .chain(killed)
         .chain(addresses)
-        .chain(apart(shards))
+        .chain(apart(&shards))
         .chain(clocks)
         .map(Notice::from)
         .collect()
@@ -162,7 +192,7 @@ fn killed(shard: &MergedShard, record: &RunRecord) -> LogNotice {
 }
 
 /// Notice on shards that started at different times.
-fn apart(shards: &[MergedShard]) -> Option<LogNotice> {
+fn apart(shards: &[&MergedShard]) -> Option<LogNotice> {
     let last = shards
         .iter()
         .max_by_key(|shard| shard.begin_ns)
@@ -173,7 +203,7 @@ fn apart(shards: &[MergedShard]) -> Option<LogNotice> {
     })
 }
 
-fn clocks(shards: &[MergedShard]) -> LogNotice {
+fn clocks(shards: &[&MergedShard]) -> LogNotice {
     let known: Option<Vec<(u64, usize)>> = shards
         .iter()
         .map(|shard| Some((shard.uncertainty_ns()?, shard.number)))
@@ -182,6 +212,10 @@ fn clocks(shards: &[MergedShard]) -> LogNotice {
         Some((ns, shard)) => LogNotice::ShardClocks {
             within_ms: ns as f64 / 1e6,
             shard,
+            drift_unknown: {
+                let unknown = shards.iter().filter(|shard| !shard.has_drift());
+                unknown.map(|shard| shard.number).collect()
+            },
         },
         None => LogNotice::ShardClocksNotMeasured,
     }
@@ -204,6 +238,7 @@ pub(crate) fn reports(
         clock_after: shard.clock_after,
         uncertainty_ns: shard.uncertainty_ns(),
         end: match &shard.end {
+            None if shard.missing => ShardEnding::Missing,
             None => ShardEnding::Killed,
             Some(end) if end.interrupted => ShardEnding::Interrupted,
             Some(end) if end.broken_off.is_some() => ShardEnding::GaveUp,
@@ -214,7 +249,7 @@ pub(crate) fn reports(
     record.merged.iter().map(report).collect()
 }
 
-/// The worst client overhead of all shards.
+/// The worst client overhead of all shards; it is unknown if that of a shard is.
 pub(crate) fn worst_client(shards: &[ShardReport]) -> Option<ClientOverhead> {
     let clients = shards.iter().filter_map(|shard| shard.client.as_ref());
     let worst = clients.reduce(|worst, other| {
@@ -224,5 +259,122 @@ pub(crate) fn worst_client(shards: &[ShardReport]) -> Option<ClientOverhead> {
             worst
         }
     });
-    worst.cloned()
+    let mut worst = worst.cloned()?;
+    if shards.iter().any(|shard| shard.client.is_none()) {
+        worst.verdict = worst.verdict.max(ClientVerdict::Unknown);
+    }
+    Some(worst)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sobench_results::record::testing::record;
+
+    fn shard(number: usize, clock_after: Option<ClockOffset>) -> MergedShard {
+        MergedShard {
+            number,
+            requests: 1,
+            base_url: "http://a".to_owned(),
+            host: Host::default(),
+            started_unix_ns: 0,
+            begin_ns: 0,
+            start: Start::Coordinator,
+            clock_before: Some(CLOCK),
+            clock_after,
+            end: None,
+            missing: false,
+        }
+    }
+
+    const CLOCK: ClockOffset = ClockOffset {
+        offset_ns: 0,
+        uncertainty_ns: 40_000,
+        exchanges: 32,
+    };
+
+    fn report(number: usize, client: Option<ClientVerdict>) -> ShardReport {
+        ShardReport {
+            number,
+            requests: 1,
+            base_url: String::new(),
+            host: Host::default(),
+            begin_s: 0.0,
+            start: Start::Own,
+            clock_before: Some(CLOCK),
+            clock_after: None,
+            uncertainty_ns: Some(40_000),
+            end: ShardEnding::Whole,
+            client: client.map(|verdict| ClientOverhead {
+                verdict,
+                ..ClientOverhead::default()
+            }),
+        }
+    }
+
+    #[test]
+    fn an_unknown_client_is_not_trusted() {
+        use ClientVerdict::{DoNotTrust, NotTheBottleneck, Unknown};
+        for (clients, expected) in [
+            (
+                &[Some(NotTheBottleneck), Some(NotTheBottleneck)][..],
+                Some(NotTheBottleneck),
+            ),
+            (&[Some(NotTheBottleneck), None], Some(Unknown)),
+            (&[None, Some(DoNotTrust)], Some(DoNotTrust)),
+            (&[Some(Unknown), Some(NotTheBottleneck)], Some(Unknown)),
+            (&[None], None),
+        ] {
+            let shards: Vec<_> = clients.iter().map(|client| report(1, *client)).collect();
+            let worst = worst_client(&shards).map(|client| client.verdict);
+            assert_eq!(worst, expected, "{clients:?}");
+        }
+    }
+
+    #[test]
+    fn drift_is_included_only_where_it_was_measured() {
+        let of = |shards: &[MergedShard]| clocks(&shards.iter().collect::<Vec<_>>()).to_string();
+        let measured = of(&[shard(1, None), shard(2, Some(CLOCK))]);
+        assert!(
+            measured.ends_with(
+                "within 0.040 ms (shard 2, the largest; including drift during the run)"
+            ),
+            "{measured}"
+        );
+        let unknown = of(&[shard(1, Some(CLOCK)), shard(2, None), shard(3, Some(CLOCK))]);
+        assert!(
+            unknown.ends_with("drift during the run not measured for shards: 2)"),
+            "{unknown}"
+        );
+        let rows = |number| clock_error(&report(number, None));
+        assert_eq!([rows(1), rows(2)], ["0.040", "at least 0.040"]);
+    }
+
+    #[test]
+    fn missing_shards_are_one_notice() {
+        let mut record = record();
+        record.dataset.requests = 10;
+        let missing = |number| MergedShard {
+            missing: true,
+            ..shard(number, None)
+        };
+        let mut whole = shard(1, Some(CLOCK));
+        whole.end = Some(sobench_results::record::ShardEnd {
+            duration_ns: 1,
+            cost: Default::default(),
+            interrupted: false,
+            broken_off: None,
+        });
+        record.merged = vec![whole, missing(2), missing(3)];
+        let notices: Vec<String> = merged_notices(&record)
+            .iter()
+            .map(ToString::to_string)
+            .collect();
+        assert_eq!(
+            notices,
+            [
+                "partial: the logs of shards are missing: 2, 3; 6 of 10 requests are not in the figures"
+            ]
+        );
+    }
 }

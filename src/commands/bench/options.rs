@@ -110,9 +110,9 @@ impl RunPlan {
         request::refuse_probe(load.probe_request_rate, backend)?;
         request::refuse_first_token(load.cancellation, request::streams(arguments, backend))?;
         let report = output::report(&arguments.output, backend)?;
-        let output = output::output(&arguments.output)?;
+        let mut output = output::output(&arguments.output)?;
         server::refuse_rules_without_page(&output.require, &server_metrics)?;
-        let shard = shard::shard_of_run(arguments, &load, num_prompts, &target, &output)?;
+        let shard = shard::shard_of_run(arguments, &load, num_prompts, &target, &mut output)?;
         request::refuse_parity_of_shards(arguments.traffic.stream_parity, shard)?;
         let settings = Settings {
             backend,

@@ -66,7 +66,7 @@ use sobench_core::{dates, exit_codes};
 use sobench_data::dataset::{self, Dataset, DatasetPlan};
 use sobench_data::tokenizer::Tokenizer;
 use sobench_judge::Evaluator;
-use sobench_notices::enforcement::{EarlyBreach, Enforcement};
+use sobench_notices::enforcement::Enforcement;
 use sobench_notices::notice::{BenchNotice, Notice};
 use sobench_report::view::{Requirements, View};
 use sobench_report::{Report, client_reasons, format, from_log};
@@ -74,7 +74,7 @@ use sobench_results::compare;
 use sobench_results::metrics::client_overhead::ClientVerdict;
 use sobench_results::metrics::probe::ProbeResults;
 use sobench_results::record::{Engine, RunRecord};
-use sobench_results::runlog::write::{LogWriter, Secrets, Sink, event_channel};
+use sobench_results::runlog::write::{LogWriter, Sink, event_channel};
 use sobench_results::runlog::{Footer, RunLog};
 use sobench_shutdown::{Shutdown, run_abandonable};
 
@@ -263,7 +263,7 @@ pub fn run_in_context(
     if plan.output.save {
         result_file::check_writable(&plan.output)?;
     }
-    run_log_file::check_writable(&plan.output.run_log)?;
+    run_log_file::check_writable(&plan.output)?;
     files::check_writable(&plan.output)?;
     let tokenizer = plan
         .settings
@@ -664,18 +664,9 @@ fn drive(
     let broken_off = ran
         .tripped
         .as_ref()
-        .map(|tripped| broken_off(&secrets(plan), tripped, cases))
+        .map(|tripped| broken_off(tripped, cases))
         .or_else(|| early.as_ref()?.refusal());
-    let early_breach = early
-        .as_ref()
-        .and_then(|early| early.breach())
-        .map(|breach| {
-            let reason = secrets(plan).redacted(&breach.reason);
-            EarlyBreach {
-                reason: reason.unwrap_or(breach.reason),
-                ..breach
-            }
-        });
+    let early_breach = early.as_ref().and_then(|early| early.breach());
     notices.extend(
         ran.usage
             .implausible_stamps
@@ -749,7 +740,6 @@ fn logged(
         .probe_request_rate
         .filter(|_| schedule.part.number == 1);
     let probe = rate.map(|rate| Probe::new(sending, rate)).transpose()?;
-    let secrets = secrets(plan);
     let warning = Mutex::new(None);
     let open = |record: &RunRecord| {
         let opened = run_log_file::open(&plan.output, record);
@@ -771,7 +761,6 @@ fn logged(
         open: &open,
         format_time: dates::timestamp,
         case_of: &case_of,
-        secrets: &secrets,
         on_failure: &|error| {
             terminal::say(&format!(
                 "error: {error}\nthe run goes on with its log in memory"
@@ -843,19 +832,8 @@ fn logged(
     })
 }
 
-/// Secrets that are removed from files.
-fn secrets(plan: &RunPlan) -> Secrets {
-    plan.endpoint().map_or_else(Secrets::default, |endpoint| {
-        Secrets::new(endpoint.secrets())
-    })
-}
-
 /// Why the run stopped on errors, if it did.
-fn broken_off(secrets: &Secrets, tripped: &ErrorLimitReached, cases: &[Case]) -> String {
+fn broken_off(tripped: &ErrorLimitReached, cases: &[Case]) -> String {
     let id = duration::asked(cases, tripped.index).map_or_else(String::new, |(_, id)| id);
-    tripped.message(&id, |message| {
-        secrets
-            .redacted(message)
-            .unwrap_or_else(|| message.to_owned())
-    })
+    tripped.message(&id)
 }

@@ -4,6 +4,7 @@ use clap::Args;
 
 use crate::commands::flags::gate::{UNDECIDED, limits};
 use crate::commands::flags::paths::{InputNames, OutputPath};
+use crate::commands::flags::rendering::ForceArgs;
 use crate::commands::flags::values::{described, formats};
 use sobench_core::error::{Error, Result};
 use sobench_core::output_format::OutputFormat;
@@ -77,6 +78,8 @@ pub struct CompareArgs {
     /// Write the first side to this file as a baseline, without texts, for later comparisons
     #[arg(long, value_name = "FILE")]
     pub write_baseline: Option<OutputPath>,
+    #[command(flatten)]
+    pub force: ForceArgs,
 }
 
 impl CompareArgs {

@@ -8,6 +8,8 @@
 use std::io::{Error, ErrorKind, Result};
 use std::path::PathBuf;
 
+use sobench_core::secrets;
+
 /// The value of a variable, if it is set and not empty.
 pub(crate) fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
@@ -15,7 +17,9 @@ pub(crate) fn variable(name: &str) -> Option<String> {
 
 /// The API key of the server (`OPENAI_API_KEY`).
 pub(crate) fn api_key() -> Option<String> {
-    variable("OPENAI_API_KEY")
+    let key = variable("OPENAI_API_KEY")?;
+    secrets::register(&key);
+    Some(key)
 }
 
 /// Whether results are also saved as PyTorch benchmark records. As in vLLM, any value, including

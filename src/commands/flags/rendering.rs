@@ -23,6 +23,14 @@ pub struct RenderingArgs {
     pub plot: bool,
 }
 
+/// What happens to existing files.
+#[derive(Args, Clone, Copy, Debug, Default)]
+pub struct ForceArgs {
+    /// Overwrite files that sobench did not write
+    #[arg(long)]
+    pub force: bool,
+}
+
 /// How much a text report shows.
 #[derive(Args, Clone, Copy, Debug, Default)]
 pub struct DetailArgs {

@@ -7,6 +7,7 @@ use clap::Args;
 
 use crate::commands::flags::engine::EngineArgs;
 use crate::commands::flags::paths::{InputNames, InputPath, OutputPath};
+use crate::commands::flags::rendering::ForceArgs;
 use crate::commands::flags::values::{formats, named};
 use sobench_core::output_format::OutputFormat;
 use sobench_engine::EngineName;
@@ -146,6 +147,8 @@ pub struct MaskOutputArgs {
     /// Continue the interrupted run of --rows
     #[arg(long, requires = "rows")]
     pub resume: bool,
+    #[command(flatten)]
+    pub force: ForceArgs,
     /// List the engine that auto chooses for each entry, with the reason
     #[arg(long)]
     pub explain: bool,

@@ -1,6 +1,6 @@
 //! Runs `sobench mask`: measures, summarises, prints and writes the report.
 
-use std::fs::OpenOptions;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use crate::commands::flags::paths::{InputPath, OutputPath};
@@ -15,6 +15,7 @@ use crate::terminal::{Mode, Progress, ProgressLabels};
 use sobench_core::dates::date;
 use sobench_core::error::{Error, Result};
 use sobench_core::exit_codes::{INTERRUPTED, SUCCESS};
+use sobench_core::output_files;
 use sobench_core::output_format::OutputFormat;
 use sobench_core::printable::printable;
 use sobench_engine::EngineName;
@@ -259,7 +260,9 @@ fn write_all(
 
 /// Writes a report and records the result; a failure does not affect other outputs.
 pub(crate) fn write_file(path: &Path, bytes: &[u8], output: &mut CommandOutput) {
-    match std::fs::write(path, bytes).map_err(|error| cannot_write(path, &error)) {
+    let cannot = |error: &std::io::Error| cannot_write(path, error);
+    let fill = |out: &mut dyn Write| out.write_all(bytes).map_err(|error| cannot(&error));
+    match output_files::replace(path, fill, cannot) {
         Ok(()) => output.lines.push(format!("written: {}", path.display())),
         Err(error) => {
             output.lines.push(format!("error: {error}"));
@@ -270,17 +273,7 @@ pub(crate) fn write_file(path: &Path, bytes: &[u8], output: &mut CommandOutput) 
 
 /// Checks before the measurement that a report file is writable. An existing file is not changed.
 pub(crate) fn check_writable(path: &Path) -> Result<()> {
-    let is_new = !path.exists();
-    OpenOptions::new()
-        .append(true)
-        .create(true)
-        .open(path)
-        .map_err(|error| cannot_write(path, &error))?;
-    if is_new {
-        // A file that cannot be removed is replaced at the end.
-        let _ = std::fs::remove_file(path);
-    }
-    Ok(())
+    output_files::check_writable(path).map_err(|error| cannot_write(path, &error))
 }
 
 fn cannot_write(path: &Path, error: &std::io::Error) -> Error {

@@ -88,9 +88,14 @@ impl MaskOptions {
             shard: shard(flags)?,
         };
         mask.check()?;
+        let mut output = flags.output.clone();
+        if let Some((shard, rows)) = mask.shard.zip(output.rows.as_mut()) {
+            let own = shard::path_of_shard(rows, shard, flags.shard.as_deref(), &variable);
+            *rows = own.into();
+        }
         Ok(Self {
             mask,
-            output: flags.output.clone(),
+            output,
             proof: flags.proof.clone(),
         })
     }

@@ -496,15 +496,13 @@ fn finish(plan: &MatrixOptions, aggregate: &Aggregate, stopped: bool) -> Result<
         output.exit_code = CHECK_FAILED;
     }
     for (path, format) in &plan.files {
-        match std::fs::write(path, render(&comparison, *format)?) {
+        let text = render(&comparison, *format)?;
+        match output_files::write_text(path, &text, |error| cannot_write_comparison(path, error)) {
             Ok(()) => output
                 .lines
                 .push(format!("comparison saved: {}", path.display())),
             Err(error) => {
-                output.lines.push(format!(
-                    "error: cannot write the comparison ({error}): {}",
-                    path.display()
-                ));
+                output.lines.push(format!("error: {error}"));
                 output.exit_code = ENVIRONMENT;
             }
         }
@@ -563,6 +561,7 @@ fn run_label(plan: &MatrixOptions, step: &Step) -> String {
 fn create_log_folder(plan: &MatrixOptions, step: &Step) -> Result<()> {
     match plan.run_log(step) {
         Some(RunLogPlan::At(path)) => {
+            plan.refuse_foreign(&path, "--run-log")?;
             create_parent_folder(&path).map_err(|error| cannot_write(&path, &error))
         }
         _ => Ok(()),
@@ -595,15 +594,15 @@ fn check_inputs(plan: &MatrixOptions) -> Result<()> {
 
 /// Checks that the file can be written, before anything is sent.
 fn check_writable(path: &Path) -> Result<()> {
-    let cannot = |error: std::io::Error| {
-        Error::environment(format!(
-            "cannot write the comparison ({error}): {}",
-            path.display()
-        ))
-        .hint("give --save-comparison a writable path")
-    };
-    if let Some(folder) = path.parent() {
-        std::fs::create_dir_all(folder).map_err(cannot)?;
-    }
-    output_files::check_writable(path).map_err(cannot)
+    create_parent_folder(path)
+        .and_then(|()| output_files::check_writable(path))
+        .map_err(|error| cannot_write_comparison(path, &error))
+}
+
+fn cannot_write_comparison(path: &Path, error: &std::io::Error) -> Error {
+    Error::environment(format!(
+        "cannot write the comparison ({error}): {}",
+        path.display()
+    ))
+    .hint("free disk space, or give --save-comparison a writable path")
 }

@@ -5,7 +5,7 @@ mod run_logs;
 mod sweep;
 
 use std::num::NonZero;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -163,7 +163,10 @@ impl Benchmark {
                     "leave it out, or compare several servers: --target NAME=URL --target NAME=URL",
                 ));
             }
-            let run = RunPlan::new(arguments, api_key)?;
+            let mut run = RunPlan::new(arguments, api_key)?;
+            if let RunLogPlan::At(path) = &run.output.run_log {
+                run.output.run_log = RunLogPlan::At(RunLogPaths::of_single(path, &run)?);
+            }
             return Ok(if flags.dry_run {
                 Self::DryRun(Box::new(MatrixOptions::single(run)))
             } else {
@@ -188,6 +191,10 @@ impl MatrixOptions {
         };
         let dataset = run.settings.dataset.name().name().to_owned();
         let slo = run.settings.metrics.goodput;
+        let name = match &run.target {
+            Target::Embedded(options) => options.engine.name().to_owned(),
+            Target::Server(server) => server.endpoint.authority(),
+        };
         let runs = vec![PlannedRun {
             dataset: 0,
             load: 0,
@@ -195,11 +202,7 @@ impl MatrixOptions {
             plan: run,
         }];
         Self {
-            contenders: vec![ContenderPlan {
-                name: "run".to_owned(),
-                server,
-                runs,
-            }],
+            contenders: vec![ContenderPlan { name, server, runs }],
             order: Order::Blocks(BlocksReason::SingleContender),
             datasets: vec![dataset],
             loads: vec![Load::AsGiven],
@@ -310,6 +313,16 @@ impl MatrixOptions {
         let mut runs = self.contenders.iter().flat_map(|contender| &contender.runs);
         runs.next()
             .map_or_else(Detail::default, |run| run.plan.output.forms.detail)
+    }
+
+    /// Refuses to overwrite a file that sobench did not write.
+    ///
+    /// # Errors
+    /// A usage error that names `flag`.
+    pub fn refuse_foreign(&self, path: &Path, flag: &str) -> Result<()> {
+        let mut runs = self.contenders.iter().flat_map(|contender| &contender.runs);
+        let run = runs.next();
+        run.map_or(Ok(()), |run| run.plan.output.refuse_foreign(path, flag))
     }
 
     /// Whether the servers are started one at a time.

@@ -3,7 +3,7 @@
 use clap::Args;
 
 use crate::commands::flags::paths::{InputPath, OutputPath};
-use crate::commands::flags::rendering::{DetailArgs, RenderingArgs};
+use crate::commands::flags::rendering::{DetailArgs, ForceArgs, RenderingArgs};
 
 /// Flags of `sobench merge`.
 #[derive(Args, Clone, Debug)]
@@ -18,6 +18,11 @@ pub struct MergeArgs {
     /// Write the report to this file [default: stdout]
     #[arg(long, value_name = "PATH")]
     pub report: Option<OutputPath>,
+    #[command(flatten)]
+    pub force: ForceArgs,
+    /// Make a partial report if logs of shards are missing or empty
+    #[arg(long)]
+    pub allow_missing: bool,
     #[command(flatten)]
     pub rendering: RenderingArgs,
     #[command(flatten)]

@@ -13,6 +13,7 @@ use crate::commands::output::CommandOutput;
 use crate::commands::report::{rendered, verdicts};
 use sobench_core::dates::timestamp;
 use sobench_core::error::{Error, Result};
+use sobench_core::exit_codes::ENVIRONMENT;
 use sobench_core::output_files::create_parent_folder;
 use sobench_mask as mask;
 use sobench_notices::notice::Notice;
@@ -33,6 +34,11 @@ fn merge(flags: &MergeArgs) -> Result<CommandOutput> {
     if let Some(first) = flags.logs.first().filter(|path| path.is_file())
         && mask::is_rows_file(first)?
     {
+        if flags.allow_missing {
+            let error =
+                Error::usage("--allow-missing does not apply to rows files of sobench mask");
+            return Err(error.hint("leave it out, and give the file of each shard"));
+        }
         return measure::report_merged(
             &flags.logs,
             flags.output.as_deref(),
@@ -40,7 +46,13 @@ fn merge(flags: &MergeArgs) -> Result<CommandOutput> {
             flags.report.as_deref(),
         );
     }
-    let mut shards = Shards::read(flags.logs.iter().map(|path| Source::file(path)))?;
+    let is_lost = |path: &Path| match path.metadata() {
+        Ok(file) => file.is_file() && file.len() == 0,
+        Err(error) => error.kind() == ErrorKind::NotFound,
+    };
+    let logs = flags.logs.iter();
+    let given = logs.filter(|path| !flags.allow_missing || !is_lost(path));
+    let mut shards = Shards::read(given.map(|path| Source::file(path)), flags.allow_missing)?;
     for log in shards.logs_mut() {
         verdicts(log, &())?;
     }
@@ -74,6 +86,9 @@ fn merge(flags: &MergeArgs) -> Result<CommandOutput> {
             .iter()
             .map(|path| format!("run log: {}", path.display())),
     );
+    if log.is_partial() {
+        output.exit_code = ENVIRONMENT;
+    }
     Ok(output.or_save_with("--report"))
 }
 

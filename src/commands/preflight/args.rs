@@ -4,6 +4,7 @@ use clap::Args;
 use clap::builder::PossibleValuesParser;
 
 use crate::commands::flags::paths::{InputPath, OutputPath};
+use crate::commands::flags::rendering::ForceArgs;
 use crate::commands::flags::values::{formats, named};
 use sobench_backend::{ConstraintDialect, ServerKind};
 use sobench_core::output_format::OutputFormat;
@@ -127,6 +128,8 @@ pub struct PreflightArgs {
     /// Write the report of --limits as HTML to this file, with charts
     #[arg(long, value_name = "PATH", requires = "limits")]
     pub html: Option<OutputPath>,
+    #[command(flatten)]
+    pub force: ForceArgs,
     /// Output format
     #[arg(long, value_name = "FORMAT", default_value = "text", value_parser = formats(&[OutputFormat::Text, OutputFormat::Json]))]
     pub format: OutputFormat,

@@ -22,7 +22,7 @@ use crate::commands::preflight::report::{json, page};
 use crate::terminal;
 use sobench_core::error::{Error, Result};
 use sobench_core::exit_codes::{CHECK_FAILED, ENVIRONMENT, SUCCESS};
-use sobench_core::output_files::check_writable;
+use sobench_core::output_files::{check_writable, write_text};
 use sobench_core::output_format::OutputFormat;
 use sobench_preflight::{self as preflight, Preflight, Tested};
 use sobench_render::{Document, html, text};
@@ -115,13 +115,14 @@ pub(super) fn output(
         exit_code,
         ..CommandOutput::default()
     };
-    let mut write_file = |path: &Path, text: &str| match write(path, text) {
-        Ok(()) => output.lines.push(format!("written: {}", path.display())),
-        Err(error) => {
-            output.lines.push(format!("error: {error}"));
-            output.exit_code = error.exit_code();
-        }
-    };
+    let mut write_file =
+        |path: &Path, text: &str| match write_text(path, text, |error| cannot_write(path, error)) {
+            Ok(()) => output.lines.push(format!("written: {}", path.display())),
+            Err(error) => {
+                output.lines.push(format!("error: {error}"));
+                output.exit_code = error.exit_code();
+            }
+        };
     if let Some(path) = &options.json {
         write_file(path, &file);
     }
@@ -134,10 +135,6 @@ pub(super) fn output(
         text::render(page)
     };
     output
-}
-
-fn write(path: &Path, text: &str) -> Result<()> {
-    std::fs::write(path, text).map_err(|error| cannot_write(path, &error))
 }
 
 fn cannot_write(path: &Path, error: &std::io::Error) -> Error {

@@ -3,7 +3,7 @@
 use clap::Args;
 
 use crate::commands::flags::paths::{InputPath, OutputPath};
-use crate::commands::flags::rendering::{DetailArgs, RenderingArgs};
+use crate::commands::flags::rendering::{DetailArgs, ForceArgs, RenderingArgs};
 
 /// Flags of `sobench report`.
 #[derive(Args, Clone, Debug)]
@@ -18,4 +18,6 @@ pub struct ReportArgs {
     /// File that the report is written to [default: stdout]
     #[arg(long, short, value_name = "PATH")]
     pub output: Option<OutputPath>,
+    #[command(flatten)]
+    pub force: ForceArgs,
 }

@@ -6,6 +6,7 @@ use clap::Args;
 use clap::builder::PossibleValuesParser;
 
 use crate::commands::flags::paths::{InputNames, InputPath, OutputPath};
+use crate::commands::flags::rendering::ForceArgs;
 use crate::commands::flags::values::{Described, described};
 use sobench_core::constraint::{GrammarDialect, GrammarSpelling};
 use sobench_core::error::{Error, Result};
@@ -30,6 +31,8 @@ pub struct ScoreArgs {
     /// Write one verdict for each answer to this file (JSON Lines)
     #[arg(long, short, value_name = "VERDICTS.JSONL")]
     pub output: Option<OutputPath>,
+    #[command(flatten)]
+    pub force: ForceArgs,
     #[command(flatten, next_help_heading = "Dataset, for files without constraints")]
     pub dataset: ScoreDatasetArgs,
     /// Share of requests that had a constraint (0 to 1)

@@ -2,10 +2,11 @@
 
 use std::fs;
 use std::net::TcpStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use sobench_testkit::scripted::free_port;
+use sobench_testkit::repository_path;
+use sobench_testkit::scripted::{ScriptedServer, free_port, models, whole};
 
 use super::{executable, path_with, script};
 
@@ -108,6 +109,56 @@ fn runs_are_compared_with_the_baseline_in_the_comment() {
 }
 
 #[test]
+fn keys_that_servers_quote_are_not_in_the_comment() {
+    const KEY: &str = "sk-0123456789abcdefWXYZ";
+    let refusing = ScriptedServer::answering(|request| match request.is_model_list() {
+        true => models(),
+        false => {
+            let key = request.header("authorization").unwrap();
+            let body = format!(r#"{{"error":{{"message":"Incorrect API key: {key}"}}}}"#);
+            whole("401 Unauthorized", "application/json", &body)
+        }
+    });
+    let folder = tempfile::tempdir().unwrap();
+    let prints_its_key = format!("echo listening with {KEY}; exit 1");
+    let of_server = [
+        "--server",
+        &prints_its_key,
+        "--server-url",
+        "http://127.0.0.1:1",
+    ];
+    let target = ["--base-url", &refusing.base_url];
+    for (results, options, run, expected) in [
+        (
+            "quoted",
+            &[][..],
+            [&RUN[..], &target].concat(),
+            "Incorrect API key: Bearer ***",
+        ),
+        (
+            "printed",
+            &of_server,
+            RUN.into(),
+            "the server ended before the run did",
+        ),
+    ] {
+        let flags = [&["--results", results], options, &run[..]].concat();
+        let ran = script(
+            "github/gate.sh",
+            folder.path(),
+            &flags,
+            &[("OPENAI_API_KEY", KEY)],
+        );
+        assert_eq!(ran.code, 3, "{}", ran.stderr);
+        let comment = fs::read_to_string(folder.path().join(results).join("comment.md")).unwrap();
+        assert!(
+            comment.contains(expected) && !comment.contains(KEY),
+            "{comment}"
+        );
+    }
+}
+
+#[test]
 fn absolute_thresholds_need_no_baseline() {
     let folder = tempfile::tempdir().unwrap();
     let (code, stderr, comment) = gate(folder.path(), &["--require", "completed>=61"], &RUN);
@@ -146,11 +197,11 @@ fn incomparable_and_failed_runs_do_not_pass() {
         "--results",
         "third",
     ];
-    let (code, _, comment) = gate(folder.path(), &ends, &RUN);
+    let (code, stderr, comment) = gate(folder.path(), &ends, &RUN);
     assert_eq!(code, 3, "{comment}");
     assert!(
         comment.contains("the server ended before the run did, with status 1")
-            && comment.contains("no such model"),
+            && stderr.contains("no such model"),
         "{comment}"
     );
 
@@ -308,4 +359,104 @@ fn pull_request_has_one_comment_that_is_updated() {
         &[("PATH", &path)],
     );
     assert_eq!(refused.code, 2, "{}", refused.stderr);
+}
+
+const CACHE_KEY: &str = "github/cache-key.sh";
+
+/// Paths of the repository that are in the cache key.
+fn key_paths() -> Vec<PathBuf> {
+    let text = fs::read_to_string(repository_path("deploy").join(CACHE_KEY)).unwrap();
+    let (_, rest) = text.split_once("\npaths=(").unwrap();
+    let (list, _) = rest.split_once(')').unwrap();
+    list.split(' ').map(repository_path).collect()
+}
+
+/// Files that the Rust files of a folder include, with symbolic links resolved.
+fn included(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            included(&path, found);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            let text = fs::read_to_string(&path).unwrap();
+            let calls = ["include_str!(", "include_bytes!(", "include!("];
+            let after = calls.iter().flat_map(|call| text.split(call).skip(1));
+            let names =
+                after.filter_map(|rest| rest.trim_start().strip_prefix('"')?.split('"').next());
+            found.extend(names.map(|name| folder.join(name).canonicalize().unwrap()));
+        }
+    }
+}
+
+#[test]
+fn cache_key_covers_all_files_that_the_build_reads() {
+    let manifest = fs::read_to_string(repository_path("Cargo.toml")).unwrap();
+    let manifest: toml_edit::DocumentMut = manifest.parse().unwrap();
+    let members = manifest["workspace"]["members"].as_array().unwrap();
+    let mut needed: Vec<PathBuf> = ["Cargo.toml", "Cargo.lock", "src"]
+        .map(repository_path)
+        .into();
+    for member in members.iter().map(|member| member.as_str().unwrap()) {
+        if member != "." {
+            needed.push(repository_path(member.trim_end_matches("/*")));
+        }
+    }
+    let before = needed.len();
+    for folder in ["src", "crates"] {
+        included(&repository_path(folder), &mut needed);
+    }
+    assert!(needed.len() > before + 10, "included files were found");
+    let paths = key_paths();
+    let is_covered = |file: &PathBuf| paths.iter().any(|path| file.starts_with(path));
+    needed.retain(|file| !is_covered(file));
+    assert!(needed.is_empty(), "not in the key: {needed:?}");
+}
+
+#[test]
+fn cache_key_changes_with_sources_and_image_only() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    };
+    let key = |image: &str| {
+        let variables = [("ImageOS", "ubuntu24"), ("ImageVersion", image)];
+        let ran = script(CACHE_KEY, folder.path(), &["."], &variables);
+        assert_eq!(ran.code, 0, "{}", ran.stderr);
+        ran.stdout
+    };
+    for path in key_paths() {
+        let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+        let is_file = name.contains('.');
+        write(
+            &if is_file {
+                name
+            } else {
+                format!("{name}/a/file")
+            },
+            "1",
+        );
+    }
+    let first = key("1");
+    assert_eq!(first.trim().len(), 32, "{first}");
+    assert_eq!(key("1"), first);
+    write("README.md", "1");
+    write("target/debug/sobench", "1");
+    assert_eq!(key("1"), first, "files that the build does not read");
+    assert_ne!(key("2"), first, "another image");
+    for name in [
+        "crates/a/file",
+        "fixtures/a/file",
+        "crates/a/new",
+        "Cargo.lock",
+        "rust-toolchain.toml",
+    ] {
+        let earlier = key("1");
+        write(name, "2");
+        assert_ne!(key("1"), earlier, "{name}");
+    }
+    fs::remove_dir_all(folder.path().join("crates")).unwrap();
+    let ran = script(CACHE_KEY, folder.path(), &["."], &[]);
+    assert_ne!(ran.code, 0, "{}", ran.stdout);
 }

@@ -134,11 +134,7 @@ fn array_of_shards_merges_to_the_run_of_one_client() {
 
     let (options, command) = submitted(folder.path(), array + 1);
     assert!(
-        options.contains(&format!("--dependency=afterok:{array}")),
-        "{options:?}"
-    );
-    assert!(
-        options.contains(&"--kill-on-invalid-dep=yes".to_owned()),
+        options.contains(&format!("--dependency=afterany:{array}")),
         "{options:?}"
     );
     let merged = start_job(&command, folder.path(), &[])
@@ -163,6 +159,54 @@ fn array_of_shards_merges_to_the_run_of_one_client() {
         "{}",
         again.stdout
     );
+}
+
+#[test]
+fn tasks_of_srun_have_one_command_line_and_logs_of_their_own() {
+    let server = EmbeddedServer::start(EmbeddedOptions::default()).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let tasks: Vec<_> = (0..3)
+        .map(|task: usize| {
+            Command::new(env!("CARGO_BIN_EXE_sobench"))
+                .args(["--base-url", server.base_url(), "--dataset", "choice"])
+                .args(["--num-prompts", "20", "--shard", "auto"])
+                .args(["--run-log", "run.jsonl", "--html", "page-{shard}.html"])
+                .current_dir(folder.path())
+                .env("NO_PROXY", "127.0.0.1")
+                .env("XDG_CACHE_HOME", cache())
+                .env("SLURM_PROCID", task.to_string())
+                .env("SLURM_NTASKS", "3")
+                .env("SLURM_STEP_ID", "0")
+                .stdout(Stdio::null())
+                .stderr(Stdio::piped())
+                .spawn()
+                .unwrap()
+        })
+        .collect();
+    for task in tasks {
+        let ended = task.wait_with_output().unwrap();
+        let stderr = String::from_utf8_lossy(&ended.stderr);
+        assert!(ended.status.success(), "{stderr}");
+    }
+    let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let names = [
+        "run-shard-1.jsonl",
+        "run-shard-2.jsonl",
+        "run-shard-3.jsonl",
+    ];
+    let logs = names.map(at);
+    let [first, second, third] = logs.each_ref().map(String::as_str);
+    let merged = sobench(&["merge", first, second, third]);
+    assert_eq!(merged.code, 0, "{}", merged.stderr);
+    let page = &merged.stdout;
+    assert!(
+        page.contains("Successful requests:                     20 "),
+        "{page}"
+    );
+    for shard in 1..=3 {
+        assert!(folder.path().join(format!("page-{shard}.html")).exists());
+    }
+    assert!(!folder.path().join("run.jsonl").exists());
 }
 
 #[test]

@@ -106,6 +106,18 @@ pub fn is_path(argument: &Arg) -> bool {
     .any(|path| parsed == *path)
 }
 
+/// Whether an argument names output.
+pub fn is_output(argument: &Arg) -> bool {
+    let parsed = argument.get_value_parser().type_id();
+    [
+        TypeId::of::<OutputPath>(),
+        TypeId::of::<OutputFolder>(),
+        TypeId::of::<OutputName>(),
+    ]
+    .iter()
+    .any(|path| parsed == *path)
+}
+
 /// Enables file-name completion in shells for every path argument. Clap does this for `PathBuf`
 /// only.
 pub fn with_path_hints(command: Command) -> Command {

@@ -87,7 +87,10 @@ pub fn merge_rows(paths: &[PathBuf], to: Option<&Path>) -> Result<MergedRows> {
         .iter()
         .map(|part| (part.shard, part.path.display().to_string()))
         .collect();
-    check_all_present(&named)?;
+    check_all_present(
+        &named,
+        "give the file of each shard; the file of a killed shard may be incomplete",
+    )?;
     let mut order: BTreeMap<(usize, usize), (usize, u64)> = BTreeMap::new();
     for (place, part) in parts.iter().enumerate() {
         for (key, offset) in &part.rows {

@@ -51,9 +51,23 @@ pub enum LogNotice {
     ShardsStartedApart { last_shard: usize, after_s: f64 },
     #[error(
         "clock offsets of the shards were measured against shard 1: times of different shards are comparable within {within_ms:.3} ms \
-         (shard {shard}, the largest; including drift during the run)"
+         (shard {shard}, the largest; {})", drift(.drift_unknown)
     )]
-    ShardClocks { within_ms: f64, shard: usize },
+    ShardClocks {
+        within_ms: f64,
+        shard: usize,
+        /// Shards whose clock was not measured after the run.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        drift_unknown: Vec<usize>,
+    },
+    #[error(
+        "partial: the logs of shards are missing: {}; {requests} of {all_requests} requests are not in the figures", list(.shards)
+    )]
+    ShardsMissing {
+        shards: Vec<usize>,
+        requests: usize,
+        all_requests: usize,
+    },
     #[error(
         "clock offsets of the shards were not measured: figures across shards, such as peak concurrency and tokens per second, depend on \
          the clocks of the machines; use --coordinator to measure offsets"
@@ -68,4 +82,15 @@ pub enum LogNotice {
         "--dataset {dataset} has no effect: the file contains the constraints, and answers are judged by them"
     )]
     DatasetIgnored { dataset: String },
+}
+
+/// Whether the drift of clocks is known.
+fn drift(unknown: &[usize]) -> String {
+    match unknown {
+        [] => "including drift during the run".to_owned(),
+        shards => format!(
+            "drift during the run not measured for shards: {}",
+            list(shards)
+        ),
+    }
 }

@@ -8,7 +8,7 @@ use super::tables::{self, all_metrics, is_judged, rates, repetition};
 use super::text::figure;
 use super::view::View;
 use super::{
-    Report, accuracy, breakdown, canaries, channels, client_sentence, count_marks, departures,
+    Report, accuracy, breakdown, canaries, channels, client_overhead, count_marks, departures,
     free_choices, latency_table, server_metrics,
 };
 use sobench_core::error::Result;
@@ -134,7 +134,7 @@ fn add_head(page: &mut Document, report: &Report) {
         };
         page.push(Block::Paragraph {
             tone,
-            text: client_sentence(part).into(),
+            text: client_overhead::sentence_of(report, part).into(),
         });
     }
     let sentences = [

@@ -11,6 +11,7 @@ use super::{Comparison, read};
 use crate::runlog::{AnswerReader, RunLog};
 use sobench_core::error::{Error, Result};
 use sobench_core::input;
+use sobench_core::output_files::write_text;
 use sobench_core::progress::Progress;
 
 /// Maximum size of one file, in bytes.
@@ -121,12 +122,12 @@ fn texts_of_log(path: &Path, run: &Run, wanted: &HashSet<usize>) -> Result<HashM
 /// The file cannot be written.
 pub fn write_baseline(path: &Path, side: &Side) -> Result<()> {
     let text = read::write_baseline(&side.runs)?;
-    fs::write(path, text).map_err(|error| {
+    write_text(path, &text, |error| {
         Error::environment(format!(
             "cannot write the baseline: {}: {error}",
             path.display()
         ))
-        .hint("give --write-baseline a writable path")
+        .hint("free disk space, or give --write-baseline a writable path")
     })
 }
 

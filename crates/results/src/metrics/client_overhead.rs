@@ -66,7 +66,7 @@ pub struct ClientOverhead {
     /// Number of requests that waited for a free slot.
     pub held_by_cap: usize,
     /// Number of requests with timestamps out of order, which indicates a bug in the client's
-    /// clock.
+    /// clock; all answers if none took any time.
     pub disordered: usize,
     pub verdict: ClientVerdict,
     /// Why the verdict is [`ClientVerdict::DoNotTrust`].
@@ -151,10 +151,15 @@ impl ClientOverhead {
             },
             values,
         );
-        let disordered = samples
-            .iter()
-            .filter(|sample| !sample.is_in_order())
-            .count();
+        let times = || {
+            let answers = samples.iter().filter(|sample| sample.outcome().is_answer());
+            answers.map(|sample| sample.request_times())
+        };
+        let clock_stood_still = times().all(|at| at.sent_ns.is_some() && at.end_ns <= at.sent_ns);
+        let is_wrong = |sample: &&Sample<'_>| {
+            !sample.is_in_order() || (clock_stood_still && sample.outcome().is_answer())
+        };
+        let disordered = samples.iter().filter(is_wrong).count();
         let doubts = doubts(&bounds, disordered);
         let since = |time_ns: u64| time_ns.saturating_sub(start_ns);
         let ready = || {

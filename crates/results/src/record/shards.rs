@@ -47,8 +47,11 @@ pub struct MergedShard {
     /// Offsets of its clock from that of shard 1 before and after the run; `None` if not measured.
     pub clock_before: Option<ClockOffset>,
     pub clock_after: Option<ClockOffset>,
-    /// `None` if the shard was killed.
+    /// `None` if the shard was killed, or its log is missing.
     pub end: Option<ShardEnd>,
+    /// Whether there was no log of the shard.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub missing: bool,
 }
 
 /// The end of a shard.
@@ -64,7 +67,8 @@ pub struct ShardEnd {
 
 impl MergedShard {
     /// Maximum error of its times on the common time line: the uncertainty of the clock exchanges
-    /// plus the drift during the run. `None` if not measured.
+    /// plus the drift during the run if that was measured ([`Self::has_drift`]). `None` if not
+    /// measured.
     pub fn uncertainty_ns(&self) -> Option<u64> {
         let before = self.clock_before?;
         let Some(after) = self.clock_after else {
@@ -77,6 +81,12 @@ impl MergedShard {
                 .max(after.uncertainty_ns)
                 .saturating_add(drift_ns),
         )
+    }
+
+    /// Whether the drift of its clock is known. Shard 1 has the clock that all others are compared
+    /// with.
+    pub fn has_drift(&self) -> bool {
+        self.number == 1 || self.clock_after.is_some()
     }
 }
 
@@ -193,6 +203,28 @@ impl RunRecord {
             terms["scorers"] = json!(loaded.scorers);
         }
         terms
+    }
+
+    /// The terms of a plan by what a difference says: settings of the plan by name, all settings of
+    /// the requests, and digests of the requests.
+    pub(crate) fn plan_differences(&self) -> [Value; 3] {
+        let mut named = self.plan_terms();
+        let mut take = |pointer: &str| named.pointer_mut(pointer).map(Value::take);
+        let digests = json!({
+            "digest of the prompts and constraints": take("/dataset/sha256"),
+            "digest of the ids, models and due times of the requests": take("/cases_sha256"),
+        });
+        let Settings {
+            dataset,
+            constraint,
+            load,
+            request,
+            ..
+        } = &self.settings;
+        let settings = json!({
+            "dataset": dataset, "constraint": constraint, "load": load, "request": request,
+        });
+        [named, settings, digests]
     }
 
     /// The digest of [`RunRecord::plan_terms`].

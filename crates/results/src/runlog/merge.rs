@@ -16,13 +16,13 @@ use super::write::Sink;
 use super::{Footer, RunLog, Source, VERSION};
 use crate::metrics::client_overhead::ClientCost;
 use crate::metrics::spec_decode::SpecDecode;
-use crate::record::{MergedShard, RunRecord, ShardEnd};
+use crate::record::{Host, MergedShard, RunRecord, ShardEnd};
 use sobench_core::case::Prompt;
 use sobench_core::constraint::sha256_hex;
 use sobench_core::error::{Error, Result};
 use sobench_core::observation::Timing;
 use sobench_core::server_sample::ServerSample;
-use sobench_core::shard::{Shard, check_all_present, check_same_settings};
+use sobench_core::shard::{Shard, Start, check_all_present, check_same_settings, missing_shards};
 use sobench_notices::notice::{LogNotice, Notice};
 
 /// The logs of all shards of one run, in shard order.
@@ -31,6 +31,8 @@ pub struct Shards {
     logs: Vec<RunLog>,
     /// Start of each shard, in nanoseconds from the first start.
     starts_ns: Vec<u64>,
+    /// Shards without a log.
+    missing: Vec<usize>,
 }
 
 /// The state of copying one log.
@@ -88,34 +90,37 @@ struct OnlyIndex {
 }
 
 impl Shards {
-    /// Reads the logs of all shards of a run, in any order.
+    /// Reads the logs of all shards of a run, in any order. With `allow_missing`, logs may be
+    /// missing, but not all of them.
     ///
     /// # Errors
     /// Usage errors: a log is not from a shard, has another plan, is a duplicate or is missing; a
     /// request is in the wrong log, or missing.
-    pub fn read(sources: impl IntoIterator<Item = Source>) -> Result<Self> {
+    pub fn read(sources: impl IntoIterator<Item = Source>, allow_missing: bool) -> Result<Self> {
         let logs = sources
             .into_iter()
             .map(|source| RunLog::from_source(source, &()));
-        Self::from_logs(logs.collect::<Result<_>>()?)
+        Self::from_logs(logs.collect::<Result<_>>()?, allow_missing)
     }
 
-    fn from_logs(mut logs: Vec<RunLog>) -> Result<Self> {
+    fn from_logs(mut logs: Vec<RunLog>, allow_missing: bool) -> Result<Self> {
         logs.iter().try_for_each(check_is_shard)?;
         logs.sort_by_key(|log| log.record.part().number);
         if logs.is_empty() {
             return Err(Error::usage("no logs to merge").hint("give the log of every shard"));
         }
-        let terms: Vec<_> = logs
-            .iter()
-            .map(|log| (log.record.plan_terms(), log.source().name()))
-            .collect();
-        check_same_settings("the logs have different plans", "run", &terms)?;
+        check_same_plan(&logs)?;
         let named: Vec<(Shard, String)> = logs
             .iter()
             .map(|log| (log.record.part(), log.source().name()))
             .collect();
-        check_all_present(&named)?;
+        if !allow_missing {
+            check_all_present(
+                &named,
+                "give the log of each shard, also of a killed one, or add --allow-missing for a partial report",
+            )?;
+        }
+        let missing = missing_shards(&named)?;
         logs.iter().try_for_each(check_requests)?;
         let first = logs
             .iter()
@@ -128,6 +133,7 @@ impl Shards {
         Ok(Self {
             starts_ns: logs.iter().map(since).collect(),
             logs,
+            missing,
         })
     }
 
@@ -233,16 +239,30 @@ impl Shards {
             .collect();
         known_constraints.sort_unstable();
         known_constraints.dedup();
+        let logs = self.logs.iter().zip(&self.starts_ns);
+        let missing = self.missing.iter().map(|number| MergedShard {
+            number: *number,
+            requests: 0,
+            base_url: self.logs[0].record.server.base_url.clone(),
+            host: Host::default(),
+            started_unix_ns: 0,
+            begin_ns: 0,
+            start: Start::default(),
+            clock_before: None,
+            clock_after: None,
+            end: None,
+            missing: true,
+        });
+        let mut merged: Vec<MergedShard> = logs
+            .map(|(log, start_ns)| merged(log, *start_ns))
+            .chain(missing)
+            .collect();
+        merged.sort_by_key(|shard| shard.number);
         let mut merged_record = RunRecord {
             started: format_time(started_unix_ns),
             started_unix_ns,
             shard: None,
-            merged: self
-                .logs
-                .iter()
-                .zip(&self.starts_ns)
-                .map(|(log, start_ns)| merged(log, *start_ns))
-                .collect(),
+            merged,
             known_constraints,
             trial_requests: records().map(|record| record.trial_requests).sum(),
             warmup_requests: records().map(|record| record.warmup_requests).sum(),
@@ -307,7 +327,8 @@ impl Shards {
     /// Speculative decoding counters cannot be added, because the server counts all clients. With a
     /// common start, the counters of the shard that ended last cover the whole run.
     fn whole_spec_decode(&self) -> Option<SpecDecode> {
-        let is_common = self.starts_ns.iter().all(|start| *start == 0)
+        let is_common = self.missing.is_empty()
+            && self.starts_ns.iter().all(|start| *start == 0)
             && self.logs.iter().all(|log| log.footer.is_some());
         let last = self
             .logs
@@ -331,7 +352,7 @@ impl Shards {
                 let item = if is_common {
                     item.clone()
                 } else {
-                    with_shard(index + 1, item.clone())
+                    with_shard(self.logs[index].record.part().number, item.clone())
                 };
                 if !combined.contains(&item) {
                     combined.push(item);
@@ -348,6 +369,23 @@ fn shard_notice(shard: usize, notice: Notice) -> Notice {
         notice: Box::new(notice),
     }
     .into()
+}
+
+/// Rejects logs of different plans: names the first setting that differs, and a digest only where
+/// all settings are the same.
+fn check_same_plan(logs: &[RunLog]) -> Result<()> {
+    let is_same = |pair: &[RunLog]| pair[0].record.plan_terms() == pair[1].record.plan_terms();
+    if logs.windows(2).all(is_same) {
+        return Ok(());
+    }
+    (0..3).try_for_each(|level| {
+        let of_log = |log: &RunLog| {
+            let mut differences = log.record.plan_differences();
+            (differences[level].take(), log.source().name())
+        };
+        let terms: Vec<_> = logs.iter().map(of_log).collect();
+        check_same_settings("the logs have different plans", "run", &terms)
+    })
 }
 
 /// Rejects logs that were not written by a shard.
@@ -437,6 +475,7 @@ fn merged(log: &RunLog, start_ns: u64) -> MergedShard {
             interrupted: footer.interrupted,
             broken_off: footer.broken_off.clone(),
         }),
+        missing: false,
     }
 }
 

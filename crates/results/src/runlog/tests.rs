@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde_json::json;
 
 use super::line::{self, Line, Numbers, RequestLine};
-use super::write::{Access, LogWriter, Secrets, Sink, event_channel};
+use super::write::{Access, LogWriter, Sink, event_channel};
 use super::*;
 use crate::metrics::probe::ProbeResults;
 use crate::metrics::reasoning::ReasoningFacts;
@@ -306,12 +306,12 @@ fn write_with(repeats: Vec<Repeat>, open: impl Fn() -> Sink + Sync) -> (Sink, bo
     let failed = std::sync::atomic::AtomicBool::new(false);
     let mut quoted = record();
     quoted.notices = vec![Notice::Other("the server reported key-123456789".into())];
+    sobench_core::secrets::register("Bearer key-123456789");
     let writing = LogWriter {
         record: quoted,
         open: &|_| open(),
         format_time: |_: SystemTime| "start time".to_owned(),
         case_of: &|index| cases.get(index).map(|case| (case, case.id.clone())),
-        secrets: &Secrets::new(["Bearer key-123456789", "short"]),
         on_failure: &|_: &Error| failed.store(true, std::sync::atomic::Ordering::Relaxed),
     };
     let (sink, waited) = writing.write(receiver);

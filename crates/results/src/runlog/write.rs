@@ -25,16 +25,13 @@ use crate::record::RunRecord;
 use sobench_core::case::{Case, Prompt};
 use sobench_core::constraint::Constraint;
 use sobench_core::error::Error;
-use sobench_core::observation::{Advice, Observation, Outcome};
+use sobench_core::observation::Observation;
 use sobench_core::run_event::{Repeat, RunEvent};
+use sobench_core::secrets::redacted_bytes;
 use sobench_core::server_sample::ServerSample;
-use sobench_notices::notice::Notice;
 
 /// Buffer size that forces a write while more events are waiting.
 const FLUSH_BYTES: usize = 64 << 10;
-
-/// Minimum length of a redacted secret. A shorter one could match ordinary text.
-const MIN_SECRET_BYTES: usize = 8;
 
 /// File permissions of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,10 +75,6 @@ struct Waiting {
     most: AtomicUsize,
 }
 
-/// Values that must not reach a file: the API key and header values.
-#[derive(Clone, Default)]
-pub struct Secrets(Vec<String>);
-
 /// Creates the channel from the run to the log writer.
 pub fn event_channel() -> (EventSender, EventReceiver) {
     let (sender, events) = channel();
@@ -119,77 +112,6 @@ fn weight(event: &RunEvent) -> usize {
     size_of::<Observation>() + observation.answer.len() + times * size_of::<u64>()
 }
 
-impl Secrets {
-    /// Keeps values of sufficient length, and for `Bearer KEY` also the key.
-    pub fn new<'a>(values: impl IntoIterator<Item = &'a str>) -> Self {
-        let parts = values
-            .into_iter()
-            .flat_map(|value| [Some(value), value.split_whitespace().next_back()]);
-        let mut secrets: Vec<String> = parts
-            .flatten()
-            .filter(|value| value.len() >= MIN_SECRET_BYTES)
-            .map(str::to_owned)
-            .collect();
-        secrets.sort_unstable_by_key(|secret| std::cmp::Reverse(secret.len()));
-        secrets.dedup();
-        Self(secrets)
-    }
-
-    /// Redacts a text in place.
-    fn redact_text(&self, text: &mut String) {
-        if let Some(redacted) = self.redacted(text) {
-            *text = redacted;
-        }
-    }
-
-    /// The redacted text, if it contained a secret.
-    pub fn redacted(&self, text: &str) -> Option<String> {
-        let found = self.0.iter().any(|secret| text.contains(secret.as_str()));
-        found.then(|| {
-            self.0.iter().fold(text.to_owned(), |text, secret| {
-                text.replace(secret.as_str(), "***")
-            })
-        })
-    }
-
-    /// Redacts server responses in the record.
-    fn redact_record(&self, record: &mut RunRecord) {
-        for finding in &mut record.enforcement.findings {
-            self.redact_text(&mut finding.reason);
-        }
-        for notice in &mut record.notices {
-            if let Some(redacted) = self.redacted(&notice.to_string()) {
-                *notice = Notice::Other(redacted);
-            }
-        }
-    }
-
-    /// Redacts server responses: an error body may quote the key.
-    fn redact(&self, outcome: &mut Outcome) {
-        if let Outcome::Rejected {
-            advice: Some(advice),
-            ..
-        }
-        | Outcome::ServerError {
-            advice: Some(advice),
-            ..
-        } = outcome
-        {
-            let (Advice::RetryAfter(value) | Advice::Location(value)) = advice else {
-                return;
-            };
-            self.redact_text(value);
-        }
-        if let Outcome::Rejected { body: text, .. }
-        | Outcome::ServerError { body: text, .. }
-        | Outcome::StreamError { message: text }
-        | Outcome::Transport { message: text, .. } = outcome
-        {
-            self.redact_text(text);
-        }
-    }
-}
-
 /// Writes the events of a run to a log.
 pub struct LogWriter<'w, 'c> {
     /// The record, complete except for the start time.
@@ -200,7 +122,6 @@ pub struct LogWriter<'w, 'c> {
     pub format_time: fn(SystemTime) -> String,
     /// The case of a request and its id, which includes the lap if cases are repeated.
     pub case_of: &'w (dyn Fn(usize) -> Option<(&'c Case, String)> + Sync),
-    pub secrets: &'w Secrets,
     /// Called as soon as the file cannot be written.
     pub on_failure: &'w (dyn Fn(&Error) + Sync),
 }
@@ -246,11 +167,7 @@ impl LogWriter<'_, '_> {
                 },
                 RunEvent::Ended(observation) => self.ended(*observation, &mut numbering, &mut sink),
                 RunEvent::Repeated(repeat) => {
-                    let Repeat {
-                        form,
-                        mut observation,
-                    } = *repeat;
-                    self.secrets.redact(&mut observation.outcome);
+                    let Repeat { form, observation } = *repeat;
                     sink.push(&Line::Repeat(Box::new(RepeatLine::new(form, &observation))));
                 }
                 RunEvent::Sent { .. } | RunEvent::ErrorLimitReached(_) => {}
@@ -276,11 +193,9 @@ impl LogWriter<'_, '_> {
             .unwrap_or_default();
         self.record.started_unix_ns = u64::try_from(since.as_nanos()).unwrap_or(u64::MAX);
         self.record.started = (self.format_time)(at);
-        self.secrets.redact_record(&mut self.record);
     }
 
-    fn ended(&self, mut observation: Observation, numbering: &mut Numbering, sink: &mut Sink) {
-        self.secrets.redact(&mut observation.outcome);
+    fn ended(&self, observation: Observation, numbering: &mut Numbering, sink: &mut Sink) {
         // An unknown case cannot end. If it did, the footer's count would reveal the missing line.
         let Some((case, id)) = (self.case_of)(observation.case_index) else {
             return;
@@ -403,8 +318,9 @@ impl Sink {
         self.push_bytes(line::bytes(line));
     }
 
-    /// Appends a line that includes its line end.
-    pub(super) fn push_bytes(&mut self, mut bytes: Vec<u8>) {
+    /// Appends a line that includes its line end, without secrets.
+    pub(super) fn push_bytes(&mut self, bytes: Vec<u8>) {
+        let mut bytes = redacted_bytes(bytes);
         if bytes.len() > MAX_LINE_BYTES && self.failure.is_none() {
             let target = self.path.as_deref().unwrap_or(Path::new("memory"));
             self.fail(Error::environment(format!(

@@ -1,6 +1,6 @@
 //! The flags of metrics, reports and output files.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use clap::builder::PossibleValuesParser;
@@ -10,10 +10,11 @@ use crate::commands::flags::checks::key_values;
 use crate::commands::flags::environment;
 use crate::commands::flags::gate::{UNDECIDED, limits};
 use crate::commands::flags::paths::{OutputFolder, OutputName, OutputPath};
-use crate::commands::flags::rendering::DetailArgs;
+use crate::commands::flags::rendering::{DetailArgs, ForceArgs};
 use crate::commands::flags::values::{described, named};
 use sobench_backend::ServerKind;
 use sobench_core::error::{Error, Result};
+use sobench_core::output_files;
 use sobench_core::output_format::OutputFormat;
 use sobench_report::format::FormOptions;
 use sobench_report::junit::JunitPer;
@@ -131,6 +132,8 @@ pub struct OutputArgs {
     /// Print no progress on stderr
     #[arg(long)]
     pub disable_tqdm: bool,
+    #[command(flatten)]
+    pub force: ForceArgs,
 }
 
 /// The plan of the output.
@@ -154,12 +157,27 @@ pub struct OutputPlan {
     pub forms: FormOptions,
     pub directory: Option<PathBuf>,
     pub filename: Option<String>,
+    /// Whether files that sobench did not write are overwritten.
+    pub force: bool,
     pub progress: bool,
     pub run_log: RunLogPlan,
     /// Thresholds that the run must meet.
     pub require: Vec<LimitRule>,
     /// The ruling on thresholds with too few samples.
     pub undecided: Undecided,
+}
+
+impl OutputPlan {
+    /// Refuses to overwrite a file that sobench did not write.
+    ///
+    /// # Errors
+    /// See [`output_files::refuse_foreign`].
+    pub(crate) fn refuse_foreign(&self, path: &Path, flag: &str) -> Result<()> {
+        match self.force {
+            true => Ok(()),
+            false => output_files::refuse_foreign(path, flag),
+        }
+    }
 }
 
 /// The destination of the run log.
@@ -311,6 +329,7 @@ pub(crate) fn output(flags: &OutputArgs) -> Result<OutputPlan> {
         },
         directory: flags.result_dir.clone().map(Into::into),
         filename: flags.result_filename.clone().map(Into::into),
+        force: flags.force.force,
         progress: !flags.disable_tqdm,
         run_log: match (&flags.run_log, flags.no_run_log) {
             (Some(path), _) => RunLogPlan::At(path.to_path_buf()),

@@ -1,5 +1,6 @@
 //! The sharding flags: the part of the load that this client sends, and its start.
 
+use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use clap::Args;
@@ -8,7 +9,7 @@ use super::{OutputPlan, RunLogPlan, Target};
 use crate::commands::bench::args::BenchArgs;
 use crate::commands::flags::checks::seconds;
 use crate::commands::flags::environment::variable;
-use crate::commands::flags::shard::shard;
+use crate::commands::flags::shard::{path_of_shard, shard};
 use sobench_client::CoordinatorOptions;
 use sobench_core::dates::parse_unix_time;
 use sobench_core::error::{Error, Result};
@@ -21,7 +22,8 @@ use sobench_core::shard::{Shard, Start};
 pub struct ShardArgs {
     /// Send shard I (from 1) of N of the load: every N-th request, at its due time in the whole
     /// load; `sobench merge` merges the run logs. `auto` reads I and N from SOBENCH_SHARD, a Slurm
-    /// array, or an indexed Kubernetes job with SOBENCH_SHARDS
+    /// array, a task of srun, or an indexed Kubernetes job with SOBENCH_SHARDS. `{shard}` in names
+    /// of output files is I
     #[arg(long, value_name = "I/N|auto")]
     pub shard: Option<String>,
     /// Start of the schedule by the wall clock: RFC 3339 in UTC, or seconds since 1970. The run
@@ -75,11 +77,22 @@ pub(crate) fn shard_of_run(
     traffic: &Load,
     requests: usize,
     target: &Target,
-    output: &OutputPlan,
+    output: &mut OutputPlan,
 ) -> Result<Option<Shard>> {
-    let Some(shard) = shard(arguments.shards.shard.as_deref(), &variable)? else {
+    let flag = arguments.shards.shard.as_deref();
+    let Some(shard) = shard(flag, &variable)? else {
         return Ok(None);
     };
+    let own = |path: &Path| path_of_shard(path, shard, flag, &variable);
+    for (_, path) in &mut output.files {
+        *path = own(path);
+    }
+    if let RunLogPlan::At(path) = &mut output.run_log {
+        *path = own(path);
+    }
+    if let Some(name) = &mut output.filename {
+        *name = own(Path::new(name)).to_string_lossy().into_owned();
+    }
     refuse_indivisible(arguments, traffic, target, output)?;
     if requests < shard.of {
         return Err(Error::usage(format!(

@@ -41,10 +41,32 @@ impl Written {
 /// # Errors
 /// A file cannot be created.
 pub(super) fn check_writable(output: &OutputPlan) -> Result<()> {
-    for (_, path) in &output.files {
+    for (format, path) in &output.files {
+        output.refuse_foreign(path, &format!("--{}", format.name().to_ascii_lowercase()))?;
         create_parent_folder(path)
             .and_then(|()| output_files::check_writable(path))
             .map_err(|error| cannot_write_report(path, &error))?;
+    }
+    if let Some(name) = output.filename.as_ref().filter(|_| !output.append) {
+        let result = directory(output).join(name);
+        for (ending, flag, is_written) in [
+            (FAILURES_ENDING, "--save-failures", output.failures),
+            (
+                TIMELINE_ENDING,
+                "--plot-timeline",
+                output.timeline.is_some(),
+            ),
+            (LENGTHS_ENDING, "--plot-dataset-stats", output.lengths),
+            (
+                PYTORCH_ENDING,
+                "SAVE_TO_PYTORCH_BENCHMARK_FORMAT",
+                output.pytorch,
+            ),
+        ] {
+            if is_written {
+                output.refuse_foreign(&result.with_extension(ending), flag)?;
+            }
+        }
     }
     if output.failures || output.timeline.is_some() || output.lengths {
         let folder = directory(output);

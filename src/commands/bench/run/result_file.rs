@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 use super::run_log_file;
 use crate::commands::bench::options::OutputPlan;
 use sobench_core::error::{Error, Result};
-use sobench_core::output_files::{self, MAX_SAME_NAMES, numbered_names, write_to_open_file};
+use sobench_core::output_files::{
+    self, MAX_SAME_NAMES, numbered_names, replace, write_to_open_file,
+};
 use sobench_report as report;
 use sobench_report::result_layout::{self, Framing};
 use sobench_report::view::View;
@@ -27,11 +29,14 @@ pub(super) fn check_writable(output: &OutputPlan) -> Result<()> {
     }
     let folder = path.parent().unwrap_or(Path::new("."));
     std::fs::create_dir_all(folder).map_err(|error| cannot_write(folder, &error))?;
+    if output.filename.is_some() && !output.append {
+        output.refuse_foreign(&path, "--result-filename")?;
+    }
     output_files::check_writable(&path).map_err(|error| cannot_write(&path, &error))
 }
 
-/// Writes the result file and returns its path. A name of the user is overwritten, as in vLLM's
-/// tools. A default name never is, and never matches the log of another run: `log` is the log of
+/// Writes the result file and returns its path. A result with a name of the user is overwritten, as
+/// in vLLM's tools. A default name never is, and never matches the log of another run: `log` is the log of
 /// this run.
 ///
 /// # Errors
@@ -56,12 +61,6 @@ pub(super) fn save(output: &OutputPlan, view: &View<'_>, log: Option<&Path>) -> 
     } else {
         Framing::WholeFile
     };
-    let opened = if output.append {
-        open_line(&path)
-    } else {
-        File::create(&path)
-    };
-    let file = opened.map_err(|error| cannot_write(&path, &error))?;
     let fill = |out: &mut dyn Write| {
         result_layout::write(
             view,
@@ -71,18 +70,32 @@ pub(super) fn save(output: &OutputPlan, view: &View<'_>, log: Option<&Path>) -> 
             out,
         )
     };
-    write_to_open_file(file, fill, |error| cannot_write(&path, error))?;
+    let cannot = |error: &std::io::Error| cannot_write(&path, error);
+    if output.append {
+        let (file, length) = open_line(&path).map_err(|error| cannot(&error))?;
+        write_to_open_file(file, fill, cannot).inspect_err(|_| {
+            // The earlier results stay without a part of this one.
+            let _ = OpenOptions::new()
+                .write(true)
+                .open(&path)
+                .and_then(|file| file.set_len(length));
+        })?;
+    } else {
+        replace(&path, fill, cannot)?;
+    }
     Ok(path)
 }
 
-/// Opens a file to append a line. An incomplete last line, such as vLLM writes, is ended first.
-fn open_line(path: &Path) -> std::io::Result<File> {
+/// Opens a file to append a line, and returns its length. An incomplete last line, such as vLLM
+/// writes, is ended first.
+fn open_line(path: &Path) -> std::io::Result<(File, u64)> {
     let mut file = OpenOptions::new()
         .read(true)
         .append(true)
         .create(true)
         .open(path)?;
-    let is_open = file.seek(SeekFrom::End(0))? > 0 && {
+    let length = file.seek(SeekFrom::End(0))?;
+    let is_open = length > 0 && {
         let mut last = [0];
         file.seek(SeekFrom::End(-1))?;
         file.read_exact(&mut last)?;
@@ -91,7 +104,7 @@ fn open_line(path: &Path) -> std::io::Result<File> {
     if is_open {
         file.write_all(b"\n")?;
     }
-    Ok(file)
+    Ok((file, length))
 }
 
 /// Runs that start in the same second get numbered names, so that the result and the log of a run

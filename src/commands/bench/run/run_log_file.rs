@@ -41,9 +41,19 @@ impl Opened {
 ///
 /// # Errors
 /// The file cannot be created, or the path is not the name of a file.
-pub(super) fn check_writable(run_log: &RunLogPlan) -> Result<()> {
-    let RunLogPlan::At(path) = run_log else {
-        return Ok(());
+pub(super) fn check_writable(output: &OutputPlan) -> Result<()> {
+    let RunLogPlan::At(path) = &output.run_log else {
+        let result = output
+            .filename
+            .as_ref()
+            .filter(|_| output.save && !output.append);
+        return match (result, &output.run_log) {
+            (Some(name), RunLogPlan::Default) => {
+                let path = beside(&directory(output).join(name));
+                output.refuse_foreign(&path, "--run-log (beside the result)")
+            }
+            _ => Ok(()),
+        };
     };
     if path.file_name().is_none() || path.is_dir() {
         return Err(
@@ -51,6 +61,7 @@ pub(super) fn check_writable(run_log: &RunLogPlan) -> Result<()> {
                 .hint("give --run-log a file's name"),
         );
     }
+    output.refuse_foreign(path, "--run-log")?;
     create_parent_folder(path)
         .and_then(|()| output_files::check_writable(path))
         .map_err(|error| cannot_write(path, &error))
@@ -65,8 +76,11 @@ pub(super) fn open(output: &OutputPlan, record: &RunRecord) -> Opened {
             output.result_format,
             &record.date(),
         );
-        name.rsplit_once('.')
-            .map_or_else(|| name.clone(), |(stem, _)| stem.to_owned())
+        let stem = name.rsplit_once('.').map_or(&*name, |(stem, _)| stem);
+        record.shard.as_ref().map_or_else(
+            || stem.to_owned(),
+            |shard| format!("{stem}-shard-{}-of-{}", shard.number, shard.of),
+        )
     };
     let opened = |made: io::Result<Sink>, path: &Path| match made {
         Ok(sink) => Opened::without_notices(sink),
@@ -107,6 +121,8 @@ fn kept_aside(path: &Path) -> io::Result<Option<String>> {
     let file = fs::canonicalize(path)?;
     let mut kept = file.clone().into_os_string();
     kept.push(KEPT);
+    output_files::refuse_foreign(Path::new(&kept), "the old log")
+        .map_err(|error| io::Error::new(ErrorKind::AlreadyExists, error.what))?;
     fs::rename(&file, &kept)?;
     Ok(Some(format!(
         "{} exists: the old log is kept as {}",
@@ -214,8 +230,8 @@ mod tests {
         assert_eq!(kept_aside(&path).unwrap(), None);
         fs::write(&path, "").unwrap();
         assert_eq!(kept_aside(&path).unwrap(), None, "nothing is lost");
-        for text in ["first", "second"] {
-            fs::write(&path, text).unwrap();
+        for text in ["first", "second"].map(|text| format!("{{\"header\":{{\"version\":2,{text}")) {
+            fs::write(&path, &text).unwrap();
             let message = kept_aside(&path).unwrap().unwrap();
             assert!(
                 message.ends_with("run.jsonl.old") && !path.exists(),

@@ -25,7 +25,7 @@ use sobench_core::run_event::RunEvent;
 use sobench_core::schedule::{Schedule, Until};
 use sobench_core::shard::Shard;
 use sobench_notices::notice::{BenchNotice, Notice};
-use sobench_results::runlog::write::{EventSender, Secrets};
+use sobench_results::runlog::write::EventSender;
 use sobench_shutdown::Shutdown;
 
 /// Distinct constraints that the trial run tries before it gives up.
@@ -81,7 +81,6 @@ impl<'a> Sending<'a> {
     /// # Errors
     /// No request can have an answer: no response, a wrong address or a wrong key ([`is_unusable`]).
     pub(super) async fn try_out<'c>(&self, cases: &'c [Case]) -> Result<Trial<'c>> {
-        let secrets = Secrets::new(self.session.client.options().endpoint.secrets());
         let mut constraints = HashSet::new();
         let mut failed: Vec<(&'c Case, Observation)> = Vec::new();
         for case in distinct_constraints(self.adapter.kind(), cases) {
@@ -91,7 +90,7 @@ impl<'a> Sending<'a> {
             constraints.extend(sent.map(|constraint| constraint.fingerprint()));
             if is_response_of_model(&seen.outcome) {
                 let others = failed.iter().map(|(case, seen)| {
-                    let reason = redacted(&secrets, &failure_message(&seen.outcome));
+                    let reason = failure_message(&seen.outcome);
                     BenchNotice::trial_refused(case.id.clone(), &reason).into()
                 });
                 return Ok(Trial {
@@ -146,7 +145,7 @@ impl<'a> Sending<'a> {
                 .into_iter()
                 .collect(),
         };
-        let reason = redacted(&secrets, &failure_message(&first.outcome));
+        let reason = failure_message(&first.outcome);
         if trial.has_answer {
             let Some((status, body)) = first.outcome.content_refusal() else {
                 let failed = BenchNotice::trial_refused(case.id.clone(), &reason);
@@ -155,7 +154,7 @@ impl<'a> Sending<'a> {
                     ..trial
                 });
             };
-            let message = redacted(&secrets, &error_message(body));
+            let message = error_message(body);
             let (requests, part) = refused_part::find(self, case, &message).await?;
             let (id, constraint) = (case.id.clone(), case.constraint.as_deref());
             let notice =
@@ -422,10 +421,6 @@ fn is_unusable(seen: &Observation) -> bool {
         } => true,
         outcome => moved_hint(outcome).is_some(),
     }
-}
-
-fn redacted(secrets: &Secrets, text: &str) -> String {
-    secrets.redacted(text).unwrap_or_else(|| text.to_owned())
 }
 
 /// The hint for a redirect.

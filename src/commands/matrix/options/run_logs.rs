@@ -4,9 +4,11 @@ use std::collections::HashSet;
 use std::path::{MAIN_SEPARATOR, Path, PathBuf};
 
 use super::MatrixOptions;
+use crate::commands::bench::options::RunPlan;
 use crate::commands::matrix::report::{Load, Treatment};
 use crate::commands::matrix::run_order::Step;
 use sobench_core::error::{Error, Result};
+use sobench_core::output_files::with_suffix;
 
 /// The parts of a run's identity, as placeholders of `--run-log`. A contender is an engine or a
 /// server, so that `{engine}` and `{server}` are both its name.
@@ -77,6 +79,26 @@ impl RunLogPaths {
             path.display()
         ))
         .hint(HINT))
+    }
+
+    /// The path of `--run-log` with placeholders for a single run, which has the names of a
+    /// comparison of one.
+    ///
+    /// # Errors
+    /// An unknown placeholder.
+    pub(super) fn of_single(path: &Path, run: &RunPlan) -> Result<PathBuf> {
+        let text = path.to_string_lossy();
+        if PLACEHOLDERS.iter().all(|(name, _)| !text.contains(name)) {
+            return Ok(path.to_owned());
+        }
+        let step = Step {
+            repeat: 0,
+            contender: 0,
+            dataset: 0,
+            load: 0,
+            treatment: Treatment::Constrained,
+        };
+        Ok(Self::parse(path)?.path(&MatrixOptions::single(run.clone()), &step))
     }
 
     /// The path of the log of a run.
@@ -154,19 +176,6 @@ fn with_file_name(template: String) -> String {
         format!("{template}run.{ENDING}")
     } else {
         template
-    }
-}
-
-/// Appends parts to the stem of the file name.
-fn with_suffix(path: &Path, parts: &[String]) -> PathBuf {
-    if parts.is_empty() {
-        return path.to_owned();
-    }
-    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
-    let name = format!("{stem}-{}", parts.join("-"));
-    match path.extension() {
-        Some(extension) => path.with_file_name(format!("{name}.{}", extension.to_string_lossy())),
-        None => path.with_file_name(name),
     }
 }
 

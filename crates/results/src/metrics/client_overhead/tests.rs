@@ -220,3 +220,20 @@ fn timestamps_out_of_order_are_not_trusted() {
         (1, vec![DISORDERED_REQUESTS])
     );
 }
+
+#[test]
+fn clock_that_stands_still_is_not_trusted() {
+    let stopped = || TestRequest {
+        chunks: vec![0, 0],
+        end: Some(0),
+        ..sent(0, 0, 0)
+    };
+    let all = overhead(&[stopped(), stopped()], idle());
+    assert_eq!(
+        (all.verdict, all.disordered, measures(&all)),
+        (ClientVerdict::DoNotTrust, 2, vec![DISORDERED_REQUESTS])
+    );
+    // A coarse clock can give single answers no time.
+    let one = overhead(&[stopped(), sent(0, 0, 0)], idle());
+    assert_eq!(one.disordered, 0);
+}

@@ -6,7 +6,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use serde_json::Value;
 
 use super::super::tests::{cases, footer, judged, observations, record};
-use super::super::write::{Access, LogWriter, Secrets, event_channel};
+use super::super::write::{Access, LogWriter, event_channel};
 use super::*;
 use crate::record::ShardRecord;
 use sobench_core::run_event::RunEvent;
@@ -73,7 +73,6 @@ fn log(path: &Path, part: Option<Shard>, options: &LogOptions<'_>) -> PathBuf {
         open: &|_| Sink::create(path, Access::Default).unwrap(),
         format_time: |_| "start time".to_owned(),
         case_of: &|index| cases.get(index).map(|case| (case, case.id.clone())),
-        secrets: &Secrets::default(),
         on_failure: &|error| panic!("{error}"),
     };
     let (mut sink, _) = writing.write(receiver);
@@ -94,7 +93,7 @@ fn log(path: &Path, part: Option<Shard>, options: &LogOptions<'_>) -> PathBuf {
 }
 
 fn shards(paths: &[PathBuf]) -> Result<Shards> {
-    Shards::read(paths.iter().map(|path| Source::file(path)))
+    Shards::read(paths.iter().map(|path| Source::file(path)), false)
 }
 
 fn merge(paths: &[PathBuf], to: &Path) -> RunLog {
@@ -279,6 +278,23 @@ fn logs_of_different_runs_are_rejected_by_name() {
             ..default_options()
         },
     );
+    let differing = |name: &str, record: &dyn Fn(&mut RunRecord)| {
+        let change = |changed: &mut RunRecord| {
+            record(changed);
+            let shard = changed.shard.as_mut().unwrap();
+            shard.cases_sha256 = "5".repeat(64);
+        };
+        let options = LogOptions {
+            record: &change,
+            ..default_options()
+        };
+        log(&at(name), Some(TWO), &options)
+    };
+    let requests = differing("requests", &|_| {});
+    let seed_and_requests = differing("seed2", &|record| record.settings.dataset.seed = 8);
+    let explained = differing("explained", &|record| {
+        record.settings.constraint.explain = !record.settings.constraint.explain;
+    });
     let short = log(
         &at("short"),
         Some(TWO),
@@ -316,7 +332,19 @@ fn logs_of_different_runs_are_rejected_by_name() {
         ),
         (
             vec![one.clone(), three(2)],
-            "the logs have different plans: ",
+            "the logs have different plans: shards is 2 in ",
+        ),
+        (
+            vec![one.clone(), seed_and_requests],
+            "the logs have different plans: load.seed is 0 in ",
+        ),
+        (
+            vec![one.clone(), explained],
+            "the logs have different plans: constraint.explain is ",
+        ),
+        (
+            vec![one.clone(), requests],
+            "the logs have different plans: digest of the ids, models and due times of the requests is ",
         ),
         (
             vec![one, short],
@@ -366,4 +394,41 @@ fn requests_of_a_killed_shard_are_merged() {
         (4, true, true)
     );
     assert!(merged.record.merged[0].end.is_some() && merged.record.merged[1].end.is_none());
+}
+
+#[test]
+fn missing_logs_make_a_partial_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let paths = [1, 3].map(|number| {
+        let part = Shard::new(number, 3);
+        log(&at(&number.to_string()), part, &default_options())
+    });
+    let error = shards(&paths).unwrap_err();
+    assert_eq!(error.what, "missing of 3 shards: the file of shard 2");
+    assert!(error.hint.unwrap().contains("--allow-missing"));
+    let read = |paths: &[PathBuf]| Shards::read(paths.iter().map(|path| Source::file(path)), true);
+    assert!(read(&[]).is_err(), "not all of them");
+    let mut sink = Sink::create(&at("merged"), Access::Default).unwrap();
+    let shards = read(&paths).unwrap();
+    shards.write(&mut sink, |_| String::new()).unwrap();
+    let merged = RunLog::read(&at("merged")).unwrap();
+    let of_shards = merged.record.merged.iter().map(|shard| {
+        (
+            shard.number,
+            shard.requests,
+            shard.missing,
+            shard.end.is_some(),
+        )
+    });
+    assert_eq!(
+        of_shards.collect::<Vec<_>>(),
+        [
+            (1, 2, false, true),
+            (2, 0, true, false),
+            (3, 1, false, true)
+        ]
+    );
+    assert!(merged.is_partial() && merged.is_judged && merged.record.has_valid_shards());
+    assert_eq!(merged.requests.len(), 3);
 }

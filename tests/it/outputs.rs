@@ -1,0 +1,223 @@
+//! Output files: ours may be written again, those of others stay, and a failed write changes
+//! nothing.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use crate::support::{Ran, cache};
+
+const FOREIGN: &str = "{\"type\": \"object\"}\n";
+
+/// Runs a command line in a folder, with a limit of file sizes in blocks of 512 bytes.
+fn run(folder: &Path, words: &str, blocks: &str) -> Ran {
+    let limited = format!("ulimit -f {blocks} && exec \"$@\"");
+    let output = Command::new("sh")
+        .args(["-c", &limited, "sh", env!("CARGO_BIN_EXE_sobench")])
+        .args(words.split_whitespace())
+        .current_dir(folder)
+        .env_remove("OPENAI_API_KEY")
+        .env("NO_PROXY", "127.0.0.1")
+        .env("XDG_CACHE_HOME", cache())
+        .output()
+        .unwrap();
+    Ran {
+        code: output.status.code().unwrap(),
+        stdout: String::from_utf8(output.stdout).unwrap(),
+        stderr: String::from_utf8(output.stderr).unwrap(),
+    }
+}
+
+const RUN: &str = "--dataset choice --num-prompts 3 --output-len 4 --disable-tqdm";
+
+#[test]
+fn outputs_of_ours_may_be_written_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let commands = [
+        "--html r.html --markdown r.md --csv r.csv --junit r.xml --run-log r.jsonl --save-failures --plot-timeline \
+         --plot-dataset-stats --save-result --result-filename r.json",
+        "--no-run-log --save-result --result-format vllm-serve --result-filename v.json",
+        "--no-run-log --save-result --result-format vllm-structured --result-filename s.json",
+        "--no-run-log --repeat 2 --save-comparison c.json c.md c.html c.txt",
+    ]
+    .map(|flags| format!("{RUN} {flags}"));
+    let formats = [
+        "text",
+        "json",
+        "csv",
+        "markdown",
+        "html",
+        "junit",
+        "vllm-serve",
+        "vllm-structured",
+    ];
+    let reports =
+        formats.map(|format| format!("report r.jsonl --format {format} --output report.{format}"));
+    let others = [
+        "report r.jsonl --detail full --output full.txt",
+        "score r.jsonl --output scores.jsonl",
+        "score r.jsonl r.jsonl --output scores2.jsonl",
+        "compare r.jsonl --write-baseline base.json",
+        "preflight --kind choice --json p.json",
+        "preflight --features --keyword enum --samples 1 --json f.json",
+        "mask --corpus shipped --limit 1 --engine guidance --json m.json --csv m.csv --csv-tags t.csv --html m.html",
+        "man --output-dir pages",
+    ];
+    let commands = commands
+        .into_iter()
+        .chain(reports)
+        .chain(others.map(str::to_owned));
+    for command in commands {
+        for _ in 0..2 {
+            let ran = run(folder.path(), &command, "unlimited");
+            assert!(
+                !ran.stderr.contains("sobench did not write") && ran.code != 2,
+                "{command}: {}",
+                ran.stderr
+            );
+        }
+    }
+    let parts = fs::read_dir(folder.path()).unwrap();
+    let mut names = parts.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    assert!(
+        names.all(|name| !name.starts_with('.')),
+        "no unfinished files stay"
+    );
+}
+
+#[test]
+fn files_of_others_stay() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    for (flags, file) in [
+        ("--html f --no-run-log", "f"),
+        ("--run-log f", "f"),
+        ("--save-result --result-filename f.json", "f.json"),
+        ("--save-result --result-filename f.json", "f.jsonl"),
+        (
+            "--save-failures --no-run-log --result-filename f.json",
+            "f.failures.jsonl",
+        ),
+        ("--repeat 2 --run-log f{repeat}.jsonl", "f2-control.jsonl"),
+        ("--repeat 2 --no-run-log --save-comparison f.md", "f.md"),
+    ] {
+        fs::write(at(file), FOREIGN).unwrap();
+        let ran = run(folder.path(), &format!("{RUN} {flags}"), "unlimited");
+        assert_eq!(ran.code, 2, "{flags}: {}", ran.stderr);
+        let expected = format!("would overwrite a file that sobench did not write: {file}\nhint: ");
+        assert!(
+            ran.stderr.replace("./", "").contains(&expected),
+            "{}",
+            ran.stderr
+        );
+        assert_eq!(fs::read_to_string(at(file)).unwrap(), FOREIGN);
+        let names = fs::read_dir(folder.path()).unwrap();
+        assert_eq!(names.count(), 1, "{flags}: nothing else is written");
+        let ran = run(
+            folder.path(),
+            &format!("{RUN} {flags} --force"),
+            "unlimited",
+        );
+        assert_eq!(ran.code, 0, "{flags}: {}", ran.stderr);
+        for entry in fs::read_dir(folder.path()).unwrap() {
+            fs::remove_file(entry.unwrap().path()).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_hint_never_turns_an_input_into_an_output() {
+    let folder = tempfile::tempdir().unwrap();
+    for (typed, suggested) in [
+        ("preflight --json-schema-path f", None),
+        ("mask --json-schema f", None),
+        ("preflight --jsn f", Some("try --json")),
+    ] {
+        let ran = run(folder.path(), typed, "unlimited");
+        assert_eq!(ran.code, 2, "{}", ran.stderr);
+        match suggested {
+            Some(hint) => assert!(ran.stderr.contains(hint), "{}", ran.stderr),
+            None => assert!(!ran.stderr.contains("try --json\n"), "{}", ran.stderr),
+        }
+    }
+}
+
+/// A file size limit is like a full disk.
+#[test]
+fn a_full_disk_leaves_the_old_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let ran = run(
+        folder.path(),
+        &format!("{RUN} --run-log r.jsonl"),
+        "unlimited",
+    );
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    for (command, file) in [
+        ("compare r.jsonl --write-baseline base.json", "base.json"),
+        ("report r.jsonl --format html --output r.html", "r.html"),
+        ("preflight --json p.json", "p.json"),
+        (
+            "mask --corpus shipped --limit 1 --engine guidance --html m.html",
+            "m.html",
+        ),
+        (
+            &format!("{RUN} --no-run-log --save-result --result-filename s.json"),
+            "s.json",
+        ),
+        (
+            &format!("{RUN} --no-run-log --append-result --result-filename a.json"),
+            "a.json",
+        ),
+        (
+            &format!("{RUN} --no-run-log --repeat 2 --save-comparison c.json"),
+            "c.json",
+        ),
+    ] {
+        let ran = run(folder.path(), command, "unlimited");
+        assert!(ran.code <= 1, "{command}: {}", ran.stderr);
+        let before = fs::read(folder.path().join(file)).unwrap();
+        // The size of an appended file counts from its start.
+        let blocks = if file == "a.json" {
+            before.len() / 512 + 1
+        } else {
+            1
+        };
+        let ran = run(folder.path(), command, &blocks.to_string());
+        assert_eq!(ran.code, 3, "{command}: {}", ran.stderr);
+        assert!(
+            ran.stderr.contains("File too large"),
+            "{command}: {}",
+            ran.stderr
+        );
+        let after = fs::read(folder.path().join(file)).unwrap();
+        assert!(after == before, "{command}: {file} changed");
+        let mut names = fs::read_dir(folder.path()).unwrap();
+        let is_part = |name: &str| name.starts_with('.');
+        assert!(
+            names.all(|entry| !is_part(entry.unwrap().file_name().to_str().unwrap())),
+            "{command}"
+        );
+    }
+}
+
+#[test]
+fn a_single_run_fills_the_placeholders_of_its_log() {
+    let folder = tempfile::tempdir().unwrap();
+    let flags = "--guided-decoding-backend guidance --run-log logs/{dataset}-{server}-{engine}-{repeat}.jsonl";
+    let ran = run(folder.path(), &format!("{RUN} {flags}"), "unlimited");
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    assert!(
+        folder
+            .path()
+            .join("logs/choice-guidance-guidance-1.jsonl")
+            .exists(),
+        "{}",
+        ran.stderr
+    );
+    let ran = run(
+        folder.path(),
+        &format!("{RUN} --run-log {{serve}}.jsonl"),
+        "unlimited",
+    );
+    assert_eq!(ran.code, 0, "{}: not a placeholder", ran.stderr);
+}
