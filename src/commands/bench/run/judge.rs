@@ -8,6 +8,7 @@ use tokio::runtime::Runtime;
 use crate::terminal;
 use sobench_core::case::Case;
 use sobench_core::error::{Error, Result};
+use sobench_core::progress::Progress;
 use sobench_core::verdict::NotScored;
 use sobench_data::dataset::DatasetName;
 use sobench_data::tokenizer::Tokenizer;
@@ -26,8 +27,10 @@ pub(crate) fn look_ahead(
     dataset: DatasetName,
     cases: &[Case],
     evaluator: &mut Evaluator,
+    progress: &dyn Progress,
 ) -> Result<Option<Notice>> {
     let mut why = |case: &Case| {
+        progress.advance(1);
         evaluator.not_scorable_reason(case.constraint.as_deref()?, case.grammar_oracle.as_deref())
     };
     if !dataset.has_row_constraints() {
