@@ -314,11 +314,7 @@ pub fn run_in_context(
         plan.settings.dataset.name(),
         &dataset.cases,
         &mut evaluator,
-        &context.preparation(
-            plan.output.progress,
-            dataset.cases.len(),
-            InputUnit::Constraints,
-        ),
+        &context.preparation(plan.output.progress, InputUnit::Constraints),
     )?;
     unjudged
         .iter()
@@ -461,7 +457,7 @@ fn load(
     context: &RunContext,
 ) -> Result<Dataset> {
     let part = plan.part();
-    let progress = context.preparation(plan.output.progress, 0, InputUnit::Bytes);
+    let progress = context.preparation(plan.output.progress, InputUnit::Bytes);
     let plan = DatasetPlan {
         grammar_dialect: session.grammar_dialect,
         grammar_spelling: session.grammar_spelling,

@@ -108,12 +108,12 @@ impl RunContext {
 
     /// The progress of the preparation, if it is `wanted`: lines in a matrix, which has a bar of its
     /// own.
-    pub(super) fn preparation(&self, wanted: bool, total: usize, unit: InputUnit) -> InputProgress {
+    pub(super) fn preparation(&self, wanted: bool, unit: InputUnit) -> InputProgress {
         let mode = match Mode::detect(wanted) {
             Mode::Bar if self.prefix.is_some() || self.concurrent.is_some() => Mode::Lines,
             mode => mode,
         };
-        InputProgress::new(mode, total as u64, unit)
+        InputProgress::new(mode, 0, unit)
     }
 
     /// The number of concurrent runs.
