@@ -114,7 +114,8 @@ impl Kind for CustomPlan {
         })
     }
 
-    /// The first rows of the file, as many as the plan needs. The others are only counted.
+    /// The first rows of the file, as many as the plan needs. The others are counted, and the last
+    /// one is checked.
     fn rows(&self, plan: &DatasetPlan, inputs: &Inputs<'_>) -> Result<Rows> {
         let path = required(
             self.dataset_path.as_deref(),
@@ -128,15 +129,9 @@ impl Kind for CustomPlan {
             .transpose()?;
         let (default, schema_notice) = default.unzip();
         let default = default.map(|schema| Arc::new(Constraint::JsonSchema(Arc::new(schema))));
-        let (mut rows, mut available) = (Vec::new(), 0);
         let mut repeated = DuplicateKeys::default();
         let mut constraints = SharedConstraints::default();
-        for line in read_lines_with(Path::new(path), inputs.progress)? {
-            let (number, line) = line?;
-            available += 1;
-            if rows.len() == plan.rows_needed() {
-                continue;
-            }
+        let mut read = |(number, line): (usize, String)| {
             let name = format!("{path}, line {number}");
             repeated.scan(&line, |_| name.clone());
             let wrong = |error: String| Error::usage(format!("{name}: {error}"));
@@ -148,11 +143,23 @@ impl Kind for CustomPlan {
                 check_schemas(row.constraint.as_deref())
                     .map_err(|error| wrong(error).hint(BROKEN_SCHEMA_HINT))?;
             }
-            rows.push(Row {
+            Ok::<_, Error>(Row {
                 constraint: row.constraint.or_else(|| default.clone()),
                 ..row
-            });
+            })
+        };
+        let (mut rows, mut available, mut last) = (Vec::new(), 0, None);
+        for line in read_lines_with(Path::new(path), inputs.progress)? {
+            let line = line?;
+            available += 1;
+            if rows.len() < plan.rows_needed() {
+                rows.push(read(line)?);
+            } else {
+                last = Some(line);
+            }
         }
+        // A file that was cut off has a broken last row.
+        last.map(read).transpose()?;
         check_rows(available, path)?;
         let notices = schema_notice
             .flatten()

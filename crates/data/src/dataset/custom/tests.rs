@@ -372,13 +372,18 @@ fn the_shipped_example_is_valid_and_loads() {
     assert_eq!(dataset.cases[2].tags, ["sentiment", "short"]);
 }
 
-/// The first rows of the file are sent, whatever the seed is, and no other row is read.
+/// The first rows of the file are sent with every seed, and no other row is read.
 #[test]
 fn rows_that_are_not_sent_are_only_counted() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("rows.jsonl");
     let rows = ["a", "b", "c", "d", "e"].map(|prompt| format!(r#"{{"prompt":"{prompt}"}}"#));
-    let broken = [r#"{"prompt":"x","json":{"type":5}}"#, "", r#"{"prompt":"#];
+    let broken = [
+        r#"{"prompt":"x","json":{"type":5}}"#,
+        "",
+        r#"{"prompt":"#,
+        &rows[0],
+    ];
     std::fs::write(&path, [&rows.join("\n"), "\n", &broken.join("\n")].concat()).unwrap();
     let load = |num_prompts, prompt_form, seed| {
         let plan = DatasetPlan {
@@ -392,16 +397,20 @@ fn rows_that_are_not_sent_are_only_counted() {
     };
     for seed in [0, 7] {
         let (three, kept) = load(3, PromptForm::Text, seed).unwrap();
-        assert_eq!((three.rows, kept, &three.notices[..]), (7, 3, &[][..]));
+        assert_eq!((three.rows, kept, &three.notices[..]), (8, 3, &[][..]));
         let sent = ["a", "b", "c"].map(|prompt| format!("{{\"text\":\"{prompt}\"}}\n-\n128\n"));
         assert_eq!(three.sha256, sha256_hex(sent.concat().as_bytes()));
         let ranking = PromptForm::Ranking { documents: 2 };
         let (ranked, kept) = load(2, ranking, seed).unwrap();
-        assert_eq!((ranked.rows, ranked.cases.len(), kept), (7, 2, 5));
+        assert_eq!((ranked.rows, ranked.cases.len(), kept), (8, 2, 5));
     }
     assert_eq!(load(5, PromptForm::Text, 0).unwrap().0.cases.len(), 5);
     let error = load(6, PromptForm::Text, 0).unwrap_err();
     assert!(error.what.contains("line 6: broken JSON Schema"), "{error}");
+    // The last row shows whether the file is complete.
+    std::fs::write(&path, [&rows.join("\n"), "\n{\"prompt\""].concat()).unwrap();
+    let error = load(1, PromptForm::Text, 0).unwrap_err();
+    assert!(error.what.contains("line 6: not JSON: EOF"), "{error}");
     std::fs::write(&path, b"{\"prompt\":\"a\"}\n\xff\n").unwrap();
     let error = load(1, PromptForm::Text, 0).unwrap_err();
     assert!(error.what.ends_with("line 2: not UTF-8"), "{error}");
