@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use crate::commands::output::CommandOutput;
 use console::{Term, measure_text_width, truncate_str};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{HumanBytes, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use sobench_core::error::Error;
 use sobench_core::exit_codes::ENVIRONMENT;
 use sobench_core::printable::visible;
@@ -251,59 +251,78 @@ impl Progress {
 pub enum InputUnit {
     Bytes,
     Answers,
+    /// The constraints of requests.
+    Constraints,
 }
 
-/// Progress through an input, as a bar that is removed at the end. Where stderr is no terminal,
-/// nothing is shown.
-pub struct InputProgress(Option<ProgressBar>);
+/// Progress through an input, as a bar that is removed at the end. Where stderr is no terminal, it
+/// is a line every few seconds.
+pub struct InputProgress {
+    /// Counts also where it is hidden.
+    bar: ProgressBar,
+    unit: InputUnit,
+    /// `None` without lines.
+    timer: Option<LineTimer>,
+}
 
 impl InputProgress {
     /// Progress through files that are still to be found.
     pub fn of_files() -> Self {
-        Self::new(0, InputUnit::Bytes)
+        Self::new(Mode::detect(true), 0, InputUnit::Bytes)
     }
 
-    /// Progress through `total` bytes or answers.
-    pub fn new(total: u64, unit: InputUnit) -> Self {
-        let bar = (Mode::detect(true) == Mode::Bar).then(|| {
-            let target = ProgressDrawTarget::stderr_with_hz(BAR_REDRAWS_PER_S);
-            let template = match unit {
-                InputUnit::Bytes => {
-                    "{bar:40} {bytes}/{total_bytes}  [{elapsed} < {eta}, {bytes_per_sec}]"
-                }
-                InputUnit::Answers => "{bar:40} {pos}/{len} answers  [{elapsed} < {eta}]",
-            };
-            let style = ProgressStyle::with_template(template).expect("the template is a constant");
-            ProgressBar::with_draw_target(Some(total), target).with_style(style)
-        });
-        Self(bar)
+    /// Progress through `total` bytes or other units.
+    pub fn new(mode: Mode, total: u64, unit: InputUnit) -> Self {
+        let target = match mode {
+            Mode::Bar => ProgressDrawTarget::stderr_with_hz(BAR_REDRAWS_PER_S),
+            Mode::Lines | Mode::Silent => ProgressDrawTarget::hidden(),
+        };
+        let template = match unit {
+            InputUnit::Bytes => {
+                "{bar:40} {bytes}/{total_bytes}  [{elapsed} < {eta}, {bytes_per_sec}]"
+            }
+            InputUnit::Answers => "{bar:40} {pos}/{len} answers  [{elapsed} < {eta}]",
+            InputUnit::Constraints => "{bar:40} {pos}/{len} constraints  [{elapsed} < {eta}]",
+        };
+        let style = ProgressStyle::with_template(template).expect("the template is a constant");
+        Self {
+            bar: ProgressBar::with_draw_target(Some(total), target).with_style(style),
+            unit,
+            timer: (mode == Mode::Lines).then(LineTimer::default),
+        }
     }
 
-    /// Counts more bytes or answers.
+    /// Counts more bytes or other units.
     pub fn advance(&self, by: u64) {
-        if let Some(bar) = &self.0 {
-            bar.inc(by);
+        self.bar.inc(by);
+        if self.timer.as_ref().is_some_and(LineTimer::is_due) {
+            say(&self.line());
+        }
+    }
+
+    fn line(&self) -> String {
+        let (done, total) = (self.bar.position(), self.bar.length().unwrap_or_default());
+        match self.unit {
+            InputUnit::Bytes => format!("{} of {} read", HumanBytes(done), HumanBytes(total)),
+            InputUnit::Answers => format!("{done} of {total} answers judged"),
+            InputUnit::Constraints => format!("{done} of {total} constraints checked"),
         }
     }
 }
 
 impl WorkProgress for InputProgress {
-    fn expect(&self, more_bytes: u64) {
-        if let Some(bar) = &self.0 {
-            bar.inc_length(more_bytes);
-        }
+    fn expect(&self, more: u64) {
+        self.bar.inc_length(more);
     }
 
-    fn advance(&self, bytes: u64) {
-        Self::advance(self, bytes);
+    fn advance(&self, by: u64) {
+        Self::advance(self, by);
     }
 }
 
 impl Drop for InputProgress {
     fn drop(&mut self) {
-        if let Some(bar) = &self.0 {
-            bar.finish_and_clear();
-        }
+        self.bar.finish_and_clear();
     }
 }
 
@@ -439,6 +458,10 @@ mod tests {
             short,
             "3/12 xgrammar, json... 2/3, 1 without an answer, 2 min left"
         );
+        let input = InputProgress::new(Mode::Silent, 0, InputUnit::Bytes);
+        input.expect(3 << 20);
+        input.advance(1 << 20);
+        assert_eq!(input.line(), "1.00 MiB of 3.00 MiB read");
         let endless = Progress::new(Mode::Lines, None, labels);
         endless.ended(true);
         assert_eq!(endless.line(), "1 requests ended");

@@ -16,8 +16,9 @@ use tokio::sync::{oneshot, watch};
 pub use self::signals::{handle_file_size_signal, is_hang_up_ignored};
 use sobench_core::error::{Error, Result};
 
-/// Stack size of worker threads, the same as a main thread's, because schemas and grammars nest.
-const STACK_BYTES: usize = 8 << 20;
+/// Stack size of worker threads, because schemas and grammars nest. More than the judge needs for a
+/// schema (16 MiB), so that a thread that reads a million of them makes no other stack.
+const STACK_BYTES: usize = 32 << 20;
 
 /// Stage of a shutdown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -8,11 +8,13 @@ use serde_json::Value;
 use super::options::{RunPlan, Target};
 use super::run::judge::look_ahead;
 use super::session::request_options;
+use crate::terminal::{InputProgress, InputUnit, Mode};
 use sobench_backend::identify::{Server, identify};
 use sobench_backend::{self as backend, RequestOptions};
 use sobench_core::case::{Arm, Case};
 use sobench_core::error::Result;
-use sobench_data::dataset::{self, DatasetPlan};
+use sobench_data::dataset::{self, DatasetPlan, Inputs};
+use sobench_data::hub::HubSettings;
 use sobench_data::tokenizer::Tokenizer;
 use sobench_embedded::SYNTHETIC_MODEL;
 use sobench_judge::Evaluator;
@@ -73,7 +75,13 @@ impl<'a> DryRun<'a> {
                 .unwrap_or_default(),
         );
         let options = request_options(&plan.settings, model, dialect);
-        let mut cases = dataset::load(&dataset, &tokenizer)?.cases;
+        let mode = Mode::detect(plan.output.progress);
+        let inputs = Inputs {
+            tokenizer: &tokenizer,
+            hub: &HubSettings::from_env(),
+            progress: &InputProgress::new(mode, 0, InputUnit::Bytes),
+        };
+        let mut cases = dataset::load_with(&dataset, &inputs)?.cases;
         if let Some(lora) = &plan.settings.request.lora {
             super::run::lora::assign(&mut cases, lora, plan.settings.dataset.seed);
         }
@@ -92,7 +100,13 @@ impl<'a> DryRun<'a> {
         let mut evaluator = Evaluator::new(self.plan.settings.evaluate);
         // Unusable constraints of rows are notices of the run.
         let first = &self.cases[..self.cases.len().min(1)];
-        look_ahead(self.plan.settings.dataset.name(), first, &mut evaluator).map(drop)
+        look_ahead(
+            self.plan.settings.dataset.name(),
+            first,
+            &mut evaluator,
+            &(),
+        )
+        .map(drop)
     }
 
     /// The number of requests.

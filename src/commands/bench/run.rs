@@ -53,7 +53,7 @@ use self::server_metrics::{OpenPage, PageReadings};
 use crate::commands::bench::options::{OutputPlan, RunPlan};
 use crate::commands::bench::session::Session;
 use crate::commands::output::CommandOutput;
-use crate::terminal::{self, Mode};
+use crate::terminal::{self, InputUnit, Mode};
 use sobench_backend::{self as backend, Adapter};
 use sobench_client::{Coordination, RunStart, RunTotals};
 use sobench_core::case::{Arm, Case};
@@ -61,9 +61,9 @@ use sobench_core::error::{Error, Result};
 use sobench_core::output_format::OutputFormat;
 use sobench_core::run_event::ErrorLimitReached;
 use sobench_core::schedule::{Schedule, due_times};
-use sobench_core::shard::Shard;
 use sobench_core::{dates, exit_codes};
-use sobench_data::dataset::{self, Dataset, DatasetPlan};
+use sobench_data::dataset::{self, Dataset, DatasetPlan, Inputs};
+use sobench_data::hub::HubSettings;
 use sobench_data::tokenizer::Tokenizer;
 use sobench_judge::Evaluator;
 use sobench_notices::enforcement::Enforcement;
@@ -280,14 +280,7 @@ pub fn run_in_context(
         ),
     );
     let mut session = Session::open(plan, &runtime, &context.shutdown)?;
-    let mut dataset = load(
-        &plan.settings.dataset,
-        plan.part(),
-        &session,
-        &tokenizer,
-        &runtime,
-        context,
-    )?;
+    let mut dataset = load(plan, &session, &tokenizer, &runtime, context)?;
     if let Some(lora) = &plan.settings.request.lora {
         dataset.notices.push(lora::assign(
             &mut dataset.cases,
@@ -317,7 +310,12 @@ pub fn run_in_context(
             .for_each(|line| terminal::say(line));
     }
     let mut evaluator = Evaluator::new(plan.settings.evaluate);
-    let unjudged = judge::look_ahead(plan.settings.dataset.name(), &dataset.cases, &mut evaluator)?;
+    let unjudged = judge::look_ahead(
+        plan.settings.dataset.name(),
+        &dataset.cases,
+        &mut evaluator,
+        &context.preparation(plan.output.progress, InputUnit::Constraints),
+    )?;
     unjudged
         .iter()
         .for_each(|notice| terminal::warn(&notice.to_string()));
@@ -452,24 +450,29 @@ struct Driven {
 }
 
 fn load(
-    plan: &DatasetPlan,
-    part: Shard,
+    plan: &RunPlan,
     session: &Session,
     tokenizer: &Arc<Tokenizer>,
     runtime: &Runtime,
     context: &RunContext,
 ) -> Result<Dataset> {
+    let part = plan.part();
+    let progress = context.preparation(plan.output.progress, InputUnit::Bytes);
     let plan = DatasetPlan {
         grammar_dialect: session.grammar_dialect,
         grammar_spelling: session.grammar_spelling,
-        ..plan.clone()
+        ..plan.settings.dataset.clone()
     };
     let tokenizer = Arc::clone(tokenizer);
-    let loading = run_abandonable(
-        "a run",
-        move || dataset::load(&plan, &tokenizer),
-        context.shutdown.drain_requested(),
-    );
+    let load = move || {
+        let inputs = Inputs {
+            tokenizer: &tokenizer,
+            hub: &HubSettings::from_env(),
+            progress: &progress,
+        };
+        dataset::load_with(&plan, &inputs)
+    };
+    let loading = run_abandonable("a run", load, context.shutdown.drain_requested());
     let loaded = runtime.block_on(loading)?;
     let dataset = loaded.unwrap_or_else(|| Err(stopped_early()))?;
     let cases = dataset.cases.len();

@@ -4,9 +4,11 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use crate::terminal::InputProgress;
 use sobench_core::case::{Arm, Case};
 use sobench_core::error::{Error, Result};
-use sobench_data::dataset::{self, DatasetName, DatasetPlan};
+use sobench_data::dataset::{self, DatasetName, DatasetPlan, Inputs};
+use sobench_data::hub::HubSettings;
 use sobench_data::tokenizer::Tokenizer;
 
 /// The constraints of a dataset, in the order of the requests.
@@ -48,7 +50,12 @@ impl Known {
             num_prompts: answers.max(1),
             ..plan.clone()
         };
-        let dataset = dataset::load(&plan, &Tokenizer::embedded())?;
+        let inputs = Inputs {
+            tokenizer: &Tokenizer::embedded(),
+            hub: &HubSettings::from_env(),
+            progress: &InputProgress::of_files(),
+        };
+        let dataset = dataset::load_with(&plan, &inputs)?;
         let rows = dataset.cases.iter().take(dataset.rows).enumerate();
         let by_completion = rows
             .filter_map(|(row, case)| Some((case.completion.clone()?, row)))

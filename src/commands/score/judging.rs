@@ -11,7 +11,7 @@ use super::row_reader::RowReader;
 use super::tally::{ConstraintHashes, FirstOfGroups, JudgedAnswer, Tally};
 use super::{LoggedRows, Row, Rows, UnreadableRow, accuracy};
 use crate::commands::large_output::cannot_store;
-use crate::terminal::{InputProgress, InputUnit};
+use crate::terminal::{InputProgress, InputUnit, Mode};
 use sobench_core::answer::Channel;
 use sobench_core::error::{Error, Result};
 use sobench_core::input::json::DuplicateKeys;
@@ -161,7 +161,7 @@ impl Judging<'_> {
         lines: &mut (dyn Write + Send),
     ) -> Result<Outcome> {
         let threads = threads(answers / ANSWERS_PER_THREAD);
-        let progress = InputProgress::new(answers as u64, InputUnit::Answers);
+        let progress = InputProgress::new(Mode::detect(true), answers as u64, InputUnit::Answers);
         let judged = run(threads, batches, answers, worker, &progress, lines)?;
         Ok(judged.unwrap_or(Outcome::HasResults))
     }
@@ -176,7 +176,7 @@ impl Judging<'_> {
         let batches = LineBatches::open(path)?;
         let bytes = batches.file_len();
         let threads = threads(usize::try_from(bytes / BYTES_PER_THREAD).unwrap_or(usize::MAX));
-        let progress = InputProgress::new(bytes, InputUnit::Bytes);
+        let progress = InputProgress::new(Mode::detect(true), bytes, InputUnit::Bytes);
         let worker = self.worker(evaluator, path, has_all_marks);
         run(
             threads,

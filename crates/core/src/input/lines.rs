@@ -57,6 +57,7 @@ pub struct Lines {
     number: usize,
     /// Whether the last line ended with CR, so that a following LF belongs to it.
     after_cr: bool,
+    file_len: u64,
     /// Bytes left up to `max_bytes`.
     left: u64,
     max_bytes: u64,
@@ -70,17 +71,23 @@ impl Lines {
     /// As for [`check_text`].
     pub fn open(path: &Path, max_bytes: u64) -> Result<Self> {
         check_text(path, max_bytes)?;
-        let (file, _) = open(path, max_bytes)?;
+        let (file, file_len) = open(path, max_bytes)?;
         let bytes = BufReader::with_capacity(1 << 16, file);
         Ok(Self {
             path: path.to_owned(),
             bytes,
             number: 0,
             after_cr: false,
+            file_len,
             left: max_bytes,
             max_bytes,
             is_over: false,
         })
+    }
+
+    /// Size of the file in bytes when it was opened.
+    pub fn file_len(&self) -> u64 {
+        self.file_len
     }
 
     /// The next line without its line end; `None` at the end of the file.

@@ -115,10 +115,11 @@ impl Kind for AudioPlan {
                 } else {
                     source
                 };
-                Ok(Rows {
-                    kind: RowsKind::Collected(Shortfall::RepeatRows),
-                    ..Rows::generated(rows, source)
-                })
+                Ok(Rows::new(
+                    rows,
+                    RowsKind::Collected(Shortfall::RepeatRows),
+                    source,
+                ))
             }
         }
     }

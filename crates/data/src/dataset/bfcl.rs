@@ -36,6 +36,7 @@ use sobench_core::constraint::Constraint;
 use sobench_core::error::{Error, Result};
 use sobench_core::input::json::DuplicateKeys;
 use sobench_core::input::list_files;
+use sobench_core::progress::Progress;
 use sobench_core::scorer::Scorer;
 use sobench_core::tools::ToolSet;
 use sobench_notices::notice::{DatasetNotice, Notice};
@@ -125,8 +126,16 @@ impl Kind for BfclPlan {
         let (categories, source, mut notices) = find(self, inputs.hub)?;
         let (mut by_category, mut repeated) = (Vec::new(), DuplicateKeys::default());
         for category in &categories {
-            by_category
-                .push(read_category(category, self.form, &mut notices, &mut repeated)?.into_iter());
+            by_category.push(
+                read_category(
+                    category,
+                    self.form,
+                    &mut notices,
+                    &mut repeated,
+                    inputs.progress,
+                )?
+                .into_iter(),
+            );
         }
         notices.extend(DatasetNotice::repeated_members(repeated));
         let mut rows = Vec::new();
@@ -141,11 +150,8 @@ impl Kind for BfclPlan {
         check_rows(rows.len(), &source)?;
         self.order.apply(plan.seed, &mut rows);
         Ok(Rows {
-            rows,
-            kind: RowsKind::Sampled(self.shortfall),
-            source,
-            converted_from: None,
             notices,
+            ..Rows::new(rows, RowsKind::Sampled(self.shortfall), source)
         })
     }
 
@@ -284,10 +290,12 @@ fn read_category(
     form: CallForm,
     notices: &mut Vec<Notice>,
     repeated: &mut DuplicateKeys,
+    progress: &dyn Progress,
 ) -> Result<Vec<Row>> {
     let mut answers = HashMap::new();
     if let Some(file) = &category.answers {
-        for (location, mut members) in read_lines(file, repeated)? {
+        for named in read_lines(file, repeated, progress)? {
+            let (location, mut members) = named?;
             let id = id(&members, &location)?;
             let calls = members
                 .remove("ground_truth")
@@ -303,7 +311,8 @@ fn read_category(
         );
     }
     let (mut rows, mut without_functions) = (Vec::new(), 0);
-    for (location, members) in read_lines(&category.questions, repeated)? {
+    for named in read_lines(&category.questions, repeated, progress)? {
+        let (location, members) = named?;
         let calls = answers.remove(&id(&members, &location)?);
         match members.get("function") {
             Some(Value::Array(functions)) if functions.is_empty() => without_functions += 1,

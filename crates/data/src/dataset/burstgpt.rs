@@ -100,11 +100,8 @@ impl Kind for BurstgptPlan {
         });
         let notices = notice.into_iter().collect();
         Ok(Rows {
-            rows,
-            kind: RowsKind::Complete,
-            source: path.to_owned(),
-            converted_from: None,
             notices,
+            ..Rows::new(rows, RowsKind::Complete, path.to_owned())
         })
     }
 

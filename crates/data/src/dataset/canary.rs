@@ -193,10 +193,7 @@ impl Kind for CanaryPlan {
                 ..Row::new(&prompt, constraint(kind, size, nonce, plan.grammar_dialect))
             });
         }
-        Ok(Rows {
-            kind: RowsKind::Complete,
-            ..Rows::generated(rows, SHIPPED)
-        })
+        Ok(Rows::new(rows, RowsKind::Complete, SHIPPED))
     }
 }
 

@@ -25,12 +25,12 @@ const ARMS_STREAM: u128 = 0x6172_6d73 << 64;
 pub(super) fn build(plan: &DatasetPlan, rows: Rows, tokenizer: &Tokenizer) -> Result<Dataset> {
     let Rows {
         rows,
+        available,
         kind,
         source,
         converted_from,
         mut notices,
     } = rows;
-    let available = rows.len();
     let row_indices = row_indices(plan, kind, available);
     notices.extend(repetition(plan.num_prompts, kind, available));
     let is_templated =
@@ -43,7 +43,7 @@ pub(super) fn build(plan: &DatasetPlan, rows: Rows, tokenizer: &Tokenizer) -> Re
     }
     let mut rows = rows
         .into_iter()
-        .take(rows_needed(plan))
+        .take(plan.rows_needed())
         .map(|row| prepare_row(row, plan, tokenizer))
         .collect::<Result<Vec<_>>>()?;
     notices.extend(references::check(plan, &mut rows)?);
@@ -113,16 +113,6 @@ fn takes_text(form: PromptForm) -> bool {
     match form {
         PromptForm::Text | PromptForm::Ranking { .. } => true,
         PromptForm::Messages | PromptForm::Audio => false,
-    }
-}
-
-/// The number of rows that the cases can use.
-fn rows_needed(plan: &DatasetPlan) -> usize {
-    match plan.prompt_form {
-        PromptForm::Ranking { documents } => {
-            plan.num_prompts.saturating_mul(documents).saturating_add(1)
-        }
-        PromptForm::Text | PromptForm::Messages | PromptForm::Audio => plan.num_prompts,
     }
 }
 

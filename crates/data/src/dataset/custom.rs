@@ -1,14 +1,17 @@
 //! The dataset `custom`: the user's rows, as JSON Lines. The contract is
 //! `schemas/contracts/dataset-row.schema.json`.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args;
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use serde_json::{Map, Value};
+use sha2::{Digest, Sha256};
 
-use super::file::{check_rows, read_lines, required};
+use super::file::{check_rows, read_lines_with, required};
 use super::flags::{PathFlags, ShortfallFlags};
 use super::json::{JsonSchemaPathFlags, check_schema, read_schema};
 use super::message::messages;
@@ -111,8 +114,9 @@ impl Kind for CustomPlan {
         })
     }
 
-    /// The rows of the file, in file order.
-    fn rows(&self, plan: &DatasetPlan, _inputs: &Inputs<'_>) -> Result<Rows> {
+    /// The first rows of the file, as many as the plan needs. The others are counted, and the last
+    /// one is checked.
+    fn rows(&self, plan: &DatasetPlan, inputs: &Inputs<'_>) -> Result<Rows> {
         let path = required(
             self.dataset_path.as_deref(),
             CustomPlan::SPEC.name,
@@ -126,34 +130,46 @@ impl Kind for CustomPlan {
         let (default, schema_notice) = default.unzip();
         let default = default.map(|schema| Arc::new(Constraint::JsonSchema(Arc::new(schema))));
         let mut repeated = DuplicateKeys::default();
-        let read = read_lines(Path::new(path))?.map(|line| {
-            let (number, line) = line?;
+        let mut constraints = SharedConstraints::default();
+        let mut read = |(number, line): (usize, String)| {
             let name = format!("{path}, line {number}");
             repeated.scan(&line, |_| name.clone());
             let wrong = |error: String| Error::usage(format!("{name}: {error}"));
-            let row = row(&line, &name).map_err(|error| {
+            let known = constraints.0.len();
+            let row = row(&line, &name, &mut constraints).map_err(|error| {
                 wrong(error).hint("use prompt or messages, at most one constraint, and optionally id, name, question, grammar_oracle, output_len, completion or reference, score, tags and instances")
             })?;
-            check_schemas(row.constraint.as_deref())
-                .map_err(|error| wrong(error).hint(BROKEN_SCHEMA_HINT))?;
-            Ok(Row {
+            if constraints.0.len() > known {
+                check_schemas(row.constraint.as_deref())
+                    .map_err(|error| wrong(error).hint(BROKEN_SCHEMA_HINT))?;
+            }
+            Ok::<_, Error>(Row {
                 constraint: row.constraint.or_else(|| default.clone()),
                 ..row
             })
-        });
-        let rows = read.collect::<Result<Vec<_>>>()?;
-        check_rows(rows.len(), path)?;
+        };
+        let (mut rows, mut available, mut last) = (Vec::new(), 0, None);
+        for line in read_lines_with(Path::new(path), inputs.progress)? {
+            let line = line?;
+            available += 1;
+            if rows.len() < plan.rows_needed() {
+                rows.push(read(line)?);
+            } else {
+                last = Some(line);
+            }
+        }
+        // A file that was cut off has a broken last row.
+        last.map(read).transpose()?;
+        check_rows(available, path)?;
         let notices = schema_notice
             .flatten()
             .into_iter()
             .chain(DatasetNotice::repeated_members(repeated))
             .collect();
         let rows = Rows {
-            rows,
-            kind: RowsKind::Collected(self.shortfall),
-            source: path.to_owned(),
-            converted_from: None,
+            available,
             notices,
+            ..Rows::new(rows, RowsKind::Collected(self.shortfall), path)
         };
         Ok(notation::convert_rows(plan, rows))
     }
@@ -193,26 +209,89 @@ impl Kind for CustomPlan {
     }
 }
 
-/// Parses a row. `location` is its name in errors.
-pub(super) fn row(line: &str, location: &str) -> std::result::Result<Row, String> {
-    let value: Value = serde_json::from_str(line)
-        .map_err(|error| format!("not JSON: {}", json::message_without_line(&error)))?;
-    let members = value.as_object().ok_or("a row must be an object")?;
+/// The constraints of rows by the digest of their text: rows with the same one share it, so that it
+/// is read and checked once.
+#[derive(Default)]
+pub(super) struct SharedConstraints(HashMap<[u8; 32], Option<Arc<Constraint>>>);
+
+/// The members of a row as text.
+type RawMembers<'l> = HashMap<String, &'l RawValue>;
+
+fn constraint_members() -> impl Iterator<Item = &'static str> {
+    CONSTRAINTS.into_iter().chain(tools::MEMBERS)
+}
+
+/// The digest of the text of a constraint.
+fn constraint_digest(members: &RawMembers<'_>) -> [u8; 32] {
+    let mut hash = Sha256::new();
+    for (name, value) in constraint_members().filter_map(|name| members.get_key_value(name)) {
+        hash.update(format!("{} {name} {value}", value.get().len()));
+    }
+    hash.finalize().into()
+}
+
+/// The members beside the constraint. `None` if any is broken or not a field.
+fn other_members(members: &RawMembers<'_>) -> Option<Map<String, Value>> {
+    members
+        .iter()
+        .filter(|(name, _)| !constraint_members().any(|of_constraint| of_constraint == *name))
+        .map(|(name, value)| {
+            let value = serde_json::from_str(value.get()).ok()?;
+            FIELDS
+                .contains(&name.as_str())
+                .then(|| (name.clone(), value))
+        })
+        .collect()
+}
+
+/// The members of a row.
+fn members(line: &str) -> std::result::Result<Map<String, Value>, String> {
+    match serde_json::from_str(line) {
+        Ok(Value::Object(members)) => Ok(members),
+        Ok(_) => Err("a row must be an object".to_owned()),
+        Err(error) => Err(format!("not JSON: {}", json::message_without_line(&error))),
+    }
+}
+
+/// Parses a row. `location` is its name in errors. A constraint that is known is not read again.
+pub(super) fn row(
+    line: &str,
+    location: &str,
+    constraints: &mut SharedConstraints,
+) -> std::result::Result<Row, String> {
+    let raw: Option<RawMembers<'_>> = serde_json::from_str(line).ok();
+    let digest = raw.as_ref().map(constraint_digest);
+    let known = digest.and_then(|digest| constraints.0.get(&digest).cloned());
+    let others = raw
+        .filter(|_| known.is_some())
+        .as_ref()
+        .and_then(other_members);
+    // Errors name the first broken member, and where it is.
+    let members = &others.map_or_else(|| members(line), Ok)?;
     if let Some(unknown) = members.keys().find(|name| !FIELDS.contains(&name.as_str())) {
         return Err(format!("unknown field: {unknown}"));
     }
     let example = first_valid_example(members)?;
     let completion = completion(members)?;
-    let constraint = constraint_or_tools(members)?.map(Arc::new);
+    let constraint = match known {
+        Some(constraint) => constraint,
+        None => {
+            let read = constraint_or_tools(members)?.map(Arc::new);
+            constraints
+                .0
+                .extend(digest.map(|digest| (digest, read.clone())));
+            read
+        }
+    };
     Ok(Row {
         prompt: prompt(members)?,
         question: question(members)?,
         score: scorer(members, constraint.as_deref(), completion.as_deref())?,
+        grammar_oracle: grammar_oracle(members, constraint.as_deref())?.map(Arc::from),
         constraint,
         output_len: length(members)?,
         completion: completion.or(example),
         tags: tags(members)?,
-        grammar_oracle: grammar_oracle(members)?.map(Arc::from),
         name: match members.get("id") {
             Some(id) => format!("{location} (id {id})"),
             None => location.to_owned(),
@@ -327,7 +406,10 @@ fn tags(members: &Map<String, Value>) -> std::result::Result<Vec<String>, String
     Ok(tags)
 }
 
-fn grammar_oracle(members: &Map<String, Value>) -> std::result::Result<Option<String>, String> {
+fn grammar_oracle(
+    members: &Map<String, Value>,
+    constraint: Option<&Constraint>,
+) -> std::result::Result<Option<String>, String> {
     let Some(oracle) = members.get("grammar_oracle") else {
         return Ok(None);
     };
@@ -335,7 +417,7 @@ fn grammar_oracle(members: &Map<String, Value>) -> std::result::Result<Option<St
     if oracle.trim().is_empty() {
         return Err("grammar_oracle is blank".to_owned());
     }
-    if !members.contains_key("grammar") {
+    if !matches!(constraint, Some(Constraint::Grammar { .. })) {
         return Err("grammar_oracle needs a grammar".to_owned());
     }
     Ok(Some(oracle))

@@ -124,10 +124,7 @@ impl Kind for ExtractPlan {
             let document = domain.document(difficulty, &mut draws);
             rows.push(row(domain, difficulty, &document, constraint, index));
         }
-        Ok(Rows {
-            kind: RowsKind::Complete,
-            ..Rows::generated(rows, SHIPPED)
-        })
+        Ok(Rows::new(rows, RowsKind::Complete, SHIPPED))
     }
 }
 

@@ -122,7 +122,8 @@ impl Kind for HfPlan {
                 Some(column) => column,
                 None => column.insert(choose(self, &table::columns(file)?, name)?),
             };
-            for (location, mut members) in table::read(file, &[column], &mut repeated)? {
+            for row in table::read(file, &[column], &mut repeated, inputs.progress)? {
+                let (location, mut members) = row?;
                 let value = members.remove(column).unwrap_or(Value::Null);
                 values.push((format!("{location}, {column}"), value));
             }
@@ -160,11 +161,8 @@ impl Kind for HfPlan {
             _ => found.source,
         };
         Ok(Rows {
-            rows,
-            kind: RowsKind::Sampled(self.shortfall),
-            source,
-            converted_from: None,
             notices,
+            ..Rows::new(rows, RowsKind::Sampled(self.shortfall), source)
         })
     }
 

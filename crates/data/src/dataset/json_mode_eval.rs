@@ -55,7 +55,8 @@ impl Kind for XgrammarBenchPlan {
         )?;
         let (mut rows, mut repeated) = (Vec::new(), DuplicateKeys::default());
         for (_, file) in &found.files {
-            for (location, members) in table::read(file, &COLUMNS, &mut repeated)? {
+            for named in table::read(file, &COLUMNS, &mut repeated, inputs.progress)? {
+                let (location, members) = named?;
                 rows.push(row(&members, location)?);
             }
         }

@@ -95,7 +95,8 @@ impl Kind for JsonschemabenchPlan {
             let subset = self.subset.clone().or_else(|| {
                 (!folder.is_empty() && name != &found.source).then(|| folder.to_owned())
             });
-            for (location, members) in table::read(file, &[SCHEMA, ID], &mut repeated)? {
+            for named in table::read(file, &[SCHEMA, ID], &mut repeated, inputs.progress)? {
+                let (location, members) = named?;
                 let id = members.get(ID).and_then(Value::as_str);
                 if id.is_some_and(|id| !seen_ids.insert(id.to_owned())) {
                     continue;

@@ -68,10 +68,11 @@ impl Kind for LastLettersPlan {
                 ..Row::unconstrained(Prompt::Text(with_schema(&task, &schema, "").into()))
             }
         };
-        Ok(Rows {
-            kind: RowsKind::Complete,
-            ..Rows::generated((0..plan.num_prompts).map(row).collect(), SHIPPED)
-        })
+        Ok(Rows::new(
+            (0..plan.num_prompts).map(row).collect(),
+            RowsKind::Complete,
+            SHIPPED,
+        ))
     }
 }
 

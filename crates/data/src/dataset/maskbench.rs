@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::custom::NAME_TAG;
-use super::file::{check_rows, read_document, read_lines, required};
+use super::file::{check_rows, read_document, read_lines_with, required};
 use super::flags::{HubLengthFlags, OrderFlags, PathFlags, ShortfallFlags};
 use super::registry::{ConstraintScope, DOCUMENT_OUTPUT_LEN, Inputs, Kind, Spec};
 use super::{DatasetArgs, DatasetPlan, Order, Row, Rows, RowsKind, Shortfall, schema_prompt};
@@ -75,7 +75,7 @@ impl Kind for MaskbenchPlan {
     }
 
     /// One row per schema.
-    fn rows(&self, plan: &DatasetPlan, _inputs: &Inputs<'_>) -> Result<Rows> {
+    fn rows(&self, plan: &DatasetPlan, inputs: &Inputs<'_>) -> Result<Rows> {
         let hint = "give --dataset-path the folder maskbench/data of guidance-ai/jsonschemabench, a file of it, or a JSONL file";
         let path = required(self.dataset_path.as_deref(), MaskbenchPlan::SPEC.name, hint)?;
         let (mut rows, mut unreadable, mut repeated) =
@@ -89,7 +89,7 @@ impl Kind for MaskbenchPlan {
         };
         for (name, file) in files(path)? {
             if file.extension().is_some_and(|ending| ending == "jsonl") {
-                for line in read_lines(&file)? {
+                for line in read_lines_with(&file, inputs.progress)? {
                     let (number, line) = line?;
                     parse(&line, format!("{name}, line {number}"));
                 }
@@ -108,11 +108,8 @@ impl Kind for MaskbenchPlan {
             .chain(DatasetNotice::repeated_members(repeated))
             .collect();
         Ok(Rows {
-            rows,
-            kind: RowsKind::Sampled(self.shortfall),
-            source: path.to_owned(),
-            converted_from: None,
             notices,
+            ..Rows::new(rows, RowsKind::Sampled(self.shortfall), path.to_owned())
         })
     }
 

@@ -4,9 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::registry::{ConstraintScope, Spec};
-use super::{Dataset, DatasetPlan, cases, load_with};
-use crate::hub::HubSettings;
-use crate::tokenizer::Tokenizer;
+use super::{Dataset, DatasetPlan, Inputs, cases, load_with};
 use sobench_core::case::DATASET_TAG;
 use sobench_core::error::{Error, Result};
 use sobench_notices::notice::{DatasetNotice, Notice};
@@ -41,12 +39,7 @@ pub(super) fn not_a_single_dataset() -> Error {
 ///
 /// # Errors
 /// The errors of each part, with its name, and a part without a request.
-pub(super) fn load(
-    mix: &MixPlan,
-    plan: &DatasetPlan,
-    tokenizer: &Tokenizer,
-    hub: &HubSettings,
-) -> Result<Dataset> {
+pub(super) fn load(mix: &MixPlan, plan: &DatasetPlan, inputs: &Inputs<'_>) -> Result<Dataset> {
     let counts = apportion(
         &mix.parts.iter().map(|part| part.share).collect::<Vec<_>>(),
         plan.num_prompts,
@@ -67,7 +60,7 @@ pub(super) fn load(
             grammar_spelling: plan.grammar_spelling,
             ..part.plan.clone()
         };
-        let loaded = load_with(&part_plan, tokenizer, hub);
+        let loaded = load_with(&part_plan, inputs);
         parts.push((
             name,
             loaded.map_err(|error| Error {

@@ -69,7 +69,8 @@ pub use tools::{TOOLS_NAME, ToolsFlags, draw_tools};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 
-use self::registry::{Inputs, Kind, Spec, datasets};
+pub use self::registry::Inputs;
+use self::registry::{Kind, Spec, datasets};
 use self::rows::{Row, Rows, RowsKind, SHIPPED};
 use crate::arguments::paths::InputNames;
 use crate::hub::HubSettings;
@@ -230,20 +231,25 @@ pub struct Dataset {
 /// The plan contradicts itself, a file or repository cannot be read, a row is invalid, or messages
 /// need a chat template and the tokenizer has none.
 pub fn load(plan: &DatasetPlan, tokenizer: &Tokenizer) -> Result<Dataset> {
-    load_with(plan, tokenizer, &HubSettings::from_env())
+    let inputs = Inputs {
+        tokenizer,
+        hub: &HubSettings::from_env(),
+        progress: &(),
+    };
+    load_with(plan, &inputs)
 }
 
-/// [`load`] with explicit Hub settings.
+/// [`load`] with explicit Hub settings and progress.
 ///
 /// # Errors
 /// As for [`load`].
-pub fn load_with(plan: &DatasetPlan, tokenizer: &Tokenizer, hub: &HubSettings) -> Result<Dataset> {
+pub fn load_with(plan: &DatasetPlan, inputs: &Inputs<'_>) -> Result<Dataset> {
     plan.check()?;
     if let Source::Mix(mix) = &plan.source {
-        return mix::load(mix, plan, tokenizer, hub);
+        return mix::load(mix, plan, inputs);
     }
-    let rows = plan.source.rows(plan, &Inputs { tokenizer, hub })?;
-    cases::build(plan, rows, tokenizer)
+    let rows = plan.source.rows(plan, inputs)?;
+    cases::build(plan, rows, inputs.tokenizer)
 }
 
 #[cfg(test)]

@@ -108,6 +108,9 @@ pub(super) fn convert_single(
     })
 }
 
+/// The changes of a conversion, and the grammar that is sent.
+type Sent = (Vec<String>, Arc<Constraint>);
+
 /// Converts the grammars of rows. A grammar that cannot be converted is sent unchanged: the
 /// server's refusal is a result.
 pub(super) fn convert_rows(plan: &DatasetPlan, mut rows: Rows) -> Rows {
@@ -115,7 +118,15 @@ pub(super) fn convert_rows(plan: &DatasetPlan, mut rows: Rows) -> Rows {
         return rows;
     }
     let target = plan.grammar_dialect;
-    let mut known: HashMap<Arc<str>, std::result::Result<Converted, GrammarError>> = HashMap::new();
+    // Rows with the same grammar share what is made of it.
+    let mut known: HashMap<Arc<str>, std::result::Result<Sent, GrammarError>> = HashMap::new();
+    let mut known_joined: HashMap<Arc<str>, Option<Arc<Constraint>>> = HashMap::new();
+    let grammar = |text: String| {
+        Arc::new(Constraint::Grammar {
+            dialect: target,
+            text: text.into(),
+        })
+    };
     let (mut done, mut failed) = (CountAndFirst::new(), CountAndFirst::new());
     let mut joined_rows = 0;
     for row in &mut rows.rows {
@@ -124,29 +135,26 @@ pub(super) fn convert_rows(plan: &DatasetPlan, mut rows: Rows) -> Rows {
         };
         let (dialect, text) = (*dialect, Arc::clone(text));
         if dialect == target {
-            if let Some(text) = joined(plan, &text) {
-                row.constraint = Some(Arc::new(Constraint::Grammar {
-                    dialect,
-                    text: text.into(),
-                }));
+            let joined = known_joined
+                .entry(Arc::clone(&text))
+                .or_insert_with(|| joined(plan, &text).map(grammar));
+            if let Some(joined) = joined {
+                row.constraint = Some(Arc::clone(joined));
                 joined_rows += 1;
             }
             continue;
         }
-        match known
-            .entry(Arc::clone(&text))
-            .or_insert_with(|| convert(dialect, target, &text))
-        {
-            Ok(converted) => {
+        match known.entry(Arc::clone(&text)).or_insert_with(|| {
+            let converted = convert(dialect, target, &text)?;
+            Ok((notes(&converted), grammar(converted.text)))
+        }) {
+            Ok((notes, sent)) => {
                 done.add(|| ConvertedRow {
                     name: row.name.clone(),
                     notation: dialect,
-                    notes: notes(converted),
+                    notes: notes.clone(),
                 });
-                row.constraint = Some(Arc::new(Constraint::Grammar {
-                    dialect: target,
-                    text: converted.text.as_str().into(),
-                }));
+                row.constraint = Some(Arc::clone(sent));
                 rows.converted_from = Some(dialect);
             }
             Err(error) => failed.add(|| (row.name.clone(), error.to_string())),

@@ -132,6 +132,16 @@ impl DatasetPlan {
         self.arms.len().max(1)
     }
 
+    /// The number of rows, from the first one, that the requests can use.
+    pub(super) fn rows_needed(&self) -> usize {
+        match self.prompt_form {
+            PromptForm::Ranking { documents } => {
+                self.num_prompts.saturating_mul(documents).saturating_add(1)
+            }
+            PromptForm::Text | PromptForm::Messages | PromptForm::Audio => self.num_prompts,
+        }
+    }
+
     /// The seed, for NumPy's legacy generator.
     ///
     /// # Errors

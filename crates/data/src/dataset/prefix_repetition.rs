@@ -143,11 +143,8 @@ impl Kind for PrefixRepetitionPlan {
         });
         let notices = notice(excess).into_iter().chain(fewer).collect();
         Ok(Rows {
-            rows,
-            kind: RowsKind::Complete,
-            source: SHIPPED.to_owned(),
-            converted_from: None,
             notices,
+            ..Rows::new(rows, RowsKind::Complete, SHIPPED.to_owned())
         })
     }
 }

@@ -189,11 +189,8 @@ impl Kind for RandomPlan {
         }
         let notices = notice(excess).into_iter().collect();
         Ok(Rows {
-            rows,
-            kind: RowsKind::Complete,
-            source: SHIPPED.to_owned(),
-            converted_from: None,
             notices,
+            ..Rows::new(rows, RowsKind::Complete, SHIPPED.to_owned())
         })
     }
 }

@@ -9,6 +9,7 @@ use super::{DatasetArgs, DatasetPlan, OutputLength, Rows};
 use crate::hub::HubSettings;
 use crate::tokenizer::Tokenizer;
 use sobench_core::error::{Error, Result};
+use sobench_core::progress::Progress;
 
 /// Default answer length in tokens: that of vLLM's structured-output script and of most datasets of
 /// `vllm bench serve`.
@@ -98,9 +99,11 @@ impl Spec {
 
 /// Resources for loading rows.
 #[derive(Clone, Copy)]
-pub(super) struct Inputs<'a> {
-    pub(super) tokenizer: &'a Tokenizer,
-    pub(super) hub: &'a HubSettings,
+pub struct Inputs<'a> {
+    pub tokenizer: &'a Tokenizer,
+    pub hub: &'a HubSettings,
+    /// Gets how much of the files of rows was read.
+    pub progress: &'a dyn Progress,
 }
 
 /// A dataset. The type holds its own options.

@@ -96,7 +96,8 @@ impl RepositoryOptions {
         let found = table::find(name, &selection, inputs.hub)?;
         let (mut rows, mut repeated) = (Vec::new(), DuplicateKeys::default());
         for (_, file) in &found.files {
-            for (location, members) in table::read(file, layout.columns, &mut repeated)? {
+            for named in table::read(file, layout.columns, &mut repeated, inputs.progress)? {
+                let (location, members) = named?;
                 let read = row(&members).map_err(|error| {
                     Error::usage(format!("{location}: {error}")).hint(layout.hint)
                 })?;

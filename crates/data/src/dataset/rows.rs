@@ -89,8 +89,10 @@ impl Row {
 /// The rows of one source.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Rows {
-    /// At least one row.
+    /// At least one row. May end after `DatasetPlan::rows_needed`.
     pub(super) rows: Vec<Row>,
+    /// The number of rows of the source.
+    pub(super) available: usize,
     pub(super) kind: RowsKind,
     pub(super) source: String,
     pub(super) converted_from: Option<GrammarDialect>,
@@ -98,15 +100,21 @@ pub(super) struct Rows {
 }
 
 impl Rows {
-    /// Generated rows with a constraint. Repeating them is the purpose of the dataset.
-    pub(super) fn generated(rows: Vec<Row>, source: impl Into<String>) -> Self {
+    /// All rows of a source.
+    pub(super) fn new(rows: Vec<Row>, kind: RowsKind, source: impl Into<String>) -> Self {
         Self {
+            available: rows.len(),
             rows,
-            kind: RowsKind::Generated,
+            kind,
             source: source.into(),
             converted_from: None,
             notices: Vec::new(),
         }
+    }
+
+    /// Generated rows with a constraint. Repeating them is the purpose of the dataset.
+    pub(super) fn generated(rows: Vec<Row>, source: impl Into<String>) -> Self {
+        Self::new(rows, RowsKind::Generated, source)
     }
 }
 

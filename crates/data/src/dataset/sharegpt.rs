@@ -130,11 +130,8 @@ impl Kind for SharegptPlan {
             .into()
         }));
         Ok(Rows {
-            rows,
-            kind: RowsKind::Sampled(self.shortfall),
-            source: path.to_owned(),
-            converted_from: None,
             notices,
+            ..Rows::new(rows, RowsKind::Sampled(self.shortfall), path.to_owned())
         })
     }
 

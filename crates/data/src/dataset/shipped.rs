@@ -71,7 +71,8 @@ mod tests {
             };
             assert_eq!(rows.len(), expected, "{name}");
             for row in rows {
-                let read = custom::row(&Value::from(row.clone()).to_string(), "row").unwrap();
+                let line = Value::from(row.clone()).to_string();
+                let read = custom::row(&line, "row", &mut Default::default()).unwrap();
                 let constraint = serde_json::to_value(&read.constraint).unwrap();
                 let (kind, value) = constraint.as_object().unwrap().iter().next().unwrap();
                 match value {

@@ -67,10 +67,7 @@ impl Kind for ShuffledObjectsPlan {
     fn rows(&self, plan: &DatasetPlan, _inputs: &Inputs<'_>) -> Result<Rows> {
         let mut random = PythonRandom::from_u128(STREAM | u128::from(plan.seed));
         let rows = (0..plan.num_prompts).map(|index| row(index, &mut random));
-        Ok(Rows {
-            kind: RowsKind::Complete,
-            ..Rows::generated(rows.collect(), SHIPPED)
-        })
+        Ok(Rows::new(rows.collect(), RowsKind::Complete, SHIPPED))
     }
 }
 

@@ -177,11 +177,8 @@ impl Kind for SonnetPlan {
             .into_iter()
             .collect();
         Ok(Rows {
-            rows,
-            kind: RowsKind::Complete,
-            source: path.to_owned(),
-            converted_from: None,
             notices,
+            ..Rows::new(rows, RowsKind::Complete, path.to_owned())
         })
     }
 

@@ -63,13 +63,11 @@ impl Kind for SuitePlan {
         let found = matching_rows(&self.suite_filter)?;
         let mut rows: Vec<Row> = found.into_iter().map(|(_, row)| row).collect();
         self.order.apply(plan.seed, &mut rows);
-        let rows = Rows {
+        let rows = Rows::new(
             rows,
-            kind: RowsKind::Collected(self.shortfall),
-            source: SUITE_NAME.to_owned(),
-            converted_from: None,
-            notices: Vec::new(),
-        };
+            RowsKind::Collected(self.shortfall),
+            SUITE_NAME.to_owned(),
+        );
         Ok(notation::convert_rows(plan, rows))
     }
 }
@@ -97,7 +95,7 @@ fn matching_rows(filter: &[String]) -> Result<Vec<(&'static str, Row)>> {
     let mut all = Vec::new();
     for (index, line) in ROWS.lines().enumerate() {
         let location = format!("{SUITE_NAME}, line {}", index + 1);
-        let row = custom::row(line, &location)
+        let row = custom::row(line, &location, &mut custom::SharedConstraints::default())
             .map_err(|error| Error::internal(format!("{location}: {error}")))?;
         let score = row.constraint.as_deref().and_then(scorer);
         all.push((line, Row { score, ..row }));

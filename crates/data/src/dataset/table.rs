@@ -17,6 +17,7 @@ use sobench_core::error::{Error, Result};
 use sobench_core::input;
 use sobench_core::input::json::{self, DuplicateKeys};
 use sobench_core::input::list_files;
+use sobench_core::progress::Progress;
 use sobench_notices::notice::{DatasetNotice, Notice};
 
 /// File formats of rows, in order of preference.
@@ -63,11 +64,8 @@ impl TableFiles {
             .chain(DatasetNotice::repeated_members(repeated))
             .collect();
         Ok(Rows {
-            rows,
-            kind,
-            source: self.source,
-            converted_from: None,
             notices,
+            ..Rows::new(rows, kind, self.source)
         })
     }
 }
@@ -270,42 +268,38 @@ pub(super) type NamedRow = (String, Map<String, Value>);
 pub(super) fn columns(path: &Path) -> Result<Vec<String>> {
     let first = match format_of(path).as_deref() {
         Some("parquet") => return parquet::columns(path),
-        Some("jsonl") => file::read_lines(path)?
+        _ => read(path, &[], &mut DuplicateKeys::default(), &())?
             .next()
-            .map(|line| object(path, line?))
             .transpose()?,
-        _ => read(path, &[], &mut DuplicateKeys::default())?
-            .into_iter()
-            .next(),
     };
     Ok(first
         .map(|(_, row)| row.keys().cloned().collect())
         .unwrap_or_default())
 }
 
-/// The rows of a file. `columns` selects the columns of Parquet files. `repeated` collects repeated
-/// members.
+/// The rows of a file, of which JSON Lines are read one by one. `columns` selects the columns of
+/// Parquet files. `repeated` collects repeated members.
 ///
 /// # Errors
 /// The file cannot be read, or is not a table of objects.
-pub(super) fn read(
-    path: &Path,
+pub(super) fn read<'a>(
+    path: &'a Path,
     columns: &[&str],
-    repeated: &mut DuplicateKeys,
-) -> Result<Vec<NamedRow>> {
+    repeated: &'a mut DuplicateKeys,
+    progress: &'a dyn Progress,
+) -> Result<Box<dyn Iterator<Item = Result<NamedRow>> + 'a>> {
     let shown = path.display();
-    let numbered = |rows: Vec<Map<String, Value>>| {
-        rows.into_iter()
-            .enumerate()
-            .map(|(index, row)| (format!("{shown}, row index {index}"), row))
-            .collect()
+    let numbered = |rows: Vec<Map<String, Value>>| -> Box<dyn Iterator<Item = Result<NamedRow>>> {
+        let path = path.to_path_buf();
+        let named = move |(index, row)| Ok((format!("{}, row index {index}", path.display()), row));
+        Box::new(rows.into_iter().enumerate().map(named))
     };
     match format_of(path).as_deref() {
         Some("parquet") => Ok(numbered(parquet::read(path, columns)?)),
-        Some("jsonl") => read_lines(path, repeated),
+        Some("jsonl") => Ok(Box::new(read_lines(path, repeated, progress)?)),
         // Some repositories use this extension for JSON Lines.
         Some("json") if input::first_byte(path, MAX_DATASET_BYTES)? != Some(b'[') => {
-            read_lines(path, repeated)
+            Ok(Box::new(read_lines(path, repeated, progress)?))
         }
         Some("json") => {
             let text = read_text(path)?;
@@ -331,13 +325,17 @@ pub(super) fn read(
 ///
 /// # Errors
 /// A line is not a JSON object.
-pub(super) fn read_lines(path: &Path, repeated: &mut DuplicateKeys) -> Result<Vec<NamedRow>> {
-    let row = |line: Result<(usize, String)>| {
+pub(super) fn read_lines<'a>(
+    path: &'a Path,
+    repeated: &'a mut DuplicateKeys,
+    progress: &'a dyn Progress,
+) -> Result<impl Iterator<Item = Result<NamedRow>> + 'a> {
+    let row = move |line: Result<(usize, String)>| {
         let (number, line) = line?;
         repeated.scan(&line, |_| format!("{}, line {number}", path.display()));
         object(path, (number, line))
     };
-    file::read_lines(path)?.map(row).collect()
+    Ok(file::read_lines_with(path, progress)?.map(row))
 }
 
 fn object(path: &Path, (number, line): (usize, String)) -> Result<NamedRow> {
@@ -477,23 +475,26 @@ mod tests {
         ] {
             std::fs::write(&path, text).unwrap();
             assert_eq!(
-                read(&path, &[], &mut DuplicateKeys::default())
+                read(&path, &[], &mut DuplicateKeys::default(), &())
                     .unwrap()
-                    .len(),
+                    .map(Result::unwrap)
+                    .count(),
                 rows,
                 "{text}"
             );
         }
         std::fs::write(&path, "{\"a\": 1}\n[]").unwrap();
         assert!(
-            read(&path, &[], &mut DuplicateKeys::default())
+            read(&path, &[], &mut DuplicateKeys::default(), &())
+                .and_then(|rows| rows.collect::<Result<Vec<_>>>())
                 .unwrap_err()
                 .what
                 .contains("rows.json, line 2: not a JSON object")
         );
         std::fs::write(&path, "[1]").unwrap();
         assert!(
-            read(&path, &[], &mut DuplicateKeys::default())
+            read(&path, &[], &mut DuplicateKeys::default(), &())
+                .and_then(|rows| rows.collect::<Result<Vec<_>>>())
                 .unwrap_err()
                 .what
                 .contains("not a JSON list of objects")

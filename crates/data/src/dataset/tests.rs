@@ -49,6 +49,7 @@ pub(super) fn rows(plan: &DatasetPlan, tokenizer: &Tokenizer) -> Result<Rows> {
         &Inputs {
             tokenizer,
             hub: &HubSettings::from_lookup(|_| None),
+            progress: &(),
         },
     )
 }
@@ -828,8 +829,12 @@ fn truncated_files_are_refused_or_read() {
             prompt_form: PromptForm::Messages,
             ..plan_with_path(name, path.to_str().unwrap())
         };
-        let rows =
-            || load_with(&plan, &tokenizer, &hub).map(|dataset| (dataset.rows, dataset.notices));
+        let inputs = Inputs {
+            tokenizer: &tokenizer,
+            hub: &hub,
+            progress: &(),
+        };
+        let rows = || load_with(&plan, &inputs).map(|dataset| (dataset.rows, dataset.notices));
         std::fs::write(&path, &whole).unwrap();
         let (all, _) = rows().unwrap();
         let is_syntax = |offset: &usize| {

@@ -104,13 +104,7 @@ impl Kind for ToolsPlan {
             let wanted = requests.iter().take(count - rows.len());
             rows.extend(wanted.map(|request| request.row(constraints.constraint_for(request))));
         }
-        Ok(Rows {
-            rows,
-            kind,
-            source: TOOLS_NAME.to_owned(),
-            converted_from: None,
-            notices: Vec::new(),
-        })
+        Ok(Rows::new(rows, kind, TOOLS_NAME.to_owned()))
     }
 }
 

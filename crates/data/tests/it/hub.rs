@@ -8,7 +8,7 @@ use std::path::Path;
 use sobench_core::constraint::{GrammarDialect, GrammarSpelling};
 use sobench_core::error::{Error, Kind};
 use sobench_data::dataset::{
-    BfclPlan, Constraints, Dataset, DatasetPlan, HfPlan, OutputLength, PromptForm, Source,
+    BfclPlan, Constraints, Dataset, DatasetPlan, HfPlan, Inputs, OutputLength, PromptForm, Source,
     XgrammarBenchPlan, load_with,
 };
 use sobench_data::hub::HubSettings;
@@ -55,8 +55,11 @@ fn load(dataset_path: Option<&str>, settings: &HubSettings) -> Result<Dataset, E
     };
     load_with(
         &plan(Source::XgrammarBench(options)),
-        &Tokenizer::embedded(),
-        settings,
+        &Inputs {
+            tokenizer: &Tokenizer::embedded(),
+            hub: settings,
+            progress: &(),
+        },
     )
 }
 
@@ -185,8 +188,11 @@ fn selects_parts_of_a_repository() {
         };
         load_with(
             &plan(Source::Hf(options)),
-            &Tokenizer::embedded(),
-            &settings,
+            &Inputs {
+                tokenizer: &Tokenizer::embedded(),
+                hub: &settings,
+                progress: &(),
+            },
         )
     };
     check_error(
@@ -230,8 +236,11 @@ fn selects_parts_of_a_repository() {
     };
     let calls = load_with(
         &plan(Source::Bfcl(options)),
-        &Tokenizer::embedded(),
-        &settings,
+        &Inputs {
+            tokenizer: &Tokenizer::embedded(),
+            hub: &settings,
+            progress: &(),
+        },
     )
     .unwrap();
     assert_eq!(

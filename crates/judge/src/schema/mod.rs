@@ -184,11 +184,7 @@ impl SchemaJudge {
     /// Runs a validation of a document with this nesting. Validation recurses, in the worst case
     /// through every in-place schema at every level of the document, so it gets a stack of that
     /// size.
-    fn on_stack<T: Send>(
-        &self,
-        nesting: usize,
-        work: impl FnOnce() -> T + Send,
-    ) -> Result<T, NotScored> {
+    fn on_stack<T>(&self, nesting: usize, work: impl FnOnce() -> T) -> Result<T, NotScored> {
         let levels = (nesting + 1).saturating_mul(self.in_place_depth + 2);
         stack::with_stack(levels.saturating_mul(STACK_BYTES_PER_LEVEL), work)
     }
@@ -364,7 +360,7 @@ impl Drop for SchemaJudge {
     fn drop(&mut self) {
         let mut validator = self.validator.take();
         if stack::with_stack(self.drop_stack_bytes, || drop(validator.take())).is_err() {
-            // If no thread can be created, leaking is better than a stack overflow.
+            // Without memory for a stack, leaking is better than an overflow.
             std::mem::forget(validator);
         }
     }

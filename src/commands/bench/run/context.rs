@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::runtime::Runtime;
 
-use crate::terminal::{self, Progress, ProgressPrefix};
+use crate::terminal::{self, InputProgress, InputUnit, Mode, Progress, ProgressPrefix};
 use sobench_client::{Participant, STAGGER};
 use sobench_core::error::{Error, Result};
 use sobench_core::schedule::Until;
@@ -104,6 +104,16 @@ impl RunContext {
             Some(concurrent) => concurrent.seat.stagger(&due, until.time()),
             None => due,
         }
+    }
+
+    /// The progress of the preparation, if it is `wanted`: lines in a matrix, which has a bar of its
+    /// own.
+    pub(super) fn preparation(&self, wanted: bool, unit: InputUnit) -> InputProgress {
+        let mode = match Mode::detect(wanted) {
+            Mode::Bar if self.prefix.is_some() || self.concurrent.is_some() => Mode::Lines,
+            mode => mode,
+        };
+        InputProgress::new(mode, 0, unit)
     }
 
     /// The number of concurrent runs.

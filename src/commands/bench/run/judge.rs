@@ -1,5 +1,6 @@
 //! Checks before the run that answers can be judged, and judges the run log after it.
 
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -8,6 +9,7 @@ use tokio::runtime::Runtime;
 use crate::terminal;
 use sobench_core::case::Case;
 use sobench_core::error::{Error, Result};
+use sobench_core::progress::Progress;
 use sobench_core::verdict::NotScored;
 use sobench_data::dataset::DatasetName;
 use sobench_data::tokenizer::Tokenizer;
@@ -26,6 +28,7 @@ pub(crate) fn look_ahead(
     dataset: DatasetName,
     cases: &[Case],
     evaluator: &mut Evaluator,
+    progress: &dyn Progress,
 ) -> Result<Option<Notice>> {
     let mut why = |case: &Case| {
         evaluator.not_scorable_reason(case.constraint.as_deref()?, case.grammar_oracle.as_deref())
@@ -38,16 +41,38 @@ pub(crate) fn look_ahead(
             .hint("fix the schema, regex, grammar or oracle; nothing was sent"))
         });
     }
-    let unusable: Vec<(&Case, NotScored)> = cases
+    // Rows with the same constraint share it, and the evaluator keeps only some.
+    let key = |case: &Case| {
+        let oracle = case.grammar_oracle.as_ref().map(|oracle| oracle.as_ptr());
+        Some((Arc::as_ptr(case.constraint.as_ref()?), oracle))
+    };
+    let (mut indices, mut different) = (HashMap::new(), Vec::new());
+    for case in cases {
+        if let Some(key) = key(case) {
+            indices.entry(key).or_insert_with(|| {
+                different.push(case);
+                different.len() - 1
+            });
+        }
+    }
+    progress.expect(different.len() as u64);
+    let whys: Vec<Option<NotScored>> = different
+        .into_iter()
+        .map(|case| {
+            progress.advance(1);
+            why(case)
+        })
+        .collect();
+    let unusable: Vec<(&Case, &NotScored)> = cases
         .iter()
-        .filter_map(|case| Some((case, why(case)?)))
+        .filter_map(|case| Some((case, whys[*indices.get(&key(case)?)?].as_ref()?)))
         .collect();
     Ok(unusable.first().map(|(case, why)| {
         let first_request = case.id.clone();
         BenchNotice::UnusableConstraints {
             requests: unusable.len(),
             first_request,
-            why: why.clone(),
+            why: (*why).clone(),
         }
         .into()
     }))
@@ -114,8 +139,64 @@ async fn second_request(shutdown: Shutdown) {
 mod tests {
     use std::future::ready;
     use std::pin::pin;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use serde_json::json;
 
     use super::*;
+    use sobench_core::case::Prompt;
+    use sobench_core::constraint::Constraint;
+    use sobench_judge::EvaluateOptions;
+
+    #[derive(Default)]
+    struct Counted {
+        expected: AtomicU64,
+        done: AtomicU64,
+    }
+
+    impl Progress for Counted {
+        fn expect(&self, more: u64) {
+            self.expected.fetch_add(more, Ordering::Relaxed);
+        }
+
+        fn advance(&self, by: u64) {
+            self.done.fetch_add(by, Ordering::Relaxed);
+        }
+    }
+
+    /// More constraints than the evaluator keeps, in turn.
+    #[test]
+    fn a_constraint_of_many_requests_is_compiled_once() {
+        let broken = |index| match index {
+            7 => json!({"pattern": "("}),
+            _ => json!({"maxLength": index}),
+        };
+        let constraints: Vec<_> = (0..300)
+            .map(|index| Arc::new(Constraint::JsonSchema(Arc::new(broken(index)))))
+            .collect();
+        let case = |index: usize| {
+            let constraint = Arc::clone(&constraints[index % 300]);
+            let prompt = Prompt::Text("Hi".into());
+            Case::new(format!("custom-{index}"), prompt, Some(constraint), 8)
+        };
+        let cases: Vec<Case> = (0..1000).map(case).collect();
+        let (counted, mut evaluator) = (
+            Counted::default(),
+            Evaluator::new(EvaluateOptions::default()),
+        );
+        let notice = look_ahead(DatasetName::Custom, &cases, &mut evaluator, &counted).unwrap();
+        let Some(Notice::Bench(BenchNotice::UnusableConstraints {
+            requests,
+            first_request,
+            ..
+        })) = notice
+        else {
+            panic!("{notice:?}");
+        };
+        assert_eq!((requests, first_request.as_str()), (4, "custom-7"));
+        assert_eq!(counted.expected.into_inner(), 300);
+        assert_eq!(counted.done.into_inner(), 300);
+    }
 
     #[tokio::test]
     async fn the_second_request_after_the_run_was_sent_leaves_the_judging() {

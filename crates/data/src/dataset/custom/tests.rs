@@ -1,9 +1,13 @@
 //! Tests of `custom`: the loader and the published contract accept the same rows.
 
+use std::collections::HashSet;
+
 use super::*;
-use crate::dataset::tests::{plan, tokenizer};
-use crate::dataset::{DatasetName, Source, load};
+use crate::dataset::file::read_lines;
+use crate::dataset::tests::{plan, rows as rows_of, tokenizer};
+use crate::dataset::{DatasetName, PromptForm, Source, load};
 use sobench_core::case::Arm;
+use sobench_core::constraint::{GrammarSpelling, sha256_hex};
 use sobench_notices::notice::sentences;
 
 const CONTRACT: &str = include_str!("../../../../../schemas/contracts/dataset-row.schema.json");
@@ -277,14 +281,22 @@ fn loader_and_contract_accept_the_same_rows() {
             contract.is_valid(&serde_json::from_str(line).unwrap()),
             "the contract refuses {line}"
         );
-        row(line, "line 1").unwrap_or_else(|error| panic!("{error}: {line}"));
+        let mut known = SharedConstraints::default();
+        let mut read =
+            || row(line, "line 1", &mut known).map_err(|error| format!("{error}: {line}"));
+        assert_eq!(read().unwrap(), read().unwrap());
+    }
+    // Rows with constraints that are known have the same errors.
+    let mut known = SharedConstraints::default();
+    for line in GOOD {
+        row(line, "line 1", &mut known).unwrap();
     }
     for (line, message) in BAD {
         assert!(
             !contract.is_valid(&serde_json::from_str(line).unwrap()),
             "the contract accepts {line}"
         );
-        let error = row(line, "line 1").expect_err(line);
+        let error = row(line, "line 1", &mut known).expect_err(line);
         assert!(
             error.contains(message),
             "{error:?} does not contain {message:?}"
@@ -358,6 +370,98 @@ fn the_shipped_example_is_valid_and_loads() {
         Some(r#"{"city": "Turin"}"#)
     );
     assert_eq!(dataset.cases[2].tags, ["sentiment", "short"]);
+}
+
+/// The first rows of the file are sent with every seed, and no other row is read.
+#[test]
+fn rows_that_are_not_sent_are_only_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("rows.jsonl");
+    let rows = ["a", "b", "c", "d", "e"].map(|prompt| format!(r#"{{"prompt":"{prompt}"}}"#));
+    let broken = [
+        r#"{"prompt":"x","json":{"type":5}}"#,
+        "",
+        r#"{"prompt":"#,
+        &rows[0],
+    ];
+    std::fs::write(&path, [&rows.join("\n"), "\n", &broken.join("\n")].concat()).unwrap();
+    let load = |num_prompts, prompt_form, seed| {
+        let plan = DatasetPlan {
+            num_prompts,
+            prompt_form,
+            seed,
+            ..with_path(path.to_str().unwrap())
+        };
+        let kept = rows_of(&plan, &tokenizer())?;
+        Ok::<_, Error>((load(&plan, &tokenizer())?, kept.rows.len()))
+    };
+    for seed in [0, 7] {
+        let (three, kept) = load(3, PromptForm::Text, seed).unwrap();
+        assert_eq!((three.rows, kept, &three.notices[..]), (8, 3, &[][..]));
+        let sent = ["a", "b", "c"].map(|prompt| format!("{{\"text\":\"{prompt}\"}}\n-\n128\n"));
+        assert_eq!(three.sha256, sha256_hex(sent.concat().as_bytes()));
+        let ranking = PromptForm::Ranking { documents: 2 };
+        let (ranked, kept) = load(2, ranking, seed).unwrap();
+        assert_eq!((ranked.rows, ranked.cases.len(), kept), (8, 2, 5));
+    }
+    assert_eq!(load(5, PromptForm::Text, 0).unwrap().0.cases.len(), 5);
+    let error = load(6, PromptForm::Text, 0).unwrap_err();
+    assert!(error.what.contains("line 6: broken JSON Schema"), "{error}");
+    // The last row shows whether the file is complete.
+    std::fs::write(&path, [&rows.join("\n"), "\n{\"prompt\""].concat()).unwrap();
+    let error = load(1, PromptForm::Text, 0).unwrap_err();
+    assert!(error.what.contains("line 6: not JSON: EOF"), "{error}");
+    std::fs::write(&path, b"{\"prompt\":\"a\"}\n\xff\n").unwrap();
+    let error = load(1, PromptForm::Text, 0).unwrap_err();
+    assert!(error.what.ends_with("line 2: not UTF-8"), "{error}");
+}
+
+/// Rows with the same constraint share it, so that it is checked, hashed and compiled once.
+#[test]
+fn equal_constraints_are_kept_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("rows.jsonl");
+    let schema = r#""json":{"type":"object","properties":{"a":{},"b":{}}}"#;
+    let other_order = r#""json":{"type":"object","properties":{"b":{},"a":{}}}"#;
+    let tools = r#""tools":[{"type":"function","name":"f"}]"#;
+    let named = format!(r#"{tools},"tool_choice":"required""#);
+    let grammar = r#""grammar":"start: \"a\"""#;
+    let kinds = [
+        schema,
+        other_order,
+        tools,
+        &named,
+        grammar,
+        r#""regex":"a""#,
+        r#""choice":["a"]"#,
+    ];
+    let line = |index: usize| {
+        format!(
+            "{{\"prompt\":\"{index}\",{}}}\n",
+            kinds[index % kinds.len()]
+        )
+    };
+    std::fs::write(&path, (0..700).map(line).collect::<String>()).unwrap();
+    let plan = DatasetPlan {
+        num_prompts: 700,
+        grammar_dialect: GrammarDialect::Ebnf,
+        grammar_spelling: GrammarSpelling::Converted,
+        ..with_path(path.to_str().unwrap())
+    };
+    let dataset = load(&plan, &tokenizer()).unwrap();
+    let constraint = |index: usize| dataset.cases[index].constraint.as_ref().unwrap();
+    let different: HashSet<_> = (0..700)
+        .map(|index| Arc::as_ptr(constraint(index)))
+        .collect();
+    assert_eq!(different.len(), kinds.len());
+    for index in 0..700 {
+        let first = constraint(index % kinds.len());
+        assert!(Arc::ptr_eq(first, constraint(index)));
+    }
+    let texts: HashSet<_> = (0..7)
+        .map(|index| constraint(index).fingerprint())
+        .collect();
+    assert_eq!(texts.len(), kinds.len());
 }
 
 #[track_caller]
@@ -483,12 +587,24 @@ fn a_name_is_a_tag_and_the_first_valid_example_the_reference_answer() {
     let line = r#"{"name":"n","tags":["t"],"prompt":"Hi","grammar":"start: \"a\" | \"b\"",
         "grammar_oracle":"start = { \"a\" }","instances":[{"text":"c","valid":false},
         {"text":"b","valid":true},{"text":"a","valid":true}]}"#;
-    let named = row(line, "line 1").unwrap();
+    let named = row(line, "line 1", &mut SharedConstraints::default()).unwrap();
     assert_eq!(named.tags, ["t", "name:n"]);
     assert_eq!(named.completion.as_deref(), Some("b"));
     assert_eq!(named.grammar_oracle.as_deref(), Some("start = { \"a\" }"));
     let line = r#"{"prompt":"Hi","completion":"x","instances":[{"data":[1.0],"valid":true}]}"#;
-    assert_eq!(row(line, "").unwrap().completion.as_deref(), Some("x"));
+    assert_eq!(
+        row(line, "", &mut SharedConstraints::default())
+            .unwrap()
+            .completion
+            .as_deref(),
+        Some("x")
+    );
     let line = line.replace("\"completion\":\"x\",", "");
-    assert_eq!(row(&line, "").unwrap().completion.as_deref(), Some("[1.0]"));
+    assert_eq!(
+        row(&line, "", &mut SharedConstraints::default())
+            .unwrap()
+            .completion
+            .as_deref(),
+        Some("[1.0]")
+    );
 }
