@@ -76,6 +76,7 @@ def main() -> None:
                         file.write(json.dumps({"prompt": f"Write the profile of user {row} as JSON."} | KINDS[kind](row)) + "\n")
                 for name, prompts in (("4", min(4, rows)), ("all", rows)):
                     command = [options.sobench, "--dataset", "hf" if kind == "hf" else "custom", "--dataset-path", str(path)]
+                    command += ["--backend", "openai-chat"] if "tools" in kind else []
                     seconds, cpu, memory = measure([*command, "--num-prompts", str(prompts), "--dry-run", "--disable-tqdm"])
                     if rows == 1:
                         costs[name] = [cpu]
