@@ -6,12 +6,19 @@
 #
 # Environment: SOBENCH is the program (default: sobench on the PATH).
 # Writes into FOLDER: runs/*.jsonl (run logs), comment.md, and what sobench and the server printed.
-# Exit codes are sobench's: 0 passed; 1 a rule was broken; 2 wrong input; 3 a run did not take place; 4 not comparable; 130 interrupted.
+# Exit codes are sobench's: 0 passed; 1 a rule was broken; 2 wrong input; 3 a run did not take place; 4 not comparable; 5 a rule was not decided
+# (--undecided pass makes it 0, fail 1); 130 interrupted.
 set -euo pipefail
 
 sobench=${SOBENCH:-sobench}
 baseline='' written='' server='' url=http://127.0.0.1:8000 runs=1 folder=sobench-results
 fail_on=() require=() compare=()
+
+# The worse of two exit codes: undecided (5) ranks between passed and failed.
+rank() { case $1 in 0) echo 0 ;; 5) echo 1 ;; *) echo $(($1 + 1)) ;; esac; }
+worse() { if [ "$(rank "$1")" -ge "$(rank "$2")" ]; then echo "$1"; else echo "$2"; fi; }
+# Whether a run was complete, so that the next step can follow.
+goes_on() { [ "$(rank "$1")" -le "$(rank 1)" ]; }
 
 fail() { printf 'error: %s\nhint: %s\n' "$2" "$3" >&2; exit "$1"; }
 refuse() { fail 2 "$@"; }
@@ -107,41 +114,42 @@ run_once() {
 
 # Bounds of the run itself are checked beside the baseline where there is one, over all runs.
 bounds=()
-[ -n "$baseline" ] || bounds=(${require[@]+"${require[@]}"})
+[ -n "$baseline" ] || [ ${#require[@]} -eq 0 ] || bounds=("${require[@]}" ${compare[@]+"${compare[@]}"})
 code=0
-for ((run = 1; run <= runs && code < 2; run++)); do
+for ((run = 1; run <= runs; run++)); do
+  goes_on "$code" || break
   once=0
   run_once "$folder/runs/$(printf %03d "$run").jsonl" ${bounds[@]+"${bounds[@]}"} || once=$?
   cat "$folder/run.err" >&2
-  [ "$once" -le "$code" ] || code=$once
+  code=$(worse "$code" "$once")
 done
 
-if [ "$code" -lt 2 ] && [ -n "$written" ]; then
+if goes_on "$code" && [ -n "$written" ]; then
   kept=0
   "$sobench" compare "$folder/runs" --write-baseline "$written" >/dev/null 2>"$folder/baseline.err" || kept=$?
   tee -a "$folder/run.err" <"$folder/baseline.err" >&2
-  [ "$kept" -le "$code" ] || code=$kept
+  code=$(worse "$code" "$kept")
 fi
 of_run=$code
-if [ "$code" -lt 2 ] && [ -n "$baseline" ]; then
+if goes_on "$code" && [ -n "$baseline" ]; then
   [ ${#fail_on[@]} -gt 0 ] || fail_on=(--gate)
   held=0
   "$sobench" compare "$baseline" "$folder/runs" "${fail_on[@]}" ${require[@]+"${require[@]}"} ${compare[@]+"${compare[@]}"} \
     --format markdown >"$folder/compare.md" 2>"$folder/compare.err" || held=$?
   cat "$folder/compare.err" >&2
-  [ "$held" -le "$code" ] || code=$held
+  code=$(worse "$code" "$held")
 fi
 
 case $code in
   0) verdict=passed ;;
   1)
     verdict='failed: a rule was broken'
-    ! grep -q '^gate undecided' "$folder/compare.err" 2>/dev/null || verdict='failed: no rule could be decided'
     ! grep -q '^gate failed: partial run' "$folder/compare.err" 2>/dev/null || verdict='failed: a run ended early'
     ;;
   2) verdict='not done: wrong input' ;;
   3) verdict='not done, or not to the end' ;;
   4) verdict='not comparable with the baseline' ;;
+  5) verdict='undecided: a rule needs more requests or runs' ;;
   *) verdict="interrupted (exit code $code)" ;;
 esac
 
@@ -150,7 +158,7 @@ if [ "$code$baseline" = 0 ] && [ ${#require[@]} -eq 0 ]; then
   verdict='done, with no baseline and no bound to hold it against'
   [ -z "$written" ] || verdict='the baseline was written'
 fi
-[ "$code" != 1 ] || [ "$of_run" = 0 ] || verdict='failed: a bound was not kept, or the client stood in the way'
+[ "$code" != 1 ] || [ "$of_run" != 1 ] || verdict='failed: a bound was not kept, or the client stood in the way'
 
 # What was said on stderr, in a block that its own words cannot end.
 # shellcheck disable=SC2016  # those are backticks of Markdown

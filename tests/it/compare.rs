@@ -84,12 +84,14 @@ fn degraded(result: &Value, factor: f64, nth: usize) -> Value {
     let valid = outputs
         .iter_mut()
         .filter(|output| output["arm"] == "constrained" && output["correctness"] == true);
-    for output in valid.step_by(nth) {
-        output["generated"] = json!("no JSON at all | <b>");
-        output["correctness"] = json!(false);
-        output["verdict"] = json!({"verdict": "invalid", "reason": {"reason": "not_json", "message": "expected value", "byte": 0}});
-    }
+    valid.step_by(nth).for_each(set_invalid);
     degraded
+}
+
+fn set_invalid(output: &mut Value) {
+    output["generated"] = json!("no JSON at all | <b>");
+    output["correctness"] = json!(false);
+    output["verdict"] = json!({"verdict": "invalid", "reason": {"reason": "not_json", "message": "expected value", "byte": 0}});
 }
 
 fn compare(arguments: &[&str]) -> Ran {
@@ -221,7 +223,7 @@ fn regressions_are_listed_with_their_cases_and_fail_the_gate() {
     );
     assert_eq!(against["bounds"][0]["ruling"], "broken");
     for expected in [
-        "gate failed: 3 of 3 rules broken, 0 undecided",
+        "gate failed: 3 of 3 rules broken, 0 kept",
         "gate: B: correct_rate<-0.5pp: correct_rate changed from",
         "correct_rate>=99.5: correct_rate is",
     ] {
@@ -247,7 +249,7 @@ fn regressions_are_listed_with_their_cases_and_fail_the_gate() {
         "{}",
         markdown.stdout
     );
-    let turned = compared(&[&b, &a, "--gate"]);
+    let turned = compared(&[&b, &a, "--fail-on", "correct_rate<-2pp"]);
     assert_eq!(
         (turned.0.code, &figures(&turned.1)["median_ttft_ms"]["word"]),
         (0, &json!("better"))
@@ -416,7 +418,7 @@ fn file_without_requests_still_gives_rates_and_means() {
         "a file has no requests (--save-detailed)"
     );
     let rule = [a.as_str(), &b, "--fail-on", "median_ttft_ms>+10%"];
-    assert_eq!(compare(&rule).code, 1, "no rule could be decided");
+    assert_eq!(compare(&rule).code, 5, "no rule could be decided");
     let passed = [&rule[..], &["--undecided", "pass"]].concat();
     assert_eq!(compare(&passed).code, 0);
 }
@@ -484,7 +486,7 @@ fn killed_run_is_judged_and_fails_the_gate() {
         ran.stderr.contains("gate failed: partial run B (")
             && ran
                 .stderr
-                .contains("killed.jsonl), 0 of 1 rules broken, 0 undecided\nhint: "),
+                .contains("killed.jsonl), 0 of 1 rules broken, 1 kept\nhint: "),
         "{}",
         ran.stderr
     );
@@ -573,26 +575,123 @@ fn figure_that_the_later_run_lacks_breaks_its_rule() {
     assert_eq!(turned.code, 0, "a new figure breaks no default rule");
 }
 
+/// A result of this many requests, of which the given ones are invalid.
+fn of_requests(count: usize, invalid: impl Fn(usize) -> bool) -> Value {
+    let mut result = RESULT.clone();
+    let outputs = result["outputs"].as_array_mut().unwrap();
+    let whole = outputs.iter().find(|output| output["arm"] == "constrained");
+    let whole = whole.unwrap().clone();
+    assert_eq!(whole["correctness"], true);
+    let fit = |column: &mut Vec<Value>, first: Value| *column = vec![first; count];
+    fit(outputs, whole);
+    for (index, output) in outputs.iter_mut().enumerate() {
+        output["case"] = format!("case-{index}").into();
+        if invalid(index) {
+            set_invalid(output);
+        }
+    }
+    for column in [
+        "input_lens",
+        "output_lens",
+        "ttfts",
+        "itls",
+        "latencies",
+        "start_times",
+        "queue_times",
+        "generated_texts",
+        "errors",
+    ] {
+        if let Some(values) = result[column].as_array_mut() {
+            fit(values, values[0].clone());
+        }
+    }
+    result["num_prompts"] = count.into();
+    result["completed"] = count.into();
+    result
+}
+
 #[test]
-fn gate_without_a_decided_rule_does_not_pass() {
+fn undecided_gate_has_an_exit_code_and_says_what_it_needs() {
     let files = Files::new();
-    let file = files.put("a.json", &RESULT);
-    let (ran, value) = compared(&[&file, &file, "--gate"]);
+    let valid = |count: usize| files.put(&format!("{count}.json"), &of_requests(count, |_| false));
+    let (few, many) = (valid(200), valid(600));
+    let rule = ["--fail-on", "correct_rate<-0.5pp"];
+    let (ran, value) = compared(&[&[few.as_str(), &few], &rule[..]].concat());
     assert_eq!(
         (ran.code, &value["gate"]["verdict"], &value["failed"]),
-        (1, &json!("undecided"), &json!(true))
+        (5, &json!("undecided"), &json!(false))
+    );
+    assert_eq!(
+        value["against_first"][0]["changes"][0]["needs"],
+        json!({"requests": 598})
     );
     for expected in [
-        "gate undecided: 0 of 6 rules broken, 6 undecided",
-        "hint: no rule could be decided",
-        "gate: B: correct_rate<-0.5pp: undecided: too few samples",
+        "gate: B: correct_rate<-0.5pp: undecided: rules out a loss over 1.5 pp; 0.5 pp needs about 600 requests a side\n",
+        "gate undecided: 0 of 1 rules broken, 0 kept, undecided: correct_rate<-0.5pp\nhint: ",
     ] {
         assert!(ran.stderr.contains(expected), "{expected}: {}", ran.stderr);
     }
-    let accepted = compare(&[&file, &file, "--gate", "--undecided", "pass"]);
-    assert_eq!(accepted.code, 0, "{}", accepted.stderr);
-    let one_kept = compare(&[&file, &file, "--gate", "--require", "correct_rate>=50"]);
-    assert_eq!(one_kept.code, 0, "{}", one_kept.stderr);
+    for (undecided, code, verdict) in [
+        (
+            "pass",
+            0,
+            "gate passed: 0 of 1 rules broken, 0 kept, undecided: correct_rate<-0.5pp",
+        ),
+        (
+            "fail",
+            1,
+            "gate failed: 0 of 1 rules broken, 0 kept, undecided: correct_rate<-0.5pp",
+        ),
+    ] {
+        let arguments = [&[few.as_str(), &few, "--undecided", undecided], &rule[..]].concat();
+        let ran = compare(&arguments);
+        assert_eq!(ran.code, code, "{}", ran.stderr);
+        assert!(ran.stderr.contains(verdict), "{}", ran.stderr);
+    }
+    // What the samples decide, in both directions.
+    let bad = files.put(
+        "bad.json",
+        &of_requests(600, |index| index.is_multiple_of(20)),
+    );
+    for (sides, rule, code) in [
+        ([&many, &many], "correct_rate<-0.5pp", 0),
+        ([&few, &few], "correct_rate<-2pp", 0),
+        ([&many, &bad], "correct_rate<-2pp", 1),
+        ([&bad, &many], "correct_rate<-2pp", 0),
+    ] {
+        let ran = compare(&[sides[0], sides[1], "--fail-on", rule]);
+        assert_eq!(ran.code, code, "{rule}: {}", ran.stderr);
+    }
+    // One run a side: the default rules on times do not count, and are named.
+    let ran = compare(&[&few, &few, "--gate"]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    let first = "gate passed: 0 of 6 rules broken, 2 kept, not counted (needs 3 runs a side): median_ttft_ms>+10%, p90_ttft_ms>+15%, ";
+    assert!(ran.stderr.contains(first), "{}", ran.stderr);
+}
+
+#[test]
+fn cases_that_fail_in_one_of_three_runs_are_listed() {
+    let files = Files::new();
+    let sides = [false, true].map(|is_bad| {
+        let runs = [0, 1, 2].map(|run| {
+            let invalid = move |index: usize| is_bad && index.is_multiple_of(7) && index % 3 == run;
+            files.put(&format!("{is_bad}-{run}.json"), &of_requests(60, invalid))
+        });
+        runs.join(",")
+    });
+    let (_, value) = compared(&[&sides[0], &sides[1]]);
+    let changed = &value["against_first"][0]["changed"];
+    assert_eq!(
+        (&changed["worse"], &changed["better"]),
+        (&json!(9), &json!(0))
+    );
+    let text = compare(&[&sides[0], &sides[1]]).stdout;
+    for expected in [
+        "9 correct in a smaller share of the runs of B than of A, 0 in a larger share, of 60 judged",
+        "B (2 of 3 runs correct)",
+    ] {
+        assert!(text.contains(expected), "{expected}: {text}");
+    }
 }
 
 #[test]
@@ -633,15 +732,16 @@ fn rules_on_times_need_three_runs_or_a_given_spread() {
     for (spread, code, expected) in [
         ("5", 1, "broken"),
         ("e2el=5%", 1, "broken"),
-        ("median_e2el_ms=80%", 1, "undecided"),
-        ("ttft=5%", 1, "undecided"),
+        ("median_e2el_ms=80%", 5, "undecided"),
+        ("ttft=5%", 5, "undecided"),
     ] {
         let found = ruling(&one, &["--run-spread", spread]);
         assert_eq!((found.0, found.1.as_str()), (code, expected), "{spread}");
     }
     let three: Vec<&str> = sides.iter().map(String::as_str).collect();
     assert_eq!(ruling(&three, &[]).1, "broken");
-    let (ran, value) = compared(&[three[0], three[0], "--gate"]);
+    let same = [three[0], three[0], "--gate", "--undecided", "pass"];
+    let (ran, value) = compared(&same);
     assert_eq!((ran.code, &value["gate"]["verdict"]), (0, &json!("passed")));
     assert_eq!(
         figures(&value)["median_e2el_ms"]["method"],
@@ -859,4 +959,37 @@ fn require_checks_absolute_thresholds() {
         "{}",
         nonsense.stderr
     );
+}
+
+/// A run, too, has three verdicts on its thresholds.
+#[test]
+fn undecided_threshold_of_a_run_has_an_exit_code() {
+    let run = [
+        "--dataset",
+        "choice",
+        "--num-prompts",
+        "20",
+        "--disable-tqdm",
+        "--no-run-log",
+    ];
+    let few = ["--require", "p99_e2el_ms<=0.001"];
+    let kept = ["--require", "completed>=20"];
+    let broken = ["--require", "completed>=21"];
+    for (rules, undecided, code) in [
+        (vec![kept], None, 0),
+        (vec![kept, few], None, 5),
+        (vec![kept, few], Some("pass"), 0),
+        (vec![kept, few], Some("fail"), 1),
+        (vec![few, broken], None, 1),
+        (vec![few, broken], Some("pass"), 1),
+    ] {
+        let flag = undecided.map(|what| ["--undecided", what]);
+        let flags = [
+            &run[..],
+            &rules.concat(),
+            flag.as_ref().map_or(&[], |flag| &flag[..]),
+        ];
+        let ran = sobench(&flags.concat());
+        assert_eq!(ran.code, code, "{rules:?} {undecided:?}: {}", ran.stderr);
+    }
 }

@@ -10,6 +10,8 @@ pub const USAGE: u8 = 2;
 pub const ENVIRONMENT: u8 = 3;
 /// The runs measured different things.
 pub const NOT_COMPARABLE: u8 = 4;
+/// The samples do not decide a check.
+pub const UNDECIDED: u8 = 5;
 /// Stopped by the user or the system.
 pub const INTERRUPTED: u8 = 130;
 
@@ -24,7 +26,7 @@ pub struct Meaning {
 }
 
 /// All codes and reasons, sorted by code. A run is `bench`, also without a subcommand.
-pub const TABLE: [Meaning; 23] = [
+pub const TABLE: [Meaning; 25] = [
     for_every_command(SUCCESS, "success"),
     for_command(
         SUCCESS,
@@ -34,7 +36,7 @@ pub const TABLE: [Meaning; 23] = [
     for_command(
         SUCCESS,
         "compare",
-        "the runs are comparable, and no rule failed",
+        "the runs are comparable, and every rule that counts is kept",
     ),
     for_command(SUCCESS, "serve", "stopped by Ctrl-C or SIGTERM"),
     for_command(
@@ -50,7 +52,7 @@ pub const TABLE: [Meaning; 23] = [
     for_command(
         CHECK_FAILED,
         "compare",
-        "a rule failed (`--gate`, `--fail-on`, `--require`), or was undecided because of too few samples (`--undecided fail`), or no rule could be decided, or a run that a rule judges is partial",
+        "a rule is broken (`--gate`, `--fail-on`, `--require`), or undecided with `--undecided fail`, or a run that a rule judges is partial",
     ),
     for_command(
         CHECK_FAILED,
@@ -106,6 +108,16 @@ pub const TABLE: [Meaning; 23] = [
         "compare",
         "the runs measured different things and are not comparable",
     ),
+    for_command(
+        UNDECIDED,
+        "bench",
+        "the run finished, and its samples do not decide a threshold (`--require`); `--undecided pass` makes it 0, `--undecided fail` 1",
+    ),
+    for_command(
+        UNDECIDED,
+        "compare",
+        "no rule is broken, and the samples do not decide one, or no rule counts; `--undecided pass` makes it 0, `--undecided fail` 1",
+    ),
     for_every_command(
         INTERRUPTED,
         "interrupted (Ctrl-C, SIGTERM, SIGHUP) before there were results",
@@ -160,6 +172,7 @@ mod tests {
                 USAGE,
                 ENVIRONMENT,
                 NOT_COMPARABLE,
+                UNDECIDED,
                 INTERRUPTED
             ]
         );

@@ -16,6 +16,7 @@ use sobench_core::verdict::{Reason, Verdict};
 use sobench_notices::enforcement::State;
 use sobench_notices::notice::{BenchNotice, FigureNotice, Notice, PreflightNotice};
 use sobench_render::{self as render, Block, Document, Table, Text};
+use sobench_results::compare::gate::GateVerdict;
 use sobench_results::metrics::accuracy::AccuracySummary;
 use sobench_results::metrics::client_overhead::ClientVerdict;
 use sobench_results::metrics::control_arm::ControlArm;
@@ -281,10 +282,10 @@ fn requirements_line(requirements: &Requirements) -> String {
         .collect();
     let rules = requirements.rules;
     let kept = rules.saturating_sub(notes.len());
-    let verdict = if requirements.are_met {
-        "passed"
-    } else {
-        "FAILED"
+    let verdict = match requirements.verdict {
+        GateVerdict::Passed => "passed",
+        GateVerdict::Undecided => "undecided",
+        GateVerdict::Failed => "FAILED",
     };
     let mut line = format!("requirements {verdict}: {kept} of {rules} kept");
     if !notes.is_empty() {

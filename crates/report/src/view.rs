@@ -9,6 +9,7 @@ use sobench_core::case::Arm;
 use sobench_core::error::Result;
 use sobench_core::observation::{Outcome, failure_message};
 use sobench_core::verdict::{Reason, Verdict};
+use sobench_results::compare::gate::GateVerdict;
 use sobench_results::metrics::Sample;
 
 /// A run with its report.
@@ -34,8 +35,7 @@ pub struct Requirements {
     pub rules: usize,
     /// A line for each limit that is not kept.
     pub notes: Vec<String>,
-    /// Whether enough of them are kept.
-    pub are_met: bool,
+    pub verdict: GateVerdict,
 }
 
 /// A request as a test of the server.

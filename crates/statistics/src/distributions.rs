@@ -5,7 +5,7 @@
 //! to 0.7), which are not needed here.
 
 use statrs::distribution::{
-    Binomial, Continuous, ContinuousCDF, Discrete, DiscreteCDF, Normal, StudentsT,
+    Beta, Binomial, ChiSquared, Continuous, ContinuousCDF, Discrete, DiscreteCDF, Normal, StudentsT,
 };
 
 /// The z-score of a two-sided interval: half of `1 - level` lies above it. `level` is above 0 and
@@ -40,6 +40,34 @@ pub fn normal_at_most(z: f64) -> f64 {
 /// The density of the standard normal distribution.
 pub fn normal_density(z: f64) -> f64 {
     Normal::standard().pdf(z)
+}
+
+/// The value that the sum of squares of `degrees` standard normal values exceeds with the
+/// probability `error`. `degrees` is above 0 and not necessarily whole.
+pub fn chi_square_above(error: f64, degrees: f64) -> f64 {
+    ChiSquared::new(degrees).map_or(f64::INFINITY, |chi_square| {
+        chi_square.inverse_cdf(1.0 - error)
+    })
+}
+
+/// The upper bound of a proportion with this share in `n` trials, not necessarily whole, that is too
+/// low with at most the probability `error`: Clopper and Pearson, "The use of confidence or fiducial
+/// limits illustrated in the case of the binomial" (Biometrika 26, 1934).
+pub fn proportion_at_most(share: f64, n: f64, error: f64) -> f64 {
+    let hits = (share * n).clamp(0.0, n);
+    let Ok(beta) = Beta::new(hits + 1.0, n - hits) else {
+        return 1.0;
+    };
+    // Statrs' own quantile does not end for bounds below 1e-4.
+    let (mut low, mut high) = (0.0, 1.0);
+    for _ in 0..50 {
+        let middle = f64::midpoint(low, high);
+        match beta.cdf(middle) < 1.0 - error {
+            true => low = middle,
+            false => high = middle,
+        }
+    }
+    high
 }
 
 /// Probability of exactly `hits` successes in `n` trials with success probability `chance`.
@@ -116,6 +144,30 @@ mod tests {
         for (degrees, point) in [(2, 17.277_177), (4, 6.254_071), (8, 4.122_362)] {
             let found = t_score(1.0 - 0.02 / 6.0, degrees);
             assert!((found - point).abs() < 1e-4, "{degrees}: {found}");
+        }
+    }
+
+    /// Expected: SciPy's `beta.ppf(0.95, k + 1, n - k)` and `chi2.ppf`.
+    #[test]
+    fn bounds_of_proportions_and_chi_square_match_scipy() {
+        for (hits, n, expected) in [
+            (0.0, 600.0, 0.004980443),
+            (0.0, 200.0, 0.014867039),
+            (1.0, 200.0, 0.023498470),
+            (2.5, 33.3, 0.197251058),
+            (7.0, 7.0, 1.0),
+            (0.0, 1e7, 2.995732e-7),
+            (5e4, 1e7, 0.005036844),
+        ] {
+            let found = proportion_at_most(hits / n, n, 0.05);
+            assert!(
+                (found / expected - 1.0).abs() < 1e-5,
+                "{hits} of {n}: {found}"
+            );
+        }
+        for (error, degrees, expected) in [(0.001, 2.0, 13.815511), (0.05, 3.5, 8.665122)] {
+            let found = chi_square_above(error, degrees);
+            assert!((found - expected).abs() < 1e-5, "{degrees}: {found}");
         }
     }
 

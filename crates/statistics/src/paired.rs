@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use super::Wilson;
 use super::distributions::{
-    binomial_at_most, binomial_probability, binomial_quantile, normal_at_most, t_score, z_score,
+    binomial_at_most, binomial_probability, binomial_quantile, normal_at_most, proportion_at_most,
+    t_score, z_score,
 };
 
 /// Significance level of the two-sided test, for which sizes are planned.
@@ -45,6 +46,17 @@ impl Pairs {
             (false, false) => &mut self.neither,
         };
         *count += 1;
+    }
+
+    /// Every pair of a trial of the first side with one of the second: `(hits, trials)` of a case on
+    /// each side.
+    pub fn of_trials((a, of_a): (usize, usize), (b, of_b): (usize, usize)) -> Self {
+        Self {
+            both: a * b,
+            only_a: a * (of_b - b),
+            only_b: (of_a - a) * b,
+            neither: (of_a - a) * (of_b - b),
+        }
     }
 
     /// Number of pairs.
@@ -242,12 +254,41 @@ impl PairedSample {
 
     /// An interval each of whose ends has at most its error probability, for one-sided decisions:
     /// Newcombe's and Tango's together. If few pairs differ, a bound of Newcombe's interval errs up
-    /// to five times as often as it should, and the other bound of Tango's twice as often.
+    /// to five times as often as it should, and the other bound of Tango's twice as often. If no
+    /// pair differs in one direction, the difference in the other is at most the share of its pairs,
+    /// which has an exact bound.
     pub fn one_sided_bounds(&self, level: f64) -> Option<(f64, f64)> {
         let z = self.quantile(level);
-        let (low, high) = self.pairs.interval_of_size(self.effective, z)?;
+        let (mut low, mut high) = self.pairs.interval_of_size(self.effective, z)?;
         let (score_low, score_high) = self.pairs.score_interval_of_size(self.effective, z)?;
-        Some((low.min(score_low), high.max(score_high)))
+        (low, high) = (low.min(score_low), high.max(score_high));
+        let exact = |count: usize| {
+            let share = count as f64 / self.pairs.total() as f64;
+            proportion_at_most(share, self.effective, (1.0 - level) / 2.0)
+        };
+        if self.pairs.only_b == 0 {
+            low = low.min(-exact(self.pairs.only_a));
+        }
+        if self.pairs.only_a == 0 {
+            high = high.max(exact(self.pairs.only_b));
+        }
+        Some((low, high))
+    }
+
+    /// A sample of `factor` times as many pairs that agree as often, without a difference.
+    pub fn without_difference(&self, factor: f64) -> Self {
+        let differing = self.pairs.discordant();
+        Self {
+            pairs: Pairs {
+                both: 2 * self.pairs.both,
+                only_a: differing,
+                only_b: differing,
+                neither: 2 * self.pairs.neither,
+            },
+            clusters: 2 * self.clusters,
+            effective: factor * self.effective,
+            ..*self
+        }
     }
 
     fn quantile(&self, level: f64) -> f64 {
@@ -422,6 +463,39 @@ mod tests {
         };
         assert!(one_sided(MIN_DISCORDANT - 1).mcnemar() > SIGNIFICANCE);
         assert!(one_sided(MIN_DISCORDANT).mcnemar() < SIGNIFICANCE);
+    }
+
+    /// Expected: the rule of three, exactly: 1 - 0.05^(1/n).
+    #[test]
+    fn samples_without_a_differing_pair_have_an_exact_bound() {
+        for (both, expected) in [(600, 0.004_980_4), (200, 0.014_867_1)] {
+            let pairs = Pairs {
+                both,
+                ..Pairs::default()
+            };
+            let sample = PairedSample {
+                pairs,
+                clusters: both,
+                effective: both as f64,
+                ..PairedSample::default()
+            };
+            let (low, high) = sample.one_sided_bounds(0.9).unwrap();
+            near((low, high), (-expected, expected));
+            let larger = sample.without_difference(3.0).one_sided_bounds(0.9);
+            assert!((3.0 * larger.unwrap().0 - low).abs() < 1e-4);
+        }
+    }
+
+    #[test]
+    fn trials_of_a_case_make_every_pair() {
+        let pairs = Pairs::of_trials((2, 3), (1, 4));
+        let expected = Pairs {
+            both: 2,
+            only_a: 6,
+            only_b: 1,
+            neither: 3,
+        };
+        assert_eq!(pairs, expected);
     }
 
     #[test]

@@ -130,9 +130,9 @@ impl Finished {
             }
             _ if self.strict_client && self.distrust().is_some() => exit_codes::CHECK_FAILED,
             Self {
-                requirements: Some(Requirements { are_met: false, .. }),
+                requirements: Some(requirements),
                 ..
-            } => exit_codes::CHECK_FAILED,
+            } => requirements.verdict.exit_code(),
             _ => exit_codes::SUCCESS,
         }
     }
@@ -419,11 +419,11 @@ fn requirements(output: &OutputPlan, report: &Report) -> Option<Requirements> {
         report.client.as_ref(),
         &output.require,
     );
-    let (notes, are_met) = compare::gate::failed_limits(&rulings, output.undecided);
+    let (notes, verdict) = compare::gate::failed_limits(&rulings, output.undecided);
     Some(Requirements {
         rules: output.require.len(),
         notes,
-        are_met,
+        verdict,
     })
 }
 

@@ -8,9 +8,8 @@ use crate::commands::output::{CommandOutput, pretty};
 use crate::commands::report::verdicts;
 use crate::terminal::InputProgress;
 use sobench_core::error::Result;
-use sobench_core::exit_codes::{CHECK_FAILED, NOT_COMPARABLE, SUCCESS};
+use sobench_core::exit_codes::{NOT_COMPARABLE, SUCCESS};
 use sobench_core::output_format::OutputFormat;
-use sobench_results::compare::gate::GateVerdict;
 use sobench_results::compare::side::Side;
 use sobench_results::compare::{compare, files};
 use sobench_shutdown::Shutdown;
@@ -52,10 +51,10 @@ fn compare_files(flags: &CompareArgs) -> Result<CommandOutput> {
         OutputFormat::Json => pretty(&report::json(&comparison)),
         other => return Err(other.unsupported("a comparison")),
     };
-    let exit_code = match comparison.gate_summary().map(|gate| gate.verdict) {
+    let exit_code = match comparison.gate_summary() {
         _ if !comparison.is_comparable() => NOT_COMPARABLE,
-        Some(GateVerdict::Failed | GateVerdict::Undecided) => CHECK_FAILED,
-        Some(GateVerdict::Passed) | None => SUCCESS,
+        Some(gate) => gate.verdict.exit_code(),
+        None => SUCCESS,
     };
     lines.extend(report::closing(&comparison));
     Ok(CommandOutput {

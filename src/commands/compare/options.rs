@@ -39,8 +39,7 @@ pub struct CompareArgs {
     /// Gate with the default rules if there is no --fail-on
     #[arg(long, help_heading = "Gate")]
     pub gate: bool,
-    /// Treat rules with too few samples as pass or fail [default: pass, but fail if no rule can be
-    /// decided]
+    /// Treat undecided rules as pass or fail [default: exit with 5]
     #[arg(long, value_name = "WHAT", value_parser = described(&UNDECIDED), help_heading = "Gate")]
     pub undecided: Option<Undecided>,
     /// Let the gate pass although a run ended early

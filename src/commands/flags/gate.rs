@@ -5,7 +5,7 @@ use sobench_core::error::Result;
 use sobench_results::compare::gate::Undecided;
 use sobench_results::compare::rules::LimitRule;
 
-/// The values of `--undecided`: the ruling on thresholds with too few samples.
+/// The values of `--undecided`: the verdict on undecided rules.
 pub(crate) const UNDECIDED: [Described<Undecided>; 2] = [
     Described(Undecided::Pass, "pass", ""),
     Described(Undecided::Fail, "fail", ""),

@@ -30,7 +30,7 @@ use crate::commands::matrix::verdicts::{
 };
 use sobench_core::dates::iso_8601;
 use sobench_core::error::{Error, Kind};
-use sobench_core::exit_codes::CHECK_FAILED;
+use sobench_core::exit_codes::{CHECK_FAILED, SUCCESS, UNDECIDED};
 use sobench_core::schedule::Pace;
 use sobench_core::verdict::Reason;
 use sobench_notices::enforcement::State;
@@ -116,8 +116,8 @@ pub(super) struct Aggregate {
     notices: Vec<Notice>,
     /// The searches of `--sweep`, by dataset, contender and whether they are control runs.
     sweeps: BTreeMap<(usize, usize, bool), Vec<Sweep>>,
-    /// Whether a run failed a threshold, or its client under `--strict-client`.
-    pub(super) has_failed_threshold: bool,
+    /// The exit code of the runs' thresholds, and of their clients under `--strict-client`.
+    pub(super) threshold: u8,
     /// Whether a result or a log could not be written.
     pub(super) has_write_failure: bool,
 }
@@ -245,7 +245,12 @@ impl Aggregate {
             is_distrusted: finished.distrust().is_some(),
             distrusted: report.client.iter().flat_map(distrusted_metrics).collect(),
         };
-        self.has_failed_threshold |= finished.exit_code() == CHECK_FAILED;
+        // A failed threshold comes before an undecided one.
+        self.threshold = match (self.threshold, finished.exit_code()) {
+            (CHECK_FAILED, _) | (_, CHECK_FAILED) => CHECK_FAILED,
+            (UNDECIDED, _) | (_, UNDECIDED) => UNDECIDED,
+            _ => SUCCESS,
+        };
         if report.record.enforcement.state == State::NotEnforced {
             let (contender, dataset) = (run.contender.clone(), run.dataset.clone());
             let (treatment, load) = (step.treatment.name().to_owned(), run.load.to_string());

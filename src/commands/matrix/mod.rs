@@ -38,7 +38,7 @@ use crate::commands::matrix::report::{Load, MatrixRun, Treatment, render, render
 use crate::commands::output::CommandOutput;
 use crate::terminal;
 use sobench_core::error::{Error, Kind, Result};
-use sobench_core::exit_codes::{CHECK_FAILED, ENVIRONMENT, INTERRUPTED};
+use sobench_core::exit_codes::{ENVIRONMENT, INTERRUPTED};
 use sobench_core::output_files::{self, create_parent_folder};
 use sobench_results::record::EngineChoice;
 use sobench_results::runlog::write::cannot_write;
@@ -492,9 +492,7 @@ fn finish(plan: &MatrixOptions, aggregate: &Aggregate, stopped: bool) -> Result<
         ..CommandOutput::default()
     };
     let failed = comparison.runs.iter().any(|run| run.failure.is_some());
-    if aggregate.has_failed_threshold {
-        output.exit_code = CHECK_FAILED;
-    }
+    output.exit_code = aggregate.threshold;
     for (path, format) in &plan.files {
         let text = render(&comparison, *format)?;
         match output_files::write_text(path, &text, |error| cannot_write_comparison(path, error)) {

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::terminal::InputProgress;
-use sobench_core::case::{Arm, Case};
+use sobench_core::case::{Arm, Case, Prompt};
 use sobench_core::error::{Error, Result};
 use sobench_data::dataset::{self, DatasetName, DatasetPlan, Inputs};
 use sobench_data::hub::HubSettings;
@@ -22,6 +22,7 @@ pub(super) struct Known {
 
 /// The constraint of one request.
 pub(super) struct Due {
+    pub(super) prompt: Prompt,
     pub(super) constraint: Option<Arc<sobench_core::constraint::Constraint>>,
     pub(super) oracle: Option<Arc<str>>,
     pub(super) arm: Arm,
@@ -72,6 +73,7 @@ impl Known {
     pub(super) fn due(&self, index: usize, expected: Option<&str>) -> Due {
         let Some(case) = self.cases.get(index) else {
             return Due {
+                prompt: Prompt::Text("".into()),
                 constraint: None,
                 oracle: None,
                 arm: Arm::Free,
@@ -79,6 +81,7 @@ impl Known {
             };
         };
         let due = |row: &Case, unjudgeable: Option<String>| Due {
+            prompt: row.prompt.clone(),
             constraint: row.constraint.clone(),
             oracle: row.grammar_oracle.clone(),
             arm: if row.constraint.is_none() {

@@ -398,9 +398,14 @@ impl Stored {
         self.observation.finish_reason = Some(reason);
     }
 
-    /// A completed answer with this text.
-    fn from_text(id: String, constraint: Option<Arc<Constraint>>, text: String) -> Self {
-        let case = Case::new(id, Prompt::Text("".into()), constraint, 1);
+    /// A completed answer with this text. Equal answers to equal prompts are copies.
+    fn from_text(
+        id: String,
+        prompt: Prompt,
+        constraint: Option<Arc<Constraint>>,
+        text: String,
+    ) -> Self {
+        let case = Case::new(id, prompt, constraint, 1);
         let observation = Observation {
             case_index: 0,
             outcome: Outcome::Completed,

@@ -14,7 +14,7 @@ use super::constraints::Known;
 use super::{Answers, Claim, FileKind, LoggedRows, Row, Rows, Stored, UnreadableRow};
 use crate::terminal::InputProgress;
 use sobench_core::answer::{CallForm, ToolCall};
-use sobench_core::case::{Arm, Case};
+use sobench_core::case::{Arm, Case, Prompt};
 use sobench_core::constraint::Constraint;
 use sobench_core::error::{Error, Result};
 use sobench_core::input::json::{self, DuplicateKeys};
@@ -284,7 +284,7 @@ fn answer(
         .and_then(|errors| errors.get(index))
         .and_then(Value::as_str);
     let due = known.due(index, expected);
-    let mut stored = Stored::from_text(id, due.constraint, text.to_owned());
+    let mut stored = Stored::from_text(id, due.prompt, due.constraint, text.to_owned());
     stored.case.arm = due.arm;
     stored.case.grammar_oracle = due.oracle;
     stored.unjudgeable = due.unjudgeable;
@@ -369,6 +369,19 @@ fn by_line(text: &str, dataset: Option<&DatasetPlan>, name: &str) -> Result<Answ
 /// The member of a row with the calls of an answer, in the form of a message of chat completions.
 const TOOL_CALLS: &str = "tool_calls";
 
+/// The members that say which request a row answers, the first that it has. Rows without them, with
+/// equal constraints, are taken as answers to one request.
+pub(super) const PROMPTS: [&str; 4] = ["prompt", "messages", "id", "name"];
+
+/// The prompt of a row; only compared with those of other rows.
+pub(super) fn prompt(member: Option<&Value>) -> Prompt {
+    Prompt::Text(match member {
+        None => "".into(),
+        Some(Value::String(text)) => text.as_str().into(),
+        Some(other) => other.to_string().into(),
+    })
+}
+
 /// Reads one row; `place` names it if it has no name.
 fn row(members: &Map<String, Value>, place: &str) -> std::result::Result<Stored, String> {
     let tool_calls = tool_calls(members)?;
@@ -392,7 +405,8 @@ fn row(members: &Map<String, Value>, place: &str) -> std::result::Result<Stored,
         Some(Value::Bool(correct)) => Some(*correct),
         Some(_) => return Err("`correct` is not true or false".to_owned()),
     };
-    let mut stored = Stored::from_text(name, Some(Arc::new(constraint)), text.to_owned());
+    let prompt = prompt(PROMPTS.iter().find_map(|member| members.get(*member)));
+    let mut stored = Stored::from_text(name, prompt, Some(Arc::new(constraint)), text.to_owned());
     stored.observation.answer.tool_calls = tool_calls;
     if let Some(reason) = string(members, "finish_reason")? {
         stored.finish(reason.to_owned());

@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::Stored;
-use sobench_core::case::Arm;
+use super::{Stored, read};
+use sobench_core::case::{Arm, Prompt};
 use sobench_core::constraint::Constraint;
 use sobench_data::dataset::custom;
 use sobench_judge::json_scan::Scanner;
@@ -51,6 +51,8 @@ struct Members<'a> {
     id: Option<&'a str>,
     correct: Option<&'a str>,
     finish_reason: Option<&'a str>,
+    /// The values of [`read::PROMPTS`].
+    prompts: [Option<&'a str>; read::PROMPTS.len()],
 }
 
 impl RowReader {
@@ -74,8 +76,13 @@ impl RowReader {
             },
             (None, None) => place.to_owned(),
         };
-        let mut stored =
-            Stored::from_text(id, Some(Arc::clone(constraint)), string(members.text?)?);
+        let prompt = match members.prompts.into_iter().flatten().next() {
+            None => read::prompt(None),
+            Some(written) if written.starts_with('"') => Prompt::Text(string(written)?.into()),
+            Some(written) => read::prompt(Some(&serde_json::from_str(written).ok()?)),
+        };
+        let constraint = Some(Arc::clone(constraint));
+        let mut stored = Stored::from_text(id, prompt, constraint, string(members.text?)?);
         if let Some(reason) = members.finish_reason {
             stored.finish(string(reason)?);
         }
@@ -130,6 +137,9 @@ impl<'a> Members<'a> {
             if is_constraint && members.constraint.replace((name, value)).is_some() {
                 return None;
             }
+            if let Some(place) = read::PROMPTS.iter().position(|member| *member == name) {
+                members.prompts[place] = Some(value);
+            }
             match name {
                 "text" => members.text = Some(value),
                 "name" => members.name = Some(value),
@@ -162,7 +172,7 @@ fn string(written: &str) -> Option<String> {
 mod tests {
     use super::*;
     use crate::commands::score::Row;
-    use crate::commands::score::read::{self, Line};
+    use crate::commands::score::read::Line;
 
     fn read_as_json(line: &str) -> Stored {
         match read::line(line, "line 9".to_owned()) {
@@ -191,6 +201,11 @@ mod tests {
                 true,
             ),
             (r#""text":"a","id":null"#, true),
+            (r#""text":"a","id":3,"prompt":"\u0041?""#, true),
+            (
+                r#""text":"a","messages": [{"role": "user"}],"name":"n""#,
+                true,
+            ),
             (r#""text":"a","text":"b""#, false),
             (r#""text":"a","x":{"y":1,"y":2}"#, false),
             (r#""text":"\ud83d\ude00""#, false),

@@ -591,6 +591,41 @@ fn batches_have_the_result_of_rows_in_memory() {
     }
 }
 
+/// 300 answers of two texts: to 300 prompts they are 300 observations, to one prompt two.
+#[test]
+fn equal_answers_to_different_requests_are_no_copies() {
+    let effective = |member: fn(usize) -> Value| {
+        let row = |number: usize| {
+            let text = ["yes", "no"][number % 2];
+            let mut row = json!({"choice": ["yes", "no"], "text": text});
+            if let (Some(row), Value::Object(members)) = (row.as_object_mut(), member(number)) {
+                row.extend(members);
+            }
+            row.to_string()
+        };
+        let rows: Vec<String> = (0..300).map(row).collect();
+        let rate = scored(&rows.join("\n"), None).unwrap().correct_rate;
+        let rate = rate.unwrap();
+        assert_eq!((rate.hits, rate.of), (300, 300));
+        rate.effective
+    };
+    let id = |number| json!({"id": number, "name": "even"});
+    assert_eq!(
+        effective(|number| json!({"prompt": format!("{number}?")})),
+        None
+    );
+    assert_eq!(
+        effective(|number| json!({"messages": [{"content": number}]})),
+        None
+    );
+    assert_eq!(effective(id), None);
+    assert_eq!(
+        effective(|number| json!({"id": number, "prompt": "?"})),
+        Some(2.0)
+    );
+    assert_eq!(effective(|_| json!({})), Some(2.0));
+}
+
 #[test]
 fn results_behind_rows_are_refused() {
     let text = "{\"regex\": \"a\", \"text\": \"a\"}\n{\"generated_texts\": [\"a\"]}";

@@ -45,7 +45,7 @@ fn runs_are_compared_with_the_baseline_in_the_comment() {
         "--baseline",
         "base.json",
         "--fail-on",
-        "correct_rate<-0.5pp",
+        "correct_rate<-5pp",
         "--require",
         "correct_rate>=99.5",
     ];
@@ -88,10 +88,7 @@ fn runs_are_compared_with_the_baseline_in_the_comment() {
         comment.starts_with("### sobench: failed: a rule was broken\n"),
         "{comment}"
     );
-    assert!(
-        comment.contains("gate: B: correct_rate<-0.5pp"),
-        "{comment}"
-    );
+    assert!(comment.contains("gate: B: correct_rate<-5pp"), "{comment}");
     let child = fs::read_to_string(folder.path().join("child")).unwrap();
     assert!(
         !Command::new("kill")
@@ -106,6 +103,63 @@ fn runs_are_compared_with_the_baseline_in_the_comment() {
         TcpStream::connect(("127.0.0.1", port)).is_err(),
         "and so has the server"
     );
+}
+
+/// Undecided is neither passed nor failed, and the later steps follow it.
+#[test]
+fn undecided_gate_ends_with_its_own_code_after_all_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let (code, stderr, _) = gate(
+        folder.path(),
+        &["--write-baseline", "base.json", "--results", "first"],
+        &RUN,
+    );
+    assert_eq!(code, 0, "{stderr}");
+    let rule = [
+        "--baseline",
+        "base.json",
+        "--fail-on",
+        "correct_rate<-0.5pp",
+    ];
+    for (undecided, name, expected) in [
+        (&[][..], "none", (5, "### sobench: undecided: ")),
+        (
+            &["--undecided", "pass"],
+            "pass",
+            (0, "### sobench: passed\n"),
+        ),
+        (
+            &["--undecided", "fail"],
+            "fail",
+            (1, "### sobench: failed: "),
+        ),
+    ] {
+        let options = [&rule[..], undecided, &["--results", name]].concat();
+        let (code, stderr, comment) = gate(folder.path(), &options, &RUN);
+        assert_eq!(code, expected.0, "{stderr}");
+        assert!(comment.starts_with(expected.1), "{comment}");
+        assert!(
+            comment.contains("0.5 pp needs about 600 requests a side"),
+            "{comment}"
+        );
+    }
+    // A bound that a run does not decide does not end the runs; a broken one has its own code.
+    let bound = [
+        "--require",
+        "p99_e2el_ms<=0.001",
+        "--runs",
+        "2",
+        "--results",
+    ];
+    let (code, stderr, comment) = gate(folder.path(), &[&bound[..], &["bound"]].concat(), &RUN);
+    assert_eq!(code, 5, "{stderr}");
+    assert!(
+        comment.contains("p99_e2el_ms<=0.001: undecided"),
+        "{comment}"
+    );
+    assert!(folder.path().join("bound/runs/002.jsonl").exists());
+    let both = [&bound[..], &["both", "--require", "completed>=61"]].concat();
+    assert_eq!(gate(folder.path(), &both, &RUN).0, 1);
 }
 
 #[test]

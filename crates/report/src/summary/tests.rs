@@ -205,17 +205,27 @@ fn the_first_line_is_the_result() {
 
 #[test]
 fn requirements_are_below_the_result() {
-    let line = |are_met, notes: &[&str]| {
+    let line = |verdict, notes: &[&str]| {
         requirements_line(&Requirements {
             rules: 2,
             notes: notes.iter().map(ToString::to_string).collect(),
-            are_met,
+            verdict,
         })
     };
-    assert_eq!(line(true, &[]), "requirements passed: 2 of 2 kept");
     assert_eq!(
-        line(false, &["require: a>=1: a is 0"]),
+        line(GateVerdict::Passed, &[]),
+        "requirements passed: 2 of 2 kept"
+    );
+    assert_eq!(
+        line(GateVerdict::Failed, &["require: a>=1: a is 0"]),
         "requirements FAILED: 1 of 2 kept; a>=1: a is 0"
+    );
+    assert_eq!(
+        line(
+            GateVerdict::Undecided,
+            &["require: a<=1: undecided: 20 < 662"]
+        ),
+        "requirements undecided: 1 of 2 kept; a<=1: undecided: 20 < 662"
     );
 }
 

@@ -4,7 +4,8 @@
 //! the arms, so that the true difference is known. Copies of an item repeat its first result with a
 //! planted probability. Everything else is what reports and rules compute.
 
-use super::gate::{interval_level, non_inferiority};
+use super::contrast::{BROKEN_BY_CHANCE, KEPT_BY_CHANCE, KEPT_LEVEL, broken_level};
+use super::gate::non_inferiority;
 use crate::metrics::accuracy::{EffectVerdict, PLANNED_EFFECT_PP};
 use sobench_statistics::Rate;
 use sobench_statistics::bootstrap::SplitMix;
@@ -206,14 +207,21 @@ fn ruled(
     share: &impl Fn(usize) -> f64,
 ) -> Check {
     let decided = drawn.iter().filter(|sample| {
-        let interval = sample.one_sided_bounds(interval_level(1));
-        interval.and_then(|interval| non_inferiority(interval, MARGIN)) == Some(is_met)
+        let [kept, broken] =
+            [KEPT_LEVEL, broken_level(1)].map(|level| sample.one_sided_bounds(level));
+        let bounds = kept.zip(broken);
+        bounds.and_then(|((low, _), (_, high))| non_inferiority(low, high, MARGIN)) == Some(is_met)
     });
+    let error = if is_met {
+        KEPT_BY_CHANCE
+    } else {
+        BROKEN_BY_CHANCE
+    };
     Check {
         what: format!("rule {what}: {}", design.name()),
         percent: share(decided.count()),
         least: 0.0,
-        most: 1.6,
+        most: 100.0 * error + 0.6 * (error / BROKEN_BY_CHANCE).sqrt(),
     }
 }
 

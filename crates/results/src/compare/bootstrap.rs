@@ -1,4 +1,4 @@
-//! Bootstrap of latencies and rates over runs and requests.
+//! Bootstrap of latencies over runs and requests.
 //!
 //! One resample draws runs, then requests in them. If both sides have the same cases, it draws
 //! cases, the same for both sides: differences between cases cancel out. Gaps between chunks are
@@ -21,8 +21,6 @@ pub struct Pool<'s> {
     /// The case of each request, as a number shared by both sides; empty if they are not paired.
     cases: &'s [u32],
     columns: Vec<(&'static Metric, Column<'s>)>,
-    /// Empty if no request counts.
-    rates: Vec<(&'static Metric, Vec<Option<bool>>)>,
 }
 
 /// The values of a distribution.
@@ -61,7 +59,7 @@ impl Default for ByRequest<'_> {
 }
 
 impl<'s> Pool<'s> {
-    /// Prepares a side for the requested rates and distributions; `None` if a run has no requests.
+    /// Prepares a side for the requested distributions; `None` if a run has no requests.
     pub fn new(
         side: &'s Side,
         pairing: &'s Pairing,
@@ -79,21 +77,11 @@ impl<'s> Pool<'s> {
             runs: bounds,
             cases: pairing.case_numbers(which),
             columns: Vec::new(),
-            rates: Vec::new(),
         };
         for figure in figures {
             let metric = figure.metric;
             if metric.is_distribution() && pool.column(metric).is_none() {
                 pool.columns.push((metric, Column::new(&runs, metric)));
-            }
-            if metric.is_rate() && pool.rate(metric).is_none() {
-                let hits = || runs.iter().flat_map(|requests| requests.in_rate(metric));
-                let column = if hits().any(|hit| hit.is_some()) {
-                    hits().collect()
-                } else {
-                    Vec::new()
-                };
-                pool.rates.push((metric, column));
             }
         }
         Some(pool)
@@ -148,13 +136,6 @@ impl<'s> Pool<'s> {
             .map(|(_, column)| column)
     }
 
-    fn rate(&self, rate: &Metric) -> Option<&[Option<bool>]> {
-        self.rates
-            .iter()
-            .find(|(metric, _)| *metric == rate)
-            .map(|(_, hits)| hits.as_slice())
-    }
-
     /// Draws how often each request is in a resample. `case_weights` is empty if cases are not
     /// paired.
     fn weigh(&self, random: &mut SplitMix, case_weights: &[u32], buffers: &mut Buffers) {
@@ -190,13 +171,6 @@ impl<'s> Pool<'s> {
                 .filter_map(|(index, figure)| Some((index, figure.stat?)))
                 .collect();
             column.evaluate(&stats, weights, &mut values);
-        }
-        for (index, figure) in figures.iter().enumerate() {
-            if figure.is_rate() {
-                values[index] = self
-                    .rate(figure.metric)
-                    .and_then(|hits| share(hits, weights));
-            }
         }
         values
     }
@@ -447,19 +421,6 @@ fn gap_sums(runs: &[&Requests]) -> impl Iterator<Item = (f64, f64)> {
         (true, (count, sum)) => (count as f64, sum),
         (false, _) => (0.0, 0.0),
     })
-}
-
-fn share(hits: &[Option<bool>], weights: &[u32]) -> Option<f64> {
-    let (mut hit, mut of) = (0_u64, 0_u64);
-    for (correct, weight) in hits
-        .iter()
-        .zip(weights)
-        .filter_map(|(correct, weight)| Some(((*correct)?, *weight)))
-    {
-        of += u64::from(weight);
-        hit += u64::from(weight) * u64::from(correct);
-    }
-    (of > 0).then(|| hit as f64 / of as f64)
 }
 
 #[cfg(test)]

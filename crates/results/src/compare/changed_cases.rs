@@ -1,5 +1,6 @@
-//! Cases that are correct on one side and incorrect on the other.
+//! Cases that are correct in fewer, or more, runs of one side than of the other.
 
+use std::cmp::{Ordering, Reverse};
 use std::collections::{HashMap, HashSet};
 
 use super::bootstrap::SideId;
@@ -12,16 +13,18 @@ use sobench_core::case::Arm;
 /// Cases with a changed verdict.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ChangedCases {
-    /// Correct on the first side and incorrect on the second.
+    /// Cases whose share of correct runs fell: with one run a side, correct on the first side and
+    /// incorrect on the second.
     pub worse: usize,
     pub better: usize,
     /// Number of cases judged on both sides.
     pub judged: usize,
-    /// Some of the changed cases in file order, those that got worse first.
+    /// Some of the changed cases, those that got worse first, by the size of the change and in file
+    /// order.
     pub cases: Vec<ChangedCase>,
 }
 
-/// A case with a changed verdict. With several runs per side, the majority decides.
+/// A case with a changed share of correct runs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ChangedCase {
     pub case: String,
@@ -36,7 +39,8 @@ pub struct ChangedCase {
 pub struct CaseResult {
     /// The share of runs with a correct answer.
     pub correct: Share,
-    /// The first answer with the majority verdict; `None` if the file has no answers. Its text is read
+    /// The first answer with the verdict that became rarer, on the first side, or more frequent, on
+    /// the second; `None` if the file has no answers. Its text is read
     /// from the file ([`super::files::read_texts`]).
     pub answer: Option<Answer>,
     /// The run and the request of the answer.
@@ -52,28 +56,38 @@ pub fn changed_cases(a: &Side, b: &Side, pairing: &Pairing, limit: usize) -> Opt
     let of_a = by_case(a, units_a, pairing.cases())?;
     let of_b = by_case(b, units_b, pairing.cases())?;
     let mut changed = ChangedCases::default();
-    let mut found: Vec<(bool, u32)> = Vec::new();
+    let mut found = Vec::new();
     for (unit, (first, second)) in of_a.iter().zip(&of_b).enumerate() {
-        let (Some(was), Some(is)) = (mostly(*first), mostly(*second)) else {
+        if first.of == 0 || second.of == 0 {
             continue;
-        };
-        changed.judged += 1;
-        match (was, is) {
-            (true, false) => changed.worse += 1,
-            (false, true) => changed.better += 1,
-            (true, true) | (false, false) => continue,
         }
-        found.push((is, unit as u32));
+        changed.judged += 1;
+        // The shares with a common denominator.
+        let (was, is) = (first.hits * second.of, second.hits * first.of);
+        let is_better = match is.cmp(&was) {
+            Ordering::Less => false,
+            Ordering::Equal => continue,
+            Ordering::Greater => true,
+        };
+        let count = if is_better {
+            &mut changed.better
+        } else {
+            &mut changed.worse
+        };
+        *count += 1;
+        let change = was.abs_diff(is) as f64 / (first.of * second.of) as f64;
+        // Shares have few values: the same change has the same number.
+        found.push((is_better, Reverse((change * 1e6) as u64), unit as u32));
     }
     // `false` sorts first: cases that got worse.
     found.sort_unstable();
     found.truncate(limit);
-    let shown: HashSet<u32> = found.iter().map(|(_, unit)| *unit).collect();
+    let shown: HashSet<u32> = found.iter().map(|(.., unit)| *unit).collect();
     let (shown_a, shown_b) = (
         requests_of(a, units_a, &shown)?,
         requests_of(b, units_b, &shown)?,
     );
-    for (better, unit) in found {
+    for (better, _, unit) in found {
         let (first, second) = (&shown_a[&unit], &shown_b[&unit]);
         let (_, case) = first[0];
         changed.cases.push(ChangedCase {
@@ -123,11 +137,6 @@ fn verdict(request: RequestView<'_>) -> Option<bool> {
     } else {
         ours
     }
-}
-
-/// Whether most runs are correct; `None` without verdicts or in case of a tie.
-fn mostly(share: Share) -> Option<bool> {
-    (share.of > 0 && 2 * share.hits != share.of).then_some(2 * share.hits > share.of)
 }
 
 fn seen(requests: &[(usize, RequestView<'_>)], correct: bool) -> CaseResult {
@@ -195,20 +204,31 @@ mod tests {
     }
 
     #[test]
-    fn majority_of_runs_decides() {
-        let run = |correct| vec![case("p", Some(correct))];
-        let a = side("a", vec![run(true), run(false), run(true)]);
-        let half = side("b", vec![run(true), run(false)]);
-        let b = side("b", vec![run(false), run(false), run(true)]);
-        assert_eq!(found(&a, &half, 9).unwrap().judged, 0);
+    fn cases_that_fail_in_more_runs_are_worse() {
+        let run = |p, q| vec![case("p", Some(p)), case("q", Some(q))];
+        let valid = || run(true, true);
+        let a = side("a", vec![valid(), valid(), valid()]);
+        let b = side("b", vec![valid(), run(false, false), run(true, false)]);
         let changed = found(&a, &b, 9).unwrap();
+        assert_eq!((changed.worse, changed.better, changed.judged), (2, 0, 2));
+        let shown: Vec<_> = changed
+            .cases
+            .iter()
+            .map(|case| (case.case.as_str(), case.b.correct.hits, case.b.correct.of))
+            .collect();
+        assert_eq!(shown, [("q", 1, 3), ("p", 2, 3)], "the larger change first");
+        assert_eq!(changed.cases[1].b.place, Some((1, 0)));
         assert_eq!(
-            (changed.worse, changed.cases[0].b.correct),
-            (1, Share { hits: 1, of: 3 })
-        );
-        assert_eq!(
-            changed.cases[0].b.answer.as_ref().unwrap().verdict,
+            changed.cases[1].b.answer.as_ref().unwrap().verdict,
             "p false"
         );
+        // The same share of another number of runs is no change.
+        let half = side("a", vec![run(true, true), run(false, true)]);
+        let four = side(
+            "b",
+            vec![valid(), run(false, true), valid(), run(false, true)],
+        );
+        let same = found(&half, &four, 9).unwrap();
+        assert_eq!((same.worse, same.better, same.judged), (0, 0, 2));
     }
 }

@@ -1,40 +1,42 @@
-//! Evaluates the rules of a gate.
+//! Evaluates the rules of a gate. The levels of its two errors are in [`super::contrast`].
 //!
 //! A change rule is broken if the estimate exceeds the threshold and the whole interval is on the
 //! bad side of zero. Rules on times and throughput need [`MIN_RUNS`] runs a side, whose intervals
 //! include the variation between runs, or a variation that the user gives: then the whole interval
-//! has to be beyond it. Intervals are one-sided with Bonferroni correction: if both sides are equal,
-//! at most [`FALSE_ALARMS`] of all gates have any broken rule.
+//! has to be beyond it. It is kept if the interval does not reach the threshold, and undecided
+//! otherwise.
 //!
 //! A limit between the accuracy of two arms is a test of non-inferiority over items: it is met if
 //! the lower bound of the difference is at least minus the margin, and missed if the upper bound is
-//! below it. Each bound has an error probability of [`FALSE_ALARMS`]
-//! ([`sobench_statistics::paired::PairedSample::one_sided_bounds`]). Otherwise it is undecided.
-
-use std::fmt;
+//! below it ([`sobench_statistics::paired::PairedSample::one_sided_bounds`]). Otherwise it is
+//! undecided.
+//!
+//! A gate passes if every rule that counts is kept, fails if one is broken, and is undecided
+//! otherwise. Rules that cannot say anything do not count ([`NotCounted`]), and a gate without any
+//! kept rule is undecided.
 
 use std::cmp::Ordering;
+use std::fmt;
 
 use serde::Serialize;
 
 use super::Gate;
-use super::measure::{Measured, NoInterval, Resampling, measure, reliable_figure};
+use super::contrast::{KEPT_LEVEL, broken_level};
+use super::measure::{Measured, NoInterval, Resampling, Uncertainty, measure, reliable_figure};
 use super::pairing::Pairing;
 use super::rules::{ChangeRule, ChangeUnit, Direction, LimitRule};
 use super::run_ratio::MIN_RUNS;
 use super::run_spread::{RunSpread, RunVariation};
 use super::side::Side;
+use super::throughput::follows_rate;
 use crate::metrics::registry::{Figure, Metric, Unit};
 use sobench_core::case::Arm;
+use sobench_core::exit_codes::{CHECK_FAILED, SUCCESS, UNDECIDED};
 
-/// Maximum share of gates that fail by chance if nothing changed.
-pub const FALSE_ALARMS: f64 = 0.01;
-
-/// How a gate treats rules with too few samples.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+/// How a gate treats undecided rules. Without it, the gate is undecided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Undecided {
-    #[default]
     Pass,
     Fail,
 }
@@ -55,6 +57,27 @@ pub enum Ruling {
     /// The later side has no value of a figure that the first one has, or a side has none of a
     /// figure that the user named. More samples would not help.
     Absent,
+    /// The rule says nothing about these sides, and the gate does not count it.
+    NotCounted(NotCounted),
+}
+
+/// Why a rule does not count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotCounted {
+    /// The request rate sets the throughput of both sides.
+    FollowsRate,
+    /// Neither side has the figure of a default rule.
+    NoValue,
+    /// A default rule on a time or throughput, whose variation between runs is unknown.
+    FewRuns,
+}
+
+/// The size of a sample that decides a rule if nothing changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Needs {
+    Requests(usize),
+    Runs(usize),
 }
 
 /// The result of a change rule.
@@ -65,8 +88,12 @@ pub struct ChangeRuling {
     pub b: Option<f64>,
     /// The change, in the rule's unit.
     pub change: Option<f64>,
+    /// The interval that decides: of a broken rule at the level of all rules, otherwise of
+    /// [`KEPT_LEVEL`].
     pub interval: Option<(f64, f64)>,
     pub ruling: Ruling,
+    /// The size a side that decides an undecided rule.
+    pub needs: Option<Needs>,
 }
 
 /// The result of a limit rule.
@@ -75,8 +102,7 @@ pub struct LimitRuling {
     pub rule: LimitRule,
     /// Between two arms, the difference in percentage points.
     pub value: Option<f64>,
-    /// The interval of the difference between two arms, with an error probability of
-    /// [`FALSE_ALARMS`] at each end.
+    /// Between two arms, the interval of the difference that decides, as in [`ChangeRuling`].
     pub interval: Option<(f64, f64)>,
     pub ruling: Ruling,
 }
@@ -98,8 +124,75 @@ impl fmt::Display for Ruling {
                 }
             },
             Self::Absent => f.write_str("NO VALUE: a side does not have this figure"),
+            Self::NotCounted(why) => write!(f, "not counted: {why}"),
         }
     }
+}
+
+impl NotCounted {
+    pub const ALL: [Self; 3] = [Self::FollowsRate, Self::NoValue, Self::FewRuns];
+}
+
+impl fmt::Display for NotCounted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::FollowsRate => f.write_str("follows the request rate"),
+            Self::NoValue => f.write_str("no values"),
+            Self::FewRuns => write!(f, "needs {MIN_RUNS} runs a side"),
+        }
+    }
+}
+
+impl fmt::Display for Needs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Requests(count) => write!(f, "{} requests", two_digits_up(*count as f64)),
+            Self::Runs(count) => write!(f, "{count} runs"),
+        }
+    }
+}
+
+impl ChangeRuling {
+    /// The ruling; of an undecided rule with the change that the samples rule out, and the size that
+    /// the rule needs.
+    pub fn result(&self) -> String {
+        let Some(ruled_out) = self.ruled_out().filter(|_| self.ruling == Ruling::TooFew) else {
+            return self.ruling.to_string();
+        };
+        let rule = &self.rule;
+        let change = match (rule.metric.is_rate(), rule.direction) {
+            (true, Direction::Down) => "a loss",
+            (false, Direction::Down) => "a decrease",
+            (_, Direction::Up) => "an increase",
+        };
+        let unit = rule.unit_name();
+        let mut text = format!(
+            "undecided: rules out {change} over {} {unit}",
+            two_digits_up(ruled_out)
+        );
+        if let Some(needs) = self.needs {
+            text += &format!("; {} {unit} needs about {needs} a side", rule.size);
+        }
+        text
+    }
+
+    /// The smallest change in the direction of the rule that the samples rule out.
+    pub fn ruled_out(&self) -> Option<f64> {
+        let (low, high) = self.interval.filter(|_| self.ruling != Ruling::Broken)?;
+        Some(match self.rule.direction {
+            Direction::Up => high.max(0.0),
+            Direction::Down => (-low).max(0.0),
+        })
+    }
+}
+
+/// A number above 0 rounded up to two significant digits.
+fn two_digits_up(number: f64) -> String {
+    let unit = 10_f64.powi((number.max(1e-9).log10().floor() as i32 - 1).max(-2));
+    // Without the error of the division.
+    let rounded = (number / unit - 1e-9).ceil() * unit + 0.0;
+    let decimals = usize::from(unit < 1.0) + usize::from(unit < 0.1);
+    format!("{rounded:.decimals$}")
 }
 
 impl fmt::Display for LimitRuling {
@@ -125,44 +218,72 @@ impl LimitRuling {
         let (Some(difference), Some((low, high))) = (self.value, self.interval) else {
             return self.ruling.to_string();
         };
-        let ruling = match self.ruling {
-            Ruling::Kept => "met",
-            Ruling::Broken => "NOT MET",
-            _ => "undecided: too few items",
+        let (ruling, level) = match self.ruling {
+            Ruling::Kept => ("met".to_owned(), KEPT_LEVEL),
+            Ruling::Broken => ("NOT MET".to_owned(), broken_level(1)),
+            _ => {
+                let ruled_out = two_digits_up((-low).max(0.0));
+                let text =
+                    format!("undecided: too few items, which rule out a loss over {ruled_out} pp");
+                (text, KEPT_LEVEL)
+            }
         };
         format!(
-            "{ruling}; the difference is {difference:+.2} pp ({low:+.2} to {high:+.2}, 98 % interval)"
+            "{ruling}; the difference is {difference:+.2} pp ({low:+.2} to {high:+.2}, {:.0} % interval)",
+            100.0 * level
         )
     }
 }
 
-/// A line for each limit that is not kept, and whether the run passes.
-pub fn failed_limits(rulings: &[LimitRuling], undecided: Undecided) -> (Vec<String>, bool) {
+/// A line for each limit that is not kept, and the verdict on all.
+pub fn failed_limits(
+    rulings: &[LimitRuling],
+    undecided: Option<Undecided>,
+) -> (Vec<String>, GateVerdict) {
     let lines = rulings
         .iter()
         .filter(|ruled| ruled.ruling != Ruling::Kept)
         .map(|ruled| format!("require: {ruled}"));
-    (
-        lines.collect(),
-        !rulings.iter().any(|ruled| ruled.ruling.fails(undecided)),
-    )
+    let verdict = GateVerdict::new(rulings.iter().map(|ruled| ruled.ruling), undecided);
+    (lines.collect(), verdict)
 }
 
-/// The confidence level for a number of change rules.
-pub fn interval_level(rules: usize) -> f64 {
-    1.0 - 2.0 * FALSE_ALARMS / rules.max(1) as f64
+/// The level at which change rules are broken, from the figures of each later side. Only rules that
+/// can be broken share the error.
+pub fn level<'m>(rules: &[ChangeRule], measured: impl IntoIterator<Item = &'m [Measured]>) -> f64 {
+    let sides = measured.into_iter();
+    let at_risk = sides.map(|side| {
+        let figures = rules.iter().filter_map(|rule| figure(side, rule.metric));
+        figures.filter(|figure| figure.can_be_broken()).count()
+    });
+    broken_level(at_risk.sum())
+}
+
+fn figure(measured: &[Measured], metric: Figure) -> Option<&Measured> {
+    measured.iter().find(|row| row.metric == metric)
 }
 
 /// Evaluates change rules; `measured` contains their figures.
 pub fn evaluate_changes(
     rules: &[ChangeRule],
+    (a, b): (&Side, &Side),
     measured: &[Measured],
     level: f64,
 ) -> Vec<ChangeRuling> {
-    let find = |metric: Figure| measured.iter().find(|row| row.metric == metric);
-    rules
+    let changes = rules
         .iter()
-        .filter_map(|rule| Some(change(*rule, find(rule.metric)?, level)))
+        .filter_map(|rule| Some(change(*rule, figure(measured, rule.metric)?, level)));
+    changes
+        .map(|mut change| {
+            let follows = || {
+                let metric = change.rule.metric.metric;
+                [a, b].into_iter().all(|side| follows_rate(side, metric))
+            };
+            if !change.ruling.is_failure() && follows() {
+                change.ruling = Ruling::NotCounted(NotCounted::FollowsRate);
+            }
+            change
+        })
         .collect()
 }
 
@@ -171,18 +292,15 @@ pub fn evaluate_rules(
     a: &Side,
     b: &Side,
     rules: &[ChangeRule],
-    level: f64,
     run_spread: &RunSpread,
     resampling: Resampling,
 ) -> Vec<ChangeRuling> {
     let mut metrics: Vec<Figure> = rules.iter().map(|rule| rule.metric).collect();
     metrics.sort();
     metrics.dedup();
-    evaluate_changes(
-        rules,
-        &measure(a, b, &Pairing::new(a, b), &metrics, run_spread, resampling),
-        level,
-    )
+    let measured = measure(a, b, &Pairing::new(a, b), &metrics, run_spread, resampling);
+    let level = level(rules, [&measured[..]]);
+    evaluate_changes(rules, (a, b), &measured, level)
 }
 
 /// Evaluates limit rules on one side.
@@ -227,26 +345,28 @@ fn compare_arms(rule: &LimitRule, side: &Side, from: Arm, to: Arm) -> LimitRulin
     if !is_known(rule.metric.metric) || !rule.other.is_some_and(|other| is_known(other.metric)) {
         return undecided(Ruling::Absent);
     }
-    let found = run.accuracy_difference(from, to, interval_level(1));
-    let Some((difference, low, high)) = found else {
+    let [kept, broken] =
+        [KEPT_LEVEL, broken_level(1)].map(|level| run.accuracy_difference(from, to, level));
+    let (Some((difference, low, high)), Some((_, widest_low, widest_high))) = (kept, broken) else {
         return undecided(Ruling::Unknown(NoInterval::NoItems));
     };
-    let ruling = match non_inferiority((low, high), -rule.value) {
-        Some(true) => Ruling::Kept,
-        Some(false) => Ruling::Broken,
-        None => Ruling::TooFew,
+    let (ruling, interval) = match non_inferiority(low, widest_high, -rule.value) {
+        Some(true) => (Ruling::Kept, (low, high)),
+        Some(false) => (Ruling::Broken, (widest_low, widest_high)),
+        None => (Ruling::TooFew, (low, high)),
     };
     LimitRuling {
         rule: *rule,
         value: Some(difference),
-        interval: Some((low, high)),
+        interval: Some(interval),
         ruling,
     }
 }
 
-/// Whether a difference with this interval is certainly not below minus the margin; `Some(false)` if
-/// it certainly is below, `None` if that is undecided.
-pub fn non_inferiority((low, high): (f64, f64), margin: f64) -> Option<bool> {
+/// Whether a difference is certainly not below minus the margin, by its bound at the level of kept
+/// rules; `Some(false)` if it certainly is below, by its bound at that of broken ones, `None` if that
+/// is undecided.
+pub fn non_inferiority(low: f64, high: f64, margin: f64) -> Option<bool> {
     if low >= -margin {
         Some(true)
     } else if high < -margin {
@@ -276,12 +396,8 @@ fn may_be_met_without_client(rule: &LimitRule, value: f64, side: &Side) -> bool 
 
 impl Ruling {
     /// Whether the gate fails because of this ruling.
-    pub fn fails(self, undecided: Undecided) -> bool {
-        match self {
-            Self::Broken | Self::Absent => true,
-            Self::Kept => false,
-            Self::TooFew | Self::TooFewRuns | Self::Unknown(_) => undecided == Undecided::Fail,
-        }
+    pub fn is_failure(self) -> bool {
+        matches!(self, Self::Broken | Self::Absent)
     }
 
     /// Whether the samples do not decide the rule.
@@ -290,75 +406,105 @@ impl Ruling {
     }
 }
 
-/// The verdict of a gate.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+/// The verdict of a gate, the better one first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GateVerdict {
     Passed,
-    Failed,
-    /// All rules of a side are undecided. The exit code is that of a failed gate.
+    /// A rule is undecided, or none counts.
     Undecided,
+    Failed,
+}
+
+impl GateVerdict {
+    /// From the rulings on one side.
+    pub fn new(rulings: impl Iterator<Item = Ruling>, undecided: Option<Undecided>) -> Self {
+        let rulings: Vec<Ruling> = rulings.collect();
+        let has = |is: fn(Ruling) -> bool| rulings.iter().any(|ruling| is(*ruling));
+        if has(Ruling::is_failure) {
+            return Self::Failed;
+        }
+        let is_decided = !has(Ruling::is_undecided) && has(|ruling| ruling == Ruling::Kept);
+        match undecided {
+            _ if is_decided => Self::Passed,
+            None => Self::Undecided,
+            Some(Undecided::Pass) => Self::Passed,
+            Some(Undecided::Fail) => Self::Failed,
+        }
+    }
+
+    /// The exit code of a program with this verdict.
+    pub fn exit_code(self) -> u8 {
+        match self {
+            Self::Passed => SUCCESS,
+            Self::Undecided => UNDECIDED,
+            Self::Failed => CHECK_FAILED,
+        }
+    }
 }
 
 /// The verdict of a gate, with its reasons.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GateSummary {
     pub verdict: GateVerdict,
-    pub rules: usize,
-    pub broken: usize,
-    pub undecided: usize,
+    /// Every rule of every later side, with the index of the side.
+    pub rules: Vec<(usize, String, Ruling)>,
     /// The side and file of each partial run.
     pub partial: Vec<(usize, String)>,
     /// Whether partial runs may pass.
     pub allow_partial: bool,
-    /// How undecided rules count, after the verdict.
-    pub treatment: Undecided,
 }
 
 impl GateSummary {
     /// From the rulings of each later side and the partial runs of all sides.
-    pub fn new(gate: &Gate, rulings: &[Vec<Ruling>], partial: Vec<(usize, String)>) -> Self {
-        let all = || rulings.iter().flatten();
-        let treatment = gate.undecided.unwrap_or_default();
-        let is_failed = all().any(|ruling| ruling.fails(treatment));
-        let is_vacuous = rulings
-            .iter()
-            .any(|of_side| of_side.iter().all(|ruling| ruling.is_undecided()));
-        let verdict = if is_failed || (!partial.is_empty() && !gate.allow_partial) {
-            GateVerdict::Failed
-        } else if is_vacuous && gate.undecided.is_none() {
-            GateVerdict::Undecided
-        } else {
-            GateVerdict::Passed
+    pub fn new(
+        gate: &Gate,
+        sides: Vec<(usize, Vec<(String, Ruling)>)>,
+        partial: Vec<(usize, String)>,
+    ) -> Self {
+        let of_side = |(_, rules): &(usize, Vec<(String, Ruling)>)| {
+            GateVerdict::new(rules.iter().map(|(_, ruling)| *ruling), gate.undecided)
         };
+        let of_rules = sides.iter().map(of_side).max();
+        let verdict = if !partial.is_empty() && !gate.allow_partial {
+            GateVerdict::Failed
+        } else {
+            of_rules.unwrap_or(GateVerdict::Undecided)
+        };
+        let rules = sides.into_iter().flat_map(|(side, rules)| {
+            rules
+                .into_iter()
+                .map(move |(rule, ruling)| (side, rule, ruling))
+        });
         Self {
             verdict,
-            rules: all().count(),
-            broken: all()
-                .filter(|ruling| matches!(ruling, Ruling::Broken | Ruling::Absent))
-                .count(),
-            undecided: all().filter(|ruling| ruling.is_undecided()).count(),
+            rules: rules.collect(),
             partial,
             allow_partial: gate.allow_partial,
-            treatment: if verdict == GateVerdict::Undecided {
-                Undecided::Fail
-            } else {
-                treatment
-            },
         }
+    }
+
+    /// The number of rules with such a ruling.
+    pub fn count(&self, is: impl Fn(Ruling) -> bool) -> usize {
+        self.rules.iter().filter(|(.., ruling)| is(*ruling)).count()
     }
 }
 
 fn change(rule: ChangeRule, measured: &Measured, level: f64) -> ChangeRuling {
-    let (change, interval) = match rule.unit {
-        ChangeUnit::Own => (measured.difference, measured.spread.interval(level)),
+    let spread = &measured.spread;
+    let (change, widest, interval) = match rule.unit {
+        ChangeUnit::Own => (
+            measured.difference,
+            spread.interval(level),
+            spread.bounds(KEPT_LEVEL),
+        ),
         ChangeUnit::Percent => {
             let base = measured.a.filter(|base| *base > 0.0);
             let change = measured
                 .difference
                 .zip(base)
                 .map(|(difference, base)| 100.0 * difference / base);
-            (change, measured.spread.relative(level))
+            (change, spread.relative(level), spread.relative(KEPT_LEVEL))
         }
     };
     let bad = if rule.direction == Direction::Up {
@@ -371,11 +517,14 @@ fn change(rule: ChangeRule, measured: &Measured, level: f64) -> ChangeRuling {
         (Some(_), None) => true,
         (None, _) => !rule.is_default,
     };
-    let ruling = match (change, interval, &measured.spread) {
+    let is_assumed = matches!(measured.variation, RunVariation::Assumed(_));
+    let ruling = match (change, interval, spread) {
         _ if is_absent => Ruling::Absent,
-        (_, _, super::measure::Uncertainty::None(why)) => Ruling::Unknown(*why),
+        _ if measured.a.is_none() => Ruling::NotCounted(NotCounted::NoValue),
+        _ if is_assumed && rule.is_default => Ruling::NotCounted(NotCounted::FewRuns),
+        (_, _, Uncertainty::None(why)) => Ruling::Unknown(*why),
         (None, _, _) | (_, None, _) => Ruling::Unknown(NoInterval::NoValue),
-        _ if matches!(measured.variation, RunVariation::Assumed(_)) => Ruling::TooFewRuns,
+        _ if is_assumed => Ruling::TooFewRuns,
         (Some(change), Some(_), spread)
             if rule.is_past(change)
                 && spread.sign(level, measured.variation.floor()) == Some(bad) =>
@@ -400,19 +549,51 @@ fn change(rule: ChangeRule, measured: &Measured, level: f64) -> ChangeRuling {
         a: measured.a,
         b: measured.b,
         change,
-        interval,
+        interval: if ruling == Ruling::Broken {
+            widest
+        } else {
+            interval
+        },
         ruling,
+        needs: (ruling == Ruling::TooFew)
+            .then(|| needs(&rule, measured))
+            .flatten(),
+    }
+}
+
+/// The size a side with which the rule would be kept if nothing changed, if it is known.
+fn needs(rule: &ChangeRule, measured: &Measured) -> Option<Needs> {
+    match &measured.spread {
+        Uncertainty::Rates(contrast) => contrast
+            .requests_needed(rule.size / 100.0, KEPT_LEVEL)
+            .map(Needs::Requests),
+        Uncertainty::Runs {
+            ratio,
+            base,
+            drawn: None,
+        } => {
+            let size = match rule.unit {
+                ChangeUnit::Own => rule.size / base,
+                ChangeUnit::Percent => rule.size / 100.0,
+            };
+            let size = match rule.direction {
+                Direction::Up => size,
+                Direction::Down => -size,
+            };
+            ratio.runs_needed(size, KEPT_LEVEL).map(Needs::Runs)
+        }
+        _ => None,
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::compare::measure::Uncertainty;
-    use crate::compare::side::Share;
+    use crate::compare::contrast::{Contrast, Hits};
+    use crate::compare::side::{Request, Share};
     use crate::compare::testing::{request, side};
     use crate::metrics::accuracy::ArmPairs;
-    use crate::metrics::registry::rates;
+    use crate::metrics::registry::rates as registry_rates;
     use crate::metrics::testing::{test_request, with_samples};
     use crate::metrics::{MetricsOptions, summarise};
     use crate::record::testing::record;
@@ -433,16 +614,21 @@ mod tests {
         ];
         let rules = rules.map(|rule| LimitRule::parse(rule).unwrap());
         let rulings = crate::compare::check_limits(&record(), &metrics, None, &rules);
-        let (lines, kept) = failed_limits(&rulings, Undecided::Pass);
+        let (lines, verdict) = failed_limits(&rulings, Some(Undecided::Pass));
         let expected = [
             "require: median_ttft_ms<=9: median_ttft_ms is 10.00",
             "require: p99_ttft_ms<=200: undecided: 20 < 662",
         ];
-        assert_eq!((lines, kept), (expected.map(str::to_owned).to_vec(), false));
-        assert!(
-            failed_limits(&rulings[2..], Undecided::Pass).1
-                && !failed_limits(&rulings[2..], Undecided::Fail).1
-        );
+        assert_eq!(lines, expected);
+        assert_eq!(verdict, GateVerdict::Failed);
+        for (undecided, expected) in [
+            (None, GateVerdict::Undecided),
+            (Some(Undecided::Pass), GateVerdict::Passed),
+            (Some(Undecided::Fail), GateVerdict::Failed),
+        ] {
+            assert_eq!(failed_limits(&rulings[2..], undecided).1, expected);
+        }
+        assert_eq!(failed_limits(&rulings[3..], None).1, GateVerdict::Passed);
     }
 
     /// The ruling for a mean that changes from 100, with a standard error on each side.
@@ -463,7 +649,7 @@ mod tests {
             variation,
             spread,
         };
-        evaluate_changes(&[rule], &[measured], interval_level(1))[0].ruling
+        change(rule, &measured, broken_level(1)).ruling
     }
 
     #[test]
@@ -508,48 +694,168 @@ mod tests {
         );
     }
 
-    #[test]
-    fn rates_change_in_percentage_points_and_pairs_are_tested() {
-        let rule = ChangeRule::parse("correct_rate<-0.5pp").unwrap();
-        let ruling = |only_a: usize| {
-            let pairs = Pairs {
-                both: 990 - only_a,
-                only_a,
-                only_b: 0,
-                neither: 10,
-            };
-            let (a, b) = (
-                Share {
-                    hits: 990,
-                    of: 1000,
-                },
-                Share {
-                    hits: 990 - only_a,
-                    of: 1000,
-                },
-            );
-            let difference = pairs.difference().map(|share| 100.0 * share);
-            let spread = Uncertainty::Rates {
-                pairs: Some(pairs),
-                a,
-                b,
-                drawn: None,
-            };
-            let measured = Measured {
-                metric: rule.metric,
-                a: Some(99.0),
-                b: Some(98.0),
-                difference,
-                n: (None, None),
-                variation: RunVariation::NotTimed,
-                spread,
-            };
-            evaluate_changes(&[rule], &[measured], interval_level(6))[0].ruling
+    /// The rate of two sides, with this many cases that only the first side has right.
+    fn rates(rule: &str, cases: usize, only_a: usize) -> ChangeRuling {
+        let rule = ChangeRule::parse(rule).unwrap();
+        let hits = |failed: usize| {
+            let mut hits = Hits::default();
+            hits.add_run((0..cases).map(|case| (case, case >= failed)));
+            hits
         };
+        let contrast = Contrast::paired(&hits(0), &hits(only_a), |case| case as u64).unwrap();
+        let measured = Measured {
+            metric: rule.metric,
+            a: Some(100.0),
+            b: Some(100.0 - 100.0 * only_a as f64 / cases as f64),
+            difference: Some(100.0 * contrast.difference),
+            n: (None, None),
+            variation: RunVariation::NotTimed,
+            spread: Uncertainty::Rates(contrast),
+        };
+        change(rule, &measured, broken_level(6))
+    }
+
+    #[test]
+    fn rates_change_in_percentage_points_and_say_what_they_rule_out() {
+        let rule = "correct_rate<-0.5pp";
+        let found = [0, 6, 20].map(|only_a| rates(rule, 1000, only_a).ruling);
+        assert_eq!(found, [Ruling::Kept, Ruling::TooFew, Ruling::Broken]);
+        let few = rates(rule, 200, 0);
+        assert_eq!(few.needs, Some(Needs::Requests(598)));
         assert_eq!(
-            [0, 6, 20].map(ruling),
-            [Ruling::TooFew, Ruling::TooFew, Ruling::Broken]
+            few.result(),
+            "undecided: rules out a loss over 1.5 pp; 0.5 pp needs about 600 requests a side"
         );
+        assert_eq!(rates("correct_rate<-2pp", 200, 0).ruling, Ruling::Kept);
+        assert_eq!(rates(rule, 600, 0).ruling, Ruling::Kept);
+        let (low, _) = rates(rule, 1000, 20).interval.unwrap();
+        let (kept_low, _) = rates("correct_rate<-2.5pp", 1000, 20).interval.unwrap();
+        assert!(low < kept_low, "the level of all rules, and that of one");
+    }
+
+    #[test]
+    fn numbers_are_rounded_up() {
+        let found = [0.0, 0.494, 0.5, 1.41, 12.3, 60.0, 598.0, 1701.0].map(two_digits_up);
+        let expected = ["0.00", "0.50", "0.50", "1.5", "13", "60", "600", "1800"];
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn only_rules_that_can_be_broken_share_the_error() {
+        let spread = |spread: Uncertainty, variation: RunVariation, metric: &str| Measured {
+            metric: Figure::parse(metric).unwrap(),
+            a: Some(100.0),
+            b: Some(100.0),
+            difference: Some(0.0),
+            n: (None, None),
+            variation,
+            spread,
+        };
+        let normal = || Uncertainty::Normal {
+            a: 100.0,
+            b: 100.0,
+            error_a: 1.0,
+            error_b: 1.0,
+        };
+        let clean = rates("correct_rate<-2pp", 200, 0);
+        let rules = [
+            "coverage<-2pp",
+            "mean_ttft_ms>+10%",
+            "mean_tpot_ms>+10%",
+            "failed>+1",
+        ];
+        let rules: Vec<ChangeRule> = rules
+            .iter()
+            .map(|rule| ChangeRule::parse(rule).unwrap())
+            .collect();
+        let mut hits = Hits::default();
+        hits.add_run((0..200).map(|case| (case, true)));
+        let same = Contrast::paired(&hits, &hits, |case| case as u64).unwrap();
+        let measured = [
+            spread(Uncertainty::Rates(same), RunVariation::NotTimed, "coverage"),
+            spread(normal(), RunVariation::Measured, "mean_ttft_ms"),
+            spread(normal(), RunVariation::Assumed(5.0), "mean_tpot_ms"),
+            spread(
+                Uncertainty::None(NoInterval::SingleValue),
+                RunVariation::NotTimed,
+                "failed",
+            ),
+        ];
+        assert_eq!(level(&rules, [&measured[..]]), broken_level(1));
+        assert_eq!(
+            level(&rules, [&measured[..], &measured[..]]),
+            broken_level(2)
+        );
+        assert_eq!(clean.ruling, Ruling::Kept);
+    }
+
+    #[test]
+    fn throughput_at_a_request_rate_does_not_count() {
+        use crate::record::condition::Field;
+        let rule = ChangeRule::parse("output_throughput<-10%").unwrap();
+        // A request every 100 ms for 10 s.
+        let with = |tokens: u64, rate: &str| {
+            let one = |index: u32| Request {
+                sent_s: Some(f64::from(index) * 0.1),
+                output_tokens: Some(tokens),
+                case: Some(index.to_string()),
+                ..request()
+            };
+            let mut side = side("s", vec![(0..100).map(one).collect(); 3]);
+            for run in &mut side.runs {
+                run.conditions.insert(Field::RequestRate, rate.to_owned());
+            }
+            side
+        };
+        let ruling = |rate: &str, tokens: u64| {
+            let resampling = Resampling {
+                resamples: 1000,
+                seed: 0,
+            };
+            let (a, b) = (with(4, rate), with(tokens, rate));
+            evaluate_rules(&a, &b, &[rule], &RunSpread::default(), resampling)[0].ruling
+        };
+        let follows = Ruling::NotCounted(NotCounted::FollowsRate);
+        assert_eq!(ruling("10", 4), follows);
+        assert_eq!(ruling("inf", 4), Ruling::Kept);
+        // The server answers half of the offered rate.
+        assert_eq!(ruling("20", 4), Ruling::Kept);
+        // Shorter answers are a change at every load.
+        assert_eq!(ruling("10", 2), Ruling::Broken);
+    }
+
+    #[test]
+    fn default_rules_on_times_do_not_count_without_runs() {
+        let named = ChangeRule::parse("mean_ttft_ms>+10%").unwrap();
+        let default = ChangeRule {
+            is_default: true,
+            ..named
+        };
+        let measured = Measured {
+            metric: named.metric,
+            a: Some(10.0),
+            b: Some(10.0),
+            difference: Some(0.0),
+            n: (None, None),
+            variation: RunVariation::Assumed(5.0),
+            spread: Uncertainty::Normal {
+                a: 10.0,
+                b: 10.0,
+                error_a: 0.1,
+                error_b: 0.1,
+            },
+        };
+        let found =
+            |measured: &Measured| [named, default].map(|rule| change(rule, measured, 0.98).ruling);
+        let not_counted = Ruling::NotCounted(NotCounted::FewRuns);
+        assert_eq!(found(&measured), [Ruling::TooFewRuns, not_counted]);
+        let distrusted = Measured {
+            spread: Uncertainty::None(NoInterval::Distrusted),
+            ..measured
+        };
+        let unknown = Ruling::Unknown(NoInterval::Distrusted);
+        assert_eq!(found(&distrusted), [unknown, not_counted]);
+        assert_eq!(not_counted.to_string(), "not counted: needs 3 runs a side");
     }
 
     #[test]
@@ -569,9 +875,9 @@ mod tests {
                 variation: RunVariation::NotTimed,
                 spread: Uncertainty::None(NoInterval::NoValue),
             };
-            evaluate_changes(&[rule], &[measured], interval_level(1))[0].ruling
+            change(rule, &measured, broken_level(1)).ruling
         };
-        let unknown = Ruling::Unknown(NoInterval::NoValue);
+        let unknown = Ruling::NotCounted(NotCounted::NoValue);
         for (a, b, of_named, of_default) in [
             (Some(98.0), None, Ruling::Absent, Ruling::Absent),
             (None, Some(98.0), Ruling::Absent, unknown),
@@ -585,63 +891,44 @@ mod tests {
     }
 
     #[test]
-    fn gate_passes_only_if_something_was_decided_on_whole_runs() {
-        let verdict = |gate: &Gate, rulings: &[&[Ruling]], partial: bool| {
-            let rulings: Vec<Vec<Ruling>> = rulings.iter().map(|side| side.to_vec()).collect();
+    fn gate_passes_only_if_every_rule_that_counts_is_kept_on_whole_runs() {
+        let verdict = |gate: &Gate, sides: &[&[Ruling]], partial: bool| {
+            let named = |ruling: &Ruling| ("rule".to_owned(), *ruling);
+            let sides = sides
+                .iter()
+                .map(|side| (1, side.iter().map(named).collect()));
             let partial = partial.then(|| (1, "b.jsonl".to_owned()));
-            GateSummary::new(gate, &rulings, partial.into_iter().collect()).verdict
+            GateSummary::new(gate, sides.collect(), partial.into_iter().collect()).verdict
         };
-        let default = Gate::default();
-        let undecided = |undecided: Undecided| Gate {
-            undecided: Some(undecided),
+        let gate = |undecided: Option<Undecided>, allow_partial: bool| Gate {
+            undecided,
+            allow_partial,
             ..Gate::default()
         };
-        let allowed = Gate {
-            allow_partial: true,
-            ..Gate::default()
-        };
+        let (default, allowed) = (gate(None, false), gate(None, true));
+        let [pass, fail] = [Undecided::Pass, Undecided::Fail].map(|what| gate(Some(what), false));
         let (kept, few, runs) = (Ruling::Kept, Ruling::TooFew, Ruling::TooFewRuns);
+        let idle = Ruling::NotCounted(NotCounted::FollowsRate);
+        use GateVerdict::{Failed, Passed, Undecided as NotDecided};
         for (gate, rulings, is_partial, expected) in [
-            (
-                &default,
-                &[&[kept, few][..]][..],
-                false,
-                GateVerdict::Passed,
-            ),
-            (&default, &[&[few, runs]], false, GateVerdict::Undecided),
-            (&default, &[&[kept], &[few]], false, GateVerdict::Undecided),
-            (
-                &default,
-                &[&[few], &[Ruling::Broken]],
-                false,
-                GateVerdict::Failed,
-            ),
-            (&default, &[&[kept]], true, GateVerdict::Failed),
-            (&allowed, &[&[kept]], true, GateVerdict::Passed),
-            (&allowed, &[&[Ruling::Absent]], true, GateVerdict::Failed),
-            (
-                &undecided(Undecided::Pass),
-                &[&[few, runs]],
-                false,
-                GateVerdict::Passed,
-            ),
-            (
-                &undecided(Undecided::Fail),
-                &[&[kept, few]],
-                false,
-                GateVerdict::Failed,
-            ),
+            (&default, &[&[kept, kept, idle][..]][..], false, Passed),
+            (&default, &[&[kept, few]], false, NotDecided),
+            (&default, &[&[idle]], false, NotDecided),
+            (&default, &[&[few, runs]], false, NotDecided),
+            (&default, &[&[kept], &[few]], false, NotDecided),
+            (&default, &[&[few], &[Ruling::Broken]], false, Failed),
+            (&default, &[&[kept]], true, Failed),
+            (&allowed, &[&[kept]], true, Passed),
+            (&allowed, &[&[Ruling::Absent]], true, Failed),
+            (&pass, &[&[few, runs]], false, Passed),
+            (&pass, &[&[few, Ruling::Broken]], false, Failed),
+            (&fail, &[&[kept, few]], false, Failed),
+            (&fail, &[&[kept, idle]], false, Passed),
         ] {
             assert_eq!(verdict(gate, rulings, is_partial), expected, "{rulings:?}");
         }
-    }
-
-    #[test]
-    fn more_rules_make_wider_intervals() {
-        assert!(
-            (interval_level(1) - 0.98).abs() < 1e-12
-                && (interval_level(6) - 0.996_666_666).abs() < 1e-8
-        );
+        let codes = [Passed, NotDecided, Failed].map(GateVerdict::exit_code);
+        assert_eq!(codes, [0, 5, 1]);
     }
 
     #[test]
@@ -668,7 +955,7 @@ mod tests {
                 hits: both,
                 of: 400,
             };
-            for metric in [&rates::ACCURACY, &rates::ACCURACY_PROMPT] {
+            for metric in [&registry_rates::ACCURACY, &registry_rates::ACCURACY_PROMPT] {
                 side.runs[0].counts.insert(metric, share);
             }
             let clusters = [
@@ -740,7 +1027,5 @@ mod tests {
             Ruling::Unknown(NoInterval::TooFew { n: 20, needs: 662 })
         );
         assert_eq!(ruling("control_rate>=1"), Ruling::Absent);
-        assert!(Ruling::Absent.fails(Undecided::Pass));
-        assert!(Ruling::TooFew.fails(Undecided::Fail) && !Ruling::TooFew.fails(Undecided::Pass));
     }
 }

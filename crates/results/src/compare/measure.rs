@@ -4,8 +4,8 @@ use std::cmp::Ordering;
 
 use super::Method;
 use super::bootstrap::{Pool, SideId, bootstrap};
+use super::contrast::{Contrast, MIN_JUDGED, contrast};
 use super::pairing::Pairing;
-use super::rates::newcombe_interval;
 use super::requests::{GapsKept, MAX_GAPS_KEPT};
 use super::run_ratio::{MIN_RUNS, RunRatio};
 use super::run_spread::{RunSpread, RunVariation};
@@ -14,15 +14,11 @@ use super::throughput::{self, amount_per_request};
 use crate::metrics::registry::{Figure, Kind, Metric, Stat};
 use sobench_statistics::bootstrap::Replicates;
 use sobench_statistics::distributions::z_score;
-use sobench_statistics::paired::Pairs;
 use sobench_statistics::samples_needed;
 
 /// Minimum number of requests for an interval of a mean or median latency. With fewer, resamples of
 /// skewed values vary too little, and intervals are too narrow.
 pub const MIN_REQUESTS: usize = 30;
-
-/// Minimum number of requests for an interval of a difference of rates.
-pub const MIN_JUDGED: usize = 10;
 
 /// Maximum number of steps of one bootstrap, which takes some minutes.
 pub const MAX_STEPS: usize = 40_000_000_000;
@@ -48,13 +44,8 @@ pub enum Uncertainty {
     Drawn { drawn: Replicates, paired: bool },
     /// Bootstrap of throughput over blocks of time.
     Blocks(Replicates),
-    /// Two rates; `drawn` is a bootstrap over several runs.
-    Rates {
-        pairs: Option<Pairs>,
-        a: Share,
-        b: Share,
-        drawn: Option<Replicates>,
-    },
+    /// Two rates.
+    Rates(Contrast),
     /// The figures of several runs a side.
     Runs {
         ratio: RunRatio,
@@ -181,7 +172,7 @@ pub fn measure(
     let of_requests: Vec<Figure> = metrics
         .iter()
         .copied()
-        .filter(|figure| figure.is_rate() || figure.metric.is_distribution())
+        .filter(|figure| figure.metric.is_distribution())
         .collect();
     let sides = Sides {
         a,
@@ -247,6 +238,15 @@ impl Measured {
         }
     }
 
+    /// Whether a rule on it can be broken.
+    pub fn can_be_broken(&self) -> bool {
+        match &self.spread {
+            Uncertainty::None(_) => false,
+            Uncertainty::Rates(contrast) => contrast.can_differ(),
+            _ => !matches!(self.variation, RunVariation::Assumed(_)),
+        }
+    }
+
     /// Sets the difference and what both sides' runs say about its uncertainty.
     fn complete(&mut self, sides: &Sides<'_>, run_spread: &RunSpread) {
         if self.is_timed() {
@@ -264,13 +264,10 @@ impl Measured {
         if self.a.is_none() || self.b.is_none() {
             self.spread = Uncertainty::None(NoInterval::NoValue);
         }
-        let paired = match &self.spread {
-            Uncertainty::Rates {
-                pairs: Some(pairs), ..
-            } => pairs.difference().map(|share| 100.0 * share),
-            _ => None,
+        self.difference = match &self.spread {
+            Uncertainty::Rates(contrast) => Some(100.0 * contrast.difference),
+            _ => self.a.zip(self.b).map(|(a, b)| b - a),
         };
-        self.difference = paired.or_else(|| Some(self.b? - self.a?));
     }
 
     /// Replaces the interval by that of the runs' figures, if there are enough values.
@@ -300,18 +297,7 @@ impl Uncertainty {
                 let (low, high) = wider(ratio, drawn.as_ref(), level)?;
                 Some((base * low, base * high))
             }
-            Self::Rates { pairs, a, b, drawn } => {
-                let counted = match pairs {
-                    Some(pairs) => pairs.interval(level),
-                    None => newcombe_interval(*a, *b, level),
-                }?;
-                // With several runs, the interval covers both the counts and the variation between
-                // runs.
-                let (low, high) = drawn
-                    .as_ref()
-                    .map_or(Some(counted), |drawn| drawn.interval(level))?;
-                Some((100.0 * counted.0.min(low), 100.0 * counted.1.max(high)))
-            }
+            Self::Rates(contrast) => Some(percent(contrast.interval(level))),
             Self::Normal {
                 a,
                 b,
@@ -322,6 +308,14 @@ impl Uncertainty {
                 Some((b - a - half, b - a + half))
             }
             Self::None(_) => None,
+        }
+    }
+
+    /// An interval for one-sided decisions: each end has at most its error probability.
+    pub fn bounds(&self, level: f64) -> Option<(f64, f64)> {
+        match self {
+            Self::Rates(contrast) => Some(percent(contrast.bounds(level))),
+            _ => self.interval(level),
         }
     }
 
@@ -341,9 +335,9 @@ impl Uncertainty {
                 let half = z_score(level) * (error_a / a).hypot(error_b / b);
                 ((b / a) * (-half).exp() - 1.0, (b / a) * half.exp() - 1.0)
             }
-            Self::Rates { .. } | Self::Normal { .. } | Self::None(_) => return None,
+            Self::Rates(_) | Self::Normal { .. } | Self::None(_) => return None,
         };
-        Some((100.0 * low, 100.0 * high))
+        Some(percent((low, high)))
     }
 
     /// The sign of a significant difference; `None` if the difference may be zero. For pairs,
@@ -365,14 +359,10 @@ impl Uncertainty {
         (high < -floor).then_some(Ordering::Less)
     }
 
-    /// The p-value of McNemar's test, for one run per side.
+    /// The p-value of a rate ([`Contrast::p_value`]).
     pub fn p_value(&self) -> Option<f64> {
         match self {
-            Self::Rates {
-                pairs: Some(pairs),
-                drawn: None,
-                ..
-            } => Some(pairs.mcnemar()),
+            Self::Rates(contrast) => contrast.p_value(),
             _ => None,
         }
     }
@@ -385,21 +375,17 @@ impl Uncertainty {
             Self::Blocks(_) => Method::BlockBootstrap,
             Self::Runs { drawn: None, .. } => Method::StudentOfRuns,
             Self::Runs { drawn: Some(_), .. } => Method::StudentOfRunsAndBootstrap,
-            Self::Rates {
-                pairs: Some(_),
-                drawn: None,
-                ..
-            } => Method::McnemarAndNewcombePaired,
-            Self::Rates {
-                pairs: None,
-                drawn: None,
-                ..
-            } => Method::Newcombe,
-            Self::Rates { drawn: Some(_), .. } => Method::NewcombeAndRuns,
+            Self::Rates(contrast) if contrast.has_runs() => Method::NewcombeAndRuns,
+            Self::Rates(contrast) if contrast.pairs().is_some() => Method::McnemarAndNewcombePaired,
+            Self::Rates(_) => Method::Newcombe,
             Self::Normal { .. } => Method::Welch,
             Self::None(_) => return None,
         })
     }
+}
+
+fn percent((low, high): (f64, f64)) -> (f64, f64) {
+    (100.0 * low, 100.0 * high)
 }
 
 /// The interval of a ratio minus 1 that covers both the runs and the resampled cases.
@@ -424,12 +410,8 @@ fn saved(a: &Side, b: &Side, figure: Figure) -> Measured {
                 n = (Some(a.of), Some(b.of));
                 // Without requests, the variation between several runs cannot be separated from
                 // that between cases.
-                spread = Uncertainty::Rates {
-                    pairs: None,
-                    a,
-                    b,
-                    drawn: None,
-                };
+                spread = Contrast::of_counts(a, b)
+                    .map_or(Uncertainty::None(NoInterval::NoValue), Uncertainty::Rates);
             }
         }
         Some(Stat::Mean) => {
@@ -560,7 +542,6 @@ fn latencies(
     resampling: Resampling,
 ) {
     let (a, b, pairing) = (sides.a, sides.b, sides.pairing);
-    let several = a.runs.len() > 1 || b.runs.len() > 1;
     let mut drawable = Vec::new();
     for (index, row) in measured.iter_mut().enumerate() {
         let figure = row.metric;
@@ -595,22 +576,18 @@ fn latencies(
                 }) {
                     continue;
                 }
-                row.spread = rates(a, b, pairing, figure.metric);
                 let counts = [a, b].map(|side| count(side, figure.metric));
                 [row.a, row.b] = counts.map(|share| share?.percent());
                 let [n, m] = counts.map(|share| Some(share?.of).filter(|of| *of > 0));
                 row.n = (n, m);
-                if let Uncertainty::Rates { a, b, .. } = row.spread {
-                    let n = a.of.min(b.of);
-                    if n < MIN_JUDGED {
-                        row.spread = Uncertainty::None(NoInterval::TooFew {
-                            n,
-                            needs: MIN_JUDGED,
-                        });
-                    } else if several {
-                        drawable.push((index, figure));
-                    }
-                }
+                row.spread = match (n.min(m), contrast(figure.metric, a, b, pairing)) {
+                    (Some(n), Some(_)) if n < MIN_JUDGED => Uncertainty::None(NoInterval::TooFew {
+                        n,
+                        needs: MIN_JUDGED,
+                    }),
+                    (_, Some(contrast)) => Uncertainty::Rates(contrast),
+                    (_, None) => Uncertainty::None(NoInterval::NoValue),
+                };
             }
             None => {}
         }
@@ -631,15 +608,10 @@ fn latencies(
             resampling.seed,
         );
         for ((index, _), of_runs) in drawable.into_iter().zip(drawn) {
-            match &mut measured[index].spread {
-                Uncertainty::Rates { drawn, .. } => *drawn = Some(of_runs),
-                other => {
-                    *other = Uncertainty::Drawn {
-                        drawn: of_runs,
-                        paired: *pairing != Pairing::None,
-                    }
-                }
-            }
+            measured[index].spread = Uncertainty::Drawn {
+                drawn: of_runs,
+                paired: *pairing != Pairing::None,
+            };
         }
     }
 }
@@ -679,25 +651,6 @@ fn why_not(pool: &Pool<'_>, series: &Metric, stat: Stat) -> Option<NoInterval> {
 /// Number of values that a percentile needs.
 fn values_needed(stat: Stat) -> Option<usize> {
     usize::try_from(samples_needed(stat.percent()?)?).ok()
-}
-
-fn rates(a: &Side, b: &Side, pairing: &Pairing, rate: &Metric) -> Uncertainty {
-    let (of_a, of_b) = (
-        count(a, rate).unwrap_or_default(),
-        count(b, rate).unwrap_or_default(),
-    );
-    if of_a.of == 0 || of_b.of == 0 {
-        return Uncertainty::None(NoInterval::NoValue);
-    }
-    let pairs = pairing
-        .pairs(a, b, rate)
-        .filter(|pairs| pairs.total() >= MIN_JUDGED);
-    Uncertainty::Rates {
-        pairs,
-        a: of_a,
-        b: of_b,
-        drawn: None,
-    }
 }
 
 /// Hits among the requests of a side; `None` if a run has no requests.

@@ -10,11 +10,11 @@ pub mod accuracy_simulation;
 pub mod bootstrap;
 pub mod changed_cases;
 pub mod conditions;
+pub mod contrast;
 pub mod files;
 pub mod gate;
 pub mod measure;
 pub mod pairing;
-pub mod rates;
 pub mod read;
 pub mod requests;
 pub mod rules;
@@ -32,6 +32,7 @@ use serde::Serialize;
 
 use self::changed_cases::{ChangedCases, changed_cases};
 use self::conditions::{Condition, conditions, is_comparable};
+use self::contrast::broken_level;
 use self::gate::{ChangeRuling, GateSummary, LimitRuling, Ruling, Undecided};
 use self::measure::{Measured, Resampling, Uncertainty, measure};
 use self::pairing::Pairing;
@@ -75,7 +76,7 @@ pub struct Options {
 pub struct Gate {
     pub changes: Vec<ChangeRule>,
     pub limits: Vec<LimitRule>,
-    /// `None`: undecided rules pass, unless all rules of a side are undecided.
+    /// `None`: a gate with an undecided rule is undecided.
     pub undecided: Option<Undecided>,
     /// Whether partial runs may pass.
     pub allow_partial: bool,
@@ -96,7 +97,7 @@ pub struct Comparison {
 #[derive(Clone, Debug, PartialEq)]
 pub struct ComparisonMethod {
     pub level: f64,
-    /// Confidence level of the gate's intervals, if it has change rules.
+    /// Confidence level of the intervals of broken rules, if there are change rules.
     pub gate_level: Option<f64>,
     pub resamples: usize,
     pub seed: u64,
@@ -167,25 +168,35 @@ pub fn compare(sides: Vec<Side>, options: &Options) -> Comparison {
         .gate
         .as_ref()
         .map_or(0, |gate| gate.changes.len() * others);
-    let gate_level = (rules > 0).then(|| gate::interval_level(rules));
-    let widest = gate_level.unwrap_or(options.level).max(options.level);
+    let widest = match rules {
+        0 => options.level,
+        rules => broken_level(rules).max(options.level),
+    };
     let resamples = options
         .resamples
         .unwrap_or_else(|| resamples_for(widest).clamp(MIN_RESAMPLES, MAX_RESAMPLES));
-    let method = ComparisonMethod {
+    let mut method = ComparisonMethod {
         level: options.level,
-        gate_level,
+        gate_level: None,
         resamples,
         seed: options.seed,
         run_spread: options.run_spread.clone(),
     };
-    let against = if is_comparable(&conditions) {
-        (1..sides.len())
-            .map(|other| against(&sides, other, &method, options))
-            .collect()
-    } else {
-        Vec::new()
-    };
+    let mut against = Vec::new();
+    if is_comparable(&conditions) {
+        let measured: Vec<(Pairing, Vec<Measured>)> = (1..sides.len())
+            .map(|other| measured(&sides[0], &sides[other], &method, options))
+            .collect();
+        if let Some(gate) = options.gate.as_ref().filter(|_| rules > 0) {
+            let figures = measured.iter().map(|(_, figures)| &figures[..]);
+            method.gate_level = Some(gate::level(&gate.changes, figures));
+        }
+        against.extend(
+            measured.into_iter().enumerate().map(|(index, measured)| {
+                self::against(&sides, index + 1, measured, &method, options)
+            }),
+        );
+    }
     Comparison {
         sides,
         conditions,
@@ -204,20 +215,25 @@ impl Comparison {
     /// The gate's verdict and counts; `None` without rules, or if the sides are not comparable.
     pub fn gate_summary(&self) -> Option<GateSummary> {
         let gate = self.gate.as_ref().filter(|_| self.is_comparable())?;
-        let rulings: Vec<Vec<Ruling>> = self.against.iter().map(SideComparison::rulings).collect();
+        let rulings = self
+            .against
+            .iter()
+            .map(|against| (against.other, against.rulings()));
         let partial = self.sides.iter().enumerate().flat_map(|(side, of_side)| {
             let runs = of_side.runs.iter().filter(|run| run.is_partial);
             runs.map(move |run| (side, run.file.clone()))
         });
-        Some(GateSummary::new(gate, &rulings, partial.collect()))
+        Some(GateSummary::new(gate, rulings.collect(), partial.collect()))
     }
 }
 
 impl SideComparison {
-    fn rulings(&self) -> Vec<Ruling> {
-        let changes = self.changes.iter().map(|change| change.ruling);
+    fn rulings(&self) -> Vec<(String, Ruling)> {
+        let changes = self.changes.iter();
+        let changes = changes.map(|change| (change.rule.to_string(), change.ruling));
+        let limits = self.limits.iter();
         changes
-            .chain(self.limits.iter().map(|limit| limit.ruling))
+            .chain(limits.map(|limit| (limit.rule.to_string(), limit.ruling)))
             .collect()
     }
 }
@@ -244,13 +260,13 @@ pub fn check_limits(
     gate::evaluate_limits(rules, &side)
 }
 
-fn against(
-    sides: &[Side],
-    other: usize,
+/// The pairing of two sides, and the figures of the tables and of the rules.
+fn measured(
+    a: &Side,
+    b: &Side,
     method: &ComparisonMethod,
     options: &Options,
-) -> SideComparison {
-    let (a, b) = (&sides[0], &sides[other]);
+) -> (Pairing, Vec<Measured>) {
     let pairing = Pairing::new(a, b);
     let mut metrics = Figure::in_tables();
     let named = options
@@ -267,11 +283,22 @@ fn against(
         seed: method.seed,
     };
     let measured = measure(a, b, &pairing, &metrics, &method.run_spread, resampling);
+    (pairing, measured)
+}
+
+fn against(
+    sides: &[Side],
+    other: usize,
+    (pairing, measured): (Pairing, Vec<Measured>),
+    method: &ComparisonMethod,
+    options: &Options,
+) -> SideComparison {
+    let (a, b) = (&sides[0], &sides[other]);
     let (changes, limits) = match &options.gate {
         Some(gate) => {
             let level = method.gate_level.unwrap_or(method.level);
             (
-                gate::evaluate_changes(&gate.changes, &measured, level),
+                gate::evaluate_changes(&gate.changes, (a, b), &measured, level),
                 gate::evaluate_limits(&gate.limits, b),
             )
         }

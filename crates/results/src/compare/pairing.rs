@@ -6,9 +6,7 @@ use super::bootstrap::SideId;
 use super::requests::Requests;
 use super::side::Side;
 use crate::metrics::compact_ids::CompactId;
-use crate::metrics::registry::Metric;
 use crate::record::condition::Field;
-use sobench_statistics::paired::Pairs;
 
 /// Minimum share of common cases among all cases. With fewer, resampling common cases would ignore
 /// most requests.
@@ -110,30 +108,6 @@ impl Pairing {
             Self::None => "not paired",
         }
     }
-
-    /// Counts the pairs of a rate, run by run in the given order; `None` if the sides are not
-    /// paired or have different numbers of runs.
-    pub fn pairs(&self, a: &Side, b: &Side, rate: &Metric) -> Option<Pairs> {
-        if *self == Self::None || a.runs.len() != b.runs.len() {
-            return None;
-        }
-        let [mut units_a, mut units_b] =
-            [SideId::A, SideId::B].map(|which| self.case_numbers(which).iter());
-        let mut pairs = Pairs::default();
-        let mut hits_of_a = vec![None; self.cases()];
-        for (a, b) in a.run_requests()?.into_iter().zip(b.run_requests()?) {
-            hits_of_a.fill(None);
-            for (hit, unit) in a.in_rate(rate).zip(&mut units_a) {
-                hits_of_a[*unit as usize] = hit;
-            }
-            for (hit, unit) in b.in_rate(rate).zip(&mut units_b) {
-                if let (Some(a), Some(b)) = (hits_of_a[*unit as usize], hit) {
-                    pairs.add(a, b);
-                }
-            }
-        }
-        Some(pairs)
-    }
 }
 
 /// A case: its arm, its id as a number of its name and its own number, and how many times the id
@@ -215,7 +189,6 @@ mod tests {
     use super::*;
     use crate::compare::side::Request;
     use crate::compare::testing::{request, side};
-    use crate::metrics::registry::rates;
     use sobench_core::case::Arm;
 
     fn case(id: &str, correct: bool) -> Request {
@@ -244,14 +217,6 @@ mod tests {
                 b: vec![1, 0, 3],
                 cases: 4
             }
-        );
-        assert_eq!(
-            pairing.pairs(&a, &b, &rates::CORRECT_RATE),
-            Some(Pairs {
-                both: 1,
-                only_b: 1,
-                ..Pairs::default()
-            })
         );
         let mut other = b;
         other.runs[0]

@@ -72,11 +72,12 @@ const OPERATORS: [(&str, Comparator); 4] = [
     ("<", Comparator::Below),
 ];
 
-/// The rules of `--gate`. They do not include a p99: long waits are rare, and the p99 differs
-/// between runs of the same server by more than a useful threshold. It needs several runs per side.
+/// The rules of `--gate`. Five runs of 200 requests a side decide them. They do not include a p99:
+/// long waits are rare, and the p99 differs between runs of the same server by more than a useful
+/// threshold.
 pub const DEFAULT_RULES: [&str; 6] = [
-    "correct_rate<-0.5pp",
-    "coverage<-0.5pp",
+    "correct_rate<-2pp",
+    "coverage<-2pp",
     "median_ttft_ms>+10%",
     "p90_ttft_ms>+15%",
     "median_tpot_ms>+10%",
@@ -155,6 +156,14 @@ impl ChangeRule {
                 })
             })
             .collect()
+    }
+
+    /// The name of the rule's unit.
+    pub fn unit_name(&self) -> &'static str {
+        match self.unit {
+            ChangeUnit::Percent => "%",
+            ChangeUnit::Own => self.metric.unit_of_change(),
+        }
     }
 
     /// Whether a change exceeds the threshold.
@@ -259,11 +268,7 @@ impl fmt::Display for ChangeRule {
         } else {
             "<-"
         };
-        let unit = if self.unit == ChangeUnit::Percent {
-            "%"
-        } else {
-            self.metric.unit_of_change()
-        };
+        let unit = self.unit_name();
         write!(f, "{}{sign}{}{unit}", self.metric, self.size)
     }
 }

@@ -13,12 +13,17 @@ use sobench_statistics::mean;
 /// large that no useful difference is found.
 pub const MIN_RUNS: usize = 3;
 
+/// The largest number of runs that is given as needed.
+const MAX_NEEDED: usize = 1000;
+
 /// The ratio of the second side to the first.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RunRatio {
     /// Difference of the means of the logarithms.
     log_ratio: f64,
     standard_error: f64,
+    /// The standard deviation of the logarithm of a run.
+    deviation: f64,
     degrees: usize,
 }
 
@@ -42,6 +47,7 @@ impl RunRatio {
         Some(Self {
             log_ratio: mean_b - mean_a,
             standard_error: (variance * per_run).sqrt(),
+            deviation: variance.sqrt(),
             degrees,
         })
     }
@@ -53,6 +59,16 @@ impl RunRatio {
             (self.log_ratio - half).exp_m1(),
             (self.log_ratio + half).exp_m1(),
         )
+    }
+
+    /// The number of runs a side whose interval excludes the change `size`, as a share of the first
+    /// side's value, if the sides are equal and vary as these. `None` above [`MAX_NEEDED`].
+    pub fn runs_needed(&self, size: f64, level: f64) -> Option<usize> {
+        let distance = size.max(-1.0).ln_1p().abs();
+        (MIN_RUNS..=MAX_NEEDED).find(|runs| {
+            let error = self.deviation * (2.0 / *runs as f64).sqrt();
+            t_score(level, 2 * runs - 2) * error < distance
+        })
     }
 }
 
@@ -69,6 +85,16 @@ mod tests {
             (low - 0.120_325).abs() < 1e-6 && (high - 0.266_739).abs() < 1e-6,
             "{low} to {high}"
         );
+    }
+
+    #[test]
+    fn needed_runs_exclude_the_change() {
+        let ratio = RunRatio::new(&[100.0, 108.0, 92.0], &[101.0, 95.0, 107.0]).unwrap();
+        let needed = ratio.runs_needed(0.1, 0.9).unwrap();
+        let half =
+            |runs: usize| t_score(0.9, 2 * runs - 2) * ratio.deviation * (2.0 / runs as f64).sqrt();
+        assert!(half(needed) < 1.1_f64.ln() && half(needed - 1) >= 1.1_f64.ln());
+        assert_eq!(ratio.runs_needed(0.0, 0.9), None);
     }
 
     #[test]

@@ -4,6 +4,7 @@ use super::measure::NoInterval;
 use super::requests::{RequestView, Requests};
 use super::side::{Run, Side};
 use crate::metrics::registry::{Metric, latencies, rates, totals};
+use crate::record::condition::Field;
 use sobench_statistics::bootstrap::{RandomSource, Replicates, SplitMix, draw_runs};
 
 /// Number of blocks of a run. Except in short runs, a block is long enough that neighbouring blocks
@@ -35,6 +36,29 @@ pub fn value(runs: &[Run], metric: &Metric) -> Option<f64> {
         }
     }
     (seconds > 0.0).then(|| total / seconds)
+}
+
+/// The share of the request rate from which on requests were answered as fast as they were sent.
+const NEAR_RATE: f64 = 0.75;
+
+/// Whether the request rate sets this throughput of a side: requests were sent at a fixed rate, and
+/// answered as fast. A slower server has the same throughput then.
+pub fn follows_rate(side: &Side, metric: &Metric) -> bool {
+    let is_set_by_rate = [
+        &totals::REQUEST_THROUGHPUT,
+        &totals::OUTPUT_THROUGHPUT,
+        &totals::TOTAL_TOKEN_THROUGHPUT,
+    ];
+    let follows = |run: &Run| {
+        let condition = |field: Field| run.conditions.get(&field)?.parse::<f64>().ok();
+        let rate = condition(Field::RequestRate).filter(|rate| rate.is_finite())?;
+        let requests = match &run.requests {
+            Some(requests) => requests.len() as f64,
+            None => condition(Field::NumPrompts)?,
+        };
+        Some(requests >= NEAR_RATE * rate * run.duration_s?)
+    };
+    is_set_by_rate.contains(&metric) && side.runs.iter().all(|run| follows(run) == Some(true))
 }
 
 /// Whether there are answers and none was judged.

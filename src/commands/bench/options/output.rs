@@ -104,9 +104,9 @@ pub struct OutputArgs {
     /// 'accuracy(prompt+constraint)>=accuracy(prompt)-3pp'. May be repeated
     #[arg(long, value_name = "RULE")]
     pub require: Vec<String>,
-    /// Treat thresholds with too few samples as pass or fail
-    #[arg(long, value_name = "WHAT", default_value = "pass", value_parser = described(&UNDECIDED))]
-    pub undecided: Undecided,
+    /// Treat undecided thresholds as pass or fail [default: exit with 5]
+    #[arg(long, value_name = "WHAT", value_parser = described(&UNDECIDED))]
+    pub undecided: Option<Undecided>,
     /// Metadata to store in the result
     #[arg(long, value_name = "KEY=VALUE", num_args = 1..)]
     pub metadata: Vec<String>,
@@ -164,7 +164,7 @@ pub struct OutputPlan {
     /// Thresholds that the run must meet.
     pub require: Vec<LimitRule>,
     /// The ruling on thresholds with too few samples.
-    pub undecided: Undecided,
+    pub undecided: Option<Undecided>,
 }
 
 impl OutputPlan {

@@ -7,7 +7,7 @@ use sobench_core::printable::printable;
 use sobench_render::{Block, Document, Level, Table, Text};
 use sobench_results::compare::changed_cases::{CaseResult, ChangedCase, ChangedCases};
 use sobench_results::compare::conditions::{Condition, ConditionEffect, SEVERAL};
-use sobench_results::compare::gate::FALSE_ALARMS;
+use sobench_results::compare::contrast::{BROKEN_BY_CHANCE, KEPT_BY_CHANCE, KEPT_LEVEL};
 use sobench_results::compare::run_ratio::MIN_RUNS;
 use sobench_results::compare::run_spread::DEFAULT_RUN_SPREAD;
 use sobench_results::compare::side::Side;
@@ -177,7 +177,9 @@ fn add_side(page: &mut Document, comparison: &Comparison, against: &SideComparis
     page.paragraphs(notes(comparison, against));
     add_rulings(page, comparison, against);
     if let Some(changed) = &against.changed {
-        add_cases(page, changed, &other);
+        let sides = [0, against.other].map(|index| &comparison.sides[index]);
+        let has_runs = sides.into_iter().any(|side| side.runs.len() > 1);
+        add_cases(page, changed, &other, has_runs);
     }
 }
 
@@ -249,7 +251,6 @@ fn add_rulings(page: &mut Document, comparison: &Comparison, against: &SideCompa
         .gate_level
         .filter(|_| !against.changes.is_empty())
     {
-        let interval = format!("{} % interval", percent(level));
         let rows = against.changes.iter().map(|change| {
             let metric = change.rule.metric;
             [
@@ -258,19 +259,24 @@ fn add_rulings(page: &mut Document, comparison: &Comparison, against: &SideCompa
                 metric.text(change.b),
                 labels::change(change),
                 labels::change_interval(change),
-                change.ruling.to_string(),
+                change.result(),
             ]
         });
         page.heading(format!("Gate: changes from A to {other}"));
         page.table(
-            Table::new(["rule", "A", &other, "change", &interval, "ruling"], 1)
+            Table::new(["rule", "A", &other, "change", "interval", "ruling"], 1)
                 .left_aligned(5)
                 .with_rows(rows),
         );
         page.paragraph(format!(
-            "A rule is broken if the change exceeds its threshold and the whole interval excludes zero. The intervals are wide enough that at \
-             most {} % of gates over equal sides fail by chance. Rules on times and throughput need {MIN_RUNS} runs a side, or --run-spread.",
-            percent(FALSE_ALARMS)
+            "A rule is broken if the change exceeds its threshold and the whole interval of {} % excludes zero: at most {} % of gates over \
+             equal sides fail by chance. It is kept if the interval of {} % does not reach the threshold: a change of that size is kept by \
+             chance with {} %. The gate passes if all rules are kept. Rules on times and throughput need {MIN_RUNS} runs a side, or \
+             --run-spread.",
+            percent(level),
+            percent(BROKEN_BY_CHANCE),
+            percent(KEPT_LEVEL),
+            percent(KEPT_BY_CHANCE),
         ));
     }
     if !against.limits.is_empty() {
@@ -290,12 +296,23 @@ fn add_rulings(page: &mut Document, comparison: &Comparison, against: &SideCompa
     }
 }
 
-fn add_cases(page: &mut Document, changed: &ChangedCases, other: &str) {
+fn add_cases(page: &mut Document, changed: &ChangedCases, other: &str, has_runs: bool) {
+    let ChangedCases {
+        worse,
+        better,
+        judged,
+        ..
+    } = changed;
     page.heading("Cases with a changed verdict");
-    page.paragraph(format!(
-        "{} correct in A and incorrect in {other}, {} incorrect in A and correct in {other}, of {} judged on both sides.",
-        changed.worse, changed.better, changed.judged
-    ));
+    page.paragraph(if has_runs {
+        format!(
+            "{worse} correct in a smaller share of the runs of {other} than of A, {better} in a larger share, of {judged} judged on both sides."
+        )
+    } else {
+        format!(
+            "{worse} correct in A and incorrect in {other}, {better} incorrect in A and correct in {other}, of {judged} judged on both sides."
+        )
+    });
     changed
         .cases
         .iter()

@@ -5,12 +5,10 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-use super::labels;
 use sobench_results::compare::changed_cases::{CaseResult, ChangedCase, ChangedCases};
 use sobench_results::compare::conditions::Condition;
-use sobench_results::compare::gate::{
-    ChangeRuling, FALSE_ALARMS, GateSummary, GateVerdict, LimitRuling, Ruling,
-};
+use sobench_results::compare::contrast::{BROKEN_BY_CHANCE, Contrast, KEPT_LEVEL};
+use sobench_results::compare::gate::{ChangeRuling, GateSummary, GateVerdict, LimitRuling, Ruling};
 use sobench_results::compare::measure::Uncertainty;
 use sobench_results::compare::pairing::Pairing;
 use sobench_results::compare::requests::Requests;
@@ -33,26 +31,28 @@ pub fn render(comparison: &Comparison) -> Value {
         "method": {
             "level_percent": 100.0 * method.level,
             "gate_level_percent": method.gate_level.map(|level| 100.0 * level),
-            "gate_false_alarms_percent": 100.0 * FALSE_ALARMS,
+            "gate_kept_level_percent": 100.0 * KEPT_LEVEL,
+            "gate_false_alarms_percent": 100.0 * BROKEN_BY_CHANCE,
             "resamples": method.resamples,
             "seed": method.seed,
             "run_spread_percent": method.run_spread.all().unwrap_or(DEFAULT_RUN_SPREAD),
             "run_spread_is_given": method.run_spread.all().is_some(),
             "run_spread_percent_by_name": method.run_spread.by_name().collect::<BTreeMap<_, _>>(),
-            "undecided": comparison.gate.as_ref().and_then(|gate| gate.undecided).unwrap_or_default(),
+            "undecided": comparison.gate.as_ref().and_then(|gate| gate.undecided),
         },
         "against_first": comparison.against.iter().map(against).collect::<Vec<_>>(),
         "gate": gate.as_ref().map(summary),
-        "failed": gate.is_some_and(|gate| gate.verdict != GateVerdict::Passed),
+        "failed": gate.is_some_and(|gate| gate.verdict == GateVerdict::Failed),
     })
 }
 
 fn summary(gate: &GateSummary) -> Value {
     json!({
         "verdict": gate.verdict,
-        "rules": gate.rules,
-        "broken": gate.broken,
-        "undecided": gate.undecided,
+        "rules": gate.rules.len(),
+        "broken": gate.count(Ruling::is_failure),
+        "kept": gate.count(|ruling| ruling == Ruling::Kept),
+        "undecided": gate.count(Ruling::is_undecided),
         "partial_runs": gate.partial.iter().map(|(side, file)| json!({"side": side, "file": file})).collect::<Vec<_>>(),
         "allow_partial": gate.allow_partial,
     })
@@ -98,17 +98,14 @@ fn figure(row: &Row) -> Value {
         Uncertainty::None(reason) => reason.description(),
         _ => None,
     };
-    let (pairs, p_value) = match &measured.spread {
-        Uncertainty::Rates {
-            pairs: Some(pairs), ..
-        } => (
-            Some(
-                json!({"both": pairs.both, "only_first": pairs.only_a, "only_other": pairs.only_b, "neither": pairs.neither}),
-            ),
-            measured.spread.p_value(),
-        ),
-        _ => (None, None),
+    let contrast = match &measured.spread {
+        Uncertainty::Rates(contrast) => Some(contrast),
+        _ => None,
     };
+    let pairs = contrast.and_then(Contrast::pairs).map(|sample| {
+        let pairs = sample.pairs;
+        json!({"both": pairs.both, "only_first": pairs.only_a, "only_other": pairs.only_b, "neither": pairs.neither})
+    });
     json!({
         "first": measured.a,
         "other": measured.b,
@@ -120,8 +117,9 @@ fn figure(row: &Row) -> Value {
         "word": row.verdict,
         "why_no_interval": reason,
         "method": measured.spread.method(),
-        "mcnemar_p": p_value,
+        "mcnemar_p": measured.spread.p_value(),
         "pairs": pairs,
+        "cannot_see": contrast.and_then(Contrast::unseen).map(|unseen| unseen.to_string()),
     })
 }
 
@@ -150,10 +148,12 @@ fn change(change: &ChangeRuling) -> Value {
         "first": change.a,
         "other": change.b,
         "change": change.change,
-        "unit": labels::unit(change),
+        "unit": change.rule.unit_name(),
         "interval": change.interval,
         "ruling": ruling(change.ruling),
-        "words": change.ruling.to_string(),
+        "words": change.result(),
+        "ruled_out": change.ruled_out(),
+        "needs": change.needs,
     })
 }
 
@@ -173,5 +173,6 @@ fn ruling(ruling: Ruling) -> &'static str {
         Ruling::Kept => "kept",
         Ruling::TooFew | Ruling::TooFewRuns | Ruling::Unknown(_) => "undecided",
         Ruling::Absent => "absent",
+        Ruling::NotCounted(_) => "not_counted",
     }
 }

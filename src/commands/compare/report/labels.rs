@@ -3,9 +3,8 @@
 use crate::commands::distinct::distinct;
 use sobench_core::printable::printable;
 use sobench_results::compare::conditions::SEVERAL;
-use sobench_results::compare::gate::{ChangeRuling, GateSummary, GateVerdict, Ruling};
+use sobench_results::compare::gate::{ChangeRuling, GateSummary, GateVerdict, NotCounted, Ruling};
 use sobench_results::compare::measure::{Measured, Uncertainty};
-use sobench_results::compare::rules::ChangeUnit;
 use sobench_results::compare::run_ratio::MIN_RUNS;
 use sobench_results::compare::run_spread::RunVariation;
 use sobench_results::compare::side::{FileKind, Run, Side};
@@ -58,9 +57,33 @@ pub(super) fn gate(gate: &GateSummary) -> String {
         1 => format!("partial run {}, ", files[0]),
         _ => format!("partial runs {}, ", files.join(" and ")),
     };
+    let has_sides = gate.rules.windows(2).any(|rules| rules[0].0 != rules[1].0);
+    let name = |side: usize, rule: &str| match has_sides {
+        true => format!("{}: {rule}", self::side(side)),
+        false => rule.to_owned(),
+    };
+    let list = |what: &str, is: &dyn Fn(Ruling) -> bool| {
+        let rules = gate.rules.iter().filter(|(.., ruling)| is(*ruling));
+        let names: Vec<String> = rules.map(|(side, rule, _)| name(*side, rule)).collect();
+        match &names[..] {
+            [] => String::new(),
+            names => format!(", {what}: {}", names.join(", ")),
+        }
+    };
+    let not_counted: String = NotCounted::ALL
+        .iter()
+        .map(|why| {
+            list(&format!("not counted ({why})"), &|ruling| {
+                ruling == Ruling::NotCounted(*why)
+            })
+        })
+        .collect();
     format!(
-        "gate {verdict}: {partial}{} of {} rules broken, {} undecided",
-        gate.broken, gate.rules, gate.undecided
+        "gate {verdict}: {partial}{} of {} rules broken, {} kept{}{not_counted}",
+        gate.count(Ruling::is_failure),
+        gate.rules.len(),
+        gate.count(|ruling| ruling == Ruling::Kept),
+        list("undecided", &Ruling::is_undecided),
     )
 }
 
@@ -68,7 +91,7 @@ pub(super) fn gate(gate: &GateSummary) -> String {
 pub(super) fn gate_hint(gate: &GateSummary) -> Option<String> {
     match gate.verdict {
         GateVerdict::Undecided => Some(format!(
-            "no rule could be decided: give {MIN_RUNS} runs a side or more requests, or accept this with --undecided pass"
+            "give more requests, {MIN_RUNS} runs a side for times, or a larger change in the rule; --undecided pass accepts this"
         )),
         GateVerdict::Failed if !gate.partial.is_empty() && !gate.allow_partial => {
             Some("repeat the partial run, or accept it with --allow-partial".to_owned())
@@ -179,7 +202,7 @@ pub(super) fn method(method: Method) -> &'static str {
             "rates: Newcombe's interval for independent proportions (1998, method 10)"
         }
         Method::NewcombeAndRuns => {
-            "rates: the wider of Newcombe's interval and a bootstrap over runs"
+            "rates: Newcombe's interval and the sign test over cases; runs that vary more than their requests explain count less"
         }
         Method::StudentOfRuns => {
             "times and throughput: Student's interval of the logarithms of the runs' figures, with pooled variance"
@@ -195,22 +218,15 @@ pub(super) fn method(method: Method) -> &'static str {
 pub(super) fn change(ruling: &ChangeRuling) -> String {
     ruling
         .change
-        .map(|change| format!("{change:+.2} {}", unit(ruling)))
+        .map(|change| format!("{change:+.2} {}", ruling.rule.unit_name()))
         .unwrap_or_default()
 }
 
 pub(super) fn change_interval(ruling: &ChangeRuling) -> String {
     ruling
         .interval
-        .map(|(low, high)| format!("{low:+.2} to {high:+.2} {}", unit(ruling)))
+        .map(|(low, high)| format!("{low:+.2} to {high:+.2} {}", ruling.rule.unit_name()))
         .unwrap_or_default()
-}
-
-pub(super) fn unit(ruling: &ChangeRuling) -> &'static str {
-    match (ruling.rule.unit, ruling.rule.metric) {
-        (ChangeUnit::Percent, _) => "%",
-        (ChangeUnit::Own, metric) => metric.unit_of_change(),
-    }
 }
 
 /// One line about a rule that is not kept.
@@ -226,6 +242,6 @@ pub(super) fn broken_change(change: &ChangeRuling) -> String {
                 change_interval(change)
             )
         }
-        other => format!("{}: {other}", change.rule),
+        _ => format!("{}: {}", change.rule, change.result()),
     }
 }

@@ -73,7 +73,7 @@ pub fn closing(comparison: &Comparison) -> Vec<String> {
         lines.extend(
             changes
                 .chain(limits)
-                .filter(|(_, ruling)| ruling.fails(gate.treatment))
+                .filter(|(_, ruling)| ruling.is_failure() || ruling.is_undecided())
                 .map(|(line, _)| format!("gate: {other}: {line}")),
         );
     }

@@ -2,16 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use sobench_statistics::distributions::{student_t_975, t_score, z_score};
-use sobench_statistics::{Rate, Wilson, Z_95, effective_size, mean};
+use sobench_results::compare::contrast::{self, Hits};
+use sobench_statistics::distributions::t_score;
+use sobench_statistics::{Rate, mean};
 
 /// Minimum number of repeats of each contender for times and throughput. One or two runs do not
 /// show how much runs vary.
 pub const MIN_REPEATS: usize = 3;
-
-/// The 95 % quantile of the ratio of the variance of three runs to that of independent requests:
-/// that of chi-square with two degrees of freedom, divided by two.
-const MAX_RATIO_BY_CHANCE: f64 = 2.996;
 
 /// The smallest p-value that is distinguished from 0.
 const MIN_P: f64 = 1e-9;
@@ -39,8 +36,8 @@ enum Spread {
         errors: [Option<(f64, usize)>; 2],
         resolution: f64,
     },
-    /// Shares, 0 to 1, with their effective numbers of trials and their correlation.
-    Shares { sizes: [f64; 2], correlation: f64 },
+    /// Shares, 0 to 1; second minus first.
+    Shares(contrast::Contrast),
 }
 
 impl Contrast {
@@ -88,58 +85,17 @@ impl Contrast {
         })
     }
 
-    /// The difference of shares over the cases that both contenders have: Newcombe's interval for
-    /// paired data ("Improved confidence intervals for the difference between binomial proportions
-    /// based on paired data", 1998, method 10). The unit is the case; copies count once
-    /// ([`effective_size`]), and repeats count as far as their hits vary within a case and not
-    /// between runs. `None` without common cases.
+    /// The difference of shares over the cases that both contenders have, as for `sobench compare`
+    /// ([`contrast::Contrast`]). Copies are one case. `None` without common cases.
     pub(super) fn of_shares(first: &[RunHits], second: &[RunHits]) -> Option<Self> {
-        let (a, b) = (by_case(first), by_case(second));
-        let cases: Vec<usize> = a
-            .keys()
-            .filter(|case| b.contains_key(*case))
-            .copied()
-            .collect();
-        let scores = |of: &BTreeMap<usize, CaseHits>| -> Vec<f64> {
-            cases.iter().map(|case| of[case].share()).collect()
-        };
-        let (x, y) = (scores(&a), scores(&b));
-        let levels = [mean(&x)?, mean(&y)?];
-        let copies = cases
-            .iter()
-            .map(|case| a[case].copies ^ b[case].copies.rotate_left(1));
-        let units = effective_size(copies.collect());
-        let count = cases.len() as f64;
-        let deviation = |scores: &[f64]| (squares(scores) / count).sqrt();
-        let product = deviation(&x) * deviation(&y);
-        let covariance = x
-            .iter()
-            .zip(&y)
-            .map(|(one, other)| (one - levels[0]) * (other - levels[1]))
-            .sum::<f64>()
-            / count;
-        // Newcombe's correction for continuity.
-        let corrected = if covariance > 0.0 {
-            (covariance - 0.5 / count).max(0.0)
-        } else {
-            covariance
-        };
-        let correlation = if product > 0.0 {
-            (corrected / product).clamp(-1.0, 1.0)
-        } else {
-            0.0
-        };
-        // Equal contenders have equal variation; it is the larger one for both.
-        let variation = variation_of_runs(first).max(variation_of_runs(second));
-        let size =
-            |runs: &[RunHits], scores: &[f64]| units * worth_of_repeats(runs, scores) / variation;
+        let copies = copies(first.iter().chain(second));
+        let [a, b] = [first, second].map(hits);
+        let found = contrast::Contrast::paired(&a, &b, |case| copies[&case])?;
+        let levels = found.paired_shares()?;
         Some(Self {
             levels,
-            difference: levels[0] - levels[1],
-            spread: Spread::Shares {
-                sizes: [size(first, &x).max(1.0), size(second, &y).max(1.0)],
-                correlation,
-            },
+            difference: -found.difference,
+            spread: Spread::Shares(found),
         })
     }
 
@@ -154,16 +110,9 @@ impl Contrast {
                     .fold(resolution, f64::max);
                 (self.difference - half, self.difference + half)
             }
-            Spread::Shares { sizes, correlation } => {
-                let z = z_score(level);
-                let [first, second] =
-                    [0, 1].map(|side| Wilson::from_share(self.levels[side], sizes[side], z));
-                let half =
-                    |x: f64, y: f64| (x * x - 2.0 * correlation * x * y + y * y).max(0.0).sqrt();
-                (
-                    self.difference - half(first.down(), second.up()),
-                    self.difference + half(first.up(), second.down()),
-                )
+            Spread::Shares(contrast) => {
+                let (low, high) = contrast.interval(level);
+                (-high, -low)
             }
         }
     }
@@ -195,12 +144,26 @@ impl Contrast {
 /// The share of hits over several runs, with the 95 % interval of its effective number of trials:
 /// the unit is the case, as for [`Contrast::of_shares`]. `None` without hits.
 pub(super) fn rate(runs: &[RunHits]) -> Option<Rate> {
-    let cases = by_case(runs);
-    let scores: Vec<f64> = cases.values().map(CaseHits::share).collect();
-    let units = effective_size(cases.values().map(|case| case.copies).collect());
-    let size = units * worth_of_repeats(runs, &scores) / variation_of_runs(runs);
-    let hits = cases.values().map(|case| case.hits).sum();
-    Rate::with_effective(hits, cases.values().map(|case| case.of).sum(), size)
+    let copies = copies(runs.iter());
+    contrast::rate(&hits(runs), |case| copies[&case])
+}
+
+fn hits(runs: &[RunHits]) -> Hits {
+    let mut hits = Hits::default();
+    for run in runs {
+        hits.add_run(run.iter().map(|(case, (hit, _))| (*case, *hit)));
+    }
+    hits
+}
+
+/// A hash of each case that is equal for copies: the same request with the same answers in every run.
+fn copies<'r>(runs: impl Iterator<Item = &'r RunHits>) -> BTreeMap<usize, u64> {
+    let mut copies = BTreeMap::new();
+    for (case, (_, copy)) in runs.flatten() {
+        let hash: &mut u64 = copies.entry(*case).or_default();
+        *hash = hash.rotate_left(5).wrapping_mul(31) ^ copy;
+    }
+    copies
 }
 
 /// Sum of squared deviations from the mean.
@@ -215,68 +178,6 @@ fn common_cases<'a>(runs: impl Iterator<Item = &'a RunValues>) -> Vec<usize> {
     let is_common = |case: &usize| runs.iter().all(|run| run.contains_key(case));
     let cases = runs.first().map(|run| run.keys().copied());
     cases.into_iter().flatten().filter(is_common).collect()
-}
-
-/// The hits of a case in all repeats.
-#[derive(Default)]
-struct CaseHits {
-    hits: usize,
-    of: usize,
-    copies: u64,
-}
-
-impl CaseHits {
-    fn share(&self) -> f64 {
-        self.hits as f64 / self.of as f64
-    }
-}
-
-fn by_case(runs: &[RunHits]) -> BTreeMap<usize, CaseHits> {
-    let mut cases: BTreeMap<usize, CaseHits> = BTreeMap::new();
-    for (case, (hit, copy)) in runs.iter().flatten() {
-        let hits = cases.entry(*case).or_default();
-        hits.hits += usize::from(*hit);
-        hits.of += 1;
-        hits.copies = hits.copies.rotate_left(5).wrapping_mul(31) ^ copy;
-    }
-    cases
-}
-
-/// How many independent trials the repeats of a case are worth, from 1 (every repeat has the same
-/// result) to their number: the binomial variance over the variance of the cases' shares (the
-/// inverse of Kish's design effect, "Survey Sampling", 1965).
-fn worth_of_repeats(runs: &[RunHits], scores: &[f64]) -> f64 {
-    let share = mean(scores).unwrap_or(0.0);
-    let variance = squares(scores) / (scores.len().max(2) - 1) as f64;
-    if variance > 0.0 {
-        (share * (1.0 - share) / variance).clamp(1.0, runs.len().max(1) as f64)
-    } else {
-        1.0
-    }
-}
-
-/// The variance of the runs' shares over that of independent requests, if it is more than chance
-/// explains, else 1: a run with many failures is one event. It is known from few runs, which
-/// Student's factor takes into account.
-fn variation_of_runs(runs: &[RunHits]) -> f64 {
-    let sizes: Vec<f64> = runs.iter().map(|run| run.len() as f64).collect();
-    let of_run = |run: &RunHits| {
-        (!run.is_empty())
-            .then(|| run.values().filter(|(hit, _)| *hit).count() as f64 / run.len() as f64)
-    };
-    let shares: Vec<f64> = runs.iter().filter_map(of_run).collect();
-    let share = mean(&shares).unwrap_or(0.0);
-    let expected = share * (1.0 - share) / mean(&sizes).unwrap_or(1.0).max(1.0);
-    if shares.len() < MIN_REPEATS || expected == 0.0 {
-        return 1.0;
-    }
-    let degrees = shares.len() - 1;
-    let ratio = squares(&shares) / degrees as f64 / expected;
-    if ratio > MAX_RATIO_BY_CHANCE {
-        ratio * (student_t_975(degrees) / Z_95).powi(2)
-    } else {
-        1.0
-    }
 }
 
 #[cfg(test)]
@@ -367,7 +268,8 @@ mod tests {
         let hit = |_: usize, case: usize| !case.is_multiple_of(4);
         let one = width(&hits(1, 40, hit), &hits(1, 40, |_, case| case % 4 != 1));
         let five = width(&hits(5, 40, hit), &hits(5, 40, |_, case| case % 4 != 1));
-        assert!((one - five).abs() < 1e-9, "{one} {five}");
+        // The variance between 40 cases has 39 degrees of freedom, and Student's factor.
+        assert!((five / one - 1.0).abs() < 0.06, "{one} {five}");
         // Repeats with other hits are evidence.
         let varied =
             |offset: usize| hits(5, 40, move |repeat, case| (case + 7 * repeat) % 4 != offset);

@@ -1,0 +1,506 @@
+//! Differences of two rates. The unit is the case: repeats of a case count as far as their results
+//! vary, and fewer if the runs vary more than their requests explain.
+
+use std::fmt;
+
+use crate::compare::side::Share;
+use sobench_statistics::distributions::{
+    chi_square_above, proportion_at_most, student_t_975, z_score,
+};
+use sobench_statistics::paired::{PairedSample, Pairs};
+use sobench_statistics::{Rate, Wilson, Z_95, mean};
+
+/// The weight of the assumption that runs vary as their requests explain, in degrees of freedom.
+/// Three runs a side have four: alone, they find twice the variation or half of it by chance.
+const PRIOR_DEGREES: f64 = 10.0;
+
+/// A variation between runs that chance exceeds less often is taken as it is.
+const VARIATION_BY_CHANCE: f64 = 0.001;
+
+/// The largest number of requests that is given as needed.
+const MAX_NEEDED: f64 = 1e7;
+
+/// The hits of a rate on one side.
+#[derive(Clone, Debug, Default)]
+pub struct Hits {
+    /// By the number of the case, over all runs.
+    cases: Vec<Share>,
+    runs: Vec<Share>,
+}
+
+/// The difference of two rates, second minus first, as shares of 1.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Contrast {
+    /// Over pairs if there are any.
+    pub difference: f64,
+    /// The requests that count on each side.
+    pub requests: [Share; 2],
+    /// The variance of the runs' shares over that of independent requests, at least 1; `None` with
+    /// one run a side.
+    variation: Option<f64>,
+    spread: Spread,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Spread {
+    /// Its pairs are all pairs of a run of the first side with one of the second.
+    Paired(PairedSample),
+    /// The number of independent requests that those of each side are worth.
+    Unpaired([f64; 2]),
+}
+
+/// What a contrast cannot see.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unseen {
+    /// One run a side does not show how much runs vary.
+    Runs,
+}
+
+impl fmt::Display for Unseen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Runs => f.write_str("variation between runs"),
+        }
+    }
+}
+
+impl Hits {
+    /// Adds the results of a run, with the numbers of their cases.
+    pub fn add_run(&mut self, run: impl IntoIterator<Item = (usize, bool)>) {
+        let mut total = Share::default();
+        for (case, hit) in run {
+            if case >= self.cases.len() {
+                self.cases.resize(case + 1, Share::default());
+            }
+            for share in [&mut self.cases[case], &mut total] {
+                share.of += 1;
+                share.hits += usize::from(hit);
+            }
+        }
+        self.runs.push(total);
+    }
+
+    fn total(&self) -> Share {
+        self.runs.iter().fold(Share::default(), |sum, run| Share {
+            hits: sum.hits + run.hits,
+            of: sum.of + run.of,
+        })
+    }
+
+    /// The number of independent requests that all are worth: their number over the design effect
+    /// of the share (Rao and Scott, 1992), where those of a cluster of cases belong together. The
+    /// number of clusters if all results are equal.
+    fn worth(&self, cluster: impl Fn(usize) -> u64) -> f64 {
+        let known = self.cases.iter().enumerate();
+        let known = known.filter(|(_, share)| share.of > 0);
+        let clusters = clusters(
+            known.map(|(case, share)| (cluster(case), *share)),
+            |a, b| {
+                a.hits += b.hits;
+                a.of += b.of;
+            },
+        );
+        let total = self.total();
+        let (count, of) = (clusters.len() as f64, total.of as f64);
+        let share = total.hits as f64 / of;
+        let single = share * (1.0 - share);
+        if clusters.len() < 2 || single <= 0.0 {
+            return count;
+        }
+        let excess = |cluster: &Share| cluster.hits as f64 - cluster.of as f64 * share;
+        let squares: f64 = clusters.iter().map(|of_one| excess(of_one).powi(2)).sum();
+        of / (count / (count - 1.0) * squares / (of * single)).max(1.0)
+    }
+
+    /// The degrees of freedom of the runs' shares, their squared deviations from the mean, and the
+    /// variance of the share of a run of independent requests.
+    fn variance_of_runs(&self) -> (f64, f64, f64) {
+        let runs = self.runs.iter().filter(|run| run.of > 0);
+        let shares: Vec<f64> = runs.map(|run| run.hits as f64 / run.of as f64).collect();
+        let center = mean(&shares).unwrap_or(0.0);
+        let squares = shares.iter().map(|share| (share - center).powi(2)).sum();
+        // The variance of a result within its case, which cases that always fail do not add to.
+        let within: Vec<f64> = self
+            .cases
+            .iter()
+            .filter(|case| case.of > 1)
+            .map(|case| {
+                (case.hits * (case.of - case.hits)) as f64 / (case.of * (case.of - 1)) as f64
+            })
+            .collect();
+        let within = mean(&within).unwrap_or(center * (1.0 - center));
+        let size = self.total().of as f64 / shares.len().max(1) as f64;
+        let degrees = shares.len().saturating_sub(1) as f64;
+        (degrees, squares, within / size.max(1.0))
+    }
+}
+
+/// How much the runs of some sides vary: see [`Contrast::variation`]. Both sides of a contrast have
+/// the same variation if they are equal.
+///
+/// Few runs show it badly, so that the ratio is a mean of 1 and what was seen. If chance does not
+/// explain what was seen, it counts as it is, with Student's factor: a run with many failures is one
+/// event.
+fn variation(sides: &[&Hits]) -> Option<f64> {
+    let (mut seen, mut expected, mut squares, mut is_known) = (0.0, 0.0, 0.0, false);
+    for (degrees, found, variance) in sides.iter().map(|side| side.variance_of_runs()) {
+        is_known |= degrees > 0.0;
+        seen += found;
+        expected += degrees * variance;
+        squares += degrees * variance * variance;
+    }
+    if expected <= 0.0 {
+        return is_known.then_some(1.0);
+    }
+    // Satterthwaite, "An approximate distribution of estimates of variance components" (1946).
+    let degrees = expected * expected / squares;
+    let ratio = seen / expected;
+    let shrunk = (PRIOR_DEGREES + degrees * ratio) / (PRIOR_DEGREES + degrees);
+    let is_chance = degrees * ratio <= chi_square_above(VARIATION_BY_CHANCE, degrees);
+    Some(if is_chance {
+        shrunk.max(1.0)
+    } else {
+        let student = student_t_975((degrees.round() as usize).max(1)) / Z_95;
+        ratio * student.powi(2)
+    })
+}
+
+/// The rate of a side over all runs, with the interval of the number of requests that they are
+/// worth; cases with equal numbers of `cluster` belong together. `None` without requests.
+pub fn rate(hits: &Hits, cluster: impl Fn(usize) -> u64) -> Option<Rate> {
+    let Share { hits: count, of } = hits.total();
+    let size = hits.worth(cluster) / variation(&[hits]).unwrap_or(1.0);
+    Rate::with_effective(count, of, size)
+}
+
+impl Contrast {
+    /// Over the cases of both sides: Newcombe's interval of paired shares, and McNemar's test
+    /// ([`PairedSample`]). Cases with equal numbers of `cluster` belong together. `None` without
+    /// common cases.
+    pub fn paired(a: &Hits, b: &Hits, cluster: impl Fn(usize) -> u64) -> Option<Self> {
+        let cases = a.cases.iter().zip(&b.cases).enumerate();
+        let both = cases.filter(|(_, (a, b))| a.of > 0 && b.of > 0);
+        let pairs = both.map(|(case, (a, b))| {
+            let pairs = Pairs::of_trials((a.hits, a.of), (b.hits, b.of));
+            (cluster(case), pairs)
+        });
+        let clusters = clusters(pairs, |sum, pairs| {
+            sum.both += pairs.both;
+            sum.only_a += pairs.only_a;
+            sum.only_b += pairs.only_b;
+            sum.neither += pairs.neither;
+        });
+        let mut sample = PairedSample::from_clusters(&clusters);
+        let variation = variation(&[a, b]);
+        sample.effective = (sample.effective / variation.unwrap_or(1.0)).max(1.0);
+        Some(Self {
+            difference: sample.pairs.difference()?,
+            requests: [a.total(), b.total()],
+            variation,
+            spread: Spread::Paired(sample),
+        })
+    }
+
+    /// Over the requests of each side: Newcombe's interval of independent shares. `None` if a side
+    /// has no requests.
+    pub fn unpaired(a: &Hits, b: &Hits) -> Option<Self> {
+        let variation = variation(&[a, b]);
+        let size = |hits: &Hits| hits.worth(|case| case as u64) / variation.unwrap_or(1.0);
+        let sizes = [size(a).max(1.0), size(b).max(1.0)];
+        Self::of_sizes([a.total(), b.total()], sizes, variation)
+    }
+
+    /// From counts alone. `None` if a side has no requests.
+    pub fn of_counts(a: Share, b: Share) -> Option<Self> {
+        Self::of_sizes([a, b], [a.of as f64, b.of as f64], None)
+    }
+
+    fn of_sizes(requests: [Share; 2], sizes: [f64; 2], variation: Option<f64>) -> Option<Self> {
+        let [a, b] = requests.map(share);
+        Some(Self {
+            difference: b? - a?,
+            requests,
+            variation,
+            spread: Spread::Unpaired(sizes),
+        })
+    }
+
+    /// The pairs; `None` if the requests are not paired.
+    pub fn pairs(&self) -> Option<&PairedSample> {
+        match &self.spread {
+            Spread::Paired(sample) => Some(sample),
+            Spread::Unpaired(_) => None,
+        }
+    }
+
+    /// The share of each side over the pairs; `None` if the requests are not paired.
+    pub fn paired_shares(&self) -> Option<[f64; 2]> {
+        let pairs = self.pairs()?.pairs;
+        let of = pairs.total() as f64;
+        Some([pairs.only_a, pairs.only_b].map(|only| (pairs.both + only) as f64 / of))
+    }
+
+    /// Whether several runs of a side entered.
+    pub fn has_runs(&self) -> bool {
+        self.variation.is_some()
+    }
+
+    /// What this contrast cannot see.
+    pub fn unseen(&self) -> Option<Unseen> {
+        self.variation.is_none().then_some(Unseen::Runs)
+    }
+
+    /// The interval of the difference.
+    pub fn interval(&self, level: f64) -> (f64, f64) {
+        let z = z_score(level);
+        let wilson = |share: f64, size: f64| {
+            let wilson = Wilson::from_share(share, size, z);
+            (wilson.down(), wilson.up())
+        };
+        match &self.spread {
+            Spread::Paired(sample) => sample.interval(level).unwrap_or((-1.0, 1.0)),
+            Spread::Unpaired(sizes) => self.newcombe(*sizes, wilson),
+        }
+    }
+
+    /// An interval each of whose ends has at most its error probability, for one-sided decisions.
+    pub fn bounds(&self, level: f64) -> (f64, f64) {
+        let error = (1.0 - level) / 2.0;
+        let exact = |share: f64, size: f64| {
+            let low = 1.0 - proportion_at_most(1.0 - share, size, error);
+            (share - low, proportion_at_most(share, size, error) - share)
+        };
+        match &self.spread {
+            Spread::Paired(sample) => sample.one_sided_bounds(level).unwrap_or((-1.0, 1.0)),
+            Spread::Unpaired(sizes) => self.newcombe(*sizes, exact),
+        }
+    }
+
+    /// The interval of the difference of two independent shares from the distances between each
+    /// share and its bounds: Newcombe, "Interval estimation for the difference between independent
+    /// proportions" (Statistics in Medicine 17, 1998), method 10.
+    fn newcombe(&self, sizes: [f64; 2], margins: impl Fn(f64, f64) -> (f64, f64)) -> (f64, f64) {
+        let [first, second] =
+            [0, 1].map(|side| margins(share(self.requests[side]).unwrap_or(0.0), sizes[side]));
+        (
+            self.difference - second.0.hypot(first.1),
+            self.difference + second.1.hypot(first.0),
+        )
+    }
+
+    /// The p-value of McNemar's exact test, with several runs of the sign test over cases; `None`
+    /// if the requests are not paired.
+    pub fn p_value(&self) -> Option<f64> {
+        self.pairs().map(PairedSample::p_value)
+    }
+
+    /// Whether any test can find a difference.
+    pub fn can_differ(&self) -> bool {
+        match &self.spread {
+            Spread::Paired(sample) => sample.pairs.discordant() > 0,
+            Spread::Unpaired(_) => self.difference != 0.0,
+        }
+    }
+
+    /// The number of requests a side that rule out a loss of `size`, with the error of
+    /// [`Contrast::bounds`], if the requests fail as often as these and the sides are equal. `None`
+    /// if it is above [`MAX_NEEDED`].
+    pub fn requests_needed(&self, size: f64, level: f64) -> Option<usize> {
+        let is_enough = |factor: f64| {
+            let larger = match &self.spread {
+                Spread::Paired(sample) => Self {
+                    spread: Spread::Paired(sample.without_difference(factor)),
+                    ..*self
+                },
+                Spread::Unpaired(sizes) => {
+                    let [a, b] = self.requests;
+                    let both = Share {
+                        hits: a.hits + b.hits,
+                        of: a.of + b.of,
+                    };
+                    Self {
+                        difference: 0.0,
+                        requests: [both; 2],
+                        spread: Spread::Unpaired(sizes.map(|size| factor * size)),
+                        ..*self
+                    }
+                }
+            };
+            larger.bounds(level).0 >= -size
+        };
+        let now = self.requests.map(|share| share.of).into_iter().min()? as f64;
+        let (mut few, mut enough) = ((1.0 / now).ln(), (MAX_NEEDED / now).ln());
+        if !is_enough(enough.exp()) {
+            return None;
+        }
+        while enough - few > 1e-4 {
+            let middle = f64::midpoint(few, enough);
+            match is_enough(middle.exp()) {
+                true => enough = middle,
+                false => few = middle,
+            }
+        }
+        Some((now * enough.exp()).ceil() as usize)
+    }
+}
+
+fn share(share: Share) -> Option<f64> {
+    (share.of > 0).then(|| share.hits as f64 / share.of as f64)
+}
+
+/// Adds up the values of each cluster.
+fn clusters<T: Copy>(values: impl Iterator<Item = (u64, T)>, add: impl Fn(&mut T, &T)) -> Vec<T> {
+    let mut values: Vec<(u64, T)> = values.collect();
+    values.sort_by_key(|(cluster, _)| *cluster);
+    let mut sums: Vec<T> = Vec::with_capacity(values.len());
+    for cluster in values.chunk_by(|(one, _), (other, _)| one == other) {
+        let mut sum = cluster[0].1;
+        cluster[1..]
+            .iter()
+            .for_each(|(_, value)| add(&mut sum, value));
+        sums.push(sum);
+    }
+    sums
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn near(found: (f64, f64), expected: (f64, f64)) {
+        assert!(
+            (found.0 - expected.0).abs() < 6e-5 && (found.1 - expected.1).abs() < 6e-5,
+            "{found:?} is not {expected:?}"
+        );
+    }
+
+    fn hits(runs: usize, cases: usize, hit: impl Fn(usize, usize) -> bool) -> Hits {
+        let mut hits = Hits::default();
+        for run in 0..runs {
+            hits.add_run((0..cases).map(|case| (case, hit(run, case))));
+        }
+        hits
+    }
+
+    fn paired(a: &Hits, b: &Hits) -> Contrast {
+        Contrast::paired(a, b, |case| case as u64).unwrap()
+    }
+
+    fn width((low, high): (f64, f64)) -> f64 {
+        high - low
+    }
+
+    /// Expected: table II of Newcombe's paper on independent proportions.
+    #[test]
+    fn independent_proportions_match_newcombe() {
+        for (a, b, expected) in [
+            ((48, 80), (56, 70), (0.0524, 0.3339)),
+            ((3, 10), (9, 10), (0.1705, 0.8090)),
+            ((0, 10), (10, 10), (0.6075, 1.0)),
+            ((0, 20), (0, 10), (-0.1611, 0.2775)),
+        ] {
+            let share = |(hits, of)| Share { hits, of };
+            let contrast = Contrast::of_counts(share(a), share(b)).unwrap();
+            near(contrast.interval(0.95), expected);
+        }
+        let none = Share::default();
+        assert_eq!(Contrast::of_counts(none, Share { hits: 1, of: 1 }), None);
+    }
+
+    #[test]
+    fn agreeing_pairs_have_a_narrower_interval() {
+        let a = hits(1, 1000, |_, case| case >= 40);
+        let b = hits(1, 1000, |_, case| !(20..60).contains(&case));
+        let (pairs, alone) = (paired(&a, &b), Contrast::unpaired(&a, &b).unwrap());
+        assert_eq!((pairs.difference, alone.difference), (0.0, 0.0));
+        assert!(width(pairs.interval(0.95)) < width(alone.interval(0.95)));
+        // Without failing cases there is no agreement to use, and both intervals are equal.
+        let all = hits(1, 200, |_, _| true);
+        let (pairs, alone) = (paired(&all, &all), Contrast::unpaired(&all, &all).unwrap());
+        near(pairs.interval(0.95), alone.interval(0.95));
+        near(pairs.bounds(0.9), (-0.014_87, 0.014_87));
+        near(pairs.bounds(0.9), alone.bounds(0.9));
+        assert!(!pairs.can_differ() && !alone.can_differ());
+    }
+
+    #[test]
+    fn repeats_count_as_far_as_they_vary() {
+        let hit = |_: usize, case: usize| !case.is_multiple_of(4);
+        let other = |_: usize, case: usize| case % 4 != 1;
+        let [one, five] = [1, 5].map(|runs| {
+            let contrast = paired(&hits(runs, 40, hit), &hits(runs, 40, other));
+            width(contrast.interval(0.95))
+        });
+        assert!((five / one - 1.0).abs() < 0.06, "{one} {five}");
+        let varied = |offset: usize| hits(5, 40, move |run, case| (case + 7 * run) % 4 != offset);
+        assert!(width(paired(&varied(0), &varied(1)).interval(0.95)) < 0.7 * one);
+        // Five runs of 200 valid cases are worth 200 requests.
+        let all = hits(5, 200, |_, _| true);
+        near(paired(&all, &all).bounds(0.9), (-0.014_87, 0.014_87));
+    }
+
+    #[test]
+    fn one_bad_run_is_one_event() {
+        let good = hits(3, 100, |_, _| true);
+        let bad = hits(3, 100, |run, case| run != 1 || case >= 60);
+        assert!(paired(&good, &bad).interval(0.95).0 < 0.0);
+        assert!(paired(&good, &bad).interval(0.95).1 > 0.0);
+        let bad = hits(3, 100, |run, case| (case + 37 * run) % 100 >= 20);
+        let contrast = paired(&good, &bad);
+        assert!(contrast.interval(0.999).1 < 0.0, "{contrast:?}");
+        assert!(contrast.p_value().unwrap() < 1e-6);
+        // A clean run of three does not end the interval at 0.
+        let some = hits(3, 60, |run, case| run == 0 || case >= 3 * run);
+        let (low, high) = paired(&hits(3, 60, |_, _| true), &some).bounds(0.9);
+        assert!(low < -0.06 && high < 0.0, "{low} {high}");
+    }
+
+    #[test]
+    fn one_run_cannot_see_how_runs_vary() {
+        let [one, two] = [1, 2].map(|runs| hits(runs, 30, |_, case| case > 2));
+        assert_eq!(paired(&one, &one).unseen(), Some(Unseen::Runs));
+        assert_eq!(paired(&one, &two).unseen(), None);
+        assert_eq!(Unseen::Runs.to_string(), "variation between runs");
+    }
+
+    #[test]
+    fn needed_requests_rule_out_the_loss() {
+        for failing in [0, 1, 5] {
+            let side = |first: usize, cases: usize| {
+                hits(1, cases, move |_, case| {
+                    !(first..first + failing).contains(&case)
+                })
+            };
+            for is_paired in [true, false] {
+                let contrast = |cases: usize| {
+                    // As many fail on both sides.
+                    let (a, b) = (side(0, cases), side(10, cases));
+                    match is_paired {
+                        true => paired(&a, &b),
+                        false => Contrast::unpaired(&a, &b).unwrap(),
+                    }
+                };
+                let needed = contrast(200).requests_needed(0.01, 0.9).unwrap();
+                let factor = needed as f64 / 200.0;
+                let larger = |factor: f64| {
+                    let cases = (200.0 * factor).round() as usize;
+                    let failing = (failing as f64 * factor).round() as usize;
+                    let of = |first: usize| {
+                        hits(1, cases, move |_, case| {
+                            !(first..first + failing).contains(&case)
+                        })
+                    };
+                    let (a, b) = (of(0), of(failing));
+                    match is_paired {
+                        true => paired(&a, &b).bounds(0.9).0,
+                        false => Contrast::unpaired(&a, &b).unwrap().bounds(0.9).0,
+                    }
+                };
+                assert!(larger(1.1 * factor) >= -0.01, "{failing} {needed}");
+                assert!(larger(0.9 * factor) < -0.01, "{failing} {needed}");
+            }
+        }
+        let none = paired(&hits(1, 20, |_, _| true), &hits(1, 20, |_, _| true));
+        assert_eq!(none.requests_needed(0.0, 0.9), None);
+    }
+}
