@@ -63,7 +63,7 @@ fn unknown_argument(error: &clap::Error, command: &Command) -> Lines {
         _ => None,
     };
     let nearest = text(error, ContextKind::SuggestedArg)
-        .filter(|flag| may_suggest(argument_name(&argument), argument_name(flag), command))
+        .filter(|flag| may_suggest(argument_name(argument), argument_name(flag), command))
         .map(|flag| format!("try {flag}"));
     (what, nearest.or_else(elsewhere))
 }

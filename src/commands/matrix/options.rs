@@ -191,10 +191,6 @@ impl MatrixOptions {
         };
         let dataset = run.settings.dataset.name().name().to_owned();
         let slo = run.settings.metrics.goodput;
-        let name = match &run.target {
-            Target::Embedded(options) => options.engine.name().to_owned(),
-            Target::Server(server) => server.endpoint.authority(),
-        };
         let runs = vec![PlannedRun {
             dataset: 0,
             load: 0,
@@ -202,7 +198,11 @@ impl MatrixOptions {
             plan: run,
         }];
         Self {
-            contenders: vec![ContenderPlan { name, server, runs }],
+            contenders: vec![ContenderPlan {
+                name: "run".to_owned(),
+                server,
+                runs,
+            }],
             order: Order::Blocks(BlocksReason::SingleContender),
             datasets: vec![dataset],
             loads: vec![Load::AsGiven],

@@ -165,7 +165,7 @@ impl LogWriter<'_, '_> {
                     Some(start) => push_sample(&mut sink, start, at, *sample),
                     None => early.push((at, *sample)),
                 },
-                RunEvent::Ended(observation) => self.ended(*observation, &mut numbering, &mut sink),
+                RunEvent::Ended(observation) => self.ended(&observation, &mut numbering, &mut sink),
                 RunEvent::Repeated(repeat) => {
                     let Repeat { form, observation } = *repeat;
                     sink.push(&Line::Repeat(Box::new(RepeatLine::new(form, &observation))));
@@ -195,7 +195,7 @@ impl LogWriter<'_, '_> {
         self.record.started = (self.format_time)(at);
     }
 
-    fn ended(&self, observation: Observation, numbering: &mut Numbering, sink: &mut Sink) {
+    fn ended(&self, observation: &Observation, numbering: &mut Numbering, sink: &mut Sink) {
         // An unknown case cannot end. If it did, the footer's count would reveal the missing line.
         let Some((case, id)) = (self.case_of)(observation.case_index) else {
             return;
@@ -205,7 +205,7 @@ impl LogWriter<'_, '_> {
             case,
             &id,
             numbers,
-            &observation,
+            observation,
         ))));
     }
 }

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::path::{MAIN_SEPARATOR, Path, PathBuf};
 
 use super::MatrixOptions;
-use crate::commands::bench::options::RunPlan;
+use crate::commands::bench::options::{RunPlan, Target};
 use crate::commands::matrix::report::{Load, Treatment};
 use crate::commands::matrix::run_order::Step;
 use sobench_core::error::{Error, Result};
@@ -98,7 +98,12 @@ impl RunLogPaths {
             load: 0,
             treatment: Treatment::Constrained,
         };
-        Ok(Self::parse(path)?.path(&MatrixOptions::single(run.clone()), &step))
+        let mut single = MatrixOptions::single(run.clone());
+        single.contenders[0].name = match &run.target {
+            Target::Embedded(options) => options.engine.name().to_owned(),
+            Target::Server(server) => server.endpoint.authority(),
+        };
+        Ok(Self::parse(path)?.path(&single, &step))
     }
 
     /// The path of the log of a run.
