@@ -39,9 +39,6 @@ mod files;
 mod flags;
 mod flags_table;
 mod forms;
-// Needs a shell, symbolic links and the error numbers of Linux.
-#[cfg(target_os = "linux")]
-mod frozen;
 mod fuzzed;
 mod hostile_run;
 mod layouts;
@@ -75,6 +72,9 @@ mod shards;
 // Needs Unix signals.
 #[cfg(unix)]
 mod signals;
+// Needs Python, a shell, symbolic links and the error numbers of Linux.
+#[cfg(target_os = "linux")]
+mod stored_outputs;
 mod stream_parity;
 mod suite;
 mod support;

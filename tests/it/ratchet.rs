@@ -18,7 +18,7 @@ type Outcomes = BTreeMap<(String, String), Vec<String>>;
 const BASELINE: &str = "fixtures/baselines/mask-outcomes.csv";
 
 /// If set, writes the measured outcomes as the new baseline, for review of the diff.
-const UPDATE: &str = "UPDATE_BASELINES";
+const UPDATE: &str = "SOBENCH_UPDATE";
 
 #[test]
 fn engine_outcomes_do_not_get_worse() {

@@ -1,5 +1,5 @@
 //! Generates the pages of `docs/reference` from the parser, the exit codes and the contracts, and
-//! checks that they are current. `UPDATE_REFERENCE=1` writes them.
+//! checks that they are current. `SOBENCH_UPDATE=1` writes them.
 
 mod flags;
 mod formats;
@@ -11,14 +11,14 @@ use sobench_testkit::repository_path;
 
 /// The first lines of every page.
 const GENERATED: &str =
-    "<!-- Made by `UPDATE_REFERENCE=1 cargo test --test it reference::`. Do not edit. -->\n";
+    "<!-- Made by `SOBENCH_UPDATE=1 cargo test --test it reference::`. Do not edit. -->\n";
 
 /// Compares a page with its generated text, or writes it.
 #[track_caller]
 fn check(name: &str, title: &str, body: &str) {
     let path = repository_path("docs/reference").join(name);
     let page = format!("# {title}\n{GENERATED}\n{body}");
-    if std::env::var_os("UPDATE_REFERENCE").is_some() {
+    if std::env::var_os("SOBENCH_UPDATE").is_some() {
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, page).unwrap();
         return;
@@ -30,7 +30,7 @@ fn check(name: &str, title: &str, body: &str) {
         .find(|(there, page)| there != page);
     assert!(
         there == page,
-        "docs/reference/{name} is stale ({stale:?}): UPDATE_REFERENCE=1 cargo test --test it reference::"
+        "docs/reference/{name} is stale ({stale:?}): SOBENCH_UPDATE=1 cargo test --test it reference::"
     );
 }
 

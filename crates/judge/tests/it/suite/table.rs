@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 /// Set this variable to update baselines from the measured results. Review the difference.
-const UPDATE: &str = "UPDATE_BASELINES";
+const UPDATE: &str = "SOBENCH_UPDATE";
 
 /// Value of unreviewed cells, not allowed in a baseline.
 const UNREVIEWED: &str = "?";
