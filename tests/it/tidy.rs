@@ -143,6 +143,51 @@ fn layers_use_only_allowed_items() {
     assert!(broken.is_empty(), "{}", broken.join("\n"));
 }
 
+/// Names of files in documents: from the root, or CRATE/FILE for `crates/CRATE/src/FILE`.
+#[test]
+fn files_that_documents_name_exist() {
+    let named = regex::Regex::new(r"`((?:\.?[\w-]+/)+[\w.-]+\.\w+)`").unwrap();
+    let folders = [
+        "crates", "src", "tests", "docs", "fixtures", "benches", ".ci",
+    ];
+    let crates: Vec<String> = crates().into_iter().map(|(name, _)| name).collect();
+    let mut documents = Vec::new();
+    for folder in [".", "docs", "docs/guides", "docs/decisions", "docs/results"] {
+        let pages = fs::read_dir(root().join(folder)).unwrap();
+        documents.extend(pages.map(|page| page.unwrap().path()));
+    }
+    documents.retain(|path| path.extension() == Some("md".as_ref()));
+    let (mut found, mut missing) = (0, Vec::new());
+    for document in &documents {
+        // Old names stay in the changelog.
+        if document.ends_with("CHANGELOG.md") {
+            continue;
+        }
+        let text = fs::read_to_string(document).unwrap();
+        for name in named
+            .captures_iter(&text)
+            .map(|captures| captures[1].to_owned())
+        {
+            let (first, rest) = name.split_once('/').unwrap();
+            let path = match () {
+                () if folders.contains(&first) => root().join(&name),
+                () if crates.iter().any(|name| name == first) => {
+                    root().join("crates").join(first).join("src").join(rest)
+                }
+                () => continue,
+            };
+            found += 1;
+            // `report/` is a crate, and a folder of commands.
+            let beside = document.parent().unwrap().join(&name);
+            if !path.exists() && !beside.exists() {
+                missing.push(format!("{}: {name}", document.display()));
+            }
+        }
+    }
+    assert!(found > 100, "{found}");
+    assert!(missing.is_empty(), "{missing:#?}");
+}
+
 #[test]
 fn files_start_with_a_header() {
     let without_header: Vec<String> = sources()
