@@ -1,94 +1,113 @@
 #!/usr/bin/env python3
-"""Makes runs of the embedded server for a trial of the gate, and counts what `compare --gate` says about fresh pairs of them.
+"""Fresh pairs of `sobench serve` with and without a planted loss: the verdicts of `sobench compare` with the rules of the guide and the
+default ones, beside what `fixtures/baselines/gate-power.csv` promises. Logs that are in FOLDER already are not measured again.
 
-Below FOLDER are `quiet` and `busy` (beside a busy loop). Each has `a` (runs of equal servers), `b` (the same with 20 % more delay) and
-`fresh` (pairs of sides of equal servers, three runs a side, in turn). Afterwards,
-`cargo run --release -p sobench-results --example gate_power -- FOLDER` draws many pairs of sides from `a` and `b`.
+    tests/live/gate_trial.py FOLDER --fresh 20
 
-    tests/live/gate_trial.py runs FOLDER --runs 150 --slower 60 --fresh 50
-    tests/live/gate_trial.py compare FOLDER
-
-Needs Python 3.9 with its standard library, and a built sobench. A run takes about a second. Run by hand; not part of `cargo test`.
+Needs Python 3.9 with its standard library, and a built sobench. A run takes some seconds. Run by hand; not part of `cargo test`.
 """
 
 import argparse
+import json
+import socket
 import subprocess
 import sys
+import time
+import urllib.request
 from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-
-REQUESTS = ["--dataset", "json", "--num-prompts", "150", "--output-len", "64", "--max-concurrency", "16", "--disable-tqdm"]
-TTFT_MS, ITL_MS = 20.0, 2.0
+# Far above what a busy machine adds.
+TTFT_MS, ITL_MS = 80.0, 8.0
 SLOWER = 1.2
-RUNS_A_SIDE = 3
 
-# Ends with its parent, also if that is killed.
-BUSY_LOOP = "import os\nparent = os.getppid()\nwhile os.getppid() == parent: pass"
+GUIDE = ["--fail-on", "correct_rate<-2pp", "--fail-on", "coverage<-2pp"]
+DEFAULT = ["--gate"]
+LOSS = ["--fault", "extra-text@0.05"]
+# Name, rules, runs a side, requests a run, flags of the second server, and the share of failed, undecided and passed gates that pairs may
+# have, as least and most.
+PLANTED = [
+    ("guide, nothing", GUIDE, 1, 600, [], {"passed": (0.8, 1.0), "failed": (0.0, 0.05)}),
+    ("guide, 5 points", GUIDE, 1, 600, LOSS, {"failed": (0.85, 1.0)}),
+    ("default, nothing", DEFAULT, 3, 200, [], {"failed": (0.0, 0.05)}),
+    ("default, 5 points", DEFAULT, 3, 120, LOSS, {"failed": (0.8, 1.0)}),
+    ("default, 5 points, few requests", DEFAULT, 3, 60, LOSS, {"passed": (0.0, 0.1)}),
+    ("default, 20 % slower", DEFAULT, 3, 200, ["slower"], {"failed": (0.8, 1.0), "passed": (0.0, 0.1)}),
+]
 
 
 def main():
+    """The runs of both servers are made in turn."""
     arguments = parse()
-    if arguments.do == "runs":
-        for load in arguments.load:
-            loop = subprocess.Popen([sys.executable, "-c", BUSY_LOOP]) if load == "busy" else None
+    failed = 0
+    for number, (name, rules, runs, requests, flags, promised) in enumerate(PLANTED):
+        if arguments.only and number not in arguments.only:
+            continue
+        second = delays(SLOWER) if flags == ["slower"] else [*delays(1.0), *flags]
+        verdicts = Counter()
+        with Server(arguments.sobench, delays(1.0)) as first, Server(arguments.sobench, second) as other:
+            for pair in range(arguments.fresh):
+                folder = arguments.folder / str(number) / f"{pair:03}"
+                for run in range(runs):
+                    for side, server in (("a", first), ("b", other)):
+                        measure(arguments, folder / side / f"{run}.jsonl", server, requests, seed=pair)
+                command = [arguments.sobench, "compare", folder / "a", folder / "b", *rules, "--format", "json"]
+                ran = subprocess.run(command, capture_output=True, text=True)
+                verdict = json.loads(ran.stdout)["gate"]["verdict"]
+                assert ran.returncode == {"passed": 0, "failed": 1, "undecided": 5}[verdict], ran
+                verdicts[verdict] += 1
+        is_kept = all(least <= verdicts[verdict] / arguments.fresh <= most for verdict, (least, most) in promised.items())
+        failed += not is_kept
+        print(f"{name}, {runs} x {requests}: {dict(verdicts)}: {'as promised' if is_kept else 'NOT as promised'}", flush=True)
+    sys.exit(min(failed, 1))
+
+
+def delays(factor):
+    return ["--embedded-ttft-ms", str(TTFT_MS * factor), "--embedded-itl-ms", str(ITL_MS * factor)]
+
+
+class Server:
+    def __init__(self, sobench, flags):
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.url = f"http://127.0.0.1:{free.getsockname()[1]}"
+        self.command = [sobench, "serve", "--port", self.url.rsplit(":", 1)[1], "--model", "m", *flags]
+
+    def __enter__(self):
+        self.process = subprocess.Popen(self.command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        for _ in range(300):
             try:
-                make_runs(arguments, arguments.folder / load)
-            finally:
-                if loop is not None:
-                    loop.kill()
-    else:
-        for load in arguments.load:
-            compare_fresh(arguments, arguments.folder / load)
+                urllib.request.urlopen(f"{self.url}/health", timeout=1).close()
+                return self
+            except OSError:
+                time.sleep(0.1)
+        raise SystemExit(f"no server: {self.command}")
+
+    def __exit__(self, *_):
+        self.process.terminate()
+        self.process.wait()
 
 
-def make_runs(arguments, folder):
-    for number in range(arguments.runs):
-        run(arguments, folder / "a" / f"{number:03}.jsonl", 1.0)
-        # Spread over the trial, so that both kinds see the same machine.
-        if number * arguments.slower // arguments.runs != (number + 1) * arguments.slower // arguments.runs:
-            run(arguments, folder / "b" / f"{number:03}.jsonl", SLOWER)
-    for pair in range(arguments.fresh):
-        for number in range(RUNS_A_SIDE):
-            for side in "ab":
-                run(arguments, folder / "fresh" / f"{pair:03}" / side / f"{number}.jsonl", 1.0)
-
-
-def run(arguments, log, factor):
+def measure(arguments, log, server, requests, seed):
     if log.exists():
         return
     log.parent.mkdir(parents=True, exist_ok=True)
     part = log.with_suffix(".part")
     part.unlink(missing_ok=True)
-    delays = ["--embedded-ttft-ms", str(TTFT_MS * factor), "--embedded-itl-ms", str(ITL_MS * factor)]
-    subprocess.run([arguments.sobench, *REQUESTS, *delays, "--run-log", part], check=True, capture_output=True)
+    # Each pair has prompts of its own. The server draws faults anew for each repetition of a prompt.
+    command = [arguments.sobench, "--base-url", server.url, "--skip-preflight", "--dataset", "json", "--num-prompts", str(requests)]
+    command += ["--output-len", "64", "--max-concurrency", "32", "--seed", str(seed), "--disable-tqdm", "--run-log", part]
+    subprocess.run(command, check=True, capture_output=True)
     part.rename(log)
-
-
-def compare_fresh(arguments, folder):
-    verdicts, broken = Counter(), []
-    for pair in sorted((folder / "fresh").iterdir()):
-        command = [arguments.sobench, "compare", pair / "a", pair / "b", "--gate"]
-        ran = subprocess.run(command, capture_output=True, text=True)
-        lines = ran.stderr.splitlines()
-        verdict = next((line.split(":")[0] for line in lines if line.startswith(("gate passed", "gate failed", "gate undecided"))), ran.stderr)
-        verdicts[f"{verdict} (exit {ran.returncode})"] += 1
-        broken += [f"{pair.name}: {line}" for line in lines if line.startswith("gate: ")]
-    print(f"{folder.name}: {sum(verdicts.values())} fresh pairs: {dict(verdicts)}")
-    for line in broken:
-        print(f"  {line}")
 
 
 def parse():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("do", choices=["runs", "compare"])
     parser.add_argument("folder", type=Path)
     parser.add_argument("--sobench", default=ROOT / "target/release/sobench")
-    parser.add_argument("--load", nargs="+", choices=["quiet", "busy"], default=["quiet", "busy"])
-    parser.add_argument("--runs", type=int, default=150, help="runs of equal servers")
-    parser.add_argument("--slower", type=int, default=60, help="runs with 20 %% more delay, at most --runs")
-    parser.add_argument("--fresh", type=int, default=50, help="pairs of sides of equal servers")
+    parser.add_argument("--fresh", type=int, default=20, help="pairs of each trial")
+    parser.add_argument("--only", nargs="+", type=int, help="numbers of trials, from 0")
     return parser.parse_args()
 
 
