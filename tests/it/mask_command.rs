@@ -67,12 +67,8 @@ fn unwritable_files_are_detected_before_the_measurement() {
         "--filter",
         "no such entry",
     ]);
-    assert_refused(&ran, 2, &["no entry"]);
-    assert_eq!(
-        std::fs::read_to_string(&kept).unwrap(),
-        "mine",
-        "an existing file is only replaced by a report"
-    );
+    assert_refused(&ran, 2, &["did not write", "--force"]);
+    assert_eq!(std::fs::read_to_string(&kept).unwrap(), "mine");
     assert!(!json.exists(), "the check leaves no file behind");
 }
 

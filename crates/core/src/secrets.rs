@@ -19,9 +19,6 @@ use regex::{Regex, bytes};
 /// Minimum length of a secret. A shorter one could match ordinary text.
 const MIN_BYTES: usize = 8;
 
-/// Minimum length of a header value that counts as random.
-const MIN_RANDOM_BYTES: usize = 16;
-
 /// Characters of a secret that a shortened form (`sk-ab***wxyz`) shows at least, in total and at
 /// each end.
 const MIN_SHOWN: usize = 6;
@@ -57,18 +54,14 @@ pub fn register_setting(text: &str) {
     in_setting(text).iter().for_each(|value| register(value));
 }
 
-/// Registers the value of a header `NAME=VALUE` that is named as a secret or looks random.
+/// Registers the value of a header `NAME=VALUE`, unless it is a media type.
 pub fn register_header(pair: &str) {
     register_setting(pair);
-    let Some((_, value)) = pair.split_once(['=', ':']) else {
-        return;
-    };
-    let has = |kind: fn(&u8) -> bool| value.as_bytes().iter().any(kind);
-    if value.len() >= MIN_RANDOM_BYTES
-        && has(u8::is_ascii_digit)
-        && has(u8::is_ascii_alphabetic)
-        && !value.contains('/')
-    {
+    let value = pair.split_once(['=', ':']).map_or("", |(_, value)| value);
+    let is_media_type = value.split_once('/').is_some_and(|(kind, _)| {
+        ["application", "text", "audio", "image", "multipart", "*"].contains(&kind.trim())
+    });
+    if !is_media_type {
         register(value);
     }
 }
@@ -327,16 +320,12 @@ mod tests {
     }
 
     #[test]
-    fn headers_are_secret_by_name_or_if_they_look_random() {
+    fn values_of_headers_are_secret_except_media_types() {
         register_header("x-team=0123456789abcdefTEAM");
         register_header("x-api-key=only-letters-here");
         register_header("accept=application/vnd.v2+json");
-        register_header("x-stage=research-stage");
-        let text = "0123456789abcdefTEAM only-letters-here application/vnd.v2+json research-stage";
-        assert_eq!(
-            redacted(text),
-            "*** *** application/vnd.v2+json research-stage"
-        );
+        let text = "0123456789abcdefTEAM only-letters-here application/vnd.v2+json";
+        assert_eq!(redacted(text), "*** *** application/vnd.v2+json");
     }
 
     #[test]
