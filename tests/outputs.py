@@ -197,7 +197,7 @@ def first_difference(expected, found):
 def check(program, update, differing):
     found = all_outputs([command for command in commands(FROZEN / "commands.txt") if command.stored], program)
     folder = FROZEN / "outputs"
-    stored = {str(path.relative_to(folder))[:-len(".txt")]: path.read_text() for path in folder.rglob("*.txt")}
+    stored = {str(path.relative_to(folder))[:-len(".txt")]: path.read_bytes().decode() for path in folder.rglob("*.txt")}
     if update:
         shutil.rmtree(folder, ignore_errors=True)
     else:
@@ -208,7 +208,7 @@ def check(program, update, differing):
             continue
         path = (folder if update else differing) / f"{name}.txt"
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
+        path.write_bytes(text.encode())
         differences.append(f"{name}, {first_difference(stored[name], text)}" if name in stored else f"{name}: not stored")
     if update:
         return []
