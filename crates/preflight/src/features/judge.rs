@@ -10,7 +10,7 @@ use std::collections::HashSet;
 use super::data::Feature;
 use super::temptation::{is_convincing, requested, yields};
 use super::{FeatureResult, FeatureVerdict, InvalidAnswer};
-use crate::classify::{BUSY, truncate_text};
+use crate::classify::{BUSY, RUNAWAY_CHARS, truncate_text};
 use sobench_core::constraint::Constraint;
 use sobench_core::observation::{Observation, Outcome};
 use sobench_core::verdict::{Reason, Verdict};
@@ -71,6 +71,8 @@ struct Tally<'a> {
     invalid: usize,
     duplicates: usize,
     cut: usize,
+    /// Of those, answers that end in white space.
+    runaway: usize,
     refused: usize,
     crashed: usize,
     timed_out: usize,
@@ -109,6 +111,7 @@ impl Tally<'_> {
 
     fn add_cut(&mut self, sample: usize, text: &str, verdict: Verdict) {
         self.cut += 1;
+        self.runaway += usize::from(text.len() - text.trim_end().len() >= RUNAWAY_CHARS);
         if let Some(reason) = verdict
             .into_reason()
             .filter(|reason| *reason != Reason::Truncated)
@@ -169,8 +172,10 @@ impl Tally<'_> {
             () => FeatureVerdict::Undecided,
         };
         let undecided = || {
+            let runaway = format!(" ({} in white space that does not end)", self.runaway);
+            let runaway = if self.runaway > 0 { &*runaway } else { "" };
             format!(
-                "{} of {asked} cut at the token limit, {} timed out",
+                "{} of {asked} cut at the token limit{runaway}, {} timed out",
                 self.cut, self.timed_out
             )
         };
@@ -315,6 +320,7 @@ mod tests {
             )
         };
         let open = || (Truncated, r#"{"v": "ab"#);
+        let blank = || (Truncated, "{                        ");
         let answers = |count| vec![right(); count];
         for (outcomes, verdict, words) in [
             (answers(8), FeatureVerdict::Enforced, ""),
@@ -340,6 +346,11 @@ mod tests {
                 "oh",
             ),
             (vec![lost()], FeatureVerdict::Crashed, "reset"),
+            (
+                vec![open(), blank()],
+                FeatureVerdict::Undecided,
+                "2 of 2 cut at the token limit (1 in white space that does not end), 0 timed out",
+            ),
             (
                 vec![open(), open()],
                 FeatureVerdict::Undecided,
