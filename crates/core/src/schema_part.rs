@@ -16,6 +16,11 @@ pub struct SchemaPart<'a> {
     pub here: &'a Value,
 }
 
+/// Escapes a name as a reference token of a JSON Pointer (RFC 6901).
+pub fn pointer_token(name: &str) -> String {
+    name.replace('~', "~0").replace('/', "~1")
+}
+
 impl<'a> SchemaPart<'a> {
     pub fn new(root: &'a Value) -> Self {
         Self::within(root, root)

@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 
 use super::json_scan::plain_bytes;
 use super::text_values;
+use sobench_core::schema_part::pointer_token;
 
 /// The message on a text that does not go on with a value.
 pub const EXPECTED_VALUE: &str = "expected a value";
@@ -131,11 +132,6 @@ pub(super) fn skip_white_space(text: &str, position: usize) -> usize {
         + rest
             .take_while(|byte| matches!(byte, b' ' | b'\t' | b'\n' | b'\r'))
             .count()
-}
-
-/// Escapes `key` as a reference token of a JSON pointer (RFC 6901).
-pub(super) fn pointer_token(key: &str) -> String {
-    key.replace('~', "~0").replace('/', "~1")
 }
 
 /// A container that is not closed yet.

@@ -88,6 +88,12 @@ pub struct Options {
 }
 
 impl Options {
+    /// The first dialect: it does not matter without a constraint.
+    fn dialect_of_control(&self) -> ConstraintDialect {
+        let first = self.dialects.first().copied();
+        first.unwrap_or(ConstraintDialect::ResponseFormat)
+    }
+
     /// The options that all requests in a dialect share.
     pub(super) fn request(&self, dialect: ConstraintDialect, sampling: Sampling) -> RequestOptions {
         RequestOptions {
@@ -219,8 +225,7 @@ pub async fn wait_until_loaded(
     options: &Options,
     timeout: Duration,
 ) -> Result<()> {
-    let first = options.dialects.first().copied();
-    let dialect = first.unwrap_or(ConstraintDialect::ResponseFormat);
+    let dialect = options.dialect_of_control();
     let request = without_constraint(options.request(dialect, Sampling::default()));
     let case = control_case(PROMPT, options.output_len);
     let adapter: Arc<dyn Adapter> = Arc::from(adapter(options.backend));
@@ -429,13 +434,7 @@ impl Runner<'_> {
 
     /// Sends the request without a constraint.
     async fn control(&mut self, asking: &Asking) -> Result<Observation> {
-        // The dialect does not matter without a constraint.
-        let dialect = self
-            .options
-            .dialects
-            .first()
-            .copied()
-            .unwrap_or(ConstraintDialect::ResponseFormat);
+        let dialect = self.options.dialect_of_control();
         let request = without_constraint(self.request(dialect, asking));
         let case = control_case(&asking.prompt, self.options.output_len);
         self.send(&case, &request).await

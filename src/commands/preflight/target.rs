@@ -47,9 +47,7 @@ impl Target {
                         max_tokens_only,
                         ..preflight_options(flags, model, server, notation)
                     };
-                    if !ready_timeout.is_zero() {
-                        runner::wait_until_loaded(&client, &options, *ready_timeout).await?;
-                    }
+                    runner::wait_until_loaded(&client, &options, *ready_timeout).await?;
                     Ok(options)
                 })?;
                 Ok(Self {

@@ -40,6 +40,7 @@ use self::value_size::ValueSize;
 use super::json_reader::Partial;
 use super::text_values::TextDocument;
 use super::{EvaluateOptions, stack};
+use sobench_core::schema_part::pointer_token;
 use sobench_core::verdict::{NotScored, Reason, Verdict};
 
 /// Maximum nesting of a schema: compiling recurses.
@@ -569,7 +570,7 @@ fn children(value: &Value) -> Box<dyn Iterator<Item = (String, &Value)> + '_> {
         Value::Object(members) => Box::new(
             members
                 .iter()
-                .map(|(name, per_member)| (name.replace('~', "~0").replace('/', "~1"), per_member)),
+                .map(|(name, per_member)| (pointer_token(name), per_member)),
         ),
         _ => Box::new(std::iter::empty()),
     }

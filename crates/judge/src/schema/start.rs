@@ -15,6 +15,7 @@ use serde_json::{Map, Value};
 
 use super::format_starts;
 use super::unfinished_number::UnfinishedNumber;
+use sobench_core::schema_part::pointer_token;
 
 /// Maximum names that an unfinished name is completed to.
 const MAX_COMPLETIONS: usize = 32;
@@ -101,7 +102,7 @@ impl Start<'_> {
     /// Whether the value stands for one that has not started.
     fn is_in_nameless_value(&self, path: &[&str]) -> bool {
         let depth = self.open.len();
-        let step = self.name.map(super::super::json_reader::pointer_token);
+        let step = self.name.map(pointer_token);
         step.is_some_and(|step| {
             path.len() > depth && self.is_open(&path[..depth]) && path[depth] == step
         })

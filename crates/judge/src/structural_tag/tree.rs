@@ -5,7 +5,7 @@
 
 use serde_json::{Map, Value};
 
-use super::super::json_reader::pointer_token;
+use sobench_core::schema_part::pointer_token;
 use sobench_core::verdict::NotScored;
 
 /// Maximum nesting of formats. xgrammar has no published limit.

@@ -7,6 +7,7 @@ use super::schema_reduction::{chunks, has_references, needs_no_escaping, without
 use super::tag_changes;
 use sobench_core::constraint::Constraint;
 use sobench_core::schema_keywords::{LITERAL_KEYWORDS, NAME_MAPS};
+use sobench_core::schema_part::pointer_token;
 
 /// Keywords with a numeric limit.
 const LIMITS: [&str; 13] = [
@@ -117,7 +118,7 @@ fn schema_changes(schema: &Value) -> Vec<Change> {
                     ));
                 }
                 for (keyword, value) in keywords {
-                    let place = format!("{path}/{}", escape_pointer(keyword));
+                    let place = format!("{path}/{}", pointer_token(keyword));
                     let put = |value: Value| Change::Put {
                         at: place.clone(),
                         value,
@@ -127,7 +128,7 @@ fn schema_changes(schema: &Value) -> Vec<Change> {
                         _ if LITERAL_KEYWORDS.contains(&keyword.as_str()) => {}
                         Value::Object(named) if NAME_MAPS.contains(&keyword.as_str()) => {
                             open.extend(named.iter().map(|(name, schema)| {
-                                (format!("{place}/{}", escape_pointer(name)), schema)
+                                (format!("{place}/{}", pointer_token(name)), schema)
                             }));
                         }
                         value => open.push((place, value)),
@@ -249,10 +250,6 @@ fn smaller_numbers(number: &Number) -> Vec<u64> {
             || (length == before && number.as_u64().is_some_and(|number| *candidate < number))
     });
     all
-}
-
-fn escape_pointer(name: &str) -> String {
-    name.replace('~', "~0").replace('/', "~1")
 }
 
 #[cfg(test)]

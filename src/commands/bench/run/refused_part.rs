@@ -12,6 +12,7 @@ use sobench_core::constraint::Constraint;
 use sobench_core::error::Result;
 use sobench_core::printable::{NAME_CHARS, printable};
 use sobench_core::schema_keywords::{LITERAL_KEYWORDS, NAME_MAPS};
+use sobench_core::schema_part::pointer_token;
 use sobench_core::tools::{ToolChoice, ToolInput, ToolSet};
 use sobench_notices::notice::RefusedPart;
 
@@ -235,7 +236,7 @@ fn add_keywords(
 /// The JSON Pointer (RFC 6901) of a path.
 fn pointer(path: &[String]) -> String {
     path.iter()
-        .map(|step| format!("/{}", step.replace('~', "~0").replace('/', "~1")))
+        .map(|step| format!("/{}", pointer_token(step)))
         .collect()
 }
 
