@@ -239,7 +239,6 @@ def value_differences(before, after, renamed, digits, at=""):
         expected = {names.get(name, name): value for name, value in before.items() if name not in gone}
         for name in [*expected, *(name for name in after if name not in expected)]:
             if name not in after:
-                # A new name may be the old one elsewhere.
                 yield f"{at}.{name}: gone"
             elif name not in expected:
                 if name not in added:
@@ -282,7 +281,6 @@ def differences_by_value(before, after, renamed, digits):
 
 def compare(arguments):
     lists = [list(commands(path)) for path in (arguments.commands_before, arguments.commands)]
-    # What is measured differs from run to run: only its keys and outcomes are compared.
     names = [{command.name for command in some} for some in lists]
     chosen = [[command for command in some if command.name in names[0] & names[1] and re.search(arguments.only, command.name)]
               for some in lists]

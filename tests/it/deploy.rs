@@ -5,29 +5,22 @@ use std::process::Command;
 
 use sobench_testkit::repository_path;
 
-use crate::support::{Ran, cache};
+use crate::support::{Ran, ran};
 
 mod github;
 mod slurm;
 
 /// Runs a script of `deploy/` in a folder, with the tested program and without proxy or key.
 fn script(path: &str, folder: &Path, arguments: &[&str], variables: &[(&str, &str)]) -> Ran {
-    let output = Command::new("bash")
+    let mut command = Command::new("bash");
+    command
         .arg(repository_path("deploy").join(path))
         .args(arguments)
         .current_dir(folder)
         .env_remove("OPENAI_API_KEY")
-        .env("NO_PROXY", "127.0.0.1")
-        .env("XDG_CACHE_HOME", cache())
         .env("SOBENCH", env!("CARGO_BIN_EXE_sobench"))
-        .envs(variables.iter().copied())
-        .output()
-        .unwrap();
-    Ran {
-        code: output.status.code().expect("no signal ended the script"),
-        stdout: String::from_utf8(output.stdout).unwrap(),
-        stderr: String::from_utf8(output.stderr).unwrap(),
-    }
+        .envs(variables.iter().copied());
+    ran(&mut command)
 }
 
 /// Writes an executable script, for example to stub a command on the PATH.

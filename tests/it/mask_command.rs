@@ -58,7 +58,8 @@ fn unwritable_files_are_detected_before_the_measurement() {
         folder.path().join("kept.csv"),
         folder.path().join("report.json"),
     );
-    std::fs::write(&kept, "mine").unwrap();
+    let table = "index,entry,engine,mine";
+    std::fs::write(&kept, table).unwrap();
     let ran = mask(&[
         "--json",
         json.to_str().unwrap(),
@@ -67,8 +68,12 @@ fn unwritable_files_are_detected_before_the_measurement() {
         "--filter",
         "no such entry",
     ]);
-    assert_refused(&ran, 2, &["did not write", "--force"]);
-    assert_eq!(std::fs::read_to_string(&kept).unwrap(), "mine");
+    assert_refused(&ran, 2, &["no entry"]);
+    assert_eq!(
+        std::fs::read_to_string(&kept).unwrap(),
+        table,
+        "an existing file is only replaced by a report"
+    );
     assert!(!json.exists(), "the check leaves no file behind");
 }
 

@@ -3,29 +3,16 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 
-use crate::support::{Ran, cache};
+use crate::support::{Ran, ran, through_shell};
 
 const FOREIGN: &str = "{\"type\": \"object\"}\n";
 
 /// Runs a command line in a folder, with a limit of file sizes in blocks of 512 bytes.
 fn run(folder: &Path, words: &str, blocks: &str) -> Ran {
     let limited = format!("ulimit -f {blocks} && exec \"$@\"");
-    let output = Command::new("sh")
-        .args(["-c", &limited, "sh", env!("CARGO_BIN_EXE_sobench")])
-        .args(words.split_whitespace())
-        .current_dir(folder)
-        .env_remove("OPENAI_API_KEY")
-        .env("NO_PROXY", "127.0.0.1")
-        .env("XDG_CACHE_HOME", cache())
-        .output()
-        .unwrap();
-    Ran {
-        code: output.status.code().unwrap(),
-        stdout: String::from_utf8(output.stdout).unwrap(),
-        stderr: String::from_utf8(output.stderr).unwrap(),
-    }
+    let words: Vec<&str> = words.split_whitespace().collect();
+    ran(through_shell(&limited, &words).current_dir(folder))
 }
 
 const RUN: &str = "--dataset choice --num-prompts 3 --output-len 4 --disable-tqdm";

@@ -8,7 +8,7 @@ use std::process::Command;
 use serde_json::json;
 use sobench_testkit::scripted::{Request, ScriptedServer, models, whole};
 
-use crate::support::{Ran, cache};
+use crate::support::{Ran, ran};
 
 const KEY: &str = "sk-proj-0123456789abcdefWXYZ";
 const SECRETS: [&str; 6] = [
@@ -58,19 +58,9 @@ fn quoting(status: &'static str) -> ScriptedServer {
 }
 
 fn run(arguments: &[String], folder: &Path) -> Ran {
-    let output = Command::new(env!("CARGO_BIN_EXE_sobench"))
-        .args(arguments)
-        .current_dir(folder)
-        .env("OPENAI_API_KEY", KEY)
-        .env("NO_PROXY", "127.0.0.1")
-        .env("XDG_CACHE_HOME", cache())
-        .output()
-        .unwrap();
-    Ran {
-        code: output.status.code().unwrap(),
-        stdout: String::from_utf8(output.stdout).unwrap(),
-        stderr: String::from_utf8(output.stderr).unwrap(),
-    }
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sobench"));
+    command.args(arguments).current_dir(folder);
+    ran(command.env("OPENAI_API_KEY", KEY))
 }
 
 /// The secrets in a text, and the start of the shortened key.

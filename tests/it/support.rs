@@ -2,7 +2,7 @@
 
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStderr, Command, Stdio};
+use std::process::{Child, ChildStderr, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -15,20 +15,42 @@ pub(crate) struct Ran {
     pub(crate) stderr: String,
 }
 
+impl From<Output> for Ran {
+    fn from(output: Output) -> Self {
+        Self {
+            code: output.status.code().expect("no signal ended the program"),
+            stdout: String::from_utf8(output.stdout).expect("stdout is UTF-8"),
+            stderr: String::from_utf8(output.stderr).expect("stderr is UTF-8"),
+        }
+    }
+}
+
 /// Runs `sobench` without the machine's proxy, key or configuration.
 pub(crate) fn sobench<S: AsRef<str>>(arguments: &[S]) -> Ran {
-    let output = Command::new(env!("CARGO_BIN_EXE_sobench"))
-        .args(arguments.iter().map(AsRef::as_ref))
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sobench"));
+    command.args(arguments.iter().map(AsRef::as_ref));
+    ran(command.env_remove("OPENAI_API_KEY"))
+}
+
+/// The program started by a shell script that sets limits or closes streams; `"$@"` is the program
+/// with its arguments.
+pub(crate) fn through_shell(script: &str, arguments: &[&str]) -> Command {
+    let mut command = Command::new("sh");
+    command
+        .args(["-c", script, "sh", env!("CARGO_BIN_EXE_sobench")])
+        .args(arguments)
         .env_remove("OPENAI_API_KEY")
+        .env("XDG_CACHE_HOME", cache());
+    command
+}
+
+/// Runs a command without the machine's proxy or configuration.
+pub(crate) fn ran(command: &mut Command) -> Ran {
+    let output = command
         .env("NO_PROXY", "127.0.0.1")
         .env("XDG_CACHE_HOME", cache())
-        .output()
-        .expect("the program was built");
-    Ran {
-        code: output.status.code().expect("no signal ended the program"),
-        stdout: String::from_utf8(output.stdout).expect("stdout is UTF-8"),
-        stderr: String::from_utf8(output.stderr).expect("stderr is UTF-8"),
-    }
+        .output();
+    output.expect("the program was built").into()
 }
 
 /// `sobench serve` on a free port, until this value is dropped.

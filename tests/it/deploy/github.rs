@@ -26,15 +26,21 @@ fn gate(folder: &Path, options: &[&str], run: &[&str]) -> (i32, String, String) 
     )
 }
 
-#[test]
-fn runs_are_compared_with_the_baseline_in_the_comment() {
-    let folder = tempfile::tempdir().unwrap();
+/// Writes `base.json`, and returns the comment.
+fn baseline_in(folder: &Path) -> String {
     let (code, stderr, comment) = gate(
-        folder.path(),
+        folder,
         &["--write-baseline", "base.json", "--results", "first"],
         &RUN,
     );
     assert_eq!(code, 0, "{stderr}");
+    comment
+}
+
+#[test]
+fn runs_are_compared_with_the_baseline_in_the_comment() {
+    let folder = tempfile::tempdir().unwrap();
+    let comment = baseline_in(folder.path());
     assert!(
         comment.starts_with("### sobench: the baseline was written\n")
             && !comment.contains("Comparison"),
@@ -109,12 +115,7 @@ fn runs_are_compared_with_the_baseline_in_the_comment() {
 #[test]
 fn undecided_gate_ends_with_its_own_code_after_all_runs() {
     let folder = tempfile::tempdir().unwrap();
-    let (code, stderr, _) = gate(
-        folder.path(),
-        &["--write-baseline", "base.json", "--results", "first"],
-        &RUN,
-    );
-    assert_eq!(code, 0, "{stderr}");
+    baseline_in(folder.path());
     let rule = [
         "--baseline",
         "base.json",
@@ -227,12 +228,7 @@ fn absolute_thresholds_need_no_baseline() {
 #[test]
 fn incomparable_and_failed_runs_do_not_pass() {
     let folder = tempfile::tempdir().unwrap();
-    let (code, stderr, _) = gate(
-        folder.path(),
-        &["--write-baseline", "base.json", "--results", "first"],
-        &RUN,
-    );
-    assert_eq!(code, 0, "{stderr}");
+    baseline_in(folder.path());
     let fewer = ["--", "--dataset", "choice", "--num-prompts", "20"];
     let (code, _, comment) = gate(
         folder.path(),

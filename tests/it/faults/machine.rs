@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -13,31 +13,7 @@ use sobench_results::runlog::RunLog;
 use sobench_testkit::repository_path;
 use sobench_testkit::scripted::free_port;
 
-use crate::support::{Ran, cache, sobench, wait_until};
-
-/// Runs the program through a shell script that sets limits or closes streams; `"$@"` is the
-/// program with its arguments.
-pub(super) fn through_shell(script: &str, arguments: &[&str]) -> Command {
-    let mut command = Command::new("sh");
-    command
-        .args(["-c", script, "sh", env!("CARGO_BIN_EXE_sobench")])
-        .args(arguments);
-    command
-        .env_remove("OPENAI_API_KEY")
-        .env("XDG_CACHE_HOME", cache());
-    command
-}
-
-pub(super) fn ran(command: &mut Command) -> Ran {
-    let output = command.output().unwrap();
-    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-    // A shell reports 128 plus the signal number for a program that a signal ended.
-    Ran {
-        code: output.status.code().unwrap_or(-1),
-        stdout: text(output.stdout),
-        stderr: text(output.stderr),
-    }
-}
+use crate::support::{Ran, ran, sobench, through_shell, wait_until};
 
 const SMALL: [&str; 8] = [
     "--dataset",
@@ -450,13 +426,7 @@ impl Running {
 
     fn end(self) -> (Ran, RunLog) {
         let output = self.child.wait_with_output().unwrap();
-        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-        let ran = Ran {
-            code: output.status.code().unwrap_or(-1),
-            stdout: text(output.stdout),
-            stderr: text(output.stderr),
-        };
-        (ran, RunLog::read(&self.log).unwrap())
+        (output.into(), RunLog::read(&self.log).unwrap())
     }
 }
 

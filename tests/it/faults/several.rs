@@ -5,9 +5,8 @@ use std::process::Stdio;
 
 use sobench_testkit::scripted::{ScriptedServer, Then, whole};
 
-use super::machine::{ran, through_shell};
 use super::run::failing_after;
-use crate::support::wait_until;
+use crate::support::{ran, through_shell, wait_until};
 
 #[cfg(unix)]
 #[test]
