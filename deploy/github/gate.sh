@@ -158,7 +158,7 @@ if [ "$code$baseline" = 0 ] && [ ${#require[@]} -eq 0 ]; then
   verdict='done, with no baseline and no bound to hold it against'
   [ -z "$written" ] || verdict='the baseline was written'
 fi
-[ "$code" != 1 ] || [ "$of_run" != 1 ] || verdict='failed: a bound was not kept, or the client stood in the way'
+[ "$code" != 1 ] || [ "$of_run" != 1 ] || verdict='failed: a bound was not kept, or the client is not trusted'
 
 # What was said on stderr, in a block that its own words cannot end.
 # shellcheck disable=SC2016  # those are backticks of Markdown
