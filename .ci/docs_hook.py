@@ -1,6 +1,6 @@
 """MkDocs hook: links that leave docs/ lead to files of the repository, which are not on the site.
 
-The generated reference links to the contracts in schemas/, for readers of the repository. On the
+The page of file formats links to the contracts in schemas/, for readers of the repository. On the
 site only the text of such a link is shown.
 """
 

@@ -24,4 +24,5 @@
 
 pub mod cli;
 pub mod commands;
+pub mod contracts;
 pub mod terminal;

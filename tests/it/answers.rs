@@ -265,19 +265,10 @@ fn only_impossible_token_counts_are_replaced() {
 }
 
 #[test]
-fn the_guide_and_the_contracts_name_every_reason() {
-    let read = |path: &str| std::fs::read_to_string(repository_path(path)).unwrap();
-    let guide = read("docs/guides/read-a-failure.md");
+fn the_guide_names_every_reason() {
+    let guide = repository_path("docs/guides/read-a-failure.md");
+    let guide = std::fs::read_to_string(guide).unwrap();
     for name in Reason::NAMES.iter().chain(&NotScored::NAMES) {
         assert!(guide.contains(&format!("| `{name}` |")), "{name}");
-    }
-    for contract in ["run-log", "result", "verdict", "failures", "verdict-triple"] {
-        let schema = read(&format!("schemas/contracts/{contract}.schema.json"));
-        for name in Reason::NAMES {
-            assert!(
-                schema.contains(&format!("\"{name}\"")),
-                "{contract}: {name}"
-            );
-        }
     }
 }

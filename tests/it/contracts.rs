@@ -1,568 +1,316 @@
-//! Result files validate against the published contracts (`schemas/contracts`).
+//! The contracts in `schemas/contracts` are those of the types, and their keys stay.
+//! `SOBENCH_UPDATE=1` writes them.
 
-use std::sync::Arc;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
 
 use serde_json::{Value, json};
-use sobench_core::answer::{Answer, Channel, ToolCall};
-use sobench_core::case::{Arm, Case, Prompt};
-use sobench_core::channel_timing::{ChannelBytes, ChannelTiming};
-use sobench_core::constraint::Constraint;
-use sobench_core::nonce::Nonce;
-use sobench_core::observation::{
-    Advice, Observation, Outcome, ServerTimes, Stage, TimeLimit, Timing, TransportCause,
-};
-use sobench_core::verdict::{NotScored, Reason, Verdict};
-use sobench_judge::accuracy::{Accuracy, Grade, Leaves};
-use sobench_judge::canary::{CanaryAnswer, CanaryClass, Excerpt};
-use sobench_judge::free_choices::FreeChoices;
-use sobench_notices::notice::Notice;
-use sobench_report::view::View;
-use sobench_report::{Report, json};
-use sobench_results::metrics::accuracy::TokenPrice;
-use sobench_results::metrics::reasoning::ReasoningFacts;
-use sobench_results::metrics::request_table::RequestTable;
-use sobench_results::metrics::stream_parity::{Parity, Response};
-use sobench_results::metrics::{
-    Answers, Judged, MetricsOptions, Slo, TokenSource, Tokens, summarise,
-};
-use sobench_results::record::{Engine, EngineChoice, EngineWork, RunRecord};
-use sobench_results::runlog::RunLog;
-
-use sobench_testkit::contract::with_member;
+use sobench_testkit::contract::{self, with_member};
 use sobench_testkit::repository_path;
 
-use crate::support::check_result;
+use crate::support::{check_result, sobench};
 
-const NS_PER_MS: u64 = 1_000_000;
+/// Names the keys that users rely on, one on each line.
+const KEYS: &str = "schemas/contracts/keys.txt";
 
-/// A request with its outcome and verdict.
-type JudgedRequest = (Case, Observation, Verdict);
-
-fn judged_request(index: usize, arm: Arm, outcome: Outcome, verdict: Verdict) -> JudgedRequest {
-    let answered = outcome.is_answer();
-    let case = Case {
-        arm,
-        completion: (index == 0).then(|| "a".to_owned()),
-        tags: vec!["tag".into()],
-        ..Case::new(
-            format!("case-{index}"),
-            Prompt::Text("say a".into()),
-            if arm == Arm::Free {
-                None
-            } else {
-                Some(Arc::new(Constraint::Regex("a".into())))
-            },
-            8,
-        )
-    };
-    let at = |ms: u64| (index as u64 * 7 + ms) * NS_PER_MS;
-    let timing = Timing {
-        due_ns: at(0),
-        ready_ns: Some(at(0)),
-        sent_ns: Some(at(1)),
-        send_call_ns: Some(5_000),
-        headers_ns: Some(at(2)),
-        chunks_ns: if answered {
-            vec![at(5), at(9), at(20)]
-        } else {
-            vec![]
-        },
-        arrival_slack_ns: Some(if answered { vec![(1, 30_000)] } else { vec![] }),
-        first_reasoning_ns: (answered && index.is_multiple_of(2)).then(|| at(5)),
-        first_answer_ns: answered.then(|| at(9)),
-        first_arguments_ns: answered.then(|| at(20)),
-        channels: answered.then(|| ChannelTiming {
-            runs: vec![(0, vec![Channel::Reasoning, Channel::Content].into())],
-            bytes: ChannelBytes {
-                reasoning: 2,
-                content: 3,
-                tool_calls: 4,
-            },
-            late_bytes: ChannelBytes::default(),
-        }),
-        chunk_tokens: if answered { vec![1, 2, 5] } else { vec![] },
-        end_ns: Some(at(21)),
-        server: answered.then_some(ServerTimes {
-            queue_ns: Some(1),
-            first_token_ns: Some(2),
-            generation_ns: Some(3),
-        }),
-        streamed: answered,
-    };
-    let observation = Observation {
-        case_index: index,
-        outcome,
-        timing,
-        answer: Answer {
-            content: if answered {
-                "a\u{0}\u{1b}".into()
-            } else {
-                String::new()
-            },
-            reasoning: if answered && index.is_multiple_of(2) {
-                "hm".into()
-            } else {
-                String::new()
-            },
-            ..Answer::default()
-        },
-        finish_reason: answered.then(|| "stop".to_owned()),
-        usage: None,
-    };
-    (case, observation, verdict)
+fn is_update() -> bool {
+    std::env::var_os("SOBENCH_UPDATE").is_some()
 }
 
-/// A difference in the arguments.
-fn parity() -> Parity {
-    let response = |arguments: &str| Response {
-        outcome: Outcome::Completed,
-        answer: Answer {
-            tool_calls: vec![ToolCall {
-                arguments: arguments.to_owned(),
-                ..ToolCall::default()
-            }],
-            ..Answer::default()
-        },
-        finish_reason: None,
-        usage: None,
-    };
-    let first = response("{}");
-    Parity::new(&first, &response("{} "), Some(&first))
+/// The contract files with their names.
+fn stored() -> impl Iterator<Item = (String, Value)> {
+    let folder = fs::read_dir(repository_path("schemas/contracts")).unwrap();
+    folder.filter_map(|entry| {
+        let path = entry.unwrap().path();
+        let name = path.file_name()?.to_str()?.strip_suffix(".schema.json")?;
+        let contract = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+        Some((name.to_owned(), contract))
+    })
 }
 
-/// Every outcome in every arm, and every reason and cause for a missing verdict.
-fn every_judged_request() -> Vec<JudgedRequest> {
-    let text = || "text".to_owned();
-    let outcomes = [
-        Outcome::Completed,
-        Outcome::Truncated,
-        Outcome::Rejected {
-            status: 400,
-            body: text(),
-            advice: None,
-        },
-        Outcome::ServerError {
-            status: 500,
-            body: text(),
-            advice: None,
-        },
-        Outcome::StreamError { message: text() },
-        Outcome::Transport {
-            cause: TransportCause::BodyTooLarge,
-            message: text(),
-        },
-        Outcome::TimedOut {
-            limit_ms: 5,
-            limit: TimeLimit::Idle,
-            stage: Some(Stage::BeforeFirstToken),
-        },
-        Outcome::Rejected {
-            status: 429,
-            body: text(),
-            advice: Some(Advice::RetryAfter(text())),
-        },
-        Outcome::ServerError {
-            status: 307,
-            body: text(),
-            advice: Some(Advice::Location(text())),
-        },
-        Outcome::Cancelled,
-        Outcome::Abandoned,
-    ];
-    let reasons = [
-        Reason::NotJson {
-            message: text(),
-            byte: 0,
-        },
-        Reason::ExtraText {
-            byte: 1,
-            kind: sobench_core::verdict::ExtraText::Unknown,
-            valid_if_stripped: false,
-        },
-        Reason::Schema {
-            keyword: text(),
-            instance_path: text(),
-            schema_path: text(),
-            message: text(),
-        },
-        Reason::DuplicateKey {
-            key: text(),
-            instance_path: text(),
-        },
-        Reason::LoneSurrogate { byte: 2 },
-        Reason::Regex { prefix: true },
-        Reason::Choice,
-        Reason::Grammar { byte: 3 },
-        Reason::StructuralTag {
-            path: text(),
-            byte: 3,
-            message: text(),
-        },
-        Reason::Empty,
-        Reason::TooLong { bytes: 4 },
-        Reason::TooDeep { nesting: 5 },
-        Reason::RunawayWhitespace { bytes: 6 },
-        Reason::WrongChannel {
-            channel: Channel::ToolCalls,
-        },
-        Reason::OtherRequest { member: text() },
-        Reason::Truncated,
-    ];
-    let unscored = [
-        NotScored::NoConstraint,
-        NotScored::Refused,
-        NotScored::Failed,
-        NotScored::Cancelled,
-        NotScored::Abandoned,
-        NotScored::Unsupported { what: text() },
-        NotScored::Limit { what: text() },
-    ];
-    let mut requests: Vec<(Arm, Outcome, Verdict)> = Vec::new();
-    for arm in [Arm::Constrained, Arm::Control, Arm::Free] {
-        requests.extend(
-            outcomes
-                .iter()
-                .map(|outcome| (arm, outcome.clone(), Verdict::Valid)),
-        );
+/// The keys of a contract, such as `result: duration` at the top and `result: Rate.hits` in a type,
+/// and the texts of enums, such as `result: Arm = control`. `[]` is an item of a list, and `*` any key
+/// of a map.
+fn keys(name: &str, contract: &Value) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    walk(contract, &format!("{name}: "), &mut found);
+    for (kind, schema) in contract["$defs"].as_object().into_iter().flatten() {
+        walk(schema, &format!("{name}: {kind}."), &mut found);
     }
-    requests.extend(reasons.map(|reason| {
-        (
-            Arm::Constrained,
-            Outcome::Completed,
-            Verdict::Invalid { reason },
-        )
-    }));
-    requests.extend(unscored.map(|why| {
-        (
-            Arm::Constrained,
-            Outcome::Completed,
-            Verdict::NotScored { why },
-        )
-    }));
-    requests
-        .into_iter()
-        .enumerate()
-        .map(|(index, (arm, outcome, verdict))| judged_request(index, arm, outcome, verdict))
+    found
+}
+
+fn walk(schema: &Value, path: &str, found: &mut BTreeSet<String>) {
+    let parent = path.trim_end_matches(['.', ' ']);
+    for (keyword, value) in schema.as_object().into_iter().flatten() {
+        match (keyword.as_str(), value) {
+            ("const", Value::String(text)) => {
+                found.insert(format!("{parent} = {text}"));
+            }
+            ("enum", Value::Array(values)) => {
+                let texts = values.iter().filter_map(Value::as_str);
+                found.extend(texts.map(|text| format!("{parent} = {text}")));
+            }
+            ("properties", Value::Object(properties)) => {
+                for (key, value) in properties {
+                    walk(value, &format!("{path}{key}."), found);
+                    found.insert(format!("{path}{key}"));
+                }
+            }
+            ("additionalProperties", value) => walk(value, &format!("{path}*."), found),
+            ("patternProperties", Value::Object(patterns)) => {
+                let mut patterns = patterns.values();
+                patterns.for_each(|value| walk(value, &format!("{path}*."), found));
+            }
+            ("items", value) => walk(value, &format!("{parent}[]."), found),
+            ("allOf" | "anyOf" | "oneOf" | "prefixItems", Value::Array(parts)) => {
+                parts.iter().for_each(|part| walk(part, path, found));
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The removed keys, except for those of a renamed type, and those that a line of the changelog names
+/// in backticks, with the word "removed" or "renamed".
+fn unexplained<'a>(
+    known: &'a BTreeSet<String>,
+    current: &'a BTreeSet<String>,
+    changelog: &str,
+) -> Vec<&'a str> {
+    let removals: Vec<&str> = changelog
+        .lines()
+        .filter(|line| {
+            ["removed", "renamed"]
+                .iter()
+                .any(|word| line.to_lowercase().contains(word))
+        })
+        .collect();
+    let is_named = |key: &&String| {
+        let name = key
+            .rsplit(['.', ' '])
+            .next()
+            .unwrap_or(key)
+            .trim_end_matches("[]");
+        removals
+            .iter()
+            .any(|line| line.contains(&format!("`{name}`")))
+    };
+    let (old_types, types) = (types(known), types(current));
+    let is_of_a_renamed_type = |key: &&String| {
+        let kind = type_of(key);
+        !types.contains_key(kind)
+            && types
+                .values()
+                .any(|keys| keys.is_superset(&old_types[kind]))
+    };
+    let removed = known.difference(current);
+    removed
+        .filter(|key| !is_named(key) && !is_of_a_renamed_type(key))
+        .map(String::as_str)
         .collect()
 }
 
-/// The record of the frozen run.
-fn record() -> RunRecord {
-    RunLog::read(&repository_path("fixtures/runs/v2.jsonl"))
-        .expect("the frozen run is a run log")
-        .record
+/// The contract and the type of a key.
+fn type_of(key: &str) -> &str {
+    let start = key.find(": ").map_or(0, |at| at + 2);
+    key[start..]
+        .find(['.', ' '])
+        .map_or(key, |end| &key[..start + end])
 }
 
-fn full_record() -> RunRecord {
-    let mut record = record();
-    record.settings.load.max_concurrency = Some(4);
-    record.settings.report.metadata = vec![("gpu".into(), "none".into())];
-    record.dataset.constraint_kinds = vec!["regex".into()];
-    record.server.engine_choice = EngineChoice::Selected("guidance".into());
-    record.server.engine = Some(Engine {
-        name: "guidance".into(),
-        version: Some("llguidance 1.0".into()),
-        settings: vec![("white space".into(), "any".into())],
-        work: Some(EngineWork {
-            cache_hits: 9,
-            cache_misses: 1,
-            max_batch: 256,
-            largest_batch: 10,
-            steps: 400,
-            masks: 4000,
-            mask_p50_us: Some(6.5),
-            mask_p99_us: None,
-        }),
-    });
-    record.notices = vec![Notice::Other("a notice".into())];
-    record
-}
-
-fn canary() -> CanaryAnswer {
-    CanaryAnswer {
-        class: CanaryClass::Swapped,
-        byte: Some(1),
-        nonce: Some(Nonce::new(1)),
-        excerpt: Some(Excerpt {
-            before: "c".to_owned(),
-            from: "n-".to_owned(),
-        }),
+/// The keys of each type.
+fn types(keys: &BTreeSet<String>) -> BTreeMap<&str, BTreeSet<&str>> {
+    let mut types = BTreeMap::<_, BTreeSet<_>>::new();
+    for key in keys {
+        let kind = type_of(key);
+        types.entry(kind).or_default().insert(&key[kind.len()..]);
     }
-}
-
-/// The result file of a run with these requests.
-fn saved(
-    requests: &[JudgedRequest],
-    record: RunRecord,
-    options: &MetricsOptions,
-    tokens: Option<u64>,
-    detailed: bool,
-) -> Value {
-    let source = if tokens.is_some() {
-        TokenSource::Tokenizer
-    } else {
-        TokenSource::Unknown
-    };
-    let tokens = Tokens {
-        input: tokens,
-        input_source: source,
-        output: tokens,
-        output_source: source,
-    };
-    let mut ledger = RequestTable::new(requests.len(), None);
-    let schema = serde_json::json!({"properties": {"a": {}, "b": {}}});
-    for (index, (case, observation, verdict)) in requests.iter().enumerate() {
-        assert!(ledger.push(case, observation, 0));
-        let vllm_correct = tokens.input.map(|_| true);
-        ledger.judge(
-            index,
-            Judged {
-                verdict: verdict.clone(),
-                tokens,
-                vllm_correct,
-                white_space_run: false,
-                whole: true,
-                right_call: vllm_correct,
-                accuracy: vllm_correct.map(|_| Accuracy {
-                    grade: Grade::Right,
-                    leaves: Some(Leaves::default()),
-                }),
-                made_call: vllm_correct,
-                call_due: vllm_correct,
-                reasoning: vllm_correct.map(|_| ReasoningFacts {
-                    tokens: Some(3),
-                    json_only: true,
-                    end_marker: true,
-                }),
-                parity: vllm_correct.map(|_| parity()),
-                free_choices: vllm_correct
-                    .and_then(|_| FreeChoices::new(r#" {"b": "ü", "a": 1}"#, Some(&schema), None)),
-                canary: vllm_correct.map(|_| canary()),
-            },
-        );
-    }
-    let samples = ledger.samples();
-    let report = Report::new(record, summarise(&samples, 3_000 * NS_PER_MS, options));
-    let answer = |index: usize| Ok(Answer::from_text(samples[index].text().to_owned()));
-    let view = View {
-        report: &report,
-        samples: &samples,
-        answer: &answer,
-        resend: None,
-        run_log: None,
-        requirements: None,
-    };
-    // Serialised to text and parsed, as a reader of the file does.
-    serde_json::from_str(
-        &serde_json::to_string(&json::document(view, detailed)).expect("the document is JSON"),
-    )
-    .expect("the result file is JSON")
-}
-
-fn goodput_options() -> MetricsOptions {
-    let slo = Slo {
-        ttft_ms: Some(5.0),
-        ..Slo::default()
-    };
-    MetricsOptions {
-        percentiles: vec![0.0, 50.0, 99.9, 100.0],
-        goodput: Some(slo),
-        streamed: true,
-        answers: Answers::Generated,
-        cost_per_million: Some(TokenPrice {
-            input: 0.25,
-            output: 2.0,
-        }),
-    }
+    types
 }
 
 #[test]
-fn every_result_file_validates_against_the_contract() {
-    let requests = every_judged_request();
-    let mut whole = every_judged_request();
-    whole
-        .iter_mut()
-        .step_by(2)
-        .for_each(|(_, observation, _)| observation.timing.streamed = false);
-    let unstreamed = MetricsOptions {
-        streamed: false,
-        ..MetricsOptions::default()
-    };
-    let computed = MetricsOptions {
-        answers: Answers::Computed,
-        ..unstreamed.clone()
-    };
-    for detailed in [false, true] {
-        for (name, file) in [
-            (
-                "every outcome",
-                saved(
-                    &requests,
-                    full_record(),
-                    &goodput_options(),
-                    Some(3),
-                    detailed,
-                ),
-            ),
-            (
-                "no counts",
-                saved(&requests, full_record(), &goodput_options(), None, detailed),
-            ),
-            (
-                "streams requested, not received",
-                saved(&whole, full_record(), &goodput_options(), Some(3), detailed),
-            ),
-            (
-                "no stream",
-                saved(&requests, full_record(), &unstreamed, Some(3), detailed),
-            ),
-            (
-                "no tokens",
-                saved(&requests, full_record(), &computed, None, detailed),
-            ),
-            (
-                "one request",
-                saved(
-                    &requests[..1],
-                    full_record(),
-                    &MetricsOptions::default(),
-                    Some(1),
-                    detailed,
-                ),
-            ),
-            (
-                "truncated only",
-                saved(
-                    &requests[1..2],
-                    full_record(),
-                    &MetricsOptions::default(),
-                    Some(1),
-                    detailed,
-                ),
-            ),
-            (
-                "failed only",
-                saved(
-                    &requests[2..8],
-                    full_record(),
-                    &MetricsOptions::default(),
-                    None,
-                    detailed,
-                ),
-            ),
-            (
-                "nothing",
-                saved(&[], record(), &MetricsOptions::default(), None, detailed),
-            ),
-        ] {
-            assert_eq!(check_result(&file), Ok(()), "{name}, detailed: {detailed}");
+fn contracts_are_those_of_the_types() {
+    for (name, mut contract) in sobench::contracts::all() {
+        contract["title"] = name.into();
+        let path = repository_path("schemas/contracts").join(format!("{name}.schema.json"));
+        let text = serde_json::to_string_pretty(&contract).unwrap() + "\n";
+        if is_update() {
+            fs::write(path, text).unwrap();
+        } else {
+            assert!(
+                fs::read_to_string(path).unwrap_or_default() == text,
+                "{name}.schema.json is not the schema of its type\n\
+                 hint: SOBENCH_UPDATE=1 cargo test -p sobench --test it contracts:: writes it"
+            );
         }
     }
 }
 
 #[test]
-fn unstreamed_answers_are_counted() {
-    let requests = every_judged_request();
-    let mut whole = every_judged_request();
-    whole
-        .iter_mut()
-        .for_each(|(_, observation, _)| observation.timing.streamed = false);
-    for (name, requests, streamed, expected) in [
-        ("streams", &requests, true, 0),
-        ("whole", &whole, true, usize::MAX),
-        ("not requested", &whole, false, 0),
-    ] {
-        let options = MetricsOptions {
-            streamed,
-            ..MetricsOptions::default()
-        };
-        let file = saved(requests, full_record(), &options, Some(3), true);
-        let answers = usize::try_from(file["completed"].as_u64().unwrap()).unwrap();
-        let latency = &file["sobench"]["overall"]["latency"];
-        assert_eq!(
-            latency["unstreamed_answers"].as_u64(),
-            Some(expected.min(answers) as u64),
-            "{name}"
-        );
-        assert_eq!(
-            latency["e2el_ms"]["n"].as_u64(),
-            Some(answers as u64),
-            "{name}"
-        );
-        assert_eq!(file["mean_ttft_ms"].is_null(), name != "streams", "{name}");
-        assert_eq!(
-            file["ttfts"].as_array().unwrap().iter().all(Value::is_null),
-            name != "streams",
-            "{name}"
+fn keys_are_removed_only_with_a_line_in_the_changelog() {
+    let read = |path: &str| fs::read_to_string(repository_path(path)).unwrap_or_default();
+    let known = read(KEYS).lines().map(str::to_owned).collect();
+    let current = stored()
+        .flat_map(|(name, contract)| keys(&name, &contract))
+        .collect();
+    let lost = unexplained(&known, &current, &read("CHANGELOG.md"));
+    assert!(
+        lost.is_empty(),
+        "keys are removed that files had: {lost:#?}\n\
+         hint: keep them, or name them in a line of CHANGELOG.md that says `KEY` is removed or renamed"
+    );
+    if is_update() {
+        let lines: Vec<_> = current.into_iter().collect();
+        fs::write(repository_path(KEYS), lines.join("\n") + "\n").unwrap();
+    } else {
+        assert!(
+            known == current,
+            "{KEYS} does not list {:?}\n\
+             hint: SOBENCH_UPDATE=1 cargo test -p sobench --test it contracts:: writes it",
+            known.symmetric_difference(&current).collect::<Vec<_>>()
         );
     }
 }
 
 #[test]
-fn outcomes_sum_to_the_number_of_requests() {
-    let requests = every_judged_request();
-    let file = saved(
-        &requests,
-        full_record(),
-        &MetricsOptions::default(),
-        Some(3),
-        true,
+fn a_removed_key_is_found() {
+    let schema = |text: &str| keys("f", &serde_json::from_str(text).unwrap());
+    let known = schema(
+        r##"{"properties": {"kept": {}, "list": {"items": {"properties": {"gone": {}}}}}, "$defs": {
+            "Rate": {"properties": {"hits": {}, "of": {}}}, "Arm": {"enum": ["free", "control"]}}}"##,
     );
-    let outcomes = file["sobench"]["outcomes"].as_object().unwrap();
+    let current = schema(
+        r#"{"properties": {"kept": {}, "list": {}, "new": {}}, "$defs": {
+            "Share": {"properties": {"hits": {}, "of": {}}}, "Arm": {"enum": ["free"]}}}"#,
+    );
+    let all = ["f: Arm = control", "f: list[].gone"];
+    assert_eq!(unexplained(&known, &current, ""), all);
     assert_eq!(
-        outcomes.keys().map(String::as_str).collect::<Vec<_>>(),
-        Outcome::NAMES
+        unexplained(&known, &current, "- `gone` and `control` are new"),
+        all
     );
-    let counted: u64 = outcomes.values().map(|count| count.as_u64().unwrap()).sum();
-    assert_eq!(Some(counted), file["num_prompts"].as_u64());
-    let own = |count: &str| file["sobench"]["overall"][count].as_u64().unwrap();
     assert_eq!(
-        file["completed"].as_u64().unwrap()
-            + file["failed"].as_u64().unwrap()
-            + own("cancelled")
-            + own("abandoned"),
-        counted
+        unexplained(&known, &current, "- Renamed: `control`"),
+        all[1..]
     );
-    for column in [
-        "input_lens",
-        "ttfts",
-        "itls",
-        "latencies",
-        "start_times",
-        "generated_texts",
-        "errors",
-        "outputs",
-    ] {
-        assert_eq!(
-            file[column].as_array().unwrap().len() as u64,
-            counted,
-            "{column}"
-        );
+    assert_eq!(
+        unexplained(&known, &current, "- `gone` is removed, `kept` too"),
+        all[..1]
+    );
+    let without_hits = schema(r#"{"$defs": {"Share": {"properties": {"of": {}}}}}"#);
+    assert!(unexplained(&known, &without_hits, "").contains(&"f: Rate.hits"));
+}
+
+/// The contract of an excerpt: every member may be missing.
+fn of_excerpts(contract: Value) -> Value {
+    match contract {
+        Value::Object(members) => {
+            let kept = members
+                .into_iter()
+                .filter(|(key, _)| !["required", "if", "not"].contains(&&**key));
+            kept.map(|(key, value)| {
+                let key = if key == "oneOf" {
+                    "anyOf".to_owned()
+                } else {
+                    key
+                };
+                (key, of_excerpts(value))
+            })
+            .collect()
+        }
+        Value::Array(items) => items.into_iter().map(of_excerpts).collect(),
+        other => other,
     }
-    let arms = file["sobench"]["arms"].as_object().unwrap();
-    assert_eq!(
-        arms.values()
-            .map(|arm| arm["requests"].as_u64().unwrap())
-            .sum::<u64>(),
-        counted
-    );
 }
 
 #[test]
-fn contract_rejects_changed_files() {
-    let requests = every_judged_request();
-    let file = saved(
-        &requests,
-        full_record(),
-        &MetricsOptions::default(),
-        Some(3),
-        true,
+fn examples_follow_their_contracts() {
+    let page = fs::read_to_string(repository_path("docs/formats.md")).unwrap();
+    let contracts: Vec<(String, Value)> = stored().collect();
+    let sections: Vec<&str> = page.split("\n## ").skip(1).collect();
+    let mut examples = 0;
+    for (name, contract) in &contracts {
+        let heading = format!("{name}\n");
+        let section = sections
+            .iter()
+            .find(|section| section.starts_with(&heading));
+        let section = section.unwrap_or_else(|| panic!("docs/formats.md has no section {name}"));
+        let excerpt = of_excerpts(contract.clone()).to_string();
+        for block in section.split("```json\n").skip(1) {
+            let text = block.split("```").next().unwrap();
+            for example in serde_json::Deserializer::from_str(text).into_iter::<Value>() {
+                contract::check(&excerpt, &example.unwrap())
+                    .unwrap_or_else(|errors| panic!("docs/formats.md, {name}: {errors}"));
+                examples += 1;
+            }
+        }
+    }
+    assert_eq!(
+        sections.len(),
+        contracts.len(),
+        "a section without a contract"
     );
+    assert!(examples > 0);
+}
+
+/// The result of a frozen run, with every request.
+fn result(run: &Path) -> Value {
+    let log = fs::read_to_string(run).unwrap();
+    let copy = tempfile::NamedTempFile::new().unwrap();
+    fs::write(
+        &copy,
+        log.replacen("\"detailed\":false", "\"detailed\":true", 1),
+    )
+    .unwrap();
+    let ran = sobench(&["report", copy.path().to_str().unwrap(), "--format", "json"]);
+    assert_eq!(ran.code, 0, "{}: {}", run.display(), ran.stderr);
+    serde_json::from_str(&ran.stdout).unwrap()
+}
+
+#[test]
+fn results_of_the_frozen_runs_follow_the_contract() {
+    let counts = |counts: &Value| {
+        let counts = counts.as_object().unwrap().values();
+        counts.map(|count| count.as_u64().unwrap()).sum::<u64>()
+    };
+    let mut names = BTreeSet::new();
+    for run in fs::read_dir(repository_path("fixtures/frozen/runs")).unwrap() {
+        let run = run.unwrap().path();
+        let file = result(&run);
+        check_result(&file).unwrap_or_else(|errors| panic!("{}: {errors}", run.display()));
+        let (own, requests) = (&file["sobench"], file["num_prompts"].as_u64());
+        assert_eq!(
+            Some(counts(&own["outcomes"])),
+            requests,
+            "{}",
+            run.display()
+        );
+        for column in ["ttfts", "generated_texts", "outputs"] {
+            assert_eq!(
+                file[column].as_array().map(|cells| cells.len() as u64),
+                requests
+            );
+        }
+        let outcomes = own["outcomes"].as_object().unwrap().iter();
+        names.extend(
+            outcomes
+                .filter(|(_, count)| **count != 0)
+                .map(|(name, _)| name.clone()),
+        );
+    }
+    assert!(names.len() > 5, "the frozen runs have only {names:?}");
+}
+
+#[test]
+fn contract_refuses_changed_results() {
+    let file = result(&repository_path("fixtures/frozen/runs/fast-1.jsonl"));
     for (pointer, value) in [
         ("/sobench/extra", json!(1)),
         ("/sobench/quality/extra", json!(1)),
         ("/sobench/outcomes/exploded", json!(1)),
-        ("/sobench/format_version", json!(2)),
+        ("/sobench/format_version", json!("2")),
         ("/correct_rate(%)", json!(101)),
         ("/mean_ttft_ms", json!("fast")),
         ("/p99_tpot_ms", json!("fast")),
@@ -575,7 +323,7 @@ fn contract_rejects_changed_files() {
         let broken = with_member(&file, pointer, value);
         assert!(check_result(&broken).is_err(), "{pointer} passed");
     }
-    for member in ["duration", "mean_e2el_ms", "sobench", "ttfts"] {
+    for member in ["duration", "mean_e2el_ms", "sobench", "num_prompts"] {
         let mut broken = file.clone();
         broken.as_object_mut().unwrap().remove(member);
         assert!(check_result(&broken).is_err(), "without {member} it passed");

@@ -259,8 +259,8 @@ fn named_servers_have_separate_rows() {
     // still measured.
     let (ran, found) = compared(&flags);
     assert_eq!(ran.code, 3, "{}", ran.stderr);
-    assert_eq!(row(&found, "good", "json")["fate"], "measured");
-    assert_eq!(row(&found, "bad", "json")["fate"], "did_not_run");
+    assert_eq!(row(&found, "good", "json")["outcome"], "measured");
+    assert_eq!(row(&found, "bad", "json")["outcome"], "did_not_run");
 }
 
 #[test]
@@ -686,7 +686,7 @@ fn config_file_defines_a_comparison() {
         "command-line flags take precedence"
     );
     assert_eq!(
-        found["about"]["servers"],
+        found["record"]["servers"],
         "the embedded server at speed instant, restarted for each run; xgrammar is xgrammar-rs 0.2.8, \
          port, guidance is llguidance 1.9.1"
     );

@@ -1,8 +1,7 @@
-//! Generates the pages of `docs/reference` from the parser, the exit codes and the contracts, and
-//! checks that they are current. `SOBENCH_UPDATE=1` writes them.
+//! Generates the pages of `docs/reference` from the parser and the exit codes, and checks
+//! that they are current. `SOBENCH_UPDATE=1` writes them.
 
 mod flags;
-mod formats;
 
 use std::fs;
 
@@ -66,9 +65,4 @@ fn exit_codes_page_is_current() {
         table(&["code", "command", "means"], &rows)
     );
     check("exit-codes.md", "Exit codes", &body);
-}
-
-#[test]
-fn formats_page_is_current() {
-    check("formats.md", "Files", &formats::page());
 }

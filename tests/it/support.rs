@@ -6,7 +6,7 @@ use std::process::{Child, ChildStderr, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use sobench_testkit::contract;
+use sobench_testkit::{contract, repository_path};
 
 /// Exit code and output of the program.
 pub(crate) struct Ran {
@@ -129,10 +129,8 @@ pub(crate) fn sobench_result(arguments: &[&str]) -> (Ran, Value) {
 
 /// Validates a result file against its contract; the error lists the violations.
 pub(crate) fn check_result(file: &Value) -> Result<(), String> {
-    contract::check(
-        include_str!("../../schemas/contracts/result.schema.json"),
-        file,
-    )
+    let contract = repository_path("schemas/contracts/result.schema.json");
+    contract::check(&std::fs::read_to_string(contract).unwrap(), file)
 }
 
 /// Polls until the condition holds; fails after a minute.

@@ -1,5 +1,6 @@
 //! Server products and how to identify them: by information pages, model owner or header.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
@@ -70,7 +71,8 @@ pub fn text_member(page: &Value, member: &str) -> Option<String> {
 }
 
 /// A server product; see [`ServerKind::product`].
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, JsonSchema)]
+#[schemars(with = "String")]
 pub struct Product(&'static ProductSpec);
 
 impl Product {

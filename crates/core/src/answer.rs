@@ -2,12 +2,13 @@
 
 use std::borrow::Cow;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::departure::{Departure, Departures};
 
 /// The text that a model produced, without timing.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Answer {
     pub reasoning: String,
     pub content: String,
@@ -23,7 +24,7 @@ pub struct Answer {
 }
 
 /// The model and the server that an answer names; empty if it names none.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, JsonSchema, Serialize, Deserialize)]
 #[serde(default)]
 pub struct AnsweredBy {
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -39,7 +40,7 @@ impl AnsweredBy {
 }
 
 /// A part of an answer that a client reads separately.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Channel {
     Content,
@@ -62,7 +63,7 @@ impl Channel {
 }
 
 /// A tool call; fields that the server did not send are empty.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ToolCall {
     /// The index that the server assigned.
@@ -79,7 +80,7 @@ pub struct ToolCall {
 }
 
 /// How a call is written.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CallForm {
     /// A call of a function, with a text as arguments.

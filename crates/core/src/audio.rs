@@ -3,6 +3,7 @@
 use std::fmt;
 
 use bytes::Bytes;
+use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::constraint::sha256_hex;
@@ -11,7 +12,8 @@ use crate::constraint::sha256_hex;
 ///
 /// Serialised as name, media type and hash, without the bytes. A deserialised clip has no bytes and
 /// cannot be sent.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, JsonSchema)]
+#[schemars(with = "Record")]
 pub struct Clip {
     name: String,
     media_type: &'static str,
@@ -88,7 +90,7 @@ impl Serialize for Clip {
     }
 }
 
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 struct Record<'a> {
     name: &'a str,
     media_type: &'a str,

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -14,7 +15,7 @@ use crate::scorer::Scorer;
 pub const DATASET_TAG: &str = "dataset:";
 
 /// A planned request, complete before the run starts.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Case {
     /// Unique within a run, e.g. `json-17`.
     pub id: String,
@@ -117,7 +118,7 @@ impl Case {
 }
 
 /// Input of the model.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Prompt {
     /// Text for a completions endpoint.
@@ -146,7 +147,7 @@ impl Prompt {
 }
 
 /// One chat message, sent unchanged.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Message {
     pub role: String,
     /// A string, a list of content parts, or null beside tool calls.
@@ -169,7 +170,7 @@ impl Message {
 }
 
 /// Arm of the experiment that a case belongs to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Arm {
     /// The constraint is sent, and the answer is judged by it. The prompt has the schema, if the

@@ -1,6 +1,7 @@
 //! The channels of a streamed answer over time: which chunks belong to which channel, and how many
 //! bytes of each channel arrived just before the end.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::answer::Channel;
@@ -23,7 +24,7 @@ pub struct ChunkPart {
 }
 
 /// The channels of the chunks of a streamed answer that has more than content.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct ChannelTiming {
     /// Runs of chunks with the same channels: the index of the first chunk, and the channels.
     pub runs: Vec<(usize, ChannelSet)>,
@@ -34,12 +35,12 @@ pub struct ChannelTiming {
 }
 
 /// Channels of one chunk.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(from = "Vec<Channel>", into = "Vec<Channel>")]
 pub struct ChannelSet(u8);
 
 /// A number of bytes for each channel. Tool calls count their arguments.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ChannelBytes {
     #[serde(skip_serializing_if = "is_zero")]

@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::{Arc, LazyLock};
 
 use regex::Regex;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -20,7 +21,7 @@ pub const UNIQUE_MEMBER_PREFIX: &str = "__optional_field_";
 /// In files it is an object with one member: `{"json": ...}`, `{"json_object": true}`, `{"regex":
 /// "..."}`, `{"choice": [...]}`, `{"grammar": {"dialect": "lark", "text": "..."}}`,
 /// `{"structural_tag": ...}` or `{"tools": {"tools": [...], "tool_choice": ...}}`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Constraint {
     /// A JSON Schema: an object or a boolean. Keeps member order and number spelling.
@@ -49,7 +50,7 @@ pub fn is_json_kind(kind: &str) -> bool {
 }
 
 /// The value of `json_object`; `false` is invalid.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(try_from = "bool", into = "bool")]
 pub struct AlwaysTrue;
 
@@ -71,7 +72,7 @@ impl From<AlwaysTrue> for bool {
 }
 
 /// The notation of a grammar. The same text can define different languages in different notations.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GrammarDialect {
     /// `name: ...`, start rule `start`, upper-case terminals: the variant that llguidance reads.
@@ -103,7 +104,7 @@ impl GrammarDialect {
 }
 
 /// How a grammar in another notation than the server's is sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GrammarSpelling {
     /// Unchanged: the server reads both notations, or its notation is unknown.

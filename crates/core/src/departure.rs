@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::registry;
@@ -23,7 +24,9 @@ const CHARS_AFTER: usize = 24;
 const RAISES: &str = "nothing: they raise an error";
 
 /// How an answer departs from the API.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, JsonSchema, Serialize, Deserialize,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum Departure {
     /// Several calls on one index.
@@ -221,7 +224,7 @@ impl std::str::FromStr for Departure {
 }
 
 /// The departures of an answer, each with an example: what was sent, or what clients read.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, JsonSchema, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Departures(BTreeMap<Departure, String>);
 

@@ -1,6 +1,23 @@
 //! Serialises numbers that JSON cannot represent: infinity as the string `inf`, as vLLM does, and
 //! durations in seconds. For `#[serde(with = "...")]`.
 
+/// The JSON Schema of [`number_or_inf`].
+#[derive(schemars::JsonSchema)]
+#[serde(untagged)]
+#[allow(dead_code, reason = "only its schema is used")]
+pub enum NumberOrInf {
+    Number(f64),
+    Infinite(Infinite),
+}
+
+/// An infinite number.
+#[derive(schemars::JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[allow(dead_code, reason = "only its schema is used")]
+pub enum Infinite {
+    Inf,
+}
+
 /// A number, or `"inf"`.
 pub mod number_or_inf {
     use serde::{Deserializer, Serializer};

@@ -9,6 +9,7 @@ pub mod audio;
 pub mod case;
 pub mod channel_timing;
 pub mod constraint;
+pub mod contract;
 pub mod dates;
 pub mod departure;
 pub mod error;

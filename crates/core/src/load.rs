@@ -3,29 +3,34 @@
 use std::fmt;
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::json_numbers::{number_or_inf, seconds, seconds_or_null};
+use crate::json_numbers::{NumberOrInf, number_or_inf, seconds, seconds_or_null};
 use crate::schedule::{Pace, Until};
 
 /// Load settings of a run.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Load {
     pub pace: Pace,
     /// Shape of the gamma distribution of the gaps between requests; infinite for evenly spaced
     /// requests.
     #[serde(with = "number_or_inf")]
+    #[schemars(with = "NumberOrInf")]
     pub burstiness: f64,
     /// Maximum number of requests in flight; `None` for no limit.
     pub max_concurrency: Option<usize>,
     pub warmups: usize,
     #[serde(rename = "request_timeout_s", with = "seconds")]
+    #[schemars(with = "f64")]
     pub request_timeout: Duration,
     /// Maximum time without a byte of the response; `None` for no limit.
     #[serde(rename = "idle_timeout_s", with = "seconds_or_null")]
+    #[schemars(with = "Option<f64>")]
     pub idle_timeout: Option<Duration>,
     /// Maximum time that requests in flight may continue after the first Ctrl-C; zero aborts them.
     #[serde(rename = "drain_timeout_s", with = "seconds")]
+    #[schemars(with = "f64")]
     pub drain_timeout: Duration,
     pub until: Until,
     pub error_limits: ErrorLimits,
@@ -44,7 +49,7 @@ pub struct Load {
 }
 
 /// The requests that the client abandons.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Cancellation {
     /// Their share of all requests, above 0 and up to 1.
     pub rate: f64,
@@ -52,7 +57,7 @@ pub struct Cancellation {
 }
 
 /// When the client closes the connection of a request.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CancelAfter {
     /// After the first chunk with content.
@@ -102,7 +107,7 @@ impl fmt::Display for Cancellation {
 }
 
 /// Error limits that stop a run; none by default.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct ErrorLimits {
     /// Maximum fraction of errors among finished requests, from 0 to below 1; applies from
     /// [`MIN_FINISHED_REQUESTS`] finished requests.

@@ -1,6 +1,7 @@
 //! The client's record of one request: outcome, timing, answer and token counts. Holds unmodified
 //! facts, without verdicts or statistics.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::answer::Answer;
@@ -12,7 +13,7 @@ use crate::printable::NO_BODY;
 
 /// The client's record of one request. Instants are nanoseconds since the start of the run, from
 /// which due times count.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Observation {
     /// Index of the case in the plan.
     pub case_index: usize,
@@ -27,7 +28,7 @@ pub struct Observation {
 
 /// Instants of one request, in nanoseconds since the start of the run; `None` if the request did
 /// not get that far.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Timing {
     /// When the schedule required it to be sent.
     pub due_ns: u64,
@@ -132,7 +133,7 @@ pub fn spread_slack(entries: &[(usize, u64)], chunks_ns: &[u64]) -> Vec<u64> {
 }
 
 /// Times of one request by the server's clock.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct ServerTimes {
     /// In the queue.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -146,7 +147,7 @@ pub struct ServerTimes {
 }
 
 /// Token counts that the server reported.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Usage {
     pub prompt_tokens: Option<u64>,
     pub completion_tokens: Option<u64>,
@@ -268,7 +269,7 @@ impl Usage {
 }
 
 /// How a request ended. Not `non_exhaustive`: a new variant must be handled in every layer.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, JsonSchema, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Outcome {
     /// The model ended the answer.
@@ -325,7 +326,7 @@ pub const TOO_MANY_REQUESTS: u16 = 429;
 
 /// What a server that gave no answer sent beside its error. A retry or a redirect is recorded and
 /// never followed: it would change the load, and a redirect would send credentials to another host.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Advice {
     /// `Retry-After`: seconds, or a date (RFC 9110, section 10.2.3).
@@ -340,7 +341,7 @@ pub enum Advice {
 pub const ERROR_IN_STREAM: &str = "error from the server in a response with status 200";
 
 /// A time limit of the client.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TimeLimit {
     /// From sent to end (`--request-timeout`).
@@ -351,7 +352,7 @@ pub enum TimeLimit {
 }
 
 /// How far a request had come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Stage {
     /// No connection yet, TLS included.
@@ -391,7 +392,7 @@ impl Stage {
 }
 
 /// Why the HTTP exchange failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TransportCause {
     Connect,

@@ -41,6 +41,16 @@ macro_rules! registry {
             }
         }
 
+        impl $crate::contract::schemars::JsonSchema for $Type {
+            fn schema_name() -> std::borrow::Cow<'static, str> {
+                stringify!($Type).into()
+            }
+
+            fn json_schema(_: &mut $crate::contract::schemars::SchemaGenerator) -> $crate::contract::schemars::Schema {
+                $crate::contract::names(Self::ALL.map(Self::name))
+            }
+        }
+
         impl serde::Serialize for $Type {
             fn serialize<S: serde::Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
                 serializer.serialize_str(self.name())

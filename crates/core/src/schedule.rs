@@ -2,14 +2,16 @@
 
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::json_numbers::{number_or_inf, seconds};
+use crate::json_numbers::{NumberOrInf, number_or_inf, seconds};
 use crate::shard::Shard;
 use sobench_pycompat::random::NumpyRandom;
 
 /// Requested rate.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, JsonSchema)]
+#[schemars(with = "NumberOrInf")]
 pub enum Rate {
     /// All requests are due immediately; only the concurrency cap limits them.
     Infinite,
@@ -46,7 +48,7 @@ impl<'de> Deserialize<'de> for Rate {
 }
 
 /// Arrival rate over the run.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Pace {
     /// Constant rate.
@@ -56,7 +58,7 @@ pub enum Pace {
 }
 
 /// A rate that rises from the first request to the last.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Ramp {
     pub strategy: RampStrategy,
     /// Requests per second at the first request; at least 1.
@@ -66,7 +68,7 @@ pub struct Ramp {
 }
 
 /// How the rate rises with the request index.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RampStrategy {
     /// The rate increases by a constant amount.
@@ -95,7 +97,7 @@ pub struct Schedule {
 }
 
 /// When sending ends. Requests in flight may still finish.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Until {
     /// After the last case.
@@ -103,9 +105,17 @@ pub enum Until {
     /// At this time since the start, or earlier, after the last case. A case that is due by then
     /// and still waits for a free slot counts as cancelled. Cases due at time 0 are sent as slots
     /// become free; those left over are not part of the run.
-    Time(#[serde(with = "seconds")] Duration),
+    Time(
+        #[serde(with = "seconds")]
+        #[schemars(with = "f64")]
+        Duration,
+    ),
     /// At this time since the start; until then cases repeat, each due as soon as a slot is free.
-    Cycling(#[serde(with = "seconds")] Duration),
+    Cycling(
+        #[serde(with = "seconds")]
+        #[schemars(with = "f64")]
+        Duration,
+    ),
 }
 
 impl RampStrategy {

@@ -3,10 +3,13 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// A quantity that servers measure. The names are those of the run log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, JsonSchema, Serialize, Deserialize,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum Quantity {
     /// Time to first token, in milliseconds.
@@ -104,7 +107,7 @@ impl Quantity {
 }
 
 /// Durations of a quantity since the start of the server.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct HistogramCounts {
     pub count: f64,
     /// In milliseconds.
@@ -116,7 +119,7 @@ pub struct HistogramCounts {
 }
 
 /// The page that samples are from.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct SampleSource {
     /// The page's address without user and password.
     pub page: String,
@@ -129,7 +132,7 @@ pub struct SampleSource {
 }
 
 /// One reading of a metrics page.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct ServerSample {
     /// When the page had arrived, in nanoseconds since the start of the run; negative before it.
     pub offset_ns: i64,
@@ -183,7 +186,7 @@ impl ServerSample {
 }
 
 /// Why a metrics page could not be read.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ScrapeFault {
     NoAnswer(String),

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -18,7 +19,7 @@ const MAX_SHOWN: usize = 80;
 
 /// One of several parts. Shard `number` takes every `of`-th item of the whole, starting with item
 /// `number - 1`. Shards do not overlap, and together they cover the whole.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Shard {
     /// From 1.
     pub number: usize,
@@ -27,7 +28,7 @@ pub struct Shard {
 }
 
 /// What determined the start time of a shard.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Start {
     /// The shard started when it was ready.
@@ -40,7 +41,7 @@ pub enum Start {
 }
 
 /// Offset between two clocks, measured by exchanging timestamps.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct ClockOffset {
     /// Nanoseconds to add to this machine's instants to get those of shard 1.
     pub offset_ns: i64,

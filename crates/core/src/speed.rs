@@ -6,6 +6,7 @@
 
 use std::fmt;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::registry;
@@ -69,7 +70,7 @@ registry! {
 }
 
 /// The speed of an embedded server: a profile, and times that replace its own.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Speed {
     pub profile: SpeedProfile,
     /// Minimum time from a request's arrival to its first token, in milliseconds. Replaces the

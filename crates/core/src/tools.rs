@@ -6,6 +6,7 @@
 
 use std::collections::HashSet;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value, json};
 
@@ -21,7 +22,8 @@ const MAX_NAME_CHARS: usize = 64;
 pub const MEMBERS: [&str; 3] = ["tools", "tool_choice", "parallel_tool_calls"];
 
 /// The tools of a request, and which calls of them an answer may and must have.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, JsonSchema)]
+#[schemars(with = "Map<String, Value>")]
 pub struct ToolSet {
     /// At least one, with different names.
     pub tools: Vec<Tool>,

@@ -2,13 +2,14 @@
 
 use std::fmt;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::answer::Channel;
 use crate::nonce::NONCE_PREFIX;
 
 /// The result of judging an answer by its constraint.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, JsonSchema, Serialize, Deserialize)]
 #[serde(tag = "verdict", rename_all = "snake_case")]
 pub enum Verdict {
     Valid,
@@ -17,7 +18,7 @@ pub enum Verdict {
 }
 
 /// Why an answer is not valid.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, JsonSchema, Serialize, Deserialize)]
 #[serde(tag = "reason", rename_all = "snake_case")]
 pub enum Reason {
     /// Not a JSON text by RFC 8259.
@@ -76,7 +77,7 @@ pub enum Reason {
 }
 
 /// What is wrong with the tool calls of an answer. `call` is the position of a call, from 0.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, JsonSchema, Serialize, Deserialize)]
 #[serde(tag = "fault", rename_all = "snake_case")]
 pub enum ToolCallFault {
     /// Markup of calls in a text, where a parser should have made calls of it.
@@ -113,7 +114,18 @@ pub enum ToolCallFault {
 
 /// Text around a JSON text.
 #[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    Hash,
+    PartialOrd,
+    Ord,
+    JsonSchema,
+    Serialize,
+    Deserialize,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum ExtraText {
@@ -131,7 +143,7 @@ pub enum ExtraText {
 }
 
 /// Why an answer was not judged.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, JsonSchema, Serialize, Deserialize)]
 #[serde(tag = "why", rename_all = "snake_case")]
 pub enum NotScored {
     /// The case has no constraint.

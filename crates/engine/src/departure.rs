@@ -5,13 +5,16 @@
 //! Departures that are widely known but not documented are not listed, because users cannot rely on
 //! them.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::EngineName;
 use sobench_core::constraint::Constraint;
 
 /// Kind of departure.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, JsonSchema, Serialize, Deserialize,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum Departure {
     /// Object members are restricted to the order of the schema.

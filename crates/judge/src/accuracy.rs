@@ -15,6 +15,7 @@ mod sql;
 
 use std::sync::Arc;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -27,7 +28,7 @@ pub use sobench_core::scorer::Scorer;
 pub use self::leaves::Leaves;
 
 /// The result of a comparison.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Grade {
     Right,
@@ -67,7 +68,7 @@ impl Grade {
 }
 
 /// The accuracy of one answer.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Accuracy {
     pub grade: Grade,
     /// The leaves of the answer, of [`Scorer::Leaf`].

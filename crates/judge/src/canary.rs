@@ -7,6 +7,7 @@
 
 use std::iter;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -25,7 +26,7 @@ const MIN_DIGITS: usize = 8;
 const MAX_SEQUENCES: usize = 16;
 
 /// What an answer to a canary shows.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct CanaryAnswer {
     pub class: CanaryClass,
     /// The byte at which the answer leaves the language of its constraint, or at which it starts
@@ -41,14 +42,16 @@ pub struct CanaryAnswer {
 }
 
 /// The text before and from a byte of an answer.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Excerpt {
     pub before: String,
     pub from: String,
 }
 
 /// What happened to the mask of a canary.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, JsonSchema, Serialize, Deserialize,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum CanaryClass {
     /// The answer follows its constraint, or was cut while it did.

@@ -3,13 +3,14 @@
 
 use std::collections::HashSet;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use sobench_core::schema_part::SchemaPart;
 
 /// White space between the tokens of the JSON text.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WhiteSpace {
     /// None.
@@ -27,7 +28,7 @@ impl WhiteSpace {
 }
 
 /// The order of the members of objects.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MemberOrder {
     /// The order in the schema.
@@ -38,7 +39,7 @@ pub enum MemberOrder {
 }
 
 /// How non-ASCII characters are written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NonAscii {
     /// Unescaped.
@@ -49,14 +50,14 @@ pub enum NonAscii {
 
 /// A length, and that of the same document in the compact spelling: no white space, and no escape
 /// that is not needed. Order of members and digits of numbers are the same.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct SpelledLength {
     pub written: usize,
     pub compact: usize,
 }
 
 /// The free choices of one JSON answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct FreeChoices {
     /// Of the members that `properties` declares. `None` if no object has two of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -47,6 +47,7 @@ use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -73,7 +74,7 @@ const INCOMPLETE_CHARACTER: char = char::REPLACEMENT_CHARACTER;
 const MAX_COMPILED: usize = 256;
 
 /// Options of the evaluation. Part of every report.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct EvaluateOptions {
     /// Whether a string that violates its `format` is invalid, in every draft. On by default,
     /// because decoding engines enforce formats.

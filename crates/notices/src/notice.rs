@@ -14,6 +14,7 @@ mod preflight;
 #[cfg(test)]
 mod tests;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 
@@ -33,7 +34,7 @@ pub use self::preflight::{ConstraintFinding, KindClass, PreflightNotice};
 macro_rules! notices {
     ($($area:ident($notice:ident),)+) => {
         /// One notice. `thiserror` provides its `Display`.
-        #[derive(Clone, Debug, PartialEq, Serialize, thiserror::Error)]
+        #[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, thiserror::Error)]
         #[serde(untagged)]
         pub enum Notice {
             $(#[error("{0}")] $area($notice),)+
@@ -102,7 +103,7 @@ pub fn as_sentences<S: Serializer>(notices: &[Notice], serializer: S) -> Result<
 }
 
 /// A value that belongs to one shard.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize, thiserror::Error)]
 #[error("{value} (shard {shard})")]
 pub struct ShardValue {
     /// The number of the shard, from 1.

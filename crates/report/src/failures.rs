@@ -1,12 +1,17 @@
 //! The failing cases of a run as JSON Lines. Contract: `schemas/contracts/failures.schema.json`.
 
 use std::io::Write;
-
-use serde_json::json;
+use std::sync::Arc;
 
 use super::format::put;
+use super::json;
 use super::view::{TestStatus, View, failing_as};
+use sobench_core::case::{Arm, Prompt};
+use sobench_core::constraint::Constraint;
 use sobench_core::error::Result;
+use sobench_core::json_struct;
+use sobench_core::observation::Outcome;
+use sobench_core::verdict::Verdict;
 use sobench_results::metrics::Sample;
 
 /// Writes a line for every failing case, in plan order. Returns their number.
@@ -19,35 +24,42 @@ pub fn write(view: &View<'_>, out: &mut dyn Write) -> Result<usize> {
         let Some(name) = failing_as(sample) else {
             continue;
         };
-        put(
-            out,
-            &line(view, sample, name, &(view.answer)(place)?.text()),
-        )?;
+        let answer = (view.answer)(place)?;
+        let answer = answer.text();
+        let failure = Failure::new(view, sample, name, &answer);
+        put(out, &format!("{}\n", json::to_value(failure)))?;
         count += 1;
     }
     Ok(count)
 }
 
-fn line(view: &View<'_>, sample: &Sample<'_>, failing_as: &'static str, answer: &str) -> String {
-    let case = sample.case();
-    let failure = json!({
-        "case": case.id,
-        "arm": case.arm,
-        "tags": case.tags,
-        // The reason, or the outcome.
-        "failing_as": failing_as,
-        "words": TestStatus::new(sample).message(),
-        "constraint": case.constraint,
-        "prompt": case.prompt,
-        "output_len": case.output_len,
-        "outcome": sample.outcome(),
-        "verdict": sample.verdict(),
-        "finish_reason": sample.finish_reason(),
-        "answer": answer,
-        // Shell line that sends the request again, without secrets; `null` where there is none.
-        "curl": view.resend.and_then(|resend| resend.line(&case).ok()),
-    });
-    format!("{failure}\n")
+json_struct! {
+    /// A failing case.
+    struct Failure<'a> = |view: &View<'_>, sample: &Sample<'a>, failing_as: &'static str, answer: &'a str| [
+        let case = sample.case();
+        let curl = view.resend.and_then(|resend| resend.line(&case).ok());
+    ] {
+        case: String = case.id,
+        arm: Arm = case.arm,
+        tags: Vec<String> = case.tags,
+        /// The reason, or the outcome.
+        failing_as: &'static str = failing_as,
+        words: String = TestStatus::new(sample).message(),
+        constraint: Option<Arc<Constraint>> = case.constraint,
+        prompt: Prompt = case.prompt,
+        output_len: u32 = case.output_len,
+        outcome: &'a Outcome = sample.outcome(),
+        verdict: &'a Verdict = sample.verdict(),
+        finish_reason: Option<&'a str> = sample.finish_reason(),
+        answer: &'a str = answer,
+        /// Shell line that sends the request again, without secrets; `null` where there is none.
+        curl: Option<String> = curl,
+    }
+}
+
+/// The contract of a line.
+pub fn contract() -> serde_json::Value {
+    sobench_core::contract::written::<Failure<'_>>()
 }
 
 #[cfg(test)]

@@ -7,19 +7,30 @@
 //! `schemas/contracts/result.schema.json`. A figure that is not known is `null`; no NaN, no
 //! infinity.
 
-use serde::{Serialize, Serializer};
+use indexmap::IndexMap;
+use schemars::{JsonSchema, Schema};
+use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use super::load::add_ramp_settings;
-use super::saved_result::{Column, Layout, SavedResult};
+use super::load::{LoadPart, RampKeys, RpsChange};
+use super::saved_result::{Column, Columns, Layout, SavedResult};
+use super::shards::ShardReport;
 use super::view::View;
 use super::{FORMAT_VERSION, Report};
-use sobench_core::json_numbers::number_or_inf;
+use sobench_backend::{ConstraintDialect, Sampling, ServerKind};
+use sobench_core::constraint::GrammarDialect;
+use sobench_core::json_numbers::{NumberOrInf, number_or_inf};
+use sobench_core::speed::Speed;
+use sobench_core::{contract, json_struct};
+use sobench_notices::enforcement::Enforcement;
 use sobench_notices::notice::sentences;
+use sobench_results::metrics::client_overhead::ClientOverhead;
+use sobench_results::metrics::dataset_parts::DatasetPart;
 use sobench_results::metrics::probe::ProbeResults;
-use sobench_results::metrics::spec_decode::SpecDecode;
-use sobench_results::metrics::{LatencyMetric, Metrics};
-use sobench_results::record::{RunRecord, Settings};
+use sobench_results::metrics::recovery::Recovery;
+use sobench_results::metrics::spec_decode::{ArmAcceptance, SpecDecode};
+use sobench_results::metrics::{LatencyMetric, Metrics, QueueMetric};
+use sobench_results::record::{DatasetRecord, Engine, EngineChoice, Host, RunRecord, Settings};
 use sobench_statistics::Summary;
 
 /// Members of some loads only. These, and the columns, are reserved in every file.
@@ -42,6 +53,11 @@ const OF_SOME_LOADS: [&str; 17] = [
     "spec_decode_accepted_tokens",
     "spec_decode_per_position_acceptance_rates",
 ];
+
+/// The contract of the file.
+pub fn contract() -> Value {
+    contract::written::<ResultFile<'_>>()
+}
 
 /// The whole file; with every request in it if `detailed`.
 pub fn document(view: View<'_>, detailed: bool) -> SavedResult<'_> {
@@ -67,7 +83,7 @@ pub(super) fn members(report: &Report, detailed: bool) -> Map<String, Value> {
         "vllm_correct_rate(%)",
         metrics.quality.vllm.correct_rate.map(|rate| rate.percent),
     );
-    add_totals(&mut file, metrics, metrics.overall.failed);
+    file.extend(members_of(&Totals::new(metrics, metrics.overall.failed)));
     if detailed {
         file.extend(Column::ALL.map(|(_, key)| (key.to_owned(), Value::Null)));
         report
@@ -106,12 +122,12 @@ pub(super) fn members(report: &Report, detailed: bool) -> Map<String, Value> {
             metrics.overall.latency.summary(metric),
         );
     }
-    file.insert("sobench".to_owned(), own_part(report));
+    put(&mut file, "sobench", OwnPart::new(report));
     file
 }
 
 fn add_settings(file: &mut Map<String, Value>, report: &Report) {
-    add_identity(file, report);
+    file.extend(members_of(&Identity::new(report)));
     // As in vLLM, the user's pairs are here, and a measured key of the same name replaces them. Our
     // own part has all of them.
     let taken: Vec<String> = file.keys().cloned().collect();
@@ -125,46 +141,56 @@ fn add_settings(file: &mut Map<String, Value>, report: &Report) {
     add_load(file, &report.record);
 }
 
-/// Server, model and dataset.
-pub(super) fn add_identity(file: &mut Map<String, Value>, report: &Report) {
-    let record = &report.record;
-    put(file, "date", record.date());
-    // vLLM's older name for the backend.
-    put(file, "endpoint_type", record.settings.backend);
-    put(file, "backend", record.settings.backend);
-    put(file, "label", &record.settings.report.label);
-    put(file, "model_id", &record.server.model_id);
-    put(file, "tokenizer_id", &record.tokenizer_id);
-    put(file, "num_prompts", report.requests);
+json_struct! {
+    /// Server, model and dataset.
+    pub(super) struct Identity<'a> = |report: &'a Report| [
+        let record = &report.record;
+    ] {
+        /// The start of the run.
+        date: String = record.date(),
+        /// vLLM's older name for the backend.
+        endpoint_type: ServerKind = record.settings.backend,
+        backend: ServerKind = record.settings.backend,
+        label: &'a Option<String> = &record.settings.report.label,
+        model_id: &'a str = &record.server.model_id,
+        tokenizer_id: &'a str = &record.tokenizer_id,
+        num_prompts: usize = report.requests,
+    }
+}
+
+json_struct! {
+    pub(super) struct RateKeys = |record: &RunRecord| {
+        #[serde(with = "number_or_inf")]
+        #[schemars(with = "NumberOrInf")]
+        request_rate: f64 = record.own_request_rate(),
+        /// `null` for even spacing.
+        burstiness: Option<f64> = Some(record.settings.load.burstiness).filter(|shape| shape.is_finite()),
+        max_concurrency: Option<usize> = record.own_cap(),
+    }
 }
 
 /// The rate, the cap, and the settings of a ramp.
 pub(super) fn add_load(file: &mut Map<String, Value>, record: &RunRecord) {
-    add_rate(file, record);
-    add_ramp_settings(file, record);
+    file.extend(members_of(&RateKeys::new(record)));
+    if let Some(ramp) = record.settings.load.pace.ramp() {
+        file.extend(members_of(&RampKeys::new(&ramp)));
+    }
 }
 
-pub(super) fn add_rate(file: &mut Map<String, Value>, record: &RunRecord) {
-    put(file, "request_rate", Rps(record.own_request_rate()));
-    put(file, "burstiness", record.settings.load.burstiness);
-    put(file, "max_concurrency", record.own_cap());
-}
-
-pub(super) fn add_totals(file: &mut Map<String, Value>, metrics: &Metrics, failed: usize) {
-    let (overall, throughput) = (&metrics.overall, &metrics.overall.throughput);
-    put(file, "duration", metrics.duration_ns as f64 / 1e9);
-    put(file, "completed", overall.completed);
-    put(file, "failed", failed);
-    put(file, "total_input_tokens", overall.tokens.input);
-    put(file, "total_output_tokens", overall.tokens.output);
-    put(file, "request_throughput", throughput.request_throughput);
-    put(file, "request_goodput", throughput.request_goodput);
-    put(file, "output_throughput", throughput.output_throughput);
-    put(
-        file,
-        "total_token_throughput",
-        throughput.total_token_throughput,
-    );
+json_struct! {
+    pub(super) struct Totals = |metrics: &Metrics, failed: usize| [
+        let (overall, throughput) = (&metrics.overall, &metrics.overall.throughput);
+    ] {
+        duration: f64 = metrics.duration_ns as f64 / 1e9,
+        completed: usize = overall.completed,
+        failed: usize = failed,
+        total_input_tokens: Option<u64> = overall.tokens.input,
+        total_output_tokens: Option<u64> = overall.tokens.output,
+        request_throughput: Option<f64> = throughput.request_throughput,
+        request_goodput: Option<f64> = throughput.request_goodput,
+        output_throughput: Option<f64> = throughput.output_throughput,
+        total_token_throughput: Option<f64> = throughput.total_token_throughput,
+    }
 }
 
 /// vLLM's keys of the probe requests.
@@ -203,164 +229,157 @@ pub(super) fn add_latency(file: &mut Map<String, Value>, key: &str, summary: &Su
     }
 }
 
-/// The object `sobench`: the conditions of the run, every outcome, every rate with its interval,
-/// every arm.
-fn own_part(report: &Report) -> Value {
-    let metrics = &report.metrics;
-    let mut own = Map::new();
-    put(&mut own, "format_version", FORMAT_VERSION);
-    add_conditions(&mut own, report);
-    put(&mut own, "percentile_metrics", report.percentile_metrics());
-    if !report.queue_metrics().is_empty() {
-        put(&mut own, "queue_metrics", report.queue_metrics());
+json_struct! {
+    /// The object `sobench`: the conditions of the run, every outcome, every rate with its interval,
+    /// every arm.
+    struct OwnPart<'a> = |report: &'a Report| {
+        format_version: u32 = FORMAT_VERSION,
+        #[serde(flatten)]
+        conditions: Conditions<'a> = Conditions::new(report),
+        percentile_metrics: &'a [LatencyMetric] = report.percentile_metrics(),
+        #[serde(skip_serializing_if = "<[_]>::is_empty")]
+        queue_metrics: &'a [QueueMetric] = report.queue_metrics(),
+        load: Option<LoadPart<'a>> =
+            report.load.as_ref().map(|load| LoadPart::new(load, &report.record)),
+        client: &'a Option<ClientOverhead> = &report.client,
+        #[serde(skip_serializing_if = "<[_]>::is_empty")]
+        shards: &'a [ShardReport] = &report.shards,
+        #[serde(flatten)]
+        metrics: &'a Metrics = &report.metrics,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        spec_decode_by_arm: Option<Vec<ArmAcceptance>> =
+            report.spec_decode.as_ref().map(|_| SpecDecode::by_arm(&report.metrics.arms)),
+        #[serde(skip_serializing_if = "Option::is_none")]
+        recovery: &'a Option<Recovery> = &report.recovery,
+        #[serde(skip_serializing_if = "<[_]>::is_empty")]
+        datasets: &'a [DatasetPart] = &report.parts,
+        record: &'a RunRecord = &report.record,
     }
-    put(
-        &mut own,
-        "load",
-        report
-            .load
-            .as_ref()
-            .map(|load| load.to_json(&report.record)),
-    );
-    put(&mut own, "client", &report.client);
-    if !report.shards.is_empty() {
-        put(&mut own, "shards", &report.shards);
-    }
-    put(&mut own, "options", &metrics.options);
-    put(&mut own, "outcomes", metrics.outcomes);
-    put(&mut own, "quality", &metrics.quality);
-    put(&mut own, "failures", &metrics.failures);
-    put(&mut own, "errors", &metrics.errors);
-    if let Some(departures) = &metrics.departures {
-        put(&mut own, "departures", departures);
-    }
-    put(&mut own, "control", &metrics.control);
-    if let Some(accuracy) = &metrics.accuracy {
-        put(&mut own, "accuracy", accuracy);
-    }
-    put(&mut own, "validity", &metrics.validity);
-    put(&mut own, "repetition", metrics.repetition);
-    put(&mut own, "drift", &metrics.drift);
-    put(&mut own, "modes", &metrics.modes);
-    put(&mut own, "bursts", metrics.bursts);
-    if let Some(reasoning) = &metrics.reasoning {
-        put(&mut own, "reasoning", reasoning);
-    }
-    if let Some(choices) = &metrics.free_choices {
-        put(&mut own, "free_choices", choices);
-    }
-    if let Some(canaries) = &metrics.canaries {
-        put(&mut own, "canary", canaries);
-    }
-    if let Some(parity) = &metrics.stream_parity {
-        put(&mut own, "stream_parity", parity);
-    }
-    if let Some(times) = metrics.server_times {
-        put(&mut own, "server_times", times);
-    }
-    if let Some(server) = &metrics.server {
-        put(&mut own, "server_metrics", server);
-    }
-    if report.spec_decode.is_some() {
-        put(
-            &mut own,
-            "spec_decode_by_arm",
-            SpecDecode::by_arm(&metrics.arms),
-        );
-    }
-    if let Some(recovery) = &report.recovery {
-        put(&mut own, "recovery", recovery);
-    }
-    put(&mut own, "overall", &metrics.overall);
-    put(&mut own, "arms", &metrics.arms);
-    put(&mut own, "metrics", &metrics.values);
-    if !report.parts.is_empty() {
-        put(&mut own, "datasets", &report.parts);
-    }
-    put(&mut own, "record", &report.record);
-    Value::Object(own)
 }
 
-/// The conditions of the run, under their keys in the file.
-fn add_conditions(own: &mut Map<String, Value>, report: &Report) {
-    let record = &report.record;
-    let RunRecord {
-        settings,
-        server,
-        dataset,
-        ..
-    } = record;
-    put(own, "sobench_version", &record.sobench_version);
-    put(own, "base_url", &server.base_url);
-    put(own, "endpoint", &server.endpoint);
-    let loaded = json!({
-        "name": settings.dataset.name(),
-        "path": settings.dataset.path(),
-        "source": dataset.source,
-        "rows": dataset.rows,
-        "sha256": dataset.sha256,
-        "grammar_converted_from": dataset.grammar_converted_from,
-    });
-    put(own, "dataset", loaded);
-    put(own, "output_len", settings.output_len());
-    put(own, "seed", settings.dataset.seed);
-    put(own, "request", request(settings));
-    put(own, "constrained_ratio", settings.constrained_ratio());
-    put(own, "constraint_dialect", server.constraint_dialect);
-    put(own, "constraint_kinds", &dataset.constraint_kinds);
-    put(own, "guided_decoding_backend", &server.engine_choice);
-    put(own, "engine", &report.engine);
-    put(own, "server_version", &server.version);
-    let metadata = settings
-        .report
-        .metadata
-        .iter()
-        .map(|(key, value)| (key.clone(), Value::from(value.as_str())));
-    put(own, "metadata", metadata.collect::<Map<_, _>>());
-    put(own, "embedded", server.embedded);
-    if let Some(speed) = server.speed {
-        put(own, "embedded_speed", speed);
+json_struct! {
+    /// The conditions of the run, under their keys in the file.
+    struct Conditions<'a> = |report: &'a Report| [
+        let record = &report.record;
+        let (settings, server, dataset) = (&record.settings, &record.server, &record.dataset);
+    ] {
+        sobench_version: &'a str = &record.sobench_version,
+        base_url: &'a str = &server.base_url,
+        endpoint: &'a str = &server.endpoint,
+        dataset: LoadedDataset<'a> = LoadedDataset::new(settings, dataset),
+        output_len: Option<u32> = settings.output_len(),
+        seed: u64 = settings.dataset.seed,
+        request: RequestPart<'a> = RequestPart::new(settings),
+        constrained_ratio: Option<f64> = settings.constrained_ratio(),
+        constraint_dialect: Option<ConstraintDialect> = server.constraint_dialect,
+        constraint_kinds: &'a [String] = &dataset.constraint_kinds,
+        guided_decoding_backend: &'a EngineChoice = &server.engine_choice,
+        engine: &'a Option<Engine> = &report.engine,
+        server_version: &'a Option<String> = &server.version,
+        metadata: IndexMap<&'a str, &'a str> =
+            settings.report.metadata.iter().map(|(key, value)| (&**key, &**value)).collect(),
+        embedded: bool = server.embedded,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        embedded_speed: Option<Speed> = server.speed,
+        host: &'a Host = &record.host,
+        assert_formats: bool = settings.evaluate.assert_formats,
+        trial_requests: usize = record.trial_requests,
+        warmup_requests: usize = record.warmup_requests,
+        partial: bool = report.partial,
+        enforcement: &'a Enforcement = &record.enforcement,
+        notices: Vec<String> = sentences(&report.notices),
     }
-    put(own, "host", &record.host);
-    put(own, "assert_formats", settings.evaluate.assert_formats);
-    put(own, "trial_requests", record.trial_requests);
-    put(own, "warmup_requests", record.warmup_requests);
-    put(own, "partial", report.partial);
-    put(own, "enforcement", &record.enforcement);
-    put(own, "notices", sentences(&report.notices));
 }
 
-/// The settings of every request beside prompt, length and constraint; `null` was not sent.
-fn request(settings: &Settings) -> Map<String, Value> {
-    let (request, load) = (&settings.request, &settings.load);
-    let mut own = Map::new();
-    put(&mut own, "stream", request.stream);
-    own.extend(members_of(&request.sampling));
-    if let Some(share) = request.stream_parity {
-        put(&mut own, "stream_parity", share);
+json_struct! {
+    struct LoadedDataset<'a> = |settings: &'a Settings, dataset: &'a DatasetRecord| {
+        name: String = settings.dataset.name().to_string(),
+        path: Option<&'a str> = settings.dataset.path(),
+        source: &'a str = &dataset.source,
+        rows: usize = dataset.rows,
+        sha256: &'a str = &dataset.sha256,
+        grammar_converted_from: Option<GrammarDialect> = dataset.grammar_converted_from,
     }
-    put(&mut own, "ignore_eos", request.ignore_eos);
-    put(&mut own, "extra_body", &request.extra_body);
-    put(
-        &mut own,
-        "request_timeout_s",
-        load.request_timeout.as_secs_f64(),
-    );
-    put(
-        &mut own,
-        "idle_timeout_s",
-        load.idle_timeout.map(|limit| limit.as_secs_f64()),
-    );
-    own
 }
 
-/// Requests per second, in vLLM's spelling.
-pub(super) struct Rps(pub(super) f64);
-
-impl Serialize for Rps {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        number_or_inf::serialize(&self.0, serializer)
+json_struct! {
+    /// The settings of every request beside prompt, length and constraint; `null` was not sent.
+    struct RequestPart<'a> = |settings: &'a Settings| [
+        let (request, load) = (&settings.request, &settings.load);
+    ] {
+        stream: bool = request.stream,
+        #[serde(flatten)]
+        sampling: &'a Sampling = &request.sampling,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        stream_parity: Option<f64> = request.stream_parity,
+        ignore_eos: bool = request.ignore_eos,
+        extra_body: &'a Option<Map<String, Value>> = &request.extra_body,
+        request_timeout_s: f64 = load.request_timeout.as_secs_f64(),
+        idle_timeout_s: Option<f64> = load.idle_timeout.map(|limit| limit.as_secs_f64()),
     }
+}
+
+/// The contract of the file, of which only the schema is used: [`members`] puts the keys in vLLM's
+/// order.
+#[derive(JsonSchema)]
+#[schemars(transform = add_dynamic_keys)]
+#[allow(dead_code, reason = "only its schema is used")]
+pub(super) struct ResultFile<'a> {
+    #[serde(flatten)]
+    identity: Identity<'a>,
+    #[serde(flatten)]
+    rate: RateKeys,
+    #[serde(flatten)]
+    ramp: Option<RampKeys>,
+    #[schemars(rename = "correct_rate(%)", range(min = 0, max = 100))]
+    correct_rate: Option<f64>,
+    #[schemars(rename = "vllm_correct_rate(%)", range(min = 0, max = 100))]
+    vllm_correct_rate: Option<f64>,
+    #[serde(flatten)]
+    totals: Totals,
+    #[serde(flatten)]
+    columns: Option<Columns>,
+    max_output_tokens_per_s: Option<f64>,
+    max_concurrent_requests: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rps_change_events: Option<Vec<RpsChange>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    steady_state: Option<Map<String, Value>>,
+    sobench: OwnPart<'a>,
+}
+
+/// Adds the keys of percentiles, of the probe and of speculative decoding. Other keys are metadata
+/// of the user.
+fn add_dynamic_keys(schema: &mut Schema) {
+    let figure = json!({"type": ["number", "null"]});
+    let properties = schema.ensure_object()["properties"].as_object_mut();
+    let properties = properties.expect("the file is an object");
+    let mut required = Vec::new();
+    for metric in LatencyMetric::ALL {
+        for stat in ["mean", "median", "std"] {
+            let key = format!("{stat}_{}_ms", metric.key());
+            properties.insert(key.clone(), figure.clone());
+            required.push(Value::from(key));
+        }
+    }
+    let (probe, drafts) = (
+        contract::written::<ProbeResults>(),
+        contract::written::<SpecDecode>(),
+    );
+    for (prefix, members) in [("probe", probe), ("spec_decode", drafts)] {
+        let members = members["properties"].as_object().into_iter().flatten();
+        let keys = members.filter(|(key, _)| *key != "rate");
+        properties.extend(keys.map(|(key, schema)| (format!("{prefix}_{key}"), schema.clone())));
+    }
+    if let Some(Value::Array(known)) = schema.get_mut("required") {
+        known.extend(required);
+    }
+    let names = LatencyMetric::ALL.map(LatencyMetric::key).join("|");
+    schema.insert(
+        "patternProperties".to_owned(),
+        json!({format!("^p[0-9.]+_({names})_ms$"): figure}),
+    );
+    schema.insert("additionalProperties".to_owned(), json!({"type": "string"}));
 }
 
 pub(super) fn put(map: &mut Map<String, Value>, key: &str, value: impl Serialize) {

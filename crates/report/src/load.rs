@@ -1,13 +1,17 @@
 //! Offered load, ramp, steady state: JSON members and tables.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::first_use_tables;
-use super::json::{Rps, members_of, put};
+use super::json::put;
 use super::tables::percentile_cell;
 use super::text::figure;
-use sobench_core::schedule::{Pace, Rate};
+use sobench_core::json_numbers::{NumberOrInf, number_or_inf_or_null};
+use sobench_core::json_struct;
+use sobench_core::load::ErrorLimits;
+use sobench_core::schedule::{Pace, Ramp, RampStrategy, Rate};
 use sobench_render::{Document, Table};
 use sobench_results::metrics::cold_load::ColdLoad;
 use sobench_results::metrics::first_uses::FirstUses;
@@ -41,49 +45,43 @@ pub struct RampFigures {
 
 /// vLLM's event: a rate in whole requests per second, and the time (ISO 8601, UTC) when it was
 /// reached.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize)]
 pub struct RpsChange {
     pub rps: u32,
     pub timestamp: String,
 }
 
-/// vLLM's settings of a ramp, among the other settings.
-pub(crate) fn add_ramp_settings(file: &mut Map<String, Value>, record: &RunRecord) {
-    if let Some(ramp) = record.settings.load.pace.ramp() {
-        put(file, "ramp_up_strategy", ramp.strategy);
-        put(file, "ramp_up_start_rps", ramp.start_rps);
-        put(file, "ramp_up_end_rps", ramp.end_rps);
+json_struct! {
+    /// vLLM's settings of a ramp, among the other settings.
+    pub(crate) struct RampKeys = |ramp: &Ramp| {
+        ramp_up_strategy: RampStrategy = ramp.strategy,
+        ramp_up_start_rps: u32 = ramp.start_rps,
+        ramp_up_end_rps: u32 = ramp.end_rps,
+    }
+}
+
+json_struct! {
+    /// The requested and the offered load in the result file.
+    pub(super) struct LoadPart<'a> = |figures: &'a LoadFigures, record: &'a RunRecord| [
+        let load = &record.settings.load;
+        let ramp = load.pace.ramp();
+    ] {
+        /// `null` with a ramp, which has its own rates.
+        #[serde(with = "number_or_inf_or_null")]
+        #[schemars(with = "Option<NumberOrInf>")]
+        requested_rps: Option<f64> = ramp.is_none().then(|| record.own_request_rate()),
+        ramp: Option<Ramp> = ramp,
+        duration_limit_s: Option<f64> = load.until.time().map(|time| time.as_secs_f64()),
+        #[serde(flatten)]
+        error_limits: &'a ErrorLimits = &load.error_limits,
+        offered: OfferedLoad = figures.offered,
+        steady_state: &'a Option<SteadyState> = &figures.steady_state,
+        first_uses: &'a Option<FirstUses> = &figures.first_uses,
+        cold_load: &'a Option<ColdLoad> = &figures.cold_load,
     }
 }
 
 impl LoadFigures {
-    /// The requested and the offered load in the result file.
-    pub(super) fn to_json(&self, record: &RunRecord) -> Value {
-        let load = &record.settings.load;
-        let mut own = Map::new();
-        // A ramp has its own rates.
-        put(
-            &mut own,
-            "asked_rps",
-            load.pace
-                .ramp()
-                .is_none()
-                .then(|| Rps(record.own_request_rate())),
-        );
-        put(&mut own, "ramp", load.pace.ramp());
-        put(
-            &mut own,
-            "duration_limit_s",
-            load.until.time().map(|time| time.as_secs_f64()),
-        );
-        own.extend(members_of(&load.error_limits));
-        put(&mut own, "offered", self.offered);
-        put(&mut own, "steady_state", &self.steady_state);
-        put(&mut own, "first_uses", &self.first_uses);
-        put(&mut own, "cold_load", &self.cold_load);
-        Value::Object(own)
-    }
-
     /// vLLM's record of a ramp, and the steady state of its `vllm-bench`, before the latencies.
     pub(super) fn add_events(&self, file: &mut Map<String, Value>, cap: Option<usize>) {
         self.add_rate_changes(file);

@@ -1,5 +1,8 @@
 //! A result file in any layout, as a value that a serialiser writes without copying the requests.
 
+use std::borrow::Cow;
+
+use schemars::JsonSchema;
 use serde::ser::{Error as _, SerializeMap as _, SerializeSeq as _};
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
@@ -7,10 +10,14 @@ use serde_json::{Map, Value, json};
 use super::json;
 use super::view::View;
 use sobench_core::answer::Answer;
-use sobench_core::observation::failure_message;
+use sobench_core::case::Arm;
+use sobench_core::json_struct;
+use sobench_core::observation::{Outcome, failure_message};
+use sobench_core::verdict::Verdict;
 use sobench_results::metrics::latency::{RequestLatency, chunk_gaps_ms};
 use sobench_results::metrics::quality::is_correct;
-use sobench_results::metrics::{LatencyMetric, MetricsOptions, Sample};
+use sobench_results::metrics::stream_parity::Parity;
+use sobench_results::metrics::{LatencyMetric, MetricsOptions, Sample, Tokens};
 
 pub(super) const MS_PER_S: f64 = 1000.0;
 const NS_PER_S: f64 = 1e9;
@@ -53,6 +60,24 @@ impl Column {
             .expect("every column is in the list")
             .1
     }
+}
+
+/// The types of the columns.
+#[derive(JsonSchema)]
+#[allow(dead_code, reason = "only its schema is used")]
+pub(super) struct Columns {
+    input_lens: Vec<Option<u64>>,
+    output_lens: Vec<Option<u64>>,
+    ttfts: Vec<Option<f64>>,
+    itls: Vec<Vec<f64>>,
+    latencies: Vec<Option<f64>>,
+    start_times: Vec<Option<f64>>,
+    queue_times: Vec<Option<f64>>,
+    generated_texts: Vec<String>,
+    errors: Vec<String>,
+    outputs: Vec<Output<'static>>,
+    /// Requests per second at each request of a ramp.
+    request_rates: Vec<f64>,
 }
 
 /// The rules for missing values.
@@ -232,35 +257,40 @@ impl Cells<'_> {
         if self.document.layout == Layout::Vllm {
             return json!({"generated": generated, "expected": expected, "correctness": correctness});
         }
-        let latency = sample.latency(self.document.options());
-        let mut output = json!({
-            "generated": generated,
-            "expected": expected,
-            "correctness": correctness,
-            // vLLM's own `correctness`.
-            "vllm_correctness": sample.vllm_correct(),
-            "case": sample.id(),
-            "arm": sample.arm(),
-            "outcome": sample.outcome(),
-            "verdict": sample.verdict(),
-            "finish_reason": sample.finish_reason(),
-            // The reasoning before the answer, where the server returns it separately.
-            "reasoning": Some(&answer.reasoning).filter(|reasoning| !reasoning.is_empty()),
-            "ttft_reasoning_ms": latency.ttft_reasoning_ms,
-            "ttft_answer_ms": latency.ttft_answer_ms,
-            "ttft_arguments_ms": latency.ttft_arguments_ms,
-            "accuracy": sample.grade(),
-            "parity": sample.parity(),
-            "tokens": sample.tokens(),
-            "tags": sample.request_input().tags,
-        });
-        // Only streamed answers with reasoning have two TTFTs.
-        if let Value::Object(members) = &mut output {
-            let is_optional =
-                |key: &str| key.starts_with("ttft_") || ["accuracy", "parity"].contains(&key);
-            members.retain(|key, value| !(is_optional(key) && value.is_null()));
-        }
-        output
+        json::to_value(Output::new(sample, answer, self.document.options()))
+    }
+}
+
+json_struct! {
+    /// One request.
+    pub(super) struct Output<'a> = |sample: &Sample<'a>, answer: &'a Answer, options: &MetricsOptions| [
+        let latency = sample.latency(options);
+    ] {
+        generated: Cow<'a, str> = answer.text(),
+        expected: &'a Option<String> = &sample.request_input().completion,
+        correctness: Option<bool> = is_correct(sample.verdict()),
+        /// vLLM's own `correctness`.
+        vllm_correctness: Option<bool> = sample.vllm_correct(),
+        case: String = sample.id(),
+        arm: Arm = sample.arm(),
+        outcome: &'a Outcome = sample.outcome(),
+        verdict: &'a Verdict = sample.verdict(),
+        finish_reason: Option<&'a str> = sample.finish_reason(),
+        /// The reasoning before the answer, where the server returns it separately.
+        reasoning: Option<&'a str> = Some(&*answer.reasoning).filter(|reasoning| !reasoning.is_empty()),
+        /// Only streamed answers with reasoning have two TTFTs.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        ttft_reasoning_ms: Option<f64> = latency.ttft_reasoning_ms,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        ttft_answer_ms: Option<f64> = latency.ttft_answer_ms,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        ttft_arguments_ms: Option<f64> = latency.ttft_arguments_ms,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        accuracy: Option<&'static str> = sample.grade().map(|grade| grade.name()),
+        #[serde(skip_serializing_if = "Option::is_none")]
+        parity: Option<&'a Parity> = sample.parity(),
+        tokens: Tokens = sample.tokens(),
+        tags: &'a [String] = &sample.request_input().tags,
     }
 }
 

@@ -1,5 +1,6 @@
 //! The shards of a merged run: their requests, clocks and client overhead.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::text::figure;
@@ -13,7 +14,7 @@ use sobench_results::record::{Host, MergedShard, RunRecord};
 use sobench_results::runlog::shard_overhead;
 
 /// One shard of a merged run.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct ShardReport {
     /// From 1.
     pub number: usize,
@@ -36,7 +37,7 @@ pub struct ShardReport {
 }
 
 /// How a shard ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ShardEnding {
     /// As planned.

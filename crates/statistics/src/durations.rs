@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Durations above this limit, one hour, share a bucket.
@@ -16,7 +17,7 @@ const KEPT_BITS: u32 = 11;
 /// value.
 ///
 /// Sparse, because a row has a few dozen values in each of its parts, and there are many rows.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 #[serde(from = "Counts", into = "Counts")]
 pub struct Durations {
     counts: BTreeMap<u64, u64>,
@@ -25,7 +26,7 @@ pub struct Durations {
 }
 
 /// Serialised form of [`Durations`].
-#[derive(Serialize, Deserialize)]
+#[derive(JsonSchema, Serialize, Deserialize)]
 struct Counts {
     sum_ns: u64,
     counts: Vec<(u64, u64)>,

@@ -3,6 +3,7 @@
 
 use std::cmp::Ordering;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Wilson;
@@ -28,7 +29,7 @@ const MAX_EXACT_PAIRS: f64 = 20_000.0;
 const MAX_ITEMS: usize = 1 << 40;
 
 /// Counts of cases on both sides.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Pairs {
     pub both: usize,
     pub only_a: usize,
@@ -162,7 +163,7 @@ impl Pairs {
 }
 
 /// Pairs of items, some of which are copies of one item.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct PairedSample {
     #[serde(flatten)]
     pub pairs: Pairs,

@@ -1,6 +1,7 @@
 //! Summaries of samples: mean, median, standard deviation and percentiles, and the sample size that
 //! a percentile needs.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::order_interval::order_interval;
@@ -9,7 +10,7 @@ use super::order_interval::order_interval;
 const TAIL_MISS_MAX: f64 = 0.01;
 
 /// Summary of a sample, in the unit of the sample. Without data, figures are `None`, not zero.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Summary {
     /// Sample size.
     pub n: usize,
@@ -30,7 +31,7 @@ pub struct Summary {
 }
 
 /// A percentile, and whether the sample is large enough for it.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Percentile {
     /// 0 to 100.
     pub p: f64,

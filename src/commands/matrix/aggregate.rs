@@ -450,7 +450,7 @@ pub(super) fn comparison(plan: &MatrixOptions, aggregate: &Aggregate, stopped: b
     Comparison {
         format: FORMAT,
         format_version: FORMAT_VERSION,
-        about: conditions(plan, aggregate, stopped),
+        record: conditions(plan, aggregate, stopped),
         knees: knees(plan, &rows),
         capacity: capacity(plan, aggregate),
         schemas,

@@ -160,8 +160,8 @@ fn servers_get_requests_in_lockstep() {
             Some(7)
         );
     }
-    assert_eq!(found["about"]["interleaved"], true);
-    let order = found["about"]["order"].as_str().unwrap();
+    assert_eq!(found["record"]["interleaved"], true);
+    let order = found["record"]["order"].as_str().unwrap();
     assert!(
         order.starts_with("interleaved, request by request (each contender has its own server)"),
         "{order}"

@@ -254,7 +254,7 @@ fn sigint_ends_a_sweep_with_the_bracket_so_far() {
     assert_eq!(sweep["end"]["kind"], "stopped");
     assert_eq!(sweep["steps"].as_array().unwrap().len(), 1);
     assert_eq!(sweep["steps"][0]["requests"].as_u64(), Some(6));
-    assert_eq!(found["about"]["partial"], true);
+    assert_eq!(found["record"]["partial"], true);
     // The run that was stopped has a log as well.
     assert_eq!(std::fs::read_dir(path("logs")).unwrap().count(), 2);
 }

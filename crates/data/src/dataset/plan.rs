@@ -1,8 +1,8 @@
 //! The plan of a dataset: the options that all datasets share, and the options of the dataset
 //! itself.
 
+use schemars::JsonSchema;
 use serde::de::Error as _;
-use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 
@@ -18,7 +18,7 @@ pub const MAX_PROMPTS: usize = 10_000_000;
 pub const MAX_DOCUMENTS: usize = 10_000;
 
 /// Form of the prompts that the endpoint accepts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PromptForm {
     /// Text. Messages go through the tokenizer's chat template.
@@ -33,7 +33,7 @@ pub enum PromptForm {
 }
 
 /// Use of the rows' constraints.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Constraints {
     /// Answers are judged by them, and [`DatasetPlan::constrained_ratio`] of the requests send
@@ -45,7 +45,7 @@ pub enum Constraints {
 }
 
 /// Limit on the length of answers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OutputLength {
     /// The row's length, else the plan's.
@@ -62,7 +62,7 @@ pub enum OutputLength {
 
 /// Determines the loaded cases. Serialised as one object: the name, the options of the dataset, and
 /// the shared ones.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct DatasetPlan {
     #[serde(flatten)]
     pub source: Source,
@@ -209,15 +209,20 @@ impl DatasetPlan {
 /// The member with the dataset's name.
 const NAME: &str = "name";
 
+/// The name of a dataset, and its own options.
+#[derive(JsonSchema, Serialize)]
+pub(super) struct SourceMembers {
+    name: DatasetName,
+    #[serde(flatten)]
+    #[schemars(with = "Map<String, Value>")]
+    options: Value,
+}
+
 impl Serialize for Source {
     fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
-        let members = self.to_value().map_err(serde::ser::Error::custom)?;
-        let mut map = serializer.serialize_map(None)?;
-        map.serialize_entry(NAME, &self.name())?;
-        for (key, value) in members.as_object().into_iter().flatten() {
-            map.serialize_entry(key, value)?;
-        }
-        map.end()
+        let name = self.name();
+        let options = self.to_value().map_err(serde::ser::Error::custom)?;
+        SourceMembers { name, options }.serialize(serializer)
     }
 }
 

@@ -171,7 +171,8 @@ macro_rules! datasets {
         $(pub use self::$module::$plan;)+
 
         /// Name of a dataset.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, schemars::JsonSchema)]
+        #[schemars(with = "String")]
         pub enum DatasetName {
             $($(#[doc = $doc])* $variant,)+
             /// Several datasets in one run.
@@ -179,7 +180,8 @@ macro_rules! datasets {
         }
 
         /// A dataset with its own options.
-        #[derive(Clone, Debug, PartialEq)]
+        #[derive(Clone, Debug, PartialEq, schemars::JsonSchema)]
+        #[schemars(with = "plan::SourceMembers")]
         pub enum Source {
             $($variant($plan),)+
             Mix(MixPlan),

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tiktoken_rs::{cl100k_base_singleton, o200k_base_singleton};
 
@@ -9,7 +10,7 @@ use super::{CL100K_IDS, O200K_IDS, Vocabulary, tokenizer_json};
 use sobench_core::error::{Error, Result};
 
 /// Source of a vocabulary. Serialized as the text that [`VocabularySource::parse`] accepts.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, JsonSchema, Serialize, Deserialize)]
 #[serde(from = "String", into = "String")]
 pub enum VocabularySource {
     /// `cl100k_base` of tiktoken, compiled in: 100,277 ids.

@@ -1,9 +1,10 @@
 //! Enforcement classes: how a server handled one constraint.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The result of one preflight request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Class {
     /// The answer satisfies the constraint, and no model produces it by chance.
@@ -146,7 +147,7 @@ impl Class {
 }
 
 /// The cause of a failed request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Cause {
     /// Status 5xx, or an equivalent error in the stream.
@@ -179,7 +180,7 @@ impl Cause {
 }
 
 /// The finding of one preflight request.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize)]
 pub struct Finding {
     pub class: Class,
     /// The cause of a failure; `None` if nothing failed.

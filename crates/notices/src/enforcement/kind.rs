@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use sobench_core::constraint::Constraint;
@@ -9,7 +10,7 @@ use sobench_core::error::{Error, Result};
 
 /// What preflight tests: kinds of constraints on the text of an answer, with the names of
 /// [`Constraint::kind`]; tool calls; and where the constraint begins after reasoning.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
     Json,

@@ -7,6 +7,7 @@ mod server_pages;
 mod spelling;
 mod summary;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use self::class::{Cause, Class, Finding};
@@ -17,7 +18,7 @@ pub use self::spelling::{MemberOrder, NonAscii, Spelling, WhiteSpace};
 use sobench_backend::ConstraintDialect;
 
 /// Whether the constraints of a run were enforced before the run.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Enforcement {
     pub state: State,
     /// Number of generating preflight requests. They are not part of any figure.
@@ -39,7 +40,7 @@ pub struct Enforcement {
 
 /// Constrained answers at the start of a run that mostly break their constraint, where preflight
 /// could not prove enforcement.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize, thiserror::Error)]
 #[error(
     "{broken} of the first {answers} constrained answers break their constraint (first {first_request}: {reason})"
 )]
@@ -55,7 +56,7 @@ pub struct EarlyBreach {
 }
 
 /// The overall result of a preflight.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
     /// No preflight: it was disabled, nothing is constrained, or the server is the embedded one.
@@ -71,7 +72,7 @@ pub enum State {
 }
 
 /// The source of the dialect of a run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DialectChoice {
     /// The user named it.
@@ -84,7 +85,7 @@ pub enum DialectChoice {
 }
 
 /// The result for one kind of constraint in one dialect.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct KindResult {
     pub kind: Kind,
     /// `None` for tool calls, which every server reads from the same fields.
@@ -96,7 +97,7 @@ pub struct KindResult {
 }
 
 /// The first constrained request of a server.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct FirstConstrained {
     pub case_id: String,
     /// The engine that vLLM's rule selects; `None` if unknown.
@@ -106,7 +107,7 @@ pub struct FirstConstrained {
 }
 
 /// The policy for a constraint that the server silently drops.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum UnenforcedPolicy {
     /// Refuse to run: the figures would describe unconstrained text.

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::list;
@@ -11,7 +12,7 @@ use sobench_core::printable::printable_message;
 use sobench_core::server_sample::ScrapeFault;
 use sobench_core::verdict::NotScored;
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize, thiserror::Error)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum BenchNotice {
     #[error("--{flag} has no effect: {why}")]
@@ -227,7 +228,7 @@ pub enum BenchNotice {
 }
 
 /// Why the token limit of chat completions is sent as `max_tokens`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize, thiserror::Error)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum MaxTokensReason {
     #[error("{server} does not read max_completion_tokens")]
@@ -270,7 +271,7 @@ impl BenchNotice {
 }
 
 /// A part of a constraint that a server refuses, and without which it accepts the request.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct RefusedPart {
     /// The name of the tool, in a list of tools.
     pub tool: Option<String>,

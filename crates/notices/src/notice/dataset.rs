@@ -1,12 +1,13 @@
 //! Notices of datasets, and of their files and repositories.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Notice;
 use sobench_core::constraint::GrammarDialect;
 use sobench_core::input::json::DuplicateKeys;
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize, thiserror::Error)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum DatasetNotice {
     #[error("cannot reach {hub}: using the cached copy of {repository}, commit {commit}")]
@@ -125,7 +126,7 @@ impl DatasetNotice {
 }
 
 /// The first row whose grammar was converted.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize, thiserror::Error)]
 #[error("{name} is {notation}{}", noted(.notes))]
 pub struct ConvertedRow {
     pub name: String,

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::enforcement::{Enforcement, State};
@@ -9,7 +10,7 @@ use sobench_core::printable::{NAME_CHARS, printable};
 
 use super::list;
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize, thiserror::Error)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum FigureNotice {
     #[error(
@@ -217,7 +218,7 @@ impl FigureNotice {
 }
 
 /// A period without answers, relative to the start of the run; open if it lasted to the end.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize, thiserror::Error)]
 #[error("from {from_s:.1} s {} ({requests} requests)", until(*.to_s))]
 pub struct OutageSpan {
     pub from_s: f64,
@@ -226,7 +227,7 @@ pub struct OutageSpan {
 }
 
 /// Answers that violate their constraint for one reason.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize, thiserror::Error)]
 #[error("{answers} {reason} (first in {first_request})")]
 pub struct BreachCount {
     pub reason: String,
@@ -235,14 +236,14 @@ pub struct BreachCount {
 }
 
 /// Valid answers of a part of the run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct ValidAnswers {
     pub valid: usize,
     pub answers: usize,
 }
 
 /// A number of requests that a loss of validity may go with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LossVariable {
     Tools,
@@ -270,7 +271,7 @@ impl LossVariable {
 }
 
 /// Validity up to a value of a variable, and above it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct LossSplit {
     pub by: LossVariable,
     /// The largest value before the split, and the smallest one after it.
@@ -307,7 +308,7 @@ impl fmt::Display for LossSplit {
 }
 
 /// A latency at the start and at the end of a run, or before and after a step.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize, thiserror::Error)]
 #[error("{latency} from {from_ms:.1} to {to_ms:.1} ms{}", of_request(.step_at.as_deref()))]
 pub struct LatencyChange {
     pub latency: String,
@@ -323,7 +324,9 @@ fn of_request(step_at: Option<&str>) -> String {
 }
 
 /// What answers name: their model or their server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize, thiserror::Error,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum NameKind {
     #[error("model")]
@@ -333,7 +336,7 @@ pub enum NameKind {
 }
 
 /// Answers with one name.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize, thiserror::Error)]
 #[error("{name} ({answers})")]
 pub struct NameCount {
     pub name: String,
@@ -341,7 +344,7 @@ pub struct NameCount {
 }
 
 /// Answers with several names.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct NameChange {
     pub of: NameKind,
     /// The first request, by the time of sending, whose answer has the second name.
@@ -391,7 +394,7 @@ impl fmt::Display for NameChange {
 }
 
 /// A latency with two modes: their medians, and the share of the lower one.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize, thiserror::Error)]
 #[error(
     "{latency}: {low_percent:.0} % of {answers} answers near {low_ms:.1} ms, the others near {high_ms:.1} ms"
 )]

@@ -1,11 +1,12 @@
 //! Notices about engines that are measured in process.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{ShardValue, list};
 use sobench_core::printable::thousands;
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize, thiserror::Error)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum MaskNotice {
     #[error(
@@ -21,7 +22,7 @@ pub enum MaskNotice {
         "the engine of {engine} was selected again in each child process, by the first constraint of that process: {processes}{}",
         if *.resumed { "; the processes of the interrupted run count as one" } else { "" }
     )]
-    #[serde(rename = "lock_drawn_again")]
+    #[serde(alias = "lock_drawn_again")]
     EngineSelectedAgain {
         engine: String,
         processes: usize,
@@ -38,10 +39,10 @@ pub enum MaskNotice {
     #[error("no rows file to resume from, all rows were measured: {file}")]
     NoRowsFile { file: String },
     #[error("the last row of {file} is truncated and is measured again")]
-    #[serde(rename = "torn_row")]
+    #[serde(alias = "torn_row")]
     TruncatedRow { file: String },
     #[error("the last row of {file} is truncated and is skipped")]
-    #[serde(rename = "torn_row_left_out")]
+    #[serde(alias = "torn_row_left_out")]
     TruncatedRowSkipped { file: String },
     #[error("partial: shard {shard}/{shards} has {rows} of its {planned} rows")]
     RowsMissing {

@@ -1,12 +1,13 @@
 //! Notices of a preflight.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::list;
 use crate::enforcement::{Class, Kind};
 use sobench_backend::{ConstraintDialect, ServerKind};
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize, thiserror::Error)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum PreflightNotice {
     #[error("cannot determine whether the constraint is enforced: {why}")]
@@ -87,7 +88,7 @@ pub enum PreflightNotice {
 }
 
 /// The finding of a preflight for one kind of constraint.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize, thiserror::Error)]
 #[error("{constraint}{}: {}: {reason}{}", in_dialect(*.dialect), .class.name(), answered(.answer.as_deref()))]
 pub struct ConstraintFinding {
     /// The kind of constraint, with the notation of a grammar or what is asked of a tool call.
@@ -101,7 +102,7 @@ pub struct ConstraintFinding {
 }
 
 /// The class of one kind of constraint.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize, thiserror::Error)]
 #[error("{constraint} is {}", .class.name())]
 pub struct KindClass {
     /// The kind of constraint, with the notation of a grammar.

@@ -6,7 +6,7 @@
 //! of the server's queue are left out.
 
 use super::{Column, SavedResult, answered, empty};
-use crate::json;
+use crate::json::{self, Identity, Totals};
 use crate::view::View;
 use sobench_core::case::Prompt;
 use sobench_results::metrics::{Answers, QueueMetric, Sample};
@@ -54,7 +54,9 @@ pub fn document(view: View<'_>, detailed: bool) -> SavedResult<'_> {
 fn settings(document: &mut SavedResult<'_>) {
     let report = document.view.report;
     let record = &report.record;
-    json::add_identity(&mut document.members, report);
+    document
+        .members
+        .extend(json::members_of(&Identity::new(report)));
     // The user's pairs never replace conditions, and measured figures replace them.
     for (key, value) in &record.settings.report.metadata {
         if !document.members.contains_key(key)
@@ -69,11 +71,8 @@ fn settings(document: &mut SavedResult<'_>) {
 fn generated(document: &mut SavedResult<'_>) {
     let metrics = &document.view.report.metrics;
     let (overall, throughput) = (&metrics.overall, &metrics.overall.throughput);
-    json::add_totals(
-        &mut document.members,
-        metrics,
-        overall.requests - overall.completed,
-    );
+    let totals = Totals::new(metrics, overall.requests - overall.completed);
+    document.members.extend(json::members_of(&totals));
     let columns = Column::ALL.map(|(column, _)| column);
     document.columns(&columns[..columns.len() - 1]);
     document.put(

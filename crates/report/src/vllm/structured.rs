@@ -22,7 +22,9 @@ pub fn document(view: View<'_>) -> SavedResult<'_> {
     document.put("model_id", &record.server.model_id);
     document.put("tokenizer_id", &record.tokenizer_id);
     document.put("num_prompts", report.requests);
-    json::add_rate(&mut document.members, record);
+    document
+        .members
+        .extend(json::members_of(&json::RateKeys::new(record)));
     document.put(
         "correct_rate(%)",
         metrics.quality.correct_rate.map(|rate| rate.percent),

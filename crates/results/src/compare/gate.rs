@@ -18,6 +18,7 @@
 use std::cmp::Ordering;
 use std::fmt;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::Gate;
@@ -34,7 +35,7 @@ use sobench_core::case::Arm;
 use sobench_core::exit_codes::{CHECK_FAILED, SUCCESS, UNDECIDED};
 
 /// How a gate treats undecided rules. Without it, the gate is undecided.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Undecided {
     Pass,
@@ -73,7 +74,7 @@ pub enum NotCounted {
 }
 
 /// The size of a sample that decides a rule if nothing changed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Needs {
     Requests(usize),
@@ -407,7 +408,7 @@ impl Ruling {
 }
 
 /// The verdict of a gate, the better one first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GateVerdict {
     Passed,

@@ -28,6 +28,7 @@ pub mod throughput;
 
 use std::cmp::Ordering;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use self::changed_cases::{ChangedCases, changed_cases};
@@ -130,7 +131,7 @@ pub struct Row {
 }
 
 /// The verdict on a difference.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DifferenceVerdict {
     Better,
@@ -146,7 +147,7 @@ pub enum DifferenceVerdict {
 }
 
 /// The statistical method of an interval.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Method {
     PairedBootstrap,

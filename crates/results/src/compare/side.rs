@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::requests::{RequestView, Requests};
@@ -53,7 +54,7 @@ pub struct Run {
 }
 
 /// The kind of file.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FileKind {
     /// sobench's `--save-result`.
@@ -110,14 +111,14 @@ pub struct Answer {
 }
 
 /// Sample size and standard error of a saved mean.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct SavedMean {
     pub n: usize,
     pub standard_error: Option<f64>,
 }
 
 /// Hits out of a total.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Share {
     pub hits: usize,
     pub of: usize,

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::str::FromStr;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::quality::is_correct;
@@ -32,14 +33,14 @@ pub const PLANNED_EFFECT_PP: f64 = 3.0;
 pub const MIN_RIGHT: usize = 10;
 
 /// USD per million tokens.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct TokenPrice {
     pub input: f64,
     pub output: f64,
 }
 
 /// The accuracy of a run.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct AccuracySummary {
     /// The rules that compare answers with references.
     pub scorers: Vec<Scorer>,
@@ -61,7 +62,7 @@ pub struct AccuracySummary {
 }
 
 /// The answers of one arm that have a reference.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct ArmAccuracy {
     pub arm: Arm,
     pub accuracy: Option<Rate>,
@@ -82,7 +83,7 @@ pub struct ArmAccuracy {
 }
 
 /// Requests without a right answer, by cause.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema, Serialize)]
 pub struct Missed {
     /// An answer with another value than the reference.
     pub wrong: usize,
@@ -97,7 +98,7 @@ pub struct Missed {
 }
 
 /// What an effect compares.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EffectKind {
     /// The schema in the prompt, in place of a question in prose.
@@ -113,7 +114,7 @@ pub enum EffectKind {
 }
 
 /// The difference of the accuracy of two arms, over the items of both.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct Effect {
     pub kind: EffectKind,
     pub from: Arm,
@@ -139,7 +140,7 @@ pub struct Effect {
 }
 
 /// What the items say about an effect.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EffectVerdict {
     /// More right answers, by more than chance.
@@ -154,7 +155,7 @@ pub enum EffectVerdict {
 }
 
 /// Items that are unparsed with the schema in the prompt only, and right with the constraint.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize)]
 pub struct Rescue {
     /// Items without a right answer in `prompt` because it was unparsed.
     pub unparsed: usize,
@@ -163,7 +164,7 @@ pub struct Rescue {
 }
 
 /// The items of two arms.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct ArmPairs {
     pub from: Arm,
     pub to: Arm,

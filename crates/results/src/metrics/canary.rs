@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{Sample, in_flight};
@@ -26,7 +27,7 @@ const MIN_CHANGE_PERCENT: f64 = 10.0;
 const MIN_SIDE: usize = 10;
 
 /// What the answers to the canary requests of a run show.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct Canaries {
     /// Answers with a class.
     pub answers: usize,
@@ -49,14 +50,14 @@ pub struct Canaries {
 }
 
 /// The share of a class among the answers.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct ClassRate {
     pub class: CanaryClass,
     pub rate: Rate,
 }
 
 /// The answers of a group.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct CanaryGroup {
     /// A number, a range such as `3 to 4`, or a kind of constraint.
     pub group: String,
@@ -69,7 +70,7 @@ pub struct CanaryGroup {
 }
 
 /// The quantity with which a share may have a trend.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TrendBy {
     /// Requests in flight when the request was sent.
@@ -79,7 +80,7 @@ pub enum TrendBy {
 }
 
 /// The test of Cochran and Armitage of the share of a class.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct CanaryTrend {
     pub class: CanaryClass,
     pub by: TrendBy,
@@ -89,7 +90,7 @@ pub struct CanaryTrend {
 }
 
 /// A property of answers that may change with the load.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Shifted {
     /// The tokens of an answer, in percent of the mean of its kind and size.
@@ -99,7 +100,7 @@ pub enum Shifted {
 }
 
 /// A property of answers at low and at high load, and its rank correlation with the load.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct LoadShift {
     pub of: Shifted,
     pub answers: usize,
@@ -116,7 +117,7 @@ pub struct LoadShift {
 }
 
 /// An answer that shows a failure of its mask.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct CanaryFinding {
     pub class: CanaryClass,
     pub case_id: String,
@@ -133,7 +134,7 @@ pub struct CanaryFinding {
 }
 
 /// The request whose nonce is in the answer to another one.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct CanaryPartner {
     pub case_id: String,
     pub kind: &'static str,

@@ -8,6 +8,7 @@
 
 mod bounds;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use self::bounds::{Bound, Bounds, MAX_SHARE, MIN_LIMIT_MS};
@@ -22,7 +23,7 @@ const NS_PER_MS: f64 = 1e6;
 const SEND_DELAY_PERCENTILES: [f64; 2] = [50.0, 99.0];
 
 /// Resources that the client used during the run; `None` if the system does not report them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct ClientCost {
     /// The period of the measurement.
     pub wall_s: f64,
@@ -48,7 +49,7 @@ pub struct ClientCost {
 }
 
 /// The overhead of the client in a run.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, JsonSchema, Serialize)]
 pub struct ClientOverhead {
     #[serde(flatten)]
     pub cost: ClientCost,
@@ -86,7 +87,7 @@ pub struct ClientRun {
 }
 
 /// Requests that were ready at the start.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct Burst {
     pub requests: usize,
     /// From the start to the sending of the last of them.
@@ -94,7 +95,9 @@ pub struct Burst {
 }
 
 /// Whether the client can have distorted a figure.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, JsonSchema, Serialize, Deserialize,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum ClientVerdict {
     /// Every bound is within its limit.
@@ -107,7 +110,7 @@ pub enum ClientVerdict {
 }
 
 /// A bound beyond its limit.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct Doubt {
     /// The name of a figure, or [`DISORDERED_REQUESTS`].
     pub measure: String,

@@ -15,6 +15,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::first_uses::ConstraintUse;
@@ -29,7 +30,7 @@ use sobench_statistics::Summary;
 pub const COLD_TAG: &str = "cold-schema";
 
 /// The effect of new schemas on concurrent requests.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct ColdLoad {
     /// A new schema is sent with every K-th constrained request.
     pub every: usize,
@@ -43,7 +44,7 @@ pub struct ColdLoad {
 }
 
 /// Latencies of other requests, by the last constrained request sent before they started.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, JsonSchema, Serialize)]
 pub struct BesideLatencies {
     pub beside_new_ms: Summary,
     pub beside_known_ms: Summary,

@@ -10,6 +10,7 @@
 //! Below three repeats there is no interval: one repeat shows no variation between runs, and with
 //! two Student's factor is 12.7.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::mean_difference::{
@@ -28,7 +29,7 @@ pub const MIN_REPEATS: usize = 3;
 pub const MIN_CONTROL_MEAN_MS: f64 = 1.0;
 
 /// The relative difference between constrained requests and the same requests without a constraint.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct Overhead {
     /// In percent of the control's mean: 0 is no difference, 100 is twice as much.
     pub percent: f64,
@@ -42,7 +43,7 @@ pub struct Overhead {
 }
 
 /// The time that the constraint adds to a request, in ms.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct Added {
     /// Mean of the differences between constrained requests and their controls.
     pub ms: f64,

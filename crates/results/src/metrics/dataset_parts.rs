@@ -1,5 +1,6 @@
 //! Figures of each dataset of a mixed run.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::quality::Quality;
@@ -7,7 +8,7 @@ use super::{ArmMetrics, MetricsOptions, Sample};
 use sobench_core::case::DATASET_TAG;
 
 /// The figures of one dataset.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct DatasetPart {
     /// The name of the dataset.
     pub name: String,

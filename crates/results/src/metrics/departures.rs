@@ -1,5 +1,6 @@
 //! Answers that depart from the API, by departure.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::Sample;
@@ -7,7 +8,7 @@ use sobench_core::departure::{Departure, Departures};
 use sobench_core::verdict::Verdict;
 
 /// Answers that depart from the API in one way, over all arms.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize)]
 pub struct DepartureCount {
     pub name: Departure,
     pub answers: usize,
@@ -22,7 +23,7 @@ pub struct DepartureCount {
 }
 
 /// The departures of a run.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, JsonSchema, Serialize)]
 pub struct DepartureCounts {
     /// Answers with any departure.
     pub answers: usize,

@@ -5,6 +5,7 @@
 //! the order of sending, at a strict level, and that of a step allows for the correlation. A small
 //! change is no drift.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::registry::{Metric, latencies};
@@ -32,7 +33,7 @@ const PARTS: usize = 4;
 const MIN_LATENCIES: f64 = 2.0;
 
 /// The drift of one latency over a run.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct Drift {
     /// The name of the metric.
     pub metric: &'static str,
@@ -50,7 +51,7 @@ pub struct Drift {
 }
 
 /// A step of a latency.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct Step {
     /// The first request after it.
     pub request: String,

@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::Sample;
@@ -24,7 +25,7 @@ const MIN_ID_CHARS: usize = 8;
 const STATUS: &str = "HTTP ";
 
 /// Requests with the same outcome and the same message, ids aside.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize)]
 pub struct ErrorGroup {
     pub outcome: &'static str,
     pub count: usize,
@@ -34,7 +35,7 @@ pub struct ErrorGroup {
 }
 
 /// The errors of a run.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, JsonSchema, Serialize)]
 pub struct ErrorGroups {
     /// The most frequent first; at most [`MAX_GROUPS`].
     pub groups: Vec<ErrorGroup>,

@@ -1,5 +1,6 @@
 //! Groups of requests with counts and examples. Control characters are not escaped.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::Sample;
@@ -13,7 +14,7 @@ pub const MAX_EXAMPLE_TEXT_BYTES: usize = 400;
 pub const MAX_EXAMPLES: usize = 5;
 
 /// An example request.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct Example {
     pub case_id: String,
     pub arm: Arm,
@@ -29,7 +30,7 @@ pub struct Example {
 }
 
 /// Requests with something in common, and the first few of them in plan order.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct Group {
     pub name: &'static str,
     pub count: usize,

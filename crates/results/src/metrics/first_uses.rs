@@ -8,6 +8,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::mean_difference::Difference;
@@ -17,7 +18,7 @@ use sobench_core::constraint::Constraint;
 use sobench_statistics::{Summary, mean};
 
 /// First uses of constraints compared with later uses.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, JsonSchema, Serialize)]
 pub struct FirstUses {
     /// Distinct constraints that were sent.
     pub constraints: usize,

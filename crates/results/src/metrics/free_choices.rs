@@ -1,5 +1,6 @@
 //! Free choices of engine and model in the JSON answers of a run, by arm.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::Sample;
@@ -27,14 +28,14 @@ pub fn free_choices(
 }
 
 /// Shares of the choices in a run.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct FreeChoiceShares {
     /// The arms with JSON answers.
     pub arms: Vec<ArmFreeChoices>,
 }
 
 /// Shares of one arm, of its complete answers that are one JSON object or array.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct ArmFreeChoices {
     pub arm: Arm,
     pub answers: usize,

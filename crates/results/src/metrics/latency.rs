@@ -3,6 +3,7 @@
 //! TTFT, TPOT, ITL and E2EL follow vLLM's `calculate_metrics` (`vllm/benchmarks/serve.py`). Where
 //! vLLM would enter an answer as 0 and this module leaves it out, a comment gives the reason.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::registry::{Metric, latencies};
@@ -12,7 +13,7 @@ use sobench_statistics::Summary;
 
 /// The latencies of a group of requests, in milliseconds. Except for `schedule_lag_ms`, they cover
 /// requests with an answer, complete or truncated at the token limit (vLLM's "successful").
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, JsonSchema, Serialize)]
 pub struct Latency {
     /// TTFT: sent to first content. One value per streamed answer.
     pub ttft_ms: Summary,
@@ -62,7 +63,7 @@ pub struct Latency {
 }
 
 /// TTFT split into reasoning and answer. TTFT itself ends at the first reasoning token.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, JsonSchema, Serialize)]
 pub struct Reasoning {
     /// Number of answers with reasoning, streamed or not.
     pub answers: usize,
@@ -76,7 +77,7 @@ pub struct Reasoning {
 }
 
 /// The latencies of one request, in milliseconds; `None` if the definition does not apply.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, JsonSchema, Serialize)]
 pub struct RequestLatency {
     pub ttft_ms: Option<f64>,
     /// Only for answers with reasoning.

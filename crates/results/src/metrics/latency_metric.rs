@@ -1,5 +1,6 @@
 //! The latencies that vLLM prints.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::latency::Latency;
@@ -7,7 +8,9 @@ use super::registry::{Metric, latencies};
 use sobench_statistics::Summary;
 
 /// A latency that vLLM prints, in milliseconds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, JsonSchema, Serialize, Deserialize,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum LatencyMetric {
     Ttft,

@@ -4,6 +4,7 @@
 //! It does not assume a distribution, and latencies are skewed. Like every interval from one run,
 //! it does not include the variation between runs.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use sobench_pycompat::random::NumpyRandom;
@@ -22,7 +23,7 @@ pub(super) const MIN_VALUES: usize = 10;
 pub(super) const MAX_DRAWS: usize = 40_000_000;
 
 /// The difference of two means.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct Difference {
     /// First mean minus second mean.
     pub difference: f64,
@@ -37,7 +38,7 @@ pub struct Difference {
 }
 
 /// The method of the interval.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Method {
     /// Bootstrap over two samples.

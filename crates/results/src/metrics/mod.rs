@@ -55,6 +55,9 @@ pub mod throughput;
 pub mod token_gaps;
 pub mod validity_pattern;
 
+use std::borrow::Cow;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize, Serializer};
 
 use self::accuracy::{AccuracySummary, TokenPrice};
@@ -84,6 +87,7 @@ use self::throughput::Throughput;
 use self::validity_pattern::ValidityPattern;
 use sobench_core::answer::Answer;
 use sobench_core::case::Arm;
+use sobench_core::contract;
 use sobench_core::observation::{CountFault, Outcome, failure_message};
 use sobench_core::server_sample::ServerSample;
 use sobench_core::tools::ToolSet;
@@ -95,7 +99,7 @@ use sobench_judge::function_calls;
 use sobench_notices::notice::NameChange;
 
 /// Token counts of one request and their sources.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Tokens {
     pub input: Option<u64>,
     pub input_source: TokenSource,
@@ -104,7 +108,7 @@ pub struct Tokens {
 }
 
 /// The source of a token count.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TokenSource {
     /// The server's `usage`.
@@ -126,7 +130,7 @@ pub struct Sample<'a> {
 }
 
 /// The verdict, token counts and checks of one request, computed after the run.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct Judged {
     #[serde(flatten)]
     pub verdict: Verdict,
@@ -183,7 +187,7 @@ impl Judged {
 }
 
 /// Options of the computation.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct MetricsOptions {
     /// Percentiles of every latency, each from 0 to 100.
     pub percentiles: Vec<f64>,
@@ -199,7 +203,7 @@ pub struct MetricsOptions {
 }
 
 /// The kind of answers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answers {
     /// Text, token by token.
@@ -211,7 +215,7 @@ pub enum Answers {
 }
 
 /// Service level objectives, in milliseconds. An answer is good if it meets all of them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Slo {
     pub ttft_ms: Option<f64>,
     pub tpot_ms: Option<f64>,
@@ -222,25 +226,25 @@ pub struct Slo {
 }
 
 /// All figures of a run.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct Metrics {
     /// From the start of the schedule to the end of the last request.
+    #[serde(skip)]
     pub duration_ns: u64,
     pub options: MetricsOptions,
     pub outcomes: OutcomeCounts,
     /// Requests without an answer, by outcome, over all arms. Abandoned ones are left out.
+    pub quality: Quality,
     pub failures: Vec<Group>,
     /// The same requests by message.
     pub errors: ErrorGroups,
     /// How answers depart from the API; `None` if none does.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub departures: Option<DepartureCounts>,
-    /// Figures of all requests.
-    pub overall: ArmMetrics,
-    pub arms: Arms,
-    pub quality: Quality,
     /// The control arm; `None` without one.
     pub control: Option<ControlArm>,
     /// Accuracy by arm and effects of arms; `None` without references.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub accuracy: Option<AccuracySummary>,
     /// Validity by requests in flight and over time; `None` without judged answers.
     pub validity: Option<ValidityPattern>,
@@ -252,23 +256,36 @@ pub struct Metrics {
     /// How chunks arrive; `None` without gaps.
     pub bursts: Option<Bursts>,
     /// A server that withholds the arguments of tool calls.
+    #[serde(skip)]
     pub buffered_calls: Option<BufferedCalls>,
     /// `None` without reasoning.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub reasoning: Option<Reasoning>,
-    /// `None` unless answers were requested streamed and whole.
-    pub stream_parity: Option<StreamParity>,
     /// `None` without JSON answers.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub free_choices: Option<FreeChoiceShares>,
     /// `None` without answers to canary requests.
+    #[serde(rename = "canary", skip_serializing_if = "Option::is_none")]
     pub canaries: Option<Canaries>,
-    /// What the server reports about itself; `None` without samples of its metrics page.
-    pub server: Option<ServerMetrics>,
+    /// `None` unless answers were requested streamed and whole.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stream_parity: Option<StreamParity>,
     /// Times that the server reports with each answer; `None` without any.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub server_times: Option<ServerTimesSummary>,
+    /// What the server reports about itself; `None` without samples of its metrics page.
+    #[serde(rename = "server_metrics", skip_serializing_if = "Option::is_none")]
+    pub server: Option<ServerMetrics>,
+    #[serde(skip)]
     pub issues: RunIssues,
     /// Models and fingerprints of the server that change during the run.
+    #[serde(skip)]
     pub name_changes: Vec<NameChange>,
+    /// Figures of all requests.
+    pub overall: ArmMetrics,
+    pub arms: Arms,
     /// Every metric of [`registry::Metric::ALL`], over the whole run.
+    #[serde(rename = "metrics")]
     pub values: Values,
 }
 
@@ -277,7 +294,7 @@ pub struct Metrics {
 pub struct OutcomeCounts([usize; Outcome::NAMES.len()]);
 
 /// Figures of each arm with requests.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, JsonSchema, Serialize)]
 pub struct Arms {
     pub constrained: Option<ArmMetrics>,
     pub control: Option<ArmMetrics>,
@@ -293,7 +310,7 @@ pub struct Arms {
 }
 
 /// Figures of a group of requests. Rates are per second of the whole run.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, JsonSchema, Serialize)]
 pub struct ArmMetrics {
     pub requests: usize,
     /// Requests with an answer, complete or truncated at the token limit: vLLM's `completed`.
@@ -313,7 +330,7 @@ pub struct ArmMetrics {
 }
 
 /// Tokens of all answers. A total is `None` if the count of any answer is unknown.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema, Serialize)]
 pub struct TokenTotals {
     pub input: Option<u64>,
     pub output: Option<u64>,
@@ -325,7 +342,7 @@ pub struct TokenTotals {
 }
 
 /// Number of answers by [`CountFault`] of the server's counts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema, Serialize)]
 pub struct Contradictions {
     pub fewer_than_chunks: usize,
     pub reasoning_above_all: usize,
@@ -351,7 +368,7 @@ impl Contradictions {
 }
 
 /// Number of answers by source of their token count.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema, Serialize)]
 pub struct Sources {
     pub server: usize,
     pub tokenizer: usize,
@@ -504,6 +521,18 @@ impl OutcomeCounts {
     /// Number of requests.
     pub fn total(&self) -> usize {
         self.0.iter().sum()
+    }
+}
+
+impl JsonSchema for OutcomeCounts {
+    fn schema_name() -> Cow<'static, str> {
+        "OutcomeCounts".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let is_required = |name| (name, name != Outcome::Abandoned.name());
+        let count = generator.subschema_for::<usize>();
+        contract::members(Outcome::NAMES.map(is_required), &count)
     }
 }
 

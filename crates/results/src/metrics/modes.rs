@@ -1,6 +1,7 @@
 //! Latencies with two modes, such as answers with and without a queue. Mean and median then describe
 //! few answers.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::drift::Drift;
@@ -10,7 +11,7 @@ use sobench_core::case::Arm;
 use sobench_statistics::TwoModes;
 
 /// The two modes of one latency in one arm.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct Modes {
     /// The name of the metric.
     pub metric: &'static str,

@@ -1,5 +1,6 @@
 //! Offered load: the scheduled rate, and the rate at which requests were sent.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::Sample;
@@ -7,7 +8,7 @@ use super::Sample;
 const NS_PER_S: f64 = 1e9;
 
 /// The scheduled and the achieved load. Rates are in requests per second, `None` if no time passed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, JsonSchema, Serialize)]
 pub struct OfferedLoad {
     /// Number of sent requests.
     pub sent: usize,

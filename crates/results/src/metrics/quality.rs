@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use indexmap::IndexMap;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::Sample;
@@ -30,7 +31,7 @@ const ENDED_BY_ITSELF: [&str; 4] = ["stop", "eos_token", "stop_sequence", "tool_
 /// A request that cannot be judged (unsupported constraint, evaluation limit, cancelled, no
 /// connection on this machine) is neither correct nor incorrect: it is in [`Quality::not_scored`]
 /// and outside every rate.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct Quality {
     /// Requests sent with their constraint.
     pub constrained: usize,
@@ -92,7 +93,7 @@ pub struct Quality {
 }
 
 /// Rates of the constrained requests with one `tool_choice`. Each is in [`super::registry::rates`].
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct ToolCallRates {
     pub tool_choice: &'static str,
     pub requests: usize,
@@ -132,7 +133,7 @@ pub struct PromptsWithoutTools {
 const MAX_TOOL_BYTES_PER_TOKEN: u64 = 12;
 
 /// Answers with one kind of text around their JSON.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize)]
 pub struct ExtraTextCount {
     pub kind: &'static str,
     pub count: usize,
@@ -142,7 +143,7 @@ pub struct ExtraTextCount {
 
 /// The score of `benchmark_serving_structured_output.py`. It scores every request, including
 /// unconstrained and failed ones, with a formula that does not check the schema; see `evaluate`.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct VllmScore {
     /// Requests that the script counts as correct / requests that it scores; `None` if it scores
     /// none (grammars).

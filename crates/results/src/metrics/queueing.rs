@@ -2,6 +2,7 @@
 
 use std::str::FromStr;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::metrics::LatencyMetric;
@@ -10,7 +11,7 @@ use sobench_core::error::Error;
 use sobench_statistics::Summary;
 
 /// A latency that includes the wait before sending, as a value of the percentile metrics.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum QueueMetric {
     /// Due to sent: vLLM's wait for a slot under the concurrency cap.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Sample;
@@ -13,7 +14,7 @@ use sobench_judge::REASONING_TAGS;
 use sobench_statistics::{Rate, mean};
 
 /// What an answer with reasoning shows.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ReasoningFacts {
     /// Tokens of the reasoning: the server's count, else the tokenizer's.
@@ -52,7 +53,7 @@ fn ends_in_json(reasoning: &str) -> bool {
 }
 
 /// Reasoning of a run.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct Reasoning {
     /// The arms with answers.
     pub arms: Vec<ArmReasoning>,
@@ -64,7 +65,7 @@ pub struct Reasoning {
 }
 
 /// Reasoning of one arm. Rates cover answers, complete or truncated at the token limit.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct ArmReasoning {
     pub arm: Arm,
     /// Answers with reasoning / answers.

@@ -1,6 +1,7 @@
 //! Recovery of the server after abandoned requests (`--cancel-rate`): the same few requests, one at a
 //! time, before the run and after it.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use sobench_statistics::Summary;
@@ -13,7 +14,7 @@ pub const SLOWER_FACTOR: f64 = 1.5;
 pub const SLOWER_BY_MS: f64 = 10.0;
 
 /// Whether the server serves as before.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Recovery {
     pub state: RecoveryState,
     pub latency: SingleLatency,
@@ -29,7 +30,7 @@ pub struct Recovery {
 }
 
 /// The result of the requests after the run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RecoveryState {
     /// Answered, and not slower than before.
@@ -43,7 +44,7 @@ pub enum RecoveryState {
 }
 
 /// The measured latency of single requests.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SingleLatency {
     Ttft,

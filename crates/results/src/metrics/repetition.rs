@@ -1,12 +1,13 @@
 //! How often a run repeats requests and answers.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::Sample;
 use sobench_statistics::effective_size;
 
 /// Distinct requests and answers of a run. Copies are the same request with the same answer.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, JsonSchema, Serialize)]
 pub struct Repetition {
     pub requests: usize,
     pub distinct_requests: usize,

@@ -6,6 +6,7 @@ mod memory;
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 pub use self::difference::ServerDifference;
@@ -21,7 +22,7 @@ use sobench_statistics::mean;
 pub const MIB: f64 = (1 << 20) as f64;
 
 /// A server's own metrics over a run.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, JsonSchema, Serialize)]
 pub struct ServerMetrics {
     pub source: SampleSource,
     pub samples: usize,
@@ -44,6 +45,7 @@ pub struct ServerMetrics {
     pub memory_growth: Option<MemoryGrowth>,
     /// What the client measures otherwise.
     #[serde(serialize_with = "as_sentences")]
+    #[schemars(with = "Vec<String>")]
     pub differences: Vec<ServerDifference>,
     /// The gauges over time, for charts.
     #[serde(skip)]
@@ -51,7 +53,7 @@ pub struct ServerMetrics {
 }
 
 /// The levels of a gauge.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, JsonSchema, Serialize)]
 pub struct GaugeSummary {
     pub first: f64,
     pub last: f64,

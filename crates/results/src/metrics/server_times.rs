@@ -1,12 +1,13 @@
 //! Times that the server reports with each answer, beside the client's.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{MetricsOptions, Sample};
 use sobench_statistics::mean;
 
 /// Means over the answers with times of the server, in milliseconds.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct ServerTimesSummary {
     /// Answers with times.
     pub answers: usize,

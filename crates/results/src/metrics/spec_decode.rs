@@ -2,13 +2,14 @@
 //!
 //! The figures and their arithmetic are those of `vllm bench serve` (`vllm/benchmarks/serve.py`).
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Arms;
 use sobench_core::server_sample::{Quantity, ServerSample};
 
 /// The difference of two readings of the counters.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct SpecDecode {
     /// Accepted tokens in percent of drafted tokens.
     pub acceptance_rate: f64,
@@ -24,7 +25,7 @@ pub struct SpecDecode {
 /// Acceptance in one arm. The counters of the server cover all arms together; but a step sends its
 /// accepted tokens and the model's own in one chunk. Steps without a draft are chunks too, so this is
 /// below the acceptance length, which is over drafts.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct ArmAcceptance {
     /// The name of the arm.
     pub arm: &'static str,

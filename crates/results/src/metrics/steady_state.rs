@@ -5,6 +5,7 @@
 //! differences: failed requests count as in flight until they end, because they occupy a slot; and
 //! times are relative to the start of the run, not to the first sending.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -22,7 +23,7 @@ const MIN_WINDOW_SHARE: f64 = 0.1;
 const TPOT_PERCENTILES: [f64; 2] = [90.0, 99.0];
 
 /// The part of a run between the first and the last time at which enough requests were in flight.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct Window {
     /// Seconds from the start of the run.
     pub start_s: f64,
@@ -45,7 +46,7 @@ pub struct Window {
 }
 
 /// The figures of the window. `None` without data or with an unknown count.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct SteadyState {
     pub window: Window,
     /// Answers that ended in the window, per second.

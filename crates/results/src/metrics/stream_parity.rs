@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -31,7 +32,7 @@ pub struct Response {
 }
 
 /// The comparison of a request's streamed answer with the whole one.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(tag = "result", rename_all = "snake_case")]
 pub enum Parity {
     Equal,
@@ -53,7 +54,7 @@ pub enum Parity {
 }
 
 /// The first difference in one part of two answers.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Difference {
     pub part: AnswerPart,
     /// Index of the tool call.
@@ -68,7 +69,9 @@ pub struct Difference {
 }
 
 /// A part of an answer that is compared.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, JsonSchema, Serialize, Deserialize,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum AnswerPart {
     /// Only one of the requests has an answer.
@@ -294,7 +297,7 @@ fn excerpt(text: &str, byte: usize) -> String {
 }
 
 /// The parity of a run's answers.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct StreamParity {
     /// Requests whose answers were requested in both forms.
     pub requests: usize,
@@ -315,7 +318,7 @@ pub struct StreamParity {
 }
 
 /// Requests whose answers differ in one part. A request can be in several.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct PartDifferences {
     pub part: AnswerPart,
     /// Requests with other answers in the two forms.

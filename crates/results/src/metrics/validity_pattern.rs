@@ -5,6 +5,7 @@
 //! own probability of a valid answer. The best split of a variable has a log likelihood, from which
 //! the logarithm of the number of its splits is subtracted, since more splits fit better by chance.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::quality::complied;
@@ -24,7 +25,7 @@ const MIN_LOG_RATIO: f64 = std::f64::consts::LN_10;
 const TIME_BINS: usize = 8;
 
 /// Validity of the constrained answers that ended normally.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct ValidityPattern {
     /// By requests in flight when the request was sent, itself included: 1, 2, 3 to 4, 5 to 8 and
     /// so on; bins without answers are left out.
@@ -36,7 +37,7 @@ pub struct ValidityPattern {
 }
 
 /// Answers to requests that were sent with this many in flight.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize)]
 pub struct InFlightBin {
     pub from: u64,
     pub to: u64,
@@ -45,7 +46,7 @@ pub struct InFlightBin {
 }
 
 /// Answers to requests that were sent in a part of the run.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct TimeBin {
     pub from_s: f64,
     pub to_s: f64,
@@ -54,7 +55,7 @@ pub struct TimeBin {
 }
 
 /// A fall of validity.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct ValidityLoss {
     /// The variable of the best explanation.
     pub explained_by: LossVariable,

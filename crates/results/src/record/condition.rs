@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -18,7 +19,7 @@ pub const NONE: &str = "none";
 pub const INFINITE: &str = "inf";
 
 /// The effect of a difference in a condition.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Weight {
     /// The runs have different requests, load or rules, and are not comparable.
@@ -34,7 +35,7 @@ pub enum Weight {
 macro_rules! conditions {
     ($($field:ident $name:literal $weight:ident $value:expr,)*) => {
         /// A condition of a run, in the order of reports.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, JsonSchema, Serialize, Deserialize)]
         pub enum Field {
             $(#[serde(rename = $name)] $field,)*
         }

@@ -1,11 +1,12 @@
 //! The decoding engine of a run.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::settings::{as_object, from_object};
 
 /// The value of `--guided-decoding-backend` and its use in the run.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(tag = "how", content = "value", rename_all = "snake_case")]
 pub enum EngineChoice {
     /// Not given.
@@ -18,19 +19,20 @@ pub enum EngineChoice {
 }
 
 /// A decoding engine.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Engine {
     pub name: String,
     pub version: Option<String>,
     /// Settings that change what the engine accepts or costs.
     #[serde(serialize_with = "as_object", deserialize_with = "from_object")]
+    #[schemars(with = "serde_json::Map<String, serde_json::Value>")]
     pub settings: Vec<(String, String)>,
     /// Counters, including the trial and the warm-ups.
     pub work: Option<EngineWork>,
 }
 
 /// Counters of the embedded server's engine.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct EngineWork {
     /// Requests with a cached constraint.
     pub cache_hits: u64,

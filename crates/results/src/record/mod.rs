@@ -12,6 +12,7 @@ pub mod testing;
 use std::net::IpAddr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use self::engine::{Engine, EngineChoice, EngineWork};
@@ -31,7 +32,7 @@ use sobench_notices::enforcement::Enforcement;
 use sobench_notices::notice::Notice;
 
 /// Everything known about a run before its first request.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct RunRecord {
     /// The version of sobench.
     pub sobench_version: String,
@@ -64,7 +65,7 @@ pub struct RunRecord {
 }
 
 /// The server of a run.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct ServerRecord {
     pub base_url: String,
     /// The path of requests, such as `/v1/completions`.
@@ -116,7 +117,7 @@ impl ServerRecord {
 }
 
 /// The loaded requests of a run.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct DatasetRecord {
     /// The source of the rows: `shipped`, `command line`, a path, or a Hub repository with its
     /// commit.
@@ -138,7 +139,7 @@ pub struct DatasetRecord {
 }
 
 /// Summary of the constraints of a run.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct ConstraintSet {
     /// Distinct constraints, without those generated for this run (`--cold-schema-every`).
     pub distinct: usize,
@@ -148,7 +149,7 @@ pub struct ConstraintSet {
 }
 
 /// The machine of the client.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Host {
     pub os: Option<String>,
     pub arch: Option<String>,

@@ -1,5 +1,6 @@
 //! The settings of a run.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 
@@ -12,7 +13,7 @@ use sobench_judge::EvaluateOptions;
 use sobench_notices::enforcement::UnenforcedPolicy;
 
 /// The settings of a run, without secrets, addresses and file paths.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Settings {
     pub backend: ServerKind,
     pub dataset: DatasetPlan,
@@ -30,7 +31,7 @@ pub struct Settings {
 }
 
 /// Settings of constraints. `None` values are detected from the server.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct ConstraintSettings {
     pub dialect: Option<ConstraintDialect>,
     pub grammar_dialect: Option<GrammarDialect>,
@@ -58,7 +59,7 @@ const LIMIT_FIELDS: [&str; 11] = [
 ];
 
 /// Settings of requests, except for prompt, output length and constraint.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct RequestSettings {
     pub stream: bool,
     pub sampling: Sampling,
@@ -87,7 +88,7 @@ impl RequestSettings {
 }
 
 /// LoRA modules and their assignment to requests.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Lora {
     /// At least one.
     pub modules: Vec<String>,
@@ -95,7 +96,7 @@ pub struct Lora {
 }
 
 /// The assignment of LoRA modules to requests.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LoraAssignment {
     /// Random for each request.
@@ -104,7 +105,7 @@ pub enum LoraAssignment {
 }
 
 /// Settings of the server's metrics page.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct ServerMetricsSettings {
     pub page: ServerMetricsPage,
     /// Further series by name (`--server-metric`).
@@ -119,7 +120,7 @@ impl ServerMetricsSettings {
 }
 
 /// Which page is read.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ServerMetricsPage {
     /// The page of the kind of server, if there is one.
@@ -131,7 +132,7 @@ pub enum ServerMetricsPage {
 }
 
 /// Settings of the report.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct ReportSettings {
     /// The latencies in the text report; the saved result has all.
     pub percentile_metrics: Vec<LatencyMetric>,
@@ -143,6 +144,7 @@ pub struct ReportSettings {
     pub label: Option<String>,
     /// User-defined `key=value` pairs in the given order.
     #[serde(serialize_with = "as_object", deserialize_with = "from_object")]
+    #[schemars(with = "Map<String, Value>")]
     pub metadata: Vec<(String, String)>,
 }
 

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -13,7 +14,7 @@ use sobench_core::constraint::{hex, sha256_hex};
 use sobench_core::shard::{ClockOffset, Shard, Start};
 
 /// The shard of a plan that a log belongs to.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct ShardRecord {
     /// The number of the shard, from 1.
     pub number: usize,
@@ -31,7 +32,7 @@ pub struct ShardRecord {
 }
 
 /// One shard of a merged log. Other parts of its header and footer are merged with the others'.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct MergedShard {
     /// The number of the shard, from 1.
     pub number: usize,
@@ -55,7 +56,7 @@ pub struct MergedShard {
 }
 
 /// The end of a shard.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct ShardEnd {
     /// From its start.
     pub duration_ns: u64,

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
@@ -42,7 +43,7 @@ pub struct LoggedAnswer {
 }
 
 /// A line to write.
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Line<'a> {
     Header(HeaderLine<'a>),
@@ -57,14 +58,14 @@ pub(super) enum Line<'a> {
 }
 
 /// The first line.
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 pub(super) struct HeaderLine<'a> {
     pub(super) version: u32,
     pub(super) record: &'a RunRecord,
 }
 
 /// A part that requests refer to by number.
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 pub(super) struct Shared<'a, T: ?Sized> {
     pub(super) number: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -73,7 +74,7 @@ pub(super) struct Shared<'a, T: ?Sized> {
 }
 
 /// The numbers of a request's shared parts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub(super) struct Numbers {
     pub(super) prompt: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -83,7 +84,7 @@ pub(super) struct Numbers {
 }
 
 /// A case and its observation. `O` is an outcome for writing and raw JSON for reading.
-#[derive(Serialize, Deserialize)]
+#[derive(JsonSchema, Serialize, Deserialize)]
 pub(super) struct RequestLine<'a, O> {
     index: usize,
     id: Cow<'a, str>,
@@ -123,7 +124,7 @@ pub(super) struct RequestLine<'a, O> {
 }
 
 /// The response to a request that was sent again after the run.
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 pub(super) struct RepeatLine<'a> {
     index: usize,
     form: AnswerForm,
@@ -155,7 +156,7 @@ pub(super) struct ReadRepeat {
 pub(super) type ReadRequest = RequestLine<'static, Box<RawValue>>;
 
 /// [`Timing`] with times and token counts of chunks as differences, which are small and exact.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 struct Gaps {
     due_ns: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -190,7 +191,7 @@ struct Gaps {
 }
 
 /// A verdict with the number of its request.
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 pub(super) struct JudgedLine<'a> {
     pub(super) index: usize,
     #[serde(flatten)]

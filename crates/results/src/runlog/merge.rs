@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use schemars::JsonSchema;
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -48,7 +49,7 @@ struct ShardCopy {
 }
 
 /// The kind of a part that requests share.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum SharedKind {
     Constraint,
@@ -64,7 +65,7 @@ struct SharedNumbers {
 }
 
 /// A shared part as it is in a log.
-#[derive(Serialize, Deserialize)]
+#[derive(JsonSchema, Serialize, Deserialize)]
 struct RawShared {
     number: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]

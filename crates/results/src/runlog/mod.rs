@@ -42,6 +42,7 @@ mod source;
 mod tests;
 pub mod write;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use self::clients::shard_overhead;
@@ -62,8 +63,13 @@ use sobench_notices::notice::Notice;
 /// The version of the format. It increases if older readers would misread the format.
 pub const VERSION: u32 = 2;
 
+/// The contract of a line.
+pub fn contract() -> serde_json::Value {
+    sobench_core::contract::written::<line::Line<'_>>()
+}
+
 /// The end of a run.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Footer {
     /// Number of requests in the log.
     pub requests: usize,

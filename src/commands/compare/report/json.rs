@@ -3,168 +3,224 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::{Map, Value, json};
+use indexmap::IndexMap;
+use serde_json::Value;
 
+use sobench_core::case::Arm;
+use sobench_core::json_struct;
 use sobench_results::compare::changed_cases::{CaseResult, ChangedCase, ChangedCases};
-use sobench_results::compare::conditions::Condition;
+use sobench_results::compare::conditions::{Condition, ConditionEffect};
 use sobench_results::compare::contrast::{BROKEN_BY_CHANCE, Contrast, KEPT_LEVEL};
-use sobench_results::compare::gate::{ChangeRuling, GateSummary, GateVerdict, LimitRuling, Ruling};
+use sobench_results::compare::gate::{
+    ChangeRuling, GateSummary, GateVerdict, LimitRuling, Needs, Ruling, Undecided,
+};
 use sobench_results::compare::measure::Uncertainty;
 use sobench_results::compare::pairing::Pairing;
 use sobench_results::compare::requests::Requests;
 use sobench_results::compare::run_spread::DEFAULT_RUN_SPREAD;
-use sobench_results::compare::side::Side;
-use sobench_results::compare::{Comparison, Row, SideComparison};
+use sobench_results::compare::side::{FileKind, Run, Side};
+use sobench_results::compare::{
+    Comparison, ComparisonMethod, DifferenceVerdict, Method, Row, SideComparison,
+};
+use sobench_results::metrics::registry::Figure;
+use sobench_results::record::condition::Field;
+use sobench_statistics::paired::Pairs;
 
 /// The version of the format. It increases when a key changes its meaning or is removed.
 pub const FORMAT_VERSION: u32 = 1;
 
+/// The contract of a comparison.
+pub fn contract() -> Value {
+    sobench_core::contract::written::<ComparisonFile<'_>>()
+}
+
 /// The whole comparison.
 pub fn render(comparison: &Comparison) -> Value {
-    let method = &comparison.method;
-    let gate = comparison.gate_summary();
-    json!({
-        "format_version": FORMAT_VERSION,
-        "sides": comparison.sides.iter().map(side).collect::<Vec<_>>(),
-        "comparable": comparison.is_comparable(),
-        "conditions": comparison.conditions.iter().map(condition).collect::<Vec<_>>(),
-        "method": {
-            "level_percent": 100.0 * method.level,
-            "gate_level_percent": method.gate_level.map(|level| 100.0 * level),
-            "gate_kept_level_percent": 100.0 * KEPT_LEVEL,
-            "gate_false_alarms_percent": 100.0 * BROKEN_BY_CHANCE,
-            "resamples": method.resamples,
-            "seed": method.seed,
-            "run_spread_percent": method.run_spread.all().unwrap_or(DEFAULT_RUN_SPREAD),
-            "run_spread_is_given": method.run_spread.all().is_some(),
-            "run_spread_percent_by_name": method.run_spread.by_name().collect::<BTreeMap<_, _>>(),
-            "undecided": comparison.gate.as_ref().and_then(|gate| gate.undecided),
+    serde_json::to_value(ComparisonFile::new(comparison))
+        .expect("comparisons hold only strings, numbers and structs of them")
+}
+
+json_struct! {
+    struct ComparisonFile<'a> = |comparison: &'a Comparison| [
+        let gate = comparison.gate_summary();
+    ] {
+        format_version: u32 = FORMAT_VERSION,
+        sides: Vec<SideEntry<'a>> = comparison.sides.iter().map(SideEntry::new).collect(),
+        comparable: bool = comparison.is_comparable(),
+        conditions: Vec<ConditionEntry<'a>> =
+            comparison.conditions.iter().map(ConditionEntry::new).collect(),
+        method: MethodEntry = MethodEntry::new(&comparison.method, comparison.gate.as_ref().and_then(|gate| gate.undecided)),
+        against_first: Vec<AgainstEntry<'a>> = comparison.against.iter().map(AgainstEntry::new).collect(),
+        gate: Option<GateEntry> = gate.as_ref().map(GateEntry::new),
+        failed: bool = gate.is_some_and(|gate| gate.verdict == GateVerdict::Failed),
+    }
+}
+
+json_struct! {
+    /// How differences are decided.
+    struct MethodEntry = |method: & ComparisonMethod, undecided: Option<Undecided>| {
+        level_percent: f64 = 100.0 * method.level,
+        gate_level_percent: Option<f64> = method.gate_level.map(|level| 100.0 * level),
+        gate_kept_level_percent: f64 = 100.0 * KEPT_LEVEL,
+        gate_false_alarms_percent: f64 = 100.0 * BROKEN_BY_CHANCE,
+        resamples: usize = method.resamples,
+        seed: u64 = method.seed,
+        run_spread_percent: f64 = method.run_spread.all().unwrap_or(DEFAULT_RUN_SPREAD),
+        run_spread_is_given: bool = method.run_spread.all().is_some(),
+        run_spread_percent_by_name: BTreeMap<String, f64> = method.run_spread.by_name().collect(),
+        undecided: Option<Undecided> = undecided,
+    }
+}
+
+json_struct! {
+    struct GateEntry = |gate: &GateSummary| {
+        verdict: GateVerdict = gate.verdict,
+        rules: usize = gate.rules.len(),
+        broken: usize = gate.count(Ruling::is_failure),
+        kept: usize = gate.count(|ruling| ruling == Ruling::Kept),
+        undecided: usize = gate.count(Ruling::is_undecided),
+        partial_runs: Vec<PartialRun> = gate.partial.iter().map(PartialRun::new).collect(),
+        allow_partial: bool = gate.allow_partial,
+    }
+}
+
+json_struct! {
+    struct PartialRun = |run: &(usize, String)| {
+        side: usize = run.0,
+        file: String = run.1.clone(),
+    }
+}
+
+json_struct! {
+    struct SideEntry<'a> = |side: &'a Side| {
+        name: &'a str = &side.name,
+        runs: Vec<RunEntry<'a>> = side.runs.iter().map(RunEntry::new).collect(),
+    }
+}
+
+json_struct! {
+    struct RunEntry<'a> = |run: &'a Run| {
+        file: &'a str = &run.file,
+        kind: FileKind = run.kind,
+        requests: Option<usize> = run.requests.as_ref().map(Requests::len),
+        partial: bool = run.is_partial,
+        distrusted: Vec<&'a Figure> = run.distrusted.keys().collect(),
+        notices: &'a [String] = &run.notices,
+    }
+}
+
+json_struct! {
+    struct ConditionEntry<'a> = |condition: &'a Condition| {
+        field: Field = condition.field,
+        values: &'a [Option<String>] = &condition.values,
+        finding: ConditionEffect = condition.effect,
+    }
+}
+
+json_struct! {
+    struct AgainstEntry<'a> = |against: &'a SideComparison| {
+        side: usize = against.other,
+        pairing: &'static str = match against.pairing {
+            Pairing::ByCase { .. } => "by_case",
+            Pairing::ByPlace { .. } => "by_place",
+            Pairing::None => "none",
         },
-        "against_first": comparison.against.iter().map(against).collect::<Vec<_>>(),
-        "gate": gate.as_ref().map(summary),
-        "failed": gate.is_some_and(|gate| gate.verdict == GateVerdict::Failed),
-    })
+        figures: IndexMap<String, FigureEntry> = against.rows.iter().map(|row| (row.measured.metric.to_string(), FigureEntry::new(row))).collect(),
+        changed: Option<ChangedEntry<'a>> = against.changed.as_ref().map(ChangedEntry::new),
+        changes: Vec<ChangeEntry> = against.changes.iter().map(ChangeEntry::new).collect(),
+        bounds: Vec<LimitEntry> = against.limits.iter().map(LimitEntry::new).collect(),
+    }
 }
 
-fn summary(gate: &GateSummary) -> Value {
-    json!({
-        "verdict": gate.verdict,
-        "rules": gate.rules.len(),
-        "broken": gate.count(Ruling::is_failure),
-        "kept": gate.count(|ruling| ruling == Ruling::Kept),
-        "undecided": gate.count(Ruling::is_undecided),
-        "partial_runs": gate.partial.iter().map(|(side, file)| json!({"side": side, "file": file})).collect::<Vec<_>>(),
-        "allow_partial": gate.allow_partial,
-    })
+json_struct! {
+    struct FigureEntry = |row: &Row| [
+        let measured = &row.measured;
+        let contrast = match &measured.spread {
+            Uncertainty::Rates(contrast) => Some(contrast),
+            _ => None,
+        };
+    ] {
+        first: Option<f64> = measured.a,
+        other: Option<f64> = measured.b,
+        n: (Option<usize>, Option<usize>) = measured.n,
+        difference: Option<f64> = measured.difference,
+        unit: &'static str = measured.metric.unit_of_change(),
+        interval: Option<(f64, f64)> = row.interval,
+        interval_percent: Option<(f64, f64)> = row.relative,
+        word: DifferenceVerdict = row.verdict,
+        why_no_interval: Option<String> = match measured.spread {
+            Uncertainty::None(reason) => reason.description(),
+            _ => None,
+        },
+        method: Option<Method> = measured.spread.method(),
+        mcnemar_p: Option<f64> = measured.spread.p_value(),
+        pairs: Option<PairsEntry> = contrast.and_then(Contrast::pairs).map(|sample| PairsEntry::new(&sample.pairs)),
+        cannot_see: Option<String> = contrast.and_then(Contrast::unseen).map(|unseen| unseen.to_string()),
+    }
 }
 
-fn side(side: &Side) -> Value {
-    let run = |run: &sobench_results::compare::side::Run| {
-        json!({
-            "file": run.file,
-            "kind": run.kind,
-            "requests": run.requests.as_ref().map(Requests::len),
-            "partial": run.is_partial,
-            "distrusted": run.distrusted.keys().collect::<Vec<_>>(),
-            "notices": run.notices,
-        })
-    };
-    json!({"name": side.name, "runs": side.runs.iter().map(run).collect::<Vec<_>>()})
+json_struct! {
+    /// Numbers of cases that are correct on both sides, on one of them, or on neither.
+    struct PairsEntry = |pairs: &Pairs| {
+        both: usize = pairs.both,
+        only_first: usize = pairs.only_a,
+        only_other: usize = pairs.only_b,
+        neither: usize = pairs.neither,
+    }
 }
 
-fn condition(condition: &Condition) -> Value {
-    json!({"field": condition.field.name(), "values": condition.values, "finding": condition.effect})
+json_struct! {
+    struct ChangedEntry<'a> = |changed: &'a ChangedCases| {
+        worse: usize = changed.worse,
+        better: usize = changed.better,
+        judged: usize = changed.judged,
+        cases: Vec<CaseEntry<'a>> = changed.cases.iter().map(CaseEntry::new).collect(),
+    }
 }
 
-fn against(against: &SideComparison) -> Value {
-    let pairing = match against.pairing {
-        Pairing::ByCase { .. } => "by_case",
-        Pairing::ByPlace { .. } => "by_place",
-        Pairing::None => "none",
-    };
-    json!({
-        "side": against.other,
-        "pairing": pairing,
-        "figures": against.rows.iter().map(|row| (row.measured.metric.to_string(), figure(row))).collect::<Map<_, _>>(),
-        "changed": against.changed.as_ref().map(changed),
-        "changes": against.changes.iter().map(change).collect::<Vec<_>>(),
-        "bounds": against.limits.iter().map(limit).collect::<Vec<_>>(),
-    })
+json_struct! {
+    struct CaseEntry<'a> = |case: &'a ChangedCase| {
+        case: &'a str = &case.case,
+        arm: Option<Arm> = case.arm,
+        worse: bool = case.worse,
+        first: SeenEntry<'a> = SeenEntry::new(&case.a),
+        other: SeenEntry<'a> = SeenEntry::new(&case.b),
+    }
 }
 
-fn figure(row: &Row) -> Value {
-    let measured = &row.measured;
-    let reason = match measured.spread {
-        Uncertainty::None(reason) => reason.description(),
-        _ => None,
-    };
-    let contrast = match &measured.spread {
-        Uncertainty::Rates(contrast) => Some(contrast),
-        _ => None,
-    };
-    let pairs = contrast.and_then(Contrast::pairs).map(|sample| {
-        let pairs = sample.pairs;
-        json!({"both": pairs.both, "only_first": pairs.only_a, "only_other": pairs.only_b, "neither": pairs.neither})
-    });
-    json!({
-        "first": measured.a,
-        "other": measured.b,
-        "n": measured.n,
-        "difference": measured.difference,
-        "unit": measured.metric.unit_of_change(),
-        "interval": row.interval,
-        "interval_percent": row.relative,
-        "word": row.verdict,
-        "why_no_interval": reason,
-        "method": measured.spread.method(),
-        "mcnemar_p": measured.spread.p_value(),
-        "pairs": pairs,
-        "cannot_see": contrast.and_then(Contrast::unseen).map(|unseen| unseen.to_string()),
-    })
+json_struct! {
+    struct SeenEntry<'a> = |seen: &'a CaseResult| {
+        correct_runs: usize = seen.correct.hits,
+        runs: usize = seen.correct.of,
+        verdict: Option<&'a str> = seen.answer.as_ref().map(|answer| &*answer.verdict),
+        text: Option<&'a str> = seen.answer.as_ref().map(|answer| &*answer.text),
+    }
 }
 
-fn changed(changed: &ChangedCases) -> Value {
-    let seen = |seen: &CaseResult| {
-        json!({
-            "correct_runs": seen.correct.hits,
-            "runs": seen.correct.of,
-            "verdict": seen.answer.as_ref().map(|answer| &answer.verdict),
-            "text": seen.answer.as_ref().map(|answer| &answer.text),
-        })
-    };
-    let case = |case: &ChangedCase| json!({"case": case.case, "arm": case.arm, "worse": case.worse, "first": seen(&case.a), "other": seen(&case.b)});
-    json!({
-        "worse": changed.worse,
-        "better": changed.better,
-        "judged": changed.judged,
-        "cases": changed.cases.iter().map(case).collect::<Vec<_>>(),
-    })
+json_struct! {
+    struct ChangeEntry = |change: &ChangeRuling| {
+        rule: String = change.rule.to_string(),
+        metric: Figure = change.rule.metric,
+        first: Option<f64> = change.a,
+        other: Option<f64> = change.b,
+        change: Option<f64> = change.change,
+        unit: &'static str = change.rule.unit_name(),
+        interval: Option<(f64, f64)> = change.interval,
+        ruling: &'static str = ruling(change.ruling),
+        words: String = change.result(),
+        ruled_out: Option<f64> = change.ruled_out(),
+        needs: Option<Needs> = change.needs,
+    }
 }
 
-fn change(change: &ChangeRuling) -> Value {
-    json!({
-        "rule": change.rule.to_string(),
-        "metric": change.rule.metric,
-        "first": change.a,
-        "other": change.b,
-        "change": change.change,
-        "unit": change.rule.unit_name(),
-        "interval": change.interval,
-        "ruling": ruling(change.ruling),
-        "words": change.result(),
-        "ruled_out": change.ruled_out(),
-        "needs": change.needs,
-    })
-}
-
-fn limit(limit: &LimitRuling) -> Value {
-    json!({
-        "rule": limit.rule.to_string(),
-        "metric": limit.rule.metric,
-        "value": limit.value,
-        "ruling": ruling(limit.ruling),
-        "words": limit.result(),
-    })
+json_struct! {
+    struct LimitEntry = |limit: &LimitRuling| {
+        rule: String = limit.rule.to_string(),
+        metric: Figure = limit.rule.metric,
+        value: Option<f64> = limit.value,
+        ruling: &'static str = ruling(limit.ruling),
+        words: String = limit.result(),
+    }
 }
 
 fn ruling(ruling: Ruling) -> &'static str {

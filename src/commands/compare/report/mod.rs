@@ -4,7 +4,7 @@ mod document;
 mod json;
 mod labels;
 
-pub use json::{FORMAT_VERSION, render as json};
+pub use json::{FORMAT_VERSION, contract, render as json};
 
 use sobench_core::printable::printable;
 use sobench_render::{self as render, Document};

@@ -8,6 +8,7 @@
 
 use std::fmt;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::cells::NAME_CHARS;
@@ -17,7 +18,7 @@ use sobench_render::Table;
 use sobench_statistics::Rate;
 
 /// The capacity of a contender on a dataset.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct CapacityRow {
     pub dataset: String,
     pub contender: String,
@@ -29,7 +30,7 @@ pub struct CapacityRow {
 }
 
 /// The capacity of one treatment, over the sweeps of all repeats.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct Capacity {
     /// The median over repeats of the highest sustained rate, in requests per second; `None` if a
     /// repeat sustained no rate.
@@ -47,7 +48,7 @@ pub struct Capacity {
 }
 
 /// The search of one repeat.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct Sweep {
     /// From 1.
     pub repeat: usize,
@@ -65,7 +66,7 @@ pub struct Sweep {
 }
 
 /// A run of a sweep.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct SweepStep {
     /// A request rate; a concurrency cap for the run that measures where to start.
     pub load: Load,
@@ -89,7 +90,7 @@ pub struct SweepStep {
 }
 
 /// Why a sweep ended.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum SweepEnd {
     /// The bracket is narrow enough.
@@ -104,7 +105,7 @@ pub enum SweepEnd {
 
 /// The cost of a constraint, in percent of the control's capacity. A bound is `None` if the
 /// brackets do not bound it.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct CapacityCost {
     pub percent: Option<f64>,
     pub low_percent: Option<f64>,

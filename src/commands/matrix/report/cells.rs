@@ -60,7 +60,7 @@ fn columns(comparison: &Comparison, swept: bool) -> Vec<(&'static str, Show)> {
     if comparison.rows.iter().any(is_scored) {
         columns.push(("right\n%", |figures| with_interval(accuracy(figures))));
     }
-    if comparison.about.control {
+    if comparison.record.control {
         columns.push(("control\n%", |figures| {
             percent(
                 figures
@@ -88,12 +88,12 @@ fn columns(comparison: &Comparison, swept: bool) -> Vec<(&'static str, Show)> {
             )
         }));
     }
-    if comparison.about.goodput.is_some() {
+    if comparison.record.goodput.is_some() {
         columns.push(("valid in\nobj. %", |figures| {
             with_interval(figures.valid_within_objectives)
         }));
     }
-    if comparison.about.control {
+    if comparison.record.control {
         columns.push(("overhead\nTTFT %", |figures| {
             overhead(figures, |control| control.ttft_added.as_ref())
         }));

@@ -342,7 +342,7 @@ impl Pictures<'_> {
                 label: printable(contender, NAME_CHARS),
             })
             .collect();
-        if self.comparison.about.control {
+        if self.comparison.record.control {
             legend.push(LegendEntry::Text(
                 "solid: constrained; dashed: control".to_owned(),
             ));
@@ -644,7 +644,7 @@ impl Pictures<'_> {
             x_unit: "load",
         };
         let title = format!("{}: {}", series.title(), printable(dataset, NAME_CHARS));
-        let required = self.comparison.about.goodput_share_percent;
+        let required = self.comparison.record.goodput_share_percent;
         let reference = matches!(series, Series::ValidInObjectives).then_some(required);
         Some(Chart {
             svg: lines::lines(&title, &lines, &axes, reference),

@@ -13,6 +13,7 @@ pub mod verdicts;
 
 use std::fmt;
 
+use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 
 use self::verdicts::Verdicts;
@@ -29,7 +30,7 @@ use sobench_results::metrics::registry::Values;
 use sobench_statistics::{Rate, Summary};
 
 /// The `format` key of the file.
-pub const FORMAT: &str = "sobench-arms";
+pub const FORMAT: &str = "sobench-matrix";
 
 /// The version of the file format. It increases when a key changes its meaning or is removed.
 pub const FORMAT_VERSION: u32 = 2;
@@ -44,11 +45,11 @@ pub const MAX_DISAGREEMENTS: usize = 100;
 pub const MAX_MESSAGE_CHARS: usize = 300;
 
 /// The comparison of several runs.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct Comparison {
     pub format: &'static str,
     pub format_version: u32,
-    pub about: MatrixConditions,
+    pub record: MatrixConditions,
     /// By dataset, then by contender, then by load.
     pub rows: Vec<Row>,
     /// The highest load at which each contender meets the objectives, by dataset. Empty without a
@@ -71,11 +72,12 @@ pub struct Comparison {
     pub runs: Vec<MatrixRun>,
     /// Warnings about the numbers.
     #[serde(serialize_with = "as_sentences")]
+    #[schemars(with = "Vec<String>")]
     pub notices: Vec<Notice>,
 }
 
 /// The conditions of the measurement.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, JsonSchema, Serialize)]
 pub struct MatrixConditions {
     /// The start of the first run, in ISO 8601 and UTC.
     pub date: Option<String>,
@@ -106,7 +108,7 @@ pub struct MatrixConditions {
 }
 
 /// One row of the table.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct Row {
     pub dataset: String,
     pub contender: String,
@@ -116,8 +118,8 @@ pub struct Row {
 }
 
 /// The result of a contender on a dataset under a load.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[serde(tag = "fate", rename_all = "snake_case")]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
+#[serde(tag = "outcome", rename_all = "snake_case")]
 pub enum RowResult {
     Measured(Box<Figures>),
     /// No run succeeded. The reason may quote the server.
@@ -128,7 +130,7 @@ pub enum RowResult {
 
 /// The figures of one row. Latencies are in milliseconds over all repeats, throughputs per second
 /// of the total duration of the runs.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, JsonSchema, Serialize)]
 pub struct Figures {
     /// Runs with constraints.
     pub runs: usize,
@@ -179,7 +181,7 @@ pub struct Figures {
 
 /// Shares of the requests that are not correct, by cause. Every share is of the requests that the
 /// correct rate counts, so that the correct rate and the four shares sum to 100 %.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct Causes {
     /// Answers that violate their constraint, whether they ended normally or not.
     pub invalid: Rate,
@@ -193,7 +195,7 @@ pub struct Causes {
 }
 
 /// A message with which a server refused constraints.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct Refusal {
     /// Requests that were refused with it.
     pub requests: usize,
@@ -204,7 +206,7 @@ pub struct Refusal {
 }
 
 /// The results of one constraint, or of the constraints with a tag.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct SchemaRow {
     pub dataset: String,
     /// The row's name in the dataset, or the id of its first request.
@@ -217,7 +219,7 @@ pub struct SchemaRow {
 
 /// The results of a contender for one constraint. The counts of correct, invalid, truncated,
 /// refused and failed requests sum to `requests`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, JsonSchema, Serialize)]
 pub struct SchemaCell {
     pub contender: String,
     /// Requests that can be judged.
@@ -241,7 +243,7 @@ pub struct SchemaCell {
 }
 
 /// A request whose answers are valid for one contender and invalid for another, in the same repeat.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct Disagreement {
     pub dataset: String,
     /// The name of its [`SchemaRow`].
@@ -254,7 +256,7 @@ pub struct Disagreement {
 }
 
 /// The answer of one contender.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct JudgedAnswer {
     pub contender: String,
     pub valid: bool,
@@ -265,7 +267,7 @@ pub struct JudgedAnswer {
 }
 
 /// The origin of first uses of constraints.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ColdFrom {
     /// The runs, under load.
@@ -276,7 +278,7 @@ pub enum ColdFrom {
 }
 
 /// The same cases on the same schedule, without their constraint.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, JsonSchema, Serialize)]
 pub struct Control {
     pub runs: usize,
     pub requests: usize,
@@ -299,7 +301,7 @@ pub struct Control {
 }
 
 /// The highest load at which a contender meets the objectives on a dataset.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct KneeRow {
     pub dataset: String,
     pub contender: String,
@@ -307,7 +309,7 @@ pub struct KneeRow {
 }
 
 /// One run.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct MatrixRun {
     pub contender: String,
     pub dataset: String,
@@ -324,7 +326,8 @@ pub struct MatrixRun {
 }
 
 /// The load of a run in a sweep.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, JsonSchema)]
+#[schemars(with = "WrittenLoad")]
 pub enum Load {
     /// The load of the other flags, without a sweep.
     AsGiven,
@@ -335,7 +338,7 @@ pub enum Load {
 }
 
 /// Whether the constraint was sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Treatment {
     Control,
@@ -427,20 +430,22 @@ impl fmt::Display for Load {
     }
 }
 
+#[derive(JsonSchema, Serialize)]
+struct WrittenLoad {
+    kind: &'static str,
+    #[serde(with = "sobench_core::json_numbers::number_or_inf_or_null")]
+    #[schemars(with = "Option<sobench_core::json_numbers::NumberOrInf>")]
+    value: Option<f64>,
+}
+
 impl Serialize for Load {
     fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
-        #[derive(Serialize)]
-        struct Written {
-            kind: &'static str,
-            #[serde(with = "sobench_core::json_numbers::number_or_inf_or_null")]
-            value: Option<f64>,
-        }
         let (kind, value) = match self {
             Self::AsGiven => ("as_given", None),
             Self::RequestRate(rate) => ("request_rate", Some(*rate)),
             Self::MaxConcurrency(cap) => ("max_concurrency", Some(*cap as f64)),
         };
-        Written { kind, value }.serialize(serializer)
+        WrittenLoad { kind, value }.serialize(serializer)
     }
 }
 

@@ -102,7 +102,7 @@ fn whole(comparison: &Comparison, has_charts: bool) -> Document {
         });
     }
     document.gap();
-    document.facts([("order", comparison.about.order.clone())]);
+    document.facts([("order", comparison.record.order.clone())]);
     document.notes(notices(comparison));
     document.legend(legend(comparison));
     let summary = "All metrics (means of distributions)".to_owned();
@@ -115,7 +115,7 @@ fn whole(comparison: &Comparison, has_charts: bool) -> Document {
 
 fn add_summary(document: &mut Document, comparison: &Comparison) {
     let strong = |text: String| Text::default().strong(text);
-    if comparison.about.partial {
+    if comparison.record.partial {
         document.paragraph(strong(
             "PARTIAL: stopped before the last run; rows without a run have no figures".to_owned(),
         ));
@@ -202,43 +202,43 @@ fn title(comparison: &Comparison) -> String {
 
 /// The settings that all rows share.
 fn conditions(comparison: &Comparison) -> Vec<(&'static str, String)> {
-    let about = &comparison.about;
-    let date = about
+    let record = &comparison.record;
+    let date = record
         .date
         .as_deref()
         .map(|date| format!(", {date}"))
         .unwrap_or_default();
-    let repeats = if about.repeats == 1 {
+    let repeats = if record.repeats == 1 {
         "one run".to_owned()
     } else {
-        format!("{} runs", about.repeats)
+        format!("{} runs", record.repeats)
     };
-    let control = match about.control {
+    let control = match record.control {
         true => "; control arm: the same cases on the same schedule without constraints",
         false => "; no control arm",
     };
     // A sweep has a load for each row.
     let is_swept = comparison.rows.iter().any(|row| row.load != Load::AsGiven);
-    let load = match &about.load {
+    let load = match &record.load {
         load if is_swept || load.is_empty() => String::new(),
         load => format!(", {load}"),
     };
     let datasets = distinct(comparison.rows.iter().map(|row| row.dataset.as_str())).join(", ");
     let mut conditions = vec![
-        ("sobench", format!("{}{date}", about.sobench_version)),
+        ("sobench", format!("{}{date}", record.sobench_version)),
         (
             "servers",
-            format!("{}; {} API", about.servers, about.backend),
+            format!("{}; {} API", record.servers, record.backend),
         ),
         (
             "each row",
             format!(
                 "{repeats} of {} requests of {datasets}{load}, answers up to {} tokens, seed {}{control}",
-                about.num_prompts, about.output_len, about.seed
+                record.num_prompts, record.output_len, record.seed
             ),
         ),
     ];
-    if let Some(slo) = about.goodput {
+    if let Some(slo) = record.goodput {
         let limits = [
             ("TTFT", slo.ttft_ms),
             ("TPOT", slo.tpot_ms),
@@ -250,7 +250,7 @@ fn conditions(comparison: &Comparison) -> Vec<(&'static str, String)> {
         let objectives: Vec<String> = limits
             .chain(slo.valid.then(|| "a valid answer".to_owned()))
             .collect();
-        let share = about.goodput_share_percent;
+        let share = record.goodput_share_percent;
         conditions.push((
             "objectives",
             format!(
@@ -269,7 +269,7 @@ fn legend(comparison: &Comparison) -> Vec<&'static str> {
          (compliance): among answers that were not cut off; cover. (coverage): share of requests that the server accepted",
         "TTFT and TPOT: median and p99 of constrained requests in ms; *: too few samples for a p99",
     ];
-    if comparison.about.control {
+    if comparison.record.control {
         lines.push(
             "overhead: mean of constrained requests (TTFT: whose constraint was compiled before) relative to the same requests in the control arm, in %, with a 95 % bootstrap interval \
              over repeats and pairs, at least as wide as Student's interval over the repeats; below three repeats there is none. Third \
@@ -304,7 +304,7 @@ fn shown(text: &str) -> String {
 
 /// A sentence for each knee.
 fn knees(comparison: &Comparison) -> Vec<String> {
-    let required = comparison.about.goodput_share_percent;
+    let required = comparison.record.goodput_share_percent;
     let share = |share: Rate| {
         let Rate {
             percent,

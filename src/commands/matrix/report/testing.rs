@@ -249,7 +249,7 @@ pub(super) fn eventful() -> Comparison {
     Comparison {
         format: FORMAT,
         format_version: FORMAT_VERSION,
-        about: MatrixConditions {
+        record: MatrixConditions {
             date: Some("2026-01-02T03:04:05Z".to_owned()),
             sobench_version: "0.1.0".to_owned(),
             backend: "vllm".to_owned(),

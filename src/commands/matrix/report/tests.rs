@@ -100,7 +100,7 @@ fn json_file_matches_its_schema() {
     for pointer in [
         "/extra",
         "/rows/0/metrics/extra",
-        "/about/extra",
+        "/record/extra",
         "/rows/0/extra",
         "/rows/0/ttft_ms/extra",
         "/rows/0/control/extra",

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 
 use super::cells::NAME_CHARS;
@@ -21,7 +22,7 @@ const DIFFERS: &str = "differs";
 const REASON_CHARS: usize = 80;
 
 /// All verdicts of a comparison.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, JsonSchema, Serialize)]
 pub struct Verdicts {
     /// Number of differences that were tested.
     pub comparisons: usize,
@@ -33,7 +34,8 @@ pub struct Verdicts {
 }
 
 /// A statement on one or several contenders, on a dataset under a load.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, JsonSchema)]
+#[schemars(with = "WrittenVerdict")]
 pub struct Verdict {
     /// The subject first: of two that differ, the worse.
     pub contenders: Vec<String>,
@@ -103,7 +105,7 @@ pub struct Tested {
 }
 
 /// The result of a test.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ruling {
     Differs,
@@ -114,7 +116,7 @@ pub enum Ruling {
 }
 
 /// A figure in which contenders are compared.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Figure {
     CorrectRate,
@@ -133,7 +135,7 @@ pub enum Figure {
 }
 
 /// Why an answer is not correct.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Cause {
     Invalid,
@@ -582,26 +584,27 @@ fn joined(parts: &[String]) -> String {
     }
 }
 
+#[derive(JsonSchema, Serialize)]
+struct WrittenVerdict<'a> {
+    kind: &'static str,
+    contenders: &'a [String],
+    dataset: &'a str,
+    load: Load,
+    figure: Option<Figure>,
+    unit: Option<&'static str>,
+    difference: Option<f64>,
+    low: Option<f64>,
+    high: Option<f64>,
+    sentence: String,
+}
+
 impl Serialize for Verdict {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        #[derive(Serialize)]
-        struct Written<'a> {
-            kind: &'static str,
-            contenders: &'a [String],
-            dataset: &'a str,
-            load: Load,
-            figure: Option<Figure>,
-            unit: Option<&'static str>,
-            difference: Option<f64>,
-            low: Option<f64>,
-            high: Option<f64>,
-            sentence: String,
-        }
         let tested = match &self.finding {
             Finding::Tested(tested) => Some(tested),
             _ => None,
         };
-        Written {
+        WrittenVerdict {
             kind: self.finding.kind(),
             contenders: &self.contenders,
             dataset: &self.dataset,

@@ -6,11 +6,12 @@
 //! which is enough to resample a mean, but not a percentile of gaps.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::path::Path;
 
+use indexmap::IndexMap;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::number;
 use super::raw::Raw;
@@ -21,6 +22,7 @@ use crate::metrics::registry::{Figure, Kind, Metric, RequestValues, latencies, r
 use crate::record::condition::Conditions;
 use sobench_core::case::Arm;
 use sobench_core::error::{Error, Result};
+use sobench_core::json_struct;
 
 /// The key that identifies baselines; its value is [`FORMAT_VERSION`].
 pub(super) const MARK: &str = "sobench_baseline";
@@ -62,7 +64,7 @@ const ARMS: [(char, Option<Arm>); 8] = [
 const OLD_VALUES: [&Metric; 3] = [&latencies::TTFT, &latencies::TPOT, &latencies::E2EL];
 
 /// The requests of a run as columns of equal length.
-#[derive(Debug, Default, Deserialize, Serialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema, Serialize)]
 pub(super) struct Columns {
     case: Vec<Option<String>>,
     /// `c`onstrained, control (`u`nconstrained), `f`ree, `-` unknown.
@@ -91,68 +93,58 @@ pub fn write(runs: &[Run]) -> Result<String> {
     Ok(text)
 }
 
+json_struct! {
+    /// A run without texts.
+    struct Baseline<'a> = |run: &'a Run| [
+        let side = Side {
+            name: String::new(),
+            runs: vec![run.clone()],
+        };
+        // The shown figures are computed from the requests now, because single gaps are not kept.
+        let shown = Figure::in_tables()
+            .into_iter()
+            .filter_map(|shown| Some((shown.to_string(), figure(&side, shown)?)));
+        let figures = run.figures.clone().into_iter().chain(shown);
+        // Only the file name: the path is private.
+        let name = Path::new(&run.file).file_name();
+    ] {
+        sobench_baseline: u32 = FORMAT_VERSION,
+        of: String = name.map_or_else(|| run.file.clone(), |name| name.to_string_lossy().into_owned()),
+        settings: &'a Conditions = &run.conditions,
+        notices: &'a [String] = &run.notices,
+        duration_s: Option<f64> = run.duration_s.map(|seconds| rounded(seconds, 1e6)),
+        figures: BTreeMap<String, f64> = figures.map(|(name, value)| (name, rounded(value, 1e6))).collect(),
+        counts: IndexMap<&'static str, &'a Share> =
+            run.counts.iter().map(|(metric, share)| (count_name(metric), share)).collect(),
+        means: IndexMap<&'static str, &'a SavedMean> =
+            run.means.iter().map(|(metric, mean)| (mean_name(metric), mean)).collect(),
+        #[serde(skip_serializing_if = "std::ops::Not::not")]
+        partial: bool = run.is_partial,
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        distrusted: Vec<&'a Figure> = run.distrusted.keys().collect(),
+        #[serde(skip_serializing_if = "Option::is_none")]
+        requests: Option<Columns> = run.requests.as_ref().map(Columns::new),
+    }
+}
+
+/// The contract of a baseline.
+pub fn contract() -> Value {
+    sobench_core::contract::written::<Baseline<'_>>()
+}
+
+/// The members of the file, and those of its objects, are on lines of their own.
 fn write_run(run: &Run, text: &mut String) -> serde_json::Result<()> {
-    let side = Side {
-        name: String::new(),
-        runs: vec![run.clone()],
-    };
-    // The shown figures are computed from the requests now, because single gaps are not kept.
-    let shown = Figure::in_tables()
-        .into_iter()
-        .filter_map(|shown| Some((shown.to_string(), figure(&side, shown)?)));
-    let mut figures = run.figures.clone();
-    figures.extend(shown);
-    figures
-        .values_mut()
-        .for_each(|value| *value = rounded(*value, 1e6));
-    let counts: Map<String, Value> = run
-        .counts
-        .iter()
-        .map(|(metric, share)| (count_name(metric).to_owned(), json!(share)))
-        .collect();
-    let means: Map<String, Value> = run
-        .means
-        .iter()
-        .map(|(metric, mean)| (mean_name(metric).to_owned(), json!(mean)))
-        .collect();
-    // Only the file name: the path is private.
-    let name = Path::new(&run.file).file_name().map_or_else(
-        || run.file.clone(),
-        |name| name.to_string_lossy().into_owned(),
-    );
-    let mut members: Vec<(&str, String)> = vec![
-        (MARK, FORMAT_VERSION.to_string()),
-        ("of", serde_json::to_string(&name)?),
-        ("settings", lines(&serde_json::to_value(&run.conditions)?)?),
-        ("notices", serde_json::to_string(&run.notices)?),
-        (
-            "duration_s",
-            serde_json::to_string(&run.duration_s.map(|seconds| rounded(seconds, 1e6)))?,
-        ),
-        ("figures", lines(&serde_json::to_value(&figures)?)?),
-        ("counts", lines(&serde_json::to_value(counts)?)?),
-        ("means", lines(&serde_json::to_value(means)?)?),
-    ];
-    if run.is_partial {
-        members.push(("partial", "true".to_owned()));
-    }
-    if !run.distrusted.is_empty() {
-        let names: Vec<&Figure> = run.distrusted.keys().collect();
-        members.push(("distrusted", serde_json::to_string(&names)?));
-    }
-    if let Some(requests) = &run.requests {
-        members.push((
-            "requests",
-            lines(&serde_json::to_value(Columns::new(requests))?)?,
-        ));
-    }
-    text.push_str("{\n");
-    for (index, (key, value)) in members.iter().enumerate() {
-        let comma = if index + 1 < members.len() { "," } else { "" };
-        // Writing to a string cannot fail.
-        let _ = writeln!(text, "  \"{key}\": {value}{comma}");
-    }
-    text.push_str("}\n");
+    let file = serde_json::to_value(Baseline::new(run))?;
+    let members = file.as_object().into_iter().flatten().map(|(key, value)| {
+        let value = if value.is_object() {
+            lines(value)?
+        } else {
+            value.to_string()
+        };
+        Ok(format!("  \"{key}\": {value}"))
+    });
+    let members = members.collect::<serde_json::Result<Vec<String>>>()?;
+    text.push_str(&format!("{{\n{}\n}}\n", members.join(",\n")));
     Ok(())
 }
 

@@ -9,7 +9,7 @@ mod text;
 mod texts;
 mod vllm;
 
-pub use baseline::{FORMAT_VERSION, write as write_baseline};
+pub use baseline::{FORMAT_VERSION, contract as baseline_contract, write as write_baseline};
 pub use runlog::{run_from_log, run_from_metrics};
 
 use std::collections::{HashMap, HashSet};

@@ -16,6 +16,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::fmt;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::metrics::in_flight::order_of_sending;
@@ -40,7 +41,7 @@ pub const MIN_LIMIT_MS: f64 = 0.1;
 const RESOLUTION_MS: f64 = 0.02;
 
 /// How much of a figure the client can have added.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct Bound {
     pub figure: Figure,
     /// The value of the figure, in its unit.
@@ -53,7 +54,7 @@ pub struct Bound {
 }
 
 /// The bounds of a run, in the order of the metrics.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, JsonSchema, Serialize)]
 #[serde(transparent)]
 pub struct Bounds(Vec<Bound>);
 

@@ -10,7 +10,8 @@ use sobench_core::error::{Error, Result};
 
 /// A figure of a run: a metric, and for a distribution one of its statistics. Its name is the key
 /// in saved results; `correct_rate(%)` may be written without the unit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, schemars::JsonSchema)]
+#[schemars(with = "String")]
 pub struct Figure {
     pub metric: &'static Metric,
     /// Set for distributions.
