@@ -77,7 +77,7 @@ fn a_dropped_constraint_is_found_behind_a_model_that_ignores_the_plain_prompt() 
             || (kind == "choice" && dialect == "response-format" && class == "not_carried")),
         "{cells:?}"
     );
-    let prompt = found["about"]["prompt"].as_str().unwrap();
+    let prompt = found["record"]["prompt"].as_str().unwrap();
     assert!(prompt.starts_with("From the log of a ship"), "{prompt}");
     let ran = sobench(&[&["--base-url", &server.base_url], &CHOICE[..]].concat());
     assert!(

@@ -40,7 +40,7 @@ fn preflight_tries_every_dialect_and_reports_the_enforced_one() {
     );
     assert_eq!(ran.code, 0, "{}", ran.stderr);
     let found: Value = serde_json::from_str(&ran.stdout).unwrap();
-    let dialects: Vec<&str> = found["about"]["constraint_dialects"]
+    let dialects: Vec<&str> = found["record"]["constraint_dialects"]
         .as_array()
         .unwrap()
         .iter()

@@ -52,7 +52,7 @@ fn without_run_specific_fields(path: &Path) -> Value {
         "shrink_ns",
         "resumed_entries",
         "decisions_per_s",
-        "about",
+        "record",
     ] {
         report.as_object_mut().unwrap().remove(name);
     }

@@ -149,7 +149,7 @@ pub fn check_same_settings(different: &str, whole: &str, parts: &[(Value, String
     let Some(((position, first_value, second_value), two)) = differing else {
         return Ok(());
     };
-    let position = position.trim_start_matches("about.");
+    let position = position.trim_start_matches("record.");
     let [first_value, second_value] =
         [first_value, second_value].map(|value| printable(&value, MAX_SHOWN));
     Err(Error::usage(format!("{different}: {position} is {first_value} in {one} and {second_value} in {two}"))

@@ -77,7 +77,7 @@ impl Departure {
 }
 
 /// Departure that an engine declares.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct DeclaredDeparture {
     pub departure: Departure,
     /// Behaviour of the engine.
@@ -85,6 +85,7 @@ pub struct DeclaredDeparture {
     /// Document that declares the departure, and the section.
     pub source: &'static str,
     /// Whether it applies to structural tags only.
+    #[serde(skip)]
     pub only_in_tags: bool,
 }
 

@@ -62,11 +62,10 @@ pub struct DraftTimes {
 pub struct RefusedRollbacks {
     pub rollbacks: u64,
     /// Maximum number of tokens that the engine rolled back where it refused more, the smallest if
-    /// it differs by position; absent if nothing was refused.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// it differs by position; `None` if nothing was refused.
     pub limit: Option<usize>,
     /// The library's message of the first refusal.
-    #[serde(default, rename = "words", skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "words")]
     pub message: Option<String>,
 }
 
@@ -188,8 +187,7 @@ impl DraftRow {
         self.leaving.merge(other.leaving);
         self.times.merge(&other.times);
         self.refused_rollbacks.merge(&other.refused_rollbacks);
-        self.trees.trees += other.trees.trees;
-        self.trees.branches += other.trees.branches;
+        self.trees.merge(other.trees);
         self.forced.merge(&other.forced);
         for (check, count) in &other.differences {
             *self.differences.entry(*check).or_default() += count;
@@ -215,6 +213,14 @@ impl DraftTimes {
         self.commits.merge(&other.commits);
         self.rollback.merge(&other.rollback);
         self.fork.merge(&other.fork);
+    }
+}
+
+impl TreeCounts {
+    /// Adds other counts.
+    pub fn merge(&mut self, other: Self) {
+        self.trees += other.trees;
+        self.branches += other.branches;
     }
 }
 

@@ -50,7 +50,6 @@ struct Header {
     sobench_mask_rows: u32,
     sobench: String,
     /// Without fields that differ between runs, such as durations.
-    #[serde(rename = "about")]
     record: MaskRecord,
 }
 
@@ -142,10 +141,12 @@ fn header(reader: &mut impl BufRead, path: &Path) -> Result<(Value, u64)> {
     let mut line = Vec::new();
     let length = next_line(reader, &mut line).map_err(|error| rows_file_error(path, &error))?;
     let header = line.strip_prefix(input::BYTE_ORDER_MARK).unwrap_or(&line);
-    Ok((
-        serde_json::from_slice(header).map_err(|_| not_a_rows_file(path))?,
-        length,
-    ))
+    let mut header: Value = serde_json::from_slice(header).map_err(|_| not_a_rows_file(path))?;
+    // The name of the member in files of earlier versions.
+    if let Some(record) = header.as_object_mut().and_then(|all| all.remove("about")) {
+        header["record"] = record;
+    }
+    Ok((header, length))
 }
 
 /// The positions of the rows in a file.
@@ -472,7 +473,7 @@ impl Header {
         let Some((field, here, now)) = json::first_difference(found, &expected) else {
             return Ok(());
         };
-        let field = field.trim_start_matches("about.");
+        let field = field.trim_start_matches("record.");
         let (here, now) = (printable(&here, MAX_SHOWN), printable(&now, MAX_SHOWN));
         refuse(&format!("{field} is {here}, expected {now}"))
     }
@@ -480,7 +481,7 @@ impl Header {
 
 /// The names of the engines in a header.
 fn engine_names(header: &Value) -> String {
-    let engines = header.pointer("/about/engines").and_then(Value::as_array);
+    let engines = header.pointer("/record/engines").and_then(Value::as_array);
     let names = engines
         .into_iter()
         .flatten()

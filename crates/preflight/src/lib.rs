@@ -29,7 +29,7 @@ use sobench_backend::identify::Server;
 use sobench_backend::{ConstraintDialect, Product, ServerKind};
 use sobench_core::constraint::GrammarDialect;
 pub use sobench_notices::enforcement::{Cause, Class, Finding, Kind, ServerFacts, Spelling};
-use sobench_notices::notice::Notice;
+use sobench_notices::notice::{Notice, as_sentences};
 
 pub use classify::Control;
 pub use reasoning::{ReasoningPreflight, ReasoningResult, ReasoningVerdict};
@@ -40,9 +40,10 @@ pub use tool_calls::{ToolCell, ToolPreflight, ToolQuestion};
 pub const MAX_KEPT_CHARS: usize = 2000;
 
 /// The results for one server.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Preflight {
-    pub about: PreflightConditions,
+    pub record: PreflightConditions,
+    #[serde(rename = "server")]
     pub facts: ServerFacts,
     /// The result of the same prompt without a constraint.
     pub control: Control,
@@ -50,16 +51,20 @@ pub struct Preflight {
     pub cells: Vec<Cell>,
     /// Dialects that were not tested, because another one enforces everything or the server does
     /// not have them.
+    #[serde(skip)]
     pub untested: Vec<ConstraintDialect>,
     /// The formatting of JSON; `None` if no dialect enforces a schema, or the request failed.
     pub spelling: Option<Spelling>,
     /// `None` if [`Kind::Tool`] was not tested.
+    #[serde(skip)]
     pub tool_calls: Option<ToolPreflight>,
     /// `None` if [`Kind::Reasoning`] was not tested.
+    #[serde(skip)]
     pub reasoning: Option<ReasoningPreflight>,
     /// Generating requests sent, including the control.
     pub requests: usize,
     /// Notices for the reader.
+    #[serde(serialize_with = "as_sentences")]
     pub notices: Vec<Notice>,
 }
 
@@ -114,10 +119,12 @@ pub enum Tested<'a> {
 }
 
 /// The dialect that works best, and how to use it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Recommendation {
+    #[serde(rename = "constraint_dialect")]
     pub dialect: ConstraintDialect,
     /// The notation of grammars, if it differs from the default of runs.
+    #[serde(rename = "grammar_dialect")]
     pub notation: Option<GrammarDialect>,
     /// The tested kinds that it enforces.
     pub enforced: Vec<Kind>,
@@ -161,7 +168,7 @@ impl Preflight {
                 .count()
         };
         let candidates = self
-            .about
+            .record
             .dialects
             .iter()
             .map(|dialect| recommendation_for(*dialect))
@@ -193,7 +200,7 @@ impl Preflight {
         let of_text = if has_other_kinds && self.text_kinds().next().is_none() {
             true
         } else {
-            self.about.dialects.iter().any(carries_all)
+            self.record.dialects.iter().any(carries_all)
         };
         of_text
             && self.tool_calls.as_ref().is_none_or(ToolPreflight::passed)
@@ -205,7 +212,7 @@ impl Preflight {
 
     /// The tested kinds that dialects carry.
     pub fn text_kinds(&self) -> impl Iterator<Item = Kind> {
-        let kinds = self.about.kinds.iter().copied();
+        let kinds = self.record.kinds.iter().copied();
         kinds.filter(|kind| kind.is_of_text())
     }
 
@@ -219,7 +226,7 @@ impl Preflight {
         let is_hidden = |dialect: &ConstraintDialect| {
             is_foreign(self.facts.product, *dialect) && !has_effect(dialect)
         };
-        let dialects = self.about.dialects.iter().copied();
+        let dialects = self.record.dialects.iter().copied();
         dialects.filter(is_hidden).collect()
     }
 
@@ -245,7 +252,7 @@ impl Preflight {
             .verdict_for(Kind::Grammar, dialect)
             .filter(|cell| cell.finding.class == Class::Enforced)?;
         cell.notation
-            .filter(|notation| *notation != self.about.notation)
+            .filter(|notation| *notation != self.record.notation)
     }
 }
 

@@ -144,7 +144,7 @@ pub async fn run(
                 PreflightNotice::EnforcedElsewhere {
                     constraints: best.enforced,
                     backend: options.backend,
-                    path: other.about.path,
+                    path: other.record.path,
                     dialect: best.dialect,
                 }
                 .into()
@@ -703,7 +703,7 @@ impl Runner<'_> {
         let untested = self.options.dialects.iter().filter(is_untested);
         Preflight {
             untested: untested.copied().collect(),
-            about: PreflightConditions {
+            record: PreflightConditions {
                 backend: self.options.backend,
                 base_url: endpoint.base_url.clone(),
                 path: endpoint.path.clone(),

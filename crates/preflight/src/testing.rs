@@ -17,7 +17,7 @@ pub fn preflight(cells: Vec<Cell>) -> Preflight {
         .filter(|kind| cells.iter().any(|cell| cell.kind == *kind))
         .collect();
     Preflight {
-        about: PreflightConditions {
+        record: PreflightConditions {
             backend: ServerKind::Vllm,
             base_url: "http://127.0.0.1:8000".to_owned(),
             path: "/v1/completions".to_owned(),

@@ -7,8 +7,9 @@ use crate::commands::flags::paths::{InputPath, OutputPath};
 use crate::commands::flags::rendering::RenderingArgs;
 use crate::commands::mask::args::{FORMATS, MaskOutputArgs};
 use crate::commands::mask::options::MaskOptions;
+use crate::commands::mask::report::json::MaskFile;
 use crate::commands::mask::report::page::{self, Order};
-use crate::commands::mask::report::{Measurement, Summary, csv, json};
+use crate::commands::mask::report::{Measurement, Summary, csv};
 use crate::commands::output::{CommandOutput, pretty};
 use crate::terminal;
 use crate::terminal::{Mode, Progress, ProgressLabels};
@@ -145,7 +146,7 @@ fn render_report(
 ) -> Result<String> {
     Ok(match format {
         OutputFormat::Text => text::render(&page::document(summary, Order::TablesFirst)),
-        OutputFormat::Json => pretty(&json::render(summary)),
+        OutputFormat::Json => pretty(&MaskFile::new(summary)),
         OutputFormat::Csv => {
             String::from_utf8_lossy(&csv::render_rows(rows, &summary.measurement.record)?)
                 .into_owned()
@@ -249,7 +250,7 @@ fn write_all(
             Ok(())
         };
     write(&files.json, &|| {
-        Ok(pretty(&json::render(summary)).into_bytes())
+        Ok(pretty(&MaskFile::new(summary)).into_bytes())
     })?;
     write(&files.csv, &|| {
         csv::render_rows(measured.rows(), &measured.record)

@@ -5,7 +5,8 @@ use std::sync::OnceLock;
 
 use crate::commands::mask::measure::{check_writable, write_file};
 use crate::commands::mask::options::MaskOptions;
-use crate::commands::mask::proof_report::{Summary, issue, json, page, replay_report};
+use crate::commands::mask::proof_report::json::ProofFile;
+use crate::commands::mask::proof_report::{Summary, issue, page, replay_report};
 use crate::commands::output::{CommandOutput, pretty};
 use crate::terminal;
 use crate::terminal::{Mode, Progress, ProgressLabels};
@@ -45,7 +46,7 @@ pub fn run(options: &MaskOptions, effort: Effort, shutdown: &Shutdown) -> Result
     let summary = Summary::build(proved)?;
     let proved = &summary.proved;
     let stdout = match options.output.format {
-        OutputFormat::Json => pretty(&json::render(&summary)),
+        OutputFormat::Json => pretty(&ProofFile::new(&summary)),
         _ => text::render(&page::document(&summary)),
     };
     let mut output = CommandOutput {
@@ -125,7 +126,7 @@ fn prove(options: &MaskOptions, effort: Effort, shutdown: &Shutdown) -> Result<P
 
 fn write_all(options: &MaskOptions, summary: &Summary, output: &mut CommandOutput) {
     if let Some(path) = &options.output.json {
-        write_file(path, pretty(&json::render(summary)).as_bytes(), output);
+        write_file(path, pretty(&ProofFile::new(summary)).as_bytes(), output);
     }
     let proved = &summary.proved;
     if let Some(path) = &options.proof.witnesses {

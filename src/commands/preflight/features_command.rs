@@ -4,7 +4,8 @@ use tokio::runtime::Runtime;
 
 use crate::commands::output::CommandOutput;
 use crate::commands::preflight::options::{FeatureOptions, PreflightOptions, PreflightTarget};
-use crate::commands::preflight::report::features::{json, page};
+use crate::commands::preflight::report::features::json::FeaturesFile;
+use crate::commands::preflight::report::features::page;
 use crate::commands::preflight::target::Target;
 use crate::commands::preflight::{number_duplicates, output};
 use crate::terminal::{self, Mode, Progress, ProgressLabels};
@@ -46,7 +47,7 @@ pub(super) fn run(
     Ok(output(
         options,
         exit_code(&survey, shutdown),
-        &json::render(&survey),
+        &FeaturesFile::new(&survey),
         &page::document(&survey),
     ))
 }

@@ -6,7 +6,8 @@ use tokio::runtime::Runtime;
 use crate::commands::flags::paths::InputPath;
 use crate::commands::output::CommandOutput;
 use crate::commands::preflight::options::{LimitsTest, PreflightOptions, PreflightTarget};
-use crate::commands::preflight::report::limits::{json, page, sentences};
+use crate::commands::preflight::report::limits::json::{LimitsFile, read};
+use crate::commands::preflight::report::limits::{page, sentences};
 use crate::commands::preflight::target::Target;
 use crate::commands::preflight::{number_duplicates, output};
 use crate::terminal;
@@ -48,7 +49,7 @@ pub(super) fn run(
 pub(super) fn merge(options: &PreflightOptions, files: &[InputPath]) -> Result<CommandOutput> {
     let mut servers = Vec::new();
     for file in files {
-        servers.extend(json::read(file)?);
+        servers.extend(read(file)?);
     }
     Ok(report(options, servers, false))
 }
@@ -62,7 +63,7 @@ fn report(
     output(
         options,
         exit_code(&servers, is_interrupted),
-        &json::render(&servers),
+        &LimitsFile::new(&servers),
         &page::document(&servers, options.detail),
     )
 }

@@ -4,13 +4,13 @@ pub mod args;
 mod features_command;
 mod limits_command;
 pub mod options;
-mod report;
+pub mod report;
 mod target;
 
 use std::collections::HashMap;
 use std::path::Path;
 
-use serde_json::Value;
+use serde::Serialize;
 use tokio::runtime::Runtime;
 
 use self::args::PreflightArgs;
@@ -18,7 +18,8 @@ use self::options::{LimitsOptions, PreflightOptions};
 use self::target::Target;
 use crate::commands::flags::environment;
 use crate::commands::output::{CommandOutput, pretty};
-use crate::commands::preflight::report::{json, page};
+use crate::commands::preflight::report::json::PreflightFile;
+use crate::commands::preflight::report::page;
 use crate::terminal;
 use sobench_core::error::{Error, Result};
 use sobench_core::exit_codes::{CHECK_FAILED, ENVIRONMENT, SUCCESS};
@@ -76,7 +77,7 @@ fn run_preflight(options: &PreflightOptions) -> Result<CommandOutput> {
     Ok(output(
         options,
         exit_code(&result),
-        &json::render(&result),
+        &PreflightFile::new(&result),
         &page::document(&result, view),
     ))
 }
@@ -107,7 +108,7 @@ pub(super) fn number_duplicates<'a>(labels: impl Iterator<Item = &'a mut String>
 pub(super) fn output(
     options: &PreflightOptions,
     exit_code: u8,
-    result: &Value,
+    result: &impl Serialize,
     page: &Document,
 ) -> CommandOutput {
     let file = pretty(result);

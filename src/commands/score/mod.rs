@@ -24,9 +24,10 @@ use tempfile::SpooledTempFile;
 use self::accuracy::ScorerAccuracy;
 use self::judging::Judging;
 use self::options::ScoreArgs;
+use self::report::ScoreFile;
 use self::tally::Figures;
 use super::large_output::{cannot_store, large_output, text_for_stdout};
-use super::output::CommandOutput;
+use super::output::{CommandOutput, pretty};
 use sobench_backend::outcome_of_finish_reason;
 use sobench_core::answer::{Answer, Channel};
 use sobench_core::case::{Case, Prompt};
@@ -95,7 +96,7 @@ fn score_files(flags: &ScoreArgs) -> Result<CommandOutput> {
     };
     stderr.extend(unreadable);
     let stdout = match flags.format {
-        OutputFormat::Json => report::json(&scores, evaluate.assert_formats),
+        OutputFormat::Json => pretty(&ScoreFile::new(&scores, evaluate.assert_formats)),
         OutputFormat::Jsonl => text_for_stdout(&mut lines, "--output")?,
         _ => text::render(&report::document(&scores)),
     };

@@ -1,12 +1,13 @@
 //! The page, the JSON (`schemas/contracts/score.schema.json`) and the verdicts of scored answers
 //! (`schemas/contracts/verdict.schema.json`).
 
+use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use crate::commands::output::pretty;
 use crate::commands::score::{Agreement, Row, Score, Stored, UnreadableRow, message};
 use sobench_core::printable::printable;
 use sobench_core::verdict::{Reason, Verdict};
+use sobench_judge::accuracy::Grade;
 use sobench_notices::notice::sentences;
 use sobench_render::{Block, Document, Level, Table};
 use sobench_report::tables::{
@@ -29,16 +30,27 @@ pub fn document(scores: &[Score]) -> Document {
     document
 }
 
-/// The result as one JSON value.
-pub fn json(scores: &[Score], assert_formats: bool) -> String {
-    let value = json!({
-        "format": "sobench-score",
-        "format_version": FORMAT_VERSION,
-        "sobench_version": env!("CARGO_PKG_VERSION"),
-        "assert_formats": assert_formats,
-        "files": scores,
-    });
-    pretty(&value)
+/// Stored answers judged again.
+#[derive(Serialize)]
+pub struct ScoreFile<'a> {
+    format: &'static str,
+    format_version: u32,
+    sobench_version: &'static str,
+    assert_formats: bool,
+    files: &'a [Score],
+}
+
+impl<'a> ScoreFile<'a> {
+    /// The results of all files.
+    pub fn new(files: &'a [Score], assert_formats: bool) -> Self {
+        Self {
+            format: "sobench-score",
+            format_version: FORMAT_VERSION,
+            sobench_version: env!("CARGO_PKG_VERSION"),
+            assert_formats,
+            files,
+        }
+    }
 }
 
 /// The reason of a row that cannot be read.
@@ -47,15 +59,33 @@ pub const UNREADABLE: &str = "unreadable";
 /// The member that holds members of the row whose names this output uses.
 const INPUT: &str = "input";
 
-/// One line of JSON: the members of the row (of other layouts the `id` and the `text`), the `file`
-/// if one is given, then `valid` (`null` where the answer cannot be judged), `reason`, `path` (JSON
-/// pointer into the answer) and `message`. If the row has the expected calls, `right_call` says
-/// whether the answer makes them; if it has a reference, `accuracy` is the grade. Members of the row
-/// with these names and other values are in `input`.
+/// The verdict of a row: a line of JSON with the members of the row; of other layouts with the `id`
+/// and the `text`. Members of the row with the names of these members and other values are in
+/// `input`.
+#[derive(Serialize)]
+pub struct VerdictLine<'a> {
+    /// The file of the answer, if several files are scored.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    file: Option<&'a str>,
+    /// Whether the answer satisfies its constraint; `null` if it cannot be judged.
+    valid: Option<bool>,
+    /// Why the answer is invalid, or why it cannot be judged; `null` for a valid answer.
+    reason: Option<&'static str>,
+    /// JSON pointer into the answer, for `schema` and `duplicate_key`.
+    path: Option<&'a str>,
+    /// The reason as a sentence; `null` for a valid answer.
+    message: Option<String>,
+    /// Whether the answer makes the expected calls; only for rows that have them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    right_call: Option<bool>,
+    /// The comparison with the reference; only for rows that have one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    accuracy: Option<Grade>,
+}
+
+/// A line of verdicts.
 pub(super) fn verdict_line(row: &Row, judged: Option<&Judged>, file: Option<&str>) -> String {
     let verdict = judged.map(|judged| &judged.verdict);
-    let right_call = judged.and_then(|judged| judged.right_call);
-    let grade = judged.and_then(|judged| Some(judged.accuracy.as_ref()?.grade));
     let (valid, reason, path) = match verdict {
         None => (None, Some(UNREADABLE), None),
         Some(Verdict::Valid) => (Some(true), None, None),
@@ -66,19 +96,17 @@ pub(super) fn verdict_line(row: &Row, judged: Option<&Judged>, file: Option<&str
         Row::Unreadable(row) => Some(row.message.clone()),
         Row::Answer(_) => verdict.filter(|_| reason.is_some()).map(message),
     };
-    let own = [
-        ("file", file.map(Value::from)),
-        ("valid", Some(valid.into())),
-        ("reason", Some(reason.into())),
-        ("path", Some(path.into())),
-        ("message", Some(message.into())),
-        ("right_call", right_call.map(Value::from)),
-        ("accuracy", grade.map(|grade| json!(grade))),
-    ];
-    let own: Vec<(&str, Value)> = own
-        .into_iter()
-        .filter_map(|(name, value)| Some((name, value?)))
-        .collect();
+    let Value::Object(own) = json!(VerdictLine {
+        file,
+        valid,
+        reason,
+        path,
+        message,
+        right_call: judged.and_then(|judged| judged.right_call),
+        accuracy: judged.and_then(|judged| Some(judged.accuracy.as_ref()?.grade)),
+    }) else {
+        unreachable!("a struct with named members is an object")
+    };
     let (mut line, id, text) = match row {
         Row::Answer(stored) => {
             let Stored {
@@ -97,19 +125,16 @@ pub(super) fn verdict_line(row: &Row, judged: Option<&Judged>, file: Option<&str
     }
     let mut replaced = Map::new();
     for (name, value) in &own {
-        let theirs = line.shift_remove(*name);
+        let theirs = line.shift_remove(name);
         if let Some(theirs) = theirs.filter(|theirs| theirs != value) {
-            replaced.insert((*name).to_owned(), theirs);
+            replaced.insert(name.clone(), theirs);
         }
     }
     if !replaced.is_empty() {
         replaced.extend(line.shift_remove_entry(INPUT));
         line.insert(INPUT.to_owned(), replaced.into());
     }
-    line.extend(
-        own.into_iter()
-            .map(|(name, value)| (name.to_owned(), value)),
-    );
+    line.extend(own);
     format!("{}\n", Value::Object(line))
 }
 

@@ -94,8 +94,8 @@ fn sharded_corpus_is_measured_once_and_merged() {
     let json: Value = serde_json::from_str(&merge(&["--format", "json"]).stdout).unwrap();
     assert_eq!(
         (
-            json["about"]["selected"].as_u64(),
-            json["about"].get("shard")
+            json["record"]["selected"].as_u64(),
+            json["record"].get("shard")
         ),
         (Some(7), None)
     );
@@ -115,8 +115,8 @@ fn sharded_corpus_is_measured_once_and_merged() {
     }
     assert_eq!(
         (
-            part["about"]["selected"].as_u64(),
-            part["about"]["shard"]["number"].as_u64()
+            part["record"]["selected"].as_u64(),
+            part["record"]["shard"]["number"].as_u64()
         ),
         (Some(3), Some(1))
     );

@@ -184,7 +184,7 @@ impl Part {
             host: MachineRecord::default(),
             ..self.record.clone()
         };
-        serde_json::json!({"sobench": self.version, "shards": self.shard.of, "about": record})
+        serde_json::json!({"sobench": self.version, "shards": self.shard.of, "record": record})
     }
 }
 

@@ -18,7 +18,7 @@ use serde::Serialize;
 
 use super::ServerFacts;
 use sobench_backend::{ConstraintDialect, ServerKind};
-use sobench_notices::notice::Notice;
+use sobench_notices::notice::{Notice, as_sentences};
 
 pub use data::Feature;
 
@@ -34,9 +34,9 @@ pub struct Survey {
 }
 
 /// Settings for all servers.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Settings {
-    /// Requests per feature.
+    /// Requests for each feature.
     pub samples: usize,
     pub seed: u64,
     /// Maximum tokens of an answer.
@@ -49,23 +49,27 @@ pub struct Settings {
 }
 
 /// Results for one server, or one engine of the embedded server.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ServerSurvey {
     /// The title of its column.
     pub label: String,
     pub backend: ServerKind,
     pub base_url: String,
     /// The path that requests were sent to.
+    #[serde(rename = "endpoint")]
     pub path: String,
     pub model: String,
     /// The dialect in which constraints were enforced.
+    #[serde(rename = "constraint_dialect")]
     pub dialect: ConstraintDialect,
+    #[serde(rename = "server")]
     pub facts: ServerFacts,
     /// Generating requests sent.
     pub requests: usize,
     /// One for each feature, in order.
     pub found: Vec<FeatureResult>,
     /// Notices for the reader.
+    #[serde(serialize_with = "as_sentences")]
     pub notices: Vec<Notice>,
 }
 
@@ -113,7 +117,7 @@ pub struct InvalidAnswer {
 }
 
 /// The verdict on one feature.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FeatureVerdict {
     /// All complete answers are valid, and enough controls break the schema.

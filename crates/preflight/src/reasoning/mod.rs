@@ -49,6 +49,8 @@ pub struct ReasoningResult {
     /// What the answers show.
     #[serde(rename = "words")]
     pub reason: String,
+    /// What to do about it.
+    pub advice: &'static str,
 }
 
 /// One of the four questions, and its answer.
@@ -102,11 +104,6 @@ impl ReasoningVerdict {
     /// The name in tables.
     pub fn name(self) -> &'static str {
         self.texts().0
-    }
-
-    /// What to do about it, in one sentence.
-    pub fn advice(self) -> &'static str {
-        self.texts().1
     }
 
     fn texts(self) -> (&'static str, &'static str) {
@@ -163,6 +160,16 @@ impl fmt::Display for ReasoningVerdict {
 }
 
 impl ReasoningResult {
+    /// A result with the advice of its verdict.
+    pub fn new(thinking: bool, verdict: ReasoningVerdict, reason: &str) -> Self {
+        Self {
+            thinking,
+            verdict,
+            reason: reason.to_owned(),
+            advice: verdict.texts().1,
+        }
+    }
+
     /// What was tested, for messages.
     pub fn label(&self) -> &'static str {
         if self.thinking {
@@ -414,11 +421,7 @@ impl ReasoningPreflight {
         reason: &str,
         on_test: &mut impl FnMut(Tested<'_>),
     ) {
-        let result = ReasoningResult {
-            thinking,
-            verdict,
-            reason: reason.to_owned(),
-        };
+        let result = ReasoningResult::new(thinking, verdict, reason);
         on_test(Tested::Reasoning(&result));
         self.results.push(result);
     }
@@ -450,7 +453,7 @@ mod tests {
     #[test]
     fn every_verdict_has_one_sentence_of_advice() {
         for verdict in ReasoningVerdict::ALL {
-            let advice = verdict.advice();
+            let advice = verdict.texts().1;
             assert!(advice.ends_with('.') && !advice.contains(". "), "{verdict}");
         }
         let names: std::collections::HashSet<&str> =

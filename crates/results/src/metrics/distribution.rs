@@ -1,7 +1,6 @@
 //! Distributions of durations, some of which are censored at a limit, and of sizes.
 
-use serde::{Serialize, Serializer};
-use serde_json::json;
+use serde::Serialize;
 
 use sobench_statistics::durations::{Durations, quantile_rank};
 use sobench_statistics::samples_needed;
@@ -17,7 +16,8 @@ pub const VERY_SLOW_NS: u64 = 10_000_000;
 
 /// Durations, some of which are censored at a limit. Percentiles count censored ones as longer than
 /// the limit. With censored ones there is no mean.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[serde(into = "DistributionFile")]
 pub struct Distribution {
     durations: Durations,
     censored: u64,
@@ -32,8 +32,46 @@ pub enum Bound {
 }
 
 /// Sizes in bytes, one per schema.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(into = "SizesFile")]
 pub struct Sizes(Vec<u64>);
+
+/// [`Distribution`] in files.
+#[derive(Serialize)]
+struct DistributionFile {
+    /// Number of durations, including censored ones.
+    n: u64,
+    /// Durations longer than the limit.
+    censored: u64,
+    /// `null` with censored durations.
+    mean_ns: Option<f64>,
+    percentiles: [Percentile; PERCENTILES.len()],
+    max_ns: Option<u64>,
+    max_above_ns: Option<u64>,
+    share_over_1_ms: Option<f64>,
+    share_over_10_ms: Option<f64>,
+}
+
+/// The smallest duration that this share of all does not exceed.
+#[derive(Serialize)]
+struct Percentile {
+    /// The share in percent.
+    p: f64,
+    ns: Option<u64>,
+    /// The limit, if the percentile is censored.
+    above_ns: Option<u64>,
+    /// Whether there are enough durations for it.
+    enough: bool,
+}
+
+/// [`Sizes`] in files.
+#[derive(Serialize)]
+struct SizesFile {
+    n: usize,
+    p50_bytes: Option<u64>,
+    p99_bytes: Option<u64>,
+    max_bytes: Option<u64>,
+}
 
 impl Distribution {
     /// Adds one duration.
@@ -158,35 +196,38 @@ impl Sizes {
     }
 }
 
-impl Serialize for Distribution {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let entry = |p: f64| {
-            let bound = self.percentile(p);
-            let (ns, above_ns) = (
-                bound.and_then(Bound::known_ns),
-                bound.and_then(Bound::above_ns),
-            );
-            json!({ "p": p, "ns": ns, "above_ns": above_ns, "enough": self.has_enough_for(p) })
-        };
-        let file = json!({
-            "n": self.n(),
-            "censored": self.censored,
-            "mean_ns": self.mean_ns(),
-            "percentiles": PERCENTILES.map(entry),
-            "max_ns": self.max().and_then(Bound::known_ns),
-            "max_above_ns": self.max().and_then(Bound::above_ns),
-            "share_over_1_ms": self.share_above(SLOW_NS),
-            "share_over_10_ms": self.share_above(VERY_SLOW_NS),
-        });
-        file.serialize(serializer)
+impl From<Distribution> for DistributionFile {
+    fn from(durations: Distribution) -> Self {
+        let max = durations.max();
+        Self {
+            n: durations.n(),
+            censored: durations.censored(),
+            mean_ns: durations.mean_ns(),
+            percentiles: PERCENTILES.map(|p| {
+                let bound = durations.percentile(p);
+                Percentile {
+                    p,
+                    ns: bound.and_then(Bound::known_ns),
+                    above_ns: bound.and_then(Bound::above_ns),
+                    enough: durations.has_enough_for(p),
+                }
+            }),
+            max_ns: max.and_then(Bound::known_ns),
+            max_above_ns: max.and_then(Bound::above_ns),
+            share_over_1_ms: durations.share_above(SLOW_NS),
+            share_over_10_ms: durations.share_above(VERY_SLOW_NS),
+        }
     }
 }
 
-impl Serialize for Sizes {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let (p50, p99) = (self.percentile(50.0), self.percentile(99.0));
-        json!({ "n": self.n(), "p50_bytes": p50, "p99_bytes": p99, "max_bytes": self.max() })
-            .serialize(serializer)
+impl From<Sizes> for SizesFile {
+    fn from(sizes: Sizes) -> Self {
+        Self {
+            n: sizes.n(),
+            p50_bytes: sizes.percentile(50.0),
+            p99_bytes: sizes.percentile(99.0),
+            max_bytes: sizes.max(),
+        }
     }
 }
 

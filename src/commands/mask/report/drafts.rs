@@ -1,10 +1,11 @@
 //! Drafts, draft trees and forced tokens of one engine, summed over rows.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
-use serde_json::{Map, Value, json};
 
 use sobench_mask::drafts::{
-    DraftCheck, DraftCounts, DraftDifference, DraftRow, DraftTimes, ForcedTokens, RefusedRollbacks,
+    DraftCheck, DraftCounts, DraftDifference, DraftTimes, ForcedTokens, RefusedRollbacks,
     TreeCounts,
 };
 use sobench_mask::record::CorpusRecord;
@@ -16,18 +17,30 @@ use sobench_results::metrics::distribution::Distribution;
 const MAX_DIFFERENCES: usize = 20;
 
 /// The drafts of one engine.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct DraftSummary {
     /// Schemas with drafts.
     pub schemas: u64,
     /// Schemas whose drafts were stopped early.
     pub stopped: u64,
-    /// Sums over all rows, without the durations.
-    sum: DraftRow,
+    /// Texts with drafts.
+    pub texts: u64,
+    /// Positions at which a matcher after rollback was compared with one that never drafted.
+    pub positions: u64,
+    /// Drafts along the text.
+    pub along: DraftCounts,
+    /// Drafts with a refused token at a known place.
+    pub leaving: DraftCounts,
+    pub times: DraftTimesSummary,
+    pub refused_rollbacks: RefusedRollbacks,
+    pub trees: TreeCounts,
+    /// Number of differences of each kind.
+    pub differences: BTreeMap<DraftCheck, u64>,
     /// Schemas with a difference.
     pub different_schemas: u64,
     pub first_differences: Vec<EntryDifference>,
-    pub times: DraftTimesSummary,
+    /// Forced tokens in all corpora.
+    pub forced: ForcedSummary,
     /// In the order of the corpora, for those with drafts.
     pub forced_by_corpus: Vec<CorpusForced>,
 }
@@ -54,15 +67,37 @@ pub struct EntryDifference {
     pub difference: DraftDifference,
 }
 
+/// Forced tokens with their shares.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct ForcedSummary {
+    #[serde(flatten)]
+    pub tokens: ForcedTokens,
+    /// Share of the positions at which the mask allows one token, 0 to 1.
+    pub share_one_allowed: Option<f64>,
+    /// Share of the positions of tokens that the engine named in advance, 0 to 1.
+    pub share_jumped: Option<f64>,
+    /// Share of the mask time that forced tokens save, without the time to ask for them: negative
+    /// if asking takes longer.
+    pub share_saved: Option<f64>,
+}
+
 /// The forced tokens in one corpus.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CorpusForced {
     /// The corpus as given by the user.
     pub corpus: String,
-    pub forced: ForcedTokens,
+    pub forced: ForcedSummary,
 }
 
 impl DraftSummary {
+    /// A summary without rows.
+    pub fn new() -> Self {
+        Self {
+            differences: DraftCheck::ALL.map(|check| (check, 0)).into(),
+            ..Self::default()
+        }
+    }
+
     /// Adds a row, if it has drafts.
     pub fn add(&mut self, row: &Row, corpora: &[CorpusRecord]) {
         let is_stopped = row
@@ -75,12 +110,16 @@ impl DraftSummary {
             return;
         };
         self.schemas += 1;
+        self.texts += drafts.texts;
+        self.positions += drafts.positions;
+        self.along.merge(drafts.along);
+        self.leaving.merge(drafts.leaving);
         self.times.add(&drafts.times);
-        // The sum would hold every duration again.
-        self.sum.merge(&DraftRow {
-            times: DraftTimes::default(),
-            ..drafts.clone()
-        });
+        self.refused_rollbacks.merge(&drafts.refused_rollbacks);
+        self.trees.merge(drafts.trees);
+        for (check, count) in &drafts.differences {
+            *self.differences.entry(*check).or_default() += count;
+        }
         if let Some(difference) = &drafts.first_difference {
             self.different_schemas += 1;
             if self.first_differences.len() < MAX_DIFFERENCES {
@@ -91,99 +130,32 @@ impl DraftSummary {
                 });
             }
         }
+        self.forced.merge(&drafts.forced);
         let Some(corpus) = corpus_of(row.index, corpora) else {
             return;
         };
-        match self
-            .forced_by_corpus
-            .iter_mut()
-            .find(|known| known.corpus == corpus.source)
-        {
-            Some(known) => known.forced.merge(&drafts.forced),
-            None => self.forced_by_corpus.push(CorpusForced {
-                corpus: corpus.source.clone(),
-                forced: drafts.forced,
-            }),
+        let mut known = self.forced_by_corpus.iter_mut();
+        if let Some(known) = known.find(|known| known.corpus == corpus.source) {
+            known.forced.merge(&drafts.forced);
+        } else {
+            let mut forced = ForcedSummary::default();
+            forced.merge(&drafts.forced);
+            let corpus = corpus.source.clone();
+            self.forced_by_corpus.push(CorpusForced { corpus, forced });
         }
-    }
-
-    /// Texts with drafts.
-    pub fn texts(&self) -> u64 {
-        self.sum.texts
-    }
-
-    /// Positions at which a matcher after rollback was compared with one that never drafted.
-    pub fn positions(&self) -> u64 {
-        self.sum.positions
-    }
-
-    /// Drafts along the text.
-    pub fn along(&self) -> DraftCounts {
-        self.sum.along
-    }
-
-    /// Drafts with a refused token at a known place.
-    pub fn leaving(&self) -> DraftCounts {
-        self.sum.leaving
-    }
-
-    /// Rollbacks that the engine refused.
-    pub fn refused(&self) -> &RefusedRollbacks {
-        &self.sum.refused_rollbacks
-    }
-
-    /// Draft trees.
-    pub fn trees(&self) -> TreeCounts {
-        self.sum.trees
-    }
-
-    /// Forced tokens in all corpora.
-    pub fn forced(&self) -> &ForcedTokens {
-        &self.sum.forced
-    }
-
-    /// Number of differences of one kind.
-    pub fn differences(&self, check: DraftCheck) -> u64 {
-        self.sum.differences.get(&check).copied().unwrap_or(0)
     }
 }
 
-impl Serialize for DraftSummary {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let differences: Map<String, Value> = DraftCheck::ALL
-            .into_iter()
-            .filter_map(|check| {
-                let name = json!(check).as_str()?.to_owned();
-                Some((name, json!(self.differences(check))))
-            })
-            .collect();
-        let by_corpus: Vec<Value> = self
-            .forced_by_corpus
-            .iter()
-            .map(|corpus| json!({"corpus": corpus.corpus, "forced": forced_json(&corpus.forced)}))
-            .collect();
-        let refused = self.refused();
-        let entry = json!({
-            "schemas": self.schemas,
-            "stopped": self.stopped,
-            "texts": self.sum.texts,
-            "positions": self.sum.positions,
-            "along": self.along(),
-            "leaving": self.leaving(),
-            "times": self.times,
-            "refused_rollbacks": {
-                "rollbacks": refused.rollbacks,
-                "limit": refused.limit,
-                "words": refused.message,
-            },
-            "trees": self.trees(),
-            "differences": differences,
-            "different_schemas": self.different_schemas,
-            "first_differences": self.first_differences,
-            "forced": forced_json(self.forced()),
-            "forced_by_corpus": by_corpus,
-        });
-        entry.serialize(serializer)
+impl ForcedSummary {
+    fn merge(&mut self, other: &ForcedTokens) {
+        self.tokens.merge(other);
+        let forced = &self.tokens;
+        let share =
+            |part: u64| (forced.positions > 0).then(|| part as f64 / forced.positions as f64);
+        self.share_one_allowed = share(forced.one_allowed);
+        self.share_jumped = share(forced.jumped);
+        let saved = forced.saved_ns as f64 - forced.ask_ns as f64;
+        self.share_saved = (forced.mask_ns > 0).then(|| saved / forced.mask_ns as f64);
     }
 }
 
@@ -199,26 +171,6 @@ impl DraftTimesSummary {
             .into_iter()
             .for_each(|(sum, durations)| sum.merge(durations));
     }
-}
-
-/// Share of the positions, 0 to 1; `None` without positions.
-pub fn share_of_positions(part: u64, forced: &ForcedTokens) -> Option<f64> {
-    (forced.positions > 0).then(|| part as f64 / forced.positions as f64)
-}
-
-/// Share of the mask time that forced tokens save, without the time to ask for them: negative if
-/// asking takes longer. `None` without masks.
-pub fn saved_share(forced: &ForcedTokens) -> Option<f64> {
-    let saved = forced.saved_ns as f64 - forced.ask_ns as f64;
-    (forced.mask_ns > 0).then(|| saved / forced.mask_ns as f64)
-}
-
-fn forced_json(forced: &ForcedTokens) -> Value {
-    let mut value = json!(forced);
-    value["share_one_allowed"] = json!(share_of_positions(forced.one_allowed, forced));
-    value["share_jumped"] = json!(share_of_positions(forced.jumped, forced));
-    value["share_saved"] = json!(saved_share(forced));
-    value
 }
 
 /// The corpus of an entry: entries are numbered through all corpora.
@@ -257,27 +209,35 @@ mod tests {
         let by_corpus: Vec<_> = summary
             .forced_by_corpus
             .iter()
-            .map(|corpus| (corpus.corpus.as_str(), corpus.forced.positions))
+            .map(|corpus| (corpus.corpus.as_str(), corpus.forced.tokens.positions))
             .collect();
         assert_eq!(by_corpus, [("made-by-hand", 2 * one), ("second", 2 * one)]);
-        assert_eq!((summary.schemas, summary.forced().positions), (4, 4 * one));
+        assert_eq!(
+            (summary.schemas, summary.forced.tokens.positions),
+            (4, 4 * one)
+        );
         assert_eq!(summary.times.masks.n(), 4 * drafts().times.masks.count());
     }
 
     #[test]
     fn asking_for_forced_tokens_can_cost_more_than_it_saves() {
-        let mut forced = ForcedTokens {
+        let mut forced = ForcedSummary::default();
+        forced.merge(&ForcedTokens {
             positions: 4,
             jumped: 1,
             mask_ns: 100,
             saved_ns: 25,
             ask_ns: 75,
             ..ForcedTokens::default()
-        };
-        assert_eq!(saved_share(&forced), Some(-0.5));
-        assert_eq!(share_of_positions(forced.jumped, &forced), Some(0.25));
-        forced = ForcedTokens::default();
-        assert_eq!(saved_share(&forced), None);
-        assert_eq!(share_of_positions(0, &forced), None);
+        });
+        let shares = (
+            forced.share_saved,
+            forced.share_jumped,
+            forced.share_one_allowed,
+        );
+        assert_eq!(shares, (Some(-0.5), Some(0.25), Some(0.0)));
+        forced = ForcedSummary::default();
+        forced.merge(&ForcedTokens::default());
+        assert_eq!(forced, ForcedSummary::default());
     }
 }

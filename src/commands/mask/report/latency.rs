@@ -1,7 +1,6 @@
 //! Durations of compiling, masking and committing, and memory, summed over rows.
 
 use serde::Serialize;
-use serde_json::json;
 
 use super::outcome::counts_in;
 use sobench_mask::record::{BatchRow, MaskRecord};
@@ -72,13 +71,18 @@ pub struct MaskSummary {
 }
 
 /// One pass over the instances.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct PassSummary {
     pub mask: Distribution,
     pub commit: Distribution,
     /// Mask and commit of the same token.
     pub step: Distribution,
+    #[serde(skip)]
     slope: Slope,
+    /// Additional nanoseconds per mask for each preceding token.
+    pub slope_ns_per_position: Option<f64>,
+    /// The capacity of one core at this speed.
+    pub one_core: Option<Capacity>,
 }
 
 /// Capacity of one core.
@@ -183,13 +187,13 @@ impl MaskSummary {
 }
 
 impl PassSummary {
-    /// Additional nanoseconds per mask for each preceding token.
-    pub fn slope_ns_per_position(&self) -> Option<f64> {
-        self.slope.ns_per_position()
+    /// Computes the figures after all rows were added.
+    pub fn finish(&mut self) {
+        self.slope_ns_per_position = self.slope.ns_per_position();
+        self.one_core = self.capacity();
     }
 
-    /// The capacity of one core at this speed.
-    pub fn capacity(&self) -> Option<Capacity> {
+    fn capacity(&self) -> Option<Capacity> {
         let mean_ns = self.step.mean_ns().filter(|ns| *ns > 0.0)?;
         let p99_ns = self.step.percentile(99.0).and_then(Bound::known_ns)?.max(1);
         Some(Capacity {
@@ -210,19 +214,6 @@ impl PassSummary {
         self.commit.merge(&times.commit);
         self.step.merge(&times.step);
         self.slope.merge(&times.slope);
-    }
-}
-
-impl Serialize for PassSummary {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let entry = json!({
-            "mask": self.mask,
-            "commit": self.commit,
-            "step": self.step,
-            "slope_ns_per_position": self.slope_ns_per_position(),
-            "one_core": self.capacity(),
-        });
-        entry.serialize(serializer)
     }
 }
 

@@ -176,15 +176,17 @@ impl Summary {
                 .iter_mut()
                 .for_each(|engine| engine.maskbench = None);
         }
-        if !summary.measurement.record.warm {
-            // Walks that timed out were counted in both passes.
-            let spellings = summary
-                .engines
-                .iter_mut()
-                .flat_map(|engine| &mut engine.spellings);
-            spellings
-                .flat_map(|summary| [&mut summary.masks.own, &mut summary.masks.common])
-                .for_each(|masks| masks.warm = PassSummary::default());
+        let spellings = summary
+            .engines
+            .iter_mut()
+            .flat_map(|engine| &mut engine.spellings);
+        for masks in spellings.flat_map(|found| [&mut found.masks.own, &mut found.masks.common]) {
+            if !summary.measurement.record.warm {
+                // Walks that timed out were counted in both passes.
+                masks.warm = PassSummary::default();
+            }
+            masks.cold.finish();
+            masks.warm.finish();
         }
         for (engine, routes) in summary.engines.iter_mut().zip(routes) {
             engine.routes = routes
@@ -239,7 +241,7 @@ impl Summary {
                     .map(|spelling| SpellingSummary::empty(*spelling))
                     .collect(),
                 batches,
-                drafts: record.drafts.map(|_| DraftSummary::default()),
+                drafts: record.drafts.map(|_| DraftSummary::new()),
                 maskbench: spellings
                     .contains(&Spelling::Maskbench)
                     .then(MaskbenchColumn::default),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 
 use sobench_mask::row::{
     DeclineClass, InstanceOutcome, InstanceRow, Row, Spelling, Stage, StopCause, Stopped,
@@ -64,8 +64,8 @@ pub enum InstanceClass {
     AcceptsInvalid,
 }
 
-/// Counts by outcome.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Counts by outcome, of every outcome.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Counts<K: Ord>(BTreeMap<K, u64>);
 
 impl SchemaOutcome {
@@ -194,9 +194,9 @@ pub(super) fn stop_affecting<'a>(
     })
 }
 
-impl<K: Ord> Default for Counts<K> {
+impl<K: OutcomeClass> Default for Counts<K> {
     fn default() -> Self {
-        Self(BTreeMap::new())
+        Self(K::ALL.iter().map(|class| (*class, 0)).collect())
     }
 }
 
@@ -223,12 +223,6 @@ impl<K: OutcomeClass> Counts<K> {
     /// The total count.
     pub fn total(&self) -> u64 {
         self.0.values().sum()
-    }
-}
-
-impl<K: OutcomeClass> Serialize for Counts<K> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_map(K::ALL.iter().map(|class| (class.name(), self.get(*class))))
     }
 }
 

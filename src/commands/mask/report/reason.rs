@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use serde_json::json;
 
 use super::outcome::SchemaOutcome;
 
@@ -18,11 +17,20 @@ const MESSAGE_MAX_CHARS: usize = 400;
 const NO_MESSAGE: &str = "(no message)";
 
 /// Reasons with their counts; the unit is the schema.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(into = "ReasonList")]
 pub struct Reasons {
     groups: BTreeMap<(SchemaOutcome, String), Reason>,
     /// Schemas with reasons beyond the limit.
     left_out: u64,
+}
+
+/// [`Reasons`] in files, most frequent first.
+#[derive(Serialize)]
+struct ReasonList {
+    reasons: Vec<Reason>,
+    /// Schemas with reasons beyond the limit.
+    schemas_left_out: u64,
 }
 
 /// One reason.
@@ -108,9 +116,12 @@ impl Reasons {
     }
 }
 
-impl Serialize for Reasons {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        json!({"reasons": self.sorted(), "schemas_left_out": self.left_out}).serialize(serializer)
+impl From<Reasons> for ReasonList {
+    fn from(reasons: Reasons) -> Self {
+        Self {
+            reasons: reasons.sorted().into_iter().cloned().collect(),
+            schemas_left_out: reasons.left_out,
+        }
     }
 }
 

@@ -351,7 +351,7 @@ fn capacity_counts_sequences_per_ten_milliseconds() {
         .masks
         .own
         .warm
-        .capacity()
+        .one_core
         .unwrap();
     // Steps of 11, 22 and 33 us: the mean is 22, and the 99th percentile is the maximum.
     assert!((capacity.masks_per_second - 1e9 / 22_000.0).abs() < 1e-6);
@@ -359,13 +359,13 @@ fn capacity_counts_sequences_per_ten_milliseconds() {
         (capacity.sequences_by_mean, capacity.sequences_by_p99),
         (454, 302)
     );
-    assert_eq!(latency::PassSummary::default().capacity(), None);
+    assert_eq!(latency::PassSummary::default().one_core, None);
     let slope = summary.engines[0]
         .headline()
         .masks
         .own
         .warm
-        .slope_ns_per_position()
+        .slope_ns_per_position
         .unwrap();
     assert!((slope - 10_000.0).abs() < 1e-6);
 }
@@ -644,7 +644,7 @@ fn stopped_walks_are_counted_and_timeouts_censored() {
             assert_eq!(distribution.mean_ns().is_none(), censored == 1, "{cause:?}");
         }
         assert_eq!(
-            (own.warm.commit.censored(), own.warm.capacity().is_none()),
+            (own.warm.commit.censored(), own.warm.one_core.is_none()),
             (0, censored == 1)
         );
     }

@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
-use serde_json::json;
 
 use super::outcome::InstanceClass;
 use super::reason::cut;
@@ -40,7 +39,8 @@ pub struct Witness {
 }
 
 /// The first wrong masks of one engine, by kind.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(into = "Vec<Witness>")]
 pub struct Witnesses(BTreeMap<InstanceClass, Vec<Witness>>);
 
 /// An instance whose label and verdict differ.
@@ -57,11 +57,19 @@ pub struct Disputed {
 }
 
 /// All disputed instances; the unit of the count is the instance.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(into = "DisputedList")]
 pub struct Disputes {
     listed: BTreeMap<(usize, usize), Disputed>,
     /// Instances beyond the limit.
     beyond: BTreeSet<(usize, usize)>,
+}
+
+/// [`Disputes`] in files.
+#[derive(Serialize)]
+struct DisputedList {
+    instances: usize,
+    listed: Vec<Disputed>,
 }
 
 impl Witnesses {
@@ -86,9 +94,9 @@ impl Witnesses {
     }
 }
 
-impl Serialize for Witnesses {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(self.iter())
+impl From<Witnesses> for Vec<Witness> {
+    fn from(witnesses: Witnesses) -> Self {
+        witnesses.0.into_values().rev().flatten().collect()
     }
 }
 
@@ -133,10 +141,12 @@ impl Disputes {
     }
 }
 
-impl Serialize for Disputes {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        json!({"instances": self.total(), "listed": self.iter().collect::<Vec<_>>()})
-            .serialize(serializer)
+impl From<Disputes> for DisputedList {
+    fn from(disputes: Disputes) -> Self {
+        Self {
+            instances: disputes.total(),
+            listed: disputes.listed.into_values().collect(),
+        }
     }
 }
 

@@ -114,7 +114,7 @@ impl<'a> Shown<'a> {
             cells.peek().is_some() && cells.all(|cell| cell.finding.class == Class::NotCarried)
         };
         let (without_fields, dialects) = preflight
-            .about
+            .record
             .dialects
             .iter()
             .copied()
@@ -409,7 +409,7 @@ fn unseen(kinds: usize) -> String {
 }
 
 fn facts(preflight: &Preflight) -> Vec<(&'static str, String)> {
-    let (about, facts) = (&preflight.about, &preflight.facts);
+    let (record, facts) = (&preflight.record, &preflight.facts);
     let name = |text: &String| printable(text, NAME_CHARS);
     let product = facts.product.map_or("unknown", |product| product.label());
     let version = facts
@@ -428,10 +428,10 @@ fn facts(preflight: &Preflight) -> Vec<(&'static str, String)> {
             "endpoint",
             format!(
                 "{}{} as {}, model {}",
-                name(&about.base_url),
-                name(&about.path),
-                about.backend,
-                name(&about.model)
+                name(&record.base_url),
+                name(&record.path),
+                record.backend,
+                name(&record.model)
             ),
         ),
         (
@@ -467,7 +467,7 @@ fn facts(preflight: &Preflight) -> Vec<(&'static str, String)> {
         )
     }));
     lines.extend(
-        (about.prompt != PROMPT).then(|| ("prompt", printable(&about.prompt, ANSWER_CHARS))),
+        (record.prompt != PROMPT).then(|| ("prompt", printable(&record.prompt, ANSWER_CHARS))),
     );
     let control = match (&preflight.control.answer, &preflight.control.failure) {
         (Some(answer), _) => format!("answer: {}", printable(answer, ANSWER_CHARS)),
@@ -481,7 +481,7 @@ fn facts(preflight: &Preflight) -> Vec<(&'static str, String)> {
     lines.push(("same prompt without a constraint", control));
     lines.push((
         "requests",
-        format!("{}, seed {}", preflight.requests, about.seed),
+        format!("{}, seed {}", preflight.requests, record.seed),
     ));
     lines
 }
@@ -606,13 +606,9 @@ pub(crate) mod tests {
             failure: Some(Finding::new(Class::Rejected, "no grammar").status(400)),
             ..answer(false, true, "", "")
         };
-        let result = |thinking, verdict, reason: &str| ReasoningResult {
-            thinking,
-            verdict,
-            reason: reason.to_owned(),
-        };
+        let result = ReasoningResult::new;
         let mut found = eventful();
-        found.about.kinds.extend([Kind::Tool, Kind::Reasoning]);
+        found.record.kinds.extend([Kind::Tool, Kind::Reasoning]);
         found.tool_calls = Some(ToolPreflight {
             control: CallControl {
                 calls: true,
@@ -668,10 +664,10 @@ pub(crate) mod tests {
         );
         let only = Preflight {
             cells: Vec::new(),
-            about: PreflightConditions {
+            record: PreflightConditions {
                 kinds: vec![Kind::Tool, Kind::Reasoning],
                 dialects: Vec::new(),
-                ..found.about.clone()
+                ..found.record.clone()
             },
             ..found
         };
@@ -711,7 +707,7 @@ pub(crate) mod tests {
             }
         }
         let mut found = preflight(cells);
-        found.about.backend = backend;
+        found.record.backend = backend;
         found.notices = vec![Notice::Other("a long notice ".repeat(20)); 5];
         found
     }

@@ -20,7 +20,7 @@ pub(super) fn add(document: &mut Document, found: &ReasoningPreflight, detail: D
     }
     for result in &found.results {
         document.paragraph(line(result));
-        document.paragraph(format!("  {}", result.verdict.advice()));
+        document.paragraph(format!("  {}", result.advice));
     }
     if detail == Detail::Full {
         document.gap();

@@ -3,9 +3,7 @@
 use super::times::{Line, distribution_lines};
 use super::{add_section, by_engine, row};
 use crate::commands::mask::report::definitions::PERCENTILE;
-use crate::commands::mask::report::drafts::{
-    CorpusForced, DraftSummary, saved_share, share_of_positions,
-};
+use crate::commands::mask::report::drafts::{CorpusForced, DraftSummary, ForcedSummary};
 use crate::commands::mask::report::number::{UNKNOWN, Unit, count, percent};
 use crate::commands::mask::report::{EngineSummary, Summary};
 use sobench_core::printable::printable;
@@ -57,19 +55,19 @@ fn add_drafts(document: &mut Document, summary: &Summary, tokens: usize) {
             "stopped in a draft".into(),
             Box::new(|drafts| count(drafts.stopped)),
         ),
-        ("texts".into(), Box::new(|drafts| count(drafts.texts()))),
+        ("texts".into(), Box::new(|drafts| count(drafts.texts))),
         (
             "drafts".into(),
-            Box::new(|drafts| count(drafts.along().drafts)),
+            Box::new(|drafts| count(drafts.along.drafts)),
         ),
         (
             "tokens accepted".into(),
-            Box::new(|drafts| count(drafts.along().accepted)),
+            Box::new(|drafts| count(drafts.along.accepted)),
         ),
         (
             "tokens accepted (%)".into(),
             Box::new(|drafts| {
-                let along = drafts.along();
+                let along = drafts.along;
                 percent((along.tokens > 0).then(|| along.accepted as f64 / along.tokens as f64))
             }),
         ),
@@ -104,13 +102,13 @@ fn add_drafts(document: &mut Document, summary: &Summary, tokens: usize) {
     ));
     lines.push((
         "rollbacks refused".into(),
-        Box::new(|drafts| count(drafts.refused().rollbacks)),
+        Box::new(|drafts| count(drafts.refused_rollbacks.rollbacks)),
     ));
     lines.push((
         "limit of rollback (tokens)".into(),
         Box::new(|drafts| {
             drafts
-                .refused()
+                .refused_rollbacks
                 .limit
                 .map_or_else(|| "none".to_owned(), |limit| count(limit as u64))
         }),
@@ -136,21 +134,21 @@ fn add_drafts(document: &mut Document, summary: &Summary, tokens: usize) {
 fn add_checks(document: &mut Document, summary: &Summary) {
     let mut table = by_engine(summary, "checks").wrapped(0, LABEL_CHARS);
     table.row(draft_row(summary, "positions", |drafts| {
-        count(drafts.positions())
+        count(drafts.positions)
     }));
     table.row(draft_row(summary, "drafts that leave", |drafts| {
-        count(drafts.leaving().drafts)
+        count(drafts.leaving.drafts)
     }));
     table.row(draft_row(summary, "trees", |drafts| {
-        count(drafts.trees().trees)
+        count(drafts.trees.trees)
     }));
     table.row(draft_row(summary, "branches", |drafts| {
-        count(drafts.trees().branches)
+        count(drafts.trees.branches)
     }));
     for check in DraftCheck::ALL {
         let label = format!("different: {}", check.title());
         table.row(draft_row(summary, label, |drafts| {
-            count(drafts.differences(check))
+            count(drafts.differences[&check])
         }));
     }
     table.row(draft_row(summary, "schemas with a difference", |drafts| {
@@ -218,39 +216,39 @@ fn add_forced(document: &mut Document, summary: &Summary) {
         let prefix = corpus
             .map(|name| format!("{}: ", printable(name, NAME_CHARS)))
             .unwrap_or_default();
-        let mut add = |label: &str, cell: &dyn Fn(&ForcedTokens) -> String| {
+        let mut add = |label: &str, cell: &dyn Fn(&ForcedSummary) -> String| {
             table.row(draft_row(summary, format!("{prefix}{label}"), |drafts| {
                 forced_in(drafts, corpus).map_or_else(|| UNKNOWN.to_owned(), cell)
             }));
         };
         add("one token allowed (%)", &|forced| {
-            percent(share_of_positions(forced.one_allowed, forced))
+            percent(forced.share_one_allowed)
         });
         add("named by the engine (%)", &|forced| {
-            percent(share_of_positions(forced.jumped, forced))
+            percent(forced.share_jumped)
         });
         add("mask time saved (%)", &|forced| {
-            saved_share(forced).map_or_else(
+            forced.share_saved.map_or_else(
                 || UNKNOWN.to_owned(),
                 |share| format!("{:.2}", 100.0 * share),
             )
         });
         if corpus.is_none() {
             add("masks, all (ms)", &|forced| {
-                Unit::Ms.format_ns(Some(forced.mask_ns as f64))
+                Unit::Ms.format_ns(Some(forced.tokens.mask_ns as f64))
             });
             add("masks not computed (ms)", &|forced| {
-                Unit::Ms.format_ns(Some(forced.saved_ns as f64))
+                Unit::Ms.format_ns(Some(forced.tokens.saved_ns as f64))
             });
             add("asking for tokens (ms)", &|forced| {
-                Unit::Ms.format_ns(Some(forced.ask_ns as f64))
+                Unit::Ms.format_ns(Some(forced.tokens.ask_ns as f64))
             });
             for (label, of) in COUNTS {
-                add(label, &|forced| count(of(forced)));
+                add(label, &|forced| count(of(&forced.tokens)));
             }
         } else {
             add("not canonical tokens", &|forced| {
-                count(forced.not_canonical)
+                count(forced.tokens.not_canonical)
             });
         }
     }
@@ -264,9 +262,9 @@ fn add_forced(document: &mut Document, summary: &Summary) {
 }
 
 /// The forced tokens in one corpus, or in all.
-fn forced_in<'a>(drafts: &'a DraftSummary, corpus: Option<&str>) -> Option<&'a ForcedTokens> {
+fn forced_in<'a>(drafts: &'a DraftSummary, corpus: Option<&str>) -> Option<&'a ForcedSummary> {
     let Some(name) = corpus else {
-        return Some(drafts.forced());
+        return Some(&drafts.forced);
     };
     let mut known = drafts.forced_by_corpus.iter();
     known

@@ -109,7 +109,7 @@ pub(super) fn add_masks(document: &mut Document, summary: &Summary) {
                 ""
             };
             of(masks)
-                .slope_ns_per_position()
+                .slope_ns_per_position
                 .map_or_else(|| UNKNOWN.to_owned(), |ns| format!("{}{mark}", decimal(ns)))
         };
         lines.push((format!("{name} slope (ns/token)"), Box::new(slope)));
@@ -172,7 +172,7 @@ pub(super) fn add_one_core(document: &mut Document, summary: &Summary) {
     let carried = |of: fn(&Capacity) -> u64| -> Box<dyn Fn(&MaskSummary) -> String> {
         Box::new(move |masks| {
             walk(masks)
-                .capacity()
+                .one_core
                 .map_or_else(|| UNKNOWN.to_owned(), |capacity| count(of(&capacity)))
         })
     };

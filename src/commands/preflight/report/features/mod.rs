@@ -1,6 +1,6 @@
 //! Report and JSON file of `sobench preflight --features`.
 
-pub(crate) mod json;
+pub mod json;
 pub(crate) mod page;
 #[cfg(test)]
 mod testing;

@@ -1,7 +1,7 @@
 //! Report, charts and JSON file of `sobench preflight --limits`.
 
 mod charts;
-pub(crate) mod json;
+pub mod json;
 pub(crate) mod page;
 pub(crate) mod sentences;
 #[cfg(test)]
