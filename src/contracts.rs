@@ -4,8 +4,16 @@
 use serde_json::Value;
 
 use crate::commands::compare::report as comparison;
+use crate::commands::mask::proof_report::json::ProofFile;
+use crate::commands::mask::report::json::MaskFile;
 use crate::commands::matrix;
+use crate::commands::preflight::report::features::json::FeaturesFile;
+use crate::commands::preflight::report::json::PreflightFile;
+use crate::commands::preflight::report::limits::json::LimitsFile;
+use crate::commands::score::report::{ScoreFile, VerdictLine};
 use sobench_core::contract::written;
+use sobench_mask::prove::witness::Witness;
+use sobench_mask::row::Row;
 use sobench_results::compare::read::baseline_contract;
 
 /// Every contract by the name of its file.
@@ -14,8 +22,17 @@ pub fn all() -> Vec<(&'static str, Value)> {
         ("baseline", baseline_contract()),
         ("comparison", comparison::contract()),
         ("failures", sobench_report::failures::contract()),
+        ("mask", written::<MaskFile<'_>>()),
+        ("mask-row", written::<Row>()),
         ("matrix", written::<matrix::report::Comparison>()),
+        ("preflight", written::<PreflightFile<'_>>()),
+        ("preflight-features", written::<FeaturesFile<'_>>()),
+        ("preflight-limits", written::<LimitsFile<'_>>()),
+        ("proof", written::<ProofFile<'_>>()),
         ("result", sobench_report::json::contract()),
         ("run-log", sobench_results::runlog::contract()),
+        ("score", written::<ScoreFile<'_>>()),
+        ("verdict", written::<VerdictLine<'_>>()),
+        ("witness", written::<Witness>()),
     ]
 }

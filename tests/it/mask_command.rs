@@ -1,6 +1,6 @@
 //! Tests of the command `sobench mask`: rejected flags, messages, output files.
 
-use crate::support::{Ran, sobench};
+use crate::support::{Ran, assert_follows, sobench};
 
 /// A fast measurement.
 const SHORT: [&str; 9] = [
@@ -183,6 +183,10 @@ fn drafts_of_three_engines_are_restored_and_in_every_output() {
     }
     let read = |path: &str| std::fs::read_to_string(path).unwrap();
     let report: serde_json::Value = serde_json::from_str(&read(&json)).unwrap();
+    assert_follows("mask", &report);
+    for row in read(&rows).lines().skip(1) {
+        assert_follows("mask-row", &serde_json::from_str(row).unwrap());
+    }
     for engine in report["engines"].as_array().unwrap() {
         let drafts = &engine["drafts"];
         assert_eq!(

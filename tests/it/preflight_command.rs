@@ -10,10 +10,9 @@ mod tool_calls;
 use serde_json::Value;
 use sobench_backend::ServerKind;
 use sobench_testkit::constrained::{Reply, answering, sglang_reply};
-use sobench_testkit::repository_path;
 use sobench_testkit::scripted::{ScriptedServer, refusing_url};
 
-use crate::support::{Ran, sobench};
+use crate::support::{Ran, assert_follows, sobench};
 
 fn command(server: Option<&ScriptedServer>, arguments: &[&str]) -> Ran {
     let mut all = vec!["preflight", "--disable-tqdm"];
@@ -108,11 +107,7 @@ fn preflight_prints_a_table_writes_a_file_and_sets_the_exit_code() {
         );
     }
     let file: Value = serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
-    let contract =
-        std::fs::read_to_string(repository_path("schemas/contracts/preflight.schema.json"))
-            .unwrap();
-    let contract: Value = serde_json::from_str(&contract).unwrap();
-    assert!(jsonschema::is_valid(&contract, &file), "{file}");
+    assert_follows("preflight", &file);
     assert_eq!(file["passed"], true);
 
     let ignoring = answering(|_| Reply::Prose);

@@ -3,25 +3,15 @@
 use serde_json::{Value, json};
 use sobench_testkit::repository_path;
 
-use crate::support::sobench;
-
-const VERDICT_SCHEMA: &str = include_str!("../../schemas/contracts/verdict.schema.json");
-const SCORE_SCHEMA: &str = include_str!("../../schemas/contracts/score.schema.json");
+use crate::support::{assert_follows, sobench};
 
 fn check(text: &str) -> Value {
-    check_against(SCORE_SCHEMA, text)
+    check_against("score", text)
 }
 
-fn check_against(schema: &str, text: &str) -> Value {
-    let schema: Value = serde_json::from_str(schema).unwrap();
-    jsonschema::draft202012::meta::validate(&schema).unwrap();
+fn check_against(contract: &str, text: &str) -> Value {
     let value: Value = serde_json::from_str(text).unwrap();
-    let validator = jsonschema::draft202012::new(&schema).unwrap();
-    let errors: Vec<String> = validator
-        .iter_errors(&value)
-        .map(|error| format!("{}: {error}", error.instance_path()))
-        .collect();
-    assert!(errors.is_empty(), "{}", errors.join("\n"));
+    assert_follows(contract, &value);
     value
 }
 
@@ -194,7 +184,7 @@ fn every_answer_gets_a_verdict_line() {
     assert_eq!((printed.code, &printed.stdout), (0, &written));
     let values: Vec<Value> = written
         .lines()
-        .map(|line| check_against(VERDICT_SCHEMA, line))
+        .map(|line| check_against("verdict", line))
         .collect();
     let member = |name: &str| {
         values
@@ -242,7 +232,7 @@ fn answers_of_other_layouts_get_their_id_and_file() {
     let values: Vec<Value> = ran
         .stdout
         .lines()
-        .map(|line| check_against(VERDICT_SCHEMA, line))
+        .map(|line| check_against("verdict", line))
         .collect();
     assert!(
         values
@@ -279,7 +269,7 @@ fn a_bad_row_is_reported_and_stdin_is_read() {
     let lines: Vec<Value> = String::from_utf8(output.stdout)
         .unwrap()
         .lines()
-        .map(|line| check_against(VERDICT_SCHEMA, line))
+        .map(|line| check_against("verdict", line))
         .collect();
     let found: Vec<(&Value, &Value)> = lines
         .iter()

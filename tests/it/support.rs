@@ -127,6 +127,20 @@ pub(crate) fn sobench_result(arguments: &[&str]) -> (Ran, Value) {
     )
 }
 
+/// Fails if a file does not follow the contract of this name, or would follow it with an unknown
+/// member. Lines of verdicts have the members of their rows.
+#[track_caller]
+pub(crate) fn assert_follows(name: &str, file: &Value) {
+    let path = repository_path(&format!("schemas/contracts/{name}.schema.json"));
+    let contract = std::fs::read_to_string(path).unwrap();
+    assert_eq!(contract::check(&contract, file), Ok(()), "{file}");
+    let other = contract::with_member(file, "/unknown", true.into());
+    assert_eq!(
+        contract::check(&contract, &other).is_ok(),
+        name == "verdict"
+    );
+}
+
 /// Validates a result file against its contract; the error lists the violations.
 pub(crate) fn check_result(file: &Value) -> Result<(), String> {
     let contract = repository_path("schemas/contracts/result.schema.json");

@@ -77,7 +77,7 @@ impl Departure {
 }
 
 /// Departure that an engine declares.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize)]
 pub struct DeclaredDeparture {
     pub departure: Departure,
     /// Behaviour of the engine.

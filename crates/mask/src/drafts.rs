@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::times::Durations;
@@ -11,7 +12,7 @@ use super::times::Durations;
 pub const MAX_DRAFT_TOKENS: usize = 64;
 
 /// Results of one or more texts. All counts and durations can be added.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct DraftRow {
     /// Texts that were walked.
     pub texts: u64,
@@ -35,7 +36,7 @@ pub struct DraftRow {
 }
 
 /// Drafts and their tokens.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct DraftCounts {
     pub drafts: u64,
     /// Drafted tokens.
@@ -45,7 +46,7 @@ pub struct DraftCounts {
 }
 
 /// Durations of drafts. The unit of the first three is the draft.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct DraftTimes {
     /// K masks, one before each token of the draft.
     pub masks: Durations,
@@ -58,7 +59,7 @@ pub struct DraftTimes {
 }
 
 /// Rollbacks that the engine refused.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct RefusedRollbacks {
     pub rollbacks: u64,
     /// Maximum number of tokens that the engine rolled back where it refused more, the smallest if
@@ -70,7 +71,7 @@ pub struct RefusedRollbacks {
 }
 
 /// Draft trees with two branches.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct TreeCounts {
     pub trees: u64,
     /// Branches that were compared with a matcher that committed their tokens directly: two of a
@@ -80,7 +81,7 @@ pub struct TreeCounts {
 
 /// Forced tokens along the texts. The unit of the first group is the position, of the second the
 /// token.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct ForcedTokens {
     /// Positions with a mask.
     pub positions: u64,
@@ -106,7 +107,9 @@ pub struct ForcedTokens {
 }
 
 /// What is compared with a matcher that never drafted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, JsonSchema, Serialize, Deserialize,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum DraftCheck {
     /// The mask after rollback.
@@ -160,7 +163,7 @@ impl DraftCheck {
 }
 
 /// A difference between a matcher that drafted and one that never did.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct DraftDifference {
     pub check: DraftCheck,
     /// Index of the instance in its entry, from 0.

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::drafts::MAX_DRAFT_TOKENS;
@@ -71,7 +72,7 @@ pub struct MaskPlan {
 }
 
 /// Seed and budget of the proof search.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Effort {
     pub seed: u64,
     /// Masks per entry and engine, excluding those for explanations and shrinking.

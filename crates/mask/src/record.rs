@@ -1,5 +1,6 @@
 //! The record of a measurement: engines, corpora, vocabulary, machine and limits.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::plan::Effort;
@@ -13,7 +14,7 @@ use sobench_engine::{EngineName, EnginePolicy};
 pub const RESERVED_BYTES: u64 = 512 << 20;
 
 /// The settings and environment of a measurement.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct MaskRecord {
     /// In the requested order, in which they ran one after another.
     pub engines: Vec<MeasuredEngine>,
@@ -52,7 +53,7 @@ pub struct MaskRecord {
 }
 
 /// Random sample of entries, drawn as CPython's `random.sample` does, in corpus order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Sample {
     /// Maximum number of entries.
     pub entries: usize,
@@ -60,7 +61,7 @@ pub struct Sample {
 }
 
 /// One engine of a measurement.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct MeasuredEngine {
     pub engine: EngineName,
     /// The library and its version.
@@ -77,7 +78,7 @@ pub struct MeasuredEngine {
 }
 
 /// One corpus of a measurement.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct CorpusRecord {
     /// As given by the user.
     pub source: String,
@@ -92,7 +93,7 @@ pub struct CorpusRecord {
 }
 
 /// The layout of a corpus.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CorpusKind {
     /// MaskBench files: a schema and tests.
@@ -134,7 +135,7 @@ impl CorpusKind {
 }
 
 /// The vocabulary that all engines mask.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct VocabularyRecord {
     pub name: String,
     /// Number of ids, including unused ones.
@@ -142,7 +143,7 @@ pub struct VocabularyRecord {
 }
 
 /// The machine on which the measurement ran.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct MachineRecord {
     /// The operating system's name, e.g. `linux`.
     pub os: String,

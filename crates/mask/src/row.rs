@@ -1,5 +1,6 @@
 //! The row of one entry under one engine: one line in the rows file.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::drafts::DraftRow;
@@ -7,7 +8,9 @@ use super::times::{Durations, Slope};
 use sobench_engine::EngineName;
 
 /// How an instance is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, JsonSchema, Serialize, Deserialize,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum Spelling {
     /// `", "` between members and `": "` after names, as in Python's `json.dumps` and MaskBench's
@@ -37,7 +40,7 @@ impl Spelling {
 }
 
 /// One entry under one engine.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Row {
     /// Index of the entry in the corpora, from 0. Rows are reported in this order, regardless of
     /// the order of completion.
@@ -71,14 +74,14 @@ pub struct Row {
 }
 
 /// The engine chosen by `auto`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct RouteRow {
     pub engine: EngineName,
     pub why: String,
 }
 
 /// The engine declined the constraint.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Declined {
     pub class: DeclineClass,
     /// The unsupported feature, if the library names it.
@@ -92,7 +95,9 @@ pub struct Declined {
 }
 
 /// The kind of the engine's error.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, JsonSchema, Serialize, Deserialize,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum DeclineClass {
     Unsupported,
@@ -101,7 +106,7 @@ pub enum DeclineClass {
 }
 
 /// Why a row was stopped.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Stopped {
     pub cause: StopCause,
     pub stage: Stage,
@@ -113,7 +118,9 @@ pub struct Stopped {
 }
 
 /// Why a child process ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, JsonSchema, Serialize, Deserialize,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum StopCause {
     /// A panic, a signal, a stack overflow.
@@ -123,7 +130,7 @@ pub enum StopCause {
 }
 
 /// The stage of a row.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(tag = "at", rename_all = "snake_case")]
 pub enum Stage {
     /// The evaluator judges the instances; failures here are not the engine's.
@@ -144,7 +151,7 @@ pub enum Stage {
 }
 
 /// Cost of compiling.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Compile {
     /// The first compile of this constraint in its process.
     pub cold_ns: u64,
@@ -161,7 +168,7 @@ pub struct Compile {
 }
 
 /// One instance in one spelling.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct InstanceRow {
     /// Index of the instance in its entry, from 0.
     pub index: usize,
@@ -202,7 +209,7 @@ pub(super) fn last_characters(text: &str, bytes: usize) -> String {
 }
 
 /// The outcome of an instance.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(tag = "is", rename_all = "snake_case")]
 pub enum InstanceOutcome {
     /// Valid, with every token and the final end allowed and no wrong early end; or invalid and
@@ -242,7 +249,7 @@ impl InstanceOutcome {
 }
 
 /// Durations of masks and commits in one spelling.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct SpellingTimes {
     pub spelling: Spelling,
     /// The first walk over each instance on a newly compiled grammar.
@@ -252,7 +259,7 @@ pub struct SpellingTimes {
 }
 
 /// Durations of one pass.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct PassTimes {
     pub mask: Durations,
     pub commit: Durations,

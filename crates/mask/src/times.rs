@@ -1,11 +1,12 @@
 //! Durations in a row, and their slope over the token position.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use sobench_statistics::durations::{Durations, MAX_DURATION_NS};
 
 /// Sums for the least-squares line through (position, ns). Sums of several rows can be added.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Slope {
     pub n: f64,
     pub sum_position: f64,

@@ -21,6 +21,7 @@
 //!   prompt. The prompt requests another text, so the latter fails sometimes; the correct rate of a
 //!   run shows how often.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::MAX_KEPT_CHARS;
@@ -43,7 +44,7 @@ pub(super) const RUNAWAY_CHARS: usize = 24;
 pub(super) const BUSY: [u16; 2] = [408, 429];
 
 /// The result of the same prompt without a constraint.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize)]
 pub struct Control {
     /// The answer; `None` if the request failed.
     pub answer: Option<String>,

@@ -23,6 +23,7 @@ pub mod tool_calls;
 
 use std::fmt;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use sobench_backend::identify::Server;
@@ -40,7 +41,7 @@ pub use tool_calls::{ToolCell, ToolPreflight, ToolQuestion};
 pub const MAX_KEPT_CHARS: usize = 2000;
 
 /// The results for one server.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct Preflight {
     pub record: PreflightConditions,
     #[serde(rename = "server")]
@@ -65,11 +66,12 @@ pub struct Preflight {
     pub requests: usize,
     /// Notices for the reader.
     #[serde(serialize_with = "as_sentences")]
+    #[schemars(with = "Vec<String>")]
     pub notices: Vec<Notice>,
 }
 
 /// The conditions of a preflight.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct PreflightConditions {
     pub backend: ServerKind,
     pub base_url: String,
@@ -96,7 +98,7 @@ pub struct PreflightConditions {
 }
 
 /// The result of one kind in one dialect.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct Cell {
     pub kind: Kind,
     /// The notation of a grammar; `None` for other kinds.
@@ -119,7 +121,7 @@ pub enum Tested<'a> {
 }
 
 /// The dialect that works best, and how to use it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize)]
 pub struct Recommendation {
     #[serde(rename = "constraint_dialect")]
     pub dialect: ConstraintDialect,

@@ -1,5 +1,6 @@
 //! The accuracy of answers whose rows have a reference.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{Row, Stored, UnreadableRow};
@@ -10,7 +11,7 @@ use sobench_judge::accuracy::{Accuracy, Grade, Leaves, Scorer};
 use sobench_statistics::Rate;
 
 /// The accuracy of all answers that one scorer compared.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct ScorerAccuracy {
     pub scorer: Scorer,
     /// Right answers / compared ones. An unparsed answer is not right.

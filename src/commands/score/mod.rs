@@ -17,6 +17,7 @@ use std::io::{Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use tempfile::SpooledTempFile;
@@ -230,7 +231,7 @@ fn unreadable_rows(scores: &[Score]) -> Vec<String> {
 }
 
 /// The layout of a file of answers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FileKind {
     /// A run log of sobench.
@@ -273,7 +274,7 @@ struct Stored {
 }
 
 /// A row without a readable answer or constraint.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct UnreadableRow {
     /// The line, or the place in a result.
     pub id: String,
@@ -323,7 +324,7 @@ struct Answers {
 }
 
 /// A total that a file states.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct Claim {
     /// The key in the file.
     pub name: String,
@@ -331,7 +332,7 @@ pub struct Claim {
 }
 
 /// The result for one file.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct Score {
     pub file: String,
     pub kind: FileKind,
@@ -352,11 +353,12 @@ pub struct Score {
     pub agreement: Option<Agreement>,
     pub assumptions: Vec<String>,
     #[serde(serialize_with = "as_sentences")]
+    #[schemars(with = "Vec<String>")]
     pub notices: Vec<Notice>,
 }
 
 /// Comparison of the file's verdicts with these, over the answers that have both.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct Agreement {
     pub compared: usize,
     /// Answers that the file calls correct.

@@ -1,12 +1,14 @@
 //! The page, the JSON (`schemas/contracts/score.schema.json`) and the verdicts of scored answers
 //! (`schemas/contracts/verdict.schema.json`).
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::commands::score::{Agreement, Row, Score, Stored, UnreadableRow, message};
+use sobench_core::json_struct;
 use sobench_core::printable::printable;
-use sobench_core::verdict::{Reason, Verdict};
+use sobench_core::verdict::{NotScored, Reason, Verdict};
 use sobench_judge::accuracy::Grade;
 use sobench_notices::notice::sentences;
 use sobench_render::{Block, Document, Level, Table};
@@ -30,26 +32,15 @@ pub fn document(scores: &[Score]) -> Document {
     document
 }
 
-/// Stored answers judged again.
-#[derive(Serialize)]
-pub struct ScoreFile<'a> {
-    format: &'static str,
-    format_version: u32,
-    sobench_version: &'static str,
-    assert_formats: bool,
-    files: &'a [Score],
-}
-
-impl<'a> ScoreFile<'a> {
-    /// The results of all files.
-    pub fn new(files: &'a [Score], assert_formats: bool) -> Self {
-        Self {
-            format: "sobench-score",
-            format_version: FORMAT_VERSION,
-            sobench_version: env!("CARGO_PKG_VERSION"),
-            assert_formats,
-            files,
-        }
+json_struct! {
+    /// Stored answers judged again.
+    pub struct ScoreFile<'a> = |files: &'a [Score], assert_formats: bool| {
+        #[schemars(extend("const" = "sobench-score"))]
+        format: &'static str = "sobench-score",
+        format_version: u32 = FORMAT_VERSION,
+        sobench_version: &'static str = env!("CARGO_PKG_VERSION"),
+        assert_formats: bool = assert_formats,
+        files: &'a [Score] = files,
     }
 }
 
@@ -62,7 +53,8 @@ const INPUT: &str = "input";
 /// The verdict of a row: a line of JSON with the members of the row; of other layouts with the `id`
 /// and the `text`. Members of the row with the names of these members and other values are in
 /// `input`.
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
+#[schemars(extend("additionalProperties" = true))]
 pub struct VerdictLine<'a> {
     /// The file of the answer, if several files are scored.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -70,6 +62,7 @@ pub struct VerdictLine<'a> {
     /// Whether the answer satisfies its constraint; `null` if it cannot be judged.
     valid: Option<bool>,
     /// Why the answer is invalid, or why it cannot be judged; `null` for a valid answer.
+    #[schemars(extend("enum" = reason_names()))]
     reason: Option<&'static str>,
     /// JSON pointer into the answer, for `schema` and `duplicate_key`.
     path: Option<&'a str>,
@@ -81,6 +74,12 @@ pub struct VerdictLine<'a> {
     /// The comparison with the reference; only for rows that have one.
     #[serde(skip_serializing_if = "Option::is_none")]
     accuracy: Option<Grade>,
+}
+
+fn reason_names() -> Vec<Option<&'static str>> {
+    let names = Reason::NAMES.iter().chain(&NotScored::NAMES).copied();
+    let names = names.chain([UNREADABLE]).map(Some);
+    names.chain([None]).collect()
 }
 
 /// A line of verdicts.

@@ -5,9 +5,8 @@ use serde_json::{Value, json};
 use sobench_testkit::constrained::{
     Reply, allowed, answering, constraint_text, crashing_server, posts,
 };
-use sobench_testkit::repository_path;
 
-use crate::support::{Ran, sobench};
+use crate::support::{Ran, assert_follows, sobench};
 
 /// Verdict by keyword, one map per server.
 type Verdicts = Vec<Vec<(String, String)>>;
@@ -20,12 +19,7 @@ fn surveyed(arguments: &[&str]) -> (Ran, Value) {
     let ran = probe(&[arguments, &["--format", "json"]].concat());
     assert!(!ran.stdout.is_empty(), "{}", ran.stderr);
     let file: Value = serde_json::from_str(&ran.stdout).unwrap();
-    let contract = std::fs::read_to_string(repository_path(
-        "schemas/contracts/preflight-features.schema.json",
-    ))
-    .unwrap();
-    let contract: Value = serde_json::from_str(&contract).unwrap();
-    assert!(jsonschema::is_valid(&contract, &file), "{file}");
+    assert_follows("preflight-features", &file);
     (ran, file)
 }
 

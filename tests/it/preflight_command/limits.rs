@@ -1,10 +1,9 @@
 //! `sobench preflight --limits`: its outputs, files and errors.
 
 use serde_json::Value;
-use sobench_testkit::repository_path;
 use sobench_testkit::scripted::refusing_url;
 
-use crate::support::{Ran, sobench};
+use crate::support::{Ran, assert_follows, sobench};
 
 pub(super) fn limits(arguments: &[&str]) -> Ran {
     sobench(&[&["preflight", "--limits", "--disable-tqdm"], arguments].concat())
@@ -40,10 +39,7 @@ fn limits_are_printed_written_and_reported_together() {
         assert!(ran.stdout.contains(text), "{text} in {}", ran.stdout);
     }
     let file = read(&json);
-    let contract = read(&repository_path(
-        "schemas/contracts/preflight-limits.schema.json",
-    ));
-    assert!(jsonschema::is_valid(&contract, &file), "{file}");
+    assert_follows("preflight-limits", &file);
     assert_eq!(file["servers"][0]["ladders"].as_array().unwrap().len(), 3);
     let page = std::fs::read_to_string(&html).unwrap();
     assert!(page.contains("nested objects") && page.contains("maxItems"));

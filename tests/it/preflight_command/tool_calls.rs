@@ -3,12 +3,11 @@
 use serde_json::{Value, json};
 use sobench_testkit::constrained::posts;
 use sobench_testkit::reasoning_server::{ReasoningFault, reasoning_server};
-use sobench_testkit::repository_path;
 use sobench_testkit::scripted::ScriptedServer;
 use sobench_testkit::tool_server::{ToolFault, tool_server};
 
 use super::command;
-use crate::support::{sobench, sobench_result};
+use crate::support::{assert_follows, sobench, sobench_result};
 
 const CHAT: [&str; 2] = ["--backend", "openai-chat"];
 
@@ -18,16 +17,7 @@ fn json_of(server: &ScriptedServer, kinds: &str) -> (Value, i32) {
     let ran = command(Some(server), &arguments);
     let found: Value =
         serde_json::from_str(&ran.stdout).unwrap_or_else(|error| panic!("{error}: {}", ran.stderr));
-    let contract =
-        std::fs::read_to_string(repository_path("schemas/contracts/preflight.schema.json"))
-            .unwrap();
-    let contract: Value = serde_json::from_str(&contract).unwrap();
-    let validator = jsonschema::validator_for(&contract).unwrap();
-    let errors: Vec<String> = validator
-        .iter_errors(&found)
-        .map(|error| error.to_string())
-        .collect();
-    assert!(errors.is_empty(), "{errors:?}");
+    assert_follows("preflight", &found);
     (found, ran.code)
 }
 

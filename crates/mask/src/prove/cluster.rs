@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::finding::{Finding, Interpretation, Proof};
@@ -158,7 +159,7 @@ fn byte_class(byte: u8) -> &'static str {
 }
 
 /// Similar errors with a representative witness.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Cluster {
     pub engine: EngineName,
     pub proof: Proof,

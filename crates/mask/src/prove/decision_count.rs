@@ -2,12 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::finding::{Interpretation, Proof};
+use sobench_core::contract::names;
 
 /// Decisions of one proof; the unit is a prefix with a token, where the end counts as a token.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct DecisionCount {
     /// Checked decisions.
     pub decided: u64,
@@ -20,8 +22,9 @@ pub struct DecisionCount {
 }
 
 /// Counts by proof; absent if there were no decisions.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(transparent)]
+#[schemars(extend("propertyNames" = names(Proof::ALL.map(Proof::name))))]
 pub struct DecisionCounts(BTreeMap<Proof, DecisionCount>);
 
 impl DecisionCounts {

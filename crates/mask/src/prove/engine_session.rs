@@ -3,6 +3,7 @@
 use std::cell::OnceCell;
 use std::sync::Arc;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -125,7 +126,7 @@ pub struct Proved {
 
 /// Texts with a repeated member name: JSON Schema does not define their meaning, so they are
 /// neither valid nor invalid.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Duplicates {
     pub tried: u64,
     #[serde(rename = "let_through")]

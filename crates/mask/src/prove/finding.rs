@@ -1,11 +1,14 @@
 //! Findings and their proofs.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use sobench_engine::{Departure, EngineName, TokenId};
 
 /// The kind of a proof, serialised as the name of its rule.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, JsonSchema, Serialize, Deserialize,
+)]
 pub enum Proof {
     /// Too strict: a token of a matching text is refused.
     #[serde(rename = "P1")]
@@ -87,7 +90,7 @@ impl Proof {
 }
 
 /// One proof, without its constraint and engine.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Finding {
     pub proof: Proof,
     /// The committed tokens.
@@ -212,7 +215,9 @@ impl Finding {
 }
 
 /// The interpretation of a finding.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, JsonSchema, Serialize, Deserialize,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum Interpretation {
     /// No declared departure explains it.
@@ -243,7 +248,9 @@ impl Interpretation {
 }
 
 /// How an engine contradicts itself (P7), or what a rollback does not restore (P8).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, JsonSchema, Serialize, Deserialize,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum Contradiction {
     /// Commit refuses a token that the mask allows.
@@ -297,7 +304,7 @@ impl Contradiction {
 }
 
 /// The origin of a prefix.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Origin {
     /// An instance of the corpus.
@@ -311,7 +318,9 @@ pub enum Origin {
 }
 
 /// How a text was rewritten.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, JsonSchema, Serialize, Deserialize,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum Mutation {
     /// Other white space between tokens.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::finding::{Contradiction, Finding, Proof};
@@ -19,7 +20,7 @@ use sobench_pycompat::random::PythonRandom;
 pub const VERSION: u32 = 1;
 
 /// One proof with its engine, constraint and vocabulary.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Witness {
     /// [`VERSION`].
     pub sobench_witness: u32,

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -14,7 +15,7 @@ use sobench_judge::Evaluator;
 const SHIPPED: &str = include_str!("../../shipped/features.jsonl");
 
 /// A keyword or edge case of JSON Schema.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Feature {
     /// The name, for example `pattern-look-ahead`.

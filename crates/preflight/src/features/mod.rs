@@ -14,6 +14,7 @@ pub mod judge;
 pub mod probe;
 pub mod temptation;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::ServerFacts;
@@ -34,7 +35,7 @@ pub struct Survey {
 }
 
 /// Settings for all servers.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct Settings {
     /// Requests for each feature.
     pub samples: usize,
@@ -49,7 +50,7 @@ pub struct Settings {
 }
 
 /// Results for one server, or one engine of the embedded server.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct ServerSurvey {
     /// The title of its column.
     pub label: String,
@@ -70,11 +71,12 @@ pub struct ServerSurvey {
     pub found: Vec<FeatureResult>,
     /// Notices for the reader.
     #[serde(serialize_with = "as_sentences")]
+    #[schemars(with = "Vec<String>")]
     pub notices: Vec<Notice>,
 }
 
 /// The result of one feature.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct FeatureResult {
     pub id: String,
     pub keyword: String,
@@ -104,7 +106,7 @@ pub struct FeatureResult {
 }
 
 /// An answer that breaks its schema.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize)]
 pub struct InvalidAnswer {
     /// Cut at [`super::MAX_KEPT_CHARS`].
     pub text: String,
@@ -117,7 +119,7 @@ pub struct InvalidAnswer {
 }
 
 /// The verdict on one feature.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FeatureVerdict {
     /// All complete answers are valid, and enough controls break the schema.

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Cancelled, End, Latencies, Step, StepOutcome};
@@ -15,7 +16,9 @@ pub const STALL_MS: f64 = 500.0;
 pub const STALL_SHARE: f64 = 0.25;
 
 /// What a ladder shows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, JsonSchema, Serialize, Deserialize,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
     Dies,

@@ -11,6 +11,7 @@ pub mod probe;
 mod request_body;
 mod server_process;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use sobench_backend::{ConstraintDialect, ServerKind};
@@ -38,7 +39,7 @@ pub const MAX_MEMORY_GROWTH: u64 = 4 << 30;
 pub const TIME_BUDGET_S: f64 = 1800.0;
 
 /// The limits of one server, or one engine of the embedded server.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ServerLimits {
     /// The name in tables and charts.
@@ -69,7 +70,7 @@ pub struct ServerLimits {
 }
 
 /// Latencies of several equal requests, in milliseconds.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Latencies {
     pub requests: usize,
@@ -80,7 +81,7 @@ pub struct Latencies {
 }
 
 /// The result of one ladder.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Ladder {
     pub ladder: LadderKind,
@@ -96,7 +97,7 @@ pub struct Ladder {
 }
 
 /// One request with a constraint.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Step {
     pub size: u64,
@@ -119,7 +120,7 @@ pub struct Step {
 }
 
 /// How a step ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StepOutcome {
     Accepted,
@@ -132,7 +133,7 @@ pub enum StepOutcome {
 }
 
 /// Why a ladder ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum End {
     /// The largest size was accepted.
@@ -154,7 +155,7 @@ pub enum End {
 }
 
 /// A request whose client closed the connection while the server was busy with it.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Cancelled {
     pub size: u64,

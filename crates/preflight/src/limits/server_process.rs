@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use sobench_backend::server_metrics::read_page;
@@ -13,7 +14,7 @@ use sobench_core::proc_status::status_bytes;
 use sobench_core::server_sample::Quantity;
 
 /// Where memory and CPU time are read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ProcessSource {
     /// `/proc` of the listening process and its descendants.

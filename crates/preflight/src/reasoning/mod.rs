@@ -9,6 +9,7 @@ pub mod classify;
 
 use std::fmt;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::classify::{failure, truncate_text};
@@ -26,7 +27,7 @@ use sobench_core::observation::{Observation, Outcome};
 const LONG_FACTOR: u32 = 4 * RETRY_FACTOR;
 
 /// What a constraint does to the thinking of a model.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ReasoningVerdict {
     Fine,
@@ -41,7 +42,7 @@ pub enum ReasoningVerdict {
 }
 
 /// The result with thinking on or off.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct ReasoningResult {
     /// Whether thinking was on.
     pub thinking: bool,
@@ -54,7 +55,7 @@ pub struct ReasoningResult {
 }
 
 /// One of the four questions, and its answer.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct ReasoningAnswer {
     pub thinking: bool,
     pub constrained: bool,
@@ -71,7 +72,7 @@ pub struct ReasoningAnswer {
 }
 
 /// The results for the reasoning boundary.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, JsonSchema, Serialize)]
 pub struct ReasoningPreflight {
     /// The dialect of the constraint.
     #[serde(rename = "constraint_dialect")]

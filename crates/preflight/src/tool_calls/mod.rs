@@ -19,6 +19,7 @@ pub mod probe;
 use std::collections::HashMap;
 use std::fmt;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::runner::{Extent, RETRY_FACTOR, Runner};
@@ -37,7 +38,7 @@ const FIRST_FACTOR: u32 = 4;
 pub const MAX_REQUESTS_BEFORE_RUN: usize = 4;
 
 /// What a request demands of the calls.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ToolRow {
     /// At least one call.
@@ -57,7 +58,7 @@ pub enum ToolRow {
 }
 
 /// A row of the table: what is demanded of the calls, and whether the tools are `strict`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, JsonSchema, Serialize)]
 pub struct ToolQuestion {
     pub row: ToolRow,
     /// Whether the server must enforce the schemas of the arguments.
@@ -65,7 +66,7 @@ pub struct ToolQuestion {
 }
 
 /// A part of a call that is not as demanded, where the rest is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Part {
     /// The arguments are not valid under the schema of the tool.
@@ -79,7 +80,7 @@ pub enum Part {
 }
 
 /// The result of one question, streamed or whole.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct ToolCell {
     #[serde(flatten)]
     pub question: ToolQuestion,
@@ -95,7 +96,7 @@ pub struct ToolCell {
 
 /// The answer to the prompt that asks for a call, where nothing is enforced: `tool_choice` is
 /// `auto`, and the values are named in descriptions only.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, JsonSchema, Serialize)]
 pub struct CallControl {
     /// Whether the model wrote a call, also one that the server left as text.
     pub calls: bool,
@@ -110,7 +111,7 @@ pub struct CallControl {
 }
 
 /// The results for tool calls.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, JsonSchema, Serialize)]
 pub struct ToolPreflight {
     pub control: CallControl,
     /// Whether the model calls where it is asked for plain words and may decide; `None` if it was

@@ -1,7 +1,9 @@
 //! Distributions of durations, some of which are censored at a limit, and of sizes.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
+use sobench_core::json_struct;
 use sobench_statistics::durations::{Durations, quantile_rank};
 use sobench_statistics::samples_needed;
 
@@ -16,7 +18,7 @@ pub const VERY_SLOW_NS: u64 = 10_000_000;
 
 /// Durations, some of which are censored at a limit. Percentiles count censored ones as longer than
 /// the limit. With censored ones there is no mean.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, JsonSchema, Serialize)]
 #[serde(into = "DistributionFile")]
 pub struct Distribution {
     durations: Durations,
@@ -32,45 +34,52 @@ pub enum Bound {
 }
 
 /// Sizes in bytes, one per schema.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, JsonSchema, Serialize)]
 #[serde(into = "SizesFile")]
 pub struct Sizes(Vec<u64>);
 
-/// [`Distribution`] in files.
-#[derive(Serialize)]
-struct DistributionFile {
-    /// Number of durations, including censored ones.
-    n: u64,
-    /// Durations longer than the limit.
-    censored: u64,
-    /// `null` with censored durations.
-    mean_ns: Option<f64>,
-    percentiles: [Percentile; PERCENTILES.len()],
-    max_ns: Option<u64>,
-    max_above_ns: Option<u64>,
-    share_over_1_ms: Option<f64>,
-    share_over_10_ms: Option<f64>,
+json_struct! {
+    /// [`Distribution`] in files.
+    struct DistributionFile = |found: &Distribution| [
+        let max = found.max();
+    ] {
+        /// Number of durations, including censored ones.
+        n: u64 = found.n(),
+        /// Durations longer than the limit.
+        censored: u64 = found.censored(),
+        /// `null` with censored durations.
+        mean_ns: Option<f64> = found.mean_ns(),
+        percentiles: [Percentile; PERCENTILES.len()] = PERCENTILES.map(|p| Percentile::new(p, found)),
+        max_ns: Option<u64> = max.and_then(Bound::known_ns),
+        max_above_ns: Option<u64> = max.and_then(Bound::above_ns),
+        share_over_1_ms: Option<f64> = found.share_above(SLOW_NS),
+        share_over_10_ms: Option<f64> = found.share_above(VERY_SLOW_NS),
+    }
 }
 
-/// The smallest duration that this share of all does not exceed.
-#[derive(Serialize)]
-struct Percentile {
-    /// The share in percent.
-    p: f64,
-    ns: Option<u64>,
-    /// The limit, if the percentile is censored.
-    above_ns: Option<u64>,
-    /// Whether there are enough durations for it.
-    enough: bool,
+json_struct! {
+    /// The smallest duration that this share of all does not exceed.
+    struct Percentile = |p: f64, found: &Distribution| [
+        let bound = found.percentile(p);
+    ] {
+        /// The share in percent.
+        p: f64 = p,
+        ns: Option<u64> = bound.and_then(Bound::known_ns),
+        /// The limit, if the percentile is censored.
+        above_ns: Option<u64> = bound.and_then(Bound::above_ns),
+        /// Whether there are enough durations for it.
+        enough: bool = found.has_enough_for(p),
+    }
 }
 
-/// [`Sizes`] in files.
-#[derive(Serialize)]
-struct SizesFile {
-    n: usize,
-    p50_bytes: Option<u64>,
-    p99_bytes: Option<u64>,
-    max_bytes: Option<u64>,
+json_struct! {
+    /// [`Sizes`] in files.
+    struct SizesFile = |sizes: &Sizes| {
+        n: usize = sizes.n(),
+        p50_bytes: Option<u64> = sizes.percentile(50.0),
+        p99_bytes: Option<u64> = sizes.percentile(99.0),
+        max_bytes: Option<u64> = sizes.max(),
+    }
 }
 
 impl Distribution {
@@ -197,37 +206,14 @@ impl Sizes {
 }
 
 impl From<Distribution> for DistributionFile {
-    fn from(durations: Distribution) -> Self {
-        let max = durations.max();
-        Self {
-            n: durations.n(),
-            censored: durations.censored(),
-            mean_ns: durations.mean_ns(),
-            percentiles: PERCENTILES.map(|p| {
-                let bound = durations.percentile(p);
-                Percentile {
-                    p,
-                    ns: bound.and_then(Bound::known_ns),
-                    above_ns: bound.and_then(Bound::above_ns),
-                    enough: durations.has_enough_for(p),
-                }
-            }),
-            max_ns: max.and_then(Bound::known_ns),
-            max_above_ns: max.and_then(Bound::above_ns),
-            share_over_1_ms: durations.share_above(SLOW_NS),
-            share_over_10_ms: durations.share_above(VERY_SLOW_NS),
-        }
+    fn from(found: Distribution) -> Self {
+        Self::new(&found)
     }
 }
 
 impl From<Sizes> for SizesFile {
     fn from(sizes: Sizes) -> Self {
-        Self {
-            n: sizes.n(),
-            p50_bytes: sizes.percentile(50.0),
-            p99_bytes: sizes.percentile(99.0),
-            max_bytes: sizes.max(),
-        }
+        Self::new(&sizes)
     }
 }
 

@@ -8,8 +8,10 @@ pub mod replay_report;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
+use sobench_core::contract::names;
 use sobench_core::error::Result;
 use sobench_engine::EngineName;
 use sobench_mask::proof_run::{ProofRow, ProofRun};
@@ -35,14 +37,14 @@ pub struct Summary {
 }
 
 /// A part of a whole.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema, Serialize)]
 pub struct Share {
     pub part: u64,
     pub of: u64,
 }
 
 /// The summary of one engine.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, JsonSchema, Serialize)]
 pub struct EngineSummary {
     pub engine: EngineName,
     pub version: String,
@@ -56,6 +58,7 @@ pub struct EngineSummary {
     pub decided_schemas: u64,
     /// Entries with at least one error, and those by proof.
     pub wrong_schemas: u64,
+    #[schemars(extend("propertyNames" = names(Proof::ALL.map(Proof::name))))]
     pub wrong_schemas_by_proof: BTreeMap<Proof, u64>,
     /// Entries with a finding that a declared departure explains, by name.
     pub declared_schemas: BTreeMap<String, u64>,

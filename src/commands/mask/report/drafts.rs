@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use sobench_mask::drafts::{
@@ -17,7 +18,7 @@ use sobench_results::metrics::distribution::Distribution;
 const MAX_DIFFERENCES: usize = 20;
 
 /// The drafts of one engine.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, JsonSchema, Serialize)]
 pub struct DraftSummary {
     /// Schemas with drafts.
     pub schemas: u64,
@@ -46,7 +47,7 @@ pub struct DraftSummary {
 }
 
 /// Durations of drafts.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, JsonSchema, Serialize)]
 pub struct DraftTimesSummary {
     /// The masks of one draft.
     pub masks: Distribution,
@@ -59,7 +60,7 @@ pub struct DraftTimesSummary {
 }
 
 /// The first difference of a schema.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize)]
 pub struct EntryDifference {
     pub entry_index: usize,
     pub entry: String,
@@ -68,7 +69,7 @@ pub struct EntryDifference {
 }
 
 /// Forced tokens with their shares.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, JsonSchema, Serialize)]
 pub struct ForcedSummary {
     #[serde(flatten)]
     pub tokens: ForcedTokens,
@@ -82,7 +83,7 @@ pub struct ForcedSummary {
 }
 
 /// The forced tokens in one corpus.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct CorpusForced {
     /// The corpus as given by the user.
     pub corpus: String,

@@ -3,14 +3,15 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
-use serde_json::{Map, json};
+use serde_json::{Map, Value, json};
 
 use super::definitions::{DEFINITIONS, PERCENTILE};
 use super::maskbench::DIFFERENCES;
 use super::outcome::{Counts, SchemaOutcome};
+use super::tags::TagCounts;
 use super::witness::Disputes;
 use super::{EngineSummary, Summary};
+use sobench_core::json_struct;
 use sobench_engine::EngineName;
 use sobench_mask::record::MaskRecord;
 use sobench_mask::row::Spelling;
@@ -19,73 +20,49 @@ use sobench_notices::notice::sentences;
 /// Version of the file format, raised when a key is removed or changes its meaning.
 pub const FORMAT_VERSION: u32 = 1;
 
-/// What several decoding engines did over a corpus of constraints. Durations are in ns, sizes in
-/// bytes, shares from 0 to 1. Unknown values are `null`.
-#[derive(Serialize)]
-pub struct MaskFile<'a> {
-    format: &'static str,
-    format_version: u32,
-    sobench_version: &'a str,
-    /// When it began: `%Y%m%d-%H%M%S`.
-    date: Option<&'a str>,
-    wall_ns: Option<u64>,
-    /// Whether it was stopped early.
-    interrupted: bool,
-    notices: Vec<String>,
-    record: &'a MaskRecord,
-    /// What the words and figures mean.
-    definitions: Map<String, serde_json::Value>,
-    headline_spelling: Spelling,
-    /// Schemas that every engine passes in the headline spelling.
-    common_schemas: u64,
-    engines: &'a [EngineSummary],
-    /// Number of tags that exceed the limit of separate rows.
-    tag_rows_left_out: u64,
-    /// Most faults first, of all engines together.
-    tags: Vec<TagEntry<'a>>,
-    /// Label and evaluator disagree; in no outcome.
-    disputed: &'a Disputes,
-}
-
-/// A tag's outcomes by engine; the unit is the schema.
-#[derive(Serialize)]
-struct TagEntry<'a> {
-    tag: &'a str,
-    schemas: u64,
-    engines: BTreeMap<EngineName, &'a Counts<SchemaOutcome>>,
-}
-
-impl<'a> MaskFile<'a> {
-    /// The whole report.
-    pub fn new(summary: &'a Summary) -> Self {
+json_struct! {
+    /// What several decoding engines did over a corpus of constraints. Durations are in ns, sizes in
+    /// bytes, shares from 0 to 1. Unknown values are `null`.
+    pub struct MaskFile<'a> = |summary: &'a Summary| [
         let measurement = &summary.measurement;
-        let names = summary.engines.iter().map(|engine| engine.engine);
-        let tags = summary.tags.sorted().into_iter().map(|tag| TagEntry {
-            tag: tag.tag,
-            schemas: tag.schemas(),
-            engines: names.clone().zip(tag.engines).collect(),
-        });
+        let tags = summary.tags.sorted();
         let definitions = DEFINITIONS.into_iter().chain([("percentile", PERCENTILE)]);
-        Self {
-            format: "sobench-mask",
-            format_version: FORMAT_VERSION,
-            sobench_version: &measurement.sobench_version,
-            date: measurement.date.as_deref(),
-            wall_ns: measurement.wall_ns,
-            interrupted: measurement.interrupted,
-            notices: sentences(&measurement.notices),
-            record: &measurement.record,
-            definitions: definitions
-                .map(|(name, meaning)| (name.to_owned(), json!(meaning)))
-                .chain([("maskbench".to_owned(), json!(DIFFERENCES))])
-                .collect(),
-            headline_spelling: summary.headline,
-            common_schemas: summary.common_schemas,
-            engines: &summary.engines,
-            tag_rows_left_out: summary.tags.rows_left_out(),
-            tags: tags.collect(),
-            disputed: &summary.disputes,
-        }
+        let definitions = definitions.map(|(name, meaning)| (name.to_owned(), json!(meaning)));
+    ] {
+        #[schemars(extend("const" = "sobench-mask"))]
+        format: &'static str = "sobench-mask",
+        format_version: u32 = FORMAT_VERSION,
+        sobench_version: &'a str = &measurement.sobench_version,
+        /// When it began: `%Y%m%d-%H%M%S`.
+        date: Option<&'a str> = measurement.date.as_deref(),
+        wall_ns: Option<u64> = measurement.wall_ns,
+        /// Whether it was stopped early.
+        interrupted: bool = measurement.interrupted,
+        notices: Vec<String> = sentences(&measurement.notices),
+        record: &'a MaskRecord = &measurement.record,
+        /// What the words and figures mean.
+        definitions: Map<String, Value> = definitions.chain([("maskbench".to_owned(), json!(DIFFERENCES))]).collect(),
+        headline_spelling: Spelling = summary.headline,
+        /// Schemas that every engine passes in the headline spelling.
+        common_schemas: u64 = summary.common_schemas,
+        engines: &'a [EngineSummary] = &summary.engines,
+        /// Number of tags that exceed the limit of separate rows.
+        tag_rows_left_out: u64 = summary.tags.rows_left_out(),
+        /// Most faults first, of all engines together.
+        tags: Vec<TagEntry<'a>> = tags.into_iter().map(|tag| TagEntry::new(tag, &summary.engines)).collect(),
+        /// Label and evaluator disagree; in no outcome.
+        disputed: &'a Disputes = &summary.disputes,
+    }
+}
+
+json_struct! {
+    /// A tag's outcomes by engine; the unit is the schema.
+    struct TagEntry<'a> = |tag: TagCounts<'a>, engines: &[EngineSummary]| [
+        let names = engines.iter().map(|engine| engine.engine);
+    ] {
+        tag: &'a str = tag.tag,
+        schemas: u64 = tag.schemas(),
+        engines: BTreeMap<EngineName, &'a Counts<SchemaOutcome>> = names.zip(tag.engines).collect(),
     }
 }
 

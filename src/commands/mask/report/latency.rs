@@ -1,5 +1,6 @@
 //! Durations of compiling, masking and committing, and memory, summed over rows.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::outcome::counts_in;
@@ -13,7 +14,7 @@ use sobench_results::metrics::distribution::{Bound, Distribution, Sizes};
 pub const STEP_BUDGET_NS: f64 = 10_000_000.0;
 
 /// The same figures over the engine's own set of schemas and over the common set.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, JsonSchema, Serialize)]
 pub struct Sets<T> {
     pub own: T,
     pub common: T,
@@ -47,7 +48,7 @@ impl<T> Sets<T> {
 }
 
 /// Compile times; the unit of every count is the schema.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, JsonSchema, Serialize)]
 pub struct CompileSummary {
     /// The first compile, without a mask. MaskBench calls this time to first mask.
     pub cold: Distribution,
@@ -60,7 +61,7 @@ pub struct CompileSummary {
 }
 
 /// Mask times of one spelling; the unit of every count except `schemas` is the token.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, JsonSchema, Serialize)]
 pub struct MaskSummary {
     /// Schemas with a started walk.
     pub schemas: u64,
@@ -71,7 +72,7 @@ pub struct MaskSummary {
 }
 
 /// One pass over the instances.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, JsonSchema, Serialize)]
 pub struct PassSummary {
     pub mask: Distribution,
     pub commit: Distribution,
@@ -86,7 +87,7 @@ pub struct PassSummary {
 }
 
 /// Capacity of one core.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct Capacity {
     /// Masks with commits per second on one core.
     pub masks_per_second: f64,
@@ -97,7 +98,7 @@ pub struct Capacity {
 }
 
 /// One batch size.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct BatchSummary {
     pub sequences: usize,
     pub distinct: usize,
@@ -109,7 +110,7 @@ pub struct BatchSummary {
 }
 
 /// Memory of an engine.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, JsonSchema, Serialize)]
 pub struct MemorySummary {
     /// Size of a compiled grammar, if the library reports it; the unit of the count is the schema.
     pub grammar: Sizes,

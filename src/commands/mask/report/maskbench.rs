@@ -2,6 +2,7 @@
 //! (guidance-ai/jsonschemabench, `maskbench/runner.py` and `scripts/maskbench_results.py`), for
 //! comparison with published figures.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::outcome::stop_affecting;
@@ -30,7 +31,7 @@ pub const DIFFERENCES: [&str; 7] = [
 ];
 
 /// One engine's column. The unit of the counts is the schema; that of `tokens` is the token.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, JsonSchema, Serialize)]
 pub struct MaskbenchColumn {
     pub schemas: u64,
     /// All tests correct, or compiled without tests.
@@ -58,14 +59,14 @@ pub struct MaskbenchColumn {
 }
 
 /// Mean and percentiles in microseconds.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, JsonSchema, Serialize)]
 pub struct MaskbenchTimes {
     pub mean_us: Option<f64>,
     pub percentiles: Vec<MaskbenchPercentile>,
 }
 
 /// A percentile in microseconds.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct MaskbenchPercentile {
     pub p: f64,
     pub us: Option<f64>,

@@ -25,6 +25,7 @@ pub mod witness;
 
 use std::collections::{BTreeMap, HashMap};
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use self::drafts::DraftSummary;
@@ -84,7 +85,7 @@ pub struct InstanceKinds {
 }
 
 /// The summary of one engine.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, JsonSchema, Serialize)]
 pub struct EngineSummary {
     pub engine: EngineName,
     pub version: String,
@@ -108,7 +109,7 @@ pub struct EngineSummary {
 }
 
 /// One engine in one spelling.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct SpellingSummary {
     pub spelling: Spelling,
     /// The unit is the schema.
@@ -123,7 +124,7 @@ pub struct SpellingSummary {
 }
 
 /// One rule of `auto` with the chosen engine.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize)]
 pub struct RouteCount {
     pub engine: EngineName,
     pub why: String,

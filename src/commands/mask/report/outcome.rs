@@ -1,9 +1,12 @@
 //! Outcomes of schemas and classes of instances.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Serialize;
 
+use sobench_core::contract::members;
 use sobench_mask::row::{
     DeclineClass, InstanceOutcome, InstanceRow, Row, Spelling, Stage, StopCause, Stopped,
 };
@@ -29,7 +32,7 @@ pub trait OutcomeClass: Copy + Ord + 'static {
 
 /// The outcome of a schema under one engine in one spelling, from best to worst: the worst instance
 /// decides. The first two do not concern the engine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SchemaOutcome {
     /// It compiled, and the corpus has no instance of it.
@@ -52,7 +55,7 @@ pub enum SchemaOutcome {
 
 /// The class of an instance in one spelling, from best to worst. The first two do not concern the
 /// engine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum InstanceClass {
     Disputed,
@@ -197,6 +200,21 @@ pub(super) fn stop_affecting<'a>(
 impl<K: OutcomeClass> Default for Counts<K> {
     fn default() -> Self {
         Self(K::ALL.iter().map(|class| (*class, 0)).collect())
+    }
+}
+
+impl<K: OutcomeClass> JsonSchema for Counts<K> {
+    fn schema_name() -> Cow<'static, str> {
+        "Counts".into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let names = K::ALL.iter().map(|class| (class.name(), true));
+        members(names, &generator.subschema_for::<u64>())
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::outcome::SchemaOutcome;
@@ -17,7 +18,7 @@ const MESSAGE_MAX_CHARS: usize = 400;
 const NO_MESSAGE: &str = "(no message)";
 
 /// Reasons with their counts; the unit is the schema.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, JsonSchema, Serialize)]
 #[serde(into = "ReasonList")]
 pub struct Reasons {
     groups: BTreeMap<(SchemaOutcome, String), Reason>,
@@ -26,7 +27,7 @@ pub struct Reasons {
 }
 
 /// [`Reasons`] in files, most frequent first.
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 struct ReasonList {
     reasons: Vec<Reason>,
     /// Schemas with reasons beyond the limit.
@@ -34,7 +35,7 @@ struct ReasonList {
 }
 
 /// One reason.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize)]
 pub struct Reason {
     pub outcome: SchemaOutcome,
     /// The common part: the unsupported feature, or the message; if messages differ, without names

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::outcome::InstanceClass;
@@ -19,7 +20,7 @@ pub const MAX_DISPUTED: usize = 100_000;
 const MESSAGE_MAX_CHARS: usize = 400;
 
 /// A wrong mask with its location.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize)]
 pub struct Witness {
     pub class: InstanceClass,
     pub entry_index: usize,
@@ -39,12 +40,12 @@ pub struct Witness {
 }
 
 /// The first wrong masks of one engine, by kind.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, JsonSchema, Serialize)]
 #[serde(into = "Vec<Witness>")]
 pub struct Witnesses(BTreeMap<InstanceClass, Vec<Witness>>);
 
 /// An instance whose label and verdict differ.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize)]
 pub struct Disputed {
     pub entry_index: usize,
     pub entry: String,
@@ -57,7 +58,7 @@ pub struct Disputed {
 }
 
 /// All disputed instances; the unit of the count is the instance.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, JsonSchema, Serialize)]
 #[serde(into = "DisputedList")]
 pub struct Disputes {
     listed: BTreeMap<(usize, usize), Disputed>,
@@ -66,7 +67,7 @@ pub struct Disputes {
 }
 
 /// [`Disputes`] in files.
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 struct DisputedList {
     instances: usize,
     listed: Vec<Disputed>,

@@ -4,10 +4,11 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
 use sobench_core::error::{Error, Result};
 use sobench_core::input::read_text;
+use sobench_core::json_struct;
 use sobench_preflight::limits::{ServerLimits, Verdict};
 
 /// The format and its version, increased when a key changes its meaning or is removed.
@@ -17,28 +18,17 @@ pub(crate) const FORMAT_VERSION: u32 = 1;
 /// Limit on the size of a file.
 const MAX_FILE_BYTES: u64 = 64 << 20;
 
-/// How large constraints may be before a server refuses them or takes too long. Unknown values are
-/// `null`.
-#[derive(Serialize)]
-pub struct LimitsFile<'a> {
-    format: &'static str,
-    format_version: u32,
-    sobench_version: &'static str,
-    servers: &'a [ServerLimits],
-    /// What each verdict means.
-    verdicts: BTreeMap<Verdict, &'static str>,
-}
-
-impl<'a> LimitsFile<'a> {
-    /// The whole file.
-    pub fn new(servers: &'a [ServerLimits]) -> Self {
-        Self {
-            format: FORMAT,
-            format_version: FORMAT_VERSION,
-            sobench_version: env!("CARGO_PKG_VERSION"),
-            servers,
-            verdicts: Verdict::ALL.map(|known| (known, known.meaning())).into(),
-        }
+json_struct! {
+    /// How large constraints may be before a server refuses them or takes too long. Unknown values
+    /// are `null`.
+    pub struct LimitsFile<'a> = |servers: &'a [ServerLimits]| {
+        #[schemars(extend("const" = FORMAT))]
+        format: &'static str = FORMAT,
+        format_version: u32 = FORMAT_VERSION,
+        sobench_version: &'static str = env!("CARGO_PKG_VERSION"),
+        servers: &'a [ServerLimits] = servers,
+        /// What each verdict means.
+        verdicts: BTreeMap<Verdict, &'static str> = Verdict::ALL.map(|known| (known, known.meaning())).into(),
     }
 }
 
