@@ -124,8 +124,8 @@ macro_rules! json_struct {
             $($(#[$member_meta:meta])* $member:ident: $Type:ty = $value:expr,)*
         }
     ) => {
-        $(#[$meta])*
         #[derive($crate::contract::schemars::JsonSchema, serde::Serialize)]
+        $(#[$meta])*
         $vis struct $Name $(<$life>)? {
             $($(#[$member_meta])* $member: $Type,)*
         }

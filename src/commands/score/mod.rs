@@ -260,7 +260,7 @@ impl FileKind {
 
 /// One stored answer with its constraint.
 #[derive(Clone, Debug, PartialEq)]
-struct Stored {
+pub(crate) struct Stored {
     case: Case,
     observation: Observation,
     /// Why the answer cannot be judged, if it cannot.
@@ -287,7 +287,7 @@ pub struct UnreadableRow {
 
 /// A row of a file.
 #[derive(Clone, Debug, PartialEq)]
-enum Row {
+pub(crate) enum Row {
     Answer(Box<Stored>),
     Unreadable(UnreadableRow),
 }

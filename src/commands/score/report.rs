@@ -1,8 +1,6 @@
 //! The page, the JSON (`schemas/contracts/score.schema.json`) and the verdicts of scored answers
 //! (`schemas/contracts/verdict.schema.json`).
 
-use schemars::JsonSchema;
-use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::commands::score::{Agreement, Row, Score, Stored, UnreadableRow, message};
@@ -19,9 +17,6 @@ use sobench_results::metrics::Judged;
 use sobench_results::metrics::examples::Group;
 use sobench_statistics::Rate;
 
-/// The version of the JSON. It is raised when a key changes its meaning or is removed.
-const FORMAT_VERSION: u32 = 1;
-
 /// Longest name or sentence from a file, in characters.
 pub(super) const MAX_CHARS: usize = 400;
 
@@ -37,7 +32,8 @@ json_struct! {
     pub struct ScoreFile<'a> = |files: &'a [Score], assert_formats: bool| {
         #[schemars(extend("const" = "sobench-score"))]
         format: &'static str = "sobench-score",
-        format_version: u32 = FORMAT_VERSION,
+        /// Raised when a key is removed or changes its meaning.
+        format_version: u32 = 1,
         sobench_version: &'static str = env!("CARGO_PKG_VERSION"),
         assert_formats: bool = assert_formats,
         files: &'a [Score] = files,
@@ -50,30 +46,42 @@ pub const UNREADABLE: &str = "unreadable";
 /// The member that holds members of the row whose names this output uses.
 const INPUT: &str = "input";
 
-/// The verdict of a row: a line of JSON with the members of the row; of other layouts with the `id`
-/// and the `text`. Members of the row with the names of these members and other values are in
-/// `input`.
-#[derive(JsonSchema, Serialize)]
-#[schemars(extend("additionalProperties" = true))]
-pub struct VerdictLine<'a> {
-    /// The file of the answer, if several files are scored.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    file: Option<&'a str>,
-    /// Whether the answer satisfies its constraint; `null` if it cannot be judged.
-    valid: Option<bool>,
-    /// Why the answer is invalid, or why it cannot be judged; `null` for a valid answer.
-    #[schemars(extend("enum" = reason_names()))]
-    reason: Option<&'static str>,
-    /// JSON pointer into the answer, for `schema` and `duplicate_key`.
-    path: Option<&'a str>,
-    /// The reason as a sentence; `null` for a valid answer.
-    message: Option<String>,
-    /// Whether the answer makes the expected calls; only for rows that have them.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    right_call: Option<bool>,
-    /// The comparison with the reference; only for rows that have one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    accuracy: Option<Grade>,
+json_struct! {
+    /// The verdict of a row: a line of JSON with the members of the row; of other layouts with the
+    /// `id` and the `text`. Members of the row with the names of these members and other values are
+    /// in `input`.
+    #[schemars(extend("additionalProperties" = true))]
+    pub(crate) struct VerdictLine<'a> = |row: &Row, judged: Option<&'a Judged>, file: Option<&'a str>| [
+        let verdict = judged.map(|judged| &judged.verdict);
+        let (valid, reason, path) = match verdict {
+            None => (None, Some(UNREADABLE), None),
+            Some(Verdict::Valid) => (Some(true), None, None),
+            Some(Verdict::Invalid { reason }) => (Some(false), Some(reason.name()), path(reason)),
+            Some(Verdict::NotScored { why }) => (None, Some(why.name()), None),
+        };
+    ] {
+        /// The file of the answer, if several files are scored.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        file: Option<&'a str> = file,
+        /// Whether the answer satisfies its constraint; `null` if it cannot be judged.
+        valid: Option<bool> = valid,
+        /// Why the answer is invalid, or why it cannot be judged; `null` for a valid answer.
+        #[schemars(extend("enum" = reason_names()))]
+        reason: Option<&'static str> = reason,
+        /// JSON pointer into the answer, for `schema` and `duplicate_key`.
+        path: Option<&'a str> = path,
+        /// The reason as a sentence; `null` for a valid answer.
+        message: Option<String> = match row {
+            Row::Unreadable(row) => Some(row.message.clone()),
+            Row::Answer(_) => verdict.filter(|_| reason.is_some()).map(message),
+        },
+        /// Whether the answer makes the expected calls; only for rows that have them.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        right_call: Option<bool> = judged.and_then(|judged| judged.right_call),
+        /// The comparison with the reference; only for rows that have one.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        accuracy: Option<Grade> = judged.and_then(|judged| Some(judged.accuracy.as_ref()?.grade)),
+    }
 }
 
 fn reason_names() -> Vec<Option<&'static str>> {
@@ -84,26 +92,7 @@ fn reason_names() -> Vec<Option<&'static str>> {
 
 /// A line of verdicts.
 pub(super) fn verdict_line(row: &Row, judged: Option<&Judged>, file: Option<&str>) -> String {
-    let verdict = judged.map(|judged| &judged.verdict);
-    let (valid, reason, path) = match verdict {
-        None => (None, Some(UNREADABLE), None),
-        Some(Verdict::Valid) => (Some(true), None, None),
-        Some(Verdict::Invalid { reason }) => (Some(false), Some(reason.name()), path(reason)),
-        Some(Verdict::NotScored { why }) => (None, Some(why.name()), None),
-    };
-    let message = match row {
-        Row::Unreadable(row) => Some(row.message.clone()),
-        Row::Answer(_) => verdict.filter(|_| reason.is_some()).map(message),
-    };
-    let Value::Object(own) = json!(VerdictLine {
-        file,
-        valid,
-        reason,
-        path,
-        message,
-        right_call: judged.and_then(|judged| judged.right_call),
-        accuracy: judged.and_then(|judged| Some(judged.accuracy.as_ref()?.grade)),
-    }) else {
+    let Value::Object(own) = json!(VerdictLine::new(row, judged, file)) else {
         unreachable!("a struct with named members is an object")
     };
     let (mut line, id, text) = match row {

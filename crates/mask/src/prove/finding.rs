@@ -7,7 +7,7 @@ use sobench_engine::{Departure, EngineName, TokenId};
 
 /// The kind of a proof, serialised as the name of its rule.
 #[derive(
-    Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, JsonSchema, Serialize, Deserialize,
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, JsonSchema, Serialize, Deserialize,
 )]
 pub enum Proof {
     /// Too strict: a token of a matching text is refused.
@@ -216,7 +216,7 @@ impl Finding {
 
 /// The interpretation of a finding.
 #[derive(
-    Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, JsonSchema, Serialize, Deserialize,
+    Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, JsonSchema, Serialize, Deserialize,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum Interpretation {
@@ -249,7 +249,7 @@ impl Interpretation {
 
 /// How an engine contradicts itself (P7), or what a rollback does not restore (P8).
 #[derive(
-    Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, JsonSchema, Serialize, Deserialize,
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, JsonSchema, Serialize, Deserialize,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum Contradiction {
@@ -304,7 +304,7 @@ impl Contradiction {
 }
 
 /// The origin of a prefix.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, JsonSchema, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Origin {
     /// An instance of the corpus.
@@ -319,7 +319,7 @@ pub enum Origin {
 
 /// How a text was rewritten.
 #[derive(
-    Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, JsonSchema, Serialize, Deserialize,
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, JsonSchema, Serialize, Deserialize,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum Mutation {

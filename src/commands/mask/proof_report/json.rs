@@ -12,9 +12,6 @@ use sobench_mask::prove::finding::Proof;
 use sobench_mask::record::MaskRecord;
 use sobench_notices::notice::sentences;
 
-/// Version of the report format.
-pub const VERSION: u32 = 1;
-
 json_struct! {
     /// The errors in masks that a search proved. Durations are in ns.
     pub struct ProofFile<'a> = |summary: &'a Summary| [
@@ -27,7 +24,8 @@ json_struct! {
     ] {
         #[schemars(extend("const" = "sobench-proof"))]
         format: &'static str = "sobench-proof",
-        format_version: u32 = VERSION,
+        /// Raised when a key is removed or changes its meaning.
+        format_version: u32 = 1,
         sobench_version: &'static str = env!("CARGO_PKG_VERSION"),
         /// When it began: `%Y%m%d-%H%M%S`.
         date: String = date(proved.started_at),

@@ -17,9 +17,6 @@ use sobench_mask::record::MaskRecord;
 use sobench_mask::row::Spelling;
 use sobench_notices::notice::sentences;
 
-/// Version of the file format, raised when a key is removed or changes its meaning.
-pub const FORMAT_VERSION: u32 = 1;
-
 json_struct! {
     /// What several decoding engines did over a corpus of constraints. Durations are in ns, sizes in
     /// bytes, shares from 0 to 1. Unknown values are `null`.
@@ -31,7 +28,8 @@ json_struct! {
     ] {
         #[schemars(extend("const" = "sobench-mask"))]
         format: &'static str = "sobench-mask",
-        format_version: u32 = FORMAT_VERSION,
+        /// Raised when a key is removed or changes its meaning.
+        format_version: u32 = 1,
         sobench_version: &'a str = &measurement.sobench_version,
         /// When it began: `%Y%m%d-%H%M%S`.
         date: Option<&'a str> = measurement.date.as_deref(),

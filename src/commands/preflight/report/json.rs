@@ -5,15 +5,13 @@ use std::collections::BTreeMap;
 use sobench_core::json_struct;
 use sobench_preflight::{Class, Preflight, ReasoningPreflight, Recommendation, ToolPreflight};
 
-/// The format version, increased when a key changes its meaning or is removed.
-pub(crate) const FORMAT_VERSION: u32 = 1;
-
 json_struct! {
     /// Which kinds of constraints a server enforces, and in which dialect. Unknown values are `null`.
     pub struct PreflightFile<'a> = |preflight: &'a Preflight| {
         #[schemars(extend("const" = "sobench-preflight"))]
         format: &'static str = "sobench-preflight",
-        format_version: u32 = FORMAT_VERSION,
+        /// Raised when a key is removed or changes its meaning.
+        format_version: u32 = 1,
         sobench_version: &'static str = env!("CARGO_PKG_VERSION"),
         #[serde(flatten)]
         preflight: &'a Preflight = preflight,

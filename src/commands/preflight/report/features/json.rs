@@ -6,15 +6,13 @@ use std::collections::BTreeMap;
 use sobench_core::json_struct;
 use sobench_preflight::features::{Feature, FeatureVerdict, ServerSurvey, Settings, Survey};
 
-/// The format version, increased when a key changes its meaning or is removed.
-pub(crate) const FORMAT_VERSION: u32 = 1;
-
 json_struct! {
     /// How much of JSON Schema servers enforce. Unknown values are `null`.
     pub struct FeaturesFile<'a> = |survey: &'a Survey| {
         #[schemars(extend("const" = "sobench-preflight-features"))]
         format: &'static str = "sobench-preflight-features",
-        format_version: u32 = FORMAT_VERSION,
+        /// Raised when a key is removed or changes its meaning.
+        format_version: u32 = 1,
         sobench_version: &'static str = env!("CARGO_PKG_VERSION"),
         /// The sampling temperature.
         temperature: u32 = 1,

@@ -13,7 +13,7 @@ use sobench_preflight::limits::{ServerLimits, Verdict};
 
 /// The format and its version, increased when a key changes its meaning or is removed.
 const FORMAT: &str = "sobench-preflight-limits";
-pub(crate) const FORMAT_VERSION: u32 = 1;
+const FORMAT_VERSION: u32 = 1;
 
 /// Limit on the size of a file.
 const MAX_FILE_BYTES: u64 = 64 << 20;
@@ -24,6 +24,7 @@ json_struct! {
     pub struct LimitsFile<'a> = |servers: &'a [ServerLimits]| {
         #[schemars(extend("const" = FORMAT))]
         format: &'static str = FORMAT,
+        /// Raised when a key is removed or changes its meaning.
         format_version: u32 = FORMAT_VERSION,
         sobench_version: &'static str = env!("CARGO_PKG_VERSION"),
         servers: &'a [ServerLimits] = servers,
