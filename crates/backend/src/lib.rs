@@ -74,7 +74,7 @@ pub struct RequestOptions {
     /// Whether the token limit of chat completions is sent as `max_tokens`, because the server does
     /// not read `max_completion_tokens`.
     pub max_tokens_only: bool,
-    /// `--extra-body`: merged over everything else; see [`check`] for the fields that it must not
+    /// `--extra-body`: merged over everything else; see `check` for the fields that it must not
     /// set.
     pub extra_body: Option<Map<String, Value>>,
 }
@@ -139,7 +139,7 @@ pub fn adapter(kind: ServerKind) -> Box<dyn Adapter> {
     (kind.spec().adapter)(kind)
 }
 
-/// Why a case cannot be sent as requested. [`check`] finds it before any request is sent.
+/// Why a case cannot be sent as requested. `check` finds it before any request is sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unsendable {
     /// The error message without the case's id; lower case, no full stop.

@@ -2,9 +2,9 @@
 //!
 //! [`Scanner`] accepts a part of JSON that all readers read alike. A text that it does not accept
 //! may still be JSON: the caller then reads it with a complete reader, which also explains errors.
-//! Not accepted are lone surrogates and surrogate pairs in escapes, values in over [`MAX_NESTING`]
-//! containers, numbers with over [`MAX_DIGITS`] digits in a row and, unless repeated names are
-//! allowed, names with escapes and objects with over [`MAX_NAMES`] members.
+//! Not accepted are lone surrogates and surrogate pairs in escapes, values in over `MAX_NESTING`
+//! containers, numbers with over `MAX_DIGITS` digits in a row and, unless repeated names are
+//! allowed, names with escapes and objects with over `MAX_NAMES` members.
 
 /// Maximum nesting of containers. Readers recurse, and stop at 128.
 const MAX_NESTING: usize = 100;

@@ -4,7 +4,7 @@
 //! engine becomes one [`row::Row`]. Rows are measured in child processes, so that a crash costs one
 //! row only.
 //!
-//! In reading order: [`plan`] holds the settings, `corpus` reads entries, [`run`] measures one
+//! In reading order: [`plan`] holds the settings, `corpus` reads entries, `run` measures one
 //! engine after another, `supervise` controls the child processes, [`worker`] is the child process,
 //! `entry_measurer` measures one entry, `walk` one text, `draft_walk` its drafts, `row_builder`
 //! assembles a row from the child's events, and `rows` stores it. [`prove`] searches for mask errors, `proof_jobs` runs its

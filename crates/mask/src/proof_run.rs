@@ -104,7 +104,7 @@ impl ProofRun {
 /// processes.
 ///
 /// # Errors
-/// As [`super::run`].
+/// As `run`.
 pub fn prove(
     plan: &MaskPlan,
     effort: Effort,

@@ -2,7 +2,7 @@
 //!
 //! [`from_log`] makes a report from a run log, from the figures of [`sobench_results::metrics`].
 //! [`summary::render`] and [`text::render`] print it, [`json::document`] is saved under the name
-//! that [`filename`] gives.
+//! that `filename` gives.
 
 #![cfg_attr(test, allow(clippy::disallowed_methods))]
 

@@ -71,7 +71,7 @@ pub fn render(view: &View<'_>) -> Result<String> {
 /// The summary.
 ///
 /// # Errors
-/// As [`render`].
+/// As `render`.
 pub fn document(view: &View<'_>) -> Result<Document> {
     let report = view.report;
     let mut page = Document::default();

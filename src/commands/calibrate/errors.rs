@@ -74,7 +74,7 @@ pub struct Compared {
     /// 99th percentile of the absolute errors of single ITLs, from the nearest value that agrees
     /// with the server's record.
     pub itl_error_p99_ms: Option<f64>,
-    /// Share of the ITLs, 0 to 1, that were reported as less than [`JOINED_SHARE`] of the server's.
+    /// Share of the ITLs, 0 to 1, that were reported as less than `JOINED_SHARE` of the server's.
     pub joined: Option<f64>,
     /// The bounds of figures whose true value is known; empty for other clients.
     pub bounds: Vec<CheckedBound>,

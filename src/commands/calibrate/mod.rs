@@ -1,8 +1,8 @@
 //! `sobench calibrate`: measures the accuracy of clients. Runs them against a reference server with
 //! known timing and compares their reports with the server's log.
 //!
-//! [`server`] is the reference server, in its own process; [`child`] runs a client, which is
-//! sobench or another one; [`cores`] chooses the cores of both; [`errors`] compares; `floor` is a
+//! [`server`] is the reference server, in its own process; `child` runs a client, which is
+//! sobench or another one; `cores` chooses the cores of both; [`errors`] compares; `floor` is a
 //! minimal client; [`command`] measures all points; `cost` divides the CPU time.
 
 mod child;

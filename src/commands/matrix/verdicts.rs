@@ -29,7 +29,7 @@ pub use self::contrast::MIN_REPEATS;
 const ERROR: f64 = 0.05;
 
 /// Differences that matter: shares in points, others as a share of the larger figure, and at least
-/// [`MARGIN_MS`]. An interval within them says that contenders do not differ.
+/// `MARGIN_MS`. An interval within them says that contenders do not differ.
 pub const MARGIN_POINTS: f64 = 5.0;
 const MARGIN_SHARE: f64 = 0.1;
 const MARGIN_MS: f64 = 0.1;

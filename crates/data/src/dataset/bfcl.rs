@@ -83,7 +83,7 @@ impl CallForm {
 pub struct BfclPlan {
     /// A local path, or a repository of the Hub, `owner/name`.
     pub dataset_path: Option<String>,
-    /// Names of categories. If empty, [`CATEGORIES`].
+    /// Names of categories. If empty, `CATEGORIES`.
     pub categories: Vec<String>,
     #[serde(rename = "bfcl_as", skip_serializing_if = "CallForm::is_json")]
     pub form: CallForm,

@@ -1,5 +1,5 @@
 //! Datasets: loads cases from names, files and repositories. A dataset is one file, its `mod` line,
-//! its line in the list of [`datasets!`], and, if it has its own flags, a line in [`DatasetArgs`]
+//! its line in the list of `datasets!`, and, if it has its own flags, a line in [`DatasetArgs`]
 //! or [`RowFlags`].
 
 mod answer_format;

@@ -192,7 +192,7 @@ pub struct Finding {
     /// The reason for the class, or the server's message. Not escaped for terminals.
     #[serde(rename = "words")]
     pub reason: String,
-    /// The raw answer, truncated to [`super::MAX_KEPT_CHARS`]; `None` without an answer.
+    /// The raw answer, truncated to `sobench_preflight::MAX_KEPT_CHARS` characters; `None` without an answer.
     pub answer: Option<String>,
 }
 

@@ -2,7 +2,7 @@
 //! too long, with the effect on other requests, on memory, and after a cancelled request.
 //!
 //! [`ladder`] has the constraints, [`probe`] sends the requests, [`judge`] names what the steps
-//! show, [`server_process`] reads memory and CPU time of the server.
+//! show, `server_process` reads memory and CPU time of the server.
 
 pub mod judge;
 pub mod ladder;

@@ -11,7 +11,7 @@
 //! - **Controls** ([`CallControl`]): the same prompt where nothing forbids it. They show whether the
 //!   model calls at all, and whether it yields to the temptation.
 //!
-//! [`classify`] judges the answers by the rules of a run ([`sobench_judge`]).
+//! `classify` judges the answers by the rules of a run ([`sobench_judge`]).
 
 pub mod classify;
 pub mod probe;

@@ -62,7 +62,7 @@ impl RunRatio {
     }
 
     /// The number of runs a side whose interval excludes the change `size`, as a share of the first
-    /// side's value, if the sides are equal and vary as these. `None` above [`MAX_NEEDED`].
+    /// side's value, if the sides are equal and vary as these. `None` above `MAX_NEEDED`.
     pub fn runs_needed(&self, size: f64, level: f64) -> Option<usize> {
         let distance = size.max(-1.0).ln_1p().abs();
         (MIN_RUNS..=MAX_NEEDED).find(|runs| {

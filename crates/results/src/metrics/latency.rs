@@ -28,7 +28,7 @@ pub struct Latency {
     /// Otherwise the mean is tokens / chunks. If the count includes an end token, this is too large
     /// by 1 / chunks.
     pub itl_per_token_ms: Summary,
-    /// ITL of single tokens, if the server counts the tokens of each chunk ([`token_gaps_ms`]).
+    /// ITL of single tokens, if the server counts the tokens of each chunk.
     pub itl_counted_ms: Summary,
     /// E2EL: sent to last content. One value per answer.
     pub e2el_ms: Summary,

@@ -144,7 +144,7 @@ pub struct Judged {
     /// Whether the answer was truncated at the token limit and follows its constraint all the same.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub whole: bool,
-    /// Whether the answer is the expected call ([`sobench_judge::call`]); `None` without an
+    /// Whether the answer is the expected call; `None` without an
     /// expected call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub right_call: Option<bool>,

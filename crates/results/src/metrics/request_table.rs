@@ -232,7 +232,7 @@ pub(super) struct Row {
     offset: u64,
     /// Saturated; [`NONE`] if unknown.
     send_call_ns: u32,
-    /// Equal for equal requests with equal results ([`RequestTable::copy_hash`]).
+    /// Equal for equal requests with equal results.
     copy: u64,
     /// Offset of the gaps; [`NONE`] if they have to be read from the log.
     gaps_at: u32,

@@ -2,7 +2,7 @@
 //!
 //! The timed path sends observations over a channel. The channel is unbounded, because a slow disk
 //! must not delay the run; its largest fill is reported after the run. The buffer is written to the
-//! file when the channel is empty and when it reaches [`FLUSH_BYTES`]. A killed process loses the
+//! file when the channel is empty and when it reaches `FLUSH_BYTES`. A killed process loses the
 //! requests in flight and the buffered lines.
 //!
 //! If the file cannot be written, the rest of the log is kept in memory, so that the report is

@@ -80,7 +80,7 @@ pub struct Curves {
     pub control: Quantiles,
 }
 
-/// A distribution as at most [`CURVE_POINTS`] quantiles at equal distances.
+/// A distribution as at most `CURVE_POINTS` quantiles at equal distances.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Quantiles {
     /// Number of values.

@@ -1,5 +1,5 @@
 //! The difference of two sides in one figure. Rates so far; times and throughput are still measured
-//! in [`super::measure`].
+//! in `measure`.
 //!
 //! A gate makes two errors, each with its own level. All its rules together are *broken* by chance
 //! with at most [`BROKEN_BY_CHANCE`], an equal part for each rule that can be broken (Bonferroni).

@@ -304,7 +304,7 @@ impl Contrast {
 
     /// The number of requests a side that rule out a loss of `size`, with the error of
     /// [`Contrast::bounds`], if the requests fail as often as these and the sides are equal. `None`
-    /// if it is above [`MAX_NEEDED`].
+    /// if it is above `MAX_NEEDED`.
     pub fn requests_needed(&self, size: f64, level: f64) -> Option<usize> {
         let is_enough = |factor: f64| {
             let larger = match &self.spread {

@@ -274,8 +274,7 @@ impl<'a> Sample<'a> {
         (self.row.flags & SCRIPT_SCORES != 0).then_some(self.row.flags & SCRIPT_CORRECT != 0)
     }
 
-    /// Whether the answer was truncated while writing only white space
-    /// ([`super::constraint_loss::is_white_space_run`]).
+    /// Whether the answer was truncated while writing only white space.
     pub fn white_space_run(&self) -> bool {
         self.row.flags & WHITE_SPACE_RUN != 0
     }
@@ -296,7 +295,7 @@ impl<'a> Sample<'a> {
         self.row.copy
     }
 
-    /// Whether the answer is the expected call ([`sobench_judge::call`]); `None` without an
+    /// Whether the answer is the expected call; `None` without an
     /// expected call.
     pub fn right_call(&self) -> Option<bool> {
         (self.row.flags & HAS_CALL != 0).then_some(self.row.flags & RIGHT_CALL != 0)
