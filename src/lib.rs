@@ -3,7 +3,7 @@
 //! A run passes through the crates in this order:
 //!
 //! 1. [`commands`] turn flags into options; those of a run are
-//!    [`sobench_results::record::Settings`].
+//!    [`sobench_plan::record::Settings`].
 //! 2. [`sobench_data::dataset`] loads [`sobench_core::case::Case`]s, each with the
 //!    [`sobench_core::constraint::Constraint`] that its answer must match.
 //! 3. [`sobench_core::schedule`] computes due times; [`sobench_backend`] encodes requests for one kind

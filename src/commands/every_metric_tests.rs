@@ -1,17 +1,17 @@
 //! Tests that every metric is in every output: pages, files, comparisons and thresholds.
 
+use sobench_plan::metrics::LatencyMetric;
+use sobench_plan::record::RunRecord;
 use sobench_report::view::View;
 use sobench_report::{Report, csv, html, json, junit, markdown, text};
 use sobench_results::compare::rules::LimitRule;
 use sobench_results::compare::run_spread::RunSpread;
 use sobench_results::compare::{Options, Side, check_limits, compare, read};
-use sobench_results::metrics::LatencyMetric;
 use sobench_results::metrics::registry::testing::{metrics, options, with_eventful_samples};
 use sobench_results::metrics::registry::{Figure, Metric};
-use sobench_results::record::RunRecord;
 
 fn record() -> RunRecord {
-    let mut record = sobench_results::record::testing::record();
+    let mut record = sobench_plan::record::testing::record();
     record.settings.metrics = options();
     record.settings.report.percentile_metrics = LatencyMetric::ALL.to_vec();
     record

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 use sobench_core::shard::Shard;
-use sobench_results::record::ShardRecord;
+use sobench_plan::record::ShardRecord;
 use sobench_results::runlog::{RunLog, VERSION};
 use sobench_testkit::scripted::{Request, ScriptedServer, models, whole};
 

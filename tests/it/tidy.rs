@@ -4,6 +4,7 @@
 mod imports;
 mod words;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -44,24 +45,27 @@ const RULES: [Rule; 3] = [
 
 /// Crates that depend on no network, clock or page layout. This checks their manifests; clippy.toml
 /// forbids the standard library's equivalents.
-const PURE: [&str; 10] = [
+const PURE: [&str; 11] = [
     "backend",
     "core",
     "grammar",
     "judge",
     "notices",
+    "plan",
     "pycompat",
     "render",
     "report",
     "results",
     "statistics",
 ];
-const IMPURE_DEPENDENCIES: [&str; 7] = [
+const IMPURE_DEPENDENCIES: [&str; 9] = [
     "axum",
     "hf-hub",
+    "hyper",
     "nix",
     "reqwest",
-    "sobench-client",
+    "rustls",
+    "tokenizers",
     "tokio",
     "ureq",
 ];
@@ -252,18 +256,51 @@ fn architecture_table_lists_crate_dependencies() {
     }
 }
 
+/// Everything that a crate is built with, by the manifests of our own crates and the lock file.
+fn built_with(of: &str) -> BTreeSet<String> {
+    let own: BTreeMap<String, Vec<String>> = crates()
+        .into_iter()
+        .map(|(name, dependencies)| (format!("sobench-{name}"), dependencies))
+        .collect();
+    let lock = fs::read_to_string(root().join("Cargo.lock")).unwrap();
+    let mut locked: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for package in lock.split("[[package]]").skip(1) {
+        let mut quoted = package.split('"').skip(1).step_by(2);
+        let name = quoted.next().unwrap();
+        let (_, dependencies) = package.split_once("dependencies = [").unwrap_or_default();
+        let names = dependencies.split('"').skip(1).step_by(2);
+        let names = names.map(|name| name.split(' ').next().unwrap());
+        locked.entry(name).or_default().extend(names);
+    }
+    let mut found = BTreeSet::new();
+    let mut open = vec![of.to_owned()];
+    while let Some(name) = open.pop() {
+        let next: Vec<String> = match own.get(&name) {
+            Some(own) => own.clone(),
+            None => locked[&*name]
+                .iter()
+                .map(|name| (*name).to_owned())
+                .collect(),
+        };
+        open.extend(next.into_iter().filter(|name| found.insert(name.clone())));
+    }
+    found
+}
+
 #[test]
-fn pure_crates_have_no_network_dependency() {
-    for (name, dependencies) in crates()
-        .iter()
-        .filter(|(name, _)| PURE.contains(&name.as_str()))
-    {
-        let found: Vec<&String> = dependencies
+fn pure_crates_need_no_network_and_no_tokenizer() {
+    for name in PURE {
+        let all = built_with(&format!("sobench-{name}"));
+        let found: Vec<&String> = all
             .iter()
             .filter(|name| IMPURE_DEPENDENCIES.contains(&name.as_str()))
             .collect();
-        assert!(found.is_empty(), "{name} is pure, and depends on {found:?}");
+        assert!(
+            found.is_empty(),
+            "{name} is pure, and is built with {found:?}"
+        );
     }
+    assert!(built_with("sobench-data").contains("rustls"));
 }
 
 #[test]

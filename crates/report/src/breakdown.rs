@@ -128,9 +128,9 @@ mod tests {
     use crate::view::testing::with_view;
     use sobench_core::case::Arm;
     use sobench_core::verdict::{NotScored, Reason, Verdict};
+    use sobench_plan::record::testing::record;
     use sobench_render::Cell;
     use sobench_results::metrics::testing::{TestRequest, test_request};
-    use sobench_results::record::testing::record;
 
     #[test]
     fn groups_have_their_own_figures_largest_first() {

@@ -2,11 +2,11 @@
 
 use super::Report;
 use super::text::{count, figure};
+use sobench_plan::record::RunRecord;
 use sobench_render::{Document, Table};
 use sobench_results::metrics::client_overhead::{
     Bound, ClientOverhead, ClientVerdict, MAX_SHARE, MIN_LIMIT_MS,
 };
-use sobench_results::record::RunRecord;
 
 /// Adds the table with its title; nothing where nothing was measured.
 pub(super) fn add(page: &mut Document, report: &Report, title: &str) {

@@ -7,10 +7,11 @@ use sobench_core::printable::{printable, printable_message};
 use sobench_notices::breach::{BreachCause, headline};
 use sobench_notices::enforcement::State;
 use sobench_notices::notice::{BenchNotice, FigureNotice, LatencyChange, LatencyModes, Notice};
+use sobench_plan::metrics::Answers;
+use sobench_plan::record::{EngineChoice, RunRecord};
+use sobench_results::metrics::Metrics;
 use sobench_results::metrics::quality::PromptsWithoutTools;
 use sobench_results::metrics::run_issues::RunIssues;
-use sobench_results::metrics::{Answers, Metrics};
-use sobench_results::record::{EngineChoice, RunRecord};
 
 /// Characters at most of a name or a sentence of other programs.
 pub(crate) const NAME_MAX_CHARS: usize = 200;
@@ -183,7 +184,7 @@ fn parts(report: &Report) -> Vec<(&'static str, Option<String>)> {
         ),
         ("model", text(&server.model_id)),
         ("model", named("tokenizer", text(&record.tokenizer_id))),
-        ("dataset", text(settings.dataset.name().name())),
+        ("dataset", text(&settings.dataset.source.name)),
         ("dataset", Some(rows)),
         (
             "dataset",
@@ -197,7 +198,7 @@ fn parts(report: &Report) -> Vec<(&'static str, Option<String>)> {
             "dataset",
             named(
                 "share constrained",
-                settings.constrained_ratio().map(|ratio| ratio.to_string()),
+                record.constrained_ratio().map(|ratio| ratio.to_string()),
             ),
         ),
     ];

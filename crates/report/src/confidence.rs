@@ -4,6 +4,7 @@
 use super::text::figure;
 use super::{Report, count_marks};
 use sobench_render::Table;
+use sobench_results::metrics::registry::Metric;
 use sobench_statistics::{Percentile, Summary};
 
 pub(super) const TITLE: &str = "Latency confidence intervals (ms)";
@@ -12,7 +13,7 @@ pub(super) const TITLE: &str = "Latency confidence intervals (ms)";
 pub(super) fn table(report: &Report) -> Option<Table> {
     let latency = &report.metrics.overall.latency;
     let shown = report.percentile_metrics().iter().map(|&metric| {
-        let name = count_marks::marked(metric.label(), &report.metrics, metric.metric());
+        let name = count_marks::marked(metric.label(), &report.metrics, Metric::of_latency(metric));
         (name, latency.summary(metric))
     });
     let mut table = Table::new(["", "n", "value", "standard error", "95 % interval"], 1);
@@ -60,9 +61,10 @@ pub(super) fn interval(percentile: &Percentile, summary: &Summary) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use sobench_plan::metrics::MetricsOptions;
+    use sobench_plan::record::testing::record;
+    use sobench_results::metrics::summarise;
     use sobench_results::metrics::testing::{TestRequest, test_request, with_samples};
-    use sobench_results::metrics::{MetricsOptions, summarise};
-    use sobench_results::record::testing::record;
 
     fn shown(requests: u64) -> Option<String> {
         let run: Vec<TestRequest<'_>> = (1..=requests)

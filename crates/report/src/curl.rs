@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use sobench_backend::{self as backend, ConstraintDialect, RequestOptions, ServerKind};
 use sobench_core::case::Case;
-use sobench_results::record::RunRecord;
+use sobench_plan::record::RunRecord;
 
 /// Bytes of the longest body in a line: Linux takes 128 KiB in one argument of a command.
 const BODY_MAX_BYTES: usize = 100_000;
@@ -133,7 +133,7 @@ mod tests {
     use super::*;
     use sobench_core::case::Prompt;
     use sobench_core::constraint::Constraint;
-    use sobench_results::record::testing;
+    use sobench_plan::record::testing;
 
     fn record(header_names: &[&str]) -> RunRecord {
         let mut record = testing::record();

@@ -71,8 +71,8 @@ mod tests {
     use sobench_core::case::Arm;
     use sobench_core::observation::Outcome;
     use sobench_core::verdict::{NotScored, Reason, Verdict};
+    use sobench_plan::record::testing::record;
     use sobench_results::metrics::testing::{TestRequest, test_request};
-    use sobench_results::record::testing::record;
 
     const CONTRACT: &str = include_str!("../../../schemas/contracts/failures.schema.json");
 

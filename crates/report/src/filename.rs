@@ -2,7 +2,7 @@
 
 use super::result_layout::ResultFormat;
 use sobench_core::schedule::Pace;
-use sobench_results::record::RunRecord;
+use sobench_plan::record::RunRecord;
 
 /// Bytes at most of a part of the name, so that the whole stays within the limit of file systems
 /// (255).
@@ -34,13 +34,13 @@ pub fn filename(record: &RunRecord, requests: usize, layout: ResultFormat, stamp
 fn script_parts(record: &RunRecord, requests: usize) -> [Option<String>; 7] {
     let settings = &record.settings;
     [
-        settings
+        record
             .constrained_ratio()
             .map(|ratio| format!("{}so", python_ratio(ratio))),
         Some(settings.backend.to_string()),
         Some(rate(record)),
         Some(last_path_part(&record.server.model_id).to_owned()),
-        Some(last_path_part(settings.dataset.name().name()).to_owned()),
+        Some(last_path_part(settings.dataset.source.name.as_str()).to_owned()),
         Some(requests.to_string()),
         settings.output_len().map(|tokens| format!("out{tokens}")),
     ]
@@ -122,7 +122,7 @@ fn safe(part: &str) -> String {
 mod tests {
     use super::*;
     use sobench_core::schedule::Rate;
-    use sobench_results::record::testing::record;
+    use sobench_plan::record::testing::record;
 
     fn named(record: &RunRecord, stamp: &str) -> String {
         filename(record, 1000, ResultFormat::Sobench, stamp)

@@ -16,6 +16,7 @@ use sobench_core::observation::Outcome;
 use sobench_core::schedule::{Ramp, RateStep, due_times};
 use sobench_core::shard::Shard;
 use sobench_notices::notice::{BenchNotice, FigureNotice, LogNotice, Notice, OutageSpan};
+use sobench_plan::record::{Engine, RunRecord};
 use sobench_results::metrics::cold_load::ColdLoad;
 use sobench_results::metrics::dataset_parts::dataset_parts;
 use sobench_results::metrics::first_uses::FirstUses;
@@ -24,7 +25,6 @@ use sobench_results::metrics::outage::{Outage, outages};
 use sobench_results::metrics::server::MIB;
 use sobench_results::metrics::steady_state::SteadyState;
 use sobench_results::metrics::{Metrics, Sample, summarise_with_server};
-use sobench_results::record::{Engine, RunRecord};
 use sobench_results::runlog::RunLog;
 
 /// Outages that are listed; of more, those with the most requests.

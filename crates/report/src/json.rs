@@ -24,13 +24,14 @@ use sobench_core::speed::Speed;
 use sobench_core::{contract, json_struct};
 use sobench_notices::enforcement::Enforcement;
 use sobench_notices::notice::sentences;
+use sobench_plan::metrics::{LatencyMetric, QueueMetric};
+use sobench_plan::record::{DatasetRecord, Engine, EngineChoice, Host, RunRecord, Settings};
+use sobench_results::metrics::Metrics;
 use sobench_results::metrics::client_overhead::ClientOverhead;
 use sobench_results::metrics::dataset_parts::DatasetPart;
 use sobench_results::metrics::probe::ProbeResults;
 use sobench_results::metrics::recovery::Recovery;
 use sobench_results::metrics::spec_decode::{ArmAcceptance, SpecDecode};
-use sobench_results::metrics::{LatencyMetric, Metrics, QueueMetric};
-use sobench_results::record::{DatasetRecord, Engine, EngineChoice, Host, RunRecord, Settings};
 use sobench_statistics::Summary;
 
 /// Members of some loads only. These, and the columns, are reserved in every file.
@@ -270,7 +271,7 @@ json_struct! {
         output_len: Option<u32> = settings.output_len(),
         seed: u64 = settings.dataset.seed,
         request: RequestPart<'a> = RequestPart::new(settings),
-        constrained_ratio: Option<f64> = settings.constrained_ratio(),
+        constrained_ratio: Option<f64> = record.constrained_ratio(),
         constraint_dialect: Option<ConstraintDialect> = server.constraint_dialect,
         constraint_kinds: &'a [String] = &dataset.constraint_kinds,
         guided_decoding_backend: &'a EngineChoice = &server.engine_choice,
@@ -293,8 +294,8 @@ json_struct! {
 
 json_struct! {
     struct LoadedDataset<'a> = |settings: &'a Settings, dataset: &'a DatasetRecord| {
-        name: String = settings.dataset.name().to_string(),
-        path: Option<&'a str> = settings.dataset.path(),
+        name: &'a str = &settings.dataset.source.name,
+        path: Option<&'a str> = settings.dataset.source.path(),
         source: &'a str = &dataset.source,
         rows: usize = dataset.rows,
         sha256: &'a str = &dataset.sha256,
@@ -404,9 +405,10 @@ pub(super) fn to_value(value: impl Serialize) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use sobench_plan::metrics::MetricsOptions;
+    use sobench_plan::record::testing::record;
+    use sobench_results::metrics::summarise;
     use sobench_results::metrics::testing::{TestRequest, test_request, with_samples};
-    use sobench_results::metrics::{MetricsOptions, summarise};
-    use sobench_results::record::testing::record;
 
     fn rendered(run: &[TestRequest<'_>], record: RunRecord, detailed: bool) -> Value {
         let options = MetricsOptions {

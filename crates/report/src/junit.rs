@@ -13,9 +13,10 @@ use crate::format;
 use sobench_core::dates::iso_8601;
 use sobench_core::error::Result;
 use sobench_core::printable::printable_message;
+use sobench_plan::metrics::MetricsOptions;
+use sobench_results::metrics::Sample;
 use sobench_results::metrics::examples::cut;
 use sobench_results::metrics::registry::{Figure, Metric};
-use sobench_results::metrics::{MetricsOptions, Sample};
 
 /// The unit of one test.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -134,8 +135,8 @@ fn metrics_of(sample: &Sample<'_>, options: &MetricsOptions) -> Vec<Property> {
         .collect()
 }
 
-fn dataset(view: &View<'_>) -> &'static str {
-    view.report.record.settings.dataset.name().name()
+fn dataset<'a>(view: &View<'a>) -> &'a str {
+    &view.report.record.settings.dataset.source.name
 }
 
 /// One request as a test.
@@ -268,8 +269,8 @@ mod tests {
     use sobench_core::case::Arm;
     use sobench_core::observation::Outcome;
     use sobench_core::verdict::{NotScored, Reason, Verdict};
+    use sobench_plan::record::testing::record;
     use sobench_results::metrics::testing::{TestRequest, test_request};
-    use sobench_results::record::testing::record;
 
     fn rendered(run: &[TestRequest<'_>], per: JunitPer) -> String {
         let mut named = record();

@@ -2,8 +2,10 @@
 
 use super::text::figure;
 use super::{Report, confidence, count_marks, tables};
+use sobench_plan::metrics::LatencyMetric;
 use sobench_render::Table;
-use sobench_results::metrics::{ArmMetrics, LatencyMetric};
+use sobench_results::metrics::ArmMetrics;
+use sobench_results::metrics::registry::Metric;
 use sobench_statistics::Summary;
 
 /// `None` without latencies.
@@ -27,7 +29,8 @@ pub(super) fn latencies(report: &Report) -> Option<Table> {
     for metric in LatencyMetric::ALL {
         for (arm, metrics) in &arms {
             let summary = metrics.latency.summary(metric);
-            let mut name = count_marks::marked(metric.label(), &report.metrics, metric.metric());
+            let mut name =
+                count_marks::marked(metric.label(), &report.metrics, Metric::of_latency(metric));
             if !arm.is_empty() {
                 name.push_str(&format!(", {arm}"));
             }

@@ -138,9 +138,9 @@ mod tests {
     use super::*;
     use crate::view::testing::with_view;
     use sobench_core::observation::Outcome;
+    use sobench_plan::record::testing::record;
     use sobench_render::html::testing::check_well_formed;
     use sobench_results::metrics::testing::{TestRequest, test_request};
-    use sobench_results::record::testing::record;
 
     #[test]
     fn every_value_is_in_one_bar() {

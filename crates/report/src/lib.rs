@@ -54,13 +54,14 @@ pub use self::load::{LoadFigures, RampFigures, RpsChange};
 pub use self::saved_result::SavedResult;
 use self::shards::ShardReport;
 use sobench_notices::notice::{BenchNotice, Notice};
+use sobench_plan::metrics::{LatencyMetric, QueueMetric};
+use sobench_plan::record::{Engine, RunRecord};
+use sobench_results::metrics::Metrics;
 use sobench_results::metrics::client_overhead::ClientOverhead;
 use sobench_results::metrics::dataset_parts::DatasetPart;
 use sobench_results::metrics::probe::ProbeResults;
 use sobench_results::metrics::recovery::Recovery;
 use sobench_results::metrics::spec_decode::SpecDecode;
-use sobench_results::metrics::{LatencyMetric, Metrics, QueueMetric};
-use sobench_results::record::{Engine, RunRecord};
 
 /// Version of the `sobench` object in the result file, raised when a key changes its meaning or is
 /// removed.

@@ -12,12 +12,12 @@ use sobench_core::json_numbers::{NumberOrInf, number_or_inf_or_null};
 use sobench_core::json_struct;
 use sobench_core::load::ErrorLimits;
 use sobench_core::schedule::{Pace, Ramp, RampStrategy, Rate};
+use sobench_plan::record::RunRecord;
 use sobench_render::{Document, Table};
 use sobench_results::metrics::cold_load::ColdLoad;
 use sobench_results::metrics::first_uses::FirstUses;
 use sobench_results::metrics::offered_load::OfferedLoad;
 use sobench_results::metrics::steady_state::SteadyState;
-use sobench_results::record::RunRecord;
 
 /// Figures of the load of a run.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -28,7 +28,7 @@ fn document(report: &Report) -> Document {
     let record = &report.record;
     let (model, dataset) = (
         &record.server.model_id,
-        record.settings.dataset.name().name(),
+        record.settings.dataset.source.name.as_str(),
     );
     let [model, dataset] = [model, dataset].map(|name| printable(name, NAME_MAX_CHARS));
     let mut page = Document::new(
@@ -190,11 +190,11 @@ mod tests {
     use sobench_core::observation::Outcome;
     use sobench_core::verdict::{NotScored, Reason, Verdict};
     use sobench_notices::notice::Notice;
+    use sobench_plan::record::RunRecord;
+    use sobench_plan::record::testing::record;
     use sobench_results::metrics::TokenSource;
     use sobench_results::metrics::client_overhead::ClientOverhead;
     use sobench_results::metrics::testing::{TestRequest, test_request};
-    use sobench_results::record::RunRecord;
-    use sobench_results::record::testing::record;
 
     fn rendered(run: &[TestRequest<'_>], record: RunRecord, partial: bool) -> String {
         with_view(run, record, |view| {

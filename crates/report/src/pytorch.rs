@@ -5,7 +5,7 @@
 use serde_json::{Map, Value, json};
 
 use super::{Report, json};
-use sobench_results::record::RunRecord;
+use sobench_plan::record::RunRecord;
 
 /// The figures that have a record, where the result has them.
 const METRICS: [&str; 12] = [
@@ -70,8 +70,8 @@ fn arguments(report: &Report) -> Map<String, Value> {
         "backend": settings.backend,
         "base_url": server.base_url,
         "endpoint": server.endpoint,
-        "dataset_name": settings.dataset.name(),
-        "dataset_path": settings.dataset.path(),
+        "dataset_name": settings.dataset.source.name,
+        "dataset_path": settings.dataset.source.path(),
         "num_prompts": report.requests,
         "model": server.model_id,
         "tokenizer": record.tokenizer_id,
@@ -79,7 +79,7 @@ fn arguments(report: &Report) -> Map<String, Value> {
         "burstiness": settings.load.burstiness,
         "max_concurrency": record.own_cap(),
         "label": settings.report.label,
-        "structured_output_ratio": settings.constrained_ratio(),
+        "structured_output_ratio": record.constrained_ratio(),
         "sobench_version": record.sobench_version,
     });
     let Value::Object(mut settings) = settings else {
@@ -106,8 +106,8 @@ fn arguments(report: &Report) -> Map<String, Value> {
 mod tests {
     use super::*;
     use crate::view::testing::with_view;
+    use sobench_plan::record::testing::record;
     use sobench_results::metrics::testing::{TestRequest, test_request};
-    use sobench_results::record::testing::record;
 
     fn rendered(run: &[TestRequest<'_>], filename: Option<&str>) -> Vec<Value> {
         let mut tagged = record();

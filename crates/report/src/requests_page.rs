@@ -239,9 +239,9 @@ mod tests {
     use super::*;
     use crate::view::testing::with_view;
     use sobench_core::observation::Outcome;
+    use sobench_plan::record::testing::record;
     use sobench_render::html::testing::check_well_formed;
     use sobench_results::metrics::testing::{TestRequest, test_request};
-    use sobench_results::record::testing::record;
 
     const THRESHOLDS: Thresholds = Thresholds {
         low_ms: 25.0,

@@ -6,11 +6,11 @@ use serde::Serialize;
 use super::text::figure;
 use sobench_core::shard::{ClockOffset, Shard, Start};
 use sobench_notices::notice::{LogNotice, Notice, ShardValue};
+use sobench_plan::record::{Host, MergedShard, RunRecord};
 use sobench_render::Table;
 use sobench_results::metrics::Sample;
 use sobench_results::metrics::client_overhead::{ClientOverhead, ClientVerdict};
 use sobench_results::metrics::registry::Values;
-use sobench_results::record::{Host, MergedShard, RunRecord};
 use sobench_results::runlog::shard_overhead;
 
 /// One shard of a merged run.
@@ -270,7 +270,7 @@ pub(crate) fn worst_client(shards: &[ShardReport]) -> Option<ClientOverhead> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sobench_results::record::testing::record;
+    use sobench_plan::record::testing::record;
 
     fn shard(number: usize, clock_after: Option<ClockOffset>) -> MergedShard {
         MergedShard {
@@ -360,7 +360,7 @@ mod tests {
             ..shard(number, None)
         };
         let mut whole = shard(1, Some(CLOCK));
-        whole.end = Some(sobench_results::record::ShardEnd {
+        whole.end = Some(sobench_plan::record::ShardEnd {
             duration_ns: 1,
             cost: Default::default(),
             interrupted: false,

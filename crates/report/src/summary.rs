@@ -15,6 +15,7 @@ use sobench_core::printable::{printable, printable_message};
 use sobench_core::verdict::{Reason, Verdict};
 use sobench_notices::enforcement::State;
 use sobench_notices::notice::{BenchNotice, FigureNotice, Notice, PreflightNotice};
+use sobench_plan::metrics::{Answers, LatencyMetric};
 use sobench_render::{self as render, Block, Document, Table, Text};
 use sobench_results::compare::gate::GateVerdict;
 use sobench_results::metrics::accuracy::AccuracySummary;
@@ -24,8 +25,8 @@ use sobench_results::metrics::error_groups::ErrorGroup;
 use sobench_results::metrics::examples::Group;
 use sobench_results::metrics::mean_difference::Difference;
 use sobench_results::metrics::quality::Quality;
-use sobench_results::metrics::registry::{rates, totals};
-use sobench_results::metrics::{Answers, ArmMetrics, LatencyMetric, Sample};
+use sobench_results::metrics::registry::{Metric, rates, totals};
+use sobench_results::metrics::{ArmMetrics, Sample};
 use sobench_statistics::{Rate, Summary};
 
 /// Lines of a summary with one arm and with several, for the default latencies and percentiles. A
@@ -156,6 +157,9 @@ fn result(report: &Report) -> String {
     parts.join("; ")
 }
 
+/// The datasets that read `--prompt-variants`.
+pub const WITH_PROMPT_VARIANTS: [&str; 5] = ["json", "json-unique", "grammar", "regex", "choice"];
+
 /// The line of a run that sent one request several times.
 fn one_request(report: &Report) -> Option<String> {
     let repetition = &report.metrics.repetition;
@@ -163,8 +167,8 @@ fn one_request(report: &Report) -> Option<String> {
     if !is_generated || !repetition.has_one_request() || repetition.answers == 0 {
         return None;
     }
-    let datasets = report.record.settings.dataset.name();
-    let flag = if datasets.reads("prompt_variants") {
+    let dataset = report.record.settings.dataset.source.name.as_str();
+    let flag = if WITH_PROMPT_VARIANTS.contains(&dataset) {
         "; see --prompt-variants"
     } else {
         ""
@@ -534,7 +538,7 @@ fn latency_name(report: &Report, metric: LatencyMetric) -> String {
     let percentile = shown_percentile(summary)
         .map(|percentile| format!("/p{}", percentile.label()))
         .unwrap_or_default();
-    let name = count_marks::marked(metric.label(), &report.metrics, metric.metric());
+    let name = count_marks::marked(metric.label(), &report.metrics, Metric::of_latency(metric));
     format!("{name} mean/p50{percentile} (ms)")
 }
 

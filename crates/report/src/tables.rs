@@ -9,13 +9,14 @@ use super::{
 use sobench_core::case::Arm;
 use sobench_core::printable::{printable, printable_message};
 use sobench_core::verdict::NotScored;
+use sobench_plan::metrics::{Answers, LatencyMetric};
 use sobench_render::{Document, Table};
 use sobench_results::metrics::examples::{Example, Group};
 use sobench_results::metrics::quality::{ExtraTextCount, Quality};
 use sobench_results::metrics::registry::{Metric, totals};
 use sobench_results::metrics::repetition::Repetition;
 use sobench_results::metrics::spec_decode::SpecDecode;
-use sobench_results::metrics::{Answers, ArmMetrics, LatencyMetric, Metrics, registry};
+use sobench_results::metrics::{ArmMetrics, Metrics, registry};
 use sobench_statistics::{Percentile, Rate, Summary};
 
 /// Width of a column of group names.
@@ -640,7 +641,7 @@ fn columns(
         LatencyMetric::Tpot,
         LatencyMetric::E2el,
     ] {
-        let name = count_marks::marked(metric.label(), &report.metrics, metric.metric());
+        let name = count_marks::marked(metric.label(), &report.metrics, Metric::of_latency(metric));
         push(format!("{name} mean (ms)"), &|arm| {
             figure(arm.latency.summary(metric).mean)
         });

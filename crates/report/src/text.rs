@@ -8,9 +8,9 @@ use std::fmt::Write as _;
 use super::view::View;
 use super::{Report, conditions, count_marks, tables};
 use sobench_core::printable::printable;
+use sobench_plan::metrics::{Answers, LatencyMetric, QueueMetric};
 use sobench_render::{self as render, Block, Document, Text};
-use sobench_results::metrics::registry::totals;
-use sobench_results::metrics::{Answers, LatencyMetric, QueueMetric};
+use sobench_results::metrics::registry::{Metric, totals};
 use sobench_statistics::Summary;
 
 /// The width of vLLM's block, and of every heading.
@@ -207,7 +207,7 @@ pub(crate) fn vllm_block(report: &Report) -> String {
             page,
             (metric.label(), metric.title()),
             overall.latency.summary(metric),
-            &marked(String::new(), metric.metric()),
+            &marked(String::new(), Metric::of_latency(metric)),
         );
     }
     for metric in QueueMetric::ALL
@@ -217,7 +217,7 @@ pub(crate) fn vllm_block(report: &Report) -> String {
         add_latency(
             page,
             (metric.name(), metric.title()),
-            metric.summary(&overall.latency),
+            overall.latency.queue_summary(metric),
             "",
         );
     }
@@ -291,10 +291,11 @@ mod tests {
     use sobench_core::schedule::{Pace, Rate};
     use sobench_core::verdict::{NotScored, Reason, Verdict};
     use sobench_notices::notice::Notice;
+    use sobench_plan::metrics::{MetricsOptions, Slo};
+    use sobench_plan::record::testing::record;
+    use sobench_plan::record::{Engine, EngineChoice, RunRecord};
     use sobench_results::metrics::testing::{TestRequest, test_request, with_samples};
-    use sobench_results::metrics::{MetricsOptions, Sample, Slo, TokenSource, summarise};
-    use sobench_results::record::testing::record;
-    use sobench_results::record::{Engine, EngineChoice, RunRecord};
+    use sobench_results::metrics::{Sample, TokenSource, summarise};
 
     fn shown(run: &[TestRequest<'_>], record: RunRecord, options: &MetricsOptions) -> String {
         with_samples(run, |samples| {

@@ -101,9 +101,10 @@ pub fn failing_as(sample: &Sample<'_>) -> Option<&'static str> {
 #[allow(clippy::unwrap_used)]
 pub mod testing {
     use super::*;
+    use sobench_plan::metrics::MetricsOptions;
+    use sobench_plan::record::RunRecord;
+    use sobench_results::metrics::summarise;
     use sobench_results::metrics::testing::{TestRequest, with_samples};
-    use sobench_results::metrics::{MetricsOptions, summarise};
-    use sobench_results::record::RunRecord;
 
     /// Calls `check` with a run of two seconds.
     pub fn with_view<T>(

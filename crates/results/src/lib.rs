@@ -5,5 +5,4 @@
 
 pub mod compare;
 pub mod metrics;
-pub mod record;
 pub mod runlog;

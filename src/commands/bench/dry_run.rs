@@ -101,7 +101,7 @@ impl<'a> DryRun<'a> {
         // Unusable constraints of rows are notices of the run.
         let first = &self.cases[..self.cases.len().min(1)];
         look_ahead(
-            self.plan.settings.dataset.name(),
+            self.plan.settings.dataset.source.name(),
             first,
             &mut evaluator,
             &(),

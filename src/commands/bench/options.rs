@@ -20,17 +20,18 @@ pub use shard::StartPlan;
 use sobench_client::Endpoint;
 use sobench_core::error::Result;
 use sobench_core::shard::Shard;
+use sobench_data::dataset::Source;
 use sobench_embedded::EmbeddedOptions;
 use sobench_judge::EvaluateOptions;
 use sobench_notices::notice::{BenchNotice, Notice};
-use sobench_results::record::{
+use sobench_plan::record::{
     ConstraintSettings, ServerMetricsPage, ServerMetricsSettings, Settings,
 };
 
 /// The plan of a run, complete before anything is sent.
 #[derive(Clone, Debug)]
 pub struct RunPlan {
-    pub settings: Settings,
+    pub settings: Settings<Source>,
     pub target: Target,
     pub server_metrics: ServerMetricsPlan,
     pub output: OutputPlan,
@@ -177,7 +178,7 @@ impl RunPlan {
         let (request, backend, name) = (
             &self.settings.request,
             self.settings.backend,
-            self.settings.dataset.name(),
+            self.settings.dataset.source.name(),
         );
         let dataset = name.to_string();
         add(

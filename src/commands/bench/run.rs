@@ -68,12 +68,12 @@ use sobench_data::tokenizer::Tokenizer;
 use sobench_judge::Evaluator;
 use sobench_notices::enforcement::Enforcement;
 use sobench_notices::notice::{BenchNotice, Notice};
+use sobench_plan::record::{Engine, RunRecord};
 use sobench_report::view::{Requirements, View};
 use sobench_report::{Report, client_reasons, format, from_log};
 use sobench_results::compare;
 use sobench_results::metrics::client_overhead::ClientVerdict;
 use sobench_results::metrics::probe::ProbeResults;
-use sobench_results::record::{Engine, RunRecord};
 use sobench_results::runlog::write::{LogWriter, Sink, event_channel};
 use sobench_results::runlog::{Footer, RunLog};
 use sobench_shutdown::{Shutdown, run_abandonable};
@@ -311,7 +311,7 @@ pub fn run_in_context(
     }
     let mut evaluator = Evaluator::new(plan.settings.evaluate);
     let unjudged = judge::look_ahead(
-        plan.settings.dataset.name(),
+        plan.settings.dataset.source.name(),
         &dataset.cases,
         &mut evaluator,
         &context.preparation(plan.output.progress, InputUnit::Constraints),
@@ -676,7 +676,7 @@ fn drive(
             .map(|count| BenchNotice::ReceiveStampsRefused { count }.into()),
     );
     notices.extend(duration::notice(
-        plan.settings.dataset.name(),
+        plan.settings.dataset.source.name(),
         schedule.until,
         part.share(cases.len()),
         ran.cases,

@@ -15,10 +15,11 @@ use sobench_core::case::Case;
 use sobench_core::constraint::{Constraint, GrammarDialect, GrammarSpelling};
 use sobench_core::error::{Error, Result};
 use sobench_core::speed::Speed;
+use sobench_data::dataset::Source;
 use sobench_embedded::{self, EmbeddedOptions, EmbeddedServer, Knowledge, SYNTHETIC_MODEL};
 use sobench_engine::Route;
 use sobench_notices::notice::{BenchNotice, Notice};
-use sobench_results::record::{ConstraintSettings, Engine, EngineChoice, EngineWork, Settings};
+use sobench_plan::record::{ConstraintSettings, Engine, EngineChoice, EngineWork, Settings};
 use sobench_shutdown::Shutdown;
 
 /// Requests to the embedded server carry their number, so that the same run gets the same answers.
@@ -281,7 +282,7 @@ impl Session {
 
 /// The options that all requests share.
 pub(crate) fn request_options(
-    settings: &Settings,
+    settings: &Settings<Source>,
     model: String,
     dialect: ConstraintDialect,
 ) -> RequestOptions {

@@ -8,11 +8,11 @@ use crate::commands::flags::rendering::ForceArgs;
 use crate::commands::flags::values::{described, formats};
 use sobench_core::error::{Error, Result};
 use sobench_core::output_format::OutputFormat;
+use sobench_plan::record::condition::{Field, Weight};
 use sobench_results::compare::gate::Undecided;
 use sobench_results::compare::rules::ChangeRule;
 use sobench_results::compare::run_spread::RunSpread;
 use sobench_results::compare::{Gate, MAX_RESAMPLES, MIN_RESAMPLES, Options};
-use sobench_results::record::condition::{Field, Weight};
 
 /// Maximum number of sides of one comparison.
 const MAX_SIDES: usize = 16;

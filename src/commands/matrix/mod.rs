@@ -40,7 +40,7 @@ use crate::terminal;
 use sobench_core::error::{Error, Kind, Result};
 use sobench_core::exit_codes::{ENVIRONMENT, INTERRUPTED};
 use sobench_core::output_files::{self, create_parent_folder};
-use sobench_results::record::EngineChoice;
+use sobench_plan::record::EngineChoice;
 use sobench_results::runlog::write::cannot_write;
 use sobench_shutdown::{Shutdown, Stage};
 

@@ -30,8 +30,8 @@ use sobench_core::output_format::OutputFormat;
 use sobench_core::speed::SpeedProfile;
 use sobench_data::dataset::DatasetName;
 use sobench_engine::EngineName;
+use sobench_plan::metrics::Slo;
 use sobench_report::text::Detail;
-use sobench_results::metrics::Slo;
 
 /// The placeholder of the port in a `--launch` command, and in the URL of its server.
 pub const PORT: &str = "{port}";
@@ -189,7 +189,7 @@ impl MatrixOptions {
         } else {
             ContenderServer::Running
         };
-        let dataset = run.settings.dataset.name().name().to_owned();
+        let dataset = run.settings.dataset.source.name().name().to_owned();
         let slo = run.settings.metrics.goodput;
         let runs = vec![PlannedRun {
             dataset: 0,

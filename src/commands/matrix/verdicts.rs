@@ -18,9 +18,10 @@ use sobench_core::constraint::Constraint;
 use sobench_core::error_message::error_message;
 use sobench_core::observation::{Outcome, TOO_MANY_REQUESTS};
 use sobench_core::verdict::{NotScored, Reason, Verdict as AnswerVerdict};
+use sobench_plan::metrics::MetricsOptions;
+use sobench_results::metrics::Sample;
 use sobench_results::metrics::first_uses;
 use sobench_results::metrics::registry::{Kind, Metric, RequestValues, latencies, rates, totals};
-use sobench_results::metrics::{MetricsOptions, Sample};
 use sobench_statistics::Rate;
 
 pub use self::contrast::MIN_REPEATS;

@@ -14,8 +14,8 @@ use sobench_core::dates::iso_8601;
 use sobench_core::error::{Error, Result};
 use sobench_core::output_format::OutputFormat;
 use sobench_core::printable::{NAME_CHARS, printable};
+use sobench_plan::record::RunRecord;
 use sobench_render::{Document, Table, text};
-use sobench_results::record::RunRecord;
 use sobench_results::runlog::RunLog;
 use sobench_shutdown::Shutdown;
 
@@ -122,7 +122,7 @@ fn listed(log: &CachedLog) -> ListedRun {
             .and_then(|record| iso_8601(&record.date()))
             .map(|date| format!("{date}Z")),
         model: record.map(|record| record.server.model_id.clone()),
-        dataset: record.map(|record| record.settings.dataset.name().to_string()),
+        dataset: record.map(|record| record.settings.dataset.source.name.clone()),
         requests: record.map(RunRecord::own_requests),
     }
 }

@@ -41,7 +41,7 @@ impl Known {
                  --structured-output-ratio and --seed",
             ));
         };
-        if plan.name() == DatasetName::JsonUnique {
+        if plan.source.name() == DatasetName::JsonUnique {
             return Err(Error::usage(format!(
                 "the schemas of json-unique are random and not in this file: {file}"
             ))
@@ -91,7 +91,8 @@ impl Known {
             },
             unjudgeable,
         };
-        if !self.plan.name().has_row_constraints() || case.completion.as_deref() == expected {
+        if !self.plan.source.name().has_row_constraints() || case.completion.as_deref() == expected
+        {
             return due(case, None);
         }
         // Tools skip rows that sobench keeps: the reference answer identifies the row.
@@ -111,7 +112,7 @@ impl Known {
             seed,
             ..
         } = &self.plan;
-        let name = self.plan.name();
+        let name = self.plan.source.name();
         let constraints = format!(
             "constraints are those of --dataset {name} ({})",
             self.source

@@ -13,10 +13,10 @@ use sobench_core::error::{Error, Result};
 use sobench_core::output_format::OutputFormat;
 use sobench_data::dataset::flags::{PathFlags, TypedFlags};
 use sobench_data::dataset::{
-    ChoiceFlags, Constraints, DatasetArgs, DatasetName, DatasetPlan, GrammarFlags, JsonFlags,
-    JsonSchemaPathFlags, JsonSchemaSource, OutputLength, PromptForm, RegexFlags, SHIPPED_SCHEMAS,
-    Source,
+    ChoiceFlags, DatasetArgs, DatasetName, DatasetPlan, GrammarFlags, JsonFlags,
+    JsonSchemaPathFlags, JsonSchemaSource, RegexFlags, SHIPPED_SCHEMAS, Source,
 };
+use sobench_plan::dataset::{Constraints, OutputLength, PromptForm};
 
 /// The flags of `sobench score`.
 #[derive(Args, Clone, Debug)]
@@ -259,7 +259,7 @@ mod tests {
             assert_eq!(
                 dataset_plan(arguments)
                     .unwrap()
-                    .map(|dataset| dataset.name()),
+                    .map(|dataset| dataset.source.name()),
                 expected,
                 "{arguments:?}"
             );

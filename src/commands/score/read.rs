@@ -70,7 +70,7 @@ fn with_dataset_notice(mut answers: Answers, dataset: Option<&DatasetPlan>) -> A
     {
         answers.notices.push(
             LogNotice::DatasetIgnored {
-                dataset: dataset.name().to_string(),
+                dataset: dataset.source.name().to_string(),
             }
             .into(),
         );

@@ -7,9 +7,9 @@ use serde_json::json;
 use super::*;
 use sobench_core::error::Result;
 use sobench_data::dataset::{
-    Constraints, DatasetArgs, DatasetName, DatasetPlan, OutputLength, PromptForm, RegexPlan,
-    Source, XgrammarBenchPlan,
+    DatasetArgs, DatasetName, DatasetPlan, RegexPlan, Source, XgrammarBenchPlan,
 };
+use sobench_plan::dataset::{Constraints, OutputLength, PromptForm};
 
 fn dataset(name: DatasetName) -> DatasetPlan {
     DatasetPlan {

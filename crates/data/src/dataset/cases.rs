@@ -5,15 +5,13 @@ use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
 
-use super::{
-    Constraints, Dataset, DatasetPlan, OutputLength, PromptForm, Row, Rows, RowsKind, Shortfall,
-    references,
-};
+use super::{Dataset, DatasetPlan, Row, Rows, RowsKind, Shortfall, references};
 use crate::tokenizer::Tokenizer;
 use sobench_core::case::{Arm, Case, Prompt};
 use sobench_core::constraint::{Constraint, hex};
 use sobench_core::error::{Error, Result};
 use sobench_notices::notice::{DatasetNotice, Notice};
+use sobench_plan::dataset::{Constraints, OutputLength, PromptForm};
 use sobench_pycompat::random::PythonRandom;
 
 /// Separates the random stream of the order of arms from other draws: the ASCII codes of `arms`,
@@ -221,7 +219,7 @@ fn arm_orders(arms: &[Arm], items: usize, seed: u64) -> Vec<Arm> {
 /// Refuses a row that cannot be sent in an arm of the plan.
 fn check_arms(row: &Row, plan: &DatasetPlan) -> Result<()> {
     for arm in &plan.arms {
-        let (name, flag) = (plan.name(), arm.flag());
+        let (name, flag) = (plan.source.name(), arm.flag());
         if !arm.shows_schema() && row.question.is_none() {
             return Err(Error::usage(format!(
                 "the dataset {name} has no prompt without the schema, which the arm {flag} needs: {}",
@@ -293,7 +291,7 @@ fn prepare_row(mut row: Row, plan: &DatasetPlan, tokenizer: &Tokenizer) -> Resul
 fn case(row: &Row, plan: &DatasetPlan, index: usize, arm: Arm, item: Option<u32>) -> Case {
     let question = row.question.as_ref().filter(|_| !arm.shows_schema());
     Case {
-        id: format!("{}-{index}", plan.name()),
+        id: format!("{}-{index}", plan.source.name()),
         // Without --arms, the arm free is of rows without a constraint, whose prompt is sent.
         prompt: question
             .filter(|_| item.is_some())

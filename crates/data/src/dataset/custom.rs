@@ -17,7 +17,7 @@ use super::flags::{PathFlags, ShortfallFlags};
 use super::json::{JsonSchemaPathFlags, check_schema, read_schema};
 use super::message::messages;
 use super::registry::{ConstraintScope, Inputs, Kind, ReferenceCheck, Spec, above_zero};
-use super::{DatasetArgs, DatasetPlan, OutputLength, Row, Rows, RowsKind, Shortfall, notation};
+use super::{DatasetArgs, DatasetPlan, Row, Rows, RowsKind, Shortfall, notation};
 use sobench_core::case::Prompt;
 use sobench_core::constraint::{AlwaysTrue, Constraint, GrammarDialect};
 use sobench_core::error::{Error, Result};
@@ -26,6 +26,7 @@ use sobench_core::scorer::Scorer;
 use sobench_core::tools::{self, ToolInput, ToolSet};
 use sobench_judge::function_calls::expected_calls;
 use sobench_notices::notice::DatasetNotice;
+use sobench_plan::dataset::OutputLength;
 
 /// The fields of a row that hold a constraint of the text of its answer.
 pub const CONSTRAINTS: [&str; 7] = [

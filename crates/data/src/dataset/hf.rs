@@ -15,12 +15,13 @@ use super::flags::{HubLengthFlags, OrderFlags, PartFlags, PathFlags, ShortfallFl
 use super::registry::{ConstraintScope, Inputs, Kind, Spec};
 use super::sharegpt::{SKIPPED_LENGTHS, has_valid_length};
 use super::table::{self, Selection};
-use super::{DatasetArgs, DatasetPlan, Order, OutputLength, Row, Rows, RowsKind, Shortfall};
+use super::{DatasetArgs, DatasetPlan, Order, Row, Rows, RowsKind, Shortfall};
 use crate::tokenizer::Tokenizer;
 use sobench_core::case::{Message, Prompt};
 use sobench_core::error::{Error, Result};
 use sobench_core::input::json::DuplicateKeys;
 use sobench_notices::notice::DatasetNotice;
+use sobench_plan::dataset::OutputLength;
 
 /// Names of columns of chats, in order of preference.
 const CHATS: [&str; 5] = ["messages", "conversations", "conversation", "chat", "turns"];

@@ -46,7 +46,7 @@ pub(super) fn load(mix: &MixPlan, plan: &DatasetPlan, inputs: &Inputs<'_>) -> Re
     );
     let mut parts = Vec::new();
     for (part, count) in mix.parts.iter().zip(&counts) {
-        let name = part.plan.name();
+        let name = part.plan.source.name();
         if *count == 0 {
             return Err(Error::usage(format!(
                 "the dataset {name} has none of the {} requests",

@@ -59,7 +59,7 @@ pub use file::{MAX_DATASET_BYTES, MAX_ROWS};
 pub use flags::unused_flag_error;
 pub use json::JsonSchemaSource;
 pub use mix::{MixPart, MixPlan};
-pub use plan::{Constraints, DatasetPlan, MAX_DOCUMENTS, MAX_PROMPTS, OutputLength, PromptForm};
+pub use plan::DatasetPlan;
 pub use prompt_variants::{MAX_PROMPT_VARIANTS, PromptVariants};
 pub use rows::{Order, Shortfall};
 pub use shipped::shipped_rows;
@@ -244,7 +244,7 @@ pub fn load(plan: &DatasetPlan, tokenizer: &Tokenizer) -> Result<Dataset> {
 /// # Errors
 /// As for [`load`].
 pub fn load_with(plan: &DatasetPlan, inputs: &Inputs<'_>) -> Result<Dataset> {
-    plan.check()?;
+    plan::check(plan)?;
     if let Source::Mix(mix) = &plan.source {
         return mix::load(mix, plan, inputs);
     }

@@ -29,7 +29,7 @@ pub(super) fn check(plan: &DatasetPlan, rows: &mut [Row]) -> Result<Vec<Notice>>
     {
         return Err(Error::usage(format!(
             "the dataset {} has no references: --score {}",
-            plan.name(),
+            plan.source.name(),
             scorer.name()
         ))
         .hint(
@@ -37,7 +37,7 @@ pub(super) fn check(plan: &DatasetPlan, rows: &mut [Row]) -> Result<Vec<Notice>>
              of custom have the member reference",
         ));
     }
-    let policy = plan.name().reference_check();
+    let policy = plan.source.name().reference_check();
     if policy == ReferenceCheck::Generated && plan.score.is_none() {
         return Ok(Vec::new());
     }
@@ -71,7 +71,7 @@ pub(super) fn check(plan: &DatasetPlan, rows: &mut [Row]) -> Result<Vec<Notice>>
         let scorer = plan.score.map_or("the scorer", Scorer::name);
         return Err(Error::usage(format!(
             "no reference of the dataset {} can be compared by {scorer}; the first: {}",
-            plan.name(),
+            plan.source.name(),
             first.map_or("", String::as_str)
         ))
         .hint("leave --score out to use the scorer of the dataset"));

@@ -5,11 +5,12 @@ use clap::Command;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::{DatasetArgs, DatasetPlan, OutputLength, Rows};
+use super::{DatasetArgs, DatasetPlan, Rows};
 use crate::hub::HubSettings;
 use crate::tokenizer::Tokenizer;
 use sobench_core::error::{Error, Result};
 use sobench_core::progress::Progress;
+use sobench_plan::dataset::OutputLength;
 
 /// Default answer length in tokens: that of vLLM's structured-output script and of most datasets of
 /// `vllm bench serve`.
@@ -171,8 +172,7 @@ macro_rules! datasets {
         $(pub use self::$module::$plan;)+
 
         /// Name of a dataset.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, schemars::JsonSchema)]
-        #[schemars(with = "String")]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum DatasetName {
             $($(#[doc = $doc])* $variant,)+
             /// Several datasets in one run.
@@ -180,8 +180,7 @@ macro_rules! datasets {
         }
 
         /// A dataset with its own options.
-        #[derive(Clone, Debug, PartialEq, schemars::JsonSchema)]
-        #[schemars(with = "plan::SourceMembers")]
+        #[derive(Clone, Debug, PartialEq)]
         pub enum Source {
             $($variant($plan),)+
             Mix(MixPlan),
@@ -211,7 +210,7 @@ macro_rules! datasets {
             ///
             /// # Errors
             /// A length is 0, or two flags contradict each other.
-            pub fn output_len(self, flags: &DatasetArgs, general: Option<u32>) -> Result<(u32, OutputLength)> {
+            pub fn output_len(self, flags: &DatasetArgs, general: Option<u32>) -> Result<(u32, sobench_plan::dataset::OutputLength)> {
                 match self {
                     $(Self::$variant => <$plan as Kind>::output_len(flags, general),)+
                     Self::Mix => Err(mix::not_a_single_dataset()),

@@ -13,12 +13,13 @@ use serde::{Deserialize, Serialize};
 use super::file::{MAX_DATASET_BYTES, check_rows, read_text, required};
 use super::flags::{OrderFlags, PathFlags, ShortfallFlags};
 use super::registry::{ConstraintScope, Inputs, Kind, Spec};
-use super::{DatasetArgs, DatasetPlan, Order, OutputLength, Row, Rows, RowsKind, Shortfall};
+use super::{DatasetArgs, DatasetPlan, Order, Row, Rows, RowsKind, Shortfall};
 use sobench_core::case::Prompt;
 use sobench_core::error::{Error, Result};
 use sobench_core::input;
 use sobench_core::input::json::{self, DuplicateKeys};
 use sobench_notices::notice::{DatasetNotice, Notice};
+use sobench_plan::dataset::OutputLength;
 
 /// The fewest tokens of a prompt, and of a reply whose length is used (`is_valid_sequence` of
 /// vLLM's benchmarks, as the next two).

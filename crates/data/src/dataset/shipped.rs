@@ -24,7 +24,7 @@ pub fn shipped_rows(name: DatasetName, filter: &[String]) -> Result<Vec<Map<Stri
         _ if name == DatasetName::Tools => tools::shipped_rows(filter),
         ConstraintScope::PerRun => {
             let source = Source::new(name, &DatasetArgs::default())?;
-            let plan = DatasetPlan::with_defaults(source, 1);
+            let plan = DatasetPlan::with_defaults(source, 1, name.default_output_len());
             let cases = load(&plan, &Tokenizer::embedded())?.cases;
             cases.iter().map(as_row).collect()
         }

@@ -14,11 +14,12 @@ use super::exact_length::check_amount;
 use super::file::{check_rows, read_document, required};
 use super::flags::{InputLenFlags, PathFlags};
 use super::registry::{ConstraintScope, Inputs, Kind, Spec};
-use super::{DatasetArgs, DatasetPlan, PromptForm, Row, Rows, RowsKind};
+use super::{DatasetArgs, DatasetPlan, Row, Rows, RowsKind};
 use crate::tokenizer::Tokenizer;
 use sobench_core::case::{Message, Prompt};
 use sobench_core::error::{Error, Result};
 use sobench_notices::notice::DatasetNotice;
+use sobench_plan::dataset::PromptForm;
 use sobench_pycompat::random::PythonRandom;
 
 /// The start of every prompt.

@@ -11,6 +11,7 @@ use sobench_core::case::{Arm, Prompt};
 use sobench_core::constraint::{Constraint, GrammarSpelling, sha256_hex};
 use sobench_core::scorer::Scorer;
 use sobench_notices::notice::sentences;
+use sobench_plan::dataset::{MAX_PROMPTS, PromptForm};
 
 const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures");
 
@@ -19,7 +20,7 @@ pub(super) fn plan(name: DatasetName) -> DatasetPlan {
     let source = Source::new(name, &DatasetArgs::default()).unwrap();
     DatasetPlan {
         output_len: 128,
-        ..DatasetPlan::with_defaults(source, 10)
+        ..DatasetPlan::with_defaults(source, 10, 128)
     }
 }
 

@@ -8,12 +8,12 @@ use std::path::Path;
 use sobench_core::constraint::{GrammarDialect, GrammarSpelling};
 use sobench_core::error::{Error, Kind};
 use sobench_data::dataset::{
-    BfclPlan, Constraints, Dataset, DatasetPlan, HfPlan, Inputs, OutputLength, PromptForm, Source,
-    XgrammarBenchPlan, load_with,
+    BfclPlan, Dataset, DatasetPlan, HfPlan, Inputs, Source, XgrammarBenchPlan, load_with,
 };
 use sobench_data::hub::HubSettings;
 use sobench_data::tokenizer::Tokenizer;
 use sobench_notices::notice::sentences;
+use sobench_plan::dataset::{Constraints, OutputLength, PromptForm};
 use sobench_testkit::scripted::refusing_url;
 
 use fake_hub::{COMMIT, Contents, FakeHub};

@@ -62,7 +62,7 @@ fn document(view: &View<'_>) -> Result<Document> {
     let model = printable(&record.server.model_id, NAME_MAX_CHARS);
     let mut page = Document::new(format!(
         "sobench: {model} on {}",
-        record.settings.dataset.name()
+        record.settings.dataset.source.name.as_str()
     ));
     page.style = STYLE;
     add_head(&mut page, report);
@@ -238,9 +238,9 @@ mod tests {
     use sobench_core::observation::Outcome;
     use sobench_core::verdict::{NotScored, Reason, Verdict};
     use sobench_notices::notice::Notice;
+    use sobench_plan::record::testing::record;
     use sobench_render::html::testing::check_well_formed;
     use sobench_results::metrics::testing::{TestRequest, test_request};
-    use sobench_results::record::testing::record;
 
     const HOSTILE: &str = "</pre></script><script>alert(1)</script><img src=x onerror=alert(1)> & \" ' \u{0}\u{1b}[31m\u{202e} ]]> <!--";
 

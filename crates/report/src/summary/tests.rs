@@ -5,13 +5,14 @@ use crate::text::vllm_block;
 use crate::view::testing::with_view;
 use sobench_core::observation::Advice;
 use sobench_core::verdict::NotScored;
+use sobench_plan::metrics::MetricsOptions;
+use sobench_plan::record::RunRecord;
+use sobench_plan::record::testing::record;
 use sobench_results::metrics::client_overhead::{
     Bound, Bounds, ClientOverhead, ClientVerdict, Doubt,
 };
+use sobench_results::metrics::summarise;
 use sobench_results::metrics::testing::{TestRequest, test_request};
-use sobench_results::metrics::{MetricsOptions, summarise};
-use sobench_results::record::RunRecord;
-use sobench_results::record::testing::record;
 use std::path::Path;
 
 /// Renders the summary of a run with a client, a run log and notices.

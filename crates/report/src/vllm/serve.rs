@@ -9,7 +9,8 @@ use super::{Column, SavedResult, answered, empty};
 use crate::json::{self, Identity, Totals};
 use crate::view::View;
 use sobench_core::case::Prompt;
-use sobench_results::metrics::{Answers, QueueMetric, Sample};
+use sobench_plan::metrics::{Answers, QueueMetric};
+use sobench_results::metrics::Sample;
 use sobench_statistics::Summary;
 
 /// Columns that are kept without `--save-detailed`, as in vLLM.
@@ -139,7 +140,7 @@ fn queueing(document: &mut SavedResult<'_>) {
         if applies {
             let options = document.options();
             let values = answered(document.view.samples)
-                .filter_map(|sample| metric.value(&sample.latency(options)));
+                .filter_map(|sample| sample.latency(options).queue_value(metric));
             let summary = Summary::new(values.collect(), &options.percentiles);
             json::add_latency(&mut document.members, metric.key(), &summary);
         }

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::side::Side;
-use crate::record::condition::{Field, INFINITE, NONE, Weight};
+use sobench_plan::record::condition::{Field, INFINITE, NONE, Weight};
 
 /// Separates several values of one side.
 pub const SEVERAL: &str = " and ";

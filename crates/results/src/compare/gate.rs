@@ -595,9 +595,10 @@ mod tests {
     use crate::compare::testing::{request, side};
     use crate::metrics::accuracy::ArmPairs;
     use crate::metrics::registry::rates as registry_rates;
+    use crate::metrics::summarise;
     use crate::metrics::testing::{test_request, with_samples};
-    use crate::metrics::{MetricsOptions, summarise};
-    use crate::record::testing::record;
+    use sobench_plan::metrics::MetricsOptions;
+    use sobench_plan::record::testing::record;
     use sobench_statistics::paired::{PairedSample, Pairs};
 
     #[test]
@@ -792,7 +793,7 @@ mod tests {
 
     #[test]
     fn throughput_at_a_request_rate_does_not_count() {
-        use crate::record::condition::Field;
+        use sobench_plan::record::condition::Field;
         let rule = ChangeRule::parse("output_throughput<-10%").unwrap();
         // A request every 100 ms for 10 s.
         let with = |tokens: u64, rate: &str| {

@@ -45,8 +45,8 @@ use crate::metrics::Metrics;
 use crate::metrics::client_overhead::{Bounds, ClientOverhead};
 use crate::metrics::registry::rates::CONTROL_RATE;
 use crate::metrics::registry::{Better, Figure, Unit, totals};
-use crate::record::RunRecord;
-use crate::record::condition::Field;
+use sobench_plan::record::RunRecord;
+use sobench_plan::record::condition::Field;
 use sobench_statistics::bootstrap::resamples_for;
 
 /// Minimum number of resamples.

@@ -6,7 +6,7 @@ use super::bootstrap::SideId;
 use super::requests::Requests;
 use super::side::Side;
 use crate::metrics::compact_ids::CompactId;
-use crate::record::condition::Field;
+use sobench_plan::record::condition::Field;
 
 /// Minimum share of common cases among all cases. With fewer, resampling common cases would ignore
 /// most requests.

@@ -7,11 +7,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::requests::{RequestView, Requests};
-use crate::metrics::LatencyMetric;
 use crate::metrics::accuracy::ArmPairs;
 use crate::metrics::registry::{Figure, Metric, RequestValues, Value, Values};
-use crate::record::condition::Conditions;
 use sobench_core::case::Arm;
+use sobench_plan::metrics::LatencyMetric;
+use sobench_plan::record::condition::Conditions;
 
 /// One side of a comparison: runs of the same configuration.
 #[derive(Clone, Debug, Default)]
@@ -168,7 +168,7 @@ impl Run {
             standard_error: None,
         };
         self.means
-            .extend(LatencyMetric::ALL.map(|latency| (latency.metric(), unknown)));
+            .extend(LatencyMetric::ALL.map(|latency| (Metric::of_latency(latency), unknown)));
         for (metric, value) in values.iter() {
             match value {
                 Value::Rate(rate) => {

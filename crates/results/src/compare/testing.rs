@@ -2,8 +2,8 @@
 
 use super::side::{Request, Run, Side};
 use crate::metrics::registry::{Metric, RequestValues, latencies, rates};
-use crate::record::condition::Field;
 use sobench_core::case::Arm;
+use sobench_plan::record::condition::Field;
 
 /// A successful constrained request.
 pub fn request() -> Request {

@@ -4,7 +4,7 @@ use super::measure::NoInterval;
 use super::requests::{RequestView, Requests};
 use super::side::{Run, Side};
 use crate::metrics::registry::{Metric, latencies, rates, totals};
-use crate::record::condition::Field;
+use sobench_plan::record::condition::Field;
 use sobench_statistics::bootstrap::{RandomSource, Replicates, SplitMix, draw_runs};
 
 /// Number of blocks of a run. Except in short runs, a block is long enough that neighbouring blocks

@@ -6,21 +6,19 @@
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, HashMap};
-use std::fmt;
-use std::str::FromStr;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::Sample;
 use super::quality::is_correct;
 use super::registry::rates::ACCURACY_OF_ARMS;
-use super::{MetricsOptions, Sample};
 use sobench_core::case::Arm;
 use sobench_core::constraint::Constraint;
-use sobench_core::error::{Error, Result};
 use sobench_core::observation::Outcome;
 use sobench_core::scorer::Scorer;
 use sobench_judge::accuracy::{Grade, Leaves};
+use sobench_plan::metrics::MetricsOptions;
 use sobench_statistics::Rate;
 use sobench_statistics::paired::{
     MIN_DISCORDANT, PairedSample, Pairs, SIGNIFICANCE, items_needed, smallest_visible_effect,
@@ -31,13 +29,6 @@ pub const PLANNED_EFFECT_PP: f64 = 3.0;
 
 /// Fewest right answers in one of two arms for a statement that they do not differ.
 pub const MIN_RIGHT: usize = 10;
-
-/// USD per million tokens.
-#[derive(Clone, Copy, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
-pub struct TokenPrice {
-    pub input: f64,
-    pub output: f64,
-}
 
 /// The accuracy of a run.
 #[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
@@ -202,38 +193,6 @@ impl EffectKind {
             Self::Thinking => (Arm::Constrained, Arm::ThinkConstraint),
             Self::Compact => (Arm::Flexible, Arm::Compact),
         }
-    }
-}
-
-impl TokenPrice {
-    /// The price of tokens in USD.
-    pub fn usd(&self, input: u64, output: u64) -> f64 {
-        (self.input * input as f64 + self.output * output as f64) / 1e6
-    }
-}
-
-impl FromStr for TokenPrice {
-    type Err = Error;
-
-    /// Parses `IN,OUT`.
-    fn from_str(text: &str) -> Result<Self> {
-        let price = |text: &str| {
-            let price = text.trim().parse::<f64>().ok();
-            price.filter(|price| price.is_finite() && *price >= 0.0)
-        };
-        let prices = text.split_once(',');
-        let prices = prices.and_then(|(input, output)| Some((price(input)?, price(output)?)));
-        let (input, output) = prices.ok_or_else(|| {
-            Error::usage(format!("not two prices: {text}"))
-                .hint("give USD per million input and output tokens, such as 0.25,2")
-        })?;
-        Ok(Self { input, output })
-    }
-}
-
-impl fmt::Display for TokenPrice {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{},{}", self.input, self.output)
     }
 }
 
@@ -596,7 +555,7 @@ mod tests {
             (RIGHT, None),
         ]);
         let options = MetricsOptions {
-            cost_per_million: Some(TokenPrice {
+            cost_per_million: Some(sobench_plan::metrics::TokenPrice {
                 input: 1.0,
                 output: 10.0,
             }),
@@ -698,16 +657,5 @@ mod tests {
             summary(&[(None, None)], 1, &MetricsOptions::default()),
             None
         );
-    }
-
-    #[test]
-    fn prices_are_two_numbers() {
-        let price: TokenPrice = "0.25, 2".parse().unwrap();
-        assert_eq!((price.input, price.output), (0.25, 2.0));
-        assert_eq!(price.to_string().parse::<TokenPrice>().unwrap(), price);
-        for text in ["1", "1,-2", "a,b", "1,2,3", "inf,1"] {
-            let error = text.parse::<TokenPrice>().unwrap_err();
-            assert!(error.hint.is_some(), "{text}");
-        }
     }
 }

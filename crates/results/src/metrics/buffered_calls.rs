@@ -6,11 +6,12 @@
 //! calls show how long these take. Short answers and servers that generate a whole answer within
 //! the window are never buffered.
 
+use super::Sample;
 use super::drift::median;
-use super::{MetricsOptions, Sample};
 use sobench_core::answer::Channel;
 use sobench_core::case::Arm;
 use sobench_core::channel_timing::LATE_WINDOW_NS;
+use sobench_plan::metrics::MetricsOptions;
 
 /// Minimum silence before the arguments.
 pub const MIN_SILENCE_NS: u64 = 500_000_000;

@@ -3,9 +3,10 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::Sample;
 use super::latency::chunk_gaps_ms;
 use super::pooled::Pooled;
-use super::{MetricsOptions, Sample};
+use sobench_plan::metrics::MetricsOptions;
 
 /// A chunk that arrives this soon after the one before was sent together with it.
 const TOGETHER_MS: f64 = 0.5;

@@ -1,9 +1,10 @@
 //! Latencies by channel: reasoning, content and tool calls. They cover streamed answers that have
 //! more than content ([`ChannelTiming`](sobench_core::channel_timing::ChannelTiming)).
 
+use super::Sample;
 use super::latency::chunk_gaps_ms;
-use super::{MetricsOptions, Sample};
 use sobench_core::answer::Channel;
+use sobench_plan::metrics::MetricsOptions;
 use sobench_statistics::mean;
 
 /// Minimum E2EL of an answer for the share of its late bytes: five times the window. All bytes of a

@@ -12,41 +12,16 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use self::bounds::{Bound, Bounds, MAX_SHARE, MIN_LIMIT_MS};
-use super::quality::is_zero;
+use super::Sample;
 use super::registry::Values;
-use super::{MetricsOptions, Sample};
+use sobench_plan::metrics::MetricsOptions;
+use sobench_plan::record::ClientCost;
 use sobench_statistics::Summary;
 
 const NS_PER_MS: f64 = 1e6;
 
 /// Percentiles of the send delay.
 const SEND_DELAY_PERCENTILES: [f64; 2] = [50.0, 99.0];
-
-/// Resources that the client used during the run; `None` if the system does not report them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
-pub struct ClientCost {
-    /// The period of the measurement.
-    pub wall_s: f64,
-    /// CPU time of all threads of the process.
-    pub cpu_s: Option<f64>,
-    /// Number of cores that the process may use.
-    pub cores: Option<usize>,
-    /// Number of client threads; `None` for the number of cores.
-    pub threads: Option<usize>,
-    /// CPU usage of the machine by all processes.
-    pub machine_busy_percent: Option<f64>,
-    /// Peak memory of the process since its start.
-    pub peak_memory_mib: Option<f64>,
-    /// Connections opened since the start of the client.
-    pub connections_opened: Option<u64>,
-    /// Connections that a request waited for. The wait is part of the send delay, not of TTFT.
-    pub connections_waited_for: Option<u64>,
-    /// Concurrent runs of a comparison in this process. Threads, CPU and memory include them.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub other_runs: usize,
-    /// Whether the embedded server ran in this process. CPU and memory include it.
-    pub includes_server: bool,
-}
 
 /// The overhead of the client in a run.
 #[derive(Clone, Debug, Default, PartialEq, JsonSchema, Serialize)]
@@ -120,16 +95,6 @@ pub struct Doubt {
 
 /// The measure of requests whose timestamps are out of order.
 pub const DISORDERED_REQUESTS: &str = "disordered_requests";
-
-impl ClientCost {
-    /// The number of cores that the client's threads can use; all cores if the embedded server's
-    /// threads are included.
-    fn usable_cores(&self) -> Option<usize> {
-        let threads = self.threads.filter(|_| !self.includes_server);
-        self.cores
-            .map(|cores| threads.map_or(cores, |threads| threads.clamp(1, cores.max(1))))
-    }
-}
 
 impl ClientOverhead {
     /// Computes the overhead from the times of all requests of a client and the used resources.

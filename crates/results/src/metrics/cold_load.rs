@@ -18,12 +18,13 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::Sample;
 use super::first_uses::ConstraintUse;
 use super::latency::chunk_gaps_ms;
 use super::mean_difference::Difference;
 use super::pooled::Pooled;
-use super::{MetricsOptions, Sample};
 use sobench_core::case::Arm;
+use sobench_plan::metrics::MetricsOptions;
 use sobench_statistics::Summary;
 
 /// The tag of requests with a constraint generated for this run, which is compiled during the run.

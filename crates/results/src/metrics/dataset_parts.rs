@@ -4,8 +4,9 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::quality::Quality;
-use super::{ArmMetrics, MetricsOptions, Sample};
+use super::{ArmMetrics, Sample};
 use sobench_core::case::DATASET_TAG;
+use sobench_plan::metrics::MetricsOptions;
 
 /// The figures of one dataset.
 #[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]

@@ -8,8 +8,9 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::Sample;
 use super::registry::{Metric, latencies};
-use super::{MetricsOptions, Sample};
+use sobench_plan::metrics::MetricsOptions;
 use sobench_statistics::{LevelShift, Trend, percentile};
 
 /// The smallest number of answers that is tested.

@@ -11,10 +11,11 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::Sample;
 use super::mean_difference::Difference;
-use super::{MetricsOptions, Sample};
 use sobench_core::case::Arm;
 use sobench_core::constraint::Constraint;
+use sobench_plan::metrics::MetricsOptions;
 use sobench_statistics::{Summary, mean};
 
 /// First uses of constraints compared with later uses.

@@ -6,9 +6,10 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::Sample;
 use super::registry::{Metric, latencies};
 use super::request_table::RequestTimes;
-use super::{MetricsOptions, Sample};
+use sobench_plan::metrics::{LatencyMetric, MetricsOptions, QueueMetric};
 use sobench_statistics::Summary;
 
 /// The latencies of a group of requests, in milliseconds. Except for `schedule_lag_ms`, they cover
@@ -93,6 +94,14 @@ pub struct RequestLatency {
 }
 
 impl RequestLatency {
+    /// A wait before sending, in milliseconds.
+    pub fn queue_value(&self, metric: QueueMetric) -> Option<f64> {
+        match metric {
+            QueueMetric::ClientQueueTime => self.schedule_lag_ms,
+            QueueMetric::E2elIncludingClientQueue => self.e2el_from_due_ms,
+        }
+    }
+
     /// Computes the latencies of one request. `streamed` is whether the answer was requested as a
     /// stream and received as one ([`Sample::streamed`]). Otherwise the first content is the last,
     /// and TTFT and TPOT are meaningless.
@@ -116,6 +125,20 @@ impl RequestLatency {
 }
 
 impl Latency {
+    /// The summary of a latency that vLLM prints.
+    pub fn summary(&self, latency: LatencyMetric) -> &Summary {
+        self.metric_summary(Metric::of_latency(latency))
+            .expect("Latency has every latency that vLLM prints")
+    }
+
+    /// The summary of a wait before sending, which covers all sent requests.
+    pub fn queue_summary(&self, metric: QueueMetric) -> &Summary {
+        match metric {
+            QueueMetric::ClientQueueTime => &self.schedule_lag_ms,
+            QueueMetric::E2elIncludingClientQueue => &self.e2el_from_due_ms,
+        }
+    }
+
     /// Computes the latencies of a group of requests.
     pub fn new(samples: &[&Sample<'_>], options: &MetricsOptions) -> Self {
         let summary = |metric: &Metric| metric.summary(samples, options);

@@ -27,7 +27,6 @@ mod gap_encoding;
 mod in_flight;
 pub mod knee;
 pub mod latency;
-mod latency_metric;
 pub mod mean_difference;
 pub mod modes;
 mod name_change;
@@ -36,7 +35,6 @@ pub mod outage;
 pub mod pooled;
 pub mod probe;
 pub mod quality;
-pub mod queueing;
 pub mod reasoning;
 pub mod recovery;
 pub mod registry;
@@ -60,7 +58,7 @@ use std::borrow::Cow;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize, Serializer};
 
-use self::accuracy::{AccuracySummary, TokenPrice};
+use self::accuracy::AccuracySummary;
 use self::buffered_calls::BufferedCalls;
 use self::bursts::Bursts;
 use self::canary::Canaries;
@@ -71,10 +69,8 @@ use self::error_groups::ErrorGroups;
 use self::examples::Group;
 use self::free_choices::FreeChoiceShares;
 use self::latency::{Latency, RequestLatency};
-pub use self::latency_metric::LatencyMetric;
 use self::modes::Modes;
 use self::quality::Quality;
-pub use self::queueing::QueueMetric;
 use self::reasoning::{Reasoning, ReasoningFacts};
 use self::registry::{RunSamples, Values};
 use self::repetition::Repetition;
@@ -97,6 +93,7 @@ use sobench_judge::canary::CanaryAnswer;
 use sobench_judge::free_choices::FreeChoices;
 use sobench_judge::function_calls;
 use sobench_notices::notice::NameChange;
+use sobench_plan::metrics::{Answers, MetricsOptions};
 
 /// Token counts of one request and their sources.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
@@ -184,45 +181,6 @@ impl Judged {
         self.made_call = outcome.is_answer().then_some(!answer.tool_calls.is_empty());
         self.call_due = function_calls::is_due(completion, tools);
     }
-}
-
-/// Options of the computation.
-#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
-pub struct MetricsOptions {
-    /// Percentiles of every latency, each from 0 to 100.
-    pub percentiles: Vec<f64>,
-    /// The objectives of goodput.
-    pub goodput: Option<Slo>,
-    /// Whether answers were requested as streams; otherwise there is no TTFT, TPOT or ITL. The
-    /// server may still not stream: see [`Sample::streamed`].
-    pub streamed: bool,
-    pub answers: Answers,
-    /// Prices for the cost of right answers.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cost_per_million: Option<TokenPrice>,
-}
-
-/// The kind of answers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Answers {
-    /// Text, token by token.
-    #[default]
-    Generated,
-    /// Vectors or scores, computed in one piece: there are no output tokens, and the only latency
-    /// is E2EL.
-    Computed,
-}
-
-/// Service level objectives, in milliseconds. An answer is good if it meets all of them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
-pub struct Slo {
-    pub ttft_ms: Option<f64>,
-    pub tpot_ms: Option<f64>,
-    pub e2el_ms: Option<f64>,
-    /// Whether an answer with a constraint has to be valid.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub valid: bool,
 }
 
 /// All figures of a run.
@@ -463,19 +421,6 @@ impl Metrics {
         groups
             .chain([&mut quality.vllm.only_script, &mut quality.vllm.only_ours])
             .flat_map(|group| &mut group.examples)
-    }
-}
-
-impl Default for MetricsOptions {
-    /// vLLM's defaults: p99, no goodput, streaming.
-    fn default() -> Self {
-        Self {
-            percentiles: vec![99.0],
-            goodput: None,
-            streamed: true,
-            answers: Answers::Generated,
-            cost_per_million: None,
-        }
     }
 }
 

@@ -4,10 +4,11 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::Sample;
 use super::drift::Drift;
 use super::registry::{Metric, latencies};
-use super::{MetricsOptions, Sample};
 use sobench_core::case::Arm;
+use sobench_plan::metrics::MetricsOptions;
 use sobench_statistics::TwoModes;
 
 /// The two modes of one latency in one arm.

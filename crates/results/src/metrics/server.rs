@@ -310,8 +310,9 @@ impl ServerPoint {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::metrics::summarise_with_server;
     use crate::metrics::testing::{test_request, with_samples};
-    use crate::metrics::{MetricsOptions, summarise_with_server};
+    use sobench_plan::metrics::MetricsOptions;
 
     const S: i64 = 1_000_000_000;
 

@@ -3,7 +3,8 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{MetricsOptions, Sample};
+use super::Sample;
+use sobench_plan::metrics::MetricsOptions;
 use sobench_statistics::mean;
 
 /// Means over the answers with times of the server, in milliseconds.

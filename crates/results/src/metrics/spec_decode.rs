@@ -135,9 +135,10 @@ mod tests {
 
     #[test]
     fn acceptance_by_arm_is_in_the_tokens_of_a_chunk() {
+        use crate::metrics::summarise;
         use crate::metrics::testing::{TestRequest, test_request, with_samples};
-        use crate::metrics::{MetricsOptions, summarise};
         use sobench_core::case::Arm;
+        use sobench_plan::metrics::MetricsOptions;
         // Three chunks each.
         let answer = |arm, output| TestRequest {
             arm,

@@ -9,7 +9,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::{MetricsOptions, Sample};
+use super::Sample;
+use sobench_plan::metrics::MetricsOptions;
 use sobench_statistics::Summary;
 
 const NS_PER_S: f64 = 1e9;

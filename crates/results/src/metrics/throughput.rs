@@ -10,10 +10,11 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::Sample;
 use super::in_flight::{end_ns, levels};
-use super::{Answers, MetricsOptions, Sample, Slo};
 use sobench_core::case::Arm;
 use sobench_core::verdict::Verdict;
+use sobench_plan::metrics::{Answers, MetricsOptions, Slo};
 
 const NS_PER_S: u64 = 1_000_000_000;
 

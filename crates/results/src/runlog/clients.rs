@@ -4,8 +4,8 @@ use super::RunLog;
 use crate::metrics::Sample;
 use crate::metrics::client_overhead::{ClientOverhead, ClientRun};
 use crate::metrics::registry::Values;
-use crate::record::{MergedShard, RunRecord};
 use sobench_core::shard::Shard;
+use sobench_plan::record::{MergedShard, RunRecord};
 
 impl RunLog {
     /// The overhead of the client; `None` for a run that was killed, and for a merged one, whose

@@ -9,7 +9,7 @@ use crate::metrics::examples::cut;
 use crate::metrics::free_choices::free_choices;
 use crate::metrics::reasoning::ReasoningFacts;
 use crate::metrics::request_table::RequestInput;
-use crate::metrics::{Answers, Sample, TokenSource, Tokens};
+use crate::metrics::{Sample, TokenSource, Tokens};
 use sobench_core::answer::{Answer, Channel};
 use sobench_core::case::{Arm, Prompt};
 use sobench_core::constraint::Constraint;
@@ -19,6 +19,7 @@ use sobench_core::progress::Progress;
 use sobench_core::verdict::{Reason, ToolCallFault, Verdict};
 use sobench_judge::accuracy::{Accuracy, Reference};
 use sobench_judge::{Evaluator, function_calls, vllm_formula};
+use sobench_plan::metrics::Answers;
 
 /// Counts the tokens of a text.
 pub type CountTokens<'a> = &'a (dyn Fn(&str) -> usize + Sync);

@@ -12,7 +12,6 @@ use crate::metrics::Tokens;
 use crate::metrics::reasoning::ReasoningFacts;
 use crate::metrics::request_table::ChunksAndTokens;
 use crate::metrics::stream_parity::{Parity, Response};
-use crate::record::RunRecord;
 use sobench_core::answer::{Answer, AnsweredBy, ToolCall};
 use sobench_core::case::{Arm, Case, Prompt};
 use sobench_core::channel_timing::ChannelTiming;
@@ -27,6 +26,7 @@ use sobench_core::server_sample::ServerSample;
 use sobench_judge::accuracy::Accuracy;
 use sobench_judge::canary::CanaryAnswer;
 use sobench_judge::free_choices::FreeChoices;
+use sobench_plan::record::RunRecord;
 
 /// Maximum size of one line in bytes. The client limits an answer to an eighth of this, and
 /// escaping can make one byte six.

@@ -15,9 +15,7 @@ use super::line::{self, HeaderLine, JudgedLine, Line, Numbers, ReadLine, ReadSha
 use super::read::{LineReader, Lines, changed};
 use super::write::Sink;
 use super::{Footer, RunLog, Source, VERSION};
-use crate::metrics::client_overhead::ClientCost;
 use crate::metrics::spec_decode::SpecDecode;
-use crate::record::{Host, MergedShard, RunRecord, ShardEnd};
 use sobench_core::case::Prompt;
 use sobench_core::constraint::sha256_hex;
 use sobench_core::error::{Error, Result};
@@ -25,6 +23,8 @@ use sobench_core::observation::Timing;
 use sobench_core::server_sample::ServerSample;
 use sobench_core::shard::{Shard, Start, check_all_present, check_same_settings, missing_shards};
 use sobench_notices::notice::{LogNotice, Notice};
+use sobench_plan::record::ClientCost;
+use sobench_plan::record::{Host, MergedShard, RunRecord, ShardEnd};
 
 /// The logs of all shards of one run, in shard order.
 #[derive(Debug)]

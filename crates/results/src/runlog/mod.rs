@@ -3,7 +3,7 @@
 //! JSON Lines, each an object with one member that names the type of the line (contract:
 //! `schemas/contracts/run-log.schema.json`):
 //!
-//! 1. `header`: [`VERSION`] and the run record ([`crate::record::RunRecord`]), written before the first request.
+//! 1. `header`: [`VERSION`] and the run record ([`sobench_plan::record::RunRecord`]), written before the first request.
 //! 2. `constraint`, `prompt` and `oracle`: parts that requests share, by number, written before their first use.
 //! 3. `request`: a case and its observation, written when the request ends, in any order.
 //! 4. `server_metrics` ([`sobench_core::server_sample::ServerSample`]): a reading of the server's metrics page, at any place before the verdicts.
@@ -51,14 +51,14 @@ pub use self::read::{AnswerReader, RunLog};
 pub use self::request_lines::{RequestLines, RequestReader};
 pub use self::source::Source;
 pub use crate::metrics::Judged;
-use crate::metrics::client_overhead::ClientCost;
 use crate::metrics::probe::ProbeResults;
 use crate::metrics::recovery::Recovery;
 use crate::metrics::spec_decode::SpecDecode;
-use crate::record::Engine;
 use sobench_core::shard::ClockOffset;
 use sobench_notices::enforcement::EarlyBreach;
 use sobench_notices::notice::Notice;
+use sobench_plan::record::ClientCost;
+use sobench_plan::record::Engine;
 
 /// The version of the format. It increases if older readers would misread the format.
 pub const VERSION: u32 = 2;

@@ -14,7 +14,6 @@ use super::{Footer, Judged, Source, VERSION};
 use crate::metrics::Sample;
 use crate::metrics::request_table::{ChunkSource, ChunksAndTokens, RequestTable};
 use crate::metrics::stream_parity::{Parity, Response};
-use crate::record::RunRecord;
 use sobench_core::case::{Case, Prompt};
 use sobench_core::constraint::Constraint;
 use sobench_core::error::{Error, Result};
@@ -25,6 +24,7 @@ use sobench_core::progress::Progress;
 use sobench_core::run_event::AnswerForm;
 use sobench_core::server_sample::ServerSample;
 use sobench_notices::notice::{LogNotice, Notice};
+use sobench_plan::record::RunRecord;
 
 /// Maximum number of requests for which memory is reserved because of the record.
 const MAX_EXPECTED: usize = 1 << 21;

@@ -14,8 +14,7 @@ use crate::metrics::reasoning::ReasoningFacts;
 use crate::metrics::recovery::{Recovery, SingleLatency};
 use crate::metrics::spec_decode::SpecDecode;
 use crate::metrics::stream_parity::Parity;
-use crate::metrics::{LatencyMetric, MetricsOptions, TokenSource, Tokens};
-use crate::record::{RunRecord, testing};
+use crate::metrics::{TokenSource, Tokens};
 use sobench_core::answer::{Answer, AnsweredBy, CallForm, Channel, ToolCall};
 use sobench_core::audio::Clip;
 use sobench_core::case::{Arm, Case, Message, Prompt};
@@ -33,6 +32,8 @@ use sobench_judge::accuracy::{Accuracy, Grade, Leaves};
 use sobench_judge::canary::{CanaryAnswer, CanaryClass, Excerpt};
 use sobench_judge::free_choices::FreeChoices;
 use sobench_notices::notice::Notice;
+use sobench_plan::metrics::{LatencyMetric, MetricsOptions};
+use sobench_plan::record::{RunRecord, testing};
 
 pub(crate) fn record() -> RunRecord {
     let mut record = testing::record();

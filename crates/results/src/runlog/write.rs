@@ -21,7 +21,6 @@ use super::line::{
     self, HeaderLine, JudgedLine, Line, MAX_LINE_BYTES, Numbers, RepeatLine, RequestLine, Shared,
 };
 use super::{Footer, Judged, Source, VERSION};
-use crate::record::RunRecord;
 use sobench_core::case::{Case, Prompt};
 use sobench_core::constraint::Constraint;
 use sobench_core::error::Error;
@@ -29,6 +28,7 @@ use sobench_core::observation::Observation;
 use sobench_core::run_event::{Repeat, RunEvent};
 use sobench_core::secrets::redacted_bytes;
 use sobench_core::server_sample::ServerSample;
+use sobench_plan::record::RunRecord;
 
 /// Buffer size that forces a write while more events are waiting.
 const FLUSH_BYTES: usize = 64 << 10;

@@ -8,7 +8,13 @@ use crate::commands::bench::options::non_generative;
 use sobench_backend::ServerKind;
 use sobench_core::constraint::{GrammarDialect, GrammarSpelling};
 use sobench_core::error::{Error, Result};
-use sobench_data::dataset::{self, Constraints, DatasetArgs, DatasetName, DatasetPlan, Source};
+use sobench_data::dataset::{self, DatasetArgs, DatasetName, DatasetPlan, Source};
+use sobench_plan::dataset::Constraints;
+
+/// Whether requests to the server can have constraints of the dataset.
+pub(crate) fn takes_constraints(backend: ServerKind, dataset: DatasetName) -> bool {
+    backend.takes_constraints() && !dataset.is_unconstrained()
+}
 
 /// The requested dataset, or the default of the backend.
 ///
@@ -46,7 +52,7 @@ pub(crate) fn plan(
     }
     arguments.dataset.typed.refuse_unused(name)?;
     let source = Source::new(name, &arguments.dataset)?;
-    let takes_constraints = backend.takes_constraints() && !name.is_unconstrained();
+    let takes_constraints = takes_constraints(backend, name);
     if !takes_constraints {
         refuse_constraint(&arguments.constraint, name)?;
     }

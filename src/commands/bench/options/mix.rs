@@ -6,7 +6,8 @@ use super::dataset::reset_flags_of_others;
 use crate::commands::bench::args::BenchArgs;
 use sobench_backend::ServerKind;
 use sobench_core::error::{Error, Result};
-use sobench_data::dataset::{Constraints, DatasetName, DatasetPlan, MixPart, MixPlan, Source};
+use sobench_data::dataset::{DatasetName, DatasetPlan, MixPart, MixPlan, Source};
+use sobench_plan::dataset::Constraints;
 
 /// One dataset of a mix, written `NAME:SHARE` or `NAME=PATH:SHARE`.
 #[derive(Clone, Debug, PartialEq)]

@@ -4,8 +4,9 @@
 use crate::commands::bench::args::BenchArgs;
 use sobench_backend::{Input, ServerKind};
 use sobench_core::error::{Error, Result};
-use sobench_data::dataset::{DatasetArgs, DatasetName, MAX_DOCUMENTS, PromptForm};
-use sobench_results::metrics::LatencyMetric;
+use sobench_data::dataset::{DatasetArgs, DatasetName};
+use sobench_plan::dataset::{MAX_DOCUMENTS, PromptForm};
+use sobench_plan::metrics::LatencyMetric;
 
 /// Refuses constraint flags for backends without constraints, and token latencies for backends
 /// without tokens.

@@ -16,15 +16,15 @@ use sobench_backend::ServerKind;
 use sobench_core::error::{Error, Result};
 use sobench_core::output_files;
 use sobench_core::output_format::OutputFormat;
+use sobench_plan::metrics::TokenPrice;
+use sobench_plan::metrics::{Answers, LatencyMetric, MetricsOptions, QueueMetric, Slo};
+use sobench_plan::record::ReportSettings;
 use sobench_report::format::FormOptions;
 use sobench_report::junit::JunitPer;
 use sobench_report::requests_page::Thresholds;
 use sobench_report::result_layout::ResultFormat;
 use sobench_results::compare::gate::Undecided;
 use sobench_results::compare::rules::LimitRule;
-use sobench_results::metrics::accuracy::TokenPrice;
-use sobench_results::metrics::{Answers, LatencyMetric, MetricsOptions, QueueMetric, Slo};
-use sobench_results::record::ReportSettings;
 
 /// The output flags.
 #[derive(Args, Clone, Debug)]

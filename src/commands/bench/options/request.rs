@@ -14,7 +14,7 @@ use sobench_core::load::{CancelAfter, Cancellation};
 use sobench_core::shard::Shard;
 use sobench_data::dataset::DatasetName;
 use sobench_notices::notice::{BenchNotice, Notice};
-use sobench_results::record::{Lora, LoraAssignment, RequestSettings};
+use sobench_plan::record::{Lora, LoraAssignment, RequestSettings};
 
 /// The sampling flags.
 #[derive(Args, Clone, Debug)]

@@ -18,8 +18,8 @@ use sobench_core::error::{Error, Result};
 use sobench_data::dataset::DatasetName;
 use sobench_embedded::EmbeddedOptions;
 use sobench_engine::EngineName;
+use sobench_plan::record::LoraAssignment;
 use sobench_results::compare::rules::LimitRule;
-use sobench_results::record::LoraAssignment;
 
 /// The server flags.
 #[derive(Args, Clone, Debug)]

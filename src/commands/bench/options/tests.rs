@@ -5,9 +5,10 @@ use std::ffi::OsString;
 use super::*;
 use crate::cli::{Cli, Command};
 use sobench_core::constraint::GrammarDialect;
-use sobench_data::dataset::{Constraints, DatasetName, PromptForm};
+use sobench_data::dataset::DatasetName;
 use sobench_notices::enforcement::UnenforcedPolicy;
-use sobench_results::metrics::{LatencyMetric, Slo};
+use sobench_plan::dataset::{Constraints, PromptForm};
+use sobench_plan::metrics::{LatencyMetric, Slo};
 
 fn plan(arguments: &[&str]) -> Result<RunPlan> {
     let arguments = std::iter::once("sobench")
@@ -355,7 +356,7 @@ fn backends_without_constraints_have_own_defaults() {
         .unwrap();
         assert_eq!(
             (
-                plan.settings.dataset.name(),
+                plan.settings.dataset.source.name(),
                 plan.settings.dataset.constrained_ratio
             ),
             (dataset, 0.0),

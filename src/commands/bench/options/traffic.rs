@@ -9,7 +9,7 @@ use crate::commands::flags::values::{Described, described};
 use sobench_core::error::{Error, Result};
 use sobench_core::load::{CancelAfter, Cancellation, ErrorLimits, Load};
 use sobench_core::schedule::{Pace, Ramp, RampStrategy, Rate, Until};
-use sobench_data::dataset::MAX_PROMPTS;
+use sobench_plan::dataset::MAX_PROMPTS;
 
 /// The traffic flags.
 #[derive(Args, Clone, Debug)]

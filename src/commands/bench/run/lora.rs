@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use sobench_core::case::Case;
 use sobench_notices::notice::{BenchNotice, Notice};
+use sobench_plan::record::{Lora, LoraAssignment};
 use sobench_pycompat::random::PythonRandom;
-use sobench_results::record::{Lora, LoraAssignment};
 
 /// Prefix of the tag with the module. Reports have a table by tag.
 const TAG: &str = "lora:";

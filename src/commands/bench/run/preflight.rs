@@ -18,19 +18,20 @@ use sobench_core::case::{Case, Message};
 use sobench_core::constraint::{Constraint, GrammarDialect};
 use sobench_core::error::{Error, Kind as Fault, Result};
 use sobench_core::load::ErrorLimits;
+use sobench_data::dataset::Source;
 use sobench_data::tokenizer::Tokenizer;
 use sobench_engine::{self as engine, EngineName, EnginePolicy, Vocabulary};
 use sobench_notices::enforcement::{
     DialectChoice, Enforcement, FirstConstrained, KindResult, State, UnenforcedPolicy,
 };
 use sobench_notices::notice::{KindClass, Notice, PreflightNotice};
+use sobench_plan::record::Settings;
 use sobench_preflight::constraint_probe::PROMPT;
 use sobench_preflight::gate::gate;
 use sobench_preflight::runner::{DEFAULT_OUTPUT_LEN, DEFAULT_TIMEOUT};
 use sobench_preflight::{
     self as preflight, Class, Extent, Kind, Options, Preflight, ToolCell, ToolQuestion,
 };
-use sobench_results::record::Settings;
 use sobench_shutdown::Shutdown;
 
 /// The request options of the run, after they were tried.
@@ -44,7 +45,7 @@ pub(super) struct ChosenRequest<'c> {
 
 /// The inputs of the choice.
 pub(super) struct RequestChoice<'a> {
-    pub(super) settings: &'a Settings,
+    pub(super) settings: &'a Settings<Source>,
     pub(super) session: &'a Session,
     pub(super) adapter: &'a Arc<dyn Adapter>,
     pub(super) shutdown: &'a Shutdown,

@@ -5,19 +5,20 @@ use std::sync::Arc;
 
 use super::Before;
 use crate::commands::bench::options::RunPlan;
+use crate::commands::bench::options::dataset::takes_constraints;
 use crate::commands::bench::session::Session;
 use sobench_client::ResourceUsage;
 use sobench_core::case::Case;
 use sobench_core::constraint::{Constraint, sha256_hex};
 use sobench_core::schedule::Schedule;
 use sobench_core::scorer::Scorer;
-use sobench_data::dataset::Dataset;
+use sobench_data::dataset::{Dataset, Source};
 use sobench_data::tokenizer::Tokenizer;
-use sobench_results::metrics::client_overhead::ClientCost;
-use sobench_results::metrics::cold_load::COLD_TAG;
-use sobench_results::record::{
+use sobench_plan::record::ClientCost;
+use sobench_plan::record::{
     ConstraintSet, DatasetRecord, Host, RunRecord, ServerRecord, ShardRecord,
 };
+use sobench_results::metrics::cold_load::COLD_TAG;
 
 /// The record of a run that starts now. The writer of the log adds the start time.
 pub(super) fn record(
@@ -38,7 +39,7 @@ pub(super) fn record(
         sobench_version: env!("CARGO_PKG_VERSION").to_owned(),
         started: String::new(),
         started_unix_ns: 0,
-        settings: plan.settings.clone(),
+        settings: plan.settings.clone().with_source(Source::recorded),
         server: server(plan, session),
         dataset: dataset_record(dataset),
         tokenizer_id: tokenizer.id().to_owned(),
@@ -69,6 +70,7 @@ fn server(plan: &RunPlan, session: &Session) -> ServerRecord {
         .endpoint()
         .into_iter()
         .flat_map(|endpoint| &endpoint.headers);
+    let (backend, dataset) = (plan.settings.backend, plan.settings.dataset.source.name());
     ServerRecord {
         base_url: session.base_url.clone(),
         endpoint: session.path.clone(),
@@ -78,7 +80,7 @@ fn server(plan: &RunPlan, session: &Session) -> ServerRecord {
         version: session.server_version.clone(),
         embedded: session.is_synthetic(),
         speed: session.speed,
-        constraint_dialect: plan.settings.takes_constraints().then_some(session.dialect),
+        constraint_dialect: takes_constraints(backend, dataset).then_some(session.dialect),
         max_tokens_only: session.max_tokens_only,
         engine_choice: session.engine_choice.clone(),
         engine: session.engine(),

@@ -10,8 +10,8 @@ use crate::commands::run_cache::{self, EXTENSION};
 use sobench_core::error::{Error, Result};
 use sobench_core::output_files::{self, MAX_SAME_NAMES, create_parent_folder, numbered_names};
 use sobench_notices::notice::{BenchNotice, Notice};
+use sobench_plan::record::RunRecord;
 use sobench_report as report;
-use sobench_results::record::RunRecord;
 use sobench_results::runlog::write::{Access, Sink, cannot_write};
 
 /// Ending of a log that was replaced.

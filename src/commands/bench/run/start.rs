@@ -10,7 +10,7 @@ use sobench_core::dates::timestamp;
 use sobench_core::error::Result;
 use sobench_core::shard::ClockOffset;
 use sobench_notices::notice::{BenchNotice, Notice};
-use sobench_results::record::RunRecord;
+use sobench_plan::record::RunRecord;
 use sobench_shutdown::Shutdown;
 
 /// Joins the other shards at the coordinator. All must have the plan of this record.

@@ -4,6 +4,7 @@ use super::labels;
 use crate::commands::distinct::distinct;
 use sobench_core::dates::iso_8601;
 use sobench_core::printable::printable;
+use sobench_plan::record::condition::Field;
 use sobench_render::{Block, Document, Level, Table, Text};
 use sobench_results::compare::changed_cases::{CaseResult, ChangedCase, ChangedCases};
 use sobench_results::compare::conditions::{Condition, ConditionEffect, SEVERAL};
@@ -12,7 +13,6 @@ use sobench_results::compare::run_ratio::MIN_RUNS;
 use sobench_results::compare::run_spread::DEFAULT_RUN_SPREAD;
 use sobench_results::compare::side::Side;
 use sobench_results::compare::{Comparison, SideComparison};
-use sobench_results::record::condition::Field;
 
 /// Maximum number of characters of a value in the table of conditions.
 const CONDITION_CHARS: usize = 60;
@@ -87,7 +87,7 @@ fn add_conditions(page: &mut Document, comparison: &Comparison) {
         .iter()
         .filter(|condition| condition.effect == ConditionEffect::NotKnown)
         .filter(|condition| {
-            condition.field.weight() != sobench_results::record::condition::Weight::Listed
+            condition.field.weight() != sobench_plan::record::condition::Weight::Listed
         })
         .map(|condition| condition.field.name())
         .collect();

@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use sobench_core::case::Arm;
 use sobench_core::json_struct;
+use sobench_plan::record::condition::Field;
 use sobench_results::compare::changed_cases::{CaseResult, ChangedCase, ChangedCases};
 use sobench_results::compare::conditions::{Condition, ConditionEffect};
 use sobench_results::compare::contrast::{BROKEN_BY_CHANCE, Contrast, KEPT_LEVEL};
@@ -23,7 +24,6 @@ use sobench_results::compare::{
     Comparison, ComparisonMethod, DifferenceVerdict, Method, Row, SideComparison,
 };
 use sobench_results::metrics::registry::Figure;
-use sobench_results::record::condition::Field;
 use sobench_statistics::paired::Pairs;
 
 /// The version of the format. It increases when a key changes its meaning or is removed.

@@ -2,6 +2,7 @@
 
 use crate::commands::distinct::distinct;
 use sobench_core::printable::printable;
+use sobench_plan::record::condition::Field;
 use sobench_results::compare::conditions::SEVERAL;
 use sobench_results::compare::gate::{ChangeRuling, GateSummary, GateVerdict, NotCounted, Ruling};
 use sobench_results::compare::measure::{Measured, Uncertainty};
@@ -10,7 +11,6 @@ use sobench_results::compare::run_spread::RunVariation;
 use sobench_results::compare::side::{FileKind, Run, Side};
 use sobench_results::compare::{DifferenceVerdict, Method, Row};
 use sobench_results::metrics::registry::Figure;
-use sobench_results::record::condition::Field;
 
 /// Maximum number of characters of a shown answer.
 pub(super) const ANSWER_CHARS: usize = 160;

@@ -7,10 +7,10 @@ mod labels;
 pub use json::{FORMAT_VERSION, contract, render as json};
 
 use sobench_core::printable::printable;
+use sobench_plan::record::condition::Field;
 use sobench_render::{self as render, Document};
 use sobench_results::compare::Comparison;
 use sobench_results::compare::conditions::ConditionEffect;
-use sobench_results::record::condition::Field;
 
 /// Renders the comparison for a terminal.
 pub fn text(comparison: &Comparison) -> String {

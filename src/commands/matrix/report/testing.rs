@@ -9,7 +9,7 @@ use super::{
     SchemaRow, Treatment,
 };
 use sobench_notices::notice::Notice;
-use sobench_results::metrics::Slo;
+use sobench_plan::metrics::Slo;
 use sobench_results::metrics::constraint_overhead::Added;
 use sobench_results::metrics::knee::knee;
 use sobench_statistics::{Rate, Summary};

@@ -5,10 +5,11 @@ use std::collections::HashSet;
 use super::*;
 use crate::dataset::file::read_lines;
 use crate::dataset::tests::{plan, rows as rows_of, tokenizer};
-use crate::dataset::{DatasetName, PromptForm, Source, load};
+use crate::dataset::{DatasetName, Source, load};
 use sobench_core::case::Arm;
 use sobench_core::constraint::{GrammarSpelling, sha256_hex};
 use sobench_notices::notice::sentences;
+use sobench_plan::dataset::PromptForm;
 
 const CONTRACT: &str = include_str!("../../../../../schemas/contracts/dataset-row.schema.json");
 

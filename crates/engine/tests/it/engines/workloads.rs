@@ -7,11 +7,11 @@ use serde::Deserialize;
 use sobench_core::constraint::{Constraint, GrammarDialect, GrammarSpelling};
 use sobench_core::verdict::Verdict;
 use sobench_data::dataset::{
-    self, ChoicePlan, Constraints, DatasetPlan, GrammarPlan, JsonPlan, JsonSchemaSource,
-    OutputLength, PromptForm, RegexPlan, Source,
+    self, ChoicePlan, DatasetPlan, GrammarPlan, JsonPlan, JsonSchemaSource, RegexPlan, Source,
 };
 use sobench_data::tokenizer::Tokenizer;
 use sobench_judge::{EvaluateOptions, Evaluator};
+use sobench_plan::dataset::{Constraints, OutputLength, PromptForm};
 
 const TEXT: &str = include_str!("../../../../../fixtures/mask/workloads.jsonl");
 

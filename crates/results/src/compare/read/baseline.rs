@@ -19,10 +19,10 @@ use crate::compare::measure::figure;
 use crate::compare::requests::{RequestView, Requests};
 use crate::compare::side::{FileKind, Gaps, Request, Run, SavedMean, Share, Side};
 use crate::metrics::registry::{Figure, Kind, Metric, RequestValues, latencies, rates};
-use crate::record::condition::Conditions;
 use sobench_core::case::Arm;
 use sobench_core::error::{Error, Result};
 use sobench_core::json_struct;
+use sobench_plan::record::condition::Conditions;
 
 /// The key that identifies baselines; its value is [`FORMAT_VERSION`].
 pub(super) const MARK: &str = "sobench_baseline";

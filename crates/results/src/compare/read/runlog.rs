@@ -6,11 +6,12 @@ use crate::compare::requests::Requests;
 use crate::compare::side::{FileKind, Gaps, Request, Run};
 use crate::metrics::latency::chunk_gaps_ms;
 use crate::metrics::registry::RequestValues;
-use crate::metrics::{Metrics, MetricsOptions, Sample, summarise_with_server};
-use crate::record::RunRecord;
+use crate::metrics::{Metrics, Sample, summarise_with_server};
 use crate::runlog::{RunLog, shard_overhead};
 use sobench_core::error::Result;
 use sobench_core::observation::failure_message;
+use sobench_plan::metrics::MetricsOptions;
+use sobench_plan::record::RunRecord;
 
 const NS_PER_S: f64 = 1e9;
 

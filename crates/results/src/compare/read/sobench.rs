@@ -14,10 +14,10 @@ use crate::metrics::accuracy::ArmPairs;
 use crate::metrics::client_overhead::Bounds;
 use crate::metrics::registry::rates::ACCURACY_OF_ARMS;
 use crate::metrics::registry::{self, Kind, RequestValues, Values, rates};
-use crate::record::RunRecord;
 use sobench_core::error::{Error, Result};
 use sobench_judge::accuracy::Grade;
 use sobench_notices::enforcement::State;
+use sobench_plan::record::RunRecord;
 
 /// The members under the key `sobench`, as far as a comparison needs them.
 #[derive(Deserialize)]

@@ -12,7 +12,7 @@ use super::{MS_PER_S, figures, normalized, number, set_times};
 use crate::compare::requests::Requests;
 use crate::compare::side::{FileKind, Gaps, Request, Run};
 use crate::metrics::registry::{RequestValues, rates, totals};
-use crate::record::condition::{Conditions, Field, NONE};
+use sobench_plan::record::condition::{Conditions, Field, NONE};
 
 pub(super) fn read(file: &str, raw: Raw, kind: FileKind) -> Run {
     let mut figures = figures(&raw.rest);

@@ -2,34 +2,49 @@
 //! [`crate::metrics::latency`].
 
 use super::{Better, Kind, Metric, Population, Unit};
+use crate::metrics::Sample;
 use crate::metrics::channel_latency;
 use crate::metrics::latency::{chunk_gaps_ms, tokens_per_chunk};
 use crate::metrics::token_gaps::token_gaps_ms;
-use crate::metrics::{MetricsOptions, Sample};
 use sobench_core::answer::Channel;
+use sobench_plan::metrics::{LatencyMetric, MetricsOptions};
+
+impl Metric {
+    /// The metric of a latency that vLLM prints.
+    pub fn of_latency(latency: LatencyMetric) -> &'static Self {
+        match latency {
+            LatencyMetric::Ttft => &TTFT,
+            LatencyMetric::Tpot => &TPOT,
+            LatencyMetric::Itl => &ITL,
+            LatencyMetric::E2el => &E2EL,
+        }
+    }
+}
 
 /// TTFT: sent to first content. One value per streamed answer.
-pub static TTFT: Metric = of_answers("ttft_ms", "TTFT", |sample, options| {
+pub static TTFT: Metric = of_answers("ttft_ms", LatencyMetric::Ttft.label(), |sample, options| {
     sample.latency(options).ttft_ms
 });
 
 /// TPOT: (last content - first content) / (output tokens - 1). One value per streamed answer with
 /// at least two tokens in at least two chunks.
-pub static TPOT: Metric = of_answers("tpot_ms", "TPOT", |sample, options| {
+pub static TPOT: Metric = of_answers("tpot_ms", LatencyMetric::Tpot.label(), |sample, options| {
     sample.latency(options).tpot_ms
 });
 
 /// ITL: gaps between consecutive content chunks of streamed answers, pooled over all answers, as in
 /// vLLM.
-pub static ITL: Metric = pooled("itl_ms", "ITL", |sample, options| {
-    match sample.streamed(options) {
+pub static ITL: Metric = pooled(
+    "itl_ms",
+    LatencyMetric::Itl.label(),
+    |sample, options| match sample.streamed(options) {
         true => chunk_gaps_ms(&sample.chunks_ns()).collect(),
         false => Vec::new(),
-    }
-});
+    },
+);
 
 /// E2EL: sent to last content. One value per answer.
-pub static E2EL: Metric = of_answers("e2el_ms", "E2EL", |sample, options| {
+pub static E2EL: Metric = of_answers("e2el_ms", LatencyMetric::E2el.label(), |sample, options| {
     sample.latency(options).e2el_ms
 });
 

@@ -26,9 +26,10 @@ pub use self::rows::{Page, ROW_COLUMNS, rows};
 pub use self::values::{PerSecond, Value, Values};
 use super::pooled::Pooled;
 use super::server::ServerMetrics;
-use super::{ArmMetrics, MetricsOptions, Sample};
+use super::{ArmMetrics, Sample};
 use sobench_core::case::Arm;
 use sobench_core::observation::Outcome;
+use sobench_plan::metrics::MetricsOptions;
 use sobench_statistics::{Rate, Summary, mean};
 
 /// A metric.

@@ -6,7 +6,7 @@ use super::Values;
 use crate::metrics::reasoning::ReasoningFacts;
 use crate::metrics::stream_parity::Parity;
 use crate::metrics::testing::{TestRequest, test_request, with_cases};
-use crate::metrics::{Metrics, MetricsOptions, Sample, Slo, summarise_with_server};
+use crate::metrics::{Metrics, Sample, summarise_with_server};
 use sobench_core::answer::Channel;
 use sobench_core::case::Arm;
 use sobench_core::channel_timing::ChunkPart;
@@ -16,6 +16,7 @@ use sobench_core::server_sample::{HistogramCounts, Quantity, QuantityType, Serve
 use sobench_core::verdict::{ExtraText, NotScored, Reason, ToolCallFault, Verdict};
 use sobench_judge::accuracy::{Accuracy, Grade};
 use sobench_judge::canary::{CanaryAnswer, CanaryClass};
+use sobench_plan::metrics::{MetricsOptions, Slo};
 
 /// Requests that give every rate a hit and every total a count.
 pub fn eventful_run() -> Vec<TestRequest<'static>> {

@@ -178,9 +178,10 @@ impl<'de> Deserialize<'de> for Values {
 mod tests {
     use super::*;
     use crate::metrics::registry::{latencies, rates, totals};
+    use crate::metrics::summarise;
     use crate::metrics::testing::{TestRequest, test_request, with_samples};
-    use crate::metrics::{MetricsOptions, summarise};
     use sobench_core::observation::Outcome;
+    use sobench_plan::metrics::MetricsOptions;
 
     fn values(run: &[TestRequest<'_>]) -> Values {
         with_samples(run, |samples| {

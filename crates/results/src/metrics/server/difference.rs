@@ -130,8 +130,9 @@ impl fmt::Display for ServerDifference {
 mod tests {
     use super::*;
     use crate::metrics::server::HistogramSummary;
+    use crate::metrics::summarise;
     use crate::metrics::testing::{test_request, with_samples};
-    use crate::metrics::{MetricsOptions, summarise};
+    use sobench_plan::metrics::MetricsOptions;
 
     /// The differences from 100 answers with a TTFT of 10 ms and three tokens.
     fn differences(count: f64, mean_ms: f64, scrape_ms: f64, tokens: f64) -> Vec<ServerDifference> {

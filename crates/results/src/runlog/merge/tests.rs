@@ -8,11 +8,11 @@ use serde_json::Value;
 use super::super::tests::{cases, footer, judged, observations, record};
 use super::super::write::{Access, LogWriter, event_channel};
 use super::*;
-use crate::record::ShardRecord;
 use sobench_core::run_event::RunEvent;
 use sobench_core::schedule::Until;
 use sobench_core::shard::ClockOffset;
 use sobench_notices::notice::Notice;
+use sobench_plan::record::ShardRecord;
 
 /// Differences of a log from the default.
 struct LogOptions<'a> {

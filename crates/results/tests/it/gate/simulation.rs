@@ -8,13 +8,13 @@
 //! between runs, is the [`Server`]'s.
 
 use sobench_core::case::Arm;
+use sobench_plan::record::condition::Field;
 use sobench_results::compare::gate::{ChangeRuling, GateVerdict, evaluate_rules};
 use sobench_results::compare::measure::Resampling;
 use sobench_results::compare::rules::ChangeRule;
 use sobench_results::compare::run_spread::RunSpread;
 use sobench_results::compare::side::{FileKind, Gaps, Request, Run, Side};
 use sobench_results::metrics::registry::{RequestValues, latencies, rates};
-use sobench_results::record::condition::Field;
 use sobench_statistics::bootstrap::{RandomSource, SplitMix};
 use sobench_statistics::distributions::proportion_at_most;
 

@@ -10,9 +10,9 @@ use crate::commands::bench::options::RunPlan;
 use sobench_core::case::Arm;
 use sobench_core::scorer::Scorer;
 use sobench_data::dataset::{
-    HfPlan, Order, OutputLength, PrefixRepetitionPlan, RandomPlan, RandomPrefixPlan, Shortfall,
-    SonnetPlan,
+    HfPlan, Order, PrefixRepetitionPlan, RandomPlan, RandomPrefixPlan, Shortfall, SonnetPlan,
 };
+use sobench_plan::dataset::OutputLength;
 
 fn run(arguments: &[&str]) -> Result<RunPlan> {
     let arguments = std::iter::once("sobench")
@@ -424,14 +424,16 @@ fn arms_count_items_and_default_to_three_for_accuracy() {
         (dataset.num_prompts, dataset.score),
         (7, Some(Scorer::Exact))
     );
-    assert_eq!(two.settings.constrained_ratio(), None);
     // A duration and a rate determine the requests.
     let timed = arms(&["--duration", "10", "--request-rate", "4"]);
     assert_eq!(timed.settings.dataset.num_prompts, 14);
     let mix = run(&["--mix", "extract:0.5,json:0.5"]).unwrap();
-    let parts = mix.settings.dataset.parts();
+    let Source::Mix(parts) = &mix.settings.dataset.source else {
+        panic!("{:?}", mix.settings.dataset);
+    };
     assert!(
-        mix.settings.dataset.arms.is_empty() && parts.iter().all(|part| part.plan.arms.is_empty())
+        mix.settings.dataset.arms.is_empty()
+            && parts.parts.iter().all(|part| part.plan.arms.is_empty())
     );
 }
 
@@ -524,4 +526,13 @@ fn a_flag_of_another_dataset_is_refused_with_a_hint() {
         ])
         .is_ok()
     );
+}
+
+#[test]
+fn reports_know_the_datasets_with_prompt_variants() {
+    let names = DatasetName::ALL.into_iter();
+    let with_flag = names.filter(|name| name.reads("prompt_variants"));
+    let mut known = sobench_report::summary::WITH_PROMPT_VARIANTS.to_vec();
+    known.sort_by_key(|name| DatasetName::ALL.iter().position(|of| of.name() == *name));
+    assert_eq!(with_flag.map(DatasetName::name).collect::<Vec<_>>(), known);
 }

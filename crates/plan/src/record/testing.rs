@@ -6,12 +6,13 @@ use super::{
     ConstraintSet, ConstraintSettings, DatasetRecord, EngineChoice, Host, ReportSettings,
     RequestSettings, RunRecord, ServerMetricsSettings, ServerRecord, Settings,
 };
+use crate::dataset::{Constraints, OutputLength, PromptForm};
+use crate::dataset::{DatasetPlan, RecordedSource};
 use crate::metrics::{LatencyMetric, MetricsOptions};
 use sobench_backend::{ConstraintDialect, Sampling, ServerKind};
 use sobench_core::constraint::{GrammarDialect, GrammarSpelling};
 use sobench_core::load::{ErrorLimits, Load};
 use sobench_core::schedule::{Pace, Rate, Until};
-use sobench_data::dataset::{Constraints, DatasetPlan, JsonPlan, OutputLength, PromptForm, Source};
 use sobench_judge::EvaluateOptions;
 use sobench_notices::enforcement::Enforcement;
 
@@ -65,7 +66,12 @@ fn settings() -> Settings {
     Settings {
         backend: ServerKind::Vllm,
         dataset: DatasetPlan {
-            source: Source::Json(JsonPlan::default()),
+            source: RecordedSource {
+                name: "json".to_owned(),
+                options: [("json_schema".to_owned(), "shipped".into())]
+                    .into_iter()
+                    .collect(),
+            },
             num_prompts: 1000,
             output_len: 128,
             output: OutputLength::RowOrDefault,

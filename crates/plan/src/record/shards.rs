@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
+use super::ClientCost;
 use super::{Host, RunRecord, Settings};
-use crate::metrics::client_overhead::ClientCost;
 use sobench_core::case::Case;
 use sobench_core::constraint::{hex, sha256_hex};
 use sobench_core::shard::{ClockOffset, Shard, Start};
@@ -158,8 +158,8 @@ impl RunRecord {
             "endpoint": server.endpoint,
             "model": server.model,
             "dataset": {
-                "name": dataset.name(),
-                "path": dataset.path(),
+                "name": dataset.source.name,
+                "path": dataset.source.path(),
                 "source": loaded.source,
                 "rows": loaded.rows,
                 "sha256": loaded.sha256,
@@ -174,7 +174,7 @@ impl RunRecord {
                 "request_timeout_s": load.request_timeout.as_secs_f64(),
                 "idle_timeout_s": load.idle_timeout.map(|limit| limit.as_secs_f64()),
             },
-            "constrained_ratio": self.settings.constrained_ratio(),
+            "constrained_ratio": self.constrained_ratio(),
             "constraint_dialect": server.constraint_dialect,
             "constraint_kinds": loaded.constraint_kinds,
             "guided_decoding_backend": server.engine_choice,
@@ -208,7 +208,7 @@ impl RunRecord {
 
     /// The terms of a plan by what a difference says: settings of the plan by name, all settings of
     /// the requests, and digests of the requests.
-    pub(crate) fn plan_differences(&self) -> [Value; 3] {
+    pub fn plan_differences(&self) -> [Value; 3] {
         let mut named = self.plan_terms();
         let mut take = |pointer: &str| named.pointer_mut(pointer).map(Value::take);
         let digests = json!({

@@ -72,8 +72,8 @@ macro_rules! conditions {
 conditions! {
     Model "model" Stops |record| Some(record.server.model_id.clone()),
     Dataset "dataset" Stops |record| Some(record.dataset.sha256.clone()),
-    DatasetName "dataset_name" Notice |record| Some(record.settings.dataset.name().to_string()),
-    Ratio "ratio" Stops |record| record.settings.constrained_ratio().map(|ratio| ratio.to_string()),
+    DatasetName "dataset_name" Notice |record| Some(record.settings.dataset.source.name.clone()),
+    Ratio "ratio" Stops |record| record.constrained_ratio().map(|ratio| ratio.to_string()),
     Arms "arms" Stops |record| limit(arms(record)),
     Scorers "scorers" Stops |record| scorers(record),
     OutputLen "output_len" Stops |record| record.settings.output_len().map(|tokens| tokens.to_string()),

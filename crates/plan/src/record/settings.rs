@@ -4,19 +4,20 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 
+use crate::dataset::{DatasetPlan, RecordedSource};
 use crate::metrics::{LatencyMetric, MetricsOptions, QueueMetric};
 use sobench_backend::{ConstraintDialect, Sampling, ServerKind};
 use sobench_core::constraint::GrammarDialect;
 use sobench_core::load::Load;
-use sobench_data::dataset::DatasetPlan;
 use sobench_judge::EvaluateOptions;
 use sobench_notices::enforcement::UnenforcedPolicy;
 
-/// The settings of a run, without secrets, addresses and file paths.
+/// The settings of a run, without secrets, addresses and file paths. `S` is the dataset with its
+/// own options.
 #[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
-pub struct Settings {
+pub struct Settings<S = RecordedSource> {
     pub backend: ServerKind,
-    pub dataset: DatasetPlan,
+    pub dataset: DatasetPlan<S>,
     pub constraint: ConstraintSettings,
     pub load: Load,
     pub request: RequestSettings,
@@ -148,27 +149,31 @@ pub struct ReportSettings {
     pub metadata: Vec<(String, String)>,
 }
 
+impl<S> Settings<S> {
+    /// The same settings with another form of the dataset's own options.
+    pub fn with_source<T>(self, of: impl FnOnce(&S) -> T) -> Settings<T> {
+        let source = of(&self.dataset.source);
+        Settings {
+            backend: self.backend,
+            dataset: self.dataset.with_source(source),
+            constraint: self.constraint,
+            load: self.load,
+            request: self.request,
+            server_metrics: self.server_metrics,
+            evaluate: self.evaluate,
+            metrics: self.metrics,
+            report: self.report,
+            tokenizer: self.tokenizer,
+        }
+    }
+}
+
 impl Settings {
-    /// Whether requests of the run can have a constraint.
-    pub fn takes_constraints(&self) -> bool {
-        self.backend.takes_constraints() && !self.dataset.name().is_unconstrained()
-    }
-
-    /// The share of constrained requests, 0 to 1; `None` if no request can have a constraint, or if
-    /// each item is sent in several arms.
-    pub fn constrained_ratio(&self) -> Option<f64> {
-        (self.takes_constraints() && self.dataset.arms.is_empty())
-            .then_some(self.dataset.constrained_ratio)
-    }
-
     /// Maximum output tokens (`max_tokens`), if equal for all requests.
     pub fn output_len(&self) -> Option<u32> {
         let of_all = self.dataset.output_len;
-        let is_one = self
-            .dataset
-            .parts()
-            .iter()
-            .all(|part| part.plan.output_len == of_all);
+        let mut parts = self.dataset.source.parts();
+        let is_one = parts.all(|part| part["output_len"] == of_all);
         (self.backend.generates() && is_one).then_some(of_all)
     }
 }

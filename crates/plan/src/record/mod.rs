@@ -1,6 +1,7 @@
 //! The run record: everything known about a run before its first request. It is the first line of
 //! the run log and part of the saved result, and is read by report, compare, merge and gate.
 
+mod client_cost;
 pub mod condition;
 mod engine;
 mod settings;
@@ -15,6 +16,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub use self::client_cost::ClientCost;
 pub use self::engine::{Engine, EngineChoice, EngineWork};
 pub use self::settings::{
     ConstraintSettings, Lora, LoraAssignment, ReportSettings, RequestSettings, ServerMetricsPage,
@@ -183,6 +185,18 @@ impl RunRecord {
             .load
             .max_concurrency
             .map(|cap| self.part().share(cap))
+    }
+
+    /// Whether requests of the run can have a constraint.
+    pub fn takes_constraints(&self) -> bool {
+        self.server.constraint_dialect.is_some()
+    }
+
+    /// The share of constrained requests, 0 to 1; `None` if no request can have a constraint, or if
+    /// each item is sent in several arms.
+    pub fn constrained_ratio(&self) -> Option<f64> {
+        let dataset = &self.settings.dataset;
+        (self.takes_constraints() && dataset.arms.is_empty()).then_some(dataset.constrained_ratio)
     }
 
     /// Requests per second of this client, as vLLM writes them; infinite with a ramp-up.

@@ -1,0 +1,235 @@
+//! Options of the metrics of a run, and the latencies that can be selected by name.
+
+use std::fmt;
+use std::str::FromStr;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use sobench_core::error::{Error, Result};
+
+/// Options of the computation.
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
+pub struct MetricsOptions {
+    /// Percentiles of every latency, each from 0 to 100.
+    pub percentiles: Vec<f64>,
+    /// The objectives of goodput.
+    pub goodput: Option<Slo>,
+    /// Whether answers were requested as streams; otherwise there is no TTFT, TPOT or ITL. The
+    /// server may still not stream.
+    pub streamed: bool,
+    pub answers: Answers,
+    /// Prices for the cost of right answers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost_per_million: Option<TokenPrice>,
+}
+
+/// The kind of answers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Answers {
+    /// Text, token by token.
+    #[default]
+    Generated,
+    /// Vectors or scores, computed in one piece: there are no output tokens, and the only latency
+    /// is E2EL.
+    Computed,
+}
+
+/// Service level objectives, in milliseconds. An answer is good if it meets all of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
+pub struct Slo {
+    pub ttft_ms: Option<f64>,
+    pub tpot_ms: Option<f64>,
+    pub e2el_ms: Option<f64>,
+    /// Whether an answer with a constraint has to be valid.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub valid: bool,
+}
+
+impl Default for MetricsOptions {
+    /// vLLM's defaults: p99, no goodput, streaming.
+    fn default() -> Self {
+        Self {
+            percentiles: vec![99.0],
+            goodput: None,
+            streamed: true,
+            answers: Answers::Generated,
+            cost_per_million: None,
+        }
+    }
+}
+
+/// USD per million tokens.
+#[derive(Clone, Copy, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
+pub struct TokenPrice {
+    pub input: f64,
+    pub output: f64,
+}
+
+impl TokenPrice {
+    /// The price of tokens in USD.
+    pub fn usd(&self, input: u64, output: u64) -> f64 {
+        (self.input * input as f64 + self.output * output as f64) / 1e6
+    }
+}
+
+impl FromStr for TokenPrice {
+    type Err = Error;
+
+    /// Parses `IN,OUT`.
+    fn from_str(text: &str) -> Result<Self> {
+        let price = |text: &str| {
+            let price = text.trim().parse::<f64>().ok();
+            price.filter(|price| price.is_finite() && *price >= 0.0)
+        };
+        let prices = text.split_once(',');
+        let prices = prices.and_then(|(input, output)| Some((price(input)?, price(output)?)));
+        let (input, output) = prices.ok_or_else(|| {
+            Error::usage(format!("not two prices: {text}"))
+                .hint("give USD per million input and output tokens, such as 0.25,2")
+        })?;
+        Ok(Self { input, output })
+    }
+}
+
+impl fmt::Display for TokenPrice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{},{}", self.input, self.output)
+    }
+}
+
+/// A latency that vLLM prints, in milliseconds.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, JsonSchema, Serialize, Deserialize,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum LatencyMetric {
+    Ttft,
+    Tpot,
+    Itl,
+    E2el,
+}
+
+impl LatencyMetric {
+    /// All latencies, in the order of vLLM.
+    pub const ALL: [Self; 4] = [Self::Ttft, Self::Tpot, Self::Itl, Self::E2el];
+
+    /// The name in flags and keys.
+    pub const fn key(self) -> &'static str {
+        match self {
+            Self::Ttft => "ttft",
+            Self::Tpot => "tpot",
+            Self::Itl => "itl",
+            Self::E2el => "e2el",
+        }
+    }
+
+    /// The name in rows.
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Ttft => "TTFT",
+            Self::Tpot => "TPOT",
+            Self::Itl => "ITL",
+            Self::E2el => "E2EL",
+        }
+    }
+
+    /// The name in headings.
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::Ttft => "Time to First Token",
+            Self::Tpot => "Time per Output Token (excl. 1st token)",
+            Self::Itl => "Inter-token Latency",
+            Self::E2el => "End-to-end Latency",
+        }
+    }
+}
+
+/// A latency that includes the wait before sending, as a value of the percentile metrics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum QueueMetric {
+    /// Due to sent: vLLM's wait for a slot under the concurrency cap.
+    ClientQueueTime,
+    /// Due to last content.
+    E2elIncludingClientQueue,
+}
+
+impl QueueMetric {
+    /// All metrics, in the order of vLLM.
+    pub const ALL: [Self; 2] = [Self::ClientQueueTime, Self::E2elIncludingClientQueue];
+
+    /// The name in flags and keys.
+    pub fn key(self) -> &'static str {
+        match self {
+            Self::ClientQueueTime => "client_queue_time",
+            Self::E2elIncludingClientQueue => "e2el_including_client_queue",
+        }
+    }
+
+    /// The name in rows.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::ClientQueueTime => "Client Queue Time",
+            Self::E2elIncludingClientQueue => "E2EL incl. Client Queue",
+        }
+    }
+
+    /// The name in headings.
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::ClientQueueTime => "Client-side Queueing",
+            Self::E2elIncludingClientQueue => "Queue-inclusive End-to-end Latency",
+        }
+    }
+}
+
+impl FromStr for QueueMetric {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        Self::ALL
+            .into_iter()
+            .find(|metric| metric.key() == text)
+            .ok_or_else(|| {
+                let names = LatencyMetric::ALL
+                    .map(LatencyMetric::key)
+                    .into_iter()
+                    .chain(Self::ALL.map(Self::key));
+                Error::usage(format!("unknown latency metric: {text}"))
+                    .hint(format!("use {}", names.collect::<Vec<_>>().join(", ")))
+            })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unknown_metric_lists_the_known_ones() {
+        assert_eq!(
+            LatencyMetric::ALL.map(LatencyMetric::key),
+            ["ttft", "tpot", "itl", "e2el"]
+        );
+        let error = "latency".parse::<QueueMetric>().unwrap_err();
+        let hint =
+            "hint: use ttft, tpot, itl, e2el, client_queue_time, e2el_including_client_queue";
+        assert_eq!(
+            error.to_string(),
+            format!("unknown latency metric: latency\n{hint}")
+        );
+    }
+
+    #[test]
+    fn prices_are_two_numbers() {
+        let price: TokenPrice = "0.25, 2".parse().unwrap();
+        assert_eq!((price.input, price.output), (0.25, 2.0));
+        assert_eq!(price.to_string().parse::<TokenPrice>().unwrap(), price);
+        for text in ["1", "1,-2", "a,b", "1,2,3", "inf,1"] {
+            let error = text.parse::<TokenPrice>().unwrap_err();
+            assert!(error.hint.is_some(), "{text}");
+        }
+    }
+}
