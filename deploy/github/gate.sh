@@ -60,15 +60,23 @@ mkdir -p "$folder/runs" 2>/dev/null || fail 3 "no folder can be made at $folder/
 [ -z "$written" ] || mkdir -p "$(dirname "$written")" 2>/dev/null || fail 3 "no folder can be made for $written" "name another file in --write-baseline"
 [ -z "$(ls -A "$folder/runs")" ] || refuse "$folder/runs has runs already" "name a new folder in --results"
 
+# Ends the run. A signal that comes before the program has started can be lost, so it is sent again.
+end_run() {
+  while kill -TERM "$run_pid" 2>/dev/null; do
+    for ((tenth = 0; tenth < 300; tenth++)); do
+      kill -0 "$run_pid" 2>/dev/null || break
+      sleep 0.1
+    done
+  done
+  wait "$run_pid" || true
+}
+
 # Ends what was started, the run first, and waits until it is gone. The server has a process group of its own, so that its workers go with it.
 server_pid='' run_pid=''
 # shellcheck disable=SC2317,SC2329  # the trap calls it
 tidy_up() {
   trap - EXIT
-  if [ -n "$run_pid" ]; then
-    kill -TERM "$run_pid" 2>/dev/null || true
-    wait "$run_pid" || true
-  fi
+  [ -z "$run_pid" ] || end_run
   if [ -n "$server_pid" ]; then
     kill -TERM -- "-$server_pid" 2>/dev/null || true
     for ((tenth = 0; tenth < 300; tenth++)); do
@@ -98,8 +106,7 @@ run_once() {
   run_pid=$!
   wait -n -p ended "$run_pid" ${server_pid:+"$server_pid"} || code=$?
   if [ "$ended" != "$run_pid" ]; then
-    kill -TERM "$run_pid" 2>/dev/null || true
-    wait "$run_pid" || true
+    end_run
     {
       printf 'error: the server ended before the run did, with status %s\n' "$code"
       printf 'hint: read its log: %s\n' "$folder/server.log"
