@@ -5,15 +5,12 @@ use serde_json::Value;
 
 use crate::commands::compare::report as comparison;
 use crate::commands::mask::proof_report::json::ProofFile;
-use crate::commands::mask::report::json::MaskFile;
-use crate::commands::matrix;
 use crate::commands::preflight::report::features::json::FeaturesFile;
 use crate::commands::preflight::report::json::PreflightFile;
 use crate::commands::preflight::report::limits::json::LimitsFile;
-use crate::commands::score::report::{ScoreFile, VerdictLine};
+use crate::commands::{mask, matrix, score};
 use sobench_core::contract::written;
 use sobench_mask::prove::witness::Witness;
-use sobench_mask::row::Row;
 use sobench_results::compare::read::baseline_contract;
 
 /// Every contract by the name of its file.
@@ -22,8 +19,8 @@ pub fn all() -> Vec<(&'static str, Value)> {
         ("baseline", baseline_contract()),
         ("comparison", comparison::contract()),
         ("failures", sobench_report::failures::contract()),
-        ("mask", written::<MaskFile<'_>>()),
-        ("mask-row", written::<Row>()),
+        ("mask", written::<mask::report::json::MaskFile<'_>>()),
+        ("mask-row", written::<sobench_mask::row::Row>()),
         ("matrix", written::<matrix::report::Comparison>()),
         ("preflight", written::<PreflightFile<'_>>()),
         ("preflight-features", written::<FeaturesFile<'_>>()),
@@ -31,8 +28,8 @@ pub fn all() -> Vec<(&'static str, Value)> {
         ("proof", written::<ProofFile<'_>>()),
         ("result", sobench_report::json::contract()),
         ("run-log", sobench_results::runlog::contract()),
-        ("score", written::<ScoreFile<'_>>()),
-        ("verdict", written::<VerdictLine<'_>>()),
+        ("score", written::<score::report::ScoreFile<'_>>()),
+        ("verdict", written::<score::report::VerdictLine<'_>>()),
         ("witness", written::<Witness>()),
     ]
 }

@@ -12,9 +12,7 @@ use super::EngineName;
 use sobench_core::constraint::Constraint;
 
 /// Kind of departure.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, JsonSchema, Serialize, Deserialize,
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Departure {
     /// Object members are restricted to the order of the schema.

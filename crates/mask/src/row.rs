@@ -8,9 +8,7 @@ use super::times::{Durations, Slope};
 use sobench_engine::EngineName;
 
 /// How an instance is written.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, JsonSchema, Serialize, Deserialize,
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Spelling {
     /// `", "` between members and `": "` after names, as in Python's `json.dumps` and MaskBench's
@@ -95,9 +93,7 @@ pub struct Declined {
 }
 
 /// The kind of the engine's error.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, JsonSchema, Serialize, Deserialize,
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DeclineClass {
     Unsupported,
@@ -118,9 +114,7 @@ pub struct Stopped {
 }
 
 /// Why a child process ended.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, JsonSchema, Serialize, Deserialize,
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StopCause {
     /// A panic, a signal, a stack overflow.

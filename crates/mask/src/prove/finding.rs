@@ -215,9 +215,7 @@ impl Finding {
 }
 
 /// The interpretation of a finding.
-#[derive(
-    Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, JsonSchema, Serialize, Deserialize,
-)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Interpretation {
     /// No declared departure explains it.
@@ -248,9 +246,7 @@ impl Interpretation {
 }
 
 /// How an engine contradicts itself (P7), or what a rollback does not restore (P8).
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, JsonSchema, Serialize, Deserialize,
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Contradiction {
     /// Commit refuses a token that the mask allows.
@@ -318,9 +314,7 @@ pub enum Origin {
 }
 
 /// How a text was rewritten.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, JsonSchema, Serialize, Deserialize,
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Mutation {
     /// Other white space between tokens.
