@@ -9,16 +9,8 @@ use crate::support::{sobench, sobench_result};
 #[test]
 fn the_arm_compact_has_no_white_space_and_the_arm_flexible_may_have_some() {
     let (ran, result) = sobench_result(&[
-        "--dataset",
-        "extract",
-        "--extract-difficulty",
-        "easy",
-        "--guided-decoding-backend",
-        "guidance",
-        "--arms",
-        "compact,flexible",
-        "--num-prompts",
-        "12",
+        "--dataset extract --extract-difficulty easy --guided-decoding-backend guidance",
+        "--arms compact,flexible --num-prompts 12",
     ]);
     assert_eq!(ran.code, 0, "{}", ran.stderr);
     let shares = result["sobench"]["free_choices"]["arms"]
@@ -48,20 +40,14 @@ fn query_row(folder: &std::path::Path) -> Vec<String> {
     fs::write(&path, format!("{row}\n")).unwrap();
     let path = path.to_str().unwrap();
     [
-        "--dataset",
-        "custom",
-        "--dataset-path",
+        "--dataset custom --dataset-path",
         path,
-        "--num-prompts",
-        "4",
-        "--arms",
+        "--num-prompts 4 --arms",
     ]
     .into_iter()
     .chain([
         "prompt,prompt+constraint",
-        "--embedded-knows",
-        "1,1,1",
-        "--no-run-log",
+        "--embedded-knows 1,1,1 --no-run-log",
     ])
     .map(str::to_owned)
     .collect()

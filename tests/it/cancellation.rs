@@ -22,16 +22,7 @@ fn run_against(fault: Option<&str>, arguments: &[&str]) -> (Ran, Value) {
     let fixed = [
         "--base-url",
         server.base_url(),
-        "--dataset",
-        "json",
-        "--num-prompts",
-        "20",
-        "--max-concurrency",
-        "2",
-        "--seed",
-        "3",
-        "--cancel-rate",
-        "0.1",
+        "--dataset json --num-prompts 20 --max-concurrency 2 --seed 3 --cancel-rate 0.1",
     ];
     sobench_result(&[&fixed[..], arguments].concat())
 }
@@ -97,11 +88,11 @@ fn abandoned_requests_are_counted_and_in_no_rate() {
 fn a_server_that_dies_or_leaks_slots_does_not_recover() {
     for (fault, limit) in [
         ("die-on-cancel", &[][..]),
-        ("leak-slot-on-cancel", &["--request-timeout", "3"][..]),
+        ("leak-slot-on-cancel", &["--request-timeout 3"][..]),
         // The error limit ends the run.
         (
             "leak-slot-on-cancel",
-            &["--request-timeout", "3", "--max-consecutive-errors", "1"][..],
+            &["--request-timeout 3 --max-consecutive-errors 1"][..],
         ),
     ] {
         let (ran, result) = run_against(Some(fault), limit);

@@ -1,4 +1,4 @@
-//! Timing by channel, a server that withholds the arguments of tool calls, and reasoning of a run.
+//! Timing by channel: reasoning, content and tool calls.
 
 use std::io::Write;
 use std::net::TcpStream;
@@ -8,11 +8,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use sobench_testkit::scripted::{STREAM_HEAD, ScriptedServer, Then, chunk, models};
 
-use crate::support::{Ran, check_result, sobench, sobench_result};
-
-/// Arguments of a call, longer than the minimum for a buffered one.
-const ARGUMENTS: &str =
-    r#"{"city":"Paris","country":"France","unit":"celsius","days":7,"hourly":true,"wind":false}"#;
+use crate::support::{check_result, sobench_result};
 
 /// A delta, and the pause before it in milliseconds.
 type Step = (u64, Value);
@@ -41,16 +37,11 @@ fn stream(to: &mut TcpStream, steps: &[Step], finish_reason: &str) -> std::io::R
 }
 
 /// A chat server that streams these steps, with their finish reason.
-fn server(
-    steps: impl Fn(&Value) -> (Vec<Step>, &'static str) + Send + Sync + 'static,
-) -> ScriptedServer {
+fn server(steps: Vec<Step>, finish_reason: &'static str) -> ScriptedServer {
     ScriptedServer::new(move |request, to| {
-        let written = if request.line.starts_with("GET ") {
-            to.write_all(models().as_bytes())
-        } else {
-            let body: Value = serde_json::from_slice(&request.body).unwrap();
-            let (steps, finish_reason) = steps(&body);
-            stream(to, &steps, finish_reason)
+        let written = match request.line.starts_with("GET ") {
+            true => to.write_all(models().as_bytes()),
+            false => stream(to, &steps, finish_reason),
         };
         if written.is_ok() {
             Then::Keep
@@ -64,92 +55,26 @@ fn call(function: &Value) -> Value {
     json!({"tool_calls": [{"index": 0, "function": function}]})
 }
 
-/// The name of a call, and its arguments in pieces, each after a pause.
-fn call_steps(first_ms: u64, each_ms: u64) -> Vec<Step> {
-    let name = (20, call(&json!({"name": "get_weather", "arguments": ""})));
-    let pieces = ARGUMENTS.as_bytes().chunks(10).enumerate();
-    let arguments = pieces.map(|(index, piece)| {
-        let piece = std::str::from_utf8(piece).unwrap();
-        let pause_ms = if index == 0 { first_ms } else { each_ms };
-        (pause_ms, call(&json!({"arguments": piece})))
-    });
-    [name].into_iter().chain(arguments).collect()
-}
-
-fn run(server: &ScriptedServer, flags: &[&str]) -> (Ran, Value) {
-    let fixed = [
-        "--backend",
-        "openai-chat",
-        "--base-url",
-        &server.base_url,
-        "--constraint-dialect",
-        "structured-outputs",
-        "--skip-preflight",
-        "--dataset",
-        "choice",
-    ];
-    let (ran, result) = sobench_result(&[&fixed[..], flags].concat());
-    assert_eq!(ran.code, 0, "{}\n{}", ran.stdout, ran.stderr);
-    check_result(&result).unwrap_or_else(|error| panic!("{error}"));
-    (ran, result)
-}
-
-fn unwrapped(ran: &Ran) -> String {
-    ran.stdout.split_whitespace().collect::<Vec<_>>().join(" ")
-}
-
-const BUFFERS: &str = "the server buffers tool calls";
-
-#[test]
-fn a_server_that_buffers_arguments_is_named() {
-    let buffering = server(|_| (call_steps(1900, 0), "tool_calls"));
-    let (ran, result) = run(&buffering, &["--num-prompts", "6"]);
-    let page = unwrapped(&ran);
-    assert!(
-        page.contains(
-            "the server buffers tool calls: arguments of 6 of 6 long answers came in the last 100 ms, after"
-        ),
-        "{}",
-        ran.stdout
-    );
-    let metrics = &result["sobench"]["metrics"];
-    let mean = |name: &str| metrics[name]["mean"].as_f64().unwrap();
-    assert!(mean("dead_air_ms") >= 500.0, "{metrics}");
-    assert!(mean("ttft_arguments_ms") >= mean("ttft_call_ms") + 500.0);
-    assert_eq!(metrics["late_arguments_percent"], 100.0);
-    assert_eq!(metrics["itl_content_ms"], Value::Null);
-    for text in ["Timing by channel", "ITL of the tool calls", "Dead air"] {
-        assert!(page.contains(text), "{text}\n{}", ran.stdout);
-    }
-}
-
-#[test]
-fn servers_that_stream_or_answer_at_once_are_not_named() {
-    for (first_ms, each_ms) in [(150, 150), (0, 0)] {
-        let server = server(move |_| (call_steps(first_ms, each_ms), "tool_calls"));
-        let (ran, _) = run(&server, &["--num-prompts", "6"]);
-        assert!(
-            !unwrapped(&ran).contains(BUFFERS),
-            "{first_ms} {each_ms}\n{}",
-            ran.stdout
-        );
-    }
-}
-
 #[test]
 fn each_channel_has_its_latencies() {
-    let thinking = server(|_| {
-        let steps = vec![
-            (20, json!({"reasoning": "let"})),
-            (30, json!({"reasoning": " me see"})),
-            (200, json!({"content": "Posi"})),
-            (60, json!({"content": "tive"})),
-            (300, call(&json!({"name": "f", "arguments": ""}))),
-            (40, call(&json!({"arguments": "{}"}))),
-        ];
-        (steps, "tool_calls")
-    });
-    let (ran, result) = run(&thinking, &["--num-prompts", "4"]);
+    let steps = vec![
+        (20, json!({"reasoning": "let"})),
+        (30, json!({"reasoning": " me see"})),
+        (200, json!({"content": "Posi"})),
+        (60, json!({"content": "tive"})),
+        (300, call(&json!({"name": "f", "arguments": ""}))),
+        (40, call(&json!({"arguments": "{}"}))),
+    ];
+    let thinking = server(steps, "tool_calls");
+    let flags = "--backend openai-chat --constraint-dialect structured-outputs --skip-preflight";
+    let run = [
+        flags,
+        "--dataset choice --num-prompts 4 --base-url",
+        &thinking.base_url,
+    ];
+    let (ran, result) = sobench_result(&run);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    check_result(&result).unwrap();
     let metrics = &result["sobench"]["metrics"];
     let mean = |name: &str| metrics[name]["mean"].as_f64().unwrap();
     assert!(mean("ttft_content_ms") >= mean("ttft_reasoning_ms") + 100.0);
@@ -165,82 +90,4 @@ fn each_channel_has_its_latencies() {
     }
     assert!(mean("dead_air_ms") >= 150.0, "{metrics}");
     assert_eq!(metrics["late_reasoning_percent"], 0.0);
-    assert!(
-        unwrapped(&ran).contains("Timing by channel"),
-        "{}",
-        ran.stdout
-    );
-}
-
-#[test]
-fn reasoning_that_a_constraint_suppresses_is_a_rate() {
-    let server = server(|body| {
-        let steps = if body.get("structured_outputs").is_some() {
-            vec![(0, json!({"content": "Positive"}))]
-        } else {
-            vec![
-                (0, json!({"reasoning": "it is warm"})),
-                (0, json!({"content": "so</think>Positive"})),
-            ]
-        };
-        (steps, "stop")
-    });
-    let flags = ["--num-prompts", "40", "--guided-decoding-ratio", "0.5"];
-    let (ran, result) = run(&server, &flags);
-    let own = &result["sobench"];
-    let suppressed = &own["metrics"]["thinking_suppressed_rate"];
-    assert_eq!(
-        (&suppressed["hits"], &suppressed["of"]),
-        (&json!(20), &json!(20))
-    );
-    let control = &own["reasoning"]["arms"][1];
-    assert_eq!(control["arm"], "control");
-    assert_eq!(control["end_marker"]["hits"], 20, "{control}");
-    assert!(own["reasoning"]["tokens"]["difference"].as_f64().unwrap() < 0.0);
-    let page = unwrapped(&ran);
-    for text in ["thinking suppressed", "mean reasoning tokens of answers"] {
-        assert!(page.contains(text), "{text}\n{}", ran.stdout);
-    }
-}
-
-#[test]
-fn answers_lost_in_the_reasoning_are_rates() {
-    let server = server(|body| {
-        let prompt = body["messages"][0]["content"].as_str().unwrap();
-        if prompt.len() % 2 == 0 {
-            (
-                vec![(0, json!({"reasoning": "let me think about"}))],
-                "length",
-            )
-        } else {
-            (vec![(0, json!({"reasoning": "so: {\"a\":1}"}))], "stop")
-        }
-    });
-    let (_, result) = run(&server, &["--num-prompts", "12", "--prompt-variants", "6"]);
-    let metrics = &result["sobench"]["metrics"];
-    let hits = |name: &str| metrics[name]["hits"].as_u64().unwrap();
-    assert_eq!(
-        hits("thinking_budget_rate") + hits("json_in_reasoning_rate"),
-        12,
-        "{metrics}"
-    );
-    assert_eq!(metrics["thinking_suppressed_rate"], Value::Null);
-}
-
-#[test]
-fn a_plain_run_has_no_channels() {
-    let ran = sobench(&[
-        "--dataset",
-        "choice",
-        "--num-prompts",
-        "20",
-        "--no-run-log",
-        "--detail",
-        "full",
-    ]);
-    assert_eq!(ran.code, 0, "{}", ran.stderr);
-    let page = unwrapped(&ran);
-    for text in ["Timing by channel", "Reasoning", "parity", "Dead air"] {
-        assert!(!page.contains(text), "{text}\n{}", ran.stdout);
-    }
 }

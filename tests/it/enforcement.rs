@@ -10,23 +10,28 @@ use sobench_testkit::scripted::{STREAM_HEAD, ScriptedServer, Then, chunk, whole}
 use std::io::Write as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::support::{Ran, sobench, sobench_result};
+use crate::support::{Folder, Ran, custom_result, sobench, sobench_result};
 
-const CHOICE: [&str; 4] = ["--dataset", "choice", "--num-prompts", "12"];
+const CHOICE: &str = "--dataset choice --num-prompts 12";
 
-fn run_against(server: &ScriptedServer, arguments: &[&str]) -> (Ran, Value) {
-    sobench_result(&[&["--base-url", &server.base_url], arguments].concat())
+/// The result of a run against a server.
+fn saved(server: &ScriptedServer, arguments: &[&str]) -> (Ran, Value) {
+    let (ran, result) = sobench_result(&[&["--base-url", &server.base_url], arguments].concat());
+    (ran, result["sobench"].clone())
 }
 
-/// The report with single spaces.
-fn page(ran: &Ran) -> String {
-    ran.stdout.split_whitespace().collect::<Vec<_>>().join(" ")
+fn run(server: &ScriptedServer, flags: &str) -> Ran {
+    sobench(&["--base-url", &server.base_url, flags])
 }
 
-/// The cells of `sobench preflight` as kind, dialect and class.
-fn cells(server: &ScriptedServer, arguments: &[&str]) -> (Vec<[String; 3]>, Value) {
-    let command = ["preflight", "--disable-tqdm", "--format", "json"];
-    let ran = sobench(&[&command[..], &["--base-url", &server.base_url], arguments].concat());
+/// The cells of `sobench preflight` as kind, dialect and class, and the file.
+fn cells(server: &ScriptedServer, flags: &str) -> (Vec<[String; 3]>, Value) {
+    let ran = sobench(&[
+        "preflight",
+        "--disable-tqdm --format json --base-url",
+        &server.base_url,
+        flags,
+    ]);
     let found: Value =
         serde_json::from_str(&ran.stdout).unwrap_or_else(|error| panic!("{error}: {}", ran.stderr));
     let cells = found["cells"].as_array().unwrap().iter().map(|cell| {
@@ -46,21 +51,11 @@ fn a_constraint_that_is_enforced_in_part_stops_the_run_unless_allowed() {
         Some(text) => Reply::Text(format!("Here it is: {text}")),
         None => Reply::Prose,
     });
-    let ran = sobench(&[&["--base-url", &server.base_url], &CHOICE[..]].concat());
-    assert!(
-        ran.code == 3 && ran.stderr.contains("choice in structured-outputs: partial"),
-        "{}",
-        ran.stderr
-    );
-    let (ran, result) = run_against(&server, &[&CHOICE[..], &["--allow-unenforced"]].concat());
-    assert_eq!(ran.code, 0, "{}", ran.stderr);
-    assert!(
-        page(&ran)
-            .contains("CONSTRAINT NOT ENFORCED: choice in structured-outputs is enforced only in"),
-        "{}",
-        ran.stdout
-    );
-    assert_eq!(result["sobench"]["enforcement"]["state"], "not_enforced");
+    run(&server, CHOICE).assert_exits(3, &["choice in structured-outputs: partial"]);
+    let (ran, own) = saved(&server, &[CHOICE, "--allow-unenforced"]);
+    let headline = "CONSTRAINT NOT ENFORCED: choice in structured-outputs is enforced only in part";
+    ran.assert_headline(0, headline);
+    assert_eq!(own["enforcement"]["state"], "not_enforced");
 }
 
 #[test]
@@ -71,20 +66,18 @@ fn a_dropped_constraint_is_found_behind_a_model_that_ignores_the_plain_prompt() 
         }
         _ => Reply::Prose,
     });
-    let (cells, found) = cells(&server, &["--kind", "json,choice"]);
-    assert!(
-        cells.iter().all(|[kind, dialect, class]| class == "ignored"
-            || (kind == "choice" && dialect == "response-format" && class == "not_carried")),
-        "{cells:?}"
-    );
+    let (cells, found) = cells(&server, "--kind json,choice");
+    for [kind, dialect, class] in &cells {
+        let is_carried = (kind.as_str(), dialect.as_str()) != ("choice", "response-format");
+        assert_eq!(
+            class,
+            if is_carried { "ignored" } else { "not_carried" },
+            "{cells:?}"
+        );
+    }
     let prompt = found["record"]["prompt"].as_str().unwrap();
     assert!(prompt.starts_with("From the log of a ship"), "{prompt}");
-    let ran = sobench(&[&["--base-url", &server.base_url], &CHOICE[..]].concat());
-    assert!(
-        ran.code == 3 && ran.stderr.contains("choice in structured-outputs: ignored"),
-        "{}",
-        ran.stderr
-    );
+    run(&server, CHOICE).assert_exits(3, &["choice in structured-outputs: ignored"]);
 }
 
 /// A server that calls itself vLLM and answers as the script says. It has `/tokenize`, which gives
@@ -130,10 +123,7 @@ fn a_model_that_ends_at_once_is_made_to_speak_by_min_tokens() {
         Some(_) => "north-west, and the waves are high".to_owned(),
         None => String::new(),
     });
-    let (cells, _) = cells(
-        &server,
-        &["--kind", "choice", "--constraint-dialect", "guided"],
-    );
+    let (cells, _) = cells(&server, "--kind choice --constraint-dialect guided");
     assert_eq!(cells[0][2], "ignored", "{cells:?}");
 }
 
@@ -144,34 +134,23 @@ fn unproven_constraints_are_checked_in_the_first_answers_of_the_run() {
         body if is_preflight(body) => Reply::Text(String::new()),
         _ => Reply::Prose,
     });
-    let arguments = ["--dataset", "choice", "--num-prompts", "40"];
-    let arguments = [&arguments[..], &["--max-concurrency", "1"]].concat();
-    let (ran, result) = run_against(&server, &arguments);
-    assert_eq!(ran.code, 3, "{}", ran.stderr);
-    assert!(
-        ran.stderr
-            .contains("8 of the first 8 constrained answers break their constraint")
-            && ran.stderr.contains("--allow-unenforced"),
-        "{}",
-        ran.stderr
-    );
-    let own = &result["sobench"];
+    let flags = "--dataset choice --num-prompts 40 --max-concurrency 1";
+    let (ran, own) = saved(&server, &[flags]);
+    let error = "8 of the first 8 constrained answers break their constraint";
+    ran.assert_exits(3, &[error, "--allow-unenforced"]);
     assert_eq!(own["enforcement"]["state"], "not_enforced");
-    assert_eq!(own["enforcement"]["early"]["broken"], 8);
-    assert_eq!(own["partial"], true, "{own}");
-
-    let allowed = [&arguments[..], &["--allow-unenforced"]].concat();
-    let (ran, result) = run_against(&server, &allowed);
-    assert_eq!(ran.code, 0, "{}", ran.stderr);
-    assert_eq!(result["completed"], 40);
-    assert!(
-        page(&ran).contains("CONSTRAINT NOT ENFORCED: 8 of the first 8 constrained answers"),
-        "{}",
-        ran.stdout
+    assert_eq!(
+        (&own["enforcement"]["early"]["broken"], &own["partial"]),
+        (&json!(8), &json!(true))
     );
+    let (ran, own) = saved(&server, &[flags, "--allow-unenforced"]);
+    ran.assert_headline(
+        0,
+        "CONSTRAINT NOT ENFORCED: 8 of the first 8 constrained answers",
+    );
+    assert_eq!(own["outcomes"]["completed"], 40);
     // A short run ends before eight answers.
-    let (ran, _) = run_against(&server, &["--dataset", "choice", "--num-prompts", "4"]);
-    assert_eq!(ran.code, 3, "{}", ran.stderr);
+    run(&server, "--dataset choice --num-prompts 4").assert_exits(3, &[]);
 }
 
 #[test]
@@ -180,149 +159,41 @@ fn unproven_constraints_that_are_enforced_do_not_stop_the_run() {
         body if is_preflight(body) => Reply::Text(String::new()),
         body => allowed(body).map_or(Reply::Prose, Reply::Text),
     });
-    let (ran, result) = run_against(&server, &CHOICE);
-    assert_eq!(ran.code, 0, "{}", ran.stderr);
-    assert_eq!(result["sobench"]["enforcement"]["state"], "unproven");
-}
-
-/// A stream with one delta of a chat answer.
-fn delta(delta: &Value, finish: &str) -> Reply {
-    let choice = json!({"index": 0, "delta": delta, "finish_reason": finish});
-    Reply::Event(json!({"choices": [choice]}).to_string())
-}
-
-fn tool_call(arguments: &str) -> Value {
-    let function = json!({"name": "answer", "arguments": arguments});
-    json!({"tool_calls": [{"index": 0, "id": "call-0", "function": function}]})
-}
-
-/// A document that satisfies the schema of the forced tool call of a request.
-fn arguments_of(body: &Value) -> Option<String> {
-    let function = &body["tools"][0]["function"];
-    let schema = function["parameters"].clone();
-    (!schema.is_null()).then(|| allowed(&json!({"guided_json": schema})).unwrap())
-}
-
-#[test]
-fn json_in_a_tool_call_that_was_not_requested_is_the_wrong_channel() {
-    let server = answering(|body| match body.get("response_format") {
-        Some(_) => delta(&tool_call(&allowed(body).unwrap()), "tool_calls"),
-        None => Reply::Prose,
-    });
-    let flags = [
-        "--backend",
-        "openai-chat",
-        "--constraint-dialect",
-        "response-format",
-    ];
-    let (found, _) = cells(&server, &[&flags[..], &["--kind", "json"]].concat());
-    assert_eq!(found[0][2], "wrong_channel", "{found:?}");
-    let ran = sobench(&[&["--base-url", &server.base_url], &flags[..]].concat());
-    assert!(
-        ran.code == 3
-            && ran
-                .stderr
-                .contains("json in response-format: wrong channel"),
-        "{}",
-        ran.stderr
+    let (ran, own) = saved(&server, &[CHOICE]);
+    assert_eq!(
+        (ran.code, &own["enforcement"]["state"]),
+        (0, &json!("unproven"))
     );
 }
 
-#[test]
-fn tool_calls_are_tested_with_and_without_strict() {
-    let server = answering(|body| match arguments_of(body) {
-        Some(arguments) if body["tools"][0]["function"]["strict"] == true => {
-            delta(&tool_call(&arguments), "tool_calls")
-        }
-        Some(_) => delta(&tool_call(r#"{"waves": "high"}"#), "tool_calls"),
-        None => Reply::Prose,
-    });
-    let (found, _) = cells(&server, &["--backend", "openai-chat", "--kind", "json"]);
-    let class = |dialect: &str| {
-        let cell = found.iter().find(|cell| cell[1] == dialect);
-        cell.unwrap_or_else(|| panic!("{found:?}"))[2].clone()
-    };
-    assert_eq!(class("tool-call"), "enforced");
-    assert_eq!(class("tool-call-non-strict"), "ignored");
-}
-
-#[test]
-fn a_tool_call_that_is_cut_inside_its_envelope_is_tested_again() {
-    let server = answering(|body| match arguments_of(body) {
-        Some(arguments) if body["max_completion_tokens"] == 64 => {
-            let cut = &arguments[..arguments.len() - 3];
-            let text = format!(r#"{{"name": "answer", "arguments": {cut}"#);
-            delta(&json!({"content": text}), "length")
-        }
-        Some(arguments) => delta(&tool_call(&arguments), "tool_calls"),
-        None => Reply::Prose,
-    });
-    let flags = ["--backend", "openai-chat", "--kind", "json"];
-    let dialect = ["--constraint-dialect", "tool-call"];
-    let (found, file) = cells(&server, &[&flags[..], &dialect[..]].concat());
-    assert_eq!(found[0][2], "enforced", "{file}");
-    assert_eq!(file["cells"][0]["asked_again"], true);
-}
-
-fn features(server: &ScriptedServer, keywords: &str) -> Value {
-    let command = [
-        "preflight",
-        "--features",
-        "--disable-tqdm",
-        "--format",
-        "json",
-    ];
-    let target = ["--base-url", &server.base_url, "--keyword", keywords];
-    let ran = sobench(&[&command[..], &target[..]].concat());
+/// What `preflight --features` finds about keywords.
+fn features(server: &ScriptedServer, keywords: &str) -> Vec<Value> {
+    let flags = "--features --disable-tqdm --format json --keyword";
+    let ran = sobench(&["preflight", flags, keywords, "--base-url", &server.base_url]);
     assert_eq!(ran.code, 0, "{}", ran.stderr);
     let file: Value = serde_json::from_str(&ran.stdout).unwrap();
-    file["servers"][0]["found"].clone()
+    file["servers"][0]["found"].as_array().unwrap().clone()
 }
 
 #[test]
 fn a_keyword_is_enforced_only_if_the_model_yields_without_it() {
-    // With the keyword, answers are valid in both cases.
-    let answer = |yields: bool| {
-        move |body: &Value| match constraint_text(body) {
+    // With the keyword, answers are valid in both cases. Four of the eight controls have the schema
+    // without `enum`.
+    for (free, yielded, verdict) in [("red", 0, "no_violation_seen"), ("mauve", 4, "enforced")] {
+        let server = answering(move |body| match constraint_text(body) {
             Some(schema) if schema.contains("green") => Reply::Text(r#"{"v": "red"}"#.to_owned()),
-            Some(schema) if !schema.contains("const") && yields => {
-                Reply::Text(r#"{"v": "mauve"}"#.to_owned())
-            }
-            Some(schema) if !schema.contains("const") => Reply::Text(r#"{"v": "red"}"#.to_owned()),
-            Some(_) => Reply::Text(allowed(body).unwrap()),
+            Some(schema) if schema.contains("const") => Reply::Text(allowed(body).unwrap()),
+            Some(_) => Reply::Text(json!({ "v": free }).to_string()),
             None => Reply::Prose,
-        }
-    };
-    let stubborn = answering(answer(false));
-    let found = features(&stubborn, "enum");
-    assert_eq!(found[0]["id"], "enum");
-    assert_eq!(found[0]["verdict"], "no_violation_seen", "{found}");
-    assert_eq!(
-        (&found[0]["yielded"], &found[0]["controls"]),
-        (&json!(0), &json!(8))
-    );
-    let yielding = answering(answer(true));
-    let found = features(&yielding, "enum");
-    assert_eq!(found[0]["verdict"], "enforced", "{found}");
-    // Four of the eight controls have the schema without `enum`.
-    assert_eq!(
-        (&found[0]["yielded"], &found[0]["controls"]),
-        (&json!(4), &json!(8))
-    );
-    let page = sobench(&[
-        "preflight",
-        "--features",
-        "--base-url",
-        &stubborn.base_url,
-        "--keyword",
-        "enum",
-    ]);
-    assert!(
-        page.stdout.contains("no violation seen (weak temptation)")
-            && page.stdout.contains("0 of 8 controls break it"),
-        "{}",
-        page.stdout
-    );
+        });
+        let found = features(&server, "enum").remove(0);
+        let counts = ["verdict", "yielded", "controls"].map(|name| &found[name]);
+        assert_eq!(
+            counts,
+            [&json!(verdict), &json!(yielded), &json!(8)],
+            "{found}"
+        );
+    }
 }
 
 #[test]
@@ -335,91 +206,20 @@ fn answers_are_biased_towards_the_tokens_of_a_violation() {
         _ => allowed(body).unwrap_or_else(|| "No.".to_owned()),
     });
     let found = features(&server, "enum-beside-type,enum");
-    let of = |id: &str| {
-        let found = found.as_array().unwrap().iter();
-        found
-            .clone()
-            .find(|found| found["id"] == id)
-            .unwrap()
-            .clone()
-    };
-    assert_eq!(of("enum")["verdict"], "under_enforced", "{found}");
-    let biased = posts(&server).into_iter();
-    let biased: Vec<Value> = biased
-        .filter(|body| body.get("logit_bias").is_some())
-        .collect();
-    assert!(!biased.is_empty());
-    assert!(biased.iter().all(|body| {
-        body["logit_bias"]
-            .as_object()
-            .unwrap()
-            .values()
-            .all(|bias| *bias == 4.0)
-    }));
-}
-
-#[test]
-fn schemas_that_nothing_satisfies_have_to_be_refused() {
-    let accepting = answering(|body| match constraint_text(body) {
-        Some(schema) if schema.contains("absent") || schema.contains("schemas.invalid") => {
-            Reply::Status("400 Bad Request", "unresolvable reference")
-        }
-        Some(schema) if schema.contains("maximum") => Reply::Text(r#"{"v": 4}"#.to_owned()),
-        Some(_) => allowed(body).map_or(Reply::Prose, Reply::Text),
-        None => Reply::Prose,
-    });
-    let found = features(&accepting, "ref-missing,ref-remote,minimum-above-maximum");
-    let verdicts: Vec<(&str, &str)> = found
-        .as_array()
-        .unwrap()
+    let of_enum = found.iter().find(|found| found["id"] == "enum").unwrap();
+    assert_eq!(of_enum["verdict"], "under_enforced", "{of_enum}");
+    let posts = posts(&server);
+    let biases: Vec<&Value> = posts
         .iter()
-        .map(|found| {
-            (
-                found["id"].as_str().unwrap(),
-                found["verdict"].as_str().unwrap(),
-            )
-        })
+        .filter_map(|body| body.get("logit_bias"))
         .collect();
-    assert_eq!(
-        verdicts,
-        [
-            ("minimum-above-maximum", "under_enforced"),
-            ("ref-missing", "rejected"),
-            ("ref-remote", "rejected")
-        ]
-    );
-}
-
-#[test]
-fn tools_are_sent_in_a_run_without_constraints() {
-    let server = answering(|_| Reply::Prose);
-    let tools =
-        r#"{"tools": [{"type": "function", "function": {"name": "f"}}], "tool_choice": "auto"}"#;
-    let flags = [
-        "--backend",
-        "openai-chat",
-        "--num-prompts",
-        "2",
-        "--extra-body",
-    ];
-    let (ran, _) = run_against(
-        &server,
-        &[&flags[..], &[tools, "--no-guided-decoding"]].concat(),
-    );
-    assert_eq!(ran.code, 0, "{}", ran.stderr);
-    assert!(
-        posts(&server)
-            .iter()
-            .all(|body| body["tool_choice"] == "auto")
-    );
-    let format = r#"{"response_format": {"type": "json_object"}}"#;
-    let refused = [&flags[..], &[format, "--no-guided-decoding"]].concat();
-    let ran = sobench(&[&["--base-url", &server.base_url], &refused[..]].concat());
-    assert!(
-        ran.code == 2 && ran.stderr.contains("or remove --no-guided-decoding"),
-        "{}",
-        ran.stderr
-    );
+    assert!(!biases.is_empty());
+    for bias in biases {
+        assert!(
+            bias.as_object().unwrap().values().all(|bias| *bias == 4.0),
+            "{bias}"
+        );
+    }
 }
 
 /// A server that refuses every constraint in the words of guidance.
@@ -433,81 +233,50 @@ fn refusing() -> ScriptedServer {
     })
 }
 
+const REFUSED: &str = "valid: the server refused the constraint (400: keyword multipleOf)";
+
 #[test]
 fn a_refused_constraint_is_a_result() {
-    let schema = json!({"type": "number", "multipleOf": 0.5});
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("schema.json");
-    std::fs::write(&path, schema.to_string()).unwrap();
-    let flags = [
-        "--dataset",
-        "json",
-        "--json-schema-path",
-        path.to_str().unwrap(),
-        "--num-prompts",
-        "12",
-    ];
+    let folder = Folder::new();
+    let path = folder.file("schema.json", r#"{"type": "number", "multipleOf": 0.5}"#);
     let server = refusing();
-    let ran = sobench(&[&["--base-url", &server.base_url], &flags[..]].concat());
-    assert_eq!(ran.code, 0, "{}", ran.stderr);
-    assert!(
-        ran.stdout
-            .contains("0 of 12 valid: the server refused the constraint (400: keyword multipleOf)"),
-        "{}",
-        ran.stdout
+    let saved = |more| {
+        saved(
+            &server,
+            &["--num-prompts 12 --json-schema-path", &path, more],
+        )
+    };
+    let (_, own) = saved("--dataset json");
+    let rate = &own["quality"]["correct_rate"]["percent"];
+    assert_eq!(
+        (&own["outcomes"]["rejected"], rate),
+        (&json!(12), &json!(0.0))
     );
-    let (_, result) = run_against(&server, &flags);
-    assert_eq!(result["sobench"]["outcomes"]["rejected"], 12);
-    assert_eq!(result["correct_rate(%)"].as_f64(), Some(0.0));
-
-    let (ran, result) = run_against(
-        &server,
-        &[&flags[..], &["--guided-decoding-ratio", "0.5"]].concat(),
-    );
-    assert_eq!(ran.code, 0, "{}", ran.stderr);
-    assert_eq!(result["completed"].as_u64(), Some(6), "{}", ran.stdout);
-
-    let (ran, _) = run_against(
-        &server,
-        &[&flags[..], &["--require", "coverage>=100%"]].concat(),
-    );
+    let (ran, own) = saved("--guided-decoding-ratio 0.5");
+    assert_eq!((ran.code, &own["outcomes"]["completed"]), (0, &json!(6)));
+    let (ran, _) = saved("--require coverage>=100%");
     assert_eq!(ran.code, 1, "{}", ran.stderr);
+    let flags = ["--num-prompts 12 --json-schema-path", &path];
+    let ran = sobench(&[&flags[..], &["--base-url", &server.base_url]].concat());
+    ran.assert_headline(0, &format!("0 of 12 {REFUSED}"));
 }
 
-/// The first line of the report of a run that started with a trial request without a constraint.
+/// Of a run that started with a trial request without a constraint, too.
 #[test]
 fn the_first_line_names_a_refusal_that_the_trial_request_did_not_meet() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("schema.json");
-    std::fs::write(&path, r#"{"type": "number", "multipleOf": 0.5}"#).unwrap();
-    let log = folder.path().join("run.jsonl");
-    let flags = [
-        "--json-schema-path",
-        path.to_str().unwrap(),
-        "--num-prompts",
-        "12",
-        "--guided-decoding-ratio",
-        "0.5",
-        "--skip-preflight",
-        "--run-log",
-        log.to_str().unwrap(),
-    ];
+    let folder = Folder::new();
+    let path = folder.file("schema.json", r#"{"type": "number", "multipleOf": 0.5}"#);
+    let log = folder.path("run.jsonl");
     let mut starts_with_control = false;
-    for seed in ["0", "1", "2", "3"] {
+    for seed in 0..4 {
         let server = refusing();
-        let run = ["--base-url", &server.base_url, "--seed", seed];
-        let ran = sobench(&[&run, &flags[..]].concat());
-        let trial = &posts(&server)[0];
-        starts_with_control |= constraint_text(trial).is_none();
-        let line = "0 of 6 valid: the server refused the constraint (400: keyword multipleOf)";
-        let report = sobench(&["report", log.to_str().unwrap()]);
-        for ran in [ran, report] {
-            assert!(
-                ran.code == 0 && ran.stdout.starts_with(line),
-                "{}{}",
-                ran.stdout,
-                ran.stderr
-            );
+        let flags =
+            format!("--num-prompts 12 --guided-decoding-ratio 0.5 --skip-preflight --seed {seed}");
+        let files = ["--json-schema-path", &path, "--run-log", &log];
+        let ran = sobench(&[&files[..], &[&flags, "--base-url", &server.base_url]].concat());
+        starts_with_control |= constraint_text(&posts(&server)[0]).is_none();
+        for ran in [ran, sobench(&["report", &log])] {
+            ran.assert_headline(0, &format!("0 of 6 {REFUSED}"));
         }
     }
     assert!(starts_with_control, "no trial request of a control");
@@ -527,73 +296,55 @@ fn refusing_after_the_trial(status: &'static str, control: &'static str) -> Scri
 
 #[test]
 fn constraints_that_are_refused_after_the_trial_request_are_a_result() {
-    let run = |server: &ScriptedServer, more: &[&str]| {
-        let base = ["--base-url", &server.base_url, "--skip-preflight"];
-        sobench(&[&base, &CHOICE[..], more].concat())
+    let run = |server: &ScriptedServer, more: &str| {
+        run(server, &format!("{CHOICE} --skip-preflight {more}"))
     };
-    let line = "0 of 12 valid: the server refused the constraint (400: too large a grammar)";
-    let ran = run(&refusing_after_the_trial("400 Bad Request", "200 OK"), &[]);
-    assert!(
-        ran.code == 0 && ran.stdout.starts_with(line),
-        "{}{}",
-        ran.stdout,
-        ran.stderr
-    );
-    assert!(
-        !ran.stdout.contains("and answers without it"),
-        "{}",
-        ran.stdout
-    );
-    for status in [
-        "401 Unauthorized",
-        "404 Not Found",
-        "429 Too Many Requests",
-        "500 Internal Server Error",
-    ] {
-        let ran = run(&refusing_after_the_trial(status, "200 OK"), &[]);
-        assert!(
-            ran.code == 3 && !ran.stdout.contains("refused the constraint"),
-            "{status}: {}{}",
-            ran.stdout,
-            ran.stderr
+    let refused = refusing_after_the_trial("400 Bad Request", "200 OK");
+    let headline = "0 of 12 valid: the server refused the constraint (400: too large a grammar)";
+    run(&refused, "").assert_headline(0, headline);
+    for status in ["401 Unauthorized", "404 Not Found", "429 Slow", "500 Oops"] {
+        let ran = run(&refusing_after_the_trial(status, "200 OK"), "");
+        assert_eq!(
+            (
+                ran.code,
+                ran.page().matches("refused the constraint").count()
+            ),
+            (3, 0),
+            "{status}"
         );
     }
+    // Requests without the constraint are refused too.
     let server = refusing_after_the_trial("400 Bad Request", "400 Bad Request");
-    let both = run(&server, &["--guided-decoding-ratio", "0.5", "--seed", "1"]);
-    assert!(
-        both.code == 3 && !both.stdout.contains("refused the constraint"),
-        "requests without the constraint are refused too: {}{}",
-        both.stdout,
-        both.stderr
+    let both = run(&server, "--guided-decoding-ratio 0.5 --seed 1");
+    assert_eq!(
+        (
+            both.code,
+            both.page().matches("refused the constraint").count()
+        ),
+        (3, 0)
     );
 }
 
 #[test]
 fn a_run_without_any_answer_ends_with_figures_and_exit_3() {
-    for (status, body, reason) in [
-        ("400 Bad Request", "no", "400: no"),
-        ("500 Internal Server Error", "no", "500: no"),
-        ("429 Too Many Requests", "slow", "429: slow"),
-        ("200 OK", "[]", "expected text/event-stream"),
+    for (status, body, outcome) in [
+        ("400 Bad Request", "no", "rejected"),
+        ("500 Internal Server Error", "no", "server_error"),
+        ("429 Too Many Requests", "slow", "rejected"),
+        ("200 OK", "[]", "stream_error"),
     ] {
         let server = answering(move |_| Reply::Status(status, body));
-        let (ran, result) = run_against(&server, &CHOICE);
-        assert_eq!(ran.code, 3, "{status}: {}", ran.stderr);
-        assert!(
-            ran.stderr
-                .contains("none of 2 trial requests has an answer")
-                && ran.stderr.contains("every request failed"),
-            "{status}: {}",
-            ran.stderr
+        let (ran, own) = saved(&server, &[CHOICE]);
+        ran.assert_exits(
+            3,
+            &[
+                "none of 2 trial requests has an answer",
+                "every request failed",
+            ],
         );
         // The constraint is not the cause: the request fails without it too.
-        assert!(
-            !ran.stderr.contains("--constraint-dialect"),
-            "{}",
-            ran.stderr
-        );
-        assert!(page(&ran).contains(reason), "{status}: {}", ran.stdout);
-        assert_eq!(result["failed"].as_u64(), Some(12), "{status}");
+        assert!(!ran.has_error("--constraint-dialect"), "{}", ran.stderr);
+        assert_eq!(own["outcomes"][outcome], 12, "{status}");
     }
 }
 
@@ -606,130 +357,66 @@ fn a_wrong_address_or_key_ends_the_run_before_its_requests() {
         ("405 Method Not Allowed", "--endpoint"),
     ] {
         let server = answering(move |_| Reply::Status(status, "no"));
-        let ran = sobench(&[&["--base-url", &server.base_url], &CHOICE[..]].concat());
-        assert!(
-            ran.code == 3
-                && ran.stderr.contains("the trial run failed at")
-                && ran.stderr.contains(hint),
-            "{status}: {}",
-            ran.stderr
-        );
-        assert!(
-            ran.stdout.is_empty() && posts(&server).len() == 2,
-            "{status}"
-        );
+        run(&server, CHOICE).assert_fails(3, &["the trial run failed at", hint]);
+        assert_eq!(posts(&server).len(), 2, "{status}");
     }
 }
 
 /// Rows with a schema each; the constant of the schema is the name of the row.
-fn rows_file(names: &[&str]) -> tempfile::NamedTempFile {
-    let rows = tempfile::NamedTempFile::new().unwrap();
-    let lines: String = names
-        .iter()
-        .map(|name| {
-            let member = json!({"type": "string", "const": name, "maxLength": name.len()});
-            let schema = json!({"type": "object", "properties": {"a": member}, "required": ["a"]});
-            format!("{}\n", json!({"prompt": "?", "json": schema}))
-        })
-        .collect();
-    std::fs::write(rows.path(), lines).unwrap();
-    rows
+fn rows(names: &[&str]) -> Vec<Value> {
+    let row = |name: &&str| {
+        let member = json!({"type": "string", "const": name, "maxLength": name.len()});
+        let schema = json!({"type": "object", "properties": {"a": member}, "required": ["a"]});
+        json!({"prompt": "?", "json": schema})
+    };
+    names.iter().map(row).collect()
 }
 
 #[test]
 fn a_row_that_fails_costs_only_its_own_request_wherever_it_is() {
-    let faults: [Reply; 4] = [
+    for fault in [
         Reply::Status("500 Internal Server Error", "no"),
-        Reply::Status("400 Bad Request", "no"),
         Reply::Status("403 Forbidden", "blocked"),
         Reply::Status("200 OK", "{"),
-    ];
-    for fault in faults {
+    ] {
         for names in [["bad", "x", "y", "z"], ["x", "y", "z", "bad"]] {
             let fault = fault.clone();
             let server = answering(move |body| match constraint_text(body) {
                 Some(text) if text.contains("bad") => fault.clone(),
                 _ => allowed(body).map_or(Reply::Prose, Reply::Text),
             });
-            let rows = rows_file(&names);
-            let path = rows.path().to_str().unwrap();
-            let flags = [
-                "--dataset",
-                "custom",
-                "--dataset-path",
-                path,
-                "--num-prompts",
-                "4",
-            ];
-            let (ran, result) = run_against(&server, &flags);
-            assert_eq!(ran.code, 0, "{}", ran.stderr);
-            assert_eq!(result["completed"].as_u64(), Some(3), "{}", ran.stdout);
-            assert_eq!(
-                result["correct_rate(%)"].as_f64(),
-                Some(75.0),
-                "{}",
-                ran.stdout
-            );
+            let (_, result) = custom_result(&server.base_url, &rows(&names), &[]);
+            let found = (&result["completed"], &result["correct_rate(%)"]);
+            assert_eq!(found, (&json!(3), &json!(75.0)), "{names:?}");
         }
     }
 }
 
+/// Runs rows against a server that ends at the row `bad`.
+fn run_against_mortal(names: &[&str], more: &str) -> Ran {
+    let server = crashing_server("bad");
+    let folder = Folder::new();
+    let path = folder.lines("rows.jsonl", &rows(names));
+    let run = format!(
+        "--model tiny --num-prompts {} --max-concurrency 1 {more}",
+        names.len()
+    );
+    let dataset = ["--dataset custom --dataset-path", &path];
+    sobench(&[&[&run, "--base-url", &server.base_url()], &dataset[..]].concat())
+}
+
 #[test]
 fn a_server_that_a_row_ends_is_named_with_the_row() {
-    let server = crashing_server("bad");
-    let rows = rows_file(&["bad", "x"]);
-    let path = rows.path().to_str().unwrap();
-    let ran = sobench(&[
-        "--base-url",
-        &server.base_url(),
-        "--model",
-        "tiny",
-        "--dataset",
-        "custom",
-        "--dataset-path",
-        path,
-        "--num-prompts",
-        "2",
-    ]);
-    assert!(
-        ran.code == 3
-            && ran
-                .stderr
-                .contains("took the request custom-0 and no other one since"),
-        "{}",
-        ran.stderr
-    );
+    let ran = run_against_mortal(&["bad", "x"], "");
+    ran.assert_exits(3, &["took the request custom-0 and no other one since"]);
 }
 
 #[test]
 fn a_server_that_is_gone_for_half_of_the_run_gives_exit_3() {
-    for (names, code) in [(["x", "y", "bad", "z"], 0), (["x", "bad", "y", "z"], 3)] {
-        let server = crashing_server("bad");
-        let rows = rows_file(&names);
-        let path = rows.path().to_str().unwrap();
-        let ran = sobench(&[
-            "--base-url",
-            &server.base_url(),
-            "--model",
-            "tiny",
-            "--skip-preflight",
-            "--dataset",
-            "custom",
-            "--dataset-path",
-            path,
-            "--num-prompts",
-            "4",
-            "--max-concurrency",
-            "1",
-        ]);
-        assert_eq!(ran.code, code, "{names:?}: {}{}", ran.stdout, ran.stderr);
-        assert_eq!(
-            ran.stderr.contains("not reachable for 2 of 4 requests"),
-            code == 3,
-            "{}",
-            ran.stderr
-        );
-    }
+    let ran = run_against_mortal(&["x", "y", "bad", "z"], "--skip-preflight");
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    let ran = run_against_mortal(&["x", "bad", "y", "z"], "--skip-preflight");
+    ran.assert_exits(3, &["not reachable for 2 of 4 requests"]);
 }
 
 /// Whether a value has a `maxLength` of at least 2,000 somewhere.
@@ -795,34 +482,16 @@ fn a_refused_part_of_a_constraint_is_found_and_named() {
         ),
         (&with_tools, true, "", "(400: cannot compile)"),
     ] {
-        let rows = tempfile::NamedTempFile::new().unwrap();
-        std::fs::write(rows.path(), format!("{row}\n")).unwrap();
-        let path = rows.path().to_str().unwrap();
-        let flags = [
-            "--dataset",
-            "custom",
-            "--dataset-path",
-            path,
-            "--num-prompts",
-            "2",
-        ];
-        let chat = ["--backend", "openai-chat", "--skip-preflight"];
         let server = refusing_parts(refuses_all_tools);
-        let server = ["--base-url", &server.base_url];
-        let ran = sobench(&[&server, &flags[..], &chat].concat());
-        assert_eq!(ran.code, 0, "{}", ran.stderr);
-        assert!(ran.stderr.contains(found), "{}", ran.stderr);
-        assert_eq!(ran.stderr.contains("it refuses"), !found.is_empty());
-        assert!(
-            !ran.stderr.contains("--enable-auto-tool-choice"),
-            "{}",
-            ran.stderr
-        );
-        let (page, line) = (
-            page(&ran),
-            format!("0 of 2 valid: the server refused the constraint {headline}"),
-        );
-        assert!(page.starts_with(&line), "{page}");
+        let folder = Folder::new();
+        let path = folder.lines("rows.jsonl", std::slice::from_ref(row));
+        let flags = "--num-prompts 2 --backend openai-chat --skip-preflight --base-url";
+        let dataset = ["--dataset custom --dataset-path", &path];
+        let ran = sobench(&[&[flags, &server.base_url], &dataset[..]].concat());
+        assert_eq!(ran.stderr.matches("it refuses").count(), usize::from(!found.is_empty()));
+        ran.assert_exits(0, &[found]);
+        let line = format!("0 of 2 valid: the server refused the constraint {headline}");
+        ran.assert_headline(0, &line);
     }
 }
 
@@ -838,25 +507,15 @@ fn enforcing_in_chat() -> ScriptedServer {
 fn a_constraint_that_only_the_other_endpoint_enforces_is_reported_with_its_backend() {
     let expected = "another endpoint of the server, /v1/chat/completions, enforces choice in structured-outputs: use --backend openai-chat";
     let server = enforcing_in_chat();
-    let ran = sobench(&[&["--base-url", &server.base_url], &CHOICE[..]].concat());
-    assert!(
-        ran.code == 3 && ran.stderr.contains(&format!("hint: {expected}")),
-        "{}",
-        ran.stderr
-    );
-    let (_, found) = cells(&server, &["--kind", "choice"]);
-    assert_eq!(found["notices"][0], expected, "{found}");
-    let chat = ["--backend", "openai-chat"];
-    let ran = sobench(&[&["--base-url", &server.base_url], &CHOICE[..], &chat].concat());
-    assert_eq!(ran.code, 0, "{}", ran.stderr);
-
+    run(&server, CHOICE).assert_exits(3, &[&format!("hint: {expected}")]);
+    let (_, found) = cells(&server, "--kind choice");
+    assert_eq!(found["notices"][0], expected);
+    let chat = run(&server, &format!("{CHOICE} --backend openai-chat"));
+    assert_eq!(chat.code, 0, "{}", chat.stderr);
     // If no endpoint enforces it, none is named.
-    let neither = answering(|_| Reply::Prose);
-    let (_, found) = cells(&neither, &["--kind", "choice"]);
-    assert!(
-        !found["notices"].to_string().contains("--backend"),
-        "{found}"
-    );
+    let (_, found) = cells(&answering(|_| Reply::Prose), "--kind choice");
+    let notices = found["notices"].as_array().unwrap();
+    assert!(!notices.contains(&json!(expected)), "{found}");
 }
 
 #[test]
@@ -867,27 +526,27 @@ fn an_identified_server_is_asked_in_its_own_dialect_first_and_only() {
             _ => Reply::Prose,
         })
     };
-    let dialects = |server: &ScriptedServer, more: &[&str]| {
-        let flags = ["--backend", "openai-chat", "--kind", "json,regex,choice"];
-        let (cells, _) = cells(server, &[&flags[..], more].concat());
+    let dialects = |server: &ScriptedServer, more: &str| {
+        let flags = format!("--backend openai-chat --kind json,regex,choice {more}");
+        let (cells, _) = cells(server, &flags);
         let mut dialects: Vec<String> = cells.into_iter().map(|[_, dialect, _]| dialect).collect();
         dialects.dedup();
         dialects
     };
     let server = serving("vllm", true);
-    assert_eq!(dialects(&server, &[]), ["structured-outputs"]);
+    assert_eq!(dialects(&server, ""), ["structured-outputs"]);
     assert_eq!(
         posts(&server).len(),
         5,
         "control, three kinds, JSON formatting"
     );
-    assert_eq!(dialects(&server, &["--all-dialects"]).len(), 10);
+    assert_eq!(dialects(&server, "--all-dialects").len(), 10);
     // Its other dialects are tried, and then those of other servers.
-    let tried = dialects(&serving("vllm", false), &[]);
+    let tried = dialects(&serving("vllm", false), "");
     assert_eq!(
         tried[..3],
         ["structured-outputs", "guided", "response-format"]
     );
     assert_eq!(tried.len(), 10, "{tried:?}");
-    assert_eq!(dialects(&serving("unknown", true), &[]).len(), 10);
+    assert_eq!(dialects(&serving("unknown", true), "").len(), 10);
 }

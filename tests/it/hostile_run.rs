@@ -38,22 +38,12 @@ fn hostile_schema_fails_only_its_own_request() {
             env!("CARGO_BIN_EXE_sobench"),
         ])
         .args([
-            "--dataset",
-            "custom",
-            "--num-prompts",
-            "4",
-            "--guided-decoding-backend",
-            "guidance",
+            "--dataset custom --num-prompts 4 --guided-decoding-backend guidance",
             "--disable-tqdm",
         ])
         .arg("--dataset-path")
         .arg(file.path())
-        .args([
-            "--save-result",
-            "--result-filename",
-            "result.json",
-            "--result-dir",
-        ])
+        .args(["--save-result --result-filename result.json --result-dir"])
         .arg(folder.path())
         .env("NO_PROXY", "127.0.0.1")
         .env("XDG_CACHE_HOME", cache())

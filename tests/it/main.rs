@@ -11,22 +11,18 @@
 )]
 
 mod accuracy;
-mod answers;
 mod broken_schemas;
 mod canary;
 mod cancellation;
 mod channels;
 mod cli;
-mod client_bounds;
 mod compare;
-mod compare_page;
 mod contracts;
 mod datasets;
 mod departures;
 // Needs a shell and symbolic links.
 #[cfg(unix)]
 mod docs;
-mod embedded_knows;
 mod enforcement;
 // Needs bash.
 #[cfg(unix)]
@@ -41,7 +37,6 @@ mod flags_table;
 mod forms;
 mod fuzzed;
 mod hostile_run;
-mod layouts;
 mod load;
 mod mask_command;
 mod mask_worker;
@@ -54,13 +49,11 @@ mod planted_faults;
 mod preflight_command;
 mod proof;
 mod ratchet;
-mod reasoning;
 mod reference;
 mod registries;
 // Needs gzip and Python.
 #[cfg(unix)]
 mod results_chapter;
-mod run_report;
 mod runlog;
 mod runs;
 mod same_verdicts;

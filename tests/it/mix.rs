@@ -3,7 +3,6 @@
 use serde_json::Value;
 use sobench_testkit::repository_path;
 
-use crate::cli::assert_fails;
 use crate::support::{check_result, sobench, sobench_result};
 
 fn mixed(arguments: &[&str]) -> (crate::support::Ran, Value) {
@@ -12,12 +11,7 @@ fn mixed(arguments: &[&str]) -> (crate::support::Ran, Value) {
     let mut all = vec![
         "--mix",
         mix.as_str(),
-        "--num-prompts",
-        "20",
-        "--max-concurrency",
-        "8",
-        "--output-len",
-        "64",
+        "--num-prompts 20 --max-concurrency 8 --output-len 64",
     ];
     all.extend_from_slice(arguments);
     sobench_result(&all)
@@ -76,7 +70,7 @@ fn each_dataset_has_its_requests_and_its_figures() {
         "the datasets are interleaved: {cases:?}"
     );
     assert!(ran.stdout.contains("By dataset\n"), "{}", ran.stdout);
-    let again = sobench(&["report", log.to_str().unwrap(), "--detail", "full"]);
+    let again = sobench(&["report", log.to_str().unwrap(), "--detail full"]);
     assert_eq!(again.stdout, ran.stdout);
 }
 
@@ -87,25 +81,4 @@ fn same_seed_gives_the_same_mix() {
     };
     let first = hash("1");
     assert!(first.is_string() && first == hash("1") && first != hash("2"));
-}
-
-#[test]
-fn invalid_mix_is_rejected() {
-    for (mix, expected) in [
-        (
-            "json:1,regex:nothing",
-            "share is not above 0: regex:nothing",
-        ),
-        ("json:1,custom:1", "custom"),
-        (
-            "json:1000,regex:1",
-            "the dataset regex has none of the 10 requests",
-        ),
-    ] {
-        assert_fails(
-            &sobench(&["--mix", mix, "--num-prompts", "10"]),
-            2,
-            &[expected],
-        );
-    }
 }

@@ -22,11 +22,7 @@ fn injected_faults_are_counted() {
         let arguments = [
             "--base-url",
             server.base_url(),
-            "--num-prompts",
-            "40",
-            "--request-id-prefix",
-            "fault-",
-            "--skip-preflight",
+            "--num-prompts 40 --request-id-prefix fault- --skip-preflight",
         ];
         let (ran, result) = sobench_result(&arguments);
         assert_eq!(ran.code, 0, "{}", ran.stderr);

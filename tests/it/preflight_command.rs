@@ -28,14 +28,7 @@ fn preflight_tries_every_dialect_and_reports_the_enforced_one() {
     let server = answering(sglang_reply);
     let ran = command(
         Some(&server),
-        &[
-            "--backend",
-            "openai-chat",
-            "--kind",
-            "json,regex,grammar",
-            "--format",
-            "json",
-        ],
+        &["--backend openai-chat --kind json,regex,grammar --format json"],
     );
     assert_eq!(ran.code, 0, "{}", ran.stderr);
     let found: Value = serde_json::from_str(&ran.stdout).unwrap();
@@ -88,10 +81,7 @@ fn preflight_tries_every_dialect_and_reports_the_enforced_one() {
 fn preflight_prints_a_table_writes_a_file_and_sets_the_exit_code() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("preflight.json");
-    let ran = command(
-        None,
-        &["--json", path.to_str().unwrap(), "--detail", "full"],
-    );
+    let ran = command(None, &["--json", path.to_str().unwrap(), "--detail full"]);
     assert_eq!(ran.code, 0, "{}\n{}", ran.stdout, ran.stderr);
     for text in [
         "structured-outputs | guided",
@@ -113,14 +103,7 @@ fn preflight_prints_a_table_writes_a_file_and_sets_the_exit_code() {
     let ignoring = answering(|_| Reply::Prose);
     let ran = command(
         Some(&ignoring),
-        &[
-            "--format",
-            "json",
-            "--kind",
-            "choice",
-            "--constraint-dialect",
-            "auto",
-        ],
+        &["--format json --kind choice --constraint-dialect auto"],
     );
     assert_eq!(ran.code, 1, "{}", ran.stderr);
     let printed: Value = serde_json::from_str(&ran.stdout).unwrap();
@@ -133,7 +116,7 @@ fn preflight_prints_a_table_writes_a_file_and_sets_the_exit_code() {
     );
 
     let failing = answering(|_| Reply::Status("500 Internal Server Error", "it broke"));
-    assert_eq!(command(Some(&failing), &["--kind", "json"]).code, 3);
+    assert_eq!(command(Some(&failing), &["--kind json"]).code, 3);
     let ran = sobench(&["preflight", "--base-url", &refusing_url()]);
     assert!(
         ran.code == 3 && ran.stderr.contains("hint: ") && ran.stdout.is_empty(),

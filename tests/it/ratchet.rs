@@ -124,10 +124,7 @@ fn measured() -> Outcomes {
         "mask",
         "--corpus",
         &corpus,
-        "--engine",
-        "guidance,xgrammar,outlines",
-        "--spelling",
-        "maskbench",
+        "--engine guidance,xgrammar,outlines --spelling maskbench",
     ];
     let ran = sobench(
         &[
@@ -135,11 +132,7 @@ fn measured() -> Outcomes {
             &[
                 "--rows",
                 rows.to_str().unwrap(),
-                "--batch",
-                "1",
-                "--timeout",
-                "300",
-                "--disable-tqdm",
+                "--batch 1 --timeout 300 --disable-tqdm",
             ],
         ]
         .concat(),

@@ -21,7 +21,7 @@ fn sobench_in(cache: &Path, arguments: &[&str]) -> (Option<i32>, String, String)
 }
 
 fn listed(cache: &Path) -> Vec<Value> {
-    let (code, stdout, stderr) = sobench_in(cache, &["runs", "list", "--format", "json"]);
+    let (code, stdout, stderr) = sobench_in(cache, &["runs", "list", "--format json"]);
     assert_eq!(code, Some(0), "{stderr}");
     let value: Value = serde_json::from_str(&stdout).unwrap();
     value["runs"].as_array().unwrap().clone()
@@ -33,13 +33,7 @@ fn run_logs_in_the_cache_are_listed_and_removed() {
     let cache = cache.path();
     assert_eq!(listed(cache), Vec::<Value>::new(), "no folder yet");
     for _ in 0..2 {
-        let run = [
-            "--dataset",
-            "choice",
-            "--num-prompts",
-            "3",
-            "--disable-tqdm",
-        ];
+        let run = ["--dataset choice --num-prompts 3 --disable-tqdm"];
         let (code, _, stderr) = sobench_in(cache, &run);
         assert_eq!(code, Some(0), "{stderr}");
     }
@@ -61,17 +55,17 @@ fn run_logs_in_the_cache_are_listed_and_removed() {
 
     let newest = runs[0]["path"].as_str().unwrap();
     let oldest = runs[1]["path"].as_str().unwrap();
-    let (code, stdout, stderr) = sobench_in(cache, &["runs", "clean", "--keep", "1", "--dry-run"]);
+    let (code, stdout, stderr) = sobench_in(cache, &["runs", "clean", "--keep 1 --dry-run"]);
     assert_eq!((code, stdout.trim_end()), (Some(0), oldest), "{stderr}");
     assert_eq!(listed(cache).len(), 2, "a dry run removes nothing");
-    let (code, _, stderr) = sobench_in(cache, &["runs", "clean", "--keep", "1"]);
+    let (code, _, stderr) = sobench_in(cache, &["runs", "clean", "--keep 1"]);
     assert_eq!(code, Some(0), "{stderr}");
     assert!(
         stderr.contains("removed 1 run logs") && stderr.contains("1 kept"),
         "{stderr}"
     );
     assert!(Path::new(newest).exists() && !Path::new(oldest).exists());
-    let (code, _, stderr) = sobench_in(cache, &["runs", "clean", "--keep", "0"]);
+    let (code, _, stderr) = sobench_in(cache, &["runs", "clean", "--keep 0"]);
     assert!(code == Some(0) && listed(cache).is_empty(), "{stderr}");
 }
 
@@ -83,13 +77,7 @@ fn a_run_removes_the_oldest_logs_over_the_limit() {
     for number in 0..200 {
         std::fs::write(folder.join(format!("{number:03}.jsonl")), "").unwrap();
     }
-    let run = [
-        "--dataset",
-        "choice",
-        "--num-prompts",
-        "1",
-        "--disable-tqdm",
-    ];
+    let run = ["--dataset choice --num-prompts 1 --disable-tqdm"];
     let (code, _, stderr) = sobench_in(cache.path(), &run);
     assert_eq!(code, Some(0), "{stderr}");
     let names: Vec<_> = std::fs::read_dir(&folder)

@@ -1,11 +1,9 @@
 //! The run, the report of its log and `score` give the same verdict on an answer, however it ended.
 
-use std::path::Path;
-
 use serde_json::{Value, json};
-use sobench_testkit::scripted::{Request, ScriptedServer, models, whole};
+use sobench_testkit::chat::{ChatAnswer, ChatCall, ChatReply, chat_server, prompt};
 
-use crate::support::{sobench, sobench_result};
+use crate::support::{Folder, custom_result, sobench, verdicts};
 
 /// An answer: the constraint and the request's other members, the content, the calls, the finish
 /// reason, and the name of its verdict.
@@ -147,32 +145,26 @@ fn rows() -> Vec<Row> {
     ]
 }
 
-/// The response to the row that the prompt names.
-fn response(rows: &[Row], request: &Request) -> String {
-    if request.is_model_list() {
-        return models();
+/// The answer to the row that the prompt names.
+fn answer((_, content, calls, finish_reason, _): &Row) -> ChatReply {
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let calls = calls.as_array().unwrap().iter().map(|call| ChatCall {
+        id: text(&call["id"]),
+        name: text(&call["function"]["name"]),
+        arguments: text(&call["function"]["arguments"]),
+    });
+    let answer = ChatAnswer::from_text(*content);
+    ChatAnswer {
+        calls: calls.collect(),
+        finish_reason,
+        ..answer
     }
-    let body: Value = serde_json::from_slice(&request.body).unwrap_or_default();
-    let prompt = body["messages"][0]["content"].as_str().unwrap_or_default();
-    let Some((_, content, calls, reason, _)) =
-        prompt.parse().ok().and_then(|row: usize| rows.get(row))
-    else {
-        return whole("404 Not Found", "text/plain", "");
-    };
-    let message = json!({"role": "assistant", "content": content, "tool_calls": calls});
-    let choice = json!({"index": 0, "message": message, "finish_reason": reason});
-    let answer = json!({ "choices": [choice] }).to_string();
-    whole("200 OK", "application/json", &answer)
-}
-
-fn write_lines(path: &Path, lines: impl Iterator<Item = Value>) {
-    let lines: Vec<String> = lines.map(|line| line.to_string()).collect();
-    std::fs::write(path, lines.join("\n")).unwrap();
+    .into()
 }
 
 /// The names of the verdicts that `score` writes.
-fn scored(path: &Path) -> Vec<String> {
-    let ran = sobench(&["score", path.to_str().unwrap(), "--format", "jsonl"]);
+fn scored(path: &str) -> Vec<String> {
+    let ran = sobench(&["score", path, "--format jsonl"]);
     assert_eq!(ran.code, 0, "{}", ran.stderr);
     let name = |line: &str| {
         let line: Value = serde_json::from_str(line).unwrap();
@@ -191,84 +183,34 @@ fn with(mut row: Value, more: Value) -> Value {
 #[test]
 fn run_report_and_score_agree_on_every_ending() {
     let rows = rows();
-    let folder = tempfile::tempdir().unwrap();
-    let (data, log) = (
-        folder.path().join("rows.jsonl"),
-        folder.path().join("log.jsonl"),
-    );
+    let of_prompt = rows.clone();
+    let server =
+        chat_server(move |body| answer(&of_prompt[prompt(body).parse::<usize>().unwrap()]));
+    let folder = Folder::new();
+    let log = folder.path("log.jsonl");
     let prompts = rows.iter().enumerate();
-    write_lines(
-        &data,
-        prompts.map(|(index, row)| with(row.0.clone(), json!({"prompt": index.to_string()}))),
-    );
-    let server = {
-        let rows = rows.clone();
-        ScriptedServer::answering(move |request: &Request| response(&rows, request))
-    };
-    let count = rows.len().to_string();
-    let (ran, result) = sobench_result(&[
-        "--backend",
-        "openai-chat",
-        "--base-url",
-        &server.base_url,
-        "--model",
-        "tiny",
-        "--dataset",
-        "custom",
-        "--dataset-path",
-        data.to_str().unwrap(),
-        "--num-prompts",
-        &count,
-        "--max-concurrency",
-        "1",
-        "--num-warmups",
-        "0",
-        "--disable-stream",
-        "--constraint-dialect",
-        "structured-outputs",
-        "--skip-preflight",
-        "--save-detailed",
-        "--run-log",
-        log.to_str().unwrap(),
-    ]);
-    let name = |output: &Value| {
-        let verdict = &output["verdict"];
-        let reason = &verdict["reason"];
-        let names = [
-            &reason["fault"],
-            &reason["reason"],
-            &verdict["reason"],
-            &verdict["why"]["why"],
-            &verdict["why"],
-        ];
-        let name = names.into_iter().find_map(Value::as_str);
-        name.unwrap_or("valid").to_owned()
-    };
-    let outputs = |result: &Value| -> Vec<String> {
-        let outputs = result["outputs"].as_array();
-        outputs
-            .unwrap_or_else(|| panic!("{}", ran.stderr))
-            .iter()
-            .map(name)
-            .collect()
-    };
+    let prompts: Vec<Value> = prompts
+        .map(|(index, row)| with(row.0.clone(), json!({"prompt": index.to_string()})))
+        .collect();
+    let flags = "--backend openai-chat --model tiny --disable-stream --constraint-dialect structured-outputs";
+    let flags = [flags, "--skip-preflight --run-log", &log];
+    let (_, result) = custom_result(&server.base_url, &prompts, &flags);
     let expected: Vec<&str> = rows.iter().map(|row| row.4).collect();
-    assert_eq!(outputs(&result), expected, "the run: {}", ran.stderr);
+    assert_eq!(verdicts(&result), expected, "the run");
     assert_eq!(scored(&log), expected, "score of the run log");
-    let report = sobench(&["report", log.to_str().unwrap(), "--format", "json"]);
+    let report = sobench(&["report", &log, "--format json"]);
     let report: Value = serde_json::from_str(&report.stdout).unwrap();
-    assert_eq!(
-        report["sobench"]["quality"], result["sobench"]["quality"],
-        "the report"
-    );
-
-    let stored = folder.path().join("stored.jsonl");
-    write_lines(
-        &stored,
-        rows.iter().map(|(request, content, calls, reason, _)| {
+    assert_eq!(report["sobench"]["quality"], result["sobench"]["quality"]);
+    let stored: Vec<Value> = rows
+        .iter()
+        .map(|(request, content, calls, reason, _)| {
             let answer = json!({"text": content, "tool_calls": calls, "finish_reason": reason});
             with(request.clone(), answer)
-        }),
+        })
+        .collect();
+    assert_eq!(
+        scored(&folder.lines("stored.jsonl", &stored)),
+        expected,
+        "score of rows"
     );
-    assert_eq!(scored(&stored), expected, "score of rows");
 }

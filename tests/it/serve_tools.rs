@@ -76,15 +76,10 @@ fn tools_need_no_flags_and_calls_are_valid() {
 fn calls_are_valid_in_whole_answers_and_in_responses() {
     for arguments in [
         &["--disable-stream"][..],
-        &["--backend", "openai-responses"],
-        &["--backend", "openai-responses", "--disable-stream"],
-        &["--embedded-tool-style", "qwen3-coder"],
-        &[
-            "--embedded-tool-style",
-            "llama3",
-            "--embedded-reasoning-tokens",
-            "20",
-        ],
+        &["--backend openai-responses"],
+        &["--backend openai-responses --disable-stream"],
+        &["--embedded-tool-style qwen3-coder"],
+        &["--embedded-tool-style llama3 --embedded-reasoning-tokens 20"],
     ] {
         let (valid, all) = valid_answers(EngineName::Guidance, arguments);
         assert!(valid * 10 >= all * 8, "{arguments:?}: {valid} of {all}");
@@ -100,17 +95,9 @@ fn faults_are_planted_in_an_exact_number_of_requests() {
     })
     .unwrap();
     let arguments = [
-        "--backend",
-        "openai-chat",
-        "--base-url",
+        "--backend openai-chat --base-url",
         server.base_url(),
-        "--dataset",
-        "tools",
-        "--num-prompts",
-        "160",
-        "--skip-preflight",
-        "--num-warmups",
-        "0",
+        "--dataset tools --num-prompts 160 --skip-preflight --num-warmups 0",
         "--save-detailed",
     ];
     let (ran, result) = sobench_result(&arguments);

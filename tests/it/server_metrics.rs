@@ -9,19 +9,10 @@ use serde_json::{Value, json};
 use sobench_results::runlog::RunLog;
 use sobench_testkit::scripted::{ScriptedServer, Then, models, wait_until_closed, whole};
 
-use crate::cli::assert_fails;
 use crate::runlog::check_lines;
 use crate::support::{Ran, check_result, sobench, sobench_result};
 
-const RUN: [&str; 7] = [
-    "--dataset",
-    "choice",
-    "--num-prompts",
-    "4",
-    "--skip-preflight",
-    "--max-concurrency",
-    "1",
-];
+const RUN: [&str; 1] = ["--dataset choice --num-prompts 4 --skip-preflight --max-concurrency 1"];
 
 /// A server whose metrics page is written by `page`, which is given the number of the reading.
 fn server(page: impl Fn(usize, &mut TcpStream) -> Then + Send + Sync + 'static) -> ScriptedServer {
@@ -79,16 +70,9 @@ fn both_sides_are_reported_and_read_back_from_the_log() {
     let log = folder.path().join("run.jsonl");
     let log = log.to_str().unwrap();
     let (ran, result) = sobench_result(&[
-        "--num-prompts",
-        "30",
-        "--run-log",
+        "--num-prompts 30 --run-log",
         log,
-        "--server-metric",
-        "sobench:masks_total",
-        "--require",
-        "server.preemptions<=0",
-        "--require",
-        "server.restarts<=0",
+        "--server-metric sobench:masks_total --require server.preemptions<=0 --require server.restarts<=0",
     ]);
     assert_eq!(ran.code, 0, "{}", ran.stderr);
     assert_eq!(check_result(&result), Ok(()));
@@ -115,18 +99,18 @@ fn both_sides_are_reported_and_read_back_from_the_log() {
             .iter()
             .all(|sample| sample.source.is_none())
     );
-    let again = sobench(&["report", log, "--format", "json"]);
+    let again = sobench(&["report", log, "--format json"]);
     let again: Value = serde_json::from_str(&again.stdout).unwrap();
     assert_eq!(again["sobench"]["server_metrics"], *server);
-    let page = sobench(&["report", log, "--format", "html"]).stdout;
+    let page = sobench(&["report", log, "--format html"]).stdout;
     assert!(page.contains("server: requests running"));
-    let text = sobench(&["report", log, "--detail", "full"]).stdout;
+    let text = sobench(&["report", log, "--detail full"]).stdout;
     assert!(text.contains("vllm:generation_tokens_total"), "{text}");
 }
 
 #[test]
 fn page_is_off_at_another_address_or_refused_with_a_hint() {
-    let (_, result) = sobench_result(&["--num-prompts", "4", "--server-metrics", "off"]);
+    let (_, result) = sobench_result(&["--num-prompts 4 --server-metrics off"]);
     assert_eq!(result["sobench"].get("server_metrics"), None);
     assert_eq!(
         result["sobench"]["record"]["settings"]["server_metrics"],
@@ -146,10 +130,7 @@ fn page_is_off_at_another_address_or_refused_with_a_hint() {
         &[
             "--server-metrics",
             &url,
-            "--header",
-            "x-key=12345678",
-            "--server-metric",
-            "nosuch",
+            "--header x-key=12345678 --server-metric nosuch",
         ],
     );
     let server = &result["sobench"]["server_metrics"];
@@ -166,24 +147,19 @@ fn page_is_off_at_another_address_or_refused_with_a_hint() {
         "headers are for the own server"
     );
     for (flags, problem) in [
-        (&["--server-metrics", "on"][..], "not auto, off or an http"),
+        (&["--server-metrics on"][..], "not auto, off or an http"),
         (&["--server-metric", "a b"], "not the name of a series"),
         (
-            &["--server-metrics", "off", "--server-metric", "a"],
+            &["--server-metrics off --server-metric a"],
             "--server-metric a needs a metrics page",
         ),
         (
-            &[
-                "--server-metrics",
-                "off",
-                "--require",
-                "server.preemptions<=0",
-            ],
+            &["--server-metrics off --require server.preemptions<=0"],
             "--require server.preemptions<=0 needs a metrics page",
         ),
     ] {
-        let ran = sobench(&[&["--num-prompts", "1"], flags].concat());
-        assert_fails(&ran, 2, &[problem]);
+        let ran = sobench(&[&["--num-prompts 1"], flags].concat());
+        ran.assert_fails(2, &[problem]);
     }
 }
 

@@ -13,34 +13,15 @@ use sobench_plan::record::ShardRecord;
 use sobench_results::runlog::{RunLog, VERSION};
 use sobench_testkit::scripted::{Request, ScriptedServer, models, whole};
 
-use crate::cli::assert_fails;
 use crate::runlog::check_lines;
 use crate::support::{Ran, check_result, sobench};
 
 /// A load with all random choices (unique schemas, a control arm, bursts, LoRA modules) and a cap
 /// that is not divisible by the number of shards.
-const LOAD: [&str; 22] = [
-    "--dataset",
-    "json-unique",
-    "--guided-decoding-ratio",
-    "0.6",
-    "--num-prompts",
-    "50",
-    "--request-rate",
-    "250",
-    "--burstiness",
-    "0.4",
-    "--max-concurrency",
-    "7",
-    "--num-warmups",
-    "6",
-    "--lora-modules",
-    "one",
-    "two",
-    "--request-id-prefix",
-    "r-",
-    "--skip-preflight",
-    "--disable-tqdm",
+const LOAD: [&str; 4] = [
+    "--dataset json-unique --guided-decoding-ratio 0.6 --num-prompts 50",
+    "--request-rate 250 --burstiness 0.4 --max-concurrency 7 --num-warmups 6",
+    "--lora-modules one two --request-id-prefix r- --skip-preflight --disable-tqdm",
     "--seed=11",
 ];
 
@@ -101,8 +82,7 @@ fn run(server: &ScriptedServer, more: &[&str], log: &Path) -> Ran {
                 &server.base_url,
                 "--run-log",
                 log.to_str().unwrap(),
-                "--detail",
-                "full",
+                "--detail full",
             ],
             &LOAD[..],
             more,
@@ -306,7 +286,7 @@ fn check_merged_shards(folder: &Path, expected: &BTreeMap<usize, [String; 5]>) {
     let (paths, merged) = (paths(folder, 4), folder.join("merged.jsonl"));
     let ran = merge(
         &paths,
-        &["--output", merged.to_str().unwrap(), "--format", "json"],
+        &["--output", merged.to_str().unwrap(), "--format json"],
     );
     assert_eq!(ran.code, 0, "{}", ran.stderr);
     check_lines(&merged);
@@ -355,7 +335,7 @@ fn check_merged_shards(folder: &Path, expected: &BTreeMap<usize, [String; 5]>) {
         "{notices}"
     );
     let alone: Value = serde_json::from_str(
-        &sobench(&["report", log_of_one(folder).as_str(), "--format", "json"]).stdout,
+        &sobench(&["report", log_of_one(folder).as_str(), "--format json"]).stdout,
     )
     .unwrap();
     for place in [
@@ -496,11 +476,9 @@ fn split_and_merged_run_gives_identical_figures() {
     for detailed in [
         &[][..],
         &[
-            "--save-detailed",
-            "--result-dir",
+            "--save-detailed --result-dir",
             folder.path().to_str().unwrap(),
-            "--goodput",
-            "ttft:3",
+            "--goodput ttft:3",
         ],
     ] {
         let ran = run(&server, detailed, &log);
@@ -511,19 +489,19 @@ fn split_and_merged_run_gives_identical_figures() {
         let merged = parts.join("merged.jsonl");
         let json = merge(
             &shards,
-            &["--output", merged.to_str().unwrap(), "--format", "json"],
+            &["--output", merged.to_str().unwrap(), "--format json"],
         );
         assert_eq!(json.code, 0, "{}", json.stderr);
-        let before = sobench(&["report", log.to_str().unwrap(), "--format", "json"]).stdout;
+        let before = sobench(&["report", log.to_str().unwrap(), "--format json"]).stdout;
         let (found, expected) = (without_clients(&json.stdout), without_clients(&before));
         for (name, value) in expected["sobench"].as_object().unwrap() {
             assert_eq!(&found["sobench"][name], value, "{name}");
         }
         assert_eq!(found, expected, "all figures, and all requests if included");
-        let page = sobench(&["report", merged.to_str().unwrap(), "--detail", "full"]).stdout;
+        let page = sobench(&["report", merged.to_str().unwrap(), "--detail full"]).stdout;
         assert_eq!(
             page,
-            merge(&shards, &["--detail", "full"]).stdout,
+            merge(&shards, &["--detail full"]).stdout,
             "merge and report print the same page"
         );
         println!("{page}");
@@ -545,32 +523,17 @@ fn mismatched_logs_are_not_merged() {
     let log = folder.path().join("one.jsonl");
     assert_eq!(run(&server, &[], &log).code, 0);
     let shards = split(&log, 3, folder.path());
-    assert_fails(
-        &merge(&shards[..2], &[]),
-        2,
-        &["missing of 3 shards: the file of shard 3", "hint: "],
-    );
-    assert_fails(
-        &merge(&[&shards[..], &shards[..1]].concat(), &[]),
-        2,
-        &["two files for shard 1/3: ", "hint: "],
-    );
-    assert_fails(
-        &merge(&[log.to_str().unwrap().to_owned()], &[]),
-        2,
-        &["not the log of a shard", "use sobench report"],
-    );
+    merge(&shards[..2], &[])
+        .assert_fails(2, &["missing of 3 shards: the file of shard 3", "hint: "]);
+    merge(&[&shards[..], &shards[..1]].concat(), &[])
+        .assert_fails(2, &["two files for shard 1/3: ", "hint: "]);
+    merge(&[log.to_str().unwrap().to_owned()], &[])
+        .assert_fails(2, &["not the log of a shard", "use sobench report"]);
     let taken = folder.path().join("one.jsonl");
-    assert_fails(
-        &merge(&shards, &["--output", taken.to_str().unwrap()]),
-        2,
-        &["output file exists already"],
-    );
-    assert_fails(
-        &merge(&shards, &["--report", &shards[1]]),
-        2,
-        &["--report would overwrite an input file"],
-    );
+    merge(&shards, &["--output", taken.to_str().unwrap()])
+        .assert_fails(2, &["output file exists already"]);
+    merge(&shards, &["--report", &shards[1]])
+        .assert_fails(2, &["--report would overwrite an input file"]);
     // The log of a killed shard is used up to its last request.
     let text = std::fs::read_to_string(&shards[1]).unwrap();
     let last = text
@@ -584,7 +547,7 @@ fn mismatched_logs_are_not_merged() {
     let merged = folder.path().join("merged.jsonl");
     let ran = merge(
         &shards,
-        &["--output", merged.to_str().unwrap(), "--format", "json"],
+        &["--output", merged.to_str().unwrap(), "--format json"],
     );
     assert_eq!(ran.code, 3, "a partial run: {}", ran.stderr);
     assert!(
@@ -613,8 +576,7 @@ fn mismatched_logs_are_not_merged() {
     );
     assert_eq!(result["num_prompts"].as_u64(), Some(49));
     // A log that is lost or empty.
-    assert_fails(
-        &merge(&shards[..2], &[]),
+    merge(&shards[..2], &[]).assert_fails(
         2,
         &[
             "missing of 3 shards: the file of shard 3",
@@ -623,7 +585,7 @@ fn mismatched_logs_are_not_merged() {
     );
     std::fs::remove_file(&shards[0]).unwrap();
     std::fs::write(&shards[1], "").unwrap();
-    let ran = merge(&shards, &["--allow-missing", "--format", "json"]);
+    let ran = merge(&shards, &["--allow-missing --format json"]);
     assert_eq!(ran.code, 3, "{}", ran.stderr);
     let result: Value = serde_json::from_str(&ran.stdout).unwrap();
     assert_eq!(check_result(&result), Ok(()));
@@ -641,74 +603,47 @@ fn mismatched_logs_are_not_merged() {
 
 #[test]
 fn loads_that_cannot_be_sharded_are_rejected() {
-    let server = ["--base-url", "http://127.0.0.1:1", "--model", "tiny"];
+    let server = ["--base-url http://127.0.0.1:1 --model tiny"];
     for (arguments, expected) in [
         (
-            &["--shard", "5/4"][..],
+            &["--shard 5/4"][..],
             "--shard is not a shard from 1/4 to 4/4: 5/4",
         ),
         (
-            &["--shard", "auto"],
+            &["--shard auto"],
             "--shard auto finds neither SOBENCH_SHARD",
         ),
         (
-            &["--shard", "1/4", "--max-concurrency", "3"],
+            &["--shard 1/4 --max-concurrency 3"],
             "--max-concurrency 3 is too low for --shard 1/4",
         ),
         (
-            &["--shard", "1/4", "--num-prompts", "3"],
+            &["--shard 1/4 --num-prompts 3"],
             "3 requests are too few for --shard 1/4",
         ),
         (
-            &[
-                "--shard",
-                "1/4",
-                "--duration",
-                "5",
-                "--max-concurrency",
-                "8",
-            ],
+            &["--shard 1/4 --duration 5 --max-concurrency 8"],
             "--shard needs a number of requests",
         ),
         (
-            &[
-                "--shard",
-                "1/4",
-                "--duration",
-                "5",
-                "--max-concurrency",
-                "8",
-                "--num-prompts",
-                "9",
-            ],
+            &["--shard 1/4 --duration 5 --max-concurrency 8 --num-prompts 9"],
             "--shard cannot be combined with --duration in a closed loop",
         ),
         (
-            &["--shard", "1/4", "--profile"],
+            &["--shard 1/4 --profile"],
             "--shard cannot be combined with --profile",
         ),
         (
-            &["--shard", "1/4", "--require", "correct_rate>=99"],
+            &["--shard 1/4 --require correct_rate>=99"],
             "--require does not apply to a single shard",
         ),
+        (&["--shard 1/4 --no-run-log"], "--shard needs a run log"),
         (
-            &["--shard", "1/4", "--no-run-log"],
-            "--shard needs a run log",
-        ),
-        (
-            &["--shard", "1/4", "--repeat", "2"],
+            &["--shard 1/4 --repeat 2"],
             "--shard applies to a single run, not to a comparison",
         ),
     ] {
-        assert_fails(
-            &sobench(&[&server[..], arguments].concat()),
-            2,
-            &[expected, "hint: "],
-        );
+        sobench(&[&server[..], arguments].concat()).assert_fails(2, &[expected, "hint: "]);
     }
-    assert_fails(
-        &sobench(&["--shard", "1/4"]),
-        2,
-        &["--shard needs a server", "sobench serve"],
-    );
+    sobench(&["--shard 1/4"]).assert_fails(2, &["--shard needs a server", "sobench serve"]);
 }

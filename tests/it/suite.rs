@@ -4,7 +4,6 @@ use serde_json::Value;
 use sobench_data::dataset::DatasetName;
 use sobench_testkit::repository_path;
 
-use crate::cli::assert_fails;
 use crate::support::{sobench, sobench_result};
 
 fn stdout(arguments: &[&str]) -> String {
@@ -22,7 +21,7 @@ fn json_lines(text: &str) -> Vec<Value> {
 #[test]
 fn the_list_has_every_dataset() {
     let table = stdout(&["datasets", "list"]);
-    let lines = json_lines(&stdout(&["datasets", "list", "--format", "jsonl"]));
+    let lines = json_lines(&stdout(&["datasets", "list", "--format jsonl"]));
     let names: Vec<&str> = lines
         .iter()
         .map(|line| line["name"].as_str().unwrap())
@@ -44,7 +43,7 @@ fn the_list_has_every_dataset() {
 #[test]
 fn shown_rows_are_those_of_the_file() {
     let file = std::fs::read_to_string(repository_path("schemas/workloads/suite-1.jsonl")).unwrap();
-    assert_eq!(stdout(&["datasets", "show", "--format", "jsonl"]), file);
+    assert_eq!(stdout(&["datasets", "show", "--format jsonl"]), file);
     let page = stdout(&["datasets", "show", "suite"]);
     for row in json_lines(&file) {
         let name = row["name"].as_str().unwrap();
@@ -84,7 +83,7 @@ fn shown_rows_are_those_of_the_file() {
 fn unknown_tags_and_rows_are_refused() {
     for (arguments, what) in [
         (
-            &["--dataset", "suite", "--suite-filter", "hard"][..],
+            &["--dataset suite --suite-filter hard"][..],
             "no row of suite-1 has the tag: hard",
         ),
         (
@@ -100,19 +99,19 @@ fn unknown_tags_and_rows_are_refused() {
             "a row is for the datasets suite and tools, not json",
         ),
         (
-            &["datasets", "show", "json", "--suite-filter", "kind:json"],
+            &["datasets", "show", "json", "--suite-filter kind:json"],
             "for the dataset suite, not json",
         ),
         (
-            &["datasets", "show", "random", "--format", "jsonl"],
+            &["datasets", "show", "random", "--format jsonl"],
             "no rows of random",
         ),
         (
-            &["--dataset", "json", "--suite-filter", "kind:json"],
+            &["--dataset json --suite-filter kind:json"],
             "--suite-filter has no effect with --dataset json",
         ),
     ] {
-        assert_fails(&sobench(arguments), 2, &[what, "hint: "]);
+        sobench(arguments).assert_fails(2, &[what, "hint: "]);
     }
 }
 
@@ -121,23 +120,18 @@ fn unknown_tags_and_rows_are_refused() {
 fn exported_rows_make_the_same_requests() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("rows.jsonl");
-    let filter = ["--suite-filter", "difficulty:easy"];
-    let show = ["datasets", "show", "suite", "--format", "jsonl"];
+    let filter = ["--suite-filter difficulty:easy"];
+    let show = ["datasets", "show", "suite", "--format jsonl"];
     std::fs::write(&path, stdout(&[&show[..], &filter].concat())).unwrap();
     let run = |arguments: &[&str]| {
-        let common = ["--num-prompts", "15", "--output-len", "512"];
+        let common = ["--num-prompts 15 --output-len 512"];
         let (ran, result) = sobench_result(&[arguments, &common].concat());
         assert_eq!(ran.code, 0, "{arguments:?}: {}", ran.stderr);
         result["sobench"]["dataset"].clone()
     };
-    let ordered = ["--dataset", "suite", "--disable-shuffle"];
+    let ordered = ["--dataset suite --disable-shuffle"];
     let suite = run(&[&ordered[..], &filter].concat());
-    let custom = run(&[
-        "--dataset",
-        "custom",
-        "--dataset-path",
-        path.to_str().unwrap(),
-    ]);
+    let custom = run(&["--dataset custom --dataset-path", path.to_str().unwrap()]);
     assert_eq!(suite["source"], "suite-1");
     assert!(suite["sha256"].is_string(), "{suite}");
     assert_eq!(suite["sha256"], custom["sha256"]);
@@ -153,7 +147,7 @@ fn every_engine_runs_the_suite() {
         ("outlines", "kind:regex,difficulty:easy", 5, 0),
     ] {
         let num_prompts = rows.to_string();
-        let mut arguments = vec!["--dataset", "suite", "--num-prompts", &num_prompts];
+        let mut arguments = vec!["--dataset suite --num-prompts", &num_prompts];
         arguments.extend(["--guided-decoding-backend", engine]);
         if !filter.is_empty() {
             arguments.extend(["--suite-filter", filter]);

@@ -56,19 +56,10 @@ fn answer(tokens: u64) -> Vec<u8> {
 /// Sends three requests with a limit of 8, and the number of requests that had each field.
 fn run(server: &ScriptedServer) -> (Ran, Value, [usize; 2]) {
     let (ran, result) = sobench_result(&[
-        "--backend",
-        "openai-chat",
-        "--base-url",
+        "--backend openai-chat --base-url",
         &server.base_url,
-        "--constraint-dialect",
-        "response-format",
-        "--skip-preflight",
-        "--dataset",
-        "json",
-        "--num-prompts",
-        "3",
-        "--output-len",
-        "8",
+        "--constraint-dialect response-format --skip-preflight --dataset json",
+        "--num-prompts 3 --output-len 8",
     ]);
     assert_eq!(ran.code, 0, "{}\n{}", ran.stdout, ran.stderr);
     check_result(&result).unwrap_or_else(|error| panic!("{error}"));

@@ -32,26 +32,14 @@ fn run(server: &ScriptedServer, rows: &[Value]) -> (Ran, Value) {
     rows.iter().for_each(|row| writeln!(file, "{row}").unwrap());
     let path = file.path().to_str().unwrap();
     let arguments = [
-        "--backend",
-        "ollama",
-        "--base-url",
+        "--backend ollama --base-url",
         &server.base_url,
-        "--model",
-        "m",
-        "--dataset",
-        "custom",
-        "--dataset-path",
+        "--model m --dataset custom --dataset-path",
     ];
     sobench_result(
         &[
             &arguments[..],
-            &[
-                path,
-                "--num-prompts",
-                "4",
-                "--skip-preflight",
-                "--save-detailed",
-            ],
+            &[path, "--num-prompts 4 --skip-preflight --save-detailed"],
         ]
         .concat(),
     )
@@ -110,14 +98,9 @@ fn unsupported_constraint_is_an_outcome_of_its_case() {
 fn run_with_only_unsupported_constraints_fails_early() {
     let server = ollama();
     let arguments = [
-        "--backend",
-        "ollama",
-        "--base-url",
+        "--backend ollama --base-url",
         &server.base_url,
-        "--model",
-        "m",
-        "--dataset",
-        "regex",
+        "--model m --dataset regex",
     ];
     let ran = crate::support::sobench(&arguments);
     assert_eq!(ran.code, 2, "{}", ran.stderr);

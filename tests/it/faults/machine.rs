@@ -1,9 +1,8 @@
-//! Local faults: full disk, resource limits, closed streams, signals, and a server that restarts.
+//! Local faults: full disk, resource limits, closed streams, and a server that restarts.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
-use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -13,119 +12,71 @@ use sobench_results::runlog::RunLog;
 use sobench_testkit::repository_path;
 use sobench_testkit::scripted::free_port;
 
-use crate::support::{Ran, ran, sobench, through_shell, wait_until};
+use crate::runlog::LoggedRun;
+use crate::support::{Folder, ran, sobench, through_shell};
 
-const SMALL: [&str; 8] = [
-    "--dataset",
-    "choice",
-    "--output-len",
-    "4",
-    "--num-prompts",
-    "12",
-    "--disable-tqdm",
-    "--skip-preflight",
-];
+const LOAD: &str = "--dataset choice --output-len 4 --disable-tqdm --skip-preflight";
+const SMALL: &str =
+    "--dataset choice --output-len 4 --disable-tqdm --skip-preflight --num-prompts 12";
 
 fn check_complete(page: &str) {
     let (valid, rest) = page.split_once(" of ").unwrap();
-    assert!(
-        page.contains("Serving Benchmark Result") && rest.starts_with(&format!("{valid} valid; ")),
-        "{page}"
-    );
+    assert!(page.contains("Serving Benchmark Result"), "{page}");
+    assert!(rest.starts_with(&format!("{valid} valid; ")), "{page}");
 }
 
 #[cfg(target_os = "linux")]
 #[test]
 fn unwritable_file_gives_exit_3_and_other_files_are_complete() {
-    let folder = tempfile::tempdir().unwrap();
-    let log = folder.path().join("run.jsonl");
-    let csv = folder.path().join("other.csv");
-    let second_file = folder.path().join("also-full");
+    let folder = Folder::new();
+    let (log, csv, second_file) = (
+        folder.path("run.jsonl"),
+        folder.path("other.csv"),
+        folder.path("also-full"),
+    );
     std::os::unix::fs::symlink("/dev/full", &second_file).unwrap();
-    for (flags, file) in [
-        (&["--html", "/dev/full"][..], "/dev/full"),
-        (&["--csv", "/dev/full"], "/dev/full"),
+    let own_log = format!("--run-log {log}");
+    let of_result = "--result-dir /dev --result-filename full";
+    for (flags, lost) in [
+        (format!("{own_log} --markdown /dev/full --csv {csv}"), 1),
         (
-            &["--markdown", "/dev/full", "--csv", csv.to_str().unwrap()],
-            "/dev/full",
+            format!("{own_log} --junit {second_file} --html /dev/full"),
+            2,
         ),
-        (
-            &[
-                "--junit",
-                second_file.to_str().unwrap(),
-                "--html",
-                "/dev/full",
-            ],
-            "/dev/full",
-        ),
-        (
-            &[
-                "--save-result",
-                "--result-dir",
-                "/dev",
-                "--result-filename",
-                "full",
-            ],
-            "/dev/full",
-        ),
-        (
-            &[
-                "--append-result",
-                "--result-dir",
-                "/dev",
-                "--result-filename",
-                "full",
-            ],
-            "/dev/full",
-        ),
-        (&["--run-log", "/dev/full"], "/dev/full"),
+        (format!("{own_log} --save-result {of_result}"), 1),
+        (format!("{own_log} --append-result {of_result}"), 1),
+        ("--run-log /dev/full".to_owned(), 1),
     ] {
-        let has_log = flags.contains(&"--run-log");
-        let own_log = if has_log {
-            &[][..]
-        } else {
-            &["--run-log", log.to_str().unwrap()]
-        };
-        let ran = sobench(&[&SMALL[..], own_log, flags].concat());
-        assert_eq!(ran.code, 3, "{flags:?}: {}", ran.stderr);
+        let ran = sobench(&[SMALL, &flags]);
+        assert_eq!(ran.code, 3, "{flags}: {}", ran.stderr);
         check_complete(&ran.stdout);
-        let error = ran
+        let errors: Vec<&str> = ran
             .stderr
             .lines()
-            .find(|line| line.starts_with("error: "))
-            .unwrap();
+            .filter(|line| line.starts_with("error: "))
+            .collect();
         assert!(
-            error.contains("No space left on device") && error.ends_with(file),
-            "{flags:?}: {error}"
-        );
-        assert!(ran.stderr.contains("hint: "), "{}", ran.stderr);
-        let lost = ran
-            .stderr
-            .lines()
-            .filter(|line| line.starts_with("error: ") && line.contains("cannot write"))
-            .count();
-        let two_files = flags.contains(&"--junit");
-        assert!(
-            lost > usize::from(two_files),
+            errors.len() >= lost,
             "each file is reported: {}",
             ran.stderr
         );
-        assert!(
-            !two_files || ran.stderr.contains(second_file.to_str().unwrap()),
-            "{}",
-            ran.stderr
-        );
-        if !has_log {
-            let again = sobench(&["report", log.to_str().unwrap()]);
+        for error in &errors {
+            assert!(error.contains("cannot write"), "{flags}: {error}");
+        }
+        assert!(errors[0].contains("No space left on device") && errors[0].ends_with("full"));
+        ran.assert_exits(3, &["\nhint: "]);
+        if flags.starts_with(&own_log) {
+            let again = sobench(&["report", &log]);
             assert_eq!(
                 (again.code, again.stdout),
                 (0, ran.stdout),
-                "{flags:?}: the log is whole"
+                "{flags}: the log is whole"
             );
         }
     }
-    assert!(
-        std::fs::read_to_string(&csv).unwrap().lines().count() == 13,
+    assert_eq!(
+        folder.read("other.csv").lines().count(),
+        13,
         "other files are complete"
     );
 }
@@ -133,30 +84,17 @@ fn unwritable_file_gives_exit_3_and_other_files_are_complete() {
 #[cfg(target_os = "linux")]
 #[test]
 fn unwritable_folder_fails_before_the_run() {
-    // Not even root can create files below these folders.
-    for folder in ["/proc", "/dev/null"] {
-        for flag in ["--html", "--csv", "--markdown", "--junit", "--run-log"] {
-            let ran = sobench(&[&SMALL[..], &[flag, &format!("{folder}/none/a.file")]].concat());
-            assert_eq!(
-                (ran.code, ran.stdout.as_str()),
-                (3, ""),
-                "{flag}: {}",
-                ran.stderr
-            );
-            assert!(
-                ran.stderr.contains("none/a.file") && ran.stderr.contains("hint: "),
-                "{flag}: {}",
-                ran.stderr
-            );
-        }
-        let ran = sobench(
-            &[
-                &SMALL[..],
-                &["--save-result", "--result-dir", &format!("{folder}/none")],
-            ]
-            .concat(),
-        );
-        assert_eq!((ran.code, ran.stdout.as_str()), (3, ""), "{}", ran.stderr);
+    // Not even root can create files below this folder.
+    for flag in [
+        "--html",
+        "--csv",
+        "--markdown",
+        "--junit",
+        "--run-log",
+        "--save-result --result-dir",
+    ] {
+        let ran = sobench(&[SMALL, &format!("{flag} /proc/none/a.file")]);
+        ran.assert_fails(3, &["none/a.file", "\nhint: "]);
     }
 }
 
@@ -164,84 +102,45 @@ fn unwritable_folder_fails_before_the_run() {
 #[cfg(target_os = "linux")]
 #[test]
 fn file_size_limit_is_handled_like_a_full_disk() {
-    let folder = tempfile::tempdir().unwrap();
-    let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
-    let (log, html) = (at("run.jsonl"), at("run.html"));
-    let flags = [
-        "--num-prompts",
-        "300",
-        "--dataset",
-        "choice",
-        "--output-len",
-        "4",
-        "--disable-tqdm",
-        "--run-log",
-        &log,
-        "--html",
-        &html,
-    ];
+    let folder = Folder::new();
+    let (log, html) = (folder.path("run.jsonl"), folder.path("run.html"));
+    let flags = [LOAD, "--num-prompts 100 --run-log", &log, "--html", &html];
     // 16 blocks of 512 bytes.
     let ran = ran(&mut through_shell("ulimit -f 16 && exec \"$@\"", &flags));
-    assert_eq!(ran.code, 3, "{}", ran.stderr);
     check_complete(&ran.stdout);
-    for text in [
+    let errors = [
         "the run goes on with its log in memory",
         "error: cannot write the run log",
         "cannot write the report",
-        "File too large",
-    ] {
-        assert!(ran.stderr.contains(text), "{text}: {}", ran.stderr);
-    }
-    assert!(ran.stderr.contains(&html), "{}", ran.stderr);
+    ];
+    ran.assert_exits(3, &[&errors[..], &["File too large", &html]].concat());
     // The part that was written is a valid log.
-    let part = sobench(&["report", &log]);
-    assert!(
-        part.code == 0 && part.stdout.contains("partial"),
-        "{}\n{}",
-        part.stderr,
-        part.stdout
-    );
+    let part = sobench(&["report", &log, "--format json"]);
+    let part: Value = serde_json::from_str(&part.stdout).unwrap();
+    assert_eq!(part["sobench"]["partial"], true);
 }
 
 #[cfg(unix)]
 #[test]
 fn closed_streams_do_not_change_the_exit_code() {
-    let folder = tempfile::tempdir().unwrap();
-    let log = folder
-        .path()
-        .join("kept.jsonl")
-        .to_str()
-        .unwrap()
-        .to_owned();
-    let ran_first = sobench(&[&SMALL[..], &["--run-log", &log]].concat());
-    assert_eq!(ran_first.code, 0, "{}", ran_first.stderr);
+    let folder = Folder::new();
+    let (log, run_log) = (folder.path("kept.jsonl"), folder.path("run.jsonl"));
+    let first = sobench(&[SMALL, "--run-log", &log]);
+    assert_eq!(first.code, 0, "{}", first.stderr);
     let rows = repository_path("fixtures/runs/rows.jsonl");
-    let commands: [&[&str]; 9] = [
-        &SMALL,
-        &["report", &log],
-        &["report", &log, "--format", "html"],
-        &["report", &log, "--format", "csv"],
-        &["score", rows.to_str().unwrap(), "--format", "json"],
-        &["compare", &log, &log],
+    let commands: [&[&str]; 6] = [
+        &[SMALL, "--run-log", &run_log],
+        &["report", &log, "--format html"],
+        &["score", rows.to_str().unwrap(), "--format json"],
+        &["compare", &log, &log, "--resamples 1000"],
         &[
             "preflight",
-            "--guided-decoding-backend",
-            "guidance",
-            "--kind",
-            "choice",
+            "--guided-decoding-backend guidance --kind choice",
         ],
-        &["mask", "--help"],
         &["--help"],
     ];
     for arguments in commands {
-        let run_log = folder.path().join("run.jsonl").to_str().unwrap().to_owned();
-        let own_log = ["--run-log", run_log.as_str()];
-        let arguments = if arguments == SMALL {
-            [arguments, &own_log].concat()
-        } else {
-            arguments.to_vec()
-        };
-        let whole = ran(&mut through_shell("exec \"$@\"", &arguments));
+        let whole = ran(&mut through_shell("exec \"$@\"", arguments));
         // In order: a reader of one line, a reader of nothing, closed stdout, all streams closed.
         for script in [
             "{ \"$@\"; echo $? >&3; } 3>&2 2>/dev/null | head -n 1 >/dev/null",
@@ -250,23 +149,23 @@ fn closed_streams_do_not_change_the_exit_code() {
             "\"$@\" >&- 2>&- <&-; code=$?; echo $code >&2",
         ] {
             let _ = std::fs::remove_file(&run_log);
-            let ran = ran(&mut through_shell(script, &arguments));
+            let ran = ran(&mut through_shell(script, arguments));
             assert_eq!(
                 ran.stderr.trim(),
                 whole.code.to_string(),
                 "{script}: {arguments:?}"
             );
-            if arguments.contains(&run_log.as_str()) {
-                assert_eq!(
-                    RunLog::read(Path::new(&run_log)).unwrap().requests.len(),
-                    12,
-                    "{script}"
-                );
+            if arguments[0] == SMALL {
+                let log = RunLog::read(Path::new(&run_log)).unwrap();
+                assert_eq!(log.requests.len(), 12, "{script}");
             }
         }
-        let quiet = ran(&mut through_shell("\"$@\" 2>&-", &arguments));
-        assert_eq!(quiet.code, whole.code, "{arguments:?}");
-        assert!(!quiet.stdout.is_empty(), "{arguments:?}");
+        let quiet = ran(&mut through_shell("\"$@\" 2>&-", arguments));
+        assert_eq!(
+            (quiet.code, quiet.stdout.is_empty()),
+            (whole.code, false),
+            "{arguments:?}"
+        );
     }
 }
 
@@ -279,7 +178,7 @@ fn unusual_terminal_settings_do_not_fail() {
         ("COLUMNS", Some("0")),
         ("COLUMNS", Some("99999999999999999999")),
     ] {
-        let mut command = through_shell("exec \"$@\" --plot --no-run-log", &SMALL);
+        let mut command = through_shell("exec \"$@\" --plot --no-run-log", &[SMALL]);
         match value {
             None => command.env_remove(name),
             Some(value) => command.env(name, value),
@@ -293,64 +192,51 @@ fn unusual_terminal_settings_do_not_fail() {
 #[cfg(target_os = "linux")]
 #[test]
 fn low_open_file_limit_is_reported_and_the_run_completes() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().to_str().unwrap();
+    let folder = Folder::new();
     // Only the soft limit is too low, so the program raises it.
-    let raised = ran(&mut through_shell(
-        "ulimit -S -n 64 && exec \"$@\" --num-prompts 150 --no-run-log",
-        &SMALL[..4],
-    ));
-    assert_eq!(raised.code, 0, "{}", raised.stderr);
+    let script = "ulimit -S -n 64 && exec \"$@\" --num-prompts 150 --no-run-log";
+    let raised = ran(&mut through_shell(script, &[LOAD]));
     assert!(
-        !raised.stderr.contains("open files") && raised.stdout.starts_with("150 of 150 valid"),
-        "{}\n{}",
-        raised.stderr,
+        raised.stdout.starts_with("150 of 150 valid"),
+        "{}",
         raised.stdout
     );
+    assert!(!raised.has_error("open files"), "{}", raised.stderr);
     // The embedded server holds the other end of each connection, so 40 files suffice for neither.
     // Its steps are long, so that no connection is free again before all are wanted.
-    for limit in ["40", "64", "200"] {
-        let script = format!(
-            "ulimit -n {limit} && exec \"$@\" --num-prompts 150 --embedded-step-ms 300 --save-result --result-dir {path} --result-filename r.json"
-        );
-        let ran = ran(&mut through_shell(&script, &SMALL[..4]));
-        assert!(
-            ran.code == 0 || ran.code == 3,
-            "{}: {}",
-            ran.code,
-            ran.stderr
-        );
+    for limit in ["40", "200"] {
+        let script = format!("ulimit -n {limit} && exec \"$@\"");
+        let ran = ran(&mut through_shell(
+            &script,
+            &[
+                LOAD,
+                "--num-prompts 150 --embedded-step-ms 300 --save-result --result-filename r.json --result-dir",
+                &folder.path(""),
+            ],
+        ));
+        assert!([0, 3].contains(&ran.code), "{}: {}", ran.code, ran.stderr);
         let warning = format!(
             "warning: the limit of {limit} open files is too low for 150 concurrent requests"
         );
         assert!(
-            ran.stderr.contains(&warning) && ran.stderr.contains("ulimit -n"),
+            ran.has_error(&warning) && ran.has_error("ulimit -n"),
             "{}",
             ran.stderr
         );
-        let result: Value =
-            serde_json::from_str(&std::fs::read_to_string(folder.path().join("r.json")).unwrap())
-                .unwrap();
-        let outcomes = result["sobench"]["outcomes"].as_object().unwrap();
-        assert_eq!(
-            outcomes.values().filter_map(Value::as_u64).sum::<u64>(),
-            150,
-            "{outcomes:?}"
-        );
-        let without_connection = outcomes["transport"].as_u64().unwrap();
-        assert!(without_connection > 0, "{outcomes:?}");
-        let quality = &result["sobench"]["quality"];
+        let own = folder.json("r.json")["sobench"].take();
+        let outcomes = own["outcomes"].as_object().unwrap();
+        let all: u64 = outcomes.values().filter_map(Value::as_u64).sum();
+        assert_eq!(all, 150, "{outcomes:?}");
+        assert!(outcomes["transport"].as_u64() > Some(0), "{outcomes:?}");
+        let quality = &own["quality"];
         let of = |rate: &str| quality[rate]["of"].as_u64().unwrap_or(0);
         let unsent = quality["not_sent"].as_u64().unwrap();
-        assert_eq!(
-            [of("correct_rate"), of("coverage")],
-            [150 - unsent; 2],
-            "unsent requests are in no rate"
-        );
-        let page = ran.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+        // Unsent requests are in no rate.
+        assert_eq!([of("correct_rate"), of("coverage")], [150 - unsent; 2]);
         assert!(
-            page.contains(" not sent; ") && page.contains("open-file limit of sobench reached"),
-            "{page}"
+            ran.page().contains("open-file limit of sobench reached"),
+            "{}",
+            ran.stdout
         );
     }
 }
@@ -360,132 +246,15 @@ fn low_open_file_limit_is_reported_and_the_run_completes() {
 #[test]
 fn connection_to_a_separate_server_needs_one_file() {
     let server = super::run::failing_after(usize::MAX, |_| sobench_testkit::scripted::Then::Close);
-    let flags = [
-        "--base-url",
-        &server.base_url,
-        "--skip-preflight",
-        "--dataset",
-        "choice",
-        "--num-prompts",
-        "100",
-    ];
-    let ran = ran(&mut through_shell(
-        "ulimit -n 400 && exec \"$@\" --max-concurrency 100 --no-run-log",
-        &flags,
-    ));
-    assert_eq!(ran.code, 0, "{}", ran.stderr);
-    assert!(!ran.stderr.contains("open files"), "{}", ran.stderr);
-}
-
-/// A running program that writes a run log.
-struct Running {
-    child: Child,
-    log: std::path::PathBuf,
-    _folder: tempfile::TempDir,
-}
-
-#[cfg(unix)]
-impl Running {
-    fn start(script: &str, flags: &[&str]) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let log = folder.path().join("run.jsonl");
-        let flags = [
-            flags,
-            &["--run-log", log.to_str().unwrap(), "--disable-tqdm"],
-        ]
-        .concat();
-        let child = through_shell(script, &flags)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        Self {
-            child,
-            log,
-            _folder: folder,
-        }
-    }
-
-    /// Waits until `count` lines of the log contain `text`.
-    fn wait_for(&mut self, text: &str, count: usize) {
-        wait_until(&format!("the log has {count} lines with {text}"), || {
-            let log = std::fs::read_to_string(&self.log).unwrap_or_default();
-            let is_there = log.lines().filter(|line| line.contains(text)).count() >= count;
-            assert!(
-                is_there || self.child.try_wait().unwrap().is_none(),
-                "the run ended before the expected lines"
-            );
-            is_there
-        });
-    }
-
-    fn signal(&self, signal: rustix::process::Signal) {
-        rustix::process::kill_process(rustix::process::Pid::from_child(&self.child), signal)
-            .unwrap();
-    }
-
-    fn end(self) -> (Ran, RunLog) {
-        let output = self.child.wait_with_output().unwrap();
-        (output.into(), RunLog::read(&self.log).unwrap())
-    }
-}
-
-const SLOW: [&str; 8] = [
-    "--num-prompts",
-    "500",
-    "--max-concurrency",
-    "2",
-    "--embedded-step-ms",
-    "3",
-    "--guided-decoding-backend",
-    "guidance",
-];
-
-#[cfg(unix)]
-#[test]
-fn shutdown_signals_give_a_partial_report() {
-    use rustix::process::Signal;
-    // If the tests run under nohup, so does the program.
-    let signals = [Signal::TERM, Signal::INT]
-        .into_iter()
-        .chain((!sobench_shutdown::is_hang_up_ignored()).then_some(Signal::HUP));
-    for signal in signals {
-        let mut running = Running::start("exec \"$@\"", &SLOW);
-        running.wait_for("{\"request\"", 4);
-        running.signal(signal);
-        let (ran, log) = running.end();
-        assert_eq!(ran.code, 130, "{signal:?}: {}", ran.stderr);
-        assert!(
-            ran.stdout.contains("partial: the run was interrupted"),
-            "{}",
-            ran.stdout
-        );
-        assert_eq!(
-            (log.requests.len(), log.is_partial()),
-            (500, true),
-            "unsent requests are in the log"
-        );
-    }
-}
-
-/// nohup sets SIGHUP to be ignored, and the program keeps that.
-#[cfg(target_os = "linux")]
-#[test]
-fn sighup_is_ignored_under_nohup() {
-    use rustix::process::Signal;
-    let mut running = Running::start("trap '' HUP; exec \"$@\"", &SLOW);
-    running.wait_for("{\"request\"", 4);
-    running.signal(Signal::HUP);
-    running.wait_for("{\"request\"", 12);
-    running.signal(Signal::TERM);
-    let (ran, log) = running.end();
+    let flags = [LOAD, "--num-prompts 100 --base-url", &server.base_url];
+    let script = "ulimit -n 400 && exec \"$@\" --max-concurrency 100 --no-run-log";
+    let ran = ran(&mut through_shell(script, &flags));
     assert_eq!(
-        (ran.code, ran.stderr.matches("stopping").count()),
-        (130, 1),
+        (ran.code, ran.has_error("open files")),
+        (0, false),
         "{}",
         ran.stderr
     );
-    assert_eq!(log.requests.len(), 500);
 }
 
 /// A server that can stop and restart on the same port.
@@ -562,64 +331,36 @@ impl CrashingServer {
 fn server_restart_is_reported_as_an_outage() {
     let server = CrashingServer::default();
     let address = server.listen(free_port());
-    let url = format!("http://{address}");
-    let flags = [
-        "--base-url",
-        &url,
-        "--skip-preflight",
-        "--dataset",
-        "choice",
-        "--request-rate",
-        "100",
-        "--detail",
-        "full",
-    ];
     // More requests than needed: the test stops the run.
-    let mut running = Running::start(
-        "exec \"$@\"",
-        &[&flags[..], &["--num-prompts", "20000"]].concat(),
-    );
-    running.wait_for("\"kind\":\"completed\"", 5);
+    let url = format!("--base-url http://{address} --detail full");
+    let load = "--request-rate 100 --num-prompts 2000";
+    let mut run = LoggedRun::start(&["--dataset choice --skip-preflight", load, &url]);
+    run.wait_for("\"kind\":\"completed\"", 5);
     server.stop(address);
-    running.wait_for("\"kind\":\"transport\"", 5);
+    run.wait_for("\"kind\":\"transport\"", 5);
     server.listen(address);
     let before = server.answered.load(Ordering::SeqCst);
-    running.wait_for("\"kind\":\"completed\"", before + 10);
-    running.signal(rustix::process::Signal::TERM);
-    let (ran, log) = running.end();
+    run.wait_for("\"kind\":\"completed\"", before + 10);
+    run.running.signal(rustix::process::Signal::TERM);
+    let (ran, log, _folder) = run.end();
     assert_eq!(ran.code, 130, "{}", ran.stderr);
-    assert_eq!(
-        log.requests.len(),
-        20_000,
-        "sent and unsent requests are all planned requests"
-    );
     let outcomes: Vec<Outcome> = log
         .requests
         .iter()
         .map(|request| request.outcome().clone())
         .collect();
-    let count = |is: fn(&Outcome) -> bool| outcomes.iter().filter(|outcome| is(outcome)).count();
-    let (answers, lost) = (
-        count(Outcome::is_answer),
-        count(|outcome| matches!(outcome, Outcome::Transport { .. })),
-    );
+    let is_lost = |outcome: &Outcome| matches!(outcome, Outcome::Transport { .. });
+    let count =
+        |is: &dyn Fn(&Outcome) -> bool| outcomes.iter().filter(|outcome| is(outcome)).count();
+    let (answers, lost) = (count(&Outcome::is_answer), count(&is_lost));
+    let cancelled = count(&|outcome| *outcome == Outcome::Cancelled);
     assert!(answers >= 15 && lost >= 5, "{answers} {lost}");
-    assert_eq!(
-        answers + lost + count(|outcome| *outcome == Outcome::Cancelled),
-        20_000,
-        "no other outcomes"
-    );
-    let last_lost = outcomes
-        .iter()
-        .rposition(|outcome| matches!(outcome, Outcome::Transport { .. }))
-        .unwrap();
-    assert!(
-        outcomes[last_lost..].iter().any(Outcome::is_answer),
-        "requests after the outage are measured"
-    );
-    let page = ran.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(
-        page.contains("server outages from ") && page.contains(&format!("({lost} requests)")),
-        "{page}"
-    );
+    // Sent and unsent requests are all planned requests, and there are no other outcomes.
+    assert_eq!((answers + lost + cancelled, outcomes.len()), (2000, 2000));
+    let last_lost = outcomes.iter().rposition(is_lost).unwrap();
+    let are_measured = outcomes[last_lost..].iter().any(Outcome::is_answer);
+    assert!(are_measured, "requests after the outage are measured");
+    let page = ran.page();
+    assert!(page.contains("server outages from "), "{page}");
+    assert!(page.contains(&format!("({lost} requests)")), "{page}");
 }

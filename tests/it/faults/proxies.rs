@@ -48,25 +48,14 @@ fn run(base_url: &str, proxy: &str, flags: &[&str]) -> Output {
         .args([
             "--base-url",
             base_url,
-            "--backend",
-            "openai",
-            "--dataset",
-            "choice",
-            "--skip-preflight",
+            "--backend openai --dataset choice --skip-preflight",
         ])
         .args([
             "--num-prompts",
             &PLANNED.to_string(),
-            "--max-concurrency",
-            "2",
-            "--no-run-log",
-            "--insecure",
+            "--max-concurrency 2 --no-run-log --insecure",
         ])
-        .args([
-            "--disable-tqdm",
-            "--constraint-dialect",
-            "structured-outputs",
-        ])
+        .args(["--disable-tqdm --constraint-dialect structured-outputs"])
         .args(flags)
         .env("ALL_PROXY", proxy)
         .env("XDG_CACHE_HOME", cache())
@@ -82,11 +71,9 @@ fn check_run(base_url: &str, proxy: &str) -> u64 {
         base_url,
         proxy,
         &[
-            "--save-result",
-            "--result-dir",
+            "--save-result --result-dir",
             folder.path().to_str().unwrap(),
-            "--result-filename",
-            "r.json",
+            "--result-filename r.json",
         ],
     );
     assert_eq!(
@@ -214,7 +201,7 @@ fn tls_connection_to_the_proxy() {
 fn unusable_proxy_fails_before_the_run() {
     // The model list is requested by a different client than the one that sends the requests; a
     // model name skips it.
-    let named = ["--model", "tiny", "--ready-check-timeout-sec", "0"];
+    let named = ["--model tiny --ready-check-timeout-sec 0"];
     let refusing = ScriptedServer::with_response("HTTP/1.1 407 Login\r\ncontent-length: 0\r\n\r\n");
     let socks = "socks5://user:s3cret@127.0.0.1:1080".to_owned();
     for (proxy, flags, expected, hint) in [

@@ -76,13 +76,7 @@ impl RunFiles {
             ("--junit", "run.xml"),
         ];
         let flags = [
-            "--save-result",
-            "--disable-tqdm",
-            "--skip-preflight",
-            "--dataset",
-            "choice",
-            "--result-filename",
-            "run.json",
+            "--save-result --disable-tqdm --skip-preflight --dataset choice --result-filename run.json",
         ];
         let files = files.into_iter().flat_map(|(flag, name)| named(flag, name));
         flags
@@ -113,8 +107,7 @@ impl RunFiles {
         let again = sobench(&[
             "report",
             self.path("run.jsonl").to_str().unwrap(),
-            "--detail",
-            "full",
+            "--detail full",
         ]);
         assert_eq!(
             (again.code, &again.stdout),
@@ -181,10 +174,7 @@ fn error_limits_stop_the_run_with_a_complete_report() {
         let load = [
             "--base-url",
             &server.base_url,
-            "--num-prompts",
-            "40",
-            "--max-concurrency",
-            "1",
+            "--num-prompts 40 --max-concurrency 1",
         ];
         let ran = files.run(&[&load[..], &limits].concat());
         assert_eq!(ran.code, 3, "{}", ran.stderr);
@@ -238,12 +228,9 @@ fn error_limit_at_the_last_request_is_not_partial() {
     let load = [
         "--base-url",
         &server.base_url,
-        "--num-prompts",
-        "13",
-        "--max-concurrency",
-        "1",
+        "--num-prompts 13 --max-concurrency 1",
     ];
-    let ran = files.run(&[&load[..], &["--max-consecutive-errors", "5"]].concat());
+    let ran = files.run(&[&load[..], &["--max-consecutive-errors 5"]].concat());
     assert_eq!(ran.code, 3, "{}", ran.stderr);
     let message = "--max-consecutive-errors 5 stopped the run at request 12 (choice-12)";
     assert!(
@@ -275,14 +262,10 @@ fn truncated_error_quotes_show_no_part_of_a_key() {
     let load = [
         "--base-url",
         &server.base_url,
-        "--num-prompts",
-        "12",
-        "--max-concurrency",
-        "1",
-        "--header",
+        "--num-prompts 12 --max-concurrency 1 --header",
         &header,
     ];
-    let ran = files.run(&[&load[..], &["--max-consecutive-errors", "3"]].concat());
+    let ran = files.run(&[&load[..], &["--max-consecutive-errors 3"]].concat());
     assert_eq!(ran.code, 3, "{}", ran.stderr);
     assert!(
         ran.stderr.contains("(3 times): rejected: HTTP 401: xxx") && ran.stderr.contains("x ***"),
@@ -327,12 +310,9 @@ fn error_limits_count_every_error_but_not_invalid_answers() {
         let load = [
             "--base-url",
             &server.base_url,
-            "--num-prompts",
-            "12",
-            "--max-concurrency",
-            "1",
+            "--num-prompts 12 --max-concurrency 1",
         ];
-        let ran = files.run(&[&load[..], &["--max-consecutive-errors", "4"]].concat());
+        let ran = files.run(&[&load[..], &["--max-consecutive-errors 4"]].concat());
         let result = files.result(&ran);
         match outcome {
             Some(outcome) => {
@@ -368,17 +348,12 @@ fn warm_up_errors_do_not_count() {
     let load = [
         "--base-url",
         &server.base_url,
-        "--num-prompts",
-        "10",
-        "--num-warmups",
-        "4",
-        "--max-concurrency",
-        "1",
+        "--num-prompts 10 --num-warmups 4 --max-concurrency 1",
     ];
     let ran = files.run(
         &[
             &load[..],
-            &["--max-consecutive-errors", "1", "--max-error-rate", "0"],
+            &["--max-consecutive-errors 1 --max-error-rate 0"],
         ]
         .concat(),
     );
@@ -407,21 +382,14 @@ fn error_limit_stops_only_the_failing_server() {
             &targets[0],
             "--target",
             &targets[1],
-            "--dataset",
-            "choice",
-            "--num-prompts",
-            "30",
+            "--dataset choice --num-prompts 30",
         ];
         let more = [
-            "--max-concurrency",
-            "1",
-            "--skip-preflight",
-            "--no-control-arm",
-            "--disable-tqdm",
+            "--max-concurrency 1 --skip-preflight --no-control-arm --disable-tqdm",
             "--matrix-order",
             order,
         ];
-        let ran = sobench(&[&flags[..], &more, &["--max-consecutive-errors", "3"]].concat());
+        let ran = sobench(&[&flags[..], &more, &["--max-consecutive-errors 3"]].concat());
         assert_eq!(ran.code, 3, "{}", ran.stderr);
         let page = unwrapped(&ran.stdout);
         assert!(
@@ -444,19 +412,19 @@ fn error_limit_stops_only_the_failing_server() {
 fn error_limits_are_validated_and_shown_before_the_run() {
     for (flags, message) in [
         (
-            ["--max-error-rate", "1"],
+            ["--max-error-rate 1"],
             "--max-error-rate is not a share of errors: 1",
         ),
         (
-            ["--max-error-rate", "-0.1"],
+            ["--max-error-rate -0.1"],
             "--max-error-rate is not a share of errors: -0.1",
         ),
         (
-            ["--max-error-rate", "NaN"],
+            ["--max-error-rate NaN"],
             "--max-error-rate is not a share of errors: NaN",
         ),
         (
-            ["--max-consecutive-errors", "0"],
+            ["--max-consecutive-errors 0"],
             "--max-consecutive-errors is 0",
         ),
     ] {
@@ -474,9 +442,7 @@ fn error_limits_are_validated_and_shown_before_the_run() {
     let ran = sobench(&[
         "--config",
         file.path().to_str().unwrap(),
-        "--dry-run",
-        "--num-prompts",
-        "2",
+        "--dry-run --num-prompts 2",
     ]);
     assert_eq!(ran.code, 0, "{}", ran.stderr);
     for message in [
@@ -490,12 +456,9 @@ fn error_limits_are_validated_and_shown_before_the_run() {
 #[test]
 fn compare_lists_error_limits_as_conditions() {
     let files = [RunFiles::new(), RunFiles::new()];
-    let limits: [&[&str]; 2] = [
-        &[],
-        &["--max-error-rate", "0.5", "--max-consecutive-errors", "9"],
-    ];
+    let limits: [&[&str]; 2] = [&[], &["--max-error-rate 0.5 --max-consecutive-errors 9"]];
     for (files, limits) in files.iter().zip(limits) {
-        let ran = files.run(&[&["--num-prompts", "4", "--output-len", "4"], limits].concat());
+        let ran = files.run(&[&["--num-prompts 4 --output-len 4"], limits].concat());
         assert_eq!(ran.code, 0, "{}", ran.stderr);
         files.result(&ran);
     }
@@ -503,7 +466,7 @@ fn compare_lists_error_limits_as_conditions() {
         let paths = files
             .each_ref()
             .map(|files| files.path(name).to_str().unwrap().to_owned());
-        let ran = sobench(&["compare", &paths[0], &paths[1], "--format", "json"]);
+        let ran = sobench(&["compare", &paths[0], &paths[1], "--format json"]);
         let page: Value = serde_json::from_str(&ran.stdout).unwrap();
         let text = page.to_string();
         for field in ["max_error_rate", "max_consecutive_errors"] {

@@ -1,70 +1,38 @@
-//! Faults in comparisons of several runs: interrupted waiting, and files that cannot be written.
+//! Faults in comparisons of several runs, and in commands without results: interrupted waiting, and
+//! files that cannot be written.
 
 use std::io::Read;
-use std::process::Stdio;
 
+use rustix::process::Signal;
 use sobench_testkit::scripted::{ScriptedServer, Then, whole};
 
 use super::run::failing_after;
-use crate::support::{ran, through_shell, wait_until};
+use crate::support::{Folder, Running, program, ran, through_shell};
 
 #[cfg(unix)]
 #[test]
 fn signal_ends_waiting_for_a_server() {
-    let loading = ["one", "other"].map(|_| {
+    let loading = [0, 1].map(|_| {
         ScriptedServer::answering(|_| whole("503 Service Unavailable", "text/plain", "loading"))
     });
     let request_count = || {
         loading
-            .iter()
+            .each_ref()
             .map(|server| server.requests().len())
+            .iter()
             .sum::<usize>()
     };
-    for order in ["interleaved", "blocks"] {
+    let [one, other] = loading.each_ref().map(|server| &server.base_url);
+    let targets = format!("--target one={one} --target other={other}");
+    for order in ["--matrix-order interleaved", "--matrix-order blocks"] {
         let before = request_count();
-        let targets = [("one", &loading[0]), ("other", &loading[1])]
-            .map(|(name, server)| format!("{name}={}", server.base_url));
-        let flags = [
-            "--target",
-            &targets[0],
-            "--target",
-            &targets[1],
-            "--ready-check-timeout-sec",
-            "86400",
-            "--dataset",
-            "choice",
-        ];
-        let flags = [
-            &flags[..],
-            &[
-                "--num-prompts",
-                "4",
-                "--no-run-log",
-                "--disable-tqdm",
-                "--matrix-order",
-                order,
-            ],
-        ]
-        .concat();
-        let mut command = through_shell("exec \"$@\"", &flags);
-        let child = command
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        wait_until("a readiness request arrives", || request_count() > before);
-        rustix::process::kill_process(
-            rustix::process::Pid::from_child(&child),
-            rustix::process::Signal::TERM,
-        )
-        .unwrap();
-        let output = child.wait_with_output().unwrap();
-        let stderr = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(130), "{order}: {stderr}");
-        assert!(
-            stderr.contains("stopped while waiting for the server") && output.stdout.is_empty(),
-            "{order}: {stderr}"
-        );
+        let load = "--ready-check-timeout-sec 86400 --dataset choice --num-prompts 4 --no-run-log";
+        let mut running = Running::start(&mut program(&[&targets, order, load]));
+        running.wait_until("a readiness request arrives", || request_count() > before);
+        running.signal(Signal::TERM);
+        running
+            .end()
+            .assert_fails(130, &["stopped while waiting for the server"]);
     }
 }
 
@@ -76,73 +44,33 @@ fn interrupted_command_without_results_exits_with_130() {
         let _ = stream.read(&mut [0]);
         Then::Close
     });
-    let flags = ["preflight", "--base-url", &silent.base_url, "--model", "m"];
-    let child = through_shell("exec \"$@\"", &flags)
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    wait_until("a request arrives", || !silent.requests().is_empty());
-    rustix::process::kill_process(
-        rustix::process::Pid::from_child(&child),
-        rustix::process::Signal::TERM,
-    )
-    .unwrap();
-    let output = child.wait_with_output().unwrap();
-    let stderr = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(
-        (output.status.code(), output.stdout.len()),
-        (Some(130), 0),
-        "{stderr}"
-    );
-    assert!(
-        stderr.contains("interrupted before there were results"),
-        "{stderr}"
-    );
+    let flags = ["preflight", "--model m --base-url", &silent.base_url];
+    let mut running = Running::start(&mut program(&flags));
+    running.wait_until("a request arrives", || !silent.requests().is_empty());
+    running.signal(Signal::TERM);
+    running
+        .end()
+        .assert_fails(130, &["interrupted before there were results"]);
 }
 
 /// Without handling, SIGXFSZ would end the program.
 #[cfg(target_os = "linux")]
 #[test]
 fn unwritable_file_of_a_run_fails_the_comparison() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().to_str().unwrap();
-    let load = [
-        "--dataset",
-        "choice",
-        "--output-len",
-        "4",
-        "--num-prompts",
-        "60",
-        "--disable-tqdm",
-        "--no-run-log",
-    ];
-    let page = ["--plot-timeline", "--result-dir", path];
-    let one = [&load[..], &page].concat();
-    let two = [
-        &one[..],
-        &[
-            "--guided-decoding-backend",
-            "guidance,xgrammar",
-            "--embedded-speed",
-            "instant",
-            "--no-control-arm",
-        ],
-    ]
-    .concat();
-    for flags in [one, two] {
+    let folder = Folder::new();
+    for more in [
+        "--seed 0",
+        "--guided-decoding-backend guidance,xgrammar --embedded-speed instant --no-control-arm",
+    ] {
+        let flags = [
+            "--dataset choice --output-len 4 --num-prompts 60 --disable-tqdm --no-run-log",
+            "--plot-timeline --result-dir",
+            &folder.path(""),
+            more,
+        ];
         // Two blocks of 512 bytes.
         let ran = ran(&mut through_shell("ulimit -f 2 && exec \"$@\"", &flags));
-        assert_eq!(ran.code, 3, "{flags:?}: {}", ran.stderr);
-        assert!(
-            ran.stderr.contains("cannot write the report") && ran.stderr.contains("File too large"),
-            "{}",
-            ran.stderr
-        );
-        assert!(
-            ran.stdout.contains("correct") && ran.stdout.contains("100"),
-            "{}",
-            ran.stdout
-        );
+        ran.assert_exits(3, &["cannot write the report", "File too large"]);
+        assert!(!ran.stdout.is_empty(), "the report is printed");
     }
 }

@@ -106,8 +106,8 @@ fn counting(stream: &mut TcpStream, usage: &str) -> std::io::Result<()> {
 }
 
 /// Timeouts for stalled requests. Good requests have to meet them too, even on a busy machine.
-const SHORT: &[&str] = &["--request-timeout", "3"];
-const IDLE: &[&str] = &["--idle-timeout", "3"];
+const SHORT: &[&str] = &["--request-timeout 3"];
+const IDLE: &[&str] = &["--idle-timeout 3"];
 const IMPLAUSIBLE: &[&str] = &[
     "an implausible token count from the server",
     "these counts are ignored",
@@ -472,30 +472,16 @@ fn run(base_url: &str, folder: &str, planned: usize, flags: &[&str]) -> Output {
         .args([
             "--base-url",
             base_url,
-            "--backend",
-            "openai",
-            "--dataset",
-            "regex",
-            "--regex",
-            "ab",
-            "--skip-preflight",
-            "--detail",
-            "full",
+            "--backend openai --dataset regex --regex ab --skip-preflight --detail full",
         ])
         .args([
-            "--constraint-dialect",
-            "structured-outputs",
-            "--disable-tqdm",
-            "--num-prompts",
+            "--constraint-dialect structured-outputs --disable-tqdm --num-prompts",
             &planned,
         ])
         .args([
-            "--save-detailed",
-            "--result-dir",
+            "--save-detailed --result-dir",
             folder,
-            "--result-filename",
-            "r.json",
-            "--run-log",
+            "--result-filename r.json --run-log",
         ])
         .arg(format!("{folder}/run.jsonl"))
         .args(flags)
@@ -571,7 +557,7 @@ fn check(row: &Row) {
     assert_eq!(posts, 1 + PLANNED, "{}", row.name);
     // The run log gives the same report.
     let again = Command::new(env!("CARGO_BIN_EXE_sobench"))
-        .args(["report", &format!("{path}/run.jsonl"), "--detail", "full"])
+        .args(["report", &format!("{path}/run.jsonl"), "--detail full"])
         .output()
         .unwrap();
     assert_eq!(
@@ -801,11 +787,11 @@ fn timeout_of_the_trial_request_is_reported() {
     let path = folder.path().to_str().unwrap();
     for (flags, expected) in [
         (
-            &["--idle-timeout", "2"][..],
+            &["--idle-timeout 2"][..],
             "no byte of the response for 2000 ms (--idle-timeout), stalled before the first token",
         ),
         (
-            &["--request-timeout", "2"],
+            &["--request-timeout 2"],
             "no end of the response within 2000 ms (--request-timeout), cut before the first token",
         ),
     ] {
@@ -818,9 +804,9 @@ fn timeout_of_the_trial_request_is_reported() {
         );
     }
     for flags in [
-        &["--idle-timeout", "-1"][..],
-        &["--idle-timeout", "7", "--request-timeout", "6"],
-        &["--idle-timeout", "1", "--disable-stream"],
+        &["--idle-timeout -1"][..],
+        &["--idle-timeout 7 --request-timeout 6"],
+        &["--idle-timeout 1 --disable-stream"],
     ] {
         let output = run(&server.base_url, path, PLANNED, flags);
         assert_eq!(output.status.code(), Some(2), "{flags:?} is accepted");

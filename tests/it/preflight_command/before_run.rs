@@ -14,7 +14,7 @@ fn run_against(server: &ScriptedServer, arguments: &[&str]) -> (String, Value) {
     let number: &[&str] = if arguments.contains(&"--num-prompts") {
         &[]
     } else {
-        &["--num-prompts", "4"]
+        &["--num-prompts 4"]
     };
     let (ran, result) =
         sobench_result(&[&["--base-url", server.base_url.as_str()], number, arguments].concat());
@@ -40,14 +40,7 @@ fn auto_uses_the_enforced_dialect() {
     let sglang = answering(sglang_reply);
     let (page, result) = run_against(
         &sglang,
-        &[
-            "--backend",
-            "openai-chat",
-            "--dataset",
-            "choice",
-            "--guided-decoding-ratio",
-            "1",
-        ],
+        &["--backend openai-chat --dataset choice --guided-decoding-ratio 1"],
     );
     assert_eq!(result["constraint_dialect"], "sglang", "{result}");
     assert_eq!(
@@ -65,7 +58,7 @@ fn auto_uses_the_enforced_dialect() {
     assert_eq!(result["quality"]["correct_rate"]["percent"], 100.0);
 
     // A vLLM server that reads only the old fields and does not report its version.
-    let (page, result) = run_against(&enforcing_field("guided_json"), &["--dataset", "json"]);
+    let (page, result) = run_against(&enforcing_field("guided_json"), &["--dataset json"]);
     assert_eq!(
         (
             &result["constraint_dialect"],
@@ -96,7 +89,7 @@ fn auto_replaces_a_rejected_dialect() {
         Some(_) => Reply::Status("400 Bad Request", "extra fields not permitted"),
         None => allowed(body).map_or(Reply::Prose, Reply::Text),
     });
-    let (_, result) = run_against(&server, &["--dataset", "choice"]);
+    let (_, result) = run_against(&server, &["--dataset choice"]);
     // The refused trial, the same without the constraint, and the trial in the other dialect.
     assert_eq!(
         (&result["constraint_dialect"], &result["trial_requests"]),
@@ -107,12 +100,7 @@ fn auto_replaces_a_rejected_dialect() {
     let named = [
         "--base-url",
         &server.base_url,
-        "--dataset",
-        "choice",
-        "--num-prompts",
-        "4",
-        "--constraint-dialect",
-        "structured-outputs",
+        "--dataset choice --num-prompts 4 --constraint-dialect structured-outputs",
     ];
     let ran = sobench(&named);
     let refused =
@@ -131,10 +119,7 @@ fn unenforced_constraints_stop_the_run_unless_allowed() {
     let arguments = [
         "--base-url",
         &server.base_url,
-        "--dataset",
-        "choice",
-        "--num-prompts",
-        "4",
+        "--dataset choice --num-prompts 4",
     ];
     let ran = sobench(&arguments);
     assert!(
@@ -143,7 +128,7 @@ fn unenforced_constraints_stop_the_run_unless_allowed() {
         ran.stderr
     );
     let preflight_requests = posts(&server).len();
-    let (page, result) = run_against(&server, &["--dataset", "choice", "--allow-unenforced"]);
+    let (page, result) = run_against(&server, &["--dataset choice --allow-unenforced"]);
     assert!(
         page.starts_with("CONSTRAINT NOT ENFORCED: choice in structured-outputs is ignored"),
         "{page}"
@@ -161,15 +146,8 @@ fn first_constrained_request_on_vllm_fixes_the_engine() {
     let healthy = |body: &Value| allowed(body).map_or(Reply::Prose, Reply::Text);
     let server = constrained_server_with_version(Some("0.33.0"), healthy);
     // The first of these requests is unconstrained.
-    let arguments = [
-        "--dataset",
-        "choice",
-        "--num-prompts",
-        "20",
-        "--guided-decoding-ratio",
-        "0.3",
-    ];
-    let in_auto = [&arguments[..], &["--guided-decoding-backend", "auto"]].concat();
+    let arguments = ["--dataset choice --num-prompts 20 --guided-decoding-ratio 0.3"];
+    let in_auto = [&arguments[..], &["--guided-decoding-backend auto"]].concat();
     let (page, result) = run_against(&server, &in_auto);
     let sent = posts(&server);
     let first = sent.iter().find_map(constraint_text).unwrap();
@@ -203,7 +181,7 @@ fn first_constrained_request_on_vllm_fixes_the_engine() {
     assert_eq!(result["enforcement"]["requests"], 2);
 
     // The engine is unknown if the server may run with another one than `auto`.
-    let declared = [&arguments[..], &["--guided-decoding-backend", "outlines"]].concat();
+    let declared = [&arguments[..], &["--guided-decoding-backend outlines"]].concat();
     for arguments in [&declared[..], &arguments] {
         let (page, result) = run_against(&server, arguments);
         assert_eq!(
@@ -216,13 +194,13 @@ fn first_constrained_request_on_vllm_fixes_the_engine() {
 
 #[test]
 fn preflight_is_skipped_if_not_needed() {
-    let (ran, embedded) = sobench_result(&["--num-prompts", "2"]);
+    let (ran, embedded) = sobench_result(&["--num-prompts 2"]);
     assert_eq!(
         (ran.code, &embedded["sobench"]["enforcement"]["state"]),
         (0, &json!("not_asked"))
     );
     for arguments in [
-        &["--dataset", "choice", "--skip-preflight"][..],
+        &["--dataset choice --skip-preflight"][..],
         &["--no-guided-decoding"],
     ] {
         let server = answering(|body| allowed(body).map_or(Reply::Prose, Reply::Text));

@@ -44,7 +44,7 @@ const NO_FAULT: FaultRow = FaultRow {
     dialect: "structured-outputs",
     class: "enforced",
     cause: None,
-    run: &["--dataset", "choice"],
+    run: &["--dataset choice"],
     console: &["enforced in preflight"],
     result: &[
         ("/correct_rate(%)", "100.0"),
@@ -74,7 +74,7 @@ fn ignored_constraints() -> Vec<FaultRow> {
             name: "constraint ignored",
             server: || answering(|_| Reply::Prose),
             class: "ignored",
-            run: &["--dataset", "choice", "--allow-unenforced"],
+            run: &["--dataset choice --allow-unenforced"],
             console: &[
                 "CONSTRAINT NOT ENFORCED: choice in structured-outputs is ignored",
                 "choice, sent as structured-outputs, NOT ENFORCED",
@@ -95,7 +95,7 @@ fn ignored_constraints() -> Vec<FaultRow> {
                     _ => Reply::Prose,
                 })
             },
-            run: &["--dataset", "choice", "--max-concurrency", "1"],
+            run: &["--dataset choice --max-concurrency 1"],
             // One constrained request is the trial request, one is preflight's.
             console: &[
                 "although preflight showed that the server enforces such constraints",
@@ -124,7 +124,7 @@ fn ignored_constraints() -> Vec<FaultRow> {
             kind: "json",
             dialect: "response-format",
             class: "wrong_wrapper",
-            run: &["--dataset", "json", "--allow-unenforced"],
+            run: &["--dataset json --allow-unenforced"],
             console: &[
                 "CONSTRAINT NOT ENFORCED: json in response-format is used as its own envelope",
             ],
@@ -140,7 +140,7 @@ fn ignored_constraints() -> Vec<FaultRow> {
             kind: "json",
             class: "broken",
             cause: Some("white_space_run_away"),
-            run: &["--dataset", "json"],
+            run: &["--dataset json"],
             console: &["broken", "endless white space: 20 of 20 answers"],
             result: &[
                 ("/sobench/quality/white_space_runs", "20"),
@@ -165,7 +165,7 @@ fn constrained_failures() -> Vec<FaultRow> {
                 })
             },
             class: "rejected",
-            run: &["--dataset", "choice", "--guided-decoding-ratio", RATIO],
+            run: &["--dataset choice --guided-decoding-ratio", RATIO],
             console: &[
                 "preflight cannot prove that the constraint is enforced: choice in structured-outputs: rejected:",
                 "no grammar for you",
@@ -181,7 +181,7 @@ fn constrained_failures() -> Vec<FaultRow> {
             server: || only_constrained(|_| Reply::CutOff),
             class: "broken",
             cause: Some("stream_error"),
-            run: &["--dataset", "choice", "--guided-decoding-ratio", RATIO],
+            run: &["--dataset choice --guided-decoding-ratio", RATIO],
             console: &[
                 "a constrained request of preflight failed: choice in structured-outputs: broken",
             ],
@@ -196,7 +196,7 @@ fn constrained_failures() -> Vec<FaultRow> {
             server: || only_constrained(|_| Reply::Status("500 Internal Server Error", "it broke")),
             class: "broken",
             cause: Some("server_error"),
-            run: &["--dataset", "choice", "--guided-decoding-ratio", RATIO],
+            run: &["--dataset choice --guided-decoding-ratio", RATIO],
             console: &[
                 "a constrained request of preflight failed: choice in structured-outputs: broken: it broke",
             ],
@@ -217,7 +217,7 @@ fn unusual_streams() -> Vec<FaultRow> {
             name: "role-only first chunk",
             server: || answering(|body| allowed(body).map_or(Reply::Prose, Reply::RoleFirst)),
             backend: "openai-chat",
-            run: &["--dataset", "choice", "--save-detailed"],
+            run: &["--dataset choice --save-detailed"],
             // Two chunks with content give one gap: the role is not a token.
             result: &[
                 ("/correct_rate(%)", "100.0"),
@@ -239,7 +239,7 @@ fn unusual_streams() -> Vec<FaultRow> {
             name: "UTF-8 split",
             server: || answering(|body| allowed(body).map_or(Reply::Prose, Reply::ByteByByte)),
             kind: "json",
-            run: &["--dataset", "choice", "--choice", "Größe,Weiß"],
+            run: &["--dataset choice --choice Größe,Weiß"],
             ..NO_FAULT
         },
     ]
@@ -263,9 +263,7 @@ fn preflight(fault: &FaultRow) -> Value {
         "preflight",
         "--kind",
         fault.kind,
-        "--format",
-        "json",
-        "--disable-tqdm",
+        "--format json --disable-tqdm",
     ];
     let ran = sobench(&[&command[..], &arguments(&server, fault)].concat());
     serde_json::from_str(&ran.stdout).unwrap_or_else(|error| panic!("{error}: {}", ran.stderr))

@@ -12,11 +12,11 @@ use crate::support::{Ran, assert_follows, sobench};
 type Verdicts = Vec<Vec<(String, String)>>;
 
 fn probe(arguments: &[&str]) -> Ran {
-    sobench(&[&["preflight", "--features", "--disable-tqdm"], arguments].concat())
+    sobench(&[&["preflight", "--features --disable-tqdm"], arguments].concat())
 }
 
 fn surveyed(arguments: &[&str]) -> (Ran, Value) {
-    let ran = probe(&[arguments, &["--format", "json"]].concat());
+    let ran = probe(&[arguments, &["--format json"]].concat());
     assert!(!ran.stdout.is_empty(), "{}", ran.stderr);
     let file: Value = serde_json::from_str(&ran.stdout).unwrap();
     assert_follows("preflight-features", &file);
@@ -97,10 +97,7 @@ fn known_limits_of_engines_are_detected() {
         &engines.join(","),
         "--keyword",
         &keywords,
-        "--samples",
-        "8",
-        "--output-len",
-        "64",
+        "--samples 8 --output-len 64",
     ]);
     assert_eq!(ran.code, 0, "{}", ran.stderr);
     let found = verdicts(&file);
@@ -162,8 +159,7 @@ fn features_are_judged_by_the_answers() {
         &server.base_url,
         "--keyword",
         keywords,
-        "--samples",
-        "8",
+        "--samples 8",
     ];
     let (ran, file) = surveyed(&arguments);
     assert_eq!(ran.code, 0, "{}", ran.stderr);
@@ -232,12 +228,7 @@ fn samples_differ_and_are_constrained() {
     surveyed(&[
         "--base-url",
         &server.base_url,
-        "--keyword",
-        "if-then-else",
-        "--samples",
-        "8",
-        "--seed",
-        "5",
+        "--keyword if-then-else --samples 8 --seed 5",
     ]);
     let sent: Vec<Value> = posts(&server)
         .into_iter()
@@ -266,21 +257,9 @@ fn samples_differ_and_are_constrained() {
 fn schema_that_crashes_the_server_is_named_and_unenforcing_server_is_rejected() {
     let mortal = crashing_server("uniqueItems");
     // One request at a time, so that the schema that crashed the server is known.
-    let flags = [
-        "--keyword",
-        "required,uniqueItems,not",
-        "--samples",
-        "2",
-        "--max-concurrency",
-        "1",
-    ];
-    let (ran, file) = surveyed(
-        &[
-            &["--base-url", &mortal.base_url(), "--model", "m"],
-            &flags[..],
-        ]
-        .concat(),
-    );
+    let flags = ["--keyword required,uniqueItems,not --samples 2 --max-concurrency 1"];
+    let (ran, file) =
+        surveyed(&[&["--base-url", &mortal.base_url(), "--model m"], &flags[..]].concat());
     assert_eq!(ran.code, 3, "{}", ran.stderr);
     let found: Vec<(String, String)> = verdicts(&file).remove(0);
     let pairs: Vec<(&str, &str)> = found

@@ -6,7 +6,7 @@ use sobench_testkit::scripted::refusing_url;
 use crate::support::{Ran, assert_follows, sobench};
 
 pub(super) fn limits(arguments: &[&str]) -> Ran {
-    sobench(&[&["preflight", "--limits", "--disable-tqdm"], arguments].concat())
+    sobench(&[&["preflight", "--limits --disable-tqdm"], arguments].concat())
 }
 
 pub(super) fn read(path: &std::path::Path) -> Value {
@@ -19,11 +19,7 @@ fn limits_are_printed_written_and_reported_together() {
     let [json, html, merged] =
         ["a.json", "a.html", "merged.json"].map(|name| folder.path().join(name));
     let ran = limits(&[
-        "--ladder",
-        "max-items,nesting-depth,tools",
-        "--limits-step-timeout",
-        "60",
-        "--json",
+        "--ladder max-items,nesting-depth,tools --limits-step-timeout 60 --json",
         json.to_str().unwrap(),
         "--html",
         html.to_str().unwrap(),
@@ -65,13 +61,13 @@ fn bad_input_is_refused_with_a_hint() {
     let closed = refusing_url();
     for (arguments, code, message) in [
         (
-            &["--base-url", "http://192.0.2.1:8000"][..],
+            &["--base-url http://192.0.2.1:8000"][..],
             2,
             "not on this machine",
         ),
         (&["--base-url", closed.as_str()], 3, "no response from"),
         (
-            &["--base-url", closed.as_str(), "--model", "m"],
+            &["--base-url", closed.as_str(), "--model m"],
             3,
             "no answer to a small request",
         ),
@@ -80,10 +76,10 @@ fn bad_input_is_refused_with_a_hint() {
             2,
             "no result of preflight --limits",
         ),
-        (&["--merge", "nowhere.json"], 2, "nowhere.json"),
-        (&["--ladder", "height"], 2, "height"),
+        (&["--merge nowhere.json"], 2, "nowhere.json"),
+        (&["--ladder height"], 2, "height"),
         (
-            &["--base-url", closed.as_str(), "--json", "/proc/none/a.json"],
+            &["--base-url", closed.as_str(), "--json /proc/none/a.json"],
             3,
             "cannot write the result",
         ),

@@ -9,11 +9,11 @@ use sobench_testkit::tool_server::{ToolFault, tool_server};
 use super::command;
 use crate::support::{assert_follows, sobench, sobench_result};
 
-const CHAT: [&str; 2] = ["--backend", "openai-chat"];
+const CHAT: [&str; 1] = ["--backend openai-chat"];
 
 /// The JSON of a preflight of these kinds, checked by its contract, and the exit code.
 fn json_of(server: &ScriptedServer, kinds: &str) -> (Value, i32) {
-    let arguments = [&CHAT[..], &["--kind", kinds, "--format", "json"]].concat();
+    let arguments = [&CHAT[..], &["--kind", kinds, "--format json"]].concat();
     let ran = command(Some(server), &arguments);
     let found: Value =
         serde_json::from_str(&ran.stdout).unwrap_or_else(|error| panic!("{error}: {}", ran.stderr));
@@ -32,7 +32,7 @@ fn tool_calls_are_a_table_and_json() {
     let server = tool_server(Some(ToolFault::LeakInStreams));
     let (found, code) = json_of(&server, "tool");
     assert_eq!((code, &found["tool_calls"]["passed"]), (1, &json!(false)));
-    let ran = command(Some(&server), &[&CHAT[..], &["--kind", "tool"]].concat());
+    let ran = command(Some(&server), &[&CHAT[..], &["--kind tool"]].concat());
     for text in [
         "Tool calls",
         "streamed | whole",
@@ -47,7 +47,7 @@ fn tool_calls_are_a_table_and_json() {
         "{}",
         ran.stdout
     );
-    let whole = [&CHAT[..], &["--kind", "tool", "--disable-stream"]].concat();
+    let whole = [&CHAT[..], &["--kind tool --disable-stream"]].concat();
     let ran = command(Some(&server), &whole);
     assert!(
         ran.code == 0 && !ran.stdout.contains("streamed"),
@@ -70,7 +70,7 @@ fn the_reasoning_boundary_is_a_table_and_json() {
         (code, &found["reasoning"]["results"][0]["verdict"]),
         (1, &json!("thinking_suppressed"))
     );
-    let full = ["--kind", "reasoning", "--detail", "full"];
+    let full = ["--kind reasoning --detail full"];
     let ran = command(Some(&server), &[&CHAT[..], &full].concat());
     for text in [
         "Reasoning boundary",
@@ -90,7 +90,7 @@ fn the_reasoning_boundary_is_a_table_and_json() {
 
 #[test]
 fn unknown_kinds_list_the_known_ones() {
-    let ran = sobench(&["preflight", "--kind", "tools"]);
+    let ran = sobench(&["preflight", "--kind tools"]);
     assert!(
         ran.code == 2
             && ran.stderr.contains("unknown constraint kind: tools")
@@ -115,7 +115,7 @@ fn a_run_with_tools_is_checked_by_at_most_four_requests() {
         [
             &CHAT.map(str::to_owned)[..],
             &["--base-url".to_owned(), url],
-            &["--dataset", "tools", "--num-prompts", "24"].map(str::to_owned),
+            &["--dataset tools --num-prompts 24"].map(str::to_owned),
         ]
         .concat()
     };

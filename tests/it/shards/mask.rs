@@ -3,8 +3,7 @@
 use serde_json::Value;
 use sobench_testkit::repository_path;
 
-use crate::cli::assert_fails;
-use crate::support::{Ran, assert_follows, sobench};
+use crate::support::{Ran, sobench};
 
 fn mask(more: &[&str]) -> Ran {
     let corpus = format!(
@@ -15,15 +14,9 @@ fn mask(more: &[&str]) -> Ran {
         "mask",
         "--corpus",
         &corpus,
-        "--engine",
-        "guidance",
-        "--limit",
-        "7",
-        "--cold-only",
-        "--batch",
-        "0",
+        "--engine guidance --limit 7 --cold-only --batch 0",
     ];
-    sobench(&[&fixed[..], &["--jobs", "1", "--disable-tqdm"], more].concat())
+    sobench(&[&fixed[..], &["--jobs 1 --disable-tqdm"], more].concat())
 }
 
 /// The rows of a file in order, without costs.
@@ -91,7 +84,7 @@ fn sharded_corpus_is_measured_once_and_merged() {
         "{}",
         resumed.stderr
     );
-    let json: Value = serde_json::from_str(&merge(&["--format", "json"]).stdout).unwrap();
+    let json: Value = serde_json::from_str(&merge(&["--format json"]).stdout).unwrap();
     assert_eq!(
         (
             json["record"]["selected"].as_u64(),
@@ -99,12 +92,19 @@ fn sharded_corpus_is_measured_once_and_merged() {
         ),
         (Some(7), None)
     );
-    let part: Value = serde_json::from_str(
-        &mask(&["--shard", "1/3", "--rows", &at("again"), "--format", "json"]).stdout,
-    )
-    .unwrap();
-    assert_follows("mask", &json);
-    assert_follows("mask", &part);
+    let schema: Value =
+        serde_json::from_str(include_str!("../../../schemas/contracts/mask.schema.json")).unwrap();
+    let part: Value =
+        serde_json::from_str(&mask(&["--shard 1/3 --rows", &at("again"), "--format json"]).stdout)
+            .unwrap();
+    for report in [&json, &part] {
+        let errors: Vec<String> = jsonschema::draft202012::new(&schema)
+            .unwrap()
+            .iter_errors(report)
+            .map(|value| value.to_string())
+            .collect();
+        assert!(errors.is_empty(), "{errors:?}");
+    }
     assert_eq!(
         (
             part["record"]["selected"].as_u64(),
@@ -112,21 +112,13 @@ fn sharded_corpus_is_measured_once_and_merged() {
         ),
         (Some(3), Some(1))
     );
-    assert_fails(
-        &merge(&["--output", &at("whole")]),
-        2,
-        &["rows file already exists"],
-    );
-    assert_fails(
-        &merge(&["--format", "junit"]),
+    merge(&["--output", &at("whole")]).assert_fails(2, &["rows file already exists"]);
+    merge(&["--format junit"]).assert_fails(
         2,
         &["unsupported format for a measurement of engines: --format junit"],
     );
-    assert_fails(
-        &sobench(&["merge", &shards[0], &shards[1]]),
-        2,
-        &["missing of 3 shards: the file of shard 2"],
-    );
+    sobench(&["merge", &shards[0], &shards[1]])
+        .assert_fails(2, &["missing of 3 shards: the file of shard 2"]);
 }
 
 #[test]
@@ -135,22 +127,22 @@ fn invalid_corpus_shards_are_rejected() {
     let rows = folder.path().join("rows").to_str().unwrap().to_owned();
     for (arguments, expected) in [
         (
-            &["--shard", "1/2"][..],
+            &["--shard 1/2"][..],
             "--shard requires --rows, to merge the shards: 1/2",
         ),
         (
-            &["--shard", "9/9", "--rows", &rows],
+            &["--shard 9/9 --rows", &rows],
             "no entry for --shard 9/9, of 7 selected entries",
         ),
         (
-            &["--shard", "0/2", "--rows", &rows],
+            &["--shard 0/2 --rows", &rows],
             "--shard is not a shard from 1/2 to 2/2: 0/2",
         ),
         (
-            &["--replay", "none", "--shard", "1/2"],
+            &["--replay none --shard 1/2"],
             "--shard cannot be used with --replay: 1/2",
         ),
     ] {
-        assert_fails(&mask(arguments), 2, &[expected, "hint: "]);
+        mask(arguments).assert_fails(2, &[expected, "hint: "]);
     }
 }

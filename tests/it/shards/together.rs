@@ -9,18 +9,11 @@ use sobench_results::runlog::RunLog;
 use sobench_testkit::scripted::{ScriptedServer, free_port};
 
 use super::{answer, check_lines, merge, paths};
-use crate::cli::assert_fails;
 use crate::support::{Ran, check_result, sobench};
 
 fn shard(server: &ScriptedServer, part: &str, log: &str, more: &[&str]) -> Ran {
     let load = [
-        "--dataset",
-        "choice",
-        "--num-prompts",
-        "30",
-        "--request-rate",
-        "100",
-        "--skip-preflight",
+        "--dataset choice --num-prompts 30 --request-rate 100 --skip-preflight",
         "--disable-tqdm",
     ];
     sobench(
@@ -123,7 +116,7 @@ fn coordinated_shards_start_together_with_measured_clock_offsets() {
                     >= Some(request.request_times().due_ns))
         );
     }
-    let ran = merge(&paths, &["--format", "json"]);
+    let ran = merge(&paths, &["--format json"]);
     assert_eq!(ran.code, 0, "{}", ran.stderr);
     let result: Value = serde_json::from_str(&ran.stdout).unwrap();
     assert_eq!(check_result(&result), Ok(()));
@@ -156,14 +149,14 @@ fn different_plan_or_missing_shard_prevents_the_start() {
         &["--coordinator", &address],
         |number| {
             if number == 2 {
-                vec!["--seed", "9"]
+                vec!["--seed 9"]
             } else {
                 Vec::new()
             }
         },
     );
     for ran in &other {
-        assert_fails(ran, 2, &["shard 2 has another plan than shard 1", "hint: "]);
+        ran.assert_fails(2, &["shard 2 has another plan than shard 1", "hint: "]);
     }
     let sent = server
         .requests()
@@ -178,19 +171,14 @@ fn different_plan_or_missing_shard_prevents_the_start() {
             &server,
             part,
             log.to_str().unwrap(),
-            &["--coordinator", &address, "--coordinator-timeout", "2"],
+            &["--coordinator", &address, "--coordinator-timeout 2"],
         )
     };
-    assert_fails(
-        &alone("1/3"),
+    alone("1/3").assert_fails(
         3,
         &["of 3 shards, within 2 s, did not join: 2, 3", "hint: "],
     );
-    assert_fails(
-        &alone("2/3"),
-        3,
-        &["shard 2/3 found no coordinator within 2 s", "hint: "],
-    );
+    alone("2/3").assert_fails(3, &["shard 2/3 found no coordinator within 2 s", "hint: "]);
     assert!(!log.exists());
 }
 
@@ -204,13 +192,9 @@ fn start_at_is_obeyed_or_rejected() {
         &server,
         "1/2",
         folder.path().join("late.jsonl").to_str().unwrap(),
-        &["--start-at", "2001-01-01T00:00:00Z"],
+        &["--start-at 2001-01-01T00:00:00Z"],
     );
-    assert_fails(
-        &late,
-        3,
-        &["--start-at passed before the run was ready", "hint: "],
-    );
+    late.assert_fails(3, &["--start-at passed before the run was ready", "hint: "]);
     // Long enough for a busy machine to get ready.
     let start_s = SystemTime::now()
         .duration_since(UNIX_EPOCH)
@@ -237,22 +221,18 @@ fn start_at_is_obeyed_or_rejected() {
     }
     for (arguments, expected) in [
         (
-            &["--start-at", "tomorrow"][..],
+            &["--start-at tomorrow"][..],
             "--start-at is not an instant: tomorrow",
         ),
         (
-            &["--coordinator", "nowhere"],
+            &["--coordinator nowhere"],
             "--coordinator is not HOST:PORT: nowhere",
         ),
         (
-            &["--coordinator", "a:1", "--coordinator-timeout", "0"],
+            &["--coordinator a:1 --coordinator-timeout 0"],
             "--coordinator-timeout is not a time: 0",
         ),
     ] {
-        assert_fails(
-            &shard(&server, "1/2", "none.jsonl", arguments),
-            2,
-            &[expected, "hint: "],
-        );
+        shard(&server, "1/2", "none.jsonl", arguments).assert_fails(2, &[expected, "hint: "]);
     }
 }
