@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 use sobench_testkit::{contract, repository_path};
 
-use crate::support::{Folder, Ran, sobench};
+use crate::support::{Folder, Ran, choice_server, sobench};
 
 const COMPARISON: &str = include_str!("../../schemas/contracts/comparison.schema.json");
 const BASELINE: &str = include_str!("../../schemas/contracts/baseline.schema.json");
@@ -198,6 +198,7 @@ fn run_log_and_result_give_the_same_figures() {
 /// A run has three verdicts on its thresholds.
 #[test]
 fn thresholds_of_a_run_have_exit_codes() {
+    let server = choice_server();
     let kept = "--require completed>=20 --require correct_rate>=50";
     let few = "--require p99_e2el_ms<=0.001";
     for (rules, code) in [
@@ -205,8 +206,8 @@ fn thresholds_of_a_run_have_exit_codes() {
         ([kept, "--require p99_e2el_ms<=0.001 --undecided fail"], 1),
         ([few, "--require completed>=21 --undecided pass"], 1),
     ] {
-        let run = "--dataset choice --num-prompts 20 --disable-tqdm --no-run-log";
-        let ran = sobench(&[run, rules[0], rules[1]]);
+        let run = "--dataset choice --num-prompts 20 --skip-preflight --disable-tqdm --no-run-log --base-url";
+        let ran = sobench(&[run, &server.base_url, rules[0], rules[1]]);
         assert_eq!(ran.code, code, "{rules:?}: {}", ran.stderr);
         assert!(!ran.stdout.is_empty(), "the report is printed");
     }

@@ -488,7 +488,10 @@ fn a_refused_part_of_a_constraint_is_found_and_named() {
         let flags = "--num-prompts 2 --backend openai-chat --skip-preflight --base-url";
         let dataset = ["--dataset custom --dataset-path", &path];
         let ran = sobench(&[&[flags, &server.base_url], &dataset[..]].concat());
-        assert_eq!(ran.stderr.matches("it refuses").count(), usize::from(!found.is_empty()));
+        assert_eq!(
+            ran.stderr.matches("it refuses").count(),
+            usize::from(!found.is_empty())
+        );
         ran.assert_exits(0, &[found]);
         let line = format!("0 of 2 valid: the server refused the constraint {headline}");
         ran.assert_headline(0, &line);

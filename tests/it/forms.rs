@@ -3,7 +3,7 @@
 use serde_json::Value;
 use sobench_embedded::{EmbeddedOptions, EmbeddedServer, Fault};
 
-use crate::support::{Folder, program, ran, sobench};
+use crate::support::{Folder, choice_server, program, ran, sobench};
 
 #[test]
 fn run_and_report_write_the_same_files() {
@@ -60,14 +60,16 @@ fn run_and_report_write_the_same_files() {
 
 #[test]
 fn append_result_adds_a_line_and_keeps_the_logs() {
+    let server = choice_server();
     for format in ["sobench", "vllm-serve"] {
         let folder = Folder::new();
         let open = "{\"left\": \"open\"}";
         folder.file("all.jsonl", open);
         for seed in ["1", "2"] {
             let ran = sobench(&[
-                "--num-prompts 3 --disable-tqdm --append-result --result-filename all.jsonl",
-                "--result-dir",
+                "--dataset choice --num-prompts 3 --skip-preflight --disable-tqdm --base-url",
+                &server.base_url,
+                "--append-result --result-filename all.jsonl --result-dir",
                 &folder.path(""),
                 "--result-format",
                 format,
@@ -93,11 +95,13 @@ fn append_result_adds_a_line_and_keeps_the_logs() {
 
 #[test]
 fn pytorch_records_are_written_beside_the_result() {
-    let folder = Folder::new();
+    let (folder, server) = (Folder::new(), choice_server());
     // Result and log, and with the records the log before it.
     for (switch, files) in [("", 2), ("0", 4)] {
         let mut command = program(&[
-            "--num-prompts 3 --disable-tqdm --save-result --result-filename r.json --result-dir",
+            "--dataset choice --num-prompts 3 --skip-preflight --disable-tqdm --base-url",
+            &server.base_url,
+            "--save-result --result-filename r.json --result-dir",
             &folder.path(""),
         ]);
         let ran = ran(command.env("SAVE_TO_PYTORCH_BENCHMARK_FORMAT", switch));

@@ -1,6 +1,11 @@
-//! Tests of the command `sobench mask`: rejected flags, messages, output files.
+//! Tests of the command `sobench mask`: output files, drafts, help.
 
-use crate::support::{Ran, assert_follows, sobench};
+use std::fs::File;
+
+use serde_json::{Value, json};
+use sobench_testkit::repository_path;
+
+use crate::support::{Folder, Ran, program, sobench};
 
 /// A fast measurement.
 const SHORT: [&str; 2] = [
@@ -12,168 +17,53 @@ fn mask(extra: &[&str]) -> Ran {
     sobench(&[&SHORT[..], extra].concat())
 }
 
-#[track_caller]
-fn assert_refused(ran: &Ran, code: i32, expected: &[&str]) {
-    assert_eq!(ran.code, code, "{}", ran.stderr);
-    assert!(
-        ran.stdout.is_empty(),
-        "it was rejected before the measurement:\n{}",
-        ran.stdout
-    );
-    for expected_text in expected {
-        assert!(
-            ran.stderr.contains(expected_text),
-            "{expected_text:?} is not in:\n{}",
-            ran.stderr
-        );
-    }
-}
-
 #[test]
 fn unwritable_files_are_detected_before_the_measurement() {
-    for flags in [
-        ["--html /nonexist/x.html"],
-        ["--csv ."],
-        ["--json src"],
-        ["--csv-tags Cargo.toml/x"],
+    for flag in [
+        "--html /nonexist/x.html",
+        "--csv .",
+        "--json src",
+        "--csv-tags Cargo.toml/x",
     ] {
-        assert_refused(
-            &mask(&flags),
-            3,
-            &[
-                "cannot write the report",
-                "hint: name a file in an existing",
-            ],
-        );
+        let hint = "\nhint: name a file in an existing";
+        mask(&[flag]).assert_fails(3, &["cannot write the report", hint]);
     }
-    let folder = tempfile::tempdir().unwrap();
-    let (kept, json) = (
-        folder.path().join("kept.csv"),
-        folder.path().join("report.json"),
-    );
+    let folder = Folder::new();
     let table = "index,entry,engine,mine";
-    std::fs::write(&kept, table).unwrap();
-    let ran = mask(&[
-        "--json",
-        json.to_str().unwrap(),
-        "--csv",
-        kept.to_str().unwrap(),
-        "--filter",
-        "no such entry",
-    ]);
-    assert_refused(&ran, 2, &["no entry"]);
+    let (kept, json) = (folder.file("kept.csv", table), folder.path("report.json"));
+    let ran = mask(&["--json", &json, "--csv", &kept, "--filter", "no such entry"]);
+    ran.assert_fails(2, &["no entry"]);
     assert_eq!(
-        std::fs::read_to_string(&kept).unwrap(),
+        folder.read("kept.csv"),
         table,
-        "an existing file is only replaced by a report"
+        "only a report replaces an existing file"
     );
-    assert!(!json.exists(), "the check leaves no file behind");
+    assert!(
+        !std::path::Path::new(&json).exists(),
+        "the check leaves no file behind"
+    );
 }
 
 #[test]
-fn help_states_the_reserved_memory_of_a_child_process() {
+fn help_and_docs_name_limits_and_faults() {
+    let page = |name: &str| std::fs::read_to_string(repository_path("docs").join(name)).unwrap();
     let granted = format!("{} MiB", sobench_mask::record::RESERVED_BYTES >> 20);
-    let help = sobench(&["mask", "--help"]).stdout;
-    assert!(help.contains(&granted), "{granted} is not in:\n{help}");
-    let page =
-        std::fs::read_to_string(sobench_testkit::repository_path("docs/engines.md")).unwrap();
-    assert!(
-        page.contains(&format!("{granted} more")),
-        "{granted} is not in docs/engines.md"
+    assert_eq!(
+        sobench(&["mask", "--help"])
+            .stdout
+            .matches(&granted)
+            .count(),
+        1,
+        "{granted}"
     );
-}
-
-#[test]
-fn drafts_of_three_engines_are_restored_and_in_every_output() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
-    let (corpus, tokenizer) = (
-        sobench_testkit::repository_path("fixtures/mask/traps.jsonl"),
-        sobench_testkit::repository_path("fixtures/tokenizer"),
+    assert_eq!(
+        page("engines.md")
+            .matches(&format!("{granted} more"))
+            .count(),
+        1,
+        "{granted}"
     );
-    let (json, csv, html) = (path("report.json"), path("rows.csv"), path("report.html"));
-    let run = |rows: &str, extra: &[&str]| {
-        let flags = [
-            "mask",
-            "--corpus",
-            corpus.to_str().unwrap(),
-            "--tokenizer",
-            tokenizer.to_str().unwrap(),
-            "--engine guidance,xgrammar,outlines --filter ^(integer|enum-of-values|order-of-members)$",
-            "--batch 0 --cold-only --drafts 4 --disable-tqdm --rows",
-            rows,
-        ];
-        let ran = sobench(&[&flags, extra].concat());
-        assert_eq!(ran.code, 0, "{}", ran.stderr);
-        ran
-    };
-    let rows = path("rows.jsonl");
-    let outputs = ["--json", &json, "--csv", &csv, "--html", &html];
-    let ran = run(&rows, &outputs);
-    let table = ran.stdout.split("Drafts of 4 tokens").nth(1).unwrap();
-    let table = table.split("Memory (unit").next().unwrap();
-    for line in table.lines().skip(1) {
-        assert!(line.chars().count() <= 100, "{line}");
-    }
-    let read = |path: &str| std::fs::read_to_string(path).unwrap();
-    let report: serde_json::Value = serde_json::from_str(&read(&json)).unwrap();
-    assert_follows("mask", &report);
-    for row in read(&rows).lines().skip(1) {
-        assert_follows("mask-row", &serde_json::from_str(row).unwrap());
-    }
-    for engine in report["engines"].as_array().unwrap() {
-        let drafts = &engine["drafts"];
-        assert_eq!(
-            drafts["first_differences"],
-            serde_json::json!([]),
-            "{engine}"
-        );
-        assert_eq!(drafts["refused_rollbacks"]["rollbacks"], 0);
-        assert!(drafts["positions"].as_u64() > Some(0), "{engine}");
-        assert!(drafts["leaving"]["drafts"].as_u64() > Some(0), "{engine}");
-    }
-    assert!(
-        read(&csv)
-            .lines()
-            .next()
-            .unwrap()
-            .contains("drafts_accepted")
-    );
-    assert!(read(&html).contains("Drafts of 4 tokens"));
-    // Shards are merged, and other settings are refused.
-    for shard in ["1", "2"] {
-        run(&path(shard), &["--shard", &format!("{shard}/2")]);
-    }
-    let merged = sobench(&["merge", &path("1"), &path("2"), "--format json"]);
-    assert_eq!(merged.code, 0, "{}", merged.stderr);
-    let merged: serde_json::Value = serde_json::from_str(&merged.stdout).unwrap();
-    for name in ["along", "leaving", "positions", "trees", "differences"] {
-        for engine in 0..3 {
-            assert_eq!(
-                merged["engines"][engine]["drafts"][name],
-                report["engines"][engine]["drafts"][name],
-                "{name}"
-            );
-        }
-    }
-    let other = sobench(&[
-        "mask",
-        "--corpus",
-        corpus.to_str().unwrap(),
-        "--tokenizer",
-        tokenizer.to_str().unwrap(),
-        "--engine guidance,xgrammar,outlines --filter ^(integer|enum-of-values|order-of-members)$",
-        "--cold-only --drafts 2 --rows",
-        &rows,
-        "--resume",
-    ]);
-    assert_refused(&other, 2, &["drafts is 4, expected 2"]);
-}
-
-#[test]
-fn every_fault_kind_is_in_help_and_docs() {
-    let help = sobench(&["serve", "--help"]).stdout;
-    let page = std::fs::read_to_string(sobench_testkit::repository_path("docs/serve.md")).unwrap();
+    let (help, page) = (sobench(&["serve", "--help"]).stdout, page("serve.md"));
     for kind in sobench_embedded::Fault::kinds() {
         assert!(
             help.contains(&kind) && page.contains(&format!("`{kind}`")),
@@ -183,36 +73,80 @@ fn every_fault_kind_is_in_help_and_docs() {
 }
 
 #[test]
+fn drafts_of_three_engines_are_restored_and_in_every_output() {
+    let folder = Folder::new();
+    let [corpus, tokenizer] = ["fixtures/mask/traps.jsonl", "fixtures/tokenizer"]
+        .map(|path| repository_path(path).to_str().unwrap().to_owned());
+    let run = |drafts: &str, rows: &str, extra: &[&str]| {
+        let flags = [
+            "mask",
+            "--engine guidance,xgrammar,outlines --filter ^(integer|enum-of-values|order-of-members)$",
+            "--batch 0 --cold-only --disable-tqdm --corpus",
+            &corpus,
+            "--tokenizer",
+            &tokenizer,
+            drafts,
+            "--rows",
+            &folder.path(rows),
+        ];
+        sobench(&[&flags, extra].concat())
+    };
+    let (json, csv) = (folder.path("report.json"), folder.path("rows.csv"));
+    let ran = run(
+        "--drafts 4",
+        "rows.jsonl",
+        &["--json", &json, "--csv", &csv],
+    );
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    let report = folder.json("report.json");
+    for engine in report["engines"].as_array().unwrap() {
+        let drafts = &engine["drafts"];
+        assert_eq!(drafts["first_differences"], json!([]), "{engine}");
+        assert_eq!(drafts["refused_rollbacks"]["rollbacks"], 0);
+        assert!(drafts["positions"].as_u64() > Some(0), "{engine}");
+        assert!(drafts["leaving"]["drafts"].as_u64() > Some(0), "{engine}");
+    }
+    let heads = folder.read("rows.csv");
+    let heads: Vec<&str> = heads.lines().next().unwrap().split(',').collect();
+    assert!(heads.contains(&"drafts_accepted"), "{heads:?}");
+    // Shards are merged, and other settings are refused.
+    for shard in ["1", "2"] {
+        let ran = run("--drafts 4", shard, &["--shard", &format!("{shard}/2")]);
+        assert_eq!(ran.code, 0, "{}", ran.stderr);
+    }
+    let merged = sobench(&[
+        "merge",
+        &folder.path("1"),
+        &folder.path("2"),
+        "--format json",
+    ]);
+    let merged: Value = serde_json::from_str(&merged.stdout).unwrap();
+    for name in ["along", "leaving", "positions", "trees", "differences"] {
+        for engine in 0..3 {
+            let [one, other] =
+                [&merged, &report].map(|report| &report["engines"][engine]["drafts"][name]);
+            assert_eq!(one, other, "{name}");
+        }
+    }
+    run("--drafts 2", "rows.jsonl", &["--resume"]).assert_fails(2, &["drafts is 4, expected 2"]);
+}
+
+#[test]
 #[cfg(target_os = "linux")]
 fn full_disk_hint_names_flags_of_this_command() {
-    let full = std::fs::OpenOptions::new()
-        .write(true)
-        .open("/dev/full")
-        .unwrap();
-    let ran = std::process::Command::new(env!("CARGO_BIN_EXE_sobench"))
-        .args(SHORT)
+    let full = File::options().write(true).open("/dev/full").unwrap();
+    let running = program(&SHORT)
         .stdout(full)
-        .output()
-        .unwrap();
-    let stderr = String::from_utf8(ran.stderr).unwrap();
-    assert_eq!(ran.status.code(), Some(3), "{stderr}");
-    assert!(
-        stderr.contains("use --json, --csv or --html to write a file instead")
-            && !stderr.contains("--save-result"),
-        "{stderr}"
-    );
+        .stderr(std::process::Stdio::piped())
+        .spawn();
+    let ran = Ran::from(running.unwrap().wait_with_output().unwrap());
+    ran.assert_fails(3, &["use --json, --csv or --html to write a file instead"]);
+    assert!(!ran.has_error("--save-result"), "{}", ran.stderr);
 }
 
 #[test]
 fn resume_without_a_rows_file_warns_and_starts_over() {
-    let folder = tempfile::tempdir().unwrap();
-    let rows = folder.path().join("mistyped.jsonl");
-    let ran = mask(&["--rows", rows.to_str().unwrap(), "--resume"]);
-    assert_eq!(ran.code, 0, "{}", ran.stderr);
-    assert!(
-        ran.stderr.contains("no rows file to resume from")
-            && ran.stdout.contains("no rows file to resume from"),
-        "{}",
-        ran.stderr
-    );
+    let folder = Folder::new();
+    let ran = mask(&["--resume --rows", &folder.path("mistyped.jsonl")]);
+    ran.assert_exits(0, &["no rows file to resume from"]);
 }

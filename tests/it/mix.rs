@@ -1,84 +1,62 @@
 //! Runs with several datasets: each has its requests and figures, and they sum to those of the run.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use sobench_testkit::repository_path;
 
-use crate::support::{check_result, sobench, sobench_result};
+use crate::support::{Folder, Ran, check_result, sobench, sobench_result};
 
-fn mixed(arguments: &[&str]) -> (crate::support::Ran, Value) {
+fn mixed(arguments: &[&str]) -> (Ran, Value) {
     let chats = repository_path("fixtures/datasets/sharegpt.json");
     let mix = format!("json:0.5,regex:0.3,sharegpt={}:0.2", chats.display());
-    let mut all = vec![
-        "--mix",
-        mix.as_str(),
-        "--num-prompts 20 --max-concurrency 8 --output-len 64",
+    let fixed = [
+        "--num-prompts 20 --max-concurrency 8 --output-len 64 --mix",
+        &mix,
     ];
-    all.extend_from_slice(arguments);
-    sobench_result(&all)
+    let (ran, result) = sobench_result(&[&fixed, arguments].concat());
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    assert_eq!(check_result(&result), Ok(()));
+    (ran, result)
 }
 
 #[test]
 fn each_dataset_has_its_requests_and_its_figures() {
-    let folder = tempfile::tempdir().unwrap();
-    let log = folder.path().join("run.jsonl");
-    let (ran, result) = mixed(&["--run-log", log.to_str().unwrap(), "--save-detailed"]);
-    assert_eq!(ran.code, 0, "{}", ran.stderr);
-    assert_eq!(check_result(&result), Ok(()));
+    let folder = Folder::new();
+    let log = folder.path("run.jsonl");
+    let (ran, result) = mixed(&["--save-detailed --seed 1 --run-log", &log]);
     let own = &result["sobench"];
-    let mut parts: Vec<(&str, u64, Option<u64>)> = Vec::new();
-    for part in own["datasets"].as_array().unwrap() {
-        let requests = part["metrics"]["requests"].as_u64().unwrap();
-        parts.push((
-            part["name"].as_str().unwrap(),
-            requests,
-            part["quality"]["correct_rate"]["of"].as_u64(),
-        ));
-        assert_eq!(
-            part["metrics"]["latency"]["ttft_ms"]["n"].as_u64(),
-            Some(requests)
-        );
-    }
-    parts.sort_unstable();
+    let parts = own["datasets"].as_array().unwrap().iter().map(|part| {
+        let latency = &part["metrics"]["latency"];
+        json!([
+            part["name"],
+            latency["ttft_ms"]["n"],
+            part["quality"]["correct_rate"]["of"]
+        ])
+    });
+    let expected = json!([["regex", 6, 6], ["json", 10, 10], ["sharegpt", 4, null]]);
+    assert_eq!(parts.collect::<Value>(), expected);
+    let arms = ["constrained", "free"].map(|arm| &own["arms"][arm]["requests"]);
     assert_eq!(
-        parts,
-        [
-            ("json", 10, Some(10)),
-            ("regex", 6, Some(6)),
-            ("sharegpt", 4, None)
-        ]
+        (&own["quality"]["judged"], arms),
+        (&json!(16), [&json!(16), &json!(4)])
     );
-    assert_eq!(own["quality"]["judged"].as_u64(), Some(16));
-    assert_eq!(
-        (
-            &own["arms"]["constrained"]["requests"],
-            &own["arms"]["free"]["requests"]
-        ),
-        (&16.into(), &4.into())
-    );
-    let cases: Vec<&str> = result["outputs"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|output| output["case"].as_str().unwrap())
-        .collect();
-    let first_ten: Vec<bool> = cases[..10]
-        .iter()
-        .map(|case| case.starts_with("json-"))
-        .collect();
+    let first_ten = &result["outputs"].as_array().unwrap()[..10];
+    let is_json = |output: &&Value| output["case"].as_str().unwrap().starts_with("json-");
+    let of_json = first_ten.iter().filter(is_json).count();
     assert!(
-        first_ten.contains(&true) && first_ten.contains(&false),
-        "the datasets are interleaved: {cases:?}"
+        (1..10).contains(&of_json),
+        "the datasets are interleaved: {of_json}"
     );
-    assert!(ran.stdout.contains("By dataset\n"), "{}", ran.stdout);
-    let again = sobench(&["report", log.to_str().unwrap(), "--detail full"]);
+    let again = sobench(&["report", &log, "--detail full"]);
     assert_eq!(again.stdout, ran.stdout);
-}
 
-#[test]
-fn same_seed_gives_the_same_mix() {
-    let hash = |seed: &str| {
-        mixed(&["--seed", seed, "--no-run-log"]).1["sobench"]["dataset"]["sha256"].clone()
+    let hash = |result: &Value| {
+        result["sobench"]["dataset"]["sha256"]
+            .as_str()
+            .unwrap()
+            .to_owned()
     };
-    let first = hash("1");
-    assert!(first.is_string() && first == hash("1") && first != hash("2"));
+    let [same, other] =
+        ["--seed 1", "--seed 2"].map(|seed| hash(&mixed(&[seed, "--no-run-log"]).1));
+    assert_eq!(hash(&result), same);
+    assert_ne!(same, other);
 }

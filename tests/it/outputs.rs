@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::Path;
 
-use crate::support::{Ran, ran, through_shell};
+use crate::support::{Ran, choice_server, ran, through_shell};
 
 const FOREIGN: &str = "{\"type\": \"object\"}\n";
 
@@ -15,11 +15,12 @@ fn run(folder: &Path, words: &str, blocks: &str) -> Ran {
     ran(through_shell(&limited, &words).current_dir(folder))
 }
 
-const RUN: &str = "--dataset choice --num-prompts 3 --output-len 4 --disable-tqdm";
+const RUN: &str = "--dataset choice --num-prompts 3 --disable-tqdm --skip-preflight --base-url";
 
 #[test]
 fn outputs_of_ours_may_be_written_again() {
-    let folder = tempfile::tempdir().unwrap();
+    let (folder, server) = (tempfile::tempdir().unwrap(), choice_server());
+    let run_of = format!("{RUN} {}", server.base_url);
     let commands = [
         "--html r.html --markdown r.md --csv r.csv --junit r.xml --run-log r.jsonl --save-failures --plot-timeline \
          --plot-dataset-stats --save-result --result-filename r.json",
@@ -27,7 +28,7 @@ fn outputs_of_ours_may_be_written_again() {
         "--no-run-log --save-result --result-format vllm-structured --result-filename s.json",
         "--no-run-log --repeat 2 --save-comparison c.json c.md c.html c.txt",
     ]
-    .map(|flags| format!("{RUN} {flags}"));
+    .map(|flags| format!("{run_of} {flags}"));
     let formats = [
         "text",
         "json",
@@ -57,11 +58,7 @@ fn outputs_of_ours_may_be_written_again() {
     for command in commands {
         for _ in 0..2 {
             let ran = run(folder.path(), &command, "unlimited");
-            assert!(
-                !ran.stderr.contains("sobench did not write") && ran.code != 2,
-                "{command}: {}",
-                ran.stderr
-            );
+            assert_ne!(ran.code, 2, "{command}: {}", ran.stderr);
         }
     }
     let parts = fs::read_dir(folder.path()).unwrap();
@@ -74,7 +71,8 @@ fn outputs_of_ours_may_be_written_again() {
 
 #[test]
 fn files_of_others_stay() {
-    let folder = tempfile::tempdir().unwrap();
+    let (folder, server) = (tempfile::tempdir().unwrap(), choice_server());
+    let run_of = format!("{RUN} {}", server.base_url);
     let at = |name: &str| folder.path().join(name);
     for (flags, file) in [
         ("--html f --no-run-log", "f"),
@@ -89,7 +87,7 @@ fn files_of_others_stay() {
         ("--repeat 2 --no-run-log --save-comparison f.md", "f.md"),
     ] {
         fs::write(at(file), FOREIGN).unwrap();
-        let ran = run(folder.path(), &format!("{RUN} {flags}"), "unlimited");
+        let ran = run(folder.path(), &format!("{run_of} {flags}"), "unlimited");
         assert_eq!(ran.code, 2, "{flags}: {}", ran.stderr);
         let expected = format!("would overwrite a file that sobench did not write: {file}\nhint: ");
         assert!(
@@ -102,7 +100,7 @@ fn files_of_others_stay() {
         assert_eq!(names.count(), 1, "{flags}: nothing else is written");
         let ran = run(
             folder.path(),
-            &format!("{RUN} {flags} --force"),
+            &format!("{run_of} {flags} --force"),
             "unlimited",
         );
         assert_eq!(ran.code, 0, "{flags}: {}", ran.stderr);
@@ -132,10 +130,11 @@ fn a_hint_never_turns_an_input_into_an_output() {
 /// A file size limit is like a full disk.
 #[test]
 fn a_full_disk_leaves_the_old_files() {
-    let folder = tempfile::tempdir().unwrap();
+    let (folder, server) = (tempfile::tempdir().unwrap(), choice_server());
+    let run_of = format!("{RUN} {}", server.base_url);
     let ran = run(
         folder.path(),
-        &format!("{RUN} --run-log r.jsonl"),
+        &format!("{run_of} --run-log r.jsonl"),
         "unlimited",
     );
     assert_eq!(ran.code, 0, "{}", ran.stderr);
@@ -148,15 +147,15 @@ fn a_full_disk_leaves_the_old_files() {
             "m.html",
         ),
         (
-            &format!("{RUN} --no-run-log --save-result --result-filename s.json"),
+            &format!("{run_of} --no-run-log --save-result --result-filename s.json"),
             "s.json",
         ),
         (
-            &format!("{RUN} --no-run-log --append-result --result-filename a.json"),
+            &format!("{run_of} --no-run-log --append-result --result-filename a.json"),
             "a.json",
         ),
         (
-            &format!("{RUN} --no-run-log --repeat 2 --save-comparison c.json"),
+            &format!("{run_of} --no-run-log --repeat 2 --save-comparison c.json"),
             "c.json",
         ),
     ] {
@@ -170,12 +169,7 @@ fn a_full_disk_leaves_the_old_files() {
             1
         };
         let ran = run(folder.path(), command, &blocks.to_string());
-        assert_eq!(ran.code, 3, "{command}: {}", ran.stderr);
-        assert!(
-            ran.stderr.contains("File too large"),
-            "{command}: {}",
-            ran.stderr
-        );
+        ran.assert_exits(3, &["File too large"]);
         let after = fs::read(folder.path().join(file)).unwrap();
         assert!(after == before, "{command}: {file} changed");
         let mut names = fs::read_dir(folder.path()).unwrap();
@@ -189,22 +183,19 @@ fn a_full_disk_leaves_the_old_files() {
 
 #[test]
 fn a_single_run_fills_the_placeholders_of_its_log() {
-    let folder = tempfile::tempdir().unwrap();
+    let (folder, server) = (tempfile::tempdir().unwrap(), choice_server());
+    let run_of = format!("{RUN} {}", server.base_url);
     let flags = "--guided-decoding-backend guidance --run-log logs/{dataset}-{server}-{engine}-{repeat}.jsonl";
-    let ran = run(folder.path(), &format!("{RUN} {flags}"), "unlimited");
+    let ran = run(folder.path(), &format!("{run_of} {flags}"), "unlimited");
     assert_eq!(ran.code, 0, "{}", ran.stderr);
-    assert!(
-        folder
-            .path()
-            .join("logs/choice-guidance-guidance-1.jsonl")
-            .exists(),
-        "{}",
-        ran.stderr
-    );
-    let ran = run(
-        folder.path(),
-        &format!("{RUN} --run-log {{serve}}.jsonl"),
-        "unlimited",
-    );
-    assert_eq!(ran.code, 0, "{}: not a placeholder", ran.stderr);
+    // The server selects its engine: server and engine are its address.
+    let address = server
+        .base_url
+        .trim_start_matches("http://")
+        .replace(':', "-");
+    let log = format!("logs/choice-{address}-{address}-1.jsonl");
+    assert!(folder.path().join(&log).exists(), "{log}: {}", ran.stderr);
+    let not_a_placeholder = format!("{run_of} --run-log {{serve}}.jsonl");
+    let ran = run(folder.path(), &not_a_placeholder, "unlimited");
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
 }

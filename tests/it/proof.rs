@@ -1,45 +1,40 @@
 //! Tests of `sobench mask --prove` and `--replay`.
 
-use std::path::Path;
+use serde_json::{Value, json};
+use sobench_testkit::{contract, repository_path};
 
+<<<<<<< HEAD
 use serde_json::Value;
 use sobench_testkit::repository_path;
 
 use crate::support::{Ran, assert_follows, sobench};
+=======
+use crate::support::{Folder, Ran, sobench};
+
+const REPORT: &str = include_str!("../../schemas/contracts/proof.schema.json");
+const WITNESS: &str = include_str!("../../schemas/contracts/witness.schema.json");
+>>>>>>> 7f86dd84 (tests: runs that need no engine have a scripted server, and tests share runs)
 
 /// Two engines on a corpus of known errors, over a small vocabulary.
-fn prove(filter: &str, seed: &str, extra: &[&str]) -> Ran {
-    let (corpus, tokenizer) = (
-        repository_path("fixtures/mask/traps.jsonl"),
-        repository_path("fixtures/tokenizer"),
-    );
+fn prove(filter: &str, extra: &[&str]) -> Ran {
+    let [corpus, tokenizer] = ["fixtures/mask/traps.jsonl", "fixtures/tokenizer"]
+        .map(|path| repository_path(path).to_str().unwrap().to_owned());
     let flags = [
         "mask",
-        "--prove --corpus",
-        corpus.to_str().unwrap(),
+        "--prove --budget 300 --disable-tqdm --engine guidance,xgrammar --corpus",
+        &corpus,
         "--tokenizer",
-        tokenizer.to_str().unwrap(),
+        &tokenizer,
         "--filter",
         filter,
-        "--seed",
-        seed,
-        "--budget 300 --disable-tqdm",
     ];
-    let engines: &[&str] = if extra.contains(&"--engine") {
-        &[]
-    } else {
-        &["--engine guidance,xgrammar"]
-    };
-    sobench(&[&flags, engines, extra].concat())
-}
-
-fn json(path: &Path) -> Value {
-    serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
+    let ran = sobench(&[&flags, extra].concat());
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    ran
 }
 
 /// A report without fields that differ between runs.
-fn without_run_specific_fields(path: &Path) -> Value {
-    let mut report = json(path);
+fn without_run_specific_fields(mut report: Value) -> Value {
     for name in [
         "date",
         "wall_ns",
@@ -61,25 +56,20 @@ fn without_run_specific_fields(path: &Path) -> Value {
 
 #[test]
 fn proved_errors_have_replayable_witnesses() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
-    let (report, witnesses, issues) =
-        (path("report.json"), path("witnesses.jsonl"), path("issues"));
-    let ran = prove(
-        "^string-length$",
-        "0",
-        &[
-            "--json",
-            &report,
-            "--witnesses",
-            &witnesses,
-            "--issues",
-            &issues,
-        ],
-    );
-    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    let folder = Folder::new();
+    let [report, witnesses, issues] = ["r.json", "w.jsonl", "issues"].map(|name| folder.path(name));
+    let files = [
+        "--json",
+        &report,
+        "--witnesses",
+        &witnesses,
+        "--issues",
+        &issues,
+    ];
+    prove("^string-length$", &files);
     // xgrammar accepts raw control characters in strings of bounded length, and refuses every
     // escape there.
+<<<<<<< HEAD
     for expected in [
         "Proven errors in masks",
         "xgrammar P4 too loose",
@@ -99,160 +89,132 @@ fn proved_errors_have_replayable_witnesses() {
         (&xgrammar["engine"], &xgrammar["wrong_schemas"]),
         (&"xgrammar".into(), &1.into())
     );
+=======
+    let report = folder.json("r.json");
+    assert_eq!(contract::check(REPORT, &report), Ok(()));
+    let [guidance, xgrammar] = [0, 1].map(|engine: usize| &report["engines"][engine]);
+    let schemas = (&xgrammar["engine"], &xgrammar["wrong_schemas"]);
+    assert_eq!(schemas, (&json!("xgrammar"), &json!(1)));
+>>>>>>> 7f86dd84 (tests: runs that need no engine have a scripted server, and tests share runs)
     assert!(
-        xgrammar["counts"]["P4"]["wrong"].as_u64().unwrap() > 0,
+        xgrammar["counts"]["P4"]["wrong"].as_u64() > Some(0),
         "{xgrammar}"
     );
-    assert_eq!(report["engines"][0]["counts"]["P3"]["wrong"], 0);
+    assert_eq!(guidance["counts"]["P3"]["wrong"], 0);
 
-    let lines = std::fs::read_to_string(&witnesses).unwrap();
-    assert!(lines.lines().count() >= 3, "{lines}");
-    lines
+    let lines = folder.read("w.jsonl");
+    let lines: Vec<Value> = lines
         .lines()
+<<<<<<< HEAD
         .for_each(|line| assert_follows("witness", &serde_json::from_str(line).unwrap()));
     let texts: Vec<_> = std::fs::read_dir(&issues)
         .unwrap()
         .map(|entry| entry.unwrap().path())
+=======
+        .map(|line| serde_json::from_str(line).unwrap())
+>>>>>>> 7f86dd84 (tests: runs that need no engine have a scripted server, and tests share runs)
         .collect();
-    assert_eq!(texts.len(), lines.lines().count());
-    for text in texts {
-        let text = std::fs::read_to_string(text).unwrap();
-        assert!(
-            text.starts_with("# ") && text.contains("sobench mask --replay"),
-            "{text}"
-        );
+    assert!(lines.len() >= 3, "{lines:?}");
+    for line in &lines {
+        assert_eq!(contract::check(WITNESS, line), Ok(()));
     }
+    let texts = std::fs::read_dir(&issues).unwrap();
+    assert_eq!(texts.count(), lines.len());
 
-    let replayed = sobench(&["mask", "--replay", &witnesses]);
-    assert_eq!(replayed.code, 0, "{}{}", replayed.stdout, replayed.stderr);
-    assert!(
-        replayed.stdout.contains(" hold, 0 gone, 0 unknown"),
-        "{}",
-        replayed.stdout
-    );
-}
-
-#[test]
-fn replay_reports_holds_gone_and_unknown() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("witnesses.jsonl");
-    let ran = prove(
-        "^string-length$",
-        "0",
-        &["--witnesses", path.to_str().unwrap(), "--engine xgrammar"],
-    );
-    assert_eq!(ran.code, 0, "{}", ran.stderr);
-    let lines = std::fs::read_to_string(&path).unwrap();
+    // One that holds, one that another engine does not have, and one that cannot be read.
     let loose = lines
-        .lines()
-        .find(|line| line.contains("\"proof\":\"P3\""))
-        .expect("xgrammar is too loose there");
-    let mut gone: Value = serde_json::from_str(loose).unwrap();
+        .iter()
+        .find(|line| line["finding"]["proof"] == "P3" && line["engine"] == "xgrammar");
+    let loose = loose.expect("xgrammar is too loose there");
+    let mut gone = loose.clone();
     gone["engine"] = "guidance".into();
     let mut unknown = gone.clone();
-    unknown["constraint"] = serde_json::json!({"regex": "("});
-    std::fs::write(&path, format!("{loose}\n\n{gone}\n{unknown}\n")).unwrap();
-    let ran = sobench(&["mask", "--replay", path.to_str().unwrap(), "--format json"]);
-    assert_eq!(ran.code, 3, "{}", ran.stderr);
-    let replayed: Value = serde_json::from_str(&ran.stdout).unwrap();
-    let standings: Vec<&str> = replayed["witnesses"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|witness| witness["standing"].as_str().unwrap())
-        .collect();
-    assert_eq!(standings, ["holds", "gone", "unknown"], "{replayed}");
+    unknown["constraint"] = json!({"regex": "("});
+    let replayed = folder.lines("replayed.jsonl", &[loose.clone(), gone, unknown]);
+    for (path, code, expected) in [
+        (&witnesses, 0, vec!["holds"; lines.len()]),
+        (&replayed, 3, vec!["holds", "gone", "unknown"]),
+    ] {
+        let ran = sobench(&["mask", "--format json --replay", path]);
+        assert_eq!(ran.code, code, "{}", ran.stderr);
+        let found: Value = serde_json::from_str(&ran.stdout).unwrap();
+        let found = found["witnesses"].as_array().unwrap().iter();
+        let standings: Vec<&Value> = found.map(|witness| &witness["standing"]).collect();
+        assert_eq!(standings, expected);
+    }
 }
 
 #[test]
 fn same_seed_gives_same_proofs_and_resume_continues() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let folder = Folder::new();
     let filter = "^(integer|enum-of-values|order-of-members|regex-classes|grammar-brackets-ebnf)$";
-    let run = |name: &str, seed: &str, extra: &[&str]| {
-        let ran = prove(
-            filter,
-            seed,
-            &[&["--json", &path(name)][..], extra].concat(),
-        );
-        assert_eq!(ran.code, 0, "{}", ran.stderr);
-        without_run_specific_fields(Path::new(&path(name)))
+    let report = folder.path("report.json");
+    let rows = folder.path("rows.jsonl");
+    let run = |flags: &str, files: &[&str]| {
+        prove(filter, &[&[flags, "--json", &report], files].concat());
+        folder.json("report.json")
     };
-    let rows = path("rows.jsonl");
-    let first = run("a", "3", &["--jobs 1 --rows", &rows]);
-    assert_eq!(first, run("b", "3", &["--jobs 2"]));
-    assert_ne!(first["engines"], run("c", "4", &[])["engines"]);
-    let kept: Vec<String> = std::fs::read_to_string(&rows)
-        .unwrap()
-        .lines()
-        .map(str::to_owned)
-        .collect();
-    assert_eq!(
-        kept.len(),
-        11,
-        "a header, and a row for each of five entries and two engines"
-    );
-    std::fs::write(&rows, kept[..5].join("\n") + "\n").unwrap();
+    let first = run("--seed 3 --jobs 1", &["--rows", &rows]);
+    assert!(first["decisions_per_s"].as_f64() > Some(0.0));
+    let first = without_run_specific_fields(first);
     assert_eq!(
         first,
-        run("d", "3", &["--jobs 1 --rows", &rows, "--resume"])
+        without_run_specific_fields(run("--seed 3 --jobs 2", &[]))
     );
-    assert_eq!(std::fs::read_to_string(&rows).unwrap().lines().count(), 11);
+    assert_ne!(first["engines"], run("--seed 4", &[])["engines"]);
+    // A header, and a row for each of five entries and two engines.
+    let kept = folder.read("rows.jsonl");
+    let kept: Vec<&str> = kept.lines().collect();
+    assert_eq!(kept.len(), 11);
+    folder.file("rows.jsonl", kept[..5].join("\n") + "\n");
+    let resumed = run("--seed 3 --jobs 1 --resume", &["--rows", &rows]);
+    assert_eq!(folder.read("rows.jsonl").lines().count(), 11);
     // The time of an earlier run is unknown.
-    let report = json(Path::new(&path("d")));
-    assert_eq!(
-        (&report["resumed_entries"], &report["decisions_per_s"]),
-        (&2.into(), &Value::Null)
-    );
-    assert!(
-        json(Path::new(&path("a")))["decisions_per_s"]
-            .as_f64()
-            .unwrap()
-            > 0.0
-    );
+    let found = (&resumed["resumed_entries"], &resumed["decisions_per_s"]);
+    assert_eq!(found, (&json!(2), &Value::Null));
+    assert_eq!(first, without_run_specific_fields(resumed));
 }
 
 #[test]
 fn merged_proof_shards_equal_a_single_run() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let folder = Folder::new();
+    let path = |name: &str| folder.path(name);
     let filter = "^(integer|enum-of-values|order-of-members)$";
-    let run = |extra: &[&str]| {
-        let ran = prove(filter, "3", extra);
-        assert_eq!(ran.code, 0, "{}", ran.stderr);
-        ran
-    };
-    run(&["--json", &path("whole.json")]);
+    prove(filter, &["--seed 3 --json", &path("whole.json")]);
     for shard in ["1", "2"] {
-        run(&["--shard", &format!("{shard}/2"), "--rows", &path(shard)]);
+        prove(
+            filter,
+            &[
+                "--seed 3 --shard",
+                &format!("{shard}/2"),
+                "--rows",
+                &path(shard),
+            ],
+        );
     }
     let merged = sobench(&["merge", &path("2"), &path("1"), "--output", &path("merged")]);
-    assert_eq!(merged.code, 0, "{}", merged.stderr);
-    assert!(merged.stderr.contains("--resume"), "{}", merged.stderr);
-    let resumed = run(&[
-        "--rows",
+    merged.assert_exits(0, &["--resume"]);
+    let files = [
+        "--seed 3 --resume --rows",
         &path("merged"),
-        "--resume",
         "--json",
         &path("merged.json"),
-    ]);
-    assert!(
-        resumed.stdout.contains("3 entries from an earlier run"),
-        "{}",
-        resumed.stdout
-    );
+    ];
+    prove(filter, &files);
+    let merged = folder.json("merged.json");
+    assert_eq!(merged["resumed_entries"], 3);
+    let whole = folder.json("whole.json");
     assert_eq!(
-        without_run_specific_fields(Path::new(&path("merged.json"))),
-        without_run_specific_fields(Path::new(&path("whole.json")))
+        without_run_specific_fields(merged),
+        without_run_specific_fields(whole)
     );
 }
 
 #[test]
 fn invalid_flag_combinations_are_rejected() {
     let missing = "/nonexist/w.jsonl";
-    let folder = tempfile::tempdir().unwrap();
-    let empty = folder.path().join("empty.jsonl");
-    std::fs::write(&empty, "{\"a\":1}\n").unwrap();
+    let folder = Folder::new();
+    let empty = folder.file("empty.jsonl", "{\"a\":1}\n");
     for (flags, code, expected) in [
         (
             &["--prove --engine auto"][..],
@@ -273,23 +235,13 @@ fn invalid_flag_combinations_are_rejected() {
             "--seed has no effect without --sample or --prove: 1",
         ),
         (&["--replay", missing], 2, missing),
-        (
-            &["--replay", empty.to_str().unwrap()],
-            2,
-            "is not a witness",
-        ),
+        (&["--replay", &empty], 2, "is not a witness"),
         (
             &["--replay", missing, "--witnesses w"],
             2,
             "cannot be used with --witnesses",
         ),
     ] {
-        let ran = sobench(&[&["mask"], flags].concat());
-        assert_eq!(ran.code, code, "{flags:?}: {}", ran.stderr);
-        assert!(
-            ran.stderr.contains(expected),
-            "{expected:?} is not in:\n{}",
-            ran.stderr
-        );
+        sobench(&[&["mask"], flags].concat()).assert_fails(code, &[expected]);
     }
 }

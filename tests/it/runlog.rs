@@ -13,7 +13,9 @@ use sobench_results::runlog::RunLog;
 use sobench_testkit::repository_path;
 use sobench_testkit::scripted::{ScriptedServer, Then, models, wait_until_closed, whole};
 
-use crate::support::{Folder, Ran, Running, cache, check_result, program, sobench, through_shell};
+use crate::support::{
+    Folder, Ran, Running, cache, check_result, choice_server, program, sobench, through_shell,
+};
 
 const LOG_SCHEMA: &str = include_str!("../../schemas/contracts/run-log.schema.json");
 
@@ -81,7 +83,9 @@ fn report_of_a_log_is_identical_to_the_output_of_the_run() {
 
 #[test]
 fn default_log_is_private_in_the_cache_folder() {
-    let ran = sobench(&["--num-prompts 3 --disable-tqdm"]);
+    let server = choice_server();
+    let run = "--dataset choice --num-prompts 3 --skip-preflight --disable-tqdm --base-url";
+    let ran = sobench(&[run, &server.base_url]);
     let mut lines = ran.stderr.lines();
     let path = lines
         .find_map(|line| line.strip_prefix("run log: "))
@@ -98,7 +102,7 @@ fn default_log_is_private_in_the_cache_folder() {
     }
     assert_eq!(report(path, "text").stdout, ran.stdout);
     std::fs::remove_file(path).unwrap();
-    let none = sobench(&["--num-prompts 3 --disable-tqdm --no-run-log"]);
+    let none = sobench(&[run, &server.base_url, "--no-run-log"]);
     assert_eq!(
         (none.code, none.stderr.matches("run log").count()),
         (0, 0),

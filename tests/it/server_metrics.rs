@@ -10,7 +10,7 @@ use sobench_results::runlog::RunLog;
 use sobench_testkit::scripted::{ScriptedServer, Then, models, wait_until_closed, whole};
 
 use crate::runlog::check_lines;
-use crate::support::{Ran, check_result, sobench, sobench_result};
+use crate::support::{Folder, Ran, check_result, sobench, sobench_result};
 
 const RUN: [&str; 1] = ["--dataset choice --num-prompts 4 --skip-preflight --max-concurrency 1"];
 
@@ -64,11 +64,22 @@ fn notices(result: &Value) -> Vec<&str> {
         .collect()
 }
 
+/// Checks that there is one notice about the page or restarts, with this text.
+#[track_caller]
+fn check_notice(result: &Value, expected: &str) {
+    let found = notices(result);
+    assert_eq!(
+        (found.len(), found[0].matches(expected).count()),
+        (1, 1),
+        "{found:?}"
+    );
+}
+
 #[test]
 fn both_sides_are_reported_and_read_back_from_the_log() {
-    let folder = tempfile::tempdir().unwrap();
-    let log = folder.path().join("run.jsonl");
-    let log = log.to_str().unwrap();
+    let folder = Folder::new();
+    let log = folder.path("run.jsonl");
+    let log = log.as_str();
     let (ran, result) = sobench_result(&[
         "--num-prompts 30 --run-log",
         log,
@@ -94,18 +105,11 @@ fn both_sides_are_reported_and_read_back_from_the_log() {
     let read = RunLog::read(log.as_ref()).unwrap();
     assert!(read.server.len() >= 2);
     assert!(read.server[0].offset_ns < 0 && read.server[0].source.is_some());
-    assert!(
-        read.server[1..]
-            .iter()
-            .all(|sample| sample.source.is_none())
-    );
+    let mut later = read.server[1..].iter();
+    assert!(later.all(|sample| sample.source.is_none()));
     let again = sobench(&["report", log, "--format json"]);
     let again: Value = serde_json::from_str(&again.stdout).unwrap();
     assert_eq!(again["sobench"]["server_metrics"], *server);
-    let page = sobench(&["report", log, "--format html"]).stdout;
-    assert!(page.contains("server: requests running"));
-    let text = sobench(&["report", log, "--detail full"]).stdout;
-    assert!(text.contains("vllm:generation_tokens_total"), "{text}");
 }
 
 #[test]
@@ -136,11 +140,7 @@ fn page_is_off_at_another_address_or_refused_with_a_hint() {
     let server = &result["sobench"]["server_metrics"];
     assert_eq!(server["source"]["server"], "sglang");
     assert_eq!(server["gauges"]["running"]["last"], 3.0);
-    assert!(
-        ran.stderr.contains("--server-metric nosuch: ") && ran.stderr.contains("has no series"),
-        "{}",
-        ran.stderr
-    );
+    ran.assert_exits(0, &["--server-metric nosuch: ", "has no series"]);
     assert_eq!(
         secret.load(Ordering::SeqCst),
         0,
@@ -191,19 +191,14 @@ fn bad_pages_are_one_notice_and_the_run_goes_on() {
         (&nan, "1 value is NaN, infinite or negative"),
     ] {
         let (ran, result) = run(server, &[]);
-        let found = notices(&result);
-        assert!(found.len() == 1 && found[0].contains(expected), "{found:?}");
+        check_notice(&result, expected);
         assert_eq!(ran.stderr.matches(expected).count(), 1, "{}", ran.stderr);
         assert_eq!(result["completed"], 4);
     }
     // A page that the user names is read again. The warning before the run is not repeated after it.
     let url = format!("{}/metrics", html.base_url);
     let (ran, result) = run(&html, &["--server-metrics", &url]);
-    let found = notices(&result);
-    assert!(
-        found.len() == 1 && found[0].contains("could not be read"),
-        "{found:?}"
-    );
+    check_notice(&result, "could not be read");
     assert_eq!(
         ran.stderr.matches("the page is HTML").count(),
         1,
@@ -235,11 +230,7 @@ fn restart_is_noticed_and_counters_count_on() {
         _ => "vllm:num_preemptions_total 3\nvllm:generation_tokens_total 4\n".to_owned(),
     });
     let (_, result) = run(&restarted, &[]);
-    let found = notices(&result);
-    assert!(
-        found.len() == 1 && found[0].contains("restarted during the run, 1 time"),
-        "{found:?}"
-    );
+    check_notice(&result, "restarted during the run, 1 time");
     let metrics = &result["sobench"]["metrics"];
     assert_eq!(metrics["server.restarts"], 1.0);
     assert_eq!(metrics["server.preemptions"], 3.0);
@@ -256,12 +247,7 @@ fn other_clients_tokens_and_requests_are_pointed_out() {
     });
     let (_, result) = run(&busy, &[]);
     let differences = result["sobench"]["server_metrics"]["differences"].to_string();
-    assert!(
-        differences.contains("tokens, the answers have 4"),
-        "{differences}"
-    );
-    assert!(
-        differences.contains("requests, the client of 4"),
-        "{differences}"
-    );
+    for own in ["tokens, the answers have 4", "requests, the client of 4"] {
+        assert_eq!(differences.matches(own).count(), 1, "{own}: {differences}");
+    }
 }

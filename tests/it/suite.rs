@@ -4,7 +4,7 @@ use serde_json::Value;
 use sobench_data::dataset::DatasetName;
 use sobench_testkit::repository_path;
 
-use crate::support::{sobench, sobench_result};
+use crate::support::{Folder, choice_server, sobench, sobench_result};
 
 fn stdout(arguments: &[&str]) -> String {
     let ran = sobench(arguments);
@@ -49,34 +49,35 @@ fn shown_rows_are_those_of_the_file() {
         let name = row["name"].as_str().unwrap();
         assert!(page.contains(&format!("\n {name} ")), "{name}:\n{page}");
     }
-    let row = stdout(&["datasets", "show", "suite", "semver"]);
-    for text in [
-        "kind:regex domain:software",
-        "A library has the version 2.9.4.",
-        "Constraint: regex",
-        "\"3.0.0-rc.1+5114\"",
-        "\"v3.0.0\"",
+    // A row of each, by lines of its page.
+    for (dataset, name, tags, constraint) in [
+        (
+            "suite",
+            "semver",
+            "kind:regex domain:software",
+            "Constraint: regex",
+        ),
+        (
+            "tools",
+            "travel-bike",
+            "group:travel calls:one",
+            "Constraint: tools",
+        ),
     ] {
-        assert!(row.contains(text), "{text} is not in:\n{row}");
+        let row = stdout(&["datasets", "show", dataset, name]);
+        for text in [name, tags, constraint] {
+            assert!(row.contains(text), "{text} is not in:\n{row}");
+        }
     }
-    let page = stdout(&["datasets", "show", "tools"]);
-    for text in ["120 of tools-1", " travel-bike ", " allowed_tools "] {
-        assert!(page.contains(text), "{text} is not in:\n{page}");
-    }
-    let row = stdout(&["datasets", "show", "tools", "travel-bike"]);
-    for text in [
-        "group:travel calls:one",
-        "Utrecht Centraal",
-        "Constraint: tools",
-        "\"search_flights\"",
-        "{\"ground_truth\":[{\"get_route\":",
+    let lines = json_lines(&stdout(&["datasets", "show", "tools", "--format jsonl"]));
+    assert_eq!(lines.len(), 120);
+    for (dataset, shown) in [
+        ("json", "Constraint: json"),
+        ("random", "--random-input-len"),
     ] {
-        assert!(row.contains(text), "{text} is not in:\n{row}");
+        let page = stdout(&["datasets", "show", dataset]);
+        assert!(page.contains(shown), "{shown} is not in:\n{page}");
     }
-    let json = stdout(&["datasets", "show", "json"]);
-    assert!(json.contains("Constraint: json") && json.contains("brief user profile"));
-    let random = stdout(&["datasets", "show", "random"]);
-    assert!(random.contains("--random-input-len") && !random.contains("Prompt"));
 }
 
 #[test]
@@ -118,44 +119,45 @@ fn unknown_tags_and_rows_are_refused() {
 /// Exported rows of the suite make the same requests through `custom`.
 #[test]
 fn exported_rows_make_the_same_requests() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("rows.jsonl");
-    let filter = ["--suite-filter difficulty:easy"];
-    let show = ["datasets", "show", "suite", "--format jsonl"];
-    std::fs::write(&path, stdout(&[&show[..], &filter].concat())).unwrap();
+    let folder = Folder::new();
+    let filter = "--suite-filter difficulty:easy";
+    let rows = stdout(&["datasets", "show", "suite", "--format jsonl", filter]);
+    let path = folder.file("rows.jsonl", rows);
+    let server = choice_server();
     let run = |arguments: &[&str]| {
-        let common = ["--num-prompts 15 --output-len 512"];
+        let common = [
+            "--num-prompts 15 --output-len 512 --skip-preflight --base-url",
+            &server.base_url,
+        ];
         let (ran, result) = sobench_result(&[arguments, &common].concat());
         assert_eq!(ran.code, 0, "{arguments:?}: {}", ran.stderr);
-        result["sobench"]["dataset"].clone()
+        result["sobench"]["dataset"]["sha256"]
+            .as_str()
+            .unwrap()
+            .to_owned()
     };
-    let ordered = ["--dataset suite --disable-shuffle"];
-    let suite = run(&[&ordered[..], &filter].concat());
-    let custom = run(&["--dataset custom --dataset-path", path.to_str().unwrap()]);
-    assert_eq!(suite["source"], "suite-1");
-    assert!(suite["sha256"].is_string(), "{suite}");
-    assert_eq!(suite["sha256"], custom["sha256"]);
+    let suite = run(&["--dataset suite --disable-shuffle", filter]);
+    assert_eq!(suite, run(&["--dataset custom --dataset-path", &path]));
 }
 
 /// Engines refuse rows that they do not support. The others are judged. Rows that compile slowly
 /// are left out, where the time limit of a compile would count.
 #[test]
 fn every_engine_runs_the_suite() {
-    for (engine, filter, rows, refused) in [
-        ("guidance", "", 60_u64, 5),
-        ("xgrammar", "kind:regex,difficulty:easy", 5, 0),
-        ("outlines", "kind:regex,difficulty:easy", 5, 0),
+    const EASY: &str = "--suite-filter kind:regex,difficulty:easy --num-prompts 5";
+    for (engine, flags, rows, completed) in [
+        ("guidance", "--num-prompts 60", 60, 55),
+        ("xgrammar", EASY, 5, 5),
+        ("outlines", EASY, 5, 5),
     ] {
-        let num_prompts = rows.to_string();
-        let mut arguments = vec!["--dataset suite --num-prompts", &num_prompts];
-        arguments.extend(["--guided-decoding-backend", engine]);
-        if !filter.is_empty() {
-            arguments.extend(["--suite-filter", filter]);
-        }
-        let (ran, result) = sobench_result(&arguments);
-        assert_eq!(ran.code, 0, "{engine}: {}", ran.stderr);
-        let completed = result["completed"].as_u64().unwrap();
-        assert_eq!(completed, rows - refused, "{engine}");
+        let engine_flags = format!("--dataset suite --guided-decoding-backend {engine}");
+        let (ran, result) = sobench_result(&[&engine_flags, flags]);
+        assert_eq!(
+            (ran.code, &result["completed"]),
+            (0, &completed.into()),
+            "{}",
+            ran.stderr
+        );
         assert_eq!(result["sobench"]["dataset"]["rows"], rows, "{engine}");
     }
 }

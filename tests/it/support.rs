@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use sobench_testkit::contract;
+use sobench_testkit::scripted::{ScriptedServer, models, whole};
 
 /// Exit code and output of the program.
 pub(crate) struct Ran {
@@ -198,6 +199,17 @@ impl Running {
             stderr: stderr.join("\n"),
         }
     }
+}
+
+/// A server that answers `Positive`, a choice of the dataset `choice`. Runs on it need no engine,
+/// and are short.
+pub(crate) fn choice_server() -> ScriptedServer {
+    let answer = "data: {\"choices\":[{\"text\":\"Positive\",\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
+    ScriptedServer::answering(move |request| match request.line.starts_with("POST ") {
+        true => whole("200 OK", "text/event-stream", answer),
+        false if request.is_model_list() => models(),
+        false => whole("404 Not Found", "text/plain", ""),
+    })
 }
 
 /// `sobench serve` on a free port, until this value is dropped.

@@ -87,7 +87,8 @@ mod tests {
         assert_eq!(server.try_wait().unwrap(), None);
         let Watchdog(mut shell) = Watchdog::new(server.id()).unwrap();
         drop(shell.stdin.take());
-        shell.wait().unwrap();
+        // The shell takes a process that nobody waited for as running.
         server.wait().unwrap();
+        shell.wait().unwrap();
     }
 }

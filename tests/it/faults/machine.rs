@@ -13,11 +13,10 @@ use sobench_testkit::repository_path;
 use sobench_testkit::scripted::free_port;
 
 use crate::runlog::LoggedRun;
-use crate::support::{Folder, ran, sobench, through_shell};
+use crate::support::{Folder, choice_server, ran, sobench, through_shell};
 
 const LOAD: &str = "--dataset choice --output-len 4 --disable-tqdm --skip-preflight";
-const SMALL: &str =
-    "--dataset choice --output-len 4 --disable-tqdm --skip-preflight --num-prompts 12";
+const SMALL: &str = "--dataset choice --disable-tqdm --skip-preflight --num-prompts 12 --base-url";
 
 fn check_complete(page: &str) {
     let (valid, rest) = page.split_once(" of ").unwrap();
@@ -28,6 +27,7 @@ fn check_complete(page: &str) {
 #[cfg(target_os = "linux")]
 #[test]
 fn unwritable_file_gives_exit_3_and_other_files_are_complete() {
+    let server = choice_server();
     let folder = Folder::new();
     let (log, csv, second_file) = (
         folder.path("run.jsonl"),
@@ -47,7 +47,7 @@ fn unwritable_file_gives_exit_3_and_other_files_are_complete() {
         (format!("{own_log} --append-result {of_result}"), 1),
         ("--run-log /dev/full".to_owned(), 1),
     ] {
-        let ran = sobench(&[SMALL, &flags]);
+        let ran = sobench(&[SMALL, &server.base_url, &flags]);
         assert_eq!(ran.code, 3, "{flags}: {}", ran.stderr);
         check_complete(&ran.stdout);
         let errors: Vec<&str> = ran
@@ -84,6 +84,7 @@ fn unwritable_file_gives_exit_3_and_other_files_are_complete() {
 #[cfg(target_os = "linux")]
 #[test]
 fn unwritable_folder_fails_before_the_run() {
+    let server = choice_server();
     // Not even root can create files below this folder.
     for flag in [
         "--html",
@@ -93,7 +94,11 @@ fn unwritable_folder_fails_before_the_run() {
         "--run-log",
         "--save-result --result-dir",
     ] {
-        let ran = sobench(&[SMALL, &format!("{flag} /proc/none/a.file")]);
+        let ran = sobench(&[
+            SMALL,
+            &server.base_url,
+            &format!("{flag} /proc/none/a.file"),
+        ]);
         ran.assert_fails(3, &["none/a.file", "\nhint: "]);
     }
 }
@@ -102,9 +107,11 @@ fn unwritable_folder_fails_before_the_run() {
 #[cfg(target_os = "linux")]
 #[test]
 fn file_size_limit_is_handled_like_a_full_disk() {
+    let server = choice_server();
     let folder = Folder::new();
     let (log, html) = (folder.path("run.jsonl"), folder.path("run.html"));
-    let flags = [LOAD, "--num-prompts 100 --run-log", &log, "--html", &html];
+    let load = "--dataset choice --disable-tqdm --skip-preflight --num-prompts 60 --base-url";
+    let flags = [load, &server.base_url, "--run-log", &log, "--html", &html];
     // 16 blocks of 512 bytes.
     let ran = ran(&mut through_shell("ulimit -f 16 && exec \"$@\"", &flags));
     check_complete(&ran.stdout);
@@ -123,13 +130,14 @@ fn file_size_limit_is_handled_like_a_full_disk() {
 #[cfg(unix)]
 #[test]
 fn closed_streams_do_not_change_the_exit_code() {
+    let server = choice_server();
     let folder = Folder::new();
     let (log, run_log) = (folder.path("kept.jsonl"), folder.path("run.jsonl"));
-    let first = sobench(&[SMALL, "--run-log", &log]);
+    let first = sobench(&[SMALL, &server.base_url, "--run-log", &log]);
     assert_eq!(first.code, 0, "{}", first.stderr);
     let rows = repository_path("fixtures/runs/rows.jsonl");
     let commands: [&[&str]; 6] = [
-        &[SMALL, "--run-log", &run_log],
+        &[SMALL, &server.base_url, "--run-log", &run_log],
         &["report", &log, "--format html"],
         &["score", rows.to_str().unwrap(), "--format json"],
         &["compare", &log, &log, "--resamples 1000"],
@@ -172,13 +180,17 @@ fn closed_streams_do_not_change_the_exit_code() {
 #[cfg(unix)]
 #[test]
 fn unusual_terminal_settings_do_not_fail() {
+    let server = choice_server();
     for (name, value) in [
         ("TERM", None),
         ("TERM", Some("no-such-terminal")),
         ("COLUMNS", Some("0")),
         ("COLUMNS", Some("99999999999999999999")),
     ] {
-        let mut command = through_shell("exec \"$@\" --plot --no-run-log", &[SMALL]);
+        let mut command = through_shell(
+            "exec \"$@\" --plot --no-run-log",
+            &[SMALL, &server.base_url],
+        );
         match value {
             None => command.env_remove(name),
             Some(value) => command.env(name, value),
@@ -245,7 +257,7 @@ fn low_open_file_limit_is_reported_and_the_run_completes() {
 #[cfg(target_os = "linux")]
 #[test]
 fn connection_to_a_separate_server_needs_one_file() {
-    let server = super::run::failing_after(usize::MAX, |_| sobench_testkit::scripted::Then::Close);
+    let server = choice_server();
     let flags = [LOAD, "--num-prompts 100 --base-url", &server.base_url];
     let script = "ulimit -n 400 && exec \"$@\" --max-concurrency 100 --no-run-log";
     let ran = ran(&mut through_shell(script, &flags));

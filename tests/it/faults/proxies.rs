@@ -3,15 +3,13 @@
 
 use std::io::Write;
 use std::net::TcpStream;
-use std::process::{Command, Output};
 
-use serde_json::Value;
 use sobench_testkit::scripted::{
     Request, ScriptedServer, Then, models, refusing_url, whole, with_tls_answering,
 };
 
 use super::run::ANSWER;
-use crate::support::cache;
+use crate::support::{Folder, Ran, program, ran};
 
 const PLANNED: usize = 40;
 
@@ -30,68 +28,33 @@ fn answer(line: &str) -> String {
 }
 
 /// Runs the program with this proxy for every server.
-fn run(base_url: &str, proxy: &str, flags: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_sobench"));
-    for name in [
-        "HTTP_PROXY",
-        "http_proxy",
-        "HTTPS_PROXY",
-        "https_proxy",
-        "NO_PROXY",
-        "no_proxy",
-        "REQUEST_METHOD",
-        "OPENAI_API_KEY",
-    ] {
-        command.env_remove(name);
+fn run(base_url: &str, proxy: &str, flags: &[&str]) -> Ran {
+    let fixed = [
+        "--backend openai --dataset choice --skip-preflight --num-prompts 40 --max-concurrency 2",
+        "--no-run-log --insecure --disable-tqdm --constraint-dialect structured-outputs --base-url",
+        base_url,
+    ];
+    let mut command = program(&[&fixed, flags].concat());
+    for name in ["HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"] {
+        command.env_remove(name).env_remove(name.to_lowercase());
     }
-    command
-        .args([
-            "--base-url",
-            base_url,
-            "--backend openai --dataset choice --skip-preflight",
-        ])
-        .args([
-            "--num-prompts",
-            &PLANNED.to_string(),
-            "--max-concurrency 2 --no-run-log --insecure",
-        ])
-        .args(["--disable-tqdm --constraint-dialect structured-outputs"])
-        .args(flags)
-        .env("ALL_PROXY", proxy)
-        .env("XDG_CACHE_HOME", cache())
-        .output()
-        .expect("the program was built")
+    command.env_remove("REQUEST_METHOD");
+    ran(command.env("ALL_PROXY", proxy))
 }
 
 /// Runs successfully and returns the number of connections opened for requests.
 #[track_caller]
 fn check_run(base_url: &str, proxy: &str) -> u64 {
-    let folder = tempfile::tempdir().unwrap();
-    let output = run(
-        base_url,
-        proxy,
-        &[
-            "--save-result --result-dir",
-            folder.path().to_str().unwrap(),
-            "--result-filename r.json",
-        ],
-    );
-    assert_eq!(
-        output.status.code(),
-        Some(0),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    let file: Value =
-        serde_json::from_slice(&std::fs::read(folder.path().join("r.json")).unwrap()).unwrap();
-    assert_eq!(
-        file["sobench"]["outcomes"]["completed"], PLANNED,
-        "{}",
-        file["sobench"]["outcomes"]
-    );
-    file["sobench"]["client"]["connections_opened"]
-        .as_u64()
-        .unwrap()
+    let folder = Folder::new();
+    let place = [
+        "--save-result --result-filename r.json --result-dir",
+        &folder.path(""),
+    ];
+    let ran = run(base_url, proxy, &place);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    let own = folder.json("r.json")["sobench"].take();
+    assert_eq!(own["outcomes"]["completed"], PLANNED, "{}", own["outcomes"]);
+    own["client"]["connections_opened"].as_u64().unwrap()
 }
 
 #[test]
@@ -225,25 +188,18 @@ fn unusable_proxy_fails_before_the_run() {
         ),
     ] {
         for base_url in ["http://server.test", "https://server.test"] {
-            let output = run(base_url, &proxy, flags);
-            let stderr = String::from_utf8(output.stderr).unwrap();
-            assert_eq!(output.status.code(), Some(3), "{stderr}");
-            assert!(
-                stderr.contains(expected) && stderr.contains(hint),
-                "{base_url}: {stderr}"
-            );
-            assert!(
-                flags.is_empty()
-                    || stderr.contains(&format!("cannot connect through the proxy {proxy}: ")),
-                "{stderr}"
-            );
-            assert!(!stderr.contains("s3cret"), "{stderr}");
+            let ran = run(base_url, &proxy, flags);
+            let through = format!("cannot connect through the proxy {proxy}: ");
+            let through = if flags.is_empty() { "" } else { &through };
+            ran.assert_exits(3, &[expected, hint, through]);
+            assert!(!ran.has_error("s3cret"), "{}", ran.stderr);
             // The preflight requests report the same error in other terms.
-            let stderr = String::from_utf8(run(base_url, &proxy, &[]).stderr).unwrap();
+            let ran = run(base_url, &proxy, &[]);
+            let terms = ["NO_PROXY", "USER:PASSWORD"];
             assert!(
-                stderr.contains("NO_PROXY")
-                    || stderr.contains("407") && stderr.contains("USER:PASSWORD"),
-                "{stderr}"
+                terms.into_iter().any(|term| ran.has_error(term)),
+                "{}",
+                ran.stderr
             );
         }
     }

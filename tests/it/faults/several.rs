@@ -7,7 +7,7 @@ use rustix::process::Signal;
 use sobench_testkit::scripted::{ScriptedServer, Then, whole};
 
 use super::run::failing_after;
-use crate::support::{Folder, Running, program, ran, through_shell};
+use crate::support::{Folder, Running, choice_server, program, ran, through_shell};
 
 #[cfg(unix)]
 #[test]
@@ -58,8 +58,10 @@ fn interrupted_command_without_results_exits_with_130() {
 #[test]
 fn unwritable_file_of_a_run_fails_the_comparison() {
     let folder = Folder::new();
+    let server = choice_server();
+    let single = format!("--skip-preflight --base-url {}", server.base_url);
     for more in [
-        "--seed 0",
+        single.as_str(),
         "--guided-decoding-backend guidance,xgrammar --embedded-speed instant --no-control-arm",
     ] {
         let flags = [

@@ -3,20 +3,18 @@
 
 use std::io::Write;
 use std::net::{Shutdown, TcpStream};
-use std::process::{Command, Output};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::sleep;
 use std::time::Duration;
 
 use nix::sys::socket::{setsockopt, sockopt};
-use serde_json::Value;
 use sobench_testkit::scripted::{
     Request, STREAM_HEAD, ScriptedServer, Then, chunk, models, refusing_url, wait_until_closed,
     whole, with_tls,
 };
 
-use crate::support::{cache, check_result};
+use crate::support::{Folder, Ran, check_result, program, ran, sobench, unwrapped};
 
 const HEAD: &str =
     "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n";
@@ -106,8 +104,8 @@ fn counting(stream: &mut TcpStream, usage: &str) -> std::io::Result<()> {
 }
 
 /// Timeouts for stalled requests. Good requests have to meet them too, even on a busy machine.
-const SHORT: &[&str] = &["--request-timeout 3"];
-const IDLE: &[&str] = &["--idle-timeout 3"];
+const SHORT: &[&str] = &["--request-timeout 2"];
+const IDLE: &[&str] = &["--idle-timeout 2"];
 const IMPLAUSIBLE: &[&str] = &[
     "an implausible token count from the server",
     "these counts are ignored",
@@ -152,7 +150,7 @@ const ROWS: &[Row] = &[
         |s| stall(s, &[]),
         SHORT,
         "timed_out",
-        &["no end of the response within 3000 ms (--request-timeout), cut before headers"],
+        &["no end of the response within 2000 ms (--request-timeout), cut before headers"],
     ),
     // Stalls.
     row(
@@ -160,7 +158,7 @@ const ROWS: &[Row] = &[
         |s| stall(s, &[]),
         IDLE,
         "timed_out",
-        &["no byte of the response for 3000 ms (--idle-timeout), stalled before headers"],
+        &["no byte of the response for 2000 ms (--idle-timeout), stalled before headers"],
     ),
     row(
         "no-token",
@@ -181,7 +179,7 @@ const ROWS: &[Row] = &[
         |s| repeat(s, A),
         SHORT,
         "timed_out",
-        &["no end of the response within 3000 ms", "cut mid-stream"],
+        &["no end of the response within 2000 ms", "cut mid-stream"],
     ),
     row(
         "pings-for-ever",
@@ -189,7 +187,7 @@ const ROWS: &[Row] = &[
         SHORT,
         "timed_out",
         &[
-            "no end of the response within 3000 ms",
+            "no end of the response within 2000 ms",
             "cut before the first token",
         ],
     ),
@@ -465,52 +463,34 @@ fn serving(fault: Fault) -> ScriptedServer {
     })
 }
 
-/// Runs the program without a proxy.
-fn run(base_url: &str, folder: &str, planned: usize, flags: &[&str]) -> Output {
-    let planned = planned.to_string();
-    Command::new(env!("CARGO_BIN_EXE_sobench"))
-        .args([
-            "--base-url",
-            base_url,
-            "--backend openai --dataset regex --regex ab --skip-preflight --detail full",
-        ])
-        .args([
-            "--constraint-dialect structured-outputs --disable-tqdm --num-prompts",
-            &planned,
-        ])
-        .args([
-            "--save-detailed --result-dir",
-            folder,
-            "--result-filename r.json --run-log",
-        ])
-        .arg(format!("{folder}/run.jsonl"))
-        .args(flags)
-        .env_remove("OPENAI_API_KEY")
-        .env("NO_PROXY", "*")
-        .env("XDG_CACHE_HOME", cache())
-        .output()
-        .expect("the program was built")
+/// Runs the program without a proxy; its result and its log are in a folder.
+fn run(base_url: &str, folder: &Folder, planned: usize, flags: &[&str]) -> Ran {
+    let planned = format!("--num-prompts {planned}");
+    let fixed = [
+        "--backend openai --dataset regex --regex ab --skip-preflight --detail full",
+        "--constraint-dialect structured-outputs --disable-tqdm --save-detailed",
+        "--result-filename r.json --result-dir",
+        &folder.path(""),
+        "--run-log",
+        &folder.path("run.jsonl"),
+        &planned,
+        "--base-url",
+        base_url,
+    ];
+    ran(program(&[&fixed, flags].concat()).env("NO_PROXY", "*"))
 }
 
-/// Collapses white space, so that column widths do not matter.
-fn flat(bytes: &[u8]) -> String {
-    let text = String::from_utf8_lossy(bytes);
-    text.replace('|', " ")
-        .split_whitespace()
-        .collect::<Vec<_>>()
-        .join(" ")
+/// Collapses white space and lines of tables, so that column widths do not matter.
+fn flat(page: &str) -> String {
+    unwrapped(&page.replace('|', " "))
 }
 
 fn check(row: &Row) {
     let server = serving(row.fault);
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().to_str().unwrap();
-    let output = run(&server.base_url, path, PLANNED, row.flags);
-    let (stdout, stderr) = (flat(&output.stdout), flat(&output.stderr));
-    assert_eq!(output.status.code(), Some(0), "{}: {stderr}", row.name);
-    assert!(!stderr.contains("panicked"), "{}: {stderr}", row.name);
-    let file: Value =
-        serde_json::from_slice(&std::fs::read(folder.path().join("r.json")).unwrap()).unwrap();
+    let folder = Folder::new();
+    let ran = run(&server.base_url, &folder, PLANNED, row.flags);
+    assert_eq!(ran.code, 0, "{}: {}", row.name, ran.stderr);
+    let file = folder.json("r.json");
     assert_eq!(check_result(&file), Ok(()), "{}", row.name);
     let outcomes = file["sobench"]["outcomes"].as_object().unwrap();
     let count = |name: &str| outcomes[name].as_u64().unwrap() as usize;
@@ -520,52 +500,30 @@ fn check(row: &Row) {
         PLANNED / 2
     };
     assert_eq!(count(row.outcome), faulty, "{}: {outcomes:?}", row.name);
-    assert_eq!(
-        outcomes
-            .values()
-            .map(|count| count.as_u64().unwrap() as usize)
-            .sum::<usize>(),
-        PLANNED,
-        "{}",
-        row.name
-    );
+    let all: usize = outcomes.keys().map(|name| count(name)).sum();
+    assert_eq!(all, PLANNED, "{}", row.name);
+    let page = flat(&ran.stdout);
     for text in row.expected {
         assert!(
-            stdout.contains(text),
-            "{}: {text:?} is not in\n{stdout}",
+            page.contains(text),
+            "{}: {text:?} is not in\n{page}",
             row.name
         );
     }
     // Implausible counts are in no total. The tokenizer counts one token where the server counts
     // two.
     let answers = count("completed");
-    let by_tokenizer = answers - PLANNED / 2;
+    let tokens = 2 * answers - (answers - PLANNED / 2);
     let total = |name: &str| file[name].as_u64().unwrap() as usize;
-    assert_eq!(
-        total("total_output_tokens"),
-        2 * answers - by_tokenizer,
-        "{}",
-        row.name
-    );
+    assert_eq!(total("total_output_tokens"), tokens, "{}", row.name);
     assert!(total("total_input_tokens") < 100 * answers, "{}", row.name);
     // Nothing is sent twice: the trial and the planned requests.
-    let posts = server
-        .requests()
-        .iter()
-        .filter(|request| request.line.starts_with("POST "))
-        .count();
-    assert_eq!(posts, 1 + PLANNED, "{}", row.name);
+    let requests = server.requests().into_iter();
+    let posts = requests.filter(|request| request.line.starts_with("POST "));
+    assert_eq!(posts.count(), 1 + PLANNED, "{}", row.name);
     // The run log gives the same report.
-    let again = Command::new(env!("CARGO_BIN_EXE_sobench"))
-        .args(["report", &format!("{path}/run.jsonl"), "--detail full"])
-        .output()
-        .unwrap();
-    assert_eq!(
-        (again.status.code(), flat(&again.stdout)),
-        (Some(0), stdout),
-        "{}",
-        row.name
-    );
+    let again = sobench(&["report", &folder.path("run.jsonl"), "--detail full"]);
+    assert_eq!((again.code, flat(&again.stdout)), (0, page), "{}", row.name);
 }
 
 /// Several rows at once, because each mostly waits.
@@ -588,11 +546,9 @@ fn faults_have_their_outcome_and_report_text() {
 fn memory_is_bounded_with_lines_of_100_mb() {
     const LIMIT_MIB: f64 = 200.0;
     let server = serving(|stream| huge(stream, &format!("{HEAD}data: ")));
-    let folder = tempfile::tempdir().unwrap();
-    let output = run(&server.base_url, folder.path().to_str().unwrap(), 16, &[]);
-    assert_eq!(output.status.code(), Some(0));
-    let file: Value =
-        serde_json::from_slice(&std::fs::read(folder.path().join("r.json")).unwrap()).unwrap();
+    let folder = Folder::new();
+    assert_eq!(run(&server.base_url, &folder, 16, &[]).code, 0);
+    let file = folder.json("r.json");
     assert_eq!(file["sobench"]["outcomes"]["stream_error"], 8);
     let peak_mib = file["sobench"]["client"]["peak_memory_mib"].as_f64();
     assert!(
@@ -673,15 +629,14 @@ fn failures_before_the_run_have_a_hint() {
             "--model",
         ),
     ] {
-        let folder = tempfile::tempdir().unwrap();
-        let output = run(&base_url, folder.path().to_str().unwrap(), PLANNED, &[]);
-        let stderr = flat(&output.stderr);
-        assert_eq!(output.status.code(), Some(3), "{name}: {stderr}");
-        assert!(
-            stderr.contains(expected) && stderr.contains(hint) && !stderr.contains("panicked"),
-            "{name}: {stderr}"
+        let ran = run(&base_url, &Folder::new(), PLANNED, &[]);
+        assert_eq!(
+            (ran.code, ran.stdout.as_str()),
+            (3, ""),
+            "{name}: {}",
+            ran.stderr
         );
-        assert!(output.stdout.is_empty(), "{name}: no report");
+        ran.assert_fails(3, &[expected, hint]);
     }
 }
 
@@ -755,17 +710,10 @@ fn faults_of_the_trial_request_have_a_hint() {
             };
             Then::Close
         });
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().to_str().unwrap();
-        let output = run(&server.base_url, path, PLANNED, &[]);
-        let stderr = flat(&output.stderr);
-        assert_eq!(output.status.code(), Some(3), "{name}: {stderr}");
-        assert!(
-            stderr.contains(expected) && stderr.contains(hint),
-            "{name}: {stderr}"
-        );
+        let ran = run(&server.base_url, &Folder::new(), PLANNED, &[]);
+        ran.assert_exits(3, &[expected, hint]);
         // A wrong address is no outcome of a request.
-        assert_eq!(output.stdout.is_empty(), name == "a redirect", "{name}");
+        assert_eq!(ran.stdout.is_empty(), name == "a redirect", "{name}");
     }
 }
 
@@ -783,33 +731,25 @@ fn timeout_of_the_trial_request_is_reported() {
         };
         Then::Keep
     });
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().to_str().unwrap();
-    for (flags, expected) in [
+    for (flag, expected) in [
         (
-            &["--idle-timeout 2"][..],
-            "no byte of the response for 2000 ms (--idle-timeout), stalled before the first token",
+            "--idle-timeout",
+            "no byte of the response for 1000 ms (--idle-timeout), stalled before the first token",
         ),
         (
-            &["--request-timeout 2"],
-            "no end of the response within 2000 ms (--request-timeout), cut before the first token",
+            "--request-timeout",
+            "no end of the response within 1000 ms (--request-timeout), cut before the first token",
         ),
     ] {
-        let output = run(&server.base_url, path, PLANNED, flags);
-        let stderr = flat(&output.stderr);
-        assert_eq!(output.status.code(), Some(3), "{stderr}");
-        assert!(
-            stderr.contains(expected) && stderr.contains(&format!("hint: raise {}", flags[0])),
-            "{stderr}"
-        );
+        let ran = run(&server.base_url, &Folder::new(), PLANNED, &[flag, "1"]);
+        ran.assert_exits(3, &[expected, &format!("\nhint: raise {flag}")]);
     }
     for flags in [
-        &["--idle-timeout -1"][..],
-        &["--idle-timeout 7 --request-timeout 6"],
-        &["--idle-timeout 1 --disable-stream"],
+        "--idle-timeout -1",
+        "--idle-timeout 7 --request-timeout 6",
+        "--idle-timeout 1 --disable-stream",
     ] {
-        let output = run(&server.base_url, path, PLANNED, flags);
-        assert_eq!(output.status.code(), Some(2), "{flags:?} is accepted");
+        run(&server.base_url, &Folder::new(), PLANNED, &[flags]).assert_fails(2, &[]);
     }
 }
 
@@ -824,15 +764,9 @@ fn redirects_do_not_receive_the_api_key() {
             "HTTP/1.1 307 Moved\r\nlocation: {target_url}/v1/completions\r\ncontent-length: 0\r\n\r\n"
         ),
     });
-    let folder = tempfile::tempdir().unwrap();
     let flags = ["--header", "Authorization=Bearer s3cret-key-of-ours"];
-    let output = run(
-        &server.base_url,
-        folder.path().to_str().unwrap(),
-        PLANNED,
-        &flags,
-    );
-    assert_eq!(output.status.code(), Some(3));
+    let ran = run(&server.base_url, &Folder::new(), PLANNED, &flags);
+    assert_eq!(ran.code, 3, "{}", ran.stderr);
     assert!(
         server
             .requests()

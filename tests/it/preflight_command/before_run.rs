@@ -11,7 +11,10 @@ use sobench_testkit::scripted::ScriptedServer;
 use crate::support::{sobench, sobench_result};
 
 fn run_against(server: &ScriptedServer, arguments: &[&str]) -> (String, Value) {
-    let number: &[&str] = if arguments.contains(&"--num-prompts") {
+    let number: &[&str] = if arguments
+        .iter()
+        .any(|words| words.contains("--num-prompts"))
+    {
         &[]
     } else {
         &["--num-prompts 4"]
@@ -19,10 +22,7 @@ fn run_against(server: &ScriptedServer, arguments: &[&str]) -> (String, Value) {
     let (ran, result) =
         sobench_result(&[&["--base-url", server.base_url.as_str()], number, arguments].concat());
     assert_eq!(ran.code, 0, "{}", ran.stderr);
-    (
-        ran.stdout.split_whitespace().collect::<Vec<_>>().join(" "),
-        result["sobench"].clone(),
-    )
+    (ran.page(), result["sobench"].clone())
 }
 
 /// A server that enforces constraints in this field and ignores others.
@@ -50,11 +50,8 @@ fn auto_uses_the_enforced_dialect() {
         ),
         (&json!("proved"), &json!("enforced"))
     );
-    assert!(
-        page.contains("sent as sglang")
-            && page.contains("--constraint-dialect auto: using sglang, which is enforced"),
-        "{page}"
-    );
+    let auto = "--constraint-dialect auto: using sglang, which is enforced";
+    assert_eq!(page.matches(auto).count(), 1, "{page}");
     assert_eq!(result["quality"]["correct_rate"]["percent"], 100.0);
 
     // A vLLM server that reads only the old fields and does not report its version.
@@ -67,10 +64,8 @@ fn auto_uses_the_enforced_dialect() {
         (&json!("guided"), &json!("proved")),
         "{page}"
     );
-    assert!(
-        page.contains("instead of structured-outputs, in which json is ignored"),
-        "{page}"
-    );
+    let instead = "instead of structured-outputs, in which json is ignored";
+    assert_eq!(page.matches(instead).count(), 1, "{page}");
     let findings = result["enforcement"]["findings"].as_array().unwrap();
     let classes: Vec<&str> = findings
         .iter()
@@ -105,12 +100,7 @@ fn auto_replaces_a_rejected_dialect() {
     let ran = sobench(&named);
     let refused =
         "0 of 4 valid: the server refused the constraint (400: extra fields not permitted)";
-    assert!(
-        ran.code == 0 && ran.stdout.starts_with(refused),
-        "{}{}",
-        ran.stdout,
-        ran.stderr
-    );
+    ran.assert_headline(0, refused);
 }
 
 #[test]
@@ -122,11 +112,7 @@ fn unenforced_constraints_stop_the_run_unless_allowed() {
         "--dataset choice --num-prompts 4",
     ];
     let ran = sobench(&arguments);
-    assert!(
-        ran.code == 3 && ran.stderr.contains("choice in structured-outputs: ignored"),
-        "{}",
-        ran.stderr
-    );
+    ran.assert_exits(3, &["choice in structured-outputs: ignored"]);
     let preflight_requests = posts(&server).len();
     let (page, result) = run_against(&server, &["--dataset choice --allow-unenforced"]);
     assert!(
@@ -162,10 +148,8 @@ fn first_constrained_request_on_vllm_fixes_the_engine() {
         (&json!("xgrammar"), Some(2)),
         "{fixed}"
     );
-    assert!(
-        page.contains("keeps its engine, xgrammar by vLLM's rule (as of vLLM 0.33:"),
-        "{page}"
-    );
+    let keeps = "keeps its engine, xgrammar by vLLM's rule (as of vLLM 0.33:";
+    assert_eq!(page.matches(keeps).count(), 1, "{page}");
     // The two preflight requests, after the trial request and before the run. They do not use the
     // run's prompts.
     let prompts: Vec<String> = sent[2..4]
@@ -188,7 +172,7 @@ fn first_constrained_request_on_vllm_fixes_the_engine() {
             result["enforcement"]["first_constrained"]["engine"],
             Value::Null
         );
-        assert!(!page.contains("keeps its engine"), "{page}");
+        assert_eq!(page.matches("keeps its engine").count(), 0, "{page}");
     }
 }
 

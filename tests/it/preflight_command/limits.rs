@@ -1,30 +1,31 @@
 //! `sobench preflight --limits`: its outputs, files and errors.
 
+<<<<<<< HEAD
 use serde_json::Value;
 use sobench_testkit::scripted::refusing_url;
 
 use crate::support::{Ran, assert_follows, sobench};
+=======
+use sobench_testkit::contract;
+use sobench_testkit::scripted::refusing_url;
+
+use crate::support::{Folder, Ran, sobench};
+
+const CONTRACT: &str = include_str!("../../../schemas/contracts/preflight-limits.schema.json");
+>>>>>>> 7f86dd84 (tests: runs that need no engine have a scripted server, and tests share runs)
 
 pub(super) fn limits(arguments: &[&str]) -> Ran {
     sobench(&[&["preflight", "--limits --disable-tqdm"], arguments].concat())
 }
 
-pub(super) fn read(path: &std::path::Path) -> Value {
-    serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
-}
-
 #[test]
-fn limits_are_printed_written_and_reported_together() {
-    let folder = tempfile::tempdir().unwrap();
-    let [json, html, merged] =
-        ["a.json", "a.html", "merged.json"].map(|name| folder.path().join(name));
-    let ran = limits(&[
-        "--ladder max-items,nesting-depth,tools --limits-step-timeout 60 --json",
-        json.to_str().unwrap(),
-        "--html",
-        html.to_str().unwrap(),
-    ]);
+fn limits_are_written_and_reported_together() {
+    let folder = Folder::new();
+    let [json, html] = ["a.json", "a.html"].map(|name| folder.path(name));
+    let ladders = "--ladder max-items,nesting-depth,tools --limits-step-timeout 60";
+    let ran = limits(&[ladders, "--json", &json, "--html", &html]);
     assert_eq!(ran.code, 0, "{}{}", ran.stdout, ran.stderr);
+<<<<<<< HEAD
     for text in [
         "guidance: largest nesting 16 in ",
         "32: refused (400)",
@@ -39,25 +40,36 @@ fn limits_are_printed_written_and_reported_together() {
     assert_eq!(file["servers"][0]["ladders"].as_array().unwrap().len(), 3);
     let page = std::fs::read_to_string(&html).unwrap();
     assert!(page.contains("nested objects") && page.contains("maxItems"));
+=======
+    let file = folder.json("a.json");
+    assert_eq!(contract::check(CONTRACT, &file), Ok(()));
+    let ends = file["servers"][0]["ladders"].as_array().unwrap().iter();
+    let ends: Vec<_> = ends.map(|ladder| ladder["end"].as_str().unwrap()).collect();
+    assert_eq!(ends, ["refused", "largest_size", "not_carried"]);
+    assert!(folder.read("a.html").ends_with("</html>\n"));
+>>>>>>> 7f86dd84 (tests: runs that need no engine have a scripted server, and tests share runs)
 
-    let path = json.to_str().unwrap();
-    let together = limits(&["--merge", path, path, "--json", merged.to_str().unwrap()]);
+    let together = limits(&[
+        "--merge",
+        &json,
+        &json,
+        "--json",
+        &folder.path("merged.json"),
+    ]);
     assert_eq!(together.code, 0, "{}", together.stderr);
-    assert!(
-        together.stdout.contains("guidance (2): largest"),
-        "{}",
-        together.stdout
+    let merged = folder.json("merged.json");
+    let [one, two] = [0, 1].map(|index: usize| &merged["servers"][index]);
+    assert_eq!(
+        (one, &one["ladders"]),
+        (&file["servers"][0], &two["ladders"])
     );
-    let [one, two] = [0, 1].map(|index| read(&merged)["servers"][index].clone());
-    assert_eq!(one["ladders"], two["ladders"]);
-    assert_eq!(one, file["servers"][0]);
+    assert_eq!(two["label"], "guidance (2)");
 }
 
 #[test]
 fn bad_input_is_refused_with_a_hint() {
-    let folder = tempfile::tempdir().unwrap();
-    let other = folder.path().join("other.json");
-    std::fs::write(&other, r#"{"format": "sobench-preflight"}"#).unwrap();
+    let folder = Folder::new();
+    let other = folder.file("other.json", r#"{"format": "sobench-preflight"}"#);
     let closed = refusing_url();
     for (arguments, code, message) in [
         (
@@ -71,11 +83,7 @@ fn bad_input_is_refused_with_a_hint() {
             3,
             "no answer to a small request",
         ),
-        (
-            &["--merge", other.to_str().unwrap()],
-            2,
-            "no result of preflight --limits",
-        ),
+        (&["--merge", &other], 2, "no result of preflight --limits"),
         (&["--merge nowhere.json"], 2, "nowhere.json"),
         (&["--ladder height"], 2, "height"),
         (
@@ -84,12 +92,6 @@ fn bad_input_is_refused_with_a_hint() {
             "cannot write the result",
         ),
     ] {
-        let ran = limits(arguments);
-        assert_eq!(ran.code, code, "{arguments:?}: {}", ran.stderr);
-        assert!(
-            ran.stderr.contains(message) && ran.stdout.is_empty(),
-            "{arguments:?}: {}",
-            ran.stderr
-        );
+        limits(arguments).assert_fails(code, &[message]);
     }
 }

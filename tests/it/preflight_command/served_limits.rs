@@ -3,8 +3,8 @@
 
 use sobench_preflight::limits::{End, Ladder, ServerLimits, StepOutcome, Verdict};
 
-use super::limits::{limits, read};
-use crate::support::ServeProcess;
+use super::limits::limits;
+use crate::support::{Folder, ServeProcess};
 
 /// Seconds that are enough for every step without a planted fault.
 const LONG: &str = "60";
@@ -16,8 +16,8 @@ fn served(faults: &[&str], ladders: &str, step_timeout_s: &str) -> ServerLimits 
         flags.extend(["--fault", fault]);
     }
     let server = ServeProcess::start(&flags);
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("limits.json");
+    let folder = Folder::new();
+    let file = folder.path("limits.json");
     let ran = limits(&[
         "--base-url",
         &server.base_url,
@@ -26,9 +26,10 @@ fn served(faults: &[&str], ladders: &str, step_timeout_s: &str) -> ServerLimits 
         "--limits-step-timeout",
         step_timeout_s,
         "--json",
-        file.to_str().unwrap(),
+        &file,
     ]);
-    let found: ServerLimits = serde_json::from_value(read(&file)["servers"][0].clone()).unwrap();
+    let found: ServerLimits =
+        serde_json::from_value(folder.json("limits.json")["servers"][0].clone()).unwrap();
     let code = i32::from(found.bad_ladders().count() > 0);
     assert_eq!(ran.code, code, "{}{}", ran.stdout, ran.stderr);
     found
@@ -71,11 +72,11 @@ fn a_server_without_faults_gets_no_bad_verdict() {
     }
 }
 
-/// 200 ms a KiB: 2 s for an enum of 1,000 values, and 6 s for 3,000.
-const SLOW: &str = "slow-compile:200";
+/// 100 ms a KiB: 1 s for an enum of 1,000 values, and 3 s for 3,000.
+const SLOW: &str = "slow-compile:100";
 
 /// Seconds that are enough for 1,000 values, and not for 3,000.
-const SHORT: &str = "4";
+const SHORT: &str = "2";
 
 #[test]
 fn a_slow_compile_alone_is_slow() {

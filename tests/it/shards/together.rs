@@ -200,7 +200,7 @@ fn start_at_is_obeyed_or_rejected() {
         .duration_since(UNIX_EPOCH)
         .unwrap()
         .as_secs()
-        + 30;
+        + 10;
     for ran in all(
         &server,
         2,
