@@ -2,12 +2,9 @@
 //! `fixtures/frozen` has its pages, and the crate `results` its statistics.
 
 use serde_json::{Value, json};
-use sobench_testkit::{contract, repository_path};
+use sobench_testkit::repository_path;
 
-use crate::support::{Folder, Ran, choice_server, sobench};
-
-const COMPARISON: &str = include_str!("../../schemas/contracts/comparison.schema.json");
-const BASELINE: &str = include_str!("../../schemas/contracts/baseline.schema.json");
+use crate::support::{Folder, Ran, assert_follows, choice_server, sobench};
 
 fn frozen(name: &str) -> String {
     let path = repository_path("fixtures/frozen/runs").join(name);
@@ -23,7 +20,7 @@ fn compared(arguments: &[&str]) -> (Ran, Value) {
     let ran = compare(&[arguments, &["--format json"]].concat());
     let value: Value = serde_json::from_str(&ran.stdout)
         .unwrap_or_else(|error| panic!("{error}: {}{}", ran.stdout, ran.stderr));
-    assert_eq!(contract::check(COMPARISON, &value), Ok(()));
+    assert_follows("comparison", &value);
     (ran, value)
 }
 
@@ -47,7 +44,7 @@ fn baseline_is_small_deterministic_and_equivalent_to_its_run() {
     let text = write();
     assert_eq!(text, write(), "the same bytes every time");
     assert!(text.len() < 20_000, "{} bytes", text.len());
-    assert_eq!(contract::check(BASELINE, &folder.json("base.json")), Ok(()));
+    assert_follows("baseline", &folder.json("base.json"));
     let (of_run, of_baseline) = (
         compared(&[&a, &b, "--gate"]),
         compared(&[&base, &b, "--gate"]),

@@ -10,11 +10,8 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 use sobench_embedded::{EmbeddedOptions, EmbeddedServer, Fault};
-use sobench_testkit::contract;
 
-use crate::support::{Folder, Ran, Running, program, sobench, wait_until};
-
-const CONTRACT: &str = include_str!("../../schemas/contracts/matrix.schema.json");
+use crate::support::{Folder, Ran, Running, assert_follows, program, sobench, wait_until};
 
 /// Runs a comparison and returns its file, validated against the contract.
 #[track_caller]
@@ -30,7 +27,7 @@ fn compared(arguments: &[&str]) -> (Ran, Value) {
     let ran = sobench(&[&fixed, arguments].concat());
     assert!(Path::new(&files[0]).exists(), "{}", ran.stderr);
     let value = folder.json("c.json");
-    assert_eq!(contract::check(CONTRACT, &value), Ok(()));
+    assert_follows("matrix", &value);
     for name in ["c.md", "c.html"] {
         assert!(!folder.read(name).is_empty(), "{name}");
     }

@@ -10,12 +10,9 @@ mod tool_calls;
 use serde_json::Value;
 use sobench_backend::ServerKind;
 use sobench_testkit::constrained::{Reply, answering, sglang_reply};
-use sobench_testkit::contract;
 use sobench_testkit::scripted::{ScriptedServer, refusing_url};
 
-use crate::support::{Folder, Ran, sobench};
-
-const CONTRACT: &str = include_str!("../../schemas/contracts/preflight.schema.json");
+use crate::support::{Folder, Ran, assert_follows, sobench};
 
 fn command(server: Option<&ScriptedServer>, arguments: &[&str]) -> Ran {
     let mut all = vec!["preflight", "--disable-tqdm"];
@@ -86,7 +83,7 @@ fn preflight_writes_a_file_and_sets_the_exit_code() {
     let ran = command(None, &["--json", &folder.path("preflight.json")]);
     assert_eq!(ran.code, 0, "{}\n{}", ran.stdout, ran.stderr);
     let file = folder.json("preflight.json");
-    assert_eq!(contract::check(CONTRACT, &file), Ok(()));
+    assert_follows("preflight", &file);
     assert_eq!(file["passed"], true);
 
     let ignoring = answering(|_| Reply::Prose);

@@ -5,18 +5,16 @@ use std::io::Write as _;
 use std::process::Stdio;
 
 use serde_json::{Value, json};
-use sobench_testkit::{contract, repository_path};
+use sobench_testkit::repository_path;
 
-use crate::support::{Folder, Ran, program, sobench};
-
-const VERDICT_SCHEMA: &str = include_str!("../../schemas/contracts/verdict.schema.json");
+use crate::support::{Folder, Ran, assert_follows, program, sobench};
 
 /// The lines that `score` printed or wrote, validated against their contract.
 fn verdicts(text: &str) -> Vec<Value> {
     let lines = text.lines().map(|line| serde_json::from_str(line).unwrap());
     let lines: Vec<Value> = lines.collect();
     for line in &lines {
-        assert_eq!(contract::check(VERDICT_SCHEMA, line), Ok(()));
+        assert_follows("verdict", line);
     }
     lines
 }

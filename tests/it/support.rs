@@ -6,8 +6,8 @@ use std::process::{Child, ChildStderr, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use sobench_testkit::contract;
 use sobench_testkit::scripted::{ScriptedServer, models, whole};
+use sobench_testkit::{contract, repository_path};
 
 /// Exit code and output of the program.
 pub(crate) struct Ran {
@@ -330,6 +330,20 @@ impl Folder {
     pub(crate) fn json(&self, name: &str) -> Value {
         serde_json::from_str(&self.read(name)).expect("the file is JSON")
     }
+}
+
+/// Fails if a file does not follow the contract of this name, or would follow it with an unknown
+/// member. Lines of verdicts have the members of their rows.
+#[track_caller]
+pub(crate) fn assert_follows(name: &str, file: &Value) {
+    let path = repository_path(&format!("schemas/contracts/{name}.schema.json"));
+    let contract = std::fs::read_to_string(path).unwrap();
+    assert_eq!(contract::check(&contract, file), Ok(()), "{file}");
+    let other = contract::with_member(file, "/unknown", true.into());
+    assert_eq!(
+        contract::check(&contract, &other).is_ok(),
+        name == "verdict"
+    );
 }
 
 /// Validates a result file against its contract; the error lists the violations.

@@ -5,14 +5,8 @@ use serde_json::{Value, json};
 use sobench_testkit::constrained::{
     Reply, allowed, answering, constraint_text, crashing_server, posts,
 };
-<<<<<<< HEAD
-=======
-use sobench_testkit::contract;
->>>>>>> 7f86dd84 (tests: runs that need no engine have a scripted server, and tests share runs)
 
 use crate::support::{Ran, assert_follows, sobench};
-
-const CONTRACT: &str = include_str!("../../../schemas/contracts/preflight-features.schema.json");
 
 /// Verdict by keyword, one map per server.
 type Verdicts = Vec<Vec<(String, String)>>;
@@ -25,11 +19,7 @@ fn surveyed(arguments: &[&str]) -> (Ran, Value) {
     let ran = probe(&[arguments, &["--format json"]].concat());
     assert!(!ran.stdout.is_empty(), "{}", ran.stderr);
     let file: Value = serde_json::from_str(&ran.stdout).unwrap();
-<<<<<<< HEAD
     assert_follows("preflight-features", &file);
-=======
-    assert_eq!(contract::check(CONTRACT, &file), Ok(()));
->>>>>>> 7f86dd84 (tests: runs that need no engine have a scripted server, and tests share runs)
     (ran, file)
 }
 

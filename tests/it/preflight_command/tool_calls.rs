@@ -2,7 +2,6 @@
 
 use serde_json::{Value, json};
 use sobench_testkit::constrained::posts;
-use sobench_testkit::contract;
 use sobench_testkit::reasoning_server::{ReasoningFault, reasoning_server};
 use sobench_testkit::scripted::ScriptedServer;
 use sobench_testkit::tool_server::{ToolFault, tool_server};
@@ -18,11 +17,7 @@ fn json_of(server: &ScriptedServer, kinds: &str) -> (Value, i32) {
     let ran = command(Some(server), &arguments);
     let found: Value =
         serde_json::from_str(&ran.stdout).unwrap_or_else(|error| panic!("{error}: {}", ran.stderr));
-<<<<<<< HEAD
     assert_follows("preflight", &found);
-=======
-    assert_eq!(contract::check(super::CONTRACT, &found), Ok(()));
->>>>>>> 7f86dd84 (tests: runs that need no engine have a scripted server, and tests share runs)
     (found, ran.code)
 }
 
