@@ -526,34 +526,6 @@ mod tests {
     }
 
     #[test]
-    fn contract_names_every_metric() {
-        let contract = include_str!("../../../../../schemas/contracts/baseline.schema.json");
-        let contract: Value = serde_json::from_str(contract).unwrap();
-        let properties = &contract["properties"];
-        let names = |metrics: &mut dyn Iterator<Item = &'static str>| {
-            Value::from(metrics.collect::<Vec<_>>())
-        };
-        let rates = || Metric::ALL.iter().filter(|metric| metric.is_rate());
-        let distributions = || Metric::ALL.iter().filter(|metric| metric.is_distribution());
-        let named = |part: &str| properties[part]["propertyNames"]["enum"].clone();
-        assert_eq!(
-            named("counts"),
-            names(&mut rates().map(|metric| count_name(metric)))
-        );
-        assert_eq!(
-            named("means"),
-            names(&mut distributions().map(|metric| mean_name(metric)))
-        );
-        let columns = &properties["requests"]["properties"];
-        for metric in Metric::ALL
-            .iter()
-            .filter(|metric| metric.is_rate() || matches!(metric.kind, Kind::Distribution { .. }))
-        {
-            assert!(columns[column_name(metric)].is_object(), "{metric:?}");
-        }
-    }
-
-    #[test]
     fn invalid_baseline_is_an_error() {
         let text = write(&[run(vec![request()])]).unwrap();
         for (from, to, what) in [
