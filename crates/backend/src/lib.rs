@@ -30,7 +30,6 @@ mod thinking;
 mod wire;
 
 use bytes::Bytes;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -88,7 +87,7 @@ impl RequestOptions {
 
 /// Sampling parameters. Only those that were given are sent, so that the server's defaults apply
 /// otherwise.
-#[derive(Clone, Debug, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, schemars::JsonSchema, Serialize, Deserialize)]
 pub struct Sampling {
     pub temperature: Option<f64>,
     pub top_p: Option<f64>,

@@ -1,6 +1,5 @@
 //! Server products and how to identify them: by information pages, model owner or header.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
@@ -71,7 +70,7 @@ pub fn text_member(page: &Value, member: &str) -> Option<String> {
 }
 
 /// A server product; see [`ServerKind::product`].
-#[derive(Clone, Copy, JsonSchema)]
+#[derive(Clone, Copy, schemars::JsonSchema)]
 #[schemars(with = "String")]
 pub struct Product(&'static ProductSpec);
 

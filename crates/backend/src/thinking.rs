@@ -5,7 +5,6 @@
 //! Granite), llama.cpp's pull requests 20479 and 27221 (`reasoning_effort`), OpenAI's API reference
 //! (`reasoning_effort`, and `reasoning` of a model response), Ollama's API reference (`think`).
 
-use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
@@ -13,7 +12,7 @@ use super::ServerKind;
 use sobench_core::case::Arm;
 
 /// A way to turn thinking on and off.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, schemars::JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ThinkingSwitch {
     /// Variables of the chat template. Templates ignore those that they do not use.

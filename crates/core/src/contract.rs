@@ -7,15 +7,7 @@ use serde_json::{Map, Value};
 
 /// The contract of a file that is written as `T`.
 pub fn written<T: JsonSchema>() -> Value {
-    contract::<T>(SchemaSettings::draft2020_12().for_serialize())
-}
-
-/// The contract of a file that is read as `T`.
-pub fn read<T: JsonSchema>() -> Value {
-    contract::<T>(SchemaSettings::draft2020_12().for_deserialize())
-}
-
-fn contract<T: JsonSchema>(settings: SchemaSettings) -> Value {
+    let settings = SchemaSettings::draft2020_12().for_serialize();
     let mut contract = settings
         .into_generator()
         .into_root_schema_for::<T>()
@@ -52,43 +44,29 @@ fn close(schema: &mut Value, definitions: &Map<String, Value>, part: bool) {
             .replace("`]", "`")
             .replace('\n', " ");
     }
-    members.remove("format");
+    members.retain(|key, _| !["default", "format"].contains(&&**key));
     if members.contains_key("properties") {
         include_reference(members, definitions);
     }
-    let has_parts = ["allOf", "anyOf", "oneOf"]
-        .iter()
-        .any(|key| members.contains_key(*key));
     let is_object = members.get("type").is_some_and(|kind| kind == "object");
-    let is_closed = [
-        "additionalProperties",
-        "unevaluatedProperties",
-        "patternProperties",
-    ]
-    .iter()
-    .any(|key| members.contains_key(*key));
-    if is_object && !part && !is_closed {
-        let key = if has_parts {
-            "unevaluatedProperties"
-        } else {
-            "additionalProperties"
-        };
-        members.insert(key.to_owned(), false.into());
+    if is_object && !part && !members.contains_key("additionalProperties") {
+        members.insert("unevaluatedProperties".to_owned(), false.into());
     }
     for (key, value) in members {
-        match (key.as_str(), value) {
-            ("allOf" | "anyOf" | "oneOf" | "prefixItems", Value::Array(items)) => {
-                let part = is_object && key != "prefixItems";
+        let part = is_object && ["allOf", "anyOf", "oneOf"].contains(&&**key);
+        let is_by_name = ["properties", "patternProperties", "$defs"].contains(&&**key);
+        match value {
+            Value::Array(items) => {
                 items
                     .iter_mut()
                     .for_each(|item| close(item, definitions, part));
             }
-            ("properties" | "patternProperties" | "$defs", Value::Object(all)) => {
-                all.values_mut()
+            Value::Object(schemas) if is_by_name => {
+                schemas
+                    .values_mut()
                     .for_each(|schema| close(schema, definitions, false));
             }
-            ("items" | "additionalProperties", schema) => close(schema, definitions, false),
-            _ => {}
+            schema => close(schema, definitions, false),
         }
     }
 }
@@ -112,18 +90,18 @@ fn include_reference(members: &mut Map<String, Value>, definitions: &Map<String,
     }
 }
 
-/// Declares an object of a file: a struct with the value of each member, which its `new` takes from
-/// the arguments.
+/// Declares objects of a file: structs with the value of each member, which their `new` takes from the
+/// arguments.
 #[macro_export]
 macro_rules! json_struct {
-    (
+    ($(
         $(#[$meta:meta])*
         $vis:vis struct $Name:ident $(<$life:lifetime>)? = |$($arg:ident: $Arg:ty),*| $([
             $(let $pattern:pat = $init:expr;)*
         ])? {
             $($(#[$member_meta:meta])* $member:ident: $Type:ty = $value:expr,)*
         }
-    ) => {
+    )+) => {$(
         #[derive($crate::contract::schemars::JsonSchema, serde::Serialize)]
         $(#[$meta])*
         $vis struct $Name $(<$life>)? {
@@ -136,5 +114,5 @@ macro_rules! json_struct {
                 Self { $($member: $value,)* }
             }
         }
-    };
+    )+};
 }

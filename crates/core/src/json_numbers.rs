@@ -7,15 +7,7 @@
 #[allow(dead_code, reason = "only its schema is used")]
 pub enum NumberOrInf {
     Number(f64),
-    Infinite(Infinite),
-}
-
-/// An infinite number.
-#[derive(schemars::JsonSchema)]
-#[serde(rename_all = "snake_case")]
-#[allow(dead_code, reason = "only its schema is used")]
-pub enum Infinite {
-    Inf,
+    Infinite(#[schemars(regex(pattern = "^inf$"))] String),
 }
 
 /// A number, or `"inf"`.

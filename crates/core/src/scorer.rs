@@ -1,6 +1,5 @@
 //! Rules that compare an answer with the reference of its request. No model judges.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -8,7 +7,7 @@ use serde_json::Value;
 pub const SCORE_KEYWORD: &str = "x-sobench-score";
 
 /// A rule that compares an answer with a reference.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, JsonSchema, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, schemars::JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Scorer {
     /// Equal JSON: members in any order, numbers by value.

@@ -6,7 +6,6 @@
 
 use std::fmt;
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::registry;
@@ -70,7 +69,7 @@ registry! {
 }
 
 /// The speed of an embedded server: a profile, and times that replace its own.
-#[derive(Clone, Copy, Debug, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, schemars::JsonSchema, Serialize, Deserialize)]
 pub struct Speed {
     pub profile: SpeedProfile,
     /// Minimum time from a request's arrival to its first token, in milliseconds. Replaces the

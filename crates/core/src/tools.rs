@@ -6,7 +6,6 @@
 
 use std::collections::HashSet;
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value, json};
 
@@ -22,7 +21,7 @@ const MAX_NAME_CHARS: usize = 64;
 pub const MEMBERS: [&str; 3] = ["tools", "tool_choice", "parallel_tool_calls"];
 
 /// The tools of a request, and which calls of them an answer may and must have.
-#[derive(Clone, Debug, PartialEq, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, schemars::JsonSchema)]
 #[schemars(with = "Map<String, Value>")]
 pub struct ToolSet {
     /// At least one, with different names.

@@ -1,10 +1,9 @@
 //! Engine settings that change the accepted language or the cost.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Engine settings of a run, recorded with its results. The defaults are those of vLLM.
-#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, schemars::JsonSchema, Serialize, Deserialize)]
 pub struct EnginePolicy {
     /// Allow white space between JSON tokens. Otherwise JSON has the library's fixed layout.
     pub any_whitespace: bool,

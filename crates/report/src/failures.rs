@@ -35,7 +35,9 @@ pub fn write(view: &View<'_>, out: &mut dyn Write) -> Result<usize> {
 
 json_struct! {
     /// A failing case.
-    struct Failure<'a> = |view: &View<'_>, sample: &Sample<'a>, failing_as: &'static str, answer: &'a str| [
+    struct Failure<'a> = |
+        view: &View<'_>, sample: &Sample<'a>, failing_as: &'static str, answer: &'a str
+    | [
         let case = sample.case();
         let curl = view.resend.and_then(|resend| resend.line(&case).ok());
     ] {

@@ -157,15 +157,14 @@ json_struct! {
         tokenizer_id: &'a str = &record.tokenizer_id,
         num_prompts: usize = report.requests,
     }
-}
 
-json_struct! {
     pub(super) struct RateKeys = |record: &RunRecord| {
         #[serde(with = "number_or_inf")]
         #[schemars(with = "NumberOrInf")]
         request_rate: f64 = record.own_request_rate(),
         /// `null` for even spacing.
-        burstiness: Option<f64> = Some(record.settings.load.burstiness).filter(|shape| shape.is_finite()),
+        burstiness: Option<f64> =
+            Some(record.settings.load.burstiness).filter(|shape| shape.is_finite()),
         max_concurrency: Option<usize> = record.own_cap(),
     }
 }
@@ -256,9 +255,7 @@ json_struct! {
         datasets: &'a [DatasetPart] = &report.parts,
         record: &'a RunRecord = &report.record,
     }
-}
 
-json_struct! {
     /// The conditions of the run, under their keys in the file.
     struct Conditions<'a> = |report: &'a Report| [
         let record = &report.record;
@@ -290,9 +287,7 @@ json_struct! {
         enforcement: &'a Enforcement = &record.enforcement,
         notices: Vec<String> = sentences(&report.notices),
     }
-}
 
-json_struct! {
     struct LoadedDataset<'a> = |settings: &'a Settings, dataset: &'a DatasetRecord| {
         name: &'a str = &settings.dataset.source.name,
         path: Option<&'a str> = settings.dataset.source.path(),
@@ -301,9 +296,7 @@ json_struct! {
         sha256: &'a str = &dataset.sha256,
         grammar_converted_from: Option<GrammarDialect> = dataset.grammar_converted_from,
     }
-}
 
-json_struct! {
     /// The settings of every request beside prompt, length and constraint; `null` was not sent.
     struct RequestPart<'a> = |settings: &'a Settings| [
         let (request, load) = (&settings.request, &settings.load);

@@ -58,9 +58,7 @@ json_struct! {
         ramp_up_start_rps: u32 = ramp.start_rps,
         ramp_up_end_rps: u32 = ramp.end_rps,
     }
-}
 
-json_struct! {
     /// The requested and the offered load in the result file.
     pub(super) struct LoadPart<'a> = |figures: &'a LoadFigures, record: &'a RunRecord| [
         let load = &record.settings.load;

@@ -264,7 +264,9 @@ impl Cells<'_> {
 
 json_struct! {
     /// One request.
-    pub(super) struct Output<'a> = |sample: &Sample<'a>, answer: &'a Answer, options: &MetricsOptions| [
+    pub(super) struct Output<'a> = |
+        sample: &Sample<'a>, answer: &'a Answer, options: &MetricsOptions
+    | [
         let latency = sample.latency(options);
     ] {
         generated: Cow<'a, str> = answer.text(),
@@ -278,7 +280,8 @@ json_struct! {
         verdict: &'a Verdict = sample.verdict(),
         finish_reason: Option<&'a str> = sample.finish_reason(),
         /// The reasoning before the answer, where the server returns it separately.
-        reasoning: Option<&'a str> = Some(&*answer.reasoning).filter(|reasoning| !reasoning.is_empty()),
+        reasoning: Option<&'a str> =
+            Some(&*answer.reasoning).filter(|reasoning| !reasoning.is_empty()),
         /// Only streamed answers with reasoning have two TTFTs.
         #[serde(skip_serializing_if = "Option::is_none")]
         ttft_reasoning_ms: Option<f64> = latency.ttft_reasoning_ms,

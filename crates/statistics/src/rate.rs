@@ -1,12 +1,11 @@
 //! Rates with Wilson's score interval.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Z_95, effective_size};
 
 /// A rate in percent with its 95 % Wilson score interval.
-#[derive(Clone, Copy, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, schemars::JsonSchema, Serialize, Deserialize)]
 pub struct Rate {
     pub percent: f64,
     pub low_percent: f64,

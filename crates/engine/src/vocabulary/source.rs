@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tiktoken_rs::{cl100k_base_singleton, o200k_base_singleton};
 
@@ -10,7 +9,9 @@ use super::{CL100K_IDS, O200K_IDS, Vocabulary, tokenizer_json};
 use sobench_core::error::{Error, Result};
 
 /// Source of a vocabulary. Serialized as the text that [`VocabularySource::parse`] accepts.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, JsonSchema, Serialize, Deserialize)]
+#[derive(
+    Clone, Debug, Default, PartialEq, Eq, Hash, schemars::JsonSchema, Serialize, Deserialize,
+)]
 #[serde(from = "String", into = "String")]
 pub enum VocabularySource {
     /// `cl100k_base` of tiktoken, compiled in: 100,277 ids.

@@ -7,7 +7,6 @@
 //! A schema declares how a value is compared by the member `x-sobench-score`: `exact`,
 //! `case_insensitive`, `date`, `set` (an array), `ignore`, or `{"number": TOLERANCE}`.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -15,7 +14,9 @@ use sobench_core::schema_part::SchemaPart;
 use sobench_core::scorer::SCORE_KEYWORD as KEYWORD;
 
 /// The leaves of a reference and an answer.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, schemars::JsonSchema, Serialize, Deserialize,
+)]
 pub struct Leaves {
     pub right: usize,
     /// At the path of the reference with another value.

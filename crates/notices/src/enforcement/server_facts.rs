@@ -1,12 +1,11 @@
 //! Identification of a server.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use sobench_backend::{Product, ServerKind};
 
 /// Facts that a server reports about itself. A fact is `None` if the server does not report it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, schemars::JsonSchema, Serialize, Deserialize)]
 pub struct ServerFacts {
     pub product: Option<Product>,
     pub version: Option<String>,

@@ -1,7 +1,6 @@
 //! JSON formatting of a server: white space, member order and escaping of non-ASCII characters. All
 //! formats are valid, but runs with different formats are not comparable.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -9,7 +8,7 @@ use sobench_judge::free_choices::FreeChoices;
 pub use sobench_judge::free_choices::{MemberOrder, NonAscii, WhiteSpace};
 
 /// The format of one constrained answer.
-#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, schemars::JsonSchema, Serialize, Deserialize)]
 pub struct Spelling {
     pub white_space: WhiteSpace,
     pub member_order: MemberOrder,

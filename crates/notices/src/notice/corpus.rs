@@ -3,7 +3,6 @@
 
 use std::fmt;
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use sobench_core::printable::printable;
@@ -11,7 +10,7 @@ use sobench_core::printable::printable;
 /// Maximum number of characters of a sentence.
 const MAX_CHARS: usize = 300;
 
-#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, schemars::JsonSchema, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum CorpusNotice {
     LongInstances {

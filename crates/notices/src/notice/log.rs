@@ -1,11 +1,12 @@
 //! Notices of run logs: truncated logs, runs that ended early, and shards.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Notice, ShardValue, list};
 
-#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize, thiserror::Error)]
+#[derive(
+    Clone, Debug, PartialEq, schemars::JsonSchema, Serialize, Deserialize, thiserror::Error,
+)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum LogNotice {
     #[error("the last line of the run log is truncated and is skipped: {file}")]

@@ -1,12 +1,13 @@
 //! Notices about engines that are measured in process.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{ShardValue, list};
 use sobench_core::printable::thousands;
 
-#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize, thiserror::Error)]
+#[derive(
+    Clone, Debug, PartialEq, schemars::JsonSchema, Serialize, Deserialize, thiserror::Error,
+)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum MaskNotice {
     #[error(

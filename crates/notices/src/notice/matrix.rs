@@ -1,9 +1,10 @@
 //! Notices of a matrix.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize, thiserror::Error)]
+#[derive(
+    Clone, Debug, PartialEq, schemars::JsonSchema, Serialize, Deserialize, thiserror::Error,
+)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum MatrixNotice {
     #[error("CONSTRAINT NOT ENFORCED: {contender}, {dataset}, {treatment}, {load}")]

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::side::Side;
@@ -22,7 +21,7 @@ pub struct Condition {
 }
 
 /// The effect of a condition on the comparison.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, schemars::JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ConditionEffect {
     /// Known on every side, and equal.

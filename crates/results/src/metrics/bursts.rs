@@ -1,6 +1,5 @@
 //! How chunks arrive: one by one, or several at once with pauses between.
 
-use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::Sample;
@@ -17,7 +16,7 @@ const MIN_SHARE_PERCENT: f64 = 50.0;
 const MIN_INTERVAL_MS: f64 = 10.0;
 
 /// The gaps between chunks of streamed answers.
-#[derive(Clone, Copy, Debug, PartialEq, JsonSchema, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, schemars::JsonSchema, Serialize)]
 pub struct Bursts {
     /// Gaps between chunks.
     pub gaps: u64,

@@ -1,7 +1,6 @@
 //! Detects that constraints stopped being enforced during a run, and answers that end in white
 //! space.
 
-use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::Sample;
@@ -16,7 +15,7 @@ const RUN_AWAY_CHARS: usize = 24;
 const MIN_ON_EACH_SIDE: usize = 3;
 
 /// All answers before a request are valid, and none from this request on.
-#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, schemars::JsonSchema, Serialize)]
 pub struct ConstraintLoss {
     /// The first request with an invalid answer, in send order.
     pub case_id: String,

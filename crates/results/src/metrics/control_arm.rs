@@ -1,6 +1,5 @@
 //! The control arm: requests that are judged by their constraint and sent without it.
 
-use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::Sample;
@@ -12,7 +11,7 @@ use sobench_core::observation::Outcome;
 use sobench_statistics::Rate;
 
 /// What the answers of the control arm were.
-#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
+#[derive(Clone, Debug, PartialEq, schemars::JsonSchema, Serialize)]
 pub struct ControlArm {
     pub requests: usize,
     /// Answers, complete or truncated at the token limit.

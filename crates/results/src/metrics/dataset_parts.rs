@@ -1,6 +1,5 @@
 //! Figures of each dataset of a mixed run.
 
-use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::quality::Quality;
@@ -9,7 +8,7 @@ use sobench_core::case::DATASET_TAG;
 use sobench_plan::metrics::MetricsOptions;
 
 /// The figures of one dataset.
-#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
+#[derive(Clone, Debug, PartialEq, schemars::JsonSchema, Serialize)]
 pub struct DatasetPart {
     /// The name of the dataset.
     pub name: String,

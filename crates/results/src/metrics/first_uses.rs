@@ -8,7 +8,6 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::Sample;
@@ -19,7 +18,7 @@ use sobench_plan::metrics::MetricsOptions;
 use sobench_statistics::{Summary, mean};
 
 /// First uses of constraints compared with later uses.
-#[derive(Clone, Debug, Default, PartialEq, JsonSchema, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, schemars::JsonSchema, Serialize)]
 pub struct FirstUses {
     /// Distinct constraints that were sent.
     pub constraints: usize,

@@ -4,13 +4,12 @@
 //! objective reaches the target. Goodput with an attainment target is from DistServe (Zhong et al.,
 //! OSDI 2024); the validity condition is ours.
 
-use schemars::JsonSchema;
 use serde::Serialize;
 
 use sobench_statistics::Rate;
 
 /// The result of a sweep over loads.
-#[derive(Clone, Copy, Debug, PartialEq, JsonSchema, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, schemars::JsonSchema, Serialize)]
 #[serde(tag = "verdict", rename_all = "snake_case")]
 pub enum Knee<L> {
     /// The highest sustained load of the sweep.

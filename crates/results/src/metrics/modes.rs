@@ -1,7 +1,6 @@
 //! Latencies with two modes, such as answers with and without a queue. Mean and median then describe
 //! few answers.
 
-use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::Sample;
@@ -12,7 +11,7 @@ use sobench_plan::metrics::MetricsOptions;
 use sobench_statistics::TwoModes;
 
 /// The two modes of one latency in one arm.
-#[derive(Clone, Copy, Debug, PartialEq, JsonSchema, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, schemars::JsonSchema, Serialize)]
 pub struct Modes {
     /// The name of the metric.
     pub metric: &'static str,

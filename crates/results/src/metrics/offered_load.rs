@@ -1,6 +1,5 @@
 //! Offered load: the scheduled rate, and the rate at which requests were sent.
 
-use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::Sample;
@@ -8,7 +7,7 @@ use super::Sample;
 const NS_PER_S: f64 = 1e9;
 
 /// The scheduled and the achieved load. Rates are in requests per second, `None` if no time passed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, JsonSchema, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, schemars::JsonSchema, Serialize)]
 pub struct OfferedLoad {
     /// Number of sent requests.
     pub sent: usize,

@@ -1,6 +1,5 @@
 //! Probe requests: small requests beside the run that measure the effect of its load.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use sobench_statistics::Summary;
@@ -9,7 +8,7 @@ use sobench_statistics::Summary;
 const TAIL: f64 = 99.0;
 
 /// Results of the probe requests of a run, which are sent one at a time.
-#[derive(Clone, Debug, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, schemars::JsonSchema, Serialize, Deserialize)]
 pub struct ProbeResults {
     /// Requested rate per second. The duration of each request is added to the interval.
     pub rate: f64,

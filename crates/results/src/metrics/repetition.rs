@@ -1,13 +1,12 @@
 //! How often a run repeats requests and answers.
 
-use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::Sample;
 use sobench_statistics::effective_size;
 
 /// Distinct requests and answers of a run. Copies are the same request with the same answer.
-#[derive(Clone, Copy, Debug, Default, PartialEq, JsonSchema, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, schemars::JsonSchema, Serialize)]
 pub struct Repetition {
     pub requests: usize,
     pub distinct_requests: usize,

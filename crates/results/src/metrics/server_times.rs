@@ -1,6 +1,5 @@
 //! Times that the server reports with each answer, beside the client's.
 
-use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::Sample;
@@ -8,7 +7,7 @@ use sobench_plan::metrics::MetricsOptions;
 use sobench_statistics::mean;
 
 /// Means over the answers with times of the server, in milliseconds.
-#[derive(Clone, Copy, Debug, PartialEq, JsonSchema, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, schemars::JsonSchema, Serialize)]
 pub struct ServerTimesSummary {
     /// Answers with times.
     pub answers: usize,

@@ -7,7 +7,6 @@
 
 use std::collections::BTreeMap;
 
-use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::Sample;
@@ -20,7 +19,7 @@ const NS_PER_S: u64 = 1_000_000_000;
 
 /// Throughput of a group of requests per second of the whole run. `None` if the run took no time,
 /// or a count is unknown.
-#[derive(Clone, Debug, Default, PartialEq, JsonSchema, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, schemars::JsonSchema, Serialize)]
 pub struct Throughput {
     /// Answers per second.
     pub request_throughput: Option<f64>,

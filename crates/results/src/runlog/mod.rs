@@ -42,7 +42,6 @@ mod source;
 mod tests;
 pub mod write;
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use self::clients::shard_overhead;
@@ -69,7 +68,7 @@ pub fn contract() -> serde_json::Value {
 }
 
 /// The end of a run.
-#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, schemars::JsonSchema, Serialize, Deserialize)]
 pub struct Footer {
     /// Number of requests in the log.
     pub requests: usize,

@@ -43,20 +43,20 @@ pub fn render(comparison: &Comparison) -> Value {
 json_struct! {
     struct ComparisonFile<'a> = |comparison: &'a Comparison| [
         let gate = comparison.gate_summary();
+        let undecided = comparison.gate.as_ref().and_then(|gate| gate.undecided);
     ] {
         format_version: u32 = FORMAT_VERSION,
         sides: Vec<SideEntry<'a>> = comparison.sides.iter().map(SideEntry::new).collect(),
         comparable: bool = comparison.is_comparable(),
         conditions: Vec<ConditionEntry<'a>> =
             comparison.conditions.iter().map(ConditionEntry::new).collect(),
-        method: MethodEntry = MethodEntry::new(&comparison.method, comparison.gate.as_ref().and_then(|gate| gate.undecided)),
-        against_first: Vec<AgainstEntry<'a>> = comparison.against.iter().map(AgainstEntry::new).collect(),
+        method: MethodEntry = MethodEntry::new(&comparison.method, undecided),
+        against_first: Vec<AgainstEntry<'a>> =
+            comparison.against.iter().map(AgainstEntry::new).collect(),
         gate: Option<GateEntry> = gate.as_ref().map(GateEntry::new),
         failed: bool = gate.is_some_and(|gate| gate.verdict == GateVerdict::Failed),
     }
-}
 
-json_struct! {
     /// How differences are decided.
     struct MethodEntry = |method: & ComparisonMethod, undecided: Option<Undecided>| {
         level_percent: f64 = 100.0 * method.level,
@@ -70,9 +70,7 @@ json_struct! {
         run_spread_percent_by_name: BTreeMap<String, f64> = method.run_spread.by_name().collect(),
         undecided: Option<Undecided> = undecided,
     }
-}
 
-json_struct! {
     struct GateEntry = |gate: &GateSummary| {
         verdict: GateVerdict = gate.verdict,
         rules: usize = gate.rules.len(),
@@ -82,23 +80,17 @@ json_struct! {
         partial_runs: Vec<PartialRun> = gate.partial.iter().map(PartialRun::new).collect(),
         allow_partial: bool = gate.allow_partial,
     }
-}
 
-json_struct! {
     struct PartialRun = |run: &(usize, String)| {
         side: usize = run.0,
         file: String = run.1.clone(),
     }
-}
 
-json_struct! {
     struct SideEntry<'a> = |side: &'a Side| {
         name: &'a str = &side.name,
         runs: Vec<RunEntry<'a>> = side.runs.iter().map(RunEntry::new).collect(),
     }
-}
 
-json_struct! {
     struct RunEntry<'a> = |run: &'a Run| {
         file: &'a str = &run.file,
         kind: FileKind = run.kind,
@@ -107,17 +99,13 @@ json_struct! {
         distrusted: Vec<&'a Figure> = run.distrusted.keys().collect(),
         notices: &'a [String] = &run.notices,
     }
-}
 
-json_struct! {
     struct ConditionEntry<'a> = |condition: &'a Condition| {
         field: Field = condition.field,
         values: &'a [Option<String>] = &condition.values,
         finding: ConditionEffect = condition.effect,
     }
-}
 
-json_struct! {
     struct AgainstEntry<'a> = |against: &'a SideComparison| {
         side: usize = against.other,
         pairing: &'static str = match against.pairing {
@@ -125,14 +113,13 @@ json_struct! {
             Pairing::ByPlace { .. } => "by_place",
             Pairing::None => "none",
         },
-        figures: IndexMap<String, FigureEntry> = against.rows.iter().map(|row| (row.measured.metric.to_string(), FigureEntry::new(row))).collect(),
+        figures: IndexMap<String, FigureEntry> =
+            against.rows.iter().map(FigureEntry::named).collect(),
         changed: Option<ChangedEntry<'a>> = against.changed.as_ref().map(ChangedEntry::new),
         changes: Vec<ChangeEntry> = against.changes.iter().map(ChangeEntry::new).collect(),
         bounds: Vec<LimitEntry> = against.limits.iter().map(LimitEntry::new).collect(),
     }
-}
 
-json_struct! {
     struct FigureEntry = |row: &Row| [
         let measured = &row.measured;
         let contrast = match &measured.spread {
@@ -154,12 +141,12 @@ json_struct! {
         },
         method: Option<Method> = measured.spread.method(),
         mcnemar_p: Option<f64> = measured.spread.p_value(),
-        pairs: Option<PairsEntry> = contrast.and_then(Contrast::pairs).map(|sample| PairsEntry::new(&sample.pairs)),
-        cannot_see: Option<String> = contrast.and_then(Contrast::unseen).map(|unseen| unseen.to_string()),
+        pairs: Option<PairsEntry> =
+            contrast.and_then(Contrast::pairs).map(|sample| PairsEntry::new(&sample.pairs)),
+        cannot_see: Option<String> =
+            contrast.and_then(Contrast::unseen).map(|unseen| unseen.to_string()),
     }
-}
 
-json_struct! {
     /// Numbers of cases that are correct on both sides, on one of them, or on neither.
     struct PairsEntry = |pairs: &Pairs| {
         both: usize = pairs.both,
@@ -167,18 +154,14 @@ json_struct! {
         only_other: usize = pairs.only_b,
         neither: usize = pairs.neither,
     }
-}
 
-json_struct! {
     struct ChangedEntry<'a> = |changed: &'a ChangedCases| {
         worse: usize = changed.worse,
         better: usize = changed.better,
         judged: usize = changed.judged,
         cases: Vec<CaseEntry<'a>> = changed.cases.iter().map(CaseEntry::new).collect(),
     }
-}
 
-json_struct! {
     struct CaseEntry<'a> = |case: &'a ChangedCase| {
         case: &'a str = &case.case,
         arm: Option<Arm> = case.arm,
@@ -186,18 +169,14 @@ json_struct! {
         first: SeenEntry<'a> = SeenEntry::new(&case.a),
         other: SeenEntry<'a> = SeenEntry::new(&case.b),
     }
-}
 
-json_struct! {
     struct SeenEntry<'a> = |seen: &'a CaseResult| {
         correct_runs: usize = seen.correct.hits,
         runs: usize = seen.correct.of,
         verdict: Option<&'a str> = seen.answer.as_ref().map(|answer| &*answer.verdict),
         text: Option<&'a str> = seen.answer.as_ref().map(|answer| &*answer.text),
     }
-}
 
-json_struct! {
     struct ChangeEntry = |change: &ChangeRuling| {
         rule: String = change.rule.to_string(),
         metric: Figure = change.rule.metric,
@@ -211,15 +190,19 @@ json_struct! {
         ruled_out: Option<f64> = change.ruled_out(),
         needs: Option<Needs> = change.needs,
     }
-}
 
-json_struct! {
     struct LimitEntry = |limit: &LimitRuling| {
         rule: String = limit.rule.to_string(),
         metric: Figure = limit.rule.metric,
         value: Option<f64> = limit.value,
         ruling: &'static str = ruling(limit.ruling),
         words: String = limit.result(),
+    }
+}
+
+impl FigureEntry {
+    fn named(row: &Row) -> (String, Self) {
+        (row.measured.metric.to_string(), Self::new(row))
     }
 }
 

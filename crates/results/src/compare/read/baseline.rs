@@ -109,11 +109,13 @@ json_struct! {
         let name = Path::new(&run.file).file_name();
     ] {
         sobench_baseline: u32 = FORMAT_VERSION,
-        of: String = name.map_or_else(|| run.file.clone(), |name| name.to_string_lossy().into_owned()),
+        of: String =
+            name.map_or_else(|| run.file.clone(), |name| name.to_string_lossy().into_owned()),
         settings: &'a Conditions = &run.conditions,
         notices: &'a [String] = &run.notices,
         duration_s: Option<f64> = run.duration_s.map(|seconds| rounded(seconds, 1e6)),
-        figures: BTreeMap<String, f64> = figures.map(|(name, value)| (name, rounded(value, 1e6))).collect(),
+        figures: BTreeMap<String, f64> =
+            figures.map(|(name, value)| (name, rounded(value, 1e6))).collect(),
         counts: IndexMap<&'static str, &'a Share> =
             run.counts.iter().map(|(metric, share)| (count_name(metric), share)).collect(),
         means: IndexMap<&'static str, &'a SavedMean> =

@@ -1,12 +1,11 @@
 //! Mean and percentiles of a histogram.
 
-use schemars::JsonSchema;
 use serde::Serialize;
 
 use sobench_core::server_sample::HistogramCounts;
 
 /// The durations of a histogram in the run, in milliseconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, JsonSchema, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, schemars::JsonSchema, Serialize)]
 pub struct HistogramSummary {
     pub count: f64,
     /// Exact.

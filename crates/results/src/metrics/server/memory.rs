@@ -4,7 +4,6 @@ use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
 
-use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::MIB;
@@ -27,7 +26,7 @@ const LEVEL: f64 = 0.99;
 const KEPT_SHARE: f64 = 0.95;
 
 /// The slope of the resident memory over the number of distinct constraints.
-#[derive(Clone, Copy, Debug, PartialEq, JsonSchema, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, schemars::JsonSchema, Serialize)]
 pub struct MemoryGrowth {
     pub bytes_per_constraint: f64,
     /// 99 % interval, also for memory that moves as a random walk.
