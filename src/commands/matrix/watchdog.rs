@@ -87,7 +87,7 @@ mod tests {
         assert_eq!(server.try_wait().unwrap(), None);
         let Watchdog(mut shell) = Watchdog::new(server.id()).unwrap();
         drop(shell.stdin.take());
-        // The shell takes a process that nobody waited for as running.
+        // For the shell, a process without a wait is still running.
         server.wait().unwrap();
         shell.wait().unwrap();
     }

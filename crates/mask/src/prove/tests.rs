@@ -25,7 +25,7 @@ use sobench_engine::{
 };
 
 /// Masks per entry and engine.
-const BUDGET: u64 = 3000;
+const BUDGET: u64 = 1500;
 
 /// Limits large enough for any machine.
 const UNTIMED: ShrinkLimits = ShrinkLimits {

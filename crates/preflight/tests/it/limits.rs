@@ -113,7 +113,7 @@ async fn a_long_event_is_not_an_error_of_the_server() {
 async fn a_server_that_does_not_come_back_hangs() {
     let server = hanging_server();
     let ladders = [LadderKind::EnumSize, LadderKind::MaxItems];
-    let timeout = Duration::from_secs(2);
+    let timeout = Duration::from_secs(1);
     let found = try_limits(&server.base_url, &ladders, timeout)
         .await
         .unwrap();
