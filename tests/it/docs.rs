@@ -86,6 +86,7 @@ pages! {
     compare: "docs/compare.md",
     side_by_side: "docs/side-by-side.md",
     engines: "docs/engines.md",
+    formats: "docs/formats.md",
     serve: "docs/serve.md",
     calibrate: "docs/calibrate.md",
     score: "docs/score.md",
