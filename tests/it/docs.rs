@@ -7,6 +7,7 @@ mod terminal;
 use std::fs;
 use std::path::Path;
 
+use sobench_core::verdict::{NotScored, Reason};
 use sobench_testkit::repository_path;
 
 use page::Command;
@@ -77,6 +78,7 @@ pages! {
     preflight: "docs/preflight.md",
     limits: "docs/limits.md",
     datasets: "docs/datasets.md",
+    formats: "docs/formats.md",
     load: "docs/load.md",
     shards: "docs/shards.md",
     metrics: "docs/metrics.md",
@@ -86,7 +88,6 @@ pages! {
     compare: "docs/compare.md",
     side_by_side: "docs/side-by-side.md",
     engines: "docs/engines.md",
-    formats: "docs/formats.md",
     serve: "docs/serve.md",
     calibrate: "docs/calibrate.md",
     score: "docs/score.md",
@@ -117,6 +118,15 @@ fn pages_in(folders: &[&str]) -> Vec<String> {
         }
     }
     found
+}
+
+#[test]
+fn the_guide_names_every_reason() {
+    let guide = repository_path("docs/guides/read-a-failure.md");
+    let guide = fs::read_to_string(guide).unwrap();
+    for name in Reason::NAMES.iter().chain(&NotScored::NAMES) {
+        assert!(guide.contains(&format!("| `{name}` |")), "{name}");
+    }
 }
 
 #[test]
