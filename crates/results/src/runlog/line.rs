@@ -7,11 +7,13 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use super::Judged;
-use crate::metrics::Tokens;
+use crate::metrics::probe::ProbeResults;
 use crate::metrics::reasoning::ReasoningFacts;
+use crate::metrics::recovery::Recovery;
 use crate::metrics::request_table::ChunksAndTokens;
+use crate::metrics::spec_decode::SpecDecode;
 use crate::metrics::stream_parity::{Parity, Response};
+use crate::metrics::{Judged, Tokens};
 use sobench_core::answer::{Answer, AnsweredBy, ToolCall};
 use sobench_core::case::{Arm, Case, Prompt};
 use sobench_core::channel_timing::ChannelTiming;
@@ -23,10 +25,13 @@ use sobench_core::printable::printable;
 use sobench_core::run_event::AnswerForm;
 use sobench_core::scorer::Scorer;
 use sobench_core::server_sample::ServerSample;
+use sobench_core::shard::ClockOffset;
 use sobench_judge::accuracy::Accuracy;
 use sobench_judge::canary::CanaryAnswer;
 use sobench_judge::free_choices::FreeChoices;
-use sobench_plan::record::RunRecord;
+use sobench_notices::enforcement::EarlyBreach;
+use sobench_notices::notice::Notice;
+use sobench_plan::record::{ClientCost, Engine, RunRecord};
 
 /// Maximum size of one line in bytes. The client limits an answer to an eighth of this, and
 /// escaping can make one byte six.
@@ -54,7 +59,42 @@ pub(super) enum Line<'a> {
     Repeat(Box<RepeatLine<'a>>),
     ServerMetrics(&'a ServerSample),
     Judged(JudgedLine<'a>),
-    Footer(&'a super::Footer),
+    Footer(&'a Footer),
+}
+
+/// The end of a run.
+#[derive(Clone, Debug, PartialEq, schemars::JsonSchema, Serialize, Deserialize)]
+pub struct Footer {
+    /// Number of requests in the log.
+    pub requests: usize,
+    /// From the start to the last end of a sent request.
+    pub duration_ns: u64,
+    /// Resources that the client used.
+    pub cost: ClientCost,
+    /// Probe requests beside the run, if requested.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub probe: Option<ProbeResults>,
+    /// Single requests before and after a run with abandoned requests.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recovery: Option<Recovery>,
+    /// Speculative decoding counters, if the server reports them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spec_decode: Option<SpecDecode>,
+    /// The decoding engine of the embedded server, with its counters.
+    pub engine: Option<Engine>,
+    /// Whether the user stopped the run.
+    pub interrupted: bool,
+    /// The reason why the run gave up on the server, if it did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub broken_off: Option<String>,
+    /// The first constrained answers, if they show that the constraint is not enforced.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub early_breach: Option<EarlyBreach>,
+    /// Notices in addition to those of the record.
+    pub notices: Vec<Notice>,
+    /// Offset of this machine's clock from that of shard 1 after the run, if measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clock: Option<ClockOffset>,
 }
 
 /// The first line.

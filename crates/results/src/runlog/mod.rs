@@ -42,22 +42,12 @@ mod source;
 mod tests;
 pub mod write;
 
-use serde::{Deserialize, Serialize};
-
 pub use self::clients::shard_overhead;
-pub use self::line::{LoggedAnswer, MAX_LINE_BYTES};
+pub use self::line::{Footer, LoggedAnswer, MAX_LINE_BYTES};
 pub use self::read::{AnswerReader, RunLog};
 pub use self::request_lines::{RequestLines, RequestReader};
 pub use self::source::Source;
 pub use crate::metrics::Judged;
-use crate::metrics::probe::ProbeResults;
-use crate::metrics::recovery::Recovery;
-use crate::metrics::spec_decode::SpecDecode;
-use sobench_core::shard::ClockOffset;
-use sobench_notices::enforcement::EarlyBreach;
-use sobench_notices::notice::Notice;
-use sobench_plan::record::ClientCost;
-use sobench_plan::record::Engine;
 
 /// The version of the format. It increases if older readers would misread the format.
 pub const VERSION: u32 = 2;
@@ -65,39 +55,4 @@ pub const VERSION: u32 = 2;
 /// The contract of a line.
 pub fn contract() -> serde_json::Value {
     sobench_core::contract::written::<line::Line<'_>>()
-}
-
-/// The end of a run.
-#[derive(Clone, Debug, PartialEq, schemars::JsonSchema, Serialize, Deserialize)]
-pub struct Footer {
-    /// Number of requests in the log.
-    pub requests: usize,
-    /// From the start to the last end of a sent request.
-    pub duration_ns: u64,
-    /// Resources that the client used.
-    pub cost: ClientCost,
-    /// Probe requests beside the run, if requested.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub probe: Option<ProbeResults>,
-    /// Single requests before and after a run with abandoned requests.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub recovery: Option<Recovery>,
-    /// Speculative decoding counters, if the server reports them.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub spec_decode: Option<SpecDecode>,
-    /// The decoding engine of the embedded server, with its counters.
-    pub engine: Option<Engine>,
-    /// Whether the user stopped the run.
-    pub interrupted: bool,
-    /// The reason why the run gave up on the server, if it did.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub broken_off: Option<String>,
-    /// The first constrained answers, if they show that the constraint is not enforced.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub early_breach: Option<EarlyBreach>,
-    /// Notices in addition to those of the record.
-    pub notices: Vec<Notice>,
-    /// Offset of this machine's clock from that of shard 1 after the run, if measured.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub clock: Option<ClockOffset>,
 }

@@ -33,6 +33,7 @@ use sobench_judge::canary::{CanaryAnswer, CanaryClass, Excerpt};
 use sobench_judge::free_choices::FreeChoices;
 use sobench_notices::notice::Notice;
 use sobench_plan::metrics::{LatencyMetric, MetricsOptions};
+use sobench_plan::record::ClientCost;
 use sobench_plan::record::{RunRecord, testing};
 
 pub(crate) fn record() -> RunRecord {

@@ -147,7 +147,7 @@ fn check_whole_tokens(name: EngineName, vocabulary: &Arc<Vocabulary>) {
         ids.entry(vocabulary.bytes(id)).or_default().push(id);
     }
     let mut mask = TokenMask::new(vocabulary.len());
-    for tokens in sample.chunks(TOKENS_PER_CHOICE) {
+    for tokens in sample.chunks_exact(TOKENS_PER_CHOICE) {
         // No text is a prefix of another.
         let texts: Vec<String> = tokens
             .iter()
