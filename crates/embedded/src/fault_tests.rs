@@ -586,6 +586,9 @@ async fn a_large_constraint_ends_the_server() {
     let url = format!("{}/health", server.base_url());
     let wait = tokio::task::spawn_blocking(move || server.wait(std::future::pending()));
     let error = wait.await.unwrap().unwrap_err();
-    assert!(error.what.contains("die-on-large"), "{error}");
+    assert_eq!(
+        error.what,
+        "the embedded server died: an injected fault, die-on-large"
+    );
     assert!(http.get(url).send().await.unwrap_err().is_connect());
 }

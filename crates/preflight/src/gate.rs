@@ -163,11 +163,9 @@ mod tests {
         let arguments = Some(Part::Arguments);
         let lost = found(true, Class::Partial, arguments);
         let error = gate(&lost, Guided, UnenforcedPolicy::Refuse).unwrap_err();
-        assert!(
-            error
-                .what
-                .contains("constraint: tool call, auto, strict, streamed: partial: why"),
-            "{error}"
+        assert_eq!(
+            error.what,
+            "the server returns 200 but does not apply the constraint: tool call, auto, strict, streamed: partial: why"
         );
         let hint = error.hint.unwrap_or_default();
         assert!(

@@ -385,10 +385,9 @@ fn rows_of_a_dataset_are_found_by_their_reference_answers() {
     let score = scored(&file.to_string(), Some(&bench)).unwrap();
     assert_eq!(counts(&score), (FileKind::Outputs, 4, Some((3, 3)), vec![]));
     assert_eq!(score.quality.not_scored[0].count, 1);
-    assert!(
-        score.quality.not_scored[0].examples[0]
-            .message
-            .contains("not in the dataset")
+    assert_eq!(
+        score.quality.not_scored[0].examples[0].message,
+        "the reference answer is not in the dataset"
     );
 }
 

@@ -447,11 +447,9 @@ mod tests {
             },
             ..DatasetArgs::default()
         });
-        assert!(
-            error
-                .unwrap_err()
-                .to_string()
-                .contains("--canary-prompt-len is 0")
+        assert_eq!(
+            error.unwrap_err().to_string(),
+            "--canary-prompt-len is 0\nhint: give a number of tokens, or remove the flag for short prompts"
         );
     }
 }

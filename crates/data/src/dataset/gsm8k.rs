@@ -148,7 +148,10 @@ mod tests {
             std::fs::write(&path, line).unwrap();
             let error = read(path.to_str().unwrap()).unwrap_err();
             assert!(error.what.contains(message), "{error}");
-            assert!(error.hint.unwrap().contains("a row has question"));
+            assert_eq!(
+                error.hint.unwrap(),
+                "a row has question, and answer, whose last line is #### and a number"
+            );
         }
     }
 }

@@ -185,7 +185,7 @@ mod tests {
         assert!(
             all.notices[0]
                 .to_string()
-                .contains("Kubernetes/train-00000-of-00001.parquet, row index 1: json_schema: EOF")
+                .ends_with("/Kubernetes/train-00000-of-00001.parquet, row index 1: json_schema: EOF while parsing an object at line 1 column 1")
         );
         assert!(
             all.rows[1].name.ends_with("row index 1 (Github_easy---1)"),

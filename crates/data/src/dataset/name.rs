@@ -115,6 +115,9 @@ mod tests {
         );
         let error = "jsn".parse::<DatasetName>().unwrap_err();
         assert_eq!(error.what, "unknown dataset: jsn");
-        assert!(error.hint.unwrap().contains("json-unique"));
+        assert_eq!(
+            error.hint.unwrap(),
+            "use one of: json, json-unique, grammar, regex, choice, suite, tools, canary, extract, last_letters, shuffled_objects, gsm8k, mmlu, sob, xgrammar_bench, jsonschemabench, maskbench, bfcl, custom, random, random-prefix, prefix_repetition, sharegpt, burstgpt, sonnet, hf, audio"
+        );
     }
 }

@@ -97,11 +97,11 @@ mod tests {
         let text = serde_json::to_string(&plan(DatasetName::Json))
             .unwrap()
             .replace("\"json\"", "\"jsn\"");
-        assert!(
+        assert_eq!(
             serde_json::from_str::<DatasetPlan>(&text)
                 .unwrap_err()
-                .to_string()
-                .contains("no such dataset")
+                .to_string(),
+            "no such dataset at line 1 column 224"
         );
     }
 }

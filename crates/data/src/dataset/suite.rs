@@ -261,7 +261,10 @@ mod tests {
         assert_eq!(error.what, "no row of suite-1 has the tag: hard");
         assert!(error.hint.unwrap().contains("difficulty:hard"));
         let error = filtered(&["kind:json", "feature:lark"]).unwrap_err();
-        assert!(error.what.contains("all of these tags"), "{error}");
+        assert_eq!(
+            error.what,
+            "no row of suite-1 has all of these tags: kind:json, feature:lark"
+        );
     }
 
     /// Reference answers fit twice into the default limit, and prompts into a small context.

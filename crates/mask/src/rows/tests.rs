@@ -127,7 +127,10 @@ fn truncated_last_line_is_dropped_with_a_notice() {
         std::fs::write(&path, &whole[..whole.len() - cut]).unwrap();
         let (mut file, notice) = RowsFile::<Row>::resume(&path, &record()).unwrap();
         assert!(
-            notice.unwrap().to_string().contains("truncated"),
+            notice
+                .unwrap()
+                .to_string()
+                .ends_with("/rows.jsonl is truncated and is measured again"),
             "{cut} bytes are missing"
         );
         assert_eq!(file.rows().len(), 2);
@@ -173,7 +176,10 @@ fn rows_file_of_another_measurement_is_rejected_with_the_difference() {
     let exists = RowsFile::<Row>::create(Some(&path), &record())
         .map(|_| ())
         .unwrap_err();
-    assert!(exists.what.contains("already exists"), "{exists}");
+    assert!(
+        exists.what.starts_with("rows file already exists: "),
+        "{exists}"
+    );
 }
 
 #[test]

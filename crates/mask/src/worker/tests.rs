@@ -361,11 +361,11 @@ fn batches_are_always_full() {
 fn invalid_input_is_rejected_and_open_failures_are_reported() {
     let open = |_: &Setup| Err(Error::usage("no such engine").hint("another"));
     let mut output = Vec::new();
-    assert!(
+    assert_eq!(
         serve_with(&b"hello\n"[..], &mut output, &open)
             .unwrap_err()
-            .what
-            .contains("mask-worker")
+            .what,
+        "invalid input for mask-worker: expected value at line 1 column 1"
     );
     serve_with(&b""[..], &mut output, &open).unwrap();
     assert!(output.is_empty());

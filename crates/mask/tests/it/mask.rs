@@ -307,12 +307,9 @@ mod children {
                 .collect::<Vec<_>>(),
             [1]
         );
-        assert!(
-            run.notices[0]
-                .to_string()
-                .contains("batches of 2 sequences: no batch today"),
-            "{:?}",
-            run.notices
+        assert_eq!(
+            run.notices[0].to_string(),
+            "no figures of guidance for batches of 2 sequences: no batch today"
         );
         let none = measure(&MaskPlan {
             batch_sizes: vec![1],
@@ -336,9 +333,9 @@ mod children {
             &|_| (),
         )
         .unwrap_err();
-        assert!(
-            error.what.contains("could not parse its job, garbled: hm"),
-            "{error}"
+        assert_eq!(
+            error.what,
+            "child process could not parse its job, garbled: hm"
         );
     }
 

@@ -253,13 +253,13 @@ async fn an_envelope_used_as_the_schema_is_detected() {
         Class::WrongWrapper
     );
     assert_eq!(class(&found, Kind::Json, StructuredOutputs), Class::Ignored);
-    assert!(
+    assert_eq!(
         found
             .verdict_for(Kind::Json, ResponseFormat)
             .unwrap()
             .finding
-            .reason
-            .contains("name, schema, strict")
+            .reason,
+        "the answer has the members of the schema's envelope (name, schema, strict), not those of the schema"
     );
 }
 

@@ -230,7 +230,10 @@ async fn refusals_and_failures_are_quoted() {
     row_is(&refused, row(ToolRow::AllowedTools), Class::Rejected, None);
     let cell = cells(&refused, row(ToolRow::AllowedTools))[0];
     assert_eq!(cell.finding.status, Some(400));
-    assert!(cell.finding.reason.contains("unknown tool_choice"));
+    assert_eq!(
+        cell.finding.reason,
+        "{\"error\": {\"message\": \"unknown tool_choice\"}}"
+    );
     assert!(refused.passed(), "a refusal of allowed_tools is no fault");
 
     let failed = found(Some(ToolFault::Fail)).await;

@@ -998,7 +998,10 @@ mod tests {
         );
         let unclear = ruled(rule, &with_pairs(250, 30, 20));
         assert_eq!(unclear.ruling, Ruling::TooFew);
-        assert!(unclear.to_string().contains("undecided: too few items"));
+        assert_eq!(
+            unclear.to_string(),
+            "accuracy>=accuracy_prompt-3pp: undecided: too few items, which rule out a loss over 5.5 pp; the difference is -2.50 pp (-5.50 to +0.43, 90 % interval)"
+        );
         // The other way round.
         let reversed = "accuracy(prompt)>=accuracy(prompt+constraint)-3pp";
         let reversed = ruled(reversed, &with_pairs(250, 60, 2));

@@ -688,7 +688,7 @@ fn damaged_log_is_rejected_with_file_and_line() {
         RunLog::read(&path)
             .unwrap_err()
             .what
-            .contains("verdict for an unknown request: 3")
+            .ends_with("/run.jsonl, line 16: verdict for an unknown request: 3")
     );
     let error = RunLog::read(&folder.path().join("none")).unwrap_err();
     assert!(

@@ -105,7 +105,10 @@ fn stream_parity_fixes_temperature_and_seed() {
         "1",
     ];
     let error = plan(&vectors).unwrap_err();
-    assert!(error.what.contains("needs streamed answers"), "{error}");
+    assert_eq!(
+        error.what,
+        "--stream-parity needs streamed answers, which --backend openai-embeddings does not have"
+    );
 }
 
 #[test]

@@ -85,10 +85,9 @@ mod tests {
             notice(DatasetName::JsonUnique, until, 100, count).map(|notice| notice.to_string())
         };
         assert_eq!(notice_after(Until::LastCase, 100), None);
-        assert!(
-            notice_after(Until::Time(ten), 40)
-                .unwrap()
-                .contains("40 of 100 prepared")
+        assert_eq!(
+            notice_after(Until::Time(ten), 40).unwrap(),
+            "sending ended after at most 10 s (--duration): 40 of 100 prepared requests were sent"
         );
         let again = notice_after(Until::Cycling(ten), 250).unwrap();
         assert!(

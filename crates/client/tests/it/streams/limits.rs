@@ -224,7 +224,10 @@ async fn tls_failures_come_with_a_hint() {
     else {
         panic!("not refused")
     };
-    assert!(message.contains("https://"), "{message}");
+    assert_eq!(
+        message,
+        "got a TLS alert instead of an HTTP response: check whether the URL should start with https://"
+    );
     // A self-signed certificate, refused and then accepted with `insecure`.
     check_unconnected(
         &observed(&secure, unset).await,

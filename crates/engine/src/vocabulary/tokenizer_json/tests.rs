@@ -224,7 +224,12 @@ fn the_end_token_is_found_in_the_files() {
     let error = load_files(&[("tokenizer.json", &without_end_token)], None)
         .err()
         .unwrap();
-    assert!(error.what.contains("no end token found"), "{error}");
+    assert!(
+        error
+            .what
+            .starts_with("no end token found for the vocabulary: "),
+        "{error}"
+    );
 }
 
 #[test]

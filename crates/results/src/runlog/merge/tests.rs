@@ -406,7 +406,10 @@ fn missing_logs_make_a_partial_run() {
     });
     let error = shards(&paths).unwrap_err();
     assert_eq!(error.what, "missing of 3 shards: the file of shard 2");
-    assert!(error.hint.unwrap().contains("--allow-missing"));
+    assert_eq!(
+        error.hint.unwrap(),
+        "give the log of each shard, also of a killed one, or add --allow-missing for a partial report"
+    );
     let read = |paths: &[PathBuf]| Shards::read(paths.iter().map(|path| Source::file(path)), true);
     assert!(read(&[]).is_err(), "not all of them");
     let mut sink = Sink::create(&at("merged"), Access::Default).unwrap();
