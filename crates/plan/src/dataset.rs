@@ -58,9 +58,6 @@ pub enum OutputLength {
     Fixed,
 }
 
-/// The member with the dataset's name.
-pub const NAME: &str = "name";
-
 /// Determines the loaded cases. Serialised as one object: the name, the options of the dataset, and
 /// the shared ones. `S` is the dataset with its own options: typed for loading, and as a record of
 /// a run has it.

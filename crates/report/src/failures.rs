@@ -54,7 +54,7 @@ json_struct! {
         verdict: &'a Verdict = sample.verdict(),
         finish_reason: Option<&'a str> = sample.finish_reason(),
         answer: &'a str = answer,
-        /// Shell line that sends the request again, without secrets; `null` where there is none.
+        /// Shell line that sends the request again, without secrets; `null` if there is no such line.
         curl: Option<String> = curl,
     }
 }

@@ -8,7 +8,6 @@ use clap::builder::PossibleValuesParser;
 use crate::commands::flags::paths::{InputNames, InputPath, OutputPath};
 use crate::commands::flags::rendering::ForceArgs;
 use crate::commands::flags::values::{Described, described};
-use sobench_core::constraint::{GrammarDialect, GrammarSpelling};
 use sobench_core::error::{Error, Result};
 use sobench_core::output_format::OutputFormat;
 use sobench_data::dataset::flags::{PathFlags, TypedFlags};
@@ -16,7 +15,7 @@ use sobench_data::dataset::{
     ChoiceFlags, DatasetArgs, DatasetName, DatasetPlan, GrammarFlags, JsonFlags,
     JsonSchemaPathFlags, JsonSchemaSource, RegexFlags, SHIPPED_SCHEMAS, Source,
 };
-use sobench_plan::dataset::{Constraints, OutputLength, PromptForm};
+use sobench_plan::dataset::PromptForm;
 
 /// The flags of `sobench score`.
 #[derive(Args, Clone, Debug)]
@@ -174,20 +173,12 @@ fn dataset(flags: &ScoreArgs, name: DatasetName) -> Result<DatasetPlan> {
         .hint("give 1.0 if every request had a constraint"));
     }
     Ok(DatasetPlan {
-        source,
-        // Replaced by the number of answers in the file.
-        num_prompts: 1,
-        output_len: 1,
-        output: OutputLength::RowOrDefault,
         seed: flags.seed,
         constrained_ratio: ratio,
-        arms: Vec::new(),
-        score: None,
-        constraints: Constraints::Kept,
         // Messages need no chat template, and prompts are not used.
         prompt_form: PromptForm::Messages,
-        grammar_dialect: GrammarDialect::Ebnf,
-        grammar_spelling: GrammarSpelling::AsWritten,
+        // The number of prompts is replaced by that of the answers in the file.
+        ..DatasetPlan::with_defaults(source, 1, 1)
     })
 }
 

@@ -9,22 +9,13 @@ use sobench_core::error::Result;
 use sobench_data::dataset::{
     DatasetArgs, DatasetName, DatasetPlan, RegexPlan, Source, XgrammarBenchPlan,
 };
-use sobench_plan::dataset::{Constraints, OutputLength, PromptForm};
+use sobench_plan::dataset::PromptForm;
 
 fn dataset(name: DatasetName) -> DatasetPlan {
+    let source = Source::new(name, &DatasetArgs::default()).unwrap();
     DatasetPlan {
-        source: Source::new(name, &DatasetArgs::default()).unwrap(),
-        num_prompts: 1,
-        output_len: 1,
-        output: OutputLength::RowOrDefault,
-        seed: 0,
-        constrained_ratio: 1.0,
-        arms: Vec::new(),
-        score: None,
-        constraints: Constraints::Kept,
         prompt_form: PromptForm::Messages,
-        grammar_dialect: sobench_core::constraint::GrammarDialect::Ebnf,
-        grammar_spelling: sobench_core::constraint::GrammarSpelling::AsWritten,
+        ..DatasetPlan::with_defaults(source, 1, 1)
     }
 }
 

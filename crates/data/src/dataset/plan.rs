@@ -1,13 +1,12 @@
 //! The plan of a dataset with its own options, as loaders need it.
 
 use serde::de::Error as _;
-use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::{DatasetName, Source};
 use sobench_core::error::{Error, Result};
-use sobench_plan::dataset::{NAME, PromptForm, RecordedSource};
+use sobench_plan::dataset::{PromptForm, RecordedSource};
 
 /// A plan that can be loaded.
 pub type DatasetPlan = sobench_plan::dataset::DatasetPlan<Source>;
@@ -15,10 +14,14 @@ pub type DatasetPlan = sobench_plan::dataset::DatasetPlan<Source>;
 impl Source {
     /// The dataset as a record of a run has it.
     pub fn recorded(&self) -> RecordedSource {
-        let members = serde_json::to_value(self);
-        members
-            .and_then(serde_json::from_value)
-            .expect("a dataset is an object with a name")
+        let options = match self.to_value() {
+            Ok(Value::Object(options)) => options,
+            other => unreachable!("options of a dataset are an object: {other:?}"),
+        };
+        RecordedSource {
+            name: self.name().to_string(),
+            options,
+        }
     }
 }
 
@@ -38,28 +41,18 @@ pub(super) fn check(plan: &DatasetPlan) -> Result<()> {
 
 impl Serialize for Source {
     fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
-        let members = self.to_value().map_err(serde::ser::Error::custom)?;
-        let mut map = serializer.serialize_map(None)?;
-        map.serialize_entry(NAME, &self.name())?;
-        for (key, value) in members.as_object().into_iter().flatten() {
-            map.serialize_entry(key, value)?;
-        }
-        map.end()
+        self.recorded().serialize(serializer)
     }
 }
 
 /// Uses `Value`: with `arbitrary_precision`, serde's internally tagged enums cannot read numbers.
 impl<'de> Deserialize<'de> for Source {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
-        let members = Map::<String, Value>::deserialize(deserializer)?;
-        let name = members
-            .get(NAME)
-            .and_then(Value::as_str)
-            .ok_or_else(|| D::Error::missing_field(NAME))?;
+        let RecordedSource { name, options } = RecordedSource::deserialize(deserializer)?;
         let mut known = DatasetName::ALL.into_iter().chain([DatasetName::Mix]);
         let name = known.find(|known| known.name() == name);
         let name = name.ok_or_else(|| D::Error::custom("no such dataset"))?;
-        Self::from_value(name, Value::Object(members)).map_err(D::Error::custom)
+        Self::from_value(name, Value::Object(options)).map_err(D::Error::custom)
     }
 }
 
@@ -103,5 +96,20 @@ mod tests {
                 .to_string(),
             "no such dataset at line 1 column 224"
         );
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_path_that_cannot_be_recorded_is_refused() {
+        use std::os::unix::ffi::OsStringExt as _;
+        let path = std::path::PathBuf::from(std::ffi::OsString::from_vec(b"\xff.json".to_vec()));
+        let mut flags = crate::dataset::DatasetArgs::default();
+        flags.json.path.json_schema_path = Some(path.into());
+        let error = Source::new(DatasetName::Json, &flags).unwrap_err();
+        assert_eq!(
+            error.what,
+            "a file of the dataset json cannot be recorded: path contains invalid UTF-8 characters"
+        );
+        assert!(error.exit_code() == 2 && error.hint.is_some());
     }
 }

@@ -222,12 +222,18 @@ macro_rules! datasets {
             /// Builds the options of a dataset from its flags.
             ///
             /// # Errors
-            /// Usage errors that name the flag and its value.
+            /// Usage errors that name the flag and its value, and a path that is not UTF-8.
             pub fn new(name: DatasetName, flags: &DatasetArgs) -> Result<Self> {
-                match name {
+                let source = match name {
                     $(DatasetName::$variant => <$plan as Kind>::new(flags).map(Self::$variant),)+
                     DatasetName::Mix => Err(mix::not_a_single_dataset()),
-                }
+                }?;
+                // The record of a run has the options.
+                source.to_value().map_err(|error| {
+                    sobench_core::error::Error::usage(format!("a file of the dataset {name} cannot be recorded: {error}"))
+                        .hint("give the file a name in UTF-8")
+                })?;
+                Ok(source)
             }
 
             pub fn name(&self) -> DatasetName {

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use sobench_core::case::Prompt;
@@ -12,7 +11,7 @@ use sobench_notices::notice::Notice;
 use sobench_pycompat::random::PythonRandom;
 
 /// Order of the rows of a dataset.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Order {
     /// Shuffled by CPython's `random.seed(seed)` and `random.shuffle`.
@@ -31,7 +30,7 @@ impl Order {
 }
 
 /// How to fill a run that needs more rows than the dataset has.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Shortfall {
     /// Repeat rows.

@@ -5,7 +5,6 @@ mod fake_hub;
 
 use std::path::Path;
 
-use sobench_core::constraint::{GrammarDialect, GrammarSpelling};
 use sobench_core::error::{Error, Kind};
 use sobench_data::dataset::{
     BfclPlan, Dataset, DatasetPlan, HfPlan, Inputs, Source, XgrammarBenchPlan, load_with,
@@ -13,7 +12,7 @@ use sobench_data::dataset::{
 use sobench_data::hub::HubSettings;
 use sobench_data::tokenizer::Tokenizer;
 use sobench_notices::notice::sentences;
-use sobench_plan::dataset::{Constraints, OutputLength, PromptForm};
+use sobench_plan::dataset::PromptForm;
 use sobench_testkit::scripted::refusing_url;
 
 use fake_hub::{COMMIT, Contents, FakeHub};
@@ -65,18 +64,8 @@ fn load(dataset_path: Option<&str>, settings: &HubSettings) -> Result<Dataset, E
 
 fn plan(source: Source) -> DatasetPlan {
     DatasetPlan {
-        source,
-        num_prompts: 4,
-        output_len: 128,
-        output: OutputLength::RowOrDefault,
-        seed: 0,
-        constrained_ratio: 1.0,
-        arms: Vec::new(),
-        score: None,
-        constraints: Constraints::Kept,
         prompt_form: PromptForm::Messages,
-        grammar_dialect: GrammarDialect::Ebnf,
-        grammar_spelling: GrammarSpelling::AsWritten,
+        ..DatasetPlan::with_defaults(source, 4, 128)
     }
 }
 

@@ -6,11 +6,10 @@ use super::{
     ConstraintSet, ConstraintSettings, DatasetRecord, EngineChoice, Host, ReportSettings,
     RequestSettings, RunRecord, ServerMetricsSettings, ServerRecord, Settings,
 };
-use crate::dataset::{Constraints, OutputLength, PromptForm};
 use crate::dataset::{DatasetPlan, RecordedSource};
 use crate::metrics::{LatencyMetric, MetricsOptions};
 use sobench_backend::{ConstraintDialect, Sampling, ServerKind};
-use sobench_core::constraint::{GrammarDialect, GrammarSpelling};
+use sobench_core::constraint::GrammarDialect;
 use sobench_core::load::{ErrorLimits, Load};
 use sobench_core::schedule::{Pace, Rate, Until};
 use sobench_judge::EvaluateOptions;
@@ -63,26 +62,17 @@ pub fn record() -> RunRecord {
 }
 
 fn settings() -> Settings {
+    let source = RecordedSource {
+        name: "json".to_owned(),
+        options: [("json_schema".to_owned(), "shipped".into())]
+            .into_iter()
+            .collect(),
+    };
     Settings {
         backend: ServerKind::Vllm,
         dataset: DatasetPlan {
-            source: RecordedSource {
-                name: "json".to_owned(),
-                options: [("json_schema".to_owned(), "shipped".into())]
-                    .into_iter()
-                    .collect(),
-            },
-            num_prompts: 1000,
-            output_len: 128,
-            output: OutputLength::RowOrDefault,
-            seed: 0,
-            constrained_ratio: 1.0,
-            arms: Vec::new(),
-            score: None,
-            constraints: Constraints::Kept,
-            prompt_form: PromptForm::Text,
             grammar_dialect: GrammarDialect::Lark,
-            grammar_spelling: GrammarSpelling::AsWritten,
+            ..DatasetPlan::with_defaults(source, 1000, 128)
         },
         constraint: ConstraintSettings {
             dialect: None,

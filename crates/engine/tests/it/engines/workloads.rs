@@ -4,14 +4,13 @@
 use std::sync::OnceLock;
 
 use serde::Deserialize;
-use sobench_core::constraint::{Constraint, GrammarDialect, GrammarSpelling};
+use sobench_core::constraint::{Constraint, GrammarDialect};
 use sobench_core::verdict::Verdict;
 use sobench_data::dataset::{
     self, ChoicePlan, DatasetPlan, GrammarPlan, JsonPlan, JsonSchemaSource, RegexPlan, Source,
 };
 use sobench_data::tokenizer::Tokenizer;
 use sobench_judge::{EvaluateOptions, Evaluator};
-use sobench_plan::dataset::{Constraints, OutputLength, PromptForm};
 
 const TEXT: &str = include_str!("../../../../../fixtures/mask/workloads.jsonl");
 
@@ -89,18 +88,8 @@ fn labels_agree_with_the_evaluator() {
 /// Returns the constraint of the first row of a dataset.
 fn first_constraint(source: Source, grammar_dialect: GrammarDialect) -> Constraint {
     let plan = DatasetPlan {
-        source,
-        num_prompts: 1,
-        output_len: 128,
-        output: OutputLength::RowOrDefault,
-        seed: 0,
-        constrained_ratio: 1.0,
-        arms: Vec::new(),
-        score: None,
-        constraints: Constraints::Kept,
-        prompt_form: PromptForm::Text,
         grammar_dialect,
-        grammar_spelling: GrammarSpelling::AsWritten,
+        ..DatasetPlan::with_defaults(source, 1, 128)
     };
     let loaded = dataset::load(&plan, &Tokenizer::embedded()).unwrap();
     Constraint::clone(loaded.cases[0].constraint.as_ref().unwrap())
