@@ -410,10 +410,10 @@ fn loads_and_groups_share_sentences() {
         )),
         "{sentences:?}"
     );
-    assert!(
-        sentences
-            .iter()
-            .any(|sentence| sentence.contains("a and b do not differ in added TPOT ("))
+    assert_eq!(
+        sentences.last().unwrap(),
+        "all loads: a and b do not differ in added TPOT (difference 0.000 ms, interval -0.010 \
+         to 0.010)"
     );
     assert_eq!(sentences.len(), 5, "{sentences:?}");
 }
@@ -524,23 +524,28 @@ fn a_contender_that_decodes_fewer_answers_is_not_compared_in_tpot() {
                 Some(Figure::Tpot | Figure::TpotAdded)
             )
         });
-        (tpot.count(), found.sentences().join("; "))
+        (tpot.count(), found.sentences())
     };
-    let (claims, text) = compared(Some(busy));
-    assert!(
-        claims == 0
-            && text.contains(
-                "not compared: added TTFT and TPOT of outlines, which decoded 1.2 answers at once \
-                 with the constraint and 16.0 without"
-            ),
-        "{text}"
+    let (claims, sentences) = compared(Some(busy));
+    assert_eq!(
+        (claims, sentences[0].as_str()),
+        (
+            0,
+            "not compared: added TTFT and TPOT of outlines, which decoded 1.2 answers at once \
+             with the constraint and 16.0 without (steps of fewer answers are shorter): measure \
+             at a --request-rate that it sustains"
+        )
     );
     // The control arms are no reason.
-    let (claims, text) = compared(None);
-    assert!(
-        claims == 0
-            && text.contains("added TPOT of outlines and xgrammar, which decoded 1.2 and 16.0"),
-        "{text}"
+    let (claims, sentences) = compared(None);
+    assert_eq!(
+        (claims, sentences[1].as_str()),
+        (
+            0,
+            "not compared: added TPOT of outlines and xgrammar, which decoded 1.2 and 16.0 \
+             answers at once (steps of fewer answers are shorter): compare at a --request-rate \
+             that both sustain"
+        )
     );
     // At the same load, both figures are compared.
     let equal = verdicts(&[
