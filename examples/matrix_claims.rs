@@ -23,8 +23,8 @@ use sobench::commands::matrix::verdicts::{
 use sobench_core::error::{Error, Result};
 use sobench_judge::{EvaluateOptions, Evaluator};
 use sobench_results::metrics::registry::{latencies, rates};
-use sobench_results::runlog::RunLog;
-use sobench_results::runlog::judge::judge;
+use sobench_runlog::RunLog;
+use sobench_runlog::judge::judge;
 use sobench_statistics::bootstrap::{RandomSource as _, SplitMix, draw_distinct};
 
 /// Share of answers that are made invalid in every run.

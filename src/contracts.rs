@@ -27,7 +27,7 @@ pub fn all() -> Vec<(&'static str, Value)> {
         ("preflight-limits", written::<LimitsFile<'_>>()),
         ("proof", written::<ProofFile<'_>>()),
         ("result", sobench_report::json::contract()),
-        ("run-log", sobench_results::runlog::contract()),
+        ("run-log", sobench_runlog::contract()),
         ("score", written::<score::report::ScoreFile<'_>>()),
         ("verdict", written::<score::report::VerdictLine<'_>>()),
         ("witness", written::<Witness>()),

@@ -10,7 +10,7 @@
 //!    of server.
 //! 4. [`sobench_client`] sends the requests and records an
 //!    [`sobench_core::observation::Observation`] of each.
-//! 5. [`sobench_results::runlog`] stores the run record and the events. [`sobench_judge`] turns each
+//! 5. [`sobench_runlog`] stores the run record and the events. [`sobench_judge`] turns each
 //!    observation into a [`sobench_core::verdict::Verdict`].
 //! 6. [`sobench_results::metrics`] computes metrics; [`sobench_report`] builds pages, which
 //!    [`sobench_render`] writes.

@@ -8,7 +8,7 @@ use sobench::commands::report::args::ReportArgs;
 use sobench_core::output_format::OutputFormat;
 use sobench_report::junit::JunitPer;
 use sobench_report::text::Detail;
-use sobench_results::runlog::RunLog;
+use sobench_runlog::RunLog;
 
 /// Formats that together use everything that was parsed.
 const FORMATS: [OutputFormat; 3] = [OutputFormat::Text, OutputFormat::Json, OutputFormat::Csv];

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use serde_json::Value;
 use sobench_core::observation::Outcome;
 use sobench_embedded::{EmbeddedOptions, EmbeddedServer, Fault};
-use sobench_results::metrics::Sample;
-use sobench_results::runlog::RunLog;
+use sobench_facts::Sample;
+use sobench_runlog::RunLog;
 use sobench_testkit::repository_path;
 use sobench_testkit::scripted::{ScriptedServer, Then, models, wait_until_closed, whole};
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::{Value, json};
-use sobench_results::runlog::RunLog;
+use sobench_runlog::RunLog;
 use sobench_testkit::scripted::{ScriptedServer, Then, models, wait_until_closed, whole};
 
 use crate::runlog::check_lines;

@@ -10,7 +10,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 use sobench_core::shard::Shard;
 use sobench_plan::record::ShardRecord;
-use sobench_results::runlog::{RunLog, VERSION};
+use sobench_runlog::{RunLog, VERSION};
 use sobench_testkit::scripted::{Request, ScriptedServer, models, whole};
 
 use crate::runlog::check_lines;
@@ -115,7 +115,7 @@ fn run_shards(server: &ScriptedServer, count: usize, folder: &Path) -> Vec<RunLo
 /// All parts of a request that do not depend on time.
 fn facts(log: &RunLog) -> BTreeMap<usize, [String; 5]> {
     let mut answers = log.answers();
-    let mut of_one = |request: sobench_results::metrics::Sample<'_>| {
+    let mut of_one = |request: sobench_facts::Sample<'_>| {
         let case = request.case();
         let logged = answers.read(request).unwrap();
         [

@@ -74,6 +74,18 @@ pub fn shortened(text: &str, max_chars: usize) -> String {
     }
 }
 
+/// The longest prefix of `text` within `max_bytes` that does not split a character.
+pub fn cut(text: &str, max_bytes: usize) -> &str {
+    if text.len() <= max_bytes {
+        return text;
+    }
+    let end = (0..=max_bytes)
+        .rev()
+        .find(|&end| text.is_char_boundary(end))
+        .unwrap_or(0);
+    &text[..end]
+}
+
 /// The message in the body of a response for a one-line error, or `(no body)`.
 pub fn printable_body(body: &str) -> String {
     match error_message(body).trim() {

@@ -7,6 +7,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use sobench_core::answer::Answer;
+use sobench_core::constraint::Constraint;
+use sobench_core::observation::Outcome;
 use sobench_core::schema_part::SchemaPart;
 
 /// White space between the tokens of the JSON text.
@@ -77,6 +80,22 @@ pub struct FreeChoices {
 }
 
 impl FreeChoices {
+    /// The choices of a complete answer to a request for JSON; `None` for others.
+    pub fn of_answer(
+        constraint: Option<&Constraint>,
+        outcome: &Outcome,
+        answer: &Answer,
+    ) -> Option<Self> {
+        let schema = match constraint? {
+            Constraint::JsonSchema(schema) => Some(&**schema),
+            Constraint::JsonObject(_) => None,
+            _ => return None,
+        };
+        (*outcome == Outcome::Completed)
+            .then(|| Self::new(&answer.text(), schema, None))
+            .flatten()
+    }
+
     /// Reads the choices of an answer that is one JSON object or array, with white space around it or
     /// without; `None` for others. `count_tokens` counts the tokens of a text.
     pub fn new(
@@ -324,5 +343,28 @@ mod tests {
         for other in ["", "7", "\"a\"", "{} {}", "{\"a\":"] {
             assert_eq!(FreeChoices::new(other, None, None), None, "{other}");
         }
+    }
+
+    #[test]
+    fn other_constraints_and_cut_answers_have_no_choices() {
+        let answer = Answer {
+            content: "{}".to_owned(),
+            ..Answer::default()
+        };
+        let regex = Constraint::Regex("{}".into());
+        assert_eq!(
+            FreeChoices::of_answer(Some(&regex), &Outcome::Completed, &answer),
+            None
+        );
+        assert_eq!(
+            FreeChoices::of_answer(None, &Outcome::Completed, &answer),
+            None
+        );
+        let object = Constraint::JsonObject(sobench_core::constraint::AlwaysTrue);
+        assert_eq!(
+            FreeChoices::of_answer(Some(&object), &Outcome::Truncated, &answer),
+            None
+        );
+        assert!(FreeChoices::of_answer(Some(&object), &Outcome::Completed, &answer).is_some());
     }
 }

@@ -40,6 +40,7 @@ mod structural_tag;
 mod text_values;
 mod tool_calls;
 pub mod vllm_formula;
+mod white_space_run;
 
 use std::collections::{HashMap, VecDeque};
 use std::mem::{self, Discriminant};
@@ -54,6 +55,7 @@ use serde_json::Value;
 pub use json_answer::REASONING_TAGS;
 pub use json_reader::EXPECTED_VALUE;
 pub use schema::{meta_schema_error, unsatisfiable};
+pub use white_space_run::is_white_space_run;
 
 use sobench_core::answer::{Answer, Channel};
 use sobench_core::constraint::{Constraint, sha256_hex};

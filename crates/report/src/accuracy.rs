@@ -401,13 +401,11 @@ pub(crate) fn summary_title(accuracy: &AccuracySummary) -> String {
 mod tests {
     use super::*;
     use sobench_core::scorer::Scorer;
+    use sobench_facts::testing::{Accuracy, Grade, Leaves, TestRequest, test_request, with_cases};
     use sobench_plan::metrics::MetricsOptions;
     use sobench_plan::metrics::TokenPrice;
     use sobench_plan::record::testing::record;
     use sobench_results::metrics::summarise;
-    use sobench_results::metrics::testing::{
-        Accuracy, Grade, Leaves, TestRequest, test_request, with_cases,
-    };
 
     #[test]
     fn arms_without_the_form_of_the_scorer_have_a_sentence() {

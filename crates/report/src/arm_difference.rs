@@ -1,9 +1,9 @@
 //! Differences of mean latencies between the constrained arm and the control arm.
 
 use sobench_core::case::Arm;
+use sobench_facts::Sample;
+use sobench_facts::latency::RequestLatency;
 use sobench_plan::metrics::{LatencyMetric, MetricsOptions};
-use sobench_results::metrics::Sample;
-use sobench_results::metrics::latency::RequestLatency;
 use sobench_results::metrics::mean_difference::Difference;
 
 /// Constrained mean less control mean, in ms, with 95 % intervals. `None` where an arm has no

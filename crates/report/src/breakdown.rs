@@ -6,8 +6,8 @@ use super::tables::percentile_cell;
 use super::text::figure;
 use super::view::View;
 use sobench_core::printable::printable;
+use sobench_facts::Sample;
 use sobench_render::Table;
-use sobench_results::metrics::Sample;
 use sobench_results::metrics::latency::Latency;
 use sobench_results::metrics::quality::Quality;
 use sobench_statistics::Rate;
@@ -128,9 +128,9 @@ mod tests {
     use crate::view::testing::with_view;
     use sobench_core::case::Arm;
     use sobench_core::verdict::{NotScored, Reason, Verdict};
+    use sobench_facts::testing::{TestRequest, test_request};
     use sobench_plan::record::testing::record;
     use sobench_render::Cell;
-    use sobench_results::metrics::testing::{TestRequest, test_request};
 
     #[test]
     fn groups_have_their_own_figures_largest_first() {

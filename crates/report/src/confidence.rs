@@ -61,10 +61,10 @@ pub(super) fn interval(percentile: &Percentile, summary: &Summary) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use sobench_facts::testing::{TestRequest, test_request, with_samples};
     use sobench_plan::metrics::MetricsOptions;
     use sobench_plan::record::testing::record;
     use sobench_results::metrics::summarise;
-    use sobench_results::metrics::testing::{TestRequest, test_request, with_samples};
 
     fn shown(requests: u64) -> Option<String> {
         let run: Vec<TestRequest<'_>> = (1..=requests)

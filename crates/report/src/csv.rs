@@ -7,14 +7,14 @@ use super::view::View;
 use crate::format::cannot_write;
 use sobench_core::error::Result;
 use sobench_core::observation::failure_message;
+use sobench_core::printable::cut;
 use sobench_core::verdict::Verdict;
+use sobench_facts::RequestTimes;
+use sobench_facts::latency::{RequestLatency, chunk_gaps_ms};
+use sobench_facts::{Sample, TokenSource, Tokens};
 use sobench_plan::metrics::MetricsOptions;
 use sobench_render::csv::{write_row, writer};
-use sobench_results::metrics::examples::cut;
-use sobench_results::metrics::latency::{RequestLatency, chunk_gaps_ms};
 use sobench_results::metrics::registry::{Kind, Metric};
-use sobench_results::metrics::request_table::RequestTimes;
-use sobench_results::metrics::{Sample, TokenSource, Tokens};
 
 /// The data of one line.
 struct Line<'s, 'a> {
@@ -203,8 +203,8 @@ mod tests {
     use sobench_core::case::Arm;
     use sobench_core::observation::Outcome;
     use sobench_core::verdict::{NotScored, Reason};
+    use sobench_facts::testing::{TestRequest, test_request};
     use sobench_plan::record::testing::record;
-    use sobench_results::metrics::testing::{TestRequest, test_request};
 
     fn rendered(run: &[TestRequest<'_>]) -> String {
         let mut out = Vec::new();

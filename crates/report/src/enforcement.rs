@@ -70,9 +70,9 @@ mod tests {
     use super::*;
     use sobench_core::observation::Outcome;
     use sobench_core::verdict::{Reason, Verdict};
+    use sobench_facts::testing::{TestRequest, test_request, with_samples};
     use sobench_plan::metrics::MetricsOptions;
     use sobench_results::metrics::summarise;
-    use sobench_results::metrics::testing::{TestRequest, test_request, with_samples};
 
     #[test]
     fn broken_constraints_are_reported() {

@@ -12,7 +12,7 @@ use sobench_core::error::Result;
 use sobench_core::json_struct;
 use sobench_core::observation::Outcome;
 use sobench_core::verdict::Verdict;
-use sobench_results::metrics::Sample;
+use sobench_facts::Sample;
 
 /// Writes a line for every failing case, in plan order. Returns their number.
 ///
@@ -73,8 +73,8 @@ mod tests {
     use sobench_core::case::Arm;
     use sobench_core::observation::Outcome;
     use sobench_core::verdict::{NotScored, Reason, Verdict};
+    use sobench_facts::testing::{TestRequest, test_request};
     use sobench_plan::record::testing::record;
-    use sobench_results::metrics::testing::{TestRequest, test_request};
 
     const CONTRACT: &str = include_str!("../../../schemas/contracts/failures.schema.json");
 

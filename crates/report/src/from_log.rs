@@ -15,8 +15,10 @@ use sobench_core::error_message::error_message;
 use sobench_core::observation::Outcome;
 use sobench_core::schedule::{Ramp, RateStep, due_times};
 use sobench_core::shard::Shard;
+use sobench_facts::Sample;
 use sobench_notices::notice::{BenchNotice, FigureNotice, LogNotice, Notice, OutageSpan};
 use sobench_plan::record::{Engine, RunRecord};
+use sobench_results::metrics::client_overhead::run_overhead;
 use sobench_results::metrics::cold_load::ColdLoad;
 use sobench_results::metrics::dataset_parts::dataset_parts;
 use sobench_results::metrics::first_uses::FirstUses;
@@ -24,8 +26,8 @@ use sobench_results::metrics::offered_load::OfferedLoad;
 use sobench_results::metrics::outage::{Outage, outages};
 use sobench_results::metrics::server::MIB;
 use sobench_results::metrics::steady_state::SteadyState;
-use sobench_results::metrics::{Metrics, Sample, summarise_with_server};
-use sobench_results::runlog::RunLog;
+use sobench_results::metrics::{Metrics, summarise_with_server};
+use sobench_runlog::RunLog;
 
 /// Outages that are listed; of more, those with the most requests.
 const MAX_OUTAGES: usize = 3;
@@ -70,9 +72,8 @@ pub fn report(log: &RunLog) -> Result<Report> {
     let mut metrics = summarise_with_server(&samples, duration_ns, options, &log.server);
     fill_excerpts(&mut metrics, log)?;
     let shards = shards::reports(record, &samples, &metrics.values);
-    let client = log
-        .client_overhead(&samples, &metrics.values)
-        .or_else(|| shards::worst_client(&shards));
+    let client =
+        run_overhead(log, &samples, &metrics.values).or_else(|| shards::worst_client(&shards));
     let report = Report {
         record: record.clone(),
         requests: log.requests.len(),

@@ -27,11 +27,12 @@ use sobench_notices::notice::sentences;
 use sobench_plan::metrics::{LatencyMetric, QueueMetric};
 use sobench_plan::record::{DatasetRecord, Engine, EngineChoice, Host, RunRecord, Settings};
 use sobench_results::metrics::Metrics;
+use sobench_results::metrics::arm_acceptance::{self, ArmAcceptance};
 use sobench_results::metrics::client_overhead::ClientOverhead;
 use sobench_results::metrics::dataset_parts::DatasetPart;
-use sobench_results::metrics::probe::ProbeResults;
-use sobench_results::metrics::recovery::Recovery;
-use sobench_results::metrics::spec_decode::{ArmAcceptance, SpecDecode};
+use sobench_runlog::probe::ProbeResults;
+use sobench_runlog::recovery::Recovery;
+use sobench_runlog::spec_decode::SpecDecode;
 use sobench_statistics::Summary;
 
 /// Members of some loads only. These, and the columns, are reserved in every file.
@@ -248,7 +249,7 @@ json_struct! {
         metrics: &'a Metrics = &report.metrics,
         #[serde(skip_serializing_if = "Option::is_none")]
         spec_decode_by_arm: Option<Vec<ArmAcceptance>> =
-            report.spec_decode.as_ref().map(|_| SpecDecode::by_arm(&report.metrics.arms)),
+            report.spec_decode.as_ref().map(|_| arm_acceptance::by_arm(&report.metrics.arms)),
         #[serde(skip_serializing_if = "Option::is_none")]
         recovery: &'a Option<Recovery> = &report.recovery,
         #[serde(skip_serializing_if = "<[_]>::is_empty")]
@@ -398,10 +399,10 @@ pub(super) fn to_value(value: impl Serialize) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use sobench_facts::testing::{TestRequest, test_request, with_samples};
     use sobench_plan::metrics::MetricsOptions;
     use sobench_plan::record::testing::record;
     use sobench_results::metrics::summarise;
-    use sobench_results::metrics::testing::{TestRequest, test_request, with_samples};
 
     fn rendered(run: &[TestRequest<'_>], record: RunRecord, detailed: bool) -> Value {
         let options = MetricsOptions {

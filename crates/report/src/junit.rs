@@ -12,10 +12,10 @@ use super::view::{TestStatus, View};
 use crate::format;
 use sobench_core::dates::iso_8601;
 use sobench_core::error::Result;
+use sobench_core::printable::cut;
 use sobench_core::printable::printable_message;
+use sobench_facts::Sample;
 use sobench_plan::metrics::MetricsOptions;
-use sobench_results::metrics::Sample;
-use sobench_results::metrics::examples::cut;
 use sobench_results::metrics::registry::{Figure, Metric};
 
 /// The unit of one test.
@@ -269,8 +269,8 @@ mod tests {
     use sobench_core::case::Arm;
     use sobench_core::observation::Outcome;
     use sobench_core::verdict::{NotScored, Reason, Verdict};
+    use sobench_facts::testing::{TestRequest, test_request};
     use sobench_plan::record::testing::record;
-    use sobench_results::metrics::testing::{TestRequest, test_request};
 
     fn rendered(run: &[TestRequest<'_>], per: JunitPer) -> String {
         let mut named = record();

@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 
 use super::text::figure;
 use super::view::View;
+use sobench_facts::Sample;
 use sobench_render::{self as render, Block, Chart, Charts, Document, Table, svg};
-use sobench_results::metrics::Sample;
 use sobench_statistics::Summary;
 
 /// Bars of a histogram.
@@ -138,9 +138,9 @@ mod tests {
     use super::*;
     use crate::view::testing::with_view;
     use sobench_core::observation::Outcome;
+    use sobench_facts::testing::{TestRequest, test_request};
     use sobench_plan::record::testing::record;
     use sobench_render::html::testing::check_well_formed;
-    use sobench_results::metrics::testing::{TestRequest, test_request};
 
     #[test]
     fn every_value_is_in_one_bar() {

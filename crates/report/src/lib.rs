@@ -59,9 +59,9 @@ use sobench_plan::record::{Engine, RunRecord};
 use sobench_results::metrics::Metrics;
 use sobench_results::metrics::client_overhead::ClientOverhead;
 use sobench_results::metrics::dataset_parts::DatasetPart;
-use sobench_results::metrics::probe::ProbeResults;
-use sobench_results::metrics::recovery::Recovery;
-use sobench_results::metrics::spec_decode::SpecDecode;
+use sobench_runlog::probe::ProbeResults;
+use sobench_runlog::recovery::Recovery;
+use sobench_runlog::spec_decode::SpecDecode;
 
 /// Version of the `sobench` object in the result file, raised when a key changes its meaning or is
 /// removed.

@@ -189,12 +189,12 @@ mod tests {
     use sobench_core::case::Arm;
     use sobench_core::observation::Outcome;
     use sobench_core::verdict::{NotScored, Reason, Verdict};
+    use sobench_facts::TokenSource;
+    use sobench_facts::testing::{TestRequest, test_request};
     use sobench_notices::notice::Notice;
     use sobench_plan::record::RunRecord;
     use sobench_plan::record::testing::record;
-    use sobench_results::metrics::TokenSource;
     use sobench_results::metrics::client_overhead::ClientOverhead;
-    use sobench_results::metrics::testing::{TestRequest, test_request};
 
     fn rendered(run: &[TestRequest<'_>], record: RunRecord, partial: bool) -> String {
         with_view(run, record, |view| {

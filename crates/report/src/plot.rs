@@ -6,9 +6,9 @@ use std::fmt::Write as _;
 use super::Report;
 use super::timeline::{Count, Timeline};
 use super::view::View;
+use sobench_facts::latency::RequestLatency;
 use sobench_plan::metrics::{Answers, LatencyMetric};
 use sobench_render::axis::round_step;
-use sobench_results::metrics::latency::RequestLatency;
 use sobench_statistics::percentile;
 
 /// The widest line.
@@ -188,8 +188,8 @@ mod tests {
     use crate::view::testing::with_view;
     use sobench_core::observation::Outcome;
     use sobench_core::verdict::{NotScored, Reason, Verdict};
+    use sobench_facts::testing::{TestRequest, test_request};
     use sobench_plan::record::testing::record;
-    use sobench_results::metrics::testing::{TestRequest, test_request};
 
     fn rendered(run: &[TestRequest<'_>]) -> String {
         with_view(run, record(), |view| render(&view))

@@ -106,8 +106,8 @@ fn arguments(report: &Report) -> Map<String, Value> {
 mod tests {
     use super::*;
     use crate::view::testing::with_view;
+    use sobench_facts::testing::{TestRequest, test_request};
     use sobench_plan::record::testing::record;
-    use sobench_results::metrics::testing::{TestRequest, test_request};
 
     fn rendered(run: &[TestRequest<'_>], filename: Option<&str>) -> Vec<Value> {
         let mut tagged = record();

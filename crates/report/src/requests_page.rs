@@ -5,9 +5,9 @@ use std::fmt::Write as _;
 use super::view::View;
 use sobench_core::observation::failure_message;
 use sobench_core::printable::printable_message;
+use sobench_facts::Sample;
 use sobench_render::escape::escape;
 use sobench_render::{self as render, Block, Chart, Charts, Document, Layout, LegendEntry, svg};
-use sobench_results::metrics::Sample;
 
 /// Requests on the page at most; the others are counted.
 const MAX_ROWS: usize = 1000;
@@ -239,9 +239,9 @@ mod tests {
     use super::*;
     use crate::view::testing::with_view;
     use sobench_core::observation::Outcome;
+    use sobench_facts::testing::{TestRequest, test_request};
     use sobench_plan::record::testing::record;
     use sobench_render::html::testing::check_well_formed;
-    use sobench_results::metrics::testing::{TestRequest, test_request};
 
     const THRESHOLDS: Thresholds = Thresholds {
         low_ms: 25.0,

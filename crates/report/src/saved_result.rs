@@ -14,11 +14,11 @@ use sobench_core::case::Arm;
 use sobench_core::json_struct;
 use sobench_core::observation::{Outcome, failure_message};
 use sobench_core::verdict::Verdict;
+use sobench_facts::latency::{RequestLatency, chunk_gaps_ms};
+use sobench_facts::parity::Parity;
+use sobench_facts::{Sample, Tokens};
 use sobench_plan::metrics::{LatencyMetric, MetricsOptions};
-use sobench_results::metrics::latency::{RequestLatency, chunk_gaps_ms};
 use sobench_results::metrics::quality::is_correct;
-use sobench_results::metrics::stream_parity::Parity;
-use sobench_results::metrics::{Sample, Tokens};
 
 pub(super) const MS_PER_S: f64 = 1000.0;
 const NS_PER_S: f64 = 1e9;
@@ -304,8 +304,8 @@ mod tests {
     use crate::view::testing::with_view;
     use sobench_core::observation::Outcome;
     use sobench_core::verdict::{NotScored, Verdict};
+    use sobench_facts::testing::{TestRequest, test_request};
     use sobench_plan::record::testing::record;
-    use sobench_results::metrics::testing::{TestRequest, test_request};
 
     fn detailed(run: &[TestRequest<'_>]) -> Value {
         with_view(run, record(), |view| {

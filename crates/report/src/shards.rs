@@ -5,13 +5,13 @@ use serde::Serialize;
 
 use super::text::figure;
 use sobench_core::shard::{ClockOffset, Shard, Start};
+use sobench_facts::Sample;
 use sobench_notices::notice::{LogNotice, Notice, ShardValue};
 use sobench_plan::record::{Host, MergedShard, RunRecord};
 use sobench_render::Table;
-use sobench_results::metrics::Sample;
+use sobench_results::metrics::client_overhead::shard_overhead;
 use sobench_results::metrics::client_overhead::{ClientOverhead, ClientVerdict};
 use sobench_results::metrics::registry::Values;
-use sobench_results::runlog::shard_overhead;
 
 /// One shard of a merged run.
 #[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]

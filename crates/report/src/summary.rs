@@ -13,11 +13,13 @@ use sobench_core::error::Result;
 use sobench_core::observation::Outcome;
 use sobench_core::printable::{printable, printable_message};
 use sobench_core::verdict::{Reason, Verdict};
+use sobench_facts::Sample;
 use sobench_notices::enforcement::State;
 use sobench_notices::notice::{BenchNotice, FigureNotice, Notice, PreflightNotice};
 use sobench_plan::metrics::{Answers, LatencyMetric};
 use sobench_render::{self as render, Block, Document, Table, Text};
 use sobench_results::compare::gate::GateVerdict;
+use sobench_results::metrics::ArmMetrics;
 use sobench_results::metrics::accuracy::AccuracySummary;
 use sobench_results::metrics::client_overhead::ClientVerdict;
 use sobench_results::metrics::control_arm::ControlArm;
@@ -26,7 +28,6 @@ use sobench_results::metrics::examples::Group;
 use sobench_results::metrics::mean_difference::Difference;
 use sobench_results::metrics::quality::Quality;
 use sobench_results::metrics::registry::{Metric, rates, totals};
-use sobench_results::metrics::{ArmMetrics, Sample};
 use sobench_statistics::{Rate, Summary};
 
 /// Lines of a summary with one arm and with several, for the default latencies and percentiles. A

@@ -11,11 +11,11 @@ use sobench_core::printable::{printable, printable_message};
 use sobench_core::verdict::NotScored;
 use sobench_plan::metrics::{Answers, LatencyMetric};
 use sobench_render::{Document, Table};
+use sobench_results::metrics::arm_acceptance;
 use sobench_results::metrics::examples::{Example, Group};
 use sobench_results::metrics::quality::{ExtraTextCount, Quality};
 use sobench_results::metrics::registry::{Metric, totals};
 use sobench_results::metrics::repetition::Repetition;
-use sobench_results::metrics::spec_decode::SpecDecode;
 use sobench_results::metrics::{ArmMetrics, Metrics, registry};
 use sobench_statistics::{Percentile, Rate, Summary};
 
@@ -226,7 +226,7 @@ fn validity_row(name: String, valid: usize, answers: usize) -> [String; 4] {
 /// Acceptance of drafts by arm; `None` without speculative decoding.
 fn acceptance(report: &Report) -> Option<Table> {
     report.spec_decode.as_ref()?;
-    let arms = SpecDecode::by_arm(&report.metrics.arms);
+    let arms = arm_acceptance::by_arm(&report.metrics.arms);
     Table::new(["arm", "tokens per step"], 1)
         .with_rows(
             arms.iter()

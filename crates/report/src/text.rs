@@ -290,12 +290,13 @@ mod tests {
     use sobench_core::observation::{Outcome, Usage};
     use sobench_core::schedule::{Pace, Rate};
     use sobench_core::verdict::{NotScored, Reason, Verdict};
+    use sobench_facts::testing::{TestRequest, test_request, with_samples};
+    use sobench_facts::{Sample, TokenSource};
     use sobench_notices::notice::Notice;
     use sobench_plan::metrics::{MetricsOptions, Slo};
     use sobench_plan::record::testing::record;
     use sobench_plan::record::{Engine, EngineChoice, RunRecord};
-    use sobench_results::metrics::testing::{TestRequest, test_request, with_samples};
-    use sobench_results::metrics::{Sample, TokenSource, summarise};
+    use sobench_results::metrics::summarise;
 
     fn shown(run: &[TestRequest<'_>], record: RunRecord, options: &MetricsOptions) -> String {
         with_samples(run, |samples| {

@@ -1,7 +1,7 @@
 //! A run over time, in steps of equal length: concurrent requests, output and failures.
 
 use super::view::TestStatus;
-use sobench_results::metrics::Sample;
+use sobench_facts::Sample;
 
 /// The steps of a run.
 #[derive(Clone, Debug, PartialEq)]
@@ -160,7 +160,7 @@ mod tests {
     use super::*;
     use sobench_core::observation::Outcome;
     use sobench_core::verdict::{NotScored, Reason, Verdict};
-    use sobench_results::metrics::testing::{TestRequest, test_request, with_samples};
+    use sobench_facts::testing::{TestRequest, test_request, with_samples};
 
     const MS: u64 = 1_000_000;
 

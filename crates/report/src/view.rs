@@ -9,8 +9,8 @@ use sobench_core::case::Arm;
 use sobench_core::error::Result;
 use sobench_core::observation::{Outcome, failure_message};
 use sobench_core::verdict::{Reason, Verdict};
+use sobench_facts::Sample;
 use sobench_results::compare::gate::GateVerdict;
-use sobench_results::metrics::Sample;
 
 /// A run with its report.
 #[derive(Clone, Copy)]
@@ -101,10 +101,10 @@ pub fn failing_as(sample: &Sample<'_>) -> Option<&'static str> {
 #[allow(clippy::unwrap_used)]
 pub mod testing {
     use super::*;
+    use sobench_facts::testing::{TestRequest, with_samples};
     use sobench_plan::metrics::MetricsOptions;
     use sobench_plan::record::RunRecord;
     use sobench_results::metrics::summarise;
-    use sobench_results::metrics::testing::{TestRequest, with_samples};
 
     /// Calls `check` with a run of two seconds.
     pub fn with_view<T>(
@@ -135,7 +135,7 @@ pub mod testing {
 mod tests {
     use super::*;
     use sobench_core::verdict::NotScored;
-    use sobench_results::metrics::testing::{TestRequest, test_request, with_samples};
+    use sobench_facts::testing::{TestRequest, test_request, with_samples};
 
     #[test]
     fn a_request_passes_fails_or_is_skipped() {

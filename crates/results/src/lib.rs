@@ -1,8 +1,7 @@
-//! Results of runs: the run record, the run log, samples, metrics and comparisons. Everything can
-//! be computed again from the run log, without a server.
+//! Results of runs: metrics and comparisons. Everything is computed from the run log, without a
+//! server.
 
 #![cfg_attr(test, allow(clippy::disallowed_methods))]
 
 pub mod compare;
 pub mod metrics;
-pub mod runlog;

@@ -73,9 +73,9 @@ use sobench_report::view::{Requirements, View};
 use sobench_report::{Report, client_reasons, format, from_log};
 use sobench_results::compare;
 use sobench_results::metrics::client_overhead::ClientVerdict;
-use sobench_results::metrics::probe::ProbeResults;
-use sobench_results::runlog::write::{LogWriter, Sink, event_channel};
-use sobench_results::runlog::{Footer, RunLog};
+use sobench_runlog::probe::ProbeResults;
+use sobench_runlog::write::{LogWriter, Sink, event_channel};
+use sobench_runlog::{Footer, RunLog};
 use sobench_shutdown::{Shutdown, run_abandonable};
 
 /// Memory of answers that wait to be logged, above which a notice is added.

@@ -33,6 +33,7 @@ use sobench_core::error::{Error, Kind};
 use sobench_core::exit_codes::{CHECK_FAILED, SUCCESS, UNDECIDED};
 use sobench_core::schedule::Pace;
 use sobench_core::verdict::Reason;
+use sobench_facts::Sample;
 use sobench_notices::enforcement::State;
 use sobench_notices::notice::{MatrixNotice, Notice};
 use sobench_plan::record::{Engine, RunRecord};
@@ -40,11 +41,11 @@ use sobench_results::metrics::client_overhead::ClientOverhead;
 use sobench_results::metrics::cold_load::COLD_TAG;
 use sobench_results::metrics::constraint_overhead::Added;
 use sobench_results::metrics::examples::Group;
+use sobench_results::metrics::first_uses;
 use sobench_results::metrics::knee::knee;
 use sobench_results::metrics::pooled::Pooled;
 use sobench_results::metrics::registry::{Metric, Values, latencies, rates, totals};
-use sobench_results::metrics::{Sample, first_uses};
-use sobench_results::runlog::RunLog;
+use sobench_runlog::RunLog;
 use sobench_statistics::{Rate, Summary, mean};
 
 /// The percentile that tables show.

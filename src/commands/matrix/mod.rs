@@ -41,7 +41,7 @@ use sobench_core::error::{Error, Kind, Result};
 use sobench_core::exit_codes::{ENVIRONMENT, INTERRUPTED};
 use sobench_core::output_files::{self, create_parent_folder};
 use sobench_plan::record::EngineChoice;
-use sobench_results::runlog::write::cannot_write;
+use sobench_runlog::write::cannot_write;
 use sobench_shutdown::{Shutdown, Stage};
 
 /// Executes the runs and prints the comparison.

@@ -17,9 +17,9 @@ use sobench_core::exit_codes::ENVIRONMENT;
 use sobench_core::output_files::create_parent_folder;
 use sobench_mask as mask;
 use sobench_notices::notice::Notice;
-use sobench_results::runlog::merge::Shards;
-use sobench_results::runlog::write::{Access, Sink};
-use sobench_results::runlog::{RunLog, Source};
+use sobench_runlog::merge::Shards;
+use sobench_runlog::write::{Access, Sink};
+use sobench_runlog::{RunLog, Source};
 use sobench_shutdown::Shutdown;
 
 /// Merges the logs and prints the report.

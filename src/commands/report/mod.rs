@@ -19,8 +19,8 @@ use sobench_judge::Evaluator;
 use sobench_notices::notice::LogNotice;
 use sobench_report::format::{self, FormOptions};
 use sobench_report::from_log::{report, with_view};
-use sobench_results::runlog::RunLog;
-use sobench_results::runlog::judge::{CountTokens, judge};
+use sobench_runlog::RunLog;
+use sobench_runlog::judge::{CountTokens, judge};
 use sobench_shutdown::Shutdown;
 
 /// Requests for which one more thread is started to judge them.

@@ -16,7 +16,7 @@ use sobench_core::output_format::OutputFormat;
 use sobench_core::printable::{NAME_CHARS, printable};
 use sobench_plan::record::RunRecord;
 use sobench_render::{Document, Table, text};
-use sobench_results::runlog::RunLog;
+use sobench_runlog::RunLog;
 use sobench_shutdown::Shutdown;
 
 /// The flags of `sobench runs`.

@@ -41,15 +41,15 @@ use sobench_core::output_format::OutputFormat;
 use sobench_core::printable::printable;
 use sobench_core::verdict::{NotScored, Verdict};
 use sobench_data::dataset::DatasetPlan;
+use sobench_facts::Judged;
 use sobench_judge::accuracy::Reference;
 use sobench_judge::{EvaluateOptions, Evaluator};
 use sobench_notices::notice::{DatasetNotice, Notice, as_sentences};
 use sobench_render::text;
-use sobench_results::metrics::Judged;
 use sobench_results::metrics::examples::Group;
 use sobench_results::metrics::quality::Quality;
-use sobench_results::runlog::RequestLines;
-use sobench_results::runlog::judge::Exchange;
+use sobench_runlog::RequestLines;
+use sobench_runlog::judge::Exchange;
 use sobench_shutdown::Shutdown;
 use sobench_statistics::Rate;
 

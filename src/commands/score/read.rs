@@ -29,7 +29,7 @@ use sobench_notices::notice::{DatasetNotice, LogNotice};
 use sobench_pycompat::nan::without_nan;
 use sobench_results::metrics::quality::is_correct;
 use sobench_results::metrics::registry::rates::CORRECT_RATE;
-use sobench_results::runlog::RunLog;
+use sobench_runlog::RunLog;
 
 /// The hint that lists the layouts.
 const LAYOUTS_HINT: &str = "give a run log, the JSON of vLLM's structured-output script, the detailed JSON of vllm bench serve, or JSON Lines of \

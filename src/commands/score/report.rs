@@ -7,13 +7,13 @@ use crate::commands::score::{Agreement, Row, Score, Stored, UnreadableRow, messa
 use sobench_core::json_struct;
 use sobench_core::printable::printable;
 use sobench_core::verdict::{NotScored, Reason, Verdict};
+use sobench_facts::Judged;
 use sobench_judge::accuracy::Grade;
 use sobench_notices::notice::sentences;
 use sobench_render::{Block, Document, Level, Table};
 use sobench_report::tables::{
     RATE_COLUMNS, disagreements, extra_text, groups, rate_cells, reasons, unjudged,
 };
-use sobench_results::metrics::Judged;
 use sobench_results::metrics::examples::Group;
 use sobench_statistics::Rate;
 

@@ -11,13 +11,11 @@ use sobench_core::case::{Arm, Case, Prompt};
 use sobench_core::constraint::Constraint;
 use sobench_core::observation::{Observation, Outcome, Timing};
 use sobench_core::verdict::{NotScored, Reason, ToolCallFault, Verdict};
+use sobench_facts::{Judged, Sample};
+use sobench_facts::{RequestTable, constraint_hash, content_hash, copy_hash, has_copies};
 use sobench_judge::accuracy::Scorer;
 use sobench_results::metrics::examples::{Group, MAX_EXAMPLES};
 use sobench_results::metrics::quality::{Quality, compliance, is_correct};
-use sobench_results::metrics::request_table::{
-    RequestTable, constraint_hash, content_hash, copy_hash, has_copies,
-};
-use sobench_results::metrics::{Judged, Sample};
 use sobench_statistics::Rate;
 
 /// What decides in which groups of a report an answer is counted.

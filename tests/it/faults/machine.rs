@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::Value;
 use sobench_core::observation::Outcome;
-use sobench_results::runlog::RunLog;
+use sobench_runlog::RunLog;
 use sobench_testkit::repository_path;
 use sobench_testkit::scripted::free_port;
 

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::Value;
 use sobench_core::shard::Start;
-use sobench_results::runlog::RunLog;
+use sobench_runlog::RunLog;
 use sobench_testkit::scripted::{ScriptedServer, free_port};
 
 use super::{answer, check_lines, merge, paths};

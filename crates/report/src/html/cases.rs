@@ -9,10 +9,10 @@ use crate::view::{TestStatus, View, failing_as};
 use sobench_core::case::{Case, Prompt};
 use sobench_core::constraint::Constraint;
 use sobench_core::error::Result;
+use sobench_core::printable::cut;
 use sobench_core::printable::{is_invisible, printable, printable_message};
+use sobench_facts::Sample;
 use sobench_render::escape::escape;
-use sobench_results::metrics::Sample;
-use sobench_results::metrics::examples::cut;
 
 /// Cases on a page at most, so that a browser stays responsive; the log has all of them.
 pub(super) const CASES_MAX: usize = 200;

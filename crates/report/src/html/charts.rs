@@ -7,13 +7,13 @@ use crate::timeline::{Count, Step, Timeline};
 use crate::view::View;
 use sobench_core::case::Arm;
 use sobench_core::server_sample::Quantity;
+use sobench_facts::Sample;
+use sobench_facts::latency::chunk_gaps_ms;
 use sobench_plan::metrics::LatencyMetric;
 use sobench_render::axis::{Axis, round_step};
 use sobench_render::svg::{self, Curve, ShareScale};
 use sobench_render::{Block, Chart, Charts, Document, Layout, LegendEntry};
-use sobench_results::metrics::Sample;
 use sobench_results::metrics::distribution::Distribution;
-use sobench_results::metrics::latency::chunk_gaps_ms;
 use sobench_results::metrics::server::MIB;
 
 /// Steps of the timeline, a few pixels each.

@@ -237,10 +237,10 @@ mod tests {
     use sobench_core::case::Arm;
     use sobench_core::observation::Outcome;
     use sobench_core::verdict::{NotScored, Reason, Verdict};
+    use sobench_facts::testing::{TestRequest, test_request};
     use sobench_notices::notice::Notice;
     use sobench_plan::record::testing::record;
     use sobench_render::html::testing::check_well_formed;
-    use sobench_results::metrics::testing::{TestRequest, test_request};
 
     const HOSTILE: &str = "</pre></script><script>alert(1)</script><img src=x onerror=alert(1)> & \" ' \u{0}\u{1b}[31m\u{202e} ]]> <!--";
 

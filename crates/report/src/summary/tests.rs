@@ -5,6 +5,7 @@ use crate::text::vllm_block;
 use crate::view::testing::with_view;
 use sobench_core::observation::Advice;
 use sobench_core::verdict::NotScored;
+use sobench_facts::testing::{TestRequest, test_request};
 use sobench_plan::metrics::MetricsOptions;
 use sobench_plan::record::RunRecord;
 use sobench_plan::record::testing::record;
@@ -12,7 +13,6 @@ use sobench_results::metrics::client_overhead::{
     Bound, Bounds, ClientOverhead, ClientVerdict, Doubt,
 };
 use sobench_results::metrics::summarise;
-use sobench_results::metrics::testing::{TestRequest, test_request};
 use std::path::Path;
 
 /// Renders the summary of a run with a client, a run log and notices.

@@ -15,7 +15,7 @@ pub mod structured;
 
 use crate::saved_result::{Column, Layout, MS_PER_S, SavedResult};
 use crate::view::View;
-use sobench_results::metrics::Sample;
+use sobench_facts::Sample;
 
 fn empty(view: View<'_>) -> SavedResult<'_> {
     SavedResult {

@@ -9,8 +9,8 @@ use super::{Column, SavedResult, answered, empty};
 use crate::json::{self, Identity, Totals};
 use crate::view::View;
 use sobench_core::case::Prompt;
+use sobench_facts::Sample;
 use sobench_plan::metrics::{Answers, QueueMetric};
-use sobench_results::metrics::Sample;
 use sobench_statistics::Summary;
 
 /// Columns that are kept without `--save-detailed`, as in vLLM.

@@ -9,7 +9,7 @@ use super::describe::describe;
 use super::{Column, MS_PER_S, SavedResult, answered, empty};
 use crate::json;
 use crate::view::View;
-use sobench_results::metrics::latency::RequestLatency;
+use sobench_facts::latency::RequestLatency;
 
 /// The file of a run, always with every request.
 pub fn document(view: View<'_>) -> SavedResult<'_> {

@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 use super::changed_cases::CaseResult;
 use super::side::{FileKind, Run, Side};
 use super::{Comparison, read};
-use crate::runlog::{AnswerReader, RunLog};
 use sobench_core::error::{Error, Result};
 use sobench_core::input;
 use sobench_core::output_files::write_text;
 use sobench_core::progress::Progress;
+use sobench_runlog::{AnswerReader, RunLog};
 
 /// Maximum size of one file, in bytes.
 const MAX_FILE_BYTES: u64 = 4 << 30;

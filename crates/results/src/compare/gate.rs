@@ -596,7 +596,7 @@ mod tests {
     use crate::metrics::accuracy::ArmPairs;
     use crate::metrics::registry::rates as registry_rates;
     use crate::metrics::summarise;
-    use crate::metrics::testing::{test_request, with_samples};
+    use sobench_facts::testing::{test_request, with_samples};
     use sobench_plan::metrics::MetricsOptions;
     use sobench_plan::record::testing::record;
     use sobench_statistics::paired::{PairedSample, Pairs};

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use super::bootstrap::SideId;
 use super::requests::Requests;
 use super::side::Side;
-use crate::metrics::compact_ids::CompactId;
+use sobench_facts::compact_ids::CompactId;
 use sobench_plan::record::condition::Field;
 
 /// Minimum share of common cases among all cases. With fewer, resampling common cases would ignore

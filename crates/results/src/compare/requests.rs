@@ -4,9 +4,9 @@
 use indexmap::IndexSet;
 
 use super::side::{Gaps, Request};
-use crate::metrics::compact_ids::{CompactId, CompactIds};
 use crate::metrics::registry::{Kind, Metric, RequestValues, latencies};
 use sobench_core::case::Arm;
+use sobench_facts::compact_ids::{CompactId, CompactIds};
 
 /// Maximum number of gaps of a run that are kept; of longer runs, only the number and the sum of each
 /// request's gaps are kept. The bootstrap could not resample more of them either

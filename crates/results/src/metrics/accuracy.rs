@@ -10,13 +10,13 @@ use std::collections::{BTreeMap, HashMap};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::Sample;
 use super::quality::is_correct;
 use super::registry::rates::ACCURACY_OF_ARMS;
 use sobench_core::case::Arm;
 use sobench_core::constraint::Constraint;
 use sobench_core::observation::Outcome;
 use sobench_core::scorer::Scorer;
+use sobench_facts::Sample;
 use sobench_judge::accuracy::{Grade, Leaves};
 use sobench_plan::metrics::MetricsOptions;
 use sobench_statistics::Rate;
@@ -490,8 +490,8 @@ impl<'s, 'a> Items<'s, 'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metrics::testing::{TestRequest, test_request, with_cases};
     use sobench_core::case::Prompt;
+    use sobench_facts::testing::{TestRequest, test_request, with_cases};
     use sobench_judge::accuracy::Accuracy;
 
     fn graded(arm: Arm, grade: Option<Grade>) -> TestRequest<'static> {

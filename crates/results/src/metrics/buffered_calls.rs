@@ -6,11 +6,11 @@
 //! calls show how long these take. Short answers and servers that generate a whole answer within
 //! the window are never buffered.
 
-use super::Sample;
 use super::drift::median;
 use sobench_core::answer::Channel;
 use sobench_core::case::Arm;
 use sobench_core::channel_timing::LATE_WINDOW_NS;
+use sobench_facts::Sample;
 use sobench_plan::metrics::MetricsOptions;
 
 /// Minimum silence before the arguments.
@@ -165,8 +165,8 @@ fn usual_ttft_ns(samples: &[Sample<'_>], options: &MetricsOptions) -> Option<f64
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metrics::testing::{TestRequest, test_request, with_samples};
     use sobench_core::channel_timing::ChunkPart;
+    use sobench_facts::testing::{TestRequest, test_request, with_samples};
 
     /// An answer with the name of a function in its first chunk and 90 bytes of arguments in the
     /// others.

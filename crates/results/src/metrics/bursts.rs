@@ -2,9 +2,9 @@
 
 use serde::Serialize;
 
-use super::Sample;
-use super::latency::chunk_gaps_ms;
 use super::pooled::Pooled;
+use sobench_facts::Sample;
+use sobench_facts::latency::chunk_gaps_ms;
 use sobench_plan::metrics::MetricsOptions;
 
 /// A chunk that arrives this soon after the one before was sent together with it.
@@ -67,7 +67,7 @@ impl Bursts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metrics::testing::{TestRequest, test_request, with_samples};
+    use sobench_facts::testing::{TestRequest, test_request, with_samples};
 
     fn bursts(chunks: &[u64]) -> Option<Bursts> {
         let run = [TestRequest {

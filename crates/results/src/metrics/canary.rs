@@ -5,10 +5,11 @@ use std::collections::HashMap;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{Sample, in_flight};
+use super::in_flight;
 use sobench_core::nonce::Nonce;
 use sobench_core::observation::Outcome;
 use sobench_core::verdict::Verdict;
+use sobench_facts::Sample;
 use sobench_judge::canary::CanaryAnswer;
 pub use sobench_judge::canary::{CanaryClass, Excerpt};
 use sobench_statistics::{RankCorrelation, Rate, ShareTrend, mean};
@@ -450,9 +451,9 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::metrics::testing::{TestRequest, test_request, with_cases};
     use sobench_core::constraint::Constraint;
     use sobench_core::verdict::Reason;
+    use sobench_facts::testing::{TestRequest, test_request, with_cases};
 
     fn canary(class: CanaryClass, nonce: Option<u64>) -> CanaryAnswer {
         let is_fine = class == CanaryClass::Fine;

@@ -1,9 +1,9 @@
 //! Latencies by channel: reasoning, content and tool calls. They cover streamed answers that have
 //! more than content ([`ChannelTiming`](sobench_core::channel_timing::ChannelTiming)).
 
-use super::Sample;
-use super::latency::chunk_gaps_ms;
 use sobench_core::answer::Channel;
+use sobench_facts::Sample;
+use sobench_facts::latency::chunk_gaps_ms;
 use sobench_plan::metrics::MetricsOptions;
 use sobench_statistics::mean;
 
@@ -61,9 +61,9 @@ pub fn late_percent(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metrics::testing::{TestRequest, test_request, with_samples};
     use Channel::{Content, Reasoning, ToolCalls};
     use sobench_core::channel_timing::ChunkPart;
+    use sobench_facts::testing::{TestRequest, test_request, with_samples};
 
     fn part(chunk: usize, channel: Channel, bytes: usize) -> ChunkPart {
         ChunkPart {

@@ -7,13 +7,15 @@
 //! are sent one after the other: the time to send them is the width of the burst.
 
 mod bounds;
+mod clients;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use self::bounds::{Bound, Bounds, MAX_SHARE, MIN_LIMIT_MS};
-use super::Sample;
+pub use self::clients::{run_overhead, shard_overhead};
 use super::registry::Values;
+use sobench_facts::Sample;
 use sobench_plan::metrics::MetricsOptions;
 use sobench_plan::record::ClientCost;
 use sobench_statistics::Summary;

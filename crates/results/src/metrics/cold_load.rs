@@ -18,12 +18,12 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::Sample;
 use super::first_uses::ConstraintUse;
-use super::latency::chunk_gaps_ms;
 use super::mean_difference::Difference;
 use super::pooled::Pooled;
 use sobench_core::case::Arm;
+use sobench_facts::Sample;
+use sobench_facts::latency::chunk_gaps_ms;
 use sobench_plan::metrics::MetricsOptions;
 use sobench_statistics::Summary;
 

@@ -1,15 +1,9 @@
-//! Detects that constraints stopped being enforced during a run, and answers that end in white
-//! space.
+//! Detects that constraints stopped being enforced during a run.
 
 use serde::Serialize;
 
-use super::Sample;
-use sobench_core::observation::Outcome;
 use sobench_core::verdict::Verdict;
-
-/// Minimum white space at the end of a truncated answer that counts as endless. Indentation is much
-/// shorter.
-const RUN_AWAY_CHARS: usize = 24;
+use sobench_facts::Sample;
 
 /// Minimum number of answers before and after a loss.
 const MIN_ON_EACH_SIDE: usize = 3;
@@ -44,17 +38,11 @@ pub(super) fn find_loss(ended: &[&Sample<'_>]) -> Option<ConstraintLoss> {
     })
 }
 
-/// Whether an answer was truncated at the token limit while writing only white space.
-pub fn is_white_space_run(outcome: &Outcome, text: &str) -> bool {
-    *outcome == Outcome::Truncated
-        && text[text.trim_end().len()..].chars().count() >= RUN_AWAY_CHARS
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metrics::testing::{TestRequest, test_request, with_samples};
     use sobench_core::verdict::Reason;
+    use sobench_facts::testing::{TestRequest, test_request, with_samples};
 
     fn lost(verdicts: &str) -> Option<(String, usize, usize)> {
         let made: Vec<TestRequest<'_>> = verdicts
@@ -90,35 +78,5 @@ mod tests {
         ] {
             assert_eq!(lost(other), None, "{other}");
         }
-    }
-
-    #[test]
-    fn only_truncated_answers_end_in_white_space() {
-        let text = format!("{{{}", "\n ".repeat(20));
-        let cut = TestRequest {
-            outcome: Outcome::Truncated,
-            text: &text,
-            ..test_request()
-        };
-        let run = [
-            cut.clone(),
-            TestRequest {
-                outcome: Outcome::Completed,
-                ..cut.clone()
-            },
-            TestRequest {
-                text: "{ \n",
-                ..cut
-            },
-        ];
-        with_samples(&run, |samples| {
-            assert_eq!(
-                samples
-                    .iter()
-                    .filter(|sample| sample.white_space_run())
-                    .count(),
-                1
-            );
-        });
     }
 }

@@ -2,12 +2,12 @@
 
 use serde::Serialize;
 
-use super::Sample;
 use super::examples::Group;
 use super::quality::reason;
 use super::registry::rates;
 use sobench_core::case::Arm;
 use sobench_core::observation::Outcome;
+use sobench_facts::Sample;
 use sobench_statistics::Rate;
 
 /// What the answers of the control arm were.
@@ -52,8 +52,8 @@ impl ControlArm {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metrics::testing::{TestRequest, test_request, with_samples};
     use sobench_core::verdict::{Reason, Verdict};
+    use sobench_facts::testing::{TestRequest, test_request, with_samples};
 
     #[test]
     fn controls_have_a_rate_of_ended_answers_and_reasons() {

@@ -2,9 +2,10 @@
 
 use serde::Serialize;
 
+use super::ArmMetrics;
 use super::quality::Quality;
-use super::{ArmMetrics, Sample};
 use sobench_core::case::DATASET_TAG;
+use sobench_facts::Sample;
 use sobench_plan::metrics::MetricsOptions;
 
 /// The figures of one dataset.
@@ -55,8 +56,8 @@ fn dataset<'a>(sample: &Sample<'a>) -> Option<&'a str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metrics::testing::{TestRequest, test_request, with_cases};
     use sobench_core::verdict::{Reason, Verdict};
+    use sobench_facts::testing::{TestRequest, test_request, with_cases};
 
     #[test]
     fn each_dataset_has_its_own_figures() {

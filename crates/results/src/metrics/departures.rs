@@ -3,9 +3,9 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::Sample;
 use sobench_core::departure::{Departure, Departures};
 use sobench_core::verdict::Verdict;
+use sobench_facts::Sample;
 
 /// Answers that depart from the API in one way, over all arms.
 #[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize)]
@@ -78,14 +78,14 @@ impl DepartureCounts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metrics::request_table::RequestTable;
-    use crate::metrics::testing::test_request;
     use sobench_core::answer::Answer;
     use sobench_core::observation::Outcome;
+    use sobench_facts::RequestTable;
+    use sobench_facts::testing::test_request;
 
     #[test]
     fn departures_are_counted_by_name() {
-        let mut ledger = RequestTable::default();
+        let mut table = RequestTable::default();
         let other_text = |answer: &mut Answer| answer.departures.add_other_text("a", "b");
         for (index, (reason, contradicts, outcome)) in [
             ("stop", false, Outcome::Completed),
@@ -102,9 +102,9 @@ mod tests {
             if contradicts {
                 other_text(&mut observation.answer);
             }
-            assert!(ledger.push(&case, &observation, 0));
+            assert!(table.push(&case, &observation, 0));
         }
-        let counts = DepartureCounts::new(&ledger.samples()).unwrap();
+        let counts = DepartureCounts::new(&table.samples()).unwrap();
         let by_name: Vec<_> = counts
             .by_name
             .iter()
@@ -130,6 +130,6 @@ mod tests {
             ]
         );
         assert_eq!((counts.answers, counts.invalid_by_contradiction), (2, 0));
-        assert_eq!(DepartureCounts::new(&ledger.samples()[..1]), None);
+        assert_eq!(DepartureCounts::new(&table.samples()[..1]), None);
     }
 }

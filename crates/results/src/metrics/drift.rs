@@ -8,8 +8,8 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::Sample;
 use super::registry::{Metric, latencies};
+use sobench_facts::Sample;
 use sobench_plan::metrics::MetricsOptions;
 use sobench_statistics::{LevelShift, Trend, percentile};
 
@@ -154,7 +154,7 @@ pub(super) fn median(mut values: Vec<f64>) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metrics::testing::{TestRequest, test_request, with_samples};
+    use sobench_facts::testing::{TestRequest, test_request, with_samples};
     use sobench_testkit::random::Random;
 
     /// One request at a time with these latencies.

@@ -8,9 +8,9 @@ use std::collections::HashMap;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::Sample;
 use sobench_core::observation::failure_message;
 use sobench_core::printable::{MESSAGE_CHARS, shortened};
+use sobench_facts::Sample;
 
 /// The most groups that are listed.
 pub const MAX_GROUPS: usize = 8;
@@ -134,8 +134,8 @@ fn add_word(words: &mut String, word: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metrics::testing::{TestRequest, test_request, with_samples};
     use sobench_core::observation::Outcome;
+    use sobench_facts::testing::{TestRequest, test_request, with_samples};
 
     #[test]
     fn numbers_ids_and_addresses_are_replaced() {

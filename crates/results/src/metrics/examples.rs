@@ -3,9 +3,9 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::Sample;
 use sobench_core::case::Arm;
-use sobench_core::printable::{MESSAGE_CHARS, shortened};
+use sobench_core::printable::{MESSAGE_CHARS, cut, shortened};
+use sobench_facts::Sample;
 
 /// Maximum size of the answer in an example, in bytes. The detailed result has the whole answer.
 pub const MAX_EXAMPLE_TEXT_BYTES: usize = 400;
@@ -105,22 +105,10 @@ impl Group {
     }
 }
 
-/// The longest prefix of `text` within `max_bytes` that does not split a character.
-pub fn cut(text: &str, max_bytes: usize) -> &str {
-    if text.len() <= max_bytes {
-        return text;
-    }
-    let end = (0..=max_bytes)
-        .rev()
-        .find(|&end| text.is_char_boundary(end))
-        .unwrap_or(0);
-    &text[..end]
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metrics::testing::{TestRequest, test_request, with_samples};
+    use sobench_facts::testing::{TestRequest, test_request, with_samples};
 
     #[test]
     fn text_is_cut_between_characters() {

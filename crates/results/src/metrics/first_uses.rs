@@ -10,10 +10,10 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use super::Sample;
 use super::mean_difference::Difference;
 use sobench_core::case::Arm;
 use sobench_core::constraint::Constraint;
+use sobench_facts::Sample;
 use sobench_plan::metrics::MetricsOptions;
 use sobench_statistics::{Summary, mean};
 

@@ -3,29 +3,10 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::Sample;
-use sobench_core::answer::Answer;
 use sobench_core::case::Arm;
-use sobench_core::constraint::Constraint;
-use sobench_core::observation::Outcome;
+use sobench_facts::Sample;
 use sobench_judge::free_choices::{FreeChoices, MemberOrder, NonAscii, WhiteSpace};
 use sobench_statistics::Rate;
-
-/// The choices of a complete answer to a request for JSON; `None` for others.
-pub fn free_choices(
-    constraint: Option<&Constraint>,
-    outcome: &Outcome,
-    answer: &Answer,
-) -> Option<FreeChoices> {
-    let schema = match constraint? {
-        Constraint::JsonSchema(schema) => Some(&**schema),
-        Constraint::JsonObject(_) => None,
-        _ => return None,
-    };
-    (*outcome == Outcome::Completed)
-        .then(|| FreeChoices::new(&answer.text(), schema, None))
-        .flatten()
-}
 
 /// Shares of the choices in a run.
 #[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
@@ -107,7 +88,10 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::metrics::testing::{TestRequest, test_request, with_samples};
+    use sobench_core::answer::Answer;
+    use sobench_core::constraint::Constraint;
+    use sobench_core::observation::Outcome;
+    use sobench_facts::testing::{TestRequest, test_request, with_samples};
 
     fn request(arm: Arm, text: &'static str) -> TestRequest<'static> {
         let schema = json!({"properties": {"b": {}, "a": {}}});
@@ -119,7 +103,7 @@ mod tests {
         TestRequest {
             arm,
             text,
-            free_choices: free_choices(Some(&constraint), &Outcome::Completed, &answer),
+            free_choices: FreeChoices::of_answer(Some(&constraint), &Outcome::Completed, &answer),
             ..test_request()
         }
     }
@@ -151,25 +135,5 @@ mod tests {
         );
         assert_eq!(counts(control.outer_white_space), Some((1, 1)));
         assert_eq!(control.declared_order, None);
-    }
-
-    #[test]
-    fn other_constraints_and_cut_answers_have_no_choices() {
-        let answer = Answer {
-            content: "{}".to_owned(),
-            ..Answer::default()
-        };
-        let regex = Constraint::Regex("{}".into());
-        assert_eq!(
-            free_choices(Some(&regex), &Outcome::Completed, &answer),
-            None
-        );
-        assert_eq!(free_choices(None, &Outcome::Completed, &answer), None);
-        let object = Constraint::JsonObject(sobench_core::constraint::AlwaysTrue);
-        assert_eq!(
-            free_choices(Some(&object), &Outcome::Truncated, &answer),
-            None
-        );
-        assert!(free_choices(Some(&object), &Outcome::Completed, &answer).is_some());
     }
 }

@@ -1,8 +1,8 @@
 //! Requests in flight at instants of each request: their number when it was sent, and its rank among
 //! them when its answer starts.
 
-use super::Sample;
-use super::request_table::RequestTimes;
+use sobench_facts::RequestTimes;
+use sobench_facts::Sample;
 
 /// An event of a request, in the order of events at the same time: ends come before starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -181,7 +181,7 @@ impl Counts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metrics::testing::{TestRequest, test_request, with_samples};
+    use sobench_facts::testing::{TestRequest, test_request, with_samples};
     use sobench_testkit::random::Random;
 
     #[test]

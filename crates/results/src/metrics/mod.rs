@@ -4,14 +4,13 @@
 //! [`quality`], statistics in [`sobench_statistics`].
 
 pub mod accuracy;
+pub mod arm_acceptance;
 pub mod buffered_calls;
 pub mod bursts;
-mod by_request;
 pub mod canary;
 pub mod channel_latency;
 pub mod client_overhead;
 pub mod cold_load;
-pub(crate) mod compact_ids;
 pub mod constraint_loss;
 pub mod constraint_overhead;
 pub mod control_arm;
@@ -23,7 +22,6 @@ pub mod error_groups;
 pub mod examples;
 pub mod first_uses;
 pub mod free_choices;
-mod gap_encoding;
 mod in_flight;
 pub mod knee;
 pub mod latency;
@@ -33,22 +31,15 @@ mod name_change;
 pub mod offered_load;
 pub mod outage;
 pub mod pooled;
-pub mod probe;
 pub mod quality;
 pub mod reasoning;
-pub mod recovery;
 pub mod registry;
 pub mod repetition;
-pub mod request_table;
 pub mod run_issues;
 pub mod server;
 pub mod server_times;
-pub mod spec_decode;
 pub mod steady_state;
 pub mod stream_parity;
-#[cfg(any(test, feature = "testing"))]
-#[allow(clippy::unwrap_used)]
-pub mod testing;
 pub mod throughput;
 pub mod token_gaps;
 pub mod validity_pattern;
@@ -56,7 +47,7 @@ pub mod validity_pattern;
 use std::borrow::Cow;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator};
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Serialize, Serializer};
 
 use self::accuracy::AccuracySummary;
 use self::buffered_calls::BufferedCalls;
@@ -68,120 +59,25 @@ use self::drift::Drift;
 use self::error_groups::ErrorGroups;
 use self::examples::Group;
 use self::free_choices::FreeChoiceShares;
-use self::latency::{Latency, RequestLatency};
+use self::latency::Latency;
 use self::modes::Modes;
 use self::quality::Quality;
-use self::reasoning::{Reasoning, ReasoningFacts};
+use self::reasoning::Reasoning;
 use self::registry::{RunSamples, Values};
 use self::repetition::Repetition;
-use self::request_table::{RequestTable, Row};
 use self::run_issues::RunIssues;
 use self::server::ServerMetrics;
 use self::server_times::ServerTimesSummary;
-use self::stream_parity::{Parity, StreamParity};
+use self::stream_parity::StreamParity;
 use self::throughput::Throughput;
 use self::validity_pattern::ValidityPattern;
-use sobench_core::answer::Answer;
 use sobench_core::case::Arm;
 use sobench_core::contract;
 use sobench_core::observation::{CountFault, Outcome, failure_message};
 use sobench_core::server_sample::ServerSample;
-use sobench_core::tools::ToolSet;
-use sobench_core::verdict::Verdict;
-use sobench_judge::accuracy::Accuracy;
-use sobench_judge::canary::CanaryAnswer;
-use sobench_judge::free_choices::FreeChoices;
-use sobench_judge::function_calls;
+use sobench_facts::{Sample, TokenSource};
 use sobench_notices::notice::NameChange;
 use sobench_plan::metrics::{Answers, MetricsOptions};
-
-/// Token counts of one request and their sources.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
-pub struct Tokens {
-    pub input: Option<u64>,
-    pub input_source: TokenSource,
-    pub output: Option<u64>,
-    pub output_source: TokenSource,
-}
-
-/// The source of a token count.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum TokenSource {
-    /// The server's `usage`.
-    Server,
-    /// The tokenizer that the user named as the model's (`--tokenizer`).
-    Tokenizer,
-    /// The tokenizer of another model.
-    OtherTokenizer,
-    /// Not counted.
-    #[default]
-    Unknown,
-}
-
-/// A view of one request with everything known about it.
-#[derive(Clone, Copy, Debug)]
-pub struct Sample<'a> {
-    ledger: &'a RequestTable,
-    row: &'a Row,
-}
-
-/// The verdict, token counts and checks of one request, computed after the run.
-#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
-pub struct Judged {
-    #[serde(flatten)]
-    pub verdict: Verdict,
-    pub tokens: Tokens,
-    /// Whether vLLM's script counts it as correct; `None` if it does not score it (grammars).
-    pub vllm_correct: Option<bool>,
-    /// Whether the answer was truncated while writing only white space
-    /// ([`constraint_loss::is_white_space_run`]).
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub white_space_run: bool,
-    /// Whether the answer was truncated at the token limit and follows its constraint all the same.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub whole: bool,
-    /// Whether the answer is the expected call; `None` without an
-    /// expected call.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub right_call: Option<bool>,
-    /// The comparison with the reference of the request; `None` without one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub accuracy: Option<Accuracy>,
-    /// Whether the answer has tool calls; `None` without an answer, and for requests without tools.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub made_call: Option<bool>,
-    /// Whether a tool call is due; `None` if that is unknown, and for requests without tools.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub call_due: Option<bool>,
-    /// What the reasoning shows; `None` without reasoning and marks of it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub reasoning: Option<ReasoningFacts>,
-    /// Whether the streamed answer equals the whole one; `None` if that was not checked.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub parity: Option<Parity>,
-    /// The spelling of a JSON answer; `None` for others.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub free_choices: Option<FreeChoices>,
-    /// The class of an answer to a canary request; `None` for others.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub canary: Option<CanaryAnswer>,
-}
-
-impl Judged {
-    /// Sets the facts about tool calls of a request that offers tools.
-    pub fn add_tool_calls(
-        &mut self,
-        tools: Option<&ToolSet>,
-        completion: Option<&str>,
-        outcome: &Outcome,
-        answer: &Answer,
-    ) {
-        let Some(tools) = tools else { return };
-        self.made_call = outcome.is_answer().then_some(!answer.tool_calls.is_empty());
-        self.call_due = function_calls::is_due(completion, tools);
-    }
-}
 
 /// All figures of a run.
 #[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
@@ -424,23 +320,6 @@ impl Metrics {
     }
 }
 
-impl Sample<'_> {
-    /// The latencies of this request.
-    pub fn latency(&self, options: &MetricsOptions) -> RequestLatency {
-        RequestLatency::new(
-            &self.request_times(),
-            self.tokens().output,
-            self.streamed(options),
-        )
-    }
-
-    /// Whether the answer was requested as a stream and received as one. Only then its chunks
-    /// determine TTFT, TPOT and ITL.
-    pub fn streamed(&self, options: &MetricsOptions) -> bool {
-        options.streamed && self.request_times().streamed
-    }
-}
-
 impl OutcomeCounts {
     fn new(samples: &[Sample<'_>]) -> Self {
         let mut counts = Self::default();
@@ -582,10 +461,10 @@ fn failure(sample: &Sample<'_>) -> Option<(&'static str, String)> {
 
 #[cfg(test)]
 mod tests {
-    use super::testing::{TestRequest, test_request, with_samples};
     use super::*;
     use sobench_core::observation::TransportCause;
-    use sobench_core::verdict::NotScored;
+    use sobench_core::verdict::{NotScored, Verdict};
+    use sobench_facts::testing::{TestRequest, test_request, with_samples};
 
     const SECOND: u64 = 1_000_000_000;
 

@@ -3,10 +3,10 @@
 
 use serde::Serialize;
 
-use super::Sample;
 use super::drift::Drift;
 use super::registry::{Metric, latencies};
 use sobench_core::case::Arm;
+use sobench_facts::Sample;
 use sobench_plan::metrics::MetricsOptions;
 use sobench_statistics::TwoModes;
 
@@ -64,7 +64,7 @@ impl Modes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metrics::testing::{TestRequest, test_request, with_samples};
+    use sobench_facts::testing::{TestRequest, test_request, with_samples};
 
     /// The modes of a run with these TTFTs, in milliseconds.
     fn modes(ttft_ms: impl Fn(u64) -> u64) -> Vec<Modes> {

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use indexmap::IndexMap;
 
-use super::Sample;
 use sobench_core::answer::AnsweredBy;
 use sobench_core::printable::{NAME_CHARS, printable};
+use sobench_facts::Sample;
 use sobench_notices::notice::{NameChange, NameCount, NameKind};
 
 /// Names that are listed.
@@ -71,10 +71,10 @@ fn change(kind: NameKind, named: &[(&Sample<'_>, &AnsweredBy)]) -> Option<NameCh
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metrics::request_table::RequestTable;
-    use crate::metrics::testing::{TestRequest, test_request};
     use sobench_core::case::Case;
     use sobench_core::observation::Outcome;
+    use sobench_facts::RequestTable;
+    use sobench_facts::testing::{TestRequest, test_request};
 
     /// The sentences on answers that name these models, in the order of sending, to requests for the
     /// model `requested`.

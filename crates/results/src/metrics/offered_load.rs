@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::Sample;
+use sobench_facts::Sample;
 
 const NS_PER_S: f64 = 1e9;
 
@@ -50,8 +50,8 @@ impl OfferedLoad {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metrics::testing::{TestRequest, test_request, with_samples};
     use sobench_core::observation::Outcome;
+    use sobench_facts::testing::{TestRequest, test_request, with_samples};
 
     fn check(sent_at: &[(u64, Option<u64>)], expected: [Option<f64>; 3]) {
         let outcome = |sent: Option<u64>| {

@@ -1,7 +1,7 @@
 //! Server outages: runs of requests that failed because the server was unavailable.
 
-use super::Sample;
 use sobench_core::observation::{Outcome, Stage, TimeLimit, TransportCause};
+use sobench_facts::Sample;
 
 /// Minimum number of consecutive failures of an outage.
 pub const MIN_REQUESTS: usize = 3;
@@ -96,7 +96,7 @@ fn end(sample: &Sample<'_>) -> Option<(u64, bool)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metrics::testing::{TestRequest, test_request, with_samples};
+    use sobench_facts::testing::{TestRequest, test_request, with_samples};
 
     /// Checks outages as (from, to, requests) in milliseconds, for ends of requests as (time,
     /// outcome).

@@ -9,8 +9,6 @@ use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::Sample;
-use super::TokenSource;
 use super::constraint_loss::{self, ConstraintLoss};
 use super::examples::Group;
 use super::registry::{Metric, rates};
@@ -19,6 +17,8 @@ use sobench_core::constraint::Constraint;
 use sobench_core::observation::{Outcome, failure_message};
 use sobench_core::tools::{ToolChoice, ToolForm};
 use sobench_core::verdict::{ExtraText, NotScored, Reason, Verdict};
+use sobench_facts::Sample;
+use sobench_facts::TokenSource;
 use sobench_notices::breach::BreachCause;
 use sobench_statistics::Rate;
 
@@ -456,11 +456,11 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    use crate::metrics::request_table::RequestTable;
-    use crate::metrics::testing::{TestRequest, test_request, with_cases, with_samples};
     use sobench_core::answer::Channel;
     use sobench_core::observation::TransportCause;
     use sobench_core::verdict::ToolCallFault;
+    use sobench_facts::RequestTable;
+    use sobench_facts::testing::{TestRequest, test_request, with_cases, with_samples};
 
     fn judged(run: &[TestRequest<'_>]) -> Quality {
         with_samples(run, Quality::new)

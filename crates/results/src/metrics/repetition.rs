@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::Sample;
+use sobench_facts::Sample;
 use sobench_statistics::effective_size;
 
 /// Distinct requests and answers of a run. Copies are the same request with the same answer.
@@ -51,10 +51,10 @@ impl Repetition {
 mod tests {
     use super::*;
     use crate::metrics::registry::rates;
-    use crate::metrics::testing::{TestRequest, test_request, with_cases, with_samples};
     use sobench_core::case::{Arm, Prompt};
     use sobench_core::observation::Outcome;
     use sobench_core::verdict::{NotScored, Verdict};
+    use sobench_facts::testing::{TestRequest, test_request, with_cases, with_samples};
 
     fn answered(text: &str) -> TestRequest<'_> {
         TestRequest {

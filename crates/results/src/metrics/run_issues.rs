@@ -1,8 +1,8 @@
 //! Counts of throttling (429, Retry-After), implausible token counts and local connection failures.
 
-use super::{Sample, TokenSource};
 use sobench_core::case::Prompt;
 use sobench_core::observation::{Advice, Outcome, TOO_MANY_REQUESTS, TransportCause};
+use sobench_facts::{Sample, TokenSource};
 
 /// Counts of problems that the reader of the figures should know.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -90,10 +90,10 @@ fn excess(sample: &Sample<'_>) -> Option<(u64, u32)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metrics::request_table::RequestTable;
-    use crate::metrics::testing::{TestRequest, test_request, with_samples};
-    use crate::metrics::{Judged, TokenSource, Tokens};
     use sobench_core::observation::{Observation, Usage};
+    use sobench_facts::RequestTable;
+    use sobench_facts::testing::{TestRequest, test_request, with_samples};
+    use sobench_facts::{Judged, TokenSource, Tokens};
 
     #[test]
     fn local_failures_are_counted_and_the_first_is_named() {
@@ -143,8 +143,8 @@ mod tests {
             usage: Some(usage),
             ..observation
         };
-        let mut ledger = RequestTable::default();
-        assert!(ledger.push(&case, &observation, 0));
+        let mut table = RequestTable::default();
+        assert!(table.push(&case, &observation, 0));
         let [input_source, output_source] = sources;
         let tokens = Tokens {
             input: Some(7),
@@ -152,26 +152,15 @@ mod tests {
             output: Some(3),
             output_source,
         };
-        ledger.judge(
+        table.judge(
             0,
             Judged {
-                verdict,
                 tokens,
-                vllm_correct: None,
-                white_space_run: false,
-                whole: false,
-                right_call: None,
-                accuracy: None,
-                made_call: None,
-                call_due: None,
-                reasoning: None,
-                parity: None,
-                free_choices: None,
-                canary: None,
+                ..Judged::of(verdict)
             },
         );
         assert_eq!(
-            RunIssues::new(&ledger.samples()).implausible_usage,
+            RunIssues::new(&table.samples()).implausible_usage,
             expected,
             "{usage:?} {sources:?}"
         );

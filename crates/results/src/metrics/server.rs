@@ -12,10 +12,11 @@ use serde::Serialize;
 pub use self::difference::ServerDifference;
 pub use self::histogram::HistogramSummary;
 pub use self::memory::MemoryGrowth;
-use super::{ArmMetrics, Sample};
+use super::ArmMetrics;
 use sobench_core::server_sample::{
     HistogramCounts, Quantity, QuantityType, SampleSource, ServerSample,
 };
+use sobench_facts::Sample;
 use sobench_statistics::mean;
 
 /// Bytes of a MiB.
@@ -311,7 +312,7 @@ impl ServerPoint {
 mod tests {
     use super::*;
     use crate::metrics::summarise_with_server;
-    use crate::metrics::testing::{test_request, with_samples};
+    use sobench_facts::testing::{test_request, with_samples};
     use sobench_plan::metrics::MetricsOptions;
 
     const S: i64 = 1_000_000_000;

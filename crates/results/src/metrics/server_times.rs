@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::Sample;
+use sobench_facts::Sample;
 use sobench_plan::metrics::MetricsOptions;
 use sobench_statistics::mean;
 
@@ -82,8 +82,8 @@ impl ServerTimesSummary {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metrics::testing::{TestRequest, test_request, with_samples};
     use sobench_core::observation::ServerTimes;
+    use sobench_facts::testing::{TestRequest, test_request, with_samples};
 
     #[test]
     fn means_are_of_the_answers_with_times() {

@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::Sample;
+use sobench_facts::Sample;
 use sobench_plan::metrics::MetricsOptions;
 use sobench_statistics::Summary;
 

@@ -9,10 +9,10 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::Sample;
 use super::in_flight::{end_ns, levels};
 use sobench_core::case::Arm;
 use sobench_core::verdict::Verdict;
+use sobench_facts::Sample;
 use sobench_plan::metrics::{Answers, MetricsOptions, Slo};
 
 const NS_PER_S: u64 = 1_000_000_000;
@@ -242,9 +242,9 @@ fn highest(mut steps: Vec<(u64, i64)>) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metrics::testing::{TestRequest, test_request, with_samples};
     use sobench_core::observation::Outcome;
     use sobench_core::verdict::{NotScored, Reason};
+    use sobench_facts::testing::{TestRequest, test_request, with_samples};
 
     const MS: u64 = 1_000_000;
 

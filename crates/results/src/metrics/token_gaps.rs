@@ -1,6 +1,6 @@
 //! Latency of single tokens, if the server counts the tokens of each chunk.
 
-use super::latency::chunk_gaps_ms;
+use sobench_facts::latency::chunk_gaps_ms;
 
 /// The gap before each token after the first chunk, in milliseconds. The tokens of a chunk share
 /// the time since the preceding chunk evenly. The time of a chunk without tokens (such as bytes

@@ -8,9 +8,10 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::in_flight;
 use super::quality::complied;
-use super::{Sample, in_flight};
 use sobench_core::case::{Arm, Prompt};
+use sobench_facts::Sample;
 use sobench_notices::notice::{LossSplit, LossVariable, ValidAnswers};
 
 /// The smallest number of answers on each side of a split.
@@ -321,11 +322,11 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::metrics::request_table::RequestTable;
-    use crate::metrics::testing::{TestRequest, test_request, with_samples};
     use sobench_core::constraint::Constraint;
     use sobench_core::tools::ToolSet;
     use sobench_core::verdict::{Reason, Verdict};
+    use sobench_facts::RequestTable;
+    use sobench_facts::testing::{TestRequest, test_request, with_samples};
     use sobench_testkit::random::Random;
 
     /// A request from `sent` to `end` that is valid or not.

@@ -23,7 +23,7 @@ pub(crate) fn plan(cases: &mut [Case], cancellation: Cancellation, seed: u64) {
 mod tests {
     use super::*;
     use sobench_core::load::CancelAfter;
-    use sobench_results::metrics::testing::test_request;
+    use sobench_facts::testing::test_request;
 
     fn planned(requests: usize, rate: f64, seed: u64) -> Vec<usize> {
         let mut cases: Vec<Case> = (0..requests)

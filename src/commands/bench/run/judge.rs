@@ -15,8 +15,8 @@ use sobench_data::dataset::DatasetName;
 use sobench_data::tokenizer::Tokenizer;
 use sobench_judge::Evaluator;
 use sobench_notices::notice::{BenchNotice, Notice};
-use sobench_results::runlog::RunLog;
-use sobench_results::runlog::judge::judge;
+use sobench_runlog::RunLog;
+use sobench_runlog::judge::judge;
 use sobench_shutdown::{Shutdown, run_abandonable};
 
 /// Checks the constraints before anything is sent. An unusable constraint of the whole run is an

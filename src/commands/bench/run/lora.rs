@@ -44,7 +44,7 @@ pub(crate) fn assign(cases: &mut [Case], lora: &Lora, seed: u64) -> Notice {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sobench_results::metrics::testing::test_request;
+    use sobench_facts::testing::test_request;
 
     fn dealt(assignment: LoraAssignment, seed: u64) -> Vec<String> {
         let mut cases: Vec<Case> = (0..40).map(|index| test_request().parts(index).0).collect();

@@ -14,8 +14,8 @@ use sobench_core::case::Case;
 use sobench_core::error::Result;
 use sobench_core::observation::{Observation, Outcome};
 use sobench_core::run_event::{AnswerForm, Repeat, RunEvent};
-use sobench_results::metrics::stream_parity::digest;
-use sobench_results::runlog::write::EventSender;
+use sobench_facts::parity::digest;
+use sobench_runlog::write::EventSender;
 
 /// The concurrency cap of requests that are sent again after a run without one.
 const UNCAPPED_CONCURRENCY: usize = 8;

@@ -11,7 +11,7 @@ use sobench_core::case::Case;
 use sobench_core::error::Result;
 use sobench_core::observation::{Observation, failure_message};
 use sobench_notices::notice::{BenchNotice, Notice};
-use sobench_results::metrics::recovery::{
+use sobench_runlog::recovery::{
     Recovery, RecoveryState, SLOWER_BY_MS, SLOWER_FACTOR, SingleLatency,
 };
 

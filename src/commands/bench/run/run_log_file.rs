@@ -12,7 +12,7 @@ use sobench_core::output_files::{self, MAX_SAME_NAMES, create_parent_folder, num
 use sobench_notices::notice::{BenchNotice, Notice};
 use sobench_plan::record::RunRecord;
 use sobench_report as report;
-use sobench_results::runlog::write::{Access, Sink, cannot_write};
+use sobench_runlog::write::{Access, Sink, cannot_write};
 
 /// Ending of a log that was replaced.
 const KEPT: &str = ".old";

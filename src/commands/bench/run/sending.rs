@@ -25,7 +25,7 @@ use sobench_core::run_event::RunEvent;
 use sobench_core::schedule::{Schedule, Until};
 use sobench_core::shard::Shard;
 use sobench_notices::notice::{BenchNotice, Notice};
-use sobench_results::runlog::write::EventSender;
+use sobench_runlog::write::EventSender;
 use sobench_shutdown::Shutdown;
 
 /// Distinct constraints that the trial run tries before it gives up.

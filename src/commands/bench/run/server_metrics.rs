@@ -12,8 +12,8 @@ use sobench_core::error::Result;
 use sobench_core::run_event::RunEvent;
 use sobench_core::server_sample::ScrapeFault;
 use sobench_notices::notice::{BenchNotice, Notice};
-use sobench_results::metrics::spec_decode::SpecDecode;
-use sobench_results::runlog::write::EventSender;
+use sobench_runlog::spec_decode::SpecDecode;
+use sobench_runlog::write::EventSender;
 
 /// The page of a server, with a reading from before the run.
 pub(super) struct OpenPage {

@@ -15,9 +15,9 @@ use crate::commands::matrix::verdicts::{Refused, rate_of_runs};
 use sobench_core::observation::failure_message;
 use sobench_core::printable::{printable, printable_message};
 use sobench_core::verdict::Verdict;
-use sobench_results::metrics::Sample;
+use sobench_facts::Sample;
 use sobench_results::metrics::cold_load::COLD_TAG;
-use sobench_results::runlog::RunLog;
+use sobench_runlog::RunLog;
 use sobench_statistics::Summary;
 
 /// Largest number of rows by constraint, and of rows by feature, in the file.

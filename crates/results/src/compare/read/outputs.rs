@@ -4,11 +4,11 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::raw::Outputs;
-use crate::metrics::compact_ids::CompactId;
 use crate::metrics::quality::compliance;
 use sobench_core::case::Arm;
 use sobench_core::observation::Outcome;
 use sobench_core::verdict::{NotScored, Reason, Verdict};
+use sobench_facts::compact_ids::CompactId;
 use sobench_judge::accuracy::Grade;
 
 /// Missing numbers.

@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 
 use super::baseline::Columns;
 use super::outputs::{Output, SavedOutput};
-use crate::metrics::compact_ids::CompactIds;
+use sobench_facts::compact_ids::CompactIds;
 
 /// The members of a file. Columns are parsed directly into numbers, because JSON values of a long
 /// run would not fit into memory.

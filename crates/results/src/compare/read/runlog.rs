@@ -4,14 +4,16 @@ use super::outputs::verdict_text;
 use super::sobench;
 use crate::compare::requests::Requests;
 use crate::compare::side::{FileKind, Gaps, Request, Run};
-use crate::metrics::latency::chunk_gaps_ms;
+use crate::metrics::client_overhead::{run_overhead, shard_overhead};
 use crate::metrics::registry::RequestValues;
-use crate::metrics::{Metrics, Sample, summarise_with_server};
-use crate::runlog::{RunLog, shard_overhead};
+use crate::metrics::{Metrics, summarise_with_server};
 use sobench_core::error::Result;
 use sobench_core::observation::failure_message;
+use sobench_facts::Sample;
+use sobench_facts::latency::chunk_gaps_ms;
 use sobench_plan::metrics::MetricsOptions;
 use sobench_plan::record::RunRecord;
+use sobench_runlog::RunLog;
 
 const NS_PER_S: f64 = 1e9;
 
@@ -28,8 +30,7 @@ pub fn run_from_log(file: &str, log: &RunLog) -> Result<Run> {
     run.is_partial = log.is_partial();
     let values = &metrics.values;
     let shards = log.record.merged.iter();
-    let clients = log
-        .client_overhead(&samples, values)
+    let clients = run_overhead(log, &samples, values)
         .into_iter()
         .chain(shards.filter_map(|shard| shard_overhead(&log.record, shard, &samples, values)));
     for client in clients {

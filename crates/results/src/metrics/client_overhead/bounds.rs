@@ -19,12 +19,12 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::metrics::Sample;
 use crate::metrics::in_flight::order_of_sending;
-use crate::metrics::latency::tokens_per_chunk;
 use crate::metrics::pooled::Pooled;
 use crate::metrics::registry::{Figure, Kind, Metric, Stat, Unit, Values, latencies};
 use crate::metrics::token_gaps::spread_over_tokens;
+use sobench_facts::Sample;
+use sobench_facts::latency::tokens_per_chunk;
 use sobench_plan::metrics::MetricsOptions;
 use sobench_statistics::Summary;
 

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::metrics::summarise;
-use crate::metrics::testing::{TestRequest, test_request, with_samples};
+use sobench_facts::testing::{TestRequest, test_request, with_samples};
 
 /// A request with due, ready and send times in milliseconds, and its first token 100 ms later.
 fn sent(due: u64, ready: u64, sent: u64) -> TestRequest<'static> {

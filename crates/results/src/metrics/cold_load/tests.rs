@@ -1,8 +1,8 @@
 //! Runs with a known effect of new schemas.
 
 use super::*;
-use crate::metrics::testing::{TestRequest, test_request, with_cases};
 use sobench_core::case::Case;
+use sobench_facts::testing::{TestRequest, test_request, with_cases};
 use sobench_pycompat::random::NumpyRandom;
 
 /// A request with send time, TTFT and gaps in milliseconds.

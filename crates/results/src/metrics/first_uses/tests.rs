@@ -1,8 +1,8 @@
 //! First and later uses in runs with known costs.
 
 use super::*;
-use crate::metrics::testing::{TestRequest, test_request, with_cases, with_samples};
 use sobench_core::observation::Outcome;
+use sobench_facts::testing::{TestRequest, test_request, with_cases, with_samples};
 
 /// A request with send time and TTFT in milliseconds, and a chunk every 10 ms.
 fn sent(at: u64, ttft: u64) -> TestRequest<'static> {

@@ -2,11 +2,11 @@
 //! [`crate::metrics::latency`].
 
 use super::{Better, Kind, Metric, Population, Unit};
-use crate::metrics::Sample;
 use crate::metrics::channel_latency;
-use crate::metrics::latency::{chunk_gaps_ms, tokens_per_chunk};
 use crate::metrics::token_gaps::token_gaps_ms;
 use sobench_core::answer::Channel;
+use sobench_facts::Sample;
+use sobench_facts::latency::{chunk_gaps_ms, tokens_per_chunk};
 use sobench_plan::metrics::{LatencyMetric, MetricsOptions};
 
 impl Metric {

@@ -24,11 +24,12 @@ pub use self::figure::{Figure, Stat};
 pub use self::request_values::RequestValues;
 pub use self::rows::{Page, ROW_COLUMNS, rows};
 pub use self::values::{PerSecond, Value, Values};
+use super::ArmMetrics;
 use super::pooled::Pooled;
 use super::server::ServerMetrics;
-use super::{ArmMetrics, Sample};
 use sobench_core::case::Arm;
 use sobench_core::observation::Outcome;
+use sobench_facts::Sample;
 use sobench_plan::metrics::MetricsOptions;
 use sobench_statistics::{Rate, Summary, mean};
 

@@ -1,14 +1,14 @@
 //! Rates: shares of requests.
 
 use super::{Better, Kind, Metric, Population, Unit};
-use crate::metrics::Sample;
 use crate::metrics::quality::{
     breaks_before_cut, complied, is_correct, is_failure, is_taken_up, is_unjudged,
 };
-use crate::metrics::stream_parity::Parity;
 use sobench_core::case::Arm;
 use sobench_core::observation::{Outcome, TOO_MANY_REQUESTS};
 use sobench_core::verdict::{Reason, ToolCallFault, Verdict};
+use sobench_facts::Sample;
+use sobench_facts::parity::Parity;
 use sobench_judge::accuracy::Grade;
 use sobench_judge::canary::CanaryClass;
 

@@ -1,8 +1,8 @@
 //! The values of one request in all rates and distributions.
 
 use super::{Kind, Metric, rates};
-use crate::metrics::Sample;
 use sobench_core::observation::Outcome;
+use sobench_facts::Sample;
 use sobench_plan::metrics::MetricsOptions;
 
 /// Hits and values of one request by metric, including metrics in which it does not count

@@ -86,7 +86,7 @@ mod tests {
     use super::*;
     use crate::metrics::registry::testing::{metrics, options};
     use crate::metrics::summarise;
-    use crate::metrics::testing::{TestRequest, test_request, with_samples};
+    use sobench_facts::testing::{TestRequest, test_request, with_samples};
 
     fn labels(run: &[TestRequest<'_>], page: Page) -> Vec<String> {
         let metrics = with_samples(run, |samples| summarise(samples, 2_000_000_000, &options()));

@@ -3,10 +3,7 @@
 use std::sync::Arc;
 
 use super::Values;
-use crate::metrics::reasoning::ReasoningFacts;
-use crate::metrics::stream_parity::Parity;
-use crate::metrics::testing::{TestRequest, test_request, with_cases};
-use crate::metrics::{Metrics, Sample, summarise_with_server};
+use crate::metrics::{Metrics, summarise_with_server};
 use sobench_core::answer::Channel;
 use sobench_core::case::Arm;
 use sobench_core::channel_timing::ChunkPart;
@@ -14,6 +11,10 @@ use sobench_core::constraint::Constraint;
 use sobench_core::observation::{Outcome, TOO_MANY_REQUESTS, TransportCause};
 use sobench_core::server_sample::{HistogramCounts, Quantity, QuantityType, ServerSample};
 use sobench_core::verdict::{ExtraText, NotScored, Reason, ToolCallFault, Verdict};
+use sobench_facts::Sample;
+use sobench_facts::parity::Parity;
+use sobench_facts::reasoning::ReasoningFacts;
+use sobench_facts::testing::{TestRequest, test_request, with_cases};
 use sobench_judge::accuracy::{Accuracy, Grade};
 use sobench_judge::canary::{CanaryAnswer, CanaryClass};
 use sobench_plan::metrics::{MetricsOptions, Slo};

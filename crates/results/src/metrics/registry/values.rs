@@ -179,8 +179,8 @@ mod tests {
     use super::*;
     use crate::metrics::registry::{latencies, rates, totals};
     use crate::metrics::summarise;
-    use crate::metrics::testing::{TestRequest, test_request, with_samples};
     use sobench_core::observation::Outcome;
+    use sobench_facts::testing::{TestRequest, test_request, with_samples};
     use sobench_plan::metrics::MetricsOptions;
 
     fn values(run: &[TestRequest<'_>]) -> Values {

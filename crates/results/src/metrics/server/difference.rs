@@ -131,7 +131,7 @@ mod tests {
     use super::*;
     use crate::metrics::server::HistogramSummary;
     use crate::metrics::summarise;
-    use crate::metrics::testing::{test_request, with_samples};
+    use sobench_facts::testing::{test_request, with_samples};
     use sobench_plan::metrics::MetricsOptions;
 
     /// The differences from 100 answers with a TTFT of 10 ms and three tokens.

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use super::MIB;
-use crate::metrics::Sample;
 use sobench_core::constraint::Constraint;
 use sobench_core::server_sample::{Quantity, ServerSample};
+use sobench_facts::Sample;
 use sobench_statistics::Growth;
 
 /// Share of the distinct constraints at the start that are left out: the cache of the server and the
@@ -157,7 +157,7 @@ impl fmt::Display for MemoryGrowth {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metrics::testing::{TestRequest, test_request, with_cases};
+    use sobench_facts::testing::{TestRequest, test_request, with_cases};
     use sobench_statistics::bootstrap::SplitMix;
 
     const MS: i64 = 1_000_000;
@@ -231,7 +231,7 @@ mod tests {
     fn few_constraints_and_unknown_memory_have_no_slope() {
         assert_eq!(growth(4, |at| at as f64), None);
         let run = [test_request()];
-        crate::metrics::testing::with_samples(&run, |samples| {
+        sobench_facts::testing::with_samples(&run, |samples| {
             assert_eq!(MemoryGrowth::new(&[], samples), None);
         });
     }

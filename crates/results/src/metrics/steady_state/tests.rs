@@ -1,8 +1,8 @@
 //! Steady-state windows of runs with a known steady part.
 
 use super::*;
-use crate::metrics::testing::{TestRequest, test_request, with_samples};
 use sobench_core::observation::Outcome;
+use sobench_facts::testing::{TestRequest, test_request, with_samples};
 
 const MS: u64 = 1_000_000;
 

@@ -1,8 +1,8 @@
 //! Tests of the bounds.
 
 use super::*;
-use crate::metrics::testing::{TestRequest, test_request, with_samples};
 use crate::metrics::{Metrics, summarise};
+use sobench_facts::testing::{TestRequest, test_request, with_samples};
 
 /// A request that is due at `due` and sent at `sent`, with content 100, 110 and 120 ms later; in
 /// milliseconds.

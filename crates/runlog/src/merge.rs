@@ -15,7 +15,7 @@ use super::line::{self, HeaderLine, JudgedLine, Line, Numbers, ReadLine, ReadSha
 use super::read::{LineReader, Lines, changed};
 use super::write::Sink;
 use super::{Footer, RunLog, Source, VERSION};
-use crate::metrics::spec_decode::SpecDecode;
+use crate::spec_decode::SpecDecode;
 use sobench_core::case::Prompt;
 use sobench_core::constraint::sha256_hex;
 use sobench_core::error::{Error, Result};

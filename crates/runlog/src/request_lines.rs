@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use super::Source;
 use super::line::ReadLine;
-use super::read::{LineReader, SharedParts, changed};
-use crate::metrics::request_table::RequestTable;
+use super::read::{LineReader, RunLog, SharedParts, changed};
 use sobench_core::case::Case;
 use sobench_core::constraint::Constraint;
 use sobench_core::error::Result;
 use sobench_core::observation::Observation;
+use sobench_facts::RequestTable;
 
 /// The line of a request.
 #[derive(Clone, Copy, Debug)]
@@ -29,8 +29,15 @@ pub struct RequestLines {
     constraints: Vec<Arc<Constraint>>,
 }
 
+impl RunLog {
+    /// The requests as places in the file. The numbers are dropped.
+    pub fn into_lines(self) -> RequestLines {
+        RequestLines::new(self.source, self.parts, &self.requests)
+    }
+}
+
 impl RequestLines {
-    pub(super) fn new(source: Source, parts: SharedParts, requests: &RequestTable) -> Self {
+    fn new(source: Source, parts: SharedParts, requests: &RequestTable) -> Self {
         let place = |offset: u64, case_index: usize| Place {
             offset,
             case_index: case_index as u32,

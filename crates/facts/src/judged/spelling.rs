@@ -1,11 +1,13 @@
 //! The spelling of a JSON answer ([`FreeChoices`]) in 20 bytes.
 
-use super::NONE;
 use sobench_judge::free_choices::{FreeChoices, MemberOrder, NonAscii, SpelledLength, WhiteSpace};
+
+/// In place of a length.
+const NONE: u32 = u32::MAX;
 
 /// [`FreeChoices`] with lengths up to 4 GiB, which is more than the client reads of an answer.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Spelling {
+pub struct Spelling {
     /// As written, and in the compact spelling.
     bytes: [u32; 2],
     /// [`NONE`] without a counter.

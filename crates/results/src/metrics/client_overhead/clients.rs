@@ -1,31 +1,29 @@
 //! The overhead of the clients of a run, from its log.
 
-use super::RunLog;
-use crate::metrics::Sample;
-use crate::metrics::client_overhead::{ClientOverhead, ClientRun};
+use super::{ClientOverhead, ClientRun};
 use crate::metrics::registry::Values;
 use sobench_core::shard::Shard;
+use sobench_facts::Sample;
 use sobench_plan::record::{MergedShard, RunRecord};
+use sobench_runlog::RunLog;
 
-impl RunLog {
-    /// The overhead of the client; `None` for a run that was killed, and for a merged one, whose
-    /// shards have a client each ([`shard_overhead`]).
-    pub fn client_overhead(
-        &self,
-        samples: &[Sample<'_>],
-        values: &Values,
-    ) -> Option<ClientOverhead> {
-        let footer = self.footer.as_ref()?;
-        let record = &self.record;
-        record.merged.is_empty().then(|| {
-            let run = ClientRun {
-                cost: footer.cost,
-                max_concurrency: record.own_cap(),
-                start_ns: 0,
-            };
-            ClientOverhead::new(samples, &record.settings.metrics, run, values)
-        })
-    }
+/// The overhead of the client of a run; `None` for a run that was killed, and for a merged one, whose
+/// shards have a client each ([`shard_overhead`]).
+pub fn run_overhead(
+    log: &RunLog,
+    samples: &[Sample<'_>],
+    values: &Values,
+) -> Option<ClientOverhead> {
+    let footer = log.footer.as_ref()?;
+    let record = &log.record;
+    record.merged.is_empty().then(|| {
+        let run = ClientRun {
+            cost: footer.cost,
+            max_concurrency: record.own_cap(),
+            start_ns: 0,
+        };
+        ClientOverhead::new(samples, &record.settings.metrics, run, values)
+    })
 }
 
 /// The overhead of the client of a shard; `None` for a shard that was killed. `samples` and `values`

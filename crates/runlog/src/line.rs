@@ -7,13 +7,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use crate::metrics::probe::ProbeResults;
-use crate::metrics::reasoning::ReasoningFacts;
-use crate::metrics::recovery::Recovery;
-use crate::metrics::request_table::ChunksAndTokens;
-use crate::metrics::spec_decode::SpecDecode;
-use crate::metrics::stream_parity::{Parity, Response};
-use crate::metrics::{Judged, Tokens};
+use crate::probe::ProbeResults;
+use crate::recovery::Recovery;
+use crate::spec_decode::SpecDecode;
 use sobench_core::answer::{Answer, AnsweredBy, ToolCall};
 use sobench_core::case::{Arm, Case, Prompt};
 use sobench_core::channel_timing::ChannelTiming;
@@ -26,9 +22,8 @@ use sobench_core::run_event::AnswerForm;
 use sobench_core::scorer::Scorer;
 use sobench_core::server_sample::ServerSample;
 use sobench_core::shard::ClockOffset;
-use sobench_judge::accuracy::Accuracy;
-use sobench_judge::canary::CanaryAnswer;
-use sobench_judge::free_choices::FreeChoices;
+use sobench_facts::parity::Response;
+use sobench_facts::{ChunksAndTokens, Judged};
 use sobench_notices::enforcement::EarlyBreach;
 use sobench_notices::notice::Notice;
 use sobench_plan::record::{ClientCost, Engine, RunRecord};
@@ -260,26 +255,6 @@ pub(super) struct ReadShared<T> {
     pub(super) is: T,
 }
 
-/// The members of a `judged` line, except for the verdict.
-#[derive(Deserialize)]
-pub(super) struct ReadJudged {
-    pub(super) index: usize,
-    tokens: Tokens,
-    vllm_correct: Option<bool>,
-    #[serde(default)]
-    white_space_run: bool,
-    #[serde(default)]
-    whole: bool,
-    right_call: Option<bool>,
-    accuracy: Option<Accuracy>,
-    made_call: Option<bool>,
-    call_due: Option<bool>,
-    reasoning: Option<ReasoningFacts>,
-    parity: Option<Parity>,
-    free_choices: Option<FreeChoices>,
-    canary: Option<CanaryAnswer>,
-}
-
 impl<'a> RepeatLine<'a> {
     pub(super) fn new(form: AnswerForm, observation: &'a Observation) -> Self {
         let answer = &observation.answer;
@@ -431,41 +406,13 @@ impl ReadRequest {
 
 /// Parses a `judged` line.
 pub(super) fn judged(raw: &RawValue) -> serde_json::Result<(usize, Judged)> {
+    #[derive(Deserialize)]
+    struct Numbered {
+        index: usize,
+    }
+    let Numbered { index } = serde_json::from_str(raw.get())?;
     let value: serde_json::Value = serde_json::from_str(raw.get())?;
-    let verdict = serde_json::from_value(value.clone())?;
-    let ReadJudged {
-        index,
-        tokens,
-        vllm_correct,
-        white_space_run,
-        whole,
-        right_call,
-        accuracy,
-        made_call,
-        call_due,
-        reasoning,
-        parity,
-        free_choices,
-        canary,
-    } = serde_json::from_value(value)?;
-    Ok((
-        index,
-        Judged {
-            verdict,
-            tokens,
-            vllm_correct,
-            white_space_run,
-            whole,
-            right_call,
-            accuracy,
-            made_call,
-            call_due,
-            reasoning,
-            parity,
-            free_choices,
-            canary,
-        },
-    ))
+    Ok((index, serde_json::from_value(value)?))
 }
 
 /// Parses only the answer of a `request` line; `None` for other lines.

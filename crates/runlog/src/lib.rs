@@ -7,7 +7,7 @@
 //! 2. `constraint`, `prompt` and `oracle`: parts that requests share, by number, written before their first use.
 //! 3. `request`: a case and its observation, written when the request ends, in any order.
 //! 4. `server_metrics` ([`sobench_core::server_sample::ServerSample`]): a reading of the server's metrics page, at any place before the verdicts.
-//! 5. `judged` ([`Judged`]): verdict and token counts of each request, after the run.
+//! 5. `judged` ([`sobench_facts::Judged`]): verdict and token counts of each request, after the run.
 //! 6. `footer` ([`Footer`]): how the run ended. A log without a footer is from a killed run.
 //!
 //! [`merge`] combines the logs of the shards of a run.
@@ -15,7 +15,7 @@
 //! To read a log, as `sobench compare` does:
 //!
 //! ```no_run
-//! use sobench_results::runlog::RunLog;
+//! use sobench_runlog::RunLog;
 //!
 //! let log = RunLog::read("run.jsonl".as_ref())?;
 //! let mut answers = log.answers();
@@ -31,23 +31,25 @@
 //! to be judged first (`sobench_report::from_log` does this). Times are exact: chunks are written
 //! as gaps and added up again.
 
-mod clients;
+#![cfg_attr(test, allow(clippy::disallowed_methods))]
+
 pub mod judge;
 mod line;
 pub mod merge;
+pub mod probe;
 mod read;
+pub mod recovery;
 mod request_lines;
 mod source;
+pub mod spec_decode;
 #[cfg(test)]
 mod tests;
 pub mod write;
 
-pub use self::clients::shard_overhead;
 pub use self::line::{Footer, LoggedAnswer, MAX_LINE_BYTES};
 pub use self::read::{AnswerReader, RunLog};
 pub use self::request_lines::{RequestLines, RequestReader};
 pub use self::source::Source;
-pub use crate::metrics::Judged;
 
 /// The version of the format. It increases if older readers would misread the format.
 pub const VERSION: u32 = 2;

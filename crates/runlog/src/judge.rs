@@ -3,22 +3,20 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::{Judged, LoggedAnswer, RunLog};
-use crate::metrics::constraint_loss::is_white_space_run;
-use crate::metrics::examples::cut;
-use crate::metrics::free_choices::free_choices;
-use crate::metrics::reasoning::ReasoningFacts;
-use crate::metrics::request_table::RequestInput;
-use crate::metrics::{Sample, TokenSource, Tokens};
+use super::{LoggedAnswer, RunLog};
 use sobench_core::answer::{Answer, Channel};
 use sobench_core::case::{Arm, Prompt};
 use sobench_core::constraint::Constraint;
 use sobench_core::error::Result;
 use sobench_core::observation::{CountChecks, Outcome};
+use sobench_core::printable::cut;
 use sobench_core::progress::Progress;
 use sobench_core::verdict::{Reason, ToolCallFault, Verdict};
+use sobench_facts::reasoning::ReasoningFacts;
+use sobench_facts::{Judged, RequestInput, Sample, TokenSource, Tokens};
 use sobench_judge::accuracy::{Accuracy, Reference};
-use sobench_judge::{Evaluator, function_calls, vllm_formula};
+use sobench_judge::free_choices::FreeChoices;
+use sobench_judge::{Evaluator, function_calls, is_white_space_run, vllm_formula};
 use sobench_plan::metrics::Answers;
 
 /// Counts the tokens of a text.
@@ -100,8 +98,12 @@ pub fn judge(
                     ..tokens
                 },
             },
-            reasoning,
-            free_choices: free_choices(exchange.constraint, exchange.outcome, exchange.answer),
+            reasoning_facts: reasoning,
+            free_choices: FreeChoices::of_answer(
+                exchange.constraint,
+                exchange.outcome,
+                exchange.answer,
+            ),
             accuracy: references.grade(&request, exchange.answer),
             ..exchange.judge(evaluator)
         }
@@ -144,16 +146,15 @@ impl Exchange<'_> {
         } = *self;
         let constraint = self.constraint.filter(|_| self.arm.is_judged());
         let text = &*answer.text();
+        let verdict = truncate_message(evaluator.judge(
+            constraint,
+            oracle,
+            outcome,
+            answer,
+            self.finish_reason,
+            self.expected,
+        ));
         let mut judged = Judged {
-            verdict: truncate_message(evaluator.judge(
-                constraint,
-                oracle,
-                outcome,
-                answer,
-                self.finish_reason,
-                self.expected,
-            )),
-            tokens: Tokens::default(),
             vllm_correct: constraint.and_then(|constraint| vllm_correct(constraint, outcome, text)),
             white_space_run: is_white_space_run(outcome, text),
             whole: *outcome == Outcome::Truncated
@@ -161,13 +162,7 @@ impl Exchange<'_> {
                     evaluator.judge_text(constraint, oracle, text) == Verdict::Valid
                 }),
             right_call: function_calls::is_correct(completion, outcome, self.constraint, answer),
-            accuracy: None,
-            made_call: None,
-            call_due: None,
-            reasoning: None,
-            parity: None,
-            free_choices: None,
-            canary: None,
+            ..Judged::of(verdict)
         };
         judged.canary = constraint
             .filter(|_| self.arm.sends_constraint())

@@ -2,11 +2,9 @@
 
 use std::sync::Arc;
 
-use super::constraint_loss::is_white_space_run;
-use super::reasoning::ReasoningFacts;
-use super::request_table::RequestTable;
-use super::stream_parity::Parity;
-use super::{Judged, Sample, TokenSource, Tokens};
+use crate::parity::Parity;
+use crate::reasoning::ReasoningFacts;
+use crate::{Judged, RequestTable, Sample, TokenSource, Tokens};
 use sobench_core::answer::Answer;
 use sobench_core::case::{Arm, Case, Prompt};
 use sobench_core::channel_timing::{ChannelTiming, ChunkPart};
@@ -16,6 +14,7 @@ use sobench_core::verdict::Verdict;
 pub use sobench_judge::accuracy::{Accuracy, Grade, Leaves};
 use sobench_judge::canary::CanaryAnswer;
 use sobench_judge::free_choices::FreeChoices;
+use sobench_judge::is_white_space_run;
 
 const NS_PER_MS: u64 = 1_000_000;
 
@@ -154,7 +153,7 @@ impl TestRequest<'_> {
         (case, observation, self.verdict.clone())
     }
 
-    pub(super) fn judged(&self, verdict: Verdict, observation: &Observation) -> Judged {
+    pub fn judged(&self, verdict: Verdict, observation: &Observation) -> Judged {
         let source = |count: Option<u64>| {
             if count.is_some() {
                 self.source
@@ -178,7 +177,7 @@ impl TestRequest<'_> {
             accuracy: self.accuracy.clone(),
             made_call: self.made_call,
             call_due: self.call_due,
-            reasoning: self.reasoning_facts,
+            reasoning_facts: self.reasoning_facts,
             parity: self.parity.clone(),
             free_choices: self.free_choices,
             canary: self.canary.clone(),
@@ -197,12 +196,12 @@ pub fn with_cases<T>(
     change: impl Fn(usize, &mut Case),
     check: impl FnOnce(&[Sample<'_>]) -> T,
 ) -> T {
-    let mut ledger = RequestTable::new(run.len(), None);
+    let mut table = RequestTable::new(run.len(), None);
     for (index, made) in run.iter().enumerate() {
         let (mut case, observation, verdict) = made.parts(index);
         change(index, &mut case);
-        assert!(ledger.push(&case, &observation, 0));
-        ledger.judge(index, made.judged(verdict, &observation));
+        assert!(table.push(&case, &observation, 0));
+        table.judge(index, made.judged(verdict, &observation));
     }
-    check(&ledger.samples())
+    check(&table.samples())
 }

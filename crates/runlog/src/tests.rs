@@ -9,12 +9,9 @@ use serde_json::json;
 use super::line::{self, Line, Numbers, RequestLine};
 use super::write::{Access, LogWriter, Sink, event_channel};
 use super::*;
-use crate::metrics::probe::ProbeResults;
-use crate::metrics::reasoning::ReasoningFacts;
-use crate::metrics::recovery::{Recovery, SingleLatency};
-use crate::metrics::spec_decode::SpecDecode;
-use crate::metrics::stream_parity::Parity;
-use crate::metrics::{TokenSource, Tokens};
+use crate::probe::ProbeResults;
+use crate::recovery::{Recovery, SingleLatency};
+use crate::spec_decode::SpecDecode;
 use sobench_core::answer::{Answer, AnsweredBy, CallForm, Channel, ToolCall};
 use sobench_core::audio::Clip;
 use sobench_core::case::{Arm, Case, Message, Prompt};
@@ -28,6 +25,9 @@ use sobench_core::observation::{Observation, Outcome, ServerTimes, Timing, Trans
 use sobench_core::run_event::{AnswerForm, Repeat, RunEvent};
 use sobench_core::schedule::{Pace, Rate, Until};
 use sobench_core::verdict::{Reason, Verdict};
+use sobench_facts::parity::Parity;
+use sobench_facts::reasoning::ReasoningFacts;
+use sobench_facts::{Judged, TokenSource, Tokens};
 use sobench_judge::accuracy::{Accuracy, Grade, Leaves};
 use sobench_judge::canary::{CanaryAnswer, CanaryClass, Excerpt};
 use sobench_judge::free_choices::FreeChoices;
@@ -222,7 +222,7 @@ pub(super) fn judged() -> Judged {
         }),
         made_call: Some(true),
         call_due: Some(false),
-        reasoning: Some(ReasoningFacts {
+        reasoning_facts: Some(ReasoningFacts {
             tokens: Some(4),
             json_only: true,
             end_marker: false,

@@ -9,11 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use serde_json::{Value, value::RawValue};
 
 use super::line::{self, LoggedAnswer, MAX_LINE_BYTES, ReadLine, ReadRequest, excerpt};
-use super::request_lines::RequestLines;
-use super::{Footer, Judged, Source, VERSION};
-use crate::metrics::Sample;
-use crate::metrics::request_table::{ChunkSource, ChunksAndTokens, RequestTable};
-use crate::metrics::stream_parity::{Parity, Response};
+use super::{Footer, Source, VERSION};
 use sobench_core::case::{Case, Prompt};
 use sobench_core::constraint::Constraint;
 use sobench_core::error::{Error, Result};
@@ -23,6 +19,10 @@ use sobench_core::ordered_work::in_order;
 use sobench_core::progress::Progress;
 use sobench_core::run_event::AnswerForm;
 use sobench_core::server_sample::ServerSample;
+use sobench_facts::Judged;
+use sobench_facts::Sample;
+use sobench_facts::parity::{Parity, Response};
+use sobench_facts::{ChunkSource, ChunksAndTokens, RequestTable};
 use sobench_notices::notice::{LogNotice, Notice};
 use sobench_plan::record::RunRecord;
 
@@ -52,8 +52,8 @@ pub struct RunLog {
     pub notices: Vec<Notice>,
     /// Offsets of the responses to requests that were sent again.
     repeats: HashMap<(usize, AnswerForm), u64>,
-    parts: SharedParts,
-    source: Source,
+    pub(super) parts: SharedParts,
+    pub(super) source: Source,
     chunks: Arc<Chunks>,
 }
 
@@ -202,11 +202,6 @@ impl RunLog {
         AnswerReader(LineReader::new(&self.source))
     }
 
-    /// The requests as places in the file. The numbers are dropped.
-    pub fn into_lines(self) -> RequestLines {
-        RequestLines::new(self.source, self.parts, &self.requests)
-    }
-
     /// Judges every request by its answer, in this many threads, each with a state of its own. A
     /// bounded number of answers is in memory at a time.
     ///
@@ -283,7 +278,7 @@ impl RunLog {
             }
         };
         let mut found = Vec::new();
-        for request in self.requests.iter() {
+        for (place, request) in self.requests.iter().enumerate() {
             let index = request.case_index();
             let offset = |form: AnswerForm| self.repeats.get(&(index, form)).copied();
             let Some(whole) = offset(AnswerForm::Whole) else {
@@ -294,10 +289,10 @@ impl RunLog {
             let again = offset(AnswerForm::Streamed)
                 .map(|offset| read(index, offset))
                 .transpose()?;
-            found.push((index, Parity::new(&streamed, &whole, again.as_ref())));
+            found.push((place, Parity::new(&streamed, &whole, again.as_ref())));
         }
-        for (index, parity) in found {
-            self.requests.set_parity(index, parity);
+        for (place, parity) in found {
+            self.requests.set_parity(place, parity);
         }
         Ok(())
     }

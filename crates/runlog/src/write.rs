@@ -20,7 +20,7 @@ use std::time::{Duration, SystemTime};
 use super::line::{
     self, HeaderLine, JudgedLine, Line, MAX_LINE_BYTES, Numbers, RepeatLine, RequestLine, Shared,
 };
-use super::{Footer, Judged, Source, VERSION};
+use super::{Footer, Source, VERSION};
 use sobench_core::case::{Case, Prompt};
 use sobench_core::constraint::Constraint;
 use sobench_core::error::Error;
@@ -28,6 +28,7 @@ use sobench_core::observation::Observation;
 use sobench_core::run_event::{Repeat, RunEvent};
 use sobench_core::secrets::redacted_bytes;
 use sobench_core::server_sample::ServerSample;
+use sobench_facts::Judged;
 use sobench_plan::record::RunRecord;
 
 /// Buffer size that forces a write while more events are waiting.

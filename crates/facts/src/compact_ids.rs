@@ -2,33 +2,45 @@
 
 use indexmap::IndexSet;
 
+use crate::columns::Pack;
+
 /// In place of a name or a number.
 const NONE: u32 = u32::MAX;
 
 /// The ids of a run, as texts without their last numbers.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct CompactIds(IndexSet<String>);
+pub struct CompactIds(IndexSet<String>);
 
 /// An id among [`CompactIds`]; equal for equal ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct CompactId {
+pub struct CompactId {
     /// The index of its text without the last number.
-    pub(crate) name: u32,
+    pub name: u32,
     /// [`NONE`] if it does not end in a number.
-    pub(crate) number: u32,
+    pub number: u32,
 }
 
 impl CompactId {
     /// In place of an id.
-    pub(crate) const MISSING: Self = Self {
+    pub const MISSING: Self = Self {
         name: NONE,
         number: NONE,
     };
 }
 
+impl Pack<Self> for CompactId {
+    const MISSING: Self = Self::MISSING;
+    fn pack(self) -> Self {
+        self
+    }
+    fn unpack(packed: Self) -> Self {
+        packed
+    }
+}
+
 impl CompactIds {
     /// Adds an id.
-    pub(crate) fn add(&mut self, id: &str) -> CompactId {
+    pub fn add(&mut self, id: &str) -> CompactId {
         let (name, number) = split(id);
         let known = self.0.get_index_of(name);
         let name = known.unwrap_or_else(|| self.0.insert_full(name.to_owned()).0);
@@ -39,7 +51,7 @@ impl CompactIds {
     }
 
     /// The text of an id; `None` for [`CompactId::MISSING`].
-    pub(crate) fn text(&self, id: CompactId) -> Option<String> {
+    pub fn text(&self, id: CompactId) -> Option<String> {
         let name = self.0.get_index(id.name as usize)?;
         Some(match id.number {
             NONE => name.clone(),
@@ -48,7 +60,7 @@ impl CompactIds {
     }
 
     /// The texts without the last numbers, by [`CompactId::name`].
-    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+    pub fn names(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(String::as_str)
     }
 }
