@@ -340,7 +340,7 @@ fn contract_refuses_changed_results() {
         ("/p99_tpot_ms", json!("fast")),
         ("/request_rate", json!("Infinity")),
         ("/completed", json!(-1)),
-        ("/sobench/overall/latency/unstreamed_answers", json!(-1)),
+        ("/sobench/metrics/ttft_ms/n", json!(-1)),
         ("/gpu", json!(1)),
         ("/outputs/0/verdict", json!({"verdict": "perhaps"})),
     ] {

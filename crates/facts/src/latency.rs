@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::sample::Sample;
 use crate::times::RequestTimes;
-use sobench_plan::metrics::{MetricsOptions, QueueMetric};
+use sobench_plan::metrics::MetricsOptions;
 
 /// The latencies of one request, in milliseconds; `None` if the definition does not apply.
 #[derive(Clone, Copy, Debug, Default, PartialEq, JsonSchema, Serialize)]
@@ -27,14 +27,6 @@ pub struct RequestLatency {
 }
 
 impl RequestLatency {
-    /// A wait before sending, in milliseconds.
-    pub fn queue_value(&self, metric: QueueMetric) -> Option<f64> {
-        match metric {
-            QueueMetric::ClientQueueTime => self.schedule_lag_ms,
-            QueueMetric::E2elIncludingClientQueue => self.e2el_from_due_ms,
-        }
-    }
-
     /// Computes the latencies of one request. `streamed` is whether the answer was requested as a
     /// stream and received as one ([`Sample::streamed`]). Otherwise the first content is the last,
     /// and TTFT and TPOT are meaningless.

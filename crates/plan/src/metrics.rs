@@ -1,4 +1,4 @@
-//! Options of the metrics of a run, and the latencies that can be selected by name.
+//! Options of the metrics of a run.
 
 use std::fmt;
 use std::str::FromStr;
@@ -99,128 +99,9 @@ impl fmt::Display for TokenPrice {
     }
 }
 
-/// A latency that vLLM prints, in milliseconds.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, JsonSchema, Serialize, Deserialize,
-)]
-#[serde(rename_all = "snake_case")]
-pub enum LatencyMetric {
-    Ttft,
-    Tpot,
-    Itl,
-    E2el,
-}
-
-impl LatencyMetric {
-    /// All latencies, in the order of vLLM.
-    pub const ALL: [Self; 4] = [Self::Ttft, Self::Tpot, Self::Itl, Self::E2el];
-
-    /// The name in flags and keys.
-    pub const fn key(self) -> &'static str {
-        match self {
-            Self::Ttft => "ttft",
-            Self::Tpot => "tpot",
-            Self::Itl => "itl",
-            Self::E2el => "e2el",
-        }
-    }
-
-    /// The name in rows.
-    pub const fn label(self) -> &'static str {
-        match self {
-            Self::Ttft => "TTFT",
-            Self::Tpot => "TPOT",
-            Self::Itl => "ITL",
-            Self::E2el => "E2EL",
-        }
-    }
-
-    /// The name in headings.
-    pub fn title(self) -> &'static str {
-        match self {
-            Self::Ttft => "Time to First Token",
-            Self::Tpot => "Time per Output Token (excl. 1st token)",
-            Self::Itl => "Inter-token Latency",
-            Self::E2el => "End-to-end Latency",
-        }
-    }
-}
-
-/// A latency that includes the wait before sending, as a value of the percentile metrics.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum QueueMetric {
-    /// Due to sent: vLLM's wait for a slot under the concurrency cap.
-    ClientQueueTime,
-    /// Due to last content.
-    E2elIncludingClientQueue,
-}
-
-impl QueueMetric {
-    /// All metrics, in the order of vLLM.
-    pub const ALL: [Self; 2] = [Self::ClientQueueTime, Self::E2elIncludingClientQueue];
-
-    /// The name in flags and keys.
-    pub fn key(self) -> &'static str {
-        match self {
-            Self::ClientQueueTime => "client_queue_time",
-            Self::E2elIncludingClientQueue => "e2el_including_client_queue",
-        }
-    }
-
-    /// The name in rows.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::ClientQueueTime => "Client Queue Time",
-            Self::E2elIncludingClientQueue => "E2EL incl. Client Queue",
-        }
-    }
-
-    /// The name in headings.
-    pub fn title(self) -> &'static str {
-        match self {
-            Self::ClientQueueTime => "Client-side Queueing",
-            Self::E2elIncludingClientQueue => "Queue-inclusive End-to-end Latency",
-        }
-    }
-}
-
-impl FromStr for QueueMetric {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self> {
-        Self::ALL
-            .into_iter()
-            .find(|metric| metric.key() == text)
-            .ok_or_else(|| {
-                let names = LatencyMetric::ALL
-                    .map(LatencyMetric::key)
-                    .into_iter()
-                    .chain(Self::ALL.map(Self::key));
-                Error::usage(format!("unknown latency metric: {text}"))
-                    .hint(format!("use {}", names.collect::<Vec<_>>().join(", ")))
-            })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn unknown_metric_lists_the_known_ones() {
-        assert_eq!(
-            LatencyMetric::ALL.map(LatencyMetric::key),
-            ["ttft", "tpot", "itl", "e2el"]
-        );
-        let error = "latency".parse::<QueueMetric>().unwrap_err();
-        let hint =
-            "hint: use ttft, tpot, itl, e2el, client_queue_time, e2el_including_client_queue";
-        assert_eq!(
-            error.to_string(),
-            format!("unknown latency metric: latency\n{hint}")
-        );
-    }
 
     #[test]
     fn prices_are_two_numbers() {

@@ -2,55 +2,44 @@
 
 use sobench_core::case::Arm;
 use sobench_facts::Sample;
-use sobench_facts::latency::RequestLatency;
-use sobench_plan::metrics::{LatencyMetric, MetricsOptions};
+use sobench_plan::metrics::MetricsOptions;
 use sobench_results::metrics::mean_difference::Difference;
+use sobench_results::metrics::registry::{Group, Metric, latencies};
 
-/// Constrained mean less control mean, in ms, with 95 % intervals. `None` where an arm has no
-/// values.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct ArmDifferences {
-    pub ttft_ms: Option<Difference>,
-    pub tpot_ms: Option<Difference>,
-    pub e2el_ms: Option<Difference>,
-}
+/// Constrained mean less control mean, in ms, with 95 % intervals, by latency. A latency of which an
+/// arm has no values is missing.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ArmDifferences(Vec<(&'static Metric, Difference)>);
 
 impl ArmDifferences {
     /// `None` unless both arms have requests.
     pub fn new(samples: &[Sample<'_>], options: &MetricsOptions, seed: u64) -> Option<Self> {
-        let has = |arm: Arm| samples.iter().any(|sample| sample.arm() == arm);
-        if !has(Arm::Constrained) || !has(Arm::Control) {
+        let [constrained, control] =
+            [Arm::Constrained, Arm::Control].map(|arm| Group::of_arm(arm).members(samples));
+        if constrained.is_empty() || control.is_empty() {
             return None;
         }
-        let values = |arm: Arm, value: fn(&RequestLatency) -> Option<f64>| -> Vec<f64> {
-            let answered = samples
-                .iter()
-                .filter(|sample| sample.arm() == arm && sample.outcome().is_answer());
-            answered
-                .filter_map(|sample| value(&sample.latency(options)))
-                .collect()
+        let difference = |metric: &Metric| {
+            let [one, other] = [&constrained, &control].map(|members| -> Vec<f64> {
+                let members = members.iter();
+                members
+                    .filter_map(|sample| metric.value(sample, options))
+                    .collect()
+            });
+            Difference::from_samples(&one, &other, seed)
         };
-        let difference = |value: fn(&RequestLatency) -> Option<f64>| {
-            Difference::from_samples(
-                &values(Arm::Constrained, value),
-                &values(Arm::Control, value),
-                seed,
-            )
-        };
-        Some(Self {
-            ttft_ms: difference(|latency| latency.ttft_ms),
-            tpot_ms: difference(|latency| latency.tpot_ms),
-            e2el_ms: difference(|latency| latency.e2el_ms),
-        })
+        let compared: [&'static Metric; 3] = [&latencies::TTFT, &latencies::TPOT, &latencies::E2EL];
+        let found = compared.into_iter();
+        Some(Self(
+            found
+                .filter_map(|metric| Some((metric, difference(metric)?)))
+                .collect(),
+        ))
     }
 
-    /// The difference of this latency, where it is computed.
-    pub fn get(&self, metric: LatencyMetric) -> Option<Difference> {
-        match metric {
-            LatencyMetric::Ttft => self.ttft_ms,
-            LatencyMetric::Tpot => self.tpot_ms,
-            LatencyMetric::E2el => self.e2el_ms,
-            LatencyMetric::Itl => None,
-        }
+    /// The difference of a latency, if it is computed.
+    pub fn get(&self, metric: &Metric) -> Option<Difference> {
+        let found = self.0.iter().find(|(own, _)| *own == metric);
+        found.map(|(_, difference)| *difference)
     }
 }

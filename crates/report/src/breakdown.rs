@@ -8,8 +8,7 @@ use super::view::View;
 use sobench_core::printable::printable;
 use sobench_facts::Sample;
 use sobench_render::Table;
-use sobench_results::metrics::latency::Latency;
-use sobench_results::metrics::quality::Quality;
+use sobench_results::metrics::registry::{self, RunSamples, Values, latencies, rates, totals};
 use sobench_statistics::Rate;
 
 /// Rows of a table at most, the largest groups first.
@@ -20,13 +19,7 @@ const NAME_MAX_CHARS: usize = 80;
 
 /// Table by kind of constraint, and the number of kinds left out.
 pub(super) fn by_kind(view: &View<'_>) -> (Table, usize) {
-    parts(view, "kind", |sample| {
-        vec![
-            sample
-                .constraint()
-                .map_or("none", |constraint| constraint.kind()),
-        ]
-    })
+    parts(view, "kind", |sample| vec![registry::kind(sample)])
 }
 
 /// Table by tag. A request with several tags is in several rows. Empty without tags.
@@ -56,7 +49,12 @@ fn parts<'s>(
     members.sort_by_key(|(_, samples)| std::cmp::Reverse(samples.len()));
     let left_out = members.len().saturating_sub(PARTS_MAX);
     members.truncate(PARTS_MAX);
-    let percentiles = &view.report.metrics.overall.latency.e2el_ms.percentiles;
+    let percentiles = &view
+        .report
+        .metrics
+        .values
+        .summary(&latencies::E2EL)
+        .percentiles;
     let of_latency = ["TTFT", "E2EL"].map(|latency| {
         let percentiles = percentiles
             .iter()
@@ -87,9 +85,18 @@ fn parts<'s>(
 }
 
 fn row(view: &View<'_>, name: &str, samples: &[Sample<'_>]) -> Vec<String> {
-    let quality = Quality::new(samples);
-    let answers: Vec<&Sample<'_>> = samples.iter().collect();
-    let latency = Latency::new(&answers, &view.report.metrics.options);
+    let metrics = &view.report.metrics;
+    let members: Vec<&Sample<'_>> = samples.iter().collect();
+    let run = RunSamples::new(&members, metrics.duration_ns, &metrics.options, None);
+    let wanted = [
+        &totals::COMPLETED,
+        &rates::CORRECT_RATE,
+        &rates::CONTROL_RATE,
+        &latencies::TTFT,
+        &latencies::E2EL,
+    ];
+    let values = Values::of(&wanted, &run);
+    let correct_rate = values.rate(&rates::CORRECT_RATE);
     let percent = |rate: Option<Rate>| figure(rate.map(|rate| rate.percent));
     let interval = |rate: Option<Rate>| {
         rate.map_or_else(String::new, |rate| {
@@ -102,20 +109,17 @@ fn row(view: &View<'_>, name: &str, samples: &[Sample<'_>]) -> Vec<String> {
             |rate| format!("{}/{}", rate.hits, rate.of),
         )
     };
-    let no_answer = samples
-        .iter()
-        .filter(|sample| !sample.outcome().is_answer())
-        .count();
+    let no_answer = samples.len() - values.count(&totals::COMPLETED);
     let mut cells = vec![
         printable(name, NAME_MAX_CHARS),
         samples.len().to_string(),
-        percent(quality.correct_rate),
-        interval(quality.correct_rate),
-        hits(quality.correct_rate),
-        percent(quality.control_rate),
+        percent(correct_rate),
+        interval(correct_rate),
+        hits(correct_rate),
+        percent(values.rate(&rates::CONTROL_RATE)),
         no_answer.to_string(),
     ];
-    for summary in [&latency.ttft_ms, &latency.e2el_ms] {
+    for summary in [&latencies::TTFT, &latencies::E2EL].map(|metric| values.summary(metric)) {
         cells.push(figure(summary.median));
         cells.extend((0..summary.percentiles.len()).map(|place| percentile_cell(summary, place)));
     }

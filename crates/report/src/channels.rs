@@ -68,16 +68,17 @@ pub(crate) fn timing(metrics: &Metrics) -> Option<Table> {
     {
         return None;
     }
-    let percentiles = &metrics.overall.latency.e2el_ms.percentiles;
+    let percentiles = &values.summary(&latencies::E2EL).percentiles;
     let names = percentiles
         .iter()
         .map(|percentile| format!("p{}", percentile.label()));
     let heads = ["", "n", "mean", "median"].map(str::to_owned);
     let mut table = Table::new(heads.into_iter().chain(names), 1);
     for metric in LATENCIES {
-        let Some(summary) = values.summary(metric) else {
+        let summary = values.summary(metric);
+        if summary.n == 0 {
             continue;
-        };
+        }
         let row = [
             metric.title(),
             summary.n.to_string(),

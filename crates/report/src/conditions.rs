@@ -1,6 +1,7 @@
 //! Conditions of a run, and the notices that its reader needs.
 
 use super::{Report, accuracy, enforcement};
+use sobench_core::case::Arm;
 use sobench_core::channel_timing::LATE_WINDOW_NS;
 use sobench_core::dates::iso_8601;
 use sobench_core::printable::{printable, printable_message};
@@ -10,7 +11,8 @@ use sobench_notices::notice::{BenchNotice, FigureNotice, LatencyChange, LatencyM
 use sobench_plan::metrics::Answers;
 use sobench_plan::record::{EngineChoice, RunRecord};
 use sobench_results::metrics::Metrics;
-use sobench_results::metrics::quality::PromptsWithoutTools;
+use sobench_results::metrics::findings::PromptsWithoutTools;
+use sobench_results::metrics::registry::{Metric, rates, totals};
 use sobench_results::metrics::run_issues::RunIssues;
 
 /// Characters at most of a name or a sentence of other programs.
@@ -43,7 +45,7 @@ pub(crate) fn lines(report: &Report) -> Vec<(&'static str, String)> {
 pub(crate) fn server_line(report: &Report) -> String {
     let (settings, server) = (&report.record.settings, &report.record.server);
     let text = |value: &str| printable(value, NAME_MAX_CHARS);
-    let is_sent = report.metrics.arms.constrained.is_some();
+    let is_sent = report.metrics.arm(Arm::Constrained).is_some();
     let engine = named("engine", engine_name(report)).filter(|_| is_sent);
     let parts = if server.embedded {
         let speed = server.speed.map(|speed| format!("{speed}, "));
@@ -72,7 +74,7 @@ pub(crate) fn constraint_line(report: &Report) -> String {
         return "none".to_owned();
     }
     let [kinds, sent, converted, ..] = constraint(report);
-    let is_sent = report.metrics.arms.constrained.is_some();
+    let is_sent = report.metrics.arm(Arm::Constrained).is_some();
     let preflight = match report.record.enforcement.state {
         State::NotChecked => "no preflight",
         State::Enforced => "preflight: enforced",
@@ -92,18 +94,19 @@ pub(crate) fn constraint_line(report: &Report) -> String {
 /// run without a valid one have in common.
 pub(crate) fn warning(report: &Report) -> Option<String> {
     let enforcement = &report.record.enforcement;
-    let quality = &report.metrics.quality;
-    let invalid: usize = quality.causes.iter().map(|(_, count)| count).sum();
+    let findings = &report.metrics.findings;
+    let invalid: usize = findings.causes.iter().map(|(_, count)| count).sum();
     // Of few answers, only a fault of the schema is certain.
     let is_certain = matches!(
-        quality.causes.first(),
+        findings.causes.first(),
         Some((BreachCause::Unsatisfiable { .. }, _))
     );
-    let is_suspicious = quality.valid == 0 && (is_certain || invalid >= MIN_SUSPICIOUS);
+    let is_suspicious = report.metrics.values.count(&rates::CORRECT_RATE) == 0
+        && (is_certain || invalid >= MIN_SUSPICIOUS);
     let has_preflight = enforcement.state != State::NotChecked;
     enforcement.warning().or_else(|| {
         let field = report.record.server.constraint_dialect;
-        headline(&quality.causes, field, has_preflight).filter(|_| is_suspicious)
+        headline(&findings.causes, field, has_preflight).filter(|_| is_suspicious)
     })
 }
 
@@ -154,7 +157,7 @@ fn parts(report: &Report) -> Vec<(&'static str, Option<String>)> {
         if dataset.rows == 1 { "row" } else { "rows" }
     );
     let generated = report.metrics.options.answers == Answers::Generated;
-    let sources = report.metrics.overall.tokens.output_sources;
+    let sources = report.metrics.token_sources.output;
     let mut counted = vec![("server", sources.server), ("tokenizer", sources.tokenizer)];
     if sources.other_tokenizer > 0 {
         counted.push(("tokenizer of another model", sources.other_tokenizer));
@@ -246,7 +249,7 @@ fn constraint(report: &Report) -> [Option<String>; 6] {
         "format not asserted"
     };
     let formats = has_schema.then(|| asserted.to_owned());
-    let is_sent = report.metrics.arms.constrained.is_some();
+    let is_sent = report.metrics.arm(Arm::Constrained).is_some();
     let has_only_tools = dataset.constraint_kinds.iter().all(|kind| kind == "tools");
     let dialect = server
         .constraint_dialect
@@ -371,31 +374,28 @@ fn figure_notices(report: &Report) -> Vec<FigureNotice> {
 
 /// Notices on requests and answers that are missing from a figure.
 fn counted(metrics: &Metrics) -> impl Iterator<Item = FigureNotice> {
-    let (sources, latency) = (
-        &metrics.overall.tokens.output_sources,
-        &metrics.overall.latency,
-    );
+    let count = |metric: &Metric| metrics.values.count(metric);
     let counts = [
         (
-            metrics.quality.unjudged(),
+            count(&rates::NOT_JUDGED_RATE),
             (|requests| FigureNotice::NotJudged { requests }) as fn(usize) -> FigureNotice,
         ),
-        (sources.unknown, |answers| {
+        (metrics.token_sources.output.unknown, |answers| {
             FigureNotice::OutputTokensUnknown { answers }
         }),
-        (latency.empty_answers, |answers| {
+        (count(&totals::EMPTY_ANSWERS), |answers| {
             FigureNotice::EmptyAnswers { answers }
         }),
-        (latency.single_chunk_answers, |answers| {
+        (count(&totals::SINGLE_CHUNK_ANSWERS), |answers| {
             FigureNotice::SingleChunkAnswers { answers }
         }),
-        (latency.multi_token_chunk_answers, |answers| {
+        (count(&totals::MULTI_TOKEN_CHUNK_ANSWERS), |answers| {
             FigureNotice::MultiTokenChunks { answers }
         }),
-        (latency.unstreamed_answers, |answers| {
+        (count(&totals::UNSTREAMED_ANSWERS), |answers| {
             FigureNotice::UnstreamedAnswers { answers }
         }),
-        (latency.never_sent, |requests| {
+        (count(&totals::NEVER_SENT), |requests| {
             FigureNotice::UnsentRequests { requests }
         }),
         (metrics.issues.implausible_usage, |answers| {
@@ -519,7 +519,7 @@ fn without_tools(report: &Report) -> Option<FigureNotice> {
         tool_bytes,
     } = report
         .metrics
-        .quality
+        .findings
         .without_tools
         .filter(|_| !report.notices.iter().any(is_synthetic))?;
     Some(FigureNotice::PromptsWithoutTools {
@@ -531,18 +531,18 @@ fn without_tools(report: &Report) -> Option<FigureNotice> {
 
 /// Notice on a control arm whose answers were all cut.
 fn controls_cut(metrics: &Metrics) -> Option<FigureNotice> {
-    let control = metrics.control.as_ref().filter(|arm| arm.is_all_cut())?;
-    Some(FigureNotice::ControlsCut {
-        controls: control.answers,
-    })
+    let control = metrics.arm(Arm::Control)?;
+    metrics
+        .are_controls_all_cut()
+        .then(|| FigureNotice::ControlsCut {
+            controls: control.count(&totals::COMPLETED),
+        })
 }
 
 /// Notice where constrained answers break their constraint as often as control answers.
 fn no_effect(metrics: &Metrics, state: State) -> Option<FigureNotice> {
-    let (with, without) = (
-        metrics.quality.compliance?,
-        metrics.control.as_ref()?.ended?,
-    );
+    let rate = |metric: &Metric| metrics.values.rate(metric);
+    let (with, without) = (rate(&rates::COMPLIANCE)?, rate(&rates::CONTROL_ENDED_RATE)?);
     let seen_enforced = state == State::Enforced;
     let is_proved = seen_enforced && with.hits == with.of;
     (with.low_percent <= without.percent && !is_proved).then_some(FigureNotice::NoEffect {

@@ -4,17 +4,16 @@
 use super::text::figure;
 use super::{Report, count_marks};
 use sobench_render::Table;
-use sobench_results::metrics::registry::Metric;
 use sobench_statistics::{Percentile, Summary};
 
 pub(super) const TITLE: &str = "Latency confidence intervals (ms)";
 
 /// One row per mean and percentile of the printed latencies; `None` without latencies.
 pub(super) fn table(report: &Report) -> Option<Table> {
-    let latency = &report.metrics.overall.latency;
-    let shown = report.percentile_metrics().iter().map(|&metric| {
-        let name = count_marks::marked(metric.label(), &report.metrics, Metric::of_latency(metric));
-        (name, latency.summary(metric))
+    let printed = report.printed().filter(|(_, names)| !names.queued);
+    let shown = printed.map(|(metric, _)| {
+        let name = count_marks::marked(metric.label, &report.metrics, metric);
+        (name, report.metrics.values.summary(metric))
     });
     let mut table = Table::new(["", "n", "value", "standard error", "95 % interval"], 1);
     for (name, summary) in shown.filter(|(_, summary)| summary.n > 0) {

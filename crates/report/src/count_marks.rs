@@ -4,7 +4,7 @@
 use super::Report;
 use sobench_core::printable::{NAME_CHARS, printable};
 use sobench_results::metrics::registry::{Metric, latencies, totals};
-use sobench_results::metrics::{Metrics, Sources, TokenTotals};
+use sobench_results::metrics::{Metrics, Sources, TokenSources};
 
 /// The metrics that are computed from input tokens, and from output tokens.
 const OF_INPUT: [&Metric; 2] = [&totals::INPUT_TOKENS, &totals::TOTAL_TOKEN_THROUGHPUT];
@@ -20,7 +20,7 @@ const GOODPUT: [&Metric; 2] = [&totals::REQUEST_GOODPUT, &totals::VALID_GOODPUT]
 
 /// A figure with the marks of its metric after it.
 pub(crate) fn marked(text: impl Into<String>, metrics: &Metrics, metric: &Metric) -> String {
-    let tokens = &metrics.overall.tokens;
+    let tokens = &metrics.token_sources;
     let slo = metrics.options.goodput.unwrap_or_default();
     let of_output =
         OF_OUTPUT.contains(&metric) || (GOODPUT.contains(&metric) && slo.tpot_ms.is_some());
@@ -36,8 +36,8 @@ pub(crate) fn marked(text: impl Into<String>, metrics: &Metrics, metric: &Metric
 
 /// A sentence for each mark of the report.
 pub(crate) fn footnotes(report: &Report) -> impl Iterator<Item = String> {
-    let tokens = &report.metrics.overall.tokens;
-    let answers = report.metrics.overall.completed;
+    let tokens = &report.metrics.token_sources;
+    let answers = report.metrics.values.count(&totals::COMPLETED);
     let tokenizer = printable(&report.record.tokenizer_id, NAME_CHARS);
     let sentence = |faults: Vec<(usize, &str)>| {
         let shown = faults.iter().filter(|(count, _)| *count > 0);
@@ -59,16 +59,16 @@ pub(crate) fn footnotes(report: &Report) -> impl Iterator<Item = String> {
     notes.filter_map(|(marks, sentence)| Some(format!("{marks} {}", sentence?)))
 }
 
-fn input_faults(tokens: &TokenTotals) -> Vec<(usize, &'static str)> {
-    let mut faults = sources(&tokens.input_sources);
+fn input_faults(tokens: &TokenSources) -> Vec<(usize, &'static str)> {
+    let mut faults = sources(&tokens.input);
     let none = tokens.contradictions.no_prompt_tokens;
     faults.push((none, "where the server counts 0 tokens of a prompt"));
     faults
 }
 
-fn output_faults(tokens: &TokenTotals) -> Vec<(usize, &'static str)> {
+fn output_faults(tokens: &TokenSources) -> Vec<(usize, &'static str)> {
     let contradictions = &tokens.contradictions;
-    let mut faults = sources(&tokens.output_sources);
+    let mut faults = sources(&tokens.output);
     faults.extend([
         (
             contradictions.fewer_than_chunks,

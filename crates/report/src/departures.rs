@@ -5,6 +5,7 @@ use sobench_core::printable::printable;
 use sobench_render::{Block, Document, Table};
 use sobench_results::metrics::Metrics;
 use sobench_results::metrics::departures::DepartureCount;
+use sobench_results::metrics::registry::totals;
 use sobench_statistics::Rate;
 
 pub(crate) const TITLE: &str = "Departures from the API (share of all answers)";
@@ -30,7 +31,7 @@ pub(crate) fn table(metrics: &Metrics) -> Option<Table> {
         "clients read",
         "first in",
     ];
-    let answers = metrics.overall.completed;
+    let answers = metrics.values.count(&totals::COMPLETED);
     let row = |count: &DepartureCount| {
         let example = match count.example.as_str() {
             "" => count.name.to_string(),

@@ -4,16 +4,18 @@ use sobench_core::printable::{NAME_CHARS, printable};
 use sobench_notices::enforcement::{Enforcement, State};
 use sobench_notices::notice::{BreachCount, FigureNotice, LossSplit};
 use sobench_results::metrics::Metrics;
+use sobench_results::metrics::registry::rates;
 use sobench_results::metrics::validity_pattern::ValidityLoss;
 
 /// The notices of constraints that did not hold.
 pub(crate) fn notices(enforcement: &Enforcement, metrics: &Metrics) -> Vec<FigureNotice> {
-    let quality = &metrics.quality;
-    let broken = quality
-        .compliance
+    let broken = metrics
+        .values
+        .rate(&rates::COMPLIANCE)
         .filter(|rate| rate.hits < rate.of)
         .map(|rate| {
-            let reasons = quality
+            let reasons = metrics
+                .findings
                 .reasons
                 .iter()
                 .filter(|group| group.name != "truncated")
@@ -40,9 +42,10 @@ pub(crate) fn notices(enforcement: &Enforcement, metrics: &Metrics) -> Vec<Figur
         .validity
         .as_ref()
         .and_then(|validity| validity.loss.as_ref());
-    let white_space = (quality.white_space_runs > 0).then_some(FigureNotice::WhiteSpaceAnswers {
-        answers: quality.white_space_runs,
-        truncated: quality.truncated,
+    let white_space = metrics.values.count(&rates::WHITE_SPACE_RATE);
+    let white_space = (white_space > 0).then_some(FigureNotice::WhiteSpaceAnswers {
+        answers: white_space,
+        truncated: metrics.values.count(&rates::TRUNCATED_RATE),
     });
     FigureNotice::engine_fixed(enforcement)
         .into_iter()

@@ -20,10 +20,10 @@ use sobench_notices::notice::{BenchNotice, FigureNotice, LogNotice, Notice, Outa
 use sobench_plan::record::{Engine, RunRecord};
 use sobench_results::metrics::client_overhead::run_overhead;
 use sobench_results::metrics::cold_load::ColdLoad;
-use sobench_results::metrics::dataset_parts::dataset_parts;
 use sobench_results::metrics::first_uses::FirstUses;
 use sobench_results::metrics::offered_load::OfferedLoad;
 use sobench_results::metrics::outage::{Outage, outages};
+use sobench_results::metrics::registry::latencies;
 use sobench_results::metrics::server::MIB;
 use sobench_results::metrics::steady_state::SteadyState;
 use sobench_results::metrics::{Metrics, summarise_with_server};
@@ -92,7 +92,6 @@ pub fn report(log: &RunLog) -> Result<Report> {
         client,
         differences: ArmDifferences::new(&samples, options, record.settings.dataset.seed),
         shards,
-        parts: dataset_parts(&samples, duration_ns, options),
         probe: footer.and_then(|footer| footer.probe.clone()),
         recovery: footer.and_then(|footer| footer.recovery.clone()),
         spec_decode: footer.and_then(|footer| footer.spec_decode.clone()),
@@ -165,7 +164,7 @@ fn refusal_notice(record: &RunRecord, samples: &[Sample<'_>]) -> Option<Notice> 
 
 /// Notice on rounded percentiles.
 fn rounding_notice(metrics: &Metrics) -> Option<Notice> {
-    let itl = &metrics.overall.latency.itl_ms;
+    let itl = metrics.values.summary(&latencies::ITL);
     itl.within_percent.map(|within_percent| {
         FigureNotice::RoundedItl {
             gaps: itl.n,

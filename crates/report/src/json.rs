@@ -24,12 +24,10 @@ use sobench_core::speed::Speed;
 use sobench_core::{contract, json_struct};
 use sobench_notices::enforcement::Enforcement;
 use sobench_notices::notice::sentences;
-use sobench_plan::metrics::{LatencyMetric, QueueMetric};
 use sobench_plan::record::{DatasetRecord, Engine, EngineChoice, Host, RunRecord, Settings};
 use sobench_results::metrics::Metrics;
-use sobench_results::metrics::arm_acceptance::{self, ArmAcceptance};
 use sobench_results::metrics::client_overhead::ClientOverhead;
-use sobench_results::metrics::dataset_parts::DatasetPart;
+use sobench_results::metrics::registry::{Metric, VllmNames, rates, totals};
 use sobench_runlog::probe::ProbeResults;
 use sobench_runlog::recovery::Recovery;
 use sobench_runlog::spec_decode::SpecDecode;
@@ -78,14 +76,17 @@ pub(super) fn members(report: &Report, detailed: bool) -> Map<String, Value> {
     put(
         &mut file,
         "correct_rate(%)",
-        metrics.quality.correct_rate.map(|rate| rate.percent),
+        metrics.values.number(&rates::CORRECT_RATE),
     );
     put(
         &mut file,
         "vllm_correct_rate(%)",
-        metrics.quality.vllm.correct_rate.map(|rate| rate.percent),
+        metrics.values.number(&rates::VLLM_CORRECT_RATE),
     );
-    file.extend(members_of(&Totals::new(metrics, metrics.overall.failed)));
+    file.extend(members_of(&Totals::new(
+        metrics,
+        metrics.values.count(&totals::FAILED),
+    )));
     if detailed {
         file.extend(Column::ALL.map(|(_, key)| (key.to_owned(), Value::Null)));
         report
@@ -93,17 +94,17 @@ pub(super) fn members(report: &Report, detailed: bool) -> Map<String, Value> {
             .iter()
             .for_each(|load| load.add_columns(&mut file));
     }
-    let throughput = &metrics.overall.throughput;
+    let count = |metric: &Metric| metrics.values.number(metric).map(|count| count as u64);
     // Tokens, as the key says. vLLM's count of chunks is `max_output_chunks_per_s` in our own part.
     put(
         &mut file,
         "max_output_tokens_per_s",
-        throughput.max_output_tokens_per_s,
+        metrics.values.number(&totals::MAX_OUTPUT_TOKENS),
     );
     put(
         &mut file,
         "max_concurrent_requests",
-        throughput.max_concurrent_requests,
+        count(&totals::MAX_CONCURRENT_REQUESTS),
     );
     report
         .probe
@@ -117,15 +118,16 @@ pub(super) fn members(report: &Report, detailed: bool) -> Map<String, Value> {
         .spec_decode
         .iter()
         .for_each(|spec_decode| add_spec_decode(&mut file, spec_decode));
-    for metric in LatencyMetric::ALL {
-        add_latency(
-            &mut file,
-            metric.key(),
-            metrics.overall.latency.summary(metric),
-        );
+    for (metric, names) in saved_latencies() {
+        add_latency(&mut file, names.key, metrics.values.summary(metric));
     }
     put(&mut file, "sobench", OwnPart::new(report));
     file
+}
+
+/// The latencies that every file has.
+fn saved_latencies() -> impl Iterator<Item = (&'static Metric, VllmNames)> {
+    Metric::of_vllm().filter(|(_, names)| !names.queued)
 }
 
 fn add_settings(file: &mut Map<String, Value>, report: &Report) {
@@ -180,17 +182,18 @@ pub(super) fn add_load(file: &mut Map<String, Value>, record: &RunRecord) {
 
 json_struct! {
     pub(super) struct Totals = |metrics: &Metrics, failed: usize| [
-        let (overall, throughput) = (&metrics.overall, &metrics.overall.throughput);
+        let number = |metric: &Metric| metrics.values.number(metric);
+        let tokens = |metric: &Metric| number(metric).map(|count| count as u64);
     ] {
         duration: f64 = metrics.duration_ns as f64 / 1e9,
-        completed: usize = overall.completed,
+        completed: usize = metrics.values.count(&totals::COMPLETED),
         failed: usize = failed,
-        total_input_tokens: Option<u64> = overall.tokens.input,
-        total_output_tokens: Option<u64> = overall.tokens.output,
-        request_throughput: Option<f64> = throughput.request_throughput,
-        request_goodput: Option<f64> = throughput.request_goodput,
-        output_throughput: Option<f64> = throughput.output_throughput,
-        total_token_throughput: Option<f64> = throughput.total_token_throughput,
+        total_input_tokens: Option<u64> = tokens(&totals::INPUT_TOKENS),
+        total_output_tokens: Option<u64> = tokens(&totals::OUTPUT_TOKENS),
+        request_throughput: Option<f64> = number(&totals::REQUEST_THROUGHPUT),
+        request_goodput: Option<f64> = number(&totals::REQUEST_GOODPUT),
+        output_throughput: Option<f64> = number(&totals::OUTPUT_THROUGHPUT),
+        total_token_throughput: Option<f64> = number(&totals::TOTAL_TOKEN_THROUGHPUT),
     }
 }
 
@@ -237,9 +240,9 @@ json_struct! {
         format_version: u32 = FORMAT_VERSION,
         #[serde(flatten)]
         conditions: Conditions<'a> = Conditions::new(report),
-        percentile_metrics: &'a [LatencyMetric] = report.percentile_metrics(),
+        percentile_metrics: &'a [String] = &report.record.settings.report.percentile_metrics,
         #[serde(skip_serializing_if = "<[_]>::is_empty")]
-        queue_metrics: &'a [QueueMetric] = report.queue_metrics(),
+        queue_metrics: &'a [String] = &report.record.settings.report.queue_metrics,
         load: Option<LoadPart<'a>> =
             report.load.as_ref().map(|load| LoadPart::new(load, &report.record)),
         client: &'a Option<ClientOverhead> = &report.client,
@@ -248,12 +251,7 @@ json_struct! {
         #[serde(flatten)]
         metrics: &'a Metrics = &report.metrics,
         #[serde(skip_serializing_if = "Option::is_none")]
-        spec_decode_by_arm: Option<Vec<ArmAcceptance>> =
-            report.spec_decode.as_ref().map(|_| arm_acceptance::by_arm(&report.metrics.arms)),
-        #[serde(skip_serializing_if = "Option::is_none")]
         recovery: &'a Option<Recovery> = &report.recovery,
-        #[serde(skip_serializing_if = "<[_]>::is_empty")]
-        datasets: &'a [DatasetPart] = &report.parts,
         record: &'a RunRecord = &report.record,
     }
 
@@ -350,9 +348,9 @@ fn add_dynamic_keys(schema: &mut Schema) {
     let properties = schema.ensure_object()["properties"].as_object_mut();
     let properties = properties.expect("the file is an object");
     let mut required = Vec::new();
-    for metric in LatencyMetric::ALL {
+    for (_, names) in saved_latencies() {
         for stat in ["mean", "median", "std"] {
-            let key = format!("{stat}_{}_ms", metric.key());
+            let key = format!("{stat}_{}_ms", names.key);
             properties.insert(key.clone(), figure.clone());
             required.push(Value::from(key));
         }
@@ -369,7 +367,8 @@ fn add_dynamic_keys(schema: &mut Schema) {
     if let Some(Value::Array(known)) = schema.get_mut("required") {
         known.extend(required);
     }
-    let names = LatencyMetric::ALL.map(LatencyMetric::key).join("|");
+    let names: Vec<&str> = saved_latencies().map(|(_, names)| names.key).collect();
+    let names = names.join("|");
     schema.insert(
         "patternProperties".to_owned(),
         json!({format!("^p[0-9.]+_({names})_ms$"): figure}),
@@ -534,7 +533,7 @@ mod tests {
             record(),
             false,
         );
-        let own = &value["sobench"]["overall"]["throughput"];
+        let own = &value["sobench"]["metrics"];
         for (figure, expected) in [
             (&value["max_output_tokens_per_s"], 12.0),
             (&own["max_output_tokens_per_s"], 12.0),

@@ -16,7 +16,7 @@ use sobench_core::printable::cut;
 use sobench_core::printable::printable_message;
 use sobench_facts::Sample;
 use sobench_plan::metrics::MetricsOptions;
-use sobench_results::metrics::registry::{Figure, Metric};
+use sobench_results::metrics::registry::{Figure, Metric, rates};
 
 /// The unit of one test.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -177,7 +177,7 @@ fn test(view: &View<'_>, place: usize, sample: &Sample<'_>) -> Result<TestCase> 
 /// The whole dataset as one test.
 fn whole(view: &View<'_>) -> TestCase {
     let metrics = &view.report.metrics;
-    let rate = metrics.quality.correct_rate.map_or_else(
+    let rate = metrics.values.rate(&rates::CORRECT_RATE).map_or_else(
         || "no correct rate".to_owned(),
         |rate| {
             format!(
@@ -186,7 +186,7 @@ fn whole(view: &View<'_>) -> TestCase {
             )
         },
     );
-    let groups = metrics.quality.reasons.iter().chain(&metrics.failures);
+    let groups = metrics.findings.reasons.iter().chain(&metrics.failures);
     let lines: String = groups
         .map(|group| format!("{}: {}\n", group.name, group.count))
         .collect();
@@ -334,8 +334,7 @@ mod tests {
         );
         let (of_suite, of_tests) = file.split_once("<testcase").unwrap();
         let has = |text: &str, name: &str| text.contains(&format!("<property name=\"{name}\""));
-        for metric in Metric::ALL
-            .iter()
+        for metric in Metric::in_tables()
             .filter(|metric| !metric.name.ends_with("goodput"))
             // Those of the server's page are in the tests of all outputs.
             .filter(|metric| !metric.is_from_server())

@@ -2,15 +2,13 @@
 
 use super::text::figure;
 use super::{Report, confidence, count_marks, tables};
-use sobench_plan::metrics::LatencyMetric;
 use sobench_render::Table;
-use sobench_results::metrics::ArmMetrics;
-use sobench_results::metrics::registry::Metric;
+use sobench_results::metrics::registry::{Metric, Values, latencies};
 use sobench_statistics::Summary;
 
 /// `None` without latencies.
 pub(super) fn latencies(report: &Report) -> Option<Table> {
-    let percentiles = &report.metrics.overall.latency.e2el_ms.percentiles;
+    let percentiles = &report.metrics.values.summary(&latencies::E2EL).percentiles;
     let names = percentiles.iter().flat_map(|percentile| {
         [
             format!("p{}", percentile.label()),
@@ -22,15 +20,15 @@ pub(super) fn latencies(report: &Report) -> Option<Table> {
         .into_iter()
         .chain(names);
     let mut table = Table::new(heads, 1);
-    let mut arms: Vec<(&str, &ArmMetrics)> = tables::arm_columns(report);
+    let mut arms: Vec<(&str, &Values)> = tables::arm_columns(report);
     if arms.len() < 2 {
-        arms = vec![("", &report.metrics.overall)];
+        arms = vec![("", &report.metrics.values)];
     }
-    for metric in LatencyMetric::ALL {
-        for (arm, metrics) in &arms {
-            let summary = metrics.latency.summary(metric);
-            let mut name =
-                count_marks::marked(metric.label(), &report.metrics, Metric::of_latency(metric));
+    let printed = Metric::of_vllm().filter(|(_, names)| !names.queued);
+    for (metric, _) in printed {
+        for (arm, values) in &arms {
+            let summary = values.summary(metric);
+            let mut name = count_marks::marked(metric.label, &report.metrics, metric);
             if !arm.is_empty() {
                 name.push_str(&format!(", {arm}"));
             }

@@ -54,18 +54,17 @@ pub use self::load::{LoadFigures, RampFigures, RpsChange};
 pub use self::saved_result::SavedResult;
 use self::shards::ShardReport;
 use sobench_notices::notice::{BenchNotice, Notice};
-use sobench_plan::metrics::{LatencyMetric, QueueMetric};
 use sobench_plan::record::{Engine, RunRecord};
 use sobench_results::metrics::Metrics;
 use sobench_results::metrics::client_overhead::ClientOverhead;
-use sobench_results::metrics::dataset_parts::DatasetPart;
+use sobench_results::metrics::registry::{Metric, VllmNames, rates, totals};
 use sobench_runlog::probe::ProbeResults;
 use sobench_runlog::recovery::Recovery;
 use sobench_runlog::spec_decode::SpecDecode;
 
 /// Version of the `sobench` object in the result file, raised when a key changes its meaning or is
 /// removed.
-pub const FORMAT_VERSION: u32 = 1;
+pub const FORMAT_VERSION: u32 = 2;
 
 /// The record, figures and notices of a run.
 #[derive(Clone, Debug, PartialEq)]
@@ -88,8 +87,6 @@ pub struct Report {
     pub differences: Option<ArmDifferences>,
     /// The shards of a merged run.
     pub shards: Vec<ShardReport>,
-    /// The datasets of a mix, one by one.
-    pub parts: Vec<DatasetPart>,
     /// Results of the probe requests (`--probe-request-rate`).
     pub probe: Option<ProbeResults>,
     /// Whether the server serves as before after the abandoned requests; `None` without any.
@@ -112,7 +109,6 @@ impl Report {
             client: None,
             differences: None,
             shards: Vec::new(),
-            parts: Vec::new(),
             probe: None,
             recovery: None,
             spec_decode: None,
@@ -121,30 +117,32 @@ impl Report {
 
     /// The notice on a refused constraint, if no constrained request has an answer.
     pub fn constraint_refusal(&self) -> Option<&BenchNotice> {
-        let quality = &self.metrics.quality;
         let is_refusal =
             |notice: &&BenchNotice| matches!(notice, BenchNotice::ConstraintRefused { .. });
         let of_bench = self.notices.iter().filter_map(|notice| match notice {
             Notice::Bench(notice) => Some(notice),
             _ => None,
         });
-        let has_none = quality.refused > 0 && quality.refused == quality.constrained;
+        let refused = self.metrics.values.rate(&rates::REFUSED_RATE);
+        let has_none = refused.is_some_and(|rate| rate.hits > 0 && rate.hits == rate.of);
         of_bench.filter(|_| has_none).find(is_refusal)
     }
 
     /// Whether the server has recovered from abandoned requests, in a sentence.
     pub fn recovery_sentence(&self) -> Option<String> {
         let recovery = self.recovery.as_ref()?;
-        Some(recovery.sentence(self.metrics.overall.abandoned))
+        Some(recovery.sentence(self.metrics.values.count(&totals::ABANDONED)))
     }
 
-    /// The printed latencies.
-    pub fn percentile_metrics(&self) -> &[LatencyMetric] {
-        &self.record.settings.report.percentile_metrics
-    }
-
-    /// Latencies that include the wait before sending, where requested.
-    pub fn queue_metrics(&self) -> &[QueueMetric] {
-        &self.record.settings.report.queue_metrics
+    /// The latencies that the run prints, with vLLM's names.
+    pub fn printed(&self) -> impl Iterator<Item = (&'static Metric, VllmNames)> {
+        let settings = &self.record.settings.report;
+        Metric::of_vllm().filter(|(_, names)| {
+            let keys = match names.queued {
+                true => &settings.queue_metrics,
+                false => &settings.percentile_metrics,
+            };
+            keys.iter().any(|key| key == names.key)
+        })
     }
 }

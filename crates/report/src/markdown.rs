@@ -6,6 +6,7 @@ use super::text::figure;
 use super::{
     Report, accuracy, canaries, channels, client_sentence, count_marks, departures, latency_table,
 };
+use sobench_core::case::Arm;
 use sobench_core::printable::{printable, printable_message};
 use sobench_render::{self as render, Block, Cell, Document, Table, Text};
 use sobench_results::metrics::examples::{Example, Group};
@@ -55,21 +56,21 @@ fn document(report: &Report) -> Document {
         page.table(latencies);
         page.paragraphs(count_marks::footnotes(report));
     }
-    let (quality, metrics) = (&report.metrics.quality, &report.metrics);
+    let metrics = &report.metrics;
     add_groups(
         &mut page,
         "Invalid constrained answers by reason",
-        &quality.reasons,
-        quality.constrained,
+        &metrics.findings.reasons,
+        metrics.requests_of(Arm::Constrained),
     );
     add_groups(
         &mut page,
         "Failed requests by outcome, all arms",
         &metrics.failures,
-        metrics.overall.requests,
+        metrics.values.count(&totals::REQUESTS),
     );
     for (title, table) in [
-        (tables::TOOL_CALLS, tables::tool_calls(&metrics.quality)),
+        (tables::TOOL_CALLS, tables::tool_calls(metrics)),
         (tables::ERRORS, tables::errors(metrics)),
         (departures::TITLE, departures::table(metrics)),
         (tables::BY_IN_FLIGHT, tables::validity_by_in_flight(metrics)),
@@ -116,26 +117,15 @@ fn add_summary(page: &mut Document, report: &Report) {
                 .plain(" the run stopped early"),
         );
     }
-    let overall = &report.metrics.overall;
+    let values = &report.metrics.values;
     let seconds = report.metrics.duration_ns as f64 / 1e9;
     let mut summary = format!(
         "{} requests in {seconds:.2} s, {} answered, {} refused or failed",
-        overall.requests, overall.completed, overall.failed
+        values.count(&totals::REQUESTS),
+        values.count(&totals::COMPLETED),
+        values.count(&totals::FAILED)
     );
-    let output = count_marks::marked(
-        "output tokens/s",
-        &report.metrics,
-        &totals::OUTPUT_THROUGHPUT,
-    );
-    let rates = [
-        ("answers/s", overall.throughput.request_throughput),
-        (&output, overall.throughput.output_throughput),
-    ];
-    for (unit, rate) in rates {
-        if let Some(rate) = rate {
-            summary.push_str(&format!(", {rate:.2} {unit}"));
-        }
-    }
+    tables::add_throughput(&mut summary, &report.metrics);
     page.paragraph(summary);
 }
 

@@ -6,9 +6,9 @@ use std::fmt::Write as _;
 use super::Report;
 use super::timeline::{Count, Timeline};
 use super::view::View;
-use sobench_facts::latency::RequestLatency;
-use sobench_plan::metrics::{Answers, LatencyMetric};
+use sobench_plan::metrics::Answers;
 use sobench_render::axis::round_step;
+use sobench_results::metrics::registry::{Metric, latencies};
 use sobench_statistics::percentile;
 
 /// The widest line.
@@ -29,28 +29,17 @@ const TAIL_FROM: f64 = 99.0;
 const WIDER: [char; 8] = ['▏', '▎', '▍', '▌', '▋', '▊', '▉', '█'];
 const HIGHER: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// A latency of one request.
-type Value = fn(&RequestLatency) -> Option<f64>;
-
 /// Histograms of TTFT (where there is one) and E2EL over all answers, and the run over time.
 pub fn render(view: &View<'_>) -> String {
     let mut page = String::new();
     let generated = view.report.metrics.options.answers == Answers::Generated;
-    let of: [(LatencyMetric, Value); 2] = [
-        (LatencyMetric::Ttft, |latency| latency.ttft_ms),
-        (LatencyMetric::E2el, |latency| latency.e2el_ms),
-    ];
-    for (metric, of) in of
-        .into_iter()
-        .filter(|(metric, _)| generated || *metric == LatencyMetric::E2el)
-    {
-        let answers = view
+    let metrics = [&latencies::TTFT, &latencies::E2EL].into_iter();
+    for metric in metrics.filter(|metric| generated || **metric == latencies::E2EL) {
+        let options = &view.report.metrics.options;
+        let mut values: Vec<f64> = view
             .samples
             .iter()
-            .filter(|sample| sample.outcome().is_answer());
-        let options = &view.report.metrics.options;
-        let mut values: Vec<f64> = answers
-            .filter_map(|sample| of(&sample.latency(options)))
+            .filter_map(|sample| metric.value(sample, options))
             .collect();
         values.sort_by(f64::total_cmp);
         add_histogram(&mut page, metric, &values);
@@ -59,7 +48,7 @@ pub fn render(view: &View<'_>) -> String {
     page
 }
 
-fn add_histogram(page: &mut String, metric: LatencyMetric, sorted: &[f64]) {
+fn add_histogram(page: &mut String, metric: &Metric, sorted: &[f64]) {
     let (Some(&low), Some(tail_from)) = (sorted.first(), percentile(sorted, TAIL_FROM)) else {
         return;
     };
@@ -96,8 +85,8 @@ fn add_histogram(page: &mut String, metric: LatencyMetric, sorted: &[f64]) {
     let _ = writeln!(
         page,
         "\n{} ({}, ms), {} answers",
-        metric.title(),
-        metric.label(),
+        metric.vllm.map_or(metric.label, |names| names.title),
+        metric.label,
         sorted.len()
     );
     let width = bars.iter().map(|(name, _)| name.len()).max().unwrap_or(0);

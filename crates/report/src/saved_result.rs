@@ -17,8 +17,8 @@ use sobench_core::verdict::Verdict;
 use sobench_facts::latency::{RequestLatency, chunk_gaps_ms};
 use sobench_facts::parity::Parity;
 use sobench_facts::{Sample, Tokens};
-use sobench_plan::metrics::{LatencyMetric, MetricsOptions};
-use sobench_results::metrics::quality::is_correct;
+use sobench_plan::metrics::MetricsOptions;
+use sobench_results::metrics::judgement::is_correct;
 
 pub(super) const MS_PER_S: f64 = 1000.0;
 const NS_PER_S: f64 = 1e9;
@@ -114,15 +114,9 @@ impl<'a> SavedResult<'a> {
     /// The requested latencies, in the order of vLLM's tools.
     pub(super) fn latencies(&mut self) {
         let report = self.view.report;
-        for metric in LatencyMetric::ALL
-            .into_iter()
-            .filter(|metric| report.percentile_metrics().contains(metric))
-        {
-            json::add_latency(
-                &mut self.members,
-                metric.key(),
-                report.metrics.overall.latency.summary(metric),
-            );
+        for (metric, names) in report.printed().filter(|(_, names)| !names.queued) {
+            let summary = report.metrics.values.summary(metric);
+            json::add_latency(&mut self.members, names.key, summary);
         }
     }
 

@@ -5,6 +5,7 @@ use sobench_core::printable::printable;
 use sobench_core::server_sample::Quantity;
 use sobench_render::{Document, Table};
 use sobench_results::metrics::Metrics;
+use sobench_results::metrics::registry::{Metric, latencies, totals};
 use sobench_results::metrics::server::{GaugeSummary, MIB, ServerMetrics};
 use sobench_statistics::Summary;
 
@@ -164,30 +165,29 @@ impl Rows<'_> {
 
 /// The figures of both sides under a row for each.
 fn table(metrics: &Metrics, server: &ServerMetrics) -> Table {
-    let overall = &metrics.overall;
+    let count = |metric: &Metric| metrics.values.number(metric).map(|count| count as u64);
     let mut rows = Rows {
         server,
         rows: Vec::new(),
     };
-    let ttft = &overall.latency.ttft_ms;
+    let ttft = metrics.values.summary(&latencies::TTFT);
     rows.durations("TTFT", Quantity::Ttft, Some(ttft).filter(|ttft| ttft.n > 0));
     rows.durations("queue time", Quantity::QueueTime, None);
     rows.durations("compile time", Quantity::CompileTime, None);
     rows.durations("wait for compile", Quantity::CompileWait, None);
-    let tokens = &overall.tokens;
     rows.count(
         "prompt tokens",
         Quantity::PromptTokens,
         "tokens",
-        tokens.input,
+        count(&totals::INPUT_TOKENS),
     );
     rows.count(
         "output tokens",
         Quantity::GeneratedTokens,
         "tokens",
-        tokens.output,
+        count(&totals::OUTPUT_TOKENS),
     );
-    let in_flight = overall.throughput.max_in_flight;
+    let in_flight = count(&totals::MAX_IN_FLIGHT);
     rows.gauge("running", Quantity::Running, "requests", in_flight);
     rows.gauge("waiting", Quantity::Waiting, "requests", None);
     rows.gauge("deferred", Quantity::Deferred, "requests", None);

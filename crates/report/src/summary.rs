@@ -16,18 +16,16 @@ use sobench_core::verdict::{Reason, Verdict};
 use sobench_facts::Sample;
 use sobench_notices::enforcement::State;
 use sobench_notices::notice::{BenchNotice, FigureNotice, Notice, PreflightNotice};
-use sobench_plan::metrics::{Answers, LatencyMetric};
+use sobench_plan::metrics::Answers;
 use sobench_render::{self as render, Block, Document, Table, Text};
 use sobench_results::compare::gate::GateVerdict;
-use sobench_results::metrics::ArmMetrics;
+use sobench_results::metrics::Metrics;
 use sobench_results::metrics::accuracy::AccuracySummary;
 use sobench_results::metrics::client_overhead::ClientVerdict;
-use sobench_results::metrics::control_arm::ControlArm;
 use sobench_results::metrics::error_groups::ErrorGroup;
 use sobench_results::metrics::examples::Group;
 use sobench_results::metrics::mean_difference::Difference;
-use sobench_results::metrics::quality::Quality;
-use sobench_results::metrics::registry::{Metric, rates, totals};
+use sobench_results::metrics::registry::{Metric, Values, latencies, rates, totals};
 use sobench_statistics::{Rate, Summary};
 
 /// Lines of a summary with one arm and with several, for the default latencies and percentiles. A
@@ -104,7 +102,7 @@ pub fn document(view: &View<'_>) -> Result<Document> {
     end.push(Block::Preformatted(full_report(view)));
     let notices = notices(report);
 
-    let max_lines = if report.metrics.arms.iter().count() > 1 {
+    let max_lines = if report.metrics.arms().count() > 1 {
         MAX_LINES
     } else {
         MAX_LINES_ONE_ARM
@@ -192,17 +190,17 @@ fn one_request(report: &Report) -> Option<String> {
 
 /// How many answers are valid, in each arm.
 fn validity(report: &Report) -> Vec<String> {
-    let (metrics, quality) = (&report.metrics, &report.metrics.quality);
-    let overall = &metrics.overall;
-    if overall.requests == 0 {
+    let (metrics, values) = (&report.metrics, &report.metrics.values);
+    let requests = values.count(&totals::REQUESTS);
+    if requests == 0 {
         return vec!["no requests".to_owned()];
     }
     if !is_judged(report) {
-        let (completed, requests) = (overall.completed, overall.requests);
+        let completed = values.count(&totals::COMPLETED);
         return vec![format!("{completed} of {requests} requests completed")];
     }
     let refused = report.constraint_refusal().map(refusal);
-    let mut parts = match quality.correct_rate {
+    let mut parts = match values.rate(&rates::CORRECT_RATE) {
         Some(rate) if refused.is_some() => {
             vec![format!("{} of {} valid", rate.hits, rate.of)]
         }
@@ -218,15 +216,18 @@ fn validity(report: &Report) -> Vec<String> {
     if let Some(refused) = refused {
         parts[0].push_str(&refused);
     } else {
-        parts.extend(problems(quality));
+        parts.extend(problems(metrics));
     }
-    let accuracy = metrics.values.rate(&rates::ACCURACY);
+    let accuracy = values.rate(&rates::ACCURACY);
     parts.extend(accuracy.map(|rate| format!("{} of {} right", rate.hits, rate.of)));
-    parts.push(match quality.control_rate {
-        _ if quality.control == 0 => NO_CONTROL_ARM.to_owned(),
+    parts.push(match values.rate(&rates::CONTROL_RATE) {
+        _ if metrics.requests_of(Arm::Control) == 0 => NO_CONTROL_ARM.to_owned(),
         Some(rate) => {
-            let is_all_cut = metrics.control.as_ref().is_some_and(ControlArm::is_all_cut);
-            let cut = if is_all_cut { " (all cut)" } else { "" };
+            let cut = if metrics.are_controls_all_cut() {
+                " (all cut)"
+            } else {
+                ""
+            };
             format!("control arm {} of {} valid{cut}", rate.hits, rate.of)
         }
         None => "control arm not judged".to_owned(),
@@ -260,16 +261,21 @@ fn refusal(notice: &BenchNotice) -> String {
 }
 
 /// Constrained requests without a valid answer, by outcome.
-fn problems(quality: &Quality) -> Option<String> {
-    let broken: usize = quality.reasons.iter().map(|group| group.count).sum();
-    let invalid = broken.saturating_sub(quality.truncated);
+fn problems(metrics: &Metrics) -> Option<String> {
+    let count = |metric: &Metric| metrics.values.count(metric);
+    let reasons = metrics.findings.reasons.iter();
+    let broken: usize = reasons.map(|group| group.count).sum();
+    let truncated = count(&rates::TRUNCATED_RATE);
     let counts = [
-        (invalid, "invalid"),
-        (quality.truncated, "truncated"),
-        (quality.refused + quality.failed, "without an answer"),
-        (quality.unjudged(), "not judged"),
-        (quality.cancelled, "cancelled"),
-        (quality.not_sent, "not sent"),
+        (broken.saturating_sub(truncated), "invalid"),
+        (truncated, "truncated"),
+        (
+            count(&rates::REFUSED_RATE) + count(&rates::FAILED_RATE),
+            "without an answer",
+        ),
+        (count(&rates::NOT_JUDGED_RATE), "not judged"),
+        (count(&rates::CANCELLED_RATE), "cancelled"),
+        (count(&rates::NOT_SENT_RATE), "not sent"),
     ];
     let shown: Vec<String> = counts
         .into_iter()
@@ -303,7 +309,7 @@ fn requirements_line(requirements: &Requirements) -> String {
 struct ArmColumn<'r> {
     arm: Arm,
     name: &'r str,
-    metrics: &'r ArmMetrics,
+    values: &'r Values,
     refused: usize,
 }
 
@@ -323,14 +329,14 @@ fn arm_columns<'r>(view: &View<'r>) -> Vec<ArmColumn<'r>> {
     };
     let accuracy = view.report.metrics.accuracy.as_ref();
     let has_items = accuracy.is_some_and(AccuracySummary::has_items);
-    let arms = view.report.metrics.arms.iter();
-    arms.map(|(arm, metrics)| ArmColumn {
+    let arms = view.report.metrics.arms();
+    arms.map(|(arm, values)| ArmColumn {
         arm,
         name: match arm {
             Arm::Free if !has_items => "without constraint",
             arm => accuracy::arm_name(&view.report.metrics, arm),
         },
-        metrics,
+        values,
         refused: refused(arm),
     })
     .collect()
@@ -365,29 +371,30 @@ fn add_arms(page: &mut Document, view: &View<'_>) {
         }
     };
     let cells = |cell: &dyn Fn(&ArmColumn<'_>) -> String| columns.iter().map(cell).collect();
-    let quality = &report.metrics.quality;
+    let values = &report.metrics.values;
+    let [correct_rate, control_rate] =
+        [&rates::CORRECT_RATE, &rates::CONTROL_RATE].map(|metric| values.rate(metric));
     push(
         "requests",
-        cells(&|column| column.metrics.requests.to_string()),
+        cells(&|column| column.values.count(&totals::REQUESTS).to_string()),
         None,
     );
     if is_judged(report) {
         push(
             "correct rate (%)",
             cells(&|column| match column.arm {
-                Arm::Constrained => percent(quality.correct_rate),
-                Arm::Control => percent(quality.control_rate),
+                Arm::Constrained => percent(correct_rate),
+                Arm::Control => percent(control_rate),
                 _ => String::new(),
             }),
-            quality
-                .correct_rate
-                .zip(quality.control_rate)
+            correct_rate
+                .zip(control_rate)
                 .map(|(correct, control)| format!("{:+.2}", correct.percent - control.percent)),
         );
         push(
             "compliance (%)",
             cells(&|column| match column.arm {
-                Arm::Constrained => percent(quality.compliance),
+                Arm::Constrained => percent(values.rate(&rates::COMPLIANCE)),
                 _ => String::new(),
             }),
             None,
@@ -395,36 +402,36 @@ fn add_arms(page: &mut Document, view: &View<'_>) {
     }
     let (name, counts) = without_answer(&columns);
     push(&name, counts, None);
-    let differences = report.differences.unwrap_or_default();
-    for metric in [LatencyMetric::Ttft, LatencyMetric::Tpot] {
+    let differences = report.differences.clone().unwrap_or_default();
+    for metric in [&latencies::TTFT, &latencies::TPOT] {
         push(
             &latency_name(report, metric),
-            cells(&|column| latency(column.metrics.latency.summary(metric))),
+            cells(&|column| latency(column.values.summary(metric))),
             mean_difference(&columns, metric, &differences),
         );
     }
     let is_computed = report.metrics.options.answers == Answers::Computed;
     let name = if is_computed {
-        latency_name(report, LatencyMetric::E2el)
+        latency_name(report, &latencies::E2EL)
     } else {
         "E2EL mean (ms)".to_owned()
     };
     push(
         &name,
         cells(&|column| {
-            let summary = column.metrics.latency.summary(LatencyMetric::E2el);
+            let summary = column.values.summary(&latencies::E2EL);
             if is_computed {
                 latency(summary)
             } else {
                 summary.mean.map(short).unwrap_or_default()
             }
         }),
-        mean_difference(&columns, LatencyMetric::E2el, &differences),
+        mean_difference(&columns, &latencies::E2EL, &differences),
     );
     push(
         &count_marks::marked("output tok/s", &report.metrics, &totals::OUTPUT_THROUGHPUT),
         cells(&|column| {
-            let throughput = column.metrics.throughput.output_throughput;
+            let throughput = column.values.number(&totals::OUTPUT_THROUGHPUT);
             throughput.map(short).unwrap_or_default()
         }),
         None,
@@ -458,10 +465,13 @@ fn add_accuracy(page: &mut Document, report: &Report) {
 fn without_answer(columns: &[ArmColumn<'_>]) -> (String, Vec<String>) {
     type Count = fn(&ArmColumn<'_>) -> usize;
     let counts: [(&str, Count); 3] = [
-        ("truncated", |column| column.metrics.truncated),
+        ("truncated", |column| {
+            column.values.count(&totals::TRUNCATED)
+        }),
         ("refused", |column| column.refused),
         ("failed", |column| {
-            column.metrics.failed.saturating_sub(column.refused)
+            let failed = column.values.count(&totals::FAILED);
+            failed.saturating_sub(column.refused)
         }),
     ];
     let (names, counts): (Vec<_>, Vec<_>) = counts
@@ -534,12 +544,12 @@ fn shown_percentile(summary: &Summary) -> Option<&sobench_statistics::Percentile
     })
 }
 
-fn latency_name(report: &Report, metric: LatencyMetric) -> String {
-    let summary = report.metrics.overall.latency.summary(metric);
+fn latency_name(report: &Report, metric: &Metric) -> String {
+    let summary = report.metrics.values.summary(metric);
     let percentile = shown_percentile(summary)
         .map(|percentile| format!("/p{}", percentile.label()))
         .unwrap_or_default();
-    let name = count_marks::marked(metric.label(), &report.metrics, Metric::of_latency(metric));
+    let name = count_marks::marked(metric.label, &report.metrics, metric);
     format!("{name} mean/p50{percentile} (ms)")
 }
 
@@ -562,7 +572,7 @@ fn latency(summary: &Summary) -> String {
 /// The constrained mean less the control mean, with the interval that the report has.
 fn mean_difference(
     columns: &[ArmColumn<'_>],
-    metric: LatencyMetric,
+    metric: &Metric,
     differences: &ArmDifferences,
 ) -> Option<String> {
     if let Some(found) = differences.get(metric) {
@@ -570,7 +580,7 @@ fn mean_difference(
     }
     let mut means = columns
         .iter()
-        .map(|column| column.metrics.latency.summary(metric).mean);
+        .map(|column| column.values.summary(metric).mean);
     let (constrained, control) = (means.next()??, means.next()??);
     Some(signed(constrained - control))
 }
@@ -595,7 +605,7 @@ fn signed(value: f64) -> String {
 /// always shown.
 fn add_reasons(page: &mut Document, view: &View<'_>, room: usize) -> Result<()> {
     let metrics = &view.report.metrics;
-    let reasons = &metrics.quality.reasons;
+    let reasons = &metrics.findings.reasons;
     let errors = &metrics.errors;
     let title = match (reasons.is_empty(), errors.groups.is_empty()) {
         (true, true) => return Ok(()),

@@ -9,14 +9,14 @@ use super::{
 use sobench_core::case::Arm;
 use sobench_core::printable::{printable, printable_message};
 use sobench_core::verdict::NotScored;
-use sobench_plan::metrics::{Answers, LatencyMetric};
+use sobench_plan::metrics::Answers;
 use sobench_render::{Document, Table};
-use sobench_results::metrics::arm_acceptance;
 use sobench_results::metrics::examples::{Example, Group};
-use sobench_results::metrics::quality::{ExtraTextCount, Quality};
-use sobench_results::metrics::registry::{Metric, totals};
+use sobench_results::metrics::findings::{ExtraTextCount, Findings};
+use sobench_results::metrics::registry::rates::{self as share, ARMS_BY_ACCURACY, accuracy_of};
+use sobench_results::metrics::registry::{GroupValues, Metric, Values, latencies, totals};
 use sobench_results::metrics::repetition::Repetition;
-use sobench_results::metrics::{ArmMetrics, Metrics, registry};
+use sobench_results::metrics::{Metrics, registry};
 use sobench_statistics::{Percentile, Rate, Summary};
 
 /// Width of a column of group names.
@@ -43,7 +43,8 @@ const WORST_CLIENT_OVERHEAD: &str = "Client overhead of the worst shard";
 /// Adds every table that has rows, with its title.
 pub(crate) fn add_all(page: &mut Document, view: &View<'_>) {
     let report = view.report;
-    let quality = &report.metrics.quality;
+    let (metrics, findings) = (&report.metrics, &report.metrics.findings);
+    let constrained = metrics.requests_of(Arm::Constrained);
     page.titled_table(
         "Answer quality",
         is_judged(report).then(|| rates(&report.metrics)),
@@ -52,25 +53,25 @@ pub(crate) fn add_all(page: &mut Document, view: &View<'_>) {
         page.paragraph(sentence);
     }
     accuracy::add(page, report);
-    page.titled_table(TOOL_CALLS, tool_calls(quality));
+    page.titled_table(TOOL_CALLS, tool_calls(metrics));
     page.titled_table(
         "Invalid constrained answers by reason (share of constrained requests)",
-        reasons(quality),
+        reasons(findings, constrained),
     );
     page.titled_table(
         "Text around JSON (share of constrained requests)",
-        extra_text(quality),
+        extra_text(findings, constrained),
     );
     page.titled_table(
         "Constrained requests without a verdict (share of constrained requests)",
-        unjudged(quality),
+        unjudged(findings, constrained),
     );
     page.titled_table(
         "Failed requests by outcome, all arms (share of all requests)",
         groups(
             &report.metrics.failures,
             "outcome",
-            report.metrics.overall.requests,
+            metrics.values.count(&totals::REQUESTS),
         ),
     );
     page.titled_table(ERRORS, errors(&report.metrics));
@@ -80,7 +81,7 @@ pub(crate) fn add_all(page: &mut Document, view: &View<'_>) {
     page.titled_table(OVER_TIME, validity_over_time(&report.metrics));
     page.titled_table(
         "Disagreements with the vLLM script's formula (share of scored requests)",
-        disagreements(quality),
+        disagreements(findings, scored_by_vllm(metrics)),
     );
     canaries::add(page, &report.metrics);
     add_reasoning(page, report);
@@ -151,7 +152,7 @@ pub(crate) fn errors(metrics: &Metrics) -> Option<Table> {
     if by_outcome.len() == errors.groups.len() {
         return None;
     }
-    let whole = metrics.overall.requests;
+    let whole = metrics.values.count(&totals::REQUESTS);
     let share = |count: usize| figure(Rate::new(count, whole).map(|rate| rate.percent));
     let mut table = Table::new(["outcome", "count", "share %", "message", "first in"], 1)
         .left_aligned(3)
@@ -180,8 +181,8 @@ pub(crate) fn errors(metrics: &Metrics) -> Option<Table> {
 
 /// Reasons of invalid answers of the control arm.
 pub(crate) fn control_reasons(metrics: &Metrics) -> Option<Table> {
-    let control = metrics.control.as_ref()?;
-    groups(&control.reasons, "reason", control.requests)
+    let controls = metrics.requests_of(Arm::Control);
+    groups(&metrics.findings.control_reasons, "reason", controls)
 }
 
 /// Validity by requests in flight; `None` if every answer is valid.
@@ -226,18 +227,18 @@ fn validity_row(name: String, valid: usize, answers: usize) -> [String; 4] {
 /// Acceptance of drafts by arm; `None` without speculative decoding.
 fn acceptance(report: &Report) -> Option<Table> {
     report.spec_decode.as_ref()?;
-    let arms = arm_acceptance::by_arm(&report.metrics.arms);
+    let row = |(arm, values): (Arm, &Values)| {
+        let per_step = values.number(&totals::TOKENS_PER_STEP)?;
+        Some([arm.name().to_owned(), figure(Some(per_step))])
+    };
     Table::new(["arm", "tokens per step"], 1)
-        .with_rows(
-            arms.iter()
-                .map(|arm| [arm.arm.to_owned(), figure(Some(arm.tokens_per_step))]),
-        )
+        .with_rows(report.metrics.arms().filter_map(row))
         .non_empty()
 }
 
 /// Whether requests have constraints, sent or not, that answers are judged by.
 pub(crate) fn is_judged(report: &Report) -> bool {
-    let mut arms = report.metrics.arms.iter().map(|(arm, _)| arm).peekable();
+    let mut arms = report.metrics.arms().map(|(arm, _)| arm).peekable();
     arms.peek().is_none() || arms.any(|arm| arm != Arm::Free)
 }
 
@@ -248,164 +249,64 @@ pub(crate) fn rates(metrics: &Metrics) -> Table {
         .with_rows(rate_rows(metrics))
 }
 
+/// The rates of answers, in the order of the table.
+fn quality_rates() -> impl Iterator<Item = &'static Metric> {
+    let first: [&Metric; 6] = [
+        &share::CORRECT_RATE,
+        &share::COMPLIANCE,
+        &share::COVERAGE,
+        &share::CONTROL_RATE,
+        &share::CONTROL_ENDED_RATE,
+        &share::RIGHT_CALLS,
+    ];
+    let more: [&Metric; 21] = [
+        &share::CALL_VALIDITY,
+        &share::MISSED_CALLS,
+        &share::FORBIDDEN_CALLS,
+        &share::LEAKED_MARKUP_RATE,
+        &share::THINKING_SUPPRESSED,
+        &share::JSON_IN_REASONING,
+        &share::END_MARKER,
+        &share::THINKING_BUDGET,
+        &share::STREAM_PARITY,
+        &share::TRUNCATED_RATE,
+        &share::WHOLE_TRUNCATED_RATE,
+        &share::NO_FINISH_REASON_RATE,
+        &share::REFUSED_RATE,
+        &share::OVERLOADED_RATE,
+        &share::FAILED_RATE,
+        &share::CANCELLED_RATE,
+        &share::NOT_SENT_RATE,
+        &share::NOT_JUDGED_RATE,
+        &share::VALID_IF_STRIPPED_RATE,
+        &share::VLLM_CORRECT_RATE,
+        &share::WHITE_SPACE_RATE,
+    ];
+    let accuracies = ARMS_BY_ACCURACY.into_iter().flat_map(accuracy_of);
+    let all = first.into_iter().chain(accuracies).chain(more);
+    all.filter(|metric| !metric.of_what.is_empty())
+}
+
 /// Every rate with its interval, under [`RATE_COLUMNS`].
 pub(crate) fn rate_rows(metrics: &Metrics) -> Vec<[String; 5]> {
-    let quality = &metrics.quality;
-    let constrained = quality.constrained;
-    let share = |metric: &Metric| metrics.values.rate(metric);
-    let judged = if quality.judged == constrained {
-        "valid, of constrained"
-    } else {
-        "valid, of constrained, judged"
+    let values = &metrics.values;
+    let has_controls = metrics.requests_of(Arm::Control) > 0;
+    let is_shown = |metric: &&Metric| {
+        metric.is_shown(values) || (has_controls && **metric == share::CONTROL_ENDED_RATE)
     };
-    let mut rows = Vec::new();
-    let mut push =
-        |name: &str, rate: Option<Rate>, of_what: &str| rows.push(rate_cells(name, rate, of_what));
-    push("correct rate", quality.correct_rate, judged);
-    push(
-        "compliance",
-        quality.compliance,
-        "valid, of answers that ended",
-    );
-    push("coverage", quality.coverage, "accepted by the server");
-    push(
-        "control rate",
-        quality.control_rate,
-        "valid, of unconstrained",
-    );
-    if let Some(control) = &metrics.control {
-        push(
-            "control, ended",
-            control.ended,
-            "valid, of controls that ended",
-        );
-    }
-    if quality.right_calls.is_some() {
-        push(
-            "right calls",
-            quality.right_calls,
-            "as the reference, of constrained",
-        );
-    }
-    for (_, accuracy, unparsed) in registry::rates::ACCURACY_OF_ARMS {
-        for (metric, of_what) in [
-            (accuracy, "right, of requests with a reference"),
-            (unparsed, "nothing to compare"),
-        ] {
-            if let Some(rate) = share(metric) {
-                push(metric.label, Some(rate), of_what);
-            }
-        }
-    }
-    for (metric, of_what) in [
-        (
-            &registry::rates::CALL_VALIDITY,
-            "of answers with tool calls",
-        ),
-        (
-            &registry::rates::MISSED_CALLS,
-            "without a call, of those due",
-        ),
-        (
-            &registry::rates::FORBIDDEN_CALLS,
-            "with a call, of those not due",
-        ),
-        (
-            &registry::rates::LEAKED_MARKUP_RATE,
-            "of answers with tools",
-        ),
-        (
-            &registry::rates::THINKING_SUPPRESSED,
-            "of answers whose control has reasoning",
-        ),
-        (
-            &registry::rates::JSON_IN_REASONING,
-            "of answers with reasoning",
-        ),
-        (&registry::rates::END_MARKER, "of answers with reasoning"),
-        (
-            &registry::rates::THINKING_BUDGET,
-            "of answers with reasoning",
-        ),
-        (
-            &registry::rates::STREAM_PARITY,
-            "equal streamed and whole, all arms",
-        ),
-    ] {
-        if let Some(rate) = share(metric) {
-            push(metric.label, Some(rate), of_what);
-        }
-    }
-    push(
-        "truncated",
-        share(&registry::rates::TRUNCATED_RATE),
-        "constrained, cut at the token limit",
-    );
-    let has_hits = |rate: &Rate| rate.hits > 0;
-    if let Some(whole) = share(&registry::rates::WHOLE_TRUNCATED_RATE).filter(has_hits) {
-        push(
-            "whole though cut",
-            Some(whole),
-            "constrained, not in the correct rate",
-        );
-    }
-    if let Some(unnamed) = share(&registry::rates::NO_FINISH_REASON_RATE).filter(has_hits) {
-        push(
-            "no finish reason",
-            Some(unnamed),
-            "constrained, in the compliance",
-        );
-    }
-    push(
-        "refused",
-        share(&registry::rates::REFUSED_RATE),
-        "constrained, by server or model",
-    );
-    if quality.overloaded > 0 {
-        push(
-            "refused for load",
-            share(&registry::rates::OVERLOADED_RATE),
-            "constrained, by status 429",
-        );
-    }
-    push(
-        "failed",
-        share(&registry::rates::FAILED_RATE),
-        "constrained, no complete answer",
-    );
-    if quality.cancelled > 0 {
-        push(
-            "cancelled",
-            share(&registry::rates::CANCELLED_RATE),
-            "constrained, the run stopped",
-        );
-    }
-    if quality.not_sent > 0 {
-        push(
-            "not sent",
-            share(&registry::rates::NOT_SENT_RATE),
-            "constrained, no local connection",
-        );
-    }
-    push(
-        "not judged",
-        share(&registry::rates::NOT_JUDGED_RATE),
-        "constrained, in no rate",
-    );
-    if quality.valid_if_stripped() > 0 {
-        push(
-            "valid if stripped",
-            share(&registry::rates::VALID_IF_STRIPPED_RATE),
-            "constrained, not in the correct rate",
-        );
-    }
-    let script = if quality.vllm.correct_rate.is_some() {
-        "its script, all arms"
-    } else {
-        "its script scores none"
+    let row = |metric: &Metric| {
+        let rate = values.rate(metric);
+        let of_what = match rate {
+            None if *metric == share::VLLM_CORRECT_RATE => "its script scores none",
+            _ => metric.of_what,
+        };
+        let judged = rate.map_or(0, |rate| rate.of);
+        let is_part =
+            *metric == share::CORRECT_RATE && judged != metrics.requests_of(Arm::Constrained);
+        let judged = if is_part { ", judged" } else { "" };
+        rate_cells(metric.label, rate, &format!("{of_what}{judged}"))
     };
-    push("vLLM's formula", quality.vllm.correct_rate, script);
-    rows
+    quality_rates().filter(is_shown).map(row).collect()
 }
 
 pub fn rate_cells(name: &str, rate: Option<Rate>, of_what: &str) -> [String; 5] {
@@ -426,35 +327,47 @@ pub fn rate_cells(name: &str, rate: Option<Rate>, of_what: &str) -> [String; 5] 
     ]
 }
 
-pub fn reasons(quality: &Quality) -> Option<Table> {
-    groups(&quality.reasons, "reason", quality.constrained)
+pub fn reasons(findings: &Findings, constrained: usize) -> Option<Table> {
+    groups(&findings.reasons, "reason", constrained)
 }
 
 /// Title of [`tool_calls`].
 pub(crate) const TOOL_CALLS: &str = "Tool calls by tool_choice (constrained requests)";
 
 /// Rates of requests with tools, by `tool_choice`.
-pub(crate) fn tool_calls(quality: &Quality) -> Option<Table> {
-    let rows = quality.tool_calls.iter().flat_map(|choice| {
-        choice.rates().into_iter().filter_map(|(metric, rate)| {
-            let [name, percent, interval, count, _] = rate_cells(metric.label, Some(rate?), "");
-            Some([
-                choice.tool_choice.to_owned(),
-                name,
-                percent,
-                interval,
-                count,
-            ])
-        })
-    });
+pub(crate) fn tool_calls(metrics: &Metrics) -> Option<Table> {
+    let shown: [&Metric; 6] = [
+        &share::CORRECT_RATE,
+        &share::CALL_VALIDITY,
+        &share::RIGHT_CALLS,
+        &share::MISSED_CALLS,
+        &share::FORBIDDEN_CALLS,
+        &share::LEAKED_MARKUP_RATE,
+    ];
+    let rows = metrics
+        .groups
+        .iter()
+        .flat_map(|GroupValues { group, values }| {
+            shown.into_iter().filter_map(|metric| {
+                let rate = values.rate(metric)?;
+                let [name, percent, interval, count, _] = rate_cells(metric.label, Some(rate), "");
+                Some([
+                    group.tool_choice?.to_owned(),
+                    name,
+                    percent,
+                    interval,
+                    count,
+                ])
+            })
+        });
     let table = Table::new(["tool_choice", "rate", "%", "95 % interval", "count"], 2);
     table.with_rows(rows).non_empty()
 }
 
 /// Kinds of text around JSON.
-pub fn extra_text(quality: &Quality) -> Option<Table> {
+pub fn extra_text(findings: &Findings, constrained: usize) -> Option<Table> {
     let row = |kind: &ExtraTextCount| {
-        let share = Rate::new(kind.count, quality.constrained).map(|rate| rate.percent);
+        let share = Rate::new(kind.count, constrained).map(|rate| rate.percent);
         [
             kind.kind.to_owned(),
             kind.count.to_string(),
@@ -463,13 +376,13 @@ pub fn extra_text(quality: &Quality) -> Option<Table> {
         ]
     };
     Table::new(["text", "count", "share %", "valid if stripped"], 1)
-        .with_rows(quality.extra_text.iter().map(row))
+        .with_rows(findings.extra_text.iter().map(row))
         .non_empty()
 }
 
 /// Requests without a verdict that the correct rate leaves out. Refused, failed, cancelled,
 /// abandoned and unsent requests are in the table of failed requests.
-pub fn unjudged(quality: &Quality) -> Option<Table> {
+pub fn unjudged(findings: &Findings, constrained: usize) -> Option<Table> {
     let elsewhere = [
         NotScored::Refused,
         NotScored::Failed,
@@ -478,33 +391,35 @@ pub fn unjudged(quality: &Quality) -> Option<Table> {
         NotScored::NotSent,
     ]
     .map(|reason| reason.name());
-    let unjudged: Vec<Group> = quality
+    let unjudged: Vec<Group> = findings
         .not_scored
         .iter()
         .filter(|group| !elsewhere.contains(&group.name))
         .cloned()
         .collect();
-    groups(&unjudged, "why", quality.constrained)
+    groups(&unjudged, "why", constrained)
 }
 
-pub fn disagreements(quality: &Quality) -> Option<Table> {
+/// Requests that vLLM's script scores.
+fn scored_by_vllm(metrics: &Metrics) -> usize {
+    let rate = metrics.values.rate(&share::VLLM_CORRECT_RATE);
+    rate.map_or(0, |rate| rate.of)
+}
+
+pub fn disagreements(findings: &Findings, scored: usize) -> Option<Table> {
     let only_script = Group {
         name: "valid for the script only",
-        ..quality.vllm.only_script.clone()
+        ..findings.vllm.only_script.clone()
     };
     let only_ours = Group {
         name: "valid for sobench only",
-        ..quality.vllm.only_ours.clone()
+        ..findings.vllm.only_ours.clone()
     };
     let differing: Vec<Group> = [only_script, only_ours]
         .into_iter()
         .filter(|group| group.count > 0)
         .collect();
-    groups(
-        &differing,
-        "answers",
-        quality.vllm.correct_rate.map_or(0, |rate| rate.of),
-    )
+    groups(&differing, "answers", scored)
 }
 
 /// A table of groups with one example each; `None` without groups.
@@ -567,7 +482,7 @@ fn example(excerpt: &Example) -> String {
 /// The arms side by side; `None` where the constrained arm is the only one, or answers are
 /// computed.
 fn arms(report: &Report) -> Option<Table> {
-    let arms: Vec<(&str, &ArmMetrics)> = arm_columns(report);
+    let arms: Vec<(&str, &Values)> = arm_columns(report);
     let is_alone = arms
         .iter()
         .all(|(name, _)| *name == Arm::Constrained.name())
@@ -579,18 +494,19 @@ fn arms(report: &Report) -> Option<Table> {
 }
 
 /// The arms with requests, by their names.
-pub(super) fn arm_columns(report: &Report) -> Vec<(&'static str, &ArmMetrics)> {
-    let arms = report.metrics.arms.iter();
-    arms.map(|(arm, metrics)| (accuracy::arm_name(&report.metrics, arm), metrics))
+pub(super) fn arm_columns(report: &Report) -> Vec<(&'static str, &Values)> {
+    let arms = report.metrics.arms();
+    arms.map(|(arm, values)| (accuracy::arm_name(&report.metrics, arm), values))
         .collect()
 }
 
-/// A rate of a quality.
-type RateOf = fn(&Quality) -> Option<Rate>;
-
 /// The datasets of a mix side by side; `None` without a mix.
 fn parts(report: &Report) -> Option<Table> {
-    if report.parts.is_empty() {
+    let groups = report.metrics.groups.iter();
+    let datasets: Vec<(&str, &Values)> = groups
+        .filter_map(|found| Some((found.group.dataset.as_deref()?, &found.values)))
+        .collect();
+    if datasets.is_empty() {
         return None;
     }
     let percent = |rate: Option<Rate>| {
@@ -599,89 +515,95 @@ fn parts(report: &Report) -> Option<Table> {
             |rate| format!("{:.2} ({}/{})", rate.percent, rate.hits, rate.of),
         )
     };
-    let quality: [(&str, RateOf); 2] = [
-        ("correct %", |quality| quality.correct_rate),
-        ("compliance %", |quality| quality.compliance),
+    let rates: [(&str, &Metric); 2] = [
+        ("correct %", &share::CORRECT_RATE),
+        ("compliance %", &share::COMPLIANCE),
     ];
-    let rows = quality.map(|(name, rate)| {
-        std::iter::once(name.to_owned())
-            .chain(report.parts.iter().map(|part| percent(rate(&part.quality))))
-            .collect()
+    let rows = rates.map(|(name, metric)| {
+        let cells = datasets
+            .iter()
+            .map(|(_, values)| percent(values.rate(metric)));
+        std::iter::once(name.to_owned()).chain(cells).collect()
     });
-    let datasets: Vec<(&str, &ArmMetrics)> = report
-        .parts
-        .iter()
-        .map(|part| (part.name.as_str(), &part.metrics))
-        .collect();
     Some(columns(report, "dataset", &datasets, &rows))
 }
 
 /// Groups of requests side by side, one column each, with the rows of `more` at the end.
-fn columns(
-    report: &Report,
-    head: &str,
-    arms: &[(&str, &ArmMetrics)],
-    more: &[Vec<String>],
-) -> Table {
+fn columns(report: &Report, head: &str, arms: &[(&str, &Values)], more: &[Vec<String>]) -> Table {
     let mut table = Table::new(
         std::iter::once(head).chain(arms.iter().map(|(name, _)| *name)),
         1,
     );
-    let mut push = |name: String, cell: &dyn Fn(&ArmMetrics) -> String| {
-        table.row(std::iter::once(name).chain(arms.iter().map(|(_, arm)| cell(arm))));
+    let mut push = |name: String, cell: &dyn Fn(&Values) -> String| {
+        table.row(std::iter::once(name).chain(arms.iter().map(|(_, values)| cell(values))));
     };
-    push("requests".to_owned(), &|arm| arm.requests.to_string());
-    push("answers".to_owned(), &|arm| arm.completed.to_string());
-    push("truncated".to_owned(), &|arm| arm.truncated.to_string());
-    push("refused or failed".to_owned(), &|arm| {
-        arm.failed.to_string()
-    });
-    for metric in [
-        LatencyMetric::Ttft,
-        LatencyMetric::Tpot,
-        LatencyMetric::E2el,
+    for (name, metric) in [
+        ("requests", &totals::REQUESTS),
+        ("answers", &totals::COMPLETED),
+        ("truncated", &totals::TRUNCATED),
+        ("refused or failed", &totals::FAILED),
     ] {
-        let name = count_marks::marked(metric.label(), &report.metrics, Metric::of_latency(metric));
-        push(format!("{name} mean (ms)"), &|arm| {
-            figure(arm.latency.summary(metric).mean)
+        push(name.to_owned(), &|values| values.count(metric).to_string());
+    }
+    for metric in [&latencies::TTFT, &latencies::TPOT, &latencies::E2EL] {
+        let name = count_marks::marked(metric.label, &report.metrics, metric);
+        push(format!("{name} mean (ms)"), &|values| {
+            figure(values.summary(metric).mean)
         });
-        push(format!("{name} median (ms)"), &|arm| {
-            figure(arm.latency.summary(metric).median)
+        push(format!("{name} median (ms)"), &|values| {
+            figure(values.summary(metric).median)
         });
-        for (place, percentile) in report
-            .metrics
-            .overall
-            .latency
-            .summary(metric)
-            .percentiles
-            .iter()
-            .enumerate()
-        {
-            push(format!("{name} p{} (ms)", percentile.label()), &|arm| {
-                percentile_cell(arm.latency.summary(metric), place)
+        let percentiles = report.metrics.values.summary(metric).percentiles.iter();
+        for (place, percentile) in percentiles.enumerate() {
+            push(format!("{name} p{} (ms)", percentile.label()), &|values| {
+                percentile_cell(values.summary(metric), place)
             });
         }
     }
     let name = count_marks::marked("output tok/s", &report.metrics, &totals::OUTPUT_THROUGHPUT);
-    push(name, &|arm| figure(arm.throughput.output_throughput));
+    push(name, &|values| {
+        figure(values.number(&totals::OUTPUT_THROUGHPUT))
+    });
     more.iter().for_each(|row| table.row(row));
     table
 }
 
 /// Adds TTFT of reasoning and of answers; nothing without reasoning.
 fn add_reasoning(page: &mut Document, report: &Report) {
-    let Some(reasoning) = &report.metrics.overall.latency.reasoning else {
+    let values = &report.metrics.values;
+    let answers = values.count(&totals::REASONED_ANSWERS);
+    if answers == 0 {
         return;
-    };
+    }
     page.heading("Reasoning");
     page.table(summaries(&[
-        ("TTFT of the reasoning (ms)", &reasoning.ttft_reasoning_ms),
-        ("TTFT of the answer (ms)", &reasoning.ttft_answer_ms),
+        (
+            "TTFT of the reasoning (ms)",
+            values.summary(&latencies::TTFT_REASONING),
+        ),
+        (
+            "TTFT of the answer (ms)",
+            values.summary(&latencies::TTFT_ANSWER),
+        ),
     ]));
-    let (answers, alone) = (reasoning.answers, reasoning.without_answer);
+    let alone = values.count(&totals::REASONING_ONLY_ANSWERS);
     page.paragraph(format!(
         "answers with reasoning: {answers}, with reasoning only: {alone}"
     ));
+}
+
+/// Adds answers and output tokens per second, if they are known.
+pub(crate) fn add_throughput(sentence: &mut String, metrics: &Metrics) {
+    let output = &totals::OUTPUT_THROUGHPUT;
+    let output_unit = count_marks::marked("output tokens/s", metrics, output);
+    for (metric, unit) in [
+        (&totals::REQUEST_THROUGHPUT, "answers/s"),
+        (output, &*output_unit),
+    ] {
+        if let Some(rate) = metrics.values.number(metric) {
+            sentence.push_str(&format!(", {rate:.2} {unit}"));
+        }
+    }
 }
 
 /// Every metric that has a value.
@@ -690,7 +612,7 @@ pub(crate) fn all_metrics(metrics: &Metrics) -> Table {
 }
 
 fn metrics_table(metrics: &Metrics, page: registry::Page) -> Table {
-    let rows = registry::rows(metrics, page).into_iter();
+    let rows = registry::rows(&metrics.values, page).into_iter();
     Table::new(registry::ROW_COLUMNS, 1)
         .left_aligned(2)
         .with_rows(rows.map(|(metric, [name, value, details])| {
@@ -741,25 +663,28 @@ pub(crate) fn percentile_cell(summary: &Summary, place: usize) -> String {
 
 /// Adds schedule lag, and latencies from the due time.
 fn add_schedule(page: &mut Document, report: &Report) {
-    let overall = &report.metrics.overall;
-    let latency = &overall.latency;
-    let mut rows = vec![("schedule lag: due to sent (ms)", &latency.schedule_lag_ms)];
+    let values = &report.metrics.values;
+    let summary = |metric| values.summary(metric);
+    let mut rows = vec![(
+        "schedule lag: due to sent (ms)",
+        summary(&latencies::SCHEDULE_LAG),
+    )];
     if report.metrics.options.answers == Answers::Generated {
-        rows.push(("TTFT from due (ms)", &latency.ttft_from_due_ms));
+        rows.push(("TTFT from due (ms)", summary(&latencies::TTFT_FROM_DUE)));
     }
-    rows.push(("E2EL from due (ms)", &latency.e2el_from_due_ms));
-    if latency.multi_token_chunk_answers > 0 {
-        rows.push(("ITL spread over tokens (ms)", &latency.itl_per_token_ms));
+    rows.push(("E2EL from due (ms)", summary(&latencies::E2EL_FROM_DUE)));
+    if values.count(&totals::MULTI_TOKEN_CHUNK_ANSWERS) > 0 {
+        let spread = summary(&latencies::ITL_PER_TOKEN);
+        rows.push(("ITL spread over tokens (ms)", spread));
     }
-    if latency.itl_counted_ms.n > 0 {
-        rows.push(("ITL of counted tokens (ms)", &latency.itl_counted_ms));
+    let counted = summary(&latencies::ITL_COUNTED);
+    if counted.n > 0 {
+        rows.push(("ITL of counted tokens (ms)", counted));
     }
     page.heading("Schedule lag and latency from the due time");
     page.table(summaries(&rows));
-    let in_flight = overall
-        .throughput
-        .max_in_flight
-        .map_or_else(|| "n/a".to_owned(), |count| count.to_string());
+    let in_flight = values.number(&totals::MAX_IN_FLIGHT);
+    let in_flight = in_flight.map_or_else(|| "n/a".to_owned(), |count| format!("{count:.0}"));
     let label = totals::MAX_IN_FLIGHT.label;
     page.paragraph(format!("{label}: {in_flight}"));
 }

@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use super::view::View;
 use super::{Report, conditions, count_marks, tables};
 use sobench_core::printable::printable;
-use sobench_plan::metrics::{Answers, LatencyMetric, QueueMetric};
+use sobench_plan::metrics::Answers;
 use sobench_render::{self as render, Block, Document, Text};
 use sobench_results::metrics::registry::{Metric, totals};
 use sobench_statistics::Summary;
@@ -79,16 +79,35 @@ pub(crate) fn vllm_block(report: &Report) -> String {
     let mut block = String::new();
     let page = &mut block;
     let (metrics, record) = (&report.metrics, &report.record);
-    let (overall, throughput) = (&metrics.overall, &metrics.overall.throughput);
+    let values = &metrics.values;
+    let counted = |metric: &Metric| values.count(metric);
+    let tokens = |metric: &Metric| count(values.number(metric).map(|count| count as u64));
+    let known = |metric: &Metric| figure(values.number(metric));
     let marked = |text: String, metric| count_marks::marked(text, metrics, metric);
     heading(page, " Serving Benchmark Result ", '=');
-    row(page, "Successful requests:", &overall.completed.to_string());
-    row(page, "Failed requests:", &overall.failed.to_string());
-    if overall.cancelled > 0 {
-        row(page, "Cancelled requests:", &overall.cancelled.to_string());
+    row(
+        page,
+        "Successful requests:",
+        &counted(&totals::COMPLETED).to_string(),
+    );
+    row(
+        page,
+        "Failed requests:",
+        &counted(&totals::FAILED).to_string(),
+    );
+    if counted(&totals::CANCELLED) > 0 {
+        row(
+            page,
+            "Cancelled requests:",
+            &counted(&totals::CANCELLED).to_string(),
+        );
     }
-    if overall.abandoned > 0 {
-        row(page, "Abandoned requests:", &overall.abandoned.to_string());
+    if counted(&totals::ABANDONED) > 0 {
+        row(
+            page,
+            "Abandoned requests:",
+            &counted(&totals::ABANDONED).to_string(),
+        );
     }
     if let Some(cap) = record.own_cap() {
         row(page, "Maximum request concurrency:", &cap.to_string());
@@ -104,33 +123,34 @@ pub(crate) fn vllm_block(report: &Report) -> String {
     row(
         page,
         "Total input tokens:",
-        &marked(count(overall.tokens.input), &totals::INPUT_TOKENS),
+        &marked(tokens(&totals::INPUT_TOKENS), &totals::INPUT_TOKENS),
     );
     let generated = metrics.options.answers == Answers::Generated;
     if generated {
         row(
             page,
             "Total generated tokens:",
-            &marked(count(overall.tokens.output), &totals::OUTPUT_TOKENS),
+            &marked(tokens(&totals::OUTPUT_TOKENS), &totals::OUTPUT_TOKENS),
         );
     }
     row(
         page,
         "Request throughput (req/s):",
-        &figure(throughput.request_throughput),
+        &known(&totals::REQUEST_THROUGHPUT),
     );
     if metrics.options.goodput.is_some() {
         row(
             page,
             "Request goodput (req/s):",
-            &marked(figure(throughput.request_goodput), &totals::REQUEST_GOODPUT),
+            &marked(known(&totals::REQUEST_GOODPUT), &totals::REQUEST_GOODPUT),
         );
         // Without verdicts the number of valid requests is unknown.
-        if throughput.valid_goodput.is_some() || throughput.request_goodput.is_none() {
+        let is_known = |metric| values.number(metric).is_some();
+        if is_known(&totals::VALID_GOODPUT) || !is_known(&totals::REQUEST_GOODPUT) {
             row(
                 page,
                 "Valid request goodput (req/s):",
-                &marked(figure(throughput.valid_goodput), &totals::VALID_GOODPUT),
+                &marked(known(&totals::VALID_GOODPUT), &totals::VALID_GOODPUT),
             );
         }
     }
@@ -139,7 +159,7 @@ pub(crate) fn vllm_block(report: &Report) -> String {
             page,
             "Output token throughput (tok/s):",
             &marked(
-                figure(throughput.output_throughput),
+                known(&totals::OUTPUT_THROUGHPUT),
                 &totals::OUTPUT_THROUGHPUT,
             ),
         );
@@ -147,7 +167,7 @@ pub(crate) fn vllm_block(report: &Report) -> String {
             page,
             "Peak output token throughput (tok/s):",
             &marked(
-                figure(throughput.max_output_tokens_per_s),
+                known(&totals::MAX_OUTPUT_TOKENS),
                 &totals::MAX_OUTPUT_TOKENS,
             ),
         );
@@ -155,13 +175,13 @@ pub(crate) fn vllm_block(report: &Report) -> String {
     row(
         page,
         "Peak concurrent requests:",
-        &figure(throughput.max_concurrent_requests.map(|count| count as f64)),
+        &known(&totals::MAX_CONCURRENT_REQUESTS),
     );
     row(
         page,
         "Total token throughput (tok/s):",
         &marked(
-            figure(throughput.total_token_throughput),
+            known(&totals::TOTAL_TOKEN_THROUGHPUT),
             &totals::TOTAL_TOKEN_THROUGHPUT,
         ),
     );
@@ -199,26 +219,16 @@ pub(crate) fn vllm_block(report: &Report) -> String {
         row(page, "P99 probe E2EL (ms):", &figure(probed.p99_e2el_ms));
         row(page, "Max probe E2EL (ms):", &figure(probed.max_e2el_ms));
     }
-    for metric in LatencyMetric::ALL
-        .into_iter()
-        .filter(|metric| report.percentile_metrics().contains(metric))
-    {
+    for (metric, names) in report.printed() {
+        let mark = match names.queued {
+            true => String::new(),
+            false => marked(String::new(), metric),
+        };
         add_latency(
             page,
-            (metric.label(), metric.title()),
-            overall.latency.summary(metric),
-            &marked(String::new(), Metric::of_latency(metric)),
-        );
-    }
-    for metric in QueueMetric::ALL
-        .into_iter()
-        .filter(|metric| report.queue_metrics().contains(metric))
-    {
-        add_latency(
-            page,
-            (metric.name(), metric.title()),
-            overall.latency.queue_summary(metric),
-            "",
+            (names.row, names.title),
+            values.summary(metric),
+            &mark,
         );
     }
     let _ = writeln!(page, "{}", "=".repeat(BLOCK_WIDTH));
@@ -595,7 +605,7 @@ mod tests {
     #[test]
     fn requested_latencies_are_in_the_order_of_vllm() {
         let mut asked = record();
-        asked.settings.report.percentile_metrics = vec![LatencyMetric::E2el, LatencyMetric::Ttft];
+        asked.settings.report.percentile_metrics = ["e2el", "ttft"].map(str::to_owned).into();
         let report = with_samples(&[test_request()], |samples| {
             Report::new(asked, summarise(samples, 1, &MetricsOptions::default()))
         });

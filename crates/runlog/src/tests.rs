@@ -32,7 +32,7 @@ use sobench_judge::accuracy::{Accuracy, Grade, Leaves};
 use sobench_judge::canary::{CanaryAnswer, CanaryClass, Excerpt};
 use sobench_judge::free_choices::FreeChoices;
 use sobench_notices::notice::Notice;
-use sobench_plan::metrics::{LatencyMetric, MetricsOptions};
+use sobench_plan::metrics::MetricsOptions;
 use sobench_plan::record::ClientCost;
 use sobench_plan::record::{RunRecord, testing};
 
@@ -62,7 +62,7 @@ pub(crate) fn record() -> RunRecord {
         percentiles: vec![99.9, 50.0],
         ..MetricsOptions::default()
     };
-    settings.report.percentile_metrics = vec![LatencyMetric::Ttft];
+    settings.report.percentile_metrics = vec!["ttft".to_owned()];
     settings.report.metadata = vec![("gpu".into(), "none".into())];
     record
 }

@@ -73,6 +73,7 @@ use sobench_report::view::{Requirements, View};
 use sobench_report::{Report, client_reasons, format, from_log};
 use sobench_results::compare;
 use sobench_results::metrics::client_overhead::ClientVerdict;
+use sobench_results::metrics::registry::totals;
 use sobench_runlog::probe::ProbeResults;
 use sobench_runlog::write::{LogWriter, Sink, event_channel};
 use sobench_runlog::{Footer, RunLog};
@@ -214,7 +215,8 @@ impl Finished {
 
     /// Whether no request has an answer, for other reasons than a refused constraint.
     pub fn nothing_measured(&self) -> bool {
-        self.report.metrics.overall.completed == 0 && self.report.constraint_refusal().is_none()
+        self.report.metrics.values.count(&totals::COMPLETED) == 0
+            && self.report.constraint_refusal().is_none()
     }
 }
 

@@ -44,7 +44,7 @@ use sobench_results::metrics::examples::Group;
 use sobench_results::metrics::first_uses;
 use sobench_results::metrics::knee::knee;
 use sobench_results::metrics::pooled::Pooled;
-use sobench_results::metrics::registry::{Metric, Values, latencies, rates, totals};
+use sobench_results::metrics::registry::{Metric, Value, Values, latencies, rates, totals};
 use sobench_runlog::RunLog;
 use sobench_statistics::{Rate, Summary, mean};
 
@@ -219,30 +219,29 @@ impl Aggregate {
         run: MatrixRun,
     ) {
         let report = &finished.report;
-        let (metrics, overall) = (&report.metrics, &report.metrics.overall);
-        let sent =
-            overall.requests - overall.cancelled - overall.abandoned - metrics.issues.no_connection;
+        let (metrics, values) = (&report.metrics, &report.metrics.values);
+        let count = |metric: &Metric| values.count(metric);
+        let sent = count(&totals::REQUESTS)
+            - count(&totals::CANCELLED)
+            - count(&totals::ABANDONED)
+            - metrics.issues.no_connection;
+        let share_of_sent = |metric: &Metric| match values.get(metric)? {
+            Value::PerSecond(rate) => Rate::new(rate.count? as usize, sent),
+            _ => None,
+        };
         let pooled = std::mem::take(&mut samples.pooled);
         let finished_run = FinishedRun {
             repeat: step.repeat,
             samples,
             duration_s: metrics.duration_ns as f64 / 1e9,
-            requests: overall.requests,
-            valid_good: overall
-                .throughput
-                .counts
-                .valid_good
-                .and_then(|good| Rate::new(good as usize, sent)),
-            good: overall
-                .throughput
-                .counts
-                .good
-                .and_then(|good| Rate::new(good as usize, sent)),
-            values: metrics.values.clone(),
+            requests: count(&totals::REQUESTS),
+            valid_good: share_of_sent(&totals::VALID_GOODPUT),
+            good: share_of_sent(&totals::REQUEST_GOODPUT),
+            values: values.clone(),
             first_use: finished.first_use,
             record: report.record.clone(),
             engine: report.engine.clone(),
-            reasons: metrics.quality.reasons.clone(),
+            reasons: metrics.findings.reasons.clone(),
             is_distrusted: finished.distrust().is_some(),
             distrusted: report.client.iter().flat_map(distrusted_metrics).collect(),
         };

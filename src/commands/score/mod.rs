@@ -47,7 +47,8 @@ use sobench_judge::{EvaluateOptions, Evaluator};
 use sobench_notices::notice::{DatasetNotice, Notice, as_sentences};
 use sobench_render::text;
 use sobench_results::metrics::examples::Group;
-use sobench_results::metrics::quality::Quality;
+use sobench_results::metrics::findings::Findings;
+use sobench_results::metrics::registry::{GroupValues, Values, rates};
 use sobench_runlog::RequestLines;
 use sobench_runlog::judge::Exchange;
 use sobench_shutdown::Shutdown;
@@ -188,7 +189,11 @@ impl Input<'_> {
             answers,
             constraints,
             accuracy,
-            quality,
+            constrained,
+            control,
+            values,
+            groups,
+            findings,
             agreement,
             unreadable,
         } = tally.finish();
@@ -199,10 +204,14 @@ impl Input<'_> {
             unreadable,
             constraints,
             claims,
-            correct_rate: quality.correct_rate,
+            correct_rate: values.rate(&rates::CORRECT_RATE),
             accuracy,
             agreement,
-            quality,
+            constrained,
+            control,
+            values,
+            groups,
+            findings,
             assumptions,
             notices,
         }))
@@ -348,7 +357,16 @@ pub struct Score {
     /// Answers compared with references, by scorer; empty if no row has a reference.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub accuracy: Vec<ScorerAccuracy>,
-    pub quality: Quality,
+    /// Requests of the constrained arm, and of the control arm.
+    pub constrained: usize,
+    pub control: usize,
+    #[serde(rename = "metrics")]
+    pub values: Values,
+    /// The requests with each `tool_choice`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<GroupValues>,
+    #[serde(rename = "quality")]
+    pub findings: Findings,
     /// Comparison with the verdicts in the file; `None` if it has none.
     pub agreement: Option<Agreement>,
     pub assumptions: Vec<String>,

@@ -27,7 +27,7 @@ use sobench_data::dataset::{DatasetPlan, check_schema, custom};
 use sobench_judge::accuracy::{Reference, Scorer};
 use sobench_notices::notice::{DatasetNotice, LogNotice};
 use sobench_pycompat::nan::without_nan;
-use sobench_results::metrics::quality::is_correct;
+use sobench_results::metrics::judgement::is_correct;
 use sobench_results::metrics::registry::rates::CORRECT_RATE;
 use sobench_runlog::RunLog;
 

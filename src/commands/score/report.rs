@@ -15,6 +15,7 @@ use sobench_report::tables::{
     RATE_COLUMNS, disagreements, extra_text, groups, rate_cells, reasons, unjudged,
 };
 use sobench_results::metrics::examples::Group;
+use sobench_results::metrics::registry::{self, Metric};
 use sobench_statistics::Rate;
 
 /// Longest name or sentence from a file, in characters.
@@ -33,7 +34,7 @@ json_struct! {
         #[schemars(extend("const" = "sobench-score"))]
         format: &'static str = "sobench-score",
         /// Raised when a key is removed or changes its meaning.
-        format_version: u32 = 1,
+        format_version: u32 = 2,
         sobench_version: &'static str = env!("CARGO_PKG_VERSION"),
         assert_formats: bool = assert_formats,
         files: &'a [Score] = files,
@@ -137,7 +138,7 @@ fn path(reason: &Reason) -> Option<&str> {
 }
 
 fn add(document: &mut Document, score: &Score) {
-    let quality = &score.quality;
+    let (findings, constrained) = (&score.findings, score.constrained);
     let kinds: Vec<String> = score
         .constraints
         .iter()
@@ -163,23 +164,29 @@ fn add(document: &mut Document, score: &Score) {
     );
     document.titled_table(
         "Reasons of invalid answers (share of constrained)",
-        reasons(quality),
+        reasons(findings, constrained),
     );
     document.titled_table(
         "Text around JSON (share of constrained)",
-        extra_text(quality),
+        extra_text(findings, constrained),
     );
     document.titled_table("Unreadable rows", unreadable(score));
     document.titled_table(
         "Answers that cannot be judged (share of constrained)",
-        unjudged(quality),
+        unjudged(findings, constrained),
     );
     let against = score.agreement.as_ref().and_then(against);
     document.titled_table(
         "Differences from the file's verdicts (share of answers with both)",
         against,
     );
-    let disagreements = disagreements(quality);
+    let disagreements = disagreements(
+        findings,
+        score
+            .values
+            .rate(&registry::rates::VLLM_CORRECT_RATE)
+            .map_or(0, |rate| rate.of),
+    );
     document.titled_table(
         "Differences from the formula of vLLM's script (share of answers that it scores)",
         disagreements,
@@ -200,25 +207,27 @@ fn add(document: &mut Document, score: &Score) {
 }
 
 fn rates(score: &Score) -> Table {
-    let quality = &score.quality;
+    let rate = |metric: &Metric| score.values.rate(metric);
     let mut table = Table::new(RATE_COLUMNS, 1).left_aligned(4);
-    let judged = if quality.judged == quality.constrained {
+    let judged = score.correct_rate.map_or(0, |rate| rate.of);
+    let judged = if judged == score.constrained {
         "valid, of constrained"
     } else {
         "valid, of constrained, judged"
     };
     table.row(rate_cells("correct rate", score.correct_rate, judged));
-    if quality.control > 0 {
+    if score.control > 0 {
         table.row(rate_cells(
             "control rate",
-            quality.control_rate,
+            rate(&registry::rates::CONTROL_RATE),
             "valid, of unconstrained",
         ));
     }
-    if quality.right_calls.is_some() {
+    let right_calls = rate(&registry::rates::RIGHT_CALLS);
+    if right_calls.is_some() {
         table.row(rate_cells(
             "right calls",
-            quality.right_calls,
+            right_calls,
             "the reference's, of constrained",
         ));
     }
@@ -233,16 +242,17 @@ fn rates(score: &Score) -> Table {
         let unparsed = format!("unparsed ({name})");
         table.row(rate_cells(&unparsed, scorer.unparsed, "nothing to compare"));
     }
-    if quality.valid_if_stripped() > 0 {
+    let stripped = rate(&registry::rates::VALID_IF_STRIPPED_RATE);
+    if stripped.is_some_and(|rate| rate.hits > 0) {
         table.row(rate_cells(
             "valid if stripped",
-            Rate::new(quality.valid_if_stripped(), quality.constrained),
+            stripped,
             "constrained, not in the correct rate",
         ));
     }
     table.row(rate_cells(
         "vLLM's formula",
-        quality.vllm.correct_rate,
+        rate(&registry::rates::VLLM_CORRECT_RATE),
         "the formula of vLLM's script, all arms",
     ));
     if let Some(agreement) = &score.agreement {

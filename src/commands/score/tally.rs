@@ -14,8 +14,13 @@ use sobench_core::verdict::{NotScored, Reason, ToolCallFault, Verdict};
 use sobench_facts::{Judged, Sample};
 use sobench_facts::{RequestTable, constraint_hash, content_hash, copy_hash, has_copies};
 use sobench_judge::accuracy::Scorer;
-use sobench_results::metrics::examples::{Group, MAX_EXAMPLES};
-use sobench_results::metrics::quality::{Quality, compliance, is_correct};
+use sobench_plan::metrics::MetricsOptions;
+use sobench_results::metrics::examples::{Group as Examples, MAX_EXAMPLES};
+use sobench_results::metrics::findings::Findings;
+use sobench_results::metrics::judgement::{compliance, is_correct};
+use sobench_results::metrics::registry::{
+    Group, GroupValues, Metric, RunSamples, Values, groups_of_run, rates,
+};
 use sobench_statistics::Rate;
 
 /// What decides in which groups of a report an answer is counted.
@@ -245,12 +250,41 @@ pub(super) struct Tally {
     pub(super) unreadable: Vec<UnreadableRow>,
 }
 
+/// The metrics of stored answers.
+const METRICS: [&Metric; 19] = [
+    &rates::CORRECT_RATE,
+    &rates::COMPLIANCE,
+    &rates::COVERAGE,
+    &rates::CONTROL_RATE,
+    &rates::VLLM_CORRECT_RATE,
+    &rates::RIGHT_CALLS,
+    &rates::CALL_VALIDITY,
+    &rates::MISSED_CALLS,
+    &rates::FORBIDDEN_CALLS,
+    &rates::LEAKED_MARKUP_RATE,
+    &rates::TRUNCATED_RATE,
+    &rates::WHITE_SPACE_RATE,
+    &rates::REFUSED_RATE,
+    &rates::OVERLOADED_RATE,
+    &rates::FAILED_RATE,
+    &rates::CANCELLED_RATE,
+    &rates::NOT_SENT_RATE,
+    &rates::NOT_JUDGED_RATE,
+    &rates::VALID_IF_STRIPPED_RATE,
+];
+
 /// The figures of a [`Tally`].
 pub(super) struct Figures {
     pub(super) answers: usize,
     pub(super) constraints: Vec<(String, usize)>,
     pub(super) accuracy: Vec<ScorerAccuracy>,
-    pub(super) quality: Quality,
+    /// Requests of the constrained arm, and of the control arm.
+    pub(super) constrained: usize,
+    pub(super) control: usize,
+    pub(super) values: Values,
+    /// The requests with each `tool_choice`.
+    pub(super) groups: Vec<GroupValues>,
+    pub(super) findings: Findings,
     pub(super) agreement: Option<Agreement>,
     pub(super) unreadable: Vec<UnreadableRow>,
 }
@@ -334,6 +368,16 @@ impl Tally {
     /// The figures of all answers.
     pub(super) fn finish(self) -> Figures {
         let samples = self.table.samples();
+        let all: Vec<&Sample<'_>> = samples.iter().collect();
+        let options = MetricsOptions::default();
+        let values = |members: &[&Sample<'_>]| {
+            Values::of(&METRICS, &RunSamples::new(members, 0, &options, None))
+        };
+        let group_values = |group: Group| GroupValues {
+            values: values(&group.members(&samples)),
+            group,
+        };
+        let requests_of = |arm: Arm| samples.iter().filter(|sample| sample.arm() == arm).count();
         let kinds = Constraint::KINDS.iter().zip(self.kinds);
         Figures {
             answers: samples.len(),
@@ -342,7 +386,14 @@ impl Tally {
                 .map(|(kind, count)| ((*kind).to_owned(), count))
                 .collect(),
             accuracy: self.scorers.finish(),
-            quality: Quality::new(&samples),
+            constrained: requests_of(Arm::Constrained),
+            control: requests_of(Arm::Control),
+            values: values(&all),
+            groups: groups_of_run(&[], &samples)
+                .into_iter()
+                .map(group_values)
+                .collect(),
+            findings: Findings::new(&samples),
             agreement: agreement(&self.claimed, &samples),
             unreadable: self.unreadable,
         }
@@ -360,8 +411,8 @@ fn agreement(claimed: &[Option<bool>], samples: &[Sample<'_>]) -> Option<Agreeme
     let mut agreement = Agreement {
         compared,
         claimed: Rate::new(both().filter(|(claimed, ..)| *claimed).count(), compared),
-        only_file: Group::empty("correct in the file only"),
-        only_ours: Group::empty("valid in sobench only"),
+        only_file: Examples::empty("correct in the file only"),
+        only_ours: Examples::empty("valid in sobench only"),
     };
     for (claimed, correct, sample) in both() {
         match (claimed, correct) {

@@ -10,6 +10,7 @@ use sobench_data::dataset::{
     DatasetArgs, DatasetName, DatasetPlan, RegexPlan, Source, XgrammarBenchPlan,
 };
 use sobench_plan::dataset::PromptForm;
+use sobench_results::metrics::registry::rates;
 
 fn dataset(name: DatasetName) -> DatasetPlan {
     let source = Source::new(name, &DatasetArgs::default()).unwrap();
@@ -50,7 +51,7 @@ type Counts<'a> = (
 
 fn counts(score: &Score) -> Counts<'_> {
     let reasons = score
-        .quality
+        .findings
         .reasons
         .iter()
         .map(|group| (group.name, group.count))
@@ -95,7 +96,7 @@ fn answers_of_the_script_are_judged_by_the_whole_schema() {
         }]
     );
     assert_eq!(
-        score.quality.vllm.correct_rate.map(|rate| rate.percent),
+        score.values.number(&rates::VLLM_CORRECT_RATE),
         Some(80.0),
         "the script's formula is met"
     );
@@ -109,7 +110,13 @@ fn answers_of_the_script_are_judged_by_the_whole_schema() {
         (5, 3, 0)
     );
     assert_eq!(agreement.only_file.examples[0].case_id, "outputs[1]");
-    assert_eq!((score.quality.failed, score.assumptions.len()), (1, 3));
+    assert_eq!(
+        (
+            score.values.count(&rates::FAILED_RATE),
+            score.assumptions.len()
+        ),
+        (1, 3)
+    );
     let page = page(score);
     assert!(
         page.contains("file: correct_rate(%)")
@@ -127,11 +134,7 @@ fn constrained_requests_are_chosen_as_the_script_does() {
     };
     let score = scored(&json!({"outputs": outputs}).to_string(), Some(&half)).unwrap();
     assert_eq!(
-        (
-            score.quality.constrained,
-            score.quality.control,
-            score.agreement
-        ),
+        (score.constrained, score.control, score.agreement),
         (5, 5, None)
     );
 }
@@ -207,7 +210,7 @@ fn rows_are_judged_by_their_own_constraints() {
         (3, 1, 1)
     );
     assert_eq!(
-        score.quality.not_scored[0].count, 1,
+        score.findings.not_scored[0].count, 1,
         "an answer without a judge is in no rate"
     );
     let single = scored(&text[0], None).unwrap();
@@ -377,9 +380,9 @@ fn rows_of_a_dataset_are_found_by_their_reference_answers() {
     let file = json!({"outputs": [output("5", "1"), output("false", "true"), output("7", "1"), output("8", "8")]});
     let score = scored(&file.to_string(), Some(&bench)).unwrap();
     assert_eq!(counts(&score), (FileKind::Outputs, 4, Some((3, 3)), vec![]));
-    assert_eq!(score.quality.not_scored[0].count, 1);
+    assert_eq!(score.findings.not_scored[0].count, 1);
     assert_eq!(
-        score.quality.not_scored[0].examples[0].message,
+        score.findings.not_scored[0].examples[0].message,
         "the reference answer is not in the dataset"
     );
 }

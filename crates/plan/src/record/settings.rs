@@ -5,7 +5,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 
 use crate::dataset::{DatasetPlan, RecordedSource};
-use crate::metrics::{LatencyMetric, MetricsOptions, QueueMetric};
+use crate::metrics::MetricsOptions;
 use sobench_backend::{ConstraintDialect, Sampling, ServerKind};
 use sobench_core::constraint::GrammarDialect;
 use sobench_core::load::Load;
@@ -135,11 +135,11 @@ pub enum ServerMetricsPage {
 /// Settings of the report.
 #[derive(Clone, Debug, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct ReportSettings {
-    /// The latencies in the text report; the saved result has all.
-    pub percentile_metrics: Vec<LatencyMetric>,
+    /// vLLM's keys of the latencies in the text report; the saved result has all.
+    pub percentile_metrics: Vec<String>,
     /// Latencies of the wait before sending, if requested.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub queue_metrics: Vec<QueueMetric>,
+    pub queue_metrics: Vec<String>,
     /// Whether the saved result has every request.
     pub detailed: bool,
     pub label: Option<String>,

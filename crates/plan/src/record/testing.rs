@@ -7,7 +7,7 @@ use super::{
     RequestSettings, RunRecord, ServerMetricsSettings, ServerRecord, Settings,
 };
 use crate::dataset::{DatasetPlan, RecordedSource};
-use crate::metrics::{LatencyMetric, MetricsOptions};
+use crate::metrics::MetricsOptions;
 use sobench_backend::{ConstraintDialect, Sampling, ServerKind};
 use sobench_core::constraint::GrammarDialect;
 use sobench_core::load::{ErrorLimits, Load};
@@ -112,7 +112,7 @@ fn settings() -> Settings {
         evaluate: EvaluateOptions::default(),
         metrics: MetricsOptions::default(),
         report: ReportSettings {
-            percentile_metrics: vec![LatencyMetric::Ttft, LatencyMetric::Tpot, LatencyMetric::Itl],
+            percentile_metrics: ["ttft", "tpot", "itl"].map(str::to_owned).into(),
             ..ReportSettings::default()
         },
         tokenizer: None,

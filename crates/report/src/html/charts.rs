@@ -9,11 +9,11 @@ use sobench_core::case::Arm;
 use sobench_core::server_sample::Quantity;
 use sobench_facts::Sample;
 use sobench_facts::latency::chunk_gaps_ms;
-use sobench_plan::metrics::LatencyMetric;
 use sobench_render::axis::{Axis, round_step};
 use sobench_render::svg::{self, Curve, ShareScale};
 use sobench_render::{Block, Chart, Charts, Document, Layout, LegendEntry};
 use sobench_results::metrics::distribution::Distribution;
+use sobench_results::metrics::registry::{Metric, VllmNames, latencies};
 use sobench_results::metrics::server::MIB;
 
 /// Steps of the timeline, a few pixels each.
@@ -63,12 +63,15 @@ pub(super) fn curves(view: &View<'_>) -> Charts {
         caption:
             "cumulative share of requests over a logarithmic axis; a curve that starts above 0 % has values below the axis"
                 .to_owned(),
-        charts: LatencyMetric::ALL.into_iter().filter_map(|metric| cumulative(view, &present, metric)).collect(),
+        charts: Metric::of_vllm()
+            .filter(|(_, names)| !names.queued)
+            .filter_map(|(metric, names)| cumulative(view, &present, metric, names))
+            .collect(),
         layout: Layout::Grid,
     }
 }
 
-fn cumulative(view: &View<'_>, arms: &[Arm], metric: LatencyMetric) -> Option<Chart> {
+fn cumulative(view: &View<'_>, arms: &[Arm], metric: &Metric, names: VllmNames) -> Option<Chart> {
     let distributions: Vec<(Arm, Distribution)> = arms
         .iter()
         .map(|arm| (*arm, distribution(view, *arm, metric)))
@@ -86,8 +89,8 @@ fn cumulative(view: &View<'_>, arms: &[Arm], metric: LatencyMetric) -> Option<Ch
         starts.map(|(ns, _)| ns).min()?,
         ends.map(|(ns, _)| ns).max()?,
     );
-    let mut title = format!("{} ({})", metric.title(), metric.label());
-    if metric == LatencyMetric::Itl
+    let mut title = format!("{} ({})", names.title, names.row);
+    if *metric == latencies::ITL
         && let Some(words) = together(view)
     {
         title.push_str(&format!(", {words}"));
@@ -146,7 +149,7 @@ fn curve(arm: Arm, name: &str, distribution: &Distribution) -> Curve {
 }
 
 /// Every value of a latency within 0.1 %, in constant memory.
-fn distribution(view: &View<'_>, arm: Arm, metric: LatencyMetric) -> Distribution {
+fn distribution(view: &View<'_>, arm: Arm, metric: &Metric) -> Distribution {
     let options = &view.report.metrics.options;
     let mut distribution = Distribution::default();
     let answers = view
@@ -154,19 +157,10 @@ fn distribution(view: &View<'_>, arm: Arm, metric: LatencyMetric) -> Distributio
         .iter()
         .filter(|sample| sample.arm() == arm && sample.outcome().is_answer());
     for sample in answers {
-        let latency = sample.latency(options);
-        let mut record = |ms: f64| distribution.record((ms * 1e6).max(0.0) as u64);
-        match metric {
-            LatencyMetric::Ttft => latency.ttft_ms.into_iter().for_each(record),
-            LatencyMetric::Tpot => latency.tpot_ms.into_iter().for_each(record),
-            LatencyMetric::E2el => latency.e2el_ms.into_iter().for_each(record),
-            LatencyMetric::Itl if sample.streamed(options) => {
-                chunk_gaps_ms(&sample.chunks_ns())
-                    .filter(|gap_ms| !is_together(*gap_ms))
-                    .for_each(&mut record);
-            }
-            LatencyMetric::Itl => {}
-        }
+        let values = metric.values(sample, options).into_iter();
+        values
+            .filter(|ms| *metric != latencies::ITL || !is_together(*ms))
+            .for_each(|ms| distribution.record((ms * 1e6).max(0.0) as u64));
     }
     distribution
 }

@@ -11,6 +11,7 @@ use super::{
     Report, accuracy, breakdown, canaries, channels, client_overhead, count_marks, departures,
     free_choices, latency_table, server_metrics,
 };
+use sobench_core::case::Arm;
 use sobench_core::error::Result;
 use sobench_core::printable::{printable, printable_message};
 use sobench_render::{self as render, Block, Document, Table, Tone};
@@ -91,7 +92,7 @@ fn document(view: &View<'_>) -> Result<Document> {
 
 /// Warnings, and the run in a sentence.
 fn add_head(page: &mut Document, report: &Report) {
-    let overall = &report.metrics.overall;
+    let values = &report.metrics.values;
     if let Some(stamp) = conditions::warning(report) {
         page.alarm(stamp);
     }
@@ -101,27 +102,20 @@ fn add_head(page: &mut Document, report: &Report) {
     let seconds = report.metrics.duration_ns as f64 / 1e9;
     let mut sentence = format!(
         "{} requests in {seconds:.2} s: {} answered, {} refused or failed",
-        overall.requests, overall.completed, overall.failed
+        values.count(&totals::REQUESTS),
+        values.count(&totals::COMPLETED),
+        values.count(&totals::FAILED)
     );
-    if overall.cancelled > 0 {
-        sentence.push_str(&format!(", {} cancelled", overall.cancelled));
+    for (metric, name) in [
+        (&totals::CANCELLED, "cancelled"),
+        (&totals::ABANDONED, "abandoned"),
+    ] {
+        let count = values.count(metric);
+        if count > 0 {
+            sentence.push_str(&format!(", {count} {name}"));
+        }
     }
-    if overall.abandoned > 0 {
-        sentence.push_str(&format!(", {} abandoned", overall.abandoned));
-    }
-    let output = count_marks::marked(
-        "output tokens/s",
-        &report.metrics,
-        &totals::OUTPUT_THROUGHPUT,
-    );
-    let rates = [
-        ("answers/s", overall.throughput.request_throughput),
-        (&output, overall.throughput.output_throughput),
-    ];
-    for (unit, rate) in rates {
-        rate.iter()
-            .for_each(|rate| sentence.push_str(&format!(", {rate:.2} {unit}")));
-    }
+    tables::add_throughput(&mut sentence, &report.metrics);
     page.push(Block::Paragraph {
         tone: Tone::Lead,
         text: sentence.into(),
@@ -146,24 +140,24 @@ fn add_head(page: &mut Document, report: &Report) {
 }
 
 fn add_quality(page: &mut Document, report: &Report) {
-    let quality = &report.metrics.quality;
+    let (metrics, findings) = (&report.metrics, &report.metrics.findings);
+    let constrained = metrics.requests_of(Arm::Constrained);
     page.heading("Answer quality");
     page.table(rates(&report.metrics));
     add_groups(
         page,
         "Invalid constrained answers by reason",
-        &quality.reasons,
-        quality.constrained,
+        &findings.reasons,
+        constrained,
     );
     add_groups(
         page,
         "Constrained requests without a verdict",
-        &quality.not_scored,
-        quality.constrained,
+        &findings.not_scored,
+        constrained,
     );
-    let metrics = &report.metrics;
     for (title, table) in [
-        (tables::TOOL_CALLS, tables::tool_calls(quality)),
+        (tables::TOOL_CALLS, tables::tool_calls(metrics)),
         (tables::ERRORS, tables::errors(metrics)),
         (departures::TITLE, departures::table(metrics)),
         (tables::CONTROL_REASONS, tables::control_reasons(metrics)),

@@ -10,8 +10,8 @@ use crate::json::{self, Identity, Totals};
 use crate::view::View;
 use sobench_core::case::Prompt;
 use sobench_facts::Sample;
-use sobench_plan::metrics::{Answers, QueueMetric};
-use sobench_statistics::Summary;
+use sobench_plan::metrics::Answers;
+use sobench_results::metrics::registry::{latencies, totals};
 
 /// Columns that are kept without `--save-detailed`, as in vLLM.
 const KEPT: [Column; 2] = [Column::Latencies, Column::QueueTimes];
@@ -71,20 +71,21 @@ fn settings(document: &mut SavedResult<'_>) {
 
 fn generated(document: &mut SavedResult<'_>) {
     let metrics = &document.view.report.metrics;
-    let (overall, throughput) = (&metrics.overall, &metrics.overall.throughput);
-    let totals = Totals::new(metrics, overall.requests - overall.completed);
+    let values = &metrics.values;
+    let failed = values.count(&totals::REQUESTS) - values.count(&totals::COMPLETED);
+    let totals = Totals::new(metrics, failed);
     document.members.extend(json::members_of(&totals));
     let columns = Column::ALL.map(|(column, _)| column);
     document.columns(&columns[..columns.len() - 1]);
     document.put(
         "max_output_tokens_per_s",
-        throughput
-            .max_output_chunks_per_s
-            .map(|chunks| chunks as f64),
+        values.number(&totals::MAX_OUTPUT_CHUNKS),
     );
     document.put(
         "max_concurrent_requests",
-        throughput.max_concurrent_requests,
+        values
+            .number(&totals::MAX_CONCURRENT_REQUESTS)
+            .map(|count| count as u64),
     );
     // Seconds of sound sent per second. The length of a clip is not in every file.
     let has_sound = document
@@ -97,19 +98,24 @@ fn generated(document: &mut SavedResult<'_>) {
 
 fn computed(document: &mut SavedResult<'_>) {
     let metrics = &document.view.report.metrics;
-    let (overall, throughput) = (&metrics.overall, &metrics.overall.throughput);
+    let values = &metrics.values;
+    let number = |metric| values.number(metric);
     let duration_s = metrics.duration_ns as f64 / 1e9;
     let sequences: usize = answered(document.view.samples).map(sequences).sum();
     document.put("duration", duration_s);
-    document.put("completed", overall.completed);
-    document.put("total_input_tokens", overall.tokens.input);
+    document.put("completed", values.count(&totals::COMPLETED));
+    let input = number(&totals::INPUT_TOKENS).map(|count| count as u64);
+    document.put("total_input_tokens", input);
     document.put("total_input_sequences", sequences);
-    document.put("request_throughput", throughput.request_throughput);
+    document.put("request_throughput", number(&totals::REQUEST_THROUGHPUT));
     document.put(
         "input_sequence_throughput",
         (duration_s > 0.0).then(|| sequences as f64 / duration_s),
     );
-    document.put("total_token_throughput", throughput.total_token_throughput);
+    document.put(
+        "total_token_throughput",
+        number(&totals::TOTAL_TOKEN_THROUGHPUT),
+    );
     document.columns(&[
         Column::InputLens,
         Column::Latencies,
@@ -131,18 +137,14 @@ fn sequences(sample: &Sample<'_>) -> usize {
 fn queueing(document: &mut SavedResult<'_>) {
     let report = document.view.report;
     let has_rate = report.record.own_request_rate().is_finite();
-    for metric in QueueMetric::ALL
-        .into_iter()
-        .filter(|metric| report.queue_metrics().contains(metric))
-    {
-        let applies = report.record.own_cap().is_some()
-            && (metric == QueueMetric::ClientQueueTime || has_rate);
+    for (metric, names) in report.printed().filter(|(_, names)| names.queued) {
+        let applies =
+            report.record.own_cap().is_some() && (*metric == latencies::SCHEDULE_LAG || has_rate);
         if applies {
             let options = document.options();
-            let values = answered(document.view.samples)
-                .filter_map(|sample| sample.latency(options).queue_value(metric));
-            let summary = Summary::new(values.collect(), &options.percentiles);
-            json::add_latency(&mut document.members, metric.key(), &summary);
+            let answers: Vec<&Sample<'_>> = answered(document.view.samples).collect();
+            let summary = metric.summary(&answers, options);
+            json::add_latency(&mut document.members, names.key, &summary);
         }
     }
 }

@@ -10,13 +10,15 @@ use super::{Column, MS_PER_S, SavedResult, answered, empty};
 use crate::json;
 use crate::view::View;
 use sobench_facts::latency::RequestLatency;
+use sobench_results::metrics::registry::{rates, totals};
 
 /// The file of a run, always with every request.
 pub fn document(view: View<'_>) -> SavedResult<'_> {
     let mut document = empty(view);
     let (report, record, metrics) = (view.report, &view.report.record, &view.report.metrics);
     let settings = &record.settings;
-    let (overall, throughput) = (&metrics.overall, &metrics.overall.throughput);
+    let number = |metric| metrics.values.number(metric);
+    let count = |metric| number(metric).map(|count| count as u64);
     document.columns(&[Column::Outputs]);
     document.put("backend", settings.backend);
     document.put("model_id", &record.server.model_id);
@@ -25,17 +27,17 @@ pub fn document(view: View<'_>) -> SavedResult<'_> {
     document
         .members
         .extend(json::members_of(&json::RateKeys::new(record)));
-    document.put(
-        "correct_rate(%)",
-        metrics.quality.correct_rate.map(|rate| rate.percent),
-    );
+    document.put("correct_rate(%)", number(&rates::CORRECT_RATE));
     document.put("duration", metrics.duration_ns as f64 / 1e9);
-    document.put("completed", overall.completed);
-    document.put("total_input_tokens", overall.tokens.input);
-    document.put("total_output_tokens", overall.tokens.output);
-    document.put("request_throughput", throughput.request_throughput);
-    document.put("output_throughput", throughput.output_throughput);
-    document.put("total_token_throughput", throughput.total_token_throughput);
+    document.put("completed", count(&totals::COMPLETED));
+    document.put("total_input_tokens", count(&totals::INPUT_TOKENS));
+    document.put("total_output_tokens", count(&totals::OUTPUT_TOKENS));
+    document.put("request_throughput", number(&totals::REQUEST_THROUGHPUT));
+    document.put("output_throughput", number(&totals::OUTPUT_THROUGHPUT));
+    document.put(
+        "total_token_throughput",
+        number(&totals::TOTAL_TOKEN_THROUGHPUT),
+    );
     let described = |of: fn(&RequestLatency) -> Option<f64>| {
         let values = answered(view.samples)
             .filter_map(|sample| of(&sample.latency(&metrics.options)).map(|ms| ms / MS_PER_S));

@@ -957,7 +957,9 @@ mod tests {
                 hits: both,
                 of: 400,
             };
-            for metric in [&registry_rates::ACCURACY, &registry_rates::ACCURACY_PROMPT] {
+            for metric in
+                [Arm::Constrained, Arm::Control].map(|arm| registry_rates::accuracy_of(arm)[0])
+            {
                 side.runs[0].counts.insert(metric, share);
             }
             let clusters = [

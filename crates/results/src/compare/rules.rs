@@ -10,7 +10,7 @@
 
 use std::fmt;
 
-use crate::metrics::registry::rates::ACCURACY_OF_ARMS;
+use crate::metrics::registry::rates::accuracy_of;
 use crate::metrics::registry::{Better, Figure};
 use sobench_core::case::Arm;
 use sobench_core::error::{Error, Result};
@@ -288,9 +288,8 @@ impl fmt::Display for LimitRule {
 
 /// The arm whose accuracy a figure is.
 fn accuracy_arm(figure: Figure) -> Option<Arm> {
-    let mut arms = ACCURACY_OF_ARMS.iter();
-    let (arm, ..) = arms.find(|(_, accuracy, _)| figure.metric == *accuracy)?;
-    Some(*arm)
+    let mut arms = Arm::ALL.into_iter();
+    arms.find(|arm| accuracy_of(*arm)[0] == figure.metric)
 }
 
 /// Splits a rule into the metric's name, the operator and the rest. An error quotes the examples.

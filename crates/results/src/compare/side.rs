@@ -10,7 +10,6 @@ use super::requests::{RequestView, Requests};
 use crate::metrics::accuracy::ArmPairs;
 use crate::metrics::registry::{Figure, Metric, RequestValues, Value, Values};
 use sobench_core::case::Arm;
-use sobench_plan::metrics::LatencyMetric;
 use sobench_plan::record::condition::Conditions;
 
 /// One side of a comparison: runs of the same configuration.
@@ -167,8 +166,9 @@ impl Run {
             n: 0,
             standard_error: None,
         };
+        let printed = Metric::of_vllm().filter(|(_, names)| !names.queued);
         self.means
-            .extend(LatencyMetric::ALL.map(|latency| (Metric::of_latency(latency), unknown)));
+            .extend(printed.map(|(metric, _)| (metric, unknown)));
         for (metric, value) in values.iter() {
             match value {
                 Value::Rate(rate) => {

@@ -10,8 +10,8 @@ use std::collections::{BTreeMap, HashMap};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::quality::is_correct;
-use super::registry::rates::ACCURACY_OF_ARMS;
+use super::judgement::is_correct;
+use super::registry::rates::{ARMS_BY_ACCURACY, accuracy_of};
 use sobench_core::case::Arm;
 use sobench_core::constraint::Constraint;
 use sobench_core::observation::Outcome;
@@ -239,7 +239,7 @@ impl AccuracySummary {
         if graded.is_empty() {
             return None;
         }
-        let arms = ACCURACY_OF_ARMS.map(|(arm, ..)| arm);
+        let arms = ARMS_BY_ACCURACY;
         let items = Items::new(&graded);
         let of_arms: Vec<ArmAccuracy> = arms
             .iter()
@@ -307,7 +307,7 @@ impl ArmAccuracy {
     }
 
     fn new(arm: Arm, samples: &[Sample<'_>], options: &MetricsOptions) -> Option<Self> {
-        let (_, metric, _) = ACCURACY_OF_ARMS.iter().find(|(own, ..)| *own == arm)?;
+        let [metric, _] = accuracy_of(arm);
         let of_arm: Vec<&Sample<'_>> = samples
             .iter()
             .filter(|sample| sample.arm() == arm && sample.grade().is_some())

@@ -1,10 +1,9 @@
 //! Computes metrics from observations and verdicts.
 //!
-//! [`summarise`] is the entry point. Definitions are in [`latency`], [`throughput`] and
-//! [`quality`], statistics in [`sobench_statistics`].
+//! [`summarise`] is the entry point. Figures are defined in [`registry`], statistics in
+//! [`sobench_statistics`].
 
 pub mod accuracy;
-pub mod arm_acceptance;
 pub mod buffered_calls;
 pub mod bursts;
 pub mod canary;
@@ -13,25 +12,23 @@ pub mod client_overhead;
 pub mod cold_load;
 pub mod constraint_loss;
 pub mod constraint_overhead;
-pub mod control_arm;
-pub mod dataset_parts;
 pub mod departures;
 pub mod distribution;
 pub mod drift;
 pub mod error_groups;
 pub mod examples;
+pub mod findings;
 pub mod first_uses;
 pub mod free_choices;
 mod in_flight;
+pub mod judgement;
 pub mod knee;
-pub mod latency;
 pub mod mean_difference;
 pub mod modes;
 mod name_change;
 pub mod offered_load;
 pub mod outage;
 pub mod pooled;
-pub mod quality;
 pub mod reasoning;
 pub mod registry;
 pub mod repetition;
@@ -53,23 +50,20 @@ use self::accuracy::AccuracySummary;
 use self::buffered_calls::BufferedCalls;
 use self::bursts::Bursts;
 use self::canary::Canaries;
-use self::control_arm::ControlArm;
 use self::departures::DepartureCounts;
 use self::drift::Drift;
 use self::error_groups::ErrorGroups;
 use self::examples::Group;
+use self::findings::Findings;
 use self::free_choices::FreeChoiceShares;
-use self::latency::Latency;
 use self::modes::Modes;
-use self::quality::Quality;
 use self::reasoning::Reasoning;
-use self::registry::{RunSamples, Values};
+use self::registry::{Group as Members, GroupValues, RunSamples, Values, groups_of_run, totals};
 use self::repetition::Repetition;
 use self::run_issues::RunIssues;
 use self::server::ServerMetrics;
 use self::server_times::ServerTimesSummary;
 use self::stream_parity::StreamParity;
-use self::throughput::Throughput;
 use self::validity_pattern::ValidityPattern;
 use sobench_core::case::Arm;
 use sobench_core::contract;
@@ -88,15 +82,14 @@ pub struct Metrics {
     pub options: MetricsOptions,
     pub outcomes: OutcomeCounts,
     /// Requests without an answer, by outcome, over all arms. Abandoned ones are left out.
-    pub quality: Quality,
+    #[serde(rename = "quality")]
+    pub findings: Findings,
     pub failures: Vec<Group>,
     /// The same requests by message.
     pub errors: ErrorGroups,
     /// How answers depart from the API; `None` if none does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub departures: Option<DepartureCounts>,
-    /// The control arm; `None` without one.
-    pub control: Option<ControlArm>,
     /// Accuracy by arm and effects of arms; `None` without references.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub accuracy: Option<AccuracySummary>,
@@ -135,61 +128,29 @@ pub struct Metrics {
     /// Models and fingerprints of the server that change during the run.
     #[serde(skip)]
     pub name_changes: Vec<NameChange>,
-    /// Figures of all requests.
-    pub overall: ArmMetrics,
-    pub arms: Arms,
+    /// The sources of token counts.
+    pub token_sources: TokenSources,
     /// Every metric of [`registry::Metric::ALL`], over the whole run.
     #[serde(rename = "metrics")]
     pub values: Values,
+    /// Every metric of each arm, if there are several, of each dataset of a mix, and of the
+    /// constrained requests with each `tool_choice`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<GroupValues>,
+    /// The arms with requests, in the order of tables.
+    #[serde(skip)]
+    arms: Vec<Arm>,
 }
 
 /// Number of requests by outcome. The counts add up to the number of requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OutcomeCounts([usize; Outcome::NAMES.len()]);
 
-/// Figures of each arm with requests.
-#[derive(Clone, Debug, Default, PartialEq, JsonSchema, Serialize)]
-pub struct Arms {
-    pub constrained: Option<ArmMetrics>,
-    pub control: Option<ArmMetrics>,
-    pub free: Option<ArmMetrics>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub constraint: Option<ArmMetrics>,
-    #[serde(rename = "think+constraint", skip_serializing_if = "Option::is_none")]
-    pub think_constraint: Option<ArmMetrics>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub compact: Option<ArmMetrics>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub flexible: Option<ArmMetrics>,
-}
-
-/// Figures of a group of requests. Rates are per second of the whole run.
-#[derive(Clone, Debug, Default, PartialEq, JsonSchema, Serialize)]
-pub struct ArmMetrics {
-    pub requests: usize,
-    /// Requests with an answer, complete or truncated at the token limit: vLLM's `completed`.
-    pub completed: usize,
-    /// Truncated answers.
-    pub truncated: usize,
-    /// Requests cancelled at the end of the run, sent or not.
-    pub cancelled: usize,
-    /// Requests whose connection the client closed by plan.
-    #[serde(skip_serializing_if = "quality::is_zero")]
-    pub abandoned: usize,
-    /// Requests that were rejected, timed out, or failed in the server, the stream or the network.
-    pub failed: usize,
-    pub tokens: TokenTotals,
-    pub throughput: Throughput,
-    pub latency: Latency,
-}
-
-/// Tokens of all answers. A total is `None` if the count of any answer is unknown.
+/// Where the token counts of all answers are from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema, Serialize)]
-pub struct TokenTotals {
-    pub input: Option<u64>,
-    pub output: Option<u64>,
-    pub input_sources: Sources,
-    pub output_sources: Sources,
+pub struct TokenSources {
+    pub input: Sources,
+    pub output: Sources,
     /// Answers whose counts by the server contradict the response.
     #[serde(skip_serializing_if = "Contradictions::is_none")]
     pub contradictions: Contradictions,
@@ -226,9 +187,13 @@ impl Contradictions {
 pub struct Sources {
     pub server: usize,
     pub tokenizer: usize,
-    #[serde(skip_serializing_if = "quality::is_zero")]
+    #[serde(skip_serializing_if = "is_zero")]
     pub other_tokenizer: usize,
     pub unknown: usize,
+}
+
+fn is_zero(count: &usize) -> bool {
+    *count == 0
 }
 
 /// Computes all figures of a run of `duration_ns` without samples of the server's metrics page.
@@ -245,21 +210,23 @@ pub fn summarise_with_server(
     server: &[ServerSample],
 ) -> Metrics {
     let all: Vec<&Sample<'_>> = samples.iter().collect();
-    let overall = ArmMetrics::new(&all, duration_ns, options);
-    let server = ServerMetrics::new(server, samples, duration_ns, &overall);
+    let mut server = ServerMetrics::new(server, samples, duration_ns);
+    let values = Values::new(&RunSamples::new(
+        &all,
+        duration_ns,
+        options,
+        server.as_ref(),
+    ));
+    let token_sources = TokenSources::new(samples, options);
+    if let Some(server) = &mut server {
+        server.compare(&values, &token_sources);
+    }
     let drift = Drift::all(samples, options);
-    let arm_metrics = |arm: Arm| {
-        let members: Vec<&Sample<'_>> = samples
-            .iter()
-            .filter(|sample| sample.arm() == arm)
-            .collect();
-        match members.len() {
-            0 => None,
-            // The only arm equals the whole.
-            count if count == samples.len() => Some(overall.clone()),
-            _ => Some(ArmMetrics::new(&members, duration_ns, options)),
-        }
-    };
+    let arms: Vec<Arm> = Arm::ALL
+        .into_iter()
+        .filter(|arm| samples.iter().any(|sample| sample.arm() == *arm))
+        .collect();
+    let groups = groups_of_run(&arms, samples);
     Metrics {
         duration_ns,
         options: options.clone(),
@@ -267,17 +234,7 @@ pub fn summarise_with_server(
         failures: Group::by(samples, failure),
         errors: ErrorGroups::new(samples),
         departures: DepartureCounts::new(samples),
-        arms: Arms {
-            constrained: arm_metrics(Arm::Constrained),
-            control: arm_metrics(Arm::Control),
-            free: arm_metrics(Arm::Free),
-            constraint: arm_metrics(Arm::ConstraintOnly),
-            think_constraint: arm_metrics(Arm::ThinkConstraint),
-            compact: arm_metrics(Arm::Compact),
-            flexible: arm_metrics(Arm::Flexible),
-        },
-        quality: Quality::new(samples),
-        control: ControlArm::new(samples),
+        findings: Findings::new(samples),
         accuracy: AccuracySummary::new(samples, options),
         validity: ValidityPattern::new(samples),
         repetition: Repetition::new(samples),
@@ -292,30 +249,63 @@ pub fn summarise_with_server(
         server_times: ServerTimesSummary::new(samples, options),
         issues: RunIssues::new(samples),
         name_changes: name_change::all(samples),
-        values: Values::new(&RunSamples {
-            samples: &all,
-            duration_ns,
-            options,
-            overall: &overall,
-            server: server.as_ref(),
-        }),
+        groups: groups
+            .into_iter()
+            .filter_map(|group| GroupValues::new(group, samples, duration_ns, options))
+            .collect(),
+        token_sources,
+        values,
         server,
-        overall,
+        arms,
     }
 }
 
 impl Metrics {
+    /// The arms with requests and their figures, in the order of tables.
+    pub fn arms(&self) -> impl Iterator<Item = (Arm, &Values)> {
+        let arms = self.arms.iter();
+        arms.filter_map(|arm| Some((*arm, self.arm(*arm)?)))
+    }
+
+    /// The figures of an arm; `None` without requests.
+    pub fn arm(&self, arm: Arm) -> Option<&Values> {
+        match &self.arms[..] {
+            // The only arm equals the whole.
+            [only] if *only == arm => Some(&self.values),
+            _ => {
+                let group = Members::of_arm(arm);
+                let found = self.groups.iter().find(|found| found.group == group)?;
+                Some(&found.values)
+            }
+        }
+    }
+
+    /// The number of requests of an arm.
+    pub fn requests_of(&self, arm: Arm) -> usize {
+        let values = self.arm(arm);
+        values.map_or(0, |values| values.count(&totals::REQUESTS))
+    }
+
+    /// Whether every answer of the control arm was cut at the token limit, so that none could be
+    /// valid.
+    pub fn are_controls_all_cut(&self) -> bool {
+        self.arm(Arm::Control).is_some_and(|control| {
+            let answers = control.count(&totals::COMPLETED);
+            answers > 0 && control.count(&totals::TRUNCATED) == answers
+        })
+    }
+
     /// Every example of the metrics.
     pub fn examples_mut(&mut self) -> impl Iterator<Item = &mut examples::Example> {
-        let quality = &mut self.quality;
+        let findings = &mut self.findings;
         let groups = self
             .failures
             .iter_mut()
-            .chain(&mut quality.reasons)
-            .chain(&mut quality.not_scored)
-            .chain(self.control.iter_mut().flat_map(|arm| &mut arm.reasons));
+            .chain(&mut findings.reasons)
+            .chain(&mut findings.not_scored)
+            .chain(&mut findings.control_reasons);
         groups
-            .chain([&mut quality.vllm.only_script, &mut quality.vllm.only_ours])
+            .chain([&mut findings.vllm.only_script, &mut findings.vllm.only_ours])
             .flat_map(|group| &mut group.examples)
     }
 }
@@ -366,75 +356,16 @@ impl Serialize for OutcomeCounts {
     }
 }
 
-impl Arms {
-    /// The arms with requests, in the order of tables.
-    pub fn iter(&self) -> impl Iterator<Item = (Arm, &ArmMetrics)> {
-        let metrics = [
-            &self.constrained,
-            &self.control,
-            &self.free,
-            &self.constraint,
-            &self.think_constraint,
-            &self.compact,
-            &self.flexible,
-        ];
-        let arms = Arm::ALL.into_iter().zip(metrics);
-        arms.filter_map(|(arm, metrics)| Some((arm, metrics.as_ref()?)))
-    }
-}
-
-impl ArmMetrics {
-    fn new(samples: &[&Sample<'_>], duration_ns: u64, options: &MetricsOptions) -> Self {
-        let completed = samples
-            .iter()
-            .filter(|sample| sample.outcome().is_answer())
-            .count();
-        let count_of = |outcome: &Outcome| {
-            samples
-                .iter()
-                .filter(|sample| sample.outcome() == outcome)
-                .count()
-        };
-        let cancelled = count_of(&Outcome::Cancelled);
-        let abandoned = count_of(&Outcome::Abandoned);
-        Self {
-            requests: samples.len(),
-            completed,
-            truncated: count_of(&Outcome::Truncated),
-            cancelled,
-            abandoned,
-            failed: samples.len() - completed - cancelled - abandoned,
-            tokens: TokenTotals::new(samples, options),
-            throughput: Throughput::new(samples, duration_ns, options),
-            latency: Latency::new(samples, options),
-        }
-    }
-}
-
-impl TokenTotals {
-    fn new(samples: &[&Sample<'_>], options: &MetricsOptions) -> Self {
-        let answers = || {
-            samples
-                .iter()
-                .filter(|sample| sample.outcome().is_answer())
-                .map(|sample| sample.tokens())
-        };
+impl TokenSources {
+    fn new(samples: &[Sample<'_>], options: &MetricsOptions) -> Self {
+        let answers = || samples.iter().filter(|sample| sample.outcome().is_answer());
+        let tokens = || answers().map(|sample| sample.tokens());
         let is_generated = options.answers == Answers::Generated;
+        let output = tokens().map(|tokens| tokens.output_source);
         Self {
-            input: throughput::sum(answers().map(|tokens| tokens.input)),
-            output: throughput::sum(answers().map(|tokens| tokens.output)).filter(|_| is_generated),
-            input_sources: Sources::new(answers().map(|tokens| tokens.input_source)),
-            output_sources: Sources::new(
-                answers()
-                    .map(|tokens| tokens.output_source)
-                    .filter(|_| is_generated),
-            ),
-            contradictions: Contradictions::new(
-                samples
-                    .iter()
-                    .copied()
-                    .filter(|sample| sample.outcome().is_answer()),
-            ),
+            input: Sources::new(tokens().map(|tokens| tokens.input_source)),
+            output: Sources::new(output.filter(|_| is_generated)),
+            contradictions: Contradictions::new(answers()),
         }
     }
 }
@@ -461,10 +392,12 @@ fn failure(sample: &Sample<'_>) -> Option<(&'static str, String)> {
 
 #[cfg(test)]
 mod tests {
+    use super::registry::{latencies, rates};
     use super::*;
+    use sobench_core::case::DATASET_TAG;
     use sobench_core::observation::TransportCause;
-    use sobench_core::verdict::{NotScored, Verdict};
-    use sobench_facts::testing::{TestRequest, test_request, with_samples};
+    use sobench_core::verdict::{NotScored, Reason, Verdict};
+    use sobench_facts::testing::{TestRequest, test_request, with_cases, with_samples};
 
     const SECOND: u64 = 1_000_000_000;
 
@@ -519,16 +452,11 @@ mod tests {
         assert_eq!(metrics.outcomes.total(), 0);
         // All except `abandoned`.
         assert_eq!(metrics.outcomes.iter().count(), Outcome::NAMES.len() - 1);
-        assert_eq!(metrics.overall.throughput.request_throughput, None);
-        assert_eq!(
-            (
-                metrics.overall.latency.ttft_ms.mean,
-                metrics.overall.latency.ttft_ms.n
-            ),
-            (None, 0)
-        );
-        assert_eq!(metrics.arms.iter().count(), 0);
-        assert_eq!(metrics.quality.correct_rate, None);
+        assert_eq!(metrics.values.number(&totals::REQUEST_THROUGHPUT), None);
+        let ttft = metrics.values.summary(&latencies::TTFT);
+        assert_eq!((ttft.mean, ttft.n), (None, 0));
+        assert_eq!(metrics.arms().count(), 0);
+        assert_eq!(metrics.values.rate(&rates::CORRECT_RATE), None);
     }
 
     #[test]
@@ -545,23 +473,27 @@ mod tests {
         );
         assert_eq!(
             (
-                metrics.overall.requests,
-                metrics.overall.completed,
-                metrics.overall.truncated,
-                metrics.overall.failed
+                metrics.values.count(&totals::REQUESTS),
+                metrics.values.count(&totals::COMPLETED),
+                metrics.values.count(&totals::TRUNCATED),
+                metrics.values.count(&totals::FAILED)
             ),
             (9, 2, 1, 6)
         );
         assert_eq!(
-            metrics.overall.cancelled, 1,
+            metrics.values.count(&totals::CANCELLED),
+            1,
             "cancelled requests are not failed"
         );
         assert_eq!(
-            metrics.overall.tokens.input,
-            Some(14),
+            metrics.values.number(&totals::INPUT_TOKENS),
+            Some(14.0),
             "input tokens of answers only, as in vLLM"
         );
-        assert_eq!(metrics.overall.throughput.request_throughput, Some(2.0));
+        assert_eq!(
+            metrics.values.number(&totals::REQUEST_THROUGHPUT),
+            Some(2.0)
+        );
         assert_eq!(
             metrics
                 .failures
@@ -588,12 +520,22 @@ mod tests {
         };
         let run = [test_request(), abandoned];
         let metrics = summarised(&run, SECOND);
-        let overall = &metrics.overall;
+        let overall = &metrics.values;
         assert_eq!(
-            (overall.requests, overall.abandoned, overall.failed),
+            (
+                overall.count(&totals::REQUESTS),
+                overall.count(&totals::ABANDONED),
+                overall.count(&totals::FAILED)
+            ),
             (2, 1, 0)
         );
-        assert_eq!((overall.completed, overall.latency.ttft_ms.n), (1, 1));
+        assert_eq!(
+            (
+                overall.count(&totals::COMPLETED),
+                overall.summary(&latencies::TTFT).n
+            ),
+            (1, 1)
+        );
         for (metric, value) in metrics.values.iter() {
             if let registry::Value::Rate(rate) = value {
                 assert_eq!(rate.of, 1, "{}", metric.name);
@@ -616,29 +558,25 @@ mod tests {
                 ..test_request()
             },
         ];
-        let overall = summarised(&run, SECOND).overall;
-        assert_eq!(overall.tokens.output, None);
-        assert_eq!(
-            overall.tokens.output_sources,
-            Sources {
-                server: 1,
-                tokenizer: 0,
-                other_tokenizer: 0,
-                unknown: 1
-            }
-        );
-        assert_eq!(
-            (
-                overall.throughput.output_throughput,
-                overall.throughput.total_token_throughput
-            ),
-            (None, None)
-        );
-        assert_eq!(overall.throughput.request_throughput, Some(2.0));
-        assert_eq!(overall.throughput.max_output_tokens_per_s, None);
-        assert_eq!(overall.latency.tpot_ms.n, 1);
-        assert_eq!(overall.latency.itl_ms.n, 4);
-        assert_eq!(overall.latency.itl_per_token_ms.n, 2);
+        let metrics = summarised(&run, SECOND);
+        let unknown = Sources {
+            server: 1,
+            unknown: 1,
+            ..Sources::default()
+        };
+        assert_eq!(metrics.token_sources.output, unknown);
+        let values = metrics.values;
+        for metric in [
+            &totals::OUTPUT_TOKENS,
+            &totals::OUTPUT_THROUGHPUT,
+            &totals::TOTAL_TOKEN_THROUGHPUT,
+            &totals::MAX_OUTPUT_TOKENS,
+        ] {
+            assert_eq!(values.number(metric), None, "{metric:?}");
+        }
+        assert_eq!(values.number(&totals::REQUEST_THROUGHPUT), Some(2.0));
+        let counts = [&latencies::TPOT, &latencies::ITL, &latencies::ITL_PER_TOKEN];
+        assert_eq!(counts.map(|metric| values.summary(metric).n), [1, 4, 2]);
     }
 
     #[test]
@@ -650,16 +588,16 @@ mod tests {
             output: Some(9),
             ..test_request()
         }];
-        let latency = summarised(&run, SECOND).overall.latency;
+        let latency = summarised(&run, SECOND).values;
         for (summary, n, mean) in [
-            (&latency.ttft_ms, 1, 50.0),
-            (&latency.tpot_ms, 1, 5.0),
-            (&latency.itl_ms, 2, 20.0),
-            (&latency.itl_per_token_ms, 2, 20.0 / 3.0),
-            (&latency.e2el_ms, 1, 90.0),
-            (&latency.ttft_from_due_ms, 1, 80.0),
-            (&latency.e2el_from_due_ms, 1, 120.0),
-            (&latency.schedule_lag_ms, 1, 30.0),
+            (latency.summary(&latencies::TTFT), 1, 50.0),
+            (latency.summary(&latencies::TPOT), 1, 5.0),
+            (latency.summary(&latencies::ITL), 2, 20.0),
+            (latency.summary(&latencies::ITL_PER_TOKEN), 2, 20.0 / 3.0),
+            (latency.summary(&latencies::E2EL), 1, 90.0),
+            (latency.summary(&latencies::TTFT_FROM_DUE), 1, 80.0),
+            (latency.summary(&latencies::E2EL_FROM_DUE), 1, 120.0),
+            (latency.summary(&latencies::SCHEDULE_LAG), 1, 30.0),
         ] {
             assert_eq!(summary.n, n);
             assert!((summary.mean.unwrap() - mean).abs() < 1e-9, "{summary:?}");
@@ -667,9 +605,9 @@ mod tests {
         }
         assert_eq!(
             (
-                latency.chunks,
-                latency.multi_token_chunk_answers,
-                latency.single_chunk_answers
+                latency.count(&totals::CHUNKS),
+                latency.count(&totals::MULTI_TOKEN_CHUNK_ANSWERS),
+                latency.count(&totals::SINGLE_CHUNK_ANSWERS)
             ),
             (3, 1, 0)
         );
@@ -695,14 +633,27 @@ mod tests {
             output: Some(6),
             ..test_request()
         });
-        let latency = summarised(&run, SECOND).overall.latency;
+        let latency = summarised(&run, SECOND).values;
         assert_eq!(
-            (latency.ttft_ms.n, latency.e2el_ms.n, latency.tpot_ms.n),
+            (
+                latency.summary(&latencies::TTFT).n,
+                latency.summary(&latencies::E2EL).n,
+                latency.summary(&latencies::TPOT).n
+            ),
             (3, 3, 2)
         );
-        assert_eq!((latency.schedule_lag_ms.n, latency.never_sent), (11, 1));
         assert_eq!(
-            (latency.empty_answers, latency.single_chunk_answers),
+            (
+                latency.summary(&latencies::SCHEDULE_LAG).n,
+                latency.count(&totals::NEVER_SENT)
+            ),
+            (11, 1)
+        );
+        assert_eq!(
+            (
+                latency.count(&totals::EMPTY_ANSWERS),
+                latency.count(&totals::SINGLE_CHUNK_ANSWERS)
+            ),
             (1, 1)
         );
     }
@@ -727,10 +678,13 @@ mod tests {
             free.clone(),
             free,
         ];
-        let arms = summarised(&run, 2 * SECOND).arms;
-        let found: Vec<_> = arms
-            .iter()
-            .map(|(name, arm)| (name, arm.requests, arm.latency.ttft_ms.mean))
+        let metrics = summarised(&run, 2 * SECOND);
+        let found: Vec<_> = metrics
+            .arms()
+            .map(|(arm, values)| {
+                let requests = values.count(&totals::REQUESTS);
+                (arm, requests, values.summary(&latencies::TTFT).mean)
+            })
             .collect();
         assert_eq!(
             found,
@@ -740,6 +694,42 @@ mod tests {
                 (Arm::Free, 2, Some(10.0))
             ]
         );
-        assert_eq!(arms.free.unwrap().throughput.output_throughput, Some(3.0));
+        let free = metrics.arm(Arm::Free).unwrap();
+        assert_eq!(free.number(&totals::OUTPUT_THROUGHPUT), Some(3.0));
+    }
+
+    #[test]
+    fn datasets_and_choices_of_tools_are_groups() {
+        let invalid = TestRequest {
+            verdict: Verdict::Invalid {
+                reason: Reason::Choice,
+            },
+            chunks: vec![40, 50],
+            ..test_request()
+        };
+        let run = [test_request(), invalid, test_request()];
+        let tag = |index: usize, case: &mut sobench_core::case::Case| {
+            let name = if index == 1 { "json" } else { "regex" };
+            case.tags = vec!["x".into(), format!("{DATASET_TAG}{name}")];
+        };
+        let groups = with_cases(&run, tag, |samples| {
+            summarise(samples, SECOND, &MetricsOptions::default()).groups
+        });
+        let found: Vec<_> = groups
+            .iter()
+            .map(|GroupValues { group, values }| {
+                let valid = values.rate(&rates::CORRECT_RATE).unwrap();
+                let ttft_ms = values.summary(&latencies::TTFT).mean;
+                (group.dataset.as_deref(), (valid.hits, valid.of), ttft_ms)
+            })
+            .collect();
+        assert_eq!(
+            found,
+            [
+                (Some("regex"), (2, 2), Some(10.0)),
+                (Some("json"), (0, 1), Some(40.0))
+            ]
+        );
+        assert!(summarised(&run, SECOND).groups.is_empty());
     }
 }

@@ -12,7 +12,8 @@ use serde::Serialize;
 pub use self::difference::ServerDifference;
 pub use self::histogram::HistogramSummary;
 pub use self::memory::MemoryGrowth;
-use super::ArmMetrics;
+use super::TokenSources;
+use super::registry::Values;
 use sobench_core::server_sample::{
     HistogramCounts, Quantity, QuantityType, SampleSource, ServerSample,
 };
@@ -74,14 +75,8 @@ pub struct ServerPoint {
 }
 
 impl ServerMetrics {
-    /// `None` with fewer than two samples. `duration_ns` is that of the run, `overall` the client's
-    /// figures.
-    pub fn new(
-        server: &[ServerSample],
-        samples: &[Sample<'_>],
-        duration_ns: u64,
-        overall: &ArmMetrics,
-    ) -> Option<Self> {
+    /// `None` with fewer than two samples. `duration_ns` is that of the run.
+    pub fn new(server: &[ServerSample], samples: &[Sample<'_>], duration_ns: u64) -> Option<Self> {
         let [first, .., last] = server else {
             return None;
         };
@@ -135,8 +130,12 @@ impl ServerMetrics {
                 .named
                 .extend(gauge.map(|gauge| (name.clone(), gauge)));
         }
-        metrics.differences = ServerDifference::all(&metrics, overall);
         Some(metrics)
+    }
+
+    /// Adds the differences from the client's figures.
+    pub(super) fn compare(&mut self, client: &Values, sources: &TokenSources) {
+        self.differences = ServerDifference::all(self, client, sources);
     }
 
     /// The durations of a quantity; `None` without a series or a duration in the run.

@@ -7,8 +7,6 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
-
 use super::in_flight::{end_ns, levels};
 use sobench_core::case::Arm;
 use sobench_core::verdict::Verdict;
@@ -16,38 +14,6 @@ use sobench_facts::Sample;
 use sobench_plan::metrics::{Answers, MetricsOptions, Slo};
 
 const NS_PER_S: u64 = 1_000_000_000;
-
-/// Throughput of a group of requests per second of the whole run. `None` if the run took no time,
-/// or a count is unknown.
-#[derive(Clone, Debug, Default, PartialEq, schemars::JsonSchema, Serialize)]
-pub struct Throughput {
-    /// Answers per second.
-    pub request_throughput: Option<f64>,
-    /// Output tokens of answers per second.
-    pub output_throughput: Option<f64>,
-    /// Input and output tokens of answers per second; only input tokens if answers have none.
-    pub total_token_throughput: Option<f64>,
-    /// Answers that meet every SLO, per second; `None` without an SLO, or if one cannot be checked.
-    pub request_goodput: Option<f64>,
-    /// Valid answers that meet every SLO, per second.
-    pub valid_goodput: Option<f64>,
-    /// Valid answers per second.
-    pub valid_throughput: Option<f64>,
-    /// Maximum output tokens in a bucket of one second. The tokens of an answer are spread evenly
-    /// over its chunks. vLLM's figure of this name counts chunks. `None` if it is below the mean:
-    /// then the run has no full second at its highest rate.
-    pub max_output_tokens_per_s: Option<f64>,
-    /// Maximum content chunks in a bucket of one second, which vLLM prints as tokens and saves as
-    /// `max_output_tokens_per_s`.
-    pub max_output_chunks_per_s: Option<u64>,
-    /// Maximum number of answers that overlap the same bucket of one second, which vLLM prints as
-    /// concurrency. In a short run these are all requests.
-    pub max_concurrent_requests: Option<u64>,
-    /// Maximum number of requests in flight, with any outcome.
-    pub max_in_flight: Option<u64>,
-    #[serde(skip)]
-    pub counts: Counts,
-}
 
 /// Counts before division by the duration. `None` if a count is unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -61,14 +27,9 @@ pub struct Counts {
     pub valid: Option<u64>,
 }
 
-impl Throughput {
-    /// Computes the throughput of a group of requests over a run of `duration_ns`.
-    pub fn new(samples: &[&Sample<'_>], duration_ns: u64, options: &MetricsOptions) -> Self {
-        let answers: Vec<&Sample<'_>> = samples
-            .iter()
-            .copied()
-            .filter(|sample| sample.outcome().is_answer())
-            .collect();
+impl Counts {
+    /// Counts the answers of a group.
+    pub(super) fn new(answers: Vec<&Sample<'_>>, options: &MetricsOptions) -> Self {
         let input = sum(answers.iter().map(|sample| sample.tokens().input));
         let is_generated = options.answers == Answers::Generated;
         let output =
@@ -89,33 +50,13 @@ impl Throughput {
         };
         let good: Option<Vec<&Sample<'_>>> =
             options.goodput.and_then(|slo| good(&answers, slo, options));
-        let counts = Counts {
+        Self {
             answers: Some(answers.len() as u64),
             output_tokens: output,
             total_tokens: total,
             good: good.as_ref().map(|good| good.len() as u64),
             valid_good: good.as_ref().and_then(|good| valid_of(good)),
             valid: valid_of(&answers),
-        };
-        let seconds = Some(duration_ns as f64 / 1e9).filter(|_| duration_ns > 0);
-        let per_second = |count: Option<u64>| Some(count? as f64 / seconds?);
-        let peaks = Peaks::new(&answers, options.answers);
-        Self {
-            request_throughput: per_second(counts.answers),
-            output_throughput: per_second(counts.output_tokens),
-            total_token_throughput: per_second(counts.total_tokens),
-            request_goodput: per_second(counts.good),
-            valid_goodput: per_second(counts.valid_good),
-            valid_throughput: per_second(counts.valid),
-            max_output_tokens_per_s: peaks.tokens.filter(|peak| {
-                output
-                    .zip(seconds)
-                    .is_none_or(|(tokens, seconds)| *peak >= tokens as f64 / seconds)
-            }),
-            max_output_chunks_per_s: peaks.chunks,
-            max_concurrent_requests: peaks.overlapping,
-            max_in_flight: max_in_flight(samples, duration_ns),
-            counts,
         }
     }
 }
@@ -166,14 +107,14 @@ fn good<'s, 'a>(
 /// Maxima over buckets of one second, counted as in vLLM from the first sending of an answered
 /// request.
 #[derive(Default)]
-struct Peaks {
-    tokens: Option<f64>,
-    chunks: Option<u64>,
-    overlapping: Option<u64>,
+pub struct Peaks {
+    pub(super) tokens: Option<f64>,
+    pub(super) chunks: Option<u64>,
+    pub(super) overlapping: Option<u64>,
 }
 
 impl Peaks {
-    fn new(answers: &[&Sample<'_>], kind: Answers) -> Self {
+    pub(super) fn new(answers: Vec<&Sample<'_>>, kind: Answers) -> Self {
         let Some(start_ns) = answers
             .iter()
             .filter_map(|sample| sample.request_times().sent_ns)
@@ -186,7 +127,7 @@ impl Peaks {
         let mut tokens: BTreeMap<u64, f64> = BTreeMap::new();
         let mut overlapping: BTreeMap<u64, i64> = BTreeMap::new();
         let bucket = |at_ns: u64| at_ns.saturating_sub(start_ns) / NS_PER_S;
-        for sample in answers {
+        for sample in &answers {
             let timing = sample.request_times();
             let weight = sample
                 .tokens()
@@ -220,7 +161,7 @@ impl Peaks {
 
 /// Maximum number of requests in flight. A request without an end was in flight until the end of
 /// the run.
-fn max_in_flight(samples: &[&Sample<'_>], duration_ns: u64) -> Option<u64> {
+pub(super) fn max_in_flight(samples: &[&Sample<'_>], duration_ns: u64) -> Option<u64> {
     let timings = || samples.iter().map(|sample| sample.request_times());
     let mut starts_ns: Vec<u64> = timings().filter_map(|timing| timing.sent_ns).collect();
     starts_ns.sort_unstable();
@@ -242,19 +183,18 @@ fn highest(mut steps: Vec<(u64, i64)>) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::metrics::registry::Values;
+    use crate::metrics::registry::totals::*;
+    use crate::metrics::summarise;
     use sobench_core::observation::Outcome;
     use sobench_core::verdict::{NotScored, Reason};
     use sobench_facts::testing::{TestRequest, test_request, with_samples};
 
     const MS: u64 = 1_000_000;
 
-    fn measured(run: &[TestRequest<'_>], duration_ms: u64, options: &MetricsOptions) -> Throughput {
+    fn measured(run: &[TestRequest<'_>], duration_ms: u64, options: &MetricsOptions) -> Values {
         with_samples(run, |samples| {
-            Throughput::new(
-                &samples.iter().collect::<Vec<_>>(),
-                duration_ms * MS,
-                options,
-            )
+            summarise(samples, duration_ms * MS, options).values
         })
     }
 
@@ -279,12 +219,15 @@ mod tests {
             },
         ];
         let throughput = measured(&run, 4000, &MetricsOptions::default());
-        assert_eq!(throughput.request_throughput, Some(0.5));
-        assert_eq!(throughput.output_throughput, Some(1.5));
-        assert_eq!(throughput.total_token_throughput, Some(5.0));
-        assert_eq!(throughput.valid_throughput, Some(0.5));
+        assert_eq!(throughput.number(&REQUEST_THROUGHPUT), Some(0.5));
+        assert_eq!(throughput.number(&OUTPUT_THROUGHPUT), Some(1.5));
+        assert_eq!(throughput.number(&TOTAL_TOKEN_THROUGHPUT), Some(5.0));
+        assert_eq!(throughput.number(&VALID_THROUGHPUT), Some(0.5));
         assert_eq!(
-            (throughput.request_goodput, throughput.valid_goodput),
+            (
+                throughput.number(&REQUEST_GOODPUT),
+                throughput.number(&VALID_GOODPUT)
+            ),
             (None, None)
         );
     }
@@ -303,7 +246,7 @@ mod tests {
                 1000,
                 &MetricsOptions::default()
             )
-            .valid_throughput,
+            .number(&VALID_THROUGHPUT),
             None
         );
         assert_eq!(
@@ -312,11 +255,11 @@ mod tests {
                 1000,
                 &MetricsOptions::default()
             )
-            .valid_throughput,
+            .number(&VALID_THROUGHPUT),
             Some(1.0)
         );
         assert_eq!(
-            measured(&[], 1000, &MetricsOptions::default()).valid_throughput,
+            measured(&[], 1000, &MetricsOptions::default()).number(&VALID_THROUGHPUT),
             Some(0.0)
         );
     }
@@ -337,24 +280,24 @@ mod tests {
         let throughput = measured(&run, 1000, &computed);
         assert_eq!(
             (
-                throughput.request_throughput,
-                throughput.total_token_throughput
+                throughput.number(&REQUEST_THROUGHPUT),
+                throughput.number(&TOTAL_TOKEN_THROUGHPUT)
             ),
             (Some(1.0), Some(7.0))
         );
         assert_eq!(
             (
-                throughput.output_throughput,
-                throughput.max_output_tokens_per_s
+                throughput.number(&OUTPUT_THROUGHPUT),
+                throughput.number(&MAX_OUTPUT_TOKENS)
             ),
             (None, None)
         );
         assert_eq!(
             (
-                throughput.max_output_chunks_per_s,
-                throughput.max_concurrent_requests
+                throughput.number(&MAX_OUTPUT_CHUNKS),
+                throughput.number(&MAX_CONCURRENT_REQUESTS)
             ),
-            (None, Some(1))
+            (None, Some(1.0))
         );
         assert_eq!(
             measured(
@@ -365,7 +308,7 @@ mod tests {
                 1000,
                 &computed
             )
-            .total_token_throughput,
+            .number(&TOTAL_TOKEN_THROUGHPUT),
             None
         );
     }
@@ -459,7 +402,10 @@ mod tests {
         ] {
             let throughput = measured(&run, 1000, &with_slo(slo));
             assert_eq!(
-                (throughput.request_goodput, throughput.valid_goodput),
+                (
+                    throughput.number(&REQUEST_GOODPUT),
+                    throughput.number(&VALID_GOODPUT)
+                ),
                 (Some(good), Some(valid)),
                 "{slo:?}"
             );
@@ -481,7 +427,7 @@ mod tests {
                 1000,
                 &tpot
             )
-            .request_goodput,
+            .number(&REQUEST_GOODPUT),
             None
         );
         let unstreamed = |slo| MetricsOptions {
@@ -493,7 +439,7 @@ mod tests {
             ..Slo::default()
         });
         assert_eq!(
-            measured(&[test_request()], 1000, &ttft).request_goodput,
+            measured(&[test_request()], 1000, &ttft).number(&REQUEST_GOODPUT),
             None
         );
         let whole = TestRequest {
@@ -511,7 +457,8 @@ mod tests {
             },
         ] {
             assert_eq!(
-                measured(&[test_request(), whole.clone()], 1000, &with_slo(slo)).request_goodput,
+                measured(&[test_request(), whole.clone()], 1000, &with_slo(slo))
+                    .number(&REQUEST_GOODPUT),
                 None,
                 "{slo:?}"
             );
@@ -521,7 +468,7 @@ mod tests {
             ..Slo::default()
         });
         assert_eq!(
-            measured(&[test_request(), whole], 1000, &by_end).request_goodput,
+            measured(&[test_request(), whole], 1000, &by_end).number(&REQUEST_GOODPUT),
             Some(2.0)
         );
         let e2el = unstreamed(Slo {
@@ -529,11 +476,11 @@ mod tests {
             ..Slo::default()
         });
         assert_eq!(
-            measured(&[test_request()], 1000, &e2el).request_goodput,
+            measured(&[test_request()], 1000, &e2el).number(&REQUEST_GOODPUT),
             Some(1.0)
         );
         assert_eq!(
-            measured(&[test_request()], 1000, &with_slo(Slo::default())).request_goodput,
+            measured(&[test_request()], 1000, &with_slo(Slo::default())).number(&REQUEST_GOODPUT),
             None
         );
     }
@@ -566,10 +513,10 @@ mod tests {
             },
         ];
         let throughput = measured(&run, 6000, &MetricsOptions::default());
-        assert_eq!(throughput.max_output_chunks_per_s, Some(3));
-        assert_eq!(throughput.max_output_tokens_per_s, Some(5.0));
-        assert_eq!(throughput.max_concurrent_requests, Some(2));
-        assert_eq!(throughput.max_in_flight, Some(2));
+        assert_eq!(throughput.number(&MAX_OUTPUT_CHUNKS), Some(3.0));
+        assert_eq!(throughput.number(&MAX_OUTPUT_TOKENS), Some(5.0));
+        assert_eq!(throughput.number(&MAX_CONCURRENT_REQUESTS), Some(2.0));
+        assert_eq!(throughput.number(&MAX_IN_FLIGHT), Some(2.0));
     }
 
     #[test]
@@ -604,11 +551,14 @@ mod tests {
         ];
         let throughput = measured(&run, 100, &MetricsOptions::default());
         assert_eq!(
-            (throughput.max_in_flight, throughput.max_concurrent_requests),
-            (Some(1), Some(2))
+            (
+                throughput.number(&MAX_IN_FLIGHT),
+                throughput.number(&MAX_CONCURRENT_REQUESTS)
+            ),
+            (Some(1.0), Some(2.0))
         );
         assert_eq!(
-            measured(&run[3..], 100, &MetricsOptions::default()).max_in_flight,
+            measured(&run[3..], 100, &MetricsOptions::default()).number(&MAX_IN_FLIGHT),
             None
         );
     }
@@ -623,8 +573,8 @@ mod tests {
             ..test_request()
         }];
         assert_eq!(
-            measured(&run, 100, &MetricsOptions::default()).max_concurrent_requests,
-            Some(1)
+            measured(&run, 100, &MetricsOptions::default()).number(&MAX_CONCURRENT_REQUESTS),
+            Some(1.0)
         );
     }
 }

@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::in_flight;
-use super::quality::complied;
+use super::judgement::complied;
 use sobench_core::case::{Arm, Prompt};
 use sobench_facts::Sample;
 use sobench_notices::notice::{LossSplit, LossVariable, ValidAnswers};

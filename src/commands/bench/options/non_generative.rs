@@ -6,7 +6,6 @@ use sobench_backend::{Input, ServerKind};
 use sobench_core::error::{Error, Result};
 use sobench_data::dataset::{DatasetArgs, DatasetName};
 use sobench_plan::dataset::{MAX_DOCUMENTS, PromptForm};
-use sobench_plan::metrics::LatencyMetric;
 
 /// Refuses constraint flags for backends without constraints, and token latencies for backends
 /// without tokens.
@@ -138,9 +137,10 @@ pub(crate) fn prompt_form(backend: ServerKind, flags: &DatasetArgs) -> Result<Pr
 }
 
 /// The latencies of the report by default, as in vLLM.
-pub(crate) fn default_latencies(backend: ServerKind) -> Vec<LatencyMetric> {
-    match backend.generates() {
-        true => vec![LatencyMetric::Ttft, LatencyMetric::Tpot, LatencyMetric::Itl],
-        false => vec![LatencyMetric::E2el],
-    }
+pub(crate) fn default_latencies(backend: ServerKind) -> Vec<String> {
+    let keys: &[&str] = match backend.generates() {
+        true => &["ttft", "tpot", "itl"],
+        false => &["e2el"],
+    };
+    keys.iter().map(|key| (*key).to_owned()).collect()
 }

@@ -17,7 +17,7 @@ use sobench_core::error::{Error, Result};
 use sobench_core::output_files;
 use sobench_core::output_format::OutputFormat;
 use sobench_plan::metrics::TokenPrice;
-use sobench_plan::metrics::{Answers, LatencyMetric, MetricsOptions, QueueMetric, Slo};
+use sobench_plan::metrics::{Answers, MetricsOptions, Slo};
 use sobench_plan::record::ReportSettings;
 use sobench_report::format::FormOptions;
 use sobench_report::junit::JunitPer;
@@ -25,6 +25,7 @@ use sobench_report::requests_page::Thresholds;
 use sobench_report::result_layout::ResultFormat;
 use sobench_results::compare::gate::Undecided;
 use sobench_results::compare::rules::LimitRule;
+use sobench_results::metrics::registry::Metric;
 
 /// The output flags.
 #[derive(Args, Clone, Debug)]
@@ -115,8 +116,7 @@ pub struct OutputArgs {
     pub label: Option<String>,
     /// Metrics to print with percentiles [default: ttft,tpot,itl; e2el for backends without tokens]
     #[arg(long, value_name = "A,B", value_delimiter = ',',
-          value_parser = PossibleValuesParser::new(
-              LatencyMetric::ALL.map(LatencyMetric::key).into_iter().chain(QueueMetric::ALL.map(QueueMetric::key))))]
+          value_parser = PossibleValuesParser::new(Metric::of_vllm().map(|(_, names)| names.key)))]
     pub percentile_metrics: Vec<String>,
     /// Percentiles of the metrics of --percentile-metrics
     #[arg(long, value_name = "P,P", value_delimiter = ',', default_value = "99")]
@@ -280,7 +280,7 @@ fn goodput(pairs: &[String]) -> Result<Option<Slo>> {
 /// # Errors
 /// A metric or a pair of `--metadata` is invalid.
 pub(crate) fn report(flags: &OutputArgs, backend: ServerKind) -> Result<ReportSettings> {
-    let (latencies, queue_metrics) = percentile_metrics(&flags.percentile_metrics)?;
+    let (latencies, queue_metrics) = percentile_metrics(&flags.percentile_metrics);
     Ok(ReportSettings {
         percentile_metrics: match &flags.percentile_metrics[..] {
             [] => non_generative::default_latencies(backend),
@@ -354,16 +354,8 @@ fn thresholds(values: &[f64]) -> Result<Thresholds> {
 }
 
 /// The named latencies, and the named latencies that include the wait before sending.
-fn percentile_metrics(names: &[String]) -> Result<(Vec<LatencyMetric>, Vec<QueueMetric>)> {
-    let (mut latencies, mut queueing) = (Vec::new(), Vec::new());
-    for name in names {
-        match LatencyMetric::ALL
-            .into_iter()
-            .find(|metric| metric.key() == name)
-        {
-            Some(latency) => latencies.push(latency),
-            None => queueing.push(name.parse::<QueueMetric>()?),
-        }
-    }
-    Ok((latencies, queueing))
+fn percentile_metrics(names: &[String]) -> (Vec<String>, Vec<String>) {
+    let is_queued =
+        |name: &String| Metric::of_vllm().any(|(_, names)| names.queued && names.key == *name);
+    names.iter().cloned().partition(|name| !is_queued(name))
 }

@@ -8,7 +8,7 @@ use sobench_core::constraint::GrammarDialect;
 use sobench_data::dataset::DatasetName;
 use sobench_notices::enforcement::UnenforcedPolicy;
 use sobench_plan::dataset::{Constraints, PromptForm};
-use sobench_plan::metrics::{LatencyMetric, Slo};
+use sobench_plan::metrics::Slo;
 
 fn plan(arguments: &[&str]) -> Result<RunPlan> {
     let arguments = std::iter::once("sobench")
@@ -336,17 +336,16 @@ fn ratio_and_objectives_reach_the_settings() {
 
 #[test]
 fn backends_without_constraints_have_own_defaults() {
-    use LatencyMetric::{E2el, Itl, Tpot, Ttft};
     for (backend, dataset, streamed, latencies) in [
         (
             "openai-audio",
             DatasetName::Audio,
             true,
-            &[Ttft, Tpot, Itl][..],
+            &["ttft", "tpot", "itl"][..],
         ),
-        ("openai-embeddings", DatasetName::Json, false, &[E2el]),
-        ("vllm-pooling", DatasetName::Json, false, &[E2el]),
-        ("vllm-rerank", DatasetName::Json, false, &[E2el]),
+        ("openai-embeddings", DatasetName::Json, false, &["e2el"]),
+        ("vllm-pooling", DatasetName::Json, false, &["e2el"]),
+        ("vllm-rerank", DatasetName::Json, false, &["e2el"]),
     ] {
         let plan = plan(&[
             "--backend",

@@ -74,10 +74,10 @@ pub(super) fn pooled_values(
 
 /// A distribution; empty if it is unknown.
 pub(super) fn summary(values: &Values, metric: &Metric) -> Summary {
-    values
-        .summary(metric)
-        .cloned()
-        .unwrap_or_else(|| Summary::new(Vec::new(), &TAIL))
+    match values.summary(metric) {
+        known if known.n > 0 => known.clone(),
+        _ => Summary::new(Vec::new(), &TAIL),
+    }
 }
 
 /// The rate over all runs; `None` if it is unknown in one of them.

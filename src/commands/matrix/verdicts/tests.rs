@@ -134,7 +134,9 @@ fn right_answers_are_compared() {
             let rate = &rates::ACCURACY;
             request.values.set_hit(rate, Some(is_right));
             // Requests of other arms do not count.
-            request.values.set_hit(&rates::ACCURACY_FREE, Some(true));
+            request
+                .values
+                .set_hit(rates::accuracy_of(Arm::Free)[0], Some(true));
         }
         runs
     };

@@ -4,7 +4,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::raw::Outputs;
-use crate::metrics::quality::compliance;
+use crate::metrics::judgement::compliance;
 use sobench_core::case::Arm;
 use sobench_core::observation::Outcome;
 use sobench_core::verdict::{NotScored, Reason, Verdict};
@@ -65,7 +65,7 @@ impl Outputs {
         };
         let kind = of_outcome("kind").unwrap_or_default();
         let cause = of_outcome("cause").unwrap_or_default();
-        // The same rule as in `metrics::quality::is_taken_up`.
+        // The same rule as in `metrics::judgement::is_taken_up`.
         let is_abandoned = kind == Outcome::Abandoned.name();
         let reached_server =
             kind != "cancelled" && !is_abandoned && (kind, cause) != ("transport", "local");

@@ -12,8 +12,8 @@ use crate::compare::requests::Requests;
 use crate::compare::side::{FileKind, Gaps, Request, Run};
 use crate::metrics::accuracy::ArmPairs;
 use crate::metrics::client_overhead::Bounds;
-use crate::metrics::registry::rates::ACCURACY_OF_ARMS;
 use crate::metrics::registry::{self, Kind, RequestValues, Values, rates};
+use sobench_core::case::Arm;
 use sobench_core::error::{Error, Result};
 use sobench_judge::accuracy::Grade;
 use sobench_notices::enforcement::State;
@@ -170,7 +170,7 @@ fn request(output: &SavedOutput, [ttft_s, e2el_s]: [Option<f64>; 2], itls: &[f64
     values.set_correct(output.correctness);
     values.set_hit(&rates::VLLM_CORRECT_RATE, output.vllm_correctness);
     values.set_hit(&rates::COMPLIANCE, output.complied);
-    for (_, accuracy, unparsed) in ACCURACY_OF_ARMS {
+    for [accuracy, unparsed] in Arm::ALL.map(rates::accuracy_of) {
         let is = |grade: Grade| output.accuracy.map(|own| own == grade);
         values.set_hit(accuracy, is(Grade::Right));
         values.set_hit(unparsed, is(Grade::Unparsed));

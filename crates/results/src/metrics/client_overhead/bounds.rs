@@ -291,9 +291,7 @@ fn latency_bounds(
     metric: &'static Metric,
     values: &Values,
 ) -> Vec<Bound> {
-    let Some(reported) = values.summary(metric) else {
-        return Vec::new();
-    };
+    let reported = values.summary(metric);
     let shifted = added.map(|added| match metric.kind {
         Kind::Pooled(_) => pooled(client, metric),
         _ => of_requests(client, &added, metric),

@@ -5,7 +5,8 @@ use std::fmt;
 use serde::Serialize;
 
 use super::values::{Value, Values};
-use super::{Better, Metric, Unit, latencies, rates};
+use super::{Better, Metric, Shown, Unit, latencies, rates};
+use sobench_core::case::Arm;
 use sobench_core::error::{Error, Result};
 
 /// A figure of a run: a metric, and for a distribution one of its statistics. Its name is the key
@@ -81,10 +82,7 @@ impl Figure {
                 false => vec![Self::new(metric)],
             }
         };
-        Metric::ALL
-            .iter()
-            .flat_map(|metric| figures_of(metric))
-            .collect()
+        Metric::in_tables().flat_map(figures_of).collect()
     }
 
     /// Parses a name.
@@ -115,7 +113,8 @@ impl Figure {
     /// Every figure with a value, in order; for distributions every statistic.
     pub fn all_known(values: &Values) -> Vec<(Self, f64)> {
         let mut figures = Vec::new();
-        for (metric, value) in values.iter() {
+        let in_tables = |(metric, _): &(&Metric, _)| !matches!(metric.shown, Shown::InFiles);
+        for (metric, value) in values.iter().filter(in_tables) {
             let mut push = |stat: Option<Stat>, value: Option<f64>| {
                 let known = value.filter(|value| value.is_finite());
                 figures.extend(known.map(|value| (Self { metric, stat }, value)));
@@ -246,9 +245,8 @@ impl fmt::Display for Stat {
 /// The metric of `accuracy(ARM)` or `unparsed_rate(ARM)`, with an arm of `--arms`.
 fn metric_of_arm(name: &str) -> Option<&'static Metric> {
     let (rate, arm) = name.strip_suffix(')')?.split_once('(')?;
-    let (_, accuracy, unparsed) = rates::ACCURACY_OF_ARMS
-        .iter()
-        .find(|(own, ..)| own.flag() == arm)?;
+    let arm = Arm::ALL.into_iter().find(|own| own.flag() == arm)?;
+    let [accuracy, unparsed] = rates::accuracy_of(arm);
     match rate {
         "accuracy" => Some(accuracy),
         "unparsed_rate" => Some(unparsed),
@@ -275,11 +273,14 @@ mod tests {
         }
         for (name, expected) in [
             ("correct_rate(%)", Figure::new(&rates::CORRECT_RATE)),
-            ("accuracy(prompt)", Figure::new(&rates::ACCURACY_PROMPT)),
+            (
+                "accuracy(prompt)",
+                Figure::new(rates::accuracy_of(Arm::Control)[0]),
+            ),
             ("accuracy(prompt+constraint)", Figure::new(&rates::ACCURACY)),
             (
                 "unparsed_rate(think+constraint)",
-                Figure::new(&rates::UNPARSED_RATE_THINK),
+                Figure::new(rates::accuracy_of(Arm::ThinkConstraint)[1]),
             ),
             (
                 "p99.9_ttft_ms",

@@ -7,6 +7,7 @@
 //! statistic of a distribution.
 
 mod figure;
+mod group;
 pub mod latencies;
 pub mod rates;
 mod request_values;
@@ -18,15 +19,17 @@ pub mod testing;
 pub mod totals;
 mod values;
 
+use std::cell::OnceCell;
 use std::fmt;
 
 pub use self::figure::{Figure, Stat};
+pub use self::group::{Group, GroupValues, groups_of_run, kind};
 pub use self::request_values::RequestValues;
 pub use self::rows::{Page, ROW_COLUMNS, rows};
 pub use self::values::{PerSecond, Value, Values};
-use super::ArmMetrics;
 use super::pooled::Pooled;
 use super::server::ServerMetrics;
+use super::throughput::{Counts, Peaks};
 use sobench_core::case::Arm;
 use sobench_core::observation::Outcome;
 use sobench_facts::Sample;
@@ -42,6 +45,42 @@ pub struct Metric {
     pub unit: Unit,
     pub better: Better,
     pub kind: Kind,
+    /// When it has a row in tables.
+    pub shown: Shown,
+    /// What a rate is of, in tables.
+    pub of_what: &'static str,
+    /// vLLM's names of a latency that it prints.
+    pub vllm: Option<VllmNames>,
+}
+
+/// When a metric has a row in tables.
+#[derive(Clone, Copy)]
+pub enum Shown {
+    /// With or without a value.
+    Always,
+    /// With a value.
+    Known,
+    /// With a value above zero.
+    AboveZero,
+    /// With another number than a metric.
+    Unlike(&'static Metric),
+    /// With a number of another metric above zero.
+    With(&'static Metric),
+    /// In files only: pages use it for other rows.
+    InFiles,
+}
+
+/// vLLM's names of a latency that `--percentile-metrics` selects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct VllmNames {
+    /// In flags and keys.
+    pub key: &'static str,
+    /// In rows.
+    pub row: &'static str,
+    /// In headings.
+    pub title: &'static str,
+    /// Whether it includes the wait before sending, which is shown on request only.
+    pub queued: bool,
 }
 
 /// The definition of a metric.
@@ -98,16 +137,51 @@ pub enum Better {
     Neither,
 }
 
-/// The input of totals.
+/// The requests of a group, and what their figures depend on.
 pub struct RunSamples<'r> {
     /// The requests in plan order.
     pub samples: &'r [&'r Sample<'r>],
     pub duration_ns: u64,
     pub options: &'r MetricsOptions,
-    /// Figures of all requests that are already computed.
-    pub overall: &'r ArmMetrics,
-    /// What the server reports about itself; `None` if it does not.
+    /// What the server reports about itself; `None` if it does not, and for a part of the run.
     pub server: Option<&'r ServerMetrics>,
+    counts: OnceCell<Counts>,
+    peaks: OnceCell<Peaks>,
+}
+
+impl<'r> RunSamples<'r> {
+    /// A group of a run of `duration_ns`.
+    pub fn new(
+        samples: &'r [&'r Sample<'r>],
+        duration_ns: u64,
+        options: &'r MetricsOptions,
+        server: Option<&'r ServerMetrics>,
+    ) -> Self {
+        Self {
+            samples,
+            duration_ns,
+            options,
+            server,
+            counts: OnceCell::new(),
+            peaks: OnceCell::new(),
+        }
+    }
+
+    /// The requests with an answer, complete or truncated at the token limit.
+    pub fn answers(&self) -> impl Iterator<Item = &'r Sample<'r>> {
+        let samples = self.samples.iter().copied();
+        samples.filter(|sample| sample.outcome().is_answer())
+    }
+
+    fn counts(&self) -> &Counts {
+        self.counts
+            .get_or_init(|| Counts::new(self.answers().collect(), self.options))
+    }
+
+    fn peaks(&self) -> &Peaks {
+        self.peaks
+            .get_or_init(|| Peaks::new(self.answers().collect(), self.options.answers))
+    }
 }
 
 impl Metric {
@@ -120,19 +194,19 @@ impl Metric {
         &rates::CONTROL_ENDED_RATE,
         &rates::VLLM_CORRECT_RATE,
         &rates::ACCURACY,
-        &rates::ACCURACY_FREE,
-        &rates::ACCURACY_PROMPT,
-        &rates::ACCURACY_CONSTRAINT,
-        &rates::ACCURACY_THINK,
-        &rates::ACCURACY_COMPACT,
-        &rates::ACCURACY_FLEXIBLE,
+        &rates::OTHER_ARMS[0].1,
+        &rates::OTHER_ARMS[1].1,
+        &rates::OTHER_ARMS[2].1,
+        &rates::OTHER_ARMS[3].1,
+        &rates::OTHER_ARMS[4].1,
+        &rates::OTHER_ARMS[5].1,
         &rates::UNPARSED_RATE,
-        &rates::UNPARSED_RATE_FREE,
-        &rates::UNPARSED_RATE_PROMPT,
-        &rates::UNPARSED_RATE_CONSTRAINT,
-        &rates::UNPARSED_RATE_THINK,
-        &rates::UNPARSED_RATE_COMPACT,
-        &rates::UNPARSED_RATE_FLEXIBLE,
+        &rates::OTHER_ARMS[0].2,
+        &rates::OTHER_ARMS[1].2,
+        &rates::OTHER_ARMS[2].2,
+        &rates::OTHER_ARMS[3].2,
+        &rates::OTHER_ARMS[4].2,
+        &rates::OTHER_ARMS[5].2,
         &rates::RIGHT_CALLS,
         &rates::CALL_VALIDITY,
         &rates::MISSED_CALLS,
@@ -186,12 +260,21 @@ impl Metric {
         &totals::MAX_OUTPUT_CHUNKS,
         &totals::MAX_CONCURRENT_REQUESTS,
         &totals::MAX_IN_FLIGHT,
+        &totals::REQUESTS,
         &totals::COMPLETED,
         &totals::FAILED,
         &totals::CANCELLED,
+        &totals::ABANDONED,
         &totals::TRUNCATED,
         &totals::NEVER_SENT,
         &totals::EMPTY_ANSWERS,
+        &totals::CHUNKS,
+        &totals::MULTI_TOKEN_CHUNK_ANSWERS,
+        &totals::SINGLE_CHUNK_ANSWERS,
+        &totals::UNSTREAMED_ANSWERS,
+        &totals::TOKENS_PER_STEP,
+        &totals::REASONED_ANSWERS,
+        &totals::REASONING_ONLY_ANSWERS,
         &totals::LATE_REASONING,
         &totals::LATE_CONTENT,
         &totals::LATE_ARGUMENTS,
@@ -218,6 +301,12 @@ impl Metric {
         &server::RESTARTS,
     ];
 
+    /// Every metric but those for files only.
+    pub fn in_tables() -> impl Iterator<Item = &'static Self> {
+        let all = Self::ALL.iter().copied();
+        all.filter(|metric| !matches!(metric.shown, Shown::InFiles))
+    }
+
     /// Finds a metric by name.
     pub fn named(name: &str) -> Option<&'static Self> {
         Self::ALL.iter().copied().find(|metric| metric.name == name)
@@ -242,6 +331,48 @@ impl Metric {
     /// Whether the server reports it on its metrics page.
     pub fn is_from_server(&self) -> bool {
         self.name.starts_with("server.")
+    }
+
+    /// The latencies that vLLM prints, in its order.
+    pub fn of_vllm() -> impl Iterator<Item = (&'static Self, VllmNames)> {
+        let printed: [&'static Self; 6] = [
+            &latencies::TTFT,
+            &latencies::TPOT,
+            &latencies::ITL,
+            &latencies::E2EL,
+            &latencies::SCHEDULE_LAG,
+            &latencies::E2EL_FROM_DUE,
+        ];
+        let printed = printed.into_iter();
+        printed.filter_map(|metric| Some((metric, metric.vllm?)))
+    }
+
+    /// Whether it has a row in the tables of a group with these values.
+    pub fn is_shown(&self, values: &Values) -> bool {
+        let number = |metric: &Self| match values.get(metric) {
+            Some(Value::Rate(rate)) => Some(rate.hits as f64),
+            _ => values.number(metric),
+        };
+        match self.shown {
+            Shown::Always => true,
+            Shown::Known => values.get(self).is_some(),
+            Shown::AboveZero => number(self).is_some_and(|number| number > 0.0),
+            Shown::Unlike(other) => {
+                number(self).unwrap_or_default() != number(other).unwrap_or_default()
+            }
+            Shown::With(other) => number(other).is_some_and(|number| number > 0.0),
+            Shown::InFiles => false,
+        }
+    }
+
+    /// With another condition for its row.
+    const fn shown(self, shown: Shown) -> Self {
+        Self { shown, ..self }
+    }
+
+    /// With what it is of.
+    const fn of_what(self, of_what: &'static str) -> Self {
+        Self { of_what, ..self }
     }
 
     /// Whether it is a share of requests.
@@ -273,6 +404,15 @@ impl Metric {
             }
             Kind::Pooled(values) if sample.outcome().is_answer() => mean(&values(sample, options)),
             _ => None,
+        }
+    }
+
+    /// Every value of a request in a distribution.
+    pub fn values(&self, sample: &Sample<'_>, options: &MetricsOptions) -> Vec<f64> {
+        match self.kind {
+            Kind::Pooled(values) if sample.outcome().is_answer() => values(sample, options),
+            Kind::Pooled(_) => Vec::new(),
+            _ => self.value(sample, options).into_iter().collect(),
         }
     }
 

@@ -1,7 +1,7 @@
 //! Rates: shares of requests.
 
-use super::{Better, Kind, Metric, Population, Unit};
-use crate::metrics::quality::{
+use super::{Better, Kind, Metric, Population, Shown, Unit};
+use crate::metrics::judgement::{
     breaks_before_cut, complied, is_correct, is_failure, is_taken_up, is_unjudged,
 };
 use sobench_core::case::Arm;
@@ -22,7 +22,9 @@ pub static CORRECT_RATE: Metric = rate(
     Better::Up,
     CONSTRAINED,
     |sample| is_correct(sample.verdict()),
-);
+)
+.shown(Shown::Always)
+.of_what("valid, of constrained");
 
 /// Share of valid answers among answers that ended normally and have a verdict. An invalid one is
 /// an error of the engine.
@@ -32,7 +34,9 @@ pub static COMPLIANCE: Metric = rate(
     Better::Up,
     CONSTRAINED,
     complied,
-);
+)
+.shown(Shown::Always)
+.of_what("valid, of answers that ended");
 
 /// Share of requests that the server accepted (an answer, or the start of one), among those that
 /// reached it and were not cancelled before.
@@ -41,7 +45,9 @@ pub static COVERAGE: Metric = rate("coverage", "coverage", Better::Up, CONSTRAIN
         sample.outcome(),
         sample.request_times().first_content_ns.is_some(),
     )
-});
+})
+.shown(Shown::Always)
+.of_what("accepted by the server");
 
 /// Share of valid answers among requests of the control arm.
 pub static CONTROL_RATE: Metric = rate(
@@ -50,7 +56,9 @@ pub static CONTROL_RATE: Metric = rate(
     Better::Neither,
     Population::Arm(Arm::Control),
     |sample| is_correct(sample.verdict()),
-);
+)
+.shown(Shown::Always)
+.of_what("valid, of unconstrained");
 
 /// Share of valid answers among controls that ended normally and have a verdict.
 pub static CONTROL_ENDED_RATE: Metric = rate(
@@ -59,7 +67,8 @@ pub static CONTROL_ENDED_RATE: Metric = rate(
     Better::Neither,
     Population::Arm(Arm::Control),
     |sample| complied(sample).filter(|_| !breaks_before_cut(sample)),
-);
+)
+.of_what("valid, of controls that ended");
 
 /// Share of answers that vLLM's script counts as correct, among requests that it scores.
 pub static VLLM_CORRECT_RATE: Metric = rate(
@@ -68,7 +77,9 @@ pub static VLLM_CORRECT_RATE: Metric = rate(
     Better::Up,
     Population::Every,
     |sample| sample.vllm_correct(),
-);
+)
+.shown(Shown::Always)
+.of_what("its script, all arms");
 
 /// Share of answers that are the expected call, among requests with an expected call.
 pub static RIGHT_CALLS: Metric = rate(
@@ -77,7 +88,8 @@ pub static RIGHT_CALLS: Metric = rate(
     Better::Up,
     CONSTRAINED,
     |sample| sample.right_call(),
-);
+)
+.of_what("as the reference, of constrained");
 
 /// Share of valid answers among answers with tool calls that have a verdict.
 pub static CALL_VALIDITY: Metric = rate(
@@ -89,7 +101,8 @@ pub static CALL_VALIDITY: Metric = rate(
         sample.made_call().filter(|made| *made)?;
         is_correct(sample.verdict())
     },
-);
+)
+.of_what("of answers with tool calls");
 
 /// Share of complete answers without a tool call among those to requests that make one due.
 pub static MISSED_CALLS: Metric = rate(
@@ -102,7 +115,8 @@ pub static MISSED_CALLS: Metric = rate(
         let is_complete = *sample.outcome() == Outcome::Completed;
         sample.made_call().filter(|_| is_complete).map(|made| !made)
     },
-);
+)
+.of_what("without a call, of those due");
 
 /// Share of answers with a tool call among those to requests that make none due.
 pub static FORBIDDEN_CALLS: Metric = rate(
@@ -114,7 +128,8 @@ pub static FORBIDDEN_CALLS: Metric = rate(
         sample.call_due().filter(|due| !due)?;
         sample.made_call()
     },
-);
+)
+.of_what("with a call, of those not due");
 
 /// Share of answers with markup of tool calls in a text among answers to requests with tools.
 pub static LEAKED_MARKUP_RATE: Metric = rate(
@@ -129,7 +144,8 @@ pub static LEAKED_MARKUP_RATE: Metric = rate(
         };
         Some(matches!(sample.verdict(), Verdict::Invalid { reason } if is_leak(reason)))
     },
-);
+)
+.of_what("of answers with tools");
 
 /// Share of answers truncated at the token limit.
 pub static TRUNCATED_RATE: Metric = rate(
@@ -138,7 +154,9 @@ pub static TRUNCATED_RATE: Metric = rate(
     Better::Down,
     CONSTRAINED,
     |sample| Some(*sample.outcome() == Outcome::Truncated && !breaks_before_cut(sample)),
-);
+)
+.shown(Shown::Always)
+.of_what("constrained, cut at the token limit");
 
 /// Share of answers truncated at the token limit that follow their constraint all the same.
 pub static WHOLE_TRUNCATED_RATE: Metric = rate(
@@ -147,7 +165,9 @@ pub static WHOLE_TRUNCATED_RATE: Metric = rate(
     Better::Neither,
     CONSTRAINED,
     |sample| Some(sample.whole()),
-);
+)
+.shown(Shown::AboveZero)
+.of_what("constrained, not in the correct rate");
 
 /// Share of complete answers to which the server gave no finish reason.
 pub static NO_FINISH_REASON_RATE: Metric = rate(
@@ -156,7 +176,9 @@ pub static NO_FINISH_REASON_RATE: Metric = rate(
     Better::Down,
     CONSTRAINED,
     |sample| Some(*sample.outcome() == Outcome::Completed && sample.finish_reason().is_none()),
-);
+)
+.shown(Shown::AboveZero)
+.of_what("constrained, in the compliance");
 
 /// Share of answers truncated at the token limit that end in white space.
 pub static WHITE_SPACE_RATE: Metric = rate(
@@ -165,7 +187,8 @@ pub static WHITE_SPACE_RATE: Metric = rate(
     Better::Down,
     CONSTRAINED,
     |sample| Some(sample.white_space_run()),
-);
+)
+.shown(Shown::AboveZero);
 
 /// Share of requests that the server or the model refused.
 pub static REFUSED_RATE: Metric = rate(
@@ -179,7 +202,9 @@ pub static REFUSED_RATE: Metric = rate(
             Outcome::Rejected { .. } | Outcome::Refused { .. } | Outcome::Unsupported { .. }
         ))
     },
-);
+)
+.shown(Shown::Always)
+.of_what("constrained, by server or model");
 
 /// Share of requests refused with status 429.
 pub static OVERLOADED_RATE: Metric = rate(
@@ -196,7 +221,9 @@ pub static OVERLOADED_RATE: Metric = rate(
             }
         ))
     },
-);
+)
+.shown(Shown::AboveZero)
+.of_what("constrained, by status 429");
 
 /// Share of requests that timed out, or failed in the server, the stream or the network.
 pub static FAILED_RATE: Metric = rate(
@@ -205,7 +232,9 @@ pub static FAILED_RATE: Metric = rate(
     Better::Down,
     CONSTRAINED,
     |sample| Some(is_failure(sample.outcome())),
-);
+)
+.shown(Shown::Always)
+.of_what("constrained, no complete answer");
 
 /// Share of requests cancelled at the end of the run.
 pub static CANCELLED_RATE: Metric = rate(
@@ -214,7 +243,9 @@ pub static CANCELLED_RATE: Metric = rate(
     Better::Neither,
     CONSTRAINED,
     |sample| Some(*sample.outcome() == Outcome::Cancelled),
-);
+)
+.shown(Shown::AboveZero)
+.of_what("constrained, the run stopped");
 
 /// Share of requests without a connection on this machine.
 pub static NOT_SENT_RATE: Metric = rate(
@@ -223,7 +254,9 @@ pub static NOT_SENT_RATE: Metric = rate(
     Better::Down,
     CONSTRAINED,
     |sample| Some(sample.outcome().is_local()),
-);
+)
+.shown(Shown::AboveZero)
+.of_what("constrained, no local connection");
 
 /// Share of answers without a verdict. They do not count in rates of verdicts.
 pub static NOT_JUDGED_RATE: Metric = rate(
@@ -232,7 +265,9 @@ pub static NOT_JUDGED_RATE: Metric = rate(
     Better::Down,
     CONSTRAINED,
     |sample| Some(is_unjudged(sample.verdict())),
-);
+)
+.shown(Shown::Always)
+.of_what("constrained, in no rate");
 
 /// Share of answers that are valid apart from the text around their JSON. They are not correct.
 pub static VALID_IF_STRIPPED_RATE: Metric = rate(
@@ -251,7 +286,9 @@ pub static VALID_IF_STRIPPED_RATE: Metric = rate(
             }
         ))
     },
-);
+)
+.shown(Shown::AboveZero)
+.of_what("constrained, not in the correct rate");
 
 /// Share of answers without reasoning among constrained answers whose request has a control with
 /// reasoning.
@@ -264,7 +301,8 @@ pub static THINKING_SUPPRESSED: Metric = rate(
         let is_counted = sample.outcome().is_answer() && sample.control_has_reasoning()?;
         is_counted.then(|| !sample.has_reasoning())
     },
-);
+)
+.of_what("of answers whose control has reasoning");
 
 /// Share of answers with JSON in the reasoning and nothing else among answers with reasoning.
 pub static JSON_IN_REASONING: Metric = rate(
@@ -280,7 +318,8 @@ pub static JSON_IN_REASONING: Metric = rate(
                 .is_some_and(|facts| facts.json_only)
         })
     },
-);
+)
+.of_what("of answers with reasoning");
 
 /// Share of answers with a mark in the content that ends reasoning, among answers with reasoning or
 /// such a mark.
@@ -295,7 +334,8 @@ pub static END_MARKER: Metric = rate(
             sample.outcome().is_answer() && (sample.has_reasoning() || facts.is_some());
         is_counted.then(|| facts.is_some_and(|facts| facts.end_marker))
     },
-);
+)
+.of_what("of answers with reasoning");
 
 /// Share of answers that were cut at the token limit before the end of their reasoning, among
 /// answers with reasoning.
@@ -309,7 +349,8 @@ pub static THINKING_BUDGET: Metric = rate(
         let is_cut = *sample.outcome() == Outcome::Truncated;
         is_counted.then(|| is_cut && sample.request_times().first_answer_ns.is_none())
     },
-);
+)
+.of_what("of answers with reasoning");
 
 /// Share of requests with the same answer streamed and whole, among those of which that is known.
 pub static STREAM_PARITY: Metric = rate(
@@ -322,7 +363,8 @@ pub static STREAM_PARITY: Metric = rate(
         Parity::Different { .. } => Some(false),
         Parity::NotDeterministic { .. } | Parity::Unconfirmed { .. } | Parity::NotCompared => None,
     },
-);
+)
+.of_what("equal streamed and whole, all arms");
 
 /// Share of answers with another request's nonce among answers to canary requests.
 pub static SWAPPED_RATE: Metric = rate(
@@ -367,83 +409,47 @@ pub static FAILED_OPEN_RATE: Metric = rate(
 /// off, do not count. Of the arm `prompt+constraint`; the other arms have metrics of their own.
 pub static ACCURACY: Metric = accuracy("accuracy", "accuracy", Arm::Constrained);
 
-/// [`ACCURACY`] of the arm `free`.
-pub static ACCURACY_FREE: Metric = accuracy("accuracy_free", "accuracy, free", Arm::Free);
-
-/// [`ACCURACY`] of the arm `prompt`.
-pub static ACCURACY_PROMPT: Metric = accuracy("accuracy_prompt", "accuracy, prompt", Arm::Control);
-
-/// [`ACCURACY`] of the arm `constraint`.
-pub static ACCURACY_CONSTRAINT: Metric = accuracy(
-    "accuracy_constraint",
-    "accuracy, constraint",
-    Arm::ConstraintOnly,
-);
-
-/// [`ACCURACY`] of the arm `think+constraint`.
-pub static ACCURACY_THINK: Metric = accuracy(
-    "accuracy_think",
-    "accuracy, think+constraint",
-    Arm::ThinkConstraint,
-);
-
 /// Share of complete answers in which the scorer found nothing to compare, among requests with a
 /// reference, as in [`ACCURACY`].
 pub static UNPARSED_RATE: Metric = unparsed("unparsed_rate", "unparsed", Arm::Constrained);
 
-/// [`UNPARSED_RATE`] of the arm `free`.
-pub static UNPARSED_RATE_FREE: Metric = unparsed("unparsed_rate_free", "unparsed, free", Arm::Free);
+/// The accuracy, and the rate of unparsed answers, of the arms beside `prompt+constraint`.
+macro_rules! of_arms {
+    ($($arm:ident $name:literal $flag:literal,)*) => {
+        pub(super) static OTHER_ARMS: [(Arm, Metric, Metric); 6] = [$((
+            Arm::$arm,
+            accuracy(concat!("accuracy_", $name), concat!("accuracy, ", $flag), Arm::$arm),
+            unparsed(concat!("unparsed_rate_", $name), concat!("unparsed, ", $flag), Arm::$arm),
+        ),)*];
+    };
+}
 
-/// [`UNPARSED_RATE`] of the arm `prompt`.
-pub static UNPARSED_RATE_PROMPT: Metric =
-    unparsed("unparsed_rate_prompt", "unparsed, prompt", Arm::Control);
+of_arms! {
+    Free "free" "free",
+    Control "prompt" "prompt",
+    ConstraintOnly "constraint" "constraint",
+    ThinkConstraint "think" "think+constraint",
+    Compact "compact" "compact",
+    Flexible "flexible" "flexible",
+}
 
-/// [`UNPARSED_RATE`] of the arm `constraint`.
-pub static UNPARSED_RATE_CONSTRAINT: Metric = unparsed(
-    "unparsed_rate_constraint",
-    "unparsed, constraint",
+/// The accuracy of an arm, and the rate of its unparsed answers.
+pub fn accuracy_of(arm: Arm) -> [&'static Metric; 2] {
+    match OTHER_ARMS.iter().find(|(own, ..)| *own == arm) {
+        Some((_, accuracy, unparsed)) => [accuracy, unparsed],
+        None => [&ACCURACY, &UNPARSED_RATE],
+    }
+}
+
+/// The arms in the order of tables of accuracy.
+pub const ARMS_BY_ACCURACY: [Arm; 7] = [
+    Arm::Free,
+    Arm::Control,
+    Arm::Constrained,
     Arm::ConstraintOnly,
-);
-
-/// [`UNPARSED_RATE`] of the arm `think+constraint`.
-pub static UNPARSED_RATE_THINK: Metric = unparsed(
-    "unparsed_rate_think",
-    "unparsed, think+constraint",
     Arm::ThinkConstraint,
-);
-
-/// [`ACCURACY`] of the arm `compact`.
-pub static ACCURACY_COMPACT: Metric =
-    accuracy("accuracy_compact", "accuracy, compact", Arm::Compact);
-
-/// [`ACCURACY`] of the arm `flexible`.
-pub static ACCURACY_FLEXIBLE: Metric =
-    accuracy("accuracy_flexible", "accuracy, flexible", Arm::Flexible);
-
-/// [`UNPARSED_RATE`] of the arm `compact`.
-pub static UNPARSED_RATE_COMPACT: Metric =
-    unparsed("unparsed_rate_compact", "unparsed, compact", Arm::Compact);
-
-/// [`UNPARSED_RATE`] of the arm `flexible`.
-pub static UNPARSED_RATE_FLEXIBLE: Metric = unparsed(
-    "unparsed_rate_flexible",
-    "unparsed, flexible",
+    Arm::Compact,
     Arm::Flexible,
-);
-
-/// The accuracy of each arm, and the rate of its unparsed answers, in the order of tables.
-pub static ACCURACY_OF_ARMS: [(Arm, &Metric, &Metric); 7] = [
-    (Arm::Free, &ACCURACY_FREE, &UNPARSED_RATE_FREE),
-    (Arm::Control, &ACCURACY_PROMPT, &UNPARSED_RATE_PROMPT),
-    (Arm::Constrained, &ACCURACY, &UNPARSED_RATE),
-    (
-        Arm::ConstraintOnly,
-        &ACCURACY_CONSTRAINT,
-        &UNPARSED_RATE_CONSTRAINT,
-    ),
-    (Arm::ThinkConstraint, &ACCURACY_THINK, &UNPARSED_RATE_THINK),
-    (Arm::Compact, &ACCURACY_COMPACT, &UNPARSED_RATE_COMPACT),
-    (Arm::Flexible, &ACCURACY_FLEXIBLE, &UNPARSED_RATE_FLEXIBLE),
 ];
 
 fn is_canary_class(sample: &Sample<'_>, class: CanaryClass) -> Option<bool> {
@@ -453,11 +459,12 @@ fn is_canary_class(sample: &Sample<'_>, class: CanaryClass) -> Option<bool> {
 /// The accuracy of an arm.
 const fn accuracy(name: &'static str, label: &'static str, arm: Arm) -> Metric {
     rate(name, label, Better::Up, Population::Arm(arm), is_right)
+        .of_what("right, of requests with a reference")
 }
 
 /// The rate of unparsed answers of an arm.
 const fn unparsed(name: &'static str, label: &'static str, arm: Arm) -> Metric {
-    rate(name, label, Better::Down, Population::Arm(arm), is_unparsed)
+    rate(name, label, Better::Down, Population::Arm(arm), is_unparsed).of_what("nothing to compare")
 }
 
 fn is_right(sample: &Sample<'_>) -> Option<bool> {
@@ -481,5 +488,315 @@ const fn rate(
         unit: Unit::Percent,
         better,
         kind: Kind::Rate { among, hit },
+        shown: Shown::Known,
+        of_what: "",
+        vllm: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::metrics::registry::{Group, GroupValues, Values};
+    use crate::metrics::summarise;
+    use sobench_core::answer::Channel;
+    use sobench_core::constraint::Constraint;
+    use sobench_core::observation::TransportCause;
+    use sobench_core::verdict::NotScored;
+    use sobench_facts::testing::{TestRequest, test_request, with_cases, with_samples};
+    use sobench_plan::metrics::MetricsOptions;
+
+    fn values(run: &[TestRequest<'_>]) -> Values {
+        with_samples(run, |samples| {
+            summarise(samples, 1, &MetricsOptions::default()).values
+        })
+    }
+
+    fn invalid(reason: Reason) -> Verdict {
+        Verdict::Invalid { reason }
+    }
+
+    fn not_scored_as(why: NotScored) -> Verdict {
+        Verdict::NotScored { why }
+    }
+
+    fn counts(values: &Values, metric: &Metric) -> Option<(usize, usize)> {
+        values.rate(metric).map(|rate| (rate.hits, rate.of))
+    }
+
+    #[test]
+    fn requests_with_tools_have_rates_by_choice() {
+        let tools = |choice: &str| {
+            let set = json!({
+                "tools": [{"type": "function", "function": {"name": "f"}}],
+                "tool_choice": choice,
+            });
+            let constraint: Constraint = serde_json::from_value(json!({ "tools": set })).unwrap();
+            Some(Arc::new(constraint))
+        };
+        let answer = |made: bool, due: Option<bool>| TestRequest {
+            made_call: Some(made),
+            call_due: due,
+            right_call: due.map(|due| due == made),
+            ..test_request()
+        };
+        let leak = ToolCallFault::LeakedMarkup {
+            channel: Channel::Content,
+            markup: "<tool_call".to_owned(),
+            byte: 0,
+        };
+        let forbidden = ToolCallFault::CallUnderNone {
+            name: "f".to_owned(),
+        };
+        let run = [
+            answer(true, Some(true)),
+            answer(false, Some(true)),
+            answer(true, Some(false)),
+            TestRequest {
+                verdict: invalid(Reason::ToolCall(leak)),
+                ..answer(false, None)
+            },
+            TestRequest {
+                verdict: invalid(Reason::ToolCall(forbidden)),
+                ..answer(true, Some(false))
+            },
+            TestRequest {
+                outcome: Outcome::Truncated,
+                verdict: invalid(Reason::Truncated),
+                ..answer(false, Some(true))
+            },
+            test_request(),
+        ];
+        let rates = [
+            &CORRECT_RATE,
+            &CALL_VALIDITY,
+            &RIGHT_CALLS,
+            &MISSED_CALLS,
+            &FORBIDDEN_CALLS,
+            &LEAKED_MARKUP_RATE,
+        ];
+        let change = |index: usize, case: &mut sobench_core::case::Case| match index {
+            0..=3 | 5 => case.constraint = tools("auto"),
+            4 => case.constraint = tools("none"),
+            _ => {}
+        };
+        let found = with_cases(&run, change, |samples| {
+            ["auto", "none"].map(|choice| {
+                let group = Group {
+                    tool_choice: Some(choice),
+                    ..Group::of_arm(Arm::Constrained)
+                };
+                let options = MetricsOptions::default();
+                let found = GroupValues::new(group, samples, 1, &options).unwrap();
+                rates.map(|metric| counts(&found.values, metric))
+            })
+        });
+        // Correct, valid calls, right calls, missed, forbidden, leaked.
+        let auto = [
+            Some((3, 5)),
+            Some((2, 2)),
+            Some((1, 4)),
+            Some((1, 2)),
+            Some((1, 1)),
+            Some((1, 5)),
+        ];
+        let none = [
+            Some((0, 1)),
+            Some((0, 1)),
+            Some((0, 1)),
+            None,
+            Some((1, 1)),
+            Some((0, 1)),
+        ];
+        assert_eq!(found, [auto, none]);
+    }
+
+    /// Constrained requests with every possible outcome.
+    fn every_end() -> Vec<TestRequest<'static>> {
+        let refused = Outcome::Rejected {
+            status: 400,
+            body: "no".into(),
+            advice: None,
+        };
+        let error = Outcome::ServerError {
+            status: 500,
+            body: "oops".into(),
+            advice: None,
+        };
+        let none = |outcome: Outcome, why: NotScored| TestRequest {
+            outcome,
+            verdict: not_scored_as(why),
+            chunks: vec![],
+            text: "",
+            finish_reason: None,
+            vllm_correct: Some(false),
+            ..test_request()
+        };
+        vec![
+            test_request(),
+            TestRequest {
+                verdict: invalid(Reason::Choice),
+                ..test_request()
+            },
+            TestRequest {
+                verdict: invalid(Reason::Truncated),
+                outcome: Outcome::Truncated,
+                finish_reason: Some("length"),
+                ..test_request()
+            },
+            TestRequest {
+                verdict: invalid(Reason::Choice),
+                finish_reason: Some("content_filter"),
+                vllm_correct: Some(false),
+                ..test_request()
+            },
+            TestRequest {
+                verdict: not_scored_as(NotScored::Unsupported {
+                    what: "structural_tag".into(),
+                }),
+                ..test_request()
+            },
+            none(refused, NotScored::Refused),
+            none(error, NotScored::Failed),
+            TestRequest {
+                chunks: vec![4],
+                ..none(
+                    Outcome::TimedOut {
+                        limit_ms: 5,
+                        limit: Default::default(),
+                        stage: None,
+                    },
+                    NotScored::Failed,
+                )
+            },
+            none(Outcome::Cancelled, NotScored::Cancelled),
+            none(
+                Outcome::Transport {
+                    cause: TransportCause::Local,
+                    message: "no files".into(),
+                },
+                NotScored::NotSent,
+            ),
+        ]
+    }
+
+    #[test]
+    fn every_outcome_is_counted_once() {
+        let values = values(&every_end());
+        assert_eq!(
+            counts(&values, &CORRECT_RATE),
+            Some((1, 7)),
+            "rejected and failed requests are not correct, unjudged and unsent ones do not count"
+        );
+        assert_eq!(
+            counts(&values, &COMPLIANCE),
+            Some((1, 2)),
+            "only answers that ended normally"
+        );
+        assert_eq!(
+            counts(&values, &COVERAGE),
+            Some((6, 8)),
+            "an answer or the start of one; not cancelled before or without a connection"
+        );
+        let hits = [
+            &TRUNCATED_RATE,
+            &REFUSED_RATE,
+            &FAILED_RATE,
+            &CANCELLED_RATE,
+            &NOT_SENT_RATE,
+            &NOT_JUDGED_RATE,
+        ]
+        .map(|metric| values.count(metric));
+        assert_eq!(hits, [1, 1, 2, 1, 1, 1]);
+        assert_eq!(values.rate(&CONTROL_RATE), None);
+    }
+
+    #[test]
+    fn rejections_for_load_are_counted_separately() {
+        let refused = |status| TestRequest {
+            outcome: Outcome::Rejected {
+                status,
+                body: "no".into(),
+                advice: None,
+            },
+            verdict: not_scored_as(NotScored::Refused),
+            ..test_request()
+        };
+        let values = values(&[refused(400), refused(429), test_request(), refused(429)]);
+        assert_eq!(
+            (values.count(&REFUSED_RATE), values.count(&OVERLOADED_RATE)),
+            (3, 2)
+        );
+    }
+
+    #[test]
+    fn script_scores_every_request() {
+        let mut run = every_end();
+        run.push(TestRequest {
+            arm: Arm::Control,
+            verdict: Verdict::Valid,
+            vllm_correct: Some(false),
+            ..test_request()
+        });
+        run.push(TestRequest {
+            arm: Arm::Free,
+            verdict: not_scored_as(NotScored::NoConstraint),
+            vllm_correct: Some(true),
+            ..test_request()
+        });
+        assert_eq!(counts(&values(&run), &VLLM_CORRECT_RATE), Some((5, 12)));
+    }
+
+    #[test]
+    fn control_arm_has_its_own_rate() {
+        let control = |verdict| TestRequest {
+            arm: Arm::Control,
+            verdict,
+            ..test_request()
+        };
+        let run = [
+            test_request(),
+            control(Verdict::Valid),
+            control(invalid(Reason::Empty)),
+            control(not_scored_as(NotScored::Cancelled)),
+        ];
+        let values = values(&run);
+        assert_eq!(
+            [&CORRECT_RATE, &CONTROL_RATE].map(|metric| counts(&values, metric)),
+            [Some((1, 1)), Some((1, 2))]
+        );
+    }
+
+    #[test]
+    fn no_data_is_not_zero_percent() {
+        let grammar = TestRequest {
+            vllm_correct: None,
+            finish_reason: None,
+            ..test_request()
+        };
+        let found = values(&[grammar]);
+        assert_eq!(
+            [&VLLM_CORRECT_RATE, &COMPLIANCE].map(|metric| counts(&found, metric)),
+            [None, Some((1, 1))],
+            "an answer without a finish reason ended by itself"
+        );
+        let truncated = TestRequest {
+            outcome: Outcome::Truncated,
+            verdict: invalid(Reason::Truncated),
+            ..test_request()
+        };
+        let found = values(&[truncated]);
+        assert_eq!(
+            [&CORRECT_RATE, &COMPLIANCE].map(|metric| counts(&found, metric)),
+            [Some((0, 1)), None]
+        );
+        let found = values(&[]);
+        for metric in [&CORRECT_RATE, &COVERAGE, &VLLM_CORRECT_RATE] {
+            assert_eq!(found.rate(metric), None, "{metric:?}");
+        }
     }
 }

@@ -1,52 +1,39 @@
 //! Metrics as rows of a table, for reports without a table of their own.
 
-use super::{Figure, Metric, Value, latencies, rates, totals};
-use crate::metrics::Metrics;
+use super::{Figure, Metric, Shown, Value, Values, latencies, rates, totals};
 
 /// The columns of [`rows`].
 pub const ROW_COLUMNS: [&str; 3] = ["metric", "value", "details"];
 
+/// The metrics of the console that are in no other table of it.
+const OTHERS: [&Metric; 7] = [
+    &rates::WHITE_SPACE_RATE,
+    &latencies::TTFT_ARGUMENTS,
+    &totals::VALID_THROUGHPUT,
+    &totals::MAX_OUTPUT_CHUNKS,
+    &totals::TRUNCATED,
+    &totals::NEVER_SENT,
+    &totals::EMPTY_ANSWERS,
+];
+
 /// The selection of rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Page {
-    /// Only relevant metrics that are not in another table of the console.
+    /// Only metrics that are not in another table of the console.
     Console,
-    /// Every metric with a value.
+    /// Every metric with a value, except those for files only.
     Whole,
 }
 
 /// Each metric with its row: label with unit, value, and details of the value.
-pub fn rows(metrics: &Metrics, page: Page) -> Vec<(&'static Metric, [String; 3])> {
-    let values = metrics.values.iter();
-    let shown = values
-        .filter(|(metric, _)| page == Page::Whole || is_relevant_for_console(metric, metrics));
+pub fn rows(values: &Values, page: Page) -> Vec<(&'static Metric, [String; 3])> {
+    let shown = values.iter().filter(|(metric, _)| match page {
+        Page::Console => OTHERS.contains(metric) && metric.is_shown(values),
+        Page::Whole => !matches!(metric.shown, Shown::InFiles),
+    });
     shown
         .map(|(metric, value)| (metric, row(metric, value)))
         .collect()
-}
-
-/// Whether a metric is relevant and not in another table of the console.
-fn is_relevant_for_console(metric: &Metric, metrics: &Metrics) -> bool {
-    let number = metrics.values.number(metric);
-    if *metric == totals::VALID_THROUGHPUT {
-        return number != metrics.values.number(&totals::REQUEST_THROUGHPUT);
-    }
-    if *metric == totals::MAX_OUTPUT_CHUNKS {
-        return metrics.overall.latency.multi_token_chunk_answers > 0;
-    }
-    if *metric == totals::TRUNCATED {
-        return number != Some(metrics.quality.truncated as f64);
-    }
-    let is_only_here = [
-        &rates::WHITE_SPACE_RATE,
-        &totals::NEVER_SENT,
-        &totals::EMPTY_ANSWERS,
-    ]
-    .contains(&metric);
-    if *metric == latencies::TTFT_ARGUMENTS {
-        return true;
-    }
-    is_only_here && number != Some(0.0)
 }
 
 fn row(metric: &'static Metric, value: &Value) -> [String; 3] {
@@ -84,13 +71,13 @@ fn row(metric: &'static Metric, value: &Value) -> [String; 3] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metrics::registry::testing::{metrics, options};
+    use crate::metrics::registry::testing::{options, values};
     use crate::metrics::summarise;
     use sobench_facts::testing::{TestRequest, test_request, with_samples};
 
     fn labels(run: &[TestRequest<'_>], page: Page) -> Vec<String> {
         let metrics = with_samples(run, |samples| summarise(samples, 2_000_000_000, &options()));
-        rows(&metrics, page)
+        rows(&metrics.values, page)
             .into_iter()
             .map(|(_, row)| row[0].clone())
             .collect()
@@ -98,7 +85,9 @@ mod tests {
 
     #[test]
     fn all_selects_every_metric() {
-        assert_eq!(rows(&metrics(), Page::Whole).len(), Metric::ALL.len());
+        let all = Metric::ALL.iter();
+        let in_tables = all.filter(|metric| !matches!(metric.shown, Shown::InFiles));
+        assert_eq!(rows(&values(), Page::Whole).len(), in_tables.count());
     }
 
     #[test]

@@ -1,16 +1,20 @@
-//! Metrics with a single value per run: throughput, peaks and counts. The formulas are in
+//! Metrics with a single value per group: throughput, peaks and counts. The formulas are in
 //! [`crate::metrics::throughput`].
 
-use super::{Better, Kind, Metric, RunSamples, Unit};
+use super::{Better, Kind, Metric, RunSamples, Shown, Unit, rates};
 use crate::metrics::channel_latency::late_percent;
+use crate::metrics::throughput::{max_in_flight, sum};
 use sobench_core::answer::Channel;
+use sobench_core::observation::Outcome;
+use sobench_facts::Sample;
+use sobench_facts::latency::has_multi_token_chunks;
 
 /// Answers per second.
 pub static REQUEST_THROUGHPUT: Metric = per_second(
     "request_throughput",
     "Request throughput",
     Unit::RequestsPerSecond,
-    |run| run.overall.throughput.counts.answers,
+    |run| run.counts().answers,
 );
 
 /// Output tokens of answers per second.
@@ -18,7 +22,7 @@ pub static OUTPUT_THROUGHPUT: Metric = per_second(
     "output_throughput",
     "Output token throughput",
     Unit::TokensPerSecond,
-    |run| run.overall.throughput.counts.output_tokens,
+    |run| run.counts().output_tokens,
 );
 
 /// Input and output tokens of answers per second; only input tokens if answers have none.
@@ -26,7 +30,7 @@ pub static TOTAL_TOKEN_THROUGHPUT: Metric = per_second(
     "total_token_throughput",
     "Total token throughput",
     Unit::TokensPerSecond,
-    |run| run.overall.throughput.counts.total_tokens,
+    |run| run.counts().total_tokens,
 );
 
 /// Valid answers per second.
@@ -34,15 +38,16 @@ pub static VALID_THROUGHPUT: Metric = per_second(
     "valid_throughput",
     "Valid answer throughput",
     Unit::RequestsPerSecond,
-    |run| run.overall.throughput.counts.valid,
-);
+    |run| run.counts().valid,
+)
+.shown(Shown::Unlike(&REQUEST_THROUGHPUT));
 
 /// Answers that meet every objective, per second.
 pub static REQUEST_GOODPUT: Metric = per_second(
     "request_goodput",
     "Request goodput",
     Unit::RequestsPerSecond,
-    |run| run.overall.throughput.counts.good,
+    |run| run.counts().good,
 );
 
 /// Valid answers that meet every objective, per second.
@@ -50,7 +55,7 @@ pub static VALID_GOODPUT: Metric = per_second(
     "valid_goodput",
     "Valid request goodput",
     Unit::RequestsPerSecond,
-    |run| run.overall.throughput.counts.valid_good,
+    |run| run.counts().valid_good,
 );
 
 /// Maximum output tokens in a second of the run.
@@ -59,7 +64,12 @@ pub static MAX_OUTPUT_TOKENS: Metric = total(
     "Peak output token throughput",
     Unit::TokensPerSecond,
     Better::Neither,
-    |run| run.overall.throughput.max_output_tokens_per_s,
+    |run| {
+        // Below the mean, the run has no full second at its highest rate.
+        let mean = mean_output(run);
+        let peak = run.peaks().tokens;
+        peak.filter(|peak| mean.is_none_or(|mean| *peak >= mean))
+    },
 );
 
 /// Maximum content chunks in a second of the run.
@@ -68,13 +78,9 @@ pub static MAX_OUTPUT_CHUNKS: Metric = total(
     "Peak output chunk throughput",
     Unit::ChunksPerSecond,
     Better::Neither,
-    |run| {
-        run.overall
-            .throughput
-            .max_output_chunks_per_s
-            .map(|count| count as f64)
-    },
-);
+    |run| run.peaks().chunks.map(|count| count as f64),
+)
+.shown(Shown::With(&MULTI_TOKEN_CHUNK_ANSWERS));
 
 /// Maximum number of answers in progress during the same second of the run.
 pub static MAX_CONCURRENT_REQUESTS: Metric = total(
@@ -82,12 +88,7 @@ pub static MAX_CONCURRENT_REQUESTS: Metric = total(
     "Peak concurrent requests",
     Unit::Count,
     Better::Neither,
-    |run| {
-        run.overall
-            .throughput
-            .max_concurrent_requests
-            .map(|count| count as f64)
-    },
+    |run| run.peaks().overlapping.map(|count| count as f64),
 );
 
 /// Maximum number of requests in flight.
@@ -96,11 +97,83 @@ pub static MAX_IN_FLIGHT: Metric = total(
     "Peak requests in flight",
     Unit::Count,
     Better::Neither,
+    |run| max_in_flight(run.samples, run.duration_ns).map(|count| count as f64),
+);
+
+/// Requests of any outcome.
+pub static REQUESTS: Metric =
+    in_files("requests", "Requests", |run| Some(run.samples.len() as f64));
+
+/// Requests whose connection the client closed by plan.
+pub static ABANDONED: Metric = in_files("abandoned", "Abandoned requests", |run| {
+    count(run, |outcome| *outcome == Outcome::Abandoned)
+});
+
+/// Content chunks of all answers.
+pub static CHUNKS: Metric = in_files("chunks", "Chunks", |run| {
+    Some(run.answers().map(|answer| answer.chunks()).sum::<u64>() as f64)
+});
+
+/// Streamed answers with more tokens than chunks, not counting an end token. Their ITL is not the
+/// time per token.
+pub static MULTI_TOKEN_CHUNK_ANSWERS: Metric = in_files(
+    "multi_token_chunk_answers",
+    "Answers with several tokens in a chunk",
+    |run| Some(multi_token_answers(run, |_| true)),
+);
+
+/// Streamed answers with at least two tokens, not counting an end token, in a single chunk. They have
+/// no TPOT.
+pub static SINGLE_CHUNK_ANSWERS: Metric =
+    in_files("single_chunk_answers", "Answers in a single chunk", |run| {
+        Some(multi_token_answers(run, |chunks| chunks == 1))
+    });
+
+/// Answers that were not streamed although a stream was requested. They have an E2EL, but no TTFT,
+/// TPOT or ITL.
+pub static UNSTREAMED_ANSWERS: Metric = in_files(
+    "unstreamed_answers",
+    "Answers that were not streamed",
     |run| {
-        run.overall
-            .throughput
-            .max_in_flight
-            .map(|count| count as f64)
+        let unstreamed = run.answers().filter(|answer| !answer.came_as_stream());
+        Some(unstreamed.filter(|_| run.options.streamed).count() as f64)
+    },
+);
+
+/// Output tokens per chunk of streamed answers: the tokens of a step of the model, if speculative
+/// decoding sends the accepted tokens and the model's own in one chunk. Steps without a draft are
+/// chunks too, so this is below the acceptance length, which is over drafts.
+pub static TOKENS_PER_STEP: Metric = in_files("tokens_per_step", "Tokens per step", |run| {
+    let is_streamed = run.answers().all(|answer| answer.streamed(run.options));
+    let chunks: u64 = run.answers().map(|answer| answer.chunks()).sum();
+    let tokens = run
+        .counts()
+        .output_tokens
+        .filter(|_| is_streamed && chunks > 0)?;
+    Some(tokens as f64 / chunks as f64)
+});
+
+/// Answers with reasoning, streamed or not.
+pub static REASONED_ANSWERS: Metric =
+    in_files("reasoned_answers", "Answers with reasoning", |run| {
+        Some(
+            run.answers()
+                .filter(|answer| answer.has_reasoning())
+                .count() as f64,
+        )
+    });
+
+/// Answers with reasoning and nothing after it.
+pub static REASONING_ONLY_ANSWERS: Metric = in_files(
+    "reasoning_only_answers",
+    "Answers with reasoning only",
+    |run| {
+        let is_alone = |answer: &&Sample<'_>| {
+            answer
+                .reasoned_ns()
+                .is_some_and(|(_, answer)| answer.is_none())
+        };
+        Some(run.answers().filter(is_alone).count() as f64)
     },
 );
 
@@ -110,7 +183,7 @@ pub static COMPLETED: Metric = total(
     "Successful requests",
     Unit::Count,
     Better::Up,
-    |run| Some(run.overall.completed as f64),
+    |run| Some(run.answers().count() as f64),
 );
 
 /// Requests that were rejected, timed out, or failed in the server, the stream or the network.
@@ -119,7 +192,12 @@ pub static FAILED: Metric = total(
     "Failed requests",
     Unit::Count,
     Better::Down,
-    |run| Some(run.overall.failed as f64),
+    |run| {
+        let is_failed = |outcome: &Outcome| {
+            !outcome.is_answer() && !matches!(outcome, Outcome::Cancelled | Outcome::Abandoned)
+        };
+        count(run, is_failed)
+    },
 );
 
 /// Requests cancelled at the end of the run.
@@ -128,7 +206,7 @@ pub static CANCELLED: Metric = total(
     "Cancelled requests",
     Unit::Count,
     Better::Neither,
-    |run| Some(run.overall.cancelled as f64),
+    |run| count(run, |outcome| *outcome == Outcome::Cancelled),
 );
 
 /// Answers truncated at the token limit, in all arms.
@@ -137,8 +215,9 @@ pub static TRUNCATED: Metric = total(
     "Answers truncated at the token limit",
     Unit::Count,
     Better::Neither,
-    |run| Some(run.overall.truncated as f64),
-);
+    |run| count(run, |outcome| *outcome == Outcome::Truncated),
+)
+.shown(Shown::Unlike(&rates::TRUNCATED_RATE));
 
 /// Requests that were due and never sent.
 pub static NEVER_SENT: Metric = total(
@@ -146,8 +225,15 @@ pub static NEVER_SENT: Metric = total(
     "Requests due and never sent",
     Unit::Count,
     Better::Neither,
-    |run| Some(run.overall.latency.never_sent as f64),
-);
+    |run| {
+        let unsent = run
+            .samples
+            .iter()
+            .filter(|sample| sample.latency(run.options).schedule_lag_ms.is_none());
+        Some(unsent.count() as f64)
+    },
+)
+.shown(Shown::AboveZero);
 
 /// Answers without content.
 pub static EMPTY_ANSWERS: Metric = total(
@@ -155,8 +241,9 @@ pub static EMPTY_ANSWERS: Metric = total(
     "Answers without content",
     Unit::Count,
     Better::Down,
-    |run| Some(run.overall.latency.empty_answers as f64),
-);
+    |run| Some(run.answers().filter(|answer| answer.chunks() == 0).count() as f64),
+)
+.shown(Shown::AboveZero);
 
 /// Mean percentage of the reasoning that arrived in the last 100 ms of its answer.
 pub static LATE_REASONING: Metric = total(
@@ -191,7 +278,7 @@ pub static INPUT_TOKENS: Metric = total(
     "Total input tokens",
     Unit::Count,
     Better::Neither,
-    |run| run.overall.tokens.input.map(|count| count as f64),
+    |run| sum(run.answers().map(|answer| answer.tokens().input)).map(|count| count as f64),
 );
 
 /// Output tokens of all answers.
@@ -200,7 +287,7 @@ pub static OUTPUT_TOKENS: Metric = total(
     "Total generated tokens",
     Unit::Count,
     Better::Neither,
-    |run| run.overall.tokens.output.map(|count| count as f64),
+    |run| run.counts().output_tokens.map(|count| count as f64),
 );
 
 /// Seconds from the start of the schedule to the end of the last request.
@@ -211,6 +298,40 @@ pub static DURATION: Metric = total(
     Better::Neither,
     |run| Some(run.duration_ns as f64 / 1e9),
 );
+
+/// Output tokens per second of the run.
+fn mean_output(run: &RunSamples<'_>) -> Option<f64> {
+    let tokens = run.counts().output_tokens.filter(|_| run.duration_ns > 0)?;
+    Some(tokens as f64 / (run.duration_ns as f64 / 1e9))
+}
+
+/// The number of requests with an outcome.
+fn count(run: &RunSamples<'_>, is_counted: fn(&Outcome) -> bool) -> Option<f64> {
+    let counted = run
+        .samples
+        .iter()
+        .filter(|sample| is_counted(sample.outcome()));
+    Some(counted.count() as f64)
+}
+
+/// The number of streamed answers with several tokens in a chunk, by their number of chunks.
+fn multi_token_answers(run: &RunSamples<'_>, is_counted: fn(u64) -> bool) -> f64 {
+    let streamed = run.answers().filter(|answer| answer.streamed(run.options));
+    let is_several = |answer: &&Sample<'_>| {
+        let (tokens, chunks) = (answer.tokens().output, answer.chunks());
+        tokens.is_some_and(|tokens| has_multi_token_chunks(tokens, chunks)) && is_counted(chunks)
+    };
+    streamed.filter(is_several).count() as f64
+}
+
+/// A count that pages use for other rows.
+const fn in_files(
+    name: &'static str,
+    label: &'static str,
+    value: fn(&RunSamples<'_>) -> Option<f64>,
+) -> Metric {
+    total(name, label, Unit::Count, Better::Neither, value).shown(Shown::InFiles)
+}
 
 const fn per_second(
     name: &'static str,
@@ -224,6 +345,9 @@ const fn per_second(
         unit,
         better: Better::Up,
         kind: Kind::PerSecond(count),
+        shown: Shown::Known,
+        of_what: "",
+        vllm: None,
     }
 }
 
@@ -240,5 +364,39 @@ pub(super) const fn total(
         unit,
         better,
         kind: Kind::Total(value),
+        shown: Shown::Known,
+        of_what: "",
+        vllm: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metrics::summarise;
+    use sobench_core::case::Arm;
+    use sobench_facts::testing::{TestRequest, test_request, with_samples};
+    use sobench_plan::metrics::MetricsOptions;
+
+    #[test]
+    fn each_arm_has_its_tokens_per_step() {
+        // Three chunks each.
+        let answer = |arm, output| TestRequest {
+            arm,
+            output: Some(output),
+            ..test_request()
+        };
+        let run = [answer(Arm::Constrained, 6), answer(Arm::Control, 12)];
+        let metrics = with_samples(&run, |samples| {
+            summarise(samples, 1, &MetricsOptions::default())
+        });
+        let found: Vec<_> = metrics
+            .arms()
+            .map(|(arm, values)| (arm, values.number(&TOKENS_PER_STEP)))
+            .collect();
+        assert_eq!(
+            found,
+            [(Arm::Constrained, Some(2.0)), (Arm::Control, Some(4.0))]
+        );
     }
 }

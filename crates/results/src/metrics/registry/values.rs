@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::de::{DeserializeOwned, Deserializer};
@@ -28,8 +29,7 @@ pub struct PerSecond {
     pub count: Option<u64>,
 }
 
-/// The values of [`Metric::ALL`] in order; in files an object with one member per metric, `null` if
-/// unknown.
+/// The values of [`Metric::ALL`] in order; in files an object with one member per known metric.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Values(Vec<Option<Value>>);
 
@@ -49,17 +49,21 @@ impl Values {
         Self(Metric::ALL.iter().map(|metric| find(metric)).collect())
     }
 
+    /// Computes some metrics.
+    pub fn of(metrics: &[&Metric], run: &RunSamples<'_>) -> Self {
+        Self::from_fn(|metric| metrics.contains(&metric).then(|| Value::new(metric, run))?)
+    }
+
     /// Every metric with a value.
     pub fn iter(&self) -> impl Iterator<Item = (&'static Metric, &Value)> {
-        Metric::ALL
-            .iter()
-            .zip(&self.0)
-            .filter_map(|(metric, value)| Some((*metric, value.as_ref()?)))
+        let all = Metric::ALL.iter();
+        all.filter_map(|metric| Some((*metric, self.get(metric)?)))
     }
 
     /// The value of a metric.
     pub fn get(&self, metric: &Metric) -> Option<&Value> {
-        self.0.get(metric.index())?.as_ref()
+        let value = self.0.get(metric.index())?.as_ref();
+        value.filter(|value| !matches!(value, Value::Distribution(summary) if summary.n == 0))
     }
 
     /// The value of a rate.
@@ -80,11 +84,20 @@ impl Values {
         }
     }
 
-    /// The value of a distribution.
-    pub fn summary(&self, metric: &Metric) -> Option<&Summary> {
-        match self.get(metric)? {
-            Value::Distribution(summary) => Some(summary),
-            _ => None,
+    /// The number of a metric that counts; 0 if it is unknown.
+    pub fn count(&self, metric: &Metric) -> usize {
+        match self.get(metric) {
+            Some(Value::Rate(rate)) => rate.hits,
+            _ => self.number(metric).unwrap_or_default() as usize,
+        }
+    }
+
+    /// The value of a distribution; without values, only its percentiles are known.
+    pub fn summary(&self, metric: &Metric) -> &Summary {
+        static UNKNOWN: LazyLock<Summary> = LazyLock::new(Summary::default);
+        match self.0.get(metric.index()) {
+            Some(Some(Value::Distribution(summary))) => summary,
+            _ => &UNKNOWN,
         }
     }
 }
@@ -95,9 +108,7 @@ impl Value {
         match metric.kind {
             Kind::Rate { .. } => metric.rate(run.samples.iter().copied()).map(Self::Rate),
             Kind::Distribution { .. } | Kind::Pooled(_) => {
-                let known = run.overall.latency.metric_summary(metric).cloned();
-                let summary = known.unwrap_or_else(|| metric.summary(run.samples, run.options));
-                (summary.n > 0).then_some(Self::Distribution(summary))
+                Some(Self::Distribution(metric.summary(run.samples, run.options)))
             }
             Kind::PerSecond(count) => {
                 let seconds = run.duration_ns as f64 / 1e9;
@@ -148,19 +159,15 @@ impl JsonSchema for Values {
     }
 
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        let value = generator.subschema_for::<Option<Value>>();
-        let names = Metric::ALL.iter().map(|metric| (metric.name, true));
+        let value = generator.subschema_for::<Value>();
+        let names = Metric::ALL.iter().map(|metric| (metric.name, false));
         sobench_core::contract::members(names, &value)
     }
 }
 
 impl Serialize for Values {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_map(
-            Metric::ALL
-                .iter()
-                .map(|metric| (metric.name, self.get(metric))),
-        )
+        serializer.collect_map(self.iter().map(|(metric, value)| (metric.name, value)))
     }
 }
 
@@ -190,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn values_equal_those_of_the_report() {
+    fn each_kind_of_metric_has_its_value() {
         let run = [
             test_request(),
             TestRequest {
@@ -199,54 +206,22 @@ mod tests {
                 ..test_request()
             },
         ];
-        with_samples(&run, |samples| {
-            let metrics = summarise(samples, 2_000_000_000, &MetricsOptions::default());
-            let (values, quality, overall) = (&metrics.values, &metrics.quality, &metrics.overall);
-            assert_eq!(values.rate(&rates::CORRECT_RATE), quality.correct_rate);
-            assert_eq!(
-                values
-                    .rate(&rates::TRUNCATED_RATE)
-                    .map(|rate| (rate.hits, rate.of)),
-                Some((1, 2))
-            );
-            assert_eq!(
-                values.summary(&latencies::TTFT),
-                Some(&overall.latency.ttft_ms)
-            );
-            assert_eq!(values.summary(&latencies::TTFT_REASONING), None);
-            let throughput = Value::PerSecond(PerSecond {
-                per_second: 1.0,
-                count: Some(2),
-            });
-            assert_eq!(values.get(&totals::REQUEST_THROUGHPUT), Some(&throughput));
-            assert_eq!(values.get(&totals::COMPLETED), Some(&Value::Total(2.0)));
+        let values = values(&run);
+        let truncated = values.rate(&rates::TRUNCATED_RATE).unwrap();
+        assert_eq!((truncated.hits, truncated.of), (1, 2));
+        assert_eq!(values.summary(&latencies::TTFT).n, 2);
+        assert_eq!(values.get(&latencies::TTFT_REASONING), None);
+        assert_eq!(
+            values.summary(&latencies::TTFT_REASONING).percentiles.len(),
+            1
+        );
+        let throughput = Value::PerSecond(PerSecond {
+            per_second: 1.0,
+            count: Some(2),
         });
-    }
-
-    #[test]
-    fn stored_summaries_match_the_metric_definitions() {
-        let reasoned = TestRequest {
-            reasoning: Some(5),
-            answer: Some(25),
-            arguments: Some(28),
-            chunk_tokens: vec![1, 3, 4],
-            output: Some(4),
-            ..test_request()
-        };
-        with_samples(&[test_request(), reasoned], |samples| {
-            let samples: Vec<_> = samples.iter().collect();
-            let options = MetricsOptions::default();
-            let latency = crate::metrics::latency::Latency::new(&samples, &options);
-            let kept: Vec<_> = Metric::ALL
-                .iter()
-                .filter_map(|metric| Some((*metric, latency.metric_summary(metric)?)))
-                .collect();
-            assert_eq!(kept.len(), 12);
-            for (metric, summary) in kept {
-                assert_eq!(summary, &metric.summary(&samples, &options), "{metric:?}");
-                assert!(summary.n > 0, "{metric:?}");
-            }
-        });
+        assert_eq!(values.get(&totals::REQUEST_THROUGHPUT), Some(&throughput));
+        assert_eq!(values.get(&totals::COMPLETED), Some(&Value::Total(2.0)));
+        assert_eq!(values.count(&totals::COMPLETED), 2);
     }
 
     #[test]
@@ -263,7 +238,8 @@ mod tests {
     fn values_round_trip() {
         let values = values(&[test_request(), test_request()]);
         let text = serde_json::to_string(&values).unwrap();
-        assert_eq!(serde_json::from_str::<Values>(&text).unwrap(), values);
+        let read = serde_json::from_str::<Values>(&text).unwrap();
+        assert!(read.iter().eq(values.iter()));
         assert_eq!(
             serde_json::from_str::<Values>(r#"{"of_tomorrow": 3}"#)
                 .unwrap()

@@ -3,7 +3,8 @@
 use std::fmt;
 
 use super::ServerMetrics;
-use crate::metrics::ArmMetrics;
+use crate::metrics::TokenSources;
+use crate::metrics::registry::{Values, latencies, totals};
 use sobench_core::server_sample::Quantity;
 
 /// Share from which numbers of requests and tokens differ.
@@ -36,12 +37,16 @@ pub enum ServerDifference {
 }
 
 impl ServerDifference {
-    pub(super) fn all(server: &ServerMetrics, client: &ArmMetrics) -> Vec<Self> {
+    pub(super) fn all(
+        server: &ServerMetrics,
+        client: &Values,
+        sources: &TokenSources,
+    ) -> Vec<Self> {
         // After a restart, the server's figures are not of all requests.
         if server.restarts > 0 {
             return Vec::new();
         }
-        let differences = [output_tokens(server, client), ttft(server, client)];
+        let differences = [output_tokens(server, client, sources), ttft(server, client)];
         differences.into_iter().flatten().collect()
     }
 }
@@ -50,21 +55,26 @@ fn differ(one: f64, other: f64) -> bool {
     (one - other).abs() > (COUNT_SHARE * one.max(other)).max(1.0)
 }
 
-fn output_tokens(server: &ServerMetrics, client: &ArmMetrics) -> Option<ServerDifference> {
+fn output_tokens(
+    server: &ServerMetrics,
+    client: &Values,
+    sources: &TokenSources,
+) -> Option<ServerDifference> {
     let generated = server.count(Quantity::GeneratedTokens)?;
     // Counts of a tokenizer differ from the server's for another reason.
-    let sources = client.tokens.output_sources;
-    let is_counted = sources.tokenizer == 0 && sources.other_tokenizer == 0;
-    let received = client.tokens.output.filter(|_| is_counted)? as f64;
+    let is_counted = sources.output.tokenizer == 0 && sources.output.other_tokenizer == 0;
+    let received = client
+        .number(&totals::OUTPUT_TOKENS)
+        .filter(|_| is_counted)?;
     differ(generated, received).then_some(ServerDifference::OutputTokens {
         server: generated,
         client: received,
     })
 }
 
-fn ttft(server: &ServerMetrics, client: &ArmMetrics) -> Option<ServerDifference> {
+fn ttft(server: &ServerMetrics, client: &Values) -> Option<ServerDifference> {
     let own = server.duration(Quantity::Ttft)?;
-    let measured = &client.latency.ttft_ms;
+    let measured = client.summary(&latencies::TTFT);
     let client_ms = measured.mean?;
     let server_ms = own.mean_ms;
     if differ(own.count, measured.n as f64) {
@@ -152,8 +162,8 @@ mod tests {
         };
         let run = vec![test_request(); 100];
         with_samples(&run, |samples| {
-            let client = summarise(samples, 1, &MetricsOptions::default()).overall;
-            ServerDifference::all(&server, &client)
+            let client = summarise(samples, 1, &MetricsOptions::default());
+            ServerDifference::all(&server, &client.values, &client.token_sources)
         })
     }
 

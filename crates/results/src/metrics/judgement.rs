@@ -1,0 +1,81 @@
+//! What a verdict and the end of a request say: whether an answer is correct, complies, or counts.
+
+use sobench_core::observation::Outcome;
+use sobench_core::verdict::{NotScored, Reason, Verdict};
+use sobench_facts::Sample;
+
+/// Finish reasons of answers that the model ended normally: OpenAI's, and two of TGI.
+const ENDED_BY_ITSELF: [&str; 4] = ["stop", "eos_token", "stop_sequence", "tool_calls"];
+
+/// Whether the server accepted a request, with an answer or the start of one. `None` if the request
+/// did not reach the server, or was cancelled before.
+pub fn is_taken_up(outcome: &Outcome, has_content: bool) -> Option<bool> {
+    let is_taken_up = outcome.is_answer() || has_content;
+    (is_taken_up || outcome.has_result()).then_some(is_taken_up)
+}
+
+/// Whether a verdict counts as correct. Rejected and failed requests do not; `None` if it cannot be
+/// judged.
+pub fn is_correct(verdict: &Verdict) -> Option<bool> {
+    match verdict {
+        Verdict::Valid => Some(true),
+        Verdict::Invalid { .. }
+        | Verdict::NotScored {
+            why: NotScored::Refused | NotScored::Failed,
+        } => Some(false),
+        Verdict::NotScored { .. } => None,
+    }
+}
+
+/// Whether an answer has no verdict.
+pub fn is_unjudged(verdict: &Verdict) -> bool {
+    let Verdict::NotScored { why } = verdict else {
+        return false;
+    };
+    matches!(
+        why,
+        NotScored::NoConstraint | NotScored::Unsupported { .. } | NotScored::Limit { .. }
+    )
+}
+
+/// Whether an answer that was cut at the token limit could not have become valid by any end.
+pub fn breaks_before_cut(sample: &Sample<'_>) -> bool {
+    *sample.outcome() == Outcome::Truncated && is_final_violation(sample.verdict())
+}
+
+fn is_final_violation(verdict: &Verdict) -> bool {
+    matches!(verdict, Verdict::Invalid { reason } if *reason != Reason::Truncated)
+}
+
+/// Whether an answer that ended normally and has a verdict is valid; `None` for other requests.
+pub fn complied(sample: &Sample<'_>) -> Option<bool> {
+    compliance(
+        sample.verdict(),
+        sample.outcome().name(),
+        sample.finish_reason(),
+    )
+}
+
+/// As [`complied`], for an answer in a file; `outcome` is the name of its outcome. A complete answer
+/// without a finish reason counts: the server ended it, and named no other reason. An answer that
+/// was cut after it had broken its constraint does not comply.
+pub fn compliance(verdict: &Verdict, outcome: &str, finish_reason: Option<&str>) -> Option<bool> {
+    match outcome {
+        "truncated" => is_final_violation(verdict).then_some(false),
+        "completed" => {
+            let ended = finish_reason.is_none_or(|reason| ENDED_BY_ITSELF.contains(&reason));
+            let is_judged = !matches!(verdict, Verdict::NotScored { .. });
+            (ended && is_judged).then_some(*verdict == Verdict::Valid)
+        }
+        _ => None,
+    }
+}
+
+/// Whether a request timed out, or failed in the server, the stream or the network.
+pub fn is_failure(outcome: &Outcome) -> bool {
+    use Outcome::{ServerError, StreamError, TimedOut, Transport};
+    matches!(
+        outcome,
+        ServerError { .. } | StreamError { .. } | TimedOut { .. } | Transport { .. }
+    ) && !outcome.is_local()
+}
