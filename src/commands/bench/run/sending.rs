@@ -279,7 +279,7 @@ fn names_token_limit(outcome: &Outcome) -> bool {
 }
 
 /// Whether the model answered or refused.
-pub(super) fn is_response_of_model(outcome: &Outcome) -> bool {
+fn is_response_of_model(outcome: &Outcome) -> bool {
     outcome.is_answer() || matches!(outcome, Outcome::Refused { .. })
 }
 
