@@ -3,6 +3,7 @@
 #![expect(clippy::disallowed_methods, reason = "this module prints")]
 
 use std::cell::RefCell;
+use std::fmt::Display;
 use std::io::{ErrorKind, IsTerminal, Read, Write};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -332,7 +333,7 @@ thread_local! {
 }
 
 /// Prints a warning that applies to the whole run, unless notes are collected.
-pub fn warn(text: &str) {
+pub fn warn(text: &(impl Display + ?Sized)) {
     note(&format!("warning: {text}"));
 }
 

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::{Value, json};
 use sobench_runlog::RunLog;
-use sobench_testkit::scripted::{ScriptedServer, Then, models, wait_until_closed, whole};
+use sobench_testkit::scripted::{Request, ScriptedServer, Then, models, wait_until_closed, whole};
 
 use crate::runlog::check_lines;
 use crate::support::{Folder, Ran, check_result, sobench, sobench_result};
@@ -54,6 +54,42 @@ fn run(server: &ScriptedServer, more: &[&str]) -> (Ran, Value) {
     assert_eq!(ran.code, 0, "{}", ran.stderr);
     assert_eq!(check_result(&result), Ok(()));
     (ran, result)
+}
+
+/// What a request is for: its id without the number, or its path.
+fn purpose(request: &Request) -> &str {
+    let path = request.line.split(' ').nth(1).unwrap();
+    let id = request.header("x-request-id").unwrap_or(path);
+    id.trim_end_matches(|last: char| last == '-' || last.is_ascii_digit())
+}
+
+#[test]
+fn checks_beside_a_run_end_in_the_opposite_order() {
+    let server = text_server(|_| "vllm:num_requests_running 1\n".to_owned());
+    let checks =
+        "--profile --num-warmups 1 --cancel-rate 0.5 --stream-parity --request-id-prefix it-";
+    run(&server, &[checks]);
+    let requests = server.requests();
+    let mut seen: Vec<&str> = requests.iter().map(purpose).collect();
+    // The page is also read while requests are measured.
+    seen.retain(|purpose| *purpose != "it");
+    assert_eq!(requests.len() - seen.len(), 4);
+    seen.dedup();
+    let trial = seen.iter().position(|purpose| *purpose == "it-trial");
+    assert_eq!(
+        seen[trial.unwrap()..],
+        [
+            "it-trial",
+            "it-warmup",
+            "/start_profile",
+            "it-recovery-before",
+            "/metrics",
+            "/stop_profile",
+            "it-whole",
+            "it-streamed-again",
+            "it-recovery-after"
+        ]
+    );
 }
 
 /// The notices about the server's page or its restarts.

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::options::{RunPlan, Target};
 use super::run::judge::look_ahead;
+use super::run::prepare::open_tokenizer;
 use super::session::request_options;
 use crate::terminal::{InputProgress, InputUnit, Mode};
 use sobench_backend::identify::{Server, identify};
@@ -15,7 +16,6 @@ use sobench_core::case::{Arm, Case};
 use sobench_core::error::Result;
 use sobench_data::dataset::{self, DatasetPlan, Inputs};
 use sobench_data::hub::HubSettings;
-use sobench_data::tokenizer::Tokenizer;
 use sobench_embedded::SYNTHETIC_MODEL;
 use sobench_judge::Evaluator;
 
@@ -62,18 +62,7 @@ impl<'a> DryRun<'a> {
                 .grammar_spelling(dialect, plan.settings.constraint.grammar_dialect),
             ..plan.settings.dataset.clone()
         };
-        let tokenizer = plan
-            .settings
-            .tokenizer
-            .as_deref()
-            .map_or_else(|| Ok(Tokenizer::embedded()), Tokenizer::open)?;
-        let tokenizer = tokenizer.with_template_variables(
-            plan.settings
-                .request
-                .template_variables
-                .clone()
-                .unwrap_or_default(),
-        );
+        let tokenizer = open_tokenizer(&plan.settings)?;
         let options = request_options(&plan.settings, model, dialect);
         let mode = Mode::detect(plan.output.progress);
         let inputs = Inputs {

@@ -80,14 +80,21 @@ pub struct ServerTarget {
 impl ServerMetricsPlan {
     /// The settings in the record, without the address.
     fn settings(&self) -> ServerMetricsSettings {
-        let (page, series) = match self {
-            Self::Auto { series } => (ServerMetricsPage::Auto, &series[..]),
-            Self::Url { series, .. } => (ServerMetricsPage::Url, &series[..]),
-            Self::Off => (ServerMetricsPage::Off, &[][..]),
-        };
         ServerMetricsSettings {
-            page,
-            series: series.to_vec(),
+            page: match self {
+                Self::Auto { .. } => ServerMetricsPage::Auto,
+                Self::Url { .. } => ServerMetricsPage::Url,
+                Self::Off => ServerMetricsPage::Off,
+            },
+            series: self.series().to_vec(),
+        }
+    }
+
+    /// The series that the user named.
+    pub fn series(&self) -> &[String] {
+        match self {
+            Self::Auto { series } | Self::Url { series, .. } => series,
+            Self::Off => &[],
         }
     }
 }
@@ -227,14 +234,6 @@ impl RunPlan {
     /// The part of the load that this client sends.
     pub fn part(&self) -> Shard {
         self.shard.unwrap_or(Shard::WHOLE)
-    }
-
-    /// The concurrency cap of this client; `None` without a cap.
-    pub fn own_cap(&self) -> Option<usize> {
-        self.settings
-            .load
-            .max_concurrency
-            .map(|cap| self.part().share(cap))
     }
 }
 

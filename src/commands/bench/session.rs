@@ -14,12 +14,13 @@ use sobench_client::{self, Client, ClientOptions, Endpoint, Limits, ModelInfo};
 use sobench_core::case::Case;
 use sobench_core::constraint::{Constraint, GrammarDialect, GrammarSpelling};
 use sobench_core::error::{Error, Result};
+use sobench_core::shard::Shard;
 use sobench_core::speed::Speed;
 use sobench_data::dataset::Source;
 use sobench_embedded::{self, EmbeddedOptions, EmbeddedServer, Knowledge, SYNTHETIC_MODEL};
 use sobench_engine::Route;
 use sobench_notices::notice::{BenchNotice, Notice};
-use sobench_plan::record::{ConstraintSettings, Engine, EngineChoice, EngineWork, Settings};
+use sobench_plan::record::{Engine, EngineChoice, EngineWork, Settings};
 use sobench_shutdown::Shutdown;
 
 /// Requests to the embedded server carry their number, so that the same run gets the same answers.
@@ -67,14 +68,20 @@ impl Session {
     ///
     /// # Errors
     /// No server answers, the server cannot be sent what the plan requests, or it was stopped.
-    pub fn open(plan: &RunPlan, runtime: &Runtime, shutdown: &Shutdown) -> Result<Self> {
-        match &plan.target {
-            Target::Embedded(options) => Self::embedded(plan, options),
+    pub fn open(
+        target: &Target,
+        settings: &Settings<Source>,
+        part: Shard,
+        runtime: &Runtime,
+        shutdown: &Shutdown,
+    ) -> Result<Self> {
+        match target {
+            Target::Embedded(options) => Self::embedded(settings, options),
             Target::Server(target) => {
-                let client = client(plan, target.endpoint.clone(), None)?;
+                let client = client(settings, part, target.endpoint.clone(), None)?;
                 runtime.block_on(async {
                     tokio::select! {
-                        opened = Self::running(plan, client, target) => opened,
+                        opened = Self::running(settings, client, target) => opened,
                         () = shutdown.drain_requested() => Err(Error::interrupted("stopped while waiting for the server").hint("nothing was measured")),
                     }
                 })
@@ -92,14 +99,15 @@ impl Session {
         self.server.is_vllm()
     }
 
-    /// Changes the dialect.
-    pub fn set_dialect(&mut self, constraint: &ConstraintSettings, dialect: ConstraintDialect) {
-        self.dialect = dialect;
-        (self.engine_choice, self.notices) = engine_and_notices(
-            constraint.guided_decoding_backend.as_deref(),
-            self.server,
-            dialect,
-        );
+    /// Takes over the token limit and the dialect of the chosen request.
+    pub fn adopt(&mut self, request: &RequestOptions) {
+        self.max_tokens_only = request.max_tokens_only;
+        if request.dialect != self.dialect {
+            self.dialect = request.dialect;
+            let engine = request.guided_decoding_backend.as_deref();
+            (self.engine_choice, self.notices) =
+                engine_and_notices(engine, self.server, self.dialect);
+        }
     }
 
     /// Whether the answers are of the synthetic model: of the embedded server, or of `sobench
@@ -138,39 +146,35 @@ impl Session {
         })
     }
 
-    fn embedded(plan: &RunPlan, options: &EmbeddedOptions) -> Result<Self> {
+    fn embedded(settings: &Settings<Source>, options: &EmbeddedOptions) -> Result<Self> {
         let embedded = EmbeddedServer::start(EmbeddedOptions {
-            seed: plan.settings.dataset.seed,
+            seed: settings.dataset.seed,
             ..options.clone()
         })?;
         let endpoint = Endpoint {
             base_url: embedded.base_url().to_owned(),
-            path: plan.settings.backend.default_path().to_owned(),
+            path: settings.backend.default_path().to_owned(),
             ..Endpoint::default()
         };
-        let dialect = plan
-            .settings
-            .constraint
-            .dialect
-            .unwrap_or(Server::Embedded.constraint_dialect());
-        let notation = embedded
-            .grammar_dialect()
-            .unwrap_or(Server::Embedded.grammar_dialect());
+        let prefix = Some(EMBEDDED_REQUEST_ID_PREFIX);
+        let (server, constraint) = (Server::Embedded, &settings.constraint);
+        let notation = embedded.grammar_dialect();
+        let notation = notation.unwrap_or(server.grammar_dialect());
         Ok(Self {
-            client: client(plan, endpoint.clone(), Some(EMBEDDED_REQUEST_ID_PREFIX))?,
+            client: client(settings, Shard::WHOLE, endpoint.clone(), prefix)?,
             base_url: endpoint.base_url,
             is_default_address: false,
             path: endpoint.path,
             model: SYNTHETIC_MODEL.to_owned(),
             model_id: SYNTHETIC_MODEL.to_owned(),
-            dialect,
-            grammar_dialect: plan.settings.constraint.grammar_dialect.unwrap_or(notation),
-            grammar_spelling: match plan.settings.constraint.grammar_dialect {
+            dialect: constraint.dialect.unwrap_or(server.constraint_dialect()),
+            grammar_dialect: constraint.grammar_dialect.unwrap_or(notation),
+            grammar_spelling: match constraint.grammar_dialect {
                 None if embedded.grammar_dialects().len() != 1 => GrammarSpelling::AsWritten,
                 _ => GrammarSpelling::Converted,
             },
             server_version: Some(sobench_embedded::VERSION.to_owned()),
-            engine_choice: match &plan.settings.constraint.guided_decoding_backend {
+            engine_choice: match &constraint.guided_decoding_backend {
                 Some(name) => EngineChoice::Selected(name.clone()),
                 None => EngineChoice::None,
             },
@@ -181,7 +185,7 @@ impl Session {
                 .map(Notice::from)
                 .collect(),
             speed: Some(options.speed),
-            server: Server::Embedded,
+            server,
             embedded: Some(embedded),
             served: None,
         })
@@ -206,7 +210,11 @@ impl Session {
         })
     }
 
-    async fn running(plan: &RunPlan, client: Client, target: &ServerTarget) -> Result<Self> {
+    async fn running(
+        settings: &Settings<Source>,
+        client: Client,
+        target: &ServerTarget,
+    ) -> Result<Self> {
         let ServerTarget {
             endpoint,
             is_default_address,
@@ -227,30 +235,23 @@ impl Session {
             listed_model(&client, model.as_deref().or(served_model_name.as_deref())).await?;
         let model = model
             .clone()
-            .or_else(|| listed.as_ref().map(|first| first.id.clone()));
-        let model = model
+            .or_else(|| listed.as_ref().map(|first| first.id.clone()))
             .or_else(|| served_model_name.clone())
             .expect("a server without a listed model was refused");
         let server_version = sobench_client::server_version(&client).await;
         let owned_by = listed.as_ref().and_then(|first| first.owned_by.as_deref());
-        let server = identify(plan.settings.backend, server_version.as_deref(), owned_by);
+        let server = identify(settings.backend, server_version.as_deref(), owned_by);
         let product = owned_by.and_then(Product::by_owner);
-        let dialect = plan
-            .settings
-            .constraint
-            .dialect
-            .unwrap_or(server.constraint_dialect());
-        let (engine_choice, notices) = engine_and_notices(
-            plan.settings.constraint.guided_decoding_backend.as_deref(),
-            server,
-            dialect,
-        );
-        let served = if server == Server::Embedded {
-            served(&client).await
-        } else {
-            None
+        let constraint = &settings.constraint;
+        let dialect = constraint.dialect.unwrap_or(server.constraint_dialect());
+        let engine = constraint.guided_decoding_backend.as_deref();
+        let (engine_choice, notices) = engine_and_notices(engine, server, dialect);
+        let served = match server {
+            Server::Embedded => served(&client).await,
+            _ => None,
         };
         let (served, speed) = served.unzip();
+        let notation = constraint.grammar_dialect;
         Ok(Self {
             client,
             base_url: endpoint.public_base_url(),
@@ -259,17 +260,12 @@ impl Session {
             model: served_model_name.clone().unwrap_or_else(|| model.clone()),
             model_id: model,
             dialect,
-            grammar_dialect: plan
-                .settings
-                .constraint
-                .grammar_dialect
-                .unwrap_or(server.grammar_dialect()),
-            grammar_spelling: server
-                .grammar_spelling(dialect, plan.settings.constraint.grammar_dialect),
+            grammar_dialect: notation.unwrap_or(server.grammar_dialect()),
+            grammar_spelling: server.grammar_spelling(dialect, notation),
             server_version,
             engine_choice,
             product,
-            max_tokens_only: plan.settings.backend.sends_max_completion_tokens()
+            max_tokens_only: settings.backend.sends_max_completion_tokens()
                 && product.is_some_and(Product::reads_max_tokens_only),
             notices,
             speed: speed.flatten(),
@@ -299,21 +295,25 @@ pub(crate) fn request_options(
     }
 }
 
-fn client(plan: &RunPlan, endpoint: Endpoint, request_id_prefix: Option<&str>) -> Result<Client> {
+fn client(
+    settings: &Settings<Source>,
+    part: Shard,
+    endpoint: Endpoint,
+    request_id_prefix: Option<&str>,
+) -> Result<Client> {
     Client::new(ClientOptions {
         endpoint,
-        max_concurrency: plan.own_cap(),
-        request_timeout: Some(plan.settings.load.request_timeout),
-        idle_timeout: plan.settings.load.idle_timeout,
-        request_id_prefix: plan
-            .settings
+        max_concurrency: settings.load.max_concurrency.map(|cap| part.share(cap)),
+        request_timeout: Some(settings.load.request_timeout),
+        idle_timeout: settings.load.idle_timeout,
+        request_id_prefix: settings
             .request
             .request_id_prefix
             .clone()
             .or_else(|| request_id_prefix.map(str::to_owned)),
-        part: plan.part(),
+        part,
         limits: Limits {
-            drain_timeout: plan.settings.load.drain_timeout,
+            drain_timeout: settings.load.drain_timeout,
             ..Limits::default()
         },
     })
@@ -382,14 +382,12 @@ fn engine_and_notices(
     let ignored: Option<Notice> = server
         .version_ignoring(dialect)
         .map(|server| BenchNotice::DialectIgnored { server, dialect }.into());
-    let honoured = ignored.is_none() && server.accepts_engine();
-    let (choice, declared) = declared_engine(engine, dialect, honoured);
+    let is_sent = ignored.is_none() && server.accepts_engine() && dialect.names_engine();
+    let (choice, declared) = declared_engine(engine, is_sent);
     let ours = (server == Server::Embedded)
         .then(|| BenchNotice::SyntheticModel { embedded: false }.into());
-    (
-        choice,
-        ours.into_iter().chain(declared).chain(ignored).collect(),
-    )
+    let notices = ours.into_iter().chain(declared).chain(ignored);
+    (choice, notices.collect())
 }
 
 fn planted_knowledge(knowledge: Knowledge) -> BenchNotice {
@@ -403,24 +401,15 @@ fn planted_knowledge(knowledge: Knowledge) -> BenchNotice {
 
 /// Only the guided dialect has a field for the engine; elsewhere the user's engine is recorded as
 /// declared.
-fn declared_engine(
-    engine: Option<&str>,
-    dialect: ConstraintDialect,
-    honoured: bool,
-) -> (EngineChoice, Option<Notice>) {
-    match (engine, dialect) {
-        (None, _) => (EngineChoice::None, None),
-        (Some(engine), dialect) if honoured && dialect.names_engine() => {
-            (EngineChoice::Selected(engine.to_owned()), None)
-        }
-        (Some(engine), _) => {
-            let notice = BenchNotice::EngineDeclared {
-                engine: engine.to_owned(),
-            };
-            (
-                EngineChoice::Declared(engine.to_owned()),
-                Some(notice.into()),
-            )
-        }
+fn declared_engine(engine: Option<&str>, is_sent: bool) -> (EngineChoice, Option<Notice>) {
+    let Some(engine) = engine.map(str::to_owned) else {
+        return (EngineChoice::None, None);
+    };
+    if is_sent {
+        return (EngineChoice::Selected(engine), None);
     }
+    let notice = BenchNotice::EngineDeclared {
+        engine: engine.clone(),
+    };
+    (EngineChoice::Declared(engine), Some(notice.into()))
 }

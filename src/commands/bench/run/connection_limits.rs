@@ -3,14 +3,17 @@
 use crate::commands::bench::session::Session;
 use sobench_notices::notice::{BenchNotice, Notice};
 
-/// Raises the open-file limit for the connections of all concurrent runs. Returns notices on limits
+/// Raises the open-file limit for the connections of all concurrent runs, each with a share of
+/// `requests`. Returns notices on limits
 /// that are too low.
 pub(super) fn connection_limit_notices(
-    cap: Option<usize>,
     session: &Session,
     requests: usize,
     runs: usize,
 ) -> Vec<Notice> {
+    let options = session.client.options();
+    let requests = options.part.share(requests);
+    let cap = options.max_concurrency;
     let connections = cap.map_or(requests, |most| most.min(requests));
     let all = connections.saturating_mul(runs);
     let ends = if session.is_embedded() { 2 } else { 1 };

@@ -116,9 +116,12 @@ impl RunContext {
         InputProgress::new(mode, 0, unit)
     }
 
-    /// The number of concurrent runs.
+    /// The number of concurrent runs, including this one.
     pub(super) fn runs(&self) -> usize {
-        self.concurrent.as_ref().map_or(1, ConcurrentRuns::runs)
+        1 + self
+            .concurrent
+            .as_ref()
+            .map_or(0, |concurrent| concurrent.others.len())
     }
 
     /// The notice on concurrent runs.
@@ -148,11 +151,4 @@ pub fn report_shutdown_stage(stage: Stage) {
 /// The error of a run that was stopped before its start.
 pub(super) fn stopped_early() -> Error {
     Error::interrupted("stopped before the start of the run").hint("nothing was measured")
-}
-
-impl ConcurrentRuns {
-    /// The number of concurrent runs, including this one.
-    pub(super) fn runs(&self) -> usize {
-        self.others.len() + 1
-    }
 }

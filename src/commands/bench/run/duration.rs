@@ -29,26 +29,21 @@ pub(super) fn notice(
 ) -> Option<Notice> {
     let after_s = until.time()?.as_secs_f64();
     let (requests, prepared) = (count, cases);
-    if count <= cases {
-        return Some(
-            BenchNotice::DurationEnded {
-                after_s,
-                requests,
-                prepared,
-            }
-            .into(),
-        );
-    }
-    let unique_schemas = dataset == DatasetName::JsonUnique;
-    Some(
+    let notice = if count <= cases {
+        BenchNotice::DurationEnded {
+            after_s,
+            requests,
+            prepared,
+        }
+    } else {
         BenchNotice::DurationEndedAfterLaps {
             after_s,
             requests,
             prepared,
-            unique_schemas,
+            unique_schemas: dataset == DatasetName::JsonUnique,
         }
-        .into(),
-    )
+    };
+    Some(notice.into())
 }
 
 #[cfg(test)]

@@ -12,41 +12,31 @@ const MAX_EXPLAINED: usize = 50;
 /// A line for every distinct constraint, named by its first case; one line where the engine has no
 /// choice.
 pub(super) fn routes(session: &Session, cases: &[Case]) -> Vec<String> {
-    let mut seen = HashSet::new();
-    let distinct = cases.iter().filter_map(|case| {
-        let constraint = case.constraint.as_ref()?;
-        seen.insert(constraint.fingerprint())
-            .then_some((case, constraint))
-    });
-    if session
-        .engine()
-        .is_none_or(|engine| engine.name != EngineName::Auto.name())
-    {
+    let engine = session.engine();
+    if engine.is_none_or(|engine| engine.name != EngineName::Auto.name()) {
         return vec![
             "--explain: no routing: only the engine auto chooses between engines".to_owned(),
         ];
     }
-    let distinct: Vec<_> = distinct.collect();
-    let mut lines = Vec::new();
-    for (case, constraint) in distinct.iter().take(MAX_EXPLAINED) {
-        lines.push(match session.route(constraint) {
+    let mut seen = HashSet::new();
+    let constrained = cases
+        .iter()
+        .filter_map(|case| Some((case, case.constraint.as_ref()?)));
+    let distinct: Vec<_> = constrained
+        .filter(|(_, constraint)| seen.insert(constraint.fingerprint()))
+        .collect();
+    let lines = distinct.iter().take(MAX_EXPLAINED);
+    let lines = lines.map(|(case, constraint)| {
+        let (id, kind) = (&case.id, constraint.kind());
+        match session.route(constraint) {
             Some(route) => {
-                format!(
-                    "{}: auto sends its {} to {}: {}",
-                    case.id,
-                    constraint.kind(),
-                    route.engine.name(),
-                    route.why
-                )
+                let engine = route.engine.name();
+                format!("{id}: auto sends its {kind} to {engine}: {}", route.why)
             }
-            None => format!(
-                "{}: auto has no engine for its {}",
-                case.id,
-                constraint.kind()
-            ),
-        });
-    }
+            None => format!("{id}: auto has no engine for its {kind}"),
+        }
+    });
     let left_out = distinct.len().saturating_sub(MAX_EXPLAINED);
-    lines.extend((left_out > 0).then(|| format!("and {left_out} more distinct constraints")));
-    lines
+    let more = (left_out > 0).then(|| format!("and {left_out} more distinct constraints"));
+    lines.chain(more).collect()
 }

@@ -92,12 +92,7 @@ impl Judging<'_> {
     /// # Errors
     /// The user stopped it; the log cannot be read again.
     pub(super) fn judge(self, mut log: RunLog, path: Option<PathBuf>) -> Result<RunLog> {
-        let Self {
-            mut evaluator,
-            tokenizer,
-            runtime,
-            shutdown,
-        } = self;
+        let (mut evaluator, tokenizer) = (self.evaluator, self.tokenizer);
         let work = move || {
             judge(
                 &mut log,
@@ -109,12 +104,9 @@ impl Judging<'_> {
             )
             .map(|()| log)
         };
-        runtime
-            .block_on(run_abandonable(
-                "a run",
-                work,
-                second_request(shutdown.from_now()),
-            ))?
+        let stopped = second_request(self.shutdown.from_now());
+        self.runtime
+            .block_on(run_abandonable("a run", work, stopped))?
             .unwrap_or_else(|| {
                 let error = Error::interrupted("stopped before the answers were judged");
                 Err(match path {

@@ -1,20 +1,19 @@
-//! The run record and the footer of the run log.
+//! The record of a run.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::Before;
+use super::choose::Chosen;
+use super::prepare::Prepared;
 use crate::commands::bench::options::RunPlan;
 use crate::commands::bench::options::dataset::takes_constraints;
 use crate::commands::bench::session::Session;
-use sobench_client::ResourceUsage;
+use sobench_client::Endpoint;
 use sobench_core::case::Case;
 use sobench_core::constraint::{Constraint, sha256_hex};
-use sobench_core::schedule::Schedule;
 use sobench_core::scorer::Scorer;
 use sobench_data::dataset::{Dataset, Source};
-use sobench_data::tokenizer::Tokenizer;
-use sobench_plan::record::ClientCost;
+use sobench_notices::notice::Notice;
 use sobench_plan::record::{
     ConstraintSet, DatasetRecord, Host, RunRecord, ServerRecord, ShardRecord,
 };
@@ -23,30 +22,32 @@ use sobench_results::metrics::cold_load::COLD_TAG;
 /// The record of a run that starts now. The writer of the log adds the start time.
 pub(super) fn record(
     plan: &RunPlan,
-    session: &Session,
-    dataset: &Dataset,
-    schedule: &Schedule,
-    tokenizer: &Tokenizer,
-    before: Before,
+    prepared: &Prepared,
+    chosen: &Chosen<'_>,
+    warmup_requests: usize,
+    notices: Vec<Notice>,
 ) -> RunRecord {
-    let mut known_constraints: Vec<String> = before.known.into_iter().collect();
+    let (session, dataset) = (&prepared.session, &prepared.dataset);
+    let mut known_constraints: Vec<String> = chosen.trial.constraints.iter().cloned().collect();
     known_constraints.sort_unstable();
     let shard = plan.shard.map(|part| ShardRecord {
         start: plan.start.kind(),
-        ..ShardRecord::new(part, &dataset.cases, &schedule.due)
+        ..ShardRecord::new(part, &dataset.cases, &prepared.schedule.due)
     });
+    let settings = &plan.settings;
+    let takes_constraints = takes_constraints(settings.backend, settings.dataset.source.name());
     let mut record = RunRecord {
         sobench_version: env!("CARGO_PKG_VERSION").to_owned(),
         started: String::new(),
         started_unix_ns: 0,
-        settings: plan.settings.clone().with_source(Source::recorded),
-        server: server(plan, session),
+        settings: settings.clone().with_source(Source::recorded),
+        server: server(plan.endpoint(), takes_constraints, session),
         dataset: dataset_record(dataset),
-        tokenizer_id: tokenizer.id().to_owned(),
+        tokenizer_id: prepared.tokenizer.id().to_owned(),
         host: host(),
-        enforcement: before.enforcement,
-        trial_requests: before.trials,
-        warmup_requests: before.warmups,
+        enforcement: chosen.enforcement.clone(),
+        trial_requests: chosen.trial.requests,
+        warmup_requests,
         known_constraints,
         shard,
         merged: Vec::new(),
@@ -54,7 +55,8 @@ pub(super) fn record(
             plan.warnings(),
             session.notices.clone(),
             dataset.notices.clone(),
-            before.notices,
+            chosen.notices.clone(),
+            notices,
         ]
         .concat(),
     };
@@ -65,12 +67,8 @@ pub(super) fn record(
     record
 }
 
-fn server(plan: &RunPlan, session: &Session) -> ServerRecord {
-    let headers = plan
-        .endpoint()
-        .into_iter()
-        .flat_map(|endpoint| &endpoint.headers);
-    let (backend, dataset) = (plan.settings.backend, plan.settings.dataset.source.name());
+fn server(endpoint: Option<&Endpoint>, takes_constraints: bool, session: &Session) -> ServerRecord {
+    let headers = endpoint.into_iter().flat_map(|endpoint| &endpoint.headers);
     ServerRecord {
         base_url: session.base_url.clone(),
         endpoint: session.path.clone(),
@@ -80,7 +78,7 @@ fn server(plan: &RunPlan, session: &Session) -> ServerRecord {
         version: session.server_version.clone(),
         embedded: session.is_synthetic(),
         speed: session.speed,
-        constraint_dialect: takes_constraints(backend, dataset).then_some(session.dialect),
+        constraint_dialect: takes_constraints.then_some(session.dialect),
         max_tokens_only: session.max_tokens_only,
         engine_choice: session.engine_choice.clone(),
         engine: session.engine(),
@@ -131,24 +129,6 @@ fn constraints(cases: &[Case]) -> ConstraintSet {
     ConstraintSet {
         distinct: fingerprints.len(),
         sha256: (!lines.is_empty()).then(|| sha256_hex(lines.as_bytes())),
-    }
-}
-
-/// Client cost, for the end of the log.
-pub(super) fn cost(cost: &ResourceUsage, includes_server: bool) -> ClientCost {
-    ClientCost {
-        wall_s: cost.wall.as_secs_f64(),
-        cpu_s: cost.cpu.map(|time| time.as_secs_f64()),
-        cores: cost.cores,
-        threads: cost.threads,
-        other_runs: cost.other_runs,
-        machine_busy_percent: cost.machine_busy.map(|share| 100.0 * share),
-        peak_memory_mib: cost
-            .peak_memory_bytes
-            .map(|bytes| bytes as f64 / f64::from(1 << 20)),
-        connections_opened: Some(cost.connections_opened),
-        connections_waited_for: Some(cost.connections_waited_for),
-        includes_server,
     }
 }
 

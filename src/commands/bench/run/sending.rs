@@ -1,38 +1,24 @@
-//! Sends the requests of a run: the trial request, warm-ups, and the measured requests.
+//! Sends single requests of a run, first the trial request.
 
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::Arc;
 
-use super::context::ConcurrentRuns;
-use super::early_answers::EarlyAnswers;
-use super::parity::ParityCheck;
 use super::refused_part;
-use super::token_limit::{excess_tokens, names_token_limit};
 use crate::commands::bench::session::{DEFAULT_ADDRESS_HINT, Session};
-use crate::terminal::{self, Mode, Progress, ProgressLabels, ProgressPrefix};
 use sobench_backend::{Adapter, RequestOptions, ServerKind, StreamFault, unsupported};
-use sobench_client::{self, ConsecutiveErrors, RunControl, RunStart, RunTotals};
 use sobench_core::case::{Arm, Case};
 use sobench_core::constraint::Constraint;
 use sobench_core::error::{Error, Result};
 use sobench_core::error_message::error_message;
-use sobench_core::load::ErrorLimits;
 use sobench_core::observation::{
-    Advice, Observation, Outcome, Stage, TransportCause, failure_message,
+    Advice, MAX_STATED_TOKENS, Observation, Outcome, Stage, TransportCause, failure_message,
 };
 use sobench_core::printable::{NAME_CHARS, printable, printable_body, printable_message};
-use sobench_core::run_event::RunEvent;
-use sobench_core::schedule::{Schedule, Until};
-use sobench_core::shard::Shard;
 use sobench_notices::notice::{BenchNotice, Notice};
-use sobench_runlog::write::EventSender;
 use sobench_shutdown::Shutdown;
 
 /// Distinct constraints that the trial run tries before it gives up.
 const MAX_TRIALS: usize = 5;
-
-/// Consecutive errors at which a warning is printed.
-const MANY_ERRORS: usize = 100;
 
 /// The inputs of sending.
 pub(super) struct Sending<'a> {
@@ -40,14 +26,6 @@ pub(super) struct Sending<'a> {
     pub(super) adapter: Arc<dyn Adapter>,
     pub(super) request: &'a RequestOptions,
     pub(super) shutdown: Shutdown,
-    /// For the measured requests.
-    pub(super) error_limits: ErrorLimits,
-    /// Concurrent runs.
-    pub(super) concurrent: Option<&'a ConcurrentRuns>,
-    /// The place of the run in a matrix.
-    pub(super) prefix: Option<&'a ProgressPrefix>,
-    /// Checks the first constrained answers, if preflight proved nothing.
-    pub(super) early: Option<Mutex<EarlyAnswers<'a>>>,
 }
 
 /// The result of the trial run.
@@ -69,11 +47,12 @@ pub(super) struct Trial<'a> {
     pub(super) notices: Vec<Notice>,
 }
 
-fn is_constrained(case: &Case) -> bool {
+/// Whether the request of a case has a constraint.
+pub(super) fn is_constrained(case: &Case) -> bool {
     case.arm.sends_constraint() && case.constraint.is_some()
 }
 
-impl<'a> Sending<'a> {
+impl Sending<'_> {
     /// Sends the first request alone. Where it has no answer, a few other constraints are tried, and
     /// then the first one without its constraint. A request that a server refuses or fails on is a
     /// result, not an error.
@@ -116,6 +95,15 @@ impl<'a> Sending<'a> {
             }
             failed.push((case, seen));
         }
+        self.try_control(&failed, constraints).await
+    }
+
+    /// Sends a request without its constraint after requests that failed.
+    async fn try_control<'c>(
+        &self,
+        failed: &[(&'c Case, Observation)],
+        constraints: HashSet<String>,
+    ) -> Result<Trial<'c>> {
         let is_sent = |(case, _): &&(&Case, Observation)| is_constrained(case);
         let Some((case, first)) = failed.iter().find(is_sent).or(failed.first()) else {
             return Err(Error::internal("a dataset without cases"));
@@ -125,25 +113,19 @@ impl<'a> Sending<'a> {
             Some(control) => Some(self.send(control, "trial-control").await?),
             None => None,
         };
+        let answer = answered.as_ref();
+        let other_model = answer.and_then(|seen| self.other_model(case, seen));
         let trial = Trial {
-            requests: failed.len() + usize::from(answered.is_some()),
+            requests: failed.len() + usize::from(answer.is_some()),
             case,
-            excess_tokens: answered
-                .as_ref()
-                .and_then(|seen| excess_tokens(case.output_len, seen)),
-            has_answer: answered
-                .as_ref()
-                .is_some_and(|seen| is_response_of_model(&seen.outcome)),
+            excess_tokens: answer.and_then(|seen| excess_tokens(case.output_len, seen)),
+            has_answer: answer.is_some_and(|seen| is_response_of_model(&seen.outcome)),
             is_token_limit_refused: failed
                 .iter()
                 .any(|(_, seen)| names_token_limit(&seen.outcome)),
             refusal: None,
             constraints,
-            notices: answered
-                .as_ref()
-                .and_then(|seen| self.other_model(case, seen))
-                .into_iter()
-                .collect(),
+            notices: other_model.into_iter().collect(),
         };
         let reason = failure_message(&first.outcome);
         if trial.has_answer {
@@ -200,122 +182,6 @@ impl<'a> Sending<'a> {
                 arm: if has_tools { Arm::Free } else { Arm::Control },
                 ..case.clone()
             },
-        }
-    }
-
-    /// Sends the warm-ups of a shard, up to the concurrency cap. Returns how many were sent, and
-    /// how many have no answer.
-    pub(super) async fn warm_up(&self, cases: &[Case], part: Shard) -> Result<(usize, usize)> {
-        let adapter = Arc::clone(&self.adapter);
-        let seen = sobench_client::warm_up(
-            &self.session.client,
-            adapter,
-            self.request,
-            cases,
-            part,
-            &self.shutdown,
-        )
-        .await?;
-        let sent = seen
-            .iter()
-            .filter(|seen| seen.timing.sent_ns.is_some())
-            .count();
-        let answered = seen.iter().filter(|seen| seen.outcome.is_answer()).count();
-        Ok((sent, sent - answered))
-    }
-
-    /// Sends the measured requests. Each goes to the log when it ends.
-    pub(super) async fn measure(
-        &self,
-        cases: &[Case],
-        schedule: &Schedule,
-        start_signal: RunStart<'_>,
-        mode: Mode,
-        log: &EventSender,
-        mut parity: Option<&mut ParityCheck>,
-    ) -> Result<RunTotals> {
-        let labels = ProgressLabels {
-            unit: "requests",
-            failed: "without an answer",
-        };
-        let runs = self.concurrent.map_or(1, ConcurrentRuns::runs);
-        let new = || match schedule.until {
-            Until::Cycling(_) => Progress::new(mode, None, labels),
-            Until::LastCase | Until::Time(_) => {
-                Progress::new(mode, schedule.part.share(cases.len()) * runs, labels)
-            }
-        };
-        let new_progress = || match self.prefix {
-            Some(prefix) => new().of_several(prefix.clone()),
-            None => new(),
-        };
-        let own = OnceLock::new();
-        let progress = self
-            .concurrent
-            .map_or(&own, |concurrent| &*concurrent.progress)
-            .get_or_init(new_progress);
-        let mut error_warning = ErrorWarning::new(self.error_limits);
-        let on_event = |event: RunEvent| {
-            match &event {
-                RunEvent::Started { .. }
-                | RunEvent::Repeated(_)
-                | RunEvent::ServerSampled { .. } => {}
-                // Not logged.
-                RunEvent::Sent { .. } => return,
-                RunEvent::ErrorLimitReached(_) => {
-                    terminal::say("stopping: too many errors; requests in flight may end");
-                }
-                RunEvent::Ended(observation) => {
-                    self.check_early(observation);
-                    if let Some(parity) = &mut parity {
-                        parity.ended(observation);
-                    }
-                    error_warning.ended(&observation.outcome);
-                    progress.ended(observation.outcome.is_answer());
-                }
-            }
-            log.send(event);
-        };
-        let adapter = Arc::clone(&self.adapter);
-        let start_signal = self.concurrent.map_or(start_signal, |concurrent| {
-            RunStart::WithParticipants(&concurrent.seat)
-        });
-        let outside = RunControl {
-            shutdown: self.shutdown.clone(),
-            error_limits: self.error_limits,
-            start: start_signal,
-        };
-        let ran = sobench_client::run(
-            &self.session.client,
-            adapter,
-            self.request,
-            cases,
-            schedule,
-            outside,
-            on_event,
-        )
-        .await;
-        // Concurrent runs share their progress.
-        if let Some(own) = own.get() {
-            own.finish();
-        }
-        ran
-    }
-
-    /// What the first answers show, if they are checked.
-    pub(super) fn early_answers(&self) -> Option<MutexGuard<'_, EarlyAnswers<'a>>> {
-        let early = self.early.as_ref()?;
-        Some(early.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    /// Ends the run if its first answers show that the constraint is not enforced.
-    fn check_early(&self, observation: &Observation) {
-        let Some(mut early) = self.early_answers() else {
-            return;
-        };
-        if early.is_refused_by(observation) {
-            terminal::say("stopping: the constraint is not enforced; requests in flight may end");
-            self.shutdown.drain();
         }
     }
 
@@ -392,8 +258,28 @@ impl<'a> Sending<'a> {
     }
 }
 
+/// The tokens of an answer, if they are more than its limit: by the server's count, or because there
+/// are too many chunks. Some servers send a token in two chunks.
+fn excess_tokens(limit: u32, seen: &Observation) -> Option<u64> {
+    let stated = seen.usage.and_then(|usage| usage.completion_tokens);
+    let received = seen.timing.chunks_ns.len() as u64 / 2;
+    stated
+        .filter(|tokens| *tokens <= MAX_STATED_TOKENS)
+        .into_iter()
+        .chain([received])
+        .max()
+        .filter(|tokens| *tokens > u64::from(limit))
+}
+
+/// Whether a server refuses `max_completion_tokens`, by its message.
+fn names_token_limit(outcome: &Outcome) -> bool {
+    outcome
+        .content_refusal()
+        .is_some_and(|(_, body)| body.contains("max_completion_tokens"))
+}
+
 /// Whether the model answered or refused.
-pub(super) fn is_response_of_model(outcome: &Outcome) -> bool {
+fn is_response_of_model(outcome: &Outcome) -> bool {
     outcome.is_answer() || matches!(outcome, Outcome::Refused { .. })
 }
 
@@ -492,43 +378,6 @@ fn has_begun(message: &str) -> bool {
     [Stage::BeforeFirstToken, Stage::MidStream, Stage::MidBody]
         .iter()
         .any(|stage| message.ends_with(stage.phrase()))
-}
-
-/// Warns once about consecutive errors without `--max-consecutive-errors`. Failures are results
-/// too, and a server may recover, so the run goes on.
-struct ErrorWarning {
-    /// `None` after the warning.
-    errors: Option<ConsecutiveErrors>,
-}
-
-impl ErrorWarning {
-    fn new(limits: ErrorLimits) -> Self {
-        Self {
-            errors: limits
-                .max_consecutive_errors
-                .is_none()
-                .then(ConsecutiveErrors::default),
-        }
-    }
-
-    fn ended(&mut self, outcome: &Outcome) {
-        // A refused constraint is a result.
-        if outcome.content_refusal().is_some() {
-            return;
-        }
-        if self
-            .errors
-            .as_mut()
-            .is_some_and(|errors| errors.ended(outcome) >= MANY_ERRORS)
-        {
-            self.errors = None;
-            terminal::warn(&format!(
-                "{MANY_ERRORS} consecutive requests failed ({}); Ctrl-C ends the run with a report, \
-                 --max-consecutive-errors stops it automatically",
-                outcome.name()
-            ));
-        }
-    }
 }
 
 fn refusal_hint(status: u16, case: &Case) -> String {

@@ -1,27 +1,13 @@
 //! Finds out in the trial run whether a server reads the token limit of chat completions, which is
 //! `max_completion_tokens` in OpenAI's API, or only the older `max_tokens`.
 
-use super::preflight::RequestChoice;
+use super::choose::RequestChoice;
 use super::sending::Trial;
 use crate::terminal;
 use sobench_backend::{Product, RequestOptions};
 use sobench_core::case::Case;
 use sobench_core::error::{Error, Result};
-use sobench_core::observation::{MAX_STATED_TOKENS, Observation, Outcome};
 use sobench_notices::notice::{BenchNotice, MaxTokensReason, Notice};
-
-/// The tokens of an answer, if they are more than its limit: by the server's count, or because there
-/// are too many chunks. Some servers send a token in two chunks.
-pub(super) fn excess_tokens(limit: u32, seen: &Observation) -> Option<u64> {
-    let stated = seen.usage.and_then(|usage| usage.completion_tokens);
-    let received = seen.timing.chunks_ns.len() as u64 / 2;
-    stated
-        .filter(|tokens| *tokens <= MAX_STATED_TOKENS)
-        .into_iter()
-        .chain([received])
-        .max()
-        .filter(|tokens| *tokens > u64::from(limit))
-}
 
 impl RequestChoice<'_> {
     /// Tries the run's requests. If the server does not read `max_completion_tokens`, but
@@ -82,15 +68,8 @@ impl RequestChoice<'_> {
     }
 }
 
-/// Whether a server refuses `max_completion_tokens`, by its message.
-pub(super) fn names_token_limit(outcome: &Outcome) -> bool {
-    outcome
-        .content_refusal()
-        .is_some_and(|(_, body)| body.contains("max_completion_tokens"))
-}
-
 fn notice(reason: MaxTokensReason) -> Notice {
     let notice = Notice::from(BenchNotice::MaxTokensSent { reason });
-    terminal::warn(&notice.to_string());
+    terminal::warn(&notice);
     notice
 }

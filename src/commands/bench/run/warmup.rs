@@ -5,9 +5,15 @@
 //! request, which does both. These have no constraint: one of another kind could even decide which
 //! engine a server loads.
 
+use std::future::ready;
 use std::sync::Arc;
 
+use super::sending::Sending;
+use super::side_check::{CheckedRun, SideCheck, Step};
 use sobench_core::case::{Case, Message, Prompt};
+use sobench_core::error::Result;
+use sobench_core::observation::Observation;
+use sobench_notices::notice::BenchNotice;
 use sobench_pycompat::random::PythonRandom;
 
 /// Separates shuffling from the other streams of the seed: the ASCII codes of `warm` above its 64
@@ -16,6 +22,56 @@ const WARM_STREAM: u128 = 0x7761_726d << 64;
 
 /// Words of the run's prompt in a warm-up at most; more only cost time.
 const MAX_WORDS: usize = 20_000;
+
+/// The warm-ups of a shard.
+pub(super) struct WarmUps {
+    pub(super) sent: usize,
+    /// Those without an answer.
+    failed: usize,
+}
+
+impl WarmUps {
+    /// Sends `count` warm-ups for all shards, up to the concurrency cap.
+    ///
+    /// # Errors
+    /// As for [`sobench_client::warm_up`].
+    pub(super) async fn send(
+        sending: &Sending<'_>,
+        of_the_run: &[Case],
+        count: usize,
+        seed: u64,
+    ) -> Result<Self> {
+        let client = &sending.session.client;
+        let seen = sobench_client::warm_up(
+            client,
+            Arc::clone(&sending.adapter),
+            sending.request,
+            &cases(of_the_run, count, seed),
+            client.options().part,
+            &sending.shutdown,
+        )
+        .await?;
+        let is_sent = |seen: &&Observation| seen.timing.sent_ns.is_some();
+        let sent = seen.iter().filter(is_sent).count();
+        let answered = seen.iter().filter(|seen| seen.outcome.is_answer()).count();
+        let failed = sent - answered;
+        Ok(Self { sent, failed })
+    }
+
+    /// Reports warm-ups without an answer.
+    pub(super) fn check(self) -> Option<Box<dyn SideCheck>> {
+        (self.failed > 0).then(|| Box::new(self) as Box<dyn SideCheck>)
+    }
+}
+
+impl SideCheck for WarmUps {
+    fn before<'a>(&'a mut self, run: &'a mut CheckedRun<'_>) -> Step<'a> {
+        let (failed, sent) = (self.failed, self.sent);
+        let notice = BenchNotice::WarmupsFailed { failed, sent };
+        run.found.notices.push(notice.into());
+        Box::pin(ready(Ok(())))
+    }
+}
 
 /// `count` cases like the run's: a random prefix, the words of a prompt in another order, and the
 /// same output length.

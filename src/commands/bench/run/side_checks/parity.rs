@@ -6,10 +6,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::sending::Sending;
+use crate::commands::bench::run::sending::Sending;
+use crate::commands::bench::run::side_check::{CheckedRun, SideCheck, Step};
 use crate::terminal;
 use sobench_backend::RequestOptions;
-use sobench_client::{Client, ClientOptions, Endpoint};
+use sobench_client::Client;
 use sobench_core::case::Case;
 use sobench_core::error::Result;
 use sobench_core::observation::{Observation, Outcome};
@@ -24,23 +25,30 @@ const UNCAPPED_CONCURRENCY: usize = 8;
 const STREAM_OPTIONS: &str = "stream_options";
 
 /// The measured requests that are sent again.
-pub(super) struct ParityCheck {
+struct ParityCheck<'c> {
+    cases: &'c [Case],
     /// The share of requests, above 0 and at most 1.
     share: f64,
     /// Digests of the streamed answers, by case.
     streamed: BTreeMap<usize, u64>,
 }
 
-impl ParityCheck {
-    pub(super) fn new(share: f64) -> Self {
-        Self {
-            share,
-            streamed: BTreeMap::new(),
-        }
-    }
+/// Sends a share of the requests again.
+pub(super) fn check(share: Option<f64>, cases: &[Case]) -> Option<Box<dyn SideCheck + '_>> {
+    let check = ParityCheck {
+        cases,
+        share: share?,
+        streamed: BTreeMap::new(),
+    };
+    Some(Box::new(check))
+}
 
+impl SideCheck for ParityCheck<'_> {
     /// Keeps the answer of a measured request in mind.
-    pub(super) fn ended(&mut self, observation: &Observation) {
+    fn on_event(&mut self, event: &RunEvent) {
+        let RunEvent::Ended(observation) = event else {
+            return;
+        };
         let index = observation.case_index;
         let is_from_server = !matches!(
             observation.outcome,
@@ -56,34 +64,29 @@ impl ParityCheck {
     }
 
     /// Requests each answer whole, and once more streamed where the two differ.
-    ///
-    /// # Errors
-    /// The connection cannot be set up.
-    pub(super) async fn run(
-        &self,
-        sending: &Sending<'_>,
-        cases: &[Case],
-        log: &EventSender,
-    ) -> Result<()> {
-        let indices: Vec<usize> = self.streamed.keys().copied().collect();
-        let mut differing = Vec::new();
-        let compare = |observation: &Observation| {
-            let index = observation.case_index;
-            if self.streamed.get(&index) != Some(&digest(observation)) {
-                differing.push(index);
-            }
-        };
-        send_again(sending, cases, &indices, AnswerForm::Whole, log, compare).await?;
-        differing.sort_unstable();
-        send_again(
-            sending,
-            cases,
-            &differing,
-            AnswerForm::Streamed,
-            log,
-            |_| {},
-        )
-        .await
+    fn after<'a>(&'a mut self, run: &'a mut CheckedRun<'_>, log: &'a EventSender) -> Step<'a> {
+        Box::pin(async move {
+            let (sending, cases) = (&run.sending, self.cases);
+            let indices: Vec<usize> = self.streamed.keys().copied().collect();
+            let mut differing = Vec::new();
+            let compare = |observation: &Observation| {
+                let index = observation.case_index;
+                if self.streamed.get(&index) != Some(&digest(observation)) {
+                    differing.push(index);
+                }
+            };
+            send_again(sending, cases, &indices, AnswerForm::Whole, log, compare).await?;
+            differing.sort_unstable();
+            send_again(
+                sending,
+                cases,
+                &differing,
+                AnswerForm::Streamed,
+                log,
+                |_| {},
+            )
+            .await
+        })
     }
 }
 
@@ -143,21 +146,13 @@ async fn send_again(
 /// A client with connections of its own. Some kinds of servers have another endpoint for whole
 /// answers.
 fn client(sending: &Sending<'_>, is_streamed: bool) -> Result<Client> {
-    let options = sending.session.client.options().clone();
+    let mut options = sending.session.client.options().clone();
     let kind = sending.adapter.kind();
-    let endpoint = if options.endpoint.path == kind.path(true) {
-        Endpoint {
-            path: kind.path(is_streamed).to_owned(),
-            ..options.endpoint
-        }
-    } else {
-        options.endpoint
-    };
-    Client::new(ClientOptions {
-        max_concurrency: options.max_concurrency.or(Some(UNCAPPED_CONCURRENCY)),
-        endpoint,
-        ..options
-    })
+    if options.endpoint.path == kind.path(true) {
+        options.endpoint.path = kind.path(is_streamed).to_owned();
+    }
+    options.max_concurrency = options.max_concurrency.or(Some(UNCAPPED_CONCURRENCY));
+    Client::new(options)
 }
 
 #[cfg(test)]

@@ -3,12 +3,16 @@
 
 use std::time::Duration;
 
-use super::first_use::ttft_ms;
 use super::probe::e2el_ms;
-use super::sending::Sending;
-use super::warmup;
-use sobench_core::case::Case;
+use crate::commands::bench::run::choose::Chosen;
+use crate::commands::bench::run::first_use::ttft_ms;
+use crate::commands::bench::run::sending::Sending;
+use crate::commands::bench::run::side_check::{CheckedRun, SideCheck, Step};
+use crate::commands::bench::run::warmup;
+use crate::terminal;
+use sobench_core::case::{Arm, Case};
 use sobench_core::error::Result;
+use sobench_core::load::Cancellation;
 use sobench_core::observation::{Observation, failure_message};
 use sobench_notices::notice::{BenchNotice, Notice};
 use sobench_runlog::recovery::{
@@ -25,16 +29,17 @@ const MAX_OUTPUT_TOKENS: u32 = 16;
 const TIME_LIMIT: Duration = Duration::from_secs(30);
 const TIME_LIMIT_FACTOR: f64 = 10.0;
 
-/// The requests before a run, and what they showed.
-pub(super) struct RecoveryCheck {
+/// The requests before a run, and what they showed. All have the constraint and the length of
+/// `model`, and prompts of their own, which are in no cache.
+struct RecoveryCheck {
     model: Case,
     seed: u64,
     latency: SingleLatency,
-    before_ms: Vec<f64>,
-    slowest_ms: f64,
+    before: Series,
 }
 
 /// A series of single requests.
+#[derive(Default)]
 struct Series {
     latencies_ms: Vec<f64>,
     slowest_ms: f64,
@@ -42,59 +47,68 @@ struct Series {
     error: Option<String>,
 }
 
+/// Checks the server around abandoned requests with the case of the trial, without a constraint that
+/// the server refuses.
+pub(super) fn check(
+    cancellation: Option<Cancellation>,
+    chosen: &Chosen<'_>,
+    seed: u64,
+) -> Option<Box<dyn SideCheck>> {
+    cancellation?;
+    let mut model = chosen.trial.case.clone();
+    if chosen.trial.refusal.is_some() {
+        model.arm = Arm::Free;
+    }
+    let latency = if chosen.request.stream {
+        SingleLatency::Ttft
+    } else {
+        SingleLatency::E2el
+    };
+    Some(Box::new(RecoveryCheck {
+        model,
+        seed,
+        latency,
+        before: Series::default(),
+    }))
+}
+
+impl SideCheck for RecoveryCheck {
+    fn before<'a>(&'a mut self, run: &'a mut CheckedRun<'_>) -> Step<'a> {
+        Box::pin(async move {
+            self.before = self.send(&run.sending, "before").await?;
+            Ok(())
+        })
+    }
+
+    /// Has no result after a shutdown request, which cancels the requests.
+    fn close<'a>(&'a mut self, run: &'a mut CheckedRun<'_>) -> Step<'a> {
+        Box::pin(async move {
+            let shutdown = &run.sending.shutdown;
+            if shutdown.is_requested() {
+                return Ok(());
+            }
+            let after = self.send(&run.sending, "after").await?;
+            if shutdown.is_requested() {
+                return Ok(());
+            }
+            let before_ms = std::mem::take(&mut self.before.latencies_ms);
+            let recovery = Recovery::new(self.latency, before_ms, after.latencies_ms, after.error);
+            if let Some(notice) = notice(&recovery) {
+                terminal::warn(&notice);
+                run.found.notices.push(notice);
+            }
+            run.found.recovery = Some(recovery);
+            Ok(())
+        })
+    }
+}
+
 impl RecoveryCheck {
-    /// Sends the requests before the run. They have the constraint and the length of `model`, the
-    /// case of the trial, and prompts of their own, which are in no cache.
-    ///
-    /// # Errors
-    /// A request cannot be sent.
-    pub(super) async fn start(sending: &Sending<'_>, model: Case, seed: u64) -> Result<Self> {
-        let latency = if sending.request.stream {
-            SingleLatency::Ttft
-        } else {
-            SingleLatency::E2el
-        };
-        let mut check = Self {
-            model,
-            seed,
-            latency,
-            before_ms: Vec::new(),
-            slowest_ms: 0.0,
-        };
-        let series = check.send(sending, "before").await?;
-        check.before_ms = series.latencies_ms;
-        check.slowest_ms = series.slowest_ms;
-        Ok(check)
-    }
-
-    /// Sends the requests after the run, and compares them. `None` after a shutdown request.
-    ///
-    /// # Errors
-    /// A request cannot be sent.
-    pub(super) async fn finish(self, sending: &Sending<'_>) -> Result<Option<Recovery>> {
-        if sending.shutdown.is_requested() {
-            return Ok(None);
-        }
-        let series = self.send(sending, "after").await?;
-        // The shutdown has cancelled them.
-        Ok((!sending.shutdown.is_requested()).then(|| {
-            Recovery::new(
-                self.latency,
-                self.before_ms,
-                series.latencies_ms,
-                series.error,
-            )
-        }))
-    }
-
     /// Sends the requests one after the other, until one has no answer.
     async fn send(&self, sending: &Sending<'_>, side: &str) -> Result<Series> {
-        let limit = TIME_LIMIT + Duration::from_secs_f64(self.slowest_ms * TIME_LIMIT_FACTOR / 1e3);
-        let mut series = Series {
-            latencies_ms: Vec::new(),
-            slowest_ms: 0.0,
-            error: None,
-        };
+        let limit =
+            TIME_LIMIT + Duration::from_secs_f64(self.before.slowest_ms * TIME_LIMIT_FACTOR / 1e3);
+        let mut series = Series::default();
         for (number, case) in self.cases(side).iter().enumerate() {
             let label = format!("recovery-{side}-{number}");
             let sent = tokio::time::timeout(limit, sending.send(case, &label)).await;
@@ -142,7 +156,7 @@ impl RecoveryCheck {
 }
 
 /// The warning on a server that does not serve as before; `None` if it does.
-pub(super) fn notice(recovery: &Recovery) -> Option<Notice> {
+fn notice(recovery: &Recovery) -> Option<Notice> {
     let notice = match (recovery.state, recovery.before_ms, recovery.after_ms) {
         (RecoveryState::NoAnswer, _, _) => BenchNotice::NotRecovered {
             error: recovery.error.clone().unwrap_or_default(),

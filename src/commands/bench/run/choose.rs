@@ -10,14 +10,19 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::sending::{Sending, Trial};
+use super::connection_limits::connection_limit_notices;
+use super::context::RunContext;
+use super::early_answers::EarlyAnswers;
+use super::first_use::{FirstUse, first_use};
+use super::ready::wait_for_answer;
+use super::sending::{Sending, Trial, is_constrained};
+use crate::commands::bench::options::Target;
 use crate::commands::bench::session::{Session, request_options};
 use crate::terminal;
 use sobench_backend::{self as backend, Adapter, ConstraintDialect, RequestOptions, ServerKind};
 use sobench_core::case::{Case, Message};
 use sobench_core::constraint::{Constraint, GrammarDialect};
 use sobench_core::error::{Error, Kind as Fault, Result};
-use sobench_core::load::ErrorLimits;
 use sobench_data::dataset::Source;
 use sobench_data::tokenizer::Tokenizer;
 use sobench_engine::{self as engine, EngineName, EnginePolicy, Vocabulary};
@@ -34,11 +39,14 @@ use sobench_preflight::{
 };
 use sobench_shutdown::Shutdown;
 
-/// The request options of the run, after they were tried.
-pub(super) struct ChosenRequest<'c> {
+/// The chosen request options, and the results of the requests that were sent for the choice.
+pub(super) struct Chosen<'c> {
     pub(super) request: RequestOptions,
+    /// In the end with the requests before it, and the constraints of earlier runs.
     pub(super) trial: Trial<'c>,
     pub(super) enforcement: Enforcement,
+    /// Cost of the first use of the constraint, where it was measured.
+    pub(super) first_use: Option<FirstUse>,
     /// Notices for the reader.
     pub(super) notices: Vec<Notice>,
 }
@@ -64,12 +72,67 @@ pub(super) fn templated_prompt(backend: ServerKind, tokenizer: &Tokenizer) -> Op
 }
 
 impl RequestChoice<'_> {
+    /// Chooses the request of a run by sending some.
+    ///
+    /// # Errors
+    /// No dialect can carry every constraint; the server does not become ready; the request cannot
+    /// be chosen (see [`RequestChoice::try_candidates`]).
+    pub(super) async fn choose<'c>(
+        &self,
+        target: &Target,
+        context: &RunContext,
+        cases: &'c [Case],
+    ) -> Result<Chosen<'c>> {
+        let candidates = self.candidates(cases)?;
+        let limits = connection_limit_notices(self.session, cases.len(), context.runs());
+        limits.iter().for_each(terminal::warn);
+        let first = candidates
+            .first()
+            .ok_or_else(|| Error::internal("a run without requests"))?;
+        self.session.learn(cases, self.adapter.as_ref(), first)?;
+        let sending = self.sending(first);
+        let ready_requests = wait_for_answer(&sending, target, cases).await?;
+        // Before the trial, which compiles the constraint.
+        let (first_requests, first_use) = first_use(&sending, &context.history, cases).await?;
+        let first = first.dialect;
+        let mut chosen = self.try_candidates(candidates, cases).await?;
+        chosen.trial.requests += ready_requests + first_requests;
+        let history = context.history.sent.iter().cloned();
+        chosen.trial.constraints.extend(history);
+        // A dropped dialect may never have applied the constraint.
+        chosen.first_use = first_use.filter(|_| chosen.request.dialect == first);
+        chosen.notices = (limits.into_iter())
+            .chain(chosen.notices)
+            .chain(chosen.first_use.map(FirstUse::notice))
+            .chain(context.notice())
+            .chain(chosen.trial.refusal.clone())
+            .chain(std::mem::take(&mut chosen.trial.notices))
+            .collect();
+        Ok(chosen)
+    }
+
+    /// The check of the first answers, if preflight proved nothing.
+    pub(super) fn early_answers<'c>(
+        &self,
+        chosen: &Chosen<'_>,
+        cases: &'c [Case],
+    ) -> Option<EarlyAnswers<'c>> {
+        let channel = chosen.request.dialect.expected_channel();
+        EarlyAnswers::new(
+            &chosen.enforcement,
+            self.unenforced(),
+            cases,
+            Some(channel),
+            self.settings.evaluate,
+        )
+    }
+
     /// The possible requests, one per dialect, the first choice first. There is more than one only
     /// where the dialect is `auto` and a preflight is made.
     ///
     /// # Errors
     /// No dialect can carry every constraint.
-    pub(super) fn candidates(&self, cases: &[Case]) -> Result<Vec<RequestOptions>> {
+    fn candidates(&self, cases: &[Case]) -> Result<Vec<RequestOptions>> {
         let first = RequestOptions {
             max_tokens_only: self.session.max_tokens_only,
             ..request_options(
@@ -109,36 +172,36 @@ impl RequestChoice<'_> {
     /// # Errors
     /// The trial run fails; the server drops a constraint without an error, and
     /// `--allow-unenforced` is not set; the user stopped it.
-    pub(super) async fn choose<'c>(
+    async fn try_candidates<'c>(
         &self,
         mut candidates: Vec<RequestOptions>,
         cases: &'c [Case],
-    ) -> Result<ChosenRequest<'c>> {
+    ) -> Result<Chosen<'c>> {
         let (tried, limit_notice) = self.try_out(&mut candidates, cases).await?;
         if !tried.has_answer {
-            for notice in &tried.notices {
-                terminal::warn(&notice.to_string());
-            }
+            tried.notices.iter().for_each(terminal::warn);
         }
         let first = candidates
             .first()
             .ok_or_else(|| Error::internal("a run without a request to send"))?;
-        let kinds = kinds(cases);
-        let (Some(unenforced), false) = (self.unenforced(), kinds.is_empty()) else {
-            let enforcement = Enforcement {
+        let mut chosen = Chosen {
+            request: first.clone(),
+            trial: tried,
+            enforcement: Enforcement {
                 dialect: self.choice(first.dialect, false),
                 ..Enforcement::default()
-            };
-            return Ok(ChosenRequest {
-                request: first.clone(),
-                trial: tried,
-                enforcement,
-                notices: limit_notice.into_iter().collect(),
-            });
+            },
+            first_use: None,
+            notices: limit_notice.into_iter().collect(),
         };
-        let (tried, first_constrained) = self.first_constrained(first, tried, cases).await?;
+        let kinds = kinds(cases);
+        let (Some(unenforced), false) = (self.unenforced(), kinds.is_empty()) else {
+            return Ok(chosen);
+        };
+        let Chosen { request, trial, .. } = &mut chosen;
+        let first_constrained = self.first_constrained(request, trial, cases).await?;
         let options = self.options(&candidates, kinds, cases);
-        let asked = if tried.has_answer {
+        let asked = if trial.has_answer {
             preflight::run(&self.session.client, &options, self.shutdown, |_| {}).await
         } else {
             Err(Error::environment("no trial request has an answer"))
@@ -147,59 +210,41 @@ impl RequestChoice<'_> {
             Ok(found) => found,
             Err(error) if error.kind == Fault::Environment => {
                 let notice = Notice::from(PreflightNotice::EnforcementUnknown { why: error.what });
-                terminal::warn(&notice.to_string());
-                let dialect = self.choice(first.dialect, false);
-                let enforcement = Enforcement {
+                terminal::warn(&notice);
+                chosen.notices.push(notice);
+                chosen.enforcement = Enforcement {
                     state: State::Unproven,
-                    dialect,
                     first_constrained,
                     requests: 1,
-                    ..Enforcement::default()
+                    ..chosen.enforcement
                 };
-                return Ok(ChosenRequest {
-                    request: first.clone(),
-                    trial: tried,
-                    enforcement,
-                    notices: limit_notice.into_iter().chain([notice]).collect(),
-                });
+                return Ok(chosen);
             }
             Err(error) => return Err(error),
         };
-        let chosen = found
-            .recommendation()
-            .map_or(first.dialect, |best| best.dialect);
-        let request = candidates
-            .iter()
-            .find(|request| request.dialect == chosen)
-            .unwrap_or(first)
-            .clone();
-        let mut notices = self.changed(first.dialect, chosen, &found);
-        let of_gate = gate(&found, chosen, unenforced)?;
-        of_gate
-            .iter()
-            .chain(&notices)
-            .for_each(|notice| terminal::warn(&notice.to_string()));
-        notices.extend(of_gate);
-        notices.extend(limit_notice);
-        notices.extend(proved(&found, chosen));
-        let trial = if chosen == first.dialect {
-            tried
-        } else {
+        let first = request.dialect;
+        let best = found.recommendation();
+        let best = best.map_or(first, |best| best.dialect);
+        let changed = self.changed(first, best, &found);
+        let of_gate = gate(&found, best, unenforced)?;
+        of_gate.iter().chain(&changed).for_each(terminal::warn);
+        chosen.notices = (changed.into_iter())
+            .chain(of_gate)
+            .chain(chosen.notices)
+            .chain(proved(&found, best))
+            .collect();
+        chosen.enforcement = self.enforcement(&found, best, first_constrained);
+        if best != first {
+            let mut candidates = candidates.into_iter();
+            let other = candidates.find(|request| request.dialect == best);
+            chosen.request = other.unwrap_or(chosen.request);
+            let again = self.sending(&chosen.request).try_out(cases).await?;
             // Trials in dropped dialects count, and so do the constraints that they sent.
-            let mut trial = self.sending(&request).try_out(cases).await?;
-            trial.constraints.extend(tried.constraints);
-            Trial {
-                requests: trial.requests + tried.requests,
-                ..trial
-            }
-        };
-        let enforcement = self.enforcement(&found, chosen, first_constrained);
-        Ok(ChosenRequest {
-            request,
-            trial,
-            enforcement,
-            notices,
-        })
+            let dropped = std::mem::replace(&mut chosen.trial, again);
+            chosen.trial.requests += dropped.requests;
+            chosen.trial.constraints.extend(dropped.constraints);
+        }
+        Ok(chosen)
     }
 
     pub(super) fn sending<'s>(&'s self, request: &'s RequestOptions) -> Sending<'s> {
@@ -208,15 +253,11 @@ impl RequestChoice<'_> {
             adapter: Arc::clone(self.adapter),
             request,
             shutdown: self.shutdown.clone(),
-            error_limits: ErrorLimits::default(),
-            concurrent: None,
-            prefix: None,
-            early: None,
         }
     }
 
     /// The action for a dropped constraint; `None` without a preflight.
-    pub(super) fn unenforced(&self) -> Option<UnenforcedPolicy> {
+    fn unenforced(&self) -> Option<UnenforcedPolicy> {
         self.settings
             .constraint
             .preflight
@@ -225,23 +266,20 @@ impl RequestChoice<'_> {
 
     /// Sends a constrained request of the run first to a vLLM server, and records which it was. Its
     /// requests count as trial requests.
-    async fn first_constrained<'c>(
+    async fn first_constrained(
         &self,
         request: &RequestOptions,
-        mut trial: Trial<'c>,
-        cases: &'c [Case],
-    ) -> Result<(Trial<'c>, Option<FirstConstrained>)> {
+        trial: &mut Trial<'_>,
+        cases: &[Case],
+    ) -> Result<Option<FirstConstrained>> {
         // If several were refused before one was accepted, the one that was compiled first is
         // unknown.
         if !self.session.is_vllm() || trial.requests > 1 {
-            return Ok((trial, None));
+            return Ok(None);
         }
-        let is_constrained = |case: &Case| case.arm.sends_constraint() && case.constraint.is_some();
-        let Some(case) = std::iter::once(trial.case)
-            .chain(cases)
-            .find(|case| is_constrained(case))
-        else {
-            return Ok((trial, None));
+        let of_trial = std::iter::once(trial.case);
+        let Some(case) = of_trial.chain(cases).find(|case| is_constrained(case)) else {
+            return Ok(None);
         };
         if !is_constrained(trial.case) {
             self.sending(request)
@@ -255,14 +293,13 @@ impl RequestChoice<'_> {
             .ok_or_else(|| Error::internal("a constrained case without a constraint"))?;
         trial.constraints.insert(constraint.fingerprint());
         let (engine, why) = self.routed(constraint).await;
-        Ok((
-            trial,
-            Some(FirstConstrained {
-                case_id: case.id.clone(),
-                engine,
-                why,
-            }),
-        ))
+        let case_id = case.id.clone();
+        let first = FirstConstrained {
+            case_id,
+            engine,
+            why,
+        };
+        Ok(Some(first))
     }
 
     /// The engine that vLLM's rule for `auto` chooses, if the user states that the server runs in
