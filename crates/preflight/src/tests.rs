@@ -7,7 +7,7 @@ use ConstraintDialect::{Guided, ResponseFormat, StructuredOutputs};
 fn grammar(dialect: ConstraintDialect, notation: GrammarDialect, class: Class) -> Cell {
     Cell {
         notation: Some(notation),
-        ..cell(Kind::Grammar, dialect, class)
+        ..cell(Kind::Text(ConstraintKind::Grammar), dialect, class)
     }
 }
 
@@ -21,7 +21,7 @@ fn the_working_notation_counts() {
     ]);
     let class = |dialect| {
         found
-            .verdict_for(Kind::Grammar, dialect)
+            .verdict_for(Kind::Text(ConstraintKind::Grammar), dialect)
             .map(|cell| (cell.finding.class, cell.notation))
     };
     assert_eq!(
@@ -32,7 +32,10 @@ fn the_working_notation_counts() {
         class(StructuredOutputs),
         Some((Class::Rejected, Some(GrammarDialect::Ebnf)))
     );
-    assert_eq!(found.verdict_for(Kind::Json, Guided), None);
+    assert_eq!(
+        found.verdict_for(Kind::Text(ConstraintKind::JsonSchema), Guided),
+        None
+    );
     let best = found.recommendation().unwrap();
     assert_eq!(
         best.flags(),
@@ -44,10 +47,18 @@ fn the_working_notation_counts() {
 fn the_best_dialect_enforces_most_with_the_fewest_silent_losses() {
     let both = |first: Class, second: Class, third: Class, fourth: Class| {
         preflight(vec![
-            cell(Kind::Json, StructuredOutputs, first),
-            cell(Kind::Regex, StructuredOutputs, second),
-            cell(Kind::Json, ResponseFormat, third),
-            cell(Kind::Regex, ResponseFormat, fourth),
+            cell(
+                Kind::Text(ConstraintKind::JsonSchema),
+                StructuredOutputs,
+                first,
+            ),
+            cell(Kind::Text(ConstraintKind::Regex), StructuredOutputs, second),
+            cell(
+                Kind::Text(ConstraintKind::JsonSchema),
+                ResponseFormat,
+                third,
+            ),
+            cell(Kind::Text(ConstraintKind::Regex), ResponseFormat, fourth),
         ])
     };
     use Class::{Enforced, Ignored, NotCarried, Rejected};
@@ -87,7 +98,10 @@ fn the_best_dialect_enforces_most_with_the_fewest_silent_losses() {
         .unwrap();
     assert_eq!(
         (best.enforced, best.missing),
-        (vec![Kind::Json], vec![Kind::Regex])
+        (
+            vec![Kind::Text(ConstraintKind::JsonSchema)],
+            vec![Kind::Text(ConstraintKind::Regex)]
+        )
     );
     assert_eq!(
         both(Ignored, Enforced, Ignored, NotCarried)

@@ -81,10 +81,11 @@ mod tests {
     use super::*;
     use crate::enforcement::Kind;
     use sobench_backend::ConstraintDialect::StructuredOutputs;
+    use sobench_core::constraint::ConstraintKind;
 
     fn held(class: Class) -> KindResult {
         KindResult {
-            kind: Kind::Json,
+            kind: Kind::Text(ConstraintKind::JsonSchema),
             dialect: Some(StructuredOutputs),
             class,
             reason: String::new(),

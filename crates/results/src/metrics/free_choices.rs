@@ -17,13 +17,11 @@ pub fn free_choices(
     outcome: &Outcome,
     answer: &Answer,
 ) -> Option<FreeChoices> {
-    let schema = match constraint? {
-        Constraint::JsonSchema(schema) => Some(&**schema),
-        Constraint::JsonObject(_) => None,
-        _ => return None,
-    };
+    let schema = constraint
+        .filter(|constraint| constraint.is_json())?
+        .schema();
     (*outcome == Outcome::Completed)
-        .then(|| FreeChoices::new(&answer.text(), schema, None))
+        .then(|| FreeChoices::new(&answer.text(), schema.map(|schema| &**schema), None))
         .flatten()
 }
 

@@ -3,7 +3,6 @@
 
 use std::fmt::Write as _;
 
-use sobench_core::constraint::Constraint;
 use sobench_mask::prove::cluster::Cluster;
 use sobench_mask::prove::finding::Proof;
 use sobench_mask::prove::witness::Witness;
@@ -51,9 +50,10 @@ pub fn render(record: &MaskRecord, cluster: &Cluster) -> Option<String> {
         witness.finding.proof.description(),
         cluster.place
     );
-    let body = match &witness.constraint {
-        Constraint::JsonSchema(schema) => serde_json::to_string_pretty(&**schema),
-        other => serde_json::to_string_pretty(other),
+    let constraint = &witness.constraint;
+    let body = match constraint.schema() {
+        Some(schema) => serde_json::to_string_pretty(schema),
+        None => serde_json::to_string_pretty(constraint),
     };
     let _ = writeln!(
         text,
@@ -119,25 +119,30 @@ pub fn render(record: &MaskRecord, cluster: &Cluster) -> Option<String> {
 
 /// The evidence for the error.
 fn oracle(witness: &Witness) -> &'static str {
-    match (witness.finding.proof, &witness.constraint) {
-        (Proof::AllowsToken, Constraint::JsonSchema(_)) => {
+    let constraint = &witness.constraint;
+    let (is_schema, is_tag) = (
+        constraint.schema().is_some(),
+        constraint.structural_tag().is_some(),
+    );
+    match witness.finding.proof {
+        Proof::AllowsToken if is_schema => {
             "No JSON text (RFC 8259) starts with these bytes, under any schema."
         }
-        (Proof::AllowsToken, Constraint::StructuralTag(_)) => {
+        Proof::AllowsToken if is_tag => {
             "No text of the tag starts with these bytes, with any JSON text (RFC 8259) for its schemas."
         }
-        (Proof::AllowsToken, _) => "No text of the language starts with these bytes.",
-        (Proof::DeadEnd, _) => "All continuations were tried, and none reaches an end.",
-        (Proof::Contradicts, _) => {
+        Proof::AllowsToken => "No text of the language starts with these bytes.",
+        Proof::DeadEnd => "All continuations were tried, and none reaches an end.",
+        Proof::Contradicts => {
             "No oracle is needed: the engine gave two different results for the same request."
         }
-        (Proof::Rollback, _) => {
+        Proof::Rollback => {
             "No oracle is needed: the same matcher is compared before the tokens are committed and after they are rolled back."
         }
-        (_, Constraint::JsonSchema(_)) => {
+        _ if is_schema => {
             "Two validators, the crates jsonschema and boon, agree on this, with and without asserted `format`."
         }
-        (_, Constraint::StructuralTag(_)) => {
+        _ if is_tag => {
             "Two readers of the tag agree on this: the evaluator of sobench, and one that checks JSON with the crate boon."
         }
         _ => "The evaluator of sobench decides this, in the dialect of the constraint.",
