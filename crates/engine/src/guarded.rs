@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use super::input::Input;
 use super::{Engine, EngineError, Grammar, Matcher, Route, TokenId, TokenMask};
 use sobench_core::constraint::{Constraint, GrammarDialect};
 
@@ -331,50 +332,60 @@ fn panic_error(panic: &(dyn Any + Send)) -> EngineError {
 }
 
 fn check_limits(constraint: &Constraint) -> Result<(), EngineError> {
-    let refuse = |message: String| Err(EngineError::TooLarge { message });
-    let (depth, limit, what) = match constraint {
-        Constraint::JsonSchema(value) | Constraint::StructuralTag(value) => {
-            (json_depth(value), MAX_JSON_DEPTH, "JSON nesting")
-        }
-        Constraint::Regex(text) | Constraint::Grammar { text, .. }
-            if text.len() > MAX_TEXT_BYTES =>
-        {
-            return refuse(format!(
-                "text of {} bytes exceeds the limit of {MAX_TEXT_BYTES} bytes",
-                text.len()
-            ));
-        }
-        Constraint::Regex(text) | Constraint::Grammar { text, .. }
-            if count_classes(text) > MAX_CLASSES =>
-        {
-            return refuse(format!(
-                "text with {} character classes exceeds the limit of {MAX_CLASSES} classes",
-                count_classes(text)
-            ));
-        }
-        Constraint::Regex(text) | Constraint::Grammar { text, .. } => {
-            (bracket_depth(text), MAX_BRACKET_DEPTH, "bracket nesting")
-        }
-        Constraint::JsonObject(_) | Constraint::Choice(_) | Constraint::Tools(_) => return Ok(()),
+    // A constraint without input is refused by the compile.
+    let Ok(input) = Input::new(constraint) else {
+        return Ok(());
     };
-    if depth > limit {
-        return refuse(format!(
-            "{what} of {depth} levels exceeds the limit of {limit}"
+    match input {
+        Input::Schema(value) | Input::StructuralTag(value) => {
+            refuse_deep(json_depth(value), MAX_JSON_DEPTH, "JSON nesting")?;
+            refuse_linked(linked_depth(value), "references")
+        }
+        Input::Regex(text) => check_text(text),
+        Input::Grammar(_, text) => {
+            check_text(text)?;
+            refuse_linked(count_rules(text), "rules")
+        }
+        Input::AnyObject | Input::Choice(_) => Ok(()),
+    }
+}
+
+fn check_text(text: &str) -> Result<(), EngineError> {
+    if text.len() > MAX_TEXT_BYTES {
+        return too_large(format!(
+            "text of {} bytes exceeds the limit of {MAX_TEXT_BYTES} bytes",
+            text.len()
         ));
     }
-    let (depth, what) = match constraint {
-        Constraint::JsonSchema(value) | Constraint::StructuralTag(value) => {
-            (linked_depth(value), "references")
-        }
-        Constraint::Grammar { text, .. } => (count_rules(text), "rules"),
-        _ => (0, ""),
-    };
-    if depth > MAX_LINKED_DEPTH {
-        return refuse(format!(
-            "{what} could nest {depth} levels, the limit is {MAX_LINKED_DEPTH}"
+    let classes = count_classes(text);
+    if classes > MAX_CLASSES {
+        return too_large(format!(
+            "text with {classes} character classes exceeds the limit of {MAX_CLASSES} classes"
         ));
     }
-    Ok(())
+    refuse_deep(bracket_depth(text), MAX_BRACKET_DEPTH, "bracket nesting")
+}
+
+fn refuse_deep(depth: usize, limit: usize, what: &str) -> Result<(), EngineError> {
+    if depth <= limit {
+        return Ok(());
+    }
+    too_large(format!(
+        "{what} of {depth} levels exceeds the limit of {limit}"
+    ))
+}
+
+fn refuse_linked(depth: usize, what: &str) -> Result<(), EngineError> {
+    if depth <= MAX_LINKED_DEPTH {
+        return Ok(());
+    }
+    too_large(format!(
+        "{what} could nest {depth} levels, the limit is {MAX_LINKED_DEPTH}"
+    ))
+}
+
+fn too_large(message: String) -> Result<(), EngineError> {
+    Err(EngineError::TooLarge { message })
 }
 
 /// Upper bound of the nesting by references: the sum of the depths of all referenced schemas.
