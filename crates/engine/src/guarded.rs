@@ -332,60 +332,48 @@ fn panic_error(panic: &(dyn Any + Send)) -> EngineError {
 }
 
 fn check_limits(constraint: &Constraint) -> Result<(), EngineError> {
+    let refuse = |message: String| Err(EngineError::TooLarge { message });
     // A constraint without input is refused by the compile.
     let Ok(input) = Input::new(constraint) else {
         return Ok(());
     };
-    match input {
+    let (depth, limit, what) = match input {
         Input::Schema(value) | Input::StructuralTag(value) => {
-            refuse_deep(json_depth(value), MAX_JSON_DEPTH, "JSON nesting")?;
-            refuse_linked(linked_depth(value), "references")
+            (json_depth(value), MAX_JSON_DEPTH, "JSON nesting")
         }
-        Input::Regex(text) => check_text(text),
-        Input::Grammar(_, text) => {
-            check_text(text)?;
-            refuse_linked(count_rules(text), "rules")
+        Input::Regex(text) | Input::Grammar(_, text) if text.len() > MAX_TEXT_BYTES => {
+            return refuse(format!(
+                "text of {} bytes exceeds the limit of {MAX_TEXT_BYTES} bytes",
+                text.len()
+            ));
         }
-        Input::AnyObject | Input::Choice(_) => Ok(()),
-    }
-}
-
-fn check_text(text: &str) -> Result<(), EngineError> {
-    if text.len() > MAX_TEXT_BYTES {
-        return too_large(format!(
-            "text of {} bytes exceeds the limit of {MAX_TEXT_BYTES} bytes",
-            text.len()
+        Input::Regex(text) | Input::Grammar(_, text) if count_classes(text) > MAX_CLASSES => {
+            return refuse(format!(
+                "text with {} character classes exceeds the limit of {MAX_CLASSES} classes",
+                count_classes(text)
+            ));
+        }
+        Input::Regex(text) | Input::Grammar(_, text) => {
+            (bracket_depth(text), MAX_BRACKET_DEPTH, "bracket nesting")
+        }
+        Input::AnyObject | Input::Choice(_) => return Ok(()),
+    };
+    if depth > limit {
+        return refuse(format!(
+            "{what} of {depth} levels exceeds the limit of {limit}"
         ));
     }
-    let classes = count_classes(text);
-    if classes > MAX_CLASSES {
-        return too_large(format!(
-            "text with {classes} character classes exceeds the limit of {MAX_CLASSES} classes"
+    let (depth, what) = match input {
+        Input::Schema(value) | Input::StructuralTag(value) => (linked_depth(value), "references"),
+        Input::Grammar(_, text) => (count_rules(text), "rules"),
+        Input::Regex(_) | Input::AnyObject | Input::Choice(_) => return Ok(()),
+    };
+    if depth > MAX_LINKED_DEPTH {
+        return refuse(format!(
+            "{what} could nest {depth} levels, the limit is {MAX_LINKED_DEPTH}"
         ));
     }
-    refuse_deep(bracket_depth(text), MAX_BRACKET_DEPTH, "bracket nesting")
-}
-
-fn refuse_deep(depth: usize, limit: usize, what: &str) -> Result<(), EngineError> {
-    if depth <= limit {
-        return Ok(());
-    }
-    too_large(format!(
-        "{what} of {depth} levels exceeds the limit of {limit}"
-    ))
-}
-
-fn refuse_linked(depth: usize, what: &str) -> Result<(), EngineError> {
-    if depth <= MAX_LINKED_DEPTH {
-        return Ok(());
-    }
-    too_large(format!(
-        "{what} could nest {depth} levels, the limit is {MAX_LINKED_DEPTH}"
-    ))
-}
-
-fn too_large(message: String) -> Result<(), EngineError> {
-    Err(EngineError::TooLarge { message })
+    Ok(())
 }
 
 /// Upper bound of the nesting by references: the sum of the depths of all referenced schemas.

@@ -301,7 +301,7 @@ mod tests {
         assert_eq!(choice.matched_prefix_letters(&word(&choice, 5)), Some(5));
         assert_eq!(choice.matched_prefix_letters(""), Some(0));
         assert_eq!(choice.matched_prefix_letters("The"), None);
-        let json = random(Kind::Text(ConstraintKind::JsonSchema), 4);
+        let json = random(Kind::JSON_SCHEMA, 4);
         assert_eq!(
             json.matched_prefix_letters(&format!("{{ \n \"{}", word(&json, 6))),
             Some(6)

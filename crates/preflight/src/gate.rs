@@ -107,11 +107,7 @@ mod tests {
     #[test]
     fn a_silent_loss_stops_the_run_unless_allowed() {
         for class in Class::ALL {
-            let tested = preflight(vec![cell(
-                Kind::Text(ConstraintKind::JsonSchema),
-                Guided,
-                class,
-            )]);
+            let tested = preflight(vec![cell(Kind::JSON_SCHEMA, Guided, class)]);
             let refused = gate(&tested, Guided, UnenforcedPolicy::Refuse);
             assert_eq!(refused.is_err(), class.is_silent_loss(), "{class:?}");
             if let Err(error) = refused {

@@ -28,7 +28,7 @@ use serde::Serialize;
 
 use sobench_backend::identify::Server;
 use sobench_backend::{ConstraintDialect, Product, ServerKind};
-use sobench_core::constraint::{ConstraintKind, GrammarDialect};
+use sobench_core::constraint::GrammarDialect;
 pub use sobench_notices::enforcement::{Cause, Class, Finding, Kind, ServerFacts, Spelling};
 use sobench_notices::notice::{Notice, as_sentences};
 
@@ -251,7 +251,7 @@ impl Preflight {
 
     fn notation_for(&self, dialect: ConstraintDialect) -> Option<GrammarDialect> {
         let cell = self
-            .verdict_for(Kind::Text(ConstraintKind::Grammar), dialect)
+            .verdict_for(Kind::GRAMMAR, dialect)
             .filter(|cell| cell.finding.class == Class::Enforced)?;
         cell.notation
             .filter(|notation| *notation != self.record.notation)

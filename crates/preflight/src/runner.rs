@@ -18,7 +18,7 @@ use sobench_backend::{
 };
 use sobench_client::{Client, ClientOptions, Endpoint, ProbeResponse, get_path, send_one};
 use sobench_core::case::Case;
-use sobench_core::constraint::{Constraint, ConstraintKind, GrammarDialect};
+use sobench_core::constraint::{Constraint, GrammarDialect};
 use sobench_core::error::{Error, Kind as Fault, Result};
 use sobench_core::observation::{Observation, Outcome, TransportCause};
 use sobench_core::printable::printable_body;
@@ -319,11 +319,7 @@ async fn test(
         false => None,
     };
     let mut preflight = runner.finish(facts, tool_calls, reasoning);
-    if is_whole
-        || options
-            .kinds
-            .contains(&Kind::Text(ConstraintKind::JsonSchema))
-    {
+    if is_whole || options.kinds.contains(&Kind::JSON_SCHEMA) {
         runner.test_json_formatting(&mut preflight).await?;
     }
     preflight.requests = runner.requests;
@@ -482,9 +478,7 @@ impl Runner<'_> {
     async fn test_kind(&mut self, kind: Kind, dialect: ConstraintDialect) -> Result<()> {
         let first = self.options.notation;
         let class = self.test_cell(kind, first, dialect).await?;
-        if kind == Kind::Text(ConstraintKind::Grammar)
-            && class == Class::Rejected
-            && self.options.extent == Extent::Whole
+        if kind == Kind::GRAMMAR && class == Class::Rejected && self.options.extent == Extent::Whole
         {
             self.test_cell(kind, other_notation(first), dialect).await?;
         }
@@ -524,7 +518,7 @@ impl Runner<'_> {
             }
         };
         let class = finding.class;
-        let notation = (kind == Kind::Text(ConstraintKind::Grammar)).then_some(notation);
+        let notation = (kind == Kind::GRAMMAR).then_some(notation);
         self.cells.push(Cell {
             kind,
             notation,
@@ -552,7 +546,7 @@ impl Runner<'_> {
             }
             Ok(body) => self::envelopes_of(&body, &probe.constraint),
         };
-        let notation = (kind == Kind::Text(ConstraintKind::Grammar)).then_some(notation);
+        let notation = (kind == Kind::GRAMMAR).then_some(notation);
         let label = super::label(kind, notation);
         let observation = match self
             .ask(&format!("{label} in {dialect}"), &case, &request)
@@ -580,7 +574,7 @@ impl Runner<'_> {
     async fn test_json_formatting(&mut self, preflight: &mut Preflight) -> Result<()> {
         let enforces = |dialect: &&ConstraintDialect| {
             preflight
-                .verdict_for(Kind::Text(ConstraintKind::JsonSchema), **dialect)
+                .verdict_for(Kind::JSON_SCHEMA, **dialect)
                 .is_some_and(|cell| cell.finding.class == Class::Enforced)
         };
         let Some(dialect) = self

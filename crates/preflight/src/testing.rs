@@ -2,7 +2,7 @@
 
 use super::{Cell, Class, Control, Finding, Kind, Preflight, PreflightConditions, ServerFacts};
 use sobench_backend::{ConstraintDialect, ServerKind};
-use sobench_core::constraint::{ConstraintKind, GrammarDialect};
+use sobench_core::constraint::GrammarDialect;
 
 /// A preflight with these cells, their kinds and their dialects.
 pub fn preflight(cells: Vec<Cell>) -> Preflight {
@@ -57,7 +57,7 @@ pub fn cell(kind: Kind, dialect: ConstraintDialect, class: Class) -> Cell {
     finding.status = (class == Class::Rejected).then_some(400);
     finding.answer = matches!(class, Class::Enforced | Class::Partial | Class::Ignored)
         .then(|| "an answer".to_owned());
-    let notation = (kind == Kind::Text(ConstraintKind::Grammar)).then_some(GrammarDialect::Ebnf);
+    let notation = (kind == Kind::GRAMMAR).then_some(GrammarDialect::Ebnf);
     Cell {
         kind,
         notation,

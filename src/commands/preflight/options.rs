@@ -351,7 +351,7 @@ mod tests {
         assert_eq!(
             kinds,
             [
-                Kind::Text(ConstraintKind::JsonSchema),
+                Kind::JSON_SCHEMA,
                 Kind::Text(ConstraintKind::Choice),
                 Kind::Text(ConstraintKind::StructuralTag)
             ]
@@ -359,14 +359,7 @@ mod tests {
         let kinds = options(&["--backend", "openai-chat", "--kind", "reasoning,tool,json"])
             .unwrap()
             .kinds;
-        assert_eq!(
-            kinds,
-            [
-                Kind::Text(ConstraintKind::JsonSchema),
-                Kind::Tool,
-                Kind::Reasoning
-            ]
-        );
+        assert_eq!(kinds, [Kind::JSON_SCHEMA, Kind::Tool, Kind::Reasoning]);
     }
 
     #[test]

@@ -2,7 +2,9 @@
 
 use super::conversion::schema_or_text;
 use super::{DialectSpec, JSON_ONLY, at, response_format};
-use sobench_core::constraint::ConstraintKind;
+use sobench_core::constraint::ConstraintKind::{
+    Choice, Grammar, JsonObject, JsonSchema, Regex, StructuralTag,
+};
 
 /// Fields with this prefix that are not constraints.
 const OPTIONS: [&str; 2] = ["guided_decoding_backend", "guided_whitespace_pattern"];
@@ -15,21 +17,14 @@ pub(super) const SPEC: DialectSpec = DialectSpec {
     engine_field: Some("/guided_decoding_backend"),
     is_field: |field| field.starts_with("guided_") && !OPTIONS.contains(&field),
     fields: &[
-        (ConstraintKind::JsonSchema, |schema, _| {
+        (JsonSchema, |schema, _| {
             at("/guided_json", schema_or_text(schema))
         }),
-        (ConstraintKind::JsonObject, response_format::json_object),
-        (ConstraintKind::Regex, |regex, _| at("/guided_regex", regex)),
-        (ConstraintKind::Choice, |choices, _| {
-            at("/guided_choice", choices)
-        }),
-        (ConstraintKind::Grammar, |text, _| {
-            at("/guided_grammar", text)
-        }),
-        (
-            ConstraintKind::StructuralTag,
-            response_format::structural_tag,
-        ),
+        (JsonObject, response_format::json_object),
+        (Regex, |regex, _| at("/guided_regex", regex)),
+        (Choice, |choices, _| at("/guided_choice", choices)),
+        (Grammar, |text, _| at("/guided_grammar", text)),
+        (StructuralTag, response_format::structural_tag),
     ],
     ..JSON_ONLY
 };

@@ -8,7 +8,8 @@ use serde_json::Value;
 
 use super::{Carried, DialectSpec, JSON_ONLY, at, conversion};
 use crate::ServerKind;
-use sobench_core::constraint::{ConstraintKind, GrammarSpelling};
+use sobench_core::constraint::ConstraintKind::{Grammar, JsonObject, JsonSchema};
+use sobench_core::constraint::GrammarSpelling;
 
 pub(super) const SPEC: DialectSpec = DialectSpec {
     name: "llama-cpp",
@@ -16,9 +17,9 @@ pub(super) const SPEC: DialectSpec = DialectSpec {
     is_gbnf_only: true,
     is_field: |field| matches!(field, "json_schema" | "grammar"),
     fields: &[
-        (ConstraintKind::JsonSchema, json_schema),
-        (ConstraintKind::JsonObject, json_schema),
-        (ConstraintKind::Grammar, |text, _| at("/grammar", text)),
+        (JsonSchema, json_schema),
+        (JsonObject, json_schema),
+        (Grammar, |text, _| at("/grammar", text)),
     ],
     ..JSON_ONLY
 };

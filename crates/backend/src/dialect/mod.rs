@@ -17,7 +17,7 @@ mod tool_call_non_strict;
 mod triton_guide;
 mod trtllm_format;
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::{ServerKind, Unsendable};
 use crate::body::merge;
@@ -89,7 +89,9 @@ const JSON_ONLY: DialectSpec = DialectSpec {
 fn at(pointer: &'static str, value: Value) -> Carried {
     let names = pointer.rsplit('/').filter(|name| !name.is_empty());
     Ok(ConstraintFields {
-        fields: names.fold(value, |inner, name| json!({ name: inner })),
+        fields: names.fold(value, |inner, name| {
+            Value::Object(Map::from_iter([(name.to_owned(), inner)]))
+        }),
         pinned: vec![pointer],
     })
 }

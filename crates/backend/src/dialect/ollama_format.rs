@@ -4,18 +4,16 @@
 //! against a server.
 
 use super::{DialectSpec, JSON_ONLY, at, conversion};
-use sobench_core::constraint::ConstraintKind;
+use sobench_core::constraint::ConstraintKind::{JsonObject, JsonSchema};
 
 pub(super) const SPEC: DialectSpec = DialectSpec {
     name: "ollama-format",
     is_field: |field| field == "format",
     fields: &[
-        (ConstraintKind::JsonSchema, |schema, _| {
+        (JsonSchema, |schema, _| {
             at("/format", conversion::schema_object(schema)?)
         }),
-        (ConstraintKind::JsonObject, |_, _| {
-            at("/format", "json".into())
-        }),
+        (JsonObject, |_, _| at("/format", "json".into())),
     ],
     ..JSON_ONLY
 };

@@ -6,15 +6,15 @@
 use serde_json::json;
 
 use super::{DialectSpec, JSON_ONLY, at, response_format};
-use sobench_core::constraint::ConstraintKind;
+use sobench_core::constraint::ConstraintKind::{JsonObject, JsonSchema, Regex};
 
 pub(super) const SPEC: DialectSpec = DialectSpec {
     name: "regex-schema",
     is_field: |field| field == "response_format",
     fields: &[
-        (ConstraintKind::JsonSchema, response_format::json_schema),
-        (ConstraintKind::JsonObject, response_format::json_object),
-        (ConstraintKind::Regex, |regex, _| {
+        (JsonSchema, response_format::json_schema),
+        (JsonObject, response_format::json_object),
+        (Regex, |regex, _| {
             at(
                 "/response_format",
                 json!({"type": "regex_schema", "regex_schema": regex}),

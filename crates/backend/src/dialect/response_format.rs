@@ -3,18 +3,18 @@
 use serde_json::{Map, Value, json};
 
 use super::conversion::NAME;
-use super::{Carried, ConstraintFields, DialectSpec, JSON_ONLY};
+use super::{Carried, ConstraintFields, DialectSpec, JSON_ONLY, at};
 use crate::{ServerKind, Unsendable};
-use sobench_core::constraint::ConstraintKind;
+use sobench_core::constraint::ConstraintKind::{JsonObject, JsonSchema, StructuralTag};
 
 pub(super) const SPEC: DialectSpec = DialectSpec {
     name: "response-format",
     embedded: true,
     is_field: |field| field == "response_format",
     fields: &[
-        (ConstraintKind::JsonSchema, json_schema),
-        (ConstraintKind::JsonObject, json_object),
-        (ConstraintKind::StructuralTag, structural_tag),
+        (JsonSchema, json_schema),
+        (JsonObject, json_object),
+        (StructuralTag, structural_tag),
     ],
     ..JSON_ONLY
 };
@@ -22,23 +22,20 @@ pub(super) const SPEC: DialectSpec = DialectSpec {
 /// `json_schema` with `strict: true` (without it OpenAI does not enforce the schema). `name` and
 /// `strict` are not pinned, so `--extra-body` may change them.
 pub(super) fn json_schema(schema: Value, _: ServerKind) -> Carried {
+    let mut format = json!({"type": "json_schema", "json_schema": {"name": NAME}});
+    format["json_schema"]["schema"] = schema;
+    format["json_schema"]["strict"] = true.into();
     Ok(ConstraintFields {
-        fields: json!({"response_format": {
-            "type": "json_schema",
-            "json_schema": {"name": NAME, "schema": schema, "strict": true},
-        }}),
         pinned: vec![
             "/response_format/type",
             "/response_format/json_schema/schema",
         ],
+        ..at("/response_format", format)?
     })
 }
 
 pub(super) fn json_object(_: Value, _: ServerKind) -> Carried {
-    Ok(ConstraintFields {
-        fields: json!({"response_format": {"type": "json_object"}}),
-        pinned: vec!["/response_format/type"],
-    })
+    at("/response_format/type", "json_object".into())
 }
 
 /// The tag's members besides the type, in the older form (`structures`, `triggers`) or the newer
@@ -50,19 +47,15 @@ pub(super) fn structural_tag(tag: Value, _: ServerKind) -> Carried {
     };
     let mut format = Map::from_iter([("type".to_owned(), json!("structural_tag"))]);
     format.extend(members.into_iter().filter(|(name, _)| name != "type"));
-    let pinned = ["format", "structures", "triggers"].into_iter().zip([
+    let mut carried = at("/response_format", format.into())?;
+    carried.pinned = vec![
+        "/response_format/type",
         "/response_format/format",
         "/response_format/structures",
         "/response_format/triggers",
-    ]);
-    let mut pointers = vec!["/response_format/type"];
-    pointers.extend(
-        pinned
-            .filter(|(member, _)| format.contains_key(*member))
-            .map(|(_, pointer)| pointer),
-    );
-    Ok(ConstraintFields {
-        fields: json!({"response_format": format}),
-        pinned: pointers,
-    })
+    ];
+    carried
+        .pinned
+        .retain(|pointer| carried.fields.pointer(pointer).is_some());
+    Ok(carried)
 }

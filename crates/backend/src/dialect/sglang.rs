@@ -8,7 +8,10 @@
 
 use super::{DialectSpec, JSON_ONLY, at, conversion, response_format};
 use crate::ServerKind;
-use sobench_core::constraint::{ConstraintKind, GrammarSpelling};
+use sobench_core::constraint::ConstraintKind::{
+    Grammar, JsonObject, JsonSchema, Regex, StructuralTag,
+};
+use sobench_core::constraint::GrammarSpelling;
 
 pub(super) const SPEC: DialectSpec = DialectSpec {
     name: "sglang",
@@ -16,24 +19,24 @@ pub(super) const SPEC: DialectSpec = DialectSpec {
     holder: Some("sampling_params"),
     is_field: |field| matches!(field, "json_schema" | "regex" | "ebnf" | "structural_tag"),
     fields: &[
-        (ConstraintKind::JsonSchema, |schema, server| match server {
+        (JsonSchema, |schema, server| match server {
             ServerKind::Sglang => at("/sampling_params/json_schema", conversion::text(schema)),
             _ => response_format::json_schema(schema, server),
         }),
         // SGLang itself converts `json_object` to the schema of any object.
-        (ConstraintKind::JsonObject, |schema, server| match server {
+        (JsonObject, |schema, server| match server {
             ServerKind::Sglang => at("/sampling_params/json_schema", conversion::text(schema)),
             _ => response_format::json_object(schema, server),
         }),
-        (ConstraintKind::Regex, |regex, server| match server {
+        (Regex, |regex, server| match server {
             ServerKind::Sglang => at("/sampling_params/regex", regex),
             _ => at("/regex", regex),
         }),
-        (ConstraintKind::Grammar, |text, server| match server {
+        (Grammar, |text, server| match server {
             ServerKind::Sglang => at("/sampling_params/ebnf", text),
             _ => at("/ebnf", text),
         }),
-        (ConstraintKind::StructuralTag, |tag, server| match server {
+        (StructuralTag, |tag, server| match server {
             ServerKind::Sglang => at("/sampling_params/structural_tag", conversion::text(tag)),
             _ => response_format::structural_tag(tag, server),
         }),

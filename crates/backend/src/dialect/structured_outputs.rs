@@ -2,7 +2,9 @@
 
 use super::conversion::{schema_or_text, text};
 use super::{DialectSpec, JSON_ONLY, at};
-use sobench_core::constraint::ConstraintKind;
+use sobench_core::constraint::ConstraintKind::{
+    Choice, Grammar, JsonObject, JsonSchema, Regex, StructuralTag,
+};
 
 /// One member of `structured_outputs`, with the name of the kind; vLLM requires exactly one.
 pub(super) const SPEC: DialectSpec = DialectSpec {
@@ -10,23 +12,19 @@ pub(super) const SPEC: DialectSpec = DialectSpec {
     embedded: true,
     is_field: |field| field == "structured_outputs",
     fields: &[
-        (ConstraintKind::JsonSchema, |schema, _| {
+        (JsonSchema, |schema, _| {
             at("/structured_outputs/json", schema_or_text(schema))
         }),
-        (ConstraintKind::JsonObject, |_, _| {
+        (JsonObject, |_, _| {
             at("/structured_outputs/json_object", true.into())
         }),
-        (ConstraintKind::Regex, |regex, _| {
-            at("/structured_outputs/regex", regex)
-        }),
-        (ConstraintKind::Choice, |choices, _| {
+        (Regex, |regex, _| at("/structured_outputs/regex", regex)),
+        (Choice, |choices, _| {
             at("/structured_outputs/choice", choices)
         }),
-        (ConstraintKind::Grammar, |text, _| {
-            at("/structured_outputs/grammar", text)
-        }),
+        (Grammar, |text, _| at("/structured_outputs/grammar", text)),
         // vLLM's field is a string with JSON; only `response_format` takes the tag as an object.
-        (ConstraintKind::StructuralTag, |tag, _| {
+        (StructuralTag, |tag, _| {
             at("/structured_outputs/structural_tag", text(tag))
         }),
     ],

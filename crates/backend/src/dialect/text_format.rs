@@ -8,26 +8,23 @@
 
 use serde_json::json;
 
-use super::{ConstraintFields, DialectSpec, JSON_ONLY, conversion};
-use sobench_core::constraint::ConstraintKind;
+use super::{ConstraintFields, DialectSpec, JSON_ONLY, at, conversion};
+use sobench_core::constraint::ConstraintKind::{JsonObject, JsonSchema};
 
 pub(super) const SPEC: DialectSpec = DialectSpec {
     name: "text-format",
     holder: Some("text"),
     is_field: |field| field == "format",
     fields: &[
-        (ConstraintKind::JsonSchema, |schema, _| {
+        (JsonSchema, |schema, _| {
             let format = json!({"type": "json_schema", "name": conversion::NAME, "schema": schema, "strict": true});
             Ok(ConstraintFields {
-                fields: json!({"text": {"format": format}}),
                 pinned: vec!["/text/format/type", "/text/format/schema"],
+                ..at("/text/format", format)?
             })
         }),
-        (ConstraintKind::JsonObject, |_, _| {
-            Ok(ConstraintFields {
-                fields: json!({"text": {"format": {"type": "json_object"}}}),
-                pinned: vec!["/text/format/type"],
-            })
+        (JsonObject, |_, _| {
+            at("/text/format/type", "json_object".into())
         }),
     ],
     ..JSON_ONLY

@@ -10,17 +10,17 @@ use serde_json::{Value, json};
 
 use super::{Carried, DialectSpec, JSON_ONLY, at};
 use crate::ServerKind;
-use sobench_core::constraint::ConstraintKind;
+use sobench_core::constraint::ConstraintKind::{JsonSchema, Regex};
 
 pub(super) const SPEC: DialectSpec = DialectSpec {
     name: "tgi-grammar",
     holder: Some("parameters"),
     is_field: |field| field == "grammar",
     fields: &[
-        (ConstraintKind::JsonSchema, |schema, server| {
+        (JsonSchema, |schema, server| {
             grammar(json!({"type": "json", "value": schema}), server)
         }),
-        (ConstraintKind::Regex, |regex, server| {
+        (Regex, |regex, server| {
             grammar(json!({"type": "regex", "value": regex}), server)
         }),
     ],

@@ -11,15 +11,12 @@ use serde_json::{Value, json};
 use super::{Carried, ConstraintFields, DialectSpec, JSON_ONLY, conversion};
 use crate::ServerKind;
 use crate::body::merge;
-use sobench_core::constraint::ConstraintKind;
+use sobench_core::constraint::ConstraintKind::{JsonObject, JsonSchema};
 
 pub(super) const SPEC: DialectSpec = DialectSpec {
     name: "tool-call",
     is_field: |field| field == "tool_choice",
-    fields: &[
-        (ConstraintKind::JsonSchema, strict_call),
-        (ConstraintKind::JsonObject, strict_call),
-    ],
+    fields: &[(JsonSchema, strict_call), (JsonObject, strict_call)],
     ..JSON_ONLY
 };
 

@@ -7,14 +7,11 @@ use serde_json::Value;
 
 use super::{Carried, DialectSpec, tool_call};
 use crate::ServerKind;
-use sobench_core::constraint::ConstraintKind;
+use sobench_core::constraint::ConstraintKind::{JsonObject, JsonSchema};
 
 pub(super) const SPEC: DialectSpec = DialectSpec {
     name: "tool-call-non-strict",
-    fields: &[
-        (ConstraintKind::JsonSchema, call),
-        (ConstraintKind::JsonObject, call),
-    ],
+    fields: &[(JsonSchema, call), (JsonObject, call)],
     ..tool_call::SPEC
 };
 

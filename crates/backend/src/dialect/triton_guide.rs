@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 
 use super::{Carried, ConstraintFields, DialectSpec, JSON_ONLY, conversion};
 use crate::ServerKind;
-use sobench_core::constraint::{ConstraintKind, GrammarSpelling};
+use sobench_core::constraint::ConstraintKind::{Grammar, JsonObject, JsonSchema, Regex};
+use sobench_core::constraint::GrammarSpelling;
 
 pub(super) const SPEC: DialectSpec = DialectSpec {
     name: "triton-guide",
@@ -20,12 +21,10 @@ pub(super) const SPEC: DialectSpec = DialectSpec {
         )
     },
     fields: &[
-        (ConstraintKind::JsonSchema, json_schema),
-        (ConstraintKind::JsonObject, json_schema),
-        (ConstraintKind::Regex, |regex, _| guide("regex", regex)),
-        (ConstraintKind::Grammar, |text, _| {
-            guide("ebnf_grammar", text)
-        }),
+        (JsonSchema, json_schema),
+        (JsonObject, json_schema),
+        (Regex, |regex, _| guide("regex", regex)),
+        (Grammar, |text, _| guide("ebnf_grammar", text)),
     ],
     ..JSON_ONLY
 };
@@ -35,8 +34,10 @@ fn json_schema(schema: Value, _: ServerKind) -> Carried {
 }
 
 fn guide(kind: &str, guide: Value) -> Carried {
+    let mut fields = json!({ "guided_decoding_guide_type": kind });
+    fields["guided_decoding_guide"] = guide;
     Ok(ConstraintFields {
-        fields: json!({"guided_decoding_guide_type": kind, "guided_decoding_guide": guide}),
+        fields,
         pinned: vec!["/guided_decoding_guide_type", "/guided_decoding_guide"],
     })
 }

@@ -8,31 +8,31 @@
 use serde_json::json;
 
 use super::{DialectSpec, JSON_ONLY, at, conversion, response_format};
-use sobench_core::constraint::{ConstraintKind, GrammarSpelling};
+use sobench_core::constraint::ConstraintKind::{
+    Grammar, JsonObject, JsonSchema, Regex, StructuralTag,
+};
+use sobench_core::constraint::GrammarSpelling;
 
 pub(super) const SPEC: DialectSpec = DialectSpec {
     name: "trtllm-format",
     grammar_spelling: GrammarSpelling::Converted,
     is_field: |field| field == "response_format",
     fields: &[
-        (ConstraintKind::JsonSchema, |schema, _| {
+        (JsonSchema, |schema, _| {
             let schema = conversion::schema_object(schema)?;
             at(
                 "/response_format",
                 json!({"type": "json", "schema": schema}),
             )
         }),
-        (ConstraintKind::JsonObject, response_format::json_object),
-        (ConstraintKind::Regex, |regex, _| {
+        (JsonObject, response_format::json_object),
+        (Regex, |regex, _| {
             at("/response_format", json!({"type": "regex", "regex": regex}))
         }),
-        (ConstraintKind::Grammar, |text, _| {
+        (Grammar, |text, _| {
             at("/response_format", json!({"type": "ebnf", "ebnf": text}))
         }),
-        (
-            ConstraintKind::StructuralTag,
-            response_format::structural_tag,
-        ),
+        (StructuralTag, response_format::structural_tag),
     ],
     ..JSON_ONLY
 };

@@ -23,6 +23,11 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// Constraints that are JSON Schemas.
+    pub const JSON_SCHEMA: Self = Self::Text(ConstraintKind::JsonSchema);
+    /// Constraints that are grammars, in one of two notations.
+    pub const GRAMMAR: Self = Self::Text(ConstraintKind::Grammar);
+
     /// Every kind, in the order of preflight requests. A plain JSON Schema comes first: the first
     /// constrained request fixes the engine of a vLLM server in `auto`, and every engine supports
     /// JSON Schema.

@@ -81,11 +81,10 @@ mod tests {
     use super::*;
     use crate::enforcement::Kind;
     use sobench_backend::ConstraintDialect::StructuredOutputs;
-    use sobench_core::constraint::ConstraintKind;
 
     fn held(class: Class) -> KindResult {
         KindResult {
-            kind: Kind::Text(ConstraintKind::JsonSchema),
+            kind: Kind::JSON_SCHEMA,
             dialect: Some(StructuredOutputs),
             class,
             reason: String::new(),

@@ -70,7 +70,7 @@ fn classify_channels(
         .tool_calls
         .retain(|call| !call.arguments.is_empty());
     let evidence = Evidence {
-        probe: &probe(Kind::Text(ConstraintKind::JsonSchema)),
+        probe: &probe(Kind::JSON_SCHEMA),
         observation: &observation,
         control: &Control::from_observation(&self::observation(Outcome::Completed, "The sea.")),
         envelopes: &[],
@@ -82,7 +82,7 @@ fn classify_channels(
 #[test]
 fn an_answer_in_another_channel_is_not_enforced() {
     use ConstraintDialect::{ResponseFormat, ToolCall, ToolCallNonStrict};
-    let document = answer(&probe(Kind::Text(ConstraintKind::JsonSchema)));
+    let document = answer(&probe(Kind::JSON_SCHEMA));
     for (dialect, content, arguments, class) in [
         (ResponseFormat, "", &*document, Class::WrongChannel),
         (ResponseFormat, &*document, "", Class::Enforced),
@@ -98,7 +98,7 @@ fn an_answer_in_another_channel_is_not_enforced() {
 
 #[test]
 fn a_call_that_is_cut_inside_its_envelope_proves_nothing() {
-    let document = answer(&probe(Kind::Text(ConstraintKind::JsonSchema)));
+    let document = answer(&probe(Kind::JSON_SCHEMA));
     let cut = &document[..document.len() - 3];
     for envelope in [
         format!(r#"{{"name": "answer", "arguments": {cut}"#),
@@ -128,7 +128,7 @@ fn answer(probe: &ConstraintProbe) -> String {
     let [first, second] = probe.random_words.as_slice() else {
         return "{}".to_owned();
     };
-    if probe.kind == Kind::Text(ConstraintKind::JsonSchema) {
+    if probe.kind == Kind::JSON_SCHEMA {
         json!({first: second}).to_string()
     } else {
         second.clone()
@@ -258,7 +258,7 @@ fn failed_requests_have_distinct_classes() {
 #[test]
 fn a_truncated_answer_proves_what_its_prefix_shows() {
     let choice = probe(Kind::Text(ConstraintKind::Choice));
-    let json = probe(Kind::Text(ConstraintKind::JsonSchema));
+    let json = probe(Kind::JSON_SCHEMA);
     let prefix = |letters: usize| choice.random_words[0][..letters].to_owned();
     let document = |letters: usize| format!("{{\n  \"{}", &json.random_words[0][..letters]);
     for (probe, text, class) in [
@@ -342,7 +342,7 @@ fn an_object_is_compared_with_the_control() {
 
 #[test]
 fn an_answer_with_a_random_word_is_not_ignored() {
-    let json = probe(Kind::Text(ConstraintKind::JsonSchema));
+    let json = probe(Kind::JSON_SCHEMA);
     let choice = probe(Kind::Text(ConstraintKind::Choice));
     let document = answer(&json);
     let other_value = json!({&json.random_words[0]: "waves"}).to_string();
@@ -389,7 +389,7 @@ fn an_answer_with_a_random_word_is_not_ignored() {
 
 #[test]
 fn empty_answers_and_white_space_are_reported() {
-    let json = probe(Kind::Text(ConstraintKind::JsonSchema));
+    let json = probe(Kind::JSON_SCHEMA);
     let spaces = " \n".repeat(RUNAWAY_CHARS);
     for text in [
         format!("{{{spaces}"),
@@ -451,7 +451,7 @@ fn empty_answers_and_white_space_are_reported() {
 #[test]
 fn an_answer_in_the_reasoning_is_in_the_wrong_channel() {
     for kind in [
-        Kind::Text(ConstraintKind::JsonSchema),
+        Kind::JSON_SCHEMA,
         Kind::Text(ConstraintKind::Regex),
         Kind::Text(ConstraintKind::Choice),
     ] {

@@ -16,7 +16,7 @@ use sobench_backend::{
 };
 use sobench_client::{Client, ClientOptions, get_path, post_json, send_one};
 use sobench_core::case::{Case, Prompt};
-use sobench_core::constraint::{Constraint, ConstraintKind};
+use sobench_core::constraint::Constraint;
 use sobench_core::error::{Error, Result};
 use sobench_core::error_message::error_message;
 use sobench_core::observation::{Observation, Outcome, TransportCause};
@@ -51,7 +51,7 @@ pub async fn survey(
         ..client.options().clone()
     })?;
     let json_only = Options {
-        kinds: vec![Kind::Text(ConstraintKind::JsonSchema)],
+        kinds: vec![Kind::JSON_SCHEMA],
         all_dialects: false,
         extent: Extent::BeforeRun,
         ..options.clone()

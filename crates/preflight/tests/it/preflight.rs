@@ -137,7 +137,7 @@ async fn a_healthy_server_enforces_what_its_engine_supports() {
             EngineName::Outlines,
             &[
                 Kind::Text(ConstraintKind::JsonObject),
-                Kind::Text(ConstraintKind::Grammar),
+                Kind::GRAMMAR,
                 Kind::Text(ConstraintKind::StructuralTag),
             ],
         ),
@@ -161,7 +161,7 @@ async fn a_healthy_server_enforces_what_its_engine_supports() {
                 for cell in &found.cells {
                     let of_response_format = matches!(
                         cell.kind,
-                        Kind::Text(ConstraintKind::JsonSchema)
+                        Kind::JSON_SCHEMA
                             | Kind::Text(ConstraintKind::JsonObject)
                             | Kind::Text(ConstraintKind::StructuralTag)
                     );
@@ -200,10 +200,10 @@ async fn dropped_constraints_are_ignored_and_a_working_dialect_is_recommended() 
 
     let guided = found_with(&[], GuidedFields::Ignore).await;
     for kind in [
-        Kind::Text(ConstraintKind::JsonSchema),
+        Kind::JSON_SCHEMA,
         Kind::Text(ConstraintKind::Regex),
         Kind::Text(ConstraintKind::Choice),
-        Kind::Text(ConstraintKind::Grammar),
+        Kind::GRAMMAR,
     ] {
         assert_eq!(class(&guided, kind, Guided), Class::Ignored, "{kind}");
         assert_eq!(
@@ -228,10 +228,10 @@ async fn dropped_constraints_are_ignored_and_a_working_dialect_is_recommended() 
 async fn injected_faults_are_not_attributed_to_the_constraint() {
     let fenced = found_with(&["extra-text"], GuidedFields::Honour).await;
     for kind in [
-        Kind::Text(ConstraintKind::JsonSchema),
+        Kind::JSON_SCHEMA,
         Kind::Text(ConstraintKind::Regex),
         Kind::Text(ConstraintKind::Choice),
-        Kind::Text(ConstraintKind::Grammar),
+        Kind::GRAMMAR,
     ] {
         assert_eq!(
             class(&fenced, kind, StructuredOutputs),
@@ -268,29 +268,21 @@ async fn an_envelope_used_as_the_schema_is_detected() {
         None => Reply::Prose,
     });
     let options = Options {
-        kinds: vec![Kind::Text(ConstraintKind::JsonSchema)],
+        kinds: vec![Kind::JSON_SCHEMA],
         ..options()
     };
     let found = run_preflight(&server.base_url, &options).await;
     assert_eq!(
-        class(
-            &found,
-            Kind::Text(ConstraintKind::JsonSchema),
-            ResponseFormat
-        ),
+        class(&found, Kind::JSON_SCHEMA, ResponseFormat),
         Class::WrongWrapper
     );
     assert_eq!(
-        class(
-            &found,
-            Kind::Text(ConstraintKind::JsonSchema),
-            StructuredOutputs
-        ),
+        class(&found, Kind::JSON_SCHEMA, StructuredOutputs),
         Class::Ignored
     );
     assert_eq!(
         found
-            .verdict_for(Kind::Text(ConstraintKind::JsonSchema), ResponseFormat)
+            .verdict_for(Kind::JSON_SCHEMA, ResponseFormat)
             .unwrap()
             .finding
             .reason,
@@ -364,10 +356,10 @@ async fn failures_of_constrained_requests_have_distinct_classes() {
             }
         });
         let kinds = vec![
-            Kind::Text(ConstraintKind::JsonSchema),
+            Kind::JSON_SCHEMA,
             Kind::Text(ConstraintKind::Regex),
             Kind::Text(ConstraintKind::Choice),
-            Kind::Text(ConstraintKind::Grammar),
+            Kind::GRAMMAR,
         ];
         let found = run_preflight(&server.base_url, &Options { kinds, ..options() }).await;
         all_are(&found, class, cause, message);
@@ -406,9 +398,7 @@ async fn check_white_space(starts_with_document: bool) {
     });
     let found = run_preflight(&server.base_url, &options()).await;
     for dialect in [StructuredOutputs, Guided, ResponseFormat] {
-        let json = found
-            .verdict_for(Kind::Text(ConstraintKind::JsonSchema), dialect)
-            .unwrap();
+        let json = found.verdict_for(Kind::JSON_SCHEMA, dialect).unwrap();
         assert_eq!(
             (json.finding.class, json.finding.cause),
             (Class::Broken, Some(Cause::WhiteSpaceRunAway)),
@@ -435,10 +425,7 @@ async fn a_truncated_answer_is_tested_again_with_a_higher_limit() {
         Some(64) if constraint_text(body).is_some() => Reply::Truncated(String::new()),
         _ => allowed(body).map_or(Reply::Prose, Reply::Text),
     });
-    let kinds = vec![
-        Kind::Text(ConstraintKind::JsonSchema),
-        Kind::Text(ConstraintKind::Choice),
-    ];
+    let kinds = vec![Kind::JSON_SCHEMA, Kind::Text(ConstraintKind::Choice)];
     let found = run_preflight(
         &server.base_url,
         &Options {
@@ -466,7 +453,7 @@ async fn the_second_notation_is_tested_only_if_the_first_is_refused() {
         _ => allowed(body).map_or(Reply::Prose, Reply::Text),
     });
     let options = Options {
-        kinds: vec![Kind::Text(ConstraintKind::Grammar)],
+        kinds: vec![Kind::GRAMMAR],
         dialects: vec![StructuredOutputs],
         ..options()
     };
@@ -497,10 +484,7 @@ async fn the_second_notation_is_tested_only_if_the_first_is_refused() {
 #[tokio::test]
 async fn the_request_that_crashes_a_server_is_reported() {
     let server = crashing_server("::=");
-    let kinds = vec![
-        Kind::Text(ConstraintKind::Choice),
-        Kind::Text(ConstraintKind::Grammar),
-    ];
+    let kinds = vec![Kind::Text(ConstraintKind::Choice), Kind::GRAMMAR];
     let options = Options {
         kinds,
         dialects: vec![StructuredOutputs, Guided],

@@ -512,10 +512,7 @@ mod tests {
         assert_eq!(
             (kinds(&cases), notation(&cases)),
             (
-                vec![
-                    Kind::Text(ConstraintKind::Regex),
-                    Kind::Text(ConstraintKind::Grammar)
-                ],
+                vec![Kind::Text(ConstraintKind::Regex), Kind::GRAMMAR],
                 Some(GrammarDialect::Lark)
             )
         );

@@ -3,6 +3,7 @@
 
 use std::fmt::Write as _;
 
+use sobench_core::constraint::ConstraintKind;
 use sobench_mask::prove::cluster::Cluster;
 use sobench_mask::prove::finding::Proof;
 use sobench_mask::prove::witness::Witness;
@@ -119,30 +120,26 @@ pub fn render(record: &MaskRecord, cluster: &Cluster) -> Option<String> {
 
 /// The evidence for the error.
 fn oracle(witness: &Witness) -> &'static str {
-    let constraint = &witness.constraint;
-    let (is_schema, is_tag) = (
-        constraint.schema().is_some(),
-        constraint.structural_tag().is_some(),
-    );
-    match witness.finding.proof {
-        Proof::AllowsToken if is_schema => {
+    let kind = ConstraintKind::from_constraint(&witness.constraint);
+    match (witness.finding.proof, kind) {
+        (Proof::AllowsToken, ConstraintKind::JsonSchema) => {
             "No JSON text (RFC 8259) starts with these bytes, under any schema."
         }
-        Proof::AllowsToken if is_tag => {
+        (Proof::AllowsToken, ConstraintKind::StructuralTag) => {
             "No text of the tag starts with these bytes, with any JSON text (RFC 8259) for its schemas."
         }
-        Proof::AllowsToken => "No text of the language starts with these bytes.",
-        Proof::DeadEnd => "All continuations were tried, and none reaches an end.",
-        Proof::Contradicts => {
+        (Proof::AllowsToken, _) => "No text of the language starts with these bytes.",
+        (Proof::DeadEnd, _) => "All continuations were tried, and none reaches an end.",
+        (Proof::Contradicts, _) => {
             "No oracle is needed: the engine gave two different results for the same request."
         }
-        Proof::Rollback => {
+        (Proof::Rollback, _) => {
             "No oracle is needed: the same matcher is compared before the tokens are committed and after they are rolled back."
         }
-        _ if is_schema => {
+        (_, ConstraintKind::JsonSchema) => {
             "Two validators, the crates jsonschema and boon, agree on this, with and without asserted `format`."
         }
-        _ if is_tag => {
+        (_, ConstraintKind::StructuralTag) => {
             "Two readers of the tag agree on this: the evaluator of sobench, and one that checks JSON with the crate boon."
         }
         _ => "The evaluator of sobench decides this, in the dialect of the constraint.",

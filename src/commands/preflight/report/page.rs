@@ -505,7 +505,7 @@ pub(crate) mod tests {
         let mut cells = Vec::new();
         for (kind, classes) in [
             (
-                Kind::Text(ConstraintKind::JsonSchema),
+                Kind::JSON_SCHEMA,
                 [Class::Enforced, Class::Ignored, Class::WrongWrapper],
             ),
             (
@@ -517,7 +517,7 @@ pub(crate) mod tests {
                 [Class::Rejected, Class::Partial, Class::NotCarried],
             ),
             (
-                Kind::Text(ConstraintKind::Grammar),
+                Kind::GRAMMAR,
                 [Class::Enforced, Class::NotSent, Class::NotCarried],
             ),
         ] {
@@ -704,7 +704,7 @@ pub(crate) mod tests {
                 let mut cell = cell(kind, *dialect, class);
                 cell.finding.reason = "a long reason of a server ".repeat(40);
                 cells.push(cell.clone());
-                if kind == Kind::Text(ConstraintKind::Grammar) {
+                if kind == Kind::GRAMMAR {
                     cell.notation = Some(GrammarDialect::Lark);
                     cells.push(cell);
                 }
