@@ -16,10 +16,10 @@ fn every_shipped_workload_runs_on_the_embedded_engine() {
     let (ran, result) = sobench_result(&[mix]);
     assert_eq!(ran.code, 0, "{}", ran.stderr);
     assert_eq!(result["completed"], 40);
-    let datasets = result["sobench"]["datasets"].as_array().unwrap();
-    assert_eq!(datasets.len(), 4);
-    for dataset in datasets {
-        let rate = &dataset["quality"]["correct_rate"];
+    let groups = result["sobench"]["groups"].as_array().unwrap();
+    assert_eq!(groups.len(), 4);
+    for dataset in groups {
+        let rate = &dataset["metrics"]["correct_rate"];
         assert_eq!(
             (&rate["of"], &rate["hits"]),
             (&json!(10), &json!(10)),
@@ -150,10 +150,11 @@ fn overload_is_not_reported_as_a_rejected_constraint() {
     let flags = "--num-prompts 40 --skip-preflight --request-id-prefix c- --base-url";
     let (ran, result) = sobench_result(&[flags, server.base_url()]);
     assert_eq!(ran.code, 0, "{}", ran.stderr);
-    let quality = &result["sobench"]["quality"];
-    let refused = quality["refused"].as_u64();
+    let metrics = &result["sobench"]["metrics"];
+    let hits = |rate: &str| metrics[rate]["hits"].as_u64();
+    let refused = hits("refused_rate");
     assert!(
-        refused > Some(0) && quality["overloaded"].as_u64() == refused,
-        "{quality}"
+        refused > Some(0) && hits("overloaded_rate") == refused,
+        "{metrics}"
     );
 }

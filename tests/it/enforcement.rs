@@ -247,7 +247,7 @@ fn a_refused_constraint_is_a_result() {
         )
     };
     let (_, own) = saved("--dataset json");
-    let rate = &own["quality"]["correct_rate"]["percent"];
+    let rate = &own["metrics"]["correct_rate"]["percent"];
     assert_eq!(
         (&own["outcomes"]["rejected"], rate),
         (&json!(12), &json!(0.0))

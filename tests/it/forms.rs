@@ -41,7 +41,9 @@ fn run_and_report_write_the_same_files() {
         .map(|line| serde_json::from_str(line).unwrap())
         .collect();
     let result = folder.json("run.json");
-    let valid = result["sobench"]["quality"]["valid"].as_u64().unwrap();
+    let valid = result["sobench"]["metrics"]["correct_rate"]["hits"]
+        .as_u64()
+        .unwrap();
     assert_eq!(failures.len() as u64, 60 - valid);
     let mut failures = failures.iter();
     let extra = failures

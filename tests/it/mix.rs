@@ -24,20 +24,25 @@ fn each_dataset_has_its_requests_and_its_figures() {
     let log = folder.path("run.jsonl");
     let (ran, result) = mixed(&["--save-detailed --seed 1 --run-log", &log]);
     let own = &result["sobench"];
-    let parts = own["datasets"].as_array().unwrap().iter().map(|part| {
-        let latency = &part["metrics"]["latency"];
+    let groups = own["groups"].as_array().unwrap();
+    let parts = groups.iter().filter(|group| group["dataset"].is_string());
+    let parts = parts.map(|part| {
+        let metrics = &part["metrics"];
         json!([
-            part["name"],
-            latency["ttft_ms"]["n"],
-            part["quality"]["correct_rate"]["of"]
+            part["dataset"],
+            metrics["ttft_ms"]["n"],
+            metrics["correct_rate"]["of"]
         ])
     });
     let expected = json!([["regex", 6, 6], ["json", 10, 10], ["sharegpt", 4, null]]);
     assert_eq!(parts.collect::<Value>(), expected);
-    let arms = ["constrained", "free"].map(|arm| &own["arms"][arm]["requests"]);
+    let arms = ["constrained", "free"].map(|arm| {
+        let group = groups.iter().find(|group| group["arm"] == arm);
+        &group.unwrap()["metrics"]["requests"]
+    });
     assert_eq!(
-        (&own["quality"]["judged"], arms),
-        (&json!(16), [&json!(16), &json!(4)])
+        (&own["metrics"]["correct_rate"]["of"], arms),
+        (&json!(16), [&json!(16.0), &json!(4.0)])
     );
     let first_ten = &result["outputs"].as_array().unwrap()[..10];
     let is_json = |output: &&Value| output["case"].as_str().unwrap().starts_with("json-");

@@ -200,7 +200,9 @@ fn run_report_and_score_agree_on_every_ending() {
     assert_eq!(scored(&log), expected, "score of the run log");
     let report = sobench(&["report", &log, "--format json"]);
     let report: Value = serde_json::from_str(&report.stdout).unwrap();
-    assert_eq!(report["sobench"]["quality"], result["sobench"]["quality"]);
+    for member in ["quality", "metrics"] {
+        assert_eq!(report["sobench"][member], result["sobench"][member]);
+    }
     let stored: Vec<Value> = rows
         .iter()
         .map(|(request, content, calls, reason, _)| {

@@ -341,8 +341,9 @@ fn check_merged_shards(folder: &Path, expected: &BTreeMap<usize, [String; 5]>) {
     for place in [
         "/sobench/quality",
         "/sobench/outcomes",
-        "/sobench/overall/tokens",
-        "/sobench/arms/control/tokens",
+        "/sobench/token_sources",
+        "/sobench/metrics/correct_rate",
+        "/sobench/metrics/control_rate",
         "/total_output_tokens",
     ] {
         assert_eq!(result.pointer(place), alone.pointer(place), "{place}");

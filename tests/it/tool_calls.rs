@@ -80,13 +80,8 @@ fn calls_are_judged_streamed_and_whole() {
             ["hits", "of"].map(|count| rate[count].as_u64().unwrap())
         });
         assert_eq!(rates, [[1, 2], [2, 4], [2, 5]], "{more}");
-        let choices = result["sobench"]["quality"]["tool_calls"]
-            .as_array()
-            .unwrap();
-        let choices: Vec<&Value> = choices
-            .iter()
-            .map(|choice| &choice["tool_choice"])
-            .collect();
+        let groups = result["sobench"]["groups"].as_array().unwrap();
+        let choices: Vec<&Value> = groups.iter().map(|group| &group["tool_choice"]).collect();
         assert_eq!(choices, ["auto", "required", "none"]);
     }
 }

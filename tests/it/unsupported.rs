@@ -77,10 +77,10 @@ fn unsupported_constraint_is_an_outcome_of_its_case() {
         (Some(2), Some(2))
     );
     assert_eq!(
-        own["quality"]["coverage"]["hits"].as_u64(),
+        own["metrics"]["coverage"]["hits"].as_u64(),
         Some(2),
         "{}",
-        own["quality"]["coverage"]
+        own["metrics"]["coverage"]
     );
     let message =
         "unsupported by this server kind: the ollama backend has no field for a regex constraint";

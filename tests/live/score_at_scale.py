@@ -150,7 +150,7 @@ def main() -> None:
             output, seconds, cpu, memory = measure(command)
             valid = json.loads(output)
             if isinstance(valid, dict):
-                valid = valid["files"][0]["quality"]["valid"]
+                valid = valid["files"][0]["correct_rate"]["hits"]
             found[name] = (valid, seconds, memory)
             print(f"{name:28}{seconds:8.2f}{cpu:8.2f}{seconds / options.rows * 1e6:8.2f}{memory:8.0f}{valid:10}", flush=True)
     ratio = found["Python, jsonschema-rs"][1] / found["sobench score"][1]

@@ -16,7 +16,7 @@ use super::body_layout::BodyLayout;
 use super::dialect::ConstraintFields;
 use super::{ConstraintDialect, RequestOptions, Sampling, ServerKind, Unsendable};
 use sobench_core::case::{Arm, Case, Prompt};
-use sobench_core::constraint::Constraint;
+use sobench_core::constraint::{Constraint, ConstraintKind};
 
 /// The member of a schema with options of llguidance.
 const OPTIONS_MEMBER: &str = "x-guidance";
@@ -156,7 +156,7 @@ fn with_white_space(constraint: &Constraint, is_allowed: bool) -> Result<Constra
             "use a dataset whose constraints are all JSON Schemas, or leave the arms out",
         )
     };
-    let Constraint::JsonSchema(schema) = constraint else {
+    let Some(schema) = constraint.schema() else {
         return Err(unsendable(&format!("this is a {}", constraint.kind())));
     };
     let mut schema = Value::clone(schema);
@@ -251,7 +251,7 @@ fn reject_second_constraint(
         .flatten()
         .map(|(name, _)| name.as_str());
     let second_kind = kinds
-        .filter(|name| Constraint::TEXT_KINDS.contains(name))
+        .filter(|name| ConstraintKind::of_text().any(|kind| kind.name() == *name))
         .nth(1)
         .map(|_| "structured_outputs");
     let ConstraintFields {

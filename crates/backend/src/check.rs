@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::body_layout::BodyLayout;
 use super::{ConstraintDialect, RequestOptions, ServerKind, Unsendable, adapter};
 use sobench_core::case::{Arm, Case};
-use sobench_core::constraint::Constraint;
+use sobench_core::constraint::ConstraintKind;
 use sobench_core::error::{Error, Result};
 
 /// Rejects a run whose requests would not be what the user requested.
@@ -43,20 +43,20 @@ pub fn check(kind: ServerKind, cases: &[Case], options: &RequestOptions) -> Resu
 /// or whose tools have none.
 pub fn unsupported(kind: ServerKind, case: &Case) -> Option<Unsendable> {
     let constraint = case.constraint.as_deref()?;
-    let is_carried = match (constraint, case.arm) {
-        (_, Arm::Free) => true,
-        (Constraint::Tools(set), _) => {
+    let is_carried = match constraint.tools() {
+        _ if case.arm == Arm::Free => true,
+        Some(tools) => {
             let form = kind.spec().tools;
-            match form.map(|form| set.unsendable_member(form)) {
-                Some(Some(member)) => return Some(ConstraintDialect::no_tool_field(kind, member)),
-                form => form.is_some(),
+            if let Some(member) = form.and_then(|form| tools.unsendable_member(form)) {
+                return Some(ConstraintDialect::no_tool_field(kind, member));
             }
+            form.is_some()
         }
-        (_, arm) if !arm.sends_constraint() => true,
-        _ => kind
-            .dialects()
-            .iter()
-            .any(|dialect| dialect.carries(constraint.kind())),
+        None => {
+            let constraint_kind = ConstraintKind::from_constraint(constraint);
+            let mut dialects = kind.dialects().iter();
+            !case.arm.sends_constraint() || dialects.any(|dialect| dialect.carries(constraint_kind))
+        }
     };
     (!is_carried).then(|| ConstraintDialect::no_field(kind, constraint))
 }
@@ -134,6 +134,7 @@ mod tests {
     use super::*;
     use crate::{Sampling, ThinkingSwitch};
     use sobench_core::case::{Message, Prompt};
+    use sobench_core::constraint::Constraint;
 
     fn case(constraint: Option<Constraint>, arm: Arm) -> Case {
         Case {

@@ -23,11 +23,8 @@ const ORDINARY_WORDS: [&str; 12] = [
 /// The first keyword of the constraint's schema that `message` names. `None` if it names none, and
 /// for constraints other than schemas.
 pub fn refused_keyword(message: &str, constraint: &Constraint) -> Option<String> {
-    let Constraint::JsonSchema(schema) = constraint else {
-        return None;
-    };
     let mut keywords = Vec::new();
-    add_keywords(schema, &mut keywords);
+    add_keywords(constraint.schema()?, &mut keywords);
     let first = |is_named: fn(&str, &str, usize) -> bool| {
         let place = |keyword: &str| {
             let mut places = message.match_indices(keyword).map(|(place, _)| place);

@@ -10,6 +10,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
+use crate::registry;
+use crate::scorer::Scorer;
 use crate::tools::ToolSet;
 
 /// Start of the name of a property that only one request of a run has. A UUID follows. It makes
@@ -44,9 +46,89 @@ pub enum Constraint {
     Tools(Arc<ToolSet>),
 }
 
-/// Whether constraints of this [`Constraint::kind`] require JSON.
-pub fn is_json_kind(kind: &str) -> bool {
-    matches!(kind, "json" | "json_object")
+registry! {
+    /// A kind of constraint.
+    pub enum ConstraintKind is "constraint kind" with KindSpec {
+        JsonSchema => JSON_SCHEMA,
+        JsonObject => JSON_OBJECT,
+        Regex => REGEX,
+        Choice => CHOICE,
+        Grammar => GRAMMAR,
+        StructuralTag => STRUCTURAL_TAG,
+        Tools => TOOLS,
+    }
+}
+
+/// The properties of a kind of constraint.
+pub struct KindSpec {
+    /// The name in flags, files and messages. For kinds that constrain text, it equals the member
+    /// name in vLLM's `structured_outputs`.
+    name: &'static str,
+    constrains: Constrained,
+    /// How a reference is compared with the answer, unless its row names a scorer. JSON, choices
+    /// and calls have one right answer; grammars and regular expressions may have several.
+    scorer: Option<Scorer>,
+}
+
+/// The part of an answer that a kind constrains.
+#[derive(Clone, Copy, PartialEq)]
+enum Constrained {
+    /// The text of the answer, which must be JSON.
+    Json,
+    /// The text of the answer.
+    Text,
+    ToolCalls,
+}
+
+const fn spec(name: &'static str, constrains: Constrained, scorer: Option<Scorer>) -> KindSpec {
+    KindSpec {
+        name,
+        constrains,
+        scorer,
+    }
+}
+
+const JSON_SCHEMA: KindSpec = spec("json", Constrained::Json, Some(Scorer::Exact));
+const JSON_OBJECT: KindSpec = spec("json_object", Constrained::Json, Some(Scorer::Exact));
+const REGEX: KindSpec = spec("regex", Constrained::Text, None);
+const CHOICE: KindSpec = spec("choice", Constrained::Text, Some(Scorer::Choice));
+const GRAMMAR: KindSpec = spec("grammar", Constrained::Text, None);
+const STRUCTURAL_TAG: KindSpec = spec("structural_tag", Constrained::Text, None);
+const TOOLS: KindSpec = spec("tools", Constrained::ToolCalls, Some(Scorer::Calls));
+
+impl ConstraintKind {
+    /// The kinds that constrain the text of an answer.
+    pub fn of_text() -> impl Iterator<Item = Self> {
+        Self::ALL.into_iter().filter(|kind| kind.is_of_text())
+    }
+
+    /// Whether it constrains the text of an answer, and not its tool calls.
+    pub fn is_of_text(self) -> bool {
+        self.spec().constrains != Constrained::ToolCalls
+    }
+
+    /// Whether it requires JSON.
+    pub fn is_json(self) -> bool {
+        self.spec().constrains == Constrained::Json
+    }
+
+    /// The kind of this name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+
+    /// The kind of a constraint.
+    pub fn from_constraint(constraint: &Constraint) -> Self {
+        match constraint {
+            Constraint::JsonSchema(_) => Self::JsonSchema,
+            Constraint::JsonObject(_) => Self::JsonObject,
+            Constraint::Regex(_) => Self::Regex,
+            Constraint::Choice(_) => Self::Choice,
+            Constraint::Grammar { .. } => Self::Grammar,
+            Constraint::StructuralTag(_) => Self::StructuralTag,
+            Constraint::Tools(_) => Self::Tools,
+        }
+    }
 }
 
 /// The value of `json_object`; `false` is invalid.
@@ -123,40 +205,64 @@ impl fmt::Display for GrammarDialect {
 }
 
 impl Constraint {
-    /// Names of all kinds.
-    pub const KINDS: [&str; 7] = [
-        "json",
-        "json_object",
-        "regex",
-        "choice",
-        "grammar",
-        "structural_tag",
-        "tools",
-    ];
-
-    /// Names of the kinds that constrain the text of an answer: all but the last one, tools.
-    pub const TEXT_KINDS: [&str; 6] = match Self::KINDS.first_chunk() {
-        Some(kinds) => *kinds,
-        None => unreachable!(),
-    };
-
-    /// The kind's name. For kinds that constrain text, it equals the member name in vLLM's
-    /// `structured_outputs`.
+    /// The name of its [`ConstraintKind`].
     pub fn kind(&self) -> &'static str {
-        match self {
-            Self::JsonSchema(_) => "json",
-            Self::JsonObject(_) => "json_object",
-            Self::Regex(_) => "regex",
-            Self::Choice(_) => "choice",
-            Self::Grammar { .. } => "grammar",
-            Self::StructuralTag(_) => "structural_tag",
-            Self::Tools(_) => "tools",
-        }
+        ConstraintKind::from_constraint(self).name()
     }
 
     /// Whether the constraint requires JSON.
     pub fn is_json(&self) -> bool {
-        is_json_kind(self.kind())
+        ConstraintKind::from_constraint(self).is_json()
+    }
+
+    /// How a reference is compared with the answer, unless its row names a scorer.
+    pub fn scorer(&self) -> Option<Scorer> {
+        ConstraintKind::from_constraint(self).spec().scorer
+    }
+
+    /// The JSON Schema that the answer must satisfy, if the constraint is one.
+    pub fn schema(&self) -> Option<&Arc<Value>> {
+        match self {
+            Self::JsonSchema(schema) => Some(schema),
+            Self::JsonObject(_)
+            | Self::Regex(_)
+            | Self::Choice(_)
+            | Self::Grammar { .. }
+            | Self::StructuralTag(_)
+            | Self::Tools(_) => None,
+        }
+    }
+
+    /// The texts of which the answer must be one, if the constraint lists them.
+    pub fn choices(&self) -> Option<&Arc<[String]>> {
+        match self {
+            Self::Choice(choices) => Some(choices),
+            _ => None,
+        }
+    }
+
+    /// The regular expression, if the constraint is one.
+    pub fn regex(&self) -> Option<&str> {
+        match self {
+            Self::Regex(pattern) => Some(pattern),
+            _ => None,
+        }
+    }
+
+    /// The notation and the text of the grammar, if the constraint is one.
+    pub fn grammar(&self) -> Option<(GrammarDialect, &Arc<str>)> {
+        match self {
+            Self::Grammar { dialect, text } => Some((*dialect, text)),
+            _ => None,
+        }
+    }
+
+    /// The structural tag, if the constraint is one.
+    pub fn structural_tag(&self) -> Option<&Arc<Value>> {
+        match self {
+            Self::StructuralTag(tag) => Some(tag),
+            _ => None,
+        }
     }
 
     /// The tools that the answer may call, if the constraint is a tool set.
@@ -164,6 +270,18 @@ impl Constraint {
         match self {
             Self::Tools(tools) => Some(tools),
             _ => None,
+        }
+    }
+
+    /// The text that pages show.
+    pub fn text(&self) -> String {
+        let pretty = |value: &Value| serde_json::to_string_pretty(value).expect("a value is JSON");
+        match self {
+            Self::JsonSchema(value) | Self::StructuralTag(value) => pretty(value),
+            Self::JsonObject(_) => "any JSON object".to_owned(),
+            Self::Regex(text) | Self::Grammar { text, .. } => text.to_string(),
+            Self::Choice(choices) => choices.join("\n"),
+            Self::Tools(tools) => serde_json::to_string_pretty(tools).expect("tools are JSON"),
         }
     }
 
@@ -227,7 +345,7 @@ mod tests {
         ] {
             assert_eq!(round_trip(text).kind(), kind);
         }
-        assert!(!Constraint::TEXT_KINDS.contains(&"tools"));
+        assert!(!ConstraintKind::of_text().any(|kind| kind == ConstraintKind::Tools));
         assert!(serde_json::from_str::<Constraint>(r#"{"json_object":false}"#).is_err());
     }
 

@@ -5,7 +5,6 @@ use std::fmt;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use crate::constraint::Constraint;
 
@@ -32,22 +31,21 @@ impl Nonce {
 
     /// The nonce of the constraint of a canary; `None` for other constraints.
     pub fn from_constraint(constraint: &Constraint) -> Option<Self> {
-        match constraint {
-            Constraint::JsonSchema(schema) => {
-                let members = schema.get("properties").and_then(Value::as_object)?;
-                Self::at_start(members.values().next()?.get("const")?.as_str()?)
-            }
-            Constraint::Regex(pattern) => Self::at_start(pattern),
-            Constraint::Choice(choices) => Self::at_start(choices.first()?),
-            Constraint::Grammar { text, .. } => {
-                let end = MAX_BYTES_BEFORE.min(text.len());
-                let at = text.as_bytes()[..end]
-                    .windows(NONCE_PREFIX.len())
-                    .position(|window| window == NONCE_PREFIX.as_bytes())?;
-                Self::at_start(&text[at..])
-            }
-            Constraint::JsonObject(_) | Constraint::StructuralTag(_) | Constraint::Tools(_) => None,
-        }
+        let text = if let Some(schema) = constraint.schema() {
+            let members = schema.get("properties")?.as_object()?;
+            members.values().next()?.get("const")?.as_str()?
+        } else if let Some((_, text)) = constraint.grammar() {
+            let end = MAX_BYTES_BEFORE.min(text.len());
+            let at = text.as_bytes()[..end]
+                .windows(NONCE_PREFIX.len())
+                .position(|window| window == NONCE_PREFIX.as_bytes())?;
+            &text[at..]
+        } else if let Some(choices) = constraint.choices() {
+            choices.first()?
+        } else {
+            constraint.regex()?
+        };
+        Self::at_start(text)
     }
 
     /// The nonces in a text with their offsets.

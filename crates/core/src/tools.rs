@@ -121,6 +121,14 @@ impl ToolForm {
 }
 
 impl Tool {
+    /// The schema of the arguments of a function that has one.
+    pub fn parameters(&self) -> Option<&Value> {
+        match &self.input {
+            ToolInput::Function { parameters, .. } => parameters.as_ref(),
+            ToolInput::Custom { .. } => None,
+        }
+    }
+
     /// A function with parameters, without `strict`.
     pub fn function(name: impl Into<String>, parameters: Value) -> Self {
         Self {

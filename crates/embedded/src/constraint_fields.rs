@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use super::failure::Failure;
 use super::request::{present, wrong};
 use super::responses_request;
-use sobench_core::constraint::{AlwaysTrue, Constraint, GrammarDialect};
+use sobench_core::constraint::{AlwaysTrue, Constraint, ConstraintKind, GrammarDialect};
 
 /// Members of `structured_outputs` that would change the meaning of a constraint. Accepted only
 /// with values that have no effect.
@@ -199,13 +199,17 @@ fn constraint(name: &str, value: &Value) -> Result<Constraint, Failure> {
         }
         other => Ok(other.clone()),
     };
-    Ok(match name {
-        "json" => Constraint::JsonSchema(Arc::new(parsed()?)),
-        "json_object" if value == &Value::Bool(true) => Constraint::JsonObject(AlwaysTrue),
-        "json_object" => return Err(bad("json_object must be true".into())),
-        "regex" if text()?.contains('\0') => return Err(bad("regex must not contain NUL".into())),
-        "regex" => Constraint::Regex(text()?.into()),
-        "choice" => {
+    Ok(match ConstraintKind::from_name(name) {
+        Some(ConstraintKind::JsonSchema) => Constraint::JsonSchema(Arc::new(parsed()?)),
+        Some(ConstraintKind::JsonObject) if value == &Value::Bool(true) => {
+            Constraint::JsonObject(AlwaysTrue)
+        }
+        Some(ConstraintKind::JsonObject) => return Err(bad("json_object must be true".into())),
+        Some(ConstraintKind::Regex) if text()?.contains('\0') => {
+            return Err(bad("regex must not contain NUL".into()));
+        }
+        Some(ConstraintKind::Regex) => Constraint::Regex(text()?.into()),
+        Some(ConstraintKind::Choice) => {
             let text = |choice: &Value| choice.as_str().map(str::to_owned);
             let strings = value
                 .as_array()
@@ -216,7 +220,7 @@ fn constraint(name: &str, value: &Value) -> Result<Constraint, Failure> {
             }
             Constraint::Choice(strings.into())
         }
-        "grammar" => {
+        Some(ConstraintKind::Grammar) => {
             let text = text()?;
             if text.trim().is_empty() {
                 return Err(bad("grammar must not be empty".into()));
@@ -226,11 +230,9 @@ fn constraint(name: &str, value: &Value) -> Result<Constraint, Failure> {
                 text: text.into(),
             }
         }
-        "structural_tag" => Constraint::StructuralTag(Arc::new(parsed()?)),
-        unknown => {
-            return Err(bad(format!(
-                "unknown member of structured_outputs: {unknown}"
-            )));
+        Some(ConstraintKind::StructuralTag) => Constraint::StructuralTag(Arc::new(parsed()?)),
+        Some(ConstraintKind::Tools) | None => {
+            return Err(bad(format!("unknown member of structured_outputs: {name}")));
         }
     })
 }

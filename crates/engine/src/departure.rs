@@ -129,7 +129,7 @@ impl EngineName {
 
     /// Whether the engine declares a departure for this constraint.
     pub fn declares_for(self, departure: Departure, constraint: &Constraint) -> bool {
-        let is_tag = matches!(constraint, Constraint::StructuralTag(_));
+        let is_tag = constraint.structural_tag().is_some();
         self.departures()
             .iter()
             .any(|declared| declared.departure == departure && (is_tag || !declared.only_in_tags))

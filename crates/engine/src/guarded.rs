@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use super::input::Input;
 use super::{Engine, EngineError, Grammar, Matcher, Route, TokenId, TokenMask};
 use sobench_core::constraint::{Constraint, GrammarDialect};
 
@@ -332,42 +333,40 @@ fn panic_error(panic: &(dyn Any + Send)) -> EngineError {
 
 fn check_limits(constraint: &Constraint) -> Result<(), EngineError> {
     let refuse = |message: String| Err(EngineError::TooLarge { message });
-    let (depth, limit, what) = match constraint {
-        Constraint::JsonSchema(value) | Constraint::StructuralTag(value) => {
+    // A constraint without input is refused by the compile.
+    let Ok(input) = Input::new(constraint) else {
+        return Ok(());
+    };
+    let (depth, limit, what) = match input {
+        Input::Schema(value) | Input::StructuralTag(value) => {
             (json_depth(value), MAX_JSON_DEPTH, "JSON nesting")
         }
-        Constraint::Regex(text) | Constraint::Grammar { text, .. }
-            if text.len() > MAX_TEXT_BYTES =>
-        {
+        Input::Regex(text) | Input::Grammar(_, text) if text.len() > MAX_TEXT_BYTES => {
             return refuse(format!(
                 "text of {} bytes exceeds the limit of {MAX_TEXT_BYTES} bytes",
                 text.len()
             ));
         }
-        Constraint::Regex(text) | Constraint::Grammar { text, .. }
-            if count_classes(text) > MAX_CLASSES =>
-        {
+        Input::Regex(text) | Input::Grammar(_, text) if count_classes(text) > MAX_CLASSES => {
             return refuse(format!(
                 "text with {} character classes exceeds the limit of {MAX_CLASSES} classes",
                 count_classes(text)
             ));
         }
-        Constraint::Regex(text) | Constraint::Grammar { text, .. } => {
+        Input::Regex(text) | Input::Grammar(_, text) => {
             (bracket_depth(text), MAX_BRACKET_DEPTH, "bracket nesting")
         }
-        Constraint::JsonObject(_) | Constraint::Choice(_) | Constraint::Tools(_) => return Ok(()),
+        Input::AnyObject | Input::Choice(_) => return Ok(()),
     };
     if depth > limit {
         return refuse(format!(
             "{what} of {depth} levels exceeds the limit of {limit}"
         ));
     }
-    let (depth, what) = match constraint {
-        Constraint::JsonSchema(value) | Constraint::StructuralTag(value) => {
-            (linked_depth(value), "references")
-        }
-        Constraint::Grammar { text, .. } => (count_rules(text), "rules"),
-        _ => (0, ""),
+    let (depth, what) = match input {
+        Input::Schema(value) | Input::StructuralTag(value) => (linked_depth(value), "references"),
+        Input::Grammar(_, text) => (count_rules(text), "rules"),
+        Input::Regex(_) | Input::AnyObject | Input::Choice(_) => return Ok(()),
     };
     if depth > MAX_LINKED_DEPTH {
         return refuse(format!(

@@ -10,8 +10,10 @@ mod auto;
 pub mod cache;
 pub mod departure;
 mod engine_name;
+mod error;
 pub mod guarded;
 mod guidance;
+mod input;
 mod mask;
 mod outlines;
 mod policy;
@@ -22,6 +24,7 @@ use std::sync::Arc;
 
 pub use departure::{DeclaredDeparture, Departure};
 pub use engine_name::SERVER_ONLY_ENGINES;
+pub use error::EngineError;
 pub use mask::TokenMask;
 pub use policy::EnginePolicy;
 pub use vocabulary::{TokenId, Vocabulary};
@@ -170,44 +173,6 @@ pub trait Matcher: Send {
 
     /// Creates an independent matcher in the same state.
     fn fork(&self) -> Box<dyn Matcher>;
-}
-
-/// Why an engine refused a constraint or failed. `message` is the library's message.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{message}")]
-pub enum EngineError {
-    /// The constraint is valid, but the library does not implement `feature`.
-    Unsupported { feature: String, message: String },
-    /// The constraint is invalid for the library, or a token is not allowed.
-    Invalid { message: String },
-    /// A limit on size, time or effort was reached.
-    TooLarge { message: String },
-    /// The library panicked.
-    Crashed { message: String },
-    /// The engine is overloaded. The request can be retried, and the result is never cached.
-    Busy { message: String },
-}
-
-impl EngineError {
-    fn unsupported(feature: impl Into<String>, message: impl Into<String>) -> Self {
-        Self::Unsupported {
-            feature: feature.into(),
-            message: message.into(),
-        }
-    }
-
-    fn tools() -> Self {
-        Self::unsupported(
-            "tools",
-            "engines compile texts; the form of tool calls is up to the server",
-        )
-    }
-
-    fn empty_choice() -> Self {
-        Self::Invalid {
-            message: "choice must name at least one string".into(),
-        }
-    }
 }
 
 /// Result of a commit: an error unless the token was `accepted`.

@@ -103,14 +103,9 @@ impl Reference {
         reference: &Value,
         constraint: Option<&Constraint>,
     ) -> Result<Self, String> {
-        let schema = match constraint {
-            Some(Constraint::JsonSchema(schema)) => Some(Arc::clone(schema)),
-            _ => None,
-        };
-        let choices = match constraint {
-            Some(Constraint::Choice(choices)) => Arc::clone(choices),
-            _ => Arc::default(),
-        };
+        let schema = constraint.and_then(Constraint::schema).cloned();
+        let choices = constraint.and_then(Constraint::choices);
+        let choices = choices.cloned().unwrap_or_default();
         let (mut calls, mut database) = (Vec::new(), None);
         let value = match (scorer, reference) {
             (Scorer::Exact | Scorer::Leaf, Value::String(text)) => {
@@ -196,9 +191,9 @@ impl Reference {
     /// the text. An answer without calls where some are expected is unparsed.
     fn calls_grade(&self, answer: &Answer) -> Grade {
         let functions = self.functions.as_ref();
-        let has_calls = match functions {
-            Some(Constraint::Tools(_)) => !answer.tool_calls.is_empty(),
-            _ => function_calls::has_calls(&answer.text()),
+        let has_calls = match functions.and_then(Constraint::tools) {
+            Some(_) => !answer.tool_calls.is_empty(),
+            None => function_calls::has_calls(&answer.text()),
         };
         if !has_calls && !self.calls.is_empty() {
             return Grade::Unparsed;

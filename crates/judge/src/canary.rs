@@ -208,8 +208,8 @@ impl Evaluator {
         let ends: Vec<usize> = ends.chain(iter::once(text.len())).collect();
         let starts = ends.partition_point(|end| self.may_become_valid(constraint, &text[..*end]));
         let start = &text[..ends[starts.saturating_sub(1)]];
-        let start = match constraint {
-            Constraint::JsonSchema(schema) if start.len() < text.len() => {
+        let start = match constraint.schema() {
+            Some(schema) if start.len() < text.len() => {
                 &start[..unknown_name_byte(schema, start).unwrap_or(start.len())]
             }
             _ => start,
@@ -238,9 +238,9 @@ impl Evaluator {
             if !is_cut && !rest.starts_with(&nonce) {
                 continue;
             }
-            let start = match constraint {
-                Constraint::JsonSchema(_) => text[..at].rfind('{')?,
-                _ => at,
+            let start = match constraint.schema() {
+                Some(_) => text[..at].rfind('{')?,
+                None => at,
             };
             if (1..=end).contains(&start) && self.may_become_valid(constraint, &text[start..]) {
                 return Some(start);

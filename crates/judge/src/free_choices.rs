@@ -86,13 +86,11 @@ impl FreeChoices {
         outcome: &Outcome,
         answer: &Answer,
     ) -> Option<Self> {
-        let schema = match constraint? {
-            Constraint::JsonSchema(schema) => Some(&**schema),
-            Constraint::JsonObject(_) => None,
-            _ => return None,
-        };
+        let schema = constraint
+            .filter(|constraint| constraint.is_json())?
+            .schema();
         (*outcome == Outcome::Completed)
-            .then(|| Self::new(&answer.text(), schema, None))
+            .then(|| Self::new(&answer.text(), schema.map(|schema| &**schema), None))
             .flatten()
     }
 

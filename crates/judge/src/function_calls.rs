@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use sobench_core::answer::{Answer, ToolCall};
 use sobench_core::constraint::Constraint;
 use sobench_core::observation::Outcome;
-use sobench_core::tools::{ToolChoice, ToolInput, ToolSet};
+use sobench_core::tools::{ToolChoice, ToolSet};
 
 /// Maximum number of calls of a reference. Longer references are ignored.
 pub const MAX_CALLS: usize = 1000;
@@ -45,12 +45,9 @@ pub(crate) fn makes_calls(
     constraint: Option<&Constraint>,
     answer: &Answer,
 ) -> bool {
-    match constraint {
-        Some(Constraint::Tools(_)) => {
-            let functions = Functions::new(constraint);
-            makes_tool_calls(expected, &functions, &answer.tool_calls)
-        }
-        _ => has_expected_calls(expected, constraint, &answer.text()),
+    match constraint.and_then(Constraint::tools) {
+        Some(tools) => makes_tool_calls(expected, &Functions::Tools(tools), &answer.tool_calls),
+        None => has_expected_calls(expected, constraint, &answer.text()),
     }
 }
 
@@ -190,20 +187,15 @@ enum Functions<'a> {
 
 impl<'a> Functions<'a> {
     fn new(constraint: Option<&'a Constraint>) -> Self {
-        match constraint {
-            Some(Constraint::Tools(tools)) => Self::Tools(tools),
-            Some(Constraint::JsonSchema(schema)) => Self::Schema(schema),
-            _ => Self::Unknown,
-        }
+        let tools = constraint.and_then(Constraint::tools).map(Self::Tools);
+        let schema = || Some(Self::Schema(constraint?.schema()?));
+        tools.or_else(schema).unwrap_or(Self::Unknown)
     }
 
     /// The schema of the function's arguments, if it is known.
     fn parameters(&self, name: &str) -> Option<&'a Value> {
         match self {
-            Self::Tools(tools) => match &tools.tool(name)?.input {
-                ToolInput::Function { parameters, .. } => parameters.as_ref(),
-                ToolInput::Custom { .. } => None,
-            },
+            Self::Tools(tools) => tools.tool(name)?.parameters(),
             Self::Schema(schema) => {
                 let call = schema.get("items").unwrap_or(schema);
                 let branches = call.get("anyOf").and_then(Value::as_array);

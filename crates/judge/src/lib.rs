@@ -196,7 +196,7 @@ impl Evaluator {
                 reason: Reason::OtherRequest { member },
             };
         }
-        if let Constraint::Tools(_) = constraint {
+        if constraint.tools().is_some() {
             let judge = self.compiled(constraint, None);
             let ending = if is_truncated {
                 Ending::Cut
@@ -348,11 +348,11 @@ impl Evaluator {
         let oracle_key = oracle
             .map(|oracle| sha256_hex(oracle.as_bytes()))
             .unwrap_or_default();
-        let key = match constraint {
+        let key = match constraint.tools() {
             // Thousands of tools take long to fingerprint. The compiled judge keeps the set alive,
             // so no other set has its address.
-            Constraint::Tools(tools) => format!("tools {:p}", Arc::as_ptr(tools)),
-            _ => constraint.fingerprint() + &oracle_key,
+            Some(tools) => format!("tools {tools:p}"),
+            None => constraint.fingerprint() + &oracle_key,
         };
         if let Some(judge) = self.compiled.get(&key) {
             return Arc::clone(judge);
@@ -492,17 +492,17 @@ impl CompiledConstraint {
     }
 }
 
-/// The address of a constraint's content. `None` for kinds that differ in more than their content.
+/// The address of a constraint's content. `None` for kinds that differ in more than one address.
 fn address(constraint: &Constraint) -> Option<Address> {
-    let address = match constraint {
-        Constraint::JsonSchema(schema) => Arc::as_ptr(schema) as usize,
-        Constraint::StructuralTag(tag) => Arc::as_ptr(tag) as usize,
-        Constraint::Regex(pattern) => pattern.as_ptr() as usize,
-        Constraint::Choice(choices) => choices.as_ptr() as usize,
-        Constraint::Tools(_) | Constraint::JsonObject(_) | Constraint::Grammar { .. } => {
-            return None;
-        }
-    };
+    let json = constraint.schema().or(constraint.structural_tag());
+    let address = json
+        .map(|value| Arc::as_ptr(value) as usize)
+        .or_else(|| constraint.regex().map(|pattern| pattern.as_ptr() as usize))
+        .or_else(|| {
+            constraint
+                .choices()
+                .map(|choices| choices.as_ptr() as usize)
+        })?;
     Some((mem::discriminant(constraint), address))
 }
 

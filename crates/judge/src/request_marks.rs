@@ -79,11 +79,11 @@ impl RequestMarks {
 
 /// The UUIDs of the unique members of a schema.
 fn uuids_of(constraint: &Constraint) -> impl Iterator<Item = &str> {
-    let members = match constraint {
-        Constraint::JsonSchema(schema) => schema.get("properties").and_then(Value::as_object),
-        _ => None,
-    };
-    members
+    let properties = constraint
+        .schema()
+        .and_then(|schema| schema.get("properties"));
+    properties
+        .and_then(Value::as_object)
         .into_iter()
         .flatten()
         .filter_map(|(name, _)| name.strip_prefix(UNIQUE_MEMBER_PREFIX))

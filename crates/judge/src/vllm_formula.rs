@@ -18,12 +18,13 @@ use sobench_core::constraint::Constraint;
 /// Follows CPython 3.11: `json.loads` fails on integers of over 4,300 digits and nesting of nearly
 /// 1,000.
 pub fn vllm_correct(constraint: &Constraint, text: &str) -> Option<bool> {
-    match constraint {
-        Constraint::JsonSchema(_) | Constraint::JsonObject(_) => Some(json_loads_succeeds(text)),
-        Constraint::Choice(choices) => Some(choices.iter().any(|choice| choice == text)),
-        Constraint::Regex(pattern) => regex::matches_regex_package(pattern, text),
-        Constraint::Grammar { .. } | Constraint::StructuralTag(_) | Constraint::Tools(_) => None,
+    if constraint.is_json() {
+        return Some(json_loads_succeeds(text));
     }
+    if let Some(choices) = constraint.choices() {
+        return Some(choices.iter().any(|choice| choice == text));
+    }
+    regex::matches_regex_package(constraint.regex()?, text)
 }
 
 /// `re.search(r"\{.*\}", text.replace("\n", "").replace(" ", ""))`, then `json.loads`.

@@ -1,13 +1,13 @@
 //! What invalid answers show, and the headline of a run without a valid one.
 
 use std::fmt;
+use std::sync::Arc;
 
 use sobench_backend::ConstraintDialect;
 use sobench_core::answer::Channel;
 use sobench_core::constraint::Constraint;
 use sobench_core::departure::{Departure, Departures};
 use sobench_core::printable::{NAME_CHARS, printable};
-use sobench_core::tools::ToolInput;
 use sobench_core::verdict::{ExtraText, Reason, ToolCallFault};
 use sobench_judge::{EXPECTED_VALUE, unsatisfiable};
 
@@ -66,17 +66,14 @@ impl BreachCause {
 
     /// The cause of an answer that is invalid by `reason`.
     pub fn new(reason: &Reason, constraint: Option<&Constraint>) -> Self {
-        let schema = match (constraint, reason) {
-            (Some(Constraint::JsonSchema(schema)), _) => Some(&**schema),
-            (
-                Some(Constraint::Tools(tools)),
-                Reason::ToolCall(ToolCallFault::InvalidArguments { name, .. }),
-            ) => tools.tool(name).and_then(|tool| match &tool.input {
-                ToolInput::Function { parameters, .. } => parameters.as_ref(),
-                ToolInput::Custom { .. } => None,
-            }),
+        let of_arguments = || match reason {
+            Reason::ToolCall(ToolCallFault::InvalidArguments { name, .. }) => {
+                constraint?.tools()?.tool(name)?.parameters()
+            }
             _ => None,
         };
+        let schema = constraint.and_then(Constraint::schema);
+        let schema = schema.map(Arc::as_ref).or_else(of_arguments);
         if let Some(why) = schema.and_then(unsatisfiable) {
             return Self::Unsatisfiable { why };
         }
@@ -302,10 +299,8 @@ pub fn headline(
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-    use std::sync::Arc;
-
     use serde_json::json;
+    use std::collections::BTreeSet;
 
     use super::*;
     use sobench_core::tools::ToolSet;

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use sobench_core::case::{Case, Prompt};
-use sobench_core::constraint::{AlwaysTrue, Constraint, GrammarDialect};
+use sobench_core::constraint::{AlwaysTrue, Constraint, ConstraintKind, GrammarDialect};
 use sobench_notices::enforcement::Kind;
 use sobench_pycompat::random::PythonRandom;
 
@@ -86,39 +86,50 @@ impl ConstraintProbe {
     pub fn random(kind: Kind, notation: GrammarDialect, words: &mut RandomWords) -> Self {
         let pair = [words.word(), words.word()];
         let [first, second] = &pair;
-        let constraint = match kind {
+        let Kind::Text(kind) = kind else {
             // Tool calls have requests of their own, and the reasoning boundary uses this schema.
-            Kind::Json | Kind::Tool | Kind::Reasoning => return Self::document(first, second),
-            Kind::JsonObject => Constraint::JsonObject(AlwaysTrue),
-            Kind::Regex => Constraint::Regex(format!("({first}|{second})").into()),
-            Kind::Choice => Constraint::Choice(pair.to_vec().into()),
-            Kind::Grammar => {
+            return Self::document(first, second);
+        };
+        let choice = || Constraint::Choice(pair.to_vec().into());
+        let word = |constraint| Self::new(kind, constraint, pair.to_vec(), AllowedAnswers::Word);
+        match kind {
+            ConstraintKind::JsonSchema | ConstraintKind::Tools => Self::document(first, second),
+            ConstraintKind::JsonObject => {
+                let constraint = Constraint::JsonObject(AlwaysTrue);
+                Self::new(kind, constraint, Vec::new(), AllowedAnswers::AnyObject)
+            }
+            ConstraintKind::Regex => word(Constraint::Regex(format!("({first}|{second})").into())),
+            ConstraintKind::Choice => word(choice()),
+            ConstraintKind::Grammar => {
                 let rule = match notation {
                     GrammarDialect::Ebnf => "root ::=",
                     GrammarDialect::Lark => "start:",
                 };
                 let text = format!("{rule} \"{first}\" | \"{second}\"\n");
-                Constraint::Grammar {
+                word(Constraint::Grammar {
                     dialect: notation,
                     text: text.into(),
-                }
+                })
             }
-            Kind::StructuralTag => Constraint::StructuralTag(Arc::new(tag(&pair))),
-        };
+            ConstraintKind::StructuralTag => Self {
+                judged_by: Arc::new(choice()),
+                ..word(Constraint::StructuralTag(Arc::new(tag(&pair))))
+            },
+        }
+    }
+
+    /// A probe that is judged by its own constraint.
+    fn new(
+        kind: ConstraintKind,
+        constraint: Constraint,
+        random_words: Vec<String>,
+        allowed: AllowedAnswers,
+    ) -> Self {
         let constraint = Arc::new(constraint);
-        let judged_by = match kind {
-            Kind::StructuralTag => Arc::new(Constraint::Choice(pair.to_vec().into())),
-            _ => Arc::clone(&constraint),
-        };
-        let (allowed, random_words) = if kind == Kind::JsonObject {
-            (AllowedAnswers::AnyObject, Vec::new())
-        } else {
-            (AllowedAnswers::Word, pair.to_vec())
-        };
         Self {
-            kind,
+            kind: Kind::Text(kind),
+            judged_by: Arc::clone(&constraint),
             constraint,
-            judged_by,
             random_words,
             allowed,
         }
@@ -132,14 +143,12 @@ impl ConstraintProbe {
             "required": [name],
             "additionalProperties": false,
         });
-        let constraint = Arc::new(Constraint::JsonSchema(Arc::new(schema)));
-        Self {
-            kind: Kind::Json,
-            judged_by: Arc::clone(&constraint),
-            constraint,
-            random_words: vec![name.to_owned(), value.to_owned()],
-            allowed: AllowedAnswers::Document(json!({name: value}).to_string()),
-        }
+        Self::new(
+            ConstraintKind::JsonSchema,
+            Constraint::JsonSchema(Arc::new(schema)),
+            vec![name.to_owned(), value.to_owned()],
+            AllowedAnswers::Document(json!({name: value}).to_string()),
+        )
     }
 
     /// The request with this prompt, and at most `output_len` output tokens.
@@ -176,7 +185,7 @@ impl ConstraintProbe {
 
     /// Whether the answer is a JSON document.
     pub fn expects_json(&self) -> bool {
-        matches!(self.kind, Kind::Json | Kind::JsonObject)
+        self.constraint.is_json()
     }
 }
 
@@ -201,14 +210,12 @@ pub fn json_formatting_probe(words: &mut RandomWords) -> (ConstraintProbe, [Stri
         "required": [first, second, third],
         "additionalProperties": false,
     });
-    let constraint = Arc::new(Constraint::JsonSchema(Arc::new(schema)));
-    let probe = ConstraintProbe {
-        kind: Kind::Json,
-        judged_by: Arc::clone(&constraint),
-        constraint,
-        random_words: names.to_vec(),
-        allowed: AllowedAnswers::AnyObject,
-    };
+    let probe = ConstraintProbe::new(
+        ConstraintKind::JsonSchema,
+        Constraint::JsonSchema(Arc::new(schema)),
+        names.to_vec(),
+        AllowedAnswers::AnyObject,
+    );
     (probe, names)
 }
 
@@ -242,11 +249,11 @@ mod tests {
 
     #[test]
     fn random_words_are_reproducible_and_distinct() {
-        for kind in Kind::OF_TEXT {
+        for kind in Kind::of_text() {
             assert_eq!(random(kind, 7), random(kind, 7), "{kind}");
             assert_eq!(
                 random(kind, 7) == random(kind, 8),
-                kind == Kind::JsonObject,
+                kind == Kind::Text(ConstraintKind::JsonObject),
                 "{kind}"
             );
         }
@@ -263,7 +270,7 @@ mod tests {
     fn allowed_answers_are_valid_and_not_in_the_prompt() {
         let mut evaluator = Evaluator::new(EvaluateOptions::default());
         for notation in [GrammarDialect::Ebnf, GrammarDialect::Lark] {
-            for kind in Kind::OF_TEXT {
+            for kind in Kind::of_text() {
                 let probe = ConstraintProbe::random(kind, notation, &mut RandomWords::new(3));
                 assert_eq!(Kind::from_constraint(&probe.constraint), kind);
                 let answer = match &probe.allowed {
@@ -290,11 +297,11 @@ mod tests {
     fn prefixes_are_recognised() {
         let word =
             |probe: &ConstraintProbe, letters: usize| probe.random_words[0][..letters].to_owned();
-        let choice = random(Kind::Choice, 4);
+        let choice = random(Kind::Text(ConstraintKind::Choice), 4);
         assert_eq!(choice.matched_prefix_letters(&word(&choice, 5)), Some(5));
         assert_eq!(choice.matched_prefix_letters(""), Some(0));
         assert_eq!(choice.matched_prefix_letters("The"), None);
-        let json = random(Kind::Json, 4);
+        let json = random(Kind::JSON_SCHEMA, 4);
         assert_eq!(
             json.matched_prefix_letters(&format!("{{ \n \"{}", word(&json, 6))),
             Some(6)
@@ -302,7 +309,7 @@ mod tests {
         assert_eq!(json.matched_prefix_letters("{ \n\n"), Some(0));
         assert_eq!(json.matched_prefix_letters("{\"name\""), None);
         assert_eq!(
-            random(Kind::JsonObject, 4).matched_prefix_letters("{"),
+            random(Kind::Text(ConstraintKind::JsonObject), 4).matched_prefix_letters("{"),
             None
         );
     }

@@ -102,11 +102,12 @@ mod tests {
     use super::*;
     use crate::Kind;
     use sobench_backend::ConstraintDialect::{Guided, StructuredOutputs};
+    use sobench_core::constraint::ConstraintKind;
 
     #[test]
     fn a_silent_loss_stops_the_run_unless_allowed() {
         for class in Class::ALL {
-            let tested = preflight(vec![cell(Kind::Json, Guided, class)]);
+            let tested = preflight(vec![cell(Kind::JSON_SCHEMA, Guided, class)]);
             let refused = gate(&tested, Guided, UnenforcedPolicy::Refuse);
             assert_eq!(refused.is_err(), class.is_silent_loss(), "{class:?}");
             if let Err(error) = refused {
@@ -185,7 +186,11 @@ mod tests {
 
     #[test]
     fn control_characters_of_an_answer_are_escaped() {
-        let mut with_escapes = cell(Kind::Regex, StructuredOutputs, Class::Ignored);
+        let mut with_escapes = cell(
+            Kind::Text(ConstraintKind::Regex),
+            StructuredOutputs,
+            Class::Ignored,
+        );
         with_escapes.finding.answer = Some("\u{1b}[2J\n".repeat(500));
         let error = gate(
             &preflight(vec![with_escapes]),

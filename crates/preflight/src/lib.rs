@@ -251,7 +251,7 @@ impl Preflight {
 
     fn notation_for(&self, dialect: ConstraintDialect) -> Option<GrammarDialect> {
         let cell = self
-            .verdict_for(Kind::Grammar, dialect)
+            .verdict_for(Kind::GRAMMAR, dialect)
             .filter(|cell| cell.finding.class == Class::Enforced)?;
         cell.notation
             .filter(|notation| *notation != self.record.notation)

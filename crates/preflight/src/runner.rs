@@ -319,7 +319,7 @@ async fn test(
         false => None,
     };
     let mut preflight = runner.finish(facts, tool_calls, reasoning);
-    if is_whole || options.kinds.contains(&Kind::Json) {
+    if is_whole || options.kinds.contains(&Kind::JSON_SCHEMA) {
         runner.test_json_formatting(&mut preflight).await?;
     }
     preflight.requests = runner.requests;
@@ -478,7 +478,7 @@ impl Runner<'_> {
     async fn test_kind(&mut self, kind: Kind, dialect: ConstraintDialect) -> Result<()> {
         let first = self.options.notation;
         let class = self.test_cell(kind, first, dialect).await?;
-        if kind == Kind::Grammar && class == Class::Rejected && self.options.extent == Extent::Whole
+        if kind == Kind::GRAMMAR && class == Class::Rejected && self.options.extent == Extent::Whole
         {
             self.test_cell(kind, other_notation(first), dialect).await?;
         }
@@ -518,7 +518,7 @@ impl Runner<'_> {
             }
         };
         let class = finding.class;
-        let notation = (kind == Kind::Grammar).then_some(notation);
+        let notation = (kind == Kind::GRAMMAR).then_some(notation);
         self.cells.push(Cell {
             kind,
             notation,
@@ -546,7 +546,7 @@ impl Runner<'_> {
             }
             Ok(body) => self::envelopes_of(&body, &probe.constraint),
         };
-        let notation = (kind == Kind::Grammar).then_some(notation);
+        let notation = (kind == Kind::GRAMMAR).then_some(notation);
         let label = super::label(kind, notation);
         let observation = match self
             .ask(&format!("{label} in {dialect}"), &case, &request)
@@ -574,7 +574,7 @@ impl Runner<'_> {
     async fn test_json_formatting(&mut self, preflight: &mut Preflight) -> Result<()> {
         let enforces = |dialect: &&ConstraintDialect| {
             preflight
-                .verdict_for(Kind::Json, **dialect)
+                .verdict_for(Kind::JSON_SCHEMA, **dialect)
                 .is_some_and(|cell| cell.finding.class == Class::Enforced)
         };
         let Some(dialect) = self
@@ -784,8 +784,8 @@ fn takes_min_tokens(facts: &ServerFacts) -> bool {
 }
 
 fn envelopes_of(body: &[u8], constraint: &Constraint) -> Vec<Envelope> {
-    match (constraint, serde_json::from_slice::<Value>(body)) {
-        (Constraint::JsonSchema(schema), Ok(request)) => envelopes(&request, schema),
+    match (constraint.schema(), serde_json::from_slice::<Value>(body)) {
+        (Some(schema), Ok(request)) => envelopes(&request, schema),
         _ => Vec::new(),
     }
 }

@@ -12,8 +12,7 @@ pub fn preflight(cells: Vec<Cell>) -> Preflight {
             dialects.push(cell.dialect);
         }
     }
-    let kinds = Kind::ALL
-        .into_iter()
+    let kinds = Kind::all()
         .filter(|kind| cells.iter().any(|cell| cell.kind == *kind))
         .collect();
     Preflight {
@@ -58,7 +57,7 @@ pub fn cell(kind: Kind, dialect: ConstraintDialect, class: Class) -> Cell {
     finding.status = (class == Class::Rejected).then_some(400);
     finding.answer = matches!(class, Class::Enforced | Class::Partial | Class::Ignored)
         .then(|| "an answer".to_owned());
-    let notation = (kind == Kind::Grammar).then_some(GrammarDialect::Ebnf);
+    let notation = (kind == Kind::GRAMMAR).then_some(GrammarDialect::Ebnf);
     Cell {
         kind,
         notation,

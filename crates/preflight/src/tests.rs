@@ -3,11 +3,12 @@
 use super::testing::{cell, preflight};
 use super::*;
 use ConstraintDialect::{Guided, ResponseFormat, StructuredOutputs};
+use sobench_core::constraint::ConstraintKind;
 
 fn grammar(dialect: ConstraintDialect, notation: GrammarDialect, class: Class) -> Cell {
     Cell {
         notation: Some(notation),
-        ..cell(Kind::Grammar, dialect, class)
+        ..cell(Kind::GRAMMAR, dialect, class)
     }
 }
 
@@ -21,7 +22,7 @@ fn the_working_notation_counts() {
     ]);
     let class = |dialect| {
         found
-            .verdict_for(Kind::Grammar, dialect)
+            .verdict_for(Kind::GRAMMAR, dialect)
             .map(|cell| (cell.finding.class, cell.notation))
     };
     assert_eq!(
@@ -32,7 +33,7 @@ fn the_working_notation_counts() {
         class(StructuredOutputs),
         Some((Class::Rejected, Some(GrammarDialect::Ebnf)))
     );
-    assert_eq!(found.verdict_for(Kind::Json, Guided), None);
+    assert_eq!(found.verdict_for(Kind::JSON_SCHEMA, Guided), None);
     let best = found.recommendation().unwrap();
     assert_eq!(
         best.flags(),
@@ -44,10 +45,10 @@ fn the_working_notation_counts() {
 fn the_best_dialect_enforces_most_with_the_fewest_silent_losses() {
     let both = |first: Class, second: Class, third: Class, fourth: Class| {
         preflight(vec![
-            cell(Kind::Json, StructuredOutputs, first),
-            cell(Kind::Regex, StructuredOutputs, second),
-            cell(Kind::Json, ResponseFormat, third),
-            cell(Kind::Regex, ResponseFormat, fourth),
+            cell(Kind::JSON_SCHEMA, StructuredOutputs, first),
+            cell(Kind::Text(ConstraintKind::Regex), StructuredOutputs, second),
+            cell(Kind::JSON_SCHEMA, ResponseFormat, third),
+            cell(Kind::Text(ConstraintKind::Regex), ResponseFormat, fourth),
         ])
     };
     use Class::{Enforced, Ignored, NotCarried, Rejected};
@@ -87,7 +88,10 @@ fn the_best_dialect_enforces_most_with_the_fewest_silent_losses() {
         .unwrap();
     assert_eq!(
         (best.enforced, best.missing),
-        (vec![Kind::Json], vec![Kind::Regex])
+        (
+            vec![Kind::JSON_SCHEMA],
+            vec![Kind::Text(ConstraintKind::Regex)]
+        )
     );
     assert_eq!(
         both(Ignored, Enforced, Ignored, NotCarried)

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::output::{CommandOutput, pretty};
 use crate::commands::flags::values::{Described, described};
-use sobench_core::constraint::Constraint;
+use sobench_core::constraint::ConstraintKind;
 use sobench_core::error::{Error, Result};
 use sobench_core::output_format::OutputFormat;
 use sobench_data::dataset::{DatasetName, SUITE_NAME, SuiteFlags, TOOLS_NAME, shipped_rows};
@@ -270,11 +270,11 @@ fn row_in_full(document: &mut Document, row: &Map<String, Value>) {
         "Messages",
         row.get("messages").map(pretty).unwrap_or_default(),
     );
-    for kind in Constraint::KINDS {
-        let content = match row.get(kind) {
+    for kind in ConstraintKind::ALL {
+        let content = match row.get(kind.name()) {
             None => continue,
             Some(Value::String(text)) => text.clone(),
-            Some(grammar) if kind == "grammar" => {
+            Some(grammar) if kind == ConstraintKind::Grammar => {
                 let text = grammar.get("text").and_then(Value::as_str);
                 text.unwrap_or_default().to_owned()
             }

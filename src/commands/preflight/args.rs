@@ -7,6 +7,7 @@ use crate::commands::flags::paths::{InputPath, OutputPath};
 use crate::commands::flags::rendering::ForceArgs;
 use crate::commands::flags::values::{formats, named};
 use sobench_backend::{ConstraintDialect, ServerKind};
+use sobench_core::constraint::ConstraintKind;
 use sobench_core::output_format::OutputFormat;
 use sobench_engine::{EngineName, SERVER_ONLY_ENGINES};
 use sobench_preflight::limits::{DEFAULT_STEP_TIMEOUT_S, LadderKind};
@@ -60,10 +61,10 @@ pub struct PreflightArgs {
     /// First notation of grammars; the other one is tested if the server refuses it
     #[arg(long, value_name = "DIALECT", default_value = "auto", value_parser = ["auto", "lark", "ebnf"])]
     pub grammar_dialect: String,
-    /// What to test: json, json_object, regex, choice, grammar, structural_tag; tool (tool calls);
-    /// reasoning (the boundary between reasoning and the constrained answer)
+    /// What to test
     #[arg(
         long,
+        help = kinds_help(),
         value_name = "A,B",
         value_delimiter = ',',
         default_value = "json,json_object,regex,choice,grammar"
@@ -144,4 +145,14 @@ pub struct PreflightArgs {
     /// Do not show progress on stderr
     #[arg(long)]
     pub disable_tqdm: bool,
+}
+
+fn kinds_help() -> String {
+    let kinds: Vec<&str> = ConstraintKind::of_text()
+        .map(ConstraintKind::name)
+        .collect();
+    format!(
+        "What to test: {}; tool (tool calls); reasoning (the boundary between reasoning and the constrained answer)",
+        kinds.join(", ")
+    )
 }

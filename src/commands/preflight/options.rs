@@ -269,10 +269,7 @@ fn kinds(names: &[String], backend: ServerKind) -> Result<Vec<Kind>> {
         ))
         .hint("use --backend openai-chat, openai-responses or ollama, if the server has their endpoints"));
     }
-    Ok(Kind::ALL
-        .into_iter()
-        .filter(|kind| parsed.contains(kind))
-        .collect())
+    Ok(Kind::all().filter(|kind| parsed.contains(kind)).collect())
 }
 
 /// A constraint field would also constrain the control.
@@ -296,6 +293,7 @@ mod tests {
 
     use super::*;
     use crate::cli::{Cli, Command};
+    use sobench_core::constraint::ConstraintKind;
 
     fn options(arguments: &[&str]) -> Result<PreflightOptions> {
         let arguments = ["sobench", "preflight"]
@@ -320,10 +318,9 @@ mod tests {
                 engine: EngineName::Outlines
             }]
         ));
-        assert_eq!(
-            (embedded.dialects, embedded.kinds),
-            (Dialects::All, Kind::USUAL.to_vec())
-        );
+        assert_eq!(embedded.dialects, Dialects::All);
+        let kinds: Vec<&str> = embedded.kinds.into_iter().map(Kind::name).collect();
+        assert_eq!(kinds, ["json", "json_object", "regex", "choice", "grammar"]);
         let parsed = options(&[
             "--base-url",
             "http://h/v1",
@@ -351,11 +348,18 @@ mod tests {
         let kinds = options(&["--kind", "structural_tag,choice,json"])
             .unwrap()
             .kinds;
-        assert_eq!(kinds, [Kind::Json, Kind::Choice, Kind::StructuralTag]);
+        assert_eq!(
+            kinds,
+            [
+                Kind::JSON_SCHEMA,
+                Kind::Text(ConstraintKind::Choice),
+                Kind::Text(ConstraintKind::StructuralTag)
+            ]
+        );
         let kinds = options(&["--backend", "openai-chat", "--kind", "reasoning,tool,json"])
             .unwrap()
             .kinds;
-        assert_eq!(kinds, [Kind::Json, Kind::Tool, Kind::Reasoning]);
+        assert_eq!(kinds, [Kind::JSON_SCHEMA, Kind::Tool, Kind::Reasoning]);
     }
 
     #[test]

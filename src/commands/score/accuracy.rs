@@ -4,7 +4,6 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{Row, Stored, UnreadableRow};
-use sobench_core::constraint::Constraint;
 use sobench_core::verdict::Verdict;
 use sobench_judge::Evaluator;
 use sobench_judge::accuracy::{Accuracy, Grade, Leaves, Scorer};
@@ -94,7 +93,7 @@ fn reference_fault(stored: &Stored, evaluator: &mut Evaluator) -> Option<String>
     let reference = stored.reference.as_ref()?;
     let constraint = stored.case.constraint.as_deref()?;
     let is_document = matches!(reference.scorer(), Scorer::Exact | Scorer::Leaf);
-    if !is_document || !matches!(constraint, Constraint::JsonSchema(_)) {
+    if !is_document || constraint.schema().is_none() {
         return None;
     }
     match evaluator.judge_text(constraint, None, &reference.value().to_string()) {

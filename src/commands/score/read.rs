@@ -439,12 +439,13 @@ fn reference(
         };
     };
     let known = || Scorer::ALL.map(Scorer::name).join(", ");
-    let scorer = match (name, constraint) {
-        (Some(name), _) => Scorer::from_name(name)
+    let scorer = match name {
+        Some(name) => Scorer::from_name(name)
             .ok_or_else(|| format!("unknown `score`: {name}; use one of {}", known()))?,
-        (None, Some(Constraint::Choice(_))) => Scorer::Choice,
-        (None, Some(constraint)) if constraint.is_json() => Scorer::Exact,
-        (None, _) => return Err(format!("`reference` needs a `score`: one of {}", known())),
+        None => constraint
+            .and_then(Constraint::scorer)
+            .filter(|scorer| *scorer != Scorer::Calls)
+            .ok_or_else(|| format!("`reference` needs a `score`: one of {}", known()))?,
     };
     Reference::new(scorer, reference, constraint)
         .map(Some)
@@ -532,7 +533,7 @@ fn text_constraint(members: &Map<String, Value>) -> std::result::Result<Constrai
             custom::CONSTRAINTS.join(", ")
         )
     })?;
-    if let Constraint::JsonSchema(schema) = &constraint {
+    if let Some(schema) = constraint.schema() {
         check_schema(schema)?;
     }
     Ok(constraint)

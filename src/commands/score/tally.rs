@@ -8,7 +8,7 @@ use super::accuracy::AccuracyTable;
 use super::{Agreement, ScorerAccuracy, Stored, UnreadableRow, message};
 use sobench_core::answer::Answer;
 use sobench_core::case::{Arm, Case, Prompt};
-use sobench_core::constraint::Constraint;
+use sobench_core::constraint::{Constraint, ConstraintKind};
 use sobench_core::observation::{Observation, Outcome, Timing};
 use sobench_core::verdict::{NotScored, Reason, ToolCallFault, Verdict};
 use sobench_facts::{Judged, Sample};
@@ -240,13 +240,13 @@ fn without_details(verdict: Verdict) -> Verdict {
 pub(super) struct Tally {
     table: RequestTable,
     claimed: Vec<Option<bool>>,
-    /// Number of answers for each of [`Constraint::KINDS`].
-    kinds: [usize; Constraint::KINDS.len()],
+    /// Number of answers for each of [`ConstraintKind::ALL`].
+    kinds: [usize; ConstraintKind::ALL.len()],
     scorers: AccuracyTable,
     first: FirstOfGroups,
     /// One case for each kind of constraint and each `tool_choice`, in place of those of the
     /// answers.
-    cases: HashMap<(&'static str, Option<&'static str>), Case>,
+    cases: HashMap<(Option<ConstraintKind>, Option<&'static str>), Case>,
     pub(super) unreadable: Vec<UnreadableRow>,
 }
 
@@ -295,7 +295,7 @@ impl Tally {
         Self {
             table: RequestTable::new(answers, None),
             claimed: Vec::with_capacity(answers),
-            kinds: [0; Constraint::KINDS.len()],
+            kinds: [0; ConstraintKind::ALL.len()],
             scorers: AccuracyTable::default(),
             first: FirstOfGroups::default(),
             cases: HashMap::new(),
@@ -326,11 +326,9 @@ impl Tally {
         } = answer;
         // The index in this file: rows of several files may have the same number.
         let index = self.table.len();
-        let kind = constraint
-            .as_ref()
-            .map_or("", |constraint| constraint.kind());
-        if let Some(place) = Constraint::KINDS.iter().position(|known| *known == kind) {
-            self.kinds[place] += 1;
+        let kind = constraint.as_deref().map(ConstraintKind::from_constraint);
+        if let Some(kind) = kind {
+            self.kinds[kind as usize] += 1;
         }
         self.scorers.add(scorer, judged.accuracy.as_ref());
         self.claimed.push(claimed);
@@ -378,12 +376,12 @@ impl Tally {
             group,
         };
         let requests_of = |arm: Arm| samples.iter().filter(|sample| sample.arm() == arm).count();
-        let kinds = Constraint::KINDS.iter().zip(self.kinds);
+        let kinds = ConstraintKind::ALL.into_iter().zip(self.kinds);
         Figures {
             answers: samples.len(),
             constraints: kinds
                 .filter(|(_, count)| *count > 0)
-                .map(|(kind, count)| ((*kind).to_owned(), count))
+                .map(|(kind, count)| (kind.name().to_owned(), count))
                 .collect(),
             accuracy: self.scorers.finish(),
             constrained: requests_of(Arm::Constrained),

@@ -240,9 +240,9 @@ fn low_open_file_limit_is_reported_and_the_run_completes() {
         let all: u64 = outcomes.values().filter_map(Value::as_u64).sum();
         assert_eq!(all, 150, "{outcomes:?}");
         assert!(outcomes["transport"].as_u64() > Some(0), "{outcomes:?}");
-        let quality = &own["quality"];
-        let of = |rate: &str| quality[rate]["of"].as_u64().unwrap_or(0);
-        let unsent = quality["not_sent"].as_u64().unwrap();
+        let metrics = &own["metrics"];
+        let of = |rate: &str| metrics[rate]["of"].as_u64().unwrap_or(0);
+        let unsent = metrics["not_sent_rate"]["hits"].as_u64().unwrap();
         // Unsent requests are in no rate.
         assert_eq!([of("correct_rate"), of("coverage")], [150 - unsent; 2]);
         assert!(

@@ -52,7 +52,7 @@ fn auto_uses_the_enforced_dialect() {
     );
     let auto = "--constraint-dialect auto: using sglang, which is enforced";
     assert_eq!(page.matches(auto).count(), 1, "{page}");
-    assert_eq!(result["quality"]["correct_rate"]["percent"], 100.0);
+    assert_eq!(result["metrics"]["correct_rate"]["percent"], 100.0);
 
     // A vLLM server that reads only the old fields and does not report its version.
     let (page, result) = run_against(&enforcing_field("guided_json"), &["--dataset json"]);

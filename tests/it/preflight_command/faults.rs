@@ -103,7 +103,7 @@ fn ignored_constraints() -> Vec<FaultRow> {
             ],
             result: &[
                 ("/sobench/enforcement/state", "\"enforced\""),
-                ("/sobench/quality/compliance/percent", "50.0"),
+                ("/sobench/metrics/compliance/percent", "50.0"),
                 (
                     "/sobench/quality/lost_from",
                     r#"{"case_id":"choice-10","valid_before":10,"invalid_after":10}"#,
@@ -143,7 +143,7 @@ fn ignored_constraints() -> Vec<FaultRow> {
             run: &["--dataset json"],
             console: &["broken", "endless white space: 20 of 20 answers"],
             result: &[
-                ("/sobench/quality/white_space_runs", "20"),
+                ("/sobench/metrics/white_space_rate/hits", "20"),
                 ("/sobench/enforcement/state", "\"unproven\""),
             ],
             ..NO_FAULT
@@ -202,7 +202,7 @@ fn constrained_failures() -> Vec<FaultRow> {
             ],
             result: &[
                 ("/sobench/outcomes/server_error", "6"),
-                ("/sobench/quality/correct_rate/percent", "0.0"),
+                ("/sobench/metrics/correct_rate/percent", "0.0"),
             ],
             ..NO_FAULT
         },
@@ -221,7 +221,7 @@ fn unusual_streams() -> Vec<FaultRow> {
             // Two chunks with content give one gap: the role is not a token.
             result: &[
                 ("/correct_rate(%)", "100.0"),
-                ("/sobench/overall/latency/itl_ms/n", "20"),
+                ("/sobench/metrics/itl_ms/n", "20"),
             ],
             ..NO_FAULT
         },
@@ -231,7 +231,7 @@ fn unusual_streams() -> Vec<FaultRow> {
             result: &[
                 ("/correct_rate(%)", "100.0"),
                 ("/total_output_tokens", "140"),
-                ("/sobench/overall/tokens/output_sources/server", "20"),
+                ("/sobench/token_sources/output/server", "20"),
             ],
             ..NO_FAULT
         },

@@ -1,6 +1,6 @@
 //! Conversions of constraints to equivalent ones that a server supports.
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::Unsendable;
 
@@ -8,17 +8,17 @@ use crate::Unsendable;
 pub(super) const NAME: &str = "answer";
 
 /// A schema for fields that take an object or a string. A boolean schema is sent as text.
-pub(super) fn schema_or_text(schema: &Value) -> Value {
+pub(super) fn schema_or_text(schema: Value) -> Value {
     match schema {
-        Value::Object(_) | Value::String(_) => schema.clone(),
-        other => Value::String(other.to_string()),
+        Value::Object(_) => schema,
+        other => text(other),
     }
 }
 
 /// A schema for fields that take an object only.
-pub(super) fn schema_object(schema: &Value) -> Result<Value, Unsendable> {
+pub(super) fn schema_object(schema: Value) -> Result<Value, Unsendable> {
     match schema {
-        Value::Object(_) => Ok(schema.clone()),
+        Value::Object(_) => Ok(schema),
         other => Err(Unsendable::new(
             format!("this dialect carries a JSON Schema as an object only: {other}"),
             "write {} for a schema that allows any value",
@@ -26,16 +26,11 @@ pub(super) fn schema_object(schema: &Value) -> Result<Value, Unsendable> {
     }
 }
 
-/// The schema of any JSON object.
-pub(super) fn any_object() -> Value {
-    json!({"type": "object"})
-}
-
 /// JSON text, for fields that contain JSON as a string. A string is assumed to be such text
 /// already.
-pub(super) fn text(value: &Value) -> Value {
+pub(super) fn text(value: Value) -> Value {
     match value {
-        Value::String(_) => value.clone(),
+        Value::String(_) => value,
         other => Value::String(other.to_string()),
     }
 }

@@ -17,11 +17,12 @@ mod tool_call_non_strict;
 mod triton_guide;
 mod trtllm_format;
 
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 
 use super::{ServerKind, Unsendable};
+use crate::body::merge;
 use sobench_core::answer::Channel;
-use sobench_core::constraint::{Constraint, GrammarSpelling};
+use sobench_core::constraint::{Constraint, ConstraintKind, GrammarDialect, GrammarSpelling};
 use sobench_core::registry;
 use sobench_core::scorer::without_score_declarations;
 use sobench_core::tools::{ToolForm, ToolSet};
@@ -48,35 +49,52 @@ registry! {
 /// The properties of a dialect.
 pub(crate) struct DialectSpec {
     pub(crate) name: &'static str,
-    /// The kinds of constraints that it has fields for, as [`Constraint::kind`] names them.
-    kinds: &'static [&'static str],
     /// Whether the embedded server supports it.
     embedded: bool,
-    /// Whether it has a field for the decoding engine.
-    names_engine: bool,
+    /// JSON pointer to the field for the decoding engine.
+    engine_field: Option<&'static str>,
     /// How to handle a grammar in another notation than the one to send, unless the user sets the
     /// notation.
     pub(super) grammar_spelling: GrammarSpelling,
+    /// Whether grammars must be GBNF, which is a form of EBNF.
+    is_gbnf_only: bool,
     /// Whether a request field of this name constrains the answer, at the top level or in `holder`.
     is_field: fn(&str) -> bool,
     /// The top-level field that contains the dialect's fields.
     holder: Option<&'static str>,
-    /// The fields that carry a constraint to a server kind, with the requested engine.
-    carry: fn(&Constraint, ServerKind, Option<&str>) -> Result<ConstraintFields, Refusal>,
+    /// The kinds of constraints that it has fields for, and these fields. Without an entry for
+    /// choices, they are carried as a regular expression or a grammar.
+    fields: &'static [(ConstraintKind, Carry)],
 }
 
-/// The base of every spec: a dialect for JSON only. A spec adds its fields and how it carries a
-/// constraint.
+/// The request fields for a constraint of one kind, in a request to a server kind, from the
+/// constraint's content (see [`ConstraintDialect::content`]).
+type Carry = fn(Value, ServerKind) -> Carried;
+
+type Carried = Result<ConstraintFields, Unsendable>;
+
+/// The base of every spec. A spec adds its fields.
 const JSON_ONLY: DialectSpec = DialectSpec {
     name: "json only",
-    kinds: &["json", "json_object"],
     embedded: false,
-    names_engine: false,
+    engine_field: None,
     grammar_spelling: GrammarSpelling::AsWritten,
+    is_gbnf_only: false,
     is_field: |_| false,
     holder: None,
-    carry: |_, _, _| Err(Refusal::NoField),
+    fields: &[],
 };
+
+/// The field at this JSON pointer.
+fn at(pointer: &'static str, value: Value) -> Carried {
+    let names = pointer.rsplit('/').filter(|name| !name.is_empty());
+    Ok(ConstraintFields {
+        fields: names.fold(value, |inner, name| {
+            Value::Object(Map::from_iter([(name.to_owned(), inner)]))
+        }),
+        pinned: vec![pointer],
+    })
+}
 
 impl ConstraintDialect {
     /// The fields that carry `constraint` in this dialect to this server kind; `engine` is
@@ -87,25 +105,67 @@ impl ConstraintDialect {
         constraint: &Constraint,
         engine: Option<&str>,
     ) -> Result<ConstraintFields, Unsendable> {
-        if !server.dialects().contains(&self) || !self.carries(constraint.kind()) {
+        let field = self.field(ConstraintKind::from_constraint(constraint));
+        let Some((kind, carry)) = field.filter(|_| server.dialects().contains(&self)) else {
             return Err(self.unsupported(server, constraint));
-        }
-        let undeclared = match constraint {
-            Constraint::JsonSchema(schema) => without_score_declarations(schema),
-            _ => None,
         };
-        let undeclared = undeclared.map(|schema| Constraint::JsonSchema(schema.into()));
-        let sent = undeclared.as_ref().unwrap_or(constraint);
-        let carried = (self.spec().carry)(sent, server, engine);
-        carried.map_err(|refusal| match refusal {
-            Refusal::NoField => self.unsupported(server, constraint),
-            Refusal::Unsendable(unsendable) => unsendable,
+        let mut carried = carry(self.content(server, constraint, *kind)?, server)?;
+        if let (Some(engine), Some(field)) = (engine, self.spec().engine_field) {
+            let engine = at(field, engine.into())?;
+            merge(&mut carried.fields, &engine.fields);
+            carried.pinned.extend(engine.pinned);
+        }
+        Ok(carried)
+    }
+
+    /// The field for a kind of constraint. A choice is also a regular expression, and a grammar.
+    fn field(self, kind: ConstraintKind) -> Option<&'static (ConstraintKind, Carry)> {
+        let fields = self.spec().fields;
+        let find = |kind| fields.iter().find(|(own, _)| *own == kind);
+        match kind {
+            ConstraintKind::Choice => find(kind)
+                .or_else(|| find(ConstraintKind::Regex))
+                .or_else(|| find(ConstraintKind::Grammar)),
+            kind => find(kind),
+        }
+    }
+
+    /// The content of a constraint for the field of a kind.
+    fn content(
+        self,
+        server: ServerKind,
+        constraint: &Constraint,
+        kind: ConstraintKind,
+    ) -> Result<Value, Unsendable> {
+        Ok(match constraint {
+            Constraint::JsonSchema(schema) => {
+                without_score_declarations(schema).unwrap_or_else(|| Value::clone(schema))
+            }
+            Constraint::JsonObject(_) => json!({"type": "object"}),
+            Constraint::Regex(regex) => json!(regex),
+            Constraint::Choice(choices) => match kind {
+                ConstraintKind::Regex => conversion::choice_regex(choices)?.into(),
+                ConstraintKind::Grammar => conversion::choice_gbnf(choices)?.into(),
+                _ => json!(choices),
+            },
+            Constraint::Grammar {
+                dialect: dialect @ GrammarDialect::Lark,
+                ..
+            } if self.spec().is_gbnf_only => {
+                return Err(Unsendable::new(
+                    format!("the {self} dialect carries grammars in GBNF only: {dialect}"),
+                    "give a GBNF file (`root ::= ...`) with --grammar-path",
+                ));
+            }
+            Constraint::Grammar { text, .. } => json!(text),
+            Constraint::StructuralTag(tag) => Value::clone(tag),
+            Constraint::Tools(_) => return Err(self.unsupported(server, constraint)),
         })
     }
 
-    /// Whether the dialect has a field for a kind of constraint ([`Constraint::kind`]).
-    pub fn carries(self, kind: &str) -> bool {
-        self.spec().kinds.contains(&kind)
+    /// Whether the dialect has a field for a kind of constraint.
+    pub fn carries(self, kind: ConstraintKind) -> bool {
+        self.field(kind).is_some()
     }
 
     /// Whether the embedded server supports this dialect.
@@ -115,7 +175,7 @@ impl ConstraintDialect {
 
     /// Whether it has a field for the decoding engine.
     pub fn names_engine(self) -> bool {
-        self.spec().names_engine
+        self.spec().engine_field.is_some()
     }
 
     /// Whether a top-level request field is a constraint in any dialect. In `--extra-body`, such a
@@ -159,11 +219,11 @@ impl ConstraintDialect {
     /// The error if this server kind has no field for the constraint.
     pub(super) fn no_field(server: ServerKind, constraint: &Constraint) -> Unsendable {
         let kind = constraint.kind();
-        let hint = match constraint {
-            Constraint::Tools(_) => {
+        let hint = match constraint.tools() {
+            Some(_) => {
                 "use --backend openai-chat or openai-responses, if the server has their endpoints"
             }
-            _ => {
+            None => {
                 "use another --backend that the server supports, or --no-guided-decoding to measure without a constraint"
             }
         };
@@ -191,7 +251,7 @@ impl ConstraintDialect {
         let others: Vec<_> = server
             .dialects()
             .iter()
-            .filter(|dialect| dialect.carries(kind))
+            .filter(|dialect| dialect.carries(ConstraintKind::from_constraint(constraint)))
             .map(|dialect| dialect.name())
             .collect();
         if others.is_empty() {
@@ -229,27 +289,5 @@ impl ConstraintFields {
             fields: set.to_members(form).into(),
             pinned: vec!["/tools", "/tool_choice", "/parallel_tool_calls"],
         }
-    }
-
-    fn new(field: &str, value: Value, pinned: &[&'static str]) -> Self {
-        Self {
-            fields: Value::Object([(field.to_owned(), value)].into_iter().collect()),
-            pinned: pinned.to_vec(),
-        }
-    }
-}
-
-/// Why a dialect cannot carry a constraint.
-#[derive(Debug)]
-enum Refusal {
-    /// It has no field for this kind of constraint; see [`ConstraintDialect::carries`].
-    NoField,
-    /// It has a field for the kind, but cannot carry this constraint.
-    Unsendable(Unsendable),
-}
-
-impl From<Unsendable> for Refusal {
-    fn from(unsendable: Unsendable) -> Self {
-        Self::Unsendable(unsendable)
     }
 }

@@ -1,37 +1,32 @@
 //! The `structured_outputs` object of vLLM from 0.11 (pull request 22772).
 
-use serde_json::{Value, json};
-
 use super::conversion::{schema_or_text, text};
-use super::{ConstraintFields, DialectSpec, JSON_ONLY, Refusal};
-use sobench_core::constraint::Constraint;
-
-pub(super) const SPEC: DialectSpec = DialectSpec {
-    name: "structured-outputs",
-    kinds: &Constraint::TEXT_KINDS,
-    embedded: true,
-    is_field: |field| field == "structured_outputs",
-    carry: |constraint, _, _| carry(constraint),
-    ..JSON_ONLY
+use super::{DialectSpec, JSON_ONLY, at};
+use sobench_core::constraint::ConstraintKind::{
+    Choice, Grammar, JsonObject, JsonSchema, Regex, StructuralTag,
 };
 
-/// One member of `structured_outputs`, named after [`Constraint::kind`]; vLLM requires exactly one.
-fn carry(constraint: &Constraint) -> Result<ConstraintFields, Refusal> {
-    let (value, pinned) = match constraint {
-        Constraint::JsonSchema(schema) => (schema_or_text(schema), "/structured_outputs/json"),
-        Constraint::JsonObject(_) => (Value::Bool(true), "/structured_outputs/json_object"),
-        Constraint::Regex(regex) => (json!(regex), "/structured_outputs/regex"),
-        Constraint::Choice(choices) => (json!(choices), "/structured_outputs/choice"),
-        Constraint::Grammar { text: grammar, .. } => {
-            (json!(grammar), "/structured_outputs/grammar")
-        }
+/// One member of `structured_outputs`, with the name of the kind; vLLM requires exactly one.
+pub(super) const SPEC: DialectSpec = DialectSpec {
+    name: "structured-outputs",
+    embedded: true,
+    is_field: |field| field == "structured_outputs",
+    fields: &[
+        (JsonSchema, |schema, _| {
+            at("/structured_outputs/json", schema_or_text(schema))
+        }),
+        (JsonObject, |_, _| {
+            at("/structured_outputs/json_object", true.into())
+        }),
+        (Regex, |regex, _| at("/structured_outputs/regex", regex)),
+        (Choice, |choices, _| {
+            at("/structured_outputs/choice", choices)
+        }),
+        (Grammar, |text, _| at("/structured_outputs/grammar", text)),
         // vLLM's field is a string with JSON; only `response_format` takes the tag as an object.
-        Constraint::StructuralTag(tag) => (text(tag), "/structured_outputs/structural_tag"),
-        Constraint::Tools(_) => return Err(Refusal::NoField),
-    };
-    Ok(ConstraintFields::new(
-        "structured_outputs",
-        json!({ constraint.kind(): value }),
-        &[pinned],
-    ))
-}
+        (StructuralTag, |tag, _| {
+            at("/structured_outputs/structural_tag", text(tag))
+        }),
+    ],
+    ..JSON_ONLY
+};

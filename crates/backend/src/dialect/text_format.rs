@@ -8,29 +8,24 @@
 
 use serde_json::json;
 
-use super::{ConstraintFields, DialectSpec, JSON_ONLY, Refusal, conversion};
-use sobench_core::constraint::Constraint;
+use super::{ConstraintFields, DialectSpec, JSON_ONLY, at, conversion};
+use sobench_core::constraint::ConstraintKind::{JsonObject, JsonSchema};
 
 pub(super) const SPEC: DialectSpec = DialectSpec {
     name: "text-format",
     holder: Some("text"),
     is_field: |field| field == "format",
-    carry: |constraint, _, _| carry(constraint),
+    fields: &[
+        (JsonSchema, |schema, _| {
+            let format = json!({"type": "json_schema", "name": conversion::NAME, "schema": schema, "strict": true});
+            Ok(ConstraintFields {
+                pinned: vec!["/text/format/type", "/text/format/schema"],
+                ..at("/text/format", format)?
+            })
+        }),
+        (JsonObject, |_, _| {
+            at("/text/format/type", "json_object".into())
+        }),
+    ],
     ..JSON_ONLY
 };
-
-fn carry(constraint: &Constraint) -> Result<ConstraintFields, Refusal> {
-    let (format, pinned) = match constraint {
-        Constraint::JsonSchema(schema) => (
-            json!({"type": "json_schema", "name": conversion::NAME, "schema": **schema, "strict": true}),
-            &["/text/format/type", "/text/format/schema"][..],
-        ),
-        Constraint::JsonObject(_) => (json!({"type": "json_object"}), &["/text/format/type"][..]),
-        _ => return Err(Refusal::NoField),
-    };
-    Ok(ConstraintFields::new(
-        "text",
-        json!({"format": format}),
-        pinned,
-    ))
-}

@@ -8,33 +8,28 @@
 
 use serde_json::{Value, json};
 
-use super::{ConstraintFields, DialectSpec, JSON_ONLY, Refusal, conversion};
+use super::{Carried, DialectSpec, JSON_ONLY, at};
 use crate::ServerKind;
-use sobench_core::constraint::Constraint;
+use sobench_core::constraint::ConstraintKind::{JsonSchema, Regex};
 
 pub(super) const SPEC: DialectSpec = DialectSpec {
     name: "tgi-grammar",
-    kinds: &["json", "regex", "choice"],
     holder: Some("parameters"),
     is_field: |field| field == "grammar",
-    carry: |constraint, server, _| carry(server, constraint),
+    fields: &[
+        (JsonSchema, |schema, server| {
+            grammar(json!({"type": "json", "value": schema}), server)
+        }),
+        (Regex, |regex, server| {
+            grammar(json!({"type": "regex", "value": regex}), server)
+        }),
+    ],
     ..JSON_ONLY
 };
 
-fn carry(server: ServerKind, constraint: &Constraint) -> Result<ConstraintFields, Refusal> {
-    let (kind, value) = match constraint {
-        Constraint::JsonSchema(schema) => ("json", (**schema).clone()),
-        Constraint::Regex(regex) => ("regex", json!(regex)),
-        Constraint::Choice(choices) => ("regex", Value::String(conversion::choice_regex(choices)?)),
-        _ => return Err(Refusal::NoField),
-    };
-    let grammar = json!({"type": kind, "value": value});
-    Ok(match server {
-        ServerKind::Tgi => ConstraintFields::new(
-            "parameters",
-            json!({"grammar": grammar}),
-            &["/parameters/grammar"],
-        ),
-        _ => ConstraintFields::new("response_format", grammar, &["/response_format"]),
-    })
+fn grammar(grammar: Value, server: ServerKind) -> Carried {
+    match server {
+        ServerKind::Tgi => at("/parameters/grammar", grammar),
+        _ => at("/response_format", grammar),
+    }
 }

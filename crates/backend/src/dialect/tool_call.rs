@@ -6,31 +6,27 @@
 //! refuses without one, SGLang streams the call as text). vLLM's responses endpoint sends the
 //! arguments of a forced call in one event, so the stream has no inter-token latency.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::{ConstraintFields, DialectSpec, JSON_ONLY, Refusal, conversion};
+use super::{Carried, ConstraintFields, DialectSpec, JSON_ONLY, conversion};
 use crate::ServerKind;
 use crate::body::merge;
-use sobench_core::constraint::Constraint;
+use sobench_core::constraint::ConstraintKind::{JsonObject, JsonSchema};
 
 pub(super) const SPEC: DialectSpec = DialectSpec {
     name: "tool-call",
     is_field: |field| field == "tool_choice",
-    carry: |constraint, server, _| carry(server, constraint, Some(true)),
+    fields: &[(JsonSchema, strict_call), (JsonObject, strict_call)],
     ..JSON_ONLY
 };
 
+fn strict_call(parameters: Value, server: ServerKind) -> Carried {
+    call(parameters, server, Some(true))
+}
+
 /// The fields of a forced call; `strict` is left out if it is `None`.
-pub(super) fn carry(
-    server: ServerKind,
-    constraint: &Constraint,
-    strict: Option<bool>,
-) -> Result<ConstraintFields, Refusal> {
-    let parameters = match constraint {
-        Constraint::JsonSchema(schema) => conversion::schema_object(schema)?,
-        Constraint::JsonObject(_) => conversion::any_object(),
-        _ => return Err(Refusal::NoField),
-    };
+pub(super) fn call(parameters: Value, server: ServerKind, strict: Option<bool>) -> Carried {
+    let parameters = conversion::schema_object(parameters)?;
     let name = conversion::NAME;
     let mut function = json!({"name": name, "parameters": parameters});
     if let Some(strict) = strict {

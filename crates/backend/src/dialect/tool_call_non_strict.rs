@@ -3,16 +3,18 @@
 //! Source: OpenAI's guide "Function calling": without `strict: true`, the arguments may break the
 //! schema. Clients that do not send the member rely on what the server enforces by itself.
 
-use super::{ConstraintFields, DialectSpec, Refusal, tool_call};
+use serde_json::Value;
+
+use super::{Carried, DialectSpec, tool_call};
 use crate::ServerKind;
-use sobench_core::constraint::Constraint;
+use sobench_core::constraint::ConstraintKind::{JsonObject, JsonSchema};
 
 pub(super) const SPEC: DialectSpec = DialectSpec {
     name: "tool-call-non-strict",
-    carry: |constraint, server, _| carry(server, constraint),
+    fields: &[(JsonSchema, call), (JsonObject, call)],
     ..tool_call::SPEC
 };
 
-fn carry(server: ServerKind, constraint: &Constraint) -> Result<ConstraintFields, Refusal> {
-    tool_call::carry(server, constraint, None)
+fn call(parameters: Value, server: ServerKind) -> Carried {
+    tool_call::call(parameters, server, None)
 }

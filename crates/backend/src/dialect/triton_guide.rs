@@ -6,12 +6,13 @@
 
 use serde_json::{Value, json};
 
-use super::{ConstraintFields, DialectSpec, JSON_ONLY, Refusal, conversion};
-use sobench_core::constraint::{Constraint, GrammarSpelling};
+use super::{Carried, ConstraintFields, DialectSpec, JSON_ONLY, conversion};
+use crate::ServerKind;
+use sobench_core::constraint::ConstraintKind::{Grammar, JsonObject, JsonSchema, Regex};
+use sobench_core::constraint::GrammarSpelling;
 
 pub(super) const SPEC: DialectSpec = DialectSpec {
     name: "triton-guide",
-    kinds: &["json", "json_object", "regex", "choice", "grammar"],
     grammar_spelling: GrammarSpelling::Converted,
     is_field: |field| {
         matches!(
@@ -19,21 +20,24 @@ pub(super) const SPEC: DialectSpec = DialectSpec {
             "guided_decoding_guide_type" | "guided_decoding_guide"
         )
     },
-    carry: |constraint, _, _| carry(constraint),
+    fields: &[
+        (JsonSchema, json_schema),
+        (JsonObject, json_schema),
+        (Regex, |regex, _| guide("regex", regex)),
+        (Grammar, |text, _| guide("ebnf_grammar", text)),
+    ],
     ..JSON_ONLY
 };
 
-fn carry(constraint: &Constraint) -> Result<ConstraintFields, Refusal> {
-    let (kind, guide) = match constraint {
-        Constraint::JsonSchema(schema) => ("json_schema", conversion::text(schema)),
-        Constraint::JsonObject(_) => ("json_schema", conversion::text(&conversion::any_object())),
-        Constraint::Regex(regex) => ("regex", json!(regex)),
-        Constraint::Choice(choices) => ("regex", Value::String(conversion::choice_regex(choices)?)),
-        Constraint::Grammar { text, .. } => ("ebnf_grammar", json!(text)),
-        Constraint::StructuralTag(_) | Constraint::Tools(_) => return Err(Refusal::NoField),
-    };
+fn json_schema(schema: Value, _: ServerKind) -> Carried {
+    guide("json_schema", conversion::text(schema))
+}
+
+fn guide(kind: &str, guide: Value) -> Carried {
+    let mut fields = json!({ "guided_decoding_guide_type": kind });
+    fields["guided_decoding_guide"] = guide;
     Ok(ConstraintFields {
-        fields: json!({"guided_decoding_guide_type": kind, "guided_decoding_guide": guide}),
+        fields,
         pinned: vec!["/guided_decoding_guide_type", "/guided_decoding_guide"],
     })
 }

@@ -18,11 +18,11 @@ use super::message::messages;
 use super::registry::{ConstraintScope, Inputs, Kind, ReferenceCheck, Spec, above_zero};
 use super::{DatasetArgs, DatasetPlan, Row, Rows, RowsKind, Shortfall, notation};
 use sobench_core::case::Prompt;
-use sobench_core::constraint::{AlwaysTrue, Constraint, GrammarDialect};
+use sobench_core::constraint::{AlwaysTrue, Constraint, ConstraintKind, GrammarDialect};
 use sobench_core::error::{Error, Result};
 use sobench_core::input::json::{self, DuplicateKeys};
 use sobench_core::scorer::Scorer;
-use sobench_core::tools::{self, ToolInput, ToolSet};
+use sobench_core::tools::{self, ToolSet};
 use sobench_judge::function_calls::expected_calls;
 use sobench_notices::notice::DatasetNotice;
 use sobench_plan::dataset::OutputLength;
@@ -38,24 +38,14 @@ pub const CONSTRAINTS: [&str; 7] = [
     "structural_tag",
 ];
 
-/// The fields of a row.
-pub const FIELDS: [&str; 23] = [
+/// The fields of a row beside its constraint.
+const OTHER_FIELDS: [&str; 13] = [
     "id",
     "name",
     "prompt",
     "messages",
     "question",
-    "json",
-    "json_schema",
-    "json_object",
-    "regex",
-    "choice",
-    "grammar",
     "grammar_oracle",
-    "structural_tag",
-    "tools",
-    "tool_choice",
-    "parallel_tool_calls",
     "output_len",
     "output_tokens",
     "completion",
@@ -218,6 +208,11 @@ pub(super) struct SharedConstraints(HashMap<[u8; 32], Option<Arc<Constraint>>>);
 /// The members of a row as text.
 type RawMembers<'l> = HashMap<String, &'l RawValue>;
 
+/// Whether a row may have this field.
+pub fn is_field(name: &str) -> bool {
+    OTHER_FIELDS.contains(&name) || constraint_members().any(|member| member == name)
+}
+
 fn constraint_members() -> impl Iterator<Item = &'static str> {
     CONSTRAINTS.into_iter().chain(tools::MEMBERS)
 }
@@ -238,9 +233,7 @@ fn other_members(members: &RawMembers<'_>) -> Option<Map<String, Value>> {
         .filter(|(name, _)| !constraint_members().any(|of_constraint| of_constraint == *name))
         .map(|(name, value)| {
             let value = serde_json::from_str(value.get()).ok()?;
-            FIELDS
-                .contains(&name.as_str())
-                .then(|| (name.clone(), value))
+            is_field(name).then(|| (name.clone(), value))
         })
         .collect()
 }
@@ -269,7 +262,7 @@ pub(super) fn row(
         .and_then(other_members);
     // Errors name the first broken member, and where it is.
     let members = &others.map_or_else(|| members(line), Ok)?;
-    if let Some(unknown) = members.keys().find(|name| !FIELDS.contains(&name.as_str())) {
+    if let Some(unknown) = members.keys().find(|name| !is_field(name)) {
         return Err(format!("unknown field: {unknown}"));
     }
     let example = first_valid_example(members)?;
@@ -302,17 +295,13 @@ pub(super) fn row(
 
 /// Checks the schema of a constraint, or those of its tools.
 fn check_schemas(constraint: Option<&Constraint>) -> std::result::Result<(), String> {
-    match constraint {
-        Some(Constraint::JsonSchema(schema)) => check_schema(schema),
-        Some(Constraint::Tools(set)) => set.tools.iter().try_for_each(|tool| match &tool.input {
-            ToolInput::Function {
-                parameters: Some(schema),
-                ..
-            } => check_schema(schema).map_err(|error| format!("tool {}: {error}", tool.name)),
-            _ => Ok(()),
-        }),
-        _ => Ok(()),
+    let tools = constraint.and_then(Constraint::tools);
+    for tool in tools.into_iter().flat_map(|set| &set.tools) {
+        let checked = tool.parameters().map_or(Ok(()), check_schema);
+        checked.map_err(|error| format!("tool {}: {error}", tool.name))?;
     }
+    let schema = constraint.and_then(Constraint::schema);
+    schema.map_or(Ok(()), |schema| check_schema(schema))
 }
 
 /// The constraint of the answer's text, or its tools.
@@ -370,14 +359,15 @@ fn scorer(
         };
     }
     let has_calls = completion.is_some_and(|text| expected_calls(text).is_some());
-    match constraint {
-        _ if has_calls => Ok(Some(Scorer::Calls)),
-        _ if !members.contains_key("reference") => Ok(None),
-        Some(Constraint::Choice(_)) => Ok(Some(Scorer::Choice)),
-        Some(Constraint::Tools(_)) => Ok(Some(Scorer::Calls)),
-        Some(constraint) if constraint.is_json() => Ok(Some(Scorer::Exact)),
-        _ => Err(format!("reference needs a score: one of {}", known())),
+    if has_calls {
+        return Ok(Some(Scorer::Calls));
     }
+    if !members.contains_key("reference") {
+        return Ok(None);
+    }
+    let scorer = constraint.and_then(Constraint::scorer);
+    let unknown = || format!("reference needs a score: one of {}", known());
+    scorer.map(Some).ok_or_else(unknown)
 }
 
 /// The prompt without schema and format instructions: a text or messages.
@@ -418,7 +408,7 @@ fn grammar_oracle(
     if oracle.trim().is_empty() {
         return Err("grammar_oracle is blank".to_owned());
     }
-    if !matches!(constraint, Some(Constraint::Grammar { .. })) {
+    if constraint.and_then(Constraint::grammar).is_none() {
         return Err("grammar_oracle needs a grammar".to_owned());
     }
     Ok(Some(oracle))
@@ -486,20 +476,26 @@ fn prompt(members: &Map<String, Value>) -> std::result::Result<Prompt, String> {
 pub fn constraint(members: &Map<String, Value>) -> std::result::Result<Option<Constraint>, String> {
     let mut found = None;
     for (name, value) in members {
-        let read = match name.as_str() {
-            "json" | "json_schema" => json(name, value)?,
-            "json_object" => match value {
+        let kind = match name.as_str() {
+            "json_schema" => Some(ConstraintKind::JsonSchema),
+            name => ConstraintKind::from_name(name),
+        };
+        let read = match kind {
+            Some(ConstraintKind::JsonSchema) => json(name, value)?,
+            Some(ConstraintKind::JsonObject) => match value {
                 Value::Bool(true) => Constraint::JsonObject(AlwaysTrue),
                 _ => return Err("json_object must be true".to_owned()),
             },
-            "regex" => Constraint::Regex(text("regex", value)?.into()),
-            "choice" => choice(value)?,
-            "grammar" => grammar(value)?,
-            "structural_tag" if value.is_object() => {
+            Some(ConstraintKind::Regex) => Constraint::Regex(text("regex", value)?.into()),
+            Some(ConstraintKind::Choice) => choice(value)?,
+            Some(ConstraintKind::Grammar) => grammar(value)?,
+            Some(ConstraintKind::StructuralTag) if value.is_object() => {
                 Constraint::StructuralTag(Arc::new(value.clone()))
             }
-            "structural_tag" => return Err("structural_tag must be an object".to_owned()),
-            _ => continue,
+            Some(ConstraintKind::StructuralTag) => {
+                return Err("structural_tag must be an object".to_owned());
+            }
+            Some(ConstraintKind::Tools) | None => continue,
         };
         if let Some(earlier) = found.replace((name, read)) {
             return Err(format!(

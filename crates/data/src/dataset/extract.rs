@@ -226,12 +226,9 @@ fn row(
         },
         document.text
     );
-    let schema = match &**constraint {
-        Constraint::JsonSchema(schema) => {
-            without_score_declarations(schema).unwrap_or_else(|| Value::clone(schema))
-        }
-        _ => Value::Null,
-    };
+    let schema = constraint.schema().map_or(Value::Null, |schema| {
+        without_score_declarations(schema).unwrap_or_else(|| Value::clone(schema))
+    });
     let rules = match difficulty {
         Difficulty::Easy => "",
         Difficulty::Medium | Difficulty::Hard => {

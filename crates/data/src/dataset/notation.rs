@@ -130,10 +130,11 @@ pub(super) fn convert_rows(plan: &DatasetPlan, mut rows: Rows) -> Rows {
     let (mut done, mut failed) = (CountAndFirst::new(), CountAndFirst::new());
     let mut joined_rows = 0;
     for row in &mut rows.rows {
-        let Some(Constraint::Grammar { dialect, text }) = row.constraint.as_deref() else {
+        let constraint = row.constraint.as_deref();
+        let Some((dialect, text)) = constraint.and_then(Constraint::grammar) else {
             continue;
         };
-        let (dialect, text) = (*dialect, Arc::clone(text));
+        let text = Arc::clone(text);
         if dialect == target {
             let joined = known_joined
                 .entry(Arc::clone(&text))

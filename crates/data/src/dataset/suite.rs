@@ -9,7 +9,6 @@ use super::registry::{ConstraintScope, DOCUMENT_OUTPUT_LEN, Inputs, Kind, Refere
 use super::{DatasetArgs, DatasetPlan, Order, Row, Rows, RowsKind, Shortfall, custom, notation};
 use sobench_core::constraint::Constraint;
 use sobench_core::error::{Error, Result};
-use sobench_core::scorer::Scorer;
 
 /// The name and version of the rows. Published results can be compared if they name the same one,
 /// so the file of a version never changes.
@@ -81,23 +80,13 @@ pub(super) fn matching_lines(filter: &[String]) -> Result<Vec<&'static str>> {
     Ok(found.into_iter().map(|(line, _)| line).collect())
 }
 
-/// The scorer of a kind of rows. Prompts for JSON and choices have one right answer, the first
-/// example; those for grammars and regular expressions may have several.
-fn scorer(constraint: &Constraint) -> Option<Scorer> {
-    match constraint {
-        Constraint::JsonSchema(_) => Some(Scorer::Exact),
-        Constraint::Choice(_) => Some(Scorer::Choice),
-        _ => None,
-    }
-}
-
 fn matching_rows(filter: &[String]) -> Result<Vec<(&'static str, Row)>> {
     let mut all = Vec::new();
     for (index, line) in ROWS.lines().enumerate() {
         let location = format!("{SUITE_NAME}, line {}", index + 1);
         let row = custom::row(line, &location, &mut custom::SharedConstraints::default())
             .map_err(|error| Error::internal(format!("{location}: {error}")))?;
-        let score = row.constraint.as_deref().and_then(scorer);
+        let score = row.constraint.as_deref().and_then(Constraint::scorer);
         all.push((line, Row { score, ..row }));
     }
     let has_tag = |row: &Row, tag: &String| row.tags.contains(tag);

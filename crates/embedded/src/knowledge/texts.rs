@@ -1,6 +1,7 @@
 //! The text of a right or a wrong answer, in the form of its arm.
 
 use std::io;
+use std::sync::Arc;
 
 use serde::Serialize;
 use serde_json::ser::Formatter;
@@ -34,10 +35,7 @@ fn form(answer: &str, arm: Arm, is_json: bool) -> String {
 pub(crate) fn answer_text(case: &Case, is_right: bool, draws: &mut Draws) -> Option<String> {
     let reference = case.completion.as_deref()?;
     let constraint = case.constraint.as_deref();
-    let schema = match constraint {
-        Some(Constraint::JsonSchema(schema)) => Some(&**schema),
-        _ => None,
-    };
+    let schema = constraint.and_then(Constraint::schema).map(Arc::as_ref);
     match case.score? {
         Scorer::Calls => None,
         Scorer::Exact | Scorer::Leaf => {
@@ -123,17 +121,13 @@ fn other_choice(
     constraint: Option<&Constraint>,
     draws: &mut Draws,
 ) -> Option<String> {
-    let choices: Vec<&str> = match constraint {
-        Some(Constraint::Choice(choices)) => choices.iter().map(String::as_str).collect(),
-        Some(Constraint::JsonSchema(schema)) => listed(schema, reference)
-            .into_iter()
-            .flatten()
-            .filter_map(Value::as_str)
-            .collect(),
-        _ => Vec::new(),
-    };
+    let choices = constraint.and_then(Constraint::choices);
+    let choices = choices.into_iter().flat_map(|choices| choices.iter());
+    let schema = constraint.and_then(Constraint::schema);
+    let listed = schema.and_then(|schema| listed(schema, reference));
     let others: Vec<&str> = choices
-        .into_iter()
+        .map(String::as_str)
+        .chain(listed.into_iter().flatten().filter_map(Value::as_str))
         .filter(|choice| *choice != reference)
         .collect();
     match others.len() {

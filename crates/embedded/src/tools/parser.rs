@@ -10,7 +10,7 @@ use super::style::{
     PARAMETER_END, ToolStyle, is_text, parameter_schema,
 };
 use crate::channels::{safe_bytes, take_before};
-use sobench_core::tools::{ToolInput, ToolSet};
+use sobench_core::tools::{Tool, ToolSet};
 
 /// A part of an answer with calls.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -228,10 +228,7 @@ impl CallParser {
 
     /// The value of a parameter: a text if its schema allows nothing else, or if it is not JSON.
     fn parameter_value(&self, tool: &str, name: &str, text: &str) -> Value {
-        let parameters = self.tools.tool(tool).and_then(|tool| match &tool.input {
-            ToolInput::Function { parameters, .. } => parameters.as_ref(),
-            ToolInput::Custom { .. } => None,
-        });
+        let parameters = self.tools.tool(tool).and_then(Tool::parameters);
         let schema = parameters.and_then(|parameters| parameter_schema(parameters, name));
         let json = || serde_json::from_str(text).ok();
         let value = match schema {

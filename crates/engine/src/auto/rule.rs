@@ -81,9 +81,9 @@ pub(super) fn select_engine(
         let applies = match rule.condition {
             Condition::Never(_) => false,
             Condition::EngineAccepts | Condition::Otherwise => true,
-            Condition::PatternProperties => {
-                matches!(constraint, Constraint::JsonSchema(schema) if has_pattern_properties(schema))
-            }
+            Condition::PatternProperties => constraint
+                .schema()
+                .is_some_and(|schema| has_pattern_properties(schema)),
         };
         if !applies {
             continue;

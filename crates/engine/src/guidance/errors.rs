@@ -1,6 +1,6 @@
 //! Classifies llguidance's error messages.
 
-use crate::EngineError;
+use crate::error::EngineError;
 
 /// Classifies a message. The library returns its errors only as text.
 pub(super) fn classify(raw: &str) -> EngineError {

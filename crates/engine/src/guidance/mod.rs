@@ -16,6 +16,7 @@ use llguidance::{Matcher as LlMatcher, ParserFactory};
 use serde_json::{Value, json};
 use toktrie::{TokEnv, TokRxInfo, TokTrie, TokenizerEnv};
 
+use super::input::Input;
 use super::{
     DeclaredDeparture, Departure, Engine, EngineError, EnginePolicy, EngineSpec, Grammar, TokenId,
     Vocabulary,
@@ -151,46 +152,36 @@ impl Guidance {
 
     /// Converts a constraint to llguidance's input.
     fn llguidance_input(&self, constraint: &Constraint) -> Result<TopLevelGrammar, EngineError> {
-        Ok(match constraint {
-            Constraint::JsonSchema(schema) => {
-                TopLevelGrammar::from_json_schema(self.with_policy_options((**schema).clone()))
+        Ok(match Input::new(constraint)? {
+            Input::Schema(schema) => {
+                TopLevelGrammar::from_json_schema(self.with_policy_options(schema.clone()))
             }
-            Constraint::JsonObject(_) => TopLevelGrammar::from_json_schema(
+            Input::AnyObject => TopLevelGrammar::from_json_schema(
                 self.with_policy_options(json!({ "type": "object" })),
             ),
             // An empty pattern would become `//`, which starts a comment in Lark.
-            Constraint::Regex(regex) if regex.is_empty() => {
-                TopLevelGrammar::from_lark("start: \"\"".into())
-            }
-            Constraint::Regex(regex) => TopLevelGrammar::from_regex(regex),
-            Constraint::Choice(choices) if choices.is_empty() => {
-                return Err(EngineError::empty_choice());
-            }
-            Constraint::Choice(choices) => {
+            Input::Regex("") => TopLevelGrammar::from_lark("start: \"\"".into()),
+            Input::Regex(regex) => TopLevelGrammar::from_regex(regex),
+            Input::Choice(choices) => {
                 let quoted: Vec<String> = choices
                     .iter()
                     .map(|choice| json!(choice).to_string())
                     .collect();
                 TopLevelGrammar::from_lark(format!("start: {}", quoted.join(" | ")))
             }
-            Constraint::Grammar {
-                dialect: GrammarDialect::Lark,
-                text,
-            } => TopLevelGrammar::from_lark(text.to_string()),
-            Constraint::Grammar {
-                dialect: GrammarDialect::Ebnf,
-                ..
-            } => {
+            Input::Grammar(GrammarDialect::Lark, text) => {
+                TopLevelGrammar::from_lark(text.to_owned())
+            }
+            Input::Grammar(GrammarDialect::Ebnf, _) => {
                 let message = "the llguidance crate reads Lark grammars, not EBNF or GBNF";
                 return Err(EngineError::unsupported("ebnf grammar", message));
             }
-            Constraint::StructuralTag(_) => {
+            Input::StructuralTag(_) => {
                 return Err(EngineError::unsupported(
                     "structural_tag",
                     "the llguidance crate has no structural tags",
                 ));
             }
-            Constraint::Tools(_) => return Err(EngineError::tools()),
         })
     }
 }

@@ -3,7 +3,7 @@
 use outlines_core::Error;
 use serde_json::Value;
 
-use crate::EngineError;
+use crate::error::EngineError;
 
 /// Maximum bytes of a message. The library includes whole schemas and regexes in some.
 const MAX_MESSAGE_BYTES: usize = 1000;

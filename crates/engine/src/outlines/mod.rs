@@ -16,6 +16,7 @@ use std::sync::Arc;
 use outlines_core::index::Index;
 use outlines_core::json_schema::{WHITESPACE, regex_from_value};
 
+use super::input::Input;
 use super::{
     DeclaredDeparture, Departure, Engine, EngineError, EnginePolicy, EngineSpec, Grammar,
     Vocabulary,
@@ -150,38 +151,36 @@ impl Outlines {
     fn regex(&self, constraint: &Constraint) -> Result<String, EngineError> {
         let unsupported =
             |feature: &str, message: &str| Err(EngineError::unsupported(feature, message));
-        match constraint {
-            Constraint::JsonSchema(schema) => {
+        match Input::new(constraint)? {
+            Input::Schema(schema) => {
                 regex_from_value(schema, Some(self.whitespace), Some(self.references))
                     .map_err(|error| classify(&error))
             }
-            Constraint::Regex(regex) => Ok(regex.to_string()),
-            Constraint::Choice(choices) if choices.is_empty() => Err(EngineError::empty_choice()),
+            Input::Regex(regex) => Ok(regex.to_owned()),
             // In the order of the request, as in vLLM.
-            Constraint::Choice(choices) => {
+            Input::Choice(choices) => {
                 let choices: Vec<String> =
                     choices.iter().map(|choice| regex::escape(choice)).collect();
                 Ok(format!("({})", choices.join("|")))
             }
-            Constraint::JsonObject(_) => unsupported(
+            Input::AnyObject => unsupported(
                 "json_object",
                 "outlines-core needs a schema; vLLM refuses json_object for outlines",
             ),
-            Constraint::Grammar { dialect, .. } => unsupported(
+            Input::Grammar(dialect, _) => unsupported(
                 &format!("{dialect} grammar"),
                 "outlines-core compiles regular expressions only; vLLM refuses grammars for outlines",
             ),
-            Constraint::StructuralTag(_) => unsupported(
+            Input::StructuralTag(_) => unsupported(
                 "structural_tag",
                 "outlines-core has no structural tags; vLLM refuses them for outlines",
             ),
-            Constraint::Tools(_) => Err(EngineError::tools()),
         }
     }
 
     /// The regex. Refuses schemas whose regex would exceed the length limit.
     fn length_checked_regex(&self, constraint: &Constraint) -> Result<String, EngineError> {
-        if let Constraint::JsonSchema(schema) = constraint {
+        if let Some(schema) = constraint.schema() {
             regex_length::regex_bytes(schema, self.whitespace, self.references)?;
         }
         self.regex(constraint)

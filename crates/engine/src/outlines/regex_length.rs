@@ -9,7 +9,7 @@
 use outlines_core::json_schema::{FormatType, JsonType, STRING, STRING_INNER};
 use serde_json::{Map, Value};
 
-use crate::EngineError;
+use crate::error::EngineError;
 
 /// Maximum length of a regex in bytes. An automaton for a longer one exceeds the other limits.
 pub(super) const MAX_REGEX_BYTES: u64 = 1 << 20;

@@ -7,7 +7,7 @@
 
 use std::slice::Iter;
 
-use crate::EngineError;
+use crate::error::EngineError;
 use sobench_grammar::pattern::{Assertion, Group, Member, Pattern, PatternError, Syntax, Token};
 
 /// Maximum nesting of groups, the limit of the regex parser of outlines-core.

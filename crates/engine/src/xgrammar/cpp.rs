@@ -81,7 +81,7 @@ impl Engine for XgrammarCpp {
 
     /// As for the port.
     fn validate(&self, constraint: &Constraint) -> Result<(), EngineError> {
-        if let Constraint::JsonSchema(schema) = constraint {
+        if let Some(schema) = constraint.schema() {
             refuse_vllm_unsupported(schema)?;
         }
         self.parse(constraint).map(drop)

@@ -1,6 +1,6 @@
 //! Classifies the error messages of xgrammar, which are the same in the port and in the original.
 
-use crate::EngineError;
+use crate::error::EngineError;
 
 /// Phrases that name an unsupported feature, and the feature.
 const UNSUPPORTED_PHRASES: [(&str, &str); 16] = [

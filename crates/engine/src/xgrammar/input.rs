@@ -4,7 +4,8 @@ use std::borrow::Cow;
 
 use serde_json::{Value, json};
 
-use crate::EngineError;
+use crate::error::EngineError;
+use crate::input::Input;
 use sobench_core::constraint::{Constraint, GrammarDialect};
 
 /// Input of xgrammar for a constraint.
@@ -27,26 +28,16 @@ impl<'a> EngineInput<'a> {
     /// Converts a constraint as vLLM does for xgrammar.
     ///
     /// # Errors
-    /// [`EngineError::Invalid`] for an empty choice.
+    /// As [`Input::new`].
     pub(super) fn from_constraint(constraint: &'a Constraint) -> Result<Self, EngineError> {
-        Ok(match constraint {
-            Constraint::JsonSchema(schema) => Self::Schema(Cow::Owned(schema.to_string())),
-            Constraint::JsonObject(_) => Self::Schema(Cow::Borrowed(ANY_OBJECT)),
-            Constraint::Regex(regex) => Self::Regex(regex),
-            Constraint::Choice(choices) if choices.is_empty() => {
-                return Err(EngineError::empty_choice());
-            }
-            Constraint::Choice(choices) => Self::Ebnf(Cow::Owned(choice(choices))),
-            Constraint::Grammar {
-                dialect: GrammarDialect::Ebnf,
-                text,
-            } => Self::Ebnf(Cow::Borrowed(text)),
-            Constraint::Grammar {
-                dialect: GrammarDialect::Lark,
-                text,
-            } => Self::Lark(text),
-            Constraint::StructuralTag(tag) => Self::StructuralTag(structural_tag(tag)),
-            Constraint::Tools(_) => return Err(EngineError::tools()),
+        Ok(match Input::new(constraint)? {
+            Input::Schema(schema) => Self::Schema(Cow::Owned(schema.to_string())),
+            Input::AnyObject => Self::Schema(Cow::Borrowed(ANY_OBJECT)),
+            Input::Regex(regex) => Self::Regex(regex),
+            Input::Choice(choices) => Self::Ebnf(Cow::Owned(choice(choices))),
+            Input::Grammar(GrammarDialect::Ebnf, text) => Self::Ebnf(Cow::Borrowed(text)),
+            Input::Grammar(GrammarDialect::Lark, text) => Self::Lark(text),
+            Input::StructuralTag(tag) => Self::StructuralTag(structural_tag(tag)),
         })
     }
 }

@@ -178,7 +178,7 @@ impl Engine for Xgrammar {
     /// vLLM 0.33's `validate_xgrammar`: the list of unsupported features, then parsing by the
     /// library.
     fn validate(&self, constraint: &Constraint) -> Result<(), EngineError> {
-        if let Constraint::JsonSchema(schema) = constraint {
+        if let Some(schema) = constraint.schema() {
             refuse_vllm_unsupported(schema)?;
         }
         let EnginePolicy {

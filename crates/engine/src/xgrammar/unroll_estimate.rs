@@ -13,7 +13,8 @@ use std::sync::LazyLock;
 use regex::Regex;
 use serde_json::{Map, Value};
 
-use crate::EngineError;
+use crate::error::EngineError;
+use crate::input::Input;
 use sobench_core::constraint::Constraint;
 use sobench_grammar::pattern::{Member, Pattern, Syntax, Token};
 
@@ -38,19 +39,19 @@ const PROPERTIES_PER_STATE: f64 = 40.0;
 /// # Errors
 /// [`EngineError::TooLarge`].
 pub(super) fn refuse_explosive(constraint: &Constraint) -> Result<(), EngineError> {
-    let states = match constraint {
-        Constraint::JsonSchema(value) | Constraint::StructuralTag(value) => {
+    let states = match Input::new(constraint) {
+        Ok(Input::Schema(value) | Input::StructuralTag(value)) => {
             let mut repetitions = Repetitions::default();
             repetitions.walk(value);
             repetitions.states()
         }
         // Groups become rules, and a rule is unrolled once regardless of its repetitions.
-        Constraint::Regex(text) => pattern_states(text, Groups::Shared),
+        Ok(Input::Regex(text)) => pattern_states(text, Groups::Shared),
         // Without its strings, the repetitions of a grammar parse like those of a pattern.
-        Constraint::Grammar { text, .. } => {
+        Ok(Input::Grammar(_, text)) => {
             pattern_states(&STRING_LITERALS.replace_all(text, ""), Groups::Shared)
         }
-        Constraint::JsonObject(_) | Constraint::Choice(_) | Constraint::Tools(_) => 0.0,
+        Ok(Input::AnyObject | Input::Choice(_)) | Err(_) => 0.0,
     };
     if states <= MAX_WIDE_STATES {
         return Ok(());

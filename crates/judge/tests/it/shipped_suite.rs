@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::fs;
 
 use serde_json::{Value, json};
-use sobench_core::constraint::Constraint;
+use sobench_core::constraint::{Constraint, ConstraintKind};
 use sobench_core::verdict::Verdict;
 use sobench_judge::{EvaluateOptions, Evaluator};
 use sobench_testkit::repository_path;
@@ -29,7 +29,8 @@ fn rows() -> Vec<Row> {
     file.lines()
         .map(|line| {
             let row: Value = serde_json::from_str(line).unwrap();
-            let kind = Constraint::KINDS
+            let kind = ConstraintKind::ALL
+                .map(ConstraintKind::name)
                 .into_iter()
                 .find(|kind| row.get(kind).is_some());
             let kind = kind.unwrap();

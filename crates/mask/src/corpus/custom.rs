@@ -59,7 +59,7 @@ fn parse_entry(
     let value: Value = serde_json::from_str(line)
         .map_err(|error| format!("not JSON: {}", json::message_without_line(&error)))?;
     let members = value.as_object().ok_or("a line must be an object")?;
-    let known = |name: &str| OWN_FIELDS.contains(&name) || custom::FIELDS.contains(&name);
+    let known = |name: &str| OWN_FIELDS.contains(&name) || custom::is_field(name);
     if let Some(unknown) = members.keys().find(|name| !known(name)) {
         return Err(format!(
             "unknown field: {unknown}; a line has {}, or the fields of the dataset custom",
@@ -86,10 +86,10 @@ fn parse_entry(
         Some(_) => return Err("name must be a string".to_owned()),
         None => default_name(),
     };
-    let tags = match (members.get("tags"), &constraint) {
+    let tags = match (members.get("tags"), constraint.schema()) {
         (Some(tags), _) => custom::texts("tags", tags)?,
-        (None, Constraint::JsonSchema(schema)) => tags::keywords_in_schema(schema),
-        (None, other) => vec![other.kind().to_owned()],
+        (None, Some(schema)) => tags::keywords_in_schema(schema),
+        (None, None) => vec![constraint.kind().to_owned()],
     };
     let instances = parse_instances(line, members, &constraint)?;
     Ok(Entry {

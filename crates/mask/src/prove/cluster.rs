@@ -10,7 +10,7 @@ use super::json_prefix::JsonPrefix;
 use super::tag_changes;
 use super::witness::Witness;
 use crate::corpus::tags;
-use sobench_core::constraint::{Constraint, is_json_kind};
+use sobench_core::constraint::{Constraint, ConstraintKind};
 use sobench_engine::{EngineName, Vocabulary};
 
 /// Key of a group of unshrunk findings: location and kind. The origin of the text does not matter.
@@ -132,7 +132,7 @@ fn describe_place(kind: &str, finding: &Finding, vocabulary: &Vocabulary) -> Str
         .flatten()
         .next()
         .unwrap_or_else(|| {
-            let is_json = is_json_kind(kind);
+            let is_json = ConstraintKind::from_name(kind).is_some_and(|kind| kind.is_json());
             let state = JsonPrefix::after(&vocabulary.decode(&finding.prefix)).filter(|_| is_json);
             let place = match state {
                 Some(state) => state.position_name(),
@@ -217,14 +217,14 @@ pub(crate) fn merge_clusters(all: Vec<(Cluster, BTreeSet<usize>)>) -> Vec<Cluste
 
 /// Keywords of a schema, formats and keywords of a structural tag, or the constraint's kind.
 pub(crate) fn constraint_keywords(constraint: &Constraint) -> Vec<String> {
-    match constraint {
-        Constraint::JsonSchema(schema) => tags::keywords_in_schema(schema),
-        Constraint::StructuralTag(tag) => [constraint.kind().to_owned()]
-            .into_iter()
-            .chain(tag_changes::formats_and_keywords(tag))
-            .collect(),
-        other => vec![other.kind().to_owned()],
+    if let Some(schema) = constraint.schema() {
+        return tags::keywords_in_schema(schema);
     }
+    let mut keywords = vec![constraint.kind().to_owned()];
+    if let Some(tag) = constraint.structural_tag() {
+        keywords.extend(tag_changes::formats_and_keywords(tag));
+    }
+    keywords
 }
 
 #[cfg(test)]

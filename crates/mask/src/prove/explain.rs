@@ -56,20 +56,16 @@ impl RelaxedEngine {
     /// departures are undone in the tag, because the engine's policy has no effect on it.
     fn relaxed_constraint<'c>(&self, constraint: &'c Constraint) -> Option<Cow<'c, Constraint>> {
         let changed = |tag: Value| Cow::Owned(Constraint::StructuralTag(Arc::new(tag)));
-        match (self.departure, constraint) {
-            (Departure::AnyOrder, Constraint::StructuralTag(tag)) => {
-                tag_changes::with_fixed_order(tag).map(changed)
-            }
-            (Departure::AdditionalProperties, Constraint::StructuralTag(tag)) => {
+        match (self.departure, constraint.structural_tag()) {
+            (Departure::AnyOrder, Some(tag)) => tag_changes::with_fixed_order(tag).map(changed),
+            (Departure::AdditionalProperties, Some(tag)) => {
                 tag_changes::with_open_objects(tag).map(changed)
             }
-            (Departure::AnyOrder, _) | (Departure::WhiteSpace, Constraint::StructuralTag(_)) => {
-                None
+            (Departure::AnyOrder, None) | (Departure::WhiteSpace, Some(_)) => None,
+            (Departure::References, _) => {
+                let has_references = schema_reduction::has_references(constraint.schema()?);
+                has_references.then_some(Cow::Borrowed(constraint))
             }
-            (Departure::References, Constraint::JsonSchema(schema)) => {
-                schema_reduction::has_references(schema).then_some(Cow::Borrowed(constraint))
-            }
-            (Departure::References, _) => None,
             _ => Some(Cow::Borrowed(constraint)),
         }
     }
@@ -281,10 +277,8 @@ impl<'a> Explainer<'a> {
 
     /// Whether the constraint has JSON Schemas.
     fn has_schemas(&self) -> bool {
-        matches!(
-            self.constraint,
-            Constraint::JsonSchema(_) | Constraint::StructuralTag(_)
-        )
+        let schema = self.constraint.schema();
+        schema.or(self.constraint.structural_tag()).is_some()
     }
 
     /// The engine without forced tokens, if available.

@@ -45,18 +45,13 @@ pub(super) struct Oracles {
 impl Oracles {
     pub(super) fn new(constraint: Arc<Constraint>) -> Self {
         let evaluator = |assert_formats| Evaluator::new(EvaluateOptions { assert_formats });
-        let boon = match &*constraint {
-            Constraint::JsonSchema(schema) => {
-                BoonValidator::new(schema, true).zip(BoonValidator::new(schema, false))
-            }
-            _ => None,
-        };
-        let tag_reader = match &*constraint {
-            Constraint::StructuralTag(tag) => TagReader::new(tag),
-            _ => None,
-        };
+        let boon = constraint.schema().and_then(|schema| {
+            BoonValidator::new(schema, true).zip(BoonValidator::new(schema, false))
+        });
         Self {
-            tag_reader,
+            tag_reader: constraint
+                .structural_tag()
+                .and_then(|tag| TagReader::new(tag)),
             constraint,
             strict: evaluator(true),
             lenient: evaluator(false),
@@ -76,14 +71,12 @@ impl Oracles {
 
     /// Judges a complete text.
     pub(super) fn judge(&mut self, text: &str) -> Judgement {
-        match &*self.constraint {
-            Constraint::StructuralTag(_) => return self.judge_tag(text),
-            Constraint::Regex(pattern)
-                if has_dialect_classes(pattern) && !is_in_every_dialect(text.as_bytes()) =>
-            {
-                return Judgement::Undecided;
-            }
-            _ => {}
+        if self.constraint.structural_tag().is_some() {
+            return self.judge_tag(text);
+        }
+        let pattern = self.constraint.regex();
+        if pattern.is_some_and(has_dialect_classes) && !is_in_every_dialect(text.as_bytes()) {
+            return Judgement::Undecided;
         }
         let value = self
             .boon
@@ -156,15 +149,13 @@ impl Oracles {
                 schema,
             }]
         };
-        match &*self.constraint {
-            Constraint::JsonSchema(schema) => whole(Value::clone(schema)),
-            Constraint::JsonObject(_) => whole(Value::Bool(true)),
-            _ => self
-                .tag_reader
-                .as_ref()
-                .and_then(|reader| reader.read(text.as_bytes()))
-                .map_or_else(Vec::new, |reading| reading.parts),
+        if self.constraint.is_json() {
+            let schema = self.constraint.schema();
+            return whole(schema.map_or(Value::Bool(true), |schema| Value::clone(schema)));
         }
+        let reader = self.tag_reader.as_ref();
+        let reading = reader.and_then(|reader| reader.read(text.as_bytes()));
+        reading.map_or_else(Vec::new, |reading| reading.parts)
     }
 }
 

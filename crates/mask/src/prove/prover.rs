@@ -246,7 +246,7 @@ impl EntryProver<'_, '_> {
 
     /// Rewrites JSON values in a text of a structural tag; returns whether it has any.
     fn check_mutants_in_tag(&mut self, text: &str, index: usize) -> bool {
-        if !matches!(*self.constraint, Constraint::StructuralTag(_)) {
+        if self.constraint.structural_tag().is_none() {
             return false;
         }
         let parts = self.context.oracles.json_parts(text);

@@ -192,17 +192,10 @@ impl<'a> Shrinker<'a> {
         for _ in 0..MAX_ROUNDS {
             let before = self.left;
             let deeper = self.narrow_to_part(&mut constraint, &mut text);
-            let smaller_schema =
-                self.reduce(
-                    &mut constraint,
-                    &text,
-                    |constraint, number| match constraint {
-                        Constraint::JsonSchema(schema) => Some(Constraint::JsonSchema(
-                            schema_reduction::without_piece(schema, number)?.into(),
-                        )),
-                        _ => None,
-                    },
-                );
+            let smaller_schema = self.reduce(&mut constraint, &text, |constraint, number| {
+                let schema = schema_reduction::without_piece(constraint.schema()?, number)?;
+                Some(Constraint::JsonSchema(schema.into()))
+            });
             let is_plainer = self.reduce(
                 &mut constraint,
                 &text,
@@ -355,7 +348,7 @@ impl<'a> Shrinker<'a> {
     /// Reduces to a single member or item while the error reproduces; returns whether it did.
     fn narrow_to_part(&mut self, constraint: &mut Constraint, text: &mut Vec<u8>) -> bool {
         let mut is_smaller = false;
-        while let Constraint::JsonSchema(schema) = &*constraint
+        while let Some(schema) = constraint.schema()
             && self.has_budget()
         {
             let mut parts = schema_reduction::subschemas(schema, text)
@@ -373,10 +366,9 @@ impl<'a> Shrinker<'a> {
 
     /// Shortens long names and values.
     fn shorten_names(&mut self, constraint: &mut Constraint, text: &mut Vec<u8>) {
-        let Constraint::JsonSchema(schema) = &*constraint else {
-            return;
-        };
-        let Some((schema, renamed)) = schema_reduction::with_short_names(schema, text) else {
+        let schema = constraint.schema();
+        let short = schema.and_then(|schema| schema_reduction::with_short_names(schema, text));
+        let Some((schema, renamed)) = short else {
             return;
         };
         let short = Constraint::JsonSchema(Arc::new(schema));

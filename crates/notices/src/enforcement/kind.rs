@@ -1,24 +1,21 @@
 //! Kinds of constraints.
 
+use std::borrow::Cow;
 use std::fmt;
 
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
-use sobench_core::constraint::Constraint;
+use sobench_core::constraint::{Constraint, ConstraintKind};
+use sobench_core::contract::names;
 use sobench_core::error::{Error, Result};
 
-/// What preflight tests: kinds of constraints on the text of an answer, with the names of
-/// [`Constraint::kind`]; tool calls; and where the constraint begins after reasoning.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, JsonSchema, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+/// What preflight tests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(into = "&'static str", try_from = "String")]
 pub enum Kind {
-    Json,
-    JsonObject,
-    Regex,
-    Choice,
-    Grammar,
-    StructuralTag,
+    /// Constraints of this kind on the text of an answer, which a dialect carries.
+    Text(ConstraintKind),
     /// Calls of tools.
     Tool,
     /// The boundary between reasoning and the constrained answer.
@@ -26,49 +23,27 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// Constraints that are JSON Schemas.
+    pub const JSON_SCHEMA: Self = Self::Text(ConstraintKind::JsonSchema);
+    /// Constraints that are grammars, in one of two notations.
+    pub const GRAMMAR: Self = Self::Text(ConstraintKind::Grammar);
+
     /// Every kind, in the order of preflight requests. A plain JSON Schema comes first: the first
     /// constrained request fixes the engine of a vLLM server in `auto`, and every engine supports
     /// JSON Schema.
-    pub const ALL: [Self; 8] = [
-        Self::Json,
-        Self::JsonObject,
-        Self::Regex,
-        Self::Choice,
-        Self::Grammar,
-        Self::StructuralTag,
-        Self::Tool,
-        Self::Reasoning,
-    ];
+    pub fn all() -> impl Iterator<Item = Self> {
+        Self::of_text().chain([Self::Tool, Self::Reasoning])
+    }
 
-    /// The kinds of constraints on the text of an answer, which a dialect carries.
-    pub const OF_TEXT: [Self; 6] = [
-        Self::Json,
-        Self::JsonObject,
-        Self::Regex,
-        Self::Choice,
-        Self::Grammar,
-        Self::StructuralTag,
-    ];
-
-    /// The default kinds of a preflight. Few engines support structural tags, so they are not among
-    /// them.
-    pub const USUAL: [Self; 5] = [
-        Self::Json,
-        Self::JsonObject,
-        Self::Regex,
-        Self::Choice,
-        Self::Grammar,
-    ];
+    /// The kinds of constraints on the text of an answer.
+    pub fn of_text() -> impl Iterator<Item = Self> {
+        ConstraintKind::of_text().map(Self::Text)
+    }
 
     /// The name in flags, files and messages.
     pub fn name(self) -> &'static str {
         match self {
-            Self::Json => "json",
-            Self::JsonObject => "json_object",
-            Self::Regex => "regex",
-            Self::Choice => "choice",
-            Self::Grammar => "grammar",
-            Self::StructuralTag => "structural_tag",
+            Self::Text(kind) => kind.name(),
             Self::Tool => "tool",
             Self::Reasoning => "reasoning",
         }
@@ -76,19 +51,16 @@ impl Kind {
 
     /// Whether it constrains the text of an answer.
     pub fn is_of_text(self) -> bool {
-        Self::OF_TEXT.contains(&self)
+        matches!(self, Self::Text(_))
     }
 
     /// The kind of a constraint.
     pub fn from_constraint(constraint: &Constraint) -> Self {
-        match constraint {
-            Constraint::JsonSchema(_) => Self::Json,
-            Constraint::JsonObject(_) => Self::JsonObject,
-            Constraint::Regex(_) => Self::Regex,
-            Constraint::Choice(_) => Self::Choice,
-            Constraint::Grammar { .. } => Self::Grammar,
-            Constraint::StructuralTag(_) => Self::StructuralTag,
-            Constraint::Tools(_) => Self::Tool,
+        let kind = ConstraintKind::from_constraint(constraint);
+        if kind.is_of_text() {
+            Self::Text(kind)
+        } else {
+            Self::Tool
         }
     }
 
@@ -97,14 +69,11 @@ impl Kind {
     /// # Errors
     /// A usage error that lists the names.
     pub fn parse(name: &str) -> Result<Self> {
-        Self::ALL
-            .into_iter()
-            .find(|kind| kind.name() == name)
-            .ok_or_else(|| {
-                let names = Self::ALL.map(Self::name).join(", ");
-                Error::usage(format!("unknown constraint kind: {name}"))
-                    .hint(format!("use one of {names}"))
-            })
+        Self::all().find(|kind| kind.name() == name).ok_or_else(|| {
+            let names: Vec<&str> = Self::all().map(Self::name).collect();
+            Error::usage(format!("unknown constraint kind: {name}"))
+                .hint(format!("use one of {}", names.join(", ")))
+        })
     }
 }
 
@@ -114,15 +83,52 @@ impl fmt::Display for Kind {
     }
 }
 
+impl From<Kind> for &'static str {
+    fn from(kind: Kind) -> Self {
+        kind.name()
+    }
+}
+
+impl TryFrom<String> for Kind {
+    type Error = String;
+
+    fn try_from(name: String) -> std::result::Result<Self, String> {
+        Self::parse(&name).map_err(|error| error.what)
+    }
+}
+
+impl JsonSchema for Kind {
+    fn schema_name() -> Cow<'static, str> {
+        "Kind".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "oneOf": [
+                names(ConstraintKind::of_text().map(ConstraintKind::name)),
+                {"type": "string", "const": "tool", "description": "Calls of tools."},
+                {
+                    "type": "string",
+                    "const": "reasoning",
+                    "description": "The boundary between reasoning and the constrained answer.",
+                },
+            ],
+            "description": "What preflight tests: kinds of constraints on the text of an answer, with the names of `Constraint::kind`; tool calls; and where the constraint begins after reasoning.",
+        })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn names_match_constraint_kinds_and_parse() {
-        assert_eq!(Kind::OF_TEXT.map(Kind::name), Constraint::TEXT_KINDS);
-        for kind in Kind::ALL {
+    fn names_parse_and_are_written() {
+        for kind in Kind::all() {
             assert_eq!(Kind::parse(kind.name()).unwrap(), kind);
+            let written = serde_json::to_value(kind).unwrap();
+            assert_eq!(written, kind.name());
+            assert_eq!(serde_json::from_value::<Kind>(written).unwrap(), kind);
         }
         let error = Kind::parse("xml").unwrap_err();
         assert_eq!(

@@ -84,7 +84,7 @@ mod tests {
 
     fn held(class: Class) -> KindResult {
         KindResult {
-            kind: Kind::Json,
+            kind: Kind::JSON_SCHEMA,
             dialect: Some(StructuredOutputs),
             class,
             reason: String::new(),

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use super::*;
 use crate::enforcement::{Class, Kind};
 use sobench_backend::{ConstraintDialect, ServerKind};
-use sobench_core::constraint::GrammarDialect;
+use sobench_core::constraint::{ConstraintKind, GrammarDialect};
 use sobench_core::server_sample::ScrapeFault;
 use sobench_core::verdict::NotScored;
 
@@ -100,12 +100,12 @@ fn examples_preflight() -> Vec<Notice> {
         NotProved { 0: ConstraintFinding { constraint: text("tool call, required"), dialect: None, answer: None, ..finding(Class::Unproven) } },
         Failed { 0: finding(Class::Broken) },
         EnforcedElsewhere {
-            constraints: vec![Kind::Json, Kind::Choice],
+            constraints: vec![Kind::JSON_SCHEMA, Kind::Text(ConstraintKind::Choice)],
             backend: ServerKind::OpenaiChat,
             path: text("/v1/chat/completions"),
             dialect: ConstraintDialect::StructuredOutputs,
         },
-        Enforced { requests: 5, constraints: vec![Kind::Json, Kind::Regex], dialect: Some(ConstraintDialect::Guided) },
+        Enforced { requests: 5, constraints: vec![Kind::JSON_SCHEMA, Kind::Text(ConstraintKind::Regex)], dialect: Some(ConstraintDialect::Guided) },
         ToolCallsDiffer { rows: texts(&["required (enforced, leaked)"]) },
         ThinkingSuppressed { constraint: text("json"), dialect: ConstraintDialect::StructuredOutputs },
         SpellingUnknown { outcome: text("truncated") },

@@ -51,7 +51,7 @@ pub async fn survey(
         ..client.options().clone()
     })?;
     let json_only = Options {
-        kinds: vec![Kind::Json],
+        kinds: vec![Kind::JSON_SCHEMA],
         all_dialects: false,
         extent: Extent::BeforeRun,
         ..options.clone()

@@ -20,6 +20,7 @@ use crate::{MAX_KEPT_CHARS, Options, server_label};
 use sobench_backend::{Adapter, ConstraintDialect, RequestOptions, Sampling, Unsendable, adapter};
 use sobench_client::clock::Stopwatch;
 use sobench_client::{Client, ClientOptions, Limits, send_body};
+use sobench_core::constraint::ConstraintKind;
 use sobench_core::error::{Error, Result};
 use sobench_core::error_message::error_message;
 use sobench_core::load::CancelAfter;
@@ -135,7 +136,7 @@ pub async fn test_limits(
         base_url: endpoint.public_base_url(),
         endpoint: endpoint.path,
         model: options.model.clone(),
-        constraint_dialect: prober.dialect("json"),
+        constraint_dialect: prober.dialect(ConstraintKind::JsonSchema),
         product: facts.product.map(|product| product.label().to_owned()),
         version: facts.version,
         engine: facts.engine,
@@ -176,7 +177,10 @@ impl<'a> Prober<'a> {
     ) -> Result<Self> {
         let adapter: Arc<dyn Adapter> = Arc::from(adapter(options.backend));
         let form = AnswerForm::new(options.stream);
-        let plain = without_constraint(request(options, first_dialect(options, "json")));
+        let plain = without_constraint(request(
+            options,
+            first_dialect(options, ConstraintKind::JsonSchema),
+        ));
         let body = request_body::encode(&*adapter, &plain, PROMPT, NEIGHBOUR_TOKENS, None);
         let body = body.map_err(|unsendable| Error::internal(unsendable.what))?;
         let neighbour = Neighbour {
@@ -513,7 +517,7 @@ impl<'a> Prober<'a> {
     async fn send_small_constraint(&self) -> Result<Observation> {
         let nonce = new_nonce();
         let payload = object_with(&nonce, r#"{"type":"boolean"}"#);
-        let body = self.encode("json", payload);
+        let body = self.encode(ConstraintKind::JsonSchema, payload);
         let Ok(Some(body)) = body else {
             let what = "schemas have another form in this kind of server";
             return Err(Error::environment(what).hint("use another --constraint-dialect"));
@@ -545,14 +549,14 @@ impl<'a> Prober<'a> {
 
     fn encode(
         &self,
-        kind: &str,
+        kind: ConstraintKind,
         payload: Payload,
     ) -> std::result::Result<Option<Bytes>, Unsendable> {
         let request = request(self.options, self.dialect(kind));
         request_body::encode(&*self.adapter, &request, PROMPT, OUTPUT_LEN, Some(payload))
     }
 
-    fn dialect(&self, kind: &str) -> ConstraintDialect {
+    fn dialect(&self, kind: ConstraintKind) -> ConstraintDialect {
         first_dialect(self.options, kind)
     }
 
@@ -576,7 +580,7 @@ impl<'a> Prober<'a> {
 }
 
 /// The first dialect that carries a kind of constraint, otherwise the first one.
-fn first_dialect(options: &Options, kind: &str) -> ConstraintDialect {
+fn first_dialect(options: &Options, kind: ConstraintKind) -> ConstraintDialect {
     let mut dialects = options.dialects.iter().copied();
     let carrying = dialects.clone().find(|dialect| dialect.carries(kind));
     carrying

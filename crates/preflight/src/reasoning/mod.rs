@@ -18,7 +18,7 @@ use super::runner::{RETRY_FACTOR, Runner};
 use super::{Class, Finding, Kind, Tested};
 use classify::{Exchange, thinks, verdict_off, verdict_on};
 use sobench_backend::{ConstraintDialect, ThinkingSwitch};
-use sobench_core::constraint::GrammarDialect;
+use sobench_core::constraint::{ConstraintKind, GrammarDialect};
 use sobench_core::error::Result;
 use sobench_core::error_message::error_message;
 use sobench_core::observation::{Observation, Outcome};
@@ -243,11 +243,9 @@ impl Runner<'_> {
         &mut self,
         on_test: &mut impl FnMut(Tested<'_>),
     ) -> Result<ReasoningPreflight> {
-        let Some(dialect) =
-            self.options.dialects.iter().copied().find(|dialect| {
-                dialect.carries(Kind::Json.name()) && !dialect.answers_in_tool_calls()
-            })
-        else {
+        let Some(dialect) = self.options.dialects.iter().copied().find(|dialect| {
+            dialect.carries(ConstraintKind::JsonSchema) && !dialect.answers_in_tool_calls()
+        }) else {
             let mut found = ReasoningPreflight::default();
             let reason = "no dialect carries a JSON Schema for the content";
             found.add(true, ReasoningVerdict::Undecided, reason, on_test);

@@ -19,7 +19,7 @@ use crate::classify::{RUNAWAY_CHARS, failure, truncate_text};
 use sobench_core::answer::{Answer, ToolCall};
 use sobench_core::constraint::Constraint;
 use sobench_core::observation::{Observation, Outcome};
-use sobench_core::tools::ToolInput;
+use sobench_core::tools::Tool;
 use sobench_core::verdict::{Reason, ToolCallFault, Verdict};
 use sobench_judge::Evaluator;
 use sobench_notices::enforcement::{Cause, Class, Finding};
@@ -330,17 +330,13 @@ fn missing_call(evidence: &ToolEvidence<'_>, evaluator: &mut Evaluator) -> ToolF
     if answer.content.trim().is_empty() {
         return empty_answer(answer);
     }
-    let mut schemas = probe.constraint.tools().into_iter().flat_map(|set| {
-        set.tools.iter().filter_map(|tool| match &tool.input {
-            ToolInput::Function {
-                parameters: Some(schema),
-                ..
-            } => Some(Constraint::JsonSchema(schema.clone().into())),
-            _ => None,
-        })
-    });
+    let tools = probe.constraint.tools().into_iter();
+    let mut schemas = tools.flat_map(|set| set.tools.iter().filter_map(Tool::parameters));
     let content = answer.content.trim();
-    if schemas.any(|schema| evaluator.judge_text(&schema, None, content) == Verdict::Valid) {
+    if schemas.any(|schema| {
+        let constraint = Constraint::JsonSchema(schema.clone().into());
+        evaluator.judge_text(&constraint, None, content) == Verdict::Valid
+    }) {
         return ToolFinding::new(
             Class::WrongChannel,
             "the arguments are in the content; clients that read the calls find none",

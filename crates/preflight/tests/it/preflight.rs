@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use sobench_backend::{ConstraintDialect, Product, ServerKind};
 use sobench_client::{Client, ClientOptions, Endpoint};
-use sobench_core::constraint::GrammarDialect;
+use sobench_core::constraint::{ConstraintKind, GrammarDialect};
 use sobench_core::error::Result;
 use sobench_embedded::{EmbeddedOptions, EmbeddedServer, Fault, GuidedFields};
 use sobench_engine::EngineName;
@@ -25,7 +25,9 @@ pub(crate) fn options() -> Options {
     Options {
         backend: ServerKind::Vllm,
         model: "tiny".to_owned(),
-        kinds: Kind::USUAL.to_vec(),
+        kinds: Kind::of_text()
+            .filter(|kind| *kind != Kind::Text(ConstraintKind::StructuralTag))
+            .collect(),
         dialects: vec![StructuredOutputs, Guided, ResponseFormat],
         notation: GrammarDialect::Ebnf,
         seed: 1,
@@ -126,11 +128,18 @@ async fn found_with(faults: &[&str], guided_fields: GuidedFields) -> Preflight {
 #[tokio::test]
 async fn a_healthy_server_enforces_what_its_engine_supports() {
     for (engine, refused) in [
-        (EngineName::Guidance, &[Kind::StructuralTag][..]),
+        (
+            EngineName::Guidance,
+            &[Kind::Text(ConstraintKind::StructuralTag)][..],
+        ),
         (EngineName::Xgrammar, &[]),
         (
             EngineName::Outlines,
-            &[Kind::JsonObject, Kind::Grammar, Kind::StructuralTag],
+            &[
+                Kind::Text(ConstraintKind::JsonObject),
+                Kind::GRAMMAR,
+                Kind::Text(ConstraintKind::StructuralTag),
+            ],
         ),
     ] {
         let server = embedded(EmbeddedOptions {
@@ -145,14 +154,16 @@ async fn a_healthy_server_enforces_what_its_engine_supports() {
                     backend,
                     stream,
                     model,
-                    kinds: Kind::OF_TEXT.to_vec(),
+                    kinds: Kind::of_text().collect(),
                     ..options()
                 };
                 let found = run_preflight(server.base_url(), &options).await;
                 for cell in &found.cells {
                     let of_response_format = matches!(
                         cell.kind,
-                        Kind::Json | Kind::JsonObject | Kind::StructuralTag
+                        Kind::JSON_SCHEMA
+                            | Kind::Text(ConstraintKind::JsonObject)
+                            | Kind::Text(ConstraintKind::StructuralTag)
                     );
                     let verdict = class(&found, cell.kind, cell.dialect);
                     let expected = match cell.dialect {
@@ -188,7 +199,12 @@ async fn dropped_constraints_are_ignored_and_a_working_dialect_is_recommended() 
     assert_eq!((dropped.recommendation(), dropped.passed()), (None, false));
 
     let guided = found_with(&[], GuidedFields::Ignore).await;
-    for kind in [Kind::Json, Kind::Regex, Kind::Choice, Kind::Grammar] {
+    for kind in [
+        Kind::JSON_SCHEMA,
+        Kind::Text(ConstraintKind::Regex),
+        Kind::Text(ConstraintKind::Choice),
+        Kind::GRAMMAR,
+    ] {
         assert_eq!(class(&guided, kind, Guided), Class::Ignored, "{kind}");
         assert_eq!(
             class(&guided, kind, StructuredOutputs),
@@ -197,7 +213,10 @@ async fn dropped_constraints_are_ignored_and_a_working_dialect_is_recommended() 
         );
     }
     // It has no guided field and is sent as response_format.
-    assert_eq!(class(&guided, Kind::JsonObject, Guided), Class::Enforced);
+    assert_eq!(
+        class(&guided, Kind::Text(ConstraintKind::JsonObject), Guided),
+        Class::Enforced
+    );
     assert_eq!(
         guided.recommendation().unwrap().flags(),
         "--constraint-dialect structured-outputs"
@@ -208,7 +227,12 @@ async fn dropped_constraints_are_ignored_and_a_working_dialect_is_recommended() 
 #[tokio::test]
 async fn injected_faults_are_not_attributed_to_the_constraint() {
     let fenced = found_with(&["extra-text"], GuidedFields::Honour).await;
-    for kind in [Kind::Json, Kind::Regex, Kind::Choice, Kind::Grammar] {
+    for kind in [
+        Kind::JSON_SCHEMA,
+        Kind::Text(ConstraintKind::Regex),
+        Kind::Text(ConstraintKind::Choice),
+        Kind::GRAMMAR,
+    ] {
         assert_eq!(
             class(&fenced, kind, StructuredOutputs),
             Class::Partial,
@@ -244,18 +268,21 @@ async fn an_envelope_used_as_the_schema_is_detected() {
         None => Reply::Prose,
     });
     let options = Options {
-        kinds: vec![Kind::Json],
+        kinds: vec![Kind::JSON_SCHEMA],
         ..options()
     };
     let found = run_preflight(&server.base_url, &options).await;
     assert_eq!(
-        class(&found, Kind::Json, ResponseFormat),
+        class(&found, Kind::JSON_SCHEMA, ResponseFormat),
         Class::WrongWrapper
     );
-    assert_eq!(class(&found, Kind::Json, StructuredOutputs), Class::Ignored);
+    assert_eq!(
+        class(&found, Kind::JSON_SCHEMA, StructuredOutputs),
+        Class::Ignored
+    );
     assert_eq!(
         found
-            .verdict_for(Kind::Json, ResponseFormat)
+            .verdict_for(Kind::JSON_SCHEMA, ResponseFormat)
             .unwrap()
             .finding
             .reason,
@@ -328,7 +355,12 @@ async fn failures_of_constrained_requests_have_distinct_classes() {
                 Reply::Prose
             }
         });
-        let kinds = vec![Kind::Json, Kind::Regex, Kind::Choice, Kind::Grammar];
+        let kinds = vec![
+            Kind::JSON_SCHEMA,
+            Kind::Text(ConstraintKind::Regex),
+            Kind::Text(ConstraintKind::Choice),
+            Kind::GRAMMAR,
+        ];
         let found = run_preflight(&server.base_url, &Options { kinds, ..options() }).await;
         all_are(&found, class, cause, message);
         let cells = found
@@ -366,7 +398,7 @@ async fn check_white_space(starts_with_document: bool) {
     });
     let found = run_preflight(&server.base_url, &options()).await;
     for dialect in [StructuredOutputs, Guided, ResponseFormat] {
-        let json = found.verdict_for(Kind::Json, dialect).unwrap();
+        let json = found.verdict_for(Kind::JSON_SCHEMA, dialect).unwrap();
         assert_eq!(
             (json.finding.class, json.finding.cause),
             (Class::Broken, Some(Cause::WhiteSpaceRunAway)),
@@ -374,7 +406,7 @@ async fn check_white_space(starts_with_document: bool) {
         );
     }
     assert_eq!(
-        class(&found, Kind::Regex, StructuredOutputs),
+        class(&found, Kind::Text(ConstraintKind::Regex), StructuredOutputs),
         Class::Enforced
     );
     assert!(
@@ -393,7 +425,7 @@ async fn a_truncated_answer_is_tested_again_with_a_higher_limit() {
         Some(64) if constraint_text(body).is_some() => Reply::Truncated(String::new()),
         _ => allowed(body).map_or(Reply::Prose, Reply::Text),
     });
-    let kinds = vec![Kind::Json, Kind::Choice];
+    let kinds = vec![Kind::JSON_SCHEMA, Kind::Text(ConstraintKind::Choice)];
     let found = run_preflight(
         &server.base_url,
         &Options {
@@ -421,7 +453,7 @@ async fn the_second_notation_is_tested_only_if_the_first_is_refused() {
         _ => allowed(body).map_or(Reply::Prose, Reply::Text),
     });
     let options = Options {
-        kinds: vec![Kind::Grammar],
+        kinds: vec![Kind::GRAMMAR],
         dialects: vec![StructuredOutputs],
         ..options()
     };
@@ -452,7 +484,7 @@ async fn the_second_notation_is_tested_only_if_the_first_is_refused() {
 #[tokio::test]
 async fn the_request_that_crashes_a_server_is_reported() {
     let server = crashing_server("::=");
-    let kinds = vec![Kind::Choice, Kind::Grammar];
+    let kinds = vec![Kind::Text(ConstraintKind::Choice), Kind::GRAMMAR];
     let options = Options {
         kinds,
         dialects: vec![StructuredOutputs, Guided],

@@ -156,12 +156,12 @@ async fn a_run_is_stopped_by_an_answer_in_the_reasoning_and_told_of_suppressed_t
         ..reasoning_options()
     };
     let server = reasoning_server(Some(ReasoningFault::JsonInReasoning));
-    let found = run_preflight(&server.base_url, &of_run(vec![Kind::Json])).await;
+    let found = run_preflight(&server.base_url, &of_run(vec![Kind::JSON_SCHEMA])).await;
     let cell = &found.cells[0];
     assert_eq!(cell.finding.class, Class::WrongChannel, "{cell:?}");
 
     let server = reasoning_server(Some(ReasoningFault::Suppress));
-    let found = run_preflight(&server.base_url, &of_run(vec![Kind::Json])).await;
+    let found = run_preflight(&server.base_url, &of_run(vec![Kind::JSON_SCHEMA])).await;
     assert_eq!(found.cells[0].finding.class, Class::Enforced);
     let is_told = |found: &Preflight| {
         let mut notices = found.notices.iter().map(ToString::to_string);
@@ -170,7 +170,7 @@ async fn a_run_is_stopped_by_an_answer_in_the_reasoning_and_told_of_suppressed_t
     assert!(is_told(&found), "{:?}", found.notices);
 
     let server = reasoning_server(None);
-    let found = run_preflight(&server.base_url, &of_run(vec![Kind::Json])).await;
+    let found = run_preflight(&server.base_url, &of_run(vec![Kind::JSON_SCHEMA])).await;
     assert_eq!(found.cells[0].finding.class, Class::Enforced);
     assert!(!is_told(&found), "{:?}", found.notices);
 }

@@ -7,7 +7,6 @@ use std::fmt::Write as _;
 use crate::error_span::{Marked, mark};
 use crate::view::{TestStatus, View, failing_as};
 use sobench_core::case::{Case, Prompt};
-use sobench_core::constraint::Constraint;
 use sobench_core::error::Result;
 use sobench_core::printable::cut;
 use sobench_core::printable::{is_invisible, printable, printable_message};
@@ -257,20 +256,8 @@ fn add_question(page: &mut String, case: &Case) {
         add_text(
             page,
             &format!("Constraint ({})", constraint.kind()),
-            &spelt(constraint),
+            &constraint.text(),
         );
-    }
-}
-
-fn spelt(constraint: &Constraint) -> String {
-    let pretty =
-        |value: &serde_json::Value| serde_json::to_string_pretty(value).expect("a value is JSON");
-    match constraint {
-        Constraint::JsonSchema(value) | Constraint::StructuralTag(value) => pretty(value),
-        Constraint::JsonObject(_) => "any JSON object".to_owned(),
-        Constraint::Regex(text) | Constraint::Grammar { text, .. } => text.to_string(),
-        Constraint::Choice(choices) => choices.join("\n"),
-        Constraint::Tools(tools) => serde_json::to_string_pretty(tools).expect("tools are JSON"),
     }
 }
 

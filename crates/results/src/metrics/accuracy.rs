@@ -13,7 +13,6 @@ use serde::{Deserialize, Serialize};
 use super::judgement::is_correct;
 use super::registry::rates::{ARMS_BY_ACCURACY, accuracy_of};
 use sobench_core::case::Arm;
-use sobench_core::constraint::Constraint;
 use sobench_core::observation::Outcome;
 use sobench_core::scorer::Scorer;
 use sobench_facts::Sample;
@@ -287,12 +286,8 @@ impl AccuracySummary {
 fn guess_percent(graded: &[&Sample<'_>]) -> Option<f64> {
     let chance = |sample: &&Sample<'_>| {
         let input = sample.request_input();
-        match input.constraint.as_deref()? {
-            Constraint::Choice(choices) if input.score == Some(Scorer::Choice) => {
-                Some(1.0 / choices.len() as f64)
-            }
-            _ => None,
-        }
+        let choices = input.constraint.as_deref()?.choices()?;
+        (input.score == Some(Scorer::Choice)).then(|| 1.0 / choices.len() as f64)
     };
     let sum: f64 = graded.iter().map(chance).sum::<Option<f64>>()?;
     Some(100.0 * sum / graded.len() as f64)

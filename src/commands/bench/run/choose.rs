@@ -499,15 +499,12 @@ fn proved(found: &Preflight, chosen: ConstraintDialect) -> Option<Notice> {
 fn kinds(cases: &[Case]) -> Vec<Kind> {
     let is_sent =
         |kind: &Kind| sent(cases).any(|constraint| Kind::from_constraint(constraint) == *kind);
-    Kind::ALL.into_iter().filter(is_sent).collect()
+    Kind::all().filter(is_sent).collect()
 }
 
 /// The notation of the first grammar.
 fn notation(cases: &[Case]) -> Option<GrammarDialect> {
-    sent(cases).find_map(|constraint| match constraint {
-        Constraint::Grammar { dialect, .. } => Some(*dialect),
-        _ => None,
-    })
+    sent(cases).find_map(|constraint| Some(constraint.grammar()?.0))
 }
 
 fn sent(cases: &[Case]) -> impl Iterator<Item = &Constraint> {
@@ -523,6 +520,7 @@ mod tests {
 
     use super::*;
     use sobench_core::case::{Arm, Prompt};
+    use sobench_core::constraint::ConstraintKind;
 
     fn case(constraint: Constraint, arm: Arm) -> Case {
         Case {
@@ -550,7 +548,10 @@ mod tests {
         ];
         assert_eq!(
             (kinds(&cases), notation(&cases)),
-            (vec![Kind::Regex, Kind::Grammar], Some(GrammarDialect::Lark))
+            (
+                vec![Kind::Text(ConstraintKind::Regex), Kind::GRAMMAR],
+                Some(GrammarDialect::Lark)
+            )
         );
         let control = [case(regex(), Arm::Control)];
         assert_eq!((kinds(&control), notation(&control)), (vec![], None));

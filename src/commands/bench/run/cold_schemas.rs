@@ -56,10 +56,7 @@ fn inject_with(cases: &mut [Case], every: usize, name: impl Fn(usize) -> String)
 }
 
 fn with_member(constraint: &Constraint, name: &str) -> Option<Constraint> {
-    let Constraint::JsonSchema(schema) = constraint else {
-        return None;
-    };
-    let mut schema = Value::clone(schema);
+    let mut schema = Value::clone(constraint.schema()?);
     let properties = schema
         .as_object_mut()?
         .entry("properties")

@@ -46,14 +46,15 @@ pub(super) async fn find(
         case,
         requests: 0,
     };
-    let part = match case.constraint.as_deref() {
-        Some(constraint) if refused_keyword(message, constraint).is_some() => None,
-        Some(Constraint::JsonSchema(schema)) => {
-            let of_schema = |schema: Value| Constraint::JsonSchema(Arc::new(schema));
-            search.keyword(schema, &of_schema).await?
-        }
-        Some(Constraint::Tools(tools)) => search.tool(tools).await?,
-        _ => None,
+    let constraint = case.constraint.as_deref();
+    let constraint = constraint.filter(|own| refused_keyword(message, own).is_none());
+    let part = if let Some(schema) = constraint.and_then(Constraint::schema) {
+        let of_schema = |schema: Value| Constraint::JsonSchema(Arc::new(schema));
+        search.keyword(schema, &of_schema).await?
+    } else if let Some(tools) = constraint.and_then(Constraint::tools) {
+        search.tool(tools).await?
+    } else {
+        None
     };
     Ok((search.requests, part))
 }

@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use sobench_core::constraint::Constraint;
+use sobench_core::constraint::ConstraintKind;
 use sobench_mask::prove::cluster::Cluster;
 use sobench_mask::prove::finding::Proof;
 use sobench_mask::prove::witness::Witness;
@@ -51,9 +51,10 @@ pub fn render(record: &MaskRecord, cluster: &Cluster) -> Option<String> {
         witness.finding.proof.description(),
         cluster.place
     );
-    let body = match &witness.constraint {
-        Constraint::JsonSchema(schema) => serde_json::to_string_pretty(&**schema),
-        other => serde_json::to_string_pretty(other),
+    let constraint = &witness.constraint;
+    let body = match constraint.schema() {
+        Some(schema) => serde_json::to_string_pretty(schema),
+        None => serde_json::to_string_pretty(constraint),
     };
     let _ = writeln!(
         text,
@@ -119,11 +120,12 @@ pub fn render(record: &MaskRecord, cluster: &Cluster) -> Option<String> {
 
 /// The evidence for the error.
 fn oracle(witness: &Witness) -> &'static str {
-    match (witness.finding.proof, &witness.constraint) {
-        (Proof::AllowsToken, Constraint::JsonSchema(_)) => {
+    let kind = ConstraintKind::from_constraint(&witness.constraint);
+    match (witness.finding.proof, kind) {
+        (Proof::AllowsToken, ConstraintKind::JsonSchema) => {
             "No JSON text (RFC 8259) starts with these bytes, under any schema."
         }
-        (Proof::AllowsToken, Constraint::StructuralTag(_)) => {
+        (Proof::AllowsToken, ConstraintKind::StructuralTag) => {
             "No text of the tag starts with these bytes, with any JSON text (RFC 8259) for its schemas."
         }
         (Proof::AllowsToken, _) => "No text of the language starts with these bytes.",
@@ -134,10 +136,10 @@ fn oracle(witness: &Witness) -> &'static str {
         (Proof::Rollback, _) => {
             "No oracle is needed: the same matcher is compared before the tokens are committed and after they are rolled back."
         }
-        (_, Constraint::JsonSchema(_)) => {
+        (_, ConstraintKind::JsonSchema) => {
             "Two validators, the crates jsonschema and boon, agree on this, with and without asserted `format`."
         }
-        (_, Constraint::StructuralTag(_)) => {
+        (_, ConstraintKind::StructuralTag) => {
             "Two readers of the tag agree on this: the evaluator of sobench, and one that checks JSON with the crate boon."
         }
         _ => "The evaluator of sobench decides this, in the dialect of the constraint.",

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::outcome::{InstanceClass, OutcomeClass, SchemaOutcome, instances_in};
 use super::{Counts, Summary};
-use sobench_core::constraint::is_json_kind;
+use sobench_core::constraint::ConstraintKind;
 use sobench_core::error::Result;
 use sobench_mask::drafts::DraftRow;
 use sobench_mask::record::MaskRecord;
@@ -298,7 +298,7 @@ fn cells(row: &Row, library: &str, spellings: &[Spelling]) -> Vec<String> {
 /// Whether a row has JSON instances, and whether it has text instances. Without instances, the
 /// constraint's kind decides.
 fn json_and_text(row: &Row) -> (bool, bool) {
-    let is_json = is_json_kind(&row.kind);
+    let is_json = ConstraintKind::from_name(&row.kind).is_some_and(|kind| kind.is_json());
     let has_text = row
         .instances
         .iter()

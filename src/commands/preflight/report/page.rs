@@ -131,8 +131,7 @@ impl<'a> Shown<'a> {
     fn rows(&self) -> Vec<(Kind, Option<GrammarDialect>)> {
         let of_kind = |kind: Kind| self.cells.iter().filter(move |cell| cell.kind == kind);
         distinct(
-            Kind::ALL
-                .into_iter()
+            Kind::all()
                 .flat_map(of_kind)
                 .map(|cell| (cell.kind, cell.notation)),
         )
@@ -492,6 +491,7 @@ pub(crate) mod tests {
     use ConstraintDialect::{Guided, ResponseFormat, StructuredOutputs};
     use sobench_backend::ServerKind;
     use sobench_backend::ThinkingSwitch;
+    use sobench_core::constraint::ConstraintKind;
     use sobench_preflight::reasoning::ReasoningAnswer;
     use sobench_preflight::testing::{cell, preflight};
     use sobench_preflight::{
@@ -505,19 +505,19 @@ pub(crate) mod tests {
         let mut cells = Vec::new();
         for (kind, classes) in [
             (
-                Kind::Json,
+                Kind::JSON_SCHEMA,
                 [Class::Enforced, Class::Ignored, Class::WrongWrapper],
             ),
             (
-                Kind::JsonObject,
+                Kind::Text(ConstraintKind::JsonObject),
                 [Class::Unproven, Class::Ignored, Class::WrongChannel],
             ),
             (
-                Kind::Regex,
+                Kind::Text(ConstraintKind::Regex),
                 [Class::Rejected, Class::Partial, Class::NotCarried],
             ),
             (
-                Kind::Grammar,
+                Kind::GRAMMAR,
                 [Class::Enforced, Class::NotSent, Class::NotCarried],
             ),
         ] {
@@ -529,7 +529,11 @@ pub(crate) mod tests {
                     .map(|(dialect, class)| cell(kind, dialect, class)),
             );
         }
-        let mut broken = cell(Kind::Choice, StructuredOutputs, Class::Broken);
+        let mut broken = cell(
+            Kind::Text(ConstraintKind::Choice),
+            StructuredOutputs,
+            Class::Broken,
+        );
         broken.finding =
             Finding::broken(Cause::ServerError, "Internal \u{1b}[31mServer Error").status(500);
         broken.asked_again = true;
@@ -696,11 +700,11 @@ pub(crate) mod tests {
     fn all_cells(backend: ServerKind, class: Class) -> Preflight {
         let mut cells = Vec::new();
         for dialect in backend.dialects() {
-            for kind in Kind::OF_TEXT {
+            for kind in Kind::of_text() {
                 let mut cell = cell(kind, *dialect, class);
                 cell.finding.reason = "a long reason of a server ".repeat(40);
                 cells.push(cell.clone());
-                if kind == Kind::Grammar {
+                if kind == Kind::GRAMMAR {
                     cell.notation = Some(GrammarDialect::Lark);
                     cells.push(cell);
                 }
@@ -781,7 +785,11 @@ pub(crate) mod tests {
                 );
             }
         }
-        let found = preflight(vec![cell(Kind::Regex, ResponseFormat, Class::NotCarried)]);
+        let found = preflight(vec![cell(
+            Kind::Text(ConstraintKind::Regex),
+            ResponseFormat,
+            Class::NotCarried,
+        )]);
         let nothing = text::render(&document(&found, View::default()));
         assert!(
             nothing.contains("no tested constraint is enforced")

@@ -422,6 +422,15 @@ fn rows_that_are_not_sent_are_only_counted() {
     assert!(error.what.ends_with("line 2: not UTF-8"), "{error}");
 }
 
+#[test]
+fn a_row_may_have_every_kind_of_constraint() {
+    for kind in ConstraintKind::ALL {
+        let is_listed = CONSTRAINTS.contains(&kind.name());
+        assert_eq!(is_listed, kind.is_of_text(), "{kind}");
+        assert!(is_field(kind.name()), "{kind}");
+    }
+}
+
 /// Rows with the same constraint share it, so that it is checked, hashed and compiled once.
 #[test]
 fn equal_constraints_are_kept_once() {

@@ -1,6 +1,6 @@
 //! An `enum` of strings.
 
-use super::{LadderSpec, Payload, object_with, word};
+use super::{ConstraintKind, LadderSpec, Payload, object_with, word};
 
 pub(super) const SPEC: LadderSpec = LadderSpec {
     name: "enum-size",
@@ -9,7 +9,7 @@ pub(super) const SPEC: LadderSpec = LadderSpec {
     sizes: &[
         1, 3, 10, 30, 100, 300, 1000, 3000, 10_000, 30_000, 100_000, 300_000,
     ],
-    kind: "json",
+    kind: ConstraintKind::JsonSchema,
     build: |size, nonce, _| -> Payload {
         let values: Vec<String> = (0..size)
             .map(|index| format!(r#""{}""#, word(index)))

@@ -1,13 +1,13 @@
 //! The bound `maxItems` of an array.
 
-use super::{LadderSpec, TRIPLING, object_with};
+use super::{ConstraintKind, LadderSpec, TRIPLING, object_with};
 
 pub(super) const SPEC: LadderSpec = LadderSpec {
     name: "max-items",
     label: "maxItems",
     unit: "maxItems",
     sizes: TRIPLING,
-    kind: "json",
+    kind: ConstraintKind::JsonSchema,
     build: |bound, nonce, _| {
         object_with(
             nonce,

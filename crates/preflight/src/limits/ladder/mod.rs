@@ -14,7 +14,7 @@ mod regex_repeats;
 mod regex_size;
 mod tools;
 
-use sobench_core::constraint::{Constraint, GrammarDialect};
+use sobench_core::constraint::{Constraint, ConstraintKind, GrammarDialect};
 use sobench_core::registry;
 
 registry! {
@@ -44,8 +44,7 @@ pub struct LadderSpec {
     pub unit: &'static str,
     /// From small to large.
     pub sizes: &'static [u64],
-    /// The kind of constraint, as [`Constraint::kind`] names it.
-    pub(super) kind: &'static str,
+    pub(super) kind: ConstraintKind,
     /// The constraint of a size. The nonce, of letters and digits, makes it different from all others.
     pub(super) build: fn(u64, &str, GrammarDialect) -> Payload,
 }
@@ -104,11 +103,11 @@ mod tests {
                                 .unwrap_or_else(|error| panic!("{ladder}: {error}: {text}"));
                             let schema_ok = jsonschema::draft202012::meta::validate(&schema);
                             assert!(schema_ok.is_ok(), "{ladder}: {text}");
-                            assert_eq!(spec.kind, "json", "{ladder}");
+                            assert_eq!(spec.kind, ConstraintKind::JsonSchema, "{ladder}");
                             text
                         }
                         Payload::Constraint(constraint) => {
-                            assert_eq!(spec.kind, constraint.kind(), "{ladder}");
+                            assert_eq!(spec.kind.name(), constraint.kind(), "{ladder}");
                             serde_json::to_string(&constraint).unwrap()
                         }
                     };

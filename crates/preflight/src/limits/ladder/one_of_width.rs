@@ -1,13 +1,13 @@
 //! A `oneOf` of objects that differ in a constant.
 
-use super::{LadderSpec, Payload};
+use super::{ConstraintKind, LadderSpec, Payload};
 
 pub(super) const SPEC: LadderSpec = LadderSpec {
     name: "oneof-width",
     label: "oneOf width",
     unit: "alternatives of oneOf",
     sizes: &[1, 3, 10, 30, 100, 300, 1000, 3000, 10_000, 30_000],
-    kind: "json",
+    kind: ConstraintKind::JsonSchema,
     build: |width, nonce, _| {
         let alternative = |index: u64| {
             format!(

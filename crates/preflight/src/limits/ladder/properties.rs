@@ -1,13 +1,13 @@
 //! Required properties of an object.
 
-use super::{LadderSpec, Payload};
+use super::{ConstraintKind, LadderSpec, Payload};
 
 pub(super) const SPEC: LadderSpec = LadderSpec {
     name: "properties",
     label: "properties",
     unit: "required properties",
     sizes: &[1, 3, 10, 30, 100, 300, 1000, 3000, 10_000, 30_000],
-    kind: "json",
+    kind: ConstraintKind::JsonSchema,
     build: |count, nonce, _| {
         let names: Vec<String> = (0..count)
             .map(|index| format!(r#""{nonce}{index}""#))

@@ -1,13 +1,13 @@
 //! A chain of `$ref`, each to the next definition.
 
-use super::{DOUBLING, LadderSpec, Payload};
+use super::{ConstraintKind, DOUBLING, LadderSpec, Payload};
 
 pub(super) const SPEC: LadderSpec = LadderSpec {
     name: "ref-chain",
     label: "$ref chain",
     unit: "references in a chain",
     sizes: DOUBLING,
-    kind: "json",
+    kind: ConstraintKind::JsonSchema,
     build: |length, nonce, _| {
         let definitions: Vec<String> = (1..length)
             .map(|index| format!(r##""d{index}":{{"$ref":"#/$defs/d{}"}}"##, index + 1))

@@ -1,7 +1,7 @@
 //! The length of a regular expression: an alternation of words.
 
 use super::{LadderSpec, Payload, word};
-use sobench_core::constraint::Constraint;
+use sobench_core::constraint::{Constraint, ConstraintKind};
 
 /// Bytes of a word with its bar.
 const WORD_BYTES: u64 = 9;
@@ -13,7 +13,7 @@ pub(super) const SPEC: LadderSpec = LadderSpec {
     sizes: &[
         30, 100, 300, 1000, 3000, 10_000, 30_000, 100_000, 300_000, 1_000_000, 3_000_000,
     ],
-    kind: "regex",
+    kind: ConstraintKind::Regex,
     build: |bytes, nonce, _| {
         let words: Vec<String> = (0..(bytes / WORD_BYTES).max(1)).map(word).collect();
         let pattern = format!("{nonce}(?:{})", words.join("|"));

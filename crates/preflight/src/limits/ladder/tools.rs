@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::json;
 
 use super::{LadderSpec, Payload};
-use sobench_core::constraint::Constraint;
+use sobench_core::constraint::{Constraint, ConstraintKind};
 use sobench_core::tools::{Tool, ToolChoice, ToolSet};
 
 pub(super) const SPEC: LadderSpec = LadderSpec {
@@ -13,7 +13,7 @@ pub(super) const SPEC: LadderSpec = LadderSpec {
     label: "tools",
     unit: "tools, one of which must be called",
     sizes: &[1, 3, 10, 30, 100, 300, 1000, 3000, 10_000],
-    kind: "tools",
+    kind: ConstraintKind::Tools,
     build: |count, nonce, _| {
         let parameters = json!({
             "type": "object",
