@@ -11,7 +11,11 @@ use std::process::ExitCode;
 
 use sobench_core::error::{Error, Result};
 use sobench_render::{Document, Table, text};
-use sobench_results::compare::accuracy_simulation::simulate;
+
+#[path = "../crates/results/tests/it/accuracy_simulation.rs"]
+mod simulation;
+
+use simulation::simulate;
 
 fn main() -> Result<ExitCode> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

@@ -40,6 +40,12 @@ type ReadBody = Result<Bytes, BytesRejection>;
 
 /// All routes.
 pub(super) fn router(app: Arc<App>) -> Router {
+    let answers = |endpoint: Endpoint| {
+        post(move |app, peer, headers: HeaderMap, body| async move {
+            let answered = answer(app, peer, endpoint, &headers, body).await;
+            answered.unwrap_or_else(IntoResponse::into_response)
+        })
+    };
     Router::new()
         .route("/health", get(health))
         .route(
@@ -50,9 +56,9 @@ pub(super) fn router(app: Arc<App>) -> Router {
         .route("/metrics", get(metrics))
         .route("/sobench/stats", get(stats))
         .route("/v1/models", get(models))
-        .route("/v1/completions", post(completions))
-        .route("/v1/chat/completions", post(chat))
-        .route("/v1/responses", post(responses))
+        .route("/v1/completions", answers(Endpoint::Completions))
+        .route("/v1/chat/completions", answers(Endpoint::Chat))
+        .route("/v1/responses", answers(Endpoint::Responses))
         .route("/tokenize", post(tokenize))
         .route("/detokenize", post(detokenize))
         .fallback(|| async { Failure::not_found("Not Found") })
@@ -130,39 +136,6 @@ async fn detokenize(
 ) -> Result<Json<serde_json::Value>, Failure> {
     let fields = request::read_fields(&read_body(body)?, &app.options.model)?;
     tokens::detokenize(&fields, &app.vocabulary).map(Json)
-}
-
-async fn completions(
-    app: State<Arc<App>>,
-    peer: ConnectInfo<Connection>,
-    headers: HeaderMap,
-    body: ReadBody,
-) -> Response {
-    answer(app, peer, Endpoint::Completions, &headers, body)
-        .await
-        .unwrap_or_else(IntoResponse::into_response)
-}
-
-async fn chat(
-    app: State<Arc<App>>,
-    peer: ConnectInfo<Connection>,
-    headers: HeaderMap,
-    body: ReadBody,
-) -> Response {
-    answer(app, peer, Endpoint::Chat, &headers, body)
-        .await
-        .unwrap_or_else(IntoResponse::into_response)
-}
-
-async fn responses(
-    app: State<Arc<App>>,
-    peer: ConnectInfo<Connection>,
-    headers: HeaderMap,
-    body: ReadBody,
-) -> Response {
-    answer(app, peer, Endpoint::Responses, &headers, body)
-        .await
-        .unwrap_or_else(IntoResponse::into_response)
 }
 
 async fn answer(

@@ -33,13 +33,13 @@ pub trait Column {
 }
 
 /// Declares facts of a request: the struct of one row, with its attributes, and the struct of their
-/// columns. Each fact has a name, a type, and its column, and can be read from a [`Sample`] by its name.
-///
-/// [`Sample`]: crate::Sample
+/// columns, a field of a table. Each fact has a name, a type, and its column, and can be read by its name
+/// from a view of a row, which has the fields `table` and `row`.
+#[macro_export]
 macro_rules! columns {
     (
         $(#[$meta:meta])*
-        $vis:vis struct $row:ident in $table:ident: $columns:ident {
+        $vis:vis struct $row:ident in $view:ident.$table:ident: $columns:ident {
             $($(#[doc = $doc:expr])* $(#[serde($($serde:tt)*)])* $name:ident: $type:ty => $column:ty,)*
         }
     ) => {
@@ -68,7 +68,8 @@ macro_rules! columns {
             }
         }
 
-        impl<'a> $crate::Sample<'a> {
+        #[allow(dead_code, reason = "of a private view, not every fact is read in both ways")]
+        impl<'a> $view<'a> {
             /// A copy of these facts.
             pub fn $table(&self) -> $row {
                 use $crate::columns::Column as _;
@@ -86,4 +87,4 @@ macro_rules! columns {
     };
 }
 
-pub(crate) use columns;
+pub use crate::columns;

@@ -2,14 +2,14 @@
 
 use indexmap::IndexSet;
 
-use crate::columns::Pack;
+use crate::columns::{Column, Dense, Pack};
 
 /// In place of a name or a number.
 const NONE: u32 = u32::MAX;
 
 /// The ids of a run, as texts without their last numbers.
 #[derive(Clone, Debug, Default)]
-pub struct CompactIds(IndexSet<String>);
+struct CompactIds(IndexSet<String>);
 
 /// An id among [`CompactIds`]; equal for equal ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -22,7 +22,7 @@ pub struct CompactId {
 
 impl CompactId {
     /// In place of an id.
-    pub const MISSING: Self = Self {
+    const MISSING: Self = Self {
         name: NONE,
         number: NONE,
     };
@@ -38,9 +38,50 @@ impl Pack<Self> for CompactId {
     }
 }
 
+/// The id of each row.
+#[derive(Clone, Debug, Default)]
+pub struct Ids {
+    known: CompactIds,
+    id: Dense<CompactId>,
+}
+
+impl Column for Ids {
+    type Value = Option<String>;
+    type Shown<'a> = Option<String>;
+
+    fn set(&mut self, row: u32, id: Option<String>) {
+        let id = id.map(|id| self.known.add(&id));
+        self.id.set(row, id.unwrap_or(CompactId::MISSING));
+    }
+
+    fn get(&self, row: u32) -> Option<String> {
+        self.known.text(self.id.get(row))
+    }
+
+    fn value(&self, row: u32) -> Option<String> {
+        self.get(row)
+    }
+
+    fn reserve(&mut self, rows: usize) {
+        self.id.reserve(rows);
+    }
+}
+
+impl Ids {
+    /// The id of a row among these; `None` without one.
+    pub fn compact(&self, row: u32) -> Option<CompactId> {
+        Some(self.id.get(row)).filter(|id| *id != CompactId::MISSING)
+    }
+
+    /// The texts of ids without their last numbers, by [`CompactId::name`].
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.known.0.iter().map(String::as_str)
+    }
+}
+
 impl CompactIds {
     /// Adds an id.
-    pub fn add(&mut self, id: &str) -> CompactId {
+    fn add(&mut self, id: &str) -> CompactId {
         let (name, number) = split(id);
         let known = self.0.get_index_of(name);
         let name = known.unwrap_or_else(|| self.0.insert_full(name.to_owned()).0);
@@ -51,17 +92,12 @@ impl CompactIds {
     }
 
     /// The text of an id; `None` for [`CompactId::MISSING`].
-    pub fn text(&self, id: CompactId) -> Option<String> {
+    fn text(&self, id: CompactId) -> Option<String> {
         let name = self.0.get_index(id.name as usize)?;
         Some(match id.number {
             NONE => name.clone(),
             number => format!("{name}{number}"),
         })
-    }
-
-    /// The texts without the last numbers, by [`CompactId::name`].
-    pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.0.iter().map(String::as_str)
     }
 }
 

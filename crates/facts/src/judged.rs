@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use self::spelling::Spelling;
+use crate::Sample;
 use crate::columns::{Bits, Column, Copied, Dense, Few, Interned, Sparse, columns};
 use crate::parity::Parity;
 use crate::reasoning::ReasoningFacts;
@@ -22,7 +23,7 @@ columns! {
     /// The verdict, token counts and checks of one request, computed after the run. Read from a JSON
     /// value: buffering text in a flattened member would change numbers.
     #[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
-    pub struct Judged in judged: JudgedColumns {
+    pub struct Judged in Sample.judged: JudgedColumns {
         /// The verdict; of a request that was not judged, that of a cancelled one.
         #[serde(flatten)]
         verdict: Verdict => Interned<Verdict>,

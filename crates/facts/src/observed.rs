@@ -1,5 +1,6 @@
 //! What the end of a request showed: its outcome, times, and what its answer names.
 
+use crate::Sample;
 use crate::columns::{Bits, Copied, Dense, Interned, Maybe, Sparse, Texts, columns};
 use sobench_core::answer::AnsweredBy;
 use sobench_core::case::{Arm, Case};
@@ -9,7 +10,7 @@ use sobench_core::observation::{CountChecks, CountFault, Observation, Outcome, S
 
 columns! {
     /// What is known of a request when it has ended.
-    pub struct Observed in observed: ObservedColumns {
+    pub struct Observed in Sample.observed: ObservedColumns {
         /// The number of the request in the plan.
         case_index: usize => Dense<usize, u32>,
         /// The offset of its line in the run log.

@@ -24,8 +24,7 @@ pub struct Sample<'a> {
 impl<'a> Sample<'a> {
     /// The id of the case, with its lap if cases were repeated.
     pub fn id(&self) -> String {
-        let id = self.table.id.get(self.row);
-        self.table.ids.text(id).unwrap_or_default()
+        self.table.id.get(self.row).unwrap_or_default()
     }
 
     /// The input of the request.

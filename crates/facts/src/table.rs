@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use crate::chunks::{ChunkSource, ChunkTimes, Slacks};
 use crate::columns::{Column, Dense, Sparse};
-use crate::compact_ids::{CompactId, CompactIds};
+use crate::compact_ids::Ids;
 use crate::hashes::{constraint_hash, content_hash, copy_hash};
 use crate::judged::{Judged, JudgedColumns};
 use crate::observed::{Observed, ObservedColumns};
@@ -36,8 +36,7 @@ pub struct RequestTable {
     order: Vec<u32>,
     pub(crate) observed: ObservedColumns,
     pub(crate) judged: JudgedColumns,
-    pub(crate) ids: CompactIds,
-    pub(crate) id: Dense<CompactId>,
+    pub(crate) id: Ids,
     pub(crate) inputs: Inputs,
     /// Numbers of `inputs`.
     pub(crate) input: Dense<usize, u32>,
@@ -118,7 +117,7 @@ impl RequestTable {
         }
         self.observed
             .set(row, Observed::new(case, observation, offset));
-        self.id.set(row, self.ids.add(&case.id));
+        self.id.set(row, Some(case.id.clone()));
         let input = self.inputs.number(case);
         self.input.set(row, input);
         let copy = copy_hash(self.inputs.hashes[input], case.arm, observation);

@@ -281,42 +281,61 @@ pub(super) fn response(line: &[u8]) -> serde_json::Result<Option<(usize, Respons
         #[serde(alias = "repeat")]
         request: Option<OnlyResponse>,
     }
-    #[derive(Deserialize)]
-    struct OnlyResponse {
-        index: usize,
-        outcome: Box<RawValue>,
-        finish_reason: Option<String>,
-        usage: Option<Usage>,
-        #[serde(default)]
-        text: String,
-        #[serde(default)]
-        reasoning: String,
-        #[serde(default)]
-        refusal: String,
-        #[serde(default)]
-        tool_calls: Vec<ToolCall>,
-        #[serde(default)]
-        departures: Departures,
-    }
     let Some(found) = serde_json::from_slice::<Line>(line)?.request else {
         return Ok(None);
     };
     // Via a value, as in a case's own line.
     let outcome: serde_json::Value = serde_json::from_str(found.outcome.get())?;
+    let outcome = serde_json::from_value(outcome)?;
+    let finish_reason = found.finish_reason.clone();
+    let LoggedAnswer {
+        index,
+        answer,
+        usage,
+    } = found.into();
     let response = Response {
-        outcome: serde_json::from_value(outcome)?,
-        answer: Answer {
-            reasoning: found.reasoning,
-            content: found.text,
-            refusal: found.refusal,
-            tool_calls: found.tool_calls,
-            departures: found.departures,
-            answered_by: AnsweredBy::default(),
-        },
-        finish_reason: found.finish_reason,
-        usage: found.usage,
+        outcome,
+        answer,
+        finish_reason,
+        usage,
     };
-    Ok(Some((found.index, response)))
+    Ok(Some((index, response)))
+}
+
+/// What a `request` or `repeat` line says of the response.
+#[derive(Deserialize)]
+struct OnlyResponse {
+    index: usize,
+    outcome: Box<RawValue>,
+    finish_reason: Option<String>,
+    usage: Option<Usage>,
+    #[serde(default)]
+    text: String,
+    #[serde(default)]
+    reasoning: String,
+    #[serde(default)]
+    refusal: String,
+    #[serde(default)]
+    tool_calls: Vec<ToolCall>,
+    #[serde(default)]
+    departures: Departures,
+}
+
+impl From<OnlyResponse> for LoggedAnswer {
+    fn from(found: OnlyResponse) -> Self {
+        Self {
+            index: found.index,
+            answer: Answer {
+                reasoning: found.reasoning,
+                content: found.text,
+                refusal: found.refusal,
+                tool_calls: found.tool_calls,
+                departures: found.departures,
+                answered_by: AnsweredBy::default(),
+            },
+            usage: found.usage,
+        }
+    }
 }
 
 /// The requested members of a `request` line; `None` for other lines.
@@ -417,44 +436,8 @@ pub(super) fn judged(raw: &RawValue) -> serde_json::Result<(usize, Judged)> {
 
 /// Parses only the answer of a `request` line; `None` for other lines.
 pub(super) fn answer(line: &[u8]) -> serde_json::Result<Option<LoggedAnswer>> {
-    #[derive(Deserialize)]
-    struct OnlyAnswer {
-        index: usize,
-        #[serde(default)]
-        text: String,
-        #[serde(default)]
-        reasoning: String,
-        #[serde(default)]
-        refusal: String,
-        #[serde(default)]
-        tool_calls: Vec<ToolCall>,
-        #[serde(default)]
-        departures: Departures,
-        usage: Option<Usage>,
-    }
-    let found = serde_json::from_slice::<OnlyRequest<OnlyAnswer>>(line)?.request;
-    Ok(found.map(
-        |OnlyAnswer {
-             index,
-             text: content,
-             reasoning,
-             refusal,
-             tool_calls,
-             departures,
-             usage,
-         }| LoggedAnswer {
-            index,
-            answer: Answer {
-                reasoning,
-                content,
-                refusal,
-                tool_calls,
-                departures,
-                answered_by: AnsweredBy::default(),
-            },
-            usage,
-        },
-    ))
+    let found = serde_json::from_slice::<OnlyRequest<OnlyResponse>>(line)?.request;
+    Ok(found.map(LoggedAnswer::from))
 }
 
 /// Parses only the chunks of a `request` line: the request's number, and times and token counts of

@@ -14,6 +14,18 @@ pub trait Pack<R>: Copy {
     fn unpack(packed: R) -> Self;
 }
 
+impl<T: Pack<R>, R: Copy> Dense<T, R> {
+    /// The packed values of this many rows.
+    pub fn fill(&mut self, rows: usize) {
+        self.packed.resize(rows, T::MISSING);
+    }
+
+    /// The packed values, up to the last row with one.
+    pub fn packed(&self) -> &[R] {
+        &self.packed
+    }
+}
+
 /// Values as `R`s.
 #[derive(Clone, Debug)]
 pub struct Dense<T, R = T> {
@@ -76,6 +88,27 @@ impl Pack<u64> for Option<u64> {
     }
     fn unpack(packed: u64) -> Self {
         (packed != u64::MAX).then_some(packed)
+    }
+}
+
+impl Pack<f64> for f64 {
+    const MISSING: f64 = 0.0;
+    fn pack(self) -> f64 {
+        self
+    }
+    fn unpack(packed: f64) -> Self {
+        packed
+    }
+}
+
+/// NaN is missing.
+impl Pack<f64> for Option<f64> {
+    const MISSING: f64 = f64::NAN;
+    fn pack(self) -> f64 {
+        self.unwrap_or(f64::NAN)
+    }
+    fn unpack(packed: f64) -> Self {
+        (!packed.is_nan()).then_some(packed)
     }
 }
 
@@ -216,6 +249,16 @@ impl Few for Arm {
     }
 }
 
+impl Few for Option<Arm> {
+    const BITS: u32 = 4;
+    fn to_bits(self) -> u64 {
+        self.map_or(0, |arm| 1 + place(&Arm::ALL, &arm))
+    }
+    fn from_bits(bits: u64) -> Self {
+        Arm::ALL.get((bits as usize).wrapping_sub(1)).copied()
+    }
+}
+
 impl Few for Option<Grade> {
     const BITS: u32 = 4;
     fn to_bits(self) -> u64 {
@@ -271,6 +314,7 @@ mod tests {
         check::<Bits<bool>>(&[true, false, true, true, false]);
         check::<Bits<Option<bool>>>(&[None, Some(true), Some(false), None, Some(true)]);
         check::<Bits<Arm>>(&Arm::ALL);
+        check::<Bits<Option<Arm>>>(&[&Arm::ALL.map(Some)[..], &[None]].concat());
         let grades = Grade::ALL.map(Some);
         check::<Bits<Option<Grade>>>(&[&grades[..], &[None]].concat());
         check::<Bits<u64>>(&[15, 0, 7]);
@@ -278,6 +322,7 @@ mod tests {
         check::<Dense<Option<u64>, u64>>(&[None, Some(0), Some(u64::MAX - 1)]);
         check::<Dense<Option<u32>, u32>>(&[Some(0), None, Some(9)]);
         check::<Dense<usize, u32>>(&[5, 0, 1 << 20]);
+        check::<Dense<Option<f64>, f64>>(&[None, Some(0.0), Some(-1.5), None]);
     }
 
     #[test]

@@ -426,7 +426,7 @@ fn gap_sums(runs: &[&Requests]) -> impl Iterator<Item = (f64, f64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::compare::side::{Gaps, Request};
+    use crate::compare::requests::{Gaps, Request};
     use crate::compare::testing::{request, side};
     use sobench_statistics::percentile;
 

@@ -159,7 +159,7 @@ fn seen(requests: &[(usize, RequestView<'_>)], correct: bool) -> CaseResult {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::compare::side::Request;
+    use crate::compare::requests::Request;
     use crate::compare::testing::{request, side};
 
     fn case(id: &str, correct: Option<bool>) -> Request {

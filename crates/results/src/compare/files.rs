@@ -106,7 +106,7 @@ fn texts<'c>(
 
 fn texts_of_log(path: &Path, run: &Run, wanted: &HashSet<usize>) -> Result<HashMap<usize, String>> {
     let mut answers = AnswerReader::open(path);
-    let offset = |request: &usize| Some((*request, run.requests.as_ref()?.offset(*request)?));
+    let offset = |request: &usize| Some((*request, run.requests.as_ref()?.get(*request).offset()?));
     let mut places: Vec<(usize, u64)> = wanted.iter().filter_map(offset).collect();
     places.sort_unstable_by_key(|(_, offset)| *offset);
     let read = |(request, offset): (usize, u64)| {

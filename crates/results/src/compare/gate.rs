@@ -591,7 +591,8 @@ fn needs(rule: &ChangeRule, measured: &Measured) -> Option<Needs> {
 mod tests {
     use super::*;
     use crate::compare::contrast::{Contrast, Hits};
-    use crate::compare::side::{Request, Share};
+    use crate::compare::requests::Request;
+    use crate::compare::side::Share;
     use crate::compare::testing::{request, side};
     use crate::metrics::accuracy::ArmPairs;
     use crate::metrics::registry::rates as registry_rates;

@@ -4,9 +4,6 @@
 //! [`compare`] is the entry point. A [`Side`] is one or several runs of the same configuration; the
 //! first side is the baseline of all others.
 
-#[cfg(any(test, feature = "testing"))]
-#[allow(clippy::unwrap_used)]
-pub mod accuracy_simulation;
 pub mod bootstrap;
 pub mod changed_cases;
 pub mod conditions;

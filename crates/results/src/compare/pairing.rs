@@ -187,7 +187,7 @@ fn numbered(a: &[Key], b: &[Key]) -> (Vec<u32>, Vec<u32>, usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::compare::side::Request;
+    use crate::compare::requests::Request;
     use crate::compare::testing::{request, side};
     use sobench_core::case::Arm;
 

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::requests::{RequestView, Requests};
 use crate::metrics::accuracy::ArmPairs;
-use crate::metrics::registry::{Figure, Metric, RequestValues, Value, Values};
+use crate::metrics::registry::{Figure, Metric, Value, Values};
 use sobench_core::case::Arm;
 use sobench_plan::record::condition::Conditions;
 
@@ -69,38 +69,6 @@ pub enum FileKind {
     VllmScript,
 }
 
-/// One request, as far as its file describes it, before it is added to [`Requests`]. Unknown values are
-/// `None`.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Request {
-    /// The id of the case; unique within a dataset.
-    pub case: Option<String>,
-    pub arm: Option<Arm>,
-    /// Whether there is an answer, complete or truncated.
-    pub answered: bool,
-    /// Values for rates and distributions, including metrics in which the request does not count
-    /// ([`Requests::in_rate`], [`Requests::in_distribution`]).
-    pub values: RequestValues,
-    pub gaps: Gaps,
-    /// Seconds from the start of the run.
-    pub sent_s: Option<f64>,
-    pub input_tokens: Option<u64>,
-    pub output_tokens: Option<u64>,
-    /// The verdict or the failure as text; `None` if the file has no answers.
-    pub verdict: Option<String>,
-}
-
-/// The gaps between a request's chunks, in milliseconds.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Gaps {
-    Each(Vec<f64>),
-    /// Only the number and sum of gaps, which is enough for a mean.
-    Sum {
-        n: u64,
-        total_ms: f64,
-    },
-}
-
 /// An answer to show to the reader.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Answer {
@@ -135,22 +103,6 @@ impl Share {
     /// In percent; `None` if the total is 0.
     pub fn percent(self) -> Option<f64> {
         (self.of > 0).then(|| 100.0 * self.hits as f64 / self.of as f64)
-    }
-}
-
-impl Default for Gaps {
-    fn default() -> Self {
-        Self::Each(Vec::new())
-    }
-}
-
-impl Gaps {
-    /// The number and the sum of gaps.
-    pub fn sum(&self) -> (u64, f64) {
-        match self {
-            Self::Each(gaps) => (gaps.len() as u64, gaps.iter().sum()),
-            Self::Sum { n, total_ms } => (*n, *total_ms),
-        }
     }
 }
 

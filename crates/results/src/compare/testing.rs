@@ -1,6 +1,7 @@
 //! Runs for tests, with defaults for everything that a test does not set.
 
-use super::side::{Request, Run, Side};
+use super::requests::Request;
+use super::side::{Run, Side};
 use crate::metrics::registry::{Metric, RequestValues, latencies, rates};
 use sobench_core::case::Arm;
 use sobench_plan::record::condition::Field;

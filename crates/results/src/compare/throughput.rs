@@ -210,7 +210,7 @@ pub fn amount_per_request(metric: &Metric) -> Option<Amount> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::compare::side::Request;
+    use crate::compare::requests::Request;
     use crate::compare::testing::{request, side};
 
     /// Ten requests per second for ten seconds, each with `tokens`.

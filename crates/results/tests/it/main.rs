@@ -9,4 +9,5 @@
     reason = "a panic is a test failure; clippy exempts test functions, but not their helpers"
 )]
 
+mod accuracy_simulation;
 mod gate;

@@ -16,8 +16,8 @@ use serde_json::{Map, Value};
 use super::number;
 use super::raw::Raw;
 use crate::compare::measure::figure;
-use crate::compare::requests::{RequestView, Requests};
-use crate::compare::side::{FileKind, Gaps, Request, Run, SavedMean, Share, Side};
+use crate::compare::requests::{Gaps, Request, RequestView, Requests};
+use crate::compare::side::{FileKind, Run, SavedMean, Share, Side};
 use crate::metrics::registry::{Figure, Kind, Metric, RequestValues, latencies, rates};
 use sobench_core::case::Arm;
 use sobench_core::error::{Error, Result};
@@ -371,7 +371,7 @@ impl Columns {
             sent_s: self.sent_s[index],
             input_tokens: self.input_tokens[index],
             output_tokens: self.output_tokens[index],
-            verdict: None,
+            ..Request::default()
         };
         Some(
             self.case

@@ -8,12 +8,9 @@ use crate::metrics::judgement::compliance;
 use sobench_core::case::Arm;
 use sobench_core::observation::Outcome;
 use sobench_core::verdict::{NotScored, Reason, Verdict};
-use sobench_facts::compact_ids::CompactId;
+use sobench_facts::columns::{Bits, Dense, Texts, columns};
+use sobench_facts::compact_ids::Ids;
 use sobench_judge::accuracy::Grade;
-
-/// Missing numbers.
-const NO_VERDICT: u32 = u32::MAX;
-const NO_TOKENS: u64 = u64::MAX;
 
 /// A record in a file.
 #[derive(Debug, Default, Deserialize)]
@@ -38,27 +35,37 @@ struct Tokens {
     output: Option<u64>,
 }
 
-/// A record in memory.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct SavedOutput {
-    input_tokens: u64,
-    output_tokens: u64,
-    id: CompactId,
-    verdict: u32,
-    pub(super) arm: Option<Arm>,
-    pub(super) accuracy: Option<Grade>,
-    pub(super) correctness: Option<bool>,
-    pub(super) vllm_correctness: Option<bool>,
-    /// Whether an answer that ended normally is valid.
-    pub(super) complied: Option<bool>,
-    pub(super) answered: bool,
-    pub(super) is_abandoned: bool,
-    /// Whether the request reached the server and was not cancelled before.
-    pub(super) reached_server: bool,
+columns! {
+    /// A record in memory.
+    pub(super) struct SavedOutput in OutputView.output: OutputColumns {
+        /// The id of the case.
+        case: Option<String> => Ids,
+        /// The verdict as text.
+        verdict: Option<String> => Texts,
+        arm: Option<Arm> => Bits<Option<Arm>>,
+        accuracy: Option<Grade> => Bits<Option<Grade>>,
+        correctness: Option<bool> => Bits<Option<bool>>,
+        vllm_correctness: Option<bool> => Bits<Option<bool>>,
+        /// Whether an answer that ended normally is valid.
+        complied: Option<bool> => Bits<Option<bool>>,
+        answered: bool => Bits<bool>,
+        is_abandoned: bool => Bits<bool>,
+        /// Whether the request reached the server and was not cancelled before.
+        reached_server: bool => Bits<bool>,
+        input_tokens: Option<u64> => Dense<Option<u64>, u32>,
+        output_tokens: Option<u64> => Dense<Option<u64>, u32>,
+    }
+}
+
+/// A view of one record.
+#[derive(Clone, Copy)]
+pub(super) struct OutputView<'a> {
+    table: &'a Outputs,
+    row: u32,
 }
 
 impl Outputs {
-    pub(super) fn add(&mut self, output: &Output) {
+    pub(super) fn add(&mut self, output: Output) {
         let of_outcome = |member: &str| {
             let outcome = output.outcome.as_ref()?;
             outcome.get(member)?.as_str()
@@ -77,13 +84,9 @@ impl Outputs {
         let complied = verdict
             .as_ref()
             .and_then(|verdict| compliance(verdict, kind, finish_reason));
-        let id = output.case.as_deref().map(|id| self.ids.add(id));
-        let text = verdict.as_ref().map(verdict_text);
-        self.rows.push(SavedOutput {
-            input_tokens: output.tokens.input.unwrap_or(NO_TOKENS),
-            output_tokens: output.tokens.output.unwrap_or(NO_TOKENS),
-            id: id.unwrap_or(CompactId::MISSING),
-            verdict: text.map_or(NO_VERDICT, |text| self.verdicts.insert_full(text).0 as u32),
+        let saved = SavedOutput {
+            case: output.case,
+            verdict: verdict.as_ref().map(verdict_text),
             arm: output.arm,
             accuracy: output.accuracy,
             correctness: output.correctness,
@@ -92,28 +95,16 @@ impl Outputs {
             answered: matches!(kind, "completed" | "truncated"),
             is_abandoned,
             reached_server,
-        });
+            input_tokens: output.tokens.input,
+            output_tokens: output.tokens.output,
+        };
+        self.output.set(self.rows, saved);
+        self.rows += 1;
     }
 
-    /// The id of the case of a record.
-    pub(super) fn case(&self, output: &SavedOutput) -> Option<String> {
-        self.ids.text(output.id)
-    }
-
-    /// The verdict of a record as text.
-    pub(super) fn verdict(&self, output: &SavedOutput) -> Option<&str> {
-        let verdict = self.verdicts.get_index(output.verdict as usize)?;
-        Some(verdict)
-    }
-}
-
-impl SavedOutput {
-    pub(super) fn input_tokens(&self) -> Option<u64> {
-        Some(self.input_tokens).filter(|tokens| *tokens != NO_TOKENS)
-    }
-
-    pub(super) fn output_tokens(&self) -> Option<u64> {
-        Some(self.output_tokens).filter(|tokens| *tokens != NO_TOKENS)
+    /// Every record in file order.
+    pub(super) fn iter(&self) -> impl Iterator<Item = OutputView<'_>> {
+        (0..self.rows).map(|row| OutputView { table: self, row })
     }
 }
 
@@ -123,19 +114,5 @@ pub(super) fn verdict_text(verdict: &Verdict) -> String {
         Verdict::Valid => "valid".to_owned(),
         Verdict::Invalid { reason } => Reason::to_string(reason),
         Verdict::NotScored { why } => NotScored::to_string(why),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_record_takes_few_bytes() {
-        assert!(
-            size_of::<SavedOutput>() <= 40,
-            "{}",
-            size_of::<SavedOutput>()
-        );
     }
 }

@@ -5,14 +5,12 @@ use std::collections::HashMap;
 use std::fmt;
 use std::marker::PhantomData;
 
-use indexmap::IndexSet;
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
 use super::baseline::Columns;
-use super::outputs::{Output, SavedOutput};
-use sobench_facts::compact_ids::CompactIds;
+use super::outputs::{Output, OutputColumns};
 
 /// The members of a file. Columns are parsed directly into numbers, because JSON values of a long
 /// run would not fit into memory.
@@ -90,10 +88,8 @@ impl Texts {
 /// The column `outputs`.
 #[derive(Debug, Default)]
 pub(super) struct Outputs {
-    pub(super) rows: Vec<SavedOutput>,
-    pub(super) ids: CompactIds,
-    /// Texts of verdicts.
-    pub(super) verdicts: IndexSet<String>,
+    pub(super) rows: u32,
+    pub(super) output: OutputColumns,
 }
 
 impl Raw {
@@ -109,7 +105,7 @@ impl Raw {
         let rows = numbers.into_iter().flatten().map(Numbers::len);
         let others = [
             self.itls.as_ref().map(NumberLists::len),
-            self.outputs.as_ref().map(|outputs| outputs.rows.len()),
+            self.outputs.as_ref().map(|outputs| outputs.rows as usize),
             self.requests.as_ref().map(Columns::len),
         ];
         rows.chain(others.into_iter().flatten()).max().unwrap_or(0)
@@ -186,7 +182,7 @@ impl<'de> Deserialize<'de> for Outputs {
             deserializer,
             Self::default(),
             |column, _, output: Output| {
-                column.add(&output);
+                column.add(output);
             },
         )
     }
@@ -294,7 +290,7 @@ mod tests {
             [0, 1, 2, 3].map(|index| errors.get(index)),
             [None, None, Some("no"), None]
         );
-        assert_eq!(raw.outputs.as_ref().unwrap().rows.len(), 1);
+        assert_eq!(raw.outputs.as_ref().unwrap().rows, 1);
         assert_eq!(raw.rest.len(), 1);
         for invalid in ["[]", "3", r#"{"ttfts": "x"}"#, r#"{"itls": [[null]]}"#] {
             assert!(serde_json::from_str::<Raw>(invalid).is_err(), "{invalid}");

@@ -2,8 +2,8 @@
 
 use super::outputs::verdict_text;
 use super::sobench;
-use crate::compare::requests::Requests;
-use crate::compare::side::{FileKind, Gaps, Request, Run};
+use crate::compare::requests::{Gaps, Request, Requests};
+use crate::compare::side::{FileKind, Run};
 use crate::metrics::client_overhead::{run_overhead, shard_overhead};
 use crate::metrics::registry::RequestValues;
 use crate::metrics::{Metrics, summarise_with_server};
@@ -50,7 +50,7 @@ pub fn run_from_log(file: &str, log: &RunLog) -> Result<Run> {
     let gaps = streamed.map(|sample| sample.request_times().chunks.saturating_sub(1));
     let mut requests = Requests::with_capacity(log.requests.len(), gaps.sum());
     for sample in log.requests.iter() {
-        requests.push_line(&request(&sample, options), sample.offset());
+        requests.push(request(&sample, options));
     }
     run.requests = Some(requests.finish());
     log.check()?;
@@ -98,5 +98,6 @@ fn request(sample: &Sample<'_>, options: &MetricsOptions) -> Request {
         } else {
             failure
         }),
+        offset: Some(sample.offset()),
     }
 }

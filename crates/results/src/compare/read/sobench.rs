@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::outputs::SavedOutput;
+use super::outputs::OutputView;
 use super::raw::Raw;
 use super::{MS_PER_S, figures, number, set_times};
-use crate::compare::requests::Requests;
-use crate::compare::side::{FileKind, Gaps, Request, Run};
+use crate::compare::requests::{Gaps, Request, Requests};
+use crate::compare::side::{FileKind, Run};
 use crate::metrics::accuracy::ArmPairs;
 use crate::metrics::client_overhead::Bounds;
 use crate::metrics::registry::{self, Kind, RequestValues, Values, rates};
@@ -136,51 +136,43 @@ fn requests(raw: Raw) -> Option<Requests> {
         raw.start_times?,
     );
     let errors = raw.errors.unwrap_or_default();
-    let n = outputs.rows.len();
+    let n = outputs.rows as usize;
     if [ttfts.len(), itls.len(), latencies.len(), starts.len()] != [n; 4] {
         return None;
     }
-    let requests = outputs
-        .rows
-        .iter()
-        .enumerate()
-        .map(|(index, output)| Request {
-            case: outputs.case(output),
-            sent_s: starts.get(index),
-            verdict: errors
-                .get(index)
-                .or_else(|| outputs.verdict(output))
-                .map(str::to_owned)
-                .or_else(|| Some(String::new())),
-            ..request(
-                output,
-                [ttfts.get(index), latencies.get(index)],
-                itls.get(index),
-            )
-        });
+    let requests = outputs.iter().enumerate().map(|(index, output)| Request {
+        case: output.case(),
+        sent_s: starts.get(index),
+        verdict: errors
+            .get(index)
+            .or_else(|| output.verdict())
+            .map(str::to_owned)
+            .or_else(|| Some(String::new())),
+        ..request(
+            output,
+            [ttfts.get(index), latencies.get(index)],
+            itls.get(index),
+        )
+    });
     Some(requests.collect())
 }
 
 /// A request without its case, its start and its verdict.
-fn request(output: &SavedOutput, [ttft_s, e2el_s]: [Option<f64>; 2], itls: &[f64]) -> Request {
-    let SavedOutput {
-        answered,
-        is_abandoned,
-        ..
-    } = *output;
+fn request(output: OutputView<'_>, [ttft_s, e2el_s]: [Option<f64>; 2], itls: &[f64]) -> Request {
+    let (answered, is_abandoned) = (output.answered(), output.is_abandoned());
     let taken_up = answered || ttft_s.is_some();
     let mut values = RequestValues::default();
-    values.set_correct(output.correctness);
-    values.set_hit(&rates::VLLM_CORRECT_RATE, output.vllm_correctness);
-    values.set_hit(&rates::COMPLIANCE, output.complied);
+    values.set_correct(output.correctness());
+    values.set_hit(&rates::VLLM_CORRECT_RATE, output.vllm_correctness());
+    values.set_hit(&rates::COMPLIANCE, output.complied());
     for [accuracy, unparsed] in Arm::ALL.map(rates::accuracy_of) {
-        let is = |grade: Grade| output.accuracy.map(|own| own == grade);
+        let is = |grade: Grade| output.accuracy().map(|own| own == grade);
         values.set_hit(accuracy, is(Grade::Right));
         values.set_hit(unparsed, is(Grade::Unparsed));
     }
     values.set_hit(
         &rates::COVERAGE,
-        (taken_up && !is_abandoned || output.reached_server).then_some(taken_up),
+        (taken_up && !is_abandoned || output.reached_server()).then_some(taken_up),
     );
     // The same rule as in `metrics::latency::tpot_ms`: at least two tokens in at least two chunks.
     set_times(
@@ -190,7 +182,7 @@ fn request(output: &SavedOutput, [ttft_s, e2el_s]: [Option<f64>; 2], itls: &[f64
         output.output_tokens().filter(|_| !itls.is_empty()),
     );
     Request {
-        arm: output.arm,
+        arm: output.arm(),
         answered,
         values,
         gaps: Gaps::Each(itls.iter().map(|gap_s| gap_s * MS_PER_S).collect()),

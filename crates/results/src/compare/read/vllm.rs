@@ -9,8 +9,8 @@ use serde_json::{Map, Value};
 
 use super::raw::{Numbers, Raw};
 use super::{MS_PER_S, figures, normalized, number, set_times};
-use crate::compare::requests::Requests;
-use crate::compare::side::{FileKind, Gaps, Request, Run};
+use crate::compare::requests::{Gaps, Request, Requests};
+use crate::compare::side::{FileKind, Run};
 use crate::metrics::registry::{RequestValues, rates, totals};
 use sobench_plan::record::condition::{Conditions, Field, NONE};
 
@@ -83,7 +83,7 @@ fn requests(raw: Raw) -> Option<Requests> {
         || !lengths
             .into_iter()
             .all(|column| fits(column.map(Numbers::len)))
-        || !fits(raw.outputs.as_ref().map(|outputs| outputs.rows.len()))
+        || !fits(raw.outputs.as_ref().map(|outputs| outputs.rows as usize))
     {
         return None;
     }
@@ -112,13 +112,11 @@ fn requests(raw: Raw) -> Option<Requests> {
         };
         let output_tokens = tokens(&raw.output_lens);
         let outputs = raw.outputs.as_ref();
-        let vllm_correct = outputs.and_then(|outputs| outputs.rows[index].correctness);
+        let vllm_correct = outputs.and_then(|outputs| outputs.iter().nth(index)?.correctness());
         let mut values = RequestValues::default();
         values.set_hit(&rates::VLLM_CORRECT_RATE, vllm_correct);
         set_times(&mut values, ttft_s, last_s, output_tokens);
         Request {
-            case: None,
-            arm: None,
             answered,
             values,
             gaps: Gaps::Each(gaps_s.iter().map(|gap_s| gap_s * MS_PER_S).collect()),
@@ -126,6 +124,7 @@ fn requests(raw: Raw) -> Option<Requests> {
             input_tokens: tokens(&raw.input_lens),
             output_tokens,
             verdict: Some(verdict(vllm_correct, error)),
+            ..Request::default()
         }
     });
     Some(rows.collect())

@@ -24,7 +24,7 @@ use std::fmt;
 
 pub use self::figure::{Figure, Stat};
 pub use self::group::{Group, GroupValues, groups_of_run, kind};
-pub use self::request_values::RequestValues;
+pub use self::request_values::{RequestValues, ValueColumns};
 pub use self::rows::{Page, ROW_COLUMNS, rows};
 pub use self::values::{PerSecond, Value, Values};
 use super::pooled::Pooled;

@@ -3,6 +3,7 @@
 use super::{Kind, Metric, rates};
 use sobench_core::observation::Outcome;
 use sobench_facts::Sample;
+use sobench_facts::columns::{Bits, Column, Dense};
 use sobench_plan::metrics::MetricsOptions;
 
 /// Hits and values of one request by metric, including metrics in which it does not count
@@ -52,21 +53,6 @@ impl RequestValues {
             .map(|(_, value)| *value)
     }
 
-    /// Bits of the rates whose hit is known, by the metric's index.
-    pub(crate) fn known_hits(&self) -> u64 {
-        self.known
-    }
-
-    /// Bits of the rates of which the request is a hit, by the metric's index.
-    pub(crate) fn hits(&self) -> u64 {
-        self.hits
-    }
-
-    /// Values with the metric's index.
-    pub(crate) fn values(&self) -> impl Iterator<Item = (u8, f64)> {
-        self.values.iter().copied()
-    }
-
     /// Sets or removes a hit.
     pub fn set_hit(&mut self, metric: &Metric, hit: Option<bool>) {
         self.set_bit(metric.index(), hit);
@@ -97,4 +83,84 @@ impl RequestValues {
         self.set_hit(&rates::CORRECT_RATE, correct);
         self.set_hit(&rates::CONTROL_RATE, correct);
     }
+}
+
+/// The hits and values of requests: a column for each metric of which one is known.
+#[derive(Clone, Debug, Default)]
+pub struct ValueColumns {
+    /// By the metric's index, up to the last one that is known; empty for the others.
+    hits: Vec<Bits<Option<bool>>>,
+    values: Vec<Dense<Option<f64>, f64>>,
+    /// Of a column.
+    capacity: usize,
+}
+
+impl Column for ValueColumns {
+    type Value = RequestValues;
+    type Shown<'a> = RequestValues;
+
+    fn set(&mut self, row: u32, value: RequestValues) {
+        let mut known = value.known;
+        while known != 0 {
+            let index = known.trailing_zeros() as usize;
+            let hit = value.hits & (1 << index) != 0;
+            at(&mut self.hits, index).set(row, Some(hit));
+            known &= known - 1;
+        }
+        for (index, value) in value.values {
+            let column = at(&mut self.values, index.into());
+            if column.packed().is_empty() {
+                column.reserve(self.capacity);
+            }
+            column.set(row, Some(value));
+        }
+    }
+
+    fn get(&self, row: u32) -> RequestValues {
+        let mut values = RequestValues::default();
+        for (index, column) in self.hits.iter().enumerate() {
+            values.set_bit(index, column.get(row));
+        }
+        let known = self.values.iter().zip(0..);
+        let value = |(column, index): (&Dense<_, _>, u8)| Some((index, column.get(row)?));
+        values.values = known.filter_map(value).collect();
+        values
+    }
+
+    fn value(&self, row: u32) -> RequestValues {
+        self.get(row)
+    }
+
+    fn reserve(&mut self, rows: usize) {
+        self.capacity = rows;
+    }
+}
+
+impl ValueColumns {
+    /// Whether each row is a hit of a rate.
+    pub fn hits(&self, metric: &Metric) -> Option<&Bits<Option<bool>>> {
+        self.hits.get(metric.index())
+    }
+
+    /// The value of each row in a distribution; `None` if no row has one.
+    pub fn values(&self, metric: &Metric) -> Option<&Dense<Option<f64>, f64>> {
+        let column = self.values.get(metric.index());
+        column.filter(|column| !column.packed().is_empty())
+    }
+
+    /// Gives the columns with a value this many rows.
+    pub fn fill(&mut self, rows: usize) {
+        let known = self.values.iter_mut();
+        known
+            .filter(|column| !column.packed().is_empty())
+            .for_each(|column| column.fill(rows));
+    }
+}
+
+/// The column at an index, which may be new.
+fn at<C: Default>(columns: &mut Vec<C>, index: usize) -> &mut C {
+    if columns.len() <= index {
+        columns.resize_with(index + 1, C::default);
+    }
+    &mut columns[index]
 }

@@ -4,9 +4,11 @@
 //! the arms, so that the true difference is known. Copies of an item repeat its first result with a
 //! planted probability. Everything else is what reports and rules compute.
 
-use super::contrast::{BROKEN_BY_CHANCE, KEPT_BY_CHANCE, KEPT_LEVEL, broken_level};
-use super::gate::non_inferiority;
-use crate::metrics::accuracy::{EffectVerdict, PLANNED_EFFECT_PP};
+use sobench_results::compare::contrast::{
+    BROKEN_BY_CHANCE, KEPT_BY_CHANCE, KEPT_LEVEL, broken_level,
+};
+use sobench_results::compare::gate::non_inferiority;
+use sobench_results::metrics::accuracy::{EffectVerdict, PLANNED_EFFECT_PP};
 use sobench_statistics::Rate;
 use sobench_statistics::bootstrap::SplitMix;
 use sobench_statistics::paired::{
@@ -32,16 +34,16 @@ struct Design {
 
 /// One figure of a trial, in percent of the runs, with its limits.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Check {
-    pub what: String,
-    pub percent: f64,
-    pub least: f64,
-    pub most: f64,
+pub(crate) struct Check {
+    pub(crate) what: String,
+    pub(crate) percent: f64,
+    pub(crate) least: f64,
+    pub(crate) most: f64,
 }
 
 impl Check {
     /// Whether the figure is within its limits, widened by this many percentage points.
-    pub fn is_met(&self, slack: f64) -> bool {
+    pub(crate) fn is_met(&self, slack: f64) -> bool {
         (self.least - slack..=self.most + slack).contains(&self.percent)
     }
 }
@@ -101,7 +103,7 @@ const PLANS: [(f64, f64); 4] = [
 const VISIBLE: [(usize, f64); 3] = [(100, 0.15), (200, 0.1), (1000, 0.25)];
 
 /// Simulates `runs` runs of each design.
-pub fn simulate(runs: usize, seed: u64) -> Vec<Check> {
+pub(crate) fn simulate(runs: usize, seed: u64) -> Vec<Check> {
     let share = |hits: usize| 100.0 * hits as f64 / runs as f64;
     let mut checks = Vec::new();
     let mut stream = seed;
