@@ -209,7 +209,7 @@ impl Few for Option<bool> {
 impl Few for Arm {
     const BITS: u32 = 4;
     fn to_bits(self) -> u64 {
-        place(&Self::ALL, self)
+        place(&Self::ALL, &self)
     }
     fn from_bits(bits: u64) -> Self {
         Self::ALL[bits as usize]
@@ -219,7 +219,7 @@ impl Few for Arm {
 impl Few for Option<Grade> {
     const BITS: u32 = 4;
     fn to_bits(self) -> u64 {
-        self.map_or(0, |grade| 1 + place(&Grade::ALL, grade))
+        self.map_or(0, |grade| 1 + place(&Grade::ALL, &grade))
     }
     fn from_bits(bits: u64) -> Self {
         Grade::ALL.get((bits as usize).wrapping_sub(1)).copied()
@@ -237,8 +237,8 @@ impl Few for u64 {
     }
 }
 
-fn place<T: PartialEq>(all: &[T], one: T) -> u64 {
-    let place = all.iter().position(|known| *known == one);
+fn place<T: PartialEq>(all: &[T], one: &T) -> u64 {
+    let place = all.iter().position(|known| known == one);
     place.expect("the list has every value") as u64
 }
 
@@ -247,12 +247,12 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check<C: Column + Default>(values: Vec<C::Value>)
+    fn check<C: Column + Default>(values: &[C::Value])
     where
         C::Value: Clone + std::fmt::Debug + PartialEq,
     {
         let mut column = C::default();
-        let rows = || (0..).step_by(7).zip(&values);
+        let rows = || (0..).step_by(7).zip(values);
         for (row, value) in rows() {
             column.set(row, value.clone());
         }
@@ -268,16 +268,16 @@ mod tests {
 
     #[test]
     fn values_round_trip() {
-        check::<Bits<bool>>(vec![true, false, true, true, false]);
-        check::<Bits<Option<bool>>>(vec![None, Some(true), Some(false), None, Some(true)]);
-        check::<Bits<Arm>>(Arm::ALL.to_vec());
+        check::<Bits<bool>>(&[true, false, true, true, false]);
+        check::<Bits<Option<bool>>>(&[None, Some(true), Some(false), None, Some(true)]);
+        check::<Bits<Arm>>(&Arm::ALL);
         let grades = Grade::ALL.map(Some);
-        check::<Bits<Option<Grade>>>([&grades[..], &[None]].concat());
-        check::<Bits<u64>>(vec![15, 0, 7]);
-        check::<Dense<u64>>(vec![0, 1, u64::MAX]);
-        check::<Dense<Option<u64>, u64>>(vec![None, Some(0), Some(u64::MAX - 1)]);
-        check::<Dense<Option<u32>, u32>>(vec![Some(0), None, Some(9)]);
-        check::<Dense<usize, u32>>(vec![5, 0, 1 << 20]);
+        check::<Bits<Option<Grade>>>(&[&grades[..], &[None]].concat());
+        check::<Bits<u64>>(&[15, 0, 7]);
+        check::<Dense<u64>>(&[0, 1, u64::MAX]);
+        check::<Dense<Option<u64>, u64>>(&[None, Some(0), Some(u64::MAX - 1)]);
+        check::<Dense<Option<u32>, u32>>(&[Some(0), None, Some(9)]);
+        check::<Dense<usize, u32>>(&[5, 0, 1 << 20]);
     }
 
     #[test]

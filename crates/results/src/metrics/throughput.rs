@@ -29,7 +29,7 @@ pub struct Counts {
 
 impl Counts {
     /// Counts the answers of a group.
-    pub(super) fn new(answers: Vec<&Sample<'_>>, options: &MetricsOptions) -> Self {
+    pub(super) fn new(answers: &[&Sample<'_>], options: &MetricsOptions) -> Self {
         let input = sum(answers.iter().map(|sample| sample.tokens().input));
         let is_generated = options.answers == Answers::Generated;
         let output =
@@ -49,14 +49,14 @@ impl Counts {
             has_verdicts.then(|| answers.iter().filter(valid).count() as u64)
         };
         let good: Option<Vec<&Sample<'_>>> =
-            options.goodput.and_then(|slo| good(&answers, slo, options));
+            options.goodput.and_then(|slo| good(answers, slo, options));
         Self {
             answers: Some(answers.len() as u64),
             output_tokens: output,
             total_tokens: total,
             good: good.as_ref().map(|good| good.len() as u64),
             valid_good: good.as_ref().and_then(|good| valid_of(good)),
-            valid: valid_of(&answers),
+            valid: valid_of(answers),
         }
     }
 }
@@ -114,7 +114,7 @@ pub struct Peaks {
 }
 
 impl Peaks {
-    pub(super) fn new(answers: Vec<&Sample<'_>>, kind: Answers) -> Self {
+    pub(super) fn new(answers: &[&Sample<'_>], kind: Answers) -> Self {
         let Some(start_ns) = answers
             .iter()
             .filter_map(|sample| sample.request_times().sent_ns)
@@ -127,7 +127,7 @@ impl Peaks {
         let mut tokens: BTreeMap<u64, f64> = BTreeMap::new();
         let mut overlapping: BTreeMap<u64, i64> = BTreeMap::new();
         let bucket = |at_ns: u64| at_ns.saturating_sub(start_ns) / NS_PER_S;
-        for sample in &answers {
+        for sample in answers {
             let timing = sample.request_times();
             let weight = sample
                 .tokens()

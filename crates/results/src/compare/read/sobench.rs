@@ -29,7 +29,10 @@ struct Own {
     /// `None` in results of older versions, which have only `quality` and `overall`.
     metrics: Option<Values>,
     accuracy: Option<OwnAccuracy>,
+    #[serde(default)]
     quality: Value,
+    /// Only in results of versions before `metrics`.
+    #[serde(default)]
     overall: Value,
 }
 

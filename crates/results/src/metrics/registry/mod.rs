@@ -175,12 +175,12 @@ impl<'r> RunSamples<'r> {
 
     fn counts(&self) -> &Counts {
         self.counts
-            .get_or_init(|| Counts::new(self.answers().collect(), self.options))
+            .get_or_init(|| Counts::new(&self.answers().collect::<Vec<_>>(), self.options))
     }
 
     fn peaks(&self) -> &Peaks {
         self.peaks
-            .get_or_init(|| Peaks::new(self.answers().collect(), self.options.answers))
+            .get_or_init(|| Peaks::new(&self.answers().collect::<Vec<_>>(), self.options.answers))
     }
 }
 

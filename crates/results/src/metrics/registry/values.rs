@@ -159,7 +159,8 @@ impl JsonSchema for Values {
     }
 
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        let value = generator.subschema_for::<Value>();
+        // Older versions write `null` for an unknown metric.
+        let value = generator.subschema_for::<Option<Value>>();
         let names = Metric::ALL.iter().map(|metric| (metric.name, false));
         sobench_core::contract::members(names, &value)
     }
