@@ -198,8 +198,11 @@ pub fn judge(constraint: &Compiled, answer: &Answer, ending: Ending<'_>) -> Verd
     if let KindJudge::Tools(judge) = &constraint.inner.judge {
         return verdict_of(|| judge.judge(answer, ending));
     }
-    let verdict = if ending.is_cut() {
-        constraint.judge_start(&text)
+    let verdict = if ending.is_cut() && constraint.not_scorable().is_none() {
+        let reason = constraint.final_violation(&text);
+        Verdict::Invalid {
+            reason: reason.unwrap_or(Reason::Truncated),
+        }
     } else {
         constraint.judge_text(&text)
     };
@@ -357,25 +360,11 @@ impl Compiled {
         self.marks.as_ref()?.of_another_request(constraint, text)
     }
 
+    /// Judges the text of a complete answer.
     fn judge_text(&self, text: &str) -> Verdict {
-        if let Some(why) = self.not_scorable() {
-            return Verdict::NotScored { why: why.clone() };
-        }
-        if let Some(reason) = oversize(text) {
-            return Verdict::Invalid { reason };
-        }
-        verdict_of(|| self.inner.judge.judge(text))
-    }
-
-    /// Judges the text of an answer that was cut at the token limit: invalid if no end could make it
-    /// valid, otherwise truncated.
-    fn judge_start(&self, text: &str) -> Verdict {
-        if let Some(why) = self.not_scorable() {
-            return Verdict::NotScored { why: why.clone() };
-        }
-        let reason = self.final_violation(text);
-        Verdict::Invalid {
-            reason: reason.unwrap_or(Reason::Truncated),
+        match oversize(text).filter(|_| self.not_scorable().is_none()) {
+            Some(reason) => Verdict::Invalid { reason },
+            None => verdict_of(|| self.inner.judge.judge(text)),
         }
     }
 
