@@ -9,16 +9,16 @@ use serde_json::Value;
 use sobench_core::constraint::{AlwaysTrue, Constraint};
 use sobench_core::verdict::{Reason, Verdict};
 use sobench_judge::json_scan::Scanner;
-use sobench_judge::{EvaluateOptions, Evaluator, function_calls, vllm_formula};
+use sobench_judge::{function_calls, vllm_formula};
 
 use super::draw::Draw;
+use super::{compiled, judge_text};
 
 pub(crate) fn check(bytes: &[u8]) {
     let (text, reference) = Draw::new(bytes).two_texts();
-    let mut evaluator = Evaluator::new(EvaluateOptions::default());
     let anything = Constraint::JsonSchema(Arc::new(Value::Bool(true)));
     let parsed = serde_json::from_str::<Value>(&text);
-    let verdict = evaluator.judge_text(&anything, None, &text);
+    let verdict = judge_text(&compiled(&anything), &text);
     match (&verdict, &parsed) {
         (Verdict::Valid, Ok(_)) | (Verdict::NotScored { .. }, _) => {}
         // serde_json keeps the last of duplicate keys.
@@ -42,9 +42,9 @@ pub(crate) fn check(bytes: &[u8]) {
         !is_passed || parsed.is_ok(),
         "the scanner passes over what is not JSON: {text:?}"
     );
-    let object = evaluator.judge_text(&Constraint::JsonObject(AlwaysTrue), None, &text);
+    let object = compiled(&Constraint::JsonObject(AlwaysTrue));
     assert!(
-        object != Verdict::Valid || verdict == Verdict::Valid,
+        !object.accepts(&text) || verdict == Verdict::Valid,
         "a valid object that is not valid JSON: {text:?}"
     );
     // The script's formula differs from JSON, so only the presence of a result is checked.

@@ -4,6 +4,11 @@
 //! Run by the targets of `cargo fuzz`, and by the test suite on all inputs that ever violated a
 //! property and on some others (`fixtures/fuzz`).
 
+use sobench_core::answer::Answer;
+use sobench_core::constraint::Constraint;
+use sobench_core::verdict::Verdict;
+use sobench_judge::{Compiled, Ending, EvaluateOptions, Evaluator, judge};
+
 mod answer;
 mod delta;
 mod draw;
@@ -18,6 +23,17 @@ mod schema;
 mod server_metrics;
 mod sse;
 mod texts;
+
+/// A constraint, compiled.
+fn compiled(constraint: &Constraint) -> Compiled {
+    Evaluator::new(EvaluateOptions::default()).compile(constraint)
+}
+
+/// The verdict on a complete answer with this text.
+fn judge_text(constraint: &Compiled, text: &str) -> Verdict {
+    let answer = Answer::from_text(text.to_owned());
+    judge(constraint, &answer, Ending::COMPLETED)
+}
 
 /// Panics if the bytes violate a property.
 pub(crate) type Check = fn(&[u8]);

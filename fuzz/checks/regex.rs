@@ -7,10 +7,10 @@ use std::collections::BTreeSet;
 
 use sobench_core::constraint::Constraint;
 use sobench_core::verdict::Verdict;
-use sobench_judge::{EvaluateOptions, Evaluator};
 
 use super::draw::Draw;
 use super::texts::texts;
+use super::{compiled, judge_text};
 
 const MAX_DEPTH: usize = 4;
 
@@ -48,20 +48,19 @@ enum Node {
 
 pub(crate) fn check(bytes: &[u8]) {
     let mut draw = Draw::new(bytes);
-    let mut evaluator = Evaluator::new(EvaluateOptions::default());
     if draw.below(4) == 0 {
         let (pattern, text) = draw.two_texts();
         // Must not panic.
-        let _ = evaluator.judge_text(&Constraint::Regex(pattern.into()), None, &text);
+        let _ = judge_text(&compiled(&Constraint::Regex(pattern.into())), &text);
         return;
     }
     let node = node(&mut draw, 0);
     let pattern = pattern_text(&node);
-    let constraint = Constraint::Regex(pattern.as_str().into());
+    let constraint = compiled(&Constraint::Regex(pattern.as_str().into()));
     for text in texts(&LETTERS, MAX_LENGTH) {
         let letters: Vec<char> = text.chars().collect();
         let expected = ends(&node, &letters, 0).contains(&letters.len());
-        match evaluator.judge_text(&constraint, None, &text) {
+        match judge_text(&constraint, &text) {
             Verdict::NotScored { why } => {
                 panic!("{pattern:?} is supported, but not scored: {why:?}")
             }

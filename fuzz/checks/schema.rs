@@ -7,20 +7,20 @@ use std::sync::Arc;
 use serde_json::Value;
 use sobench_core::constraint::Constraint;
 use sobench_core::verdict::{Reason, Verdict};
-use sobench_judge::{EvaluateOptions, Evaluator};
 
 use super::draw::Draw;
+use super::{compiled, judge_text};
 
 pub(crate) fn check(bytes: &[u8]) {
     let (schema, answer) = Draw::new(bytes).two_texts();
     let Ok(schema) = serde_json::from_str::<Value>(&schema) else {
         return;
     };
-    let mut evaluator = Evaluator::new(EvaluateOptions::default());
     let constraint = Constraint::JsonSchema(Arc::new(schema));
-    let verdict = evaluator.judge_text(&constraint, None, &answer);
+    let once = compiled(&constraint);
+    let verdict = judge_text(&once, &answer);
     assert_eq!(
-        Evaluator::new(EvaluateOptions::default()).judge_text(&constraint, None, &answer),
+        judge_text(&compiled(&constraint), &answer),
         verdict,
         "not repeatable"
     );
@@ -35,7 +35,7 @@ pub(crate) fn check(bytes: &[u8]) {
     {
         let pretty = serde_json::to_string_pretty(&value).expect("a value can be written");
         assert_eq!(
-            evaluator.judge_text(&constraint, None, &pretty),
+            judge_text(&once, &pretty),
             verdict,
             "with white space: {answer}"
         );

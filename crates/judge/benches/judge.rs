@@ -18,9 +18,10 @@ use std::sync::Arc;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use serde_json::Value;
+use sobench_core::answer::Answer;
 use sobench_core::constraint::Constraint;
 use sobench_core::verdict::Verdict;
-use sobench_judge::{EvaluateOptions, Evaluator};
+use sobench_judge::{Ending, EvaluateOptions, Evaluator, judge};
 
 /// Array lengths: 120 bytes, 1 KB, 12 KB, and half a megabyte, which is half the judge's limit.
 const SIZES: [usize; 4] = [5, 50, 500, 20_000];
@@ -83,9 +84,11 @@ fn judging(criterion: &mut Criterion) {
             },
         );
         for (name, constraint) in [("read", &anything), ("judge", &constraint)] {
-            group.bench_with_input(BenchmarkId::new(name, size), &text, |bencher, text| {
+            let answer = Answer::from_text(text.clone());
+            group.bench_with_input(BenchmarkId::new(name, size), &answer, |bencher, answer| {
                 bencher.iter(|| {
-                    let verdict = evaluator.judge_text(constraint, None, black_box(text));
+                    let constraint = evaluator.compile(constraint);
+                    let verdict = judge(&constraint, black_box(answer), Ending::COMPLETED);
                     assert_eq!(verdict, Verdict::Valid);
                 });
             });

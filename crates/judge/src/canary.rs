@@ -11,7 +11,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Evaluator, INCOMPLETE_CHARACTER};
+use super::request_marks::RequestMarks;
+use super::{Compiled, INCOMPLETE_CHARACTER};
 use sobench_core::constraint::Constraint;
 use sobench_core::nonce::{NONCE_PREFIX, Nonce};
 use sobench_core::verdict::{Reason, Verdict};
@@ -145,15 +146,11 @@ impl Excerpt {
     }
 }
 
-impl Evaluator {
-    /// Classifies the answer to a canary by its verdict ([`Evaluator::judge`]) and its text. `None`
-    /// for answers without a verdict, and for other constraints.
-    pub fn classify_canary(
-        &mut self,
-        constraint: &Constraint,
-        text: &str,
-        verdict: &Verdict,
-    ) -> Option<CanaryAnswer> {
+impl Compiled {
+    /// Classifies the answer to a canary by its text and its verdict ([`crate::judge`]). `None` for
+    /// answers without a verdict, and for other constraints.
+    pub fn classify_canary(&self, text: &str, verdict: &Verdict) -> Option<CanaryAnswer> {
+        let constraint = self.inner.constraint.as_ref()?;
         let own = Nonce::from_constraint(constraint)?;
         let reason = match verdict {
             Verdict::NotScored { .. } => return None,
@@ -165,7 +162,8 @@ impl Evaluator {
         };
         let end = self.longest_start(constraint, text);
         let found = |class| Some(CanaryAnswer::new(class, text, end));
-        if let Some(other) = self.marks.other_nonce(constraint, text) {
+        let marks = self.marks.as_deref();
+        if let Some(other) = marks.and_then(|marks| marks.other_nonce(constraint, text)) {
             return Some(CanaryAnswer {
                 nonce: Some(other),
                 ..CanaryAnswer::new(CanaryClass::Swapped, text, end)
@@ -186,7 +184,7 @@ impl Evaluator {
         if let Some(byte) = self.restart(constraint, own, text, end) {
             return Some(CanaryAnswer::new(CanaryClass::Restarted, text, byte));
         }
-        if let Some(other) = self.partial_nonce(own, &text[end..]) {
+        if let Some(other) = marks.and_then(|marks| partial_nonce(marks, own, &text[end..])) {
             return Some(CanaryAnswer {
                 nonce: Some(other),
                 ..CanaryAnswer::new(CanaryClass::Swapped, text, end)
@@ -203,10 +201,10 @@ impl Evaluator {
     }
 
     /// The length of the longest start of `text` that may become a valid answer.
-    fn longest_start(&mut self, constraint: &Constraint, text: &str) -> usize {
+    fn longest_start(&self, constraint: &Constraint, text: &str) -> usize {
         let ends = text.char_indices().map(|(at, _)| at);
         let ends: Vec<usize> = ends.chain(iter::once(text.len())).collect();
-        let starts = ends.partition_point(|end| self.may_become_valid(constraint, &text[..*end]));
+        let starts = ends.partition_point(|end| self.may_become_valid(&text[..*end]));
         let start = &text[..ends[starts.saturating_sub(1)]];
         let start = match constraint.schema() {
             Some(schema) if start.len() < text.len() => {
@@ -218,14 +216,10 @@ impl Evaluator {
         start.trim_end_matches(INCOMPLETE_CHARACTER).len()
     }
 
-    fn may_become_valid(&mut self, constraint: &Constraint, start: &str) -> bool {
-        self.final_violation(constraint, None, start).is_none()
-    }
-
     /// The byte from which on `text` is another start of an answer, up to `end`, where it leaves the
     /// language.
     fn restart(
-        &mut self,
+        &self,
         constraint: &Constraint,
         own: Nonce,
         text: &str,
@@ -242,21 +236,21 @@ impl Evaluator {
                 Some(_) => text[..at].rfind('{')?,
                 None => at,
             };
-            if (1..=end).contains(&start) && self.may_become_valid(constraint, &text[start..]) {
+            if (1..=end).contains(&start) && self.may_become_valid(&text[start..]) {
                 return Some(start);
             }
         }
         None
     }
+}
 
-    /// The nonce of another request of which `rest` has a part.
-    fn partial_nonce(&self, own: Nonce, rest: &str) -> Option<Nonce> {
-        let is_digit = |character: char| matches!(character, '0'..='9' | 'a'..='f');
-        rest.split(|character| !is_digit(character))
-            .filter_map(|digits| digits.get(..MIN_DIGITS))
-            .take(MAX_SEQUENCES)
-            .find_map(|digits| self.marks.nonce_with_digits(own, digits))
-    }
+/// The nonce of another request of which `rest` has a part.
+fn partial_nonce(marks: &RequestMarks, own: Nonce, rest: &str) -> Option<Nonce> {
+    let is_digit = |character: char| matches!(character, '0'..='9' | 'a'..='f');
+    rest.split(|character| !is_digit(character))
+        .filter_map(|digits| digits.get(..MIN_DIGITS))
+        .take(MAX_SEQUENCES)
+        .find_map(|digits| marks.nonce_with_digits(own, digits))
 }
 
 /// The byte at which a name of a member leaves the names of the schema, if the start of an answer
@@ -286,7 +280,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::EvaluateOptions;
+    use crate::{Ending, EvaluateOptions, Evaluator, judge};
     use sobench_core::answer::Answer;
     use sobench_core::constraint::GrammarDialect;
     use sobench_core::observation::Outcome;
@@ -357,10 +351,13 @@ mod tests {
             }
         }
         let answer = Answer::from_text(text.to_owned());
-        let verdict = evaluator.judge(Some(constraint), None, outcome, &answer, None, None);
-        evaluator
-            .classify_canary(constraint, text, &verdict)
-            .unwrap()
+        let compiled = evaluator.compile_request(Some(constraint), None, None);
+        let ending = Ending {
+            outcome,
+            finish_reason: None,
+        };
+        let verdict = judge(&compiled, &answer, ending);
+        compiled.classify_canary(text, &verdict).unwrap()
     }
 
     #[track_caller]
@@ -454,19 +451,14 @@ mod tests {
     #[test]
     fn other_constraints_and_answers_without_a_verdict_have_no_class() {
         let mut evaluator = Evaluator::new(EvaluateOptions::default());
-        let plain = Constraint::Regex("a+".into());
-        assert_eq!(
-            evaluator.classify_canary(&plain, "a", &Verdict::Valid),
-            None
-        );
+        let plain = evaluator.compile(&Constraint::Regex("a+".into()));
+        assert_eq!(plain.classify_canary("a", &Verdict::Valid), None);
         let (constraint, valid) = canaries(OWN).swap_remove(1);
         let unscored = Verdict::NotScored {
             why: sobench_core::verdict::NotScored::Failed,
         };
-        assert_eq!(
-            evaluator.classify_canary(&constraint, &valid, &unscored),
-            None
-        );
+        let compiled = evaluator.compile(&constraint);
+        assert_eq!(compiled.classify_canary(&valid, &unscored), None);
     }
 
     #[test]

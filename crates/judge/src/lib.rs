@@ -8,7 +8,7 @@
 //! module. Answers that must be JSON are decided as their text has them (`text_values.rs`); those
 //! that are not valid are parsed by `json_answer.rs` and explained. An answer that was cut at the token
 //! limit is truncated if more text could have made it valid, and otherwise invalid for the reason
-//! that no further text could remove ([`Evaluator::final_violation`]). (A text that is complete
+//! that no further text could remove. (A text that is complete
 //! exactly at the limit is truncated: the server did not report a stop, and a higher limit might
 //! have continued it.)
 //!
@@ -59,12 +59,12 @@ pub use white_space_run::is_white_space_run;
 
 use sobench_core::answer::{Answer, Channel};
 use sobench_core::constraint::{Constraint, sha256_hex};
-use sobench_core::observation::{Outcome, TransportCause};
+use sobench_core::observation::{Observation, Outcome, TransportCause};
 use sobench_core::verdict::{ExtraText, NotScored, Reason, Verdict};
 
 use self::json_answer::{Refused, Start};
 use self::request_marks::RequestMarks;
-use self::tool_calls::{Ending, ToolCallJudge};
+use self::tool_calls::ToolCallJudge;
 
 /// Maximum bytes of a valid answer.
 pub const MAX_ANSWER_BYTES: usize = 1 << 20;
@@ -91,7 +91,7 @@ impl Default for EvaluateOptions {
     }
 }
 
-/// Judges answers and caches compiled constraints.
+/// Compiles constraints, and keeps the compiled ones.
 pub struct Evaluator {
     options: EvaluateOptions,
     compiled: HashMap<String, Arc<CompiledConstraint>>,
@@ -106,8 +106,23 @@ pub struct Evaluator {
 /// The kind of a constraint, and the address of its content.
 type Address = (Discriminant<Constraint>, usize);
 
-/// A compiled constraint.
-enum CompiledConstraint {
+/// A compiled constraint. That of a request also has the channel that the request asks for, and the
+/// marks of all requests.
+#[derive(Clone)]
+pub struct Compiled {
+    inner: Arc<CompiledConstraint>,
+    expected: Option<Channel>,
+    marks: Option<Arc<RequestMarks>>,
+}
+
+struct CompiledConstraint {
+    /// `None` if the request has none.
+    constraint: Option<Constraint>,
+    judge: KindJudge,
+}
+
+/// What judges the answers of a kind of constraint.
+enum KindJudge {
     Schema(schema::SchemaJudge),
     JsonObject,
     Regex(Box<regex::RegexJudge>),
@@ -117,6 +132,86 @@ enum CompiledConstraint {
     Tools(Box<ToolCallJudge>),
     /// Answers cannot be scored by this constraint.
     NotScorable(NotScored),
+}
+
+/// How a request ended.
+#[derive(Clone, Copy, Debug)]
+pub struct Ending<'a> {
+    pub outcome: &'a Outcome,
+    /// As the server sent it. Tool calls are judged by it.
+    pub finish_reason: Option<&'a str>,
+}
+
+impl Ending<'_> {
+    /// The end of a complete answer, without a finish reason.
+    pub const COMPLETED: Ending<'static> = Ending {
+        outcome: &Outcome::Completed,
+        finish_reason: None,
+    };
+
+    fn is_cut(self) -> bool {
+        *self.outcome == Outcome::Truncated
+    }
+
+    /// Why there is no answer to judge.
+    fn why_no_answer(self) -> Option<NotScored> {
+        Some(match self.outcome {
+            Outcome::Completed | Outcome::Truncated => return None,
+            Outcome::Rejected { .. } | Outcome::Refused { .. } | Outcome::Unsupported { .. } => {
+                NotScored::Refused
+            }
+            Outcome::Transport {
+                cause: TransportCause::Local,
+                ..
+            } => NotScored::NotSent,
+            Outcome::ServerError { .. }
+            | Outcome::StreamError { .. }
+            | Outcome::Transport { .. }
+            | Outcome::TimedOut { .. } => NotScored::Failed,
+            Outcome::Cancelled => NotScored::Cancelled,
+            Outcome::Abandoned => NotScored::Abandoned,
+        })
+    }
+}
+
+impl<'a> From<&'a Observation> for Ending<'a> {
+    fn from(observation: &'a Observation) -> Self {
+        Self {
+            outcome: &observation.outcome,
+            finish_reason: observation.finish_reason.as_deref(),
+        }
+    }
+}
+
+/// Judges an answer: first the outcome of the request, then the text or the tool calls by the
+/// constraint. The only way to a verdict.
+pub fn judge(constraint: &Compiled, answer: &Answer, ending: Ending<'_>) -> Verdict {
+    if let Some(why) = ending.why_no_answer() {
+        return Verdict::NotScored { why };
+    }
+    let text = answer.text();
+    if let Some(member) = constraint.mark_of_another_request(&text) {
+        return Verdict::Invalid {
+            reason: Reason::OtherRequest { member },
+        };
+    }
+    if let KindJudge::Tools(judge) = &constraint.inner.judge {
+        return verdict_of(|| judge.judge(answer, ending));
+    }
+    let verdict = if ending.is_cut() && constraint.not_scorable().is_none() {
+        let reason = constraint.final_violation(&text);
+        Verdict::Invalid {
+            reason: reason.unwrap_or(Reason::Truncated),
+        }
+    } else {
+        constraint.judge_text(&text)
+    };
+    match constraint.wrong_channel(answer, ending, &verdict) {
+        Some(channel) => Verdict::Invalid {
+            reason: Reason::WrongChannel { channel },
+        },
+        None => verdict,
+    }
 }
 
 impl Evaluator {
@@ -154,87 +249,150 @@ impl Evaluator {
         }
     }
 
-    /// Judges an answer: first the outcome of the request, then the text or the tool calls by the
-    /// constraint. `oracle` is a pest grammar that replaces a grammar constraint. `finish_reason` is
-    /// used for tool calls only. `expected` is the channel that the request asks for; `None`
-    /// accepts any, and tools have no expected channel.
-    pub fn judge(
-        &mut self,
-        constraint: Option<&Constraint>,
-        oracle: Option<&str>,
-        outcome: &Outcome,
-        answer: &Answer,
-        finish_reason: Option<&str>,
-        expected: Option<Channel>,
-    ) -> Verdict {
-        let not_scored = |why| Verdict::NotScored { why };
-        match outcome {
-            Outcome::Rejected { .. } | Outcome::Refused { .. } | Outcome::Unsupported { .. } => {
-                return not_scored(NotScored::Refused);
-            }
-            Outcome::ServerError { .. } | Outcome::StreamError { .. } => {
-                return not_scored(NotScored::Failed);
-            }
-            Outcome::Transport {
-                cause: TransportCause::Local,
-                ..
-            } => return not_scored(NotScored::NotSent),
-            Outcome::Transport { .. } | Outcome::TimedOut { .. } => {
-                return not_scored(NotScored::Failed);
-            }
-            Outcome::Cancelled => return not_scored(NotScored::Cancelled),
-            Outcome::Abandoned => return not_scored(NotScored::Abandoned),
-            Outcome::Completed | Outcome::Truncated => {}
-        }
-        let Some(constraint) = constraint else {
-            return not_scored(NotScored::NoConstraint);
-        };
-        let text = answer.text();
-        let is_truncated = *outcome == Outcome::Truncated;
-        if let Some(member) = self.marks.of_another_request(constraint, &text) {
-            return Verdict::Invalid {
-                reason: Reason::OtherRequest { member },
-            };
-        }
-        if constraint.tools().is_some() {
-            let judge = self.compiled(constraint, None);
-            let ending = if is_truncated {
-                Ending::Cut
-            } else {
-                Ending::Complete(finish_reason)
-            };
-            return catch_panic(|| judge.judge_calls(answer, ending))
-                .unwrap_or_else(|why| Verdict::NotScored { why });
-        }
-        let verdict = if is_truncated {
-            self.judge_start(constraint, oracle, &text)
-        } else {
-            self.judge_text(constraint, oracle, &text)
-        };
-        if expected != Some(Channel::Content)
-            || !answer.content.trim().is_empty()
-            || matches!(verdict, Verdict::NotScored { .. })
-        {
-            return verdict;
-        }
-        match self.used_channel(constraint, oracle, answer, is_truncated) {
-            Some(channel) => Verdict::Invalid {
-                reason: Reason::WrongChannel { channel },
-            },
-            None => verdict,
+    /// Compiles a constraint that judges answers in any channel, whatever other requests ask for.
+    pub fn compile(&mut self, constraint: &Constraint) -> Compiled {
+        Compiled {
+            inner: self.compiled(Some(constraint), None),
+            expected: None,
+            marks: None,
         }
     }
 
-    /// The channel that has the answer where the content is empty. Reasoning has it only if it starts
-    /// with a valid answer. A truncated answer might have had content after its reasoning.
-    fn used_channel(
+    /// Compiles the constraint of a request of the run; `None` if it has none. `oracle` is a pest
+    /// grammar that replaces a grammar constraint. `expected` is the channel that the request asks
+    /// for; `None` accepts any, and tools have no expected channel.
+    pub fn compile_request(
         &mut self,
-        constraint: &Constraint,
+        constraint: Option<&Constraint>,
         oracle: Option<&str>,
+        expected: Option<Channel>,
+    ) -> Compiled {
+        Compiled {
+            inner: self.compiled(constraint, oracle),
+            expected,
+            marks: self.has_marks().then(|| Arc::clone(&self.marks)),
+        }
+    }
+
+    fn compiled(
+        &mut self,
+        constraint: Option<&Constraint>,
+        oracle: Option<&str>,
+    ) -> Arc<CompiledConstraint> {
+        let found = constraint.and_then(|constraint| Some((constraint, address(constraint)?)));
+        let Some((constraint, address)) = found.filter(|_| oracle.is_none()) else {
+            return self.compiled_by_content(constraint, oracle);
+        };
+        if let Some((_, compiled)) = self.by_address.get(&address) {
+            return Arc::clone(compiled);
+        }
+        let compiled = self.compiled_by_content(Some(constraint), oracle);
+        if self.by_address.len() == MAX_COMPILED {
+            self.by_address.clear();
+        }
+        self.by_address
+            .insert(address, (constraint.clone(), Arc::clone(&compiled)));
+        compiled
+    }
+
+    fn compiled_by_content(
+        &mut self,
+        constraint: Option<&Constraint>,
+        oracle: Option<&str>,
+    ) -> Arc<CompiledConstraint> {
+        let key = constraint.map_or_else(String::new, |constraint| key(constraint, oracle));
+        if let Some(compiled) = self.compiled.get(&key) {
+            return Arc::clone(compiled);
+        }
+        if self.insertion_order.len() == MAX_COMPILED
+            && let Some(oldest) = self.insertion_order.pop_front()
+        {
+            self.compiled.remove(&oldest);
+        }
+        let judge = match constraint {
+            Some(constraint) => KindJudge::new(constraint, oracle, self.options),
+            None => KindJudge::NotScorable(NotScored::NoConstraint),
+        };
+        let compiled = Arc::new(CompiledConstraint {
+            constraint: constraint.cloned(),
+            judge,
+        });
+        self.insertion_order.push_back(key.clone());
+        self.compiled.insert(key, Arc::clone(&compiled));
+        compiled
+    }
+}
+
+/// The key of a compiled constraint.
+fn key(constraint: &Constraint, oracle: Option<&str>) -> String {
+    let oracle_key = oracle
+        .map(|oracle| sha256_hex(oracle.as_bytes()))
+        .unwrap_or_default();
+    match constraint.tools() {
+        // Thousands of tools take long to fingerprint. The compiled constraint keeps the set alive,
+        // so no other set has its address.
+        Some(tools) => format!("tools {tools:p}"),
+        None => constraint.fingerprint() + &oracle_key,
+    }
+}
+
+impl Compiled {
+    /// The reason why answers cannot be scored. `None` if they can.
+    pub fn not_scorable(&self) -> Option<&NotScored> {
+        match &self.inner.judge {
+            KindJudge::NotScorable(why) => Some(why),
+            _ => None,
+        }
+    }
+
+    /// Whether a text alone is valid, as a complete answer in any channel.
+    pub fn accepts(&self, text: &str) -> bool {
+        self.judge_text(text) == Verdict::Valid
+    }
+
+    /// Whether some end could make `start`, the start of an answer, valid, or that cannot be decided.
+    pub fn may_become_valid(&self, start: &str) -> bool {
+        self.final_violation(start).is_none()
+    }
+
+    fn mark_of_another_request(&self, text: &str) -> Option<String> {
+        let constraint = self.inner.constraint.as_ref()?;
+        self.marks.as_ref()?.of_another_request(constraint, text)
+    }
+
+    /// Judges the text of a complete answer.
+    fn judge_text(&self, text: &str) -> Verdict {
+        match oversize(text).filter(|_| self.not_scorable().is_none()) {
+            Some(reason) => Verdict::Invalid { reason },
+            None => verdict_of(|| self.inner.judge.judge(text)),
+        }
+    }
+
+    /// Why `text`, the start of an answer, cannot become valid by any end. `None` if it can,
+    /// or if that cannot be decided.
+    fn final_violation(&self, text: &str) -> Option<Reason> {
+        let text = text.trim_end_matches(INCOMPLETE_CHARACTER);
+        if self.not_scorable().is_some() {
+            return None;
+        }
+        let find = || self.inner.judge.final_violation(text);
+        oversize(text).or_else(|| catch_panic(find).ok().flatten())
+    }
+
+    /// The channel that has the answer where the content is expected and empty. Reasoning has it only
+    /// if it starts with a valid answer. A truncated answer might have had content after its
+    /// reasoning.
+    fn wrong_channel(
+        &self,
         answer: &Answer,
-        is_truncated: bool,
+        ending: Ending<'_>,
+        verdict: &Verdict,
     ) -> Option<Channel> {
-        if !answer.refusal.is_empty() {
+        if self.expected != Some(Channel::Content)
+            || !answer.content.trim().is_empty()
+            || !answer.refusal.is_empty()
+            || matches!(verdict, Verdict::NotScored { .. })
+        {
             return None;
         }
         if !answer.tool_calls.is_empty() {
@@ -242,10 +400,10 @@ impl Evaluator {
         }
         let reasoning = answer.reasoning.trim();
         let is_answer = !reasoning.is_empty()
-            && !is_truncated
-            && self.judge_text(constraint, oracle, &answer.text()) != Verdict::Valid
+            && !ending.is_cut()
+            && *verdict != Verdict::Valid
             && matches!(
-                self.judge_text(constraint, oracle, reasoning),
+                self.judge_text(reasoning),
                 Verdict::Valid
                     | Verdict::Invalid {
                         reason: Reason::ExtraText {
@@ -257,122 +415,16 @@ impl Evaluator {
             );
         is_answer.then_some(Channel::Reasoning)
     }
-
-    /// Judges the text of a complete answer.
-    pub fn judge_text(
-        &mut self,
-        constraint: &Constraint,
-        oracle: Option<&str>,
-        text: &str,
-    ) -> Verdict {
-        let judge = self.compiled(constraint, oracle);
-        if let CompiledConstraint::NotScorable(why) = &*judge {
-            return Verdict::NotScored { why: why.clone() };
-        }
-        if let Some(reason) = oversize(text) {
-            return Verdict::Invalid { reason };
-        }
-        catch_panic(|| judge.judge(text)).unwrap_or_else(|why| Verdict::NotScored { why })
-    }
-
-    /// Judges the text of an answer that was cut at the token limit: invalid if no end could make it
-    /// valid, otherwise truncated.
-    fn judge_start(
-        &mut self,
-        constraint: &Constraint,
-        oracle: Option<&str>,
-        text: &str,
-    ) -> Verdict {
-        if let Some(why) = self.not_scorable_reason(constraint, oracle) {
-            return Verdict::NotScored { why };
-        }
-        let reason = self.final_violation(constraint, oracle, text);
-        Verdict::Invalid {
-            reason: reason.unwrap_or(Reason::Truncated),
-        }
-    }
-
-    /// Why `text`, the start of an answer, cannot become valid by any end. `None` if it can,
-    /// or if that cannot be decided.
-    pub fn final_violation(
-        &mut self,
-        constraint: &Constraint,
-        oracle: Option<&str>,
-        text: &str,
-    ) -> Option<Reason> {
-        let judge = self.compiled(constraint, oracle);
-        let text = text.trim_end_matches(INCOMPLETE_CHARACTER);
-        if let CompiledConstraint::NotScorable(_) = &*judge {
-            return None;
-        }
-        oversize(text).or_else(|| catch_panic(|| judge.final_violation(text)).ok().flatten())
-    }
-
-    /// The reason why answers cannot be scored by `constraint`. `None` if they can.
-    pub fn not_scorable_reason(
-        &mut self,
-        constraint: &Constraint,
-        oracle: Option<&str>,
-    ) -> Option<NotScored> {
-        match &*self.compiled(constraint, oracle) {
-            CompiledConstraint::NotScorable(why) => Some(why.clone()),
-            _ => None,
-        }
-    }
-
-    fn compiled(
-        &mut self,
-        constraint: &Constraint,
-        oracle: Option<&str>,
-    ) -> Arc<CompiledConstraint> {
-        let Some(address) = address(constraint).filter(|_| oracle.is_none()) else {
-            return self.compiled_by_content(constraint, oracle);
-        };
-        if let Some((_, judge)) = self.by_address.get(&address) {
-            return Arc::clone(judge);
-        }
-        let judge = self.compiled_by_content(constraint, oracle);
-        if self.by_address.len() == MAX_COMPILED {
-            self.by_address.clear();
-        }
-        self.by_address
-            .insert(address, (constraint.clone(), Arc::clone(&judge)));
-        judge
-    }
-
-    fn compiled_by_content(
-        &mut self,
-        constraint: &Constraint,
-        oracle: Option<&str>,
-    ) -> Arc<CompiledConstraint> {
-        let oracle_key = oracle
-            .map(|oracle| sha256_hex(oracle.as_bytes()))
-            .unwrap_or_default();
-        let key = match constraint.tools() {
-            // Thousands of tools take long to fingerprint. The compiled judge keeps the set alive,
-            // so no other set has its address.
-            Some(tools) => format!("tools {tools:p}"),
-            None => constraint.fingerprint() + &oracle_key,
-        };
-        if let Some(judge) = self.compiled.get(&key) {
-            return Arc::clone(judge);
-        }
-        if self.insertion_order.len() == MAX_COMPILED
-            && let Some(oldest) = self.insertion_order.pop_front()
-        {
-            self.compiled.remove(&oldest);
-        }
-        let options = self.options;
-        let judge = catch_panic(|| CompiledConstraint::compile(constraint, oracle, options))
-            .and_then(|judge| judge);
-        let judge = Arc::new(judge.unwrap_or_else(CompiledConstraint::NotScorable));
-        self.insertion_order.push_back(key.clone());
-        self.compiled.insert(key, Arc::clone(&judge));
-        judge
-    }
 }
 
-impl CompiledConstraint {
+impl KindJudge {
+    /// Compiles a constraint. One that cannot be compiled, or panics, is not scorable.
+    fn new(constraint: &Constraint, oracle: Option<&str>, options: EvaluateOptions) -> Self {
+        catch_panic(|| Self::compile(constraint, oracle, options))
+            .and_then(|judge| judge)
+            .unwrap_or_else(Self::NotScorable)
+    }
+
     fn compile(
         constraint: &Constraint,
         oracle: Option<&str>,
@@ -436,14 +488,6 @@ impl CompiledConstraint {
             Err(refused) => Verdict::Invalid {
                 reason: self.json_reason(text, refused),
             },
-        }
-    }
-
-    /// Judges the tool calls of an answer. Other constraints judge its text.
-    fn judge_calls(&self, answer: &Answer, ending: Ending<'_>) -> Verdict {
-        match self {
-            Self::Tools(judge) => judge.judge(answer, ending),
-            other => other.judge(&answer.text()),
         }
     }
 
@@ -520,6 +564,11 @@ fn oversize(text: &str) -> Option<Reason> {
     })
 }
 
+/// The verdict of a judge; a panic of its library leaves this case not scored.
+fn verdict_of(judge: impl FnOnce() -> Verdict) -> Verdict {
+    catch_panic(judge).unwrap_or_else(|why| Verdict::NotScored { why })
+}
+
 /// Converts a panic of a library to a reason why this case is not scored.
 fn catch_panic<T>(work: impl FnOnce() -> T) -> Result<T, NotScored> {
     panic::catch_unwind(AssertUnwindSafe(work)).map_err(|_| NotScored::Unsupported {
@@ -541,6 +590,23 @@ mod tests {
 
     fn schema(schema: serde_json::Value) -> Constraint {
         Constraint::JsonSchema(Arc::new(schema))
+    }
+
+    fn evaluator() -> Evaluator {
+        Evaluator::new(EvaluateOptions::default())
+    }
+
+    fn judge_text(constraint: &Compiled, text: &str) -> Verdict {
+        let answer = Answer::from_text(text.to_owned());
+        judge(constraint, &answer, Ending::COMPLETED)
+    }
+
+    /// The end of a request without a finish reason.
+    fn ending(outcome: &Outcome) -> Ending<'_> {
+        Ending {
+            outcome,
+            finish_reason: None,
+        }
     }
 
     #[test]
@@ -597,15 +663,9 @@ mod tests {
             (Outcome::Abandoned, "abandoned", "abandoned"),
         ] {
             for (constraint, expected) in [(Some(any_object()), expected), (None, unconstrained)] {
-                let mut evaluator = Evaluator::new(EvaluateOptions::default());
-                let verdict = evaluator.judge(
-                    constraint.as_ref(),
-                    None,
-                    &outcome,
-                    &Answer::from_text("{}".to_owned()),
-                    None,
-                    None,
-                );
+                let compiled = evaluator().compile_request(constraint.as_ref(), None, None);
+                let answer = Answer::from_text("{}".to_owned());
+                let verdict = judge(&compiled, &answer, ending(&outcome));
                 let name = match &verdict {
                     Verdict::Valid => "valid",
                     Verdict::Invalid { reason } => reason.name(),
@@ -618,27 +678,22 @@ mod tests {
 
     #[test]
     fn an_oracle_replaces_the_grammar() {
-        let mut evaluator = Evaluator::new(EvaluateOptions::default());
+        let mut evaluator = evaluator();
         let lark = Constraint::Grammar {
             dialect: GrammarDialect::Lark,
             text: "start: \"a\" \"b\"".into(),
         };
         let oracle = "start = { SOI ~ \"yes\" ~ EOI }";
-        assert_eq!(
-            evaluator.judge_text(&lark, Some(oracle), "yes"),
-            Verdict::Valid
-        );
+        let compiled = evaluator.compile_request(Some(&lark), Some(oracle), None);
+        assert!(compiled.accepts("yes"));
         assert!(matches!(
-            evaluator.judge_text(&lark, Some(oracle), "ab"),
+            judge_text(&compiled, "ab"),
             Verdict::Invalid {
                 reason: Reason::Grammar { .. }
             }
         ));
-        assert_ne!(
-            evaluator.judge_text(&lark, None, "yes"),
-            Verdict::Valid,
-            "cached under a separate key"
-        );
+        let without = evaluator.compile(&lark);
+        assert!(!without.accepts("yes"), "cached under a separate key");
     }
 
     #[test]
@@ -647,20 +702,15 @@ mod tests {
         let mut lenient = Evaluator::new(EvaluateOptions {
             assert_formats: false,
         });
-        assert_eq!(
-            lenient.judge_text(&date_schema, None, "\"2023-02-30\""),
-            Verdict::Valid
-        );
-        let mut strict = Evaluator::new(EvaluateOptions::default());
-        assert!(matches!(
-            strict.judge_text(&date_schema, None, "\"2023-02-30\""),
-            Verdict::Invalid { .. }
-        ));
+        let date = "\"2023-02-30\"";
+        assert!(lenient.compile(&date_schema).accepts(date));
+        let strict = evaluator().compile(&date_schema);
+        assert!(judge_text(&strict, date).into_reason().is_some());
     }
 
     #[test]
     fn oversized_answers_are_invalid() {
-        let mut evaluator = Evaluator::new(EvaluateOptions::default());
+        let object = evaluator().compile(&any_object());
         for (text, name) in [
             (
                 format!("{{}}{}", " ".repeat(MAX_ANSWER_BYTES)),
@@ -671,17 +721,14 @@ mod tests {
                 "too_long",
             ),
         ] {
-            let complete = evaluator.judge_text(&any_object(), None, &text);
-            let cut = evaluator.final_violation(&any_object(), None, &text);
-            for reason in [complete.into_reason(), cut] {
-                assert_eq!(reason.unwrap().name(), name);
+            let answer = Answer::from_text(text);
+            for outcome in [Outcome::Completed, Outcome::Truncated] {
+                let verdict = judge(&object, &answer, ending(&outcome));
+                assert_eq!(verdict.into_reason().unwrap().name(), name);
             }
         }
         let fits = format!("{{}}{}", " ".repeat(MAX_ANSWER_BYTES - 2));
-        assert_eq!(
-            evaluator.judge_text(&any_object(), None, &fits),
-            Verdict::Valid
-        );
+        assert!(object.accepts(&fits));
     }
 
     #[test]
@@ -710,7 +757,7 @@ mod tests {
             dialect: GrammarDialect::Lark,
             text: "start: \"ab\"+ \"c\"".into(),
         };
-        let mut evaluator = Evaluator::new(EvaluateOptions::default());
+        let mut evaluator = evaluator();
         for (constraint, text, expected) in [
             (&person, r#"{"v": "abcdef", "#, "`maxLength` at /v"),
             (&person, r#"{"v": "abcdef"#, "`maxLength` at /v"),
@@ -771,14 +818,10 @@ mod tests {
             (&grammar, "abab", ""),
             (&grammar, "abac", "not in the language from byte 3"),
         ] {
-            let found = evaluator.judge(
-                Some(constraint),
-                None,
-                &Outcome::Truncated,
-                &Answer::from_text(text.to_owned()),
-                None,
-                Some(Channel::Content),
-            );
+            let compiled =
+                evaluator.compile_request(Some(constraint), None, Some(Channel::Content));
+            let answer = Answer::from_text(text.to_owned());
+            let found = judge(&compiled, &answer, ending(&Outcome::Truncated));
             let reason = found.into_reason().unwrap();
             if expected.is_empty() {
                 assert_eq!(reason, Reason::Truncated, "{text:?}");
@@ -811,7 +854,7 @@ mod tests {
             "$defs": {"small": {"maximum": 9}},
         }));
         let long_label = format!(r#"{{"host": "{}"#, "a".repeat(64));
-        let mut evaluator = Evaluator::new(EvaluateOptions::default());
+        let object = evaluator().compile(&object);
         for (text, expected) in [
             (&*long_label, "`format` at /host"),
             (&long_label[..long_label.len() - 1], ""),
@@ -845,7 +888,7 @@ mod tests {
             (r#"{"open": {"y"#, ""),
             (r#"{"open": {"y": "#, "`additionalProperties` at /open"),
         ] {
-            let reason = evaluator.final_violation(&object, None, text);
+            let reason = object.final_violation(text);
             let message = reason.map(|reason| reason.to_string()).unwrap_or_default();
             assert!(
                 message.contains(expected) && message.is_empty() == expected.is_empty(),
@@ -861,28 +904,24 @@ mod tests {
             "then": {"$ref": "#/$defs/limits"},
             "$defs": {"limits": {"properties": {"n": {"maximum": 9}}}},
         }));
-        let mut evaluator = Evaluator::new(EvaluateOptions::default());
+        let conditional = evaluator().compile(&conditional);
         let start = r#"{"n": 10, "kind": "a"#;
-        assert_eq!(evaluator.final_violation(&conditional, None, start), None);
-        let whole = format!("{start}b\"}}");
-        assert_eq!(
-            evaluator.judge_text(&conditional, None, &whole),
-            Verdict::Valid
-        );
+        assert!(conditional.may_become_valid(start));
+        assert!(conditional.accepts(&format!("{start}b\"}}")));
     }
 
     #[test]
     fn the_grammar_judges_starts_also_where_an_oracle_judges_whole_answers() {
         let oracle = Some("start = { \"SELECT \" ~ (\"a\" | \"b\") }");
-        let mut evaluator = Evaluator::new(EvaluateOptions::default());
+        let mut evaluator = evaluator();
         let mut check = |grammar: &str, text: &str, expected: &str| {
             let constraint = Constraint::Grammar {
                 dialect: GrammarDialect::Lark,
                 text: grammar.into(),
             };
             let answer = Answer::from_text(text.to_owned());
-            let outcome = Outcome::Truncated;
-            let verdict = evaluator.judge(Some(&constraint), oracle, &outcome, &answer, None, None);
+            let compiled = evaluator.compile_request(Some(&constraint), oracle, None);
+            let verdict = judge(&compiled, &answer, ending(&Outcome::Truncated));
             let reason = verdict.into_reason().unwrap();
             assert_eq!(reason.name(), expected, "{grammar} on {text:?}");
         };
@@ -898,10 +937,10 @@ mod tests {
     #[test]
     fn cut_answers_are_not_judged_where_whole_ones_are_not() {
         let external = schema(json!({"$ref": "https://example.com/schema.json"}));
-        let mut evaluator = Evaluator::new(EvaluateOptions::default());
+        let external = evaluator().compile(&external);
         for outcome in [Outcome::Completed, Outcome::Truncated] {
             let answer = Answer::from_text("{\"a\"".to_owned());
-            let verdict = evaluator.judge(Some(&external), None, &outcome, &answer, None, None);
+            let verdict = judge(&external, &answer, ending(&outcome));
             assert!(
                 matches!(
                     verdict,
@@ -916,7 +955,11 @@ mod tests {
 
     #[test]
     fn answers_in_another_channel_are_named() {
-        let mut evaluator = Evaluator::new(EvaluateOptions::default());
+        let mut evaluator = evaluator();
+        let mut judge = |constraint: &Constraint, answer: &Answer, outcome: &Outcome, expected| {
+            let compiled = evaluator.compile_request(Some(constraint), None, expected);
+            super::judge(&compiled, answer, ending(outcome))
+        };
         let call = Answer {
             tool_calls: vec![ToolCall {
                 arguments: "{}".to_owned(),
@@ -956,8 +999,7 @@ mod tests {
             ),
             (thought("{}", "{}"), content, Outcome::Completed, "valid"),
         ] {
-            let verdict =
-                evaluator.judge(Some(&any_object()), None, &outcome, &answer, None, expected);
+            let verdict = judge(&any_object(), &answer, &outcome, expected);
             let found = match &verdict {
                 Verdict::Invalid { reason } => reason.name(),
                 _ => "valid",
@@ -965,14 +1007,7 @@ mod tests {
             assert_eq!(found, name, "{answer:?}: {verdict:?}");
         }
         let anything = Constraint::Regex(".*".into());
-        let verdict = evaluator.judge(
-            Some(&anything),
-            None,
-            &Outcome::Completed,
-            &thought("hm", ""),
-            None,
-            content,
-        );
+        let verdict = judge(&anything, &thought("hm", ""), &Outcome::Completed, content);
         assert_eq!(verdict, Verdict::Valid, "an empty answer is allowed");
     }
 
@@ -987,15 +1022,14 @@ mod tests {
         };
         let (own, own_member) = unique("340ac475-31b5-413e-8d17-87ad24882bb7");
         let (other, other_member) = unique("ab890aed-df15-4768-988e-01f772d9f781");
-        let mut evaluator = Evaluator::new(EvaluateOptions::default());
+        let mut evaluator = evaluator();
         for constraint in [&own, &other] {
             evaluator.add_request(constraint);
         }
         let mut judge = |constraint: &Constraint, member: &str, outcome: &Outcome| {
             let answer = Answer::from_text(json!({ member: "x" }).to_string());
-            evaluator
-                .judge(Some(constraint), None, outcome, &answer, None, None)
-                .into_reason()
+            let compiled = evaluator.compile_request(Some(constraint), None, None);
+            super::judge(&compiled, &answer, ending(outcome)).into_reason()
         };
         let done = Outcome::Completed;
         assert_eq!(judge(&own, &own_member, &done), None);
@@ -1013,14 +1047,14 @@ mod tests {
     #[test]
     fn only_documents_that_are_valid_alone_are_valid_if_stripped() {
         let number = schema(json!({"properties": {"a": {"type": "number"}}}));
-        let mut evaluator = Evaluator::new(EvaluateOptions::default());
+        let number = evaluator().compile(&number);
         for (text, valid) in [
             ("```json\n{\"a\": 1}\n```", true),
             ("```json\n{\"a\": \"1\"}\n```", false),
             ("{\"a\": 1} {}", true),
             ("Sure: {\"a\": 1, \"a\": 1}", false),
         ] {
-            match evaluator.judge_text(&number, None, text).into_reason() {
+            match judge_text(&number, text).into_reason() {
                 Some(Reason::ExtraText {
                     valid_if_stripped, ..
                 }) => assert_eq!(valid_if_stripped, valid, "{text:?}"),
@@ -1031,13 +1065,10 @@ mod tests {
 
     #[test]
     fn the_cache_is_limited() {
-        let mut evaluator = Evaluator::new(EvaluateOptions::default());
+        let mut evaluator = evaluator();
         for number in 0..=MAX_COMPILED + 1 {
             let constant = schema(json!({ "const": number }));
-            assert_eq!(
-                evaluator.judge_text(&constant, None, &number.to_string()),
-                Verdict::Valid
-            );
+            assert!(evaluator.compile(&constant).accepts(&number.to_string()));
         }
         assert_eq!(
             (evaluator.compiled.len(), evaluator.insertion_order.len()),

@@ -15,7 +15,7 @@ use std::sync::{Arc, OnceLock};
 use serde_json::Value;
 
 use super::json_reader::{self, Dialect};
-use super::{CompiledConstraint, EvaluateOptions, INCOMPLETE_CHARACTER, json_object, oversize};
+use super::{Ending, EvaluateOptions, INCOMPLETE_CHARACTER, KindJudge, json_object, oversize};
 use sobench_core::answer::{Answer, CallForm, Channel, ToolCall};
 use sobench_core::constraint::{Constraint, GrammarDialect};
 use sobench_core::tools::{TextFormat, TextSyntax, Tool, ToolChoice, ToolInput, ToolSet};
@@ -84,18 +84,9 @@ pub(super) struct ToolCallJudge {
 /// What judges the input of a tool.
 enum InputJudge {
     /// Arguments, which are an object.
-    Function(CompiledConstraint),
-    Text(CompiledConstraint),
+    Function(KindJudge),
+    Text(KindJudge),
     AnyText,
-}
-
-/// How an answer ended.
-#[derive(Clone, Copy)]
-pub(super) enum Ending<'a> {
-    /// With a finish reason, if the server sent one.
-    Complete(Option<&'a str>),
-    /// At the token limit.
-    Cut,
 }
 
 impl ToolCallJudge {
@@ -112,7 +103,7 @@ impl ToolCallJudge {
     /// Judges a whole answer.
     pub(super) fn judge(&self, answer: &Answer, ending: Ending<'_>) -> Verdict {
         let invalid = |reason| Verdict::Invalid { reason };
-        let is_cut = matches!(ending, Ending::Cut);
+        let is_cut = ending.is_cut();
         let calls = &answer.tool_calls;
         if let Some(reason) = oversize(&answer.content) {
             return invalid(reason);
@@ -135,7 +126,7 @@ impl ToolCallJudge {
         if calls.is_empty() && self.tools.choice.requires_call() {
             return invalid(Reason::ToolCall(ToolCallFault::MissingCall));
         }
-        if let Ending::Complete(Some(reason)) = ending
+        if let Some(reason) = ending.finish_reason
             && !self.fits(reason, calls)
         {
             return invalid(Reason::ToolCall(ToolCallFault::WrongFinishReason {
@@ -241,7 +232,7 @@ impl ToolCallJudge {
         let (InputJudge::Function(compiled) | InputJudge::Text(compiled)) = judge else {
             return Ok(oversize(text));
         };
-        if let CompiledConstraint::NotScorable(why) = compiled {
+        if let KindJudge::NotScorable(why) = compiled {
             return Err(why.clone());
         }
         if let Some(reason) = oversize(text) {
@@ -361,15 +352,11 @@ fn is_open_call(markup: &str, call: &str) -> bool {
 
 impl InputJudge {
     fn compile(tool: &Tool, options: EvaluateOptions) -> Self {
-        let compile = |constraint: &Constraint| {
-            super::catch_panic(|| CompiledConstraint::compile(constraint, None, options))
-                .and_then(|compiled| compiled)
-                .unwrap_or_else(CompiledConstraint::NotScorable)
-        };
+        let compile = |constraint: &Constraint| KindJudge::new(constraint, None, options);
         match &tool.input {
             ToolInput::Function {
                 parameters: None, ..
-            } => Self::Function(CompiledConstraint::JsonObject),
+            } => Self::Function(KindJudge::JsonObject),
             ToolInput::Function {
                 parameters: Some(schema),
                 ..

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use sobench_core::answer::Answer;
 use sobench_core::constraint::Constraint;
 use sobench_core::verdict::Verdict;
-use sobench_judge::{EvaluateOptions, Evaluator};
+use sobench_judge::{Ending, EvaluateOptions, Evaluator, judge};
 
 /// Judges texts against one constraint.
 pub(super) struct Oracle {
@@ -22,7 +23,9 @@ impl Oracle {
 
     /// Whether a text matches; `None` if it cannot be judged.
     pub(super) fn judge(&mut self, text: &str) -> Option<bool> {
-        match self.evaluator.judge_text(&self.constraint, None, text) {
+        let constraint = self.evaluator.compile(&self.constraint);
+        let answer = Answer::from_text(text.to_owned());
+        match judge(&constraint, &answer, Ending::COMPLETED) {
             Verdict::Valid => Some(true),
             Verdict::Invalid { .. } => Some(false),
             Verdict::NotScored { .. } => None,

@@ -303,8 +303,9 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
+    use sobench_core::answer::Answer;
     use sobench_core::tools::ToolSet;
-    use sobench_judge::{EvaluateOptions, Evaluator};
+    use sobench_judge::{Ending, EvaluateOptions, Evaluator, judge};
 
     const FIELD: Option<ConstraintDialect> = Some(ConstraintDialect::ResponseFormat);
 
@@ -595,10 +596,9 @@ mod tests {
             ("{\"a\": x}", false),
             ("[1", false),
         ] {
-            let reason = evaluator
-                .judge_text(&schema, None, text)
-                .into_reason()
-                .unwrap();
+            let answer = Answer::from_text(text.to_owned());
+            let verdict = judge(&evaluator.compile(&schema), &answer, Ending::COMPLETED);
+            let reason = verdict.into_reason().unwrap();
             let cause = BreachCause::new(&reason, Some(&schema));
             assert_eq!(
                 cause == BreachCause::Unconstrained,

@@ -30,7 +30,7 @@ use super::envelope::{Envelope, envelope_members_in, outer_names, wrapped_in};
 use sobench_backend::ConstraintDialect;
 use sobench_core::observation::{Observation, Outcome};
 use sobench_core::verdict::{Reason, Verdict};
-use sobench_judge::Evaluator;
+use sobench_judge::{Compiled, Ending, Evaluator, judge};
 use sobench_notices::enforcement::{Cause, Class, Finding};
 
 /// Random letters that the prefix of an answer must contain, of 20^4 equally likely texts.
@@ -99,8 +99,9 @@ pub fn classify(evidence: &Evidence<'_>, evaluator: &mut Evaluator) -> Finding {
         Some(MIN_LETTERS..) => "; the answer until then follows the constraint",
         _ => "",
     };
+    let constraint = evaluator.compile(&probe.judged_by);
     let mut finding =
-        failure(observation, prefix_note).unwrap_or_else(|| classify_answer(evidence, evaluator));
+        failure(observation, prefix_note).unwrap_or_else(|| classify_answer(evidence, &constraint));
     finding.answer =
         (!observation.answer.text().is_empty()).then(|| truncate_text(&observation.answer.text()));
     finding
@@ -146,16 +147,16 @@ fn message_or_placeholder(body: &str) -> String {
     }
 }
 
-fn classify_answer(evidence: &Evidence<'_>, evaluator: &mut Evaluator) -> Finding {
+fn classify_answer(evidence: &Evidence<'_>, constraint: &Compiled) -> Finding {
     let Evidence {
         probe, observation, ..
     } = evidence;
     let text = &*observation.answer.text();
     let truncated = observation.outcome == Outcome::Truncated;
-    if let Some(reason) = wrong_channel(evidence, evaluator) {
+    if let Some(reason) = wrong_channel(evidence, constraint) {
         return Finding::new(Class::WrongChannel, reason);
     }
-    if !text.trim().is_empty() && is_white_space_runaway(probe, text, truncated, evaluator) {
+    if !text.trim().is_empty() && is_white_space_runaway(probe, text, truncated, constraint) {
         return Finding::broken(
             Cause::WhiteSpaceRunAway,
             "white space up to the token limit: the constraint allows unlimited white space, so the answer does not end",
@@ -167,8 +168,8 @@ fn classify_answer(evidence: &Evidence<'_>, evaluator: &mut Evaluator) -> Findin
             "a tool call as content, cut at the token limit inside its envelope",
         );
     }
-    // Only the text is judged: it may be complete even if it ends at the token limit.
-    match evaluator.judge_text(&probe.judged_by, None, text) {
+    // An answer that ends at the token limit may be complete.
+    match judge(constraint, &observation.answer, Ending::COMPLETED) {
         Verdict::Valid if probe.random_words.is_empty() => {
             object_answer(evidence.control, truncated)
         }
@@ -178,29 +179,26 @@ fn classify_answer(evidence: &Evidence<'_>, evaluator: &mut Evaluator) -> Findin
             format!("sobench cannot judge the answer: {why}"),
         ),
         Verdict::Invalid { .. } if text.trim().is_empty() => {
-            empty_answer(evidence, truncated, evaluator)
+            empty_answer(evidence, truncated, constraint)
         }
         Verdict::Invalid { .. }
             if truncated && probe.random_words.is_empty() && starts_object(text) =>
         {
             object_answer(evidence.control, truncated)
         }
-        Verdict::Invalid { reason } => invalid_answer(evidence, &reason, truncated, evaluator),
+        Verdict::Invalid { reason } => invalid_answer(evidence, &reason, truncated, constraint),
     }
 }
 
 /// Why clients of this dialect do not find the answer, if it is in another channel.
-fn wrong_channel(evidence: &Evidence<'_>, evaluator: &mut Evaluator) -> Option<&'static str> {
+fn wrong_channel(evidence: &Evidence<'_>, constraint: &Compiled) -> Option<&'static str> {
     let answer = &evidence.observation.answer;
     let has_call = answer
         .tool_calls
         .iter()
         .any(|call| !call.arguments.trim().is_empty());
     if evidence.dialect.answers_in_tool_calls() {
-        let mut is_valid = || {
-            evaluator.judge_text(&evidence.probe.judged_by, None, &answer.content) == Verdict::Valid
-        };
-        return (!has_call && is_valid()).then_some(
+        return (!has_call && constraint.accepts(&answer.content)).then_some(
             "the document is in the content; clients that read the tool call find none",
         );
     }
@@ -244,7 +242,7 @@ fn object_answer(control: &Control, truncated: bool) -> Finding {
     )
 }
 
-fn empty_answer(evidence: &Evidence<'_>, truncated: bool, evaluator: &mut Evaluator) -> Finding {
+fn empty_answer(evidence: &Evidence<'_>, truncated: bool, constraint: &Compiled) -> Finding {
     let Evidence {
         probe, observation, ..
     } = evidence;
@@ -258,9 +256,7 @@ fn empty_answer(evidence: &Evidence<'_>, truncated: bool, evaluator: &mut Evalua
     if reasoning.is_empty() {
         return Finding::new(Class::Unproven, "an empty answer");
     }
-    if !probe.random_words.is_empty()
-        && evaluator.judge_text(&probe.judged_by, None, reasoning) == Verdict::Valid
-    {
+    if !probe.random_words.is_empty() && constraint.accepts(reasoning) {
         return Finding::new(
             Class::WrongChannel,
             "the answer is in the reasoning, and the content is empty; clients that read the content find nothing",
@@ -279,7 +275,7 @@ fn invalid_answer(
     evidence: &Evidence<'_>,
     reason: &Reason,
     truncated: bool,
-    evaluator: &mut Evaluator,
+    constraint: &Compiled,
 ) -> Finding {
     let Evidence {
         probe,
@@ -314,9 +310,7 @@ fn invalid_answer(
             return Finding::new(Class::WrongWrapper, message);
         }
         if !probe.random_words.is_empty()
-            && let Some(name) = wrapped_in(text, |inner| {
-                evaluator.judge_text(&probe.judged_by, None, inner) == Verdict::Valid
-            })
+            && let Some(name) = wrapped_in(text, |inner| constraint.accepts(inner))
         {
             return Finding::new(
                 Class::WrongWrapper,
@@ -351,13 +345,13 @@ fn is_white_space_runaway(
     probe: &ConstraintProbe,
     text: &str,
     truncated: bool,
-    evaluator: &mut Evaluator,
+    constraint: &Compiled,
 ) -> bool {
     let dense = text.trim_end();
     probe.expects_json()
         && dense.trim_start().starts_with(['{', '['])
         && text[dense.len()..].chars().count() >= RUNAWAY_CHARS
-        && (truncated || evaluator.judge_text(&probe.judged_by, None, text) != Verdict::Valid)
+        && (truncated || !constraint.accepts(text))
 }
 
 /// Whether the text starts like a JSON object.

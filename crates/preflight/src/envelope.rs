@@ -54,9 +54,9 @@ pub fn envelope_members_in(answer: &str, envelopes: &[Envelope]) -> Option<Strin
 }
 
 /// The member of an answer whose value `is_valid`.
-pub fn wrapped_in(answer: &str, mut is_valid: impl FnMut(&str) -> bool) -> Option<String> {
+pub fn wrapped_in(answer: &str, is_valid: impl Fn(&str) -> bool) -> Option<String> {
     let members: Map<String, Value> = serde_json::from_str(answer).ok()?;
-    let mut valid = |value: &Value| match value {
+    let valid = |value: &Value| match value {
         // Some servers return the arguments of a call as a JSON string.
         Value::String(text) => is_valid(text),
         other => is_valid(&other.to_string()),

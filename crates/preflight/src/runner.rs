@@ -22,7 +22,6 @@ use sobench_core::constraint::{Constraint, GrammarDialect};
 use sobench_core::error::{Error, Kind as Fault, Result};
 use sobench_core::observation::{Observation, Outcome, TransportCause};
 use sobench_core::printable::printable_body;
-use sobench_core::verdict::Verdict;
 use sobench_judge::{EvaluateOptions, Evaluator};
 use sobench_notices::enforcement::{Cause, Class, Finding, Kind, Page, ServerFacts, Spelling};
 use sobench_notices::notice::{Notice, PreflightNotice};
@@ -594,20 +593,13 @@ impl Runner<'_> {
         let case = probe.case(&self.asking.prompt, output_len);
         let request = self.request(*dialect, &self.asking);
         let observation = self.send(&case, &request).await?;
-        match self
-            .evaluator
-            .judge_text(&probe.judged_by, None, &observation.answer.text())
-        {
-            Verdict::Valid => {
-                preflight.spelling =
-                    Some(Spelling::from_answer(&observation.answer.text(), &names));
-            }
-            _ => preflight.notices.push(
-                PreflightNotice::SpellingUnknown {
-                    outcome: observation.outcome.name().to_owned(),
-                }
-                .into(),
-            ),
+        let text = observation.answer.text();
+        if self.evaluator.compile(&probe.judged_by).accepts(&text) {
+            preflight.spelling = Some(Spelling::from_answer(&text, &names));
+        } else {
+            let outcome = observation.outcome.name().to_owned();
+            let unknown = PreflightNotice::SpellingUnknown { outcome };
+            preflight.notices.push(unknown.into());
         }
         Ok(())
     }

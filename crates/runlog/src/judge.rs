@@ -16,7 +16,7 @@ use sobench_facts::reasoning::ReasoningFacts;
 use sobench_facts::{Judged, RequestInput, Sample, TokenSource, Tokens};
 use sobench_judge::accuracy::{Accuracy, Reference};
 use sobench_judge::free_choices::FreeChoices;
-use sobench_judge::{Evaluator, function_calls, is_white_space_run, vllm_formula};
+use sobench_judge::{Ending, Evaluator, function_calls, is_white_space_run, vllm_formula};
 use sobench_plan::metrics::Answers;
 
 /// Counts the tokens of a text.
@@ -84,9 +84,11 @@ pub fn judge(
             arm: request.arm(),
             oracle: input.grammar_oracle.as_deref(),
             completion: input.completion.as_deref(),
-            outcome: request.outcome(),
             answer: &answer.answer,
-            finish_reason: request.finish_reason(),
+            ending: Ending {
+                outcome: request.outcome(),
+                finish_reason: request.finish_reason(),
+            },
             expected,
         };
         Judged {
@@ -101,7 +103,7 @@ pub fn judge(
             reasoning_facts: reasoning,
             free_choices: FreeChoices::of_answer(
                 exchange.constraint,
-                exchange.outcome,
+                request.outcome(),
                 exchange.answer,
             ),
             accuracy: references.grade(&request, exchange.answer),
@@ -127,9 +129,8 @@ pub struct Exchange<'a> {
     pub oracle: Option<&'a str>,
     /// The reference of the row.
     pub completion: Option<&'a str>,
-    pub outcome: &'a Outcome,
     pub answer: &'a Answer,
-    pub finish_reason: Option<&'a str>,
+    pub ending: Ending<'a>,
     /// The channel that the request asks for; `None` accepts any.
     pub expected: Option<Channel>,
 }
@@ -138,35 +139,28 @@ impl Exchange<'_> {
     /// Judges the answer. Tokens, accuracy and free choices are left out.
     pub fn judge(&self, evaluator: &mut Evaluator) -> Judged {
         let Self {
-            oracle,
             completion,
-            outcome,
             answer,
+            ending,
             ..
         } = *self;
+        let outcome = ending.outcome;
         let constraint = self.constraint.filter(|_| self.arm.is_judged());
+        // Without an answer, the outcome is the verdict.
+        let judged_by = constraint.filter(|_| outcome.is_answer());
+        let compiled = evaluator.compile_request(judged_by, self.oracle, self.expected);
         let text = &*answer.text();
-        let verdict = truncate_message(evaluator.judge(
-            constraint,
-            oracle,
-            outcome,
-            answer,
-            self.finish_reason,
-            self.expected,
-        ));
+        let verdict = truncate_message(sobench_judge::judge(&compiled, answer, ending));
         let mut judged = Judged {
             vllm_correct: constraint.and_then(|constraint| vllm_correct(constraint, outcome, text)),
             white_space_run: is_white_space_run(outcome, text),
-            whole: *outcome == Outcome::Truncated
-                && constraint.is_some_and(|constraint| {
-                    evaluator.judge_text(constraint, oracle, text) == Verdict::Valid
-                }),
+            whole: *outcome == Outcome::Truncated && compiled.accepts(text),
             right_call: function_calls::is_correct(completion, outcome, self.constraint, answer),
             ..Judged::of(verdict)
         };
-        judged.canary = constraint
-            .filter(|_| self.arm.sends_constraint())
-            .and_then(|constraint| evaluator.classify_canary(constraint, text, &judged.verdict));
+        if self.arm.sends_constraint() {
+            judged.canary = compiled.classify_canary(text, &judged.verdict);
+        }
         let tools = constraint.and_then(Constraint::tools);
         judged.add_tool_calls(tools, completion, outcome, answer);
         judged

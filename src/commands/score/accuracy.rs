@@ -4,9 +4,9 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{Row, Stored, UnreadableRow};
-use sobench_core::verdict::Verdict;
-use sobench_judge::Evaluator;
+use sobench_core::answer::Answer;
 use sobench_judge::accuracy::{Accuracy, Grade, Leaves, Scorer};
+use sobench_judge::{Ending, Evaluator, judge};
 use sobench_statistics::Rate;
 
 /// The accuracy of all answers that one scorer compared.
@@ -96,10 +96,10 @@ fn reference_fault(stored: &Stored, evaluator: &mut Evaluator) -> Option<String>
     if !is_document || constraint.schema().is_none() {
         return None;
     }
-    match evaluator.judge_text(constraint, None, &reference.value().to_string()) {
-        Verdict::Invalid { reason } => Some(format!(
-            "`reference` breaks the schema of its row: {reason}"
-        )),
-        _ => None,
-    }
+    let document = Answer::from_text(reference.value().to_string());
+    let compiled = evaluator.compile(constraint);
+    let reason = judge(&compiled, &document, Ending::COMPLETED).into_reason()?;
+    Some(format!(
+        "`reference` breaks the schema of its row: {reason}"
+    ))
 }

@@ -396,9 +396,8 @@ impl Stored {
             arm: case.arm,
             oracle: case.grammar_oracle.as_deref(),
             completion: case.completion.as_deref(),
-            outcome: &observation.outcome,
             answer: &observation.answer,
-            finish_reason: observation.finish_reason.as_deref(),
+            ending: observation.into(),
             expected: channel,
         };
         let mut judged = exchange.judge(evaluator);

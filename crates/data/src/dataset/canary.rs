@@ -288,9 +288,10 @@ mod tests {
     use super::*;
     use crate::dataset::tests::{plan, rows, tokenizer};
     use crate::dataset::{DatasetName, Source, load};
+    use sobench_core::answer::Answer;
     use sobench_core::case::Prompt;
     use sobench_core::verdict::Verdict;
-    use sobench_judge::{EvaluateOptions, Evaluator};
+    use sobench_judge::{Ending, EvaluateOptions, Evaluator, judge};
 
     fn plan_with(options: CanaryPlan, num_prompts: usize) -> DatasetPlan {
         DatasetPlan {
@@ -359,8 +360,10 @@ mod tests {
                     let constraint = constraint(kind, size, nonce, dialect);
                     assert_eq!(Nonce::from_constraint(&constraint), Some(nonce));
                     let (least, most) = size.words();
-                    let mut judge = |text: &str| {
-                        let verdict = evaluator.judge_text(&constraint, None, text);
+                    let compiled = evaluator.compile(&constraint);
+                    let judge = |text: &str| {
+                        let answer = Answer::from_text(text.to_owned());
+                        let verdict = judge(&compiled, &answer, Ending::COMPLETED);
                         assert!(!matches!(verdict, Verdict::NotScored { .. }), "{verdict:?}");
                         verdict == Verdict::Valid
                     };

@@ -12,7 +12,6 @@ mod workloads;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use sobench_core::verdict::Verdict;
 use sobench_engine::cache::CompileCache;
 use sobench_engine::guarded::GuardedEngine;
 use sobench_engine::vocabulary::VocabularySource;
@@ -189,9 +188,8 @@ fn valid_documents_are_accepted_and_invalid_ones_are_not() {
                 continue;
             };
             for instance in &workload.instances {
-                let is_complete = |text: &str| {
-                    evaluator.judge_text(&workload.constraint, None, text) == Verdict::Valid
-                };
+                let constraint = evaluator.compile(&workload.constraint);
+                let is_complete = |text: &str| constraint.accepts(text);
                 let walked = engine.walk(
                     &mut *grammar.matcher().unwrap(),
                     &instance.text,

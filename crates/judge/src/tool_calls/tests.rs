@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::*;
-use crate::Evaluator;
+use crate::{Evaluator, judge};
 use sobench_core::observation::Outcome;
 
 /// `get_weather(city)`, `stop()` without parameters, `count(n)` with a schema that cannot be
@@ -63,14 +63,13 @@ fn verdict(
     answer: &Answer,
     finish_reason: Option<&str>,
 ) -> Verdict {
-    Evaluator::new(EvaluateOptions::default()).judge(
-        Some(tools),
-        None,
+    let mut evaluator = Evaluator::new(EvaluateOptions::default());
+    let tools = evaluator.compile_request(Some(tools), None, Some(Channel::Content));
+    let ending = Ending {
         outcome,
-        answer,
         finish_reason,
-        Some(Channel::Content),
-    )
+    };
+    judge(&tools, answer, ending)
 }
 
 /// `valid`, the name of the reason, or the name of the cause of no verdict.

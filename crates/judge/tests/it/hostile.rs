@@ -9,6 +9,7 @@ mod references;
 mod regexes;
 mod schemas;
 
+use crate::judge_text;
 use sobench_core::constraint::Constraint;
 use sobench_core::verdict::{NotScored, Reason, Verdict};
 use sobench_judge::{EvaluateOptions, Evaluator};
@@ -16,7 +17,8 @@ use sobench_judge::{EvaluateOptions, Evaluator};
 /// Judges `text`. The verdict as text must start with `expected`: `valid`, `invalid KEYWORD`,
 /// `limit NAME` or `unsupported REASON`.
 fn check(what: &str, constraint: &Constraint, text: &str, expected: &str) {
-    let verdict = Evaluator::new(EvaluateOptions::default()).judge_text(constraint, None, text);
+    let constraint = Evaluator::new(EvaluateOptions::default()).compile(constraint);
+    let verdict = judge_text(&constraint, text);
     let verdict_text = match &verdict {
         Verdict::Valid => "valid".to_owned(),
         Verdict::Invalid {

@@ -4,6 +4,7 @@
 use std::collections::HashSet;
 use std::fs;
 
+use crate::judge_text;
 use serde_json::{Value, json};
 use sobench_core::constraint::{Constraint, ConstraintKind};
 use sobench_core::verdict::Verdict;
@@ -59,7 +60,8 @@ fn rows() -> Vec<Row> {
 /// Whether the text is valid; panics if it cannot be judged.
 fn judged(row: &Row, oracle: Option<&str>, text: &str) -> bool {
     let mut evaluator = Evaluator::new(EvaluateOptions::default());
-    match evaluator.judge_text(&row.constraint, oracle, text) {
+    let constraint = evaluator.compile_request(Some(&row.constraint), oracle, None);
+    match judge_text(&constraint, text) {
         Verdict::Valid => true,
         Verdict::Invalid { .. } => false,
         Verdict::NotScored { why } => panic!("{}: {text:?}: {why}", row.name),

@@ -9,6 +9,7 @@ mod table;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use crate::judge_text;
 use sobench_core::constraint::Constraint;
 use sobench_core::verdict::{NotScored, Reason, Verdict};
 use sobench_judge::{EvaluateOptions, Evaluator};
@@ -110,9 +111,9 @@ fn judged(groups: &[Group]) -> Vec<(&Group, [String; 4], Agreement, String)> {
         let mut evaluator = Evaluator::new(EvaluateOptions {
             assert_formats: group.asserts_formats(),
         });
-        let constraint = Constraint::JsonSchema(group.schema().into());
+        let constraint = evaluator.compile(&Constraint::JsonSchema(group.schema().into()));
         for test in &group.tests {
-            let verdict = evaluator.judge_text(&constraint, None, &test.data.to_string());
+            let verdict = judge_text(&constraint, &test.data.to_string());
             let key = [
                 group.draft.folder(),
                 &group.file,

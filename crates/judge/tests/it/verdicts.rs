@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use std::fs;
 use std::path::PathBuf;
 
+use crate::judge_text;
 use serde::Deserialize;
 use sobench_core::constraint::Constraint;
 use sobench_core::verdict::{Reason, Verdict};
@@ -116,8 +117,9 @@ fn every_triple_has_the_expected_verdict_and_a_unique_id() {
     for triple in &triples {
         let Triple { location, id, .. } = triple;
         assert!(ids.insert(id), "{location}: the id {id} is taken");
-        let verdict =
-            evaluator.judge_text(&triple.constraint, triple.oracle.as_deref(), &triple.text);
+        let constraint = Some(&triple.constraint);
+        let compiled = evaluator.compile_request(constraint, triple.oracle.as_deref(), None);
+        let verdict = judge_text(&compiled, &triple.text);
         if !agrees(triple, &verdict) {
             mismatches.push(format!("{location} {id}: {verdict:?}"));
         }

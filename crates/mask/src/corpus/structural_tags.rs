@@ -452,8 +452,9 @@ fn parameters(tool: &Tool) -> Value {
 mod tests {
     use std::collections::BTreeSet;
 
+    use sobench_core::answer::Answer;
     use sobench_core::verdict::Verdict;
-    use sobench_judge::{EvaluateOptions, Evaluator};
+    use sobench_judge::{Ending, EvaluateOptions, Evaluator, judge};
 
     use super::*;
 
@@ -470,12 +471,14 @@ mod tests {
         let mut labels = BTreeSet::new();
         for (count, seed) in [(1, 0), (10, 1), (10, 2), (50, 3)] {
             for entry in entries(count, seed) {
-                let mut evaluator = Evaluator::new(EvaluateOptions::default());
+                let constraint =
+                    Evaluator::new(EvaluateOptions::default()).compile(&entry.constraint);
                 for instance in &entry.instances {
                     let Content::Text(text) = &instance.content else {
                         panic!("an answer is a text");
                     };
-                    let verdict = evaluator.judge_text(&entry.constraint, None, text);
+                    let answer = Answer::from_text(text.clone());
+                    let verdict = judge(&constraint, &answer, Ending::COMPLETED);
                     let is_valid = match &verdict {
                         Verdict::Valid => true,
                         Verdict::Invalid { .. } => false,
@@ -501,11 +504,16 @@ mod tests {
             let schema = parameters(tool);
             let constraint = Constraint::JsonSchema(Arc::new(schema.clone()));
             let drawn = draw(&schema, &mut PythonRandom::new(number as u64));
-            let verdict = evaluator.judge_text(&constraint, None, &drawn.to_string());
-            assert_eq!(verdict, Verdict::Valid, "{}: {drawn}", tool.name);
+            let compiled = evaluator.compile(&constraint);
+            assert!(
+                compiled.accepts(&drawn.to_string()),
+                "{}: {drawn}",
+                tool.name
+            );
             for (what, wrong) in violations(&schema, &drawn) {
-                let verdict = evaluator.judge_text(&constraint, None, &wrong.to_string());
-                let is_invalid = matches!(verdict, Verdict::Invalid { .. });
+                let answer = Answer::from_text(wrong.to_string());
+                let verdict = judge(&compiled, &answer, Ending::COMPLETED);
+                let is_invalid = verdict.into_reason().is_some();
                 assert!(is_invalid, "{}, {what}: {wrong}", tool.name);
             }
         }

@@ -13,9 +13,10 @@ use serde_json::Value;
 
 use super::syntax::{has_dialect_classes, is_in_every_dialect};
 use super::tag_reader::{JsonPart, TagReader};
+use sobench_core::answer::Answer;
 use sobench_core::constraint::Constraint;
 use sobench_core::verdict::{Reason, Verdict};
-use sobench_judge::{EvaluateOptions, Evaluator};
+use sobench_judge::{Ending, EvaluateOptions, Evaluator, judge};
 
 /// The common judgement of all oracles.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -89,19 +90,15 @@ impl Oracles {
             // `boon` has no verdict on invalid JSON.
             _ => None,
         };
-        match self.strict.judge_text(&self.constraint, None, text) {
+        match verdict(&mut self.strict, &self.constraint, text) {
             Verdict::Valid if boon(true) != Some(false) => Judgement::Matches,
-            Verdict::Invalid { .. } => {
-                match self.lenient.judge_text(&self.constraint, None, text) {
-                    Verdict::Invalid { reason } if is_open(&reason) => Judgement::Undecided,
-                    Verdict::Invalid { reason } if boon(false) != Some(true) => {
-                        Judgement::Violates {
-                            rule: rule(&reason),
-                        }
-                    }
-                    _ => Judgement::Undecided,
-                }
-            }
+            Verdict::Invalid { .. } => match verdict(&mut self.lenient, &self.constraint, text) {
+                Verdict::Invalid { reason } if is_open(&reason) => Judgement::Undecided,
+                Verdict::Invalid { reason } if boon(false) != Some(true) => Judgement::Violates {
+                    rule: rule(&reason),
+                },
+                _ => Judgement::Undecided,
+            },
             _ => Judgement::Undecided,
         }
     }
@@ -111,10 +108,10 @@ impl Oracles {
         let Some(reading) = reader.and_then(|reader| reader.read(text.as_bytes())) else {
             return Judgement::Undecided;
         };
-        match self.strict.judge_text(&self.constraint, None, text) {
+        match verdict(&mut self.strict, &self.constraint, text) {
             Verdict::Valid if reading.surely_matches => Judgement::Matches,
             Verdict::Invalid { .. } if !reading.may_match => {
-                match self.lenient.judge_text(&self.constraint, None, text) {
+                match verdict(&mut self.lenient, &self.constraint, text) {
                     Verdict::Invalid { reason } if !is_open(&reason) => Judgement::Violates {
                         rule: self.rule_of_tag(&reason, reading.refused.as_ref(), text),
                     },
@@ -133,7 +130,7 @@ impl Oracles {
                 && part.range.contains(byte);
             let schema = Constraint::JsonSchema(Arc::new(part.schema.clone()));
             if is_there
-                && let Verdict::Invalid { reason } = self.lenient.judge_text(&schema, None, value)
+                && let Some(reason) = verdict(&mut self.lenient, &schema, value).into_reason()
             {
                 return rule(&reason);
             }
@@ -157,6 +154,11 @@ impl Oracles {
         let reading = reader.and_then(|reader| reader.read(text.as_bytes()));
         reading.map_or_else(Vec::new, |reading| reading.parts)
     }
+}
+
+fn verdict(evaluator: &mut Evaluator, constraint: &Constraint, text: &str) -> Verdict {
+    let answer = Answer::from_text(text.to_owned());
+    judge(&evaluator.compile(constraint), &answer, Ending::COMPLETED)
 }
 
 /// Whether the meaning of the text is open. Of repeated members, `boon` sees only the last and

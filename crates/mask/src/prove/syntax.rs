@@ -248,9 +248,8 @@ impl TagSyntax {
             return false;
         }
         let text = String::from_utf8_lossy(text);
-        self.evaluator
-            .final_violation(&self.constraint, None, &text)
-            .is_some()
+        let constraint = self.evaluator.compile(&self.constraint);
+        !constraint.may_become_valid(&text)
     }
 }
 

@@ -8,7 +8,6 @@ use serde_json::Value;
 
 use sobench_core::constraint::Constraint;
 use sobench_core::error::{Error, Result};
-use sobench_core::verdict::Verdict;
 use sobench_judge::Evaluator;
 
 /// One feature per line.
@@ -91,11 +90,10 @@ impl Feature {
             return None;
         }
         let constraint = Constraint::JsonSchema(Arc::new(schema));
-        let is_allowed =
-            |text: &String| evaluator.judge_text(&constraint, None, text) == Verdict::Valid;
-        self.violating
-            .iter()
-            .all(is_allowed)
+        let compiled = evaluator.compile(&constraint);
+        let mut texts = self.violating.iter();
+        texts
+            .all(|text| compiled.accepts(text))
             .then(|| Arc::new(constraint))
     }
 }
@@ -131,8 +129,9 @@ mod tests {
     use std::collections::HashSet;
 
     use super::*;
+    use sobench_core::answer::Answer;
     use sobench_core::verdict::{Reason, Verdict};
-    use sobench_judge::{EvaluateOptions, Evaluator};
+    use sobench_judge::{Ending, EvaluateOptions, judge};
 
     use serde_json::json;
 
@@ -159,27 +158,13 @@ mod tests {
         let mut evaluator = Evaluator::new(EvaluateOptions::default());
         for feature in shipped() {
             assert!(!feature.violating.is_empty(), "{}", feature.id);
-            let constraint = feature.constraint();
+            let constraint = evaluator.compile(&feature.constraint());
             if is_unresolvable(&feature) {
-                for text in &feature.violating {
-                    assert!(
-                        matches!(
-                            evaluator.judge_text(&constraint, None, text),
-                            Verdict::NotScored { .. }
-                        ),
-                        "{}",
-                        feature.id
-                    );
-                }
+                assert!(constraint.not_scorable().is_some(), "{}", feature.id);
                 continue;
             }
             for text in &feature.valid {
-                assert_eq!(
-                    evaluator.judge_text(&constraint, None, text),
-                    Verdict::Valid,
-                    "{}: {text}",
-                    feature.id
-                );
+                assert!(constraint.accepts(text), "{}: {text}", feature.id);
                 assert!(
                     is_valid_by_jsonschema(&feature.schema, text),
                     "{}: {text}",
@@ -187,7 +172,8 @@ mod tests {
                 );
             }
             for text in &feature.violating {
-                let verdict = evaluator.judge_text(&constraint, None, text);
+                let answer = Answer::from_text(text.clone());
+                let verdict = judge(&constraint, &answer, Ending::COMPLETED);
                 assert!(
                     matches!(verdict, Verdict::Invalid { .. }),
                     "{}: {text}: {verdict:?}",

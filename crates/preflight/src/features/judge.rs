@@ -11,24 +11,22 @@ use super::data::Feature;
 use super::temptation::{is_convincing, requested, yields};
 use super::{FeatureResult, FeatureVerdict, InvalidAnswer};
 use crate::classify::{BUSY, RUNAWAY_CHARS, truncate_text};
-use sobench_core::constraint::Constraint;
 use sobench_core::observation::{Observation, Outcome};
 use sobench_core::verdict::{Reason, Verdict};
-use sobench_judge::Evaluator;
+use sobench_judge::Compiled;
 
 /// Judges the samples of a feature, given with their indices, and its controls.
 pub fn judge(
     feature: &Feature,
-    constraint: &Constraint,
+    constraint: &Compiled,
     seen: &[(usize, Observation)],
     controls: &[(usize, Observation)],
-    evaluator: &mut Evaluator,
 ) -> FeatureResult {
     let mut tally = Tally::default();
     for (_, control) in controls {
         if control.outcome.is_answer() {
             tally.controls += 1;
-            let is_yielding = yields(feature, constraint, &control.answer.text(), evaluator);
+            let is_yielding = yields(feature, constraint, &control.answer.text());
             tally.yielded += usize::from(is_yielding);
         }
     }
@@ -36,9 +34,7 @@ pub fn judge(
         match &observation.outcome {
             outcome @ (Outcome::Completed | Outcome::Truncated) => {
                 let answer = &observation.answer;
-                let finish_reason = observation.finish_reason.as_deref();
-                let verdict =
-                    evaluator.judge(Some(constraint), None, outcome, answer, finish_reason, None);
+                let verdict = sobench_judge::judge(constraint, answer, observation.into());
                 let text = &*answer.text();
                 if *outcome == Outcome::Completed {
                     tally.answered.extend(requested(feature, *sample));
@@ -212,7 +208,7 @@ mod tests {
     use crate::features::data::shipped;
     use sobench_core::answer::Answer;
     use sobench_core::observation::{Timing, TransportCause};
-    use sobench_judge::EvaluateOptions;
+    use sobench_judge::{EvaluateOptions, Evaluator};
 
     fn observation(outcome: Outcome, text: &str) -> Observation {
         Observation {
@@ -258,10 +254,9 @@ mod tests {
             .collect();
         judge(
             &feature,
-            &feature.constraint(),
+            &Evaluator::new(EvaluateOptions::default()).compile(&feature.constraint()),
             &seen,
             &controls,
-            &mut Evaluator::new(EvaluateOptions::default()),
         )
     }
 

@@ -211,13 +211,8 @@ impl Probe<'_> {
         if may_be_gone && get_path(&self.client, "/v1/models").await.is_none() {
             self.last_request = Some(feature.id.clone());
         }
-        Ok(judge(
-            feature,
-            &constraint,
-            &observations,
-            &controls,
-            &mut self.evaluator,
-        ))
+        let compiled = self.evaluator.compile(&constraint);
+        Ok(judge(feature, &compiled, &observations, &controls))
     }
 
     async fn send_samples(

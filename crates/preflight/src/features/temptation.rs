@@ -7,9 +7,9 @@
 
 use super::MARKS;
 use super::data::Feature;
-use sobench_core::constraint::Constraint;
+use sobench_core::answer::Answer;
 use sobench_core::verdict::{Reason, Verdict};
-use sobench_judge::Evaluator;
+use sobench_judge::{Compiled, Ending, judge};
 
 /// Ways to tempt, the free answer included. Each round of samples has all.
 const WAYS: usize = 4;
@@ -85,12 +85,7 @@ fn instructed(text: &str) -> String {
 
 /// Whether the answer of a control breaks the tested keyword: it starts with one of the requested
 /// texts, or with a document that breaks the keyword.
-pub fn yields(
-    feature: &Feature,
-    constraint: &Constraint,
-    answer: &str,
-    evaluator: &mut Evaluator,
-) -> bool {
+pub fn yields(feature: &Feature, constraint: &Compiled, answer: &str) -> bool {
     let answer = answer.trim_start();
     if feature
         .violating
@@ -104,7 +99,8 @@ pub fn yields(
     let Some(Ok(_)) = documents.next() else {
         return false;
     };
-    match evaluator.judge_text(constraint, None, &answer[..documents.byte_offset()]) {
+    let document = Answer::from_text(answer[..documents.byte_offset()].to_owned());
+    match judge(constraint, &document, Ending::COMPLETED) {
         Verdict::Invalid {
             reason: Reason::Schema { keyword, .. },
         } => keyword == feature.keyword,
@@ -130,7 +126,7 @@ mod tests {
 
     use super::*;
     use crate::features::data::shipped;
-    use sobench_judge::EvaluateOptions;
+    use sobench_judge::{EvaluateOptions, Evaluator};
 
     fn feature(id: &str) -> Feature {
         let mut features = shipped().into_iter();
@@ -175,7 +171,7 @@ mod tests {
         let mut evaluator = Evaluator::new(EvaluateOptions::default());
         let mut check = |id: &str, answer: &str| {
             let feature = feature(id);
-            yields(&feature, &feature.constraint(), answer, &mut evaluator)
+            yields(&feature, &evaluator.compile(&feature.constraint()), answer)
         };
         assert!(check("enum", " {\"v\": \"purple\"}>>>\nand so on"));
         assert!(check("enum", "{\"v\": \"mauve\"} is a colour"));

@@ -14,7 +14,6 @@ use super::ReasoningVerdict;
 use crate::classify::failure;
 use crate::constraint_probe::ConstraintProbe;
 use sobench_core::observation::{Observation, Outcome};
-use sobench_core::verdict::Verdict;
 use sobench_judge::Evaluator;
 
 /// Markers at the end of thoughts, by families of models.
@@ -93,7 +92,7 @@ impl<'a> Parts<'a> {
             reasoning: observation.answer.reasoning.trim(),
             content,
             is_cut: observation.outcome == Outcome::Truncated,
-            is_valid: evaluator.judge_text(&probe.judged_by, None, content) == Verdict::Valid,
+            is_valid: evaluator.compile(&probe.judged_by).accepts(content),
         }
     }
 }

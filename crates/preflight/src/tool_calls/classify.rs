@@ -104,14 +104,8 @@ pub fn classify(evidence: &ToolEvidence<'_>, evaluator: &mut Evaluator) -> ToolF
 }
 
 fn judge(probe: &ToolProbe, observation: &Observation, evaluator: &mut Evaluator) -> Verdict {
-    evaluator.judge(
-        Some(&probe.constraint),
-        None,
-        &observation.outcome,
-        &observation.answer,
-        observation.finish_reason.as_deref(),
-        None,
-    )
+    let constraint = evaluator.compile(&probe.constraint);
+    sobench_judge::judge(&constraint, &observation.answer, observation.into())
 }
 
 fn fault(verdict: &Verdict) -> Option<&ToolCallFault> {
@@ -335,7 +329,7 @@ fn missing_call(evidence: &ToolEvidence<'_>, evaluator: &mut Evaluator) -> ToolF
     let content = answer.content.trim();
     if schemas.any(|schema| {
         let constraint = Constraint::JsonSchema(schema.clone().into());
-        evaluator.judge_text(&constraint, None, content) == Verdict::Valid
+        evaluator.compile(&constraint).accepts(content)
     }) {
         return ToolFinding::new(
             Class::WrongChannel,

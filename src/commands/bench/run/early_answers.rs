@@ -9,7 +9,7 @@ use sobench_core::departure::Departures;
 use sobench_core::observation::Observation;
 use sobench_core::printable::{NAME_CHARS, printable};
 use sobench_core::verdict::{Reason, Verdict};
-use sobench_judge::{EvaluateOptions, Evaluator};
+use sobench_judge::{EvaluateOptions, Evaluator, judge};
 use sobench_notices::breach::BreachCause;
 use sobench_notices::enforcement::{EarlyBreach, Enforcement, State, UnenforcedPolicy};
 
@@ -66,15 +66,12 @@ impl<'a> EarlyAnswers<'a> {
         if !case.arm.sends_constraint() {
             return false;
         }
-        let verdict = self.evaluator.judge(
+        let compiled = self.evaluator.compile_request(
             case.constraint.as_deref(),
             case.grammar_oracle.as_deref(),
-            &observation.outcome,
-            &observation.answer,
-            observation.finish_reason.as_deref(),
             self.expected,
         );
-        match verdict {
+        match judge(&compiled, &observation.answer, observation.into()) {
             Verdict::NotScored { .. }
             | Verdict::Invalid {
                 reason: Reason::Truncated,

@@ -31,7 +31,10 @@ pub(crate) fn look_ahead(
     progress: &dyn Progress,
 ) -> Result<Option<Notice>> {
     let mut why = |case: &Case| {
-        evaluator.not_scorable_reason(case.constraint.as_deref()?, case.grammar_oracle.as_deref())
+        let constraint = case.constraint.as_deref()?;
+        let oracle = case.grammar_oracle.as_deref();
+        let compiled = evaluator.compile_request(Some(constraint), oracle, None);
+        compiled.not_scorable().cloned()
     };
     if !dataset.has_row_constraints() {
         return cases.first().and_then(why).map_or(Ok(None), |why| {

@@ -9,7 +9,6 @@ use crate::dataset::tests::{plan, rows, tokenizer};
 use crate::dataset::{DatasetName, Source, load};
 use crate::tokenizer::Tokenizer;
 use sobench_core::case::Arm;
-use sobench_core::verdict::Verdict;
 use sobench_judge::accuracy::{Grade, Reference};
 use sobench_judge::{EvaluateOptions, Evaluator};
 
@@ -48,11 +47,7 @@ fn references_are_valid_and_right_for_hundreds_of_seeds() {
                 panic!("expected a schema")
             };
             let answer = row.completion.as_deref().unwrap();
-            assert_eq!(
-                evaluator.judge_text(constraint, None, answer),
-                Verdict::Valid,
-                "{answer}"
-            );
+            assert!(evaluator.compile(constraint).accepts(answer), "{answer}");
             let (schemas, index) = compiled.entry(schema.to_string()).or_insert_with(|| {
                 let (mut schemas, mut compiler) = (Schemas::new(), Compiler::new());
                 compiler.enable_format_assertions();

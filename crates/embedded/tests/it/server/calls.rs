@@ -10,7 +10,7 @@ use sobench_core::tools::ToolSet;
 use sobench_core::verdict::{Reason, ToolCallFault, Verdict};
 use sobench_embedded::{EmbeddedOptions, Fault, ToolStyle};
 use sobench_engine::EngineName;
-use sobench_judge::{EvaluateOptions, Evaluator};
+use sobench_judge::{Ending, EvaluateOptions, Evaluator};
 
 use super::{Client, merged, start_with, stop};
 
@@ -143,14 +143,13 @@ pub(super) fn judge(body: &Value, received: &Received) -> Verdict {
         "length" => Outcome::Truncated,
         _ => Outcome::Completed,
     };
-    Evaluator::new(EvaluateOptions::default()).judge(
-        Some(&Constraint::Tools(Arc::new(tools))),
-        None,
-        &outcome,
-        &received.answer,
-        Some(&received.finish_reason),
-        None,
-    )
+    let tools = Constraint::Tools(Arc::new(tools));
+    let ending = Ending {
+        outcome: &outcome,
+        finish_reason: Some(&received.finish_reason),
+    };
+    let tools = Evaluator::new(EvaluateOptions::default()).compile(&tools);
+    sobench_judge::judge(&tools, &received.answer, ending)
 }
 
 /// The tools without bounds of numbers, if the engine declares to ignore them.

@@ -9,11 +9,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::Value;
+use sobench_core::answer::Answer;
 use sobench_core::constraint::Constraint;
+use sobench_core::observation::Outcome;
 use sobench_core::verdict::Reason;
 use sobench_data::dataset::custom;
 use sobench_engine::{EngineError, EngineName, Grammar, TokenId, Vocabulary};
-use sobench_judge::{EvaluateOptions, Evaluator};
+use sobench_judge::{Ending, EvaluateOptions, Evaluator, judge};
 use sobench_testkit::repository_path;
 
 use super::open;
@@ -338,7 +340,14 @@ fn the_judge_and_the_engines_agree_on_cut_answers() {
             &task.answers[numbers.below(task.answers.len())],
             &mut numbers,
         );
-        let reason = evaluator.final_violation(&task.constraint, None, &text);
+        let constraint = evaluator.compile(&task.constraint);
+        let answer = Answer::from_text(text.clone());
+        let ending = Ending {
+            outcome: &Outcome::Truncated,
+            finish_reason: None,
+        };
+        let reason = judge(&constraint, &answer, ending).into_reason();
+        let reason = reason.filter(|reason| *reason != Reason::Truncated);
         for (engine, name) in ENGINES.iter().enumerate() {
             let Some(grammar) = &grammars[index][engine] else {
                 continue;

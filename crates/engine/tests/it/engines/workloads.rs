@@ -4,13 +4,14 @@
 use std::sync::OnceLock;
 
 use serde::Deserialize;
+use sobench_core::answer::Answer;
 use sobench_core::constraint::{Constraint, GrammarDialect};
 use sobench_core::verdict::Verdict;
 use sobench_data::dataset::{
     self, ChoicePlan, DatasetPlan, GrammarPlan, JsonPlan, JsonSchemaSource, RegexPlan, Source,
 };
 use sobench_data::tokenizer::Tokenizer;
-use sobench_judge::{EvaluateOptions, Evaluator};
+use sobench_judge::{Ending, EvaluateOptions, Evaluator, judge};
 
 const TEXT: &str = include_str!("../../../../../fixtures/mask/workloads.jsonl");
 
@@ -71,7 +72,9 @@ fn labels_agree_with_the_evaluator() {
             workload.name
         );
         for instance in &workload.instances {
-            let verdict = evaluator.judge_text(&workload.constraint, None, &instance.text);
+            let constraint = evaluator.compile(&workload.constraint);
+            let answer = Answer::from_text(instance.text.clone());
+            let verdict = judge(&constraint, &answer, Ending::COMPLETED);
             if (verdict == Verdict::Valid) != instance.valid
                 || matches!(verdict, Verdict::NotScored { .. })
             {

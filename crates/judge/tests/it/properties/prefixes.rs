@@ -4,9 +4,11 @@
 
 use std::cell::Cell;
 
+use sobench_core::answer::Answer;
 use sobench_core::constraint::{Constraint, GrammarDialect};
+use sobench_core::observation::Outcome;
 use sobench_core::verdict::Reason;
-use sobench_judge::{EvaluateOptions, Evaluator};
+use sobench_judge::{Compiled, Ending, EvaluateOptions, Evaluator, judge};
 
 use super::expression::{Expression, Notation};
 use super::regexes::texts;
@@ -35,24 +37,25 @@ fn cut(text: &str, end: usize) -> String {
     String::from_utf8_lossy(&text.as_bytes()[..end]).into_owned()
 }
 
+fn compiled(constraint: &Constraint) -> Compiled {
+    Evaluator::new(EvaluateOptions::default()).compile(constraint)
+}
+
 /// The first byte at which the cut answer has a final violation.
-fn first_violation(
-    evaluator: &mut Evaluator,
-    constraint: &Constraint,
-    text: &str,
-) -> Option<(usize, Reason)> {
+fn first_violation(constraint: &Compiled, text: &str) -> Option<(usize, Reason)> {
+    let ending = Ending {
+        outcome: &Outcome::Truncated,
+        finish_reason: None,
+    };
     (0..=text.len()).find_map(|end| {
-        let reason = evaluator.final_violation(constraint, None, &cut(text, end))?;
-        Some((end, reason))
+        let answer = Answer::from_text(cut(text, end));
+        let reason = judge(constraint, &answer, ending).into_reason()?;
+        (reason != Reason::Truncated).then_some((end, reason))
     })
 }
 
-fn accept_every_start(
-    evaluator: &mut Evaluator,
-    constraint: &Constraint,
-    text: &str,
-) -> Result<(), String> {
-    match first_violation(evaluator, constraint, text) {
+fn accept_every_start(constraint: &Constraint, text: &str) -> Result<(), String> {
+    match first_violation(&compiled(constraint), text) {
         None => Ok(()),
         Some((end, reason)) => Err(format!(
             "{constraint:?}\n{text}\ncut at byte {end}: {reason}"
@@ -73,12 +76,12 @@ fn check_schema(
     } else {
         SpellingFreedom::All
     };
-    let mut evaluator = Evaluator::new(EvaluateOptions::default());
     let value = shape.sample(source);
     let text = spell(&value, source, freedom);
     if text.len() <= MAX_BYTES {
-        accept_every_start(&mut evaluator, &constraint, &text)?;
+        accept_every_start(&constraint, &text)?;
     }
+    let compiled = compiled(&constraint);
     let found = violations(&shape, &value, draft);
     for index in source
         .permutation(found.len())
@@ -91,7 +94,7 @@ fn check_schema(
         if broken.is_number() || text.len() > MAX_BYTES {
             continue;
         }
-        match first_violation(&mut evaluator, &constraint, &text) {
+        match first_violation(&compiled, &text) {
             Some((end, _)) if end < text.trim_end().len() => early.set(early.get() + 1),
             Some(_) => late.set(late.get() + 1),
             None => return Err(format!("{constraint:?}\n{text}\nis not found")),
@@ -120,13 +123,13 @@ fn every_start_of_a_generated_match_may_become_one() {
         let texts = texts(source);
         let expression = Expression::draw(source, Notation::Python);
         let constraint = Constraint::Regex(expression.to_text().into());
-        let mut evaluator = Evaluator::new(EvaluateOptions::default());
+        let compiled = compiled(&constraint);
         for text in &texts {
             if expression.matches_whole(text) {
                 matches.set(matches.get() + 1);
-                accept_every_start(&mut evaluator, &constraint, text)?;
+                accept_every_start(&constraint, text)?;
             } else {
-                let is_dead = evaluator.final_violation(&constraint, None, text).is_some();
+                let is_dead = !compiled.may_become_valid(text);
                 dead.set(dead.get() + usize::from(is_dead));
             }
         }
@@ -145,7 +148,6 @@ fn every_start_of_a_generated_sentence_may_become_one() {
     let sentences = Cell::new(0);
     source::check(0x97E5_1E57, LANGUAGES, |source| {
         let syntax = Syntax::draw(source);
-        let mut evaluator = Evaluator::new(EvaluateOptions::default());
         for (dialect, is_lark) in [(GrammarDialect::Lark, true), (GrammarDialect::Ebnf, false)] {
             let constraint = Constraint::Grammar {
                 dialect,
@@ -154,7 +156,7 @@ fn every_start_of_a_generated_sentence_may_become_one() {
             let sentence = syntax.sentence(source);
             if let Some(text) = sentence.filter(|text| text.len() <= MAX_BYTES) {
                 sentences.set(sentences.get() + 1);
-                accept_every_start(&mut evaluator, &constraint, &text)?;
+                accept_every_start(&constraint, &text)?;
             }
         }
         Ok(())

@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 
+use crate::judge_text;
 use serde_json::{Value, json};
 use sobench_core::constraint::Constraint;
 use sobench_core::verdict::Verdict;
@@ -49,17 +50,17 @@ fn check_expression(
         Notation::Python => Constraint::Regex(pattern.as_str().into()),
         Notation::Ecma => Constraint::JsonSchema(json!({ "pattern": pattern }).into()),
     };
-    let mut evaluator = Evaluator::new(EvaluateOptions::default());
+    let constraint = Evaluator::new(EvaluateOptions::default()).compile(&constraint);
     for text in &texts {
         let (verdict, expected) = match notation {
             Notation::Python => (
-                evaluator.judge_text(&constraint, None, text),
+                judge_text(&constraint, text),
                 expression.matches_whole(text),
             ),
             Notation::Ecma => {
                 let answer = Value::from(text.as_str()).to_string();
                 (
-                    evaluator.judge_text(&constraint, None, &answer),
+                    judge_text(&constraint, &answer),
                     expression.matches_within(text),
                 )
             }

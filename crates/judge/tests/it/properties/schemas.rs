@@ -4,6 +4,7 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
+use crate::judge_text;
 use serde_json::Value;
 use sobench_core::constraint::Constraint;
 use sobench_core::verdict::{Reason, Verdict};
@@ -67,11 +68,8 @@ impl Case {
             SpellingFreedom::All
         };
         let text = spell(value, source, freedom);
-        let verdict = self.evaluator.judge_text(
-            &Constraint::JsonSchema(self.schema.clone().into()),
-            None,
-            &text,
-        );
+        let constraint = Constraint::JsonSchema(self.schema.clone().into());
+        let verdict = judge_text(&self.evaluator.compile(&constraint), &text);
         (text, verdict)
     }
 

@@ -6,6 +6,7 @@ use std::panic::{self, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
 use std::{fs, thread};
 
+use crate::judge_text;
 use boon::{Compiler, Schemas, UrlLoader};
 use serde_json::Value;
 use sobench_core::constraint::Constraint;
@@ -108,11 +109,8 @@ fn disagreements(claims: &[Claim]) -> Table {
     let mut evaluator = Evaluator::new(EvaluateOptions::default());
     let mut table = Table::new();
     for claim in claims {
-        let sobench_result = evaluator.judge_text(
-            &Constraint::JsonSchema(claim.schema.clone().into()),
-            None,
-            &claim.text,
-        );
+        let constraint = Constraint::JsonSchema(claim.schema.clone().into());
+        let sobench_result = judge_text(&evaluator.compile(&constraint), &claim.text);
         let document = serde_json::from_str(&claim.text);
         let boon_result = match &document {
             Ok(document) => boon_verdict(&claim.schema, document),
