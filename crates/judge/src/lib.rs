@@ -249,7 +249,8 @@ impl Evaluator {
         }
     }
 
-    /// Compiles a constraint that judges answers in any channel, whatever other requests ask for.
+    /// Compiles a constraint by which answers in any channel are judged, without the marks of other
+    /// requests.
     pub fn compile(&mut self, constraint: &Constraint) -> Compiled {
         Compiled {
             inner: self.compiled(Some(constraint), None),
