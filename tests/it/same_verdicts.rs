@@ -409,16 +409,6 @@ fn write_log(path: &str, requests: &[(Case, Observation)]) {
     };
     writer.write(receiver);
 }
-
-/// The verdict as a sentence.
-fn sentence(verdict: &Verdict) -> String {
-    match verdict {
-        Verdict::Valid => "valid".to_owned(),
-        Verdict::Invalid { reason } => reason.to_string(),
-        Verdict::NotScored { why } => why.to_string(),
-    }
-}
-
 /// What a comparison keeps of each request: whether it is correct, and its verdict or failure.
 fn compared(run: &Run) -> Vec<(Option<bool>, String)> {
     let requests = run.requests.as_ref().unwrap().iter();
@@ -463,7 +453,7 @@ fn every_outcome_and_finish_reason_has_one_verdict() {
         let line: Value = serde_json::from_str(line).unwrap();
         line["message"].as_str().unwrap_or("valid").to_owned()
     });
-    let sentences: Vec<String> = expected.iter().map(sentence).collect();
+    let sentences: Vec<String> = expected.iter().map(Verdict::to_string).collect();
     assert_eq!(scored.collect::<Vec<_>>(), sentences, "score");
 
     let kept = requests
@@ -472,7 +462,7 @@ fn every_outcome_and_finish_reason_has_one_verdict() {
         .map(|((_, observation), verdict)| {
             let failure = failure_message(&observation.outcome);
             let text = if failure.is_empty() {
-                sentence(verdict)
+                verdict.to_string()
             } else {
                 failure
             };

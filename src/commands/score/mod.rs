@@ -444,12 +444,3 @@ impl Stored {
         }
     }
 }
-
-/// The verdict as a sentence.
-fn message(verdict: &Verdict) -> String {
-    match verdict {
-        Verdict::Valid => "valid".to_owned(),
-        Verdict::Invalid { reason } => reason.to_string(),
-        Verdict::NotScored { why } => why.to_string(),
-    }
-}

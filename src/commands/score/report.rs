@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::commands::score::{Agreement, Row, Score, Stored, UnreadableRow, message};
+use crate::commands::score::{Agreement, Row, Score, Stored, UnreadableRow};
 use sobench_core::json_struct;
 use sobench_core::printable::printable;
 use sobench_core::verdict::{NotScored, Reason, Verdict};
@@ -74,7 +74,7 @@ json_struct! {
         /// The reason as a sentence; `null` for a valid answer.
         message: Option<String> = match row {
             Row::Unreadable(row) => Some(row.message.clone()),
-            Row::Answer(_) => verdict.filter(|_| reason.is_some()).map(message),
+            Row::Answer(_) => verdict.filter(|_| reason.is_some()).map(Verdict::to_string),
         },
         /// Whether the answer makes the expected calls; only for rows that have them.
         #[serde(skip_serializing_if = "Option::is_none")]

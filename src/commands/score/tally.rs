@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::accuracy::AccuracyTable;
-use super::{Agreement, ScorerAccuracy, Stored, UnreadableRow, message};
+use super::{Agreement, ScorerAccuracy, Stored, UnreadableRow};
 use sobench_core::answer::Answer;
 use sobench_core::case::{Arm, Case, Prompt};
 use sobench_core::constraint::{Constraint, ConstraintKind};
@@ -414,7 +414,9 @@ fn agreement(claimed: &[Option<bool>], samples: &[Sample<'_>]) -> Option<Agreeme
     };
     for (claimed, correct, sample) in both() {
         match (claimed, correct) {
-            (true, false) => agreement.only_file.add(sample, &message(sample.verdict())),
+            (true, false) => agreement
+                .only_file
+                .add(sample, &sample.verdict().to_string()),
             (false, true) => agreement.only_ours.add(sample, "valid by its constraint"),
             (true, true) | (false, false) => {}
         }

@@ -7,7 +7,7 @@ use super::raw::Outputs;
 use crate::metrics::judgement::compliance;
 use sobench_core::case::Arm;
 use sobench_core::observation::Outcome;
-use sobench_core::verdict::{NotScored, Reason, Verdict};
+use sobench_core::verdict::Verdict;
 use sobench_facts::columns::{Bits, Dense, Texts, columns};
 use sobench_facts::compact_ids::Ids;
 use sobench_judge::accuracy::Grade;
@@ -86,7 +86,7 @@ impl Outputs {
             .and_then(|verdict| compliance(verdict, kind, finish_reason));
         let saved = SavedOutput {
             case: output.case,
-            verdict: verdict.as_ref().map(verdict_text),
+            verdict: verdict.as_ref().map(Verdict::to_string),
             arm: output.arm,
             accuracy: output.accuracy,
             correctness: output.correctness,
@@ -105,14 +105,5 @@ impl Outputs {
     /// Every record in file order.
     pub(super) fn iter(&self) -> impl Iterator<Item = OutputView<'_>> {
         (0..self.rows).map(|row| OutputView { table: self, row })
-    }
-}
-
-/// A verdict as text.
-pub(super) fn verdict_text(verdict: &Verdict) -> String {
-    match verdict {
-        Verdict::Valid => "valid".to_owned(),
-        Verdict::Invalid { reason } => Reason::to_string(reason),
-        Verdict::NotScored { why } => NotScored::to_string(why),
     }
 }

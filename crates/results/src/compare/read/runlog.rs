@@ -1,6 +1,5 @@
 //! Converts a run log to a run of a comparison.
 
-use super::outputs::verdict_text;
 use super::sobench;
 use crate::compare::requests::{Gaps, Request, Requests};
 use crate::compare::side::{FileKind, Run};
@@ -94,7 +93,7 @@ fn request(sample: &Sample<'_>, options: &MetricsOptions) -> Request {
         input_tokens: tokens.input,
         output_tokens: tokens.output,
         verdict: Some(if failure.is_empty() {
-            verdict_text(verdict)
+            verdict.to_string()
         } else {
             failure
         }),
