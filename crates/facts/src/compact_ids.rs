@@ -11,12 +11,12 @@ const NONE: u32 = u32::MAX;
 #[derive(Clone, Debug, Default)]
 struct CompactIds(IndexSet<String>);
 
-/// An id among [`CompactIds`]; equal for equal ids.
+/// An id of a run; equal for equal ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CompactId {
     /// The index of its text without the last number.
     pub name: u32,
-    /// [`NONE`] if it does not end in a number.
+    /// `u32::MAX` if it does not end in a number.
     pub number: u32,
 }
 

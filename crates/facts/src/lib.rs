@@ -2,7 +2,7 @@
 //! million requests fit into memory.
 //!
 //! What is known of a request is declared once, as a column with its name, type and packing
-//! ([`columns`]): what its end showed in [`observed`], what judging it showed in [`judged`], where the
+//! ([`mod@columns`]): what its end showed in [`observed`], what judging it showed in [`judged`], where the
 //! names are also the keys of a `judged` line of the run log. [`RequestTable`] holds the columns of a
 //! run, and [`Sample`] is a view of one row.
 

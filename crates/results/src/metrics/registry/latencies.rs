@@ -1,5 +1,5 @@
 //! Latency metrics: one or more values per request, in milliseconds. The formulas are in
-//! [`crate::metrics::latency`].
+//! [`sobench_facts::latency`].
 
 use super::{Better, Kind, Metric, Population, Shown, Unit, VllmNames};
 use crate::metrics::channel_latency;
