@@ -122,7 +122,7 @@ pub fn write(view: &View<'_>, out: &mut dyn Write) -> Result<()> {
 /// the mean of its values.
 fn metrics() -> Vec<(&'static Metric, String)> {
     let name = |metric: &Metric| match metric.kind {
-        Kind::Rate { .. } | Kind::Distribution { .. } => Some(metric.name.to_owned()),
+        Kind::Rate(_) | Kind::Distribution { .. } => Some(metric.name.to_owned()),
         Kind::Pooled(_) => Some(format!("{}_mean_ms", metric.name.trim_end_matches("_ms"))),
         Kind::PerSecond(_) | Kind::Total(_) => None,
     };

@@ -21,7 +21,7 @@ use sobench_core::verdict::{NotScored, Reason, Verdict as AnswerVerdict};
 use sobench_facts::Sample;
 use sobench_plan::metrics::MetricsOptions;
 use sobench_results::metrics::first_uses;
-use sobench_results::metrics::registry::{Kind, Metric, RequestValues, latencies, rates, totals};
+use sobench_results::metrics::registry::{Metric, RequestValues, latencies, rates, totals};
 use sobench_statistics::Rate;
 
 pub use self::contrast::MIN_REPEATS;
@@ -106,10 +106,7 @@ pub struct CellEvidence<'a> {
 impl RequestSample {
     /// Whether the request is a hit of a rate; `None` if it does not count.
     pub fn hit(&self, metric: &Metric) -> Option<bool> {
-        let Kind::Rate { among, .. } = metric.kind else {
-            return None;
-        };
-        let counts = among.counts(Some(self.arm), self.answered);
+        let counts = metric.counts(Some(self.arm), self.answered);
         self.values.hit(metric).filter(|_| counts)
     }
 }

@@ -1,7 +1,7 @@
 //! The requests of a run in columns, some hundred bytes each, so that two runs of a million requests
 //! fit into memory. Texts of answers stay in the file. A column that a file does not have is empty.
 
-use crate::metrics::registry::{Kind, Metric, RequestValues, ValueColumns, latencies};
+use crate::metrics::registry::{Metric, RequestValues, ValueColumns, latencies};
 use sobench_core::case::Arm;
 use sobench_facts::columns::{Bits, Column, Dense, Texts, columns};
 use sobench_facts::compact_ids::{CompactId, Ids};
@@ -215,15 +215,9 @@ impl Requests {
     /// For each request, whether it is a hit in a rate; `None` if it does not count.
     pub fn in_rate(&self, metric: &Metric) -> impl Iterator<Item = Option<bool>> {
         let column = self.request.values.hits(metric);
-        let among = match metric.kind {
-            Kind::Rate { among, .. } => Some(among),
-            _ => None,
-        };
         self.iter().map(move |request| {
             let hit = column?.get(request.row)?;
-            among?
-                .counts(request.arm(), request.answered())
-                .then_some(hit)
+            request.counts(metric).then_some(hit)
         })
     }
 
@@ -231,15 +225,9 @@ impl Requests {
     /// count.
     pub fn in_distribution(&self, metric: &Metric) -> impl Iterator<Item = Option<f64>> {
         let column = self.request.values.values(metric);
-        let among = match metric.kind {
-            Kind::Distribution { among, .. } => Some(among),
-            _ => None,
-        };
         self.iter().map(move |request| {
             let value = column?.get(request.row)?;
-            among?
-                .counts(request.arm(), request.answered())
-                .then_some(value)
+            request.counts(metric).then_some(value)
         })
     }
 
@@ -297,22 +285,16 @@ impl RequestView<'_> {
 
     /// Whether it is a hit in a rate; `None` if it does not count in the rate.
     pub fn in_rate(&self, metric: &Metric) -> Option<bool> {
-        match metric.kind {
-            Kind::Rate { among, .. } => self
-                .hit(metric)
-                .filter(|_| among.counts(self.arm(), self.answered())),
-            _ => None,
-        }
+        self.hit(metric).filter(|_| self.counts(metric))
     }
 
     /// Its value in a distribution with one value per request; `None` if it does not count.
     pub fn in_distribution(&self, metric: &Metric) -> Option<f64> {
-        match metric.kind {
-            Kind::Distribution { among, .. } => self
-                .value(metric)
-                .filter(|_| among.counts(self.arm(), self.answered())),
-            _ => None,
-        }
+        self.value(metric).filter(|_| self.counts(metric))
+    }
+
+    fn counts(&self, metric: &Metric) -> bool {
+        metric.counts(self.arm(), self.answered())
     }
 
     /// Time of the last content, in seconds from the start of the run, if there is an answer.

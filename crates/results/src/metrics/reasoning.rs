@@ -82,7 +82,7 @@ type Hit = fn(&Sample<'_>) -> Option<bool>;
 /// The definition of a rate, without its population.
 fn hit_of(metric: &Metric) -> Hit {
     match metric.kind {
-        Kind::Rate { hit, .. } => hit,
+        Kind::Rate(hit) => hit,
         _ => |_| None,
     }
 }

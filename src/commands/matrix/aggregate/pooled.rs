@@ -4,7 +4,7 @@ use super::{FinishedRun, TAIL};
 use crate::commands::matrix::verdicts::rate_of_runs;
 use sobench_core::case::Arm;
 use sobench_results::metrics::pooled::Pooled;
-use sobench_results::metrics::registry::{Kind, Metric, PerSecond, Population, Value, Values};
+use sobench_results::metrics::registry::{Kind, Metric, PerSecond, Value, Values};
 use sobench_statistics::{Rate, Summary};
 
 /// Every metric over all runs: rates by their counts, distributions over all values, throughput
@@ -16,15 +16,12 @@ pub(super) fn pooled_values(
     pooled: &[(&'static Metric, Pooled)],
 ) -> Values {
     Values::from_fn(|metric| match metric.kind {
-        Kind::Rate {
-            among: Population::Arm(Arm::Control),
-            ..
-        } => {
+        Kind::Rate(_) if metric.arm == Some(Arm::Control) => {
             // A run with several arms has its own controls.
             let runs = if control.is_empty() { runs } else { control };
             pooled_rate(runs, |run| run.values.rate(metric)).map(Value::Rate)
         }
-        Kind::Rate { .. } => {
+        Kind::Rate(_) => {
             let pooled = pooled_rate(runs, |run| run.values.rate(metric));
             let requests = runs.iter().map(|run| &run.samples.requests[..]);
             let counted = rate_of_runs(requests, |request| request.hit(metric));
@@ -35,9 +32,9 @@ pub(super) fn pooled_values(
                 .filter(|(one, other)| is_whole(one, other));
             counted.map(|(rate, _)| rate).or(pooled).map(Value::Rate)
         }
-        Kind::Distribution { among, .. } => {
+        Kind::Distribution { .. } => {
             let requests = runs.iter().flat_map(|run| &run.samples.requests);
-            let counted = requests.filter(|request| among.counts(None, request.answered));
+            let counted = requests.filter(|request| metric.counts(None, request.answered));
             let values: Vec<f64> = counted
                 .filter_map(|request| request.values.value(metric))
                 .collect();

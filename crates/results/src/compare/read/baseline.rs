@@ -271,7 +271,7 @@ impl Columns {
             .chain(OLD_VALUES);
         for metric in old.chain(Metric::ALL.iter().copied()) {
             let column = match metric.kind {
-                Kind::Rate { .. } => {
+                Kind::Rate(_) => {
                     let letters: String = requests
                         .iter()
                         .map(|request| letter(&BITS, request.hit(metric)))
@@ -338,7 +338,7 @@ impl Columns {
         let mut values = vec![RequestValues::default(); n];
         for metric in Metric::ALL {
             match (metric.kind, self.metrics.get_mut(column_name(metric))) {
-                (Kind::Rate { .. }, Some(column)) => {
+                (Kind::Rate(_), Some(column)) => {
                     let hits = meanings(&BITS, column.as_str()?, n)?;
                     values
                         .iter_mut()

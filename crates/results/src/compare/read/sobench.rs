@@ -94,10 +94,10 @@ fn values_by_part(quality: &Value, overall: &Value) -> Values {
     Values::from_fn(|metric| {
         let name = metric.name;
         let found = match metric.kind {
-            Kind::Rate { .. } if *metric == rates::VLLM_CORRECT_RATE => {
+            Kind::Rate(_) if *metric == rates::VLLM_CORRECT_RATE => {
                 &quality["vllm"]["correct_rate"]
             }
-            Kind::Rate { .. } => &quality[name],
+            Kind::Rate(_) => &quality[name],
             Kind::Distribution { .. } | Kind::Pooled(_) => [latency, &latency["reasoning"]]
                 .map(|part| &part[name])[usize::from(latency[name].is_null())],
             Kind::PerSecond(_) | Kind::Total(_) => &overall["throughput"][name],

@@ -184,7 +184,7 @@ impl Bounds {
                         Bound::new(Figure::new(metric), value, lost)
                     }));
                 }
-                Kind::Rate { .. } | Kind::Total(_) => {}
+                Kind::Rate(_) | Kind::Total(_) => {}
             }
         }
         Self(bounds)

@@ -1,7 +1,7 @@
 //! Latency metrics: one or more values per request, in milliseconds. The formulas are in
 //! [`sobench_facts::latency`].
 
-use super::{Better, Kind, Metric, Population, Shown, Unit, VllmNames};
+use super::{Better, Kind, Metric, Unit, VllmNames};
 use crate::metrics::channel_latency;
 use crate::metrics::token_gaps::token_gaps_ms;
 use sobench_core::answer::Channel;
@@ -137,7 +137,7 @@ pub static ITL_COUNTED: Metric = pooled(
 pub static TTFT_FROM_DUE: Metric = queued(
     "ttft_from_due_ms",
     "TTFT from due",
-    Population::Answers,
+    true,
     |sample, options| sample.latency(options).ttft_from_due_ms,
 );
 
@@ -145,7 +145,7 @@ pub static TTFT_FROM_DUE: Metric = queued(
 pub static E2EL_FROM_DUE: Metric = queued(
     "e2el_from_due_ms",
     "E2EL from due",
-    Population::Answers,
+    true,
     |sample, options| sample.latency(options).e2el_from_due_ms,
 )
 .printed_queued(
@@ -158,7 +158,7 @@ pub static E2EL_FROM_DUE: Metric = queued(
 pub static SCHEDULE_LAG: Metric = queued(
     "schedule_lag_ms",
     "schedule lag",
-    Population::Every,
+    false,
     |sample, options| sample.latency(options).schedule_lag_ms,
 )
 .printed_queued(
@@ -170,16 +170,13 @@ pub static SCHEDULE_LAG: Metric = queued(
 impl Metric {
     /// With the names under which vLLM prints it.
     const fn printed(self, key: &'static str, title: &'static str) -> Self {
-        let row = self.label;
-        Self {
-            vllm: Some(VllmNames {
-                key,
-                row,
-                title,
-                queued: false,
-            }),
-            ..self
-        }
+        let vllm = Some(VllmNames {
+            key,
+            row: self.label,
+            title,
+            queued: false,
+        });
+        Self { vllm, ..self }
     }
 
     /// As [`Metric::printed`], for a latency that includes the wait before sending.
@@ -189,15 +186,13 @@ impl Metric {
         row: &'static str,
         title: &'static str,
     ) -> Self {
-        Self {
-            vllm: Some(VllmNames {
-                key,
-                row,
-                title,
-                queued: true,
-            }),
-            ..self
-        }
+        let vllm = Some(VllmNames {
+            key,
+            row,
+            title,
+            queued: true,
+        });
+        Self { vllm, ..self }
     }
 }
 
@@ -208,7 +203,7 @@ const fn of_answers(name: &'static str, label: &'static str, value: ValueOf) -> 
         name,
         label,
         Kind::Distribution {
-            among: Population::Answers,
+            of_answers: true,
             queued: false,
             value,
         },
@@ -218,14 +213,14 @@ const fn of_answers(name: &'static str, label: &'static str, value: ValueOf) -> 
 const fn queued(
     name: &'static str,
     label: &'static str,
-    among: Population,
+    of_answers: bool,
     value: ValueOf,
 ) -> Metric {
     latency(
         name,
         label,
         Kind::Distribution {
-            among,
+            of_answers,
             queued: true,
             value,
         },
@@ -241,16 +236,7 @@ const fn pooled(
 }
 
 const fn latency(name: &'static str, label: &'static str, kind: Kind) -> Metric {
-    Metric {
-        name,
-        label,
-        unit: Unit::Milliseconds,
-        better: Better::Down,
-        kind,
-        shown: Shown::Known,
-        of_what: "",
-        vllm: None,
-    }
+    Metric::new(name, label, Unit::Milliseconds, Better::Down, kind)
 }
 
 #[cfg(test)]

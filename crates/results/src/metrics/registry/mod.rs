@@ -45,6 +45,8 @@ pub struct Metric {
     pub unit: Unit,
     pub better: Better,
     pub kind: Kind,
+    /// The arm whose requests count; `None` if those of every arm do.
+    pub arm: Option<Arm>,
     /// When it has a row in tables.
     pub shown: Shown,
     /// What a rate is of, in tables.
@@ -86,16 +88,14 @@ pub struct VllmNames {
 /// The definition of a metric.
 #[derive(Clone, Copy)]
 pub enum Kind {
-    /// A share of requests. `hit` is `None` for a request that does not count.
-    Rate {
-        among: Population,
-        hit: fn(&Sample<'_>) -> Option<bool>,
-    },
+    /// A share of requests; `None` for a request that does not count.
+    Rate(fn(&Sample<'_>) -> Option<bool>),
     /// One value per request, in the metric's unit; `None` if the request has none. The values of
     /// metrics that include the wait before sending (`queued`) are correlated within a run and
     /// cannot be resampled.
     Distribution {
-        among: Population,
+        /// Of answers only, complete or truncated at the token limit.
+        of_answers: bool,
         queued: bool,
         value: fn(&Sample<'_>, &MetricsOptions) -> Option<f64>,
     },
@@ -105,15 +105,6 @@ pub enum Kind {
     PerSecond(fn(&RunSamples<'_>) -> Option<u64>),
     /// A single value of the run.
     Total(fn(&RunSamples<'_>) -> Option<f64>),
-}
-
-/// The requests that a metric covers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Population {
-    Every,
-    /// Requests with an answer, complete or truncated at the token limit.
-    Answers,
-    Arm(Arm),
 }
 
 /// The unit of a metric.
@@ -301,6 +292,27 @@ impl Metric {
         &server::RESTARTS,
     ];
 
+    /// A metric of every arm that has a row if it has a value.
+    const fn new(
+        name: &'static str,
+        label: &'static str,
+        unit: Unit,
+        better: Better,
+        kind: Kind,
+    ) -> Self {
+        Self {
+            name,
+            label,
+            unit,
+            better,
+            kind,
+            arm: None,
+            shown: Shown::Known,
+            of_what: "",
+            vllm: None,
+        }
+    }
+
     /// Every metric but those for files only.
     pub fn in_tables() -> impl Iterator<Item = &'static Self> {
         let all = Self::ALL.iter().copied();
@@ -365,6 +377,11 @@ impl Metric {
         }
     }
 
+    /// Of the requests of another arm, or of every arm.
+    const fn of_arm(self, arm: Option<Arm>) -> Self {
+        Self { arm, ..self }
+    }
+
     /// With another condition for its row.
     const fn shown(self, shown: Shown) -> Self {
         Self { shown, ..self }
@@ -377,7 +394,7 @@ impl Metric {
 
     /// Whether it is a share of requests.
     pub fn is_rate(&self) -> bool {
-        matches!(self.kind, Kind::Rate { .. })
+        matches!(self.kind, Kind::Rate(_))
     }
 
     /// Whether it has mean, median and percentiles.
@@ -385,12 +402,28 @@ impl Metric {
         matches!(self.kind, Kind::Distribution { .. } | Kind::Pooled(_))
     }
 
+    fn includes(&self, sample: &Sample<'_>) -> bool {
+        self.counts(Some(sample.arm()), sample.outcome().is_answer())
+    }
+
+    /// Whether a request of an arm counts in a rate, or a distribution with one value per request.
+    pub fn counts(&self, arm: Option<Arm>, answered: bool) -> bool {
+        let of_answers = matches!(
+            self.kind,
+            Kind::Distribution {
+                of_answers: true,
+                ..
+            }
+        );
+        (self.arm.is_none() || self.arm == arm) && (answered || !of_answers)
+    }
+
     /// Whether a request is a hit; `None` if it does not count, or the metric is not a rate.
     pub fn hit(&self, sample: &Sample<'_>) -> Option<bool> {
         match self.kind {
             // An abandoned request says nothing about the server's answer.
-            Kind::Rate { .. } if *sample.outcome() == Outcome::Abandoned => None,
-            Kind::Rate { among, hit } => hit(sample).filter(|_| among.includes(sample)),
+            Kind::Rate(_) if *sample.outcome() == Outcome::Abandoned => None,
+            Kind::Rate(hit) => hit(sample).filter(|_| self.includes(sample)),
             _ => None,
         }
     }
@@ -399,8 +432,8 @@ impl Metric {
     /// metric is not a distribution.
     pub fn value(&self, sample: &Sample<'_>, options: &MetricsOptions) -> Option<f64> {
         match self.kind {
-            Kind::Distribution { among, value, .. } => {
-                value(sample, options).filter(|_| among.includes(sample))
+            Kind::Distribution { value, .. } => {
+                value(sample, options).filter(|_| self.includes(sample))
             }
             Kind::Pooled(values) if sample.outcome().is_answer() => mean(&values(sample, options)),
             _ => None,
@@ -459,21 +492,6 @@ impl Metric {
             .filter(|sample| sample.outcome().is_answer());
         answers.for_each(|sample| pooled.add(values(sample, options)));
         Some(pooled)
-    }
-}
-
-impl Population {
-    fn includes(self, sample: &Sample<'_>) -> bool {
-        self.counts(Some(sample.arm()), sample.outcome().is_answer())
-    }
-
-    /// Whether a request of an arm counts.
-    pub fn counts(self, arm: Option<Arm>, answered: bool) -> bool {
-        match self {
-            Self::Every => true,
-            Self::Answers => answered,
-            Self::Arm(own) => arm == Some(own),
-        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Rates: shares of requests.
 
-use super::{Better, Kind, Metric, Population, Shown, Unit};
+use super::{Better, Kind, Metric, Shown, Unit};
 use crate::metrics::judgement::{
     breaks_before_cut, complied, is_correct, is_failure, is_taken_up, is_unjudged,
 };
@@ -12,35 +12,23 @@ use sobench_facts::parity::Parity;
 use sobench_judge::accuracy::Grade;
 use sobench_judge::canary::CanaryClass;
 
-const CONSTRAINED: Population = Population::Arm(Arm::Constrained);
-
 /// Share of valid answers among constrained requests that can be judged: answers with a verdict,
 /// and rejected or failed requests.
-pub static CORRECT_RATE: Metric = rate(
-    "correct_rate",
-    "correct rate",
-    Better::Up,
-    CONSTRAINED,
-    |sample| is_correct(sample.verdict()),
-)
+pub static CORRECT_RATE: Metric = rate("correct_rate", "correct rate", Better::Up, |sample| {
+    is_correct(sample.verdict())
+})
 .shown(Shown::Always)
 .of_what("valid, of constrained");
 
 /// Share of valid answers among answers that ended normally and have a verdict. An invalid one is
 /// an error of the engine.
-pub static COMPLIANCE: Metric = rate(
-    "compliance",
-    "compliance",
-    Better::Up,
-    CONSTRAINED,
-    complied,
-)
-.shown(Shown::Always)
-.of_what("valid, of answers that ended");
+pub static COMPLIANCE: Metric = rate("compliance", "compliance", Better::Up, complied)
+    .shown(Shown::Always)
+    .of_what("valid, of answers that ended");
 
 /// Share of requests that the server accepted (an answer, or the start of one), among those that
 /// reached it and were not cancelled before.
-pub static COVERAGE: Metric = rate("coverage", "coverage", Better::Up, CONSTRAINED, |sample| {
+pub static COVERAGE: Metric = rate("coverage", "coverage", Better::Up, |sample| {
     is_taken_up(
         sample.outcome(),
         sample.request_times().first_content_ns.is_some(),
@@ -50,13 +38,10 @@ pub static COVERAGE: Metric = rate("coverage", "coverage", Better::Up, CONSTRAIN
 .of_what("accepted by the server");
 
 /// Share of valid answers among requests of the control arm.
-pub static CONTROL_RATE: Metric = rate(
-    "control_rate",
-    "control rate",
-    Better::Neither,
-    Population::Arm(Arm::Control),
-    |sample| is_correct(sample.verdict()),
-)
+pub static CONTROL_RATE: Metric = rate("control_rate", "control rate", Better::Neither, |sample| {
+    is_correct(sample.verdict())
+})
+.of_arm(Some(Arm::Control))
 .shown(Shown::Always)
 .of_what("valid, of unconstrained");
 
@@ -65,9 +50,9 @@ pub static CONTROL_ENDED_RATE: Metric = rate(
     "control_ended_rate",
     "control, ended",
     Better::Neither,
-    Population::Arm(Arm::Control),
     |sample| complied(sample).filter(|_| !breaks_before_cut(sample)),
 )
+.of_arm(Some(Arm::Control))
 .of_what("valid, of controls that ended");
 
 /// Share of answers that vLLM's script counts as correct, among requests that it scores.
@@ -75,47 +60,31 @@ pub static VLLM_CORRECT_RATE: Metric = rate(
     "vllm_correct_rate",
     "vLLM's formula",
     Better::Up,
-    Population::Every,
     |sample| sample.vllm_correct(),
 )
+.of_arm(None)
 .shown(Shown::Always)
 .of_what("its script, all arms");
 
 /// Share of answers that are the expected call, among requests with an expected call.
-pub static RIGHT_CALLS: Metric = rate(
-    "right_calls",
-    "right calls",
-    Better::Up,
-    CONSTRAINED,
-    |sample| sample.right_call(),
-)
+pub static RIGHT_CALLS: Metric = rate("right_calls", "right calls", Better::Up, |sample| {
+    sample.right_call()
+})
 .of_what("as the reference, of constrained");
 
 /// Share of valid answers among answers with tool calls that have a verdict.
-pub static CALL_VALIDITY: Metric = rate(
-    "call_validity",
-    "valid calls",
-    Better::Up,
-    CONSTRAINED,
-    |sample| {
-        sample.made_call().filter(|made| *made)?;
-        is_correct(sample.verdict())
-    },
-)
+pub static CALL_VALIDITY: Metric = rate("call_validity", "valid calls", Better::Up, |sample| {
+    sample.made_call().filter(|made| *made)?;
+    is_correct(sample.verdict())
+})
 .of_what("of answers with tool calls");
 
 /// Share of complete answers without a tool call among those to requests that make one due.
-pub static MISSED_CALLS: Metric = rate(
-    "missed_calls",
-    "missed calls",
-    Better::Down,
-    CONSTRAINED,
-    |sample| {
-        sample.call_due().filter(|due| *due)?;
-        let is_complete = *sample.outcome() == Outcome::Completed;
-        sample.made_call().filter(|_| is_complete).map(|made| !made)
-    },
-)
+pub static MISSED_CALLS: Metric = rate("missed_calls", "missed calls", Better::Down, |sample| {
+    sample.call_due().filter(|due| *due)?;
+    let is_complete = *sample.outcome() == Outcome::Completed;
+    sample.made_call().filter(|_| is_complete).map(|made| !made)
+})
 .of_what("without a call, of those due");
 
 /// Share of answers with a tool call among those to requests that make none due.
@@ -123,7 +92,6 @@ pub static FORBIDDEN_CALLS: Metric = rate(
     "forbidden_calls",
     "forbidden calls",
     Better::Down,
-    CONSTRAINED,
     |sample| {
         sample.call_due().filter(|due| !due)?;
         sample.made_call()
@@ -136,7 +104,6 @@ pub static LEAKED_MARKUP_RATE: Metric = rate(
     "leaked_markup_rate",
     "leaked markup",
     Better::Down,
-    CONSTRAINED,
     |sample| {
         sample.made_call()?;
         let is_leak = |reason: &Reason| {
@@ -148,13 +115,9 @@ pub static LEAKED_MARKUP_RATE: Metric = rate(
 .of_what("of answers with tools");
 
 /// Share of answers truncated at the token limit.
-pub static TRUNCATED_RATE: Metric = rate(
-    "truncated_rate",
-    "truncated",
-    Better::Down,
-    CONSTRAINED,
-    |sample| Some(*sample.outcome() == Outcome::Truncated && !breaks_before_cut(sample)),
-)
+pub static TRUNCATED_RATE: Metric = rate("truncated_rate", "truncated", Better::Down, |sample| {
+    Some(*sample.outcome() == Outcome::Truncated && !breaks_before_cut(sample))
+})
 .shown(Shown::Always)
 .of_what("constrained, cut at the token limit");
 
@@ -163,7 +126,6 @@ pub static WHOLE_TRUNCATED_RATE: Metric = rate(
     "whole_truncated_rate",
     "whole though cut",
     Better::Neither,
-    CONSTRAINED,
     |sample| Some(sample.whole()),
 )
 .shown(Shown::AboveZero)
@@ -174,7 +136,6 @@ pub static NO_FINISH_REASON_RATE: Metric = rate(
     "no_finish_reason_rate",
     "no finish reason",
     Better::Down,
-    CONSTRAINED,
     |sample| Some(*sample.outcome() == Outcome::Completed && sample.finish_reason().is_none()),
 )
 .shown(Shown::AboveZero)
@@ -185,24 +146,17 @@ pub static WHITE_SPACE_RATE: Metric = rate(
     "white_space_rate",
     "white-space runs",
     Better::Down,
-    CONSTRAINED,
     |sample| Some(sample.white_space_run()),
 )
 .shown(Shown::AboveZero);
 
 /// Share of requests that the server or the model refused.
-pub static REFUSED_RATE: Metric = rate(
-    "refused_rate",
-    "refused",
-    Better::Down,
-    CONSTRAINED,
-    |sample| {
-        Some(matches!(
-            sample.outcome(),
-            Outcome::Rejected { .. } | Outcome::Refused { .. } | Outcome::Unsupported { .. }
-        ))
-    },
-)
+pub static REFUSED_RATE: Metric = rate("refused_rate", "refused", Better::Down, |sample| {
+    Some(matches!(
+        sample.outcome(),
+        Outcome::Rejected { .. } | Outcome::Refused { .. } | Outcome::Unsupported { .. }
+    ))
+})
 .shown(Shown::Always)
 .of_what("constrained, by server or model");
 
@@ -211,7 +165,6 @@ pub static OVERLOADED_RATE: Metric = rate(
     "overloaded_rate",
     "refused for load",
     Better::Down,
-    CONSTRAINED,
     |sample| {
         Some(matches!(
             sample.outcome(),
@@ -226,55 +179,40 @@ pub static OVERLOADED_RATE: Metric = rate(
 .of_what("constrained, by status 429");
 
 /// Share of requests that timed out, or failed in the server, the stream or the network.
-pub static FAILED_RATE: Metric = rate(
-    "failed_rate",
-    "failed",
-    Better::Down,
-    CONSTRAINED,
-    |sample| Some(is_failure(sample.outcome())),
-)
+pub static FAILED_RATE: Metric = rate("failed_rate", "failed", Better::Down, |sample| {
+    Some(is_failure(sample.outcome()))
+})
 .shown(Shown::Always)
 .of_what("constrained, no complete answer");
 
 /// Share of requests cancelled at the end of the run.
-pub static CANCELLED_RATE: Metric = rate(
-    "cancelled_rate",
-    "cancelled",
-    Better::Neither,
-    CONSTRAINED,
-    |sample| Some(*sample.outcome() == Outcome::Cancelled),
-)
-.shown(Shown::AboveZero)
-.of_what("constrained, the run stopped");
+pub static CANCELLED_RATE: Metric =
+    rate("cancelled_rate", "cancelled", Better::Neither, |sample| {
+        Some(*sample.outcome() == Outcome::Cancelled)
+    })
+    .shown(Shown::AboveZero)
+    .of_what("constrained, the run stopped");
 
 /// Share of requests without a connection on this machine.
-pub static NOT_SENT_RATE: Metric = rate(
-    "not_sent_rate",
-    "not sent",
-    Better::Down,
-    CONSTRAINED,
-    |sample| Some(sample.outcome().is_local()),
-)
+pub static NOT_SENT_RATE: Metric = rate("not_sent_rate", "not sent", Better::Down, |sample| {
+    Some(sample.outcome().is_local())
+})
 .shown(Shown::AboveZero)
 .of_what("constrained, no local connection");
 
 /// Share of answers without a verdict. They do not count in rates of verdicts.
-pub static NOT_JUDGED_RATE: Metric = rate(
-    "not_judged_rate",
-    "not judged",
-    Better::Down,
-    CONSTRAINED,
-    |sample| Some(is_unjudged(sample.verdict())),
-)
-.shown(Shown::Always)
-.of_what("constrained, in no rate");
+pub static NOT_JUDGED_RATE: Metric =
+    rate("not_judged_rate", "not judged", Better::Down, |sample| {
+        Some(is_unjudged(sample.verdict()))
+    })
+    .shown(Shown::Always)
+    .of_what("constrained, in no rate");
 
 /// Share of answers that are valid apart from the text around their JSON. They are not correct.
 pub static VALID_IF_STRIPPED_RATE: Metric = rate(
     "valid_if_stripped_rate",
     "valid if stripped",
     Better::Neither,
-    CONSTRAINED,
     |sample| {
         Some(matches!(
             sample.verdict(),
@@ -296,7 +234,6 @@ pub static THINKING_SUPPRESSED: Metric = rate(
     "thinking_suppressed_rate",
     "thinking suppressed",
     Better::Down,
-    CONSTRAINED,
     |sample| {
         let is_counted = sample.outcome().is_answer() && sample.control_has_reasoning()?;
         is_counted.then(|| !sample.has_reasoning())
@@ -309,7 +246,6 @@ pub static JSON_IN_REASONING: Metric = rate(
     "json_in_reasoning_rate",
     "JSON in the reasoning",
     Better::Down,
-    CONSTRAINED,
     |sample| {
         let is_counted = sample.outcome().is_answer() && sample.has_reasoning();
         is_counted.then(|| {
@@ -327,7 +263,6 @@ pub static END_MARKER: Metric = rate(
     "end_marker_rate",
     "end marker in the content",
     Better::Down,
-    CONSTRAINED,
     |sample| {
         let facts = sample.reasoning_facts();
         let is_counted =
@@ -343,7 +278,6 @@ pub static THINKING_BUDGET: Metric = rate(
     "thinking_budget_rate",
     "budget used by thinking",
     Better::Down,
-    CONSTRAINED,
     |sample| {
         let is_counted = sample.outcome().is_answer() && sample.has_reasoning();
         let is_cut = *sample.outcome() == Outcome::Truncated;
@@ -357,52 +291,37 @@ pub static STREAM_PARITY: Metric = rate(
     "stream_parity_rate",
     "stream parity",
     Better::Up,
-    Population::Every,
     |sample| match sample.parity()? {
         Parity::Equal => Some(true),
         Parity::Different { .. } => Some(false),
         Parity::NotDeterministic { .. } | Parity::Unconfirmed { .. } | Parity::NotCompared => None,
     },
 )
+.of_arm(None)
 .of_what("equal streamed and whole, all arms");
 
 /// Share of answers with another request's nonce among answers to canary requests.
-pub static SWAPPED_RATE: Metric = rate(
-    "swapped_rate",
-    "swapped",
-    Better::Down,
-    CONSTRAINED,
-    |sample| is_canary_class(sample, CanaryClass::Swapped),
-);
+pub static SWAPPED_RATE: Metric = rate("swapped_rate", "swapped", Better::Down, |sample| {
+    is_canary_class(sample, CanaryClass::Swapped)
+});
 
 /// Share of answers that leave the language of their constraint before its nonce, among answers to
 /// canary requests.
-pub static MASK_OFF_RATE: Metric = rate(
-    "mask_off_rate",
-    "mask off",
-    Better::Down,
-    CONSTRAINED,
-    |sample| is_canary_class(sample, CanaryClass::MaskOff),
-);
+pub static MASK_OFF_RATE: Metric = rate("mask_off_rate", "mask off", Better::Down, |sample| {
+    is_canary_class(sample, CanaryClass::MaskOff)
+});
 
 /// Share of answers that start again among answers to canary requests.
-pub static RESTARTED_RATE: Metric = rate(
-    "restarted_rate",
-    "restarted",
-    Better::Down,
-    CONSTRAINED,
-    |sample| is_canary_class(sample, CanaryClass::Restarted),
-);
+pub static RESTARTED_RATE: Metric = rate("restarted_rate", "restarted", Better::Down, |sample| {
+    is_canary_class(sample, CanaryClass::Restarted)
+});
 
 /// Share of answers that go on with other text after a start with their nonce, among answers to
 /// canary requests.
-pub static FAILED_OPEN_RATE: Metric = rate(
-    "failed_open_rate",
-    "failed open",
-    Better::Down,
-    CONSTRAINED,
-    |sample| is_canary_class(sample, CanaryClass::FailedOpen),
-);
+pub static FAILED_OPEN_RATE: Metric =
+    rate("failed_open_rate", "failed open", Better::Down, |sample| {
+        is_canary_class(sample, CanaryClass::FailedOpen)
+    });
 
 /// Share of right answers among requests with a reference. Truncated, refused and failed requests
 /// have no right answer. Requests that the client could not send, or that the end of the run cut
@@ -458,13 +377,16 @@ fn is_canary_class(sample: &Sample<'_>, class: CanaryClass) -> Option<bool> {
 
 /// The accuracy of an arm.
 const fn accuracy(name: &'static str, label: &'static str, arm: Arm) -> Metric {
-    rate(name, label, Better::Up, Population::Arm(arm), is_right)
+    rate(name, label, Better::Up, is_right)
+        .of_arm(Some(arm))
         .of_what("right, of requests with a reference")
 }
 
 /// The rate of unparsed answers of an arm.
 const fn unparsed(name: &'static str, label: &'static str, arm: Arm) -> Metric {
-    rate(name, label, Better::Down, Population::Arm(arm), is_unparsed).of_what("nothing to compare")
+    rate(name, label, Better::Down, is_unparsed)
+        .of_arm(Some(arm))
+        .of_what("nothing to compare")
 }
 
 fn is_right(sample: &Sample<'_>) -> Option<bool> {
@@ -475,23 +397,14 @@ fn is_unparsed(sample: &Sample<'_>) -> Option<bool> {
     sample.grade().map(|grade| grade == Grade::Unparsed)
 }
 
+/// A rate of constrained requests.
 const fn rate(
     name: &'static str,
     label: &'static str,
     better: Better,
-    among: Population,
     hit: fn(&Sample<'_>) -> Option<bool>,
 ) -> Metric {
-    Metric {
-        name,
-        label,
-        unit: Unit::Percent,
-        better,
-        kind: Kind::Rate { among, hit },
-        shown: Shown::Known,
-        of_what: "",
-        vllm: None,
-    }
+    Metric::new(name, label, Unit::Percent, better, Kind::Rate(hit)).of_arm(Some(Arm::Constrained))
 }
 
 #[cfg(test)]

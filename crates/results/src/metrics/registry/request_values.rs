@@ -7,7 +7,7 @@ use sobench_facts::columns::{Bits, Column, Dense};
 use sobench_plan::metrics::MetricsOptions;
 
 /// Hits and values of one request by metric, including metrics in which it does not count
-/// ([`super::Population`]).
+/// ([`Metric::counts`]).
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RequestValues {
     /// Bits by the metric's index in [`Metric::ALL`]: whether the hit is known, and whether it is one.
@@ -24,8 +24,8 @@ impl RequestValues {
         let is_abandoned = *sample.outcome() == Outcome::Abandoned;
         for (index, metric) in Metric::ALL.iter().enumerate() {
             match metric.kind {
-                Kind::Rate { .. } if is_abandoned => {}
-                Kind::Rate { hit, .. } => values.set_bit(index, hit(sample)),
+                Kind::Rate(_) if is_abandoned => {}
+                Kind::Rate(hit) => values.set_bit(index, hit(sample)),
                 Kind::Distribution { value, .. } => {
                     let value = value(sample, options);
                     values

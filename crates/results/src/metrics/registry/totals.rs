@@ -339,16 +339,7 @@ const fn per_second(
     unit: Unit,
     count: fn(&RunSamples<'_>) -> Option<u64>,
 ) -> Metric {
-    Metric {
-        name,
-        label,
-        unit,
-        better: Better::Up,
-        kind: Kind::PerSecond(count),
-        shown: Shown::Known,
-        of_what: "",
-        vllm: None,
-    }
+    Metric::new(name, label, unit, Better::Up, Kind::PerSecond(count))
 }
 
 pub(super) const fn total(
@@ -358,16 +349,7 @@ pub(super) const fn total(
     better: Better,
     value: fn(&RunSamples<'_>) -> Option<f64>,
 ) -> Metric {
-    Metric {
-        name,
-        label,
-        unit,
-        better,
-        kind: Kind::Total(value),
-        shown: Shown::Known,
-        of_what: "",
-        vllm: None,
-    }
+    Metric::new(name, label, unit, better, Kind::Total(value))
 }
 
 #[cfg(test)]

@@ -106,7 +106,7 @@ impl Value {
     /// `None` if unknown: no request counts, or the duration is zero.
     fn new(metric: &Metric, run: &RunSamples<'_>) -> Option<Self> {
         match metric.kind {
-            Kind::Rate { .. } => metric.rate(run.samples.iter().copied()).map(Self::Rate),
+            Kind::Rate(_) => metric.rate(run.samples.iter().copied()).map(Self::Rate),
             Kind::Distribution { .. } | Kind::Pooled(_) => {
                 Some(Self::Distribution(metric.summary(run.samples, run.options)))
             }
@@ -135,7 +135,7 @@ impl Value {
             effective: Option<f64>,
         }
         match metric.kind {
-            Kind::Rate { .. } => {
+            Kind::Rate(_) => {
                 let counts = typed::<Counts>(json).filter(|counts| counts.hits <= counts.of)?;
                 let effective = counts.effective.unwrap_or(counts.of as f64);
                 Rate::with_effective(counts.hits, counts.of, effective).map(Self::Rate)
