@@ -29,9 +29,9 @@ columns! {
         /// When it was sent, in seconds from the start of the run.
         sent_s: Option<f64> => Dense<Option<f64>, f64>,
         /// Input tokens.
-        input_tokens: Option<u64> => Dense<Option<u64>, u32>,
+        input_tokens: Option<u64> => Dense<Option<u64>, u64>,
         /// Output tokens.
-        output_tokens: Option<u64> => Dense<Option<u64>, u32>,
+        output_tokens: Option<u64> => Dense<Option<u64>, u64>,
         /// The verdict or the failure as text; `None` if the file has no answers.
         verdict: Option<String> => Texts,
         /// The offset of its line in a run log; `None` for other files.
@@ -200,7 +200,11 @@ impl Requests {
     }
 
     /// The request at an index.
+    ///
+    /// # Panics
+    /// The index is out of bounds.
     pub fn get(&self, index: usize) -> RequestView<'_> {
+        assert!(index < self.len(), "request {index} of {}", self.len());
         RequestView {
             table: self,
             row: index as u32,

@@ -52,8 +52,8 @@ columns! {
         is_abandoned: bool => Bits<bool>,
         /// Whether the request reached the server and was not cancelled before.
         reached_server: bool => Bits<bool>,
-        input_tokens: Option<u64> => Dense<Option<u64>, u32>,
-        output_tokens: Option<u64> => Dense<Option<u64>, u32>,
+        input_tokens: Option<u64> => Dense<Option<u64>, u64>,
+        output_tokens: Option<u64> => Dense<Option<u64>, u64>,
     }
 }
 
@@ -105,5 +105,11 @@ impl Outputs {
     /// Every record in file order.
     pub(super) fn iter(&self) -> impl Iterator<Item = OutputView<'_>> {
         (0..self.rows).map(|row| OutputView { table: self, row })
+    }
+
+    /// The record at an index.
+    pub(super) fn get(&self, index: usize) -> Option<OutputView<'_>> {
+        let row = u32::try_from(index).ok().filter(|row| *row < self.rows)?;
+        Some(OutputView { table: self, row })
     }
 }

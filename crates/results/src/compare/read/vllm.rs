@@ -112,7 +112,7 @@ fn requests(raw: Raw) -> Option<Requests> {
         };
         let output_tokens = tokens(&raw.output_lens);
         let outputs = raw.outputs.as_ref();
-        let vllm_correct = outputs.and_then(|outputs| outputs.iter().nth(index)?.correctness());
+        let vllm_correct = outputs.and_then(|outputs| outputs.get(index)?.correctness());
         let mut values = RequestValues::default();
         values.set_hit(&rates::VLLM_CORRECT_RATE, vllm_correct);
         set_times(&mut values, ttft_s, last_s, output_tokens);
