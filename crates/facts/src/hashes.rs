@@ -7,7 +7,8 @@ use sobench_core::case::{Arm, Case, Prompt};
 use sobench_core::constraint::Constraint;
 use sobench_core::observation::{Observation, Outcome};
 
-fn hash(value: &impl Hash) -> u64 {
+/// A hash that is the same in every run of the program.
+pub(crate) fn hash(value: &impl Hash) -> u64 {
     BuildHasherDefault::<DefaultHasher>::default().hash_one(value)
 }
 

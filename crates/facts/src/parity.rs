@@ -5,12 +5,11 @@
 //! the first time is not deterministic, and the difference says nothing about its streams. Ids of
 //! tool calls may differ.
 
-use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
-
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::hashes::hash;
 use sobench_core::answer::Answer;
 use sobench_core::observation::{Observation, Outcome, Usage};
 
@@ -151,7 +150,7 @@ pub fn digest(observation: &Observation) -> u64 {
     let usage = observation
         .usage
         .map(|usage| (usage.prompt_tokens, usage.completion_tokens));
-    BuildHasherDefault::<DefaultHasher>::default().hash_one((
+    hash(&(
         has_answer(&observation.outcome),
         (&answer.reasoning, &answer.content, &answer.refusal, calls),
         (&observation.finish_reason, usage),

@@ -12,17 +12,13 @@ pub trait Pack<R>: Copy {
     const MISSING: R;
     fn pack(self) -> R;
     fn unpack(packed: R) -> Self;
-}
 
-impl<T: Pack<R>, R: Copy> Dense<T, R> {
-    /// The packed values of this many rows.
-    pub fn fill(&mut self, rows: usize) {
-        self.packed.resize(rows, T::MISSING);
-    }
-
-    /// The packed values, up to the last row with one.
-    pub fn packed(&self) -> &[R] {
-        &self.packed
+    /// Whether it is missing, and so needs no place at the end of a column.
+    fn is_missing(packed: R) -> bool
+    where
+        R: PartialEq,
+    {
+        packed == Self::MISSING
     }
 }
 
@@ -42,6 +38,18 @@ impl<T, R> Default for Dense<T, R> {
     }
 }
 
+impl<T: Pack<R>, R: Copy> Dense<T, R> {
+    /// The packed values of this many rows.
+    pub fn fill(&mut self, rows: usize) {
+        self.packed.resize(rows, T::MISSING);
+    }
+
+    /// The packed values, up to the last row with one.
+    pub fn packed(&self) -> &[R] {
+        &self.packed
+    }
+}
+
 impl<T: Pack<R> + 'static, R: Copy + PartialEq + 'static> Column for Dense<T, R> {
     type Value = T;
     type Shown<'a> = T;
@@ -50,7 +58,7 @@ impl<T: Pack<R> + 'static, R: Copy + PartialEq + 'static> Column for Dense<T, R>
         let (row, packed) = (row as usize, value.pack());
         match self.packed.get_mut(row) {
             Some(known) => *known = packed,
-            None if packed == T::MISSING => {}
+            None if T::is_missing(packed) => {}
             None => {
                 self.packed.resize(row, T::MISSING);
                 self.packed.push(packed);
@@ -109,6 +117,9 @@ impl Pack<f64> for Option<f64> {
     }
     fn unpack(packed: f64) -> Self {
         (!packed.is_nan()).then_some(packed)
+    }
+    fn is_missing(packed: f64) -> bool {
+        packed.is_nan()
     }
 }
 
@@ -199,6 +210,7 @@ impl<T: Few + 'static> Column for Bits<T> {
     fn set(&mut self, row: u32, value: T) {
         let (word, place) = Self::place(row);
         let bits = value.to_bits();
+        debug_assert!(bits <= Self::MASK, "{bits:#x} does not fit");
         if word >= self.words.len() {
             if bits == 0 {
                 return;
@@ -332,6 +344,9 @@ mod tests {
         column.set(1_000_000, None);
         assert_eq!(column.packed.len(), 4);
         assert_eq!((column.get(0), column.get(1_000_000)), (None, None));
+        let mut unknown = Dense::<Option<f64>, f64>::default();
+        unknown.set(1_000_000, None);
+        assert!(unknown.packed().is_empty());
         let mut bits = Bits::<bool>::default();
         bits.set(1_000_000, false);
         assert!(bits.words.is_empty() && !bits.get(7));
