@@ -9,10 +9,10 @@ use serde_json::Value;
 use sobench_core::constraint::{AlwaysTrue, Constraint};
 use sobench_core::verdict::{Reason, Verdict};
 use sobench_judge::json_scan::Scanner;
-use sobench_judge::{function_calls, vllm_formula};
+use sobench_judge::{function_calls, judge_text, vllm_formula};
 
+use super::compiled;
 use super::draw::Draw;
-use super::{compiled, judge_text};
 
 pub(crate) fn check(bytes: &[u8]) {
     let (text, reference) = Draw::new(bytes).two_texts();

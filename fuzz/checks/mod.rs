@@ -4,10 +4,8 @@
 //! Run by the targets of `cargo fuzz`, and by the test suite on all inputs that ever violated a
 //! property and on some others (`fixtures/fuzz`).
 
-use sobench_core::answer::Answer;
 use sobench_core::constraint::Constraint;
-use sobench_core::verdict::Verdict;
-use sobench_judge::{Compiled, Ending, EvaluateOptions, Evaluator, judge};
+use sobench_judge::{Compiled, EvaluateOptions, Evaluator};
 
 mod answer;
 mod delta;
@@ -27,12 +25,6 @@ mod texts;
 /// A constraint, compiled.
 fn compiled(constraint: &Constraint) -> Compiled {
     Evaluator::new(EvaluateOptions::default()).compile(constraint)
-}
-
-/// The verdict on a complete answer with this text.
-fn judge_text(constraint: &Compiled, text: &str) -> Verdict {
-    let answer = Answer::from_text(text.to_owned());
-    judge(constraint, &answer, Ending::COMPLETED)
 }
 
 /// Panics if the bytes violate a property.

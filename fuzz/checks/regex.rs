@@ -8,9 +8,10 @@ use std::collections::BTreeSet;
 use sobench_core::constraint::Constraint;
 use sobench_core::verdict::Verdict;
 
+use super::compiled;
 use super::draw::Draw;
 use super::texts::texts;
-use super::{compiled, judge_text};
+use sobench_judge::judge_text;
 
 const MAX_DEPTH: usize = 4;
 

@@ -8,8 +8,9 @@ use serde_json::Value;
 use sobench_core::constraint::Constraint;
 use sobench_core::verdict::{Reason, Verdict};
 
+use super::compiled;
 use super::draw::Draw;
-use super::{compiled, judge_text};
+use sobench_judge::judge_text;
 
 pub(crate) fn check(bytes: &[u8]) {
     let (schema, answer) = Draw::new(bytes).two_texts();

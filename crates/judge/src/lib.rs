@@ -204,7 +204,7 @@ pub fn judge(constraint: &Compiled, answer: &Answer, ending: Ending<'_>) -> Verd
             reason: reason.unwrap_or(Reason::Truncated),
         }
     } else {
-        constraint.judge_text(&text)
+        constraint.text_verdict(&text)
     };
     match constraint.wrong_channel(answer, ending, &verdict) {
         Some(channel) => Verdict::Invalid {
@@ -212,6 +212,12 @@ pub fn judge(constraint: &Compiled, answer: &Answer, ending: Ending<'_>) -> Verd
         },
         None => verdict,
     }
+}
+
+/// As [`judge`], for a text alone, as a complete answer.
+pub fn judge_text(constraint: &Compiled, text: &str) -> Verdict {
+    let answer = Answer::from_text(text.to_owned());
+    judge(constraint, &answer, Ending::COMPLETED)
 }
 
 impl Evaluator {
@@ -348,7 +354,7 @@ impl Compiled {
 
     /// Whether a text alone is valid, as a complete answer in any channel.
     pub fn accepts(&self, text: &str) -> bool {
-        self.judge_text(text) == Verdict::Valid
+        self.text_verdict(text) == Verdict::Valid
     }
 
     /// Whether some end could make `start`, the start of an answer, valid, or that cannot be decided.
@@ -362,7 +368,7 @@ impl Compiled {
     }
 
     /// Judges the text of a complete answer.
-    fn judge_text(&self, text: &str) -> Verdict {
+    fn text_verdict(&self, text: &str) -> Verdict {
         match oversize(text).filter(|_| self.not_scorable().is_none()) {
             Some(reason) => Verdict::Invalid { reason },
             None => verdict_of(|| self.inner.judge.judge(text)),
@@ -404,7 +410,7 @@ impl Compiled {
             && !ending.is_cut()
             && *verdict != Verdict::Valid
             && matches!(
-                self.judge_text(reasoning),
+                self.text_verdict(reasoning),
                 Verdict::Valid
                     | Verdict::Invalid {
                         reason: Reason::ExtraText {
@@ -595,11 +601,6 @@ mod tests {
 
     fn evaluator() -> Evaluator {
         Evaluator::new(EvaluateOptions::default())
-    }
-
-    fn judge_text(constraint: &Compiled, text: &str) -> Verdict {
-        let answer = Answer::from_text(text.to_owned());
-        judge(constraint, &answer, Ending::COMPLETED)
     }
 
     /// The end of a request without a finish reason.

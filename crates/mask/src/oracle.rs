@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
-use sobench_core::answer::Answer;
 use sobench_core::constraint::Constraint;
 use sobench_core::verdict::Verdict;
-use sobench_judge::{Ending, EvaluateOptions, Evaluator, judge};
+use sobench_judge::{EvaluateOptions, Evaluator, judge_text};
 
 /// Judges texts against one constraint.
 pub(super) struct Oracle {
@@ -24,8 +23,7 @@ impl Oracle {
     /// Whether a text matches; `None` if it cannot be judged.
     pub(super) fn judge(&mut self, text: &str) -> Option<bool> {
         let constraint = self.evaluator.compile(&self.constraint);
-        let answer = Answer::from_text(text.to_owned());
-        match judge(&constraint, &answer, Ending::COMPLETED) {
+        match judge_text(&constraint, text) {
             Verdict::Valid => Some(true),
             Verdict::Invalid { .. } => Some(false),
             Verdict::NotScored { .. } => None,

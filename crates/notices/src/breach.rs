@@ -303,9 +303,8 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-    use sobench_core::answer::Answer;
     use sobench_core::tools::ToolSet;
-    use sobench_judge::{Ending, EvaluateOptions, Evaluator, judge};
+    use sobench_judge::{EvaluateOptions, Evaluator, judge_text};
 
     const FIELD: Option<ConstraintDialect> = Some(ConstraintDialect::ResponseFormat);
 
@@ -596,8 +595,7 @@ mod tests {
             ("{\"a\": x}", false),
             ("[1", false),
         ] {
-            let answer = Answer::from_text(text.to_owned());
-            let verdict = judge(&evaluator.compile(&schema), &answer, Ending::COMPLETED);
+            let verdict = judge_text(&evaluator.compile(&schema), text);
             let reason = verdict.into_reason().unwrap();
             let cause = BreachCause::new(&reason, Some(&schema));
             assert_eq!(

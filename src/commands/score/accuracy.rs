@@ -4,9 +4,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{Row, Stored, UnreadableRow};
-use sobench_core::answer::Answer;
 use sobench_judge::accuracy::{Accuracy, Grade, Leaves, Scorer};
-use sobench_judge::{Ending, Evaluator, judge};
+use sobench_judge::{Evaluator, judge_text};
 use sobench_statistics::Rate;
 
 /// The accuracy of all answers that one scorer compared.
@@ -96,9 +95,8 @@ fn reference_fault(stored: &Stored, evaluator: &mut Evaluator) -> Option<String>
     if !is_document || constraint.schema().is_none() {
         return None;
     }
-    let document = Answer::from_text(reference.value().to_string());
     let compiled = evaluator.compile(constraint);
-    let reason = judge(&compiled, &document, Ending::COMPLETED).into_reason()?;
+    let reason = judge_text(&compiled, &reference.value().to_string()).into_reason()?;
     Some(format!(
         "`reference` breaks the schema of its row: {reason}"
     ))

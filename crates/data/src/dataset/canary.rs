@@ -288,10 +288,9 @@ mod tests {
     use super::*;
     use crate::dataset::tests::{plan, rows, tokenizer};
     use crate::dataset::{DatasetName, Source, load};
-    use sobench_core::answer::Answer;
     use sobench_core::case::Prompt;
     use sobench_core::verdict::Verdict;
-    use sobench_judge::{Ending, EvaluateOptions, Evaluator, judge};
+    use sobench_judge::{EvaluateOptions, Evaluator, judge_text};
 
     fn plan_with(options: CanaryPlan, num_prompts: usize) -> DatasetPlan {
         DatasetPlan {
@@ -362,8 +361,7 @@ mod tests {
                     let (least, most) = size.words();
                     let compiled = evaluator.compile(&constraint);
                     let judge = |text: &str| {
-                        let answer = Answer::from_text(text.to_owned());
-                        let verdict = judge(&compiled, &answer, Ending::COMPLETED);
+                        let verdict = judge_text(&compiled, text);
                         assert!(!matches!(verdict, Verdict::NotScored { .. }), "{verdict:?}");
                         verdict == Verdict::Valid
                     };

@@ -2,12 +2,11 @@
 
 use super::registry::ReferenceCheck;
 use super::{DatasetPlan, Row};
-use sobench_core::answer::Answer;
 use sobench_core::error::{Error, Result};
 use sobench_core::scorer::Scorer;
 use sobench_judge::accuracy::Reference;
 use sobench_judge::function_calls::expected_calls;
-use sobench_judge::{Ending, EvaluateOptions, Evaluator, judge};
+use sobench_judge::{EvaluateOptions, Evaluator, judge_text};
 use sobench_notices::notice::{DatasetNotice, Notice};
 
 /// A reference that no answer can equal.
@@ -125,8 +124,7 @@ fn fault(scorer: Scorer, text: &str, row: &Row, evaluator: &mut Evaluator) -> Op
     };
     let is_document = matches!(scorer, Scorer::Exact | Scorer::Leaf);
     let constraint = constraint.filter(|constraint| is_document && constraint.is_json())?;
-    let document = Answer::from_text(reference.value().to_string());
     let compiled = evaluator.compile(constraint);
-    let reason = judge(&compiled, &document, Ending::COMPLETED).into_reason()?;
+    let reason = judge_text(&compiled, &reference.value().to_string()).into_reason()?;
     Some(Fault::BreaksSchema(reason.to_string()))
 }

@@ -9,10 +9,9 @@ mod references;
 mod regexes;
 mod schemas;
 
-use crate::judge_text;
 use sobench_core::constraint::Constraint;
 use sobench_core::verdict::{NotScored, Reason, Verdict};
-use sobench_judge::{EvaluateOptions, Evaluator};
+use sobench_judge::{EvaluateOptions, Evaluator, judge_text};
 
 /// Judges `text`. The verdict as text must start with `expected`: `valid`, `invalid KEYWORD`,
 /// `limit NAME` or `unsupported REASON`.

@@ -4,11 +4,10 @@
 use std::collections::HashSet;
 use std::fs;
 
-use crate::judge_text;
 use serde_json::{Value, json};
 use sobench_core::constraint::{Constraint, ConstraintKind};
 use sobench_core::verdict::Verdict;
-use sobench_judge::{EvaluateOptions, Evaluator};
+use sobench_judge::{EvaluateOptions, Evaluator, judge_text};
 use sobench_testkit::repository_path;
 
 use crate::suite::second::boon_verdict;

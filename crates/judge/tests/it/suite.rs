@@ -9,10 +9,9 @@ mod table;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use crate::judge_text;
 use sobench_core::constraint::Constraint;
 use sobench_core::verdict::{NotScored, Reason, Verdict};
-use sobench_judge::{EvaluateOptions, Evaluator};
+use sobench_judge::{EvaluateOptions, Evaluator, judge_text};
 use sobench_testkit::repository_path;
 
 use corpus::{Draft, Group};

@@ -5,11 +5,10 @@ use std::collections::HashSet;
 use std::fs;
 use std::path::PathBuf;
 
-use crate::judge_text;
 use serde::Deserialize;
 use sobench_core::constraint::Constraint;
 use sobench_core::verdict::{Reason, Verdict};
-use sobench_judge::{EvaluateOptions, Evaluator};
+use sobench_judge::{EvaluateOptions, Evaluator, judge_text};
 use sobench_testkit::repository_path;
 
 /// Minimum number of triples, so that missing files fail the test.

@@ -452,9 +452,8 @@ fn parameters(tool: &Tool) -> Value {
 mod tests {
     use std::collections::BTreeSet;
 
-    use sobench_core::answer::Answer;
     use sobench_core::verdict::Verdict;
-    use sobench_judge::{Ending, EvaluateOptions, Evaluator, judge};
+    use sobench_judge::{EvaluateOptions, Evaluator, judge_text};
 
     use super::*;
 
@@ -477,8 +476,7 @@ mod tests {
                     let Content::Text(text) = &instance.content else {
                         panic!("an answer is a text");
                     };
-                    let answer = Answer::from_text(text.clone());
-                    let verdict = judge(&constraint, &answer, Ending::COMPLETED);
+                    let verdict = judge_text(&constraint, text);
                     let is_valid = match &verdict {
                         Verdict::Valid => true,
                         Verdict::Invalid { .. } => false,
@@ -511,8 +509,7 @@ mod tests {
                 tool.name
             );
             for (what, wrong) in violations(&schema, &drawn) {
-                let answer = Answer::from_text(wrong.to_string());
-                let verdict = judge(&compiled, &answer, Ending::COMPLETED);
+                let verdict = judge_text(&compiled, &wrong.to_string());
                 let is_invalid = verdict.into_reason().is_some();
                 assert!(is_invalid, "{}, {what}: {wrong}", tool.name);
             }

@@ -13,10 +13,9 @@ use serde_json::Value;
 
 use super::syntax::{has_dialect_classes, is_in_every_dialect};
 use super::tag_reader::{JsonPart, TagReader};
-use sobench_core::answer::Answer;
 use sobench_core::constraint::Constraint;
 use sobench_core::verdict::{Reason, Verdict};
-use sobench_judge::{Ending, EvaluateOptions, Evaluator, judge};
+use sobench_judge::{EvaluateOptions, Evaluator, judge_text};
 
 /// The common judgement of all oracles.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -157,8 +156,7 @@ impl Oracles {
 }
 
 fn verdict(evaluator: &mut Evaluator, constraint: &Constraint, text: &str) -> Verdict {
-    let answer = Answer::from_text(text.to_owned());
-    judge(&evaluator.compile(constraint), &answer, Ending::COMPLETED)
+    judge_text(&evaluator.compile(constraint), text)
 }
 
 /// Whether the meaning of the text is open. Of repeated members, `boon` sees only the last and

@@ -129,9 +129,8 @@ mod tests {
     use std::collections::HashSet;
 
     use super::*;
-    use sobench_core::answer::Answer;
     use sobench_core::verdict::{Reason, Verdict};
-    use sobench_judge::{Ending, EvaluateOptions, judge};
+    use sobench_judge::{EvaluateOptions, judge_text};
 
     use serde_json::json;
 
@@ -172,8 +171,7 @@ mod tests {
                 );
             }
             for text in &feature.violating {
-                let answer = Answer::from_text(text.clone());
-                let verdict = judge(&constraint, &answer, Ending::COMPLETED);
+                let verdict = judge_text(&constraint, text);
                 assert!(
                     matches!(verdict, Verdict::Invalid { .. }),
                     "{}: {text}: {verdict:?}",

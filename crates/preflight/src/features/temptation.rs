@@ -7,9 +7,8 @@
 
 use super::MARKS;
 use super::data::Feature;
-use sobench_core::answer::Answer;
 use sobench_core::verdict::{Reason, Verdict};
-use sobench_judge::{Compiled, Ending, judge};
+use sobench_judge::{Compiled, judge_text};
 
 /// Ways to tempt, the free answer included. Each round of samples has all.
 const WAYS: usize = 4;
@@ -99,8 +98,7 @@ pub fn yields(feature: &Feature, constraint: &Compiled, answer: &str) -> bool {
     let Some(Ok(_)) = documents.next() else {
         return false;
     };
-    let document = Answer::from_text(answer[..documents.byte_offset()].to_owned());
-    match judge(constraint, &document, Ending::COMPLETED) {
+    match judge_text(constraint, &answer[..documents.byte_offset()]) {
         Verdict::Invalid {
             reason: Reason::Schema { keyword, .. },
         } => keyword == feature.keyword,

@@ -5,12 +5,11 @@ use std::sync::Arc;
 
 use futures_util::future::join_all;
 use serde_json::{Value, json};
-use sobench_core::answer::Answer;
 use sobench_core::constraint::{AlwaysTrue, Constraint, GrammarDialect};
 use sobench_core::verdict::{Reason, Verdict};
 use sobench_embedded::{EmbeddedOptions, EmbeddedServer};
 use sobench_engine::EngineName;
-use sobench_judge::{Ending, EvaluateOptions, Evaluator, judge};
+use sobench_judge::{EvaluateOptions, Evaluator, judge_text};
 use sobench_testkit::repository_path;
 
 use super::{Client, merged, shared, text};
@@ -166,11 +165,7 @@ async fn check(engine: EngineName, client: &Client, workload: &Workload) {
             (200, &json!("stop")),
             "{shown}"
         );
-        let verdict = judge(
-            &evaluator.compile(constraint),
-            &Answer::from_text(text(&body)),
-            Ending::COMPLETED,
-        );
+        let verdict = judge_text(&evaluator.compile(constraint), &text(&body));
         match (verdict, &limitation) {
             (Verdict::Valid, _) => {}
             (

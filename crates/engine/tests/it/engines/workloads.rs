@@ -4,14 +4,13 @@
 use std::sync::OnceLock;
 
 use serde::Deserialize;
-use sobench_core::answer::Answer;
 use sobench_core::constraint::{Constraint, GrammarDialect};
 use sobench_core::verdict::Verdict;
 use sobench_data::dataset::{
     self, ChoicePlan, DatasetPlan, GrammarPlan, JsonPlan, JsonSchemaSource, RegexPlan, Source,
 };
 use sobench_data::tokenizer::Tokenizer;
-use sobench_judge::{Ending, EvaluateOptions, Evaluator, judge};
+use sobench_judge::{EvaluateOptions, Evaluator, judge_text};
 
 const TEXT: &str = include_str!("../../../../../fixtures/mask/workloads.jsonl");
 
@@ -73,8 +72,7 @@ fn labels_agree_with_the_evaluator() {
         );
         for instance in &workload.instances {
             let constraint = evaluator.compile(&workload.constraint);
-            let answer = Answer::from_text(instance.text.clone());
-            let verdict = judge(&constraint, &answer, Ending::COMPLETED);
+            let verdict = judge_text(&constraint, &instance.text);
             if (verdict == Verdict::Valid) != instance.valid
                 || matches!(verdict, Verdict::NotScored { .. })
             {

@@ -2,11 +2,10 @@
 
 use std::cell::Cell;
 
-use crate::judge_text;
 use serde_json::{Value, json};
 use sobench_core::constraint::Constraint;
 use sobench_core::verdict::Verdict;
-use sobench_judge::{EvaluateOptions, Evaluator};
+use sobench_judge::{EvaluateOptions, Evaluator, judge_text};
 
 use super::expression::{Expression, LETTERS, Notation};
 use super::source::{self, Source};

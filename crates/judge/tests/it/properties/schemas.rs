@@ -4,11 +4,10 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
-use crate::judge_text;
 use serde_json::Value;
 use sobench_core::constraint::Constraint;
 use sobench_core::verdict::{Reason, Verdict};
-use sobench_judge::{EvaluateOptions, Evaluator};
+use sobench_judge::{EvaluateOptions, Evaluator, judge_text};
 
 use super::shape::Shape;
 use super::source::{self, Source};

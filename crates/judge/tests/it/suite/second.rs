@@ -6,12 +6,11 @@ use std::panic::{self, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
 use std::{fs, thread};
 
-use crate::judge_text;
 use boon::{Compiler, Schemas, UrlLoader};
 use serde_json::Value;
 use sobench_core::constraint::Constraint;
 use sobench_core::verdict::Verdict;
-use sobench_judge::{EvaluateOptions, Evaluator};
+use sobench_judge::{EvaluateOptions, Evaluator, judge_text};
 use sobench_testkit::repository_path;
 
 use super::corpus::Draft;
