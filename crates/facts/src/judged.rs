@@ -70,7 +70,7 @@ columns! {
 impl Default for Judged {
     /// Of a request that was not judged.
     fn default() -> Self {
-        Self::of(Verdict::NotScored {
+        Self::from_verdict(Verdict::NotScored {
             why: NotScored::Cancelled,
         })
     }
@@ -78,7 +78,7 @@ impl Default for Judged {
 
 impl Judged {
     /// A verdict alone.
-    pub fn of(verdict: Verdict) -> Self {
+    pub fn from_verdict(verdict: Verdict) -> Self {
         Self {
             verdict,
             tokens: Tokens::default(),

@@ -95,7 +95,7 @@ fn row(view: &View<'_>, name: &str, samples: &[Sample<'_>]) -> Vec<String> {
         &latencies::TTFT,
         &latencies::E2EL,
     ];
-    let values = Values::of(&wanted, &run);
+    let values = Values::selected(&wanted, &run);
     let correct_rate = values.rate(&rates::CORRECT_RATE);
     let percent = |rate: Option<Rate>| figure(rate.map(|rate| rate.percent));
     let interval = |rate: Option<Rate>| {

@@ -94,7 +94,7 @@ pub(super) fn members(report: &Report, detailed: bool) -> Map<String, Value> {
             .iter()
             .for_each(|load| load.add_columns(&mut file));
     }
-    let count = |metric: &Metric| metrics.values.number(metric).map(|count| count as u64);
+    let count = |metric: &Metric| metrics.values.known_count(metric);
     // Tokens, as the key says. vLLM's count of chunks is `max_output_chunks_per_s` in our own part.
     put(
         &mut file,
@@ -183,7 +183,7 @@ pub(super) fn add_load(file: &mut Map<String, Value>, record: &RunRecord) {
 json_struct! {
     pub(super) struct Totals = |metrics: &Metrics, failed: usize| [
         let number = |metric: &Metric| metrics.values.number(metric);
-        let tokens = |metric: &Metric| number(metric).map(|count| count as u64);
+        let tokens = |metric: &Metric| metrics.values.known_count(metric);
     ] {
         duration: f64 = metrics.duration_ns as f64 / 1e9,
         completed: usize = metrics.values.count(&totals::COMPLETED),

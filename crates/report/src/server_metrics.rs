@@ -165,7 +165,7 @@ impl Rows<'_> {
 
 /// The figures of both sides under a row for each.
 fn table(metrics: &Metrics, server: &ServerMetrics) -> Table {
-    let count = |metric: &Metric| metrics.values.number(metric).map(|count| count as u64);
+    let count = |metric: &Metric| metrics.values.known_count(metric);
     let mut rows = Rows {
         server,
         rows: Vec::new(),

@@ -259,7 +259,7 @@ fn quality_rates() -> impl Iterator<Item = &'static Metric> {
         &share::CONTROL_ENDED_RATE,
         &share::RIGHT_CALLS,
     ];
-    let more: [&Metric; 21] = [
+    let more: [&Metric; 20] = [
         &share::CALL_VALIDITY,
         &share::MISSED_CALLS,
         &share::FORBIDDEN_CALLS,
@@ -280,11 +280,9 @@ fn quality_rates() -> impl Iterator<Item = &'static Metric> {
         &share::NOT_JUDGED_RATE,
         &share::VALID_IF_STRIPPED_RATE,
         &share::VLLM_CORRECT_RATE,
-        &share::WHITE_SPACE_RATE,
     ];
     let accuracies = ARMS_BY_ACCURACY.into_iter().flat_map(accuracy_of);
-    let all = first.into_iter().chain(accuracies).chain(more);
-    all.filter(|metric| !metric.of_what.is_empty())
+    first.into_iter().chain(accuracies).chain(more)
 }
 
 /// Every rate with its interval, under [`RATE_COLUMNS`].

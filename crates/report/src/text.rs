@@ -81,7 +81,7 @@ pub(crate) fn vllm_block(report: &Report) -> String {
     let (metrics, record) = (&report.metrics, &report.record);
     let values = &metrics.values;
     let counted = |metric: &Metric| values.count(metric);
-    let tokens = |metric: &Metric| count(values.number(metric).map(|count| count as u64));
+    let tokens = |metric: &Metric| count(values.known_count(metric));
     let known = |metric: &Metric| figure(values.number(metric));
     let marked = |text: String, metric| count_marks::marked(text, metrics, metric);
     heading(page, " Serving Benchmark Result ", '=');

@@ -156,7 +156,7 @@ impl Exchange<'_> {
             white_space_run: is_white_space_run(outcome, text),
             whole: *outcome == Outcome::Truncated && compiled.accepts(text),
             right_call: function_calls::is_correct(completion, outcome, self.constraint, answer),
-            ..Judged::of(verdict)
+            ..Judged::from_verdict(verdict)
         };
         if self.arm.sends_constraint() {
             judged.canary = compiled.classify_canary(text, &judged.verdict);

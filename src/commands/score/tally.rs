@@ -369,7 +369,7 @@ impl Tally {
         let all: Vec<&Sample<'_>> = samples.iter().collect();
         let options = MetricsOptions::default();
         let values = |members: &[&Sample<'_>]| {
-            Values::of(&METRICS, &RunSamples::new(members, 0, &options, None))
+            Values::selected(&METRICS, &RunSamples::new(members, 0, &options, None))
         };
         let group_values = |group: Group| GroupValues {
             values: values(&group.members(&samples)),

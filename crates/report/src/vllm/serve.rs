@@ -83,9 +83,7 @@ fn generated(document: &mut SavedResult<'_>) {
     );
     document.put(
         "max_concurrent_requests",
-        values
-            .number(&totals::MAX_CONCURRENT_REQUESTS)
-            .map(|count| count as u64),
+        values.known_count(&totals::MAX_CONCURRENT_REQUESTS),
     );
     // Seconds of sound sent per second. The length of a clip is not in every file.
     let has_sound = document
@@ -104,7 +102,7 @@ fn computed(document: &mut SavedResult<'_>) {
     let sequences: usize = answered(document.view.samples).map(sequences).sum();
     document.put("duration", duration_s);
     document.put("completed", values.count(&totals::COMPLETED));
-    let input = number(&totals::INPUT_TOKENS).map(|count| count as u64);
+    let input = values.known_count(&totals::INPUT_TOKENS);
     document.put("total_input_tokens", input);
     document.put("total_input_sequences", sequences);
     document.put("request_throughput", number(&totals::REQUEST_THROUGHPUT));

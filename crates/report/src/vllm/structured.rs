@@ -18,7 +18,7 @@ pub fn document(view: View<'_>) -> SavedResult<'_> {
     let (report, record, metrics) = (view.report, &view.report.record, &view.report.metrics);
     let settings = &record.settings;
     let number = |metric| metrics.values.number(metric);
-    let count = |metric| number(metric).map(|count| count as u64);
+    let count = |metric| metrics.values.known_count(metric);
     document.columns(&[Column::Outputs]);
     document.put("backend", settings.backend);
     document.put("model_id", &record.server.model_id);

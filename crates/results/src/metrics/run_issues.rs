@@ -156,7 +156,7 @@ mod tests {
             0,
             Judged {
                 tokens,
-                ..Judged::of(verdict)
+                ..Judged::from_verdict(verdict)
             },
         );
         assert_eq!(

@@ -50,7 +50,7 @@ impl Values {
     }
 
     /// Computes some metrics.
-    pub fn of(metrics: &[&Metric], run: &RunSamples<'_>) -> Self {
+    pub fn selected(metrics: &[&Metric], run: &RunSamples<'_>) -> Self {
         Self::from_fn(|metric| metrics.contains(&metric).then(|| Value::new(metric, run))?)
     }
 
@@ -84,12 +84,17 @@ impl Values {
         }
     }
 
-    /// The number of a metric that counts; 0 if it is unknown.
-    pub fn count(&self, metric: &Metric) -> usize {
-        match self.get(metric) {
-            Some(Value::Rate(rate)) => rate.hits,
-            _ => self.number(metric).unwrap_or_default() as usize,
+    /// The number of a metric that counts, or the hits of a rate.
+    pub fn known_count(&self, metric: &Metric) -> Option<u64> {
+        match self.get(metric)? {
+            Value::Rate(rate) => Some(rate.hits as u64),
+            _ => self.number(metric).map(|count| count as u64),
         }
+    }
+
+    /// As [`Values::known_count`]; 0 if it is unknown.
+    pub fn count(&self, metric: &Metric) -> usize {
+        self.known_count(metric).unwrap_or_default() as usize
     }
 
     /// The value of a distribution; without values, only its percentiles are known.
