@@ -178,7 +178,7 @@ fn changed(
         if random.unit() < INVALID + planted.invalid
             && request.values.hit(&rates::CORRECT_RATE) == Some(true)
         {
-            request.values.set_correct(Some(false));
+            request.values.set_hit(&rates::CORRECT_RATE, Some(false));
             request.judged = Some(Err(Cause::Invalid));
             request.values.set_hit(&rates::COMPLIANCE, Some(false));
             request.copy = random.below(usize::MAX) as u64;

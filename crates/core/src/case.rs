@@ -170,7 +170,9 @@ impl Message {
 }
 
 /// Arm of the experiment that a case belongs to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, JsonSchema, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, JsonSchema, Serialize, Deserialize,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum Arm {
     /// The constraint is sent, and the answer is judged by it. The prompt has the schema, if the

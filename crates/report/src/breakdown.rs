@@ -5,10 +5,13 @@ use std::collections::BTreeMap;
 use super::tables::percentile_cell;
 use super::text::figure;
 use super::view::View;
+use sobench_core::case::Arm;
 use sobench_core::printable::printable;
 use sobench_facts::Sample;
 use sobench_render::Table;
-use sobench_results::metrics::registry::{self, RunSamples, Values, latencies, rates, totals};
+use sobench_results::metrics::registry::{
+    self, Figure, RunSamples, Values, latencies, rates, totals,
+};
 use sobench_statistics::Rate;
 
 /// Rows of a table at most, the largest groups first.
@@ -91,7 +94,6 @@ fn row(view: &View<'_>, name: &str, samples: &[Sample<'_>]) -> Vec<String> {
     let wanted = [
         &totals::COMPLETED,
         &rates::CORRECT_RATE,
-        &rates::CONTROL_RATE,
         &latencies::TTFT,
         &latencies::E2EL,
     ];
@@ -116,7 +118,7 @@ fn row(view: &View<'_>, name: &str, samples: &[Sample<'_>]) -> Vec<String> {
         percent(correct_rate),
         interval(correct_rate),
         hits(correct_rate),
-        percent(values.rate(&rates::CONTROL_RATE)),
+        percent(Figure::of(&rates::CORRECT_RATE, Some(Arm::Control)).rate(samples)),
         no_answer.to_string(),
     ];
     for summary in [&latencies::TTFT, &latencies::E2EL].map(|metric| values.summary(metric)) {
@@ -130,7 +132,6 @@ fn row(view: &View<'_>, name: &str, samples: &[Sample<'_>]) -> Vec<String> {
 mod tests {
     use super::*;
     use crate::view::testing::with_view;
-    use sobench_core::case::Arm;
     use sobench_core::verdict::{NotScored, Reason, Verdict};
     use sobench_facts::testing::{TestRequest, test_request};
     use sobench_plan::record::testing::record;

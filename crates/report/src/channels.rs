@@ -2,16 +2,13 @@
 
 use super::Report;
 use super::accuracy::arm_name;
-use super::tables::percentile_cell;
+use super::tables::{percentile_cell, rate_cells};
 use super::text::figure;
-use sobench_core::case::Arm;
 use sobench_core::printable::printable;
 use sobench_render::{Document, Table};
 use sobench_results::metrics::Metrics;
-use sobench_results::metrics::reasoning::ArmReasoning;
-use sobench_results::metrics::registry::{Metric, latencies, totals};
+use sobench_results::metrics::registry::{Figure, Metric, latencies, rates, totals};
 use sobench_results::metrics::stream_parity::{PartDifferences, StreamParity};
-use sobench_statistics::Rate;
 
 pub(crate) const TIMING: &str = "Timing by channel";
 pub(crate) const REASONING: &str = "Reasoning by arm (answers)";
@@ -22,9 +19,6 @@ const EXCERPT_WIDTH: usize = 30;
 
 /// Characters at most of an excerpt.
 const EXCERPT_MAX_CHARS: usize = 80;
-
-/// A rate of an arm.
-type RateOf = fn(&ArmReasoning) -> Option<Rate>;
 
 /// The latencies of channels, in table order.
 const LATENCIES: [&Metric; 7] = [
@@ -53,7 +47,7 @@ pub(crate) fn add(page: &mut Document, report: &Report) {
     }
     if let Some(parity) = &report.metrics.stream_parity {
         page.heading("Stream parity");
-        page.paragraph(parity_sentence(parity));
+        page.paragraph(parity_sentence(parity, &report.metrics));
         page.titled_table(PARITY, self::parity(&report.metrics));
     }
 }
@@ -80,7 +74,7 @@ pub(crate) fn timing(metrics: &Metrics) -> Option<Table> {
             continue;
         }
         let row = [
-            metric.title(),
+            Figure::new(metric).title(),
             summary.n.to_string(),
             figure(summary.mean),
             figure(summary.median),
@@ -91,7 +85,11 @@ pub(crate) fn timing(metrics: &Metrics) -> Option<Table> {
     }
     for metric in LATE {
         if let Some(percent) = values.number(metric) {
-            let row = [metric.title(), String::new(), figure(Some(percent))];
+            let row = [
+                Figure::new(metric).title(),
+                String::new(),
+                figure(Some(percent)),
+            ];
             let none = (0..=percentiles.len()).map(|_| String::new());
             table.row(row.into_iter().chain(none));
         }
@@ -102,34 +100,23 @@ pub(crate) fn timing(metrics: &Metrics) -> Option<Table> {
 /// Reasoning by arm; `None` without reasoning.
 pub(crate) fn reasoning(metrics: &Metrics) -> Option<Table> {
     let reasoning = metrics.reasoning.as_ref()?;
-    let mut table = Table::new(["rate", "arm", "%", "95 % interval", "count"], 2);
-    let mut push = |name: &str, arm: &str, rate: Option<Rate>| {
-        let Some(rate) = rate else { return };
-        table.row([
-            name.to_owned(),
-            arm.to_owned(),
-            figure(Some(rate.percent)),
-            format!("{:.2} to {:.2}", rate.low_percent, rate.high_percent),
-            format!("{}/{}", rate.hits, rate.of),
-        ]);
-    };
-    let rates: [(&str, RateOf); 4] = [
-        ("with reasoning", |arm| arm.reasoned),
-        ("budget used by thinking", |arm| arm.budget_used),
-        ("JSON in the reasoning", |arm| arm.json_only),
-        ("end marker in the content", |arm| arm.end_marker),
+    let rates = [
+        &rates::REASONED,
+        &rates::THINKING_BUDGET,
+        &rates::JSON_IN_REASONING,
+        &rates::END_MARKER,
+        &rates::THINKING_SUPPRESSED,
     ];
-    for (name, rate) in rates {
-        for arm in &reasoning.arms {
-            push(name, arm_name(metrics, arm.arm), rate(arm));
-        }
-    }
-    push(
-        "thinking suppressed",
-        arm_name(metrics, Arm::Constrained),
-        reasoning.suppressed,
-    );
-    table.non_empty()
+    let rows = rates.into_iter().flat_map(|metric| {
+        reasoning.arms.iter().filter_map(move |of_arm| {
+            let rate = metrics.rate(Figure::of(metric, Some(of_arm.arm)))?;
+            let arm = arm_name(metrics, of_arm.arm);
+            let [name, percent, interval, count, _] = rate_cells(metric.label, Some(rate), "");
+            Some([name, arm.to_owned(), percent, interval, count])
+        })
+    });
+    let table = Table::new(["rate", "arm", "%", "95 % interval", "count"], 2);
+    table.with_rows(rows).non_empty()
 }
 
 /// Reasoning tokens with and without the constraint.
@@ -167,7 +154,7 @@ pub(crate) fn token_sentence(metrics: &Metrics) -> Option<String> {
 }
 
 /// The results of requests that were sent again.
-pub(crate) fn parity_sentence(parity: &StreamParity) -> String {
+pub(crate) fn parity_sentence(parity: &StreamParity, metrics: &Metrics) -> String {
     let StreamParity {
         requests,
         equal,
@@ -207,7 +194,8 @@ pub(crate) fn parity_sentence(parity: &StreamParity) -> String {
     } else {
         format!("; what differs: {}", what.join(", "))
     };
-    let rate = parity.rate.map_or_else(String::new, |rate| {
+    let rate = metrics.values.rate(&rates::STREAM_PARITY);
+    let rate = rate.map_or_else(String::new, |rate| {
         format!(
             "; parity {:.2} % (95 % interval {:.2} to {:.2})",
             rate.percent, rate.low_percent, rate.high_percent

@@ -12,7 +12,7 @@ use sobench_plan::metrics::Answers;
 use sobench_plan::record::{EngineChoice, RunRecord};
 use sobench_results::metrics::Metrics;
 use sobench_results::metrics::findings::PromptsWithoutTools;
-use sobench_results::metrics::registry::{Metric, rates, totals};
+use sobench_results::metrics::registry::{Figure, Metric, rates, totals};
 use sobench_results::metrics::run_issues::RunIssues;
 
 /// Characters at most of a name or a sentence of other programs.
@@ -541,8 +541,8 @@ fn controls_cut(metrics: &Metrics) -> Option<FigureNotice> {
 
 /// Notice where constrained answers break their constraint as often as control answers.
 fn no_effect(metrics: &Metrics, state: State) -> Option<FigureNotice> {
-    let rate = |metric: &Metric| metrics.values.rate(metric);
-    let (with, without) = (rate(&rates::COMPLIANCE)?, rate(&rates::CONTROL_ENDED_RATE)?);
+    let rate = |arm| metrics.rate(Figure::of(&rates::COMPLIANCE, Some(arm)));
+    let (with, without) = (rate(Arm::Constrained)?, rate(Arm::Control)?);
     let seen_enforced = state == State::Enforced;
     let is_proved = seen_enforced && with.hits == with.of;
     (with.low_percent <= without.percent && !is_proved).then_some(FigureNotice::NoEffect {

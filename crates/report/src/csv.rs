@@ -14,7 +14,7 @@ use sobench_facts::latency::{RequestLatency, chunk_gaps_ms};
 use sobench_facts::{Sample, TokenSource, Tokens};
 use sobench_plan::metrics::MetricsOptions;
 use sobench_render::csv::{write_row, writer};
-use sobench_results::metrics::registry::{Kind, Metric};
+use sobench_results::metrics::registry::{Figure, Kind, Metric};
 
 /// The data of one line.
 struct Line<'s, 'a> {
@@ -111,7 +111,7 @@ pub fn write(view: &View<'_>, out: &mut dyn Write) -> Result<()> {
         let line = Line::new(sample, options);
         let values = metrics
             .iter()
-            .map(|(metric, _)| value(metric, sample, options));
+            .map(|(figure, _)| figure.of_request(sample, options).unwrap_or_default());
         let fixed = COLUMNS.into_iter().map(|(_, cell)| cell(&line));
         write_row(&mut file, fixed.chain(values)).map_err(gave_out)?;
     }
@@ -120,24 +120,20 @@ pub fn write(view: &View<'_>, out: &mut dyn Write) -> Result<()> {
 
 /// Metrics of single requests that no fixed column has, with their column names. A pooled metric is
 /// the mean of its values.
-fn metrics() -> Vec<(&'static Metric, String)> {
-    let name = |metric: &Metric| match metric.kind {
-        Kind::Rate(_) | Kind::Distribution { .. } => Some(metric.name.to_owned()),
-        Kind::Pooled(_) => Some(format!("{}_mean_ms", metric.name.trim_end_matches("_ms"))),
+fn metrics() -> Vec<(Figure, String)> {
+    let name = |figure: Figure| match figure.metric.kind {
+        Kind::Rate(_) | Kind::Distribution { .. } => Some(figure.to_string()),
+        Kind::Pooled(_) => Some(format!(
+            "{}_mean_ms",
+            figure.metric.name.trim_end_matches("_ms")
+        )),
         Kind::PerSecond(_) | Kind::Total(_) => None,
     };
-    let named = Metric::ALL
-        .iter()
-        .filter_map(|metric| Some((*metric, name(metric)?)));
+    let figures = Metric::ALL.iter().flat_map(|metric| Figure::all_of(metric));
+    let named = figures.filter_map(|figure| Some((figure, name(figure)?)));
     named
         .filter(|(_, name)| column_names().all(|column| column != name))
         .collect()
-}
-
-/// Whether the request is a hit of a rate, or its value; empty where it does not count.
-fn value(metric: &Metric, sample: &Sample<'_>, options: &MetricsOptions) -> String {
-    let hit = metric.hit(sample).map(|hit| hit.to_string());
-    hit.unwrap_or_else(|| number(metric.value(sample, options)))
 }
 
 impl<'s, 'a> Line<'s, 'a> {
@@ -262,15 +258,14 @@ mod tests {
         assert_eq!(lines[0].split(',').count(), COLUMNS.len() + metrics().len());
         assert_eq!(
             lines[1],
-            "0,case-0,constrained,regex,,completed,valid,,,stop,true,0.005,0.01,0.061,10,20,20,30,50,15,55,5,3,7,server,3,server,,,\
-             true,true,true,,,true,,,,,,,,,,,,,,,,,,,,false,false,false,false,false,false,false,false,false,false,false,,,,,,,,,,,,,,,20,,,,,"
+            "0,case-0,constrained,regex,,completed,valid,,,stop,true,0.005,0.01,0.061,10,20,20,30,50,15,55,5,3,7,server,3,server,,,true,,true,,true,true,,,,,,,,,,,,,,,,,,,,false,false,false,false,false,false,false,false,false,false,false,false,,,,,,,,,,,,,,,20,,,,,"
         );
         assert_eq!(
             lines[2..5],
             [
-                "1,case-1,constrained,regex,,completed,invalid,schema,\"breaks `maximum` at /a: 7, \"\"too\"\" large\",,true,0,0,0.031,10,10,10,10,30,10,30,0,3,7,server,3,server,,,false,false,true,,,true,,,,,,,,,,,,,,,,,,,,false,false,true,false,false,false,false,false,false,false,false,,,,,,,,,,,,,,,10,,,,,",
-                "2,case-2,control,regex,,rejected,not_scored,refused,\"HTTP 400: no\nno\",stop,true,0,0,0.031,,,,,,,,0,0,7,server,,,,,,,,false,,true,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,",
-                "3,case-3,free,,,completed,not_scored,no_constraint,the case has no constraint,stop,false,0,0,0.031,,,,,30,,30,0,2,7,server,3,server,,,,,,,,true,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,",
+                "1,case-1,constrained,regex,,completed,invalid,schema,\"breaks `maximum` at /a: 7, \"\"too\"\" large\",,true,0,0,0.031,10,10,10,10,30,10,30,0,3,7,server,3,server,,,false,,false,,true,true,,,,,,,,,,,,,,,,,,,,false,false,true,false,false,false,false,false,false,false,false,false,,,,,,,,,,,,,,,10,,,,,",
+                "2,case-2,control,regex,,rejected,not_scored,refused,\"HTTP 400: no\nno\",stop,true,0,0,0.031,,,,,,,,0,0,7,server,,,,,,false,,,,true,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,",
+                "3,case-3,free,,,completed,not_scored,no_constraint,the case has no constraint,stop,false,0,0,0.031,,,,,30,,30,0,2,7,server,3,server,,,,,,,,true,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,",
             ]
         );
     }

@@ -108,7 +108,7 @@ fn empty_suite(view: &View<'_>) -> TestSuite {
             .filter_map(|(name, value)| Some(property(name, &value?))),
     );
     suite.add_properties(
-        Figure::all_known(&view.report.metrics.values)
+        Figure::all_known(view.report.metrics.iter())
             .into_iter()
             .map(|(figure, value)| match figure.is_rate() {
                 true => property(&format!("{figure}_percent"), &format!("{value:.4}")),
@@ -125,14 +125,14 @@ fn property(name: &str, value: &str) -> Property {
 
 /// The value of a request in each metric in which it counts.
 fn metrics_of(sample: &Sample<'_>, options: &MetricsOptions) -> Vec<Property> {
-    let value = |metric: &Metric| {
-        let hit = metric.hit(sample).map(|hit| hit.to_string());
-        hit.or_else(|| metric.value(sample, options).map(|value| value.to_string()))
-    };
-    Metric::ALL
-        .iter()
-        .filter_map(|metric| Some(property(metric.name, &value(metric)?)))
-        .collect()
+    let figures = Metric::ALL.iter().flat_map(|metric| Figure::all_of(metric));
+    let known = figures.filter_map(|figure| {
+        Some(property(
+            &figure.to_string(),
+            &figure.of_request(sample, options)?,
+        ))
+    });
+    known.collect()
 }
 
 fn dataset<'a>(view: &View<'a>) -> &'a str {

@@ -25,7 +25,7 @@ use sobench_results::metrics::client_overhead::ClientVerdict;
 use sobench_results::metrics::error_groups::ErrorGroup;
 use sobench_results::metrics::examples::Group;
 use sobench_results::metrics::mean_difference::Difference;
-use sobench_results::metrics::registry::{Metric, Values, latencies, rates, totals};
+use sobench_results::metrics::registry::{Figure, Metric, Values, latencies, rates, totals};
 use sobench_statistics::{Rate, Summary};
 
 /// Lines of a summary with one arm and with several, for the default latencies and percentiles. A
@@ -220,18 +220,20 @@ fn validity(report: &Report) -> Vec<String> {
     }
     let accuracy = values.rate(&rates::ACCURACY);
     parts.extend(accuracy.map(|rate| format!("{} of {} right", rate.hits, rate.of)));
-    parts.push(match values.rate(&rates::CONTROL_RATE) {
-        _ if metrics.requests_of(Arm::Control) == 0 => NO_CONTROL_ARM.to_owned(),
-        Some(rate) => {
-            let cut = if metrics.are_controls_all_cut() {
-                " (all cut)"
-            } else {
-                ""
-            };
-            format!("control arm {} of {} valid{cut}", rate.hits, rate.of)
-        }
-        None => "control arm not judged".to_owned(),
-    });
+    parts.push(
+        match metrics.rate(Figure::of(&rates::CORRECT_RATE, Some(Arm::Control))) {
+            _ if metrics.requests_of(Arm::Control) == 0 => NO_CONTROL_ARM.to_owned(),
+            Some(rate) => {
+                let cut = if metrics.are_controls_all_cut() {
+                    " (all cut)"
+                } else {
+                    ""
+                };
+                format!("control arm {} of {} valid{cut}", rate.hits, rate.of)
+            }
+            None => "control arm not judged".to_owned(),
+        },
+    );
     parts
 }
 
@@ -372,8 +374,12 @@ fn add_arms(page: &mut Document, view: &View<'_>) {
     };
     let cells = |cell: &dyn Fn(&ArmColumn<'_>) -> String| columns.iter().map(cell).collect();
     let values = &report.metrics.values;
-    let [correct_rate, control_rate] =
-        [&rates::CORRECT_RATE, &rates::CONTROL_RATE].map(|metric| values.rate(metric));
+    let rate = |arm| {
+        report
+            .metrics
+            .rate(Figure::of(&rates::CORRECT_RATE, Some(arm)))
+    };
+    let correct_rate = rate(Arm::Constrained);
     push(
         "requests",
         cells(&|column| column.values.count(&totals::REQUESTS).to_string()),
@@ -383,12 +389,11 @@ fn add_arms(page: &mut Document, view: &View<'_>) {
         push(
             "correct rate (%)",
             cells(&|column| match column.arm {
-                Arm::Constrained => percent(correct_rate),
-                Arm::Control => percent(control_rate),
+                arm @ (Arm::Constrained | Arm::Control) => percent(rate(arm)),
                 _ => String::new(),
             }),
             correct_rate
-                .zip(control_rate)
+                .zip(rate(Arm::Control))
                 .map(|(correct, control)| format!("{:+.2}", correct.percent - control.percent)),
         );
         push(
@@ -783,13 +788,10 @@ fn facts(report: &Report) -> Vec<(&'static str, String)> {
     let mut lines = vec![("client", client_overhead::summary(report))];
     lines.push(("server", conditions::server_line(report)));
     lines.push(("constraint", conditions::constraint_line(report)));
-    lines.extend(
-        report
-            .metrics
-            .stream_parity
-            .as_ref()
-            .map(|parity| ("parity", channels::parity_sentence(parity))),
-    );
+    let metrics = &report.metrics;
+    let parity = metrics.stream_parity.as_ref();
+    let parity = parity.map(|parity| channels::parity_sentence(parity, metrics));
+    lines.extend(parity.map(|sentence| ("parity", sentence)));
     lines
 }
 

@@ -13,8 +13,10 @@ use sobench_plan::metrics::Answers;
 use sobench_render::{Document, Table};
 use sobench_results::metrics::examples::{Example, Group};
 use sobench_results::metrics::findings::{ExtraTextCount, Findings};
-use sobench_results::metrics::registry::rates::{self as share, ARMS_BY_ACCURACY, accuracy_of};
-use sobench_results::metrics::registry::{GroupValues, Metric, Values, latencies, totals};
+use sobench_results::metrics::registry::rates as share;
+use sobench_results::metrics::registry::{
+    Better, Figure, GroupValues, Metric, Values, latencies, totals,
+};
 use sobench_results::metrics::repetition::Repetition;
 use sobench_results::metrics::{Metrics, registry};
 use sobench_statistics::{Percentile, Rate, Summary};
@@ -249,62 +251,31 @@ pub(crate) fn rates(metrics: &Metrics) -> Table {
         .with_rows(rate_rows(metrics))
 }
 
-/// The rates of answers, in the order of the table.
-fn quality_rates() -> impl Iterator<Item = &'static Metric> {
-    let first: [&Metric; 6] = [
-        &share::CORRECT_RATE,
-        &share::COMPLIANCE,
-        &share::COVERAGE,
-        &share::CONTROL_RATE,
-        &share::CONTROL_ENDED_RATE,
-        &share::RIGHT_CALLS,
-    ];
-    let more: [&Metric; 20] = [
-        &share::CALL_VALIDITY,
-        &share::MISSED_CALLS,
-        &share::FORBIDDEN_CALLS,
-        &share::LEAKED_MARKUP_RATE,
-        &share::THINKING_SUPPRESSED,
-        &share::JSON_IN_REASONING,
-        &share::END_MARKER,
-        &share::THINKING_BUDGET,
-        &share::STREAM_PARITY,
-        &share::TRUNCATED_RATE,
-        &share::WHOLE_TRUNCATED_RATE,
-        &share::NO_FINISH_REASON_RATE,
-        &share::REFUSED_RATE,
-        &share::OVERLOADED_RATE,
-        &share::FAILED_RATE,
-        &share::CANCELLED_RATE,
-        &share::NOT_SENT_RATE,
-        &share::NOT_JUDGED_RATE,
-        &share::VALID_IF_STRIPPED_RATE,
-        &share::VLLM_CORRECT_RATE,
-    ];
-    let accuracies = ARMS_BY_ACCURACY.into_iter().flat_map(accuracy_of);
-    first.into_iter().chain(accuracies).chain(more)
-}
-
 /// Every rate with its interval, under [`RATE_COLUMNS`].
 pub(crate) fn rate_rows(metrics: &Metrics) -> Vec<[String; 5]> {
-    let values = &metrics.values;
-    let has_controls = metrics.requests_of(Arm::Control) > 0;
-    let is_shown = |metric: &&Metric| {
-        metric.is_shown(values) || (has_controls && **metric == share::CONTROL_ENDED_RATE)
+    let is_shown = |figure: &Figure| match figure.arm {
+        None => figure.metric.is_shown(&metrics.values),
+        // Controls that were not judged have a row as well.
+        Some(arm) => metrics.arm(arm).is_some_and(|values| {
+            arm == Arm::Control && figure.better() == Better::Neither
+                || values.rate(figure.metric).is_some()
+        }),
     };
-    let row = |metric: &Metric| {
-        let rate = values.rate(metric);
+    let row = |figure: Figure| {
+        let rate = metrics.rate(figure);
         let of_what = match rate {
-            None if *metric == share::VLLM_CORRECT_RATE => "its script scores none",
-            _ => metric.of_what,
+            None if *figure.metric == share::VLLM_CORRECT_RATE => "its script scores none".into(),
+            _ => figure.of_what(),
         };
         let judged = rate.map_or(0, |rate| rate.of);
-        let is_part =
-            *metric == share::CORRECT_RATE && judged != metrics.requests_of(Arm::Constrained);
+        let is_part = figure == Figure::new(&share::CORRECT_RATE)
+            && judged != metrics.requests_of(Arm::Constrained);
         let judged = if is_part { ", judged" } else { "" };
-        rate_cells(metric.label, rate, &format!("{of_what}{judged}"))
+        rate_cells(&figure.label(), rate, &format!("{of_what}{judged}"))
     };
-    quality_rates().filter(is_shown).map(row).collect()
+    let rates = Metric::ALL.iter().filter(|metric| metric.is_rate());
+    let figures = rates.flat_map(|metric| Figure::all_of(metric));
+    figures.filter(is_shown).map(row).collect()
 }
 
 pub fn rate_cells(name: &str, rate: Option<Rate>, of_what: &str) -> [String; 5] {
@@ -610,7 +581,7 @@ pub(crate) fn all_metrics(metrics: &Metrics) -> Table {
 }
 
 fn metrics_table(metrics: &Metrics, page: registry::Page) -> Table {
-    let rows = registry::rows(&metrics.values, page).into_iter();
+    let rows = registry::rows(metrics, page).into_iter();
     Table::new(registry::ROW_COLUMNS, 1)
         .left_aligned(2)
         .with_rows(rows.map(|(metric, [name, value, details])| {

@@ -28,6 +28,7 @@ use crate::commands::matrix::verdicts::batches::{CellDecoding, Decoding};
 use crate::commands::matrix::verdicts::{
     CellEvidence, RequestSample, RunEvidence, request_samples, verdicts,
 };
+use sobench_core::case::Arm;
 use sobench_core::dates::iso_8601;
 use sobench_core::error::{Error, Kind};
 use sobench_core::exit_codes::{CHECK_FAILED, SUCCESS, UNDECIDED};
@@ -44,7 +45,7 @@ use sobench_results::metrics::examples::Group;
 use sobench_results::metrics::first_uses;
 use sobench_results::metrics::knee::knee;
 use sobench_results::metrics::pooled::Pooled;
-use sobench_results::metrics::registry::{Metric, Value, Values, latencies, rates, totals};
+use sobench_results::metrics::registry::{self, Metric, Value, Values, latencies, rates, totals};
 use sobench_runlog::RunLog;
 use sobench_statistics::{Rate, Summary, mean};
 
@@ -82,6 +83,8 @@ struct FinishedRun {
     duration_s: f64,
     requests: usize,
     values: Values,
+    /// Valid answers of the control arm.
+    control_rate: Option<Rate>,
     /// Requests that were valid and met every objective.
     valid_good: Option<Rate>,
     /// Requests that met every objective.
@@ -238,6 +241,10 @@ impl Aggregate {
             valid_good: share_of_sent(&totals::VALID_GOODPUT),
             good: share_of_sent(&totals::REQUEST_GOODPUT),
             values: values.clone(),
+            control_rate: metrics.rate(registry::Figure::of(
+                &rates::CORRECT_RATE,
+                Some(Arm::Control),
+            )),
             first_use: finished.first_use,
             record: report.record.clone(),
             engine: report.engine.clone(),
@@ -570,7 +577,7 @@ fn row_result(
 fn figures(plan: &MatrixOptions, cell: &Cell) -> Option<Figures> {
     let runs = &cell.constrained;
     let first = runs.first()?;
-    let values = pooled_values(runs, &cell.control, &cell.pooled);
+    let values = pooled_values(runs, &cell.pooled);
     let (cold_from, [cold_ttft_ms, warm_ttft_ms]) = cold_and_warm(runs);
     let engine = first.engine.as_ref();
     Some(Figures {
@@ -685,7 +692,7 @@ fn control(plan: &MatrixOptions, cell: &Cell) -> Option<Control> {
     let runs = &cell.control;
     runs.first()?;
     let seed = seed(plan);
-    let values = pooled_values(runs, runs, &[]);
+    let values = pooled_values(runs, &[]);
     let added = |metric: &Metric, counts: fn(&RequestSample) -> bool| {
         Added::new(&pairs(cell, metric, counts), seed)
     };
@@ -694,7 +701,7 @@ fn control(plan: &MatrixOptions, cell: &Cell) -> Option<Control> {
     Some(Control {
         runs: runs.len(),
         requests: runs.iter().map(|run| run.requests).sum(),
-        control_rate: values.rate(&rates::CONTROL_RATE),
+        control_rate: pooled_rate(runs, |run| run.control_rate),
         ttft_ms: summary(&values, &latencies::TTFT),
         tpot_ms: summary(&values, &latencies::TPOT),
         output_throughput: values.number(&totals::OUTPUT_THROUGHPUT),

@@ -21,7 +21,7 @@ use sobench_core::verdict::{NotScored, Reason, Verdict as AnswerVerdict};
 use sobench_facts::Sample;
 use sobench_plan::metrics::MetricsOptions;
 use sobench_results::metrics::first_uses;
-use sobench_results::metrics::registry::{Metric, RequestValues, latencies, rates, totals};
+use sobench_results::metrics::registry::{self, Metric, RequestValues, latencies, rates, totals};
 use sobench_statistics::Rate;
 
 pub use self::contrast::MIN_REPEATS;
@@ -105,8 +105,8 @@ pub struct CellEvidence<'a> {
 
 impl RequestSample {
     /// Whether the request is a hit of a rate; `None` if it does not count.
-    pub fn hit(&self, metric: &Metric) -> Option<bool> {
-        let counts = metric.counts(Some(self.arm), self.answered);
+    pub fn hit(&self, metric: &'static Metric) -> Option<bool> {
+        let counts = registry::Figure::new(metric).counts(Some(self.arm));
         self.values.hit(metric).filter(|_| counts)
     }
 }
@@ -539,7 +539,7 @@ impl CellEvidence<'_> {
         })
     }
 
-    fn hits(&self, metric: &Metric) -> Vec<RunHits> {
+    fn hits(&self, metric: &'static Metric) -> Vec<RunHits> {
         self.runs
             .iter()
             .map(|run| run_hits(run.constrained, |request| request.hit(metric)))

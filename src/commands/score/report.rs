@@ -4,6 +4,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::commands::score::{Agreement, Row, Score, Stored, UnreadableRow};
+use sobench_core::case::Arm;
 use sobench_core::json_struct;
 use sobench_core::printable::printable;
 use sobench_core::verdict::{NotScored, Reason, Verdict};
@@ -15,7 +16,7 @@ use sobench_report::tables::{
     RATE_COLUMNS, disagreements, extra_text, groups, rate_cells, reasons, unjudged,
 };
 use sobench_results::metrics::examples::Group;
-use sobench_results::metrics::registry::{self, Metric};
+use sobench_results::metrics::registry::{self, Figure, Metric};
 use sobench_statistics::Rate;
 
 /// Longest name or sentence from a file, in characters.
@@ -217,11 +218,12 @@ fn rates(score: &Score) -> Table {
     };
     table.row(rate_cells("correct rate", score.correct_rate, judged));
     if score.control > 0 {
-        table.row(rate_cells(
-            "control rate",
-            rate(&registry::rates::CONTROL_RATE),
-            "valid, of unconstrained",
-        ));
+        let figure = Figure::of(&registry::rates::CORRECT_RATE, Some(Arm::Control));
+        let group = registry::Group::of_arm(Arm::Control);
+        let mut groups = score.groups.iter();
+        let found = groups.find(|found| found.group == group);
+        let rate = found.and_then(|found| found.values.rate(figure.metric));
+        table.row(rate_cells(&figure.label(), rate, &figure.of_what()));
     }
     let right_calls = rate(&registry::rates::RIGHT_CALLS);
     if right_calls.is_some() {

@@ -124,7 +124,12 @@ impl JudgedAnswer {
                 Verdict::Invalid { reason } => reason.name(),
                 Verdict::NotScored { why } => why.name(),
             },
-            complied: compliance(&judged.verdict, observation.outcome.name(), finish_reason),
+            complied: compliance(
+                case.arm,
+                &judged.verdict,
+                observation.outcome.name(),
+                finish_reason,
+            ),
             vllm_correct: judged.vllm_correct,
             claimed,
         };
@@ -250,27 +255,11 @@ pub(super) struct Tally {
     pub(super) unreadable: Vec<UnreadableRow>,
 }
 
-/// The metrics of stored answers.
-const METRICS: [&Metric; 19] = [
-    &rates::CORRECT_RATE,
-    &rates::COMPLIANCE,
-    &rates::COVERAGE,
-    &rates::CONTROL_RATE,
-    &rates::VLLM_CORRECT_RATE,
-    &rates::RIGHT_CALLS,
-    &rates::CALL_VALIDITY,
-    &rates::MISSED_CALLS,
-    &rates::FORBIDDEN_CALLS,
-    &rates::LEAKED_MARKUP_RATE,
-    &rates::TRUNCATED_RATE,
-    &rates::WHITE_SPACE_RATE,
-    &rates::REFUSED_RATE,
-    &rates::OVERLOADED_RATE,
-    &rates::FAILED_RATE,
-    &rates::CANCELLED_RATE,
-    &rates::NOT_SENT_RATE,
-    &rates::NOT_JUDGED_RATE,
-    &rates::VALID_IF_STRIPPED_RATE,
+/// The rates that need more than stored answers have.
+const OF_RUNS: [&Metric; 3] = [
+    &rates::WHOLE_TRUNCATED_RATE,
+    &rates::NO_FINISH_REASON_RATE,
+    &rates::REASONED,
 ];
 
 /// The figures of a [`Tally`].
@@ -368,14 +357,20 @@ impl Tally {
         let samples = self.table.samples();
         let all: Vec<&Sample<'_>> = samples.iter().collect();
         let options = MetricsOptions::default();
-        let values = |members: &[&Sample<'_>]| {
-            Values::selected(&METRICS, &RunSamples::new(members, 0, &options, None))
+        let wanted = Metric::ALL.iter().copied();
+        let wanted = wanted.filter(|metric| metric.is_rate() && !OF_RUNS.contains(metric));
+        let wanted: Vec<&Metric> = wanted.collect();
+        let values = |members: &[&Sample<'_>], arm| {
+            let run = RunSamples::new(members, 0, &options, None).of_arm(arm);
+            Values::selected(&wanted, &run)
         };
         let group_values = |group: Group| GroupValues {
-            values: values(&group.members(&samples)),
+            values: values(&group.members(&samples), group.arm),
             group,
         };
         let requests_of = |arm: Arm| samples.iter().filter(|sample| sample.arm() == arm).count();
+        let arms = Arm::ALL.into_iter().filter(|arm| requests_of(*arm) > 0);
+        let arms: Vec<Arm> = arms.collect();
         let kinds = ConstraintKind::ALL.into_iter().zip(self.kinds);
         Figures {
             answers: samples.len(),
@@ -386,8 +381,8 @@ impl Tally {
             accuracy: self.scorers.finish(),
             constrained: requests_of(Arm::Constrained),
             control: requests_of(Arm::Control),
-            values: values(&all),
-            groups: groups_of_run(&[], &samples)
+            values: values(&all, None),
+            groups: groups_of_run(&arms, &samples)
                 .into_iter()
                 .map(group_values)
                 .collect(),

@@ -149,7 +149,7 @@ pub enum FigureNotice {
         tool_bytes: u64,
     },
     #[error(
-        "all {controls} answers of the control arm were cut at the token limit, so that none could be valid: the control rate says \
+        "all {controls} answers of the control arm were cut at the token limit, so that none could be valid: its correct rate says \
          nothing; set a higher --output-len"
     )]
     ControlsCut { controls: usize },

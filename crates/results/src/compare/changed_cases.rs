@@ -7,7 +7,7 @@ use super::bootstrap::SideId;
 use super::pairing::Pairing;
 use super::requests::RequestView;
 use super::side::{Answer, Share, Side};
-use crate::metrics::registry::rates;
+use crate::metrics::registry::{Figure, rates};
 use sobench_core::case::Arm;
 
 /// Cases with a changed verdict.
@@ -131,7 +131,7 @@ fn requests_of<'s>(
 
 /// The verdict of sobench, or that of vLLM's script if a file has no other.
 fn verdict(request: RequestView<'_>) -> Option<bool> {
-    let ours = request.in_rate(&rates::CORRECT_RATE);
+    let ours = request.in_rate(Figure::new(&rates::CORRECT_RATE));
     if request.arm().is_none() {
         ours.or(request.hit(&rates::VLLM_CORRECT_RATE))
     } else {

@@ -30,7 +30,7 @@ use super::run_ratio::MIN_RUNS;
 use super::run_spread::{RunSpread, RunVariation};
 use super::side::Side;
 use super::throughput::follows_rate;
-use crate::metrics::registry::{Figure, Metric, Unit};
+use crate::metrics::registry::{Figure, Unit};
 use sobench_core::case::Arm;
 use sobench_core::exit_codes::{CHECK_FAILED, SUCCESS, UNDECIDED};
 
@@ -342,8 +342,8 @@ fn compare_arms(rule: &LimitRule, side: &Side, from: Arm, to: Arm) -> LimitRulin
     let [run] = &side.runs[..] else {
         return undecided(Ruling::Unknown(NoInterval::SeveralRuns));
     };
-    let is_known = |metric: &Metric| run.counts.contains_key(metric);
-    if !is_known(rule.metric.metric) || !rule.other.is_some_and(|other| is_known(other.metric)) {
+    let is_known = |figure: Figure| run.counts.contains_key(&figure);
+    if !is_known(rule.metric) || !rule.other.is_some_and(is_known) {
         return undecided(Ruling::Absent);
     }
     let [kept, broken] =
@@ -958,10 +958,9 @@ mod tests {
                 hits: both,
                 of: 400,
             };
-            for metric in
-                [Arm::Constrained, Arm::Control].map(|arm| registry_rates::accuracy_of(arm)[0])
-            {
-                side.runs[0].counts.insert(metric, share);
+            for arm in [Arm::Constrained, Arm::Control] {
+                let accuracy = Figure::of(&registry_rates::ACCURACY, Some(arm));
+                side.runs[0].counts.insert(accuracy, share);
             }
             let clusters = [
                 vec![(true, true); both],
@@ -995,7 +994,7 @@ mod tests {
         assert_eq!(worse.ruling, Ruling::Broken);
         assert!(
             worse.to_string().starts_with(
-                "accuracy>=accuracy_prompt-3pp: NOT MET; the difference is -14.50 pp (-1"
+                "accuracy>=accuracy(control)-3pp: NOT MET; the difference is -14.50 pp (-1"
             ),
             "{worse}"
         );
@@ -1003,7 +1002,7 @@ mod tests {
         assert_eq!(unclear.ruling, Ruling::TooFew);
         assert_eq!(
             unclear.to_string(),
-            "accuracy>=accuracy_prompt-3pp: undecided: too few items, which rule out a loss over 5.5 pp; the difference is -2.50 pp (-5.50 to +0.43, 90 % interval)"
+            "accuracy>=accuracy(control)-3pp: undecided: too few items, which rule out a loss over 5.5 pp; the difference is -2.50 pp (-5.50 to +0.43, 90 % interval)"
         );
         // The other way round.
         let reversed = "accuracy(prompt)>=accuracy(prompt+constraint)-3pp";

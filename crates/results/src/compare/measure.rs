@@ -406,7 +406,7 @@ fn saved(a: &Side, b: &Side, figure: Figure) -> Measured {
     let metric = figure.metric;
     match figure.stat {
         None if metric.is_rate() => {
-            if let (Some(a), Some(b)) = (share(a, metric), share(b, metric)) {
+            if let (Some(a), Some(b)) = (share(a, figure), share(b, figure)) {
                 n = (Some(a.of), Some(b.of));
                 // Without requests, the variation between several runs cannot be separated from
                 // that between cases.
@@ -465,7 +465,7 @@ pub fn figure(side: &Side, figure: Figure) -> Option<f64> {
     let of_requests = match figure.stat {
         Some(_) => Pool::new(side, &Pairing::None, SideId::A, &[figure])
             .and_then(|pool| pool.value(figure)),
-        None if figure.is_rate() => count(side, figure.metric).and_then(Share::percent),
+        None if figure.is_rate() => count(side, figure).and_then(Share::percent),
         None => throughput::value(&side.runs, figure.metric),
     };
     of_requests.or_else(|| saved_value(side, figure))
@@ -480,6 +480,7 @@ pub fn reliable_figure(side: &Side, requested: Figure) -> Result<f64, NoInterval
     if let Figure {
         metric,
         stat: Some(stat),
+        ..
     } = requested
     {
         let of_requests = Pool::new(side, &Pairing::None, SideId::A, &[requested])
@@ -502,7 +503,7 @@ pub fn reliable_figure(side: &Side, requested: Figure) -> Result<f64, NoInterval
 
 /// The mean of the runs' figures; for rates, the share over all runs.
 fn saved_value(side: &Side, figure: Figure) -> Option<f64> {
-    if let Some(share) = share(side, figure.metric) {
+    if let Some(share) = share(side, figure) {
         return share.percent();
     }
     let name = figure.to_string();
@@ -514,10 +515,10 @@ fn saved_value(side: &Side, figure: Figure) -> Option<f64> {
     sobench_statistics::mean(&values)
 }
 
-fn share(side: &Side, rate: &Metric) -> Option<Share> {
+fn share(side: &Side, rate: Figure) -> Option<Share> {
     side.runs
         .iter()
-        .map(|run| run.counts.get(rate))
+        .map(|run| run.counts.get(&rate))
         .try_fold(Share::default(), |sum, share| {
             let share = share?;
             Some(Share {
@@ -571,16 +572,17 @@ fn latencies(
             }
             None if figure.is_rate() => {
                 let is_some = |share: Option<Share>| share.is_some_and(|share| share.of > 0);
-                if [a, b].into_iter().any(|side| {
-                    is_some(share(side, figure.metric)) && !is_some(count(side, figure.metric))
-                }) {
+                if [a, b]
+                    .into_iter()
+                    .any(|side| is_some(share(side, figure)) && !is_some(count(side, figure)))
+                {
                     continue;
                 }
-                let counts = [a, b].map(|side| count(side, figure.metric));
+                let counts = [a, b].map(|side| count(side, figure));
                 [row.a, row.b] = counts.map(|share| share?.percent());
                 let [n, m] = counts.map(|share| Some(share?.of).filter(|of| *of > 0));
                 row.n = (n, m);
-                row.spread = match (n.min(m), contrast(figure.metric, a, b, pairing)) {
+                row.spread = match (n.min(m), contrast(figure, a, b, pairing)) {
                     (Some(n), Some(_)) if n < MIN_JUDGED => Uncertainty::None(NoInterval::TooFew {
                         n,
                         needs: MIN_JUDGED,
@@ -654,7 +656,7 @@ fn values_needed(stat: Stat) -> Option<usize> {
 }
 
 /// Hits among the requests of a side; `None` if a run has no requests.
-fn count(side: &Side, rate: &Metric) -> Option<Share> {
+fn count(side: &Side, rate: Figure) -> Option<Share> {
     let runs = side.run_requests()?.into_iter();
     let hits = runs.flat_map(|requests| requests.in_rate(rate));
     Some(Share::count(hits.flatten()))

@@ -40,8 +40,7 @@ use self::side::Run;
 pub use self::side::Side;
 use crate::metrics::Metrics;
 use crate::metrics::client_overhead::{Bounds, ClientOverhead};
-use crate::metrics::registry::rates::CONTROL_RATE;
-use crate::metrics::registry::{Better, Figure, Unit, totals};
+use crate::metrics::registry::{Better, Figure, Unit, rates, totals};
 use sobench_plan::record::RunRecord;
 use sobench_plan::record::condition::Field;
 use sobench_statistics::bootstrap::resamples_for;
@@ -317,12 +316,12 @@ fn against(
     }
 }
 
-/// Whether it is a count that is zero on both sides. Failures and the control arm stay, because
-/// readers look for them.
+/// Whether it is a count that is zero on both sides. Failures and the correct rate of the control
+/// arm stay, because readers look for them.
 fn is_idle(measured: &Measured) -> bool {
     let metric = measured.metric.metric;
-    let is_always_shown =
-        metric.better == Better::Up || [&CONTROL_RATE, &totals::FAILED].contains(&metric);
+    let is_always_shown = measured.metric.better() == Better::Up
+        || [&rates::CORRECT_RATE, &totals::FAILED].contains(&metric);
     let is_count = metric.is_rate() || metric.unit == Unit::Count;
     is_count && !is_always_shown && (measured.a, measured.b) == (Some(0.0), Some(0.0))
 }

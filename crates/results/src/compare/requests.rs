@@ -1,7 +1,7 @@
 //! The requests of a run in columns, some hundred bytes each, so that two runs of a million requests
 //! fit into memory. Texts of answers stay in the file. A column that a file does not have is empty.
 
-use crate::metrics::registry::{Metric, RequestValues, ValueColumns, latencies};
+use crate::metrics::registry::{Figure, Metric, RequestValues, ValueColumns, latencies};
 use sobench_core::case::Arm;
 use sobench_facts::columns::{Bits, Column, Dense, Texts, columns};
 use sobench_facts::compact_ids::{CompactId, Ids};
@@ -217,11 +217,11 @@ impl Requests {
     }
 
     /// For each request, whether it is a hit in a rate; `None` if it does not count.
-    pub fn in_rate(&self, metric: &Metric) -> impl Iterator<Item = Option<bool>> {
-        let column = self.request.values.hits(metric);
+    pub fn in_rate(&self, rate: Figure) -> impl Iterator<Item = Option<bool>> {
+        let column = self.request.values.hits(rate.metric);
         self.iter().map(move |request| {
             let hit = column?.get(request.row)?;
-            request.counts(metric).then_some(hit)
+            rate.counts(request.arm()).then_some(hit)
         })
     }
 
@@ -231,7 +231,7 @@ impl Requests {
         let column = self.request.values.values(metric);
         self.iter().map(move |request| {
             let value = column?.get(request.row)?;
-            request.counts(metric).then_some(value)
+            metric.counts(request.answered()).then_some(value)
         })
     }
 
@@ -288,17 +288,14 @@ impl RequestView<'_> {
     }
 
     /// Whether it is a hit in a rate; `None` if it does not count in the rate.
-    pub fn in_rate(&self, metric: &Metric) -> Option<bool> {
-        self.hit(metric).filter(|_| self.counts(metric))
+    pub fn in_rate(&self, rate: Figure) -> Option<bool> {
+        self.hit(rate.metric).filter(|_| rate.counts(self.arm()))
     }
 
     /// Its value in a distribution with one value per request; `None` if it does not count.
     pub fn in_distribution(&self, metric: &Metric) -> Option<f64> {
-        self.value(metric).filter(|_| self.counts(metric))
-    }
-
-    fn counts(&self, metric: &Metric) -> bool {
-        metric.counts(self.arm(), self.answered())
+        self.value(metric)
+            .filter(|_| metric.counts(self.answered()))
     }
 
     /// Time of the last content, in seconds from the start of the run, if there is an answer.
@@ -347,7 +344,10 @@ mod tests {
             (None, None, None)
         );
         assert_eq!((second.case(), second.arm()), (known.case, known.arm));
-        assert_eq!(second.in_rate(&rates::CORRECT_RATE), Some(true));
+        assert_eq!(
+            second.in_rate(Figure::new(&rates::CORRECT_RATE)),
+            Some(true)
+        );
         assert_eq!(second.in_distribution(&latencies::TPOT), Some(5.0));
         assert_eq!(
             (second.ended_s(), second.output_tokens()),
@@ -361,7 +361,9 @@ mod tests {
             "a failed request has no latency"
         );
         assert_eq!(third.value(&latencies::TPOT), Some(5.0));
-        let hits: Vec<_> = requests.in_rate(&rates::CORRECT_RATE).collect();
+        let hits: Vec<_> = requests
+            .in_rate(Figure::new(&rates::CORRECT_RATE))
+            .collect();
         assert_eq!(hits, [None, Some(true), Some(true)]);
         let gaps: Vec<(f64, u32)> = requests
             .sorted_gaps()

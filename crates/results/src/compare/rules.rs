@@ -10,7 +10,7 @@
 
 use std::fmt;
 
-use crate::metrics::registry::rates::accuracy_of;
+use crate::metrics::registry::rates::ACCURACY;
 use crate::metrics::registry::{Better, Figure};
 use sobench_core::case::Arm;
 use sobench_core::error::{Error, Result};
@@ -288,8 +288,7 @@ impl fmt::Display for LimitRule {
 
 /// The arm whose accuracy a figure is.
 fn accuracy_arm(figure: Figure) -> Option<Arm> {
-    let mut arms = Arm::ALL.into_iter();
-    arms.find(|arm| accuracy_of(*arm)[0] == figure.metric)
+    (*figure.metric == ACCURACY).then(|| figure.arm.unwrap_or(Arm::Constrained))
 }
 
 /// Splits a rule into the metric's name, the operator and the rest. An error quotes the examples.
@@ -347,7 +346,7 @@ mod tests {
             (" p99.9_ttft_ms > 3 ms ", "p99.9_ttft_ms>+3ms"),
             ("output_throughput<-10%", "output_throughput<-10%"),
             ("failed>+0", "failed>+0"),
-            ("control_rate>+5pp", "control_rate>+5pp"),
+            ("control_rate>+5pp", "correct_rate(control)>+5pp"),
         ] {
             assert_eq!(ChangeRule::parse(rule).unwrap().to_string(), shown);
         }
@@ -360,11 +359,11 @@ mod tests {
             ("failed < 1", "failed<1"),
             (
                 "accuracy(prompt+constraint) >= accuracy(prompt) - 3 pp",
-                "accuracy>=accuracy_prompt-3pp",
+                "accuracy>=accuracy(control)-3pp",
             ),
             (
                 "accuracy_constraint>=accuracy(think+constraint)",
-                "accuracy_constraint>=accuracy_think-0pp",
+                "accuracy(constraint)>=accuracy(think+constraint)-0pp",
             ),
         ] {
             let limit = LimitRule::parse(rule).unwrap();

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::requests::{RequestView, Requests};
 use crate::metrics::accuracy::ArmPairs;
-use crate::metrics::registry::{Figure, Metric, Value, Values};
+use crate::metrics::registry::{Figure, Metric, Value};
 use sobench_core::case::Arm;
 use sobench_plan::record::condition::Conditions;
 
@@ -40,7 +40,7 @@ pub struct Run {
     /// Sample sizes and standard errors of means in the file.
     pub means: BTreeMap<&'static Metric, SavedMean>,
     /// Hits and totals of the rates in the file.
-    pub counts: BTreeMap<&'static Metric, Share>,
+    pub counts: BTreeMap<Figure, Share>,
     /// The items of each two arms, in a run with several arms of each item.
     pub arm_pairs: Vec<ArmPairs>,
     /// Notices about the run for the reader of the comparison.
@@ -108,12 +108,11 @@ impl Share {
 
 impl Run {
     /// Sets the figures, means and counts from the metrics of a run.
-    pub(super) fn set_values(&mut self, values: &Values) {
-        self.figures.extend(
-            Figure::all_known(values)
-                .into_iter()
-                .map(|(figure, value)| (figure.to_string(), value)),
-        );
+    pub(super) fn set_values<'v>(&mut self, values: impl Iterator<Item = (Figure, &'v Value)>) {
+        let values: Vec<_> = values.collect();
+        let known = Figure::all_known(values.iter().copied()).into_iter();
+        let named = known.map(|(figure, value)| (figure.to_string(), value));
+        self.figures.extend(named);
         let unknown = SavedMean {
             n: 0,
             standard_error: None,
@@ -121,11 +120,11 @@ impl Run {
         let printed = Metric::of_vllm().filter(|(_, names)| !names.queued);
         self.means
             .extend(printed.map(|(metric, _)| (metric, unknown)));
-        for (metric, value) in values.iter() {
+        for (figure, value) in values {
             match value {
                 Value::Rate(rate) => {
                     self.counts.insert(
-                        metric,
+                        figure,
                         Share {
                             hits: rate.hits,
                             of: rate.of,
@@ -134,7 +133,7 @@ impl Run {
                 }
                 Value::Distribution(summary) => {
                     self.means.insert(
-                        metric,
+                        figure.metric,
                         SavedMean {
                             n: summary.n,
                             standard_error: summary.standard_error,

@@ -9,7 +9,7 @@ use sobench_plan::record::condition::Field;
 /// A successful constrained request.
 pub fn request() -> Request {
     let mut values = RequestValues::default();
-    values.set_correct(Some(true));
+    values.set_hit(&rates::CORRECT_RATE, Some(true));
     for rate in [
         &rates::VLLM_CORRECT_RATE,
         &rates::COMPLIANCE,
@@ -40,7 +40,7 @@ impl Request {
 
     /// Sets the verdict.
     pub fn with_correct(mut self, correct: impl Into<Option<bool>>) -> Self {
-        self.values.set_correct(correct.into());
+        self.values.set_hit(&rates::CORRECT_RATE, correct.into());
         self
     }
 }

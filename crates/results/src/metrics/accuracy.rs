@@ -11,7 +11,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::judgement::is_correct;
-use super::registry::rates::{ARMS_BY_ACCURACY, accuracy_of};
+use super::registry::Figure;
+use super::registry::rates::{ACCURACY, ARMS_BY_ACCURACY};
 use sobench_core::case::Arm;
 use sobench_core::observation::Outcome;
 use sobench_core::scorer::Scorer;
@@ -302,12 +303,11 @@ impl ArmAccuracy {
     }
 
     fn new(arm: Arm, samples: &[Sample<'_>], options: &MetricsOptions) -> Option<Self> {
-        let [metric, _] = accuracy_of(arm);
         let of_arm: Vec<&Sample<'_>> = samples
             .iter()
             .filter(|sample| sample.arm() == arm && sample.grade().is_some())
             .collect();
-        let accuracy = metric.rate(of_arm.iter().copied())?;
+        let accuracy = Figure::of(&ACCURACY, Some(arm)).rate(of_arm.iter().copied())?;
         let mut missed = Missed::default();
         let mut leaves: Option<Leaves> = None;
         let (mut valid, mut judged) = (0, 0);

@@ -1,5 +1,6 @@
 //! What a verdict and the end of a request say: whether an answer is correct, complies, or counts.
 
+use sobench_core::case::Arm;
 use sobench_core::observation::Outcome;
 use sobench_core::verdict::{NotScored, Reason, Verdict};
 use sobench_facts::Sample;
@@ -50,6 +51,7 @@ fn is_final_violation(verdict: &Verdict) -> bool {
 /// Whether an answer that ended normally and has a verdict is valid; `None` for other requests.
 pub fn complied(sample: &Sample<'_>) -> Option<bool> {
     compliance(
+        sample.arm(),
         sample.verdict(),
         sample.outcome().name(),
         sample.finish_reason(),
@@ -58,10 +60,15 @@ pub fn complied(sample: &Sample<'_>) -> Option<bool> {
 
 /// As [`complied`], for an answer in a file; `outcome` is the name of its outcome. A complete answer
 /// without a finish reason counts: the server ended it, and named no other reason. An answer that
-/// was cut after it had broken its constraint does not comply.
-pub fn compliance(verdict: &Verdict, outcome: &str, finish_reason: Option<&str>) -> Option<bool> {
+/// was cut after it had broken its constraint does not comply, if the constraint was sent.
+pub fn compliance(
+    arm: Arm,
+    verdict: &Verdict,
+    outcome: &str,
+    finish_reason: Option<&str>,
+) -> Option<bool> {
     match outcome {
-        "truncated" => is_final_violation(verdict).then_some(false),
+        "truncated" => (arm.sends_constraint() && is_final_violation(verdict)).then_some(false),
         "completed" => {
             let ended = finish_reason.is_none_or(|reason| ENDED_BY_ITSELF.contains(&reason));
             let is_judged = !matches!(verdict, Verdict::NotScored { .. });

@@ -58,7 +58,9 @@ use self::findings::Findings;
 use self::free_choices::FreeChoiceShares;
 use self::modes::Modes;
 use self::reasoning::Reasoning;
-use self::registry::{Group as Members, GroupValues, RunSamples, Values, groups_of_run, totals};
+use self::registry::{
+    Figure, Group as Members, GroupValues, Metric, RunSamples, Value, Values, groups_of_run, totals,
+};
 use self::repetition::Repetition;
 use self::run_issues::RunIssues;
 use self::server::ServerMetrics;
@@ -72,6 +74,7 @@ use sobench_core::server_sample::ServerSample;
 use sobench_facts::{Sample, TokenSource};
 use sobench_notices::notice::NameChange;
 use sobench_plan::metrics::{Answers, MetricsOptions};
+use sobench_statistics::Rate;
 
 /// All figures of a run.
 #[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
@@ -269,15 +272,33 @@ impl Metrics {
 
     /// The figures of an arm; `None` without requests.
     pub fn arm(&self, arm: Arm) -> Option<&Values> {
-        match &self.arms[..] {
+        let group = Members::of_arm(arm);
+        let mut groups = self.groups.iter();
+        match groups.find(|found| found.group == group) {
+            Some(found) => Some(&found.values),
             // The only arm equals the whole.
-            [only] if *only == arm => Some(&self.values),
-            _ => {
-                let group = Members::of_arm(arm);
-                let found = self.groups.iter().find(|found| found.group == group)?;
-                Some(&found.values)
-            }
+            None => (self.arms[..] == [arm]).then_some(&self.values),
         }
+    }
+
+    /// The value of a figure's metric over the requests of its arm.
+    fn value(&self, figure: Figure) -> Option<&Value> {
+        let own = figure.arm.is_none().then_some(&self.values);
+        own.or_else(|| self.arm(figure.arm?))?.get(figure.metric)
+    }
+
+    /// The rate of an arm; `None` if no request counts.
+    pub fn rate(&self, figure: Figure) -> Option<Rate> {
+        match self.value(figure)? {
+            Value::Rate(rate) => Some(*rate),
+            _ => None,
+        }
+    }
+
+    /// Every metric with a value, each followed by those of other arms that tables show.
+    pub fn iter(&self) -> impl Iterator<Item = (Figure, &Value)> {
+        let figures = Metric::ALL.iter().flat_map(|metric| Figure::all_of(metric));
+        figures.filter_map(|figure| Some((figure, self.value(figure)?)))
     }
 
     /// The number of requests of an arm.

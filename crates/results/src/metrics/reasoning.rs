@@ -6,90 +6,53 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::mean_difference::Difference;
-use super::registry::{Kind, Metric, rates};
 use sobench_core::case::Arm;
 use sobench_facts::Sample;
-use sobench_statistics::{Rate, mean};
+use sobench_statistics::mean;
 
-/// Reasoning of a run.
+/// Reasoning of a run. Its rates are metrics of the arms.
 #[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct Reasoning {
     /// The arms with answers.
     pub arms: Vec<ArmReasoning>,
-    /// Constrained answers without reasoning / those whose request has a control with reasoning.
-    pub suppressed: Option<Rate>,
     /// Reasoning tokens of constrained answers less those of controls: of pairs of the same request
     /// if there are any, else of the means. `None` without both.
     pub tokens: Option<Difference>,
 }
 
-/// Reasoning of one arm. Rates cover answers, complete or truncated at the token limit.
+/// Reasoning of one arm.
 #[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct ArmReasoning {
     pub arm: Arm,
-    /// Answers with reasoning / answers.
-    pub reasoned: Option<Rate>,
-    /// Mean reasoning tokens of answers, without reasoning as 0; `None` if a count is unknown.
+    /// Mean reasoning tokens of answers, complete or truncated at the token limit, without reasoning
+    /// as 0; `None` if a count is unknown.
     pub mean_tokens: Option<f64>,
-    /// See [`rates::THINKING_BUDGET`], [`rates::JSON_IN_REASONING`] and [`rates::END_MARKER`].
-    pub budget_used: Option<Rate>,
-    pub json_only: Option<Rate>,
-    pub end_marker: Option<Rate>,
 }
 
 impl Reasoning {
     /// `None` if no answer has reasoning or marks of it. `seed` is for the interval.
     pub fn new(samples: &[Sample<'_>], seed: u64) -> Option<Self> {
-        let has_signs = |sample: &Sample<'_>| {
-            sample.outcome().is_answer()
-                && (sample.has_reasoning() || sample.reasoning_facts().is_some())
-        };
-        if !samples.iter().any(has_signs) {
+        let answers = || samples.iter().filter(|sample| sample.outcome().is_answer());
+        let has_signs =
+            |sample: &Sample<'_>| sample.has_reasoning() || sample.reasoning_facts().is_some();
+        if !answers().any(has_signs) {
             return None;
         }
+        let of_arm = |arm: Arm| {
+            let of_arm = answers().filter(|sample| sample.arm() == arm);
+            let tokens: Vec<Option<f64>> = of_arm.map(tokens).collect();
+            let known: Option<Vec<f64>> = tokens.iter().copied().collect();
+            (!tokens.is_empty()).then(|| ArmReasoning {
+                arm,
+                mean_tokens: known.as_deref().and_then(mean),
+            })
+        };
         let arms = [Arm::Constrained, Arm::Control, Arm::Free];
         Some(Self {
-            arms: arms
-                .into_iter()
-                .filter_map(|arm| ArmReasoning::new(samples, arm))
-                .collect(),
-            suppressed: rates::THINKING_SUPPRESSED.rate(samples),
+            arms: arms.into_iter().filter_map(of_arm).collect(),
             tokens: token_difference(samples, seed),
         })
     }
-}
-
-impl ArmReasoning {
-    fn new(samples: &[Sample<'_>], arm: Arm) -> Option<Self> {
-        let answers: Vec<&Sample<'_>> = samples
-            .iter()
-            .filter(|sample| sample.arm() == arm && sample.outcome().is_answer())
-            .collect();
-        let tokens: Option<Vec<f64>> = answers.iter().map(|sample| tokens(sample)).collect();
-        (!answers.is_empty()).then(|| Self {
-            arm,
-            reasoned: rate(&answers, |sample| Some(sample.has_reasoning())),
-            mean_tokens: tokens.as_deref().and_then(mean),
-            budget_used: rate(&answers, hit_of(&rates::THINKING_BUDGET)),
-            json_only: rate(&answers, hit_of(&rates::JSON_IN_REASONING)),
-            end_marker: rate(&answers, hit_of(&rates::END_MARKER)),
-        })
-    }
-}
-
-type Hit = fn(&Sample<'_>) -> Option<bool>;
-
-/// The definition of a rate, without its population.
-fn hit_of(metric: &Metric) -> Hit {
-    match metric.kind {
-        Kind::Rate(hit) => hit,
-        _ => |_| None,
-    }
-}
-
-fn rate(answers: &[&Sample<'_>], hit: Hit) -> Option<Rate> {
-    let answers = answers.iter();
-    Rate::of_members(answers.filter_map(|sample| Some((hit(sample)?, sample.copy_hash()))))
 }
 
 /// Reasoning tokens of an answer; `None` if unknown.
@@ -128,9 +91,12 @@ fn token_difference(samples: &[Sample<'_>], seed: u64) -> Option<Difference> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::metrics::registry::{Figure, Metric, rates};
+    use crate::metrics::{Metrics, summarise};
     use sobench_core::observation::Outcome;
     use sobench_facts::reasoning::ReasoningFacts;
     use sobench_facts::testing::{TestRequest, test_request, with_samples};
+    use sobench_plan::metrics::MetricsOptions;
 
     /// An answer of an arm with reasoning of this many tokens.
     fn reasoned(arm: Arm, tokens: u64) -> TestRequest<'static> {
@@ -158,13 +124,17 @@ mod tests {
                 ..reasoned(Arm::Constrained, 0)
             },
         ];
-        let found = with_samples(&run, |samples| Reasoning::new(samples, 0)).unwrap();
-        let counts = |rate: Option<Rate>| rate.map(|rate| (rate.hits, rate.of));
-        assert_eq!(counts(found.suppressed), Some((1, 2)));
+        let (found, metrics) = reasoning(&run);
+        let rate = |metric, arm| counts(&metrics, metric, arm);
+        let suppressed = rate(&rates::THINKING_SUPPRESSED, Arm::Constrained);
+        assert_eq!(suppressed, Some((1, 2)));
         let arms: Vec<_> = found
             .arms
             .iter()
-            .map(|arm| (arm.arm, counts(arm.reasoned), arm.mean_tokens))
+            .map(|of_arm| {
+                let reasoned = rate(&rates::REASONED, of_arm.arm);
+                (of_arm.arm, reasoned, of_arm.mean_tokens)
+            })
             .collect();
         assert_eq!(
             arms,
@@ -180,36 +150,54 @@ mod tests {
         assert_eq!(plain, None);
     }
 
+    fn reasoning(run: &[TestRequest<'_>]) -> (Reasoning, Metrics) {
+        let metrics = with_samples(run, |samples| {
+            summarise(samples, 1, &MetricsOptions::default())
+        });
+        (metrics.reasoning.clone().unwrap(), metrics)
+    }
+
+    fn counts(metrics: &Metrics, metric: &'static Metric, arm: Arm) -> Option<(usize, usize)> {
+        let rate = metrics.rate(Figure::of(metric, Some(arm)))?;
+        Some((rate.hits, rate.of))
+    }
+
     #[test]
     fn reasoning_in_place_of_the_answer_is_counted() {
-        let cut = TestRequest {
-            outcome: Outcome::Truncated,
-            answer: None,
-            ..reasoned(Arm::Constrained, 9)
-        };
-        let json = TestRequest {
-            reasoning_facts: Some(ReasoningFacts {
-                json_only: true,
-                ..ReasoningFacts::default()
-            }),
-            ..reasoned(Arm::Constrained, 9)
-        };
-        let marked = TestRequest {
-            reasoning_facts: Some(ReasoningFacts {
-                end_marker: true,
-                ..ReasoningFacts::default()
-            }),
-            ..test_request()
-        };
-        let run = [cut, json, marked, test_request()];
-        let found = with_samples(&run, |samples| Reasoning::new(samples, 0)).unwrap();
-        let counts = |rate: Option<Rate>| rate.map(|rate| (rate.hits, rate.of));
-        let [arm] = &found.arms[..] else {
-            panic!("{found:?}")
-        };
-        assert_eq!(counts(arm.budget_used), Some((1, 2)));
-        assert_eq!(counts(arm.json_only), Some((1, 2)));
-        assert_eq!(counts(arm.end_marker), Some((1, 3)));
-        assert_eq!((arm.mean_tokens, found.tokens), (None, None));
+        for arm in [Arm::Constrained, Arm::Free] {
+            let cut = TestRequest {
+                outcome: Outcome::Truncated,
+                answer: None,
+                ..reasoned(arm, 9)
+            };
+            let json = TestRequest {
+                reasoning_facts: Some(ReasoningFacts {
+                    json_only: true,
+                    ..ReasoningFacts::default()
+                }),
+                ..reasoned(arm, 9)
+            };
+            let marked = TestRequest {
+                reasoning_facts: Some(ReasoningFacts {
+                    end_marker: true,
+                    ..ReasoningFacts::default()
+                }),
+                arm,
+                ..test_request()
+            };
+            let plain = TestRequest {
+                arm,
+                ..test_request()
+            };
+            let (found, metrics) = reasoning(&[cut, json, marked, plain]);
+            let rates = [
+                &rates::THINKING_BUDGET,
+                &rates::JSON_IN_REASONING,
+                &rates::END_MARKER,
+            ]
+            .map(|metric| counts(&metrics, metric, arm));
+            assert_eq!(rates, [Some((1, 2)), Some((1, 2)), Some((1, 3))], "{arm:?}");
+            assert_eq!((found.arms[0].mean_tokens, found.tokens), (None, None));
+        }
     }
 }

@@ -5,10 +5,8 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::registry::rates;
 use sobench_facts::Sample;
 use sobench_facts::parity::{AnswerPart, Difference, Parity};
-use sobench_statistics::Rate;
 
 /// The parity of a run's answers.
 #[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
@@ -25,8 +23,6 @@ pub struct StreamParity {
     pub unconfirmed: usize,
     /// Requests without two answers.
     pub not_compared: usize,
-    /// Equal / (equal + different).
-    pub rate: Option<Rate>,
     /// What differs, the most frequent first.
     pub by_part: Vec<PartDifferences>,
 }
@@ -55,7 +51,6 @@ impl StreamParity {
             repeat_equals_whole: 0,
             unconfirmed: 0,
             not_compared: 0,
-            rate: rates::STREAM_PARITY.rate(samples),
             by_part: Vec::new(),
         };
         let mut by_part: BTreeMap<AnswerPart, PartDifferences> = BTreeMap::new();
@@ -163,7 +158,6 @@ mod tests {
             ),
             (5, 1, 2, 1, 1, 1)
         );
-        assert_eq!(found.rate.map(|rate| (rate.hits, rate.of)), Some((1, 3)));
         let [part] = &found.by_part[..] else {
             panic!("{found:?}")
         };

@@ -2,25 +2,15 @@
 
 use super::{FinishedRun, TAIL};
 use crate::commands::matrix::verdicts::rate_of_runs;
-use sobench_core::case::Arm;
 use sobench_results::metrics::pooled::Pooled;
 use sobench_results::metrics::registry::{Kind, Metric, PerSecond, Value, Values};
 use sobench_statistics::{Rate, Summary};
 
 /// Every metric over all runs: rates by their counts, distributions over all values, throughput
 /// over the total time, and other totals as the mean of the runs. A metric that is unknown in one
-/// run is unknown. Rates of the control arm are those of `control`.
-pub(super) fn pooled_values(
-    runs: &[FinishedRun],
-    control: &[FinishedRun],
-    pooled: &[(&'static Metric, Pooled)],
-) -> Values {
+/// run is unknown.
+pub(super) fn pooled_values(runs: &[FinishedRun], pooled: &[(&'static Metric, Pooled)]) -> Values {
     Values::from_fn(|metric| match metric.kind {
-        Kind::Rate(_) if metric.arm == Some(Arm::Control) => {
-            // A run with several arms has its own controls.
-            let runs = if control.is_empty() { runs } else { control };
-            pooled_rate(runs, |run| run.values.rate(metric)).map(Value::Rate)
-        }
         Kind::Rate(_) => {
             let pooled = pooled_rate(runs, |run| run.values.rate(metric));
             let requests = runs.iter().map(|run| &run.samples.requests[..]);
@@ -34,7 +24,7 @@ pub(super) fn pooled_values(
         }
         Kind::Distribution { .. } => {
             let requests = runs.iter().flat_map(|run| &run.samples.requests);
-            let counted = requests.filter(|request| metric.counts(None, request.answered));
+            let counted = requests.filter(|request| metric.counts(request.answered));
             let values: Vec<f64> = counted
                 .filter_map(|request| request.values.value(metric))
                 .collect();

@@ -187,7 +187,7 @@ fn all_metrics(comparison: &Comparison) -> Table {
             let cells = numbers
                 .into_iter()
                 .map(|number| Figure::new(metric).text(number));
-            table.row(std::iter::once(metric.title()).chain(cells));
+            table.row(std::iter::once(Figure::new(metric).title()).chain(cells));
         }
     }
     table

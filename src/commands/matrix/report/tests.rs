@@ -6,7 +6,7 @@ use super::testing::eventful;
 use super::*;
 use sobench_render::escape::{escape, markdown_text};
 use sobench_render::html::testing::check_well_formed;
-use sobench_results::metrics::registry::Metric;
+use sobench_results::metrics::registry::{Figure, Metric};
 use sobench_testkit::contract::with_member;
 
 const CONTRACT: &str = include_str!("../../../../schemas/contracts/matrix.schema.json");
@@ -56,7 +56,7 @@ fn markdown_page_and_html_page_have_every_metric() {
     }
     let html = render(&eventful(), OutputFormat::Html).unwrap();
     for metric in Metric::in_tables() {
-        let title = metric.title();
+        let title = Figure::new(metric).title();
         assert!(
             page.contains(&markdown_text(&title)) && html.contains(&escape(&title)),
             "{metric:?}"

@@ -29,7 +29,7 @@ fn requests(behavior: Behavior, repeat: usize, spread_ms: f64) -> Vec<RequestSam
     let request = |case: usize| {
         let mut values = RequestValues::default();
         let found = (case < behavior.wrong).then_some(behavior.cause);
-        values.set_correct(Some(found.is_none()));
+        values.set_hit(&rates::CORRECT_RATE, Some(found.is_none()));
         values.set_hit(&rates::REFUSED_RATE, Some(found == Some(Cause::Refused)));
         values.set_hit(&rates::FAILED_RATE, Some(found == Some(Cause::Failed)));
         values.set_hit(
@@ -133,10 +133,6 @@ fn right_answers_are_compared() {
             let is_right = request.case % 10 >= wrong_of_ten;
             let rate = &rates::ACCURACY;
             request.values.set_hit(rate, Some(is_right));
-            // Requests of other arms do not count.
-            request
-                .values
-                .set_hit(rates::accuracy_of(Arm::Free)[0], Some(true));
         }
         runs
     };
@@ -333,7 +329,7 @@ fn several_causes_have_their_points() {
     let (mut mixed, good) = (runs(EQUAL, 3), runs(EQUAL, 3));
     for run in &mut mixed.constrained {
         for request in &mut run[..12] {
-            request.values.set_correct(Some(false));
+            request.values.set_hit(&rates::CORRECT_RATE, Some(false));
             let is_failed = request.case < 9;
             let cause = if is_failed {
                 Cause::Failed

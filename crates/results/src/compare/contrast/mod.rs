@@ -15,7 +15,7 @@ pub use rates::{Contrast, Hits, Unseen, rate};
 use super::bootstrap::SideId;
 use super::pairing::Pairing;
 use super::side::Side;
-use crate::metrics::registry::Metric;
+use crate::metrics::registry::Figure;
 
 /// Maximum share of gates that fail by chance if nothing changed.
 pub const BROKEN_BY_CHANCE: f64 = 0.01;
@@ -36,7 +36,7 @@ pub fn broken_level(rules: usize) -> f64 {
 
 /// The difference of a rate over the requests of both sides; `None` if a side has none that counts.
 /// The unit is the case, if the requests are not paired the place in the run.
-pub fn contrast(rate: &Metric, a: &Side, b: &Side, pairing: &Pairing) -> Option<Contrast> {
+pub fn contrast(rate: Figure, a: &Side, b: &Side, pairing: &Pairing) -> Option<Contrast> {
     let hits = |side: &Side, which: SideId| {
         let mut hits = Hits::default();
         let mut cases = pairing.case_numbers(which).iter();

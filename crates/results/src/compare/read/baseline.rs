@@ -18,7 +18,7 @@ use super::raw::Raw;
 use crate::compare::measure::figure;
 use crate::compare::requests::{Gaps, Request, RequestView, Requests};
 use crate::compare::side::{FileKind, Run, SavedMean, Share, Side};
-use crate::metrics::registry::{Figure, Kind, Metric, RequestValues, latencies, rates};
+use crate::metrics::registry::{Figure, Kind, Metric, RequestValues, rates};
 use sobench_core::case::Arm;
 use sobench_core::error::{Error, Result};
 use sobench_core::json_struct;
@@ -30,21 +30,19 @@ pub(super) const MARK: &str = "sobench_baseline";
 /// The version of the format. It increases when a member changes its meaning or is removed.
 pub const FORMAT_VERSION: u32 = 1;
 
-/// Columns whose names differ from the metric's name for compatibility. A column may have several
-/// metrics.
-const OLD_COLUMNS: [(&Metric, &str); 5] = [
+/// Columns whose names differ from the metric's name for compatibility.
+const OLD_COLUMNS: [(&Metric, &str); 4] = [
     (&rates::CORRECT_RATE, "correct"),
-    (&rates::CONTROL_RATE, "correct"),
     (&rates::VLLM_CORRECT_RATE, "vllm_correct"),
     (&rates::COMPLIANCE, "complied"),
     (&rates::COVERAGE, "accepted"),
 ];
 
-/// Members of `counts` whose names differ from the metric's name for compatibility.
-const OLD_COUNTS: [(&Metric, &str); 3] = [
-    (&rates::CORRECT_RATE, "correct"),
-    (&rates::CONTROL_RATE, "control"),
-    (&rates::VLLM_CORRECT_RATE, "vllm"),
+/// Members of `counts` whose names differ from the figure's name for compatibility.
+const OLD_COUNTS: [(&str, &str); 3] = [
+    ("correct_rate", "correct"),
+    ("correct_rate(control)", "control"),
+    ("vllm_correct_rate", "vllm"),
 ];
 
 /// Letters of columns and their meanings.
@@ -59,9 +57,6 @@ const ARMS: [(char, Option<Arm>); 8] = [
     ('x', Some(Arm::Flexible)),
     ('-', None),
 ];
-
-/// Distributions that have a column in every baseline.
-const OLD_VALUES: [&Metric; 3] = [&latencies::TTFT, &latencies::TPOT, &latencies::E2EL];
 
 /// The requests of a run as columns of equal length.
 #[derive(Debug, Default, Deserialize, JsonSchema, Serialize)]
@@ -116,8 +111,8 @@ json_struct! {
         duration_s: Option<f64> = run.duration_s.map(|seconds| rounded(seconds, 1e6)),
         figures: BTreeMap<String, f64> =
             figures.map(|(name, value)| (name, rounded(value, 1e6))).collect(),
-        counts: IndexMap<&'static str, &'a Share> =
-            run.counts.iter().map(|(metric, share)| (count_name(metric), share)).collect(),
+        counts: IndexMap<String, &'a Share> =
+            run.counts.iter().map(|(figure, share)| (count_name(*figure), share)).collect(),
         means: IndexMap<&'static str, &'a SavedMean> =
             run.means.iter().map(|(metric, mean)| (mean_name(metric), mean)).collect(),
         #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -197,10 +192,8 @@ pub(super) fn read(file: &str, mut raw: Raw) -> Result<Run> {
         duration_s: raw.rest.get("duration_s").and_then(number),
         figures: part::<BTreeMap<String, f64>>(&mut raw.rest, "figures")
             .ok_or_else(|| invalid("figures"))?,
-        means: by_metric::<SavedMean>(&mut raw.rest, "means", mean_name)
-            .ok_or_else(|| invalid("means"))?,
-        counts: by_metric::<Share>(&mut raw.rest, "counts", count_name)
-            .ok_or_else(|| invalid("counts"))?,
+        means: means(&mut raw.rest).ok_or_else(|| invalid("means"))?,
+        counts: counts(&mut raw.rest).ok_or_else(|| invalid("counts"))?,
         // Items of arms are not part of a baseline.
         arm_pairs: Vec::new(),
         notices: part::<Vec<String>>(&mut raw.rest, "notices").ok_or_else(|| invalid("notices"))?,
@@ -215,19 +208,24 @@ pub(super) fn read(file: &str, mut raw: Raw) -> Result<Run> {
     })
 }
 
-/// A member whose own members are named after metrics; unknown names are ignored.
-fn by_metric<T: for<'de> Deserialize<'de>>(
-    rest: &mut Map<String, Value>,
-    key: &str,
-    name: fn(&Metric) -> &'static str,
-) -> Option<BTreeMap<&'static Metric, T>> {
-    let mut members: BTreeMap<String, T> = part(rest, key)?;
-    Some(
-        Metric::ALL
-            .iter()
-            .filter_map(|metric| Some((*metric, members.remove(name(metric))?)))
-            .collect(),
-    )
+/// Hits and totals by figure; unknown names are ignored.
+fn counts(rest: &mut Map<String, Value>) -> Option<BTreeMap<Figure, Share>> {
+    let members: BTreeMap<String, Share> = part(rest, "counts")?;
+    let named = members.into_iter().filter_map(|(name, share)| {
+        let old = OLD_COUNTS.iter().find(|(_, old)| *old == name);
+        let name = old.map_or(&name[..], |(name, _)| name);
+        Some((Figure::parse(name).ok()?, share))
+    });
+    Some(named.collect())
+}
+
+/// Means by metric; unknown names are ignored.
+fn means(rest: &mut Map<String, Value>) -> Option<BTreeMap<&'static Metric, SavedMean>> {
+    let mut members: BTreeMap<String, SavedMean> = part(rest, "means")?;
+    let named = Metric::ALL
+        .iter()
+        .filter_map(|metric| Some((*metric, members.remove(mean_name(metric))?)));
+    Some(named.collect())
 }
 
 fn part<T: for<'de> Deserialize<'de>>(rest: &mut Map<String, Value>, key: &str) -> Option<T> {
@@ -244,11 +242,10 @@ fn column_name(metric: &Metric) -> &'static str {
 }
 
 /// The name of a rate in `counts`.
-fn count_name(metric: &Metric) -> &'static str {
-    OLD_COUNTS
-        .iter()
-        .find(|(own, _)| *own == metric)
-        .map_or(metric.name, |(_, name)| name)
+fn count_name(figure: Figure) -> String {
+    let name = figure.to_string();
+    let old = OLD_COUNTS.iter().find(|(own, _)| *own == name);
+    old.map_or(name, |(_, old)| (*old).to_owned())
 }
 
 /// The name of a distribution in `means`.
@@ -265,29 +262,18 @@ impl Columns {
                 .collect()
         };
         let mut metrics = Map::new();
-        let old = OLD_COLUMNS
-            .iter()
-            .map(|(metric, _)| *metric)
-            .chain(OLD_VALUES);
-        for metric in old.chain(Metric::ALL.iter().copied()) {
+        for metric in Metric::ALL {
             let column = match metric.kind {
                 Kind::Rate(_) => {
-                    let letters: String = requests
-                        .iter()
-                        .map(|request| letter(&BITS, request.hit(metric)))
-                        .collect();
-                    let is_kept = OLD_COLUMNS.iter().any(|(own, _)| *own == metric)
-                        || letters.contains(['0', '1']);
-                    is_kept.then_some(Value::from(letters))
+                    let hits = requests.iter().map(|request| request.hit(metric));
+                    let letters: String = hits.map(|hit| letter(&BITS, hit)).collect();
+                    letters.contains(['0', '1']).then(|| Value::from(letters))
                 }
                 Kind::Distribution { .. } => {
-                    let values: Vec<_> = requests
-                        .iter()
-                        .map(|request| request.value(metric).map(millis))
-                        .collect();
-                    let is_kept =
-                        OLD_VALUES.contains(&metric) || values.iter().any(Option::is_some);
-                    is_kept.then(|| Value::from(values))
+                    let values = requests.iter().map(|request| request.value(metric));
+                    let values: Vec<_> = values.map(|value| value.map(millis)).collect();
+                    let is_known = values.iter().any(Option::is_some);
+                    is_known.then(|| Value::from(values))
                 }
                 Kind::Pooled(_) | Kind::PerSecond(_) | Kind::Total(_) => None,
             };
@@ -359,6 +345,16 @@ impl Columns {
                 (_, _) => {}
             }
         }
+        // Older versions have a column for controls that ended, and count those that were cut in the
+        // other one.
+        if let Some(ended) = self.metrics.get("control_ended_rate") {
+            let ended = meanings(&BITS, ended.as_str()?, n)?.into_iter().zip(&arms);
+            for (values, (hit, arm)) in values.iter_mut().zip(ended) {
+                if *arm == Some(Arm::Control) {
+                    values.set_hit(&rates::COMPLIANCE, hit);
+                }
+            }
+        }
         let request = |((index, case), values): ((usize, Option<String>), RequestValues)| Request {
             case,
             arm: arms[index],
@@ -420,7 +416,7 @@ mod tests {
     use super::*;
     use crate::compare::read::parse_runs;
     use crate::compare::testing::{request, run};
-    use crate::metrics::registry::Stat;
+    use crate::metrics::registry::{Stat, latencies};
 
     #[test]
     fn baseline_round_trips_without_texts() {
@@ -445,7 +441,7 @@ mod tests {
         first.figures.insert("p99_ttft_ms".into(), 12.5);
         first
             .counts
-            .insert(&rates::CORRECT_RATE, Share { hits: 3, of: 4 });
+            .insert(Figure::new(&rates::CORRECT_RATE), Share { hits: 3, of: 4 });
         first.means.insert(
             &latencies::TTFT,
             SavedMean {

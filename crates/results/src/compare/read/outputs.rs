@@ -81,9 +81,10 @@ impl Outputs {
             .as_ref()
             .and_then(|verdict| Verdict::deserialize(verdict).ok());
         let finish_reason = output.finish_reason.as_deref();
+        let arm = output.arm.unwrap_or(Arm::Constrained);
         let complied = verdict
             .as_ref()
-            .and_then(|verdict| compliance(verdict, kind, finish_reason));
+            .and_then(|verdict| compliance(arm, verdict, kind, finish_reason));
         let saved = SavedOutput {
             case: output.case,
             verdict: verdict.as_ref().map(Verdict::to_string),

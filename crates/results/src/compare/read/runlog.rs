@@ -69,7 +69,7 @@ pub fn run_from_metrics(file: &str, record: &RunRecord, metrics: &Metrics) -> Ru
             .map_or_else(Vec::new, |accuracy| accuracy.pairs.clone()),
         ..Run::default()
     };
-    run.set_values(&metrics.values);
+    run.set_values(metrics.iter());
     run
 }
 

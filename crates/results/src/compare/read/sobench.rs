@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::outputs::OutputView;
 use super::raw::Raw;
@@ -12,7 +12,7 @@ use crate::compare::requests::{Gaps, Request, Requests};
 use crate::compare::side::{FileKind, Run};
 use crate::metrics::accuracy::ArmPairs;
 use crate::metrics::client_overhead::Bounds;
-use crate::metrics::registry::{self, Kind, RequestValues, Values, rates};
+use crate::metrics::registry::{self, Figure, Metric, RequestValues, rates};
 use sobench_core::case::Arm;
 use sobench_core::error::{Error, Result};
 use sobench_judge::accuracy::Grade;
@@ -27,13 +27,24 @@ struct Own {
     partial: bool,
     client: Option<OwnClient>,
     /// `None` in results of older versions, which have only `quality` and `overall`.
-    metrics: Option<Values>,
+    metrics: Option<Map<String, Value>>,
+    #[serde(default)]
+    groups: Vec<OwnGroup>,
     accuracy: Option<OwnAccuracy>,
     #[serde(default)]
     quality: Value,
     /// Only in results of versions before `metrics`.
     #[serde(default)]
     overall: Value,
+}
+
+/// The figures of a group; those of an arm have no other member.
+#[derive(Deserialize)]
+struct OwnGroup {
+    arm: Option<Arm>,
+    metrics: Map<String, Value>,
+    #[serde(flatten)]
+    others: Map<String, Value>,
 }
 
 #[derive(Deserialize)]
@@ -80,30 +91,52 @@ pub(super) fn read(file: &str, mut raw: Raw) -> Result<Run> {
             .collect(),
         ..Run::default()
     };
-    run.set_values(
-        &own.metrics
-            .unwrap_or_else(|| values_by_part(&own.quality, &own.overall)),
-    );
+    let values = match own.metrics {
+        Some(metrics) => {
+            let arms = own.groups.iter().filter(|group| group.others.is_empty());
+            let mut values = members(&metrics, None);
+            values.extend(arms.flat_map(|group| members(&group.metrics, group.arm)));
+            values
+        }
+        None => values_by_part(&own.quality, &own.overall),
+    };
+    run.set_values(values.iter().map(|(figure, value)| (*figure, value)));
     run.requests = requests(raw);
     Ok(run)
 }
 
-/// The metrics of a result of an older version, from its parts.
-fn values_by_part(quality: &Value, overall: &Value) -> Values {
-    let latency = &overall["latency"];
-    Values::from_fn(|metric| {
-        let name = metric.name;
-        let found = match metric.kind {
-            Kind::Rate(_) if *metric == rates::VLLM_CORRECT_RATE => {
-                &quality["vllm"]["correct_rate"]
-            }
-            Kind::Rate(_) => &quality[name],
-            Kind::Distribution { .. } | Kind::Pooled(_) => [latency, &latency["reasoning"]]
-                .map(|part| &part[name])[usize::from(latency[name].is_null())],
-            Kind::PerSecond(_) | Kind::Total(_) => &overall["throughput"][name],
+/// The metrics of an object by name; of an arm, those that tables show of it.
+fn members(metrics: &Map<String, Value>, arm: Option<Arm>) -> Vec<(Figure, registry::Value)> {
+    let known = metrics.iter().filter_map(|(name, value)| {
+        let named = Metric::named(name).map(Figure::new);
+        // Older versions have metrics for arms.
+        let figure = named.or_else(|| Figure::parse(name).ok())?;
+        let figure = match arm {
+            Some(arm) => Figure::of(figure.metric, Some(figure.arm.unwrap_or(arm))),
+            None => figure,
         };
-        registry::Value::read(metric, found)
-    })
+        let is_shown = arm.is_none()
+            || figure
+                .arm
+                .is_some_and(|arm| figure.metric.also_of.contains(&arm));
+        Some((figure, registry::Value::read(figure.metric, value)?)).filter(|_| is_shown)
+    });
+    known.collect()
+}
+
+/// The metrics of a result of an older version, from its parts.
+fn values_by_part(quality: &Value, overall: &Value) -> Vec<(Figure, registry::Value)> {
+    let latency = &overall["latency"];
+    let mut parts = quality.as_object().cloned().unwrap_or_default();
+    parts.insert(
+        rates::VLLM_CORRECT_RATE.name.to_owned(),
+        quality["vllm"]["correct_rate"].clone(),
+    );
+    let of_run = [&overall["throughput"], &latency["reasoning"], latency];
+    for part in of_run.into_iter().filter_map(Value::as_object) {
+        parts.extend(part.clone());
+    }
+    members(&parts, None)
 }
 
 /// Notices about a run for the reader of a comparison.
@@ -162,14 +195,12 @@ fn request(output: OutputView<'_>, [ttft_s, e2el_s]: [Option<f64>; 2], itls: &[f
     let (answered, is_abandoned) = (output.answered(), output.is_abandoned());
     let taken_up = answered || ttft_s.is_some();
     let mut values = RequestValues::default();
-    values.set_correct(output.correctness());
+    values.set_hit(&rates::CORRECT_RATE, output.correctness());
     values.set_hit(&rates::VLLM_CORRECT_RATE, output.vllm_correctness());
     values.set_hit(&rates::COMPLIANCE, output.complied());
-    for [accuracy, unparsed] in Arm::ALL.map(rates::accuracy_of) {
-        let is = |grade: Grade| output.accuracy().map(|own| own == grade);
-        values.set_hit(accuracy, is(Grade::Right));
-        values.set_hit(unparsed, is(Grade::Unparsed));
-    }
+    let is = |grade: Grade| output.accuracy().map(|own| own == grade);
+    values.set_hit(&rates::ACCURACY, is(Grade::Right));
+    values.set_hit(&rates::UNPARSED_RATE, is(Grade::Unparsed));
     values.set_hit(
         &rates::COVERAGE,
         (taken_up && !is_abandoned || output.reached_server()).then_some(taken_up),

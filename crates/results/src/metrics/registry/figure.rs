@@ -1,20 +1,27 @@
 //! Figures: single numbers of a run, named as the keys of saved results.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use serde::Serialize;
 
-use super::values::{Value, Values};
-use super::{Better, Metric, Shown, Unit, latencies, rates};
+use super::values::Value;
+use super::{Better, Metric, Shown, Unit, rates};
 use sobench_core::case::Arm;
 use sobench_core::error::{Error, Result};
+use sobench_facts::Sample;
+use sobench_plan::metrics::MetricsOptions;
+use sobench_statistics::Rate;
 
 /// A figure of a run: a metric, and for a distribution one of its statistics. Its name is the key
-/// in saved results; `correct_rate(%)` may be written without the unit.
+/// in saved results, with another arm than the metric's own in parentheses:
+/// `correct_rate(control)`. `correct_rate(%)` may be written without the unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, schemars::JsonSchema)]
 #[schemars(with = "String")]
 pub struct Figure {
     pub metric: &'static Metric,
+    /// The arm whose requests it is of, if that is not the metric's own.
+    pub arm: Option<Arm>,
     /// Set for distributions.
     pub stat: Option<Stat>,
 }
@@ -46,40 +53,65 @@ const OTHER_STATS: [Stat; 2] = [Stat::Mean, Stat::Percentile(99_000)];
 impl Figure {
     /// The figure of a metric with a single value.
     pub fn new(metric: &'static Metric) -> Self {
-        Self { metric, stat: None }
+        Self::of(metric, None)
+    }
+
+    /// The figure of a metric with a single value over the requests of an arm; `None` for its own.
+    pub fn of(metric: &'static Metric, arm: Option<Arm>) -> Self {
+        Self {
+            metric,
+            arm: arm.filter(|_| metric.arm != arm && metric.arm.is_some()),
+            stat: None,
+        }
+    }
+
+    /// The figure of a metric with a single value, and those of other arms that tables show.
+    pub fn all_of(metric: &'static Metric) -> impl Iterator<Item = Self> {
+        let others = metric.also_of.iter();
+        std::iter::once(Self::new(metric))
+            .chain(others.map(move |arm| Self::of(metric, Some(*arm))))
     }
 
     /// A statistic of a distribution.
     pub fn from_distribution(metric: &'static Metric, stat: Stat) -> Self {
         Self {
-            metric,
             stat: Some(stat),
+            ..Self::new(metric)
         }
+    }
+
+    /// Each rate of another arm that had a name of its own in older files, with this name.
+    pub(super) fn old_names() -> impl Iterator<Item = (Self, String)> {
+        let others = Metric::ALL
+            .iter()
+            .flat_map(|metric| Self::all_of(metric).skip(1));
+        others.filter_map(|figure| {
+            let arm = figure.arm?.flag().trim_end_matches("+constraint");
+            let name = match figure.metric.name {
+                "correct_rate" => "control_rate".to_owned(),
+                "compliance" => "control_ended_rate".to_owned(),
+                name => format!("{name}_{arm}"),
+            };
+            Some((figure, name))
+        })
+    }
+
+    fn of_old_name(name: &str) -> Option<Self> {
+        let found = Self::old_names().find(|(_, old)| old == name);
+        found.map(|(figure, _)| figure)
     }
 
     /// The figures of tables, in order.
     pub fn in_tables() -> Vec<Self> {
-        let is_main = |metric: &Metric| {
-            [
-                &latencies::TTFT,
-                &latencies::TPOT,
-                &latencies::ITL,
-                &latencies::E2EL,
-            ]
-            .contains(&metric)
-        };
         let figures_of = |metric: &'static Metric| -> Vec<Self> {
-            let stats: &[Stat] = if is_main(metric) {
-                &MAIN_STATS
-            } else {
-                &OTHER_STATS
-            };
+            let is_main = metric.vllm.is_some_and(|names| !names.queued);
+            let stats: &[Stat] = if is_main { &MAIN_STATS } else { &OTHER_STATS };
             match metric.is_distribution() {
                 true => stats
                     .iter()
                     .map(|stat| Self::from_distribution(metric, *stat))
                     .collect(),
-                false => vec![Self::new(metric)],
+                false => Self::all_of(metric).collect(),
             }
         };
         Metric::in_tables().flat_map(figures_of).collect()
@@ -91,8 +123,8 @@ impl Figure {
     /// The name is unknown; the hint lists similar names.
     pub fn parse(name: &str) -> Result<Self> {
         let bare = name.strip_suffix("(%)").unwrap_or(name);
-        if let Some(metric) = metric_of_arm(bare) {
-            return Ok(Self::new(metric));
+        if let Some(figure) = of_arm(bare).or_else(|| Self::of_old_name(bare)) {
+            return Ok(figure);
         }
         let single = Metric::named(bare)
             .filter(|metric| !metric.is_distribution())
@@ -110,14 +142,14 @@ impl Figure {
         })
     }
 
-    /// Every figure with a value, in order; for distributions every statistic.
-    pub fn all_known(values: &Values) -> Vec<(Self, f64)> {
+    /// Every figure with a value, in the order of the values; for distributions every statistic.
+    pub fn all_known<'v>(values: impl Iterator<Item = (Self, &'v Value)>) -> Vec<(Self, f64)> {
         let mut figures = Vec::new();
-        let in_tables = |(metric, _): &(&Metric, _)| !matches!(metric.shown, Shown::InFiles);
-        for (metric, value) in values.iter().filter(in_tables) {
+        let in_tables = |(figure, _): &(Self, _)| !matches!(figure.metric.shown, Shown::InFiles);
+        for (figure, value) in values.filter(in_tables) {
             let mut push = |stat: Option<Stat>, value: Option<f64>| {
                 let known = value.filter(|value| value.is_finite());
-                figures.extend(known.map(|value| (Self { metric, stat }, value)));
+                figures.extend(known.map(|value| (Self { stat, ..figure }, value)));
             };
             match value {
                 Value::Rate(rate) => push(None, Some(rate.percent)),
@@ -138,14 +170,75 @@ impl Figure {
         figures
     }
 
+    /// Whether the requests of an arm count; those of an unknown one do in metrics of every arm.
+    pub fn counts(self, arm: Option<Arm>) -> bool {
+        let own = self.arm.or(self.metric.arm);
+        own.is_none() || own == arm
+    }
+
+    /// Whether a request is a hit of a rate; `None` if it does not count.
+    pub fn hit(self, sample: &Sample<'_>) -> Option<bool> {
+        let hit = self.metric.hit(sample);
+        hit.filter(|_| self.counts(Some(sample.arm())))
+    }
+
+    /// Whether a request is a hit, or its value in a distribution, as text; `None` if it does not
+    /// count.
+    pub fn of_request(self, sample: &Sample<'_>, options: &MetricsOptions) -> Option<String> {
+        let value = || self.metric.value(sample, options);
+        let hit = self.hit(sample).map(|hit| hit.to_string());
+        hit.or_else(|| Some(value()?.to_string()))
+    }
+
+    /// The rate over requests, with an interval that counts copies once ([`Sample::copy_hash`]);
+    /// `None` if none counts, or the metric is not a rate.
+    pub fn rate<'s, 'a: 's>(
+        self,
+        samples: impl IntoIterator<Item = &'s Sample<'a>>,
+    ) -> Option<Rate> {
+        let counted = samples.into_iter();
+        Rate::of_members(counted.filter_map(|sample| Some((self.hit(sample)?, sample.copy_hash()))))
+    }
+
+    /// The label in tables, without the unit.
+    pub fn label(self) -> Cow<'static, str> {
+        match self.arm {
+            Some(arm) => format!("{}, {}", self.metric.label, arm.name()).into(),
+            None => self.metric.label.into(),
+        }
+    }
+
+    /// The label with the unit.
+    pub fn title(self) -> String {
+        match self.metric.unit {
+            Unit::Count => self.label().into_owned(),
+            unit => format!("{} ({})", self.label(), unit.name()),
+        }
+    }
+
+    /// What a rate is of, in tables.
+    pub fn of_what(self) -> Cow<'static, str> {
+        match self.arm {
+            Some(arm) => self
+                .metric
+                .of_what
+                .replace("constrained", arm.name())
+                .into(),
+            None => self.metric.of_what.into(),
+        }
+    }
+
     /// Whether it is a rate of requests.
     pub fn is_rate(self) -> bool {
         self.metric.is_rate()
     }
 
-    /// The direction of an improvement.
+    /// The direction of an improvement. How often answers are valid by a constraint that was not sent
+    /// has none.
     pub fn better(self) -> Better {
-        if self.stat == Some(Stat::Std) {
+        let is_of_prompt = self.arm.is_some_and(|arm| !arm.sends_constraint());
+        let is_by_constraint = [&rates::CORRECT_RATE, &rates::COMPLIANCE].contains(&self.metric);
+        if self.stat == Some(Stat::Std) || (is_of_prompt && is_by_constraint) {
             Better::Neither
         } else {
             self.metric.better
@@ -186,10 +279,11 @@ impl Figure {
 
 impl fmt::Display for Figure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.stat {
-            Some(stat) => write!(f, "{stat}_{}", self.metric.name),
-            None => f.write_str(self.metric.name),
+        if let Some(stat) = self.stat {
+            write!(f, "{stat}_")?;
         }
+        f.write_str(self.metric.name)?;
+        self.arm.map_or(Ok(()), |arm| write!(f, "({})", arm.name()))
     }
 }
 
@@ -242,16 +336,13 @@ impl fmt::Display for Stat {
     }
 }
 
-/// The metric of `accuracy(ARM)` or `unparsed_rate(ARM)`, with an arm of `--arms`.
-fn metric_of_arm(name: &str) -> Option<&'static Metric> {
+/// The rate of `RATE(ARM)`; the arm is named as in files or as in `--arms`.
+fn of_arm(name: &str) -> Option<Figure> {
     let (rate, arm) = name.strip_suffix(')')?.split_once('(')?;
-    let arm = Arm::ALL.into_iter().find(|own| own.flag() == arm)?;
-    let [accuracy, unparsed] = rates::accuracy_of(arm);
-    match rate {
-        "accuracy" => Some(accuracy),
-        "unparsed_rate" => Some(unparsed),
-        _ => None,
-    }
+    let mut arms = Arm::ALL.into_iter();
+    let arm = arms.find(|own| [own.name(), own.flag()].contains(&arm))?;
+    let metric = Metric::named(rate).filter(|metric| metric.is_rate())?;
+    Some(Figure::of(metric, Some(arm)))
 }
 
 /// The three most similar names.
@@ -265,6 +356,7 @@ fn nearest(name: &str) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::metrics::registry::latencies;
 
     #[test]
     fn names_round_trip() {
@@ -275,12 +367,24 @@ mod tests {
             ("correct_rate(%)", Figure::new(&rates::CORRECT_RATE)),
             (
                 "accuracy(prompt)",
-                Figure::new(rates::accuracy_of(Arm::Control)[0]),
+                Figure::of(&rates::ACCURACY, Some(Arm::Control)),
+            ),
+            (
+                "control_rate",
+                Figure::of(&rates::CORRECT_RATE, Some(Arm::Control)),
+            ),
+            (
+                "accuracy_constraint",
+                Figure::of(&rates::ACCURACY, Some(Arm::ConstraintOnly)),
             ),
             ("accuracy(prompt+constraint)", Figure::new(&rates::ACCURACY)),
             (
-                "unparsed_rate(think+constraint)",
-                Figure::new(rates::accuracy_of(Arm::ThinkConstraint)[1]),
+                "truncated_rate(control)",
+                Figure::of(&rates::TRUNCATED_RATE, Some(Arm::Control)),
+            ),
+            (
+                "unparsed_rate_think",
+                Figure::of(&rates::UNPARSED_RATE, Some(Arm::ThinkConstraint)),
             ),
             (
                 "p99.9_ttft_ms",

@@ -75,11 +75,17 @@ pub(crate) fn tool_choice(sample: &Sample<'_>) -> Option<&'static str> {
     Some(sample.constraint()?.tools()?.choice.name())
 }
 
-/// The groups that every report has figures of: the arms, if there are several, the datasets of a mix
+/// Whether a rate that a table shows of other arms may count a request.
+fn has_rates(sample: &Sample<'_>) -> bool {
+    sample.arm().is_judged() || sample.grade().is_some() || sample.has_reasoning()
+}
+
+/// The groups that every report has figures of: the arms, if there are several or the only one is not constrained, the datasets of a mix
 /// in the order of their first requests, and the choices of tools.
 pub fn groups_of_run(arms: &[Arm], samples: &[Sample<'_>]) -> Vec<Group> {
     let mut groups = Vec::new();
-    if arms.len() > 1 {
+    let is_whole = |arm: Arm| arm == Arm::Constrained || !samples.iter().any(has_rates);
+    if !matches!(arms, [only] if is_whole(*only)) {
         groups.extend(arms.iter().map(|arm| Group::of_arm(*arm)));
     }
     let datasets: IndexSet<&str> = samples.iter().filter_map(dataset).collect();
@@ -119,7 +125,7 @@ impl GroupValues {
         options: &MetricsOptions,
     ) -> Option<Self> {
         let members = group.members(samples);
-        let run = RunSamples::new(&members, duration_ns, options, None);
+        let run = RunSamples::new(&members, duration_ns, options, None).of_arm(group.arm);
         (!members.is_empty()).then(|| Self {
             values: Values::new(&run),
             group,

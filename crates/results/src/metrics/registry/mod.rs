@@ -47,6 +47,8 @@ pub struct Metric {
     pub kind: Kind,
     /// The arm whose requests count; `None` if those of every arm do.
     pub arm: Option<Arm>,
+    /// The arms that tables show it of beside its own.
+    pub also_of: &'static [Arm],
     /// When it has a row in tables.
     pub shown: Shown,
     /// What a rate is of, in tables.
@@ -134,6 +136,8 @@ pub struct RunSamples<'r> {
     pub samples: &'r [&'r Sample<'r>],
     pub duration_ns: u64,
     pub options: &'r MetricsOptions,
+    /// The arm of all of them, if it is selected: rates are of this one.
+    pub arm: Option<Arm>,
     /// What the server reports about itself; `None` if it does not, and for a part of the run.
     pub server: Option<&'r ServerMetrics>,
     counts: OnceCell<Counts>,
@@ -152,10 +156,17 @@ impl<'r> RunSamples<'r> {
             samples,
             duration_ns,
             options,
+            arm: None,
             server,
             counts: OnceCell::new(),
             peaks: OnceCell::new(),
         }
+    }
+
+    /// With the arm of all requests.
+    #[must_use]
+    pub fn of_arm(self, arm: Option<Arm>) -> Self {
+        Self { arm, ..self }
     }
 
     /// The requests with an answer, complete or truncated at the token limit.
@@ -181,23 +192,9 @@ impl Metric {
         &rates::CORRECT_RATE,
         &rates::COMPLIANCE,
         &rates::COVERAGE,
-        &rates::CONTROL_RATE,
-        &rates::CONTROL_ENDED_RATE,
         &rates::VLLM_CORRECT_RATE,
         &rates::ACCURACY,
-        &rates::OTHER_ARMS[0].1,
-        &rates::OTHER_ARMS[1].1,
-        &rates::OTHER_ARMS[2].1,
-        &rates::OTHER_ARMS[3].1,
-        &rates::OTHER_ARMS[4].1,
-        &rates::OTHER_ARMS[5].1,
         &rates::UNPARSED_RATE,
-        &rates::OTHER_ARMS[0].2,
-        &rates::OTHER_ARMS[1].2,
-        &rates::OTHER_ARMS[2].2,
-        &rates::OTHER_ARMS[3].2,
-        &rates::OTHER_ARMS[4].2,
-        &rates::OTHER_ARMS[5].2,
         &rates::RIGHT_CALLS,
         &rates::CALL_VALIDITY,
         &rates::MISSED_CALLS,
@@ -214,6 +211,7 @@ impl Metric {
         &rates::NOT_SENT_RATE,
         &rates::NOT_JUDGED_RATE,
         &rates::VALID_IF_STRIPPED_RATE,
+        &rates::REASONED,
         &rates::THINKING_SUPPRESSED,
         &rates::JSON_IN_REASONING,
         &rates::END_MARKER,
@@ -307,6 +305,7 @@ impl Metric {
             better,
             kind,
             arm: None,
+            also_of: &[],
             shown: Shown::Known,
             of_what: "",
             vllm: None,
@@ -330,14 +329,6 @@ impl Metric {
             .iter()
             .position(|metric| std::ptr::eq(*metric, self))
             .unwrap_or(Self::ALL.len())
-    }
-
-    /// The label with the unit.
-    pub fn title(&self) -> String {
-        match self.unit {
-            Unit::Count => self.label.to_owned(),
-            unit => format!("{} ({})", self.label, unit.name()),
-        }
     }
 
     /// Whether the server reports it on its metrics page.
@@ -382,6 +373,11 @@ impl Metric {
         Self { arm, ..self }
     }
 
+    /// With rows for other arms.
+    const fn also_of(self, also_of: &'static [Arm]) -> Self {
+        Self { also_of, ..self }
+    }
+
     /// With another condition for its row.
     const fn shown(self, shown: Shown) -> Self {
         Self { shown, ..self }
@@ -402,12 +398,9 @@ impl Metric {
         matches!(self.kind, Kind::Distribution { .. } | Kind::Pooled(_))
     }
 
-    fn includes(&self, sample: &Sample<'_>) -> bool {
-        self.counts(Some(sample.arm()), sample.outcome().is_answer())
-    }
-
-    /// Whether a request of an arm counts in a rate, or a distribution with one value per request.
-    pub fn counts(&self, arm: Option<Arm>, answered: bool) -> bool {
+    /// Whether an answer, or a request without one, counts in a distribution with one value per
+    /// request.
+    pub fn counts(&self, answered: bool) -> bool {
         let of_answers = matches!(
             self.kind,
             Kind::Distribution {
@@ -415,15 +408,16 @@ impl Metric {
                 ..
             }
         );
-        (self.arm.is_none() || self.arm == arm) && (answered || !of_answers)
+        answered || !of_answers
     }
 
-    /// Whether a request is a hit; `None` if it does not count, or the metric is not a rate.
+    /// Whether a request of any arm is a hit; `None` if the metric says nothing of it, or
+    /// is not a rate.
     pub fn hit(&self, sample: &Sample<'_>) -> Option<bool> {
         match self.kind {
             // An abandoned request says nothing about the server's answer.
             Kind::Rate(_) if *sample.outcome() == Outcome::Abandoned => None,
-            Kind::Rate(hit) => hit(sample).filter(|_| self.includes(sample)),
+            Kind::Rate(hit) => hit(sample),
             _ => None,
         }
     }
@@ -433,7 +427,7 @@ impl Metric {
     pub fn value(&self, sample: &Sample<'_>, options: &MetricsOptions) -> Option<f64> {
         match self.kind {
             Kind::Distribution { value, .. } => {
-                value(sample, options).filter(|_| self.includes(sample))
+                value(sample, options).filter(|_| self.counts(sample.outcome().is_answer()))
             }
             Kind::Pooled(values) if sample.outcome().is_answer() => mean(&values(sample, options)),
             _ => None,
@@ -449,14 +443,12 @@ impl Metric {
         }
     }
 
-    /// The rate over requests, with an interval that counts copies once ([`Sample::copy_hash`]);
-    /// `None` if none counts, or the metric is not a rate.
+    /// The rate over the requests of its arm, as [`Figure::rate`].
     pub fn rate<'s, 'a: 's>(
-        &self,
+        &'static self,
         samples: impl IntoIterator<Item = &'s Sample<'a>>,
     ) -> Option<Rate> {
-        let counted = samples.into_iter();
-        Rate::of_members(counted.filter_map(|sample| Some((self.hit(sample)?, sample.copy_hash()))))
+        Figure::new(self).rate(samples)
     }
 
     /// The distribution over requests; empty if the metric is not a distribution.

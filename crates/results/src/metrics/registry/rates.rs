@@ -18,12 +18,14 @@ pub static CORRECT_RATE: Metric = rate("correct_rate", "correct rate", Better::U
     is_correct(sample.verdict())
 })
 .shown(Shown::Always)
+.also_of(&[Arm::Control])
 .of_what("valid, of constrained");
 
 /// Share of valid answers among answers that ended normally and have a verdict. An invalid one is
-/// an error of the engine.
+/// an error of the engine, except in an arm that sends no constraint.
 pub static COMPLIANCE: Metric = rate("compliance", "compliance", Better::Up, complied)
     .shown(Shown::Always)
+    .also_of(&[Arm::Control])
     .of_what("valid, of answers that ended");
 
 /// Share of requests that the server accepted (an answer, or the start of one), among those that
@@ -36,24 +38,6 @@ pub static COVERAGE: Metric = rate("coverage", "coverage", Better::Up, |sample| 
 })
 .shown(Shown::Always)
 .of_what("accepted by the server");
-
-/// Share of valid answers among requests of the control arm.
-pub static CONTROL_RATE: Metric = rate("control_rate", "control rate", Better::Neither, |sample| {
-    is_correct(sample.verdict())
-})
-.of_arm(Some(Arm::Control))
-.shown(Shown::Always)
-.of_what("valid, of unconstrained");
-
-/// Share of valid answers among controls that ended normally and have a verdict.
-pub static CONTROL_ENDED_RATE: Metric = rate(
-    "control_ended_rate",
-    "control, ended",
-    Better::Neither,
-    |sample| complied(sample).filter(|_| !breaks_before_cut(sample)),
-)
-.of_arm(Some(Arm::Control))
-.of_what("valid, of controls that ended");
 
 /// Share of answers that vLLM's script counts as correct, among requests that it scores.
 pub static VLLM_CORRECT_RATE: Metric = rate(
@@ -228,6 +212,18 @@ pub static VALID_IF_STRIPPED_RATE: Metric = rate(
 .shown(Shown::AboveZero)
 .of_what("constrained, not in the correct rate");
 
+/// Share of answers with reasoning among answers.
+pub static REASONED: Metric = rate(
+    "reasoned_rate",
+    "with reasoning",
+    Better::Neither,
+    |sample| {
+        let is_answer = sample.outcome().is_answer();
+        is_answer.then(|| sample.has_reasoning())
+    },
+)
+.shown(Shown::InFiles);
+
 /// Share of answers without reasoning among constrained answers whose request has a control with
 /// reasoning.
 pub static THINKING_SUPPRESSED: Metric = rate(
@@ -325,40 +321,30 @@ pub static FAILED_OPEN_RATE: Metric =
 
 /// Share of right answers among requests with a reference. Truncated, refused and failed requests
 /// have no right answer. Requests that the client could not send, or that the end of the run cut
-/// off, do not count. Of the arm `prompt+constraint`; the other arms have metrics of their own.
-pub static ACCURACY: Metric = accuracy("accuracy", "accuracy", Arm::Constrained);
+/// off, do not count.
+pub static ACCURACY: Metric = rate("accuracy", "accuracy", Better::Up, |sample| {
+    sample.grade().map(|grade| grade == Grade::Right)
+})
+.also_of(&OTHER_ARMS)
+.of_what("right, of requests with a reference");
 
 /// Share of complete answers in which the scorer found nothing to compare, among requests with a
 /// reference, as in [`ACCURACY`].
-pub static UNPARSED_RATE: Metric = unparsed("unparsed_rate", "unparsed", Arm::Constrained);
+pub static UNPARSED_RATE: Metric = rate("unparsed_rate", "unparsed", Better::Down, |sample| {
+    sample.grade().map(|grade| grade == Grade::Unparsed)
+})
+.also_of(&OTHER_ARMS)
+.of_what("nothing to compare");
 
-/// The accuracy, and the rate of unparsed answers, of the arms beside `prompt+constraint`.
-macro_rules! of_arms {
-    ($($arm:ident $name:literal $flag:literal,)*) => {
-        pub(super) static OTHER_ARMS: [(Arm, Metric, Metric); 6] = [$((
-            Arm::$arm,
-            accuracy(concat!("accuracy_", $name), concat!("accuracy, ", $flag), Arm::$arm),
-            unparsed(concat!("unparsed_rate_", $name), concat!("unparsed, ", $flag), Arm::$arm),
-        ),)*];
-    };
-}
-
-of_arms! {
-    Free "free" "free",
-    Control "prompt" "prompt",
-    ConstraintOnly "constraint" "constraint",
-    ThinkConstraint "think" "think+constraint",
-    Compact "compact" "compact",
-    Flexible "flexible" "flexible",
-}
-
-/// The accuracy of an arm, and the rate of its unparsed answers.
-pub fn accuracy_of(arm: Arm) -> [&'static Metric; 2] {
-    match OTHER_ARMS.iter().find(|(own, ..)| *own == arm) {
-        Some((_, accuracy, unparsed)) => [accuracy, unparsed],
-        None => [&ACCURACY, &UNPARSED_RATE],
-    }
-}
+/// The arms beside `prompt+constraint`.
+const OTHER_ARMS: [Arm; 6] = [
+    Arm::Free,
+    Arm::Control,
+    Arm::ConstraintOnly,
+    Arm::ThinkConstraint,
+    Arm::Compact,
+    Arm::Flexible,
+];
 
 /// The arms in the order of tables of accuracy.
 pub const ARMS_BY_ACCURACY: [Arm; 7] = [
@@ -373,28 +359,6 @@ pub const ARMS_BY_ACCURACY: [Arm; 7] = [
 
 fn is_canary_class(sample: &Sample<'_>, class: CanaryClass) -> Option<bool> {
     sample.canary().map(|answer| answer.class == class)
-}
-
-/// The accuracy of an arm.
-const fn accuracy(name: &'static str, label: &'static str, arm: Arm) -> Metric {
-    rate(name, label, Better::Up, is_right)
-        .of_arm(Some(arm))
-        .of_what("right, of requests with a reference")
-}
-
-/// The rate of unparsed answers of an arm.
-const fn unparsed(name: &'static str, label: &'static str, arm: Arm) -> Metric {
-    rate(name, label, Better::Down, is_unparsed)
-        .of_arm(Some(arm))
-        .of_what("nothing to compare")
-}
-
-fn is_right(sample: &Sample<'_>) -> Option<bool> {
-    sample.grade().map(|grade| grade == Grade::Right)
-}
-
-fn is_unparsed(sample: &Sample<'_>) -> Option<bool> {
-    sample.grade().map(|grade| grade == Grade::Unparsed)
 }
 
 /// A rate of constrained requests.
@@ -414,7 +378,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::metrics::registry::{Group, GroupValues, Values};
+    use crate::metrics::registry::{Figure, Group, GroupValues, Values};
     use crate::metrics::summarise;
     use sobench_core::answer::Channel;
     use sobench_core::constraint::Constraint;
@@ -625,7 +589,6 @@ mod tests {
         ]
         .map(|metric| values.count(metric));
         assert_eq!(hits, [1, 1, 2, 1, 1, 1]);
-        assert_eq!(values.rate(&CONTROL_RATE), None);
     }
 
     #[test]
@@ -677,11 +640,14 @@ mod tests {
             control(invalid(Reason::Empty)),
             control(not_scored_as(NotScored::Cancelled)),
         ];
-        let values = values(&run);
-        assert_eq!(
-            [&CORRECT_RATE, &CONTROL_RATE].map(|metric| counts(&values, metric)),
-            [Some((1, 1)), Some((1, 2))]
-        );
+        let metrics = with_samples(&run, |samples| {
+            summarise(samples, 1, &MetricsOptions::default())
+        });
+        let rates = [None, Some(Arm::Control)].map(|arm| {
+            let rate = metrics.rate(Figure::of(&CORRECT_RATE, arm))?;
+            Some((rate.hits, rate.of))
+        });
+        assert_eq!(rates, [Some((1, 1)), Some((1, 2))]);
     }
 
     #[test]

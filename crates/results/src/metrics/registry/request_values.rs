@@ -1,13 +1,13 @@
 //! The values of one request in all rates and distributions.
 
-use super::{Kind, Metric, rates};
+use super::{Kind, Metric};
 use sobench_core::observation::Outcome;
 use sobench_facts::Sample;
 use sobench_facts::columns::{Bits, Column, Dense};
 use sobench_plan::metrics::MetricsOptions;
 
 /// Hits and values of one request by metric, including metrics in which it does not count
-/// ([`Metric::counts`]).
+/// ([`super::Figure::counts`]).
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RequestValues {
     /// Bits by the metric's index in [`Metric::ALL`]: whether the hit is known, and whether it is one.
@@ -76,12 +76,6 @@ impl RequestValues {
             let at = self.values.partition_point(|(own, _)| *own < index);
             self.values.insert(at, (index, value));
         }
-    }
-
-    /// Sets whether the answer is correct, for the correct rate and the control rate.
-    pub fn set_correct(&mut self, correct: Option<bool>) {
-        self.set_hit(&rates::CORRECT_RATE, correct);
-        self.set_hit(&rates::CONTROL_RATE, correct);
     }
 }
 

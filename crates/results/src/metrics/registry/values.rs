@@ -8,7 +8,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::de::{DeserializeOwned, Deserializer};
 use serde::{Deserialize, Serialize, Serializer};
 
-use super::{Kind, Metric, RunSamples};
+use super::{Figure, Kind, Metric, RunSamples};
 use sobench_statistics::{Rate, Summary};
 
 /// The value of a metric.
@@ -50,7 +50,7 @@ impl Values {
     }
 
     /// Computes some metrics.
-    pub fn selected(metrics: &[&Metric], run: &RunSamples<'_>) -> Self {
+    pub fn selected(metrics: &[&'static Metric], run: &RunSamples<'_>) -> Self {
         Self::from_fn(|metric| metrics.contains(&metric).then(|| Value::new(metric, run))?)
     }
 
@@ -109,9 +109,11 @@ impl Values {
 
 impl Value {
     /// `None` if unknown: no request counts, or the duration is zero.
-    fn new(metric: &Metric, run: &RunSamples<'_>) -> Option<Self> {
+    fn new(metric: &'static Metric, run: &RunSamples<'_>) -> Option<Self> {
         match metric.kind {
-            Kind::Rate(_) => metric.rate(run.samples.iter().copied()).map(Self::Rate),
+            Kind::Rate(_) => Figure::of(metric, run.arm)
+                .rate(run.samples.iter().copied())
+                .map(Self::Rate),
             Kind::Distribution { .. } | Kind::Pooled(_) => {
                 Some(Self::Distribution(metric.summary(run.samples, run.options)))
             }
@@ -164,10 +166,12 @@ impl JsonSchema for Values {
     }
 
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        // Older versions write `null` for an unknown metric.
+        // Older versions write `null` for an unknown metric, and have metrics of other arms.
         let value = generator.subschema_for::<Option<Value>>();
-        let names = Metric::ALL.iter().map(|metric| (metric.name, false));
-        sobench_core::contract::members(names, &value)
+        let old: Vec<String> = Figure::old_names().map(|(_, name)| name).collect();
+        let names = Metric::ALL.iter().map(|metric| metric.name);
+        let names = names.chain(old.iter().map(String::as_str));
+        sobench_core::contract::members(names.map(|name| (name, false)), &value)
     }
 }
 

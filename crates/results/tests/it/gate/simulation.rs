@@ -267,7 +267,7 @@ fn simulated_run(setting: Setting, pair: u64, number: u64) -> Run {
         free_s[slot] += e2el_ms / 1000.0;
         let valid = noise.unit() < valid_in_run(&case) && noise.unit() >= broken;
         let mut values = RequestValues::default();
-        values.set_correct(Some(valid));
+        values.set_hit(&rates::CORRECT_RATE, Some(valid));
         values.set_hit(&rates::COMPLIANCE, Some(valid));
         values.set_hit(&rates::COVERAGE, Some(true));
         for (metric, value) in [
