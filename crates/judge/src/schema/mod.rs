@@ -25,7 +25,10 @@ mod unfinished_number;
 mod unsatisfiable;
 mod value_size;
 
+use std::cmp::Reverse;
 use std::collections::HashSet;
+use std::mem::discriminant;
+use std::slice;
 
 use jsonschema::error::ValidationErrorKind;
 use jsonschema::{PatternOptions, ReferencingError, Retrieve, Uri, ValidationError, Validator};
@@ -104,6 +107,9 @@ const MAX_MESSAGE_CHARS: usize = 160;
 /// Maximum characters of an instance that a message quotes. Longer ones are replaced by "the
 /// value".
 const MAX_QUOTED_CHARS: usize = 60;
+
+/// Maximum branches that a message names: of an `anyOf`, of an `anyOf` in that branch, and so on.
+const MAX_NAMED_BRANCHES: usize = 3;
 
 /// Keyword of a violation if there are too many to find the first one.
 const UNNAMED: &str = "unnamed";
@@ -244,8 +250,8 @@ impl SchemaJudge {
         };
         let search = || {
             let errors = self.validator().iter_errors(Node::Built(value));
-            let lasting = errors.filter(|error| kept.is_final(error)).collect();
-            first_violation(value, lasting).map(|error| violation(&error))
+            let lasting: Vec<_> = errors.filter(|error| kept.is_final(error)).collect();
+            first_violation(value, lasting.iter().collect()).map(violation)
         };
         self.on_stack(size.nesting, || {
             // Where the budget does not suffice, nothing is proved.
@@ -345,11 +351,11 @@ impl SchemaJudge {
         let (unfinished, violations): (Vec<_>, Vec<_>) =
             errors.partition(|error| aborted_reason(error).is_some());
         match (
-            first_violation(document, violations),
+            first_violation(document, violations.iter().collect()),
             unfinished.last().and_then(aborted_reason),
         ) {
             (Some(error), _) => Verdict::Invalid {
-                reason: violation(&error),
+                reason: explained_violation(document, error, MAX_NAMED_BRANCHES),
             },
             (None, Some(why)) => Verdict::NotScored { why },
             (None, None) => Verdict::Valid,
@@ -489,6 +495,79 @@ fn violation(error: &ValidationError<'_>) -> Reason {
     }
 }
 
+/// The violation, whose message names the branch of `anyOf` or `oneOf` that nearly fits. `levels`
+/// limits the branches in branches.
+fn explained_violation(document: &Value, error: &ValidationError<'_>, levels: usize) -> Reason {
+    let mut reason = violation(error);
+    if levels > 0
+        && let Some((branch, inner)) = near_branch(document, error)
+        && let Reason::Schema { message, .. } = &mut reason
+    {
+        let inner = explained_violation(document, inner, levels - 1);
+        *message = truncate_message(&format!("nearly branch {branch}, which {inner}"));
+    }
+    reason
+}
+
+/// The branch of `anyOf` or `oneOf` that nearly fits, counted from 1, and its first violation.
+/// `None` if no branch is nearer than all others.
+fn near_branch<'e>(
+    document: &Value,
+    error: &'e ValidationError<'_>,
+) -> Option<(usize, &'e ValidationError<'static>)> {
+    let (ValidationErrorKind::AnyOf { context } | ValidationErrorKind::OneOfNotValid { context }) =
+        error.kind()
+    else {
+        return None;
+    };
+    let depth = depth(error);
+    let ranks = context.iter().map(|errors| branch_rank(errors, depth));
+    let ranked = (1..).zip(ranks);
+    let mut ranked: Vec<_> = ranked
+        .filter_map(|(branch, rank)| Some((rank?, branch)))
+        .collect();
+    ranked.sort_unstable();
+    let (best, branch) = *ranked.first()?;
+    let is_nearest = ranked.get(1).is_none_or(|(other, _)| *other != best);
+    let first = first_violation(document, context[branch - 1].iter().collect())
+        .filter(|error| is_nearest && aborted_reason(error).is_none());
+    Some((branch, first?))
+}
+
+/// How far a branch is from fitting a value at this depth of the document: failed discriminators
+/// (`const` and `enum` of its members), then all violations, then how deep they are. `None` if the
+/// branch is for another type.
+fn branch_rank(
+    errors: &[ValidationError<'_>],
+    value_depth: usize,
+) -> Option<(usize, usize, Reverse<usize>)> {
+    let (mut discriminators, mut deepest) = (0, 0);
+    for error in errors {
+        let depth = depth(error).saturating_sub(value_depth);
+        let options: Option<&[Value]> = match error.kind() {
+            ValidationErrorKind::Type { .. } | ValidationErrorKind::FalseSchema => Some(&[]),
+            ValidationErrorKind::Constant { expected_value } => {
+                Some(slice::from_ref(expected_value))
+            }
+            ValidationErrorKind::Enum { options } => options.as_array().map(Vec::as_slice),
+            _ => None,
+        };
+        let has_type = |option| discriminant(option) == discriminant(&**error.instance());
+        if depth == 0 && options.is_some_and(|options| !options.iter().any(has_type)) {
+            return None;
+        }
+        discriminators +=
+            usize::from(depth == 1 && options.is_some_and(|options| !options.is_empty()));
+        deepest = deepest.max(depth);
+    }
+    Some((discriminators, errors.len(), Reverse(deepest)))
+}
+
+/// Levels of the document above the value of a violation.
+fn depth(error: &ValidationError<'_>) -> usize {
+    error.instance_path().as_str().matches('/').count()
+}
+
 /// The validator's message without a long instance.
 fn short_message(error: &ValidationError<'_>) -> String {
     if let ValidationErrorKind::Enum { options } = error.kind()
@@ -528,10 +607,10 @@ fn truncate_message(message: &str) -> String {
 
 /// Returns the first violation by position in the document, then by schema path, then by message,
 /// so that the result is deterministic.
-fn first_violation<'i>(
+fn first_violation<'e, 'i>(
     document: &Value,
-    mut errors: Vec<ValidationError<'i>>,
-) -> Option<ValidationError<'i>> {
+    mut errors: Vec<&'e ValidationError<'i>>,
+) -> Option<&'e ValidationError<'i>> {
     let (mut value, mut path) = (document, String::new());
     let length = |error: &ValidationError<'_>| error.instance_path().as_str().len();
     while errors.iter().all(|error| length(error) > path.len()) {
@@ -541,7 +620,7 @@ fn first_violation<'i>(
                 .nth(1)
                 .map(str::to_owned)
         };
-        let tokens: HashSet<String> = errors.iter().filter_map(next).collect();
+        let tokens: HashSet<String> = errors.iter().copied().filter_map(next).collect();
         let Some((token, child)) = children(value).find(|(token, _)| tokens.contains(token)) else {
             break;
         };
@@ -732,6 +811,105 @@ mod tests {
         }
         let (_, _, _, message) = reason(&json!({ "multipleOf": 2 }), &json!(3));
         assert_eq!(message, "3 is not a multiple of 2");
+    }
+
+    #[test]
+    fn the_message_names_the_branch_that_nearly_fits() {
+        let shape = |kind: &str, size: &str| {
+            json!({ "type": "object", "properties": { "kind": { "const": kind }, "name": {}, size: { "type": "number" } },
+                "required": ["kind", size, "name"], "additionalProperties": false })
+        };
+        let shapes =
+            json!([shape("square", "side"), shape("circle", "radius"), { "type": "null" }]);
+        let short = json!({ "type": "string", "maxLength": 2 });
+        let nested =
+            json!([{ "type": "integer" }, { "items": { "oneOf": [short, { "type": "null" }] } }]);
+        let deep = (0..9).fold(
+            short.clone(),
+            |inner, _| json!({ "anyOf": [{ "type": "null" }, inner] }),
+        );
+        for (branches, value, expected) in [
+            (
+                &shapes,
+                json!({ "kind": "circle", "side": 1, "name": "" }),
+                "nearly branch 2, which breaks `additionalProperties` at /v",
+            ),
+            (
+                &shapes,
+                json!({ "kind": "circle", "radius": 1 }),
+                "nearly branch 2, which breaks `required` at /v: \"name\" is a required property",
+            ),
+            (
+                &shapes,
+                json!({ "kind": "disk", "radius": 1, "name": "" }),
+                "nearly branch 2, which breaks `const` at /v/kind: \"circle\" was expected",
+            ),
+            (&shapes, json!({}), "the value is not valid"),
+            (&shapes, json!("circle"), "\"circle\" is not valid"),
+            (
+                &json!([{ "enum": ["a", 1] }, { "type": "null" }]),
+                json!("b"),
+                "nearly branch 1, which breaks `enum` at /v: \"b\" is not one of",
+            ),
+            (
+                &json!([{ "enum": ["a"] }, { "type": "null" }]),
+                json!(1),
+                "1 is not valid",
+            ),
+            (
+                &json!([{ "const": 1 }, { "const": 2 }]),
+                json!(3),
+                "3 is not valid",
+            ),
+            (
+                &json!([false, short]),
+                json!("abc"),
+                "nearly branch 2, which breaks `maxLength` at /v",
+            ),
+            (
+                &nested,
+                json!(["a", "abc"]),
+                "nearly branch 2, which breaks `oneOf` at /v/1: nearly branch 1, which breaks `maxLength` at /v/1: ",
+            ),
+        ] {
+            for keyword in ["anyOf", "oneOf"] {
+                let schema = json!({ "properties": { "v": { keyword: branches } } });
+                let document = json!({ "v": value });
+                let (found, path, _, message) = reason(&schema, &document);
+                assert_eq!((&*found, &*path), (keyword, "/v"), "{value}");
+                assert!(message.starts_with(expected), "{value}: {message}");
+                assert!(
+                    message.chars().count() <= MAX_MESSAGE_CHARS + 1,
+                    "{message}"
+                );
+            }
+        }
+        let (_, _, _, message) = reason(&deep, &json!("abc"));
+        assert_eq!(
+            message.matches("nearly branch 2").count(),
+            MAX_NAMED_BRANCHES,
+            "{message}"
+        );
+        let long = json!({ "anyOf": [{ "properties": { "n".repeat(500): false } }] });
+        let (_, _, _, message) = reason(&long, &json!({ "n".repeat(500): 1 }));
+        assert_eq!(message.chars().count(), MAX_MESSAGE_CHARS + 1, "{message}");
+    }
+
+    #[test]
+    fn too_many_violations_to_sort_name_no_branch() {
+        let schema = json!({ "anyOf": [{ "items": { "type": "string", "minimum": 3 } }, { "type": "null" }] });
+        let (found, _, _, message) = reason(&schema, &json!(vec![1; 300]));
+        assert_eq!(
+            (&*found, message.starts_with("nearly branch 1")),
+            ("anyOf", true),
+            "{message}"
+        );
+        let (found, _, _, message) = reason(&schema, &json!(vec![1; 150_000]));
+        assert_eq!(
+            (&*found, message.starts_with("the value is not")),
+            ("anyOf", true),
+            "{message}"
+        );
     }
 
     #[test]

@@ -490,14 +490,12 @@ impl<'a> Iterator for MembersIter<'a> {
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
         match self {
-            Self::Text(members) => {
-                let (name, member) = members.next()?;
-                Some((name, Node::Text(member)))
-            }
-            Self::Built(members) => {
-                let (name, member) = members.next()?;
-                Some((name, Node::Built(member)))
-            }
+            Self::Text(members) => members
+                .next()
+                .map(|(name, member)| (name, Node::Text(member))),
+            Self::Built(members) => members
+                .next()
+                .map(|(name, member)| (&**name, Node::Built(member))),
         }
     }
 }
