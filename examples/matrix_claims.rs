@@ -130,6 +130,7 @@ fn main() -> Result<()> {
                 .iter()
                 .enumerate()
                 .map(|(place, contender)| CellEvidence {
+                    follows_rate: false,
                     decoding: decoding(place * repeats..(place + 1) * repeats),
                     dataset: "json",
                     contender,

@@ -11,13 +11,15 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crate::commands::output::CommandOutput;
-use console::{Term, measure_text_width, truncate_str};
+use clap::ColorChoice;
+use console::{Term, measure_text_width, style, truncate_str};
 use indicatif::{HumanBytes, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use sobench_core::error::Error;
 use sobench_core::exit_codes::ENVIRONMENT;
 use sobench_core::printable::visible;
 use sobench_core::progress::Progress as WorkProgress;
 use sobench_core::secrets::{Redactor, redacted};
+use sobench_render::QUESTIONS;
 
 /// How progress is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -379,8 +381,12 @@ pub fn say(text: &str) {
 /// success.
 pub fn print(output: &CommandOutput) -> ExitCode {
     let mut text = redacted(&output.stdout);
-    if std::io::stdout().is_terminal() {
+    let has_colors = console::colors_enabled();
+    if std::io::stdout().is_terminal() || has_colors {
         text = visible(&text).into_owned().into();
+    }
+    if has_colors {
+        text = colored(&text).into();
     }
     let printed = std::io::stdout().write_all(text.as_bytes());
     for line in &output.lines {
@@ -392,6 +398,37 @@ pub fn print(output: &CommandOutput) -> ExitCode {
         }
         _ => ExitCode::from(output.exit_code),
     }
+}
+
+/// Sets whether stdout has colours; [`ColorChoice::Auto`] follows the terminal and `NO_COLOR`.
+pub fn set_colors(choice: ColorChoice) {
+    match choice {
+        ColorChoice::Auto => {}
+        ColorChoice::Always => console::set_colors_enabled(true),
+        ColorChoice::Never => console::set_colors_enabled(false),
+    }
+}
+
+/// The text with colours in the lines that answer a question ([`sobench_render::Answer`]): the
+/// question bold, and the word that answers green or red.
+fn colored(text: &str) -> String {
+    let line = |line: &str| {
+        let Some((question, answer)) = line
+            .split_once("? ")
+            .filter(|(question, _)| QUESTIONS.contains(question))
+        else {
+            return line.to_owned();
+        };
+        let bold = style(format!("{question}?")).bold();
+        let (word, rest) = answer.split_at(answer.find([':', ' ']).unwrap_or(answer.len()));
+        let word = match word {
+            "NO" | "YES" => style(word).red().bold(),
+            "yes" | "no" => style(word).green().bold(),
+            _ => style(word),
+        };
+        format!("{bold} {word}{rest}")
+    };
+    text.split_inclusive('\n').map(line).collect()
 }
 
 /// Prints an error and returns its exit code.

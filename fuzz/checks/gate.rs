@@ -53,8 +53,8 @@ pub(crate) fn check(bytes: &[u8]) {
         let rulings = gate::evaluate_limits(
             &limits,
             &Side {
-                name: String::new(),
                 runs: vec![run],
+                ..Side::default()
             },
         );
         assert_eq!(rulings.len(), limits.len());

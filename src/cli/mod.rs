@@ -10,7 +10,7 @@ use std::ffi::OsString;
 use std::io::ErrorKind;
 use std::process::ExitCode;
 
-use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{ArgMatches, ColorChoice, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::commands::bench::args::BenchArgs;
 use crate::commands::calibrate::options::{CalibrateArgs, FloorArgs};
@@ -52,6 +52,9 @@ use sobench_shutdown::Shutdown;
 pub struct Cli {
     #[command(subcommand)]
     pub command: Option<Command>,
+    /// When the verdict has colours; NO_COLOR turns them off
+    #[arg(long, global = true, value_enum, value_name = "WHEN", default_value_t)]
+    pub color: ColorChoice,
     #[command(flatten)]
     pub bench: BenchArgs,
 }
@@ -153,9 +156,9 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command, S
     let stopped = |error| Stopped::new(error, &arguments);
     let matches = Cli::matches(arguments.iter().cloned()).map_err(stopped)?;
     overwrites::refuse(&matches).map_err(Stopped::Failed)?;
-    Cli::from_arg_matches(&matches)
-        .map(Cli::into_command)
-        .map_err(stopped)
+    let cli = Cli::from_arg_matches(&matches).map_err(stopped)?;
+    terminal::set_colors(cli.color);
+    Ok(cli.into_command())
 }
 
 /// Flags whose values can have keys and passwords.

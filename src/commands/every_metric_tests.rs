@@ -89,6 +89,7 @@ fn comparisons_and_baselines_have_every_metric() {
     let sides = ["a", "b"].map(|name| Side {
         name: name.to_owned(),
         runs: vec![run.clone()],
+        ..Side::default()
     });
     let options = Options {
         level: 0.95,

@@ -89,7 +89,7 @@ fn embedded_engines_are_compared_and_refusals_are_results() {
     let rate = &refused["correct_rate"];
     assert_eq!(
         (&rate["hits"], &rate["of"]),
-        (&json!(0), &json!(24)),
+        (&json!(0), &json!(12)),
         "outlines reads no grammars"
     );
     let runs = found["runs"].as_array().unwrap();
@@ -101,9 +101,59 @@ fn embedded_engines_are_compared_and_refusals_are_results() {
             && run["treatment"] == "constrained"
     };
     let refused = runs.iter().filter(is_refused).count();
-    assert_eq!(refused, 2, "a refusal does not end the comparison");
+    assert_eq!(
+        refused, 1,
+        "a refusal does not end the comparison, and is not repeated"
+    );
+    let left_out = "runs that were left out because the server refuses the only constraint: 2 of outlines, grammar";
+    for part in ["refuses the only constraint: 400: ", left_out] {
+        assert!(ran.page().contains(part), "{part}: {}", ran.page());
+    }
     let order: Vec<&Value> = runs[..4].iter().map(|run| &run["treatment"]).collect();
     assert_eq!(order, ["control", "constrained", "control", "constrained"]);
+}
+
+#[test]
+fn only_the_first_run_of_a_refused_constraint_is_sent() {
+    let flags =
+        "--guided-decoding-backend xgrammar,outlines --embedded-speed instant --dataset grammar";
+    let loads = "--num-prompts 4 --repeat 2 --sweep-max-concurrency 1,2 --matrix-order interleaved";
+    let runs = |found: &Value, contender: &str, treatment: &str| {
+        let runs = found["runs"].as_array().unwrap().iter();
+        runs.filter(|run| run["contender"] == contender && run["treatment"] == treatment)
+            .count()
+    };
+    let (ran, found) = compared(&[flags, loads]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    let counts = |contender| ["constrained", "control"].map(|arm| runs(&found, contender, arm));
+    // Its control runs are the load beside those of the other contender.
+    assert_eq!((counts("xgrammar"), counts("outlines")), ([4; 2], [1, 4]));
+    let of_outlines = |row: &&Value| row["contender"] == "outlines";
+    let rows: Vec<&Value> = found["rows"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(of_outlines)
+        .collect();
+    assert_eq!(
+        (&rows[0]["outcome"], &rows[0]["runs"]),
+        (&json!("measured"), &json!(1))
+    );
+    let reason = rows[1]["reason"].as_str().unwrap();
+    assert!(
+        reason.starts_with("refuses the only constraint: 400: "),
+        "{reason}"
+    );
+    assert!(
+        ran.page()
+            .contains("refuses the only constraint: 3 of outlines, grammar")
+    );
+    // A search ends at once.
+    let sweep = "--sweep --sweep-duration 0.0001 --num-prompts 2 --goodput e2el:600000";
+    let (_, found) = compared(&[flags, sweep]);
+    assert_eq!(runs(&found, "outlines", "constrained"), 1);
+    let end = found["capacity"][1]["constrained"]["sweeps"][0]["end"].to_string();
+    assert!(end.contains("refuses the only constraint: 400: "), "{end}");
 }
 
 #[test]

@@ -465,8 +465,11 @@ fn page_without_clients(page: &str) -> String {
         .iter()
         .any(|prefix| part.starts_with(prefix))
     };
+    // The cost names the part of the client.
+    let without_cost = |part: &str| part.split("\ncost?").next().unwrap().to_owned();
     parts
         .filter(|part| !is_client_specific(part))
+        .map(without_cost)
         .collect::<Vec<_>>()
         .join("\n\n")
 }

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::axis::Axis;
 use super::escape::escape;
-use super::svg::{COLOURS, WIDTH, open};
+use super::svg::{COLOURS, WIDTH, add_columns, open};
 
 /// Margins of the axis, height of a row with its name, and of the axis below the rows.
 const SIDE: f64 = 22.0;
@@ -43,14 +43,8 @@ pub struct Dot {
 pub fn rows(title: &str, unit: &str, rows: &[Row], axis: &Axis, reference: Option<f64>) -> String {
     let bottom = rows.len() as f64 * ROW + 4.0;
     let mut chart = open(title, false, WIDTH, bottom + FOOT);
-    for (value, name) in axis.ticks() {
-        let at = x_of(axis, *value);
-        let label = bottom + 16.0;
-        let _ = write!(
-            chart,
-            r#"<line class="grid" x1="{at:.1}" y1="0" x2="{at:.1}" y2="{bottom}"/><text class="axis" x="{at:.1}" y="{label}" text-anchor="middle">{name}</text>"#
-        );
-    }
+    let x_of = |value| x_of(axis, value);
+    add_columns(&mut chart, axis.ticks(), x_of, [0.0, bottom, bottom + 16.0]);
     let (middle, label) = (WIDTH / 2.0, bottom + 37.0);
     let _ = write!(
         chart,
@@ -58,7 +52,7 @@ pub fn rows(title: &str, unit: &str, rows: &[Row], axis: &Axis, reference: Optio
         escape(unit)
     );
     if let Some(reference) = reference {
-        let at = x_of(axis, reference);
+        let at = x_of(reference);
         let _ = write!(
             chart,
             r#"<line class="reference" x1="{at:.1}" y1="0" x2="{at:.1}" y2="{bottom}"/>"#
@@ -123,6 +117,7 @@ fn x_of(axis: &Axis, value: f64) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::axis::Range;
     use super::*;
 
     fn row(name: &str, value: f64, line: Option<(f64, f64)>) -> Row {
@@ -140,7 +135,7 @@ mod tests {
 
     #[test]
     fn a_row_is_at_its_values() {
-        let axis = Axis::linear(0.0, 10.0);
+        let axis = Axis::linear([0.0, 10.0].into_iter(), Range::Data).unwrap();
         let drawn = rows(
             "t",
             "ms",
@@ -160,7 +155,7 @@ mod tests {
 
     #[test]
     fn unknown_values_are_text_only_and_text_is_escaped() {
-        let axis = Axis::linear(0.0, 1.0);
+        let axis = Axis::linear([0.0, 1.0].into_iter(), Range::Data).unwrap();
         let drawn = rows(
             "<t>",
             "\"ms\"",

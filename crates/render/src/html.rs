@@ -4,7 +4,8 @@ use std::fmt::Write as _;
 
 use super::escape::escape;
 use super::{
-    Align, Block, Charts, Column, Document, Layout, LegendEntry, Level, Span, Table, Text, Tone,
+    Align, Answer, Block, Charts, Column, Document, Layout, LegendEntry, Level, Span, Table, Text,
+    Tone,
 };
 
 /// Colours by name for light and dark mode; curve colours by number, distinguishable by
@@ -12,9 +13,9 @@ use super::{
 /// content. It is behind the content, so row bands are translucent.
 const STYLE: &str = "
 :root{color-scheme:light dark;--ink:#1b1f24;--soft:#59636e;--paper:#fff;--line:#d1d9e0;--band:#1b1f240a;--shade:#0004;
---c0:#0072b2;--c1:#d55e00;--c2:#009e73;--c3:#cc79a7;--c4:#8a6d00;--bad:#c8323c}
+--c0:#0072b2;--c1:#d55e00;--c2:#009e73;--c3:#cc79a7;--c4:#8a6d00;--bad:#c8323c;--good:#1a7f37}
 @media(prefers-color-scheme:dark){:root{--ink:#e6edf3;--soft:#9198a1;--paper:#0d1117;--line:#3d444d;--band:#e6edf30a;--shade:#fff4;
---c0:#56b4e9;--c1:#ff9a4d;--c2:#2fc79a;--c3:#e6a3c8;--c4:#f0e442;--bad:#ff7b72}}
+--c0:#56b4e9;--c1:#ff9a4d;--c2:#2fc79a;--c3:#e6a3c8;--c4:#f0e442;--bad:#ff7b72;--good:#3fb950}}
 *{box-sizing:border-box}
 body{margin:0 auto;max-width:92rem;padding:1.5rem;background:var(--paper);color:var(--ink);font:15px/1.5 system-ui,sans-serif;
 overflow-wrap:break-word}
@@ -45,8 +46,12 @@ dt{font-weight:600}dd{margin:0 0 .4rem;color:var(--soft)}
 dl.facts{display:grid;grid-template-columns:max-content 1fr;gap:.1rem 1rem;margin:.5rem 0;font-size:.9rem}
 dl.facts dt{font-weight:400;color:var(--soft)}dl.facts dd{margin:0;color:var(--ink);min-width:0;overflow-wrap:anywhere}
 .lead{font-size:1.05rem;color:var(--ink)}.alarm{color:var(--bad);font-weight:600}
+dl.verdict{display:grid;grid-template-columns:max-content 1fr;gap:.3rem 1rem;margin:.75rem 0;padding:.6rem .9rem;font-size:1.05rem;
+border:1px solid var(--line);border-radius:6px}
+dl.verdict dd{margin:0;color:var(--ink);min-width:0;overflow-wrap:anywhere}
+dl.verdict .good{color:var(--good)}dl.verdict .alarm{color:var(--bad)}
 @media(max-width:40rem){body{padding:1rem}th,td{padding:.2rem .4rem}td.word:where(:first-child){min-width:6.5rem}
-.charts svg text{font-size:16px}svg.wide text{font-size:14px}dl.facts{grid-template-columns:1fr}dl.facts dd{margin-bottom:.3rem}}
+.charts svg text{font-size:16px}svg.wide text{font-size:14px}dl.facts,dl.verdict{grid-template-columns:1fr}dl.facts dd{margin-bottom:.3rem}}
 ";
 
 /// Content security policy: only the page's own style. If markup were ever injected, it could not
@@ -78,11 +83,7 @@ fn add(page: &mut String, block: &Block) {
             page.push_str(&format!("<{tag}>{}</{tag}>", inline_html(text)));
         }
         Block::Paragraph { tone, text } => {
-            let class = match tone {
-                Tone::Plain => "",
-                Tone::Lead => " class=\"lead\"",
-                Tone::Alarm => " class=\"alarm\"",
-            };
+            let class = class(*tone);
             page.push_str(&format!("<p{class}>{}</p>", inline_html(text)));
         }
         Block::Facts(facts) => add_definition_list(page, " class=\"facts\"", facts),
@@ -107,7 +108,38 @@ fn add(page: &mut String, block: &Block) {
             add_all(page, blocks);
             page.push_str("</details>");
         }
+        Block::Verdict(answers) => {
+            page.push_str("<dl class=\"verdict\">");
+            for Answer {
+                question,
+                tone,
+                text,
+            } in answers
+            {
+                // Only the word that answers has a colour.
+                let (word, rest) = match tone {
+                    Tone::Plain => ("", &text[..]),
+                    _ => text.split_at(text.find(':').unwrap_or(0)),
+                };
+                page.push_str(&format!(
+                    "<dt>{question}?</dt><dd><strong{}>{}</strong>{}</dd>",
+                    class(*tone),
+                    escape(word),
+                    escape(rest)
+                ));
+            }
+            page.push_str("</dl>");
+        }
         Block::Gap => {}
+    }
+}
+
+fn class(tone: Tone) -> &'static str {
+    match tone {
+        Tone::Plain => "",
+        Tone::Lead => " class=\"lead\"",
+        Tone::Good => " class=\"good\"",
+        Tone::Alarm => " class=\"alarm\"",
     }
 }
 

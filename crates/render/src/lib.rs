@@ -64,8 +64,23 @@ pub enum Block {
         summary: String,
         blocks: Vec<Block>,
     },
+    /// The answers to the reader's questions, first on a page.
+    Verdict(Vec<Answer>),
     /// A new group of blocks, without a heading.
     Gap,
+}
+
+/// The questions of [`Answer`], in the order of pages.
+pub const QUESTIONS: [&str; 3] = ["enforced", "cost", "worse"];
+
+/// The answer to a question of the reader: `enforced? NO: 41 of 60 answers valid`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// One word.
+    pub question: &'static str,
+    pub tone: Tone,
+    /// Begins with the word that answers, if there is one.
+    pub text: String,
 }
 
 /// Level of a heading.
@@ -84,6 +99,8 @@ pub enum Tone {
     Plain,
     /// Summary of the page.
     Lead,
+    /// Good news.
+    Good,
     /// A critical message.
     Alarm,
 }
@@ -285,6 +302,10 @@ impl Block {
             Self::Facts(pairs) | Self::Definitions(pairs) => pairs
                 .iter()
                 .map(|(name, meaning)| format!("{name}: {meaning}"))
+                .collect(),
+            Self::Verdict(answers) => answers
+                .iter()
+                .map(|answer| format!("{}? {}", answer.question, answer.text))
                 .collect(),
             Self::Notes(lines) | Self::Legend(lines) => lines.clone(),
             Self::Item { text, below } => std::iter::once(text)

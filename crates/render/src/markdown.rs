@@ -89,6 +89,12 @@ fn add(page: &mut String, block: &Block, level: usize) {
             add_all(page, blocks, level);
             writeln!(page, "</details>\n")
         }
+        Block::Verdict(answers) => list(
+            page,
+            answers
+                .iter()
+                .map(|answer| format!("**{}?** {}", answer.question, markdown_text(&answer.text))),
+        ),
         Block::Charts(_) | Block::Html(_) | Block::Gap => Ok(()),
     };
 }

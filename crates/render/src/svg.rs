@@ -1,7 +1,7 @@
 //! Inline SVG charts: cumulative curves over a logarithmic axis, and stacked bars. Colours are CSS
 //! classes (`c0`, `c1` ...) that the page defines for light and dark mode.
 
-use std::fmt::Write as _;
+use std::fmt::{Display, Write as _};
 
 use super::axis::Axis;
 use super::escape::escape;
@@ -55,31 +55,15 @@ pub struct Part {
 /// Cumulative curves over an axis of durations. `title` is for screen readers.
 pub fn cumulative(title: &str, curves: &[Curve], shares: ShareScale, axis: &Axis) -> String {
     let mut chart = open(title, false, WIDTH, HEIGHT);
-    for (ns, name) in axis.ticks() {
-        let at = x_of(axis, *ns);
-        let (top, bottom, label) = (TOP, HEIGHT - BOTTOM, HEIGHT - BOTTOM + 18.0);
-        let _ = write!(
-            chart,
-            r#"<line class="grid" x1="{at:.1}" y1="{top}" x2="{at:.1}" y2="{bottom}"/>"#
-        );
-        let _ = write!(
-            chart,
-            r#"<text class="axis" x="{at:.1}" y="{label}" text-anchor="middle">{name}</text>"#
-        );
-    }
-    for (share, name) in shares.ticks() {
-        let at = shares.y_of(*share);
-        let (left, right, label) = (LEFT, WIDTH - RIGHT, LEFT - 6.0);
-        let _ = write!(
-            chart,
-            r#"<line class="grid" x1="{left}" y1="{at:.1}" x2="{right}" y2="{at:.1}"/>"#
-        );
-        let _ = write!(
-            chart,
-            r#"<text class="axis" x="{label}" y="{:.1}" text-anchor="end">{name}</text>"#,
-            at + 4.0
-        );
-    }
+    let bottom = HEIGHT - BOTTOM;
+    add_columns(
+        &mut chart,
+        axis.ticks(),
+        |ns| x_of(axis, ns),
+        [TOP, bottom, bottom + 18.0],
+    );
+    let y_of = |share| shares.y_of(share);
+    add_lines(&mut chart, shares.ticks(), y_of, [LEFT, WIDTH - RIGHT]);
     let middle = f64::midpoint(LEFT, WIDTH - RIGHT);
     let _ = write!(
         chart,
@@ -176,6 +160,39 @@ pub fn open(title: &str, is_wide: bool, width: f64, height: f64) -> String {
     format!(
         r#"<svg{class} viewBox="0 0 {width} {height}" role="img" aria-label="{title}"><title>{title}</title>"#
     )
+}
+
+/// Vertical grid lines from `top` to `bottom`, each with its name below at `label`.
+pub fn add_columns(
+    chart: &mut String,
+    ticks: &[(f64, String)],
+    x_of: impl Fn(f64) -> f64,
+    [top, bottom, label]: [f64; 3],
+) {
+    for (value, name) in ticks {
+        let at = x_of(*value);
+        let _ = write!(
+            chart,
+            r#"<line class="grid" x1="{at:.1}" y1="{top}" x2="{at:.1}" y2="{bottom}"/><text class="axis" x="{at:.1}" y="{label}" text-anchor="middle">{name}</text>"#
+        );
+    }
+}
+
+/// Horizontal grid lines from `left` to `right`, each with its name on the left.
+pub fn add_lines(
+    chart: &mut String,
+    ticks: &[(f64, impl Display)],
+    y_of: impl Fn(f64) -> f64,
+    [left, right]: [f64; 2],
+) {
+    for (value, name) in ticks {
+        let at = y_of(*value);
+        let (label, baseline) = (left - 6.0, at + 4.0);
+        let _ = write!(
+            chart,
+            r#"<line class="grid" x1="{left}" y1="{at:.1}" x2="{right}" y2="{at:.1}"/><text class="axis" x="{label}" y="{baseline:.1}" text-anchor="end">{name}</text>"#
+        );
+    }
 }
 
 /// Horizontal position of a duration.

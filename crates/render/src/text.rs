@@ -182,6 +182,9 @@ impl Page {
                     .iter()
                     .for_each(|line| self.line(&format!("{ITEM_INDENT}{}", line.plain_text())));
             }
+            Block::Verdict(answers) => answers
+                .iter()
+                .for_each(|answer| self.sentence(&format!("{}? {}", answer.question, answer.text))),
             Block::Table(table) => self.lines(&draw_table(table)),
             Block::Preformatted(text) => text.lines().for_each(|line| self.raw_line(line)),
             Block::Charts(_) | Block::Html(_) | Block::Details { .. } => {}

@@ -5,7 +5,7 @@ use super::text::{count, figure};
 use sobench_plan::record::RunRecord;
 use sobench_render::{Document, Table};
 use sobench_results::metrics::client_overhead::{
-    Bound, ClientOverhead, ClientVerdict, MAX_SHARE, MIN_LIMIT_MS,
+    Bound, ClientOverhead, ClientVerdict, MAX_SHARE, MIN_LIMIT_MS, MIN_VALUES,
 };
 
 /// Adds the table with its title; nothing where nothing was measured.
@@ -102,13 +102,14 @@ pub(super) fn summary(report: &Report) -> String {
     let Some(part) = &report.client else {
         return "not measured".to_owned();
     };
-    let reasons = reasons(part, 1);
     let note = shared_machine_note(&report.record);
     match part.verdict {
         // A note that is cut off at the end of the line is of no use.
-        ClientVerdict::DoNotTrust => format!("{NOT_TRUSTED}: {reasons}"),
+        ClientVerdict::DoNotTrust if !part.is_too_short() => {
+            format!("{NOT_TRUSTED}: {}", reasons(part, 1))
+        }
         ClientVerdict::NotTheBottleneck => format!("trusted{note}"),
-        ClientVerdict::Unknown => format!("{}{note}", sentence_of(report, part)),
+        _ => format!("{}{note}", sentence_of(report, part)),
     }
 }
 
@@ -138,6 +139,9 @@ pub fn sentence(part: &ClientOverhead) -> String {
             )
         }
         ClientVerdict::Unknown => UNKNOWN.to_owned(),
+        ClientVerdict::DoNotTrust if part.is_too_short() => {
+            format!("not judged: the run is too short (fewer than {MIN_VALUES} requests)")
+        }
         ClientVerdict::DoNotTrust => format!("{NOT_TRUSTED}: {}", reasons(part, MAX_REASONS)),
     }
 }
@@ -193,7 +197,7 @@ fn shared_machine_note(record: &RunRecord) -> &'static str {
 mod tests {
     use super::*;
     use serde_json::json;
-    use sobench_results::metrics::client_overhead::Bounds;
+    use sobench_results::metrics::client_overhead::{Bounds, Burst};
 
     #[test]
     fn the_worst_figure_of_each_metric_is_named() {
@@ -205,11 +209,23 @@ mod tests {
             {"figure": "request_throughput", "value": 50.0, "added": 10.0},
         ]))
         .unwrap();
-        let part = ClientOverhead {
+        let part = |requests: usize| ClientOverhead {
             verdict: ClientVerdict::DoNotTrust,
-            bounds,
+            bounds: bounds.clone(),
+            burst: Some(Burst {
+                requests,
+                width_ms: 1.0,
+            }),
             ..ClientOverhead::default()
         };
+        assert_eq!(
+            sentence(&part(9)),
+            "not judged: the run is too short (fewer than 10 requests)"
+        );
+        let mut disordered = part(9);
+        disordered.disordered = 1;
+        assert!(sentence(&disordered).starts_with("not trusted: 1 requests have timestamps"));
+        let part = part(10);
         assert_eq!(
             sentence(&part),
             "not trusted: Request throughput: client may have cost up to 20.0 %; TTFT p99: client may \

@@ -311,10 +311,8 @@ fn engine_name(report: &Report) -> Option<String> {
         EngineChoice::Selected(value) => Some(format!("{} (selected)", name(value))),
     };
     let ours = report.engine.as_ref().map(|engine| {
-        let version = engine
-            .version
-            .as_deref()
-            .map(|version| format!(" ({})", name(version)));
+        let version = engine.version.as_deref();
+        let version = version.map(|version| format!(" ({})", name(version)));
         format!("{}{}", name(&engine.name), version.unwrap_or_default())
     });
     ours.or_else(|| record.enforcement.engine()).or(chosen)
@@ -345,16 +343,13 @@ fn figure_notices(report: &Report) -> Vec<FigureNotice> {
         (Answers::Generated, false) => Some(FigureNotice::NotStreamed),
         (Answers::Generated, true) => None,
     };
-    let goodput = metrics
-        .options
-        .goodput
-        .as_ref()
-        .map(|slo| FigureNotice::Goodput {
-            ttft_ms: slo.ttft_ms,
-            tpot_ms: slo.tpot_ms,
-            e2el_ms: slo.e2el_ms,
-            valid: slo.valid,
-        });
+    let goodput = metrics.options.goodput.as_ref();
+    let goodput = goodput.map(|slo| FigureNotice::Goodput {
+        ttft_ms: slo.ttft_ms,
+        tpot_ms: slo.tpot_ms,
+        e2el_ms: slo.e2el_ms,
+        valid: slo.valid,
+    });
     counted(metrics)
         .chain(token_limit_ignored(report))
         .chain(throttled(&metrics.issues))

@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 
 use crate::arm_difference::ArmDifferences;
 use crate::curl::Resend;
+use crate::refusals::{self, is_refused};
 use crate::view::View;
 use crate::{LoadFigures, RampFigures, Report, RpsChange, shards};
 use sobench_core::answer::Answer;
@@ -12,7 +13,6 @@ use sobench_core::case::Arm;
 use sobench_core::dates::timestamp;
 use sobench_core::error::Result;
 use sobench_core::error_message::error_message;
-use sobench_core::observation::Outcome;
 use sobench_core::schedule::{Ramp, RateStep, due_times};
 use sobench_core::shard::Shard;
 use sobench_facts::Sample;
@@ -95,6 +95,7 @@ pub fn report(log: &RunLog) -> Result<Report> {
         probe: footer.and_then(|footer| footer.probe.clone()),
         recovery: footer.and_then(|footer| footer.recovery.clone()),
         spec_decode: footer.and_then(|footer| footer.spec_decode.clone()),
+        refusals: refusals::sentence(&samples),
     };
     log.check()?;
     Ok(report)
@@ -134,13 +135,9 @@ fn refusal_notice(record: &RunRecord, samples: &[Sample<'_>]) -> Option<Notice> 
     let (constrained, control): (Vec<&Sample<'_>>, Vec<&Sample<'_>>) = samples
         .iter()
         .partition(|sample| sample.arm() == Arm::Constrained);
-    let is_refused = |sample: &&Sample<'_>| {
-        let outcome = sample.outcome();
-        outcome.content_refusal().is_some() || matches!(outcome, Outcome::Unsupported { .. })
-    };
     let answers_without = control.iter().any(|sample| sample.outcome().is_answer());
     if record.notices.iter().any(is_of_trial)
-        || !constrained.iter().all(is_refused)
+        || !constrained.iter().all(|sample| is_refused(sample))
         || !(control.is_empty() || answers_without)
     {
         return None;

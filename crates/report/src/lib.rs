@@ -35,6 +35,7 @@ mod load;
 pub mod markdown;
 pub mod plot;
 pub mod pytorch;
+pub mod refusals;
 pub mod requests_page;
 pub mod result_layout;
 mod saved_result;
@@ -44,6 +45,7 @@ pub mod summary;
 pub mod tables;
 pub mod text;
 pub mod timeline;
+pub mod verdict;
 pub mod view;
 pub mod vllm;
 
@@ -93,6 +95,8 @@ pub struct Report {
     pub recovery: Option<Recovery>,
     /// Speculative decoding, where the server reports it.
     pub spec_decode: Option<SpecDecode>,
+    /// A sentence on the constraints that the server refused.
+    pub refusals: Option<String>,
 }
 
 impl Report {
@@ -112,6 +116,7 @@ impl Report {
             probe: None,
             recovery: None,
             spec_decode: None,
+            refusals: None,
         }
     }
 

@@ -1,11 +1,9 @@
 //! The report as a short Markdown comment for a pull request.
 
 use super::conditions::{self, lines, notice_text, notices};
-use super::tables::{self, all_metrics, is_judged, rates, repetition};
+use super::tables::{self, all_metrics, is_judged, rates};
 use super::text::figure;
-use super::{
-    Report, accuracy, canaries, channels, client_sentence, count_marks, departures, latency_table,
-};
+use super::{Report, accuracy, canaries, client_sentence, count_marks, latency_table, verdict};
 use sobench_core::case::Arm;
 use sobench_core::printable::{printable, printable_message};
 use sobench_render::{self as render, Block, Cell, Document, Table, Text};
@@ -39,17 +37,14 @@ fn document(report: &Report) -> Document {
             .plain(" on ")
             .code(dataset),
     );
+    page.push(verdict::block(report));
     add_summary(&mut page, report);
     if is_judged(report) {
         let mut rates = rates(&report.metrics);
         rates.rows.retain(|row| row[1] != Cell::from("n/a"));
         page.table(rates);
     }
-    let sentences = [
-        repetition(&report.metrics.repetition),
-        report.recovery_sentence(),
-    ];
-    page.paragraphs(sentences.into_iter().flatten());
+    page.paragraphs(tables::sentences(report));
     canaries::add(&mut page, &report.metrics);
     accuracy::add(&mut page, report);
     if let Some(latencies) = latency_table::latencies(report) {
@@ -69,20 +64,7 @@ fn document(report: &Report) -> Document {
         &metrics.failures,
         metrics.values.count(&totals::REQUESTS),
     );
-    for (title, table) in [
-        (tables::TOOL_CALLS, tables::tool_calls(metrics)),
-        (tables::ERRORS, tables::errors(metrics)),
-        (departures::TITLE, departures::table(metrics)),
-        (tables::BY_IN_FLIGHT, tables::validity_by_in_flight(metrics)),
-        (channels::TIMING, channels::timing(metrics)),
-        (channels::REASONING, channels::reasoning(metrics)),
-        (channels::PARITY, channels::parity(metrics)),
-    ] {
-        if let Some(table) = table {
-            page.minor_heading(title);
-            page.table(table);
-        }
-    }
+    tables::add_quality(&mut page, metrics, false);
     if let Some(part) = &report.client {
         page.paragraph(
             Text::default()

@@ -7,7 +7,7 @@ use super::Report;
 use super::timeline::{Count, Timeline};
 use super::view::View;
 use sobench_plan::metrics::Answers;
-use sobench_render::axis::round_step;
+use sobench_render::axis::{decimals, drawn_range, round_step};
 use sobench_results::metrics::registry::{Metric, latencies};
 use sobench_statistics::percentile;
 
@@ -52,10 +52,11 @@ fn add_histogram(page: &mut String, metric: &Metric, sorted: &[f64]) {
     let (Some(&low), Some(tail_from)) = (sorted.first(), percentile(sorted, TAIL_FROM)) else {
         return;
     };
-    let step = round_step((tail_from - low).max(1e-6), BARS - 1);
+    let (from, to) = drawn_range(low, tail_from);
+    let step = round_step(to - from, BARS - 1);
     let start = (low / step).floor() * step;
     let mut bars: Vec<(String, usize)> = Vec::new();
-    let decimals = (-step.log10().floor()).clamp(0.0, 6.0) as usize;
+    let decimals = decimals(step);
     let mut from = 0;
     for place in 0..=BARS {
         let (start, end) = (
@@ -229,7 +230,7 @@ mod tests {
         let same = rendered(&[test_request(), test_request()]);
         assert_eq!(
             same,
-            "\nTime to First Token (TTFT, ms), 2 answers\n 10.000000 to 10.000000 |████████████████████████████████████████████ 2\n\nEnd-to-end Latency (E2EL, ms), 2 answers\n 30.000000 to 30.000000 |████████████████████████████████████████████ 2\n\nOver time, 2.00 s (27.8 ms a column)\n concurrent requests, at most 2\n ██\n output tokens/s, at most 144\n █▄\n"
+            "\nTime to First Token (TTFT, ms), 2 answers\n 10 to 12 |████████████████████████████████████████████ 2\n\nEnd-to-end Latency (E2EL, ms), 2 answers\n 30 to 40 |████████████████████████████████████████████ 2\n\nOver time, 2.00 s (27.8 ms a column)\n concurrent requests, at most 2\n ██\n output tokens/s, at most 144\n █▄\n"
         );
         let far = TestRequest {
             sent: Some(0),

@@ -1,4 +1,4 @@
-//! The report on one screen: the result in a line, vLLM's block, the arms side by side, why answers
+//! The report on one screen: the verdict, vLLM's block, the arms side by side, why answers
 //! are invalid, the conditions, and the command that shows the rest.
 
 use super::arm_difference::ArmDifferences;
@@ -6,22 +6,18 @@ use super::tables::is_judged;
 use super::view::{Requirements, View};
 use super::{
     Report, accuracy, canaries, channels, client_overhead, conditions, count_marks, departures,
-    error_span, text,
+    error_span, text, verdict,
 };
 use sobench_core::case::Arm;
 use sobench_core::error::Result;
-use sobench_core::observation::Outcome;
 use sobench_core::printable::{printable, printable_message};
 use sobench_core::verdict::{Reason, Verdict};
 use sobench_facts::Sample;
-use sobench_notices::enforcement::State;
 use sobench_notices::notice::{BenchNotice, FigureNotice, Notice, PreflightNotice};
 use sobench_plan::metrics::Answers;
 use sobench_render::{self as render, Block, Document, Table, Text};
 use sobench_results::compare::gate::GateVerdict;
-use sobench_results::metrics::Metrics;
 use sobench_results::metrics::accuracy::AccuracySummary;
-use sobench_results::metrics::client_overhead::ClientVerdict;
 use sobench_results::metrics::error_groups::ErrorGroup;
 use sobench_results::metrics::examples::Group;
 use sobench_results::metrics::mean_difference::Difference;
@@ -30,8 +26,8 @@ use sobench_statistics::{Rate, Summary};
 
 /// Lines of a summary with one arm and with several, for the default latencies and percentiles. A
 /// longer first notice or message is shown whole all the same.
-pub const MAX_LINES_ONE_ARM: usize = 50;
-pub const MAX_LINES: usize = 60;
+pub const MAX_LINES_ONE_ARM: usize = 53;
+pub const MAX_LINES: usize = 64;
 
 /// The widest line.
 pub const WIDTH: usize = render::text::WIDTH;
@@ -46,10 +42,6 @@ const EXAMPLE_INDENT: usize = 4;
 const MAX_NAME_CHARS: usize = 24;
 const MAX_CELL_CHARS: usize = 21;
 const MAX_DIFFERENCE_CHARS: usize = 24;
-
-/// The part of the result that is shortened, and then left out, where the line is too long.
-const NO_CONTROL_ARM: &str = "no control arm";
-const HOW_TO_CONTROL: &str = " (--guided-decoding-ratio 0.5)";
 
 /// The name that text puts before a notice.
 const NOTE: &str = "note: ";
@@ -75,7 +67,10 @@ pub fn render(view: &View<'_>) -> Result<String> {
 pub fn document(view: &View<'_>) -> Result<Document> {
     let report = view.report;
     let mut page = Document::default();
-    page.paragraph(result(report));
+    page.push(verdict::block(report));
+    if report.partial {
+        page.alarm("partial run: it stopped early");
+    }
     if let Some(requirements) = view.requirements {
         page.paragraph(requirements_line(requirements));
     }
@@ -125,37 +120,6 @@ fn lines(page: &Document) -> usize {
     render::text::render(page).lines().count()
 }
 
-/// The result of the run in one line.
-fn result(report: &Report) -> String {
-    let mut parts: Vec<String> = Vec::new();
-    if report.record.enforcement.state == State::NotEnforced {
-        parts.push("constraint NOT ENFORCED".to_owned());
-    }
-    if report.partial {
-        parts.push("partial run".to_owned());
-    }
-    parts.extend(validity(report));
-    parts.push(match &report.client {
-        None => "client unknown".to_owned(),
-        Some(part) => match (part.verdict, part.doubts.len()) {
-            (ClientVerdict::NotTheBottleneck, _) => "client trusted".to_owned(),
-            (ClientVerdict::Unknown, _) => "client unknown".to_owned(),
-            (ClientVerdict::DoNotTrust, 1) => "1 figure not trusted".to_owned(),
-            (ClientVerdict::DoNotTrust, count) => format!("{count} figures not trusted"),
-        },
-    });
-    let line = parts.join("; ");
-    let with_flag = line.replace(NO_CONTROL_ARM, &format!("{NO_CONTROL_ARM}{HOW_TO_CONTROL}"));
-    if let Some(line) = [with_flag, line]
-        .into_iter()
-        .find(|line| line.chars().count() <= WIDTH)
-    {
-        return line;
-    }
-    parts.retain(|part| part != NO_CONTROL_ARM);
-    parts.join("; ")
-}
-
 /// The datasets that read `--prompt-variants`.
 pub const WITH_PROMPT_VARIANTS: [&str; 5] = ["json", "json-unique", "grammar", "regex", "choice"];
 
@@ -188,105 +152,6 @@ fn one_request(report: &Report) -> Option<String> {
     ))
 }
 
-/// How many answers are valid, in each arm.
-fn validity(report: &Report) -> Vec<String> {
-    let (metrics, values) = (&report.metrics, &report.metrics.values);
-    let requests = values.count(&totals::REQUESTS);
-    if requests == 0 {
-        return vec!["no requests".to_owned()];
-    }
-    if !is_judged(report) {
-        let completed = values.count(&totals::COMPLETED);
-        return vec![format!("{completed} of {requests} requests completed")];
-    }
-    let refused = report.constraint_refusal().map(refusal);
-    let mut parts = match values.rate(&rates::CORRECT_RATE) {
-        Some(rate) if refused.is_some() => {
-            vec![format!("{} of {} valid", rate.hits, rate.of)]
-        }
-        None => vec!["no constrained requests judged".to_owned()],
-        Some(rate) if rate.hits == rate.of => vec![format!("{} of {} valid", rate.hits, rate.of)],
-        Some(rate) => {
-            // A share below 100 % never reads as 100.00 %.
-            let percent = rate.percent.min(99.99);
-            let (hits, of) = (rate.hits, rate.of);
-            vec![format!("{hits} of {of} valid ({percent:.2} %)")]
-        }
-    };
-    if let Some(refused) = refused {
-        parts[0].push_str(&refused);
-    } else {
-        parts.extend(problems(metrics));
-    }
-    let accuracy = values.rate(&rates::ACCURACY);
-    parts.extend(accuracy.map(|rate| format!("{} of {} right", rate.hits, rate.of)));
-    parts.push(
-        match metrics.rate(Figure::of(&rates::CORRECT_RATE, Some(Arm::Control))) {
-            _ if metrics.requests_of(Arm::Control) == 0 => NO_CONTROL_ARM.to_owned(),
-            Some(rate) => {
-                let cut = if metrics.are_controls_all_cut() {
-                    " (all cut)"
-                } else {
-                    ""
-                };
-                format!("control arm {} of {} valid{cut}", rate.hits, rate.of)
-            }
-            None => "control arm not judged".to_owned(),
-        },
-    );
-    parts
-}
-
-/// The refusal of the constraint after the number of valid answers.
-fn refusal(notice: &BenchNotice) -> String {
-    let BenchNotice::ConstraintRefused {
-        status,
-        message,
-        keyword,
-        part,
-        ..
-    } = notice
-    else {
-        return String::new();
-    };
-    let of_part = part.as_ref();
-    let tool = of_part.and_then(|part| part.tool.as_ref());
-    let of_part = of_part.and_then(|part| part.keyword.as_ref());
-    let keyword = keyword.as_ref().or(of_part.map(|(keyword, _)| keyword));
-    let named = [("tool", tool), ("keyword", keyword)].into_iter();
-    let named = named.filter_map(|(kind, name)| Some(format!("{kind} {}", name?)));
-    let why = match named.collect::<Vec<_>>() {
-        names if !names.is_empty() => names.join(", "),
-        _ => message.clone(),
-    };
-    format!(": the server refused the constraint ({status}: {why})")
-}
-
-/// Constrained requests without a valid answer, by outcome.
-fn problems(metrics: &Metrics) -> Option<String> {
-    let count = |metric: &Metric| metrics.values.count(metric);
-    let reasons = metrics.findings.reasons.iter();
-    let broken: usize = reasons.map(|group| group.count).sum();
-    let truncated = count(&rates::TRUNCATED_RATE);
-    let counts = [
-        (broken.saturating_sub(truncated), "invalid"),
-        (truncated, "truncated"),
-        (
-            count(&rates::REFUSED_RATE) + count(&rates::FAILED_RATE),
-            "without an answer",
-        ),
-        (count(&rates::NOT_JUDGED_RATE), "not judged"),
-        (count(&rates::CANCELLED_RATE), "cancelled"),
-        (count(&rates::NOT_SENT_RATE), "not sent"),
-    ];
-    let shown: Vec<String> = counts
-        .into_iter()
-        .filter(|(count, _)| *count > 0)
-        .map(|(count, name)| format!("{count} {name}"))
-        .collect();
-    (!shown.is_empty()).then(|| shown.join(", "))
-}
-
 fn requirements_line(requirements: &Requirements) -> String {
     let notes: Vec<&str> = requirements
         .notes
@@ -312,23 +177,9 @@ struct ArmColumn<'r> {
     arm: Arm,
     name: &'r str,
     values: &'r Values,
-    refused: usize,
 }
 
 fn arm_columns<'r>(view: &View<'r>) -> Vec<ArmColumn<'r>> {
-    let refused = |arm: Arm| {
-        let of_arm = view.samples.iter().filter(|sample| sample.arm() == arm);
-        of_arm
-            .filter(|sample| {
-                matches!(
-                    sample.outcome(),
-                    Outcome::Rejected { .. }
-                        | Outcome::Refused { .. }
-                        | Outcome::Unsupported { .. }
-                )
-            })
-            .count()
-    };
     let accuracy = view.report.metrics.accuracy.as_ref();
     let has_items = accuracy.is_some_and(AccuracySummary::has_items);
     let arms = view.report.metrics.arms();
@@ -339,7 +190,6 @@ fn arm_columns<'r>(view: &View<'r>) -> Vec<ArmColumn<'r>> {
             arm => accuracy::arm_name(&view.report.metrics, arm),
         },
         values,
-        refused: refused(arm),
     })
     .collect()
 }
@@ -473,10 +323,12 @@ fn without_answer(columns: &[ArmColumn<'_>]) -> (String, Vec<String>) {
         ("truncated", |column| {
             column.values.count(&totals::TRUNCATED)
         }),
-        ("refused", |column| column.refused),
+        ("refused", |column| {
+            column.values.count(&rates::REFUSED_RATE)
+        }),
         ("failed", |column| {
             let failed = column.values.count(&totals::FAILED);
-            failed.saturating_sub(column.refused)
+            failed.saturating_sub(column.values.count(&rates::REFUSED_RATE))
         }),
     ];
     let (names, counts): (Vec<_>, Vec<_>) = counts

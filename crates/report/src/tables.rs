@@ -51,9 +51,7 @@ pub(crate) fn add_all(page: &mut Document, view: &View<'_>) {
         "Answer quality",
         is_judged(report).then(|| rates(&report.metrics)),
     );
-    if let Some(sentence) = repetition(&report.metrics.repetition) {
-        page.paragraph(sentence);
-    }
+    page.paragraphs(sentences(report));
     accuracy::add(page, report);
     page.titled_table(TOOL_CALLS, tool_calls(metrics));
     page.titled_table(
@@ -128,8 +126,19 @@ fn several(mut table: Table) -> Option<Table> {
     (table.rows.len() > 1).then_some(table)
 }
 
+/// Sentences below the figures of quality.
+pub(crate) fn sentences(report: &Report) -> impl Iterator<Item = String> {
+    let repetition = repetition(&report.metrics.repetition);
+    let sentences = [
+        report.refusals.clone(),
+        repetition,
+        report.recovery_sentence(),
+    ];
+    sentences.into_iter().flatten()
+}
+
 /// Sentence on distinct requests and answers; `None` if no answer repeats another.
-pub(crate) fn repetition(repetition: &Repetition) -> Option<String> {
+fn repetition(repetition: &Repetition) -> Option<String> {
     let Repetition {
         requests,
         distinct_requests,
@@ -181,6 +190,32 @@ pub(crate) fn errors(metrics: &Metrics) -> Option<Table> {
     Some(table)
 }
 
+/// Adds the tables on the quality of answers, without the least important ones unless the page has
+/// room.
+pub(crate) fn add_quality(page: &mut Document, metrics: &Metrics, has_room: bool) {
+    for (title, table, is_short) in [
+        (TOOL_CALLS, tool_calls(metrics), true),
+        (ERRORS, errors(metrics), true),
+        (departures::TITLE, departures::table(metrics), true),
+        (CONTROL_REASONS, control_reasons(metrics), false),
+        (BY_IN_FLIGHT, validity_by_in_flight(metrics), true),
+        (OVER_TIME, validity_over_time(metrics), false),
+        (channels::TIMING, channels::timing(metrics), true),
+        (channels::REASONING, channels::reasoning(metrics), true),
+        (channels::PARITY, channels::parity(metrics), true),
+        (
+            free_choices::FREE_CHOICES,
+            free_choices::table(metrics),
+            false,
+        ),
+    ] {
+        if let Some(table) = table.filter(|_| has_room || is_short) {
+            page.minor_heading(title);
+            page.table(table);
+        }
+    }
+}
+
 /// Reasons of invalid answers of the control arm.
 pub(crate) fn control_reasons(metrics: &Metrics) -> Option<Table> {
     let controls = metrics.requests_of(Arm::Control);
@@ -189,10 +224,8 @@ pub(crate) fn control_reasons(metrics: &Metrics) -> Option<Table> {
 
 /// Validity by requests in flight; `None` if every answer is valid.
 pub(crate) fn validity_by_in_flight(metrics: &Metrics) -> Option<Table> {
-    let validity = metrics
-        .validity
-        .as_ref()
-        .filter(|found| found.has_invalid())?;
+    let validity = metrics.validity.as_ref();
+    let validity = validity.filter(|found| found.has_invalid())?;
     let rows = validity.by_in_flight.iter().map(|bin| {
         let name = if bin.from == bin.to {
             bin.to.to_string()
@@ -206,10 +239,8 @@ pub(crate) fn validity_by_in_flight(metrics: &Metrics) -> Option<Table> {
 
 /// Validity over time; `None` if every answer is valid.
 pub(crate) fn validity_over_time(metrics: &Metrics) -> Option<Table> {
-    let validity = metrics
-        .validity
-        .as_ref()
-        .filter(|found| found.has_invalid())?;
+    let validity = metrics.validity.as_ref();
+    let validity = validity.filter(|found| found.has_invalid())?;
     let rows = validity.over_time.iter().map(|bin| {
         let name = format!("{:.2} to {:.2}", bin.from_s, bin.to_s);
         validity_row(name, bin.valid, bin.answers)
@@ -287,13 +318,8 @@ pub fn rate_cells(name: &str, rate: Option<Rate>, of_what: &str) -> [String; 5] 
         ),
         None => ("n/a".to_owned(), String::new(), "none".to_owned()),
     };
-    [
-        name.to_owned(),
-        percent,
-        interval,
-        count,
-        of_what.to_owned(),
-    ]
+    let (name, of_what) = (name.to_owned(), of_what.to_owned());
+    [name, percent, interval, count, of_what]
 }
 
 pub fn reasons(findings: &Findings, constrained: usize) -> Option<Table> {
@@ -320,13 +346,8 @@ pub(crate) fn tool_calls(metrics: &Metrics) -> Option<Table> {
             shown.into_iter().filter_map(|metric| {
                 let rate = values.rate(metric)?;
                 let [name, percent, interval, count, _] = rate_cells(metric.label, Some(rate), "");
-                Some([
-                    group.tool_choice?.to_owned(),
-                    name,
-                    percent,
-                    interval,
-                    count,
-                ])
+                let tool_choice = group.tool_choice?.to_owned();
+                Some([tool_choice, name, percent, interval, count])
             })
         });
     let table = Table::new(["tool_choice", "rate", "%", "95 % interval", "count"], 2);
@@ -338,7 +359,7 @@ pub fn extra_text(findings: &Findings, constrained: usize) -> Option<Table> {
     let row = |kind: &ExtraTextCount| {
         let share = Rate::new(kind.count, constrained).map(|rate| rate.percent);
         [
-            kind.kind.to_owned(),
+            kind.kind.name().to_owned(),
             kind.count.to_string(),
             figure(share),
             kind.valid_if_stripped.to_string(),
@@ -396,12 +417,8 @@ pub fn groups(groups: &[Group], name: &str, whole: usize) -> Option<Table> {
     let row = |group: &Group| {
         let share = figure(Rate::new(group.count, whole).map(|rate| rate.percent));
         let example = group.examples.first().map(example).unwrap_or_default();
-        [
-            group.name.to_owned(),
-            group.count.to_string(),
-            share,
-            example,
-        ]
+        let (name, count) = (group.name.to_owned(), group.count.to_string());
+        [name, count, share, example]
     };
     Table::new([name, "count", "share %", "first example"], 1)
         .left_aligned(3)
@@ -430,17 +447,9 @@ fn example(excerpt: &Example) -> String {
     first.extend((excerpt.text_bytes > 0).then(|| format!("{} bytes", excerpt.text_bytes)));
     let mut lines = vec![first.join(", ")];
     if excerpt.text_bytes > 0 {
-        let cut = if excerpt.text.len() < excerpt.text_bytes {
-            "…"
-        } else {
-            ""
-        };
         let text = printable(&excerpt.text, EXAMPLE_MAX_CHARS);
-        lines.push(if text.ends_with('…') {
-            text
-        } else {
-            text + cut
-        });
+        let is_cut = excerpt.text.len() < excerpt.text_bytes && !text.ends_with('…');
+        lines.push(text + if is_cut { "…" } else { "" });
     }
     if !message.is_empty() {
         lines.push(format!("-> {message}"));

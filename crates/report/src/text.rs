@@ -6,7 +6,7 @@
 use std::fmt::Write as _;
 
 use super::view::View;
-use super::{Report, conditions, count_marks, tables};
+use super::{Report, conditions, count_marks, tables, verdict};
 use sobench_core::printable::printable;
 use sobench_plan::metrics::Answers;
 use sobench_render::{self as render, Block, Document, Text};
@@ -47,15 +47,14 @@ pub fn render(view: &View<'_>) -> String {
 fn document(view: &View<'_>) -> Document {
     let report = view.report;
     let mut page = Document::default();
+    page.push(verdict::block(report));
+    page.gap();
     if let Some(stamp) = conditions::warning(report) {
         page.alarm(stamp);
         page.gap();
     }
     page.push(Block::Preformatted(vllm_block(report)));
     page.paragraphs(count_marks::footnotes(report));
-    if let Some(sentence) = report.recovery_sentence() {
-        page.paragraph(sentence);
-    }
     tables::add_all(&mut page, view);
     page.gap();
     page.facts(conditions::lines(report));
@@ -576,10 +575,16 @@ mod tests {
         );
     }
 
+    /// The lines of vLLM's block.
+    fn vllm_lines(page: &str) -> impl Iterator<Item = &str> {
+        let lines = page.lines().skip_while(|line| !line.starts_with("==="));
+        lines.take_while(|line| !line.is_empty())
+    }
+
     #[test]
     fn the_block_has_the_layout_of_vllm_bench_serve() {
         let page = shown(&[test_request()], record(), &MetricsOptions::default());
-        let block: Vec<&str> = page.lines().take_while(|line| !line.is_empty()).collect();
+        let block: Vec<&str> = vllm_lines(&page).collect();
         assert_eq!(
             block[0],
             "============ Serving Benchmark Result ============"

@@ -169,10 +169,13 @@ impl Finished {
         lines
     }
 
-    /// Why figures are not trusted, if some are not.
+    /// Why figures are not trusted, if some are not. Of a run that is too short to judge the client, the
+    /// report says so, and nothing else matters but `--strict-client`.
     pub fn distrust(&self) -> Option<String> {
         let part = self.report.client.as_ref()?;
-        (part.verdict == ClientVerdict::DoNotTrust).then(|| client_reasons(part, 3))
+        let is_doubted = part.verdict == ClientVerdict::DoNotTrust;
+        let counts = self.is_strict() || !part.is_too_short();
+        (is_doubted && counts).then(|| client_reasons(part, 3))
     }
 
     /// Whether figures that are not trusted are a failure (`--strict-client`).

@@ -45,9 +45,10 @@ fn compare_files(flags: &CompareArgs) -> Result<CommandOutput> {
     let mut comparison = compare(sides, &options);
     files::read_texts(&mut comparison)?;
     let stdout = match flags.format {
-        OutputFormat::Text => report::text(&comparison),
+        OutputFormat::Text => report::text(&comparison, flags.detail.detail),
         OutputFormat::Markdown => report::markdown(&comparison),
         OutputFormat::Html => report::html(&comparison),
+        OutputFormat::Junit => report::junit(&comparison),
         OutputFormat::Json => pretty(&report::json(&comparison)),
         other => return Err(other.unsupported("a comparison")),
     };

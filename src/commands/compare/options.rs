@@ -4,7 +4,7 @@ use clap::Args;
 
 use crate::commands::flags::gate::{UNDECIDED, limits};
 use crate::commands::flags::paths::{InputNames, OutputPath};
-use crate::commands::flags::rendering::ForceArgs;
+use crate::commands::flags::rendering::{DetailArgs, ForceArgs};
 use crate::commands::flags::values::{described, formats};
 use sobench_core::error::{Error, Result};
 use sobench_core::output_format::OutputFormat;
@@ -72,8 +72,10 @@ pub struct CompareArgs {
     #[arg(long, value_name = "N", default_value_t = 5)]
     pub changed: usize,
     /// Output format
-    #[arg(long, default_value = "text", value_parser = formats(&[OutputFormat::Text, OutputFormat::Json, OutputFormat::Markdown, OutputFormat::Html]))]
+    #[arg(long, default_value = "text", value_parser = formats(&[OutputFormat::Text, OutputFormat::Json, OutputFormat::Markdown, OutputFormat::Html, OutputFormat::Junit]))]
     pub format: OutputFormat,
+    #[command(flatten)]
+    pub detail: DetailArgs,
     /// Write the first side to this file as a baseline, without texts, for later comparisons
     #[arg(long, value_name = "FILE")]
     pub write_baseline: Option<OutputPath>,

@@ -6,6 +6,7 @@ mod schemas;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
 
 use self::pooled::{pooled_rate, pooled_values, summary};
 use self::schemas::{
@@ -32,12 +33,15 @@ use sobench_core::case::Arm;
 use sobench_core::dates::iso_8601;
 use sobench_core::error::{Error, Kind};
 use sobench_core::exit_codes::{CHECK_FAILED, SUCCESS, UNDECIDED};
+use sobench_core::printable::printable_message;
 use sobench_core::schedule::Pace;
 use sobench_core::verdict::Reason;
 use sobench_facts::Sample;
 use sobench_notices::enforcement::State;
 use sobench_notices::notice::{MatrixNotice, Notice};
 use sobench_plan::record::{Engine, RunRecord};
+use sobench_report::refusals::of_only_constraint;
+use sobench_results::compare::throughput::NEAR_RATE;
 use sobench_results::metrics::client_overhead::ClientOverhead;
 use sobench_results::metrics::cold_load::COLD_TAG;
 use sobench_results::metrics::constraint_overhead::Added;
@@ -45,7 +49,9 @@ use sobench_results::metrics::examples::Group;
 use sobench_results::metrics::first_uses;
 use sobench_results::metrics::knee::knee;
 use sobench_results::metrics::pooled::Pooled;
-use sobench_results::metrics::registry::{self, Metric, Value, Values, latencies, rates, totals};
+use sobench_results::metrics::registry::{
+    self, Metric, Stat, Value, Values, latencies, rates, totals,
+};
 use sobench_runlog::RunLog;
 use sobench_statistics::{Rate, Summary, mean};
 
@@ -65,6 +71,8 @@ pub(super) struct RunSamples {
     cold_ttft_ms: Vec<f64>,
     warm_ttft_ms: Vec<f64>,
     backlog: Option<Backlog>,
+    /// The message with which the server refused the only constraint.
+    only_refusal: Option<Arc<str>>,
     /// Fingerprints of the constraints that the server has received so far.
     pub(super) sent: HashSet<String>,
 }
@@ -97,8 +105,8 @@ struct FinishedRun {
     reasons: Vec<Group>,
     /// Whether the client distorted the latencies.
     is_distrusted: bool,
-    /// The metrics that the client may have distorted.
-    distrusted: Vec<&'static Metric>,
+    /// What the client may have added to means, or taken from throughputs.
+    distrusted: Vec<(&'static Metric, Option<f64>)>,
 }
 
 /// The runs of one row of the table.
@@ -118,6 +126,9 @@ pub(super) struct Aggregate {
     cells: BTreeMap<(usize, usize, usize), Cell>,
     runs: Vec<MatrixRun>,
     notices: Vec<Notice>,
+    /// Datasets and contenders whose first run met nothing but refusals of its only constraint: the
+    /// message, and the number of runs that were left out since.
+    refusing: BTreeMap<(usize, usize), (String, usize)>,
     /// The searches of `--sweep`, by dataset, contender and whether they are control runs.
     sweeps: BTreeMap<(usize, usize, bool), Vec<Sweep>>,
     /// The exit code of the runs' thresholds, and of their clients under `--strict-client`.
@@ -138,11 +149,8 @@ impl RunSamples {
             // Other clients may have used the server before. Only schemas that no server has seen
             // are certainly new to it.
             let is_new = |sample: &&Sample<'_>| {
-                sample
-                    .request_input()
-                    .tags
-                    .iter()
-                    .any(|tag| tag == COLD_TAG)
+                let mut tags = sample.request_input().tags.iter();
+                tags.any(|tag| tag == COLD_TAG)
             };
             let new: Vec<Sample<'_>> = samples.iter().filter(is_new).copied().collect();
             first_uses::ttfts(&new, options, &known).0
@@ -164,6 +172,7 @@ impl RunSamples {
         let backlog = Backlog::new(times.map(|times| (times.due_ns, times.end_ns)).collect());
         Self {
             backlog,
+            only_refusal: of_only_constraint(&samples).map(|refused| refused.message),
             requests,
             findings,
             pooled,
@@ -208,9 +217,19 @@ impl Aggregate {
 
     /// Whether there is nothing to report.
     pub(super) fn is_empty(&self) -> bool {
-        self.cells
-            .values()
-            .all(|cell| cell.constrained.is_empty() && cell.control.is_empty())
+        self.finished_runs().next().is_none()
+    }
+
+    /// Whether to leave out the run, because the server refuses the only constraint. Control runs
+    /// beside other contenders are not left out: all contenders have the same load beside them.
+    pub(super) fn leaves_out(&mut self, plan: &MatrixOptions, step: &Step) -> bool {
+        let is_kept = step.treatment == Treatment::Control && plan.order.is_interleaved();
+        let refusing = self.refusing.get_mut(&(step.dataset, step.contender));
+        let Some((_, left_out)) = refusing.filter(|_| !is_kept) else {
+            return false;
+        };
+        *left_out += 1;
+        true
     }
 
     /// Adds a run that succeeded.
@@ -233,6 +252,7 @@ impl Aggregate {
             _ => None,
         };
         let pooled = std::mem::take(&mut samples.pooled);
+        let of_controls = registry::Figure::of(&rates::CORRECT_RATE, Some(Arm::Control));
         let finished_run = FinishedRun {
             repeat: step.repeat,
             samples,
@@ -241,10 +261,7 @@ impl Aggregate {
             valid_good: share_of_sent(&totals::VALID_GOODPUT),
             good: share_of_sent(&totals::REQUEST_GOODPUT),
             values: values.clone(),
-            control_rate: metrics.rate(registry::Figure::of(
-                &rates::CORRECT_RATE,
-                Some(Arm::Control),
-            )),
+            control_rate: metrics.rate(of_controls),
             first_use: finished.first_use,
             record: report.record.clone(),
             engine: report.engine.clone(),
@@ -259,21 +276,38 @@ impl Aggregate {
             _ => SUCCESS,
         };
         if report.record.enforcement.state == State::NotEnforced {
-            let (contender, dataset) = (run.contender.clone(), run.dataset.clone());
-            let (treatment, load) = (step.treatment.name().to_owned(), run.load.to_string());
-            self.notices.push(
-                MatrixNotice::RunNotEnforced {
-                    contender,
-                    dataset,
-                    treatment,
-                    load,
-                }
-                .into(),
-            );
+            let notice = MatrixNotice::RunNotEnforced {
+                contender: run.contender.clone(),
+                dataset: run.dataset.clone(),
+                treatment: step.treatment.name().to_owned(),
+                load: run.load.to_string(),
+            };
+            self.notices.push(notice.into());
         }
         self.has_write_failure |= finished.saved.is_err()
             || finished.log_failure.is_some()
             || !finished.write_failures.is_empty();
+        let loads = cell_key(&Step { load: 0, ..*step })..=cell_key(&Step {
+            load: usize::MAX,
+            ..*step
+        });
+        let is_first = self
+            .cells
+            .range(loads)
+            .all(|(_, cell)| cell.constrained.is_empty());
+        let only_refusal = finished_run
+            .samples
+            .only_refusal
+            .as_ref()
+            .filter(|_| is_first);
+        if let (Treatment::Constrained, Some(message)) = (step.treatment, only_refusal) {
+            let reason = format!(
+                "refuses the only constraint: {}",
+                printable_message(message)
+            );
+            self.refusing
+                .insert((step.dataset, step.contender), (reason, 0));
+        }
         let cell = self.cells.entry(cell_key(step)).or_default();
         match step.treatment {
             Treatment::Constrained => {
@@ -328,17 +362,20 @@ impl Aggregate {
         let run = runs.and_then(|runs| runs.iter().rfind(|run| run.repeat == step.repeat));
         let Some(run) = run else {
             let contender = &plan.contenders[step.contender].name;
-            let mut failed = self
+            let mut runs = self
                 .runs
                 .iter()
                 .rev()
                 .filter(|run| run.contender == *contender);
-            let reason = failed.find_map(|run| run.failure.clone());
+            let refused = self.refusing.get(&(step.dataset, step.contender));
+            let reason = refused.map(|(reason, _)| reason.clone());
+            let reason = reason.or_else(|| runs.find_map(|run| run.failure.clone()));
             return Err(reason.unwrap_or_else(|| INTERRUPTED.to_owned()));
         };
-        let share = match step.treatment {
-            Treatment::Constrained => run.valid_good,
-            Treatment::Control => run.good,
+        // A control run has no constraint to use.
+        let (share, constrained) = match step.treatment {
+            Treatment::Constrained => (run.valid_good, std::slice::from_ref(run)),
+            Treatment::Control => (run.good, &[][..]),
         };
         let share = share.ok_or_else(|| {
             "the objectives could not be checked: streamed answers with token counts are necessary"
@@ -349,6 +386,7 @@ impl Aggregate {
         // Without a rate, requests wait for free slots in flight.
         let backlog = backlog.filter(|_| matches!(load, Load::RequestRate(_)));
         let decision = Decision::new(share, plan.goodput_share, backlog.as_ref());
+        let (_, [cold_ttft_ms, warm_ttft_ms]) = cold_and_warm(constrained);
         Ok(SweepStep {
             load,
             requests: run.requests,
@@ -359,6 +397,10 @@ impl Aggregate {
             is_behind: backlog.is_some_and(|backlog| backlog.is_behind()),
             achieved_rps: run.values.number(&totals::REQUEST_THROUGHPUT),
             output_tokens_per_s: run.values.number(&totals::OUTPUT_THROUGHPUT),
+            ttft_ms: summary(&run.values, &latencies::TTFT),
+            tpot_ms: summary(&run.values, &latencies::TPOT),
+            cold_ttft_ms,
+            warm_ttft_ms,
             is_distrusted: run.is_distrusted,
         })
     }
@@ -493,7 +535,12 @@ fn evidence<'a>(
     let cell_evidence = |(key, row): (&(usize, usize, usize), &'a Row)| {
         let cell = aggregate.cells.get(key);
         let run = cell.and_then(|cell| cell.constrained.first());
+        let follows_rate = |run: &FinishedRun| {
+            let rate = run.record.own_request_rate();
+            rate.is_finite() && run.requests as f64 >= NEAR_RATE * rate * run.duration_s
+        };
         CellEvidence {
+            follows_rate: cell.is_some_and(|cell| cell.constrained.iter().all(follows_rate)),
             dataset: &row.dataset,
             contender: &row.contender,
             load: row.load,
@@ -529,11 +576,14 @@ fn compile_ms(run: &FinishedRun) -> Option<f64> {
     Some(mean(&run.samples.cold_ttft_ms)? - mean(&run.samples.warm_ttft_ms)?)
 }
 
-fn distrusted_metrics(client: &ClientOverhead) -> impl Iterator<Item = &'static Metric> {
-    client
-        .bounds
-        .distrusted_figures()
-        .map(|(figure, _)| figure.metric)
+/// The means and throughputs that the client may have distorted, each with the most that it added.
+fn distrusted_metrics(
+    client: &ClientOverhead,
+) -> impl Iterator<Item = (&'static Metric, Option<f64>)> {
+    let figures = client.bounds.distrusted_figures();
+    let is_compared = |figure: &registry::Figure| matches!(figure.stat, None | Some(Stat::Mean));
+    let compared = figures.filter(move |(figure, _)| is_compared(figure));
+    compared.map(|(figure, added)| (figure.metric, added))
 }
 
 /// The result of a cell. A cell without runs takes the reason of another cell of the contender that
@@ -545,31 +595,28 @@ fn row_result(
 ) -> RowResult {
     let (dataset, contender, _) = cell_key;
     let cell = aggregate.cells.get(&cell_key);
+    let refused = aggregate.refusing.get(&(dataset, contender));
+    let refused = refused.map(|(reason, _)| reason);
     if let Some(figures) = cell.and_then(|cell| figures(plan, cell)) {
-        return RowResult::Measured(Box::new(figures));
+        return RowResult::Measured(Box::new(Figures {
+            only_refusal: refused.cloned(),
+            ..figures
+        }));
     }
-    let own = cell.and_then(|cell| cell.failures.first());
+    let own = cell.and_then(|cell| cell.failures.first()).or(refused);
     let others = || {
-        aggregate
-            .cells
-            .iter()
-            .filter(|((_, owner, _), _)| *owner == contender)
+        let cells = aggregate.cells.iter();
+        cells.filter(|((_, owner, _), _)| *owner == contender)
     };
-    let failure = |cell: &'_ Cell| {
-        cell.failures
-            .iter()
-            .find(|reason| *reason != INTERRUPTED)
-            .cloned()
-    };
-    let same_dataset = || {
-        others()
-            .filter(|((owner, ..), _)| *owner == dataset)
-            .find_map(|(_, cell)| failure(cell))
-    };
-    let any_dataset = || others().find_map(|(_, cell)| failure(cell));
-    let reason = own.cloned().or_else(same_dataset).or_else(any_dataset);
+    let same_dataset = others().filter(|((owner, ..), _)| *owner == dataset);
+    let mut failures = same_dataset
+        .chain(others())
+        .flat_map(|(_, cell)| &cell.failures);
+    let reason = own.or_else(|| failures.find(|reason| *reason != INTERRUPTED));
     RowResult::DidNotRun {
-        reason: reason.unwrap_or_else(|| "stopped before this run".to_owned()),
+        reason: reason
+            .map_or("stopped before this run", String::as_str)
+            .to_owned(),
     }
 }
 
@@ -580,6 +627,7 @@ fn figures(plan: &MatrixOptions, cell: &Cell) -> Option<Figures> {
     let values = pooled_values(runs, &cell.pooled);
     let (cold_from, [cold_ttft_ms, warm_ttft_ms]) = cold_and_warm(runs);
     let engine = first.engine.as_ref();
+    let all_runs = runs.iter().chain(&cell.control);
     Some(Figures {
         runs: runs.len(),
         requests: runs.iter().map(|run| run.requests).sum(),
@@ -587,6 +635,7 @@ fn figures(plan: &MatrixOptions, cell: &Cell) -> Option<Figures> {
         decoding: cell.decoding().constrained.map(|found| found.answers),
         causes: causes(runs),
         refusals: refusals(runs),
+        only_refusal: None,
         reasons: reasons(runs),
         distributions: Distributions {
             ttft_ms: curves(cell, &latencies::TTFT),
@@ -605,11 +654,7 @@ fn figures(plan: &MatrixOptions, cell: &Cell) -> Option<Figures> {
         warm_ttft_ms,
         cold_from,
         control: control(plan, cell),
-        distrusted_runs: runs
-            .iter()
-            .chain(&cell.control)
-            .filter(|run| run.is_distrusted)
-            .count(),
+        distrusted_runs: all_runs.filter(|run| run.is_distrusted).count(),
         server_version: first.record.server.version.clone(),
         engine: engine.map(|engine| {
             engine.version.as_ref().map_or_else(
@@ -657,34 +702,26 @@ fn curves(cell: &Cell, metric: &Metric) -> Curves {
 /// use, those of the single requests before the runs. The two are never mixed, because only the
 /// first are under load.
 fn cold_and_warm(runs: &[FinishedRun]) -> (Option<ColdFrom>, [Summary; 2]) {
-    let summary = |values: Vec<f64>| Summary::new(values, &TAIL);
-    let in_runs = |ttft_ms: fn(&RunSamples) -> &Vec<f64>| {
-        summary(
-            runs.iter()
-                .flat_map(|run| ttft_ms(&run.samples).clone())
-                .collect(),
-        )
+    let of_runs = |ttft_ms: fn(&RunSamples) -> &Vec<f64>| {
+        let values = runs.iter().flat_map(|run| ttft_ms(&run.samples));
+        Summary::new(values.copied().collect(), &TAIL)
     };
-    let cold = in_runs(|samples| &samples.cold_ttft_ms);
-    let alone = |ttft_ms: fn(FirstUse) -> f64| {
-        summary(
-            runs.iter()
-                .filter_map(|run| run.first_use)
-                .map(ttft_ms)
-                .collect(),
-        )
+    let of_first_uses = |ttft_ms: fn(FirstUse) -> f64| {
+        let first_uses = runs.iter().filter_map(|run| run.first_use);
+        Summary::new(first_uses.map(ttft_ms).collect(), &TAIL)
     };
-    let alone_cold = alone(|first_use| first_use.cold_ttft_ms);
-    match (cold.n, alone_cold.n) {
-        (1.., _) => (
-            Some(ColdFrom::Run),
-            [cold, in_runs(|samples| &samples.warm_ttft_ms)],
-        ),
-        (0, 1..) => (
-            Some(ColdFrom::Alone),
-            [alone_cold, alone(|first_use| first_use.warm_ttft_ms)],
-        ),
-        (0, 0) => (None, [cold, in_runs(|samples| &samples.warm_ttft_ms)]),
+    let in_runs = [
+        of_runs(|run| &run.cold_ttft_ms),
+        of_runs(|run| &run.warm_ttft_ms),
+    ];
+    let alone = [
+        of_first_uses(|ttft| ttft.cold_ttft_ms),
+        of_first_uses(|ttft| ttft.warm_ttft_ms),
+    ];
+    match (in_runs[0].n, alone[0].n) {
+        (1.., _) => (Some(ColdFrom::Run), in_runs),
+        (0, 1..) => (Some(ColdFrom::Alone), alone),
+        (0, 0) => (None, in_runs),
     }
 }
 
@@ -770,13 +807,10 @@ fn conditions(plan: &MatrixOptions, aggregate: &Aggregate, stopped: bool) -> Mat
         .first()
         .and_then(|contender| contender.runs.first())
         .map(|run| &run.plan);
+    let dates = aggregate.finished_runs().map(|run| run.record.date());
+    let date = dates.min().and_then(|date| iso_8601(&date));
     MatrixConditions {
-        date: aggregate
-            .finished_runs()
-            .map(|run| run.record.date())
-            .min()
-            .and_then(|date| iso_8601(&date))
-            .map(|date| format!("{date}Z")),
+        date: date.map(|date| format!("{date}Z")),
         sobench_version: env!("CARGO_PKG_VERSION").to_owned(),
         backend: run
             .map(|run| run.settings.backend.name().to_owned())
@@ -914,14 +948,11 @@ fn notices(plan: &MatrixOptions, aggregate: &Aggregate, rows: &[Row]) -> Vec<Not
             ContenderServer::Embedded | ContenderServer::Launched { .. }
         )
     });
-    add(
-        cold_is_unknown && !are_own_servers,
-        MatrixNotice::ColdTtftUnknown,
-    );
-    add(
-        cold_is_unknown && are_own_servers,
-        MatrixNotice::ColdTtftUnknownOfOwnServers,
-    );
+    let unknown = match are_own_servers {
+        true => MatrixNotice::ColdTtftUnknownOfOwnServers,
+        false => MatrixNotice::ColdTtftUnknown,
+    };
+    add(cold_is_unknown, unknown);
     add(
         measured().any(|figures| figures.ttft_ms.n > 0 && figures.tpot_ms.n == 0),
         MatrixNotice::OneTokenAnswers,
@@ -930,24 +961,26 @@ fn notices(plan: &MatrixOptions, aggregate: &Aggregate, rows: &[Row]) -> Vec<Not
         plan.loads != [Load::AsGiven] && plan.slo.is_none(),
         MatrixNotice::NoObjectives,
     );
+    for ((dataset, contender), (_, runs)) in &aggregate.refusing {
+        let notice = MatrixNotice::RunsLeftOut {
+            contender: plan.contenders[*contender].name.clone(),
+            dataset: plan.datasets[*dataset].clone(),
+            runs: *runs,
+        };
+        add(*runs > 0, notice);
+    }
     for ((dataset, contender, _), cell) in aggregate
         .cells
         .iter()
         .filter(|(_, cell)| !cell.constrained.is_empty())
     {
         for why in &cell.failures {
-            let (contender, dataset) = (
-                plan.contenders[*contender].name.clone(),
-                plan.datasets[*dataset].clone(),
-            );
-            notices.push(
-                MatrixNotice::RunFailed {
-                    contender,
-                    dataset,
-                    why: why.clone(),
-                }
-                .into(),
-            );
+            let notice = MatrixNotice::RunFailed {
+                contender: plan.contenders[*contender].name.clone(),
+                dataset: plan.datasets[*dataset].clone(),
+                why: why.clone(),
+            };
+            add(true, notice);
         }
     }
     notices

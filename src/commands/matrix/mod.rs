@@ -225,7 +225,7 @@ impl MatrixRunner<'_> {
             .iter()
             .copied()
             .enumerate()
-            .filter(|(_, step)| !is_skipped(step))
+            .filter(|(_, step)| !is_skipped(step) && !self.aggregate.leaves_out(&self.plan, step))
             .collect();
         let labels: Vec<String> = left
             .iter()
@@ -284,26 +284,14 @@ impl MatrixRunner<'_> {
 
     /// The constraints that the server has received. Contenders with the same server share them.
     fn past(&self, step: &Step) -> ServerHistory {
-        let sent = self
-            .sent
-            .get(&self.server_index(step))
-            .cloned()
-            .unwrap_or_default();
-        match self.plan.contenders[step.contender].server {
+        let (sent, is_whole) = match self.plan.contenders[step.contender].server {
             // The server is started for the run.
-            ContenderServer::Embedded => ServerHistory {
-                sent: HashSet::new(),
-                is_whole: true,
-            },
-            ContenderServer::Launched { .. } => ServerHistory {
-                sent,
-                is_whole: true,
-            },
-            ContenderServer::Running | ContenderServer::PerRequest => ServerHistory {
-                sent,
-                is_whole: false,
-            },
-        }
+            ContenderServer::Embedded => (None, true),
+            ContenderServer::Launched { .. } => (self.sent.get(&self.server_index(step)), true),
+            _ => (self.sent.get(&self.server_index(step)), false),
+        };
+        let sent = sent.cloned().unwrap_or_default();
+        ServerHistory { sent, is_whole }
     }
 
     /// The index of the first contender with the same server.
@@ -338,26 +326,13 @@ impl MatrixRunner<'_> {
         if finished.interrupted {
             self.shutdown.drain();
         }
-        let exited = match &mut self.server {
-            Some((.., server)) => server
-                .status()
-                .map(|status| format!("the server exited during its runs ({status})")),
-            None => None,
-        };
-        let dataset = if exited.is_some() {
-            None
-        } else {
-            Some(step.dataset)
-        };
-        match (failure.or(exited), outcome.samples) {
-            (Some(_), _) if finished.interrupted => {
-                self.aggregate
-                    .add_failure(step, &Error::interrupted("the run"), entry);
-            }
-            (Some(reason), _) => {
-                self.aggregate
-                    .add_failure(step, &Error::environment(reason), entry);
-            }
+        let server = self.server.as_mut();
+        let status = server.and_then(|(.., server)| server.status());
+        let exited = status.map(|status| format!("the server exited during its runs ({status})"));
+        let dataset = exited.is_none().then_some(step.dataset);
+        let error = match (failure.or(exited), outcome.samples) {
+            (Some(_), _) if finished.interrupted => Error::interrupted("the run"),
+            (Some(reason), _) => Error::environment(reason),
             (None, Some(samples)) => {
                 self.sent
                     .entry(self.server_index(step))
@@ -365,11 +340,9 @@ impl MatrixRunner<'_> {
                     .extend(samples.sent.iter().cloned());
                 return self.aggregate.add_run(step, samples, &finished, entry);
             }
-            (None, None) => {
-                self.aggregate
-                    .add_failure(step, &Error::internal("a run without samples"), entry);
-            }
-        }
+            (None, None) => Error::internal("a run without samples"),
+        };
+        self.aggregate.add_failure(step, &error, entry);
         self.skip(step, dataset);
     }
 

@@ -230,7 +230,11 @@ impl MatrixOptions {
         let datasets = datasets(arguments)?;
         let loads = loads(arguments)?;
         // The arms of a run with --arms include those without a constraint.
-        let has_one_run = flags.no_control_arm || !arguments.constraint.arms.is_empty();
+        // Repeats of one server are compared with those of another, which needs no control arm.
+        let is_repeated = contenders.len() == 1 && datasets.len() == 1 && loads.len() == 1;
+        let is_left_out = is_repeated && !flags.sweep && !flags.control_arm;
+        let has_one_run =
+            flags.no_control_arm || is_left_out || !arguments.constraint.arms.is_empty();
         let treatments = treatments(has_one_run, &datasets)?;
         let repeats = flags.repeat as usize;
         let runs = [

@@ -219,14 +219,9 @@ mod tests {
         SweepStep {
             load,
             requests: 100,
-            share: None,
             is_sustained,
-            is_undecided: false,
-            backlog_growth_percent: None,
-            is_behind: false,
             achieved_rps: Some(17.0),
-            output_tokens_per_s: None,
-            is_distrusted: false,
+            ..SweepStep::default()
         }
     }
 

@@ -12,14 +12,14 @@ use self::contrast::{Contrast, RunHits, RunValues};
 use super::report::Load;
 use super::report::verdicts::{Cause, Figure, Finding, Ruling, Tested, Verdict, Verdicts};
 use crate::commands::distinct::distinct;
-use sobench_backend::refused_keyword;
 use sobench_core::case::Arm;
 use sobench_core::constraint::Constraint;
-use sobench_core::error_message::error_message;
 use sobench_core::observation::{Outcome, TOO_MANY_REQUESTS};
 use sobench_core::verdict::{NotScored, Reason, Verdict as AnswerVerdict};
 use sobench_facts::Sample;
 use sobench_plan::metrics::MetricsOptions;
+use sobench_report::refusals::{Refused, sum_by_keyword};
+use sobench_results::compare::contrast::holm;
 use sobench_results::metrics::first_uses;
 use sobench_results::metrics::registry::{self, Metric, RequestValues, latencies, rates, totals};
 use sobench_statistics::Rate;
@@ -67,15 +67,6 @@ pub struct RequestSample {
     pub refusal: Option<Refused>,
 }
 
-/// A refusal of a constraint.
-#[derive(Clone, Debug)]
-pub struct Refused {
-    /// The status and the server's words.
-    pub message: Arc<str>,
-    /// The keyword of the schema that they name.
-    pub keyword: Option<Arc<str>>,
-}
-
 /// The samples of one constrained run and its control.
 #[derive(Clone, Debug)]
 pub struct RunEvidence<'a> {
@@ -84,8 +75,9 @@ pub struct RunEvidence<'a> {
     pub output_throughput: Option<f64>,
     /// TTFT of the first use of a constraint minus that of later uses.
     pub compile_ms: Option<f64>,
-    /// The metrics that the client may have distorted, in the run or its control.
-    pub distrusted: Vec<&'static Metric>,
+    /// What the client may have added to a mean, or taken from a throughput, in the run or its control;
+    /// `None` if it is unknown.
+    pub distrusted: Vec<(&'static Metric, Option<f64>)>,
 }
 
 /// The runs of a contender on a dataset under a load.
@@ -95,6 +87,8 @@ pub struct CellEvidence<'a> {
     pub contender: &'a str,
     pub load: Load,
     pub output_len: u32,
+    /// Whether the request rate sets the throughput of every run.
+    pub follows_rate: bool,
     pub runs: Vec<RunEvidence<'a>>,
     pub decoding: CellDecoding,
     /// The most frequent reason of invalid answers.
@@ -140,24 +134,9 @@ pub fn request_samples(
             constraint: sample.constraint().map(&mut number),
             is_later_use: later.contains(&sample.case_index()),
             judged: judged(sample),
-            refusal: refusal(sample),
+            refusal: Refused::new(sample),
         })
         .collect()
-}
-
-/// The refusal of the constraint. A refusal for load is none.
-fn refusal(sample: &Sample<'_>) -> Option<Refused> {
-    let message = match sample.outcome() {
-        Outcome::Rejected { status, .. } if *status == TOO_MANY_REQUESTS => return None,
-        Outcome::Rejected { status, body, .. } => format!("{status}: {}", error_message(body)),
-        Outcome::Unsupported { what } => what.clone(),
-        _ => return None,
-    };
-    let keyword = refused_keyword(&message, sample.constraint()?);
-    Some(Refused {
-        message: message.into(),
-        keyword: keyword.map(Into::into),
-    })
 }
 
 /// See [`RequestSample::judged`]. An answer that violated its constraint before it was cut is
@@ -211,13 +190,7 @@ fn run_hits(requests: &[RequestSample], hit: impl Fn(&RequestSample) -> Option<b
 pub fn verdicts(cells: &[CellEvidence<'_>]) -> Verdicts {
     let mut found = Vec::new();
     let mut tests: Vec<(Verdict, Contrast)> = Vec::new();
-    let mut places: Vec<(&str, Load)> = Vec::new();
-    for cell in cells {
-        if !places.contains(&(cell.dataset, cell.load)) {
-            places.push((cell.dataset, cell.load));
-        }
-    }
-    for (dataset, load) in places {
+    for (dataset, load) in distinct(cells.iter().map(|cell| (cell.dataset, cell.load))) {
         let here: Vec<&CellEvidence<'_>> = cells
             .iter()
             .filter(|cell| (cell.dataset, cell.load) == (dataset, load))
@@ -264,7 +237,7 @@ pub fn verdicts(cells: &[CellEvidence<'_>]) -> Verdicts {
         }
     }
     let contrasts: Vec<Contrast> = tests.iter().map(|(_, contrast)| *contrast).collect();
-    let level = holm_level(&contrasts);
+    let (_, level) = holm(&contrasts, ERROR, |contrast, level| contrast.differs(level));
     let comparisons = tests.len();
     found.extend(
         tests
@@ -276,21 +249,6 @@ pub fn verdicts(cells: &[CellEvidence<'_>]) -> Verdicts {
         interval_percent: (comparisons > 0).then_some(100.0 * level),
         verdicts: found,
     }
-}
-
-/// The level at which Holm's method ("A simple sequentially rejective multiple test procedure",
-/// 1979) decides the last comparison. Intervals of this level exclude 0 for the comparisons that it
-/// rejects, and for no other.
-fn holm_level(contrasts: &[Contrast]) -> f64 {
-    let mut p_values: Vec<f64> = contrasts.iter().map(Contrast::p_value).collect();
-    p_values.sort_by(f64::total_cmp);
-    let count = p_values.len();
-    let rejected = p_values
-        .iter()
-        .enumerate()
-        .take_while(|(index, p)| **p <= ERROR / (count - index) as f64)
-        .count();
-    1.0 - ERROR / (count - rejected).max(1) as f64
 }
 
 /// The ruling on a tested difference. The worse contender comes first if they differ.
@@ -315,11 +273,6 @@ fn decided(mut verdict: Verdict, contrast: &Contrast, level: f64) -> Verdict {
         tested.levels.swap(0, 1);
         tested.difference = -tested.difference;
         (tested.low, tested.high) = (-tested.high, -tested.low);
-        tested
-            .causes
-            .iter_mut()
-            .for_each(|(_, points)| *points = -*points);
-        tested.invalid_reasons.swap(0, 1);
     }
     verdict
 }
@@ -346,7 +299,7 @@ fn figures(first: &CellEvidence<'_>, second: &CellEvidence<'_>) -> Vec<Figure> {
     if is_scored(first) && is_scored(second) {
         figures.push(Figure::Accuracy);
     }
-    let is_cut = |cell: &CellEvidence<'_>| cell.shares(None).1.contains_key(&Cause::Truncated);
+    let is_cut = |cell: &CellEvidence<'_>| cell.shares().1.contains_key(&Cause::Truncated);
     if is_cut(first) || is_cut(second) {
         figures.push(Figure::Compliance);
     }
@@ -357,7 +310,9 @@ fn figures(first: &CellEvidence<'_>, second: &CellEvidence<'_>) -> Vec<Figure> {
     } else {
         figures.extend([Figure::Ttft, Figure::Tpot]);
     }
-    figures.extend([Figure::E2el, Figure::OutputThroughput]);
+    figures.push(Figure::E2el);
+    let follows_rate = first.follows_rate && second.follows_rate;
+    figures.extend((!follows_rate).then_some(Figure::OutputThroughput));
     figures.extend(has_compile_time.then_some(Figure::CompileCold));
     figures
 }
@@ -383,11 +338,17 @@ fn compare(first: &CellEvidence<'_>, second: &CellEvidence<'_>, figure: Figure) 
     let contrast = if figure.is_rate() {
         Contrast::of_shares(&first.hits(metric), &second.hits(metric))
     } else {
-        let is_distrusted =
-            |cell: &&CellEvidence<'_>| cell.runs.iter().any(|run| run.distrusted.contains(&metric));
-        if [first, second].iter().any(is_distrusted) {
+        let doubt = |cell: &CellEvidence<'_>| -> Option<f64> {
+            let doubts = cell.runs.iter().flat_map(|run| &run.distrusted);
+            let doubts = doubts.filter(|(own, _)| *own == metric);
+            doubts
+                .map(|(_, added)| *added)
+                .try_fold(0.0, |most: f64, added| Some(most.max(added?)))
+        };
+        let Some((one, other)) = doubt(first).zip(doubt(second)) else {
             return Compared::Not(Finding::Distrusted { figure });
-        }
+        };
+        let doubt = one + other;
         let is_held_up = |cell: &&CellEvidence<'_>| cell.decoding.held_up().is_some();
         match figure {
             Figure::TpotAdded | Figure::TtftAdded if [first, second].iter().any(is_held_up) => {
@@ -415,16 +376,12 @@ fn compare(first: &CellEvidence<'_>, second: &CellEvidence<'_>, figure: Figure) 
             }
             _ => RESOLUTION_MS,
         };
-        Contrast::of_means(&one, &other, resolution)
+        Contrast::of_means(&one, &other, resolution).map(|found| found.with_doubt(doubt))
     };
     let Some(contrast) = contrast else {
         return Compared::NoValues;
     };
     let unit = if figure.is_rate() { 100.0 } else { 1.0 };
-    let causes = match figure {
-        Figure::CorrectRate => causes(first, second),
-        _ => Vec::new(),
-    };
     let tested = Tested {
         figure,
         // Decided when all contrasts are known.
@@ -433,45 +390,14 @@ fn compare(first: &CellEvidence<'_>, second: &CellEvidence<'_>, figure: Figure) 
         difference: unit * contrast.difference,
         low: f64::NAN,
         high: f64::NAN,
-        causes,
-        invalid_reasons: [first, second].map(|cell| cell.invalid_reason.clone()),
-        output_len: first.output_len,
-        one_constraint: first.constraints().len() <= 1,
     };
     Compared::Tested(contrast, tested)
-}
-
-/// The causes of answers that are not correct: of the first more than of the second, in points, over
-/// the cases of both.
-fn causes(first: &CellEvidence<'_>, second: &CellEvidence<'_>) -> Vec<(Cause, f64)> {
-    let cases = |cell: &CellEvidence<'_>| -> HashSet<usize> {
-        cell.hits(&rates::CORRECT_RATE)
-            .iter()
-            .flat_map(|run| run.keys().copied())
-            .collect()
-    };
-    let common = &cases(first) & &cases(second);
-    let (one, other) = (
-        first.shares(Some(&common)).1,
-        second.shares(Some(&common)).1,
-    );
-    let all = [
-        Cause::Invalid,
-        Cause::Truncated,
-        Cause::Refused,
-        Cause::Failed,
-    ];
-    let share = |of: &BTreeMap<Cause, f64>, cause| of.get(&cause).copied().unwrap_or(0.0);
-    all.iter()
-        .map(|cause| (*cause, share(&one, *cause) - share(&other, *cause)))
-        .filter(|(_, points)| *points != 0.0)
-        .collect()
 }
 
 /// The shares of answers that were cut at the token limit; `None` if all are small.
 fn cut(cells: &[&CellEvidence<'_>]) -> Option<Finding> {
     let share = |cell: &&CellEvidence<'_>| {
-        let (_, causes) = cell.shares(None);
+        let (_, causes) = cell.shares();
         causes.get(&Cause::Truncated).copied().unwrap_or(0.0)
     };
     let shares_percent: Vec<f64> = cells.iter().map(share).collect();
@@ -505,7 +431,10 @@ impl CellEvidence<'_> {
         let refusals: Vec<(u32, &Refused)> = requests
             .filter_map(|request| Some((request.constraint?, request.refusal.as_ref()?)))
             .collect();
-        let refused: HashSet<u32> = refusals.iter().map(|(constraint, _)| *constraint).collect();
+        let keywords = refusals
+            .iter()
+            .map(|(constraint, refused)| (*constraint, refused.keyword.clone()));
+        let (refused, by_keyword) = sum_by_keyword(keywords);
         let mut by_words: BTreeMap<&str, HashSet<u32>> = BTreeMap::new();
         for (constraint, refusal) in &refusals {
             by_words
@@ -515,21 +444,17 @@ impl CellEvidence<'_> {
         }
         let (words, with_words) = by_words.iter().max_by_key(|(_, refused)| refused.len())?;
         Some(Finding::Refuses {
-            refused: refused.len(),
+            refused,
             constraints: self.constraints().len(),
             words: (*words).to_owned(),
             with_words: with_words.len(),
-            keywords: distinct(
-                refusals
-                    .iter()
-                    .filter_map(|(_, refused)| Some(refused.keyword.as_deref()?.to_owned())),
-            ),
+            by_keyword,
         })
     }
 
     /// Whether the server accepts requests, and none of enough answers is correct.
     fn none_correct(&self) -> Option<Finding> {
-        let (answers, causes) = self.shares(None);
+        let (answers, causes) = self.shares();
         let is_any_correct = 100.0 - causes.values().sum::<f64>() > 1e-6;
         let is_stated = self.has_answers() && answers >= MIN_NONE_CORRECT && !is_any_correct;
         is_stated.then(|| Finding::NoneCorrect {
@@ -546,13 +471,12 @@ impl CellEvidence<'_> {
             .collect()
     }
 
-    /// The number of requests that count, and the share of each cause in percent, among `cases`.
-    fn shares(&self, cases: Option<&HashSet<usize>>) -> (usize, BTreeMap<Cause, f64>) {
+    /// The number of requests that count, and the share of each cause in percent.
+    fn shares(&self) -> (usize, BTreeMap<Cause, f64>) {
         let counted: Vec<Result<(), Cause>> = self
             .runs
             .iter()
             .flat_map(|run| run.constrained)
-            .filter(|request| cases.is_none_or(|cases| cases.contains(&request.case)))
             .filter_map(|request| request.judged)
             .collect();
         let mut shares = BTreeMap::new();

@@ -99,7 +99,7 @@ fn auto_replaces_a_rejected_dialect() {
     ];
     let ran = sobench(&named);
     let refused =
-        "0 of 4 valid: the server refused the constraint (400: extra fields not permitted)";
+        "enforced? NO: the server refused the constraint (400: extra fields not permitted)";
     ran.assert_headline(0, refused);
 }
 
@@ -116,7 +116,8 @@ fn unenforced_constraints_stop_the_run_unless_allowed() {
     let preflight_requests = posts(&server).len();
     let (page, result) = run_against(&server, &["--dataset choice --allow-unenforced"]);
     assert!(
-        page.starts_with("CONSTRAINT NOT ENFORCED: choice in structured-outputs is ignored"),
+        page.starts_with("enforced? NO: ")
+            && page.contains("CONSTRAINT NOT ENFORCED: choice in structured-outputs is ignored"),
         "{page}"
     );
     assert_eq!(result["enforcement"]["state"], "not_enforced");

@@ -91,7 +91,9 @@ fn a_run_with_tools_is_checked_by_at_most_four_requests() {
     assert!((1..=4).contains(&of_preflight(&server)));
 
     let (ran, result) = sobench_result(&[flags, &server.base_url, "--allow-unenforced"]);
-    ran.assert_headline(0, "CONSTRAINT NOT ENFORCED: tool is enforced only in part");
+    ran.assert_headline(0, "enforced? NO: ");
+    let alarm = "CONSTRAINT NOT ENFORCED: tool is enforced only in part";
+    assert!(ran.stdout.contains(alarm), "{}", ran.stdout);
     let enforcement = &result["sobench"]["enforcement"];
     let finding = &enforcement["findings"][0];
     let found = [

@@ -58,6 +58,14 @@ pub enum MatrixNotice {
         "no objectives; use --goodput ttft:200 tpot:50 to report the highest load that meets them with valid answers"
     )]
     NoObjectives,
+    #[error(
+        "runs that were left out because the server refuses the only constraint: {runs} of {contender}, {dataset}"
+    )]
+    RunsLeftOut {
+        contender: String,
+        dataset: String,
+        runs: usize,
+    },
     #[error("{contender}, {dataset}: a failed run is not in any figure: {why}")]
     RunFailed {
         contender: String,

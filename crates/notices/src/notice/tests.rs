@@ -295,6 +295,7 @@ fn examples_matrix() -> Vec<Notice> {
         ColdTtftUnknownOfOwnServers {},
         OneTokenAnswers {},
         NoObjectives {},
+        RunsLeftOut { contender: contender(), dataset: dataset(), runs: 59 },
         RunFailed { contender: contender(), dataset: dataset(), why: text("no server") },
     )
 }

@@ -9,7 +9,7 @@ use sobench_core::case::Arm;
 use sobench_core::server_sample::Quantity;
 use sobench_facts::Sample;
 use sobench_facts::latency::chunk_gaps_ms;
-use sobench_render::axis::{Axis, round_step};
+use sobench_render::axis::{Axis, Range, decimals};
 use sobench_render::svg::{self, Curve, ShareScale};
 use sobench_render::{Block, Chart, Charts, Document, Layout, LegendEntry};
 use sobench_results::metrics::distribution::Distribution;
@@ -85,10 +85,7 @@ fn cumulative(view: &View<'_>, arms: &[Arm], metric: &Metric, names: VllmNames) 
     let ends = distributions
         .iter()
         .filter_map(|(_, distribution)| distribution.cumulative().last());
-    let (low, high) = (
-        starts.map(|(ns, _)| ns).min()?,
-        ends.map(|(ns, _)| ns).max()?,
-    );
+    let axis = Axis::durations(starts.chain(ends).map(|(ns, _)| ns as f64))?;
     let mut title = format!("{} ({})", names.title, names.row);
     if *metric == latencies::ITL
         && let Some(words) = together(view)
@@ -102,7 +99,7 @@ fn cumulative(view: &View<'_>, arms: &[Arm], metric: &Metric, names: VllmNames) 
             curve(*arm, name, distribution)
         })
         .collect();
-    let svg = svg::cumulative(&title, &curves, ShareScale::Even, &Axis::around(low, high));
+    let svg = svg::cumulative(&title, &curves, ShareScale::Even, &axis);
     Some(Chart {
         title,
         svg,
@@ -278,50 +275,28 @@ fn x_of(part: f64) -> f64 {
 }
 
 fn add_seconds(chart: &mut String, duration_s: f64, top: f64, bottom: f64) {
-    let step = round_step(duration_s, 10);
-    for place in 0..=(duration_s / step + 1e-9) as usize {
-        let seconds = place as f64 * step;
-        let at = x_of(seconds / duration_s);
-        let _ = write!(
-            chart,
-            "<line class=\"grid\" x1=\"{at:.1}\" y1=\"{top}\" x2=\"{at:.1}\" y2=\"{bottom}\"/>"
-        );
-        let name = short(seconds, step);
-        let _ = write!(
-            chart,
-            "<text x=\"{at:.1}\" y=\"{}\" text-anchor=\"middle\">{name} s</text>",
-            bottom + 16.0
-        );
-    }
+    let axis = Axis::linear([0.0, duration_s].into_iter(), Range::Data);
+    let ticks = axis.iter().flat_map(Axis::ticks);
+    let inside: Vec<(f64, String)> = ticks
+        .filter(|(seconds, _)| *seconds <= duration_s)
+        .map(|(seconds, name)| (*seconds, format!("{name} s")))
+        .collect();
+    let x_of = |seconds| x_of(seconds / duration_s);
+    svg::add_columns(chart, &inside, x_of, [top, bottom, bottom + 16.0]);
 }
 
-/// A number with the decimals that its step needs.
-fn short(value: f64, step: f64) -> String {
-    let decimals = (-step.log10().floor()).clamp(0.0, 9.0) as usize;
-    format!("{value:.decimals$}")
-}
-
-/// One series as a filled step chart with its own axis.
+/// One series as a filled step chart with its own axis: from 0, and for shares to 100 %.
 fn add_panel(chart: &mut String, name: &str, values: &[f64], top: f64, colour: usize) {
-    let highest = values.iter().copied().fold(0.0, f64::max);
-    let step = round_step(highest.max(1e-9), 4);
-    let end = (highest / step).ceil().max(1.0) * step;
-    let y_of = |value: f64| top + PANEL * (1.0 - value / end);
-    for place in 0..=(end / step + 1e-9) as usize {
-        let value = place as f64 * step;
-        let (at, right) = (y_of(value), WIDTH - RIGHT);
-        let _ = write!(
-            chart,
-            "<line class=\"grid\" x1=\"{LEFT}\" y1=\"{at:.1}\" x2=\"{right}\" y2=\"{at:.1}\"/>"
-        );
-        let _ = write!(
-            chart,
-            "<text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
-            LEFT - 6.0,
-            at + 4.0,
-            short(value, step)
-        );
-    }
+    let whole = name.ends_with('%').then_some(100.0);
+    let range = match name.contains("requests") {
+        true => Range::Counts,
+        false => Range::FromZero,
+    };
+    let Some(axis) = Axis::linear(values.iter().copied().chain(whole), range) else {
+        return;
+    };
+    let y_of = |value: f64| top + PANEL * (1.0 - axis.position(value));
+    svg::add_lines(chart, axis.ticks(), y_of, [LEFT, WIDTH - RIGHT]);
     let mut line = String::new();
     for (place, value) in values.iter().enumerate() {
         let (from, to) = (
@@ -367,9 +342,9 @@ fn add_marks(
         let seconds = place as f64 * timeline.step_s;
         let _ = write!(
             chart,
-            "<rect class=\"{class}\" x=\"{at:.1}\" y=\"{top:.1}\" width=\"{width:.1}\" height=\"{height}\"><title>{}, from {} s</title></rect>",
+            "<rect class=\"{class}\" x=\"{at:.1}\" y=\"{top:.1}\" width=\"{width:.1}\" height=\"{height}\"><title>{}, from {seconds:.*} s</title></rect>",
             of(step),
-            short(seconds, timeline.step_s)
+            decimals(timeline.step_s)
         );
     }
 }

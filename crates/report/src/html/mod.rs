@@ -4,18 +4,17 @@ mod cases;
 mod charts;
 
 use super::conditions::{self, lines, notice_text, notices};
-use super::tables::{self, all_metrics, is_judged, rates, repetition};
+use super::tables::{self, all_metrics, is_judged, rates};
 use super::text::figure;
 use super::view::View;
 use super::{
-    Report, accuracy, breakdown, canaries, channels, client_overhead, count_marks, departures,
-    free_choices, latency_table, server_metrics,
+    Report, accuracy, breakdown, canaries, client_overhead, count_marks, latency_table,
+    server_metrics, verdict,
 };
 use sobench_core::case::Arm;
 use sobench_core::error::Result;
 use sobench_core::printable::{printable, printable_message};
 use sobench_render::{self as render, Block, Document, Table, Tone};
-use sobench_results::metrics::client_overhead::ClientVerdict;
 use sobench_results::metrics::examples::Group;
 use sobench_results::metrics::registry::totals;
 use sobench_statistics::Rate;
@@ -92,6 +91,7 @@ fn document(view: &View<'_>) -> Result<Document> {
 
 /// Warnings, and the run in a sentence.
 fn add_head(page: &mut Document, report: &Report) {
+    page.push(verdict::block(report));
     let values = &report.metrics.values;
     if let Some(stamp) = conditions::warning(report) {
         page.alarm(stamp);
@@ -121,21 +121,9 @@ fn add_head(page: &mut Document, report: &Report) {
         text: sentence.into(),
     });
     if let Some(part) = &report.client {
-        let tone = if part.verdict == ClientVerdict::DoNotTrust {
-            Tone::Alarm
-        } else {
-            Tone::Plain
-        };
-        page.push(Block::Paragraph {
-            tone,
-            text: client_overhead::sentence_of(report, part).into(),
-        });
+        page.paragraph(client_overhead::sentence_of(report, part));
     }
-    let sentences = [
-        repetition(&report.metrics.repetition),
-        report.recovery_sentence(),
-    ];
-    page.paragraphs(sentences.into_iter().flatten());
+    page.paragraphs(tables::sentences(report));
     page.notes(notices(report).iter().map(notice_text).collect());
 }
 
@@ -156,23 +144,7 @@ fn add_quality(page: &mut Document, report: &Report) {
         &findings.not_scored,
         constrained,
     );
-    for (title, table) in [
-        (tables::TOOL_CALLS, tables::tool_calls(metrics)),
-        (tables::ERRORS, tables::errors(metrics)),
-        (departures::TITLE, departures::table(metrics)),
-        (tables::CONTROL_REASONS, tables::control_reasons(metrics)),
-        (tables::BY_IN_FLIGHT, tables::validity_by_in_flight(metrics)),
-        (tables::OVER_TIME, tables::validity_over_time(metrics)),
-        (channels::TIMING, channels::timing(metrics)),
-        (channels::REASONING, channels::reasoning(metrics)),
-        (channels::PARITY, channels::parity(metrics)),
-        (free_choices::FREE_CHOICES, free_choices::table(metrics)),
-    ] {
-        if let Some(table) = table {
-            page.minor_heading(title);
-            page.table(table);
-        }
-    }
+    tables::add_quality(page, metrics, true);
 }
 
 fn add_groups(page: &mut Document, title: &str, groups: &[Group], whole: usize) {

@@ -3,14 +3,14 @@
 use super::*;
 use crate::text::vllm_block;
 use crate::view::testing::with_view;
-use sobench_core::observation::Advice;
+use sobench_core::observation::{Advice, Outcome};
 use sobench_core::verdict::NotScored;
 use sobench_facts::testing::{TestRequest, test_request};
 use sobench_plan::metrics::MetricsOptions;
 use sobench_plan::record::RunRecord;
 use sobench_plan::record::testing::record;
 use sobench_results::metrics::client_overhead::{
-    Bound, Bounds, ClientOverhead, ClientVerdict, Doubt,
+    Bound, Bounds, Burst, ClientOverhead, ClientVerdict, Doubt,
 };
 use sobench_results::metrics::summarise;
 use std::path::Path;
@@ -115,6 +115,10 @@ fn doubtful() -> ClientOverhead {
     };
     ClientOverhead {
         verdict: ClientVerdict::DoNotTrust,
+        burst: Some(Burst {
+            requests: 100,
+            width_ms: 1.0,
+        }),
         doubts: bounds.distrusted().map(doubt).collect(),
         bounds,
         ..ClientOverhead::default()
@@ -156,10 +160,10 @@ fn a_summary_fits_on_one_screen() {
         ]
     };
     for (run, lines) in [
-        (valid(Arm::Constrained), 50),
-        (failing(Arm::Constrained), 50),
-        (both(valid), 60),
-        (both(failing), 60),
+        (valid(Arm::Constrained), MAX_LINES_ONE_ARM),
+        (failing(Arm::Constrained), MAX_LINES_ONE_ARM),
+        (both(valid), MAX_LINES),
+        (both(failing), MAX_LINES),
     ] {
         check_size(summary(&run, with_long_notices(), doubtful()), lines);
         check_size(summary(&run, record(), ClientOverhead::default()), lines);
@@ -167,40 +171,72 @@ fn a_summary_fits_on_one_screen() {
 }
 
 #[test]
-fn the_first_line_is_the_result() {
-    let first = |run: &[TestRequest<'_>], client: ClientOverhead| {
-        let (page, _) = summary(run, record(), client);
-        page.lines().next().unwrap().to_owned()
+fn the_first_lines_are_the_verdict() {
+    let verdict = |run: &[TestRequest<'_>]| {
+        let (page, _) = summary(run, record(), ClientOverhead::default());
+        let lines = page.lines().take_while(|line| !line.contains("==="));
+        lines.map(str::to_owned).collect::<Vec<_>>()[..2].to_vec()
     };
     let valid = vec![test_request(); 20];
+    let no_control = "cost? not known without a control arm (--guided-decoding-ratio 0.5)";
     assert_eq!(
-        first(&valid, ClientOverhead::default()),
-        "20 of 20 valid; no control arm (--guided-decoding-ratio 0.5); client trusted"
-    );
-    let unmeasured = ClientOverhead {
-        verdict: ClientVerdict::Unknown,
-        ..ClientOverhead::default()
-    };
-    assert_eq!(
-        first(&valid, unmeasured),
-        "20 of 20 valid; no control arm (--guided-decoding-ratio 0.5); client unknown"
+        verdict(&valid),
+        [
+            "enforced? not known without a control arm: 20 of 20 answers valid",
+            no_control
+        ]
     );
     let wrong = TestRequest {
         verdict: invalid(Reason::Choice),
+        chunks: vec![5, 15],
         ..test_request()
     };
     let run = [vec![test_request(); 2], vec![wrong.clone()]].concat();
     assert_eq!(
-        first(&run, doubtful()),
-        "2 of 3 valid (66.67 %); 1 invalid; no control arm; 3 figures not trusted"
+        verdict(&run),
+        [
+            "enforced? NO: 2 of 3 answers valid (66.67 %): 1 is none of the choices (case-2)",
+            no_control
+        ]
     );
     let control = TestRequest {
         arm: Arm::Control,
         ..wrong
     };
     assert_eq!(
-        first(&[run, vec![control]].concat(), doubtful()),
-        "2 of 3 valid (66.67 %); 1 invalid; control arm 0 of 1 valid; 3 figures not trusted"
+        verdict(&[valid.clone(), vec![control.clone(); 20]].concat()),
+        [
+            "enforced? not known from so few distinct answers: 20 of 20 answers valid, 0 of 20 without the",
+            "  constraint"
+        ]
+    );
+    let distinct = |request: &TestRequest<'static>| -> Vec<TestRequest<'static>> {
+        let text = |number: usize| -> &'static str { Box::leak(number.to_string().into()) };
+        let made = (0..20).map(|number| TestRequest {
+            text: text(number),
+            ..request.clone()
+        });
+        made.collect()
+    };
+    let [first, second] = [test_request(), control.clone()].map(|request| distinct(&request));
+    assert_eq!(
+        verdict(&[first, second].concat()),
+        [
+            "enforced? yes: 20 of 20 answers valid, 0 of 20 without the constraint",
+            "cost? the first token takes 10.0 ms in place of 5.0 (2.0 times), a token takes 10.0 ms in place of"
+        ]
+    );
+    let as_valid = TestRequest {
+        verdict: Verdict::Valid,
+        ..control.clone()
+    };
+    assert_eq!(
+        verdict(&[valid, vec![as_valid; 20]].concat())[0],
+        "enforced? not known, for unconstrained answers are as valid: 20 of 20 answers valid, 20 of 20"
+    );
+    assert_eq!(
+        verdict(&vec![control; 20])[0],
+        "enforced? none was sent: 0 of 20 answers valid without one"
     );
 }
 

@@ -4,10 +4,16 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use flate2::read::GzDecoder;
+use tempfile::{NamedTempFile, TempPath};
 
 use super::changed_cases::CaseResult;
+use super::requests::Requests;
 use super::side::{FileKind, Run, Side};
 use super::{Comparison, read};
+use sobench_core::case::Arm;
 use sobench_core::error::{Error, Result};
 use sobench_core::input;
 use sobench_core::output_files::write_text;
@@ -21,7 +27,10 @@ const MAX_FILE_BYTES: u64 = 4 << 30;
 const MAX_FILES: usize = 1000;
 
 /// Extensions of the files in a folder that are read as runs. vLLM's script writes JSON to `.txt`.
-const EXTENSIONS: [&str; 3] = ["json", "jsonl", "txt"];
+const EXTENSIONS: [&str; 4] = ["json", "jsonl", "txt", PACKED];
+
+/// The extension of a file that gzip has packed.
+const PACKED: &str = "gz";
 
 /// Reads a side: a file, a folder, or several files separated by commas. `judge` judges the answers
 /// of a run log without verdicts, such as that of a killed run.
@@ -36,6 +45,10 @@ pub fn read_side(
     let mut runs = Vec::new();
     for path in paths(argument)? {
         let file = path.display().to_string();
+        let unpacked = unpacked(&path)?;
+        let path = unpacked
+            .as_ref()
+            .map_or(path, |unpacked| unpacked.to_path_buf());
         let mut of_file = if RunLog::is_run_log(&path)? {
             let mut log = RunLog::read_with(&path, progress)?;
             judge(&mut log)?;
@@ -43,15 +56,48 @@ pub fn read_side(
         } else {
             read::parse_runs(&file, WithProgress::new(open(&path)?, &path, progress))?
         };
-        of_file
-            .iter_mut()
-            .for_each(|run| run.path = Some(path.clone()));
+        for run in &mut of_file {
+            run.path = Some(path.clone());
+            run.unpacked.clone_from(&unpacked);
+        }
         runs.extend(of_file);
     }
-    Ok(Side {
+    let is_control = |run: &Run| {
+        let mut requests = run.requests.iter().flat_map(Requests::iter).peekable();
+        requests.peek().is_some() && requests.all(|request| request.arm() == Some(Arm::Control))
+    };
+    let (controls, others): (Vec<Run>, Vec<Run>) = runs.into_iter().partition(is_control);
+    let side = |runs, controls| Side {
         name: argument.to_owned(),
         runs,
+        controls,
+    };
+    Ok(match (controls.is_empty(), others.is_empty()) {
+        (false, false) => side(others, Some(Box::new(side(controls, None)))),
+        (false, true) => side(controls, None),
+        _ => side(others, None),
     })
+}
+
+/// The content of a packed file in a temporary one, which is removed with the last reference;
+/// `None` for other files.
+fn unpacked(path: &Path) -> Result<Option<Arc<TempPath>>> {
+    if path.extension().is_none_or(|extension| extension != PACKED) {
+        return Ok(None);
+    }
+    let packed = fs::File::open(path).map_err(|error| input::unreadable(path, &error))?;
+    let mut content = GzDecoder::new(packed).take(MAX_FILE_BYTES + 1);
+    let mut file = NamedTempFile::new().map_err(|error| input::unreadable(path, &error))?;
+    let bytes =
+        io::copy(&mut content, &mut file).map_err(|error| input::unreadable(path, &error))?;
+    if bytes > MAX_FILE_BYTES {
+        let error = format!(
+            "over {MAX_FILE_BYTES} bytes when unpacked: {}",
+            path.display()
+        );
+        return Err(Error::usage(error).hint("compare a shorter run"));
+    }
+    Ok(Some(Arc::new(file.into_temp_path())))
 }
 
 /// Reads the texts of the answers that a comparison shows from their files.
@@ -196,7 +242,7 @@ fn files_in(folder: &Path) -> Result<Vec<PathBuf>> {
     files.sort();
     match files.len() {
         0 => Err(Error::usage(format!("no result in this folder: {name}"))
-            .hint("name results .json, .jsonl or .txt")),
+            .hint("name results .json, .jsonl, .txt or .gz")),
         1..=MAX_FILES => Ok(files),
         many => Err(
             Error::usage(format!("{many} files, the limit is {MAX_FILES}: {name}"))

@@ -11,7 +11,7 @@ use super::run_ratio::{MIN_RUNS, RunRatio};
 use super::run_spread::{RunSpread, RunVariation};
 use super::side::{SavedMean, Share, Side};
 use super::throughput::{self, amount_per_request};
-use crate::metrics::registry::{Figure, Kind, Metric, Stat};
+use crate::metrics::registry::{Figure, Kind, Metric, Stat, Unit};
 use sobench_statistics::bootstrap::Replicates;
 use sobench_statistics::distributions::z_score;
 use sobench_statistics::samples_needed;
@@ -42,8 +42,6 @@ pub struct Measured {
 pub enum Uncertainty {
     /// Bootstrap over requests.
     Drawn { drawn: Replicates, paired: bool },
-    /// Bootstrap of throughput over blocks of time.
-    Blocks(Replicates),
     /// Two rates.
     Rates(Contrast),
     /// The figures of several runs a side.
@@ -62,6 +60,14 @@ pub enum Uncertainty {
         error_a: f64,
         error_b: f64,
     },
+    /// Another uncertainty, and what the clients may have added to the difference or taken from it.
+    Doubted {
+        of: Box<Uncertainty>,
+        down: f64,
+        up: f64,
+        /// The value of the first side, which scales them.
+        base: f64,
+    },
     /// No interval.
     None(NoInterval),
 }
@@ -79,10 +85,8 @@ pub enum NoInterval {
     NoGaps,
     /// A run has more gaps than are kept in memory.
     TooManyGaps,
-    /// A file has no end times of answers.
-    NoTimes,
-    /// The run is too short compared with its answers.
-    TooShort,
+    /// A throughput is one value a run, and a side has too few runs.
+    FewRuns,
     /// The figure includes the wait before sending, which is correlated between requests.
     Queued,
     /// Requests do not keep values of the metric.
@@ -93,8 +97,10 @@ pub enum NoInterval {
     TooLarge,
     /// One of several runs has no value above 0.
     RunWithoutValue,
-    /// The client may have distorted the figure.
+    /// The client may have distorted the figure, and it is unknown by how much.
     Distrusted,
+    /// The request rate sets the throughput of both sides.
+    FollowsRate,
     /// No item has requests in both arms.
     NoItems,
     /// Several runs of a side have the same items.
@@ -110,13 +116,13 @@ impl NoInterval {
             Self::NoRequests => "a file has no requests (--save-detailed)".to_owned(),
             Self::NoGaps => "a baseline has no single gaps".to_owned(),
             Self::TooManyGaps => format!("a run has more than {MAX_GAPS_KEPT} gaps"),
-            Self::NoTimes => "a file has no timestamps".to_owned(),
-            Self::TooShort => "the run is too short compared with its answers".to_owned(),
+            Self::FewRuns => format!("needs {MIN_RUNS} runs a side"),
             Self::Queued => "requests wait for each other".to_owned(),
             Self::NotKept => "single values are not saved".to_owned(),
             Self::TooLarge => "too many values; use fewer --resamples".to_owned(),
             Self::RunWithoutValue => "a run has no value above 0".to_owned(),
             Self::Distrusted => "the client may have distorted it".to_owned(),
+            Self::FollowsRate => "it follows the request rate".to_owned(),
             Self::NoItems => "no item has requests in both arms".to_owned(),
             Self::SeveralRuns => "arms are compared in one run; this side has several".to_owned(),
             Self::SingleValue => return None,
@@ -188,7 +194,7 @@ pub fn measure(
     let mut measured: Vec<Measured> = metrics.iter().map(|metric| saved(a, b, *metric)).collect();
     if let Some(pools) = &sides.pools {
         latencies(&sides, pools, &mut measured, resampling);
-        throughputs(&sides, &mut measured, resampling);
+        throughputs(&sides, &mut measured);
     }
     for figure in &mut measured {
         figure.complete(&sides, run_spread);
@@ -196,8 +202,8 @@ pub fn measure(
     measured
 }
 
-/// Throughput from requests, each with a bootstrap of its own.
-fn throughputs(sides: &Sides<'_>, measured: &mut [Measured], resampling: Resampling) {
+/// Throughput from requests.
+fn throughputs(sides: &Sides<'_>, measured: &mut [Measured]) {
     let (a, b) = (sides.a, sides.b);
     for figure in measured {
         let metric = figure.metric.metric;
@@ -208,10 +214,7 @@ fn throughputs(sides: &Sides<'_>, measured: &mut [Measured], resampling: Resampl
             throughput::value(&a.runs, metric).or(figure.a),
             throughput::value(&b.runs, metric).or(figure.b),
         );
-        if !sides.need_no_bootstrap() {
-            let drawn = throughput::bootstrap(a, b, metric, resampling.resamples, resampling.seed);
-            figure.spread = drawn.map_or_else(Uncertainty::None, Uncertainty::Blocks);
-        }
+        figure.spread = Uncertainty::None(NoInterval::FewRuns);
     }
 }
 
@@ -257,16 +260,41 @@ impl Measured {
                 self.variation = run_spread.variation(self.metric);
             }
         }
-        let mut runs = sides.a.runs.iter().chain(&sides.b.runs);
-        if runs.any(|run| run.distrusted.contains_key(&self.metric)) {
-            self.spread = Uncertainty::None(NoInterval::Distrusted);
-        }
+        self.take_off_doubts(sides);
         if self.a.is_none() || self.b.is_none() {
             self.spread = Uncertainty::None(NoInterval::NoValue);
         }
         self.difference = match &self.spread {
             Uncertainty::Rates(contrast) => Some(100.0 * contrast.difference),
             _ => self.a.zip(self.b).map(|(a, b)| b - a),
+        };
+    }
+
+    /// Widens the interval by what the clients may have added to a time or taken from a throughput.
+    fn take_off_doubts(&mut self, sides: &Sides<'_>) {
+        let most = |side: &Side| -> Option<f64> {
+            let doubts = side.runs.iter();
+            let doubts = doubts.filter_map(|run| run.distrusted.get(&self.metric).copied());
+            doubts
+                .reduce(|one, other| Some(one?.max(other?)))
+                .unwrap_or(Some(0.0))
+        };
+        let doubts = most(sides.a).zip(most(sides.b));
+        let spread = std::mem::replace(&mut self.spread, Uncertainty::None(NoInterval::Distrusted));
+        self.spread = match (doubts, spread) {
+            (_, none @ Uncertainty::None(_)) => none,
+            (Some((a, b)), spread) if a.max(b) == 0.0 => spread,
+            (Some((a, b)), spread) => {
+                let is_time = self.metric.metric.unit == Unit::Milliseconds;
+                let (down, up) = if is_time { (b, a) } else { (a, b) };
+                Uncertainty::Doubted {
+                    of: Box::new(spread),
+                    down,
+                    up,
+                    base: self.a.unwrap_or_default(),
+                }
+            }
+            (None, _) => Uncertainty::None(NoInterval::Distrusted),
         };
     }
 
@@ -278,7 +306,7 @@ impl Measured {
                     self.spread = few;
                     return;
                 }
-                Uncertainty::Drawn { drawn, .. } | Uncertainty::Blocks(drawn) => Some(drawn),
+                Uncertainty::Drawn { drawn, .. } => Some(drawn),
                 _ => None,
             };
         self.spread = match (sides.run_ratio(self.metric), self.a) {
@@ -292,7 +320,7 @@ impl Uncertainty {
     /// The interval of the difference, in the figure's unit (rates: percentage points).
     pub fn interval(&self, level: f64) -> Option<(f64, f64)> {
         match self {
-            Self::Drawn { drawn, .. } | Self::Blocks(drawn) => drawn.interval(level),
+            Self::Drawn { drawn, .. } => drawn.interval(level),
             Self::Runs { ratio, base, drawn } => {
                 let (low, high) = wider(ratio, drawn.as_ref(), level)?;
                 Some((base * low, base * high))
@@ -306,6 +334,10 @@ impl Uncertainty {
             } => {
                 let half = z_score(level) * error_a.hypot(*error_b);
                 Some((b - a - half, b - a + half))
+            }
+            Self::Doubted { of, down, up, .. } => {
+                let (low, high) = of.interval(level)?;
+                Some((low - down, high + up))
             }
             Self::None(_) => None,
         }
@@ -323,7 +355,7 @@ impl Uncertainty {
     /// their difference is in percentage points.
     pub fn relative(&self, level: f64) -> Option<(f64, f64)> {
         let (low, high) = match self {
-            Self::Drawn { drawn, .. } | Self::Blocks(drawn) => drawn.relative(level)?,
+            Self::Drawn { drawn, .. } => drawn.relative(level)?,
             Self::Runs { ratio, drawn, .. } => wider(ratio, drawn.as_ref(), level)?,
             Self::Normal {
                 a,
@@ -335,7 +367,13 @@ impl Uncertainty {
                 let half = z_score(level) * (error_a / a).hypot(error_b / b);
                 ((b / a) * (-half).exp() - 1.0, (b / a) * half.exp() - 1.0)
             }
-            Self::Rates(_) | Self::Normal { .. } | Self::None(_) => return None,
+            Self::Doubted { of, down, up, base } if *base > 0.0 => {
+                let (low, high) = of.relative(level)?;
+                return Some((low - 100.0 * down / base, high + 100.0 * up / base));
+            }
+            Self::Rates(_) | Self::Normal { .. } | Self::Doubted { .. } | Self::None(_) => {
+                return None;
+            }
         };
         Some(percent((low, high)))
     }
@@ -372,13 +410,13 @@ impl Uncertainty {
         Some(match self {
             Self::Drawn { paired: true, .. } => Method::PairedBootstrap,
             Self::Drawn { paired: false, .. } => Method::Bootstrap,
-            Self::Blocks(_) => Method::BlockBootstrap,
             Self::Runs { drawn: None, .. } => Method::StudentOfRuns,
             Self::Runs { drawn: Some(_), .. } => Method::StudentOfRunsAndBootstrap,
             Self::Rates(contrast) if contrast.has_runs() => Method::NewcombeAndRuns,
             Self::Rates(contrast) if contrast.pairs().is_some() => Method::McnemarAndNewcombePaired,
             Self::Rates(_) => Method::Newcombe,
             Self::Normal { .. } => Method::Welch,
+            Self::Doubted { of, .. } => return of.method(),
             Self::None(_) => return None,
         })
     }
@@ -557,10 +595,16 @@ fn latencies(
                     row.spread = Uncertainty::None(NoInterval::NotKept);
                     continue;
                 }
-                (row.a, row.b) = (
-                    pool_a.value(figure).or(row.a),
-                    pool_b.value(figure).or(row.b),
-                );
+                // Where a side has no single gaps, the figures of the runs stand for both.
+                let has_gaps = [pool_a, pool_b]
+                    .iter()
+                    .all(|pool| pool.size(figure.metric).1 == GapsKept::All);
+                if has_gaps || stat == Stat::Mean {
+                    (row.a, row.b) = (
+                        pool_a.value(figure).or(row.a),
+                        pool_b.value(figure).or(row.b),
+                    );
+                }
                 row.n = (Some(n), Some(m));
                 let why = why_not(pool_a, figure.metric, stat)
                     .or_else(|| why_not(pool_b, figure.metric, stat));

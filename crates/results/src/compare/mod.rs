@@ -40,7 +40,7 @@ use self::side::Run;
 pub use self::side::Side;
 use crate::metrics::Metrics;
 use crate::metrics::client_overhead::{Bounds, ClientOverhead};
-use crate::metrics::registry::{Better, Figure, Unit, rates, totals};
+use crate::metrics::registry::{Better, Figure, Stat, Unit, latencies, rates, totals};
 use sobench_plan::record::RunRecord;
 use sobench_plan::record::condition::Field;
 use sobench_statistics::bootstrap::resamples_for;
@@ -88,6 +88,8 @@ pub struct Comparison {
     /// Each later side compared with the first; empty if they are not comparable.
     pub against: Vec<SideComparison>,
     pub gate: Option<Gate>,
+    /// For each side with control runs beside others, what the constraint adds to mean TTFT and TPOT.
+    pub costs: Vec<Option<Vec<Measured>>>,
 }
 
 /// The statistical parameters of a comparison.
@@ -109,6 +111,11 @@ pub struct SideComparison {
     pub other: usize,
     pub pairing: Pairing,
     pub rows: Vec<Row>,
+    /// The indices of the rows of leading figures ([`is_leading`]) that differ.
+    pub claims: Vec<usize>,
+    /// How many more tokens the answers of this side have, in percent, if the request rate sets the
+    /// throughput of both sides and the numbers differ.
+    pub tokens_percent: Option<f64>,
     /// `None` if requests are not paired.
     pub changed: Option<ChangedCases>,
     pub changes: Vec<ChangeRuling>,
@@ -142,13 +149,19 @@ pub enum DifferenceVerdict {
     NotTested,
 }
 
+impl DifferenceVerdict {
+    /// Whether the sides differ.
+    pub fn is_difference(self) -> bool {
+        matches!(self, Self::Better | Self::Worse | Self::Differs)
+    }
+}
+
 /// The statistical method of an interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Method {
     PairedBootstrap,
     Bootstrap,
-    BlockBootstrap,
     McnemarAndNewcombePaired,
     Newcombe,
     NewcombeAndRuns,
@@ -194,12 +207,67 @@ pub fn compare(sides: Vec<Side>, options: &Options) -> Comparison {
             }),
         );
     }
+    claim(&mut against);
+    let costs = sides.iter().map(|side| cost(side, &method)).collect();
     Comparison {
+        costs,
         sides,
         conditions,
         method,
         against,
         gate: options.gate.clone(),
+    }
+}
+
+/// The mean TTFT and TPOT of a side against those of its control runs.
+fn cost(side: &Side, method: &ComparisonMethod) -> Option<Vec<Measured>> {
+    let controls = side.controls.as_deref()?;
+    let figures = [&latencies::TTFT, &latencies::TPOT]
+        .map(|metric| Figure::from_distribution(metric, Stat::Mean));
+    let resampling = Resampling {
+        resamples: method.resamples,
+        seed: method.seed,
+    };
+    let pairing = Pairing::new(controls, side);
+    let spread = &method.run_spread;
+    Some(measure(
+        controls, side, &pairing, &figures, spread, resampling,
+    ))
+}
+
+/// The chance that any sentence of a page claims a difference of equal sides.
+pub const CLAIMED_BY_CHANCE: f64 = 0.05;
+
+/// Whether the sentences that lead a page are about a figure.
+pub fn is_leading(figure: Figure) -> bool {
+    let rates = [&rates::CORRECT_RATE, &rates::ACCURACY].map(Figure::new);
+    let times = [&latencies::TTFT, &latencies::TPOT, &latencies::E2EL]
+        .map(|metric| Figure::from_distribution(metric, Stat::Median));
+    let throughput = [&totals::REQUEST_THROUGHPUT, &totals::VALID_THROUGHPUT].map(Figure::new);
+    rates.contains(&figure) || times.contains(&figure) || throughput.contains(&figure)
+}
+
+/// Finds the differences that lead the page.
+fn claim(against: &mut [SideComparison]) {
+    let tests: Vec<(usize, usize)> = against
+        .iter()
+        .enumerate()
+        .flat_map(|(side, found)| {
+            let leading = found
+                .rows
+                .iter()
+                .enumerate()
+                .filter(|(_, row)| row.interval.is_some() && is_leading(row.measured.metric));
+            leading.map(move |(row, _)| (side, row))
+        })
+        .collect();
+    let (held, _) = contrast::holm(&tests, CLAIMED_BY_CHANCE, |(side, row), level| {
+        let measured = &against[*side].rows[*row].measured;
+        let sign = measured.spread.sign(level, measured.variation.floor());
+        sign.is_some()
+    });
+    for ((side, row), _) in tests.into_iter().zip(held).filter(|(_, held)| *held) {
+        against[side].claims.push(row);
     }
 }
 
@@ -251,8 +319,8 @@ pub fn check_limits(
         ..read::run_from_metrics("this run", record, metrics)
     };
     let side = Side {
-        name: String::new(),
         runs: vec![run],
+        ..Side::default()
     };
     gate::evaluate_limits(rules, &side)
 }
@@ -301,6 +369,26 @@ fn against(
         }
         None => (Vec::new(), Vec::new()),
     };
+    let mut tokens_percent = None;
+    let mut measured = measured;
+    for row in &mut measured {
+        let metric = row.metric.metric;
+        if ![a, b]
+            .into_iter()
+            .all(|side| throughput::follows_rate(side, metric))
+        {
+            continue;
+        }
+        let differs = row
+            .spread
+            .sign(method.level, row.variation.floor())
+            .is_some();
+        if differs && *metric == totals::OUTPUT_THROUGHPUT {
+            let change = row.difference.zip(row.a);
+            tokens_percent = change.map(|(difference, a)| 100.0 * difference / a);
+        }
+        row.spread = Uncertainty::None(measure::NoInterval::FollowsRate);
+    }
     let has_value = |row: &Measured| (row.a.is_some() || row.b.is_some()) && !is_idle(row);
     SideComparison {
         other,
@@ -309,6 +397,8 @@ fn against(
             .filter(has_value)
             .map(|measured| Row::new(measured, method.level))
             .collect(),
+        claims: Vec::new(),
+        tokens_percent,
         changed: changed_cases(a, b, &pairing, options.changed),
         pairing,
         changes,
@@ -336,7 +426,7 @@ impl Row {
         ) {
             (
                 Uncertainty::None(
-                    measure::NoInterval::TooFew { .. } | measure::NoInterval::TooShort,
+                    measure::NoInterval::TooFew { .. } | measure::NoInterval::FewRuns,
                 ),
                 ..,
             ) => DifferenceVerdict::TooFewSamples,

@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use tempfile::TempPath;
 
 use super::requests::{RequestView, Requests};
 use crate::metrics::accuracy::ArmPairs;
@@ -19,6 +21,8 @@ pub struct Side {
     pub name: String,
     /// At least one.
     pub runs: Vec<Run>,
+    /// Its runs of the control arm alone, if they are beside others.
+    pub controls: Option<Box<Side>>,
 }
 
 /// One run, as far as its file describes it.
@@ -28,6 +32,8 @@ pub struct Run {
     pub file: String,
     /// The file, if it is there to be read again.
     pub path: Option<PathBuf>,
+    /// That file, if it is a temporary one.
+    pub unpacked: Option<Arc<TempPath>>,
     /// The number of the run in the file, from 0.
     pub number: usize,
     pub kind: FileKind,

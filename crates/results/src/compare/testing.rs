@@ -65,5 +65,6 @@ pub fn side(name: &str, runs: Vec<Vec<Request>>) -> Side {
     Side {
         name: name.into(),
         runs: runs.into_iter().map(run).collect(),
+        ..Side::default()
     }
 }

@@ -1,25 +1,9 @@
-//! Throughput and its block bootstrap over the time of a run.
+//! Throughput of runs.
 
-use super::measure::NoInterval;
 use super::requests::{RequestView, Requests};
 use super::side::{Run, Side};
-use crate::metrics::registry::{Metric, latencies, rates, totals};
+use crate::metrics::registry::{Metric, rates, totals};
 use sobench_plan::record::condition::Field;
-use sobench_statistics::bootstrap::{RandomSource, Replicates, SplitMix, draw_runs};
-
-/// Number of blocks of a run. Except in short runs, a block is long enough that neighbouring blocks
-/// are nearly independent.
-const BLOCKS: usize = 20;
-
-/// Minimum number of blocks for an interval.
-pub const MIN_BLOCKS: usize = 5;
-
-/// Number of possible start positions per block.
-const SLICES_OF_BLOCK: usize = 10;
-
-/// Minimum block length, as a multiple of the median request latency. Tokens of one answer are
-/// correlated.
-const ANSWERS_OF_BLOCK: f64 = 2.0;
 
 /// The throughput of runs: total amount over total time. `None` if a count or a time is unknown.
 pub fn value(runs: &[Run], metric: &Metric) -> Option<f64> {
@@ -39,7 +23,7 @@ pub fn value(runs: &[Run], metric: &Metric) -> Option<f64> {
 }
 
 /// The share of the request rate from which on requests were answered as fast as they were sent.
-const NEAR_RATE: f64 = 0.75;
+pub const NEAR_RATE: f64 = 0.75;
 
 /// Whether the request rate sets this throughput of a side: requests were sent at a fixed rate, and
 /// answered as fast. A slower server has the same throughput then.
@@ -70,113 +54,6 @@ fn is_unjudged(runs: &[Run]) -> bool {
         .filter(RequestView::answered)
         .peekable();
     answered.peek().is_some() && answered.all(|request| request.hit(&rates::CORRECT_RATE).is_none())
-}
-
-/// Resamples the blocks of both sides: a circular block bootstrap (Politis and Romano, 1992) in
-/// each drawn run. A resample draws the same times from every run, because runs start and end
-/// without requests in flight on both sides.
-///
-/// # Errors
-/// The reason why there is no interval.
-pub fn bootstrap(
-    a: &Side,
-    b: &Side,
-    metric: &Metric,
-    resamples: usize,
-    seed: u64,
-) -> Result<Replicates, NoInterval> {
-    let amount = amount_per_request(metric).ok_or(NoInterval::SingleValue)?;
-    let mut blocks = BLOCKS;
-    for run in a.runs.iter().chain(&b.runs) {
-        blocks = blocks.min(blocks_of(run)?);
-    }
-    if blocks < MIN_BLOCKS {
-        return Err(NoInterval::TooShort);
-    }
-    let timelines = |side: &Side| {
-        side.runs
-            .iter()
-            .map(|run| Timeline::new(run, amount, blocks))
-            .collect::<Result<Vec<_>, _>>()
-    };
-    let (a, b) = (timelines(a)?, timelines(b)?);
-    let draw = |random: &mut SplitMix, (): &mut ()| {
-        let starts: Vec<usize> = (0..blocks)
-            .map(|_| random.below(blocks * SLICES_OF_BLOCK))
-            .collect();
-        let of_a = drawn(&a, &starts, random);
-        of_a.zip(drawn(&b, &starts, random))
-    };
-    Ok(Replicates::new(
-        SplitMix::resample(seed, resamples, draw).into_iter(),
-    ))
-}
-
-/// The number of blocks for which a run is long enough.
-fn blocks_of(run: &Run) -> Result<usize, NoInterval> {
-    let seconds = run
-        .duration_s
-        .filter(|seconds| *seconds > 0.0)
-        .ok_or(NoInterval::NoTimes)?;
-    // Only answers count in it.
-    let latencies_ms = run
-        .requests
-        .iter()
-        .flat_map(|requests| requests.in_distribution(&latencies::E2EL));
-    let mut durations: Vec<f64> = latencies_ms.flatten().map(|ms| ms / 1000.0).collect();
-    durations.sort_by(f64::total_cmp);
-    let median = durations.get(durations.len() / 2).copied().unwrap_or(0.0);
-    Ok((seconds / (ANSWERS_OF_BLOCK * median)) as usize)
-}
-
-/// The amounts of a run by time slice.
-struct Timeline {
-    seconds: f64,
-    /// Cumulative amounts before each slice, over two rounds of the run.
-    before: Vec<f64>,
-}
-
-impl Timeline {
-    fn new(run: &Run, amount: Amount, blocks: usize) -> Result<Self, NoInterval> {
-        let seconds = run.duration_s.ok_or(NoInterval::NoTimes)?;
-        let slices = blocks * SLICES_OF_BLOCK;
-        let mut of_slice = vec![0.0; slices];
-        for request in run
-            .requests
-            .iter()
-            .flat_map(Requests::iter)
-            .filter(RequestView::answered)
-        {
-            let (at_s, amount) = request
-                .ended_s()
-                .zip(amount(request))
-                .ok_or(NoInterval::NoTimes)?;
-            of_slice[((at_s / seconds * slices as f64) as usize).min(slices - 1)] += amount;
-        }
-        let mut before = vec![0.0];
-        for amount in of_slice.iter().chain(&of_slice) {
-            before.push(before[before.len() - 1] + amount);
-        }
-        Ok(Self { seconds, before })
-    }
-
-    fn drawn(&self, starts: &[usize]) -> f64 {
-        starts
-            .iter()
-            .map(|start| self.before[start + SLICES_OF_BLOCK] - self.before[*start])
-            .sum()
-    }
-}
-
-fn drawn(timelines: &[Timeline], starts: &[usize], random: &mut SplitMix) -> Option<f64> {
-    let mut weights = Vec::new();
-    draw_runs(random, timelines.len(), &mut weights);
-    let (mut total, mut seconds) = (0.0, 0.0);
-    for (timeline, times) in timelines.iter().zip(weights) {
-        total += f64::from(times) * timeline.drawn(starts);
-        seconds += f64::from(times) * timeline.seconds;
-    }
-    (seconds > 0.0).then(|| total / seconds)
 }
 
 /// What a request adds to a total.
@@ -212,6 +89,7 @@ mod tests {
     use super::*;
     use crate::compare::requests::Request;
     use crate::compare::testing::{request, side};
+    use crate::metrics::registry::latencies;
 
     /// Ten requests per second for ten seconds, each with `tokens`.
     fn steady(tokens: impl Fn(u32) -> u64) -> Vec<Request> {
@@ -224,35 +102,17 @@ mod tests {
     }
 
     #[test]
-    fn constant_rate_has_a_narrow_interval() {
-        let (a, b) = (
-            side("a", vec![steady(|_| 4)]),
-            side("b", vec![steady(|_| 5)]),
-        );
-        assert_eq!(
-            (
-                value(&a.runs, &totals::OUTPUT_THROUGHPUT),
-                value(&b.runs, &totals::REQUEST_THROUGHPUT)
-            ),
-            (Some(40.0), Some(10.0))
-        );
-        let (low, high) = bootstrap(&a, &b, &totals::OUTPUT_THROUGHPUT, 500, 0)
-            .unwrap()
-            .interval(0.95)
-            .unwrap();
-        assert!(
-            (low - 10.0).abs() < 1.0 && (high - 10.0).abs() < 1.0,
-            "{low} to {high}"
-        );
-        let bursts = side(
-            "b",
-            vec![steady(|index| if index / 10 % 2 == 0 { 10 } else { 0 })],
-        );
-        let (low, high) = bootstrap(&a, &bursts, &totals::OUTPUT_THROUGHPUT, 500, 0)
-            .unwrap()
-            .interval(0.95)
-            .unwrap();
-        assert!(high - low > 10.0, "{low} to {high}: bursts are correlated");
+    fn amounts_are_divided_by_the_duration() {
+        let runs = side("a", vec![steady(|_| 4)]).runs;
+        let [tokens, requests] = [&totals::OUTPUT_THROUGHPUT, &totals::REQUEST_THROUGHPUT]
+            .map(|metric| value(&runs, metric));
+        assert_eq!((tokens, requests), (Some(40.0), Some(10.0)));
+        let unknown = Request {
+            output_tokens: None,
+            ..request()
+        };
+        let countless = side("b", vec![vec![unknown]]);
+        assert_eq!(value(&countless.runs, &totals::OUTPUT_THROUGHPUT), None);
     }
 
     #[test]
@@ -272,49 +132,5 @@ mod tests {
             ),
             Some(10.0)
         );
-    }
-
-    #[test]
-    fn run_shorter_than_its_answers_has_no_interval() {
-        let slow = steady(|_| 4)
-            .into_iter()
-            .map(|request| request.with(&latencies::E2EL, 2000.0))
-            .collect::<Vec<_>>();
-        let unknown = steady(|_| 4)
-            .into_iter()
-            .map(|request| Request {
-                sent_s: None,
-                ..request
-            })
-            .collect::<Vec<_>>();
-        let a = side("a", vec![steady(|_| 4)]);
-        assert_eq!(
-            bootstrap(
-                &a,
-                &side("b", vec![slow]),
-                &totals::REQUEST_THROUGHPUT,
-                9,
-                0
-            ),
-            Err(NoInterval::TooShort)
-        );
-        assert_eq!(
-            bootstrap(
-                &a,
-                &side("b", vec![unknown]),
-                &totals::REQUEST_THROUGHPUT,
-                9,
-                0
-            ),
-            Err(NoInterval::NoTimes)
-        );
-        let countless = side(
-            "b",
-            vec![vec![Request {
-                output_tokens: None,
-                ..request()
-            }]],
-        );
-        assert_eq!(value(&countless.runs, &totals::OUTPUT_THROUGHPUT), None);
     }
 }

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::bounds::{Bound, Bounds, MAX_SHARE, MIN_LIMIT_MS};
 pub use self::clients::{run_overhead, shard_overhead};
+pub use super::mean_difference::MIN_VALUES;
 use super::registry::Values;
 use sobench_facts::Sample;
 use sobench_plan::metrics::MetricsOptions;
@@ -179,6 +180,14 @@ impl ClientOverhead {
             doubts,
             bounds,
         }
+    }
+
+    /// Whether figures are doubted only because the run is short: with fewer than [`MIN_VALUES`]
+    /// requests, one late wake-up is a large part of every figure.
+    pub fn is_too_short(&self) -> bool {
+        let at_start = self.burst.map_or(0, |burst| burst.requests);
+        let is_short = self.send_delay_ms.n + at_start < MIN_VALUES;
+        self.verdict == ClientVerdict::DoNotTrust && self.disordered == 0 && is_short
     }
 
     /// The severity of the overhead, for comparing clients: the verdict, and the largest ratio of a

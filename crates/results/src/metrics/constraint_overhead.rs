@@ -1,16 +1,13 @@
-//! The cost of constraints: added milliseconds ([`Added`]), and percent of the control arm
-//! ([`Overhead`]), each with a confidence interval.
+//! The cost of constraints: added milliseconds ([`Added`]), with a confidence interval.
 //!
 //! The same cases are sent on the same schedule with and without their constraint, so values come
-//! in pairs. The added time is the mean of their differences. The percentage is the ratio of the
-//! two means over all pairs, minus one. The intervals are a two-stage bootstrap (Davison and Hinkley, "Bootstrap Methods and their Application", section
-//! 3.8): repeats are resampled, and pairs within each. Resamples of few repeats vary too little, so
-//! the interval is at least Student's interval over the repeats: of their added times, and of the
-//! logarithms of their ratios.
-//! Below three repeats there is no interval: one repeat shows no variation between runs, and with
-//! two Student's factor is 12.7.
+//! in pairs. The added time is the mean of their differences. The interval is a two-stage bootstrap
+//! (Davison and Hinkley, "Bootstrap Methods and their Application", section 3.8): repeats are
+//! resampled, and pairs within each. Resamples of few repeats vary too little, so the interval is at
+//! least Student's interval over the added times of the repeats. Below three repeats there is no
+//! interval: one repeat shows no variation between runs, and with two Student's factor is 12.7.
 
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema};
 use serde::Serialize;
 
 use super::mean_difference::{
@@ -24,26 +21,9 @@ use sobench_statistics::{Z_95, mean};
 /// Minimum number of repeats for an interval.
 pub const MIN_REPEATS: usize = 3;
 
-/// Minimum mean of the control in ms. Below it a percentage says nothing: the differences are those
-/// of single system calls.
-pub const MIN_CONTROL_MEAN_MS: f64 = 1.0;
-
-/// The relative difference between constrained requests and the same requests without a constraint.
-#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
-pub struct Overhead {
-    /// In percent of the control's mean: 0 is no difference, 100 is twice as much.
-    pub percent: f64,
-    /// Bounds of the 95 % interval; `None` with fewer than ten pairs or [`MIN_REPEATS`] repeats.
-    pub low_percent: Option<f64>,
-    pub high_percent: Option<f64>,
-    /// Number of pairs of a constrained request and its control, both with a value.
-    pub pairs: usize,
-    /// The same figure for each repeat, in order.
-    pub repeats_percent: Vec<f64>,
-}
-
 /// The time that the constraint adds to a request, in ms.
 #[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
+#[schemars(transform = with_percent)]
 pub struct Added {
     /// Mean of the differences between constrained requests and their controls.
     pub ms: f64,
@@ -54,9 +34,13 @@ pub struct Added {
     pub pairs: usize,
     /// The same figure for each repeat, in order.
     pub repeats_ms: Vec<f64>,
-    /// The same in percent of the control; `None` if the control's mean is below
-    /// [`MIN_CONTROL_MEAN_MS`].
-    pub percent: Option<Overhead>,
+}
+
+/// Files of older versions have the time in percent as well.
+fn with_percent(schema: &mut Schema) {
+    let properties = schema.get_mut("properties");
+    let properties = properties.and_then(serde_json::Value::as_object_mut);
+    properties.map(|known| known.insert("percent".to_owned(), true.into()));
 }
 
 impl Added {
@@ -107,7 +91,6 @@ impl Added {
             high_ms,
             pairs: all.len(),
             repeats_ms,
-            percent: Overhead::new(repeats, seed),
         })
     }
 }
@@ -123,117 +106,6 @@ fn drawn_mean(
         value(random, index)
     };
     (0..count).map(|_| draw(random)).sum::<f64>() / count as f64
-}
-
-impl Overhead {
-    /// Computes the figure from the pairs (constrained, control) of each repeat, in ms; `None`
-    /// without pairs, or if the control's mean is below [`MIN_CONTROL_MEAN_MS`].
-    pub fn new(repeats: &[Vec<(f64, f64)>], seed: u64) -> Option<Self> {
-        // A repeat without pairs cannot be resampled.
-        let repeats: Vec<Vec<(f64, f64)>> = repeats
-            .iter()
-            .filter(|pairs| !pairs.is_empty())
-            .cloned()
-            .collect();
-        let all: Vec<(f64, f64)> = repeats.iter().flatten().copied().collect();
-        let pairs = all.len();
-        let percent =
-            percent(&all).filter(|_| sums(all.iter()).1 >= MIN_CONTROL_MEAN_MS * pairs as f64)?;
-        let has_interval = pairs >= MIN_VALUES && repeats.len() >= MIN_REPEATS;
-        let bounds = has_interval.then(|| {
-            if pairs.saturating_mul(RESAMPLES) > MAX_DRAWS {
-                let half = 100.0 * Z_95 * ratio_error(&all);
-                let (low, high) =
-                    percentile_interval(seed, |random| ratio_of_drawn_repeats(random, &repeats));
-                (100.0 * (low - 1.0) - half, 100.0 * (high - 1.0) + half)
-            } else {
-                let (low, high) = percentile_interval(seed, |random| drawn_ratio(random, &repeats));
-                (100.0 * (low - 1.0), 100.0 * (high - 1.0))
-            }
-        });
-        let repeats_percent: Vec<f64> = repeats
-            .iter()
-            .filter_map(|pairs| self::percent(pairs))
-            .collect();
-        let bounds = bounds.map(|(low, high)| match between_runs(&repeats_percent) {
-            Some((lower, higher)) => (low.min(lower), high.max(higher)),
-            None => (low, high),
-        });
-        let (low_percent, high_percent) = bounds.unzip();
-        Some(Self {
-            percent,
-            low_percent,
-            high_percent,
-            pairs,
-            repeats_percent,
-        })
-    }
-}
-
-fn percent(pairs: &[(f64, f64)]) -> Option<f64> {
-    let (above, below) = sums(pairs.iter());
-    (below > 0.0).then(|| 100.0 * (above / below - 1.0))
-}
-
-fn sums<'a>(pairs: impl Iterator<Item = &'a (f64, f64)>) -> (f64, f64) {
-    pairs.fold((0.0, 0.0), |(above, below), (one, other)| {
-        (above + one, below + other)
-    })
-}
-
-fn drawn_ratio(random: &mut NumpyRandom, repeats: &[Vec<(f64, f64)>]) -> f64 {
-    let (mut above, mut below) = (0.0, 0.0);
-    for _ in repeats {
-        let pairs = &repeats[random.below(repeats.len())];
-        for _ in pairs {
-            let (one, other) = pairs[random.below(pairs.len())];
-            above += one;
-            below += other;
-        }
-    }
-    above / below
-}
-
-/// For many pairs: resamples only repeats, because the variation between requests is known from the
-/// standard error.
-fn ratio_of_drawn_repeats(random: &mut NumpyRandom, repeats: &[Vec<(f64, f64)>]) -> f64 {
-    let of_repeats: Vec<(f64, f64)> = repeats.iter().map(|pairs| sums(pairs.iter())).collect();
-    let drawn: Vec<(f64, f64)> = of_repeats
-        .iter()
-        .map(|_| of_repeats[random.below(of_repeats.len())])
-        .collect();
-    let (above, below) = sums(drawn.iter());
-    above / below
-}
-
-/// Student's 95 % interval over repeats, on the logarithm of their ratios; `None` with fewer than
-/// [`MIN_REPEATS`].
-fn between_runs(repeats_percent: &[f64]) -> Option<(f64, f64)> {
-    let n = repeats_percent.len();
-    let logs: Vec<f64> = repeats_percent
-        .iter()
-        .map(|percent| (1.0 + percent / 100.0).ln())
-        .collect();
-    if n < MIN_REPEATS || logs.iter().any(|log| !log.is_finite()) {
-        return None;
-    }
-    let centre = logs.iter().sum::<f64>() / n as f64;
-    let squares: f64 = logs.iter().map(|log| (log - centre).powi(2)).sum();
-    let half = student_t_975(n - 1) * (squares / ((n - 1) * n) as f64).sqrt();
-    let percent = |log: f64| 100.0 * log.exp_m1();
-    Some((percent(centre - half), percent(centre + half)))
-}
-
-/// Standard error of a ratio of sums over pairs.
-fn ratio_error(pairs: &[(f64, f64)]) -> f64 {
-    let n = pairs.len() as f64;
-    let (above, below) = sums(pairs.iter());
-    let ratio = above / below;
-    let squares: f64 = pairs
-        .iter()
-        .map(|(one, other)| (one - ratio * other).powi(2))
-        .sum();
-    (squares / (n * (n - 1.0))).sqrt() / (below / n)
 }
 
 #[cfg(test)]
@@ -258,42 +130,6 @@ mod tests {
     }
 
     #[test]
-    fn planted_cost_is_within_its_interval() {
-        for factor in [0.9, 1.0, 1.2] {
-            let found = Overhead::new(&repeats(50, &[factor; 3]), 0).unwrap();
-            let planted = 100.0 * (factor - 1.0);
-            let (low, high) = (found.low_percent.unwrap(), found.high_percent.unwrap());
-            assert!((found.percent - planted).abs() < 0.01, "{found:?}");
-            // The values scatter by 0.5 around 10: a relative standard error of 0.4 % over 150
-            // pairs.
-            assert!(
-                low < planted && planted < high && (0.8..3.0).contains(&(high - low)),
-                "{found:?}"
-            );
-            assert_eq!(found.repeats_percent.len(), 3);
-            assert_eq!(
-                Overhead::new(&repeats(50, &[factor; 3]), 0).unwrap(),
-                found,
-                "the same seed gives the same interval"
-            );
-        }
-    }
-
-    #[test]
-    fn different_repeats_widen_the_interval() {
-        for n in [50, 20_002] {
-            let found = Overhead::new(&repeats(n, &[1.0, 1.2, 1.4]), 0).unwrap();
-            let (low, high) = (found.low_percent.unwrap(), found.high_percent.unwrap());
-            assert!(
-                (found.percent - 20.0).abs() < 0.01 && low < 0.1 && high > 39.9,
-                "{found:?}"
-            );
-        }
-        let found = Overhead::new(&[vec![], pairs(50, 1.2)], 0).unwrap();
-        assert_eq!((found.pairs, found.repeats_percent.len()), (50, 1));
-    }
-
-    #[test]
     fn added_time_is_absolute_and_has_an_interval_over_pairs_and_repeats() {
         // Controls average 10 over each 11 pairs, so a factor of 1.2 adds 2 ms.
         let found = Added::new(&repeats(44, &[1.2; 3]), 0).unwrap();
@@ -306,7 +142,11 @@ mod tests {
             low < 2.0 && 2.0 < high && (0.05..0.4).contains(&(high - low)),
             "{found:?}"
         );
-        assert_eq!(found.percent, Overhead::new(&repeats(44, &[1.2; 3]), 0));
+        assert_eq!(
+            Added::new(&repeats(44, &[1.2; 3]), 0).unwrap(),
+            found,
+            "the same seed gives the same interval"
+        );
         // Repeats add 1, 2 and 3 ms: a standard error of 0.577 and Student's factor 4.303.
         for n in [44, 20_009] {
             let found = Added::new(&repeats(n, &[1.1, 1.2, 1.3]), 0).unwrap();
@@ -326,7 +166,7 @@ mod tests {
             (None, None, 2)
         );
         let instant = Added::new(&vec![vec![(1.5, 0.001); 20]; 3], 0).unwrap();
-        assert!((instant.ms - 1.499).abs() < 1e-9 && instant.percent.is_none());
+        assert!((instant.ms - 1.499).abs() < 1e-9);
         assert!(
             instant.high_ms.unwrap() - instant.low_ms.unwrap() < 1e-9,
             "all pairs are equal: {instant:?}"
@@ -335,50 +175,10 @@ mod tests {
     }
 
     #[test]
-    fn fewer_than_three_repeats_have_no_interval() {
-        for factors in [&[1.1][..], &[1.1, 1.3]] {
-            let few = Overhead::new(&repeats(50, factors), 0).unwrap();
-            assert_eq!((few.low_percent, few.high_percent), (None, None), "{few:?}");
-            assert_eq!(few.repeats_percent.len(), factors.len());
-        }
-        // Repeats without pairs do not count.
-        let [one, two] = [pairs(50, 1.1), pairs(50, 1.3)];
-        assert_eq!(
-            Overhead::new(&[one, vec![], two], 0).unwrap().low_percent,
-            None
-        );
-    }
-
-    #[test]
-    fn few_repeats_have_a_wide_interval() {
-        // The logarithms of 1.1, 1.2 and 1.3 have a standard deviation of 0.0836 and a standard
-        // error of 0.0482. Student's factor is 4.303, and the half width around 0.1800 is 0.2076.
-        let (low, high) = between_runs(&[10.0, 20.0, 30.0]).unwrap();
-        assert!(
-            (low + 2.7).abs() < 0.2 && (high - 47.4).abs() < 0.3,
-            "{low} to {high}"
-        );
-        assert_eq!(
-            (
-                between_runs(&[10.0, 30.0]),
-                between_runs(&[10.0, 20.0, -100.0])
-            ),
-            (None, None)
-        );
-        let three = Overhead::new(&repeats(50, &[1.1, 1.2, 1.3]), 0).unwrap();
-        let eight = [1.1, 1.3].repeat(4);
-        let eight = Overhead::new(&repeats(50, &eight), 0).unwrap();
-        assert!(
-            three.low_percent < Some(0.0) && eight.low_percent > Some(5.0),
-            "{three:?} {eight:?}"
-        );
-    }
-
-    #[test]
     fn both_methods_give_similar_intervals() {
         let width = |n| {
-            let found = Overhead::new(&repeats(n, &[1.2; 3]), 0).unwrap();
-            found.high_percent.unwrap() - found.low_percent.unwrap()
+            let found = Added::new(&repeats(n, &[1.2; 3]), 0).unwrap();
+            found.high_ms.unwrap() - found.low_ms.unwrap()
         };
         let (width, expected) = (width(6_700), width(67) / 10.0);
         assert!(
@@ -388,22 +188,10 @@ mod tests {
     }
 
     #[test]
-    fn few_pairs_have_no_interval_and_none_have_no_figure() {
-        let found = Overhead::new(&repeats(3, &[1.2; 3]), 0).unwrap();
-        assert_eq!(
-            (found.low_percent, found.high_percent, found.pairs),
-            (None, None, 9)
-        );
-        assert_eq!(Overhead::new(&[], 0), None);
-        assert_eq!(Overhead::new(&[vec![]], 0), None);
-    }
-
-    #[test]
-    fn a_control_below_one_millisecond_has_no_percentage() {
-        let at = |control: f64| Overhead::new(&vec![vec![(2.0 * control, control); 50]; 3], 0);
-        for control in [0.0, 0.02, 0.99] {
-            assert_eq!(at(control), None, "{control} ms");
-        }
-        assert_eq!(at(1.0).unwrap().percent, 100.0);
+    fn few_pairs_have_no_interval_and_repeats_without_pairs_do_not_count() {
+        let few = Added::new(&repeats(3, &[1.2; 3]), 0).unwrap();
+        assert_eq!((few.low_ms, few.pairs), (None, 9));
+        let [one, two] = [pairs(50, 1.1), pairs(50, 1.3)];
+        assert_eq!(Added::new(&[one, vec![], two], 0).unwrap().low_ms, None);
     }
 }

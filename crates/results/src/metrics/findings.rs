@@ -63,7 +63,7 @@ const MAX_TOOL_BYTES_PER_TOKEN: u64 = 12;
 /// Answers with one kind of text around their JSON.
 #[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize)]
 pub struct ExtraTextCount {
-    pub kind: &'static str,
+    pub kind: ExtraText,
     pub count: usize,
     /// Answers whose JSON is valid without that text.
     pub valid_if_stripped: usize,
@@ -197,7 +197,7 @@ fn extra_text(samples: &[&Sample<'_>]) -> Vec<ExtraTextCount> {
         } = sample.verdict()
         {
             let entry = counts.entry(*kind).or_insert(ExtraTextCount {
-                kind: kind.name(),
+                kind: *kind,
                 count: 0,
                 valid_if_stripped: 0,
             });
@@ -355,7 +355,10 @@ mod tests {
         };
         assert_eq!(
             found.extra_text,
-            [entry("fence", 2, 1), entry("prose_after", 1, 0)]
+            [
+                entry(ExtraText::Fence, 2, 1),
+                entry(ExtraText::ProseAfter, 1, 0)
+            ]
         );
     }
 

@@ -16,7 +16,7 @@ pub(super) const RESAMPLES: usize = 2000;
 
 /// Minimum number of values for an interval. With fewer, resamples vary too little, and the
 /// interval is too narrow.
-pub(super) const MIN_VALUES: usize = 10;
+pub const MIN_VALUES: usize = 10;
 
 /// Maximum number of draws for one interval. Means of larger samples are close to normal, and the
 /// interval comes from standard errors.

@@ -1,45 +1,49 @@
 //! The comparison as a document, for text, Markdown and HTML.
 
-use super::labels;
+use super::labels::percent;
+use super::{charts, labels, verdict};
 use crate::commands::distinct::distinct;
 use sobench_core::dates::iso_8601;
 use sobench_core::printable::printable;
 use sobench_plan::record::condition::Field;
-use sobench_render::{Block, Document, Level, Table, Text};
+use sobench_render::{Block, Document, Table, Text};
+use sobench_report::text::Detail;
 use sobench_results::compare::changed_cases::{CaseResult, ChangedCase, ChangedCases};
 use sobench_results::compare::conditions::{Condition, ConditionEffect, SEVERAL};
 use sobench_results::compare::contrast::{BROKEN_BY_CHANCE, KEPT_BY_CHANCE, KEPT_LEVEL};
+use sobench_results::compare::gate::GateVerdict;
 use sobench_results::compare::run_ratio::MIN_RUNS;
 use sobench_results::compare::run_spread::DEFAULT_RUN_SPREAD;
 use sobench_results::compare::side::Side;
-use sobench_results::compare::{Comparison, SideComparison};
+use sobench_results::compare::{Comparison, Row, SideComparison};
 
 /// Maximum number of characters of a value in the table of conditions.
 const CONDITION_CHARS: usize = 60;
 
-pub(super) fn document(comparison: &Comparison) -> Document {
-    let mut page = Document::default();
-    page.push(Block::Heading {
-        level: Level::Page,
-        text: title(comparison).into(),
-    });
+/// The widest verdict of a row.
+const VERDICT_CHARS: usize = 30;
+
+pub(super) fn document(comparison: &Comparison, detail: Detail) -> Document {
+    let gate = comparison.gate_summary();
+    let title = gate
+        .as_ref()
+        .map_or("comparison of runs", |gate| labels::gate_title(gate));
+    let mut page = Document::new(format!("sobench: {title}"));
+    page.push(verdict::block(comparison));
+    if let Some(gate) = gate {
+        let line = labels::gate(&gate);
+        match gate.verdict {
+            GateVerdict::Failed => page.alarm(line),
+            GateVerdict::Passed | GateVerdict::Undecided => page.paragraph(line),
+        }
+    }
+    page.gap();
     page.table(sides(&comparison.sides));
     add_conditions(&mut page, comparison);
     for against in &comparison.against {
-        add_side(&mut page, comparison, against);
+        add_side(&mut page, comparison, against, detail);
     }
     page
-}
-
-/// The title, which contains the verdict of the gate.
-fn title(comparison: &Comparison) -> String {
-    if !comparison.is_comparable() {
-        return "Comparison: not comparable".to_owned();
-    }
-    match comparison.gate_summary() {
-        Some(gate) => labels::gate(&gate).replacen('g', "G", 1),
-        None => "Comparison".to_owned(),
-    }
 }
 
 fn sides(sides: &[Side]) -> Table {
@@ -98,14 +102,15 @@ fn add_conditions(page: &mut Document, comparison: &Comparison) {
         ));
     }
     for (index, side) in comparison.sides.iter().enumerate() {
-        for run in &side.runs {
-            let file = printable(&run.file, CONDITION_CHARS);
-            page.paragraphs(
-                run.notices
-                    .iter()
-                    .map(|notice| format!("{} ({file}): {notice}", labels::side(index))),
-            );
-        }
+        let notices = distinct(side.runs.iter().flat_map(|run| &run.notices));
+        page.paragraphs(notices.into_iter().map(|notice| {
+            let runs = side.runs.iter().filter(|run| run.notices.contains(notice));
+            let of_runs = match (runs.count(), side.runs.len()) {
+                (count, all) if count < all => format!(" ({count} of {all} runs)"),
+                _ => String::new(),
+            };
+            format!("{}{of_runs}: {notice}", labels::side(index))
+        }));
     }
 }
 
@@ -117,6 +122,9 @@ fn condition_table(comparison: &Comparison, differing: &[&Condition]) -> Table {
         .collect();
     let columns = heads.len();
     let mut table = Table::new(heads, columns);
+    for side in 1..=comparison.sides.len() {
+        table = table.wrapped(side, CONDITION_CHARS / comparison.sides.len());
+    }
     for condition in differing {
         let effect = match condition.effect {
             ConditionEffect::Stops => "NOT COMPARABLE",
@@ -151,36 +159,75 @@ fn readable_date(date: &str) -> String {
     iso_8601(date).unwrap_or_else(|| printable(date, CONDITION_CHARS))
 }
 
-fn add_side(page: &mut Document, comparison: &Comparison, against: &SideComparison) {
+fn add_side(
+    page: &mut Document,
+    comparison: &Comparison,
+    against: &SideComparison,
+    detail: Detail,
+) {
     let other = labels::side(against.other);
-    let interval = format!("{} % interval", percent(comparison.method.level));
-    page.heading(format!("{other} compared with A"));
-    let rows = against.rows.iter().map(|row| {
-        let metric = row.measured.metric;
-        [
-            metric.to_string(),
-            metric.text(row.measured.a),
-            metric.text(row.measured.b),
-            labels::difference(&row.measured),
-            labels::interval(row),
-            labels::verdict(row),
-        ]
-    });
-    page.table(
-        Table::new(
-            ["figure", "A", &other, "difference", &interval, "verdict"],
-            1,
-        )
-        .left_aligned(5)
-        .with_rows(rows),
-    );
-    page.paragraphs(notes(comparison, against));
     add_rulings(page, comparison, against);
+    let (differing, others): (Vec<&Row>, Vec<&Row>) = against
+        .rows
+        .iter()
+        .partition(|row| row.verdict.is_difference());
+    page.heading(match differing.len() {
+        0 => format!("{other} compared with A: no figure differs"),
+        _ => format!("{other} compared with A: figures that differ"),
+    });
+    if !differing.is_empty() {
+        page.table(figures(comparison, &other, &differing));
+        page.push(Block::Charts(charts::intervals(&differing)));
+    }
     if let Some(changed) = &against.changed {
         let sides = [0, against.other].map(|index| &comparison.sides[index]);
         let has_runs = sides.into_iter().any(|side| side.runs.len() > 1);
         add_cases(page, changed, &other, has_runs);
     }
+    let curves = charts::curves(&comparison.sides, against.other);
+    page.push(Block::Charts(curves));
+    let mut rest = Document::default();
+    if !others.is_empty() {
+        rest.table(figures(comparison, &other, &others));
+    }
+    rest.paragraphs(notes(comparison, against));
+    match detail {
+        Detail::Full => {
+            page.heading(format!(
+                "{other} compared with A: other figures, and methods"
+            ));
+            page.blocks.append(&mut rest.blocks);
+        }
+        Detail::Summary => {
+            page.push(Block::Details {
+                summary: "Other figures, and methods".to_owned(),
+                blocks: rest.blocks,
+            });
+        }
+    }
+}
+
+fn figures(comparison: &Comparison, other: &str, rows: &[&Row]) -> Table {
+    let interval = format!("{} % interval", percent(comparison.method.level));
+    let rows = rows.iter().map(|row| {
+        let metric = row.measured.metric;
+        [
+            metric.to_string(),
+            metric.text(row.measured.a),
+            metric.text(row.measured.b),
+            format!(
+                "{}\n{}",
+                labels::difference(&row.measured),
+                labels::interval(row)
+            ),
+            labels::verdict(row),
+        ]
+    });
+    let difference = format!("difference\n{interval}");
+    Table::new(["figure", "A", other, &difference, "verdict"], 1)
+        .left_aligned(4)
+        .wrapped(4, VERDICT_CHARS)
+        .with_rows(rows)
 }
 
 fn notes(comparison: &Comparison, against: &SideComparison) -> Vec<String> {
@@ -257,15 +304,19 @@ fn add_rulings(page: &mut Document, comparison: &Comparison, against: &SideCompa
                 change.rule.to_string(),
                 metric.text(change.a),
                 metric.text(change.b),
-                labels::change(change),
-                labels::change_interval(change),
+                format!(
+                    "{}\n{}",
+                    labels::change(change),
+                    labels::change_interval(change)
+                ),
                 change.result(),
             ]
         });
         page.heading(format!("Gate: changes from A to {other}"));
         page.table(
-            Table::new(["rule", "A", &other, "change", "interval", "ruling"], 1)
-                .left_aligned(5)
+            Table::new(["rule", "A", &other, "change\ninterval", "ruling"], 1)
+                .left_aligned(4)
+                .wrapped(4, VERDICT_CHARS)
                 .with_rows(rows),
         );
         page.paragraph(format!(
@@ -356,10 +407,4 @@ fn one_case(case: &ChangedCase, other: &str) -> Block {
             Text::default().code(seen(other, &case.b)),
         ],
     }
-}
-
-/// A fraction in percent, without trailing zeros.
-pub(super) fn percent(share: f64) -> String {
-    let text = format!("{:.2}", 100.0 * share);
-    text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }

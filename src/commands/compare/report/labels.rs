@@ -1,5 +1,7 @@
 //! Text for figures, differences and rulings.
 
+use std::path::Path;
+
 use crate::commands::distinct::distinct;
 use sobench_core::printable::printable;
 use sobench_plan::record::condition::Field;
@@ -17,6 +19,9 @@ pub(super) const ANSWER_CHARS: usize = 160;
 
 /// Maximum number of characters of a file name.
 const FILE_CHARS: usize = 60;
+
+/// The longest name of a side in a sentence.
+const MAX_NAME: usize = 24;
 
 /// Digits of the hash of a dataset that are shown.
 const HASH_CHARS: usize = 8;
@@ -40,13 +45,17 @@ pub(super) fn dataset(side: &Side) -> String {
     distinct(side.runs.iter().map(of_run)).join(SEVERAL)
 }
 
+/// The verdict of the gate in two words.
+pub(super) fn gate_title(gate: &GateSummary) -> &'static str {
+    match gate.verdict {
+        GateVerdict::Passed => "gate passed",
+        GateVerdict::Failed => "gate failed",
+        GateVerdict::Undecided => "gate undecided",
+    }
+}
+
 /// The verdict of the gate in one line, partial runs first.
 pub(super) fn gate(gate: &GateSummary) -> String {
-    let verdict = match gate.verdict {
-        GateVerdict::Passed => "passed",
-        GateVerdict::Failed => "failed",
-        GateVerdict::Undecided => "undecided",
-    };
     let files: Vec<String> = gate
         .partial
         .iter()
@@ -79,9 +88,11 @@ pub(super) fn gate(gate: &GateSummary) -> String {
         })
         .collect();
     format!(
-        "gate {verdict}: {partial}{} of {} rules broken, {} kept{}{not_counted}",
+        "{}: {partial}{} of {} rules broken{}, {} kept{}{not_counted}",
+        gate_title(gate),
         gate.count(Ruling::is_failure),
         gate.rules.len(),
+        list("broken", &Ruling::is_failure).replacen(", broken: ", ": ", 1),
         gate.count(|ruling| ruling == Ruling::Kept),
         list("undecided", &Ruling::is_undecided),
     )
@@ -109,6 +120,26 @@ pub(super) fn side(index: usize) -> String {
             || format!("side {}", index + 1),
             |index| char::from(b'A' + index).to_string(),
         )
+}
+
+/// The sides in sentences: the ends of their paths if these are short and differ, else their letters.
+pub(super) fn names(sides: &[Side]) -> Vec<String> {
+    let stem = |side: &Side| {
+        let stem = Path::new(&side.name).file_stem()?.to_str()?;
+        (stem.len() <= MAX_NAME).then(|| printable(stem, MAX_NAME))
+    };
+    let stems: Option<Vec<String>> = sides.iter().map(stem).collect();
+    stems
+        .filter(|stems| distinct(stems.iter()).len() == stems.len())
+        .unwrap_or_else(|| (0..sides.len()).map(side).collect())
+}
+
+/// A label in the middle of a sentence: `Request throughput` in lower case, `TTFT` as it is.
+pub(super) fn lower_first(label: &str) -> String {
+    match label.split_at_checked(1) {
+        Some((first, rest)) if rest.starts_with(char::is_lowercase) => first.to_lowercase() + rest,
+        _ => label.to_owned(),
+    }
 }
 
 /// The difference in the figure's unit, and in percent if the first value is positive.
@@ -194,7 +225,6 @@ pub(super) fn method(method: Method) -> &'static str {
         Method::Bootstrap => {
             "latencies: bootstrap over the requests of each side; gaps are drawn with their request"
         }
-        Method::BlockBootstrap => "throughput: bootstrap over blocks of time",
         Method::McnemarAndNewcombePaired => {
             "rates: McNemar's exact test on the same cases, and Newcombe's interval for paired proportions (1998, method 10)"
         }
@@ -244,4 +274,10 @@ pub(super) fn broken_change(change: &ChangeRuling) -> String {
         }
         _ => format!("{}: {}", change.rule, change.result()),
     }
+}
+
+/// A fraction in percent, without trailing zeros.
+pub(super) fn percent(share: f64) -> String {
+    let text = format!("{:.2}", 100.0 * share);
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }

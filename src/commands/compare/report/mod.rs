@@ -1,34 +1,40 @@
 //! A comparison as text, Markdown, HTML and JSON.
 
+mod charts;
 mod document;
 mod json;
+mod junit;
 mod labels;
+mod verdict;
 
 pub use json::{FORMAT_VERSION, contract, render as json};
+pub use junit::render as junit;
 
 use sobench_core::printable::printable;
 use sobench_plan::record::condition::Field;
-use sobench_render::{self as render, Document};
+use sobench_render as render;
+use sobench_report::text::Detail;
 use sobench_results::compare::Comparison;
 use sobench_results::compare::conditions::ConditionEffect;
 
 /// Renders the comparison for a terminal.
-pub fn text(comparison: &Comparison) -> String {
-    render::text::render(&document::document(comparison))
+pub fn text(comparison: &Comparison, detail: Detail) -> String {
+    let page = document::document(comparison, detail);
+    let mut text = render::text::render(&render::text::fitted(page));
+    if detail == Detail::Summary && comparison.is_comparable() {
+        text.push_str("all figures, and methods: --detail full\n");
+    }
+    text
 }
 
 /// Renders the comparison as Markdown, for a pull request comment.
 pub fn markdown(comparison: &Comparison) -> String {
-    render::markdown::render(&document::document(comparison), 2)
+    render::markdown::render(&document::document(comparison, Detail::Summary), 2)
 }
 
 /// Renders the comparison as a self-contained HTML page.
 pub fn html(comparison: &Comparison) -> String {
-    let page = Document {
-        title: "sobench: comparison of runs".into(),
-        ..document::document(comparison)
-    };
-    render::html::render(&page)
+    render::html::render(&document::document(comparison, Detail::Summary))
 }
 
 /// Lines for stderr: the conditions that prevent the comparison, or the verdict of the gate.

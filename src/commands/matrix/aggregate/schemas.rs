@@ -11,11 +11,12 @@ use crate::commands::matrix::report::{
     Causes, Disagreement, JudgedAnswer, MAX_DISAGREEMENTS, MAX_MESSAGE_CHARS, MAX_REFUSALS,
     Refusal, SchemaCell, SchemaRow,
 };
-use crate::commands::matrix::verdicts::{Refused, rate_of_runs};
+use crate::commands::matrix::verdicts::rate_of_runs;
 use sobench_core::observation::failure_message;
 use sobench_core::printable::{printable, printable_message};
 use sobench_core::verdict::Verdict;
 use sobench_facts::Sample;
+use sobench_report::refusals::Refused;
 use sobench_results::metrics::cold_load::COLD_TAG;
 use sobench_runlog::RunLog;
 use sobench_statistics::Summary;

@@ -1,5 +1,5 @@
 //! The capacity of contenders at the latency objectives, with and without the constraint, as found
-//! by `--sweep`.
+//! by `--sweep`, and the steps of all sweeps.
 //!
 //! The capacity is the highest request rate that is sustained: the share of requests within the
 //! objectives (constrained requests: also valid) reaches `--goodput-share`, and the answers keep up
@@ -11,11 +11,12 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::cells::NAME_CHARS;
+use super::cells::{NAME_CHARS, figure, median_and_tail, percent, two_lines};
 use super::{Comparison, Load, Treatment};
+use crate::commands::distinct::distinct;
 use sobench_core::printable::printable;
 use sobench_render::Table;
-use sobench_statistics::Rate;
+use sobench_statistics::{Rate, Summary, percentile};
 
 /// The capacity of a contender on a dataset.
 #[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
@@ -66,7 +67,7 @@ pub struct Sweep {
 }
 
 /// A run of a sweep.
-#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, JsonSchema, Serialize)]
 pub struct SweepStep {
     /// A request rate; a concurrency cap for the run that measures where to start.
     pub load: Load,
@@ -85,6 +86,11 @@ pub struct SweepStep {
     pub is_behind: bool,
     pub achieved_rps: Option<f64>,
     pub output_tokens_per_s: Option<f64>,
+    pub ttft_ms: Summary,
+    pub tpot_ms: Summary,
+    /// TTFT of first and later uses of a constraint, as in the rows; without values for control runs.
+    pub cold_ttft_ms: Summary,
+    pub warm_ttft_ms: Summary,
     /// Whether the client distorted the latencies.
     pub is_distrusted: bool,
 }
@@ -130,6 +136,34 @@ impl CapacityRow {
             cost,
         }
     }
+
+    /// The capacity of an arm.
+    pub(super) fn of(&self, treatment: Treatment) -> Option<&Capacity> {
+        match treatment {
+            Treatment::Constrained => Some(&self.constrained),
+            Treatment::Control => self.control.as_ref(),
+        }
+    }
+
+    /// A figure with the constraint and without it, side by side.
+    fn side_by_side(&self, of: impl Fn(&Capacity) -> String) -> String {
+        let control = self
+            .control
+            .as_ref()
+            .map(|control| format!(" against {}", of(control)));
+        format!("{}{}", of(&self.constrained), control.unwrap_or_default())
+    }
+
+    /// The runs at a rate, and those of them that are undecided.
+    fn runs_and_undecided(&self) -> (usize, usize) {
+        let capacities = std::iter::once(&self.constrained).chain(&self.control);
+        let sweeps = capacities.flat_map(|capacity| &capacity.sweeps);
+        let steps = sweeps.flat_map(|sweep| &sweep.steps);
+        let at_rates = steps.filter(|step| matches!(step.load, Load::RequestRate(_)));
+        at_rates.fold((0, 0), |(runs, undecided), step| {
+            (runs + 1, undecided + usize::from(step.is_undecided))
+        })
+    }
 }
 
 impl Capacity {
@@ -149,7 +183,7 @@ impl Capacity {
             Some(values.iter().sum::<f64>() / values.len() as f64)
         };
         Self {
-            sustained_rps: median(&sustained),
+            sustained_rps: percentile(&sustained, 50.0),
             low_rps: lows.and_then(|lows| lows.into_iter().reduce(f64::min)),
             high_rps: highs.and_then(|highs| highs.into_iter().reduce(f64::max)),
             achieved_rps: mean(|step| step.achieved_rps),
@@ -158,21 +192,27 @@ impl Capacity {
         }
     }
 
-    /// The runs at a rate, and those of them that are undecided.
-    fn runs_and_undecided(&self) -> (usize, usize) {
-        let steps = self.sweeps.iter().flat_map(|sweep| &sweep.steps);
-        let at_rates = steps.filter(|step| matches!(step.load, Load::RequestRate(_)));
-        at_rates.fold((0, 0), |(runs, undecided), step| {
-            (runs + 1, undecided + usize::from(step.is_undecided))
-        })
+    /// The highest sustained rate of the search, a step of it: `14`, or `at least 64` and `below 2` if
+    /// all or none of the steps are sustained.
+    fn sustained(&self) -> String {
+        let is_open = self.sweeps.iter().any(|sweep| sweep.missed_rps.is_none());
+        let missed = self.sweeps.iter().filter_map(|sweep| sweep.missed_rps);
+        match (self.sustained_rps, missed.reduce(f64::min)) {
+            (Some(rate), _) if is_open => format!("at least {rate}"),
+            (Some(rate), _) => rate.to_string(),
+            (None, Some(missed)) => format!("below {missed}"),
+            (None, None) => "unknown".to_owned(),
+        }
     }
 
-    /// Why the capacity is not bounded, if a sweep failed or was stopped.
-    fn broken_off(&self) -> Option<&SweepEnd> {
-        self.sweeps
-            .iter()
-            .map(|sweep| &sweep.end)
-            .find(|end| matches!(end, SweepEnd::Failed { .. } | SweepEnd::Stopped))
+    /// Why the capacity is not bounded, if a sweep failed or was stopped; otherwise empty.
+    fn broken_off(&self) -> String {
+        let end = |sweep: &Sweep| match &sweep.end {
+            SweepEnd::Failed { reason } => Some(format!(" (the sweep ended early: {reason})")),
+            SweepEnd::Stopped => Some(" (stopped before the sweep was complete)".to_owned()),
+            SweepEnd::Narrow | SweepEnd::RunLimit => None,
+        };
+        self.sweeps.iter().find_map(end).unwrap_or_default()
     }
 }
 
@@ -201,172 +241,198 @@ impl CapacityCost {
     }
 }
 
-fn median(sorted: &[f64]) -> Option<f64> {
-    let upper = *sorted.get(sorted.len() / 2)?;
-    let lower = sorted[(sorted.len() - 1) / 2];
-    Some(f64::midpoint(lower, upper))
-}
-
-/// The table of capacities: a row for each contender, dataset and treatment. `None` without a
-/// sweep.
+/// The table of capacities: a row for each contender and dataset. `None` without a sweep.
 pub(super) fn table(comparison: &Comparison) -> Option<Table> {
     let heads = [
         "dataset",
         "backend",
-        "arm",
         "req/s",
-        "bracket",
         "answers/s",
         "out tok/s",
-        "runs",
-        "undecided",
+        "undecided\nruns",
     ];
-    let number = |value: Option<f64>| value.map_or_else(|| "n/a".to_owned(), shown);
-    let row = |row: &CapacityRow, treatment: Treatment, capacity: &Capacity| {
-        let runs: usize = capacity.sweeps.iter().map(|sweep| sweep.steps.len()).sum();
+    let rows = comparison.capacity.iter().map(|row| {
+        let (runs, undecided) = row.runs_and_undecided();
         [
             printable(&row.dataset, NAME_CHARS),
             printable(&row.contender, NAME_CHARS),
-            treatment.name().to_owned(),
-            number(capacity.sustained_rps),
-            bracket(capacity),
-            number(capacity.achieved_rps),
-            number(capacity.output_tokens_per_s),
-            runs.to_string(),
-            capacity.runs_and_undecided().1.to_string(),
+            row.side_by_side(Capacity::sustained),
+            row.side_by_side(|capacity| figure(capacity.achieved_rps)),
+            row.side_by_side(|capacity| figure(capacity.output_tokens_per_s)),
+            format!("{undecided} of {runs}"),
         ]
-    };
-    let rows = comparison.capacity.iter().flat_map(|capacity| {
-        let control = capacity.control.as_ref();
-        let control = control.map(|control| row(capacity, Treatment::Control, control));
-        std::iter::once(row(capacity, Treatment::Constrained, &capacity.constrained)).chain(control)
     });
-    Table::new(heads, 3).with_rows(rows).non_empty()
-}
-
-/// A sentence for each contender and dataset.
-pub(super) fn sentences(comparison: &Comparison) -> Vec<String> {
-    comparison
-        .capacity
-        .iter()
-        .map(ToString::to_string)
-        .collect()
+    Table::new(heads, 2).with_rows(rows).non_empty()
 }
 
 impl fmt::Display for CapacityRow {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let rates = self
+            .side_by_side(|capacity| format!("{}{}", capacity.sustained(), capacity.broken_off()));
+        let arms = match &self.control {
+            Some(_) => "with and without the constraint",
+            None => "with the constraint",
+        };
         write!(
             f,
-            "{}, {}: {} with the constraint",
-            self.contender, self.dataset, self.constrained
+            "{}, {}: {rates} req/s sustained {arms}",
+            self.contender, self.dataset
         )?;
-        if let Some(control) = &self.control {
-            write!(f, "; {control} without it. ")?;
+        if self.control.is_some() {
             match self.cost {
-                Some(cost) => write!(f, "{cost}")?,
-                None => write!(f, "The cost of the constraint is unknown")?,
+                Some(cost) => write!(f, ". {cost}")?,
+                None => write!(f, ". The cost of the constraint is unknown")?,
             }
             if self.cost.is_some() && self.constrained.sweeps.len() == 1 {
                 write!(f, ", without the variation between searches: add --repeat")?;
             }
         }
-        let counts = [Some(&self.constrained), self.control.as_ref()];
-        let counts = counts
-            .into_iter()
-            .flatten()
-            .map(Capacity::runs_and_undecided);
-        match counts.fold((0, 0), |all, one| (all.0 + one.0, all.1 + one.1)) {
+        match self.runs_and_undecided() {
             (_, 0) => Ok(()),
             (runs, undecided) => write!(
                 f,
-                ". Undecided: {undecided} of {runs} runs. They do not narrow the brackets; a longer --sweep-duration decides more"
+                ". Undecided: {undecided} of {runs} runs; a longer --sweep-duration decides more"
             ),
-        }
-    }
-}
-
-impl fmt::Display for Capacity {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let is_open = self.sweeps.iter().any(|sweep| sweep.missed_rps.is_none());
-        match (self.sustained_rps, self.low_rps, self.high_rps) {
-            (Some(_), Some(_), None) if is_open => write!(f, "{} req/s", bracket(self))?,
-            (Some(rate), None, None) => write!(f, "{} req/s (undecided)", shown(rate))?,
-            (Some(rate), _, _) => write!(f, "{} req/s ({})", shown(rate), bracket(self))?,
-            (None, _, Some(high)) => write!(f, "less than {} req/s", shown(high))?,
-            (None, _, None) => write!(f, "capacity unknown")?,
-        }
-        match self.broken_off() {
-            Some(end) => write!(f, " ({end})"),
-            None => Ok(()),
         }
     }
 }
 
 impl fmt::Display for CapacityCost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const HIDDEN: &str = "No cost of the constraint is visible at this resolution";
-        match (self.percent, self.low_percent, self.high_percent) {
-            (_, Some(low), Some(high)) if low <= 0.0 && high >= 0.0 => {
-                write!(f, "{HIDDEN} ({low:.0} to {high:.0} % of the capacity)")
-            }
-            (Some(percent), Some(low), Some(high)) if high < 0.0 => write!(
-                f,
-                "The capacity with the constraint is {:.0} % higher ({:.0} to {:.0})",
-                -percent, -high, -low
-            ),
-            (Some(percent), Some(low), Some(high)) => write!(
-                f,
-                "The constraint costs {percent:.0} % of the capacity ({low:.0} to {high:.0})"
-            ),
-            (_, Some(low), _) if low > 0.0 => {
+        match (self.low_percent, self.high_percent) {
+            (Some(low), _) if low > 0.0 => {
                 write!(
                     f,
                     "The constraint costs at least {low:.0} % of the capacity"
                 )
             }
-            (_, None, Some(high)) if high < 0.0 => write!(
-                f,
-                "The capacity with the constraint is at least {:.0} % higher",
-                -high
-            ),
-            (_, None, Some(high)) => {
-                write!(f, "{HIDDEN} (at most {high:.0} % of the capacity)")
+            (_, Some(high)) if high < 0.0 => {
+                write!(
+                    f,
+                    "The capacity with the constraint is at least {:.0} % higher",
+                    -high
+                )
             }
-            (_, Some(_) | None, _) => write!(f, "The cost of the constraint is unknown"),
+            (_, Some(_)) => write!(f, "No cost of the constraint is visible at this resolution"),
+            (_, None) => write!(f, "The cost of the constraint is unknown"),
         }
     }
 }
 
-impl fmt::Display for SweepEnd {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Narrow => write!(f, "the bracket is narrow enough"),
-            Self::RunLimit => write!(f, "the largest number of runs is reached"),
-            Self::Failed { reason } => write!(f, "the sweep ended early: {reason}"),
-            Self::Stopped => write!(f, "stopped before the sweep was complete"),
+/// The figures of an arm at a load.
+pub(super) struct Step<'c> {
+    pub(super) dataset: &'c str,
+    pub(super) contender: &'c str,
+    pub(super) treatment: Treatment,
+    pub(super) found: SweepStep,
+}
+
+/// The steps of all searches at a rate, by rate; without a search, the arms of all rows.
+pub(super) fn steps(comparison: &Comparison) -> Vec<Step<'_>> {
+    let mut steps = Vec::new();
+    for row in &comparison.capacity {
+        for treatment in [Treatment::Constrained, Treatment::Control] {
+            let sweeps = row.of(treatment).map(|capacity| &capacity.sweeps);
+            let found = sweeps.into_iter().flatten().flat_map(|sweep| &sweep.steps);
+            let mut found: Vec<SweepStep> = found.cloned().collect();
+            found.retain(|step| matches!(step.load, Load::RequestRate(_)));
+            found.sort_by(|one, other| one.load.size().total_cmp(&other.load.size()));
+            steps.extend(found.into_iter().map(|found| Step {
+                dataset: &row.dataset,
+                contender: &row.contender,
+                treatment,
+                found,
+            }));
         }
     }
+    for row in comparison
+        .rows
+        .iter()
+        .filter(|_| comparison.capacity.is_empty())
+    {
+        let Some(figures) = row.figures() else {
+            continue;
+        };
+        let mut add = |treatment, found| {
+            steps.push(Step {
+                dataset: &row.dataset,
+                contender: &row.contender,
+                treatment,
+                found,
+            });
+        };
+        let constrained = SweepStep {
+            load: row.load,
+            requests: figures.requests,
+            share: figures.valid_within_objectives,
+            output_tokens_per_s: figures.output_throughput,
+            ttft_ms: figures.ttft_ms.clone(),
+            tpot_ms: figures.tpot_ms.clone(),
+            cold_ttft_ms: figures.cold_ttft_ms.clone(),
+            warm_ttft_ms: figures.warm_ttft_ms.clone(),
+            is_distrusted: figures.distrusted_runs > 0,
+            ..SweepStep::default()
+        };
+        add(Treatment::Constrained, constrained);
+        if let Some(control) = &figures.control {
+            let control = SweepStep {
+                load: row.load,
+                requests: control.requests,
+                output_tokens_per_s: control.output_throughput,
+                ttft_ms: control.ttft_ms.clone(),
+                tpot_ms: control.tpot_ms.clone(),
+                is_distrusted: figures.distrusted_runs > 0,
+                ..SweepStep::default()
+            };
+            add(Treatment::Control, control);
+        }
+    }
+    steps
 }
 
-/// The bracket in requests per second: `14 to 16`, `at least 64`, `below 2`.
-fn bracket(capacity: &Capacity) -> String {
-    match (capacity.low_rps, capacity.high_rps) {
-        (Some(low), Some(high)) => format!("{} to {}", shown(low), shown(high)),
-        (Some(low), None) => format!("at least {}", shown(low)),
-        (None, Some(high)) => format!("below {}", shown(high)),
-        (None, None) => "n/a".to_owned(),
-    }
-}
-
-/// A rate with three significant digits, without trailing zeros.
-fn shown(rate: f64) -> String {
-    let digits = (2.0 - rate.abs().max(1e-9).log10().floor()).clamp(0.0, 6.0) as usize;
-    let text = format!("{rate:.digits$}");
-    if text.contains('.') {
-        text.trim_end_matches('0').trim_end_matches('.').to_owned()
-    } else {
-        text
-    }
+/// The table of the steps; `None` without steps.
+pub(super) fn steps_table(comparison: &Comparison) -> Option<Table> {
+    let steps = steps(comparison);
+    let heads = "dataset;backend\narm;load;in obj.\n%;TTFT ms\np50/p99;TPOT ms\np50/p99;TTFT ms\ncold/warm;out\ntok/s;n;sustained";
+    let uses = |step: &SweepStep| {
+        let (cold, warm) = (step.cold_ttft_ms.median?, step.warm_ttft_ms.median?);
+        Some(two_lines(&figure(Some(cold)), &figure(Some(warm))))
+    };
+    let cells = |step: &Step<'_>| {
+        let found = &step.found;
+        let latency = |summary| median_and_tail(summary, found.is_distrusted);
+        let sustained = if found.is_sustained { "yes" } else { "no" };
+        let undecided = if found.is_undecided {
+            ",\nundecided"
+        } else {
+            ""
+        };
+        [
+            printable(step.dataset, NAME_CHARS),
+            two_lines(
+                &printable(step.contender, NAME_CHARS),
+                step.treatment.name(),
+            ),
+            found.load.to_string(),
+            percent(found.share),
+            latency(&found.ttft_ms),
+            latency(&found.tpot_ms),
+            uses(found).unwrap_or_default(),
+            figure(found.output_tokens_per_s),
+            found.requests.to_string(),
+            format!("{sustained}{undecided}"),
+        ]
+    };
+    let mut table = Table::new(heads.split(';'), 2).with_rows(steps.iter().map(cells));
+    let has_datasets = distinct(steps.iter().map(|step| step.dataset)).len() > 1;
+    table.retain_columns(|column| match column.head.as_str() {
+        "dataset" => has_datasets,
+        "in obj.\n%" => steps.iter().any(|step| step.found.share.is_some()),
+        "TTFT ms\ncold/warm" => steps.iter().any(|step| uses(&step.found).is_some()),
+        "sustained" => !comparison.capacity.is_empty(),
+        _ => true,
+    });
+    table.non_empty()
 }
 
 #[cfg(test)]
@@ -382,12 +448,9 @@ mod tests {
                         requests: 100,
                         share: Rate::new(if is_sustained { 100 } else { 50 }, 100),
                         is_sustained,
-                        is_undecided: false,
-                        backlog_growth_percent: None,
-                        is_behind: false,
                         achieved_rps: rate.map(|rate| 0.9 * rate),
                         output_tokens_per_s: rate.map(|rate| 100.0 * rate),
-                        is_distrusted: false,
+                        ..SweepStep::default()
                     })
                 };
                 Sweep {
@@ -420,26 +483,26 @@ mod tests {
         let found = |with, without| sentence(&[with], &[without]);
         assert_eq!(
             found((Some(14.0), Some(16.0)), (Some(20.0), Some(24.0))),
-            "xgrammar, json: 14 req/s (14 to 16) with the constraint; 20 req/s (20 to 24) without it. \
-             The constraint costs 30 % of the capacity (20 to 42), without the variation between \
-             searches: add --repeat"
+            "xgrammar, json: 14 against 20 req/s sustained with and without the constraint. The \
+             constraint costs at least 20 % of the capacity, without the variation between searches: add \
+             --repeat"
         );
         assert_eq!(
             found((Some(20.0), Some(24.0)), (Some(20.0), Some(24.0))),
-            "xgrammar, json: 20 req/s (20 to 24) with the constraint; 20 req/s (20 to 24) without it. \
-             No cost of the constraint is visible at this resolution (-20 to 17 % of the capacity), \
-             without the variation between searches: add --repeat"
+            "xgrammar, json: 20 against 20 req/s sustained with and without the constraint. No cost of \
+             the constraint is visible at this resolution, without the variation between searches: add \
+             --repeat"
         );
         assert_eq!(
             found((None, Some(0.125)), (Some(20.0), None)),
-            "xgrammar, json: less than 0.125 req/s with the constraint; at least 20 req/s without it. \
-             The constraint costs at least 99 % of the capacity, without the variation between \
-             searches: add --repeat"
+            "xgrammar, json: below 0.125 against at least 20 req/s sustained with and without the \
+             constraint. The constraint costs at least 99 % of the capacity, without the variation \
+             between searches: add --repeat"
         );
         assert_eq!(
             found((Some(64.0), None), (Some(64.0), None)),
-            "xgrammar, json: at least 64 req/s with the constraint; at least 64 req/s without it. \
-             The cost of the constraint is unknown"
+            "xgrammar, json: at least 64 against at least 64 req/s sustained with and without the \
+             constraint. The cost of the constraint is unknown"
         );
     }
 
@@ -447,7 +510,7 @@ mod tests {
     fn overlapping_brackets_are_no_cost() {
         let cost = |with, without| {
             let text = sentence(&[with], &[without]);
-            let cost = text.split(" without it. ").nth(1).unwrap();
+            let cost = text.split(" without the constraint. ").nth(1).unwrap();
             cost.split(", without the variation")
                 .next()
                 .unwrap()
@@ -468,50 +531,37 @@ mod tests {
         let unknown = "The cost of the constraint is unknown";
         assert_eq!(cost((None, Some(16.0)), (Some(15.0), None)), unknown);
         assert_eq!(cost((None, Some(16.0)), (Some(15.0), Some(17.0))), unknown);
-        assert_eq!(
-            cost((Some(14.0), None), rates(15.0, 17.5)),
-            format!("{hidden} (at most 20 % of the capacity)")
-        );
+        assert_eq!(cost((Some(14.0), None), rates(15.0, 17.5)), hidden);
         // No overlap.
         assert_eq!(
             cost(rates(20.0, 24.0), rates(10.0, 16.0)),
-            "The capacity with the constraint is 100 % higher (25 to 140)"
+            "The capacity with the constraint is at least 25 % higher"
         );
         assert_eq!(
             cost((Some(20.0), None), rates(10.0, 16.0)),
             "The capacity with the constraint is at least 25 % higher"
         );
-        assert!(
-            cost(rates(14.0, 16.0), rates(17.0, 18.0)).starts_with("The constraint costs 18 %")
+        assert_eq!(
+            cost(rates(14.0, 16.0), rates(17.0, 18.0)),
+            "The constraint costs at least 6 % of the capacity"
         );
     }
 
     #[test]
-    fn undecided_runs_widen_the_bracket_and_are_counted() {
+    fn undecided_runs_widen_the_cost_and_are_counted() {
         let mut with = capacity(&[(Some(14.0), Some(16.0))]);
         with.sweeps[0]
             .steps
             .iter_mut()
             .for_each(|step| step.is_undecided = true);
-        let [low, high] = [Some(8.0), Some(32.0)];
-        let shown = |low_rps, high_rps| {
-            let mut sweep = with.sweeps[0].clone();
-            (sweep.low_rps, sweep.high_rps) = (low_rps, high_rps);
-            Capacity::new(vec![sweep]).to_string()
-        };
-        assert_eq!(shown(low, high), "14 req/s (8 to 32)");
-        assert_eq!(shown(low, None), "14 req/s (at least 8)");
-        assert_eq!(shown(None, high), "14 req/s (below 32)");
-        assert_eq!(shown(None, None), "14 req/s (undecided)");
+        (with.low_rps, with.high_rps) = (Some(8.0), Some(32.0));
         let control = Some(capacity(&[(Some(20.0), Some(24.0))]));
-        (with.low_rps, with.high_rps) = (low, high);
         let row = CapacityRow::new("json".to_owned(), "xgrammar".to_owned(), with, control);
         assert_eq!(
             row.to_string(),
-            "xgrammar, json: 14 req/s (8 to 32) with the constraint; 20 req/s (20 to 24) without it. \
-             No cost of the constraint is visible at this resolution (-60 to 67 % of the capacity), \
-             without the variation between searches: add --repeat. Undecided: 2 of 4 runs. They do \
-             not narrow the brackets; a longer --sweep-duration decides more"
+            "xgrammar, json: 14 against 20 req/s sustained with and without the constraint. No cost of \
+             the constraint is visible at this resolution, without the variation between searches: add \
+             --repeat. Undecided: 2 of 4 runs; a longer --sweep-duration decides more"
         );
     }
 
@@ -529,7 +579,7 @@ mod tests {
         assert!((found.output_tokens_per_s.unwrap() - 1500.0).abs() < 1e-9);
         let unbounded = capacity(&[(Some(14.0), Some(16.0)), (Some(64.0), None)]);
         assert_eq!((unbounded.low_rps, unbounded.high_rps), (Some(14.0), None));
-        assert_eq!(capacity(&[]).to_string(), "capacity unknown");
+        assert_eq!(capacity(&[]).sustained(), "unknown");
     }
 
     #[test]
@@ -538,9 +588,10 @@ mod tests {
         found.sweeps[0].end = SweepEnd::Failed {
             reason: "gone".to_owned(),
         };
+        let row = CapacityRow::new("json".to_owned(), "xgrammar".to_owned(), found, None);
         assert_eq!(
-            found.to_string(),
-            "at least 14 req/s (the sweep ended early: gone)"
+            row.to_string(),
+            "xgrammar, json: at least 14 (the sweep ended early: gone) req/s sustained with the constraint"
         );
     }
 }

@@ -1,10 +1,11 @@
 //! The charts of the comparison's HTML page, each with a table of its numbers.
 
+use super::capacity::SweepStep;
 use super::cells::NAME_CHARS;
-use super::{Comparison, Control, Figures, Load, Row, SchemaCell, SchemaRow};
+use super::{Comparison, Control, Figures, Load, Row, SchemaCell, SchemaRow, Treatment, capacity};
 use crate::commands::distinct::distinct;
 use sobench_core::printable::printable;
-use sobench_render::axis::Axis;
+use sobench_render::axis::{Axis, Range};
 use sobench_render::dots::{self, Dot};
 use sobench_render::heat_map::{self, Class};
 use sobench_render::lines::{self, Axes, Line};
@@ -122,15 +123,14 @@ impl Quantiles {
 /// Adds the charts that the comparison has data for.
 pub(super) fn add(document: &mut Document, comparison: &Comparison) {
     let pictures = Pictures { comparison };
+    pictures.add_sweeps(document);
     pictures.add_group(
         document,
         "Answers",
         "dots: pooled over the repeats; lines: 95 % intervals",
         vec![
-            pictures.intervals("Correct rate", "%", false, |figures| {
-                share(figures.correct_rate)
-            }),
-            pictures.intervals("Coverage", "%", false, |figures| share(figures.coverage)),
+            pictures.intervals("Correct rate", "%", |figures| share(figures.correct_rate)),
+            pictures.intervals("Coverage", "%", |figures| share(figures.coverage)),
         ],
     );
     pictures.add_group(
@@ -139,10 +139,10 @@ pub(super) fn add(document: &mut Document, comparison: &Comparison) {
         "difference of the means of the same requests with and without their constraint; lines: 95 % intervals; left of 0 the constraint \
          is faster",
         vec![
-            pictures.intervals("Added TTFT", "ms", true, |figures| {
+            pictures.intervals("Added TTFT", "ms", |figures| {
                 added(figures, |control| control.ttft_added.as_ref())
             }),
-            pictures.intervals("Added TPOT", "ms a token", true, |figures| {
+            pictures.intervals("Added TPOT", "ms a token", |figures| {
                 added(figures, |control| control.tpot_added.as_ref())
             }),
         ],
@@ -156,7 +156,6 @@ pub(super) fn add(document: &mut Document, comparison: &Comparison) {
     );
     pictures.add_results(document);
     pictures.add_heat_maps(document);
-    pictures.add_sweeps(document);
 }
 
 struct Pictures<'a> {
@@ -179,10 +178,7 @@ impl Pictures<'_> {
     }
 
     fn measured(&self) -> impl Iterator<Item = (&Row, &Figures)> {
-        self.comparison
-            .rows
-            .iter()
-            .filter_map(|row| Some((row, row.figures()?)))
+        self.comparison.measured()
     }
 
     fn contenders(&self) -> Vec<String> {
@@ -212,20 +208,20 @@ impl Pictures<'_> {
     }
 
     /// A row for each row of the comparison with a value.
-    fn intervals(&self, title: &str, unit: &str, with_zero: bool, shown: Shown) -> Option<Chart> {
+    fn intervals(&self, title: &str, unit: &str, shown: Shown) -> Option<Chart> {
         let found: Vec<(&Row, Interval)> = self
             .measured()
             .filter_map(|(row, figures)| Some((row, shown(figures)?)))
             .collect();
         let values = found.iter().flat_map(|(_, interval)| {
             let bounds = interval.bounds.map(|(low, high)| [low, high]);
-            bounds
-                .into_iter()
-                .flatten()
-                .chain([interval.value])
-                .chain(with_zero.then_some(0.0))
+            bounds.into_iter().flatten().chain([interval.value])
         });
-        let axis = linear_axis(values)?;
+        let (range, zero) = match unit {
+            "%" => (Range::Percent, None),
+            _ => (Range::FromZero, Some(0.0)),
+        };
+        let axis = Axis::linear(values, range)?;
         let row = |(row, interval): &(&Row, Interval)| dots::Row {
             name: self.name(row),
             text: format!("{} ({})", interval.text(), interval.n),
@@ -251,7 +247,7 @@ impl Pictures<'_> {
             ]);
         }
         Some(Chart {
-            svg: dots::rows(&title, unit, &rows, &axis, with_zero.then_some(0.0)),
+            svg: dots::rows(&title, unit, &rows, &axis, zero),
             title,
             table: Some(table),
         })
@@ -269,8 +265,8 @@ impl Pictures<'_> {
             .measured()
             .filter_map(|(row, figures)| Some((row, medians(figures)?)))
             .collect();
-        let values = || found.iter().flat_map(|(_, (cold, warm))| [cold.0, warm.0]);
-        let axis = Axis::logarithmic(values().reduce(f64::min)?, values().reduce(f64::max)?);
+        let values = found.iter().flat_map(|(_, (cold, warm))| [cold.0, warm.0]);
+        let axis = Axis::logarithmic(values)?;
         let title = "TTFT of first and later uses (ms, logarithmic)".to_owned();
         let mut table = Table::new(["backend", "cold (ms)", "n", "warm (ms)", "n"], 1);
         let mut rows = Vec::new();
@@ -316,13 +312,8 @@ impl Pictures<'_> {
             ("TTFT", |figures| &figures.distributions.ttft_ms),
             ("TPOT", |figures| &figures.distributions.tpot_ms),
         ];
-        let mut groups: Vec<(String, Load)> = Vec::new();
-        for (row, _) in self.measured() {
-            let group = (row.dataset.clone(), row.load);
-            if !groups.contains(&group) {
-                groups.push(group);
-            }
-        }
+        let rows = self.measured().map(|(row, _)| row);
+        let groups = distinct(rows.map(|row| (row.dataset.clone(), row.load)));
         let charts: Vec<Chart> = groups
             .iter()
             .flat_map(|group| {
@@ -333,15 +324,7 @@ impl Pictures<'_> {
         if charts.is_empty() {
             return;
         }
-        let mut legend: Vec<LegendEntry> = self
-            .contenders()
-            .iter()
-            .map(|contender| LegendEntry::Curve {
-                colour: self.colour(contender),
-                dashed: false,
-                label: printable(contender, NAME_CHARS),
-            })
-            .collect();
+        let mut legend = self.contender_legend();
         if self.comparison.record.control {
             legend.push(LegendEntry::Text(
                 "solid: constrained; dashed: control".to_owned(),
@@ -400,10 +383,7 @@ impl Pictures<'_> {
             .iter()
             .filter_map(|curve| curve.points.iter().find(is_start));
         let ends = curves.iter().filter_map(|curve| curve.points.last());
-        let axis = Axis::around(
-            starts.map(|(ns, _)| *ns).min()?,
-            ends.map(|(ns, _)| *ns).max()?,
-        );
+        let axis = Axis::durations(starts.chain(ends).map(|(ns, _)| *ns as f64))?;
         let load = match group.1 {
             Load::AsGiven => String::new(),
             load => format!(", {load}"),
@@ -548,84 +528,80 @@ impl Pictures<'_> {
 
     /// Figures over the loads of a sweep, by dataset.
     fn add_sweeps(&self, document: &mut Document) {
-        let loads: Vec<Load> = {
-            let mut loads: Vec<Load> = Vec::new();
-            for row in &self.comparison.rows {
-                if !loads.contains(&row.load) {
-                    loads.push(row.load);
-                }
-            }
-            loads
-        };
+        let steps = capacity::steps(self.comparison);
+        let loads = distinct(steps.iter().map(|step| step.found.load));
         if loads.len() < 2 {
             return;
         }
-        let datasets = distinct(self.comparison.rows.iter().map(|row| row.dataset.clone()));
+        let datasets = distinct(steps.iter().map(|step| step.dataset));
+        let chart = |(dataset, series): (&str, &Series)| self.over_load(&steps, dataset, series);
+        let series = |dataset| SERIES.iter().map(move |series| (dataset, series));
         let charts: Vec<Chart> = datasets
-            .iter()
-            .flat_map(|dataset| {
-                [
-                    self.over_load(dataset, &loads, &Series::ValidInObjectives),
-                    self.over_load(dataset, &loads, &Series::OutputTokens),
-                ]
-            })
-            .flatten()
+            .into_iter()
+            .flat_map(series)
+            .filter_map(chart)
             .collect();
         if charts.is_empty() {
             return;
         }
-        let contenders = self.contenders();
-        let legend = contenders.iter().map(|contender| LegendEntry::Curve {
+        let mut legend = self.contender_legend();
+        legend.push(LegendEntry::Text(
+            "solid: constrained; dashed: control; ring: highest load that meets the objectives; all requests at once: only in the table"
+                .to_owned(),
+        ));
+        document.heading("Capacity over load");
+        document.push(grid("", legend, charts));
+        // A search has this table above.
+        if self.comparison.capacity.is_empty() {
+            document.push(Block::Details {
+                summary: "The same numbers as a table".to_owned(),
+                blocks: capacity::steps_table(self.comparison)
+                    .map(Block::Table)
+                    .into_iter()
+                    .collect(),
+            });
+        }
+    }
+
+    fn contender_legend(&self) -> Vec<LegendEntry> {
+        let entry = |contender: &String| LegendEntry::Curve {
             colour: self.colour(contender),
             dashed: false,
             label: printable(contender, NAME_CHARS),
-        });
-        let words =
-            "solid: constrained; dashed: control; ring: highest load that meets the objectives";
-        let legend = legend
-            .chain([LegendEntry::Text(words.to_owned())])
-            .collect();
-        document.heading("Capacity over load");
-        document.push(grid("", legend, charts));
+        };
+        self.contenders().iter().map(entry).collect()
     }
 
-    fn over_load(&self, dataset: &str, loads: &[Load], series: &Series) -> Option<Chart> {
+    /// A line for each contender and arm.
+    fn over_load(
+        &self,
+        steps: &[capacity::Step<'_>],
+        dataset: &str,
+        series: &Series,
+    ) -> Option<Chart> {
+        let steps = || steps.iter().filter(|step| step.dataset == dataset);
+        let x = Axis::linear(steps().map(|step| step.found.load.size()), Range::FromZero)?;
         let mut lines = Vec::new();
-        let mut table = Table::new(["backend", "arm", "load", series.title(), "n"], 3);
         for contender in self.contenders() {
-            let rows: Vec<_> = self
-                .measured()
-                .filter(|(row, _)| row.dataset == dataset && row.contender == contender)
-                .collect();
-            let name = printable(&contender, NAME_CHARS);
-            for (arm, dashed) in [("constrained", false), ("control", true)] {
-                let mut points = Vec::new();
-                for (row, figures) in &rows {
-                    let place = loads.iter().position(|load| *load == row.load);
-                    if let (Some(place), Some((value, n))) = (place, series.value(figures, dashed))
-                    {
-                        points.push((place as f64, value));
-                        table.row([
-                            name.clone(),
-                            arm.to_owned(),
-                            row.load.to_string(),
-                            figure(value),
-                            n.to_string(),
-                        ]);
-                    }
-                }
-                let mark = self
-                    .knee(dataset, &contender)
-                    .filter(|_| !dashed)
-                    .and_then(|knee| {
-                        let place = loads.iter().position(|load| *load == knee)? as f64;
-                        let point = points.iter().find(|(x, _)| (x - place).abs() < 0.5)?;
-                        Some((*point, format!("{name}: knee at {knee}")))
-                    });
+            for treatment in [Treatment::Constrained, Treatment::Control] {
+                let own = steps()
+                    .filter(|step| step.contender == contender && step.treatment == treatment);
+                let point = |step: &capacity::Step<'_>| {
+                    Some((step.found.load.size(), (series.value)(&step.found)?))
+                };
+                let points: Vec<(f64, f64)> = own.filter_map(point).collect();
+                let name = printable(&contender, NAME_CHARS);
+                let mark = self.knee(dataset, &contender, treatment).and_then(|knee| {
+                    let point = points.iter().find(|(load, _)| *load == knee.size())?;
+                    Some((
+                        *point,
+                        format!("{name}: highest load that meets the objectives: {knee}"),
+                    ))
+                });
                 lines.push(Line {
-                    name: format!("{name}, {arm}"),
+                    name: format!("{name}, {}", treatment.name()),
                     colour: self.colour(&contender),
-                    dashed,
+                    dashed: treatment == Treatment::Control,
                     points,
                     mark,
                 });
@@ -634,69 +610,71 @@ impl Pictures<'_> {
         let values = lines
             .iter()
             .flat_map(|line| line.points.iter().map(|(_, value)| *value));
-        let (x, y) = (
-            Axis::categories(loads.iter().map(ToString::to_string)),
-            linear_axis(values)?,
-        );
+        let y = Axis::linear(values, series.range)?;
+        let required = self.comparison.record.goodput_share_percent;
+        let is_shown = series.range == Range::Percent && required <= y.end();
         let axes = Axes {
             x: &x,
             y: &y,
-            x_unit: "load",
+            x_unit: match steps().next()?.found.load {
+                Load::MaxConcurrency(_) => "requests in flight",
+                Load::RequestRate(_) | Load::AsGiven => "requests/s",
+            },
         };
-        let title = format!("{}: {}", series.title(), printable(dataset, NAME_CHARS));
-        let required = self.comparison.record.goodput_share_percent;
-        let reference = matches!(series, Series::ValidInObjectives).then_some(required);
+        let title = format!("{}: {}", series.title, printable(dataset, NAME_CHARS));
         Some(Chart {
-            svg: lines::lines(&title, &lines, &axes, reference),
+            svg: lines::lines(&title, &lines, &axes, is_shown.then_some(required)),
             title,
-            table: Some(table),
+            table: None,
         })
     }
 
     /// The highest load that meets the objectives.
-    fn knee(&self, dataset: &str, contender: &str) -> Option<Load> {
-        let row = self
-            .comparison
-            .knees
-            .iter()
-            .find(|row| row.dataset == dataset && row.contender == contender)?;
+    fn knee(&self, dataset: &str, contender: &str, treatment: Treatment) -> Option<Load> {
+        let mut capacities = self.comparison.capacity.iter();
+        if let Some(row) =
+            capacities.find(|row| row.dataset == dataset && row.contender == contender)
+        {
+            let capacity = row.of(treatment)?;
+            return capacity.sustained_rps.map(Load::RequestRate);
+        }
+        let mut knees = self.comparison.knees.iter();
+        let row = knees.find(|row| row.dataset == dataset && row.contender == contender)?;
         match row.knee {
-            Knee::At { load, .. } => Some(load),
-            Knee::Nowhere { .. } | Knee::Unknown => None,
+            Knee::At { load, .. } if treatment == Treatment::Constrained => Some(load),
+            _ => None,
         }
     }
 }
 
 /// A figure over the loads of a sweep.
-enum Series {
-    ValidInObjectives,
-    OutputTokens,
+struct Series {
+    title: &'static str,
+    range: Range,
+    value: fn(&SweepStep) -> Option<f64>,
 }
 
-impl Series {
-    fn title(&self) -> &'static str {
-        match self {
-            Self::ValidInObjectives => "Valid within the objectives (% of requests)",
-            Self::OutputTokens => "Output tokens/s",
-        }
-    }
-
-    /// The figure with the number of its requests.
-    fn value(&self, figures: &Figures, control: bool) -> Option<(f64, usize)> {
-        let own_control = figures.control.as_ref();
-        match self {
-            Self::ValidInObjectives if control => None,
-            Self::ValidInObjectives => {
-                let share = figures.valid_within_objectives?;
-                Some((share.percent, share.of))
-            }
-            Self::OutputTokens if control => {
-                own_control.and_then(|control| Some((control.output_throughput?, control.requests)))
-            }
-            Self::OutputTokens => Some((figures.output_throughput?, figures.requests)),
-        }
+const fn from_zero(title: &'static str, value: fn(&SweepStep) -> Option<f64>) -> Series {
+    let range = Range::FromZero;
+    Series {
+        title,
+        range,
+        value,
     }
 }
+
+const SERIES: [Series; 6] = [
+    Series {
+        title: "Within the objectives (% of requests)",
+        range: Range::Percent,
+        value: |step| Some(step.share?.percent),
+    },
+    from_zero("Output tokens/s", |step| step.output_tokens_per_s),
+    from_zero("TTFT, median (ms)", |step| step.ttft_ms.median),
+    from_zero("TTFT, p99 (ms)", |step| step.ttft_ms.at(99.0)),
+    from_zero("TPOT, median (ms)", |step| step.tpot_ms.median),
+    from_zero("TPOT, p99 (ms)", |step| step.tpot_ms.at(99.0)),
+];
 
 impl Quantiles {
     /// Durations in ns with the share of values up to each.
@@ -727,15 +705,6 @@ fn grid(caption: &str, legend: Vec<LegendEntry>, charts: Vec<Chart>) -> Block {
         charts,
         layout: Layout::Grid,
     })
-}
-
-/// A linear axis around the values; `None` without any.
-fn linear_axis(values: impl Iterator<Item = f64>) -> Option<Axis> {
-    let range = values
-        .filter(|value| value.is_finite())
-        .map(|value| (value, value))
-        .reduce(|(low, high), (value, _)| (low.min(value), high.max(value)));
-    range.map(|(low, high)| Axis::linear(low, high))
 }
 
 fn share(rate: Option<Rate>) -> Option<Interval> {
@@ -881,18 +850,47 @@ mod tests {
             "TTFT of first and later uses",
             "Results of the requests",
             "Constraints of json by backend",
-            "Valid within the objectives",
+            "Within the objectives (% of requests)",
+            "TTFT, median (ms)",
+            "TPOT, p99 (ms)",
             "Output tokens/s",
             "price|list",
             "refused: 10 refused",
         ] {
             assert!(page.contains(title), "{title}");
         }
+        // The steps of a search have one table, which is not in a chart.
         assert!(
-            page.matches("role=\"img\"").count() <= page.matches("<details>").count(),
+            page.matches("role=\"img\"").count()
+                <= page.matches("<details>").count() + SERIES.len(),
             "every chart has a table"
         );
         assert!(!page.contains("NaN") && !page.contains("<b>|odd"));
+    }
+
+    #[test]
+    fn steps_of_a_sweep_are_drawn_for_both_arms_and_are_in_one_table() {
+        let page = |comparison: &Comparison| {
+            let mut document = Document::default();
+            Pictures { comparison }.add_sweeps(&mut document);
+            sobench_render::html::render(&document)
+        };
+        let mut comparison = eventful();
+        let search = page(&comparison);
+        for part in [
+            "TTFT, p99 (ms): json",
+            "constrained</title>",
+            "control</title>",
+            "14 req/s</title>",
+        ] {
+            assert!(search.contains(part), "{part} in {search}");
+        }
+        assert_eq!(search.matches(" dashed\" d=").count(), SERIES.len());
+        assert!(!search.contains("<table"), "the page has it: {search}");
+        let whole = super::super::page::document(&comparison).plain_text();
+        assert_eq!(whole.matches("Steps of the search").count(), 1);
+        comparison.capacity.clear();
+        assert_eq!(page(&comparison).matches("<table").count(), 1);
     }
 
     #[test]
@@ -900,6 +898,7 @@ mod tests {
         let mut comparison = eventful();
         comparison.rows.retain(|row| row.figures().is_none());
         comparison.schemas.clear();
+        comparison.capacity.clear();
         let mut document = Document::default();
         add(&mut document, &comparison);
         assert_eq!(document.blocks, []);

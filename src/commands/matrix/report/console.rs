@@ -1,23 +1,21 @@
-//! The short tables of a comparison, at most as wide as a terminal: one line for each contender,
-//! dataset and load, and one for each constraint that needs attention.
+//! The tables of a comparison: one line for each contender, dataset and load, and one for each
+//! constraint that needs attention.
 
-use super::cells::{UNKNOWN, figure};
+use super::cells::{NAME_CHARS, UNKNOWN, figure, median_and_tail, two_lines, uses};
 use super::{Comparison, Figures, Load, Row, RowResult, SchemaCell, SchemaRow};
 use crate::commands::distinct::distinct;
 use sobench_core::printable::printable;
-use sobench_render::{Block, Document, Table, text};
+use sobench_render::{Table, text};
+use sobench_report::verdict::{MIN_FACTOR_MS, factor as times};
 use sobench_results::metrics::constraint_overhead::Added;
 use sobench_results::metrics::registry::rates;
-use sobench_statistics::Rate;
+use sobench_statistics::{Rate, Summary};
 
 /// Largest number of constraints in the table.
 pub(super) const MAX_SCHEMA_ROWS: usize = 20;
 
 /// Largest number of features in the table. The JSON file has more.
 const MAX_FEATURE_ROWS: usize = 100;
-
-/// Lengths of names to try, the longest first.
-const NAME_LENGTHS: [usize; 4] = [24, 16, 12, 8];
 
 /// A column of figures.
 struct Column {
@@ -26,77 +24,38 @@ struct Column {
     plain: &'static str,
     /// Whether the value says something beside the others.
     matters: fn(&Figures) -> bool,
-    part: Part,
     show: fn(&Figures) -> String,
 }
 
-/// The part of the table, if it has to be divided.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Part {
-    Answers,
-    Accuracy,
-    AddedTime,
-    Speed,
-}
-
-/// Divisions of the table to try.
-const DIVISIONS: [&[&[Part]]; 5] = [
-    &[&[Part::Answers, Part::Accuracy, Part::AddedTime, Part::Speed]],
-    &[
-        &[Part::Answers, Part::Accuracy],
-        &[Part::AddedTime, Part::Speed],
-    ],
-    &[
-        &[Part::Answers],
-        &[Part::Accuracy, Part::AddedTime, Part::Speed],
-    ],
-    &[
-        &[Part::Answers],
-        &[Part::Accuracy, Part::AddedTime],
-        &[Part::Speed],
-    ],
-    &[
-        &[Part::Answers],
-        &[Part::Accuracy],
-        &[Part::AddedTime],
-        &[Part::Speed],
-    ],
-];
-
-const COLUMNS: [Column; 13] = [
+const COLUMNS: [Column; 18] = [
     Column {
         head: "correct %\n(95 % interval)",
         plain: UNKNOWN,
         matters: |_| true,
-        part: Part::Answers,
         show: |figures| with_interval(figures.correct_rate),
     },
     Column {
         head: "right %\n(95 % interval)",
         plain: UNKNOWN,
         matters: |_| true,
-        part: Part::Accuracy,
         show: |figures| with_interval(figures.metrics.rate(&rates::ACCURACY)),
     },
     Column {
         head: "coverage\n%",
         plain: "100.0",
         matters: |_| true,
-        part: Part::Answers,
         show: |figures| percent(figures.coverage),
     },
     Column {
         head: "invalid\n%",
         plain: "0.0",
         matters: |_| true,
-        part: Part::Answers,
         show: |figures| percent(figures.causes.as_ref().map(|causes| causes.invalid)),
     },
     Column {
         head: "cut at\nlimit %",
         plain: "0.0",
         matters: |_| true,
-        part: Part::Answers,
         show: |figures| percent(figures.causes.as_ref().map(|causes| causes.truncated)),
     },
     Column {
@@ -107,38 +66,56 @@ const COLUMNS: [Column; 13] = [
             let causes = figures.causes.as_ref();
             causes.is_some_and(|causes| causes.truncated.hits > 0)
         },
-        part: Part::Answers,
         show: |figures| percent(figures.compliance),
     },
     Column {
         head: "refused\n%",
         plain: "0.0",
         matters: |_| true,
-        part: Part::Answers,
         show: |figures| percent(figures.causes.as_ref().map(|causes| causes.refused)),
     },
     Column {
         head: "failed\n%",
         plain: "0.0",
         matters: |_| true,
-        part: Part::Answers,
         show: |figures| percent(figures.causes.as_ref().map(|causes| causes.failed)),
+    },
+    Column {
+        head: "control\n%",
+        plain: UNKNOWN,
+        matters: |_| true,
+        show: |figures| {
+            let control = figures.control.as_ref();
+            percent(control.and_then(|control| control.control_rate))
+        },
+    },
+    Column {
+        head: "TTFT ms\np50/p99",
+        plain: UNKNOWN,
+        matters: |_| true,
+        show: |figures| median_and_tail(&figures.ttft_ms, figures.distrusted_runs > 0),
+    },
+    Column {
+        head: "TPOT ms\np50/p99",
+        plain: UNKNOWN,
+        matters: |_| true,
+        show: |figures| median_and_tail(&figures.tpot_ms, figures.distrusted_runs > 0),
     },
     Column {
         head: "added TTFT ms\n(95 % interval)",
         plain: UNKNOWN,
         matters: |_| true,
-        part: Part::AddedTime,
         show: |figures| {
             let control = figures.control.as_ref();
-            added(control.and_then(|control| control.ttft_added.as_ref()))
+            added(
+                control.and_then(|control| Some((&control.ttft_ms, control.ttft_added.as_ref()?))),
+            )
         },
     },
     Column {
         head: "first use\n+TTFT ms",
         plain: UNKNOWN,
         matters: |_| true,
-        part: Part::AddedTime,
         show: |figures| {
             let control = figures.control.as_ref();
             let added = control.and_then(|control| control.first_ttft_added.as_ref());
@@ -149,51 +126,44 @@ const COLUMNS: [Column; 13] = [
         head: "added TPOT ms\n(95 % interval)",
         plain: UNKNOWN,
         matters: |_| true,
-        part: Part::AddedTime,
         show: |figures| {
             let control = figures.control.as_ref();
-            added(control.and_then(|control| control.tpot_added.as_ref()))
+            added(
+                control.and_then(|control| Some((&control.tpot_ms, control.tpot_added.as_ref()?))),
+            )
         },
     },
     Column {
-        head: "cold\nTTFT ms",
+        head: "cold/warm\nTTFT ms",
         plain: UNKNOWN,
-        matters: |_| true,
-        part: Part::Speed,
-        show: |figures| figure(figures.cold_ttft_ms.median),
+        // Warm times alone say what the TTFT says.
+        matters: |figures| figures.cold_ttft_ms.n > 0,
+        show: |figures| {
+            two_lines(
+                &uses(figures, &figures.cold_ttft_ms),
+                &uses(figures, &figures.warm_ttft_ms),
+            )
+        },
     },
     Column {
         head: "output\ntok/s",
         plain: UNKNOWN,
         matters: |_| true,
-        part: Part::Speed,
         show: |figures| figure(figures.output_throughput),
     },
+    Column {
+        head: "valid\nreq/s",
+        plain: UNKNOWN,
+        matters: |_| true,
+        show: |figures| figure(figures.valid_throughput),
+    },
+    Column {
+        head: "valid in\nobjectives %",
+        plain: UNKNOWN,
+        matters: |_| true,
+        show: |figures| with_interval(figures.valid_within_objectives),
+    },
 ];
-
-/// The table of all rows; in parts if one table would be wider than a page of text.
-pub(super) fn tables(comparison: &Comparison) -> Vec<Table> {
-    let mut tables = Vec::new();
-    for division in DIVISIONS {
-        for name_chars in NAME_LENGTHS {
-            let is_empty = |parts: &[Part]| parts == [Part::Accuracy] && !is_scored(comparison);
-            let parts = division.iter().filter(|parts| !is_empty(parts));
-            tables = parts
-                .map(|parts| table(comparison, name_chars, parts))
-                .collect();
-            if fits(&tables) {
-                return tables;
-            }
-        }
-    }
-    tables
-}
-
-/// Whether a contender has answers that are compared with references.
-fn is_scored(comparison: &Comparison) -> bool {
-    let mut figures = comparison.rows.iter().filter_map(Row::figures);
-    figures.any(|figures| figures.metrics.rate(&rates::ACCURACY).is_some())
-}
 
 /// The reasons of rows without figures, and refusals and invalid answers of the others, numbered as
 /// in the table.
@@ -293,7 +263,8 @@ fn status(cell: &SchemaCell) -> String {
     findings.join("; ")
 }
 
-fn table(comparison: &Comparison, name_chars: usize, parts: &[Part]) -> Table {
+/// The table of all rows.
+pub(super) fn table(comparison: &Comparison) -> Table {
     let rows = &comparison.rows;
     let has_several_datasets = distinct(rows.iter().map(|row| &row.dataset)).len() > 1;
     let is_swept = rows.iter().any(|row| row.load != Load::AsGiven);
@@ -304,11 +275,7 @@ fn table(comparison: &Comparison, name_chars: usize, parts: &[Part]) -> Table {
             shown != column.plain && shown != UNKNOWN && (column.matters)(figures)
         })
     };
-    let columns: Vec<&Column> = COLUMNS
-        .iter()
-        .filter(|column| parts.contains(&column.part))
-        .filter(says_something)
-        .collect();
+    let columns: Vec<&Column> = COLUMNS.iter().filter(says_something).collect();
     let mut heads = Vec::new();
     heads.extend(has_several_datasets.then_some("dataset"));
     heads.push("contender");
@@ -325,13 +292,13 @@ fn table(comparison: &Comparison, name_chars: usize, parts: &[Part]) -> Table {
             [] => String::new(),
             numbers => format!(" ({})", numbers.join(", ")),
         };
-        let name = printable(&row.contender, name_chars);
+        let name = printable(&row.contender, NAME_CHARS);
         let name = match &row.result {
             RowResult::Measured(_) => format!("{name}{number}"),
             RowResult::DidNotRun { .. } => format!("{name}\ndid not run{number}"),
         };
         let mut cells = Vec::new();
-        cells.extend(has_several_datasets.then(|| printable(&row.dataset, name_chars)));
+        cells.extend(has_several_datasets.then(|| printable(&row.dataset, NAME_CHARS)));
         cells.push(name);
         cells.extend(is_swept.then(|| row.load.to_string()));
         cells.extend(columns.iter().map(|column| {
@@ -355,6 +322,9 @@ fn notes(row: &Row) -> Vec<String> {
 }
 
 fn refused(figures: &Figures) -> Option<String> {
+    if figures.only_refusal.is_some() {
+        return figures.only_refusal.clone();
+    }
     let first = figures.refusals.first()?;
     let keyword = first
         .keyword
@@ -379,18 +349,6 @@ fn invalid(figures: &Figures) -> Option<String> {
     Some(format!("invalid: {count} by {name}, e.g. {message}"))
 }
 
-fn fits(tables: &[Table]) -> bool {
-    tables.iter().all(|table| {
-        let document = Document {
-            blocks: vec![Block::Table(table.clone())],
-            ..Document::default()
-        };
-        text::render(&document)
-            .lines()
-            .all(|line| line.chars().count() <= text::WIDTH)
-    })
-}
-
 fn unknown() -> String {
     UNKNOWN.to_owned()
 }
@@ -408,22 +366,27 @@ fn percent(rate: Option<Rate>) -> String {
     rate.map_or_else(unknown, |rate| format!("{:.1}", rate.percent))
 }
 
-/// The added time with its interval.
-fn added(added: Option<&Added>) -> String {
+/// The added time with its interval, and below it the factor where there is something to multiply.
+fn added(found: Option<(&Summary, &Added)>) -> String {
     // A mean of few pairs says nothing.
-    let Some(added) = added.filter(|added| added.has_enough_pairs()) else {
+    let Some((without, added)) = found.filter(|(_, added)| added.has_enough_pairs()) else {
         return unknown();
     };
-    let ms = format!(
-        "{}{}",
-        if added.ms < 0.0 { "" } else { "+" },
-        figure(Some(added.ms))
-    );
+    let sign = if added.ms < 0.0 { "" } else { "+" };
+    let ms = format!("{sign}{}", figure(Some(added.ms)));
+    let without = without.mean.filter(|without| *without >= MIN_FACTOR_MS);
+    let factor = without.map_or_else(String::new, |without| {
+        format!("\n{}", times(without + added.ms, without))
+    });
     match (added.low_ms, added.high_ms) {
         (Some(low), Some(high)) => {
-            format!("{ms} ({} to {})", figure(Some(low)), figure(Some(high)))
+            format!(
+                "{ms} ({} to {}){factor}",
+                figure(Some(low)),
+                figure(Some(high))
+            )
         }
-        _ => ms,
+        _ => ms + &factor,
     }
 }
 
@@ -463,15 +426,26 @@ mod tests {
     fn columns_that_say_nothing_are_left_out() {
         let mut comparison = eventful();
         let heads = |comparison: &Comparison| {
-            let tables = tables(comparison);
-            let heads = tables.iter().flat_map(|table| &table.columns);
-            heads.map(|column| column.head.clone()).collect::<String>()
+            let table = table(comparison);
+            let heads = table.columns.iter();
+            heads
+                .map(|column| column.head.replace('\n', " "))
+                .collect::<Vec<_>>()
         };
         let before = heads(&comparison);
-        assert_eq!(
-            before,
-            "contenderloadcorrect %\n(95 % interval)invalid\n%cut at\nlimit %compliance\n%contenderloadright %\n(95 % interval)contenderloadadded TTFT ms\n(95 % interval)first use\n+TTFT msadded TPOT ms\n(95 % interval)contenderloadcold\nTTFT msoutput\ntok/s"
-        );
+        let has = |heads: &[String], head: &str| heads.iter().any(|own| own == head);
+        for head in [
+            "contender",
+            "load",
+            "invalid %",
+            "cut at limit %",
+            "compliance %",
+        ] {
+            assert!(has(&before, head), "{before:?}");
+        }
+        for head in ["coverage %", "refused %", "failed %"] {
+            assert!(!has(&before, head), "{before:?}");
+        }
         for row in &mut comparison.rows {
             if let RowResult::Measured(figures) = &mut row.result {
                 figures.causes = None;
@@ -479,10 +453,10 @@ mod tests {
             }
         }
         let after = heads(&comparison);
-        assert_eq!(
-            after,
-            "contenderloadcorrect %\n(95 % interval)coverage\n%contenderloadright %\n(95 % interval)contenderloadadded TTFT ms\n(95 % interval)first use\n+TTFT msadded TPOT ms\n(95 % interval)contenderloadcold\nTTFT msoutput\ntok/s"
-        );
+        for head in ["invalid %", "cut at limit %", "compliance %"] {
+            assert!(!has(&after, head), "{after:?}");
+        }
+        assert!(has(&after, "coverage %"), "{after:?}");
     }
 
     #[test]

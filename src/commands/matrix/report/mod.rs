@@ -4,6 +4,7 @@
 //! throughputs. As JSON its contract is `schemas/contracts/matrix.schema.json`; the other formats
 //! render the page of `page.rs`.
 
+mod answers;
 pub mod capacity;
 mod cells;
 pub mod charts;
@@ -146,6 +147,9 @@ pub struct Figures {
     /// The distinct messages with which constraints were refused, the most frequent first, at most
     /// [`MAX_REFUSALS`].
     pub refusals: Vec<Refusal>,
+    /// Why later runs were left out, if the server refused the only constraint.
+    #[serde(skip)]
+    pub only_refusal: Option<String>,
     /// Reasons of invalid answers, for the page; the results of the runs have them too.
     #[serde(skip)]
     pub reasons: Vec<charts::InvalidReason>,
@@ -325,11 +329,20 @@ pub struct MatrixRun {
     pub failure: Option<String>,
 }
 
+impl Comparison {
+    /// The rows with figures.
+    fn measured(&self) -> impl Iterator<Item = (&Row, &Figures)> {
+        let rows = self.rows.iter();
+        rows.filter_map(|row| Some((row, row.figures()?)))
+    }
+}
+
 /// The load of a run in a sweep.
-#[derive(Clone, Copy, Debug, PartialEq, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, JsonSchema)]
 #[schemars(with = "WrittenLoad")]
 pub enum Load {
     /// The load of the other flags, without a sweep.
+    #[default]
     AsGiven,
     /// Requests per second; infinite if all are due at once.
     RequestRate(f64),
@@ -371,10 +384,11 @@ pub fn render(comparison: &Comparison, format: OutputFormat) -> Result<String> {
 
 /// Renders the comparison for a terminal.
 pub fn render_text(comparison: &Comparison, detail: Detail) -> String {
-    match detail {
-        Detail::Summary => text::render(&page::summary(comparison)),
-        Detail::Full => text::render(&text::fitted(page::document(comparison))),
-    }
+    let page = match detail {
+        Detail::Summary => page::summary(comparison),
+        Detail::Full => page::document(comparison),
+    };
+    text::render(&text::fitted(page))
 }
 
 impl Row {

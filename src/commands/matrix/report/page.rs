@@ -1,6 +1,6 @@
 //! The page of a comparison: conditions, the table of `cells.rs`, notices and a legend.
 
-use super::cells::{NAME_CHARS, table};
+use super::cells::NAME_CHARS;
 use super::{ColdFrom, Comparison, JudgedAnswer, Load, Row, capacity, charts, console, verdicts};
 use crate::commands::distinct::distinct;
 use sobench_core::printable::printable;
@@ -23,9 +23,12 @@ const SHORT_LEGEND: [&str; 3] = [
     "correct and the shares beside it (invalid, cut at limit, refused, failed) sum to 100 %; compliance: valid among answers that were \
      not cut; columns that say nothing in all rows are left out",
     "the interval counts requests: repeats of a request, and copies of it, count as far as their results vary",
-    "added: mean of constrained requests minus that of the same requests without constraints; first use: of requests whose constraint \
+    "added: mean of constrained requests minus that of the same requests without constraints, and the factor; first use: of requests whose constraint \
      the server had not compiled when they came, so that compile time and the wait for it are in it; an interval needs 3 repeats",
 ];
+
+const STEPS_LEGEND: &str = "in obj.: requests within the objectives (constrained: also valid); *: too few samples for a p99; cold and \
+     warm: medians of first and later uses of a constraint";
 
 /// The table is wide, so its cells are narrow. Colours of reasons and of the heat map.
 const STYLE: &str = "
@@ -68,36 +71,26 @@ fn whole(comparison: &Comparison, has_charts: bool) -> Document {
     if has_charts {
         charts::add(&mut document, comparison);
     }
-    document.heading("All figures");
-    document.table(table(comparison));
+    verdicts::add_differences(&mut document, comparison);
     document.titled_table("Constraints by feature", console::features(comparison));
     if !comparison.disagreements.is_empty() {
         document.heading("Disagreements");
     }
-    for disagreement in comparison
-        .disagreements
-        .iter()
-        .take(MAX_DISAGREEMENTS_SHOWN)
-    {
+    let disagreements = comparison.disagreements.iter();
+    for disagreement in disagreements.take(MAX_DISAGREEMENTS_SHOWN) {
         let answer = |answer: &JudgedAnswer| {
             let finding = match &answer.finding {
                 Some(finding) => format!("invalid, {finding}"),
                 None => "valid".to_owned(),
             };
             let text = printable(&answer.text, ANSWER_CHARS);
-            Text::default()
-                .plain(format!(
-                    "{}: {finding}: ",
-                    printable(&answer.contender, NAME_CHARS)
-                ))
-                .code(text)
+            let contender = printable(&answer.contender, NAME_CHARS);
+            let start = Text::default().plain(format!("{contender}: {finding}: "));
+            start.code(text)
         };
+        let schema = printable(&disagreement.schema, NAME_CHARS);
         document.push(Block::Item {
-            text: Text::from(format!(
-                "{}, {}",
-                printable(&disagreement.schema, NAME_CHARS),
-                disagreement.case_id
-            )),
+            text: format!("{schema}, {}", disagreement.case_id).into(),
             below: disagreement.answers.iter().map(answer).collect(),
         });
     }
@@ -122,21 +115,20 @@ fn add_summary(document: &mut Document, comparison: &Comparison) {
     }
     verdicts::add(document, comparison);
     document.facts(conditions(comparison));
-    for table in console::tables(comparison) {
-        document.gap();
-        document.table(table);
-    }
+    document.gap();
+    document.table(console::table(comparison));
     let notes = console::numbered_notes(comparison);
     let note = |(index, note): (usize, &String)| format!("({}) {}", index + 1, shown(note));
     document.paragraphs(notes.iter().enumerate().map(note));
     document.gap();
     document.paragraphs(knees(comparison).iter().map(|knee| strong(shown(knee))));
     document.titled_table("Capacity at the objectives", capacity::table(comparison));
-    document.paragraphs(
-        capacity::sentences(comparison)
-            .iter()
-            .map(|line| shown(line)),
-    );
+    let sentences = comparison.capacity.iter().map(ToString::to_string);
+    document.paragraphs(sentences.map(|line| shown(&line)));
+    if !comparison.capacity.is_empty() {
+        document.titled_table("Steps of the search", capacity::steps_table(comparison));
+        document.paragraph(STEPS_LEGEND);
+    }
     if let Some((table, line)) = console::schemas(comparison) {
         document.gap();
         if let Some(table) = table {
@@ -155,11 +147,7 @@ fn notices(comparison: &Comparison) -> Vec<String> {
 
 /// A row for each metric, and a column for each measured row of the comparison.
 fn all_metrics(comparison: &Comparison) -> Table {
-    let measured: Vec<_> = comparison
-        .rows
-        .iter()
-        .filter_map(|row| Some((row, row.figures()?)))
-        .collect();
+    let measured: Vec<_> = comparison.measured().collect();
     let heads = measured.iter().map(|(row, _)| {
         let load = if row.load == Load::AsGiven {
             String::new()
@@ -175,18 +163,14 @@ fn all_metrics(comparison: &Comparison) -> Table {
     let mut table = Table::new(std::iter::once("metric".to_owned()).chain(heads), 1);
     for metric in Metric::in_tables() {
         let number = |values: &Values| {
-            values
-                .number(metric)
-                .or_else(|| values.summary(metric).mean)
+            let number = values.number(metric);
+            number.or_else(|| values.summary(metric).mean)
         };
-        let numbers: Vec<_> = measured
-            .iter()
-            .map(|(_, figures)| number(&figures.metrics))
-            .collect();
+        let all = measured.iter().map(|(_, figures)| &figures.metrics);
+        let numbers: Vec<_> = all.map(number).collect();
         if numbers.iter().any(Option::is_some) {
-            let cells = numbers
-                .into_iter()
-                .map(|number| Figure::new(metric).text(number));
+            let cells = numbers.into_iter();
+            let cells = cells.map(|number| Figure::new(metric).text(number));
             table.row(std::iter::once(Figure::new(metric).title()).chain(cells));
         }
     }
@@ -265,17 +249,8 @@ fn conditions(comparison: &Comparison) -> Vec<(&'static str, String)> {
 /// The meaning of the columns.
 fn legend(comparison: &Comparison) -> Vec<&'static str> {
     let mut lines = vec![
-        "All figures: correct: share of valid answers among all constrained requests that can be judged, with a 95 % Wilson interval; compl. \
-         (compliance): among answers that were not cut off; cover. (coverage): share of requests that the server accepted",
         "TTFT and TPOT: median and p99 of constrained requests in ms; *: too few samples for a p99",
     ];
-    if comparison.record.control {
-        lines.push(
-            "overhead: mean of constrained requests (TTFT: whose constraint was compiled before) relative to the same requests in the control arm, in %, with a 95 % bootstrap interval \
-             over repeats and pairs, at least as wide as Student's interval over the repeats; below three repeats there is none. Third \
-             line: the overhead of each repeat. n/a if the control's mean is below 1 ms",
-        );
-    }
     lines.push(
         "cold, warm: median TTFT of first and later uses of a constraint, with their number; cold only if the server certainly had not \
          received the constraint before",

@@ -114,6 +114,7 @@ fn figures(hits: usize) -> Figures {
         decoding: Some(16.0),
         causes: Some(causes(hits)),
         refusals: Vec::new(),
+        only_refusal: None,
         reasons: vec![InvalidReason {
             name: "not_json",
             count: 200 - hits,
@@ -170,6 +171,10 @@ fn capacity(sustained: f64, missed: f64, end: SweepEnd) -> Capacity {
         is_behind: good < 198,
         achieved_rps: Some(sustained.min(load.size())),
         output_tokens_per_s: Some(100.0 * sustained.min(load.size())),
+        ttft_ms: summary(200, 10.0 * load.size()),
+        tpot_ms: summary(200, load.size()),
+        cold_ttft_ms: summary(2, 80.0),
+        warm_ttft_ms: summary(198, 9.0),
         is_distrusted: false,
     };
     let steps = vec![

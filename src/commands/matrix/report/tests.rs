@@ -33,7 +33,7 @@ fn no_line_of_the_detailed_page_is_wider_than_a_terminal() {
         let page = render(&comparison, OutputFormat::Text).unwrap();
         let wide = page.lines().find(|line| line.chars().count() > text::WIDTH);
         assert_eq!(wide, None, "{page}");
-        for head in ["compl.", "TTFT ms", "overhead", "cold/warm"] {
+        for head in ["compliance", "TTFT ms", "added TPOT ms", "cold/warm"] {
             assert!(page.contains(head), "{head}: {page}");
         }
     }

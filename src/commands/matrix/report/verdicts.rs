@@ -6,14 +6,14 @@ use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 
 use super::cells::NAME_CHARS;
-use super::{Comparison, Load};
+use super::{Comparison, Load, answers};
 use crate::commands::distinct::distinct;
 use crate::commands::matrix::verdicts::{MARGIN_POINTS, MIN_REPEATS};
 use sobench_core::printable::{printable, printable_message};
-use sobench_render::{Block, Document, Tone};
+use sobench_render::{Cell, Document, Table};
 
-/// Maximum number of sentences above the table. The rest is in the details.
-const MAX_SENTENCES: usize = 12;
+/// Maximum number of sentences above the table.
+const MAX_SENTENCES: usize = 3;
 
 /// The kind of a difference.
 const DIFFERS: &str = "differs";
@@ -50,13 +50,13 @@ pub enum Finding {
     /// The contender has no figures. The reason may quote the server.
     DidNotRun { reason: String },
     /// The server refused constraints. The words are the server's most frequent ones, for
-    /// `with_words` of the constraints; the keywords are those of all refusals.
+    /// `with_words` of the constraints; the keywords, with their counts, are those of all refusals.
     Refuses {
         refused: usize,
         constraints: usize,
         words: String,
         with_words: usize,
-        keywords: Vec<String>,
+        by_keyword: Option<String>,
     },
     /// No answer is correct though the server accepts requests: the causes with their share in
     /// percent, and a reason of invalid answers.
@@ -94,14 +94,6 @@ pub struct Tested {
     pub difference: f64,
     pub low: f64,
     pub high: f64,
-    /// Why correct rates differ, in points: of the first more than of the second.
-    pub causes: Vec<(Cause, f64)>,
-    /// The most frequent reason of invalid answers of each contender.
-    pub invalid_reasons: [Option<String>; 2],
-    /// The limit of tokens of an answer.
-    pub output_len: u32,
-    /// Whether every request has the same constraint.
-    pub one_constraint: bool,
 }
 
 /// The result of a test.
@@ -219,11 +211,14 @@ impl Finding {
             Self::TooFewRepeats { figure, .. }
             | Self::Distrusted { figure }
             | Self::FewerAtOnce { figure, .. } => Some(*figure),
-            Self::DidNotRun { .. }
-            | Self::Refuses { .. }
-            | Self::NoneCorrect { .. }
-            | Self::Cut { .. }
-            | Self::HeldUp { .. } => None,
+            _ => None,
+        }
+    }
+
+    fn tested(&self) -> Option<&Tested> {
+        match self {
+            Self::Tested(tested) => Some(tested),
+            _ => None,
         }
     }
 
@@ -265,7 +260,7 @@ impl Tested {
     }
 
     /// The bound of the interval that is farther from 0.
-    fn farthest_bound(&self) -> f64 {
+    pub(super) fn farthest_bound(&self) -> f64 {
         self.low.abs().max(self.high.abs())
     }
 
@@ -302,120 +297,28 @@ impl Tested {
         )
     }
 
-    /// The causes of a lower correct rate; empty if there are none.
-    fn cause(&self) -> String {
-        let total: f64 = -self.difference;
-        let phrase = |cause: Cause| match cause {
-            Cause::Invalid => match &self.invalid_reasons[0] {
-                Some(reason) => {
-                    format!("invalid (for example: {})", printable(reason, REASON_CHARS))
-                }
-                None => "invalid".to_owned(),
-            },
-            Cause::Truncated => format!("cut at {} tokens: raise --output-len", self.output_len),
-            Cause::Refused | Cause::Failed => cause.name().to_owned(),
-        };
-        let mut causes: Vec<(Cause, f64)> = self
-            .causes
-            .iter()
-            .copied()
-            .filter(|(_, points)| *points > 0.05 * total)
-            .collect();
-        causes.sort_by(|(_, one), (_, other)| other.total_cmp(one));
-        let fewer = self
-            .causes
-            .iter()
-            .filter(|(_, points)| *points < -0.05 * total)
-            .map(|(cause, points)| format!("and {:.1} points fewer {}", -points, cause.name()));
-        let fewer: Vec<String> = fewer.collect();
-        match &causes[..] {
-            [] => String::new(),
-            [(cause, _)] if fewer.is_empty() => format!(", all of them {}", phrase(*cause)),
-            several => {
-                let part = |(cause, points): &(Cause, f64)| {
-                    format!("{points:.1} points more {}", phrase(*cause))
-                };
-                let parts = several.iter().map(part).chain(fewer);
-                format!(": {}", parts.collect::<Vec<_>>().join(", "))
-            }
-        }
-    }
-
-    /// The sentence on two contenders that differ, or may differ.
-    fn sentence(&self, first: &str, second: &str) -> String {
+    /// `TPOT of a and b: 7.1 and 5.5 ms (difference 1.6 ms, interval 1.2 to 2.0)`.
+    fn sentence(&self, names: &[String]) -> String {
         let number = self.numbers();
-        let size = format!("{} {}", number(self.difference.abs()), self.figure.unit());
-        let [a, b] = self.levels;
-        let interval = format!("interval {} to {}", number(self.low), number(self.high));
-        if self.ruling == Ruling::Unclear {
-            let what = match self.figure {
-                Figure::CorrectRate => "fewer correct answers",
-                Figure::Accuracy => "fewer right answers",
-                _ => "lower compliance",
-            };
-            return format!(
-                "too few requests to decide whether {first} has {what} than {second} \
-                 ({a:.1} and {b:.1} %; difference {} points, {interval}){}",
-                number(self.difference),
-                self.cause()
-            );
-        }
-        match self.figure {
-            Figure::CorrectRate => format!(
-                "{first}: {size} fewer correct answers than {second} ({a:.1} and {b:.1} %; \
-                 {interval}){}",
-                self.cause()
-            ),
-            Figure::Accuracy => format!(
-                "{first}: {size} fewer right answers than {second} ({a:.1} and {b:.1} %; \
-                 {interval})"
-            ),
-            Figure::Compliance => format!(
-                "{first}: compliance {size} lower than that of {second} ({a:.1} and {b:.1} %; \
-                 {interval})"
-            ),
-            Figure::CompileCold if self.one_constraint => format!(
-                "{first} compiles this constraint in {}, {second} in {} (difference {size}, {interval})",
-                duration(a),
-                duration(b)
-            ),
-            Figure::CompileCold => format!(
-                "{first}: the first answer with a constraint comes {} later than others, that of \
-                 {second} {} later (compile time and the wait behind other compiles; difference \
-                 {size}, {interval})",
-                duration(a),
-                duration(b)
-            ),
-            Figure::TtftAdded | Figure::FirstTtftAdded | Figure::TpotAdded => format!(
-                "{first} adds {size} more to {} than {second} ({} and {} ms; {interval})",
-                match self.figure {
-                    Figure::TtftAdded => "TTFT",
-                    Figure::FirstTtftAdded => "TTFT at the first use of a constraint",
-                    _ => "TPOT",
-                },
-                number(a),
-                number(b)
-            ),
-            Figure::Ttft | Figure::Tpot | Figure::E2el => format!(
-                "{first}: {} {size} longer than that of {second} ({} and {} ms; {interval})",
-                self.figure.name(),
-                number(a),
-                number(b)
-            ),
-            Figure::OutputThroughput => format!(
-                "{first}: output throughput {size} lower than that of {second} ({a:.1} and \
-                 {b:.1} tok/s; {interval})"
-            ),
-        }
-    }
-}
-
-fn duration(ms: f64) -> String {
-    match ms {
-        1000.0.. => format!("{:.1} s", ms / 1000.0),
-        10.0.. => format!("{ms:.0} ms"),
-        0.95.. => format!("{ms:.1} ms"),
-        _ => "less than 1 ms".to_owned(),
+        let unit = if self.figure.is_rate() {
+            "%"
+        } else {
+            self.figure.unit()
+        };
+        let levels: Vec<String> = self.levels.iter().map(|level| number(*level)).collect();
+        let doubt = match self.ruling {
+            Ruling::Differs => "",
+            Ruling::DoesNotDiffer => "no difference that matters: ",
+            Ruling::Unclear if self.figure.is_rate() => "too few requests to decide: ",
+            Ruling::Unclear => "runs vary too much to decide: ",
+        };
+        format!(
+            "{doubt}{} of {}: {} {unit} ({})",
+            self.figure.name(),
+            joined(names),
+            joined(&levels),
+            self.evidence()
+        )
     }
 }
 
@@ -434,26 +337,18 @@ impl fmt::Display for Verdict {
                 constraints,
                 words,
                 with_words,
-                keywords,
+                by_keyword,
             } => {
                 match constraints {
                     1 => write!(f, "{first} refuses the constraint")?,
                     _ => write!(f, "{first} refuses {refused} of {constraints} constraints")?,
                 }
                 let words = printable_message(words);
-                if with_words == refused {
-                    write!(f, ": {words}")?;
-                    return match &keywords[..] {
-                        [] => Ok(()),
-                        [keyword] => write!(f, " (keyword {keyword})"),
-                        several => write!(f, " (keywords {})", joined(several)),
-                    };
+                match with_words == refused {
+                    true => write!(f, ": {words}")?,
+                    false => write!(f, ", {with_words} of them with \"{words}\"")?,
                 }
-                write!(f, ", {with_words} of them with \"{words}\"")?;
-                match &keywords[..] {
-                    [] => Ok(()),
-                    several => write!(f, "; keywords in all of them: {}", joined(several)),
-                }
+                by_keyword.iter().try_for_each(|sum| write!(f, " ({sum})"))
             }
             Finding::NoneCorrect {
                 answers,
@@ -497,16 +392,7 @@ impl fmt::Display for Verdict {
                     output_len.saturating_mul(2)
                 )
             }
-            Finding::Tested(tested)
-                if tested.ruling == Ruling::Differs
-                    || tested.ruling == Ruling::Unclear && tested.names_cause() =>
-            {
-                f.write_str(&tested.sentence(first, second))
-            }
-            Finding::Tested(tested) => {
-                let part = format!("{} ({})", tested.figure.name(), tested.evidence());
-                f.write_str(&equality(tested, &joined(&names), &part))
-            }
+            Finding::Tested(tested) => f.write_str(&tested.sentence(&names)),
             Finding::TooFewRepeats { figure, repeats } => {
                 f.write_str(&too_few(figure.name(), *repeats))
             }
@@ -540,18 +426,6 @@ impl fmt::Display for Verdict {
 /// Why answers that are decoded at once matter.
 const SHORTER_STEPS: &str = "steps of fewer answers are shorter";
 
-fn equality(tested: &Tested, names: &str, parts: &str) -> String {
-    match tested.ruling {
-        Ruling::Unclear if tested.figure.is_rate() => {
-            format!("too few requests to decide whether {names} differ in {parts}")
-        }
-        Ruling::Unclear => {
-            format!("runs vary too much to decide whether {names} differ in {parts}")
-        }
-        _ => format!("{names} do not differ in {parts}"),
-    }
-}
-
 fn too_few(figures: &str, repeats: usize) -> String {
     let needed = MIN_REPEATS;
     format!(
@@ -576,7 +450,7 @@ fn shown(name: &str) -> String {
 }
 
 /// `a`, `a and b`, `a, b and c`.
-fn joined(parts: &[String]) -> String {
+pub(super) fn joined(parts: &[String]) -> String {
     match parts {
         [] => String::new(),
         [one] => one.clone(),
@@ -600,10 +474,7 @@ struct WrittenVerdict<'a> {
 
 impl Serialize for Verdict {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let tested = match &self.finding {
-            Finding::Tested(tested) => Some(tested),
-            _ => None,
-        };
+        let tested = self.finding.tested();
         WrittenVerdict {
             kind: self.finding.kind(),
             contenders: &self.contenders,
@@ -620,354 +491,124 @@ impl Serialize for Verdict {
     }
 }
 
-/// A sentence of the page, with the datasets and loads that it is about.
-struct Line {
-    rank: (u8, f64),
-    dataset: String,
-    loads: Vec<Load>,
-    text: String,
-    /// What the numbers of a tested sentence are about; the same at several loads, with other
-    /// numbers.
-    subject: Option<Subject>,
-    /// The difference without its sign, or the farthest bound of the intervals.
-    size: f64,
-    /// Loads of the same sentence with smaller numbers.
-    other_loads: Vec<Load>,
-}
-
-/// The contenders and the figures of a tested sentence.
-#[derive(Clone, Debug, PartialEq)]
-struct Subject {
-    /// The first part of [`Finding::rank`].
-    kind: u8,
-    contenders: Vec<String>,
-    figures: Vec<Figure>,
-}
-
-/// The sentence of several verdicts of the same kind.
-struct Grouped {
-    text: String,
-    /// Sorted names of contenders.
-    contenders: Vec<String>,
-    figures: Vec<Figure>,
-    /// The farthest bound of the intervals.
-    bound: f64,
-}
-
-impl Line {
-    fn new(verdict: &Verdict) -> Self {
-        let figure = verdict.finding.figure();
-        let differs = verdict.finding.kind() == DIFFERS;
-        let rank = verdict.finding.rank();
-        Self {
-            rank,
-            dataset: verdict.dataset.clone(),
-            loads: vec![verdict.load],
-            text: verdict.to_string(),
-            subject: figure.filter(|_| differs).map(|figure| Subject {
-                kind: rank.0,
-                contenders: verdict.contenders.clone(),
-                figures: vec![figure],
-            }),
-            size: match &verdict.finding {
-                Finding::Tested(tested) => tested.difference.abs(),
-                _ => 0.0,
-            },
-            other_loads: Vec::new(),
-        }
-    }
-
-    /// The line of a verdict and those that share its sentence.
-    fn from_group(verdict: &Verdict, group: Grouped) -> Self {
-        let is_tested = matches!(verdict.finding, Finding::Tested(_));
-        Self {
-            text: group.text,
-            subject: is_tested.then_some(Subject {
-                kind: verdict.finding.rank().0,
-                contenders: group.contenders,
-                figures: group.figures,
-            }),
-            size: group.bound,
-            ..Self::new(verdict)
-        }
-    }
-
-    /// Takes over a line that says the same about other loads; gives it back if it does not.
-    fn merge(&mut self, mut other: Self) -> Option<Self> {
-        let is_alike = self.subject.is_some() && self.subject == other.subject;
-        if self.dataset != other.dataset || (self.text != other.text && !is_alike) {
-            return Some(other);
-        }
-        if self.text == other.text {
-            other.loads.retain(|load| !self.loads.contains(load));
-            self.loads.append(&mut other.loads);
-            return None;
-        }
-        if other.size > self.size {
-            std::mem::swap(self, &mut other);
-            self.other_loads = std::mem::take(&mut other.other_loads);
-        }
-        self.other_loads.append(&mut other.loads);
-        None
-    }
-
-    /// Whether it claims a difference.
-    fn is_difference(&self) -> bool {
-        (2..7).contains(&self.rank.0)
-    }
-
-    /// With its place, if there are several.
-    fn sentence(self, has_several_datasets: bool, loads: &[Load]) -> String {
-        let names = |loads: &[Load]| joined(&loads.iter().map(Load::to_string).collect::<Vec<_>>());
-        let mut place = Vec::new();
-        if has_several_datasets {
-            place.push(shown(&self.dataset));
-        }
-        if loads.len() > 1 {
-            place.push(if self.loads.len() == loads.len() {
-                "all loads".to_owned()
-            } else {
-                names(&self.loads)
-            });
-        }
-        let likewise = match &self.other_loads[..] {
-            [] => String::new(),
-            others if self.is_difference() => format!("; less, but likewise, at {}", names(others)),
-            others => format!("; likewise at {}", names(others)),
-        };
-        let text = format!("{}{likewise}", self.text);
-        if place.is_empty() {
-            text
-        } else {
-            format!("{}: {text}", place.join(", "))
-        }
-    }
-}
-
 impl Verdicts {
     /// The verdicts that claim a difference between contenders.
     pub fn claims(&self) -> impl Iterator<Item = &Verdict> {
-        self.verdicts
-            .iter()
-            .filter(|verdict| verdict.finding.kind() == DIFFERS)
+        let is_claim = |verdict: &&Verdict| verdict.finding.kind() == DIFFERS;
+        self.verdicts.iter().filter(is_claim)
     }
 
-    /// The sentences of the page, the most important first. The same statement on several loads is
-    /// one sentence, with the largest numbers; figures without a difference are grouped.
+    /// The sentence of each verdict with its place, the most important first.
     pub fn sentences(&self) -> Vec<String> {
-        let mut lines: Vec<Line> = Vec::new();
-        for verdict in &self.verdicts {
-            let new = match verdict.finding.rank().0 {
-                7.. => match self.grouped(verdict) {
-                    Some(group) => Line::from_group(verdict, group),
-                    None => continue,
-                },
-                _ => Line::new(verdict),
-            };
-            let left = lines
-                .iter_mut()
-                .try_fold(new, |new, line| line.merge(new).ok_or(()));
-            lines.extend(left.ok());
-        }
-        lines.sort_by(|one, other| {
-            let [one, other] = [one, other].map(|line| line.rank);
+        self.sorted()
+            .map(|verdict| self.sentence(verdict))
+            .collect()
+    }
+
+    fn sorted(&self) -> impl Iterator<Item = &Verdict> {
+        let mut sorted: Vec<&Verdict> = self.verdicts.iter().collect();
+        sorted.sort_by(|one, other| {
+            let [one, other] = [one, other].map(|verdict| verdict.finding.rank());
             one.0.cmp(&other.0).then(one.1.total_cmp(&other.1))
         });
-        let datasets = distinct(self.verdicts.iter().map(|verdict| verdict.dataset.as_str()));
-        let all_loads = self.verdicts.iter().fold(Vec::new(), |mut loads, verdict| {
-            if !loads.contains(&verdict.load) {
-                loads.push(verdict.load);
-            }
-            loads
-        });
-        let sentence = |line: Line| line.sentence(datasets.len() > 1, &all_loads);
-        lines.into_iter().map(sentence).collect()
+        sorted.into_iter()
     }
 
-    /// The sentence of all figures of the same kind as the verdict's: `None` if an earlier verdict
-    /// has made it.
-    fn grouped(&self, verdict: &Verdict) -> Option<Grouped> {
-        let rank = verdict.finding.rank().0;
-        let is_alike = |other: &&Verdict| {
-            other.dataset == verdict.dataset
-                && other.load == verdict.load
-                && other.finding.rank().0 == rank
-        };
-        let alike: Vec<&Verdict> = self.verdicts.iter().filter(is_alike).collect();
-        let figures = distinct_figures(&alike);
-        match verdict.finding {
-            Finding::TooFewRepeats { repeats, .. } => {
-                let names: Vec<String> = figures
-                    .iter()
-                    .map(|figure| figure.name().to_owned())
-                    .collect();
-                std::ptr::eq(alike[0], verdict).then(|| Grouped {
-                    text: too_few(&joined(&names), repeats),
-                    contenders: Vec::new(),
-                    figures,
-                    bound: 0.0,
-                })
-            }
-            _ => {
-                // Figures with the same groups of contenders share a sentence.
-                let pairs_of = |figure: Figure| -> Vec<&[String]> {
-                    alike
-                        .iter()
-                        .filter(|other| other.finding.figure() == Some(figure))
-                        .map(|other| &other.contenders[..])
-                        .collect()
-                };
-                let own_pairs = pairs_of(verdict.finding.figure()?);
-                let names = distinct(own_pairs.iter().copied().flatten().map(String::as_str));
-                let is_whole = own_pairs.len() == names.len() * (names.len() - 1) / 2;
-                let is_own = |other: &&&Verdict| {
-                    let pairs = other.finding.figure().map(pairs_of);
-                    let both_whole = is_whole && pairs.as_ref() == Some(&own_pairs);
-                    let others_whole = pairs.is_some_and(|pairs| {
-                        let names = distinct(pairs.iter().copied().flatten().map(String::as_str));
-                        pairs.len() == names.len() * (names.len() - 1) / 2
-                    });
-                    both_whole
-                        || !is_whole && !others_whole && other.contenders == verdict.contenders
-                };
-                let group: Vec<&Verdict> = alike.iter().filter(is_own).copied().collect();
-                if !std::ptr::eq(*group.first()?, verdict) {
-                    return None;
+    /// The dataset and the load of a verdict, each if there are several.
+    fn place(&self, verdict: &Verdict) -> Vec<String> {
+        let is_other_dataset = |other: &Verdict| other.dataset != verdict.dataset;
+        let is_other_load = |other: &Verdict| other.load != verdict.load;
+        let mut place = Vec::new();
+        if self.verdicts.iter().any(is_other_dataset) {
+            place.push(shown(&verdict.dataset));
+        }
+        if self.verdicts.iter().any(is_other_load) {
+            place.push(verdict.load.to_string());
+        }
+        place
+    }
+
+    fn sentence(&self, verdict: &Verdict) -> String {
+        match &self.place(verdict)[..] {
+            [] => verdict.to_string(),
+            place => format!("{}: {verdict}", place.join(", ")),
+        }
+    }
+
+    /// A row for each tested difference, the most important first; `None` without one.
+    fn differences(&self) -> Option<Table> {
+        let heads = [
+            "",
+            "figure",
+            "first, second",
+            "difference\n(interval)",
+            "verdict",
+        ];
+        let row = |verdict: &Verdict| {
+            let Finding::Tested(tested) = &verdict.finding else {
+                return None;
+            };
+            let names: Vec<String> = verdict.contenders.iter().map(|name| shown(name)).collect();
+            let number = tested.numbers();
+            let [a, b] = tested.levels.map(&number);
+            let unit = tested.figure.unit();
+            Some([
+                self.place(verdict).join(", "),
+                tested.figure.name().to_owned(),
+                format!("{} {a}, {} {b}", names[0], names[1]),
+                format!(
+                    "{} {unit}\n({} to {})",
+                    number(tested.difference),
+                    number(tested.low),
+                    number(tested.high)
+                ),
+                match tested.ruling {
+                    Ruling::Differs => "differ",
+                    Ruling::DoesNotDiffer => "no difference that matters",
+                    Ruling::Unclear => "not distinguished",
                 }
-                let names: Vec<String> = if is_whole {
-                    names.iter().map(|name| shown(name)).collect()
-                } else {
-                    verdict.contenders.iter().map(|name| shown(name)).collect()
-                };
-                let part = |figure: &Figure| {
-                    let of_figure = group
-                        .iter()
-                        .filter(|other| other.finding.figure() == Some(*figure));
-                    let tested: Vec<&Tested> = of_figure
-                        .filter_map(|other| match &other.finding {
-                            Finding::Tested(tested) => Some(tested),
-                            _ => None,
-                        })
-                        .collect();
-                    figure_part(*figure, &tested)
-                };
-                let figures = distinct_figures(&group);
-                let parts: Vec<String> = figures.iter().map(part).collect();
-                let text = match &verdict.finding {
-                    Finding::Tested(tested) => equality(tested, &joined(&names), &parts.join(", ")),
-                    _ => distrusted(&joined(&parts), &joined(&names)),
-                };
-                let bounds = group.iter().filter_map(|other| match &other.finding {
-                    Finding::Tested(tested) => Some(tested.farthest_bound()),
-                    _ => None,
-                });
-                let mut contenders = names;
-                contenders.sort_unstable();
-                Some(Grouped {
-                    text,
-                    contenders,
-                    figures,
-                    bound: bounds.fold(0.0, f64::max),
-                })
-            }
+                .to_owned(),
+            ])
+        };
+        let mut table = Table::new(heads, 3)
+            .left_aligned(4)
+            .with_rows(self.sorted().filter_map(row));
+        if table.rows.iter().all(|row| row[0] == Cell::from("")) {
+            let mut columns = 0..;
+            table.retain_columns(|_| columns.next() != Some(0));
         }
+        table.non_empty()
     }
-}
-
-/// `TPOT (difference 0.1 ms, interval -0.2 to 0.4)`; of several pairs the largest difference.
-fn figure_part(figure: Figure, tested: &[&Tested]) -> String {
-    let evidence = match tested {
-        [] => return figure.name().to_owned(),
-        [one] => one.evidence(),
-        several => {
-            let by_size = |one: &&&Tested, other: &&&Tested| {
-                one.difference.abs().total_cmp(&other.difference.abs())
-            };
-            let largest = several
-                .iter()
-                .max_by(by_size)
-                .map_or(several[0], |found| found);
-            let bound = several
-                .iter()
-                .map(|one| one.farthest_bound())
-                .fold(0.0, f64::max);
-            let widest = Tested {
-                low: -bound,
-                high: bound,
-                ..largest.clone()
-            };
-            let number = widest.numbers();
-            format!(
-                "largest difference {} {}, intervals within {} to {}",
-                number(largest.difference.abs()),
-                figure.unit(),
-                number(-bound),
-                number(bound)
-            )
-        }
-    };
-    format!("{} ({evidence})", figure.name())
-}
-
-fn distinct_figures(verdicts: &[&Verdict]) -> Vec<Figure> {
-    let mut figures: Vec<Figure> = verdicts
-        .iter()
-        .filter_map(|verdict| verdict.finding.figure())
-        .collect();
-    figures.sort_unstable();
-    figures.dedup();
-    figures
 }
 
 /// The line about the intervals; `None` without comparisons.
 fn method(verdicts: &Verdicts) -> Option<String> {
     let level = verdicts.interval_percent?;
-    Some(match verdicts.comparisons {
-        1 => format!(
-            "The interval is a {level:.0} % interval. The sentence compares means over the requests \
-             that all runs have."
-        ),
-        comparisons => format!(
-            "Sentences compare means over the requests that all runs have; the tables below are \
-             over all requests. Intervals in these sentences are {level:.2} % intervals: Holm's \
-             method over {comparisons} comparisons keeps the chance that any sentence claims a \
-             difference between equal contenders at 5 %."
-        ),
-    })
+    Some(format!(
+        "Means over the requests that all runs have, with {level:.2} % intervals: Holm's method over \
+         {} comparisons keeps the chance that any claims a difference between equal contenders at 5 %.",
+        verdicts.comparisons
+    ))
 }
 
-/// Adds the sentences of a comparison.
+/// Adds the verdict of a comparison, and what is said of contenders without a test: that they did not
+/// run, refuse constraints, or cannot be compared.
 pub(super) fn add(document: &mut Document, comparison: &Comparison) {
-    let mut sentences = comparison.verdicts.sentences();
-    if sentences.is_empty() {
-        let contenders = distinct(comparison.rows.iter().map(|row| row.contender.as_str()));
-        sentences.push(match contenders.len() {
-            0 | 1 => "one contender: there is no other to compare it with".to_owned(),
-            _ => {
-                "contenders are not compared: fewer than two have figures of the same dataset and \
-                  load"
-                    .to_owned()
-            }
-        });
+    let verdicts = &comparison.verdicts;
+    document.push(answers::block(comparison));
+    let untested = |verdict: &&Verdict| !matches!(verdict.finding, Finding::Tested(_));
+    let sentences = verdicts.sorted().filter(untested);
+    let sentences = distinct(sentences.map(|verdict| verdicts.sentence(verdict)));
+    let more = sentences.len().saturating_sub(MAX_SENTENCES);
+    document.paragraphs(sentences.into_iter().take(MAX_SENTENCES));
+    if more > 0 {
+        document.paragraph(format!("{more} more in the JSON file"));
     }
-    let rest = sentences.split_off(sentences.len().min(MAX_SENTENCES));
-    document.paragraphs(sentences);
-    if !rest.is_empty() {
-        let count = rest.len();
-        document.paragraph(format!(
-            "{count} more: in the JSON file, and folded in the HTML page."
-        ));
-        document.push(Block::Details {
-            summary: format!("{count} more comparisons"),
-            blocks: rest
-                .into_iter()
-                .map(|sentence| Block::Paragraph {
-                    tone: Tone::Plain,
-                    text: sentence.into(),
-                })
-                .collect(),
-        });
-    }
-    document.paragraphs(method(&comparison.verdicts));
     document.gap();
+}
+
+/// Adds every tested difference.
+pub(super) fn add_differences(document: &mut Document, comparison: &Comparison) {
+    document.titled_table("Differences", comparison.verdicts.differences());
+    document.paragraphs(method(&comparison.verdicts));
 }

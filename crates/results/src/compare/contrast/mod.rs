@@ -34,6 +34,23 @@ pub fn broken_level(rules: usize) -> f64 {
     1.0 - 2.0 * BROKEN_BY_CHANCE / rules.max(1) as f64
 }
 
+/// Which of several tests hold, so that the chance that any of them holds by chance is `error`, and
+/// the level at which the last of them is decided: intervals of this level exclude 0 for those tests
+/// and no other. `holds` says whether a test holds at a level, and at every lower one (Holm, "A simple
+/// sequentially rejective multiple test procedure", 1979).
+pub fn holm<T>(tests: &[T], error: f64, holds: impl Fn(&T, f64) -> bool) -> (Vec<bool>, f64) {
+    let mut held = vec![false; tests.len()];
+    loop {
+        let open = held.iter().filter(|held| !**held).count();
+        let level = 1.0 - error / open.max(1) as f64;
+        let mut found = tests.iter().zip(&held);
+        match found.position(|(test, held)| !held && holds(test, level)) {
+            Some(index) => held[index] = true,
+            None => return (held, level),
+        }
+    }
+}
+
 /// The difference of a rate over the requests of both sides; `None` if a side has none that counts.
 /// The unit is the case, if the requests are not paired the place in the run.
 pub fn contrast(rate: Figure, a: &Side, b: &Side, pairing: &Pairing) -> Option<Contrast> {

@@ -94,6 +94,7 @@ json_struct! {
         let side = Side {
             name: String::new(),
             runs: vec![run.clone()],
+            ..Side::default()
         };
         // The shown figures are computed from the requests now, because single gaps are not kept.
         let shown = Figure::in_tables()
@@ -521,6 +522,36 @@ mod tests {
             (back[0].is_partial, &back[0].distrusted),
             (true, &first.distrusted)
         );
+    }
+
+    #[test]
+    fn a_baseline_of_several_runs_has_their_figures() {
+        use crate::compare::measure::{Resampling, measure};
+        use crate::compare::pairing::Pairing;
+        use crate::compare::run_spread::RunSpread;
+        let with_gaps = |gap: f64, median: f64| {
+            let request = Request {
+                gaps: Gaps::Each(vec![gap, gap, 9.0 * gap]),
+                ..request()
+            };
+            let mut of_gaps = run(vec![request; 40]);
+            of_gaps.figures.insert("median_itl_ms".into(), median);
+            of_gaps
+        };
+        let runs = vec![with_gaps(1.0, 1.0), with_gaps(2.0, 2.0)];
+        let baseline = parse_runs("base", write(&runs).unwrap().as_bytes()).unwrap();
+        let [a, b] = [runs, baseline].map(|runs| Side {
+            runs,
+            ..Side::default()
+        });
+        let figure = Figure::from_distribution(&latencies::ITL, Stat::Median);
+        let resampling = Resampling {
+            resamples: 1,
+            seed: 0,
+        };
+        let (pairing, spread) = (Pairing::new(&a, &b), RunSpread::default());
+        let found = &measure(&a, &b, &pairing, &[figure], &spread, resampling)[0];
+        assert_eq!((found.a, found.b), (Some(1.5), Some(1.5)));
     }
 
     #[test]

@@ -149,7 +149,7 @@ pub(super) fn notices(record: &RunRecord, partial: bool, distrusted: bool) -> Ve
         ),
         (
             distrusted,
-            "the client may have added too much to some figures: they are not compared",
+            "the client may have added much to some figures, which is taken off their differences",
         ),
     ];
     notices

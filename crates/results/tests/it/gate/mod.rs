@@ -7,9 +7,11 @@ pub(crate) mod simulation;
 use std::fs;
 
 use sobench_results::compare::gate::GateVerdict;
+use sobench_results::compare::run_spread::RunSpread;
+use sobench_results::compare::{Options, compare};
 use sobench_testkit::repository_path;
 
-use self::simulation::{PAIRS, Rules, SETTINGS, Setting};
+use self::simulation::{PAIRS, Rules, SETTINGS, Server, Setting};
 
 /// A line of `fixtures/baselines/gate-power.csv`, in the order of [`SETTINGS`].
 struct Line {
@@ -119,6 +121,50 @@ fn docs_show_rows_of_the_table() {
     assert!(shown.len() >= 12, "{shown:?}");
     for line in shown {
         assert!(rows.iter().any(|row| row == line), "{line}");
+    }
+}
+
+/// Whether the page of a pair leads with a difference.
+fn claims(setting: Setting, pair: u64) -> bool {
+    let options = Options {
+        level: 0.99,
+        // Three runs a side, and rates, need no resamples.
+        resamples: Some(1),
+        seed: pair,
+        run_spread: RunSpread::default(),
+        allowed: Vec::new(),
+        changed: 0,
+        gate: None,
+    };
+    let found = compare(setting.sides(pair).to_vec(), &options);
+    assert!(found.is_comparable());
+    !found.against[0].claims.is_empty()
+}
+
+#[test]
+fn pages_rarely_lead_with_a_difference_of_equal_sides_and_find_planted_ones() {
+    const PAGES: u64 = 400;
+    let claimed = |server, validity_pp, slower_percent| {
+        let setting = Setting {
+            rules: Rules::Guide,
+            runs: 3,
+            requests: 100,
+            server,
+            validity_pp,
+            slower_percent,
+        };
+        (0..PAGES).filter(|pair| claims(setting, *pair)).count()
+    };
+    // 5 %, and three standard deviations of such a count.
+    for server in [Server::Valid, Server::Nearly, Server::HardVaries] {
+        let pages = claimed(server, 0.0, 0.0);
+        println!("{server:?}: {pages} of {PAGES} pages over equal sides claim a difference");
+        assert!(pages <= 33, "{server:?}: {pages}");
+    }
+    for (loss, slower, least) in [(5.0, 0.0, 300), (0.0, 20.0, 300)] {
+        let pages = claimed(Server::Nearly, loss, slower);
+        println!("{loss} points, {slower} % slower: found on {pages} of {PAGES} pages");
+        assert!(pages >= least, "{loss} points, {slower} % slower: {pages}");
     }
 }
 

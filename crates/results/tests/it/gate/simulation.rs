@@ -214,7 +214,8 @@ impl Setting {
         GateVerdict::new(rulings.iter().map(|change| change.ruling), None)
     }
 
-    fn rulings(self, pair: u64) -> Vec<ChangeRuling> {
+    /// A pair: an equal server, and the one of the setting.
+    pub(crate) fn sides(self, pair: u64) -> [Side; 2] {
         let equal = Self {
             validity_pp: 0.0,
             slower_percent: 0.0,
@@ -225,13 +226,18 @@ impl Setting {
             runs: (0..setting.runs as u64)
                 .map(|run| simulated_run(setting, pair, from + run))
                 .collect(),
+            ..Side::default()
         };
+        [side("a", equal, 0), side("b", self, 1000)]
+    }
+
+    fn rulings(self, pair: u64) -> Vec<ChangeRuling> {
         // Three runs a side, and rates, need no resamples.
         let resampling = Resampling {
             resamples: 1,
             seed: pair,
         };
-        let (a, b) = (side("a", equal, 0), side("b", self, 1000));
+        let [a, b] = self.sides(pair);
         let spread = RunSpread::default();
         evaluate_rules(&a, &b, &self.rules.rules(), &spread, resampling)
     }

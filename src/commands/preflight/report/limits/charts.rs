@@ -38,12 +38,8 @@ fn chart(kind: LadderKind, servers: &[ServerLimits]) -> Option<Chart> {
         })
         .collect();
     let steps = || climbed.iter().flat_map(|(_, _, ladder)| &ladder.steps);
-    let sizes = || steps().map(|step| step.size as f64);
-    let times = || steps().map(time_ns);
-    let (low, high) = (times().reduce(f64::min)?, times().reduce(f64::max)?);
-    let (smallest, largest) = (sizes().reduce(f64::min)?, sizes().reduce(f64::max)?);
-    let x = Axis::logarithmic(smallest, largest);
-    let y = Axis::around(low as u64, high as u64);
+    let x = Axis::logarithmic(steps().map(|step| step.size as f64))?;
+    let y = Axis::durations(steps().map(time_ns))?;
     let axes = Axes {
         x: &x,
         y: &y,

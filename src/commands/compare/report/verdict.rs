@@ -1,0 +1,213 @@
+//! The answers that lead a comparison: are constraints enforced on each side, and is a side worse?
+
+use super::labels::{self, percent};
+use sobench_render::{Answer, Block, Tone};
+use sobench_report::verdict::{AddedTime, MIN_FACTOR_MS, added, factor as times, significant};
+use sobench_results::compare::conditions::ConditionEffect;
+use sobench_results::compare::contrast::{KEPT_BY_CHANCE, KEPT_LEVEL};
+use sobench_results::compare::measure::{Measured, Uncertainty};
+use sobench_results::compare::run_ratio::MIN_RUNS;
+use sobench_results::compare::run_spread::RunVariation;
+use sobench_results::compare::side::{Share, Side};
+use sobench_results::compare::{Comparison, DifferenceVerdict, Row, SideComparison, is_leading};
+use sobench_results::metrics::registry::{Figure, Unit, rates};
+
+/// The verdict block.
+pub(super) fn block(comparison: &Comparison) -> Block {
+    let worse = if comparison.is_comparable() {
+        let sides = comparison.against.iter();
+        sides.map(|against| worse(against, comparison)).collect()
+    } else {
+        vec![not_comparable(comparison)]
+    };
+    let answers = enforced(&comparison.sides).into_iter();
+    let answers = answers.chain(cost(comparison)).chain(worse);
+    Block::Verdict(answers.collect())
+}
+
+fn not_comparable(comparison: &Comparison) -> Answer {
+    let stops = comparison.conditions.iter();
+    let stops = stops.filter(|condition| condition.effect == ConditionEffect::Stops);
+    let names: Vec<&str> = stops.map(|condition| condition.field.name()).collect();
+    Answer {
+        question: "worse",
+        tone: Tone::Plain,
+        text: format!("not comparable: {} differ", names.join(", ")),
+    }
+}
+
+/// The valid answers of each side; `None` if no side has judged ones.
+fn enforced(sides: &[Side]) -> Option<Answer> {
+    let correct = Figure::new(&rates::CORRECT_RATE);
+    let share = |side: &Side| -> Option<Share> {
+        let mut runs = side.runs.iter().map(|run| run.counts.get(&correct));
+        runs.try_fold(Share::default(), |sum, share| {
+            Some(Share {
+                hits: sum.hits + share?.hits,
+                of: sum.of + share?.of,
+            })
+        })
+    };
+    let shares: Vec<Option<Share>> = sides.iter().map(share).collect();
+    if shares.iter().flatten().all(|share| share.of == 0) {
+        return None;
+    }
+    let named = labels::names(sides).into_iter().zip(&shares);
+    let text = named.map(|(name, share)| match share {
+        Some(share) => format!("{name} {} of {}", share.hits, share.of),
+        None => format!("{name} not judged"),
+    });
+    let is_all = shares.iter().flatten().all(|share| share.hits == share.of);
+    Some(Answer {
+        question: "enforced",
+        tone: if is_all { Tone::Good } else { Tone::Plain },
+        text: format!("{} answers valid", text.collect::<Vec<_>>().join(", ")),
+    })
+}
+
+/// What the constraint costs on the sides that have control runs; `None` without such.
+fn cost(comparison: &Comparison) -> Option<Answer> {
+    let of_time = |place: usize| -> Vec<AddedTime> {
+        let sides = labels::names(&comparison.sides).into_iter();
+        let of_side = |(name, cost): (String, &Option<Vec<Measured>>)| {
+            let found = &cost.as_ref()?[place];
+            Some(AddedTime {
+                name,
+                without: found.a?,
+                added: found.difference?,
+                interval: found.spread.interval(KEPT_LEVEL),
+            })
+        };
+        sides.zip(&comparison.costs).filter_map(of_side).collect()
+    };
+    let times = [
+        (1, ("a token", "a token")),
+        (0, ("the first token", "to the first token")),
+    ];
+    let parts = times
+        .into_iter()
+        .filter_map(|(place, words)| added(words, &of_time(place)));
+    let parts: Vec<String> = parts.collect();
+    (!parts.is_empty()).then(|| Answer {
+        question: "cost",
+        tone: Tone::Plain,
+        text: parts.join("; "),
+    })
+}
+
+/// Whether a side is worse than the first one: its claims, what the correct rate rules out, and what
+/// the page cannot say.
+fn worse(against: &SideComparison, comparison: &Comparison) -> Answer {
+    let names = labels::names(&comparison.sides);
+    let (first, name) = (&names[0], &names[against.other]);
+    let claims: Vec<&Row> = against
+        .claims
+        .iter()
+        .map(|row| &against.rows[*row])
+        .collect();
+    let of = |verdict: DifferenceVerdict| -> Vec<String> {
+        let rows = claims.iter().filter(|row| row.verdict == verdict);
+        rows.map(|row| change(row)).collect()
+    };
+    let [worse, better] = [DifferenceVerdict::Worse, DifferenceVerdict::Better].map(of);
+    let is_about_server = |row: &&Row| !matches!(row.measured.variation, RunVariation::Assumed(_));
+    let is_worse = |row: &&Row| row.verdict == DifferenceVerdict::Worse;
+    let mut parts = Vec::new();
+    for (words, rows) in [("worse", worse), ("better", better)] {
+        if !rows.is_empty() {
+            parts.push(format!("{name} is {words}: {}", rows.join(", ")));
+        }
+    }
+    let tested = against.rows.iter();
+    let tested = tested.filter(|row| row.interval.is_some() && is_leading(row.measured.metric));
+    if parts.is_empty() {
+        parts.push(format!("no difference seen between {first} and {name}"));
+    }
+    parts.extend(against.tokens_percent.map(|percent| {
+        let more = if percent < 0.0 { "fewer" } else { "more" };
+        format!(
+            "{name} writes {} % {more} tokens an answer",
+            significant(percent.abs())
+        )
+    }));
+    parts.extend(correct_rate(against));
+    let [a, b] = [0, against.other].map(|side| comparison.sides[side].runs.len());
+    if a.min(b) < MIN_RUNS {
+        parts.push(format!(
+            "{MIN_RUNS} runs a side show the times of the servers"
+        ));
+    }
+    let (tone, word) = if tested.count() == 0 {
+        (Tone::Plain, "not known: ")
+    } else if claims
+        .iter()
+        .copied()
+        .filter(is_worse)
+        .any(|row| is_about_server(&row))
+    {
+        (Tone::Alarm, "YES: ")
+    } else if claims.iter().any(is_worse) {
+        (Tone::Plain, "in these runs: ")
+    } else {
+        (Tone::Good, "no: ")
+    };
+    Answer {
+        question: "worse",
+        tone,
+        text: format!("{word}{}", parts.join("; ")),
+    }
+}
+
+/// A figure on both sides: `median TPOT 11.2 to 29.7 ms (2.7 times)`.
+fn change(row: &Row) -> String {
+    let (figure, a, b) = (row.measured.metric, row.measured.a, row.measured.b);
+    let (a, b) = (a.unwrap_or_default(), b.unwrap_or_default());
+    let stat = figure
+        .stat
+        .map_or_else(String::new, |stat| format!("{stat} "));
+    let is_time = figure.metric.unit == Unit::Milliseconds;
+    let factor = match is_time && a >= MIN_FACTOR_MS && b >= MIN_FACTOR_MS {
+        true => format!(" ({})", times(b, a)),
+        false => String::new(),
+    };
+    let in_runs = match row.measured.variation {
+        RunVariation::Assumed(_) => " in these runs",
+        _ => "",
+    };
+    format!(
+        "{stat}{} {} to {} {}{factor}{in_runs}",
+        labels::lower_first(&figure.label()),
+        significant(a),
+        significant(b),
+        figure.unit()
+    )
+}
+
+/// What the correct rate says where it is no claim: the loss that is ruled out.
+fn correct_rate(against: &SideComparison) -> Option<String> {
+    let is_correct = |row: &Row| row.measured.metric == Figure::new(&rates::CORRECT_RATE);
+    let place = against.rows.iter().position(is_correct)?;
+    if against.claims.contains(&place) {
+        return None;
+    }
+    let measured = &against.rows[place].measured;
+    let difference = measured.difference?;
+    Some(match &measured.spread {
+        Uncertainty::None(why) => {
+            let why = why.description().unwrap_or_default();
+            format!("correct rate not compared ({why})")
+        }
+        spread => {
+            let (low, _) = spread.bounds(KEPT_LEVEL)?;
+            let change = match difference {
+                0.0 => "unchanged".to_owned(),
+                other => format!("not distinguished ({other:+.1} points)"),
+            };
+            format!(
+                "correct rate {change}, and a loss above {} points is ruled out ({} %)",
+                significant((-low).max(0.0)),
+                percent(1.0 - KEPT_BY_CHANCE)
+            )
+        }
+    })
+}

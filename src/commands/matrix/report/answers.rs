@@ -1,0 +1,238 @@
+//! The answers that lead a comparison of contenders: is the constraint enforced, what does it cost, and
+//! who is worse?
+
+use super::verdicts::{Figure, Finding, Tested, Verdict};
+use super::{Comparison, Control, Figures, Load, Row};
+use crate::commands::distinct::distinct;
+use sobench_core::printable::printable;
+use sobench_render::{Answer, Block, Tone};
+use sobench_report::verdict::{AddedTime, added, significant};
+use sobench_results::metrics::constraint_overhead::Added;
+use sobench_statistics::Summary;
+
+use super::cells::NAME_CHARS;
+
+/// The verdict block.
+pub(super) fn block(comparison: &Comparison) -> Block {
+    let answers = [
+        enforced(comparison),
+        Some(cost(comparison)),
+        worse(comparison),
+    ];
+    Block::Verdict(answers.into_iter().flatten().collect())
+}
+
+/// The valid answers of each contender, over all datasets and loads; `None` without judged ones.
+fn enforced(comparison: &Comparison) -> Option<Answer> {
+    let names = contenders(comparison);
+    let of = |name: &&str| -> Option<(String, bool)> {
+        let rows = comparison.rows.iter().filter(|row| row.contender == *name);
+        let rates = rows.filter_map(|row| row.figures()?.correct_rate);
+        let (hits, of) = rates.fold((0, 0), |(hits, of), rate| (hits + rate.hits, of + rate.of));
+        (of > 0).then(|| {
+            let text = format!("{} {hits} of {of}", printable(name, NAME_CHARS));
+            (text, hits == of)
+        })
+    };
+    let found: Vec<(String, bool)> = names.iter().filter_map(of).collect();
+    let is_all = found.iter().all(|(_, is_all)| *is_all);
+    let texts: Vec<String> = found.into_iter().map(|(text, _)| text).collect();
+    (!texts.is_empty()).then(|| Answer {
+        question: "enforced",
+        tone: if is_all { Tone::Good } else { Tone::Plain },
+        text: format!("{} answers valid", texts.join(", ")),
+    })
+}
+
+fn contenders(comparison: &Comparison) -> Vec<&str> {
+    distinct(comparison.rows.iter().map(|row| row.contender.as_str()))
+}
+
+/// What the constraint costs with each contender, at the last load of each dataset.
+fn cost(comparison: &Comparison) -> Answer {
+    let datasets = distinct(comparison.rows.iter().map(|row| row.dataset.as_str()));
+    let mut parts = Vec::new();
+    for dataset in &datasets {
+        let rows = comparison.rows.iter().filter(|row| row.dataset == *dataset);
+        let rows: Vec<&Row> = rows.collect();
+        let Some(last) = rows.iter().copied().rfind(|row| has_control(row)) else {
+            continue;
+        };
+        let here: Vec<&Row> = rows
+            .into_iter()
+            .filter(|row| row.load == last.load)
+            .collect();
+        let of_place = [
+            part(&here, "a token", "a token", |control| {
+                (&control.tpot_ms, control.tpot_added.as_ref())
+            }),
+            part(&here, "the first token", "to the first token", |control| {
+                (&control.ttft_ms, control.ttft_added.as_ref())
+            }),
+        ];
+        let of_place: Vec<String> = of_place.into_iter().flatten().collect();
+        let mut place = Vec::new();
+        if datasets.len() > 1 {
+            place.push(printable(dataset, NAME_CHARS));
+        }
+        if last.load != Load::AsGiven {
+            place.push(last.load.to_string());
+        }
+        let place = match place.is_empty() {
+            true => String::new(),
+            false => format!("{}: ", place.join(", ")),
+        };
+        if !of_place.is_empty() {
+            parts.push(format!("{place}{}", of_place.join("; ")));
+        }
+    }
+    if parts.is_empty() {
+        parts.push("not known without control runs of the same requests".to_owned());
+    }
+    Answer {
+        question: "cost",
+        tone: Tone::Plain,
+        text: parts.join("; "),
+    }
+}
+
+fn has_control(row: &Row) -> bool {
+    let control = row.figures().and_then(|figures| figures.control.as_ref());
+    control.is_some_and(|control| control.tpot_added.is_some() || control.ttft_added.is_some())
+}
+
+/// A time with each contender.
+fn part(
+    rows: &[&Row],
+    what: &str,
+    place: &str,
+    times: fn(&Control) -> (&Summary, Option<&Added>),
+) -> Option<String> {
+    let of_row = |row: &&Row| {
+        let control = row
+            .figures()
+            .and_then(|figures: &Figures| figures.control.as_ref())?;
+        let (without, added) = times(control);
+        let added = added.filter(|added| added.has_enough_pairs())?;
+        Some(AddedTime {
+            name: match rows.len() {
+                1 => String::new(),
+                _ => printable(&row.contender, NAME_CHARS),
+            },
+            without: without.mean?,
+            added: added.ms,
+            interval: added.low_ms.zip(added.high_ms),
+        })
+    };
+    added(
+        (what, place),
+        &rows.iter().filter_map(of_row).collect::<Vec<_>>(),
+    )
+}
+
+/// Who is worse than whom, who is not distinguished, and what the page cannot say.
+fn worse(comparison: &Comparison) -> Option<Answer> {
+    let names = contenders(comparison);
+    if names.len() < 2 {
+        return None;
+    }
+    let verdicts = &comparison.verdicts;
+    let claims: Vec<(&Verdict, Figure)> = verdicts
+        .claims()
+        .filter_map(|verdict| Some((verdict, verdict.finding.figure()?)))
+        .collect();
+    let mut parts = Vec::new();
+    for name in &names {
+        let own = claims
+            .iter()
+            .filter(|(verdict, _)| verdict.contenders[0] == *name);
+        let own: Vec<_> = own.collect();
+        // Those that it is worse than in the same figures share a sentence.
+        let mut groups: Vec<(Vec<&str>, Vec<&str>)> = Vec::new();
+        for second in &names {
+            let figures = own
+                .iter()
+                .filter(|(verdict, _)| verdict.contenders[1] == *second);
+            let figures = distinct(figures.map(|(_, figure)| figure.name()));
+            match groups.iter_mut().find(|(_, known)| *known == figures) {
+                _ if figures.is_empty() => {}
+                Some((seconds, _)) => seconds.push(second),
+                None => groups.push((vec![second], figures)),
+            }
+        }
+        parts.extend(groups.into_iter().map(|(seconds, figures)| {
+            let name = printable(name, NAME_CHARS);
+            format!(
+                "{name} is worse than {} in {}",
+                listed(&seconds),
+                listed(&figures)
+            )
+        }));
+    }
+    let pairs = names.iter().enumerate().flat_map(|(index, one)| {
+        let later = names[index + 1..].iter();
+        later.map(move |other| [*one, *other])
+    });
+    let is_pair = |verdict: &Verdict, pair: &[&str; 2]| {
+        let names = verdict.contenders.iter().map(String::as_str);
+        verdict.contenders.len() == 2 && names.eq(pair.iter().copied())
+            || verdict
+                .contenders
+                .iter()
+                .rev()
+                .map(String::as_str)
+                .eq(pair.iter().copied())
+    };
+    let equal: Vec<String> = pairs
+        .filter(|pair| !claims.iter().any(|(verdict, _)| is_pair(verdict, pair)))
+        .filter(|pair| {
+            verdicts
+                .verdicts
+                .iter()
+                .any(|verdict| is_pair(verdict, pair))
+        })
+        .map(|pair| format!("{} are not distinguished", listed(&pair)))
+        .collect();
+    parts.extend(equal);
+    let is_rate_claimed = claims
+        .iter()
+        .any(|(_, figure)| *figure == Figure::CorrectRate);
+    let rates = verdicts
+        .verdicts
+        .iter()
+        .filter_map(|verdict| match &verdict.finding {
+            Finding::Tested(tested) if tested.figure == Figure::CorrectRate => Some(tested),
+            _ => None,
+        });
+    let bound = rates.map(Tested::farthest_bound).reduce(f64::max);
+    parts.extend(
+        bound
+            .filter(|_| !is_rate_claimed)
+            .map(|bound| format!("correct rates are within {} points", significant(bound))),
+    );
+    let few = verdicts
+        .verdicts
+        .iter()
+        .find_map(|verdict| match &verdict.finding {
+            Finding::TooFewRepeats { .. } => Some("times are not compared (--repeat 3)".to_owned()),
+            _ => None,
+        });
+    parts.extend(few);
+    if parts.is_empty() {
+        parts.push("not known: fewer than two contenders have figures".to_owned());
+    }
+    Some(Answer {
+        question: "worse",
+        tone: Tone::Plain,
+        text: parts.join("; "),
+    })
+}
+
+/// `a`, `a and b`, `a, b and c`.
+fn listed(parts: &[&str]) -> String {
+    let parts: Vec<String> = parts
+        .iter()
+        .map(|part| printable(part, NAME_CHARS))
+        .collect();
+    super::verdicts::joined(&parts)
+}
