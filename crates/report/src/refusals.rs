@@ -21,7 +21,7 @@ pub struct Refused {
 }
 
 impl Refused {
-    /// The refusal of the request's constraint. A refusal for load is none.
+    /// The refusal of the request's constraint. A refusal for load does not count.
     pub fn new(sample: &Sample<'_>) -> Option<Self> {
         let message = match sample.outcome() {
             Outcome::Rejected { status, .. } if *status == TOO_MANY_REQUESTS => return None,

@@ -63,12 +63,7 @@ fn enforcement(report: &Report) -> (Tone, String) {
         return (Tone::Plain, format!("none was sent: {valid}"));
     }
     let Some(rate) = metrics.values.rate(&rates::CORRECT_RATE) else {
-        let others = others(report);
-        let others = if others.is_empty() {
-            String::new()
-        } else {
-            format!(": {}", others.join(", "))
-        };
+        let others = after_colon(&others(report));
         return (
             Tone::Plain,
             format!("not known: no answer was judged{others}"),
@@ -96,11 +91,7 @@ fn enforcement(report: &Report) -> (Tone, String) {
     let broken: Vec<&Group> = broken.filter(|group| group.name != "truncated").collect();
     let mut problems = reasons(&broken, report);
     problems.extend(others(report));
-    let problems = if problems.is_empty() {
-        String::new()
-    } else {
-        format!(": {}", problems.join(", "))
-    };
+    let problems = after_colon(&problems);
     let (tone, word) = match state {
         State::NotEnforced => (Tone::Alarm, "NO: "),
         _ if !broken.is_empty() => (Tone::Alarm, "NO: "),
@@ -179,6 +170,13 @@ fn reasons(broken: &[&Group], report: &Report) -> Vec<String> {
         format!("{more} {what}")
     }));
     phrases
+}
+
+fn after_colon(parts: &[String]) -> String {
+    if parts.is_empty() {
+        return String::new();
+    }
+    format!(": {}", parts.join(", "))
 }
 
 /// The other constrained requests without a valid answer.

@@ -87,7 +87,11 @@ fn unpacked(path: &Path) -> Result<Option<Arc<TempPath>>> {
     }
     let packed = fs::File::open(path).map_err(|error| input::unreadable(path, &error))?;
     let mut content = GzDecoder::new(packed).take(MAX_FILE_BYTES + 1);
-    let mut file = NamedTempFile::new().map_err(|error| input::unreadable(path, &error))?;
+    let mut file = NamedTempFile::new().map_err(|error| {
+        let path = path.display();
+        Error::environment(format!("cannot unpack {path} to a temporary file: {error}"))
+            .hint("set TMPDIR to a folder that can be written")
+    })?;
     let bytes =
         io::copy(&mut content, &mut file).map_err(|error| input::unreadable(path, &error))?;
     if bytes > MAX_FILE_BYTES {

@@ -591,9 +591,8 @@ fn needs(rule: &ChangeRule, measured: &Measured) -> Option<Needs> {
 mod tests {
     use super::*;
     use crate::compare::contrast::{Contrast, Hits};
-    use crate::compare::requests::Request;
     use crate::compare::side::Share;
-    use crate::compare::testing::{request, side};
+    use crate::compare::testing::{request, side, steady};
     use crate::metrics::accuracy::ArmPairs;
     use crate::metrics::registry::rates as registry_rates;
     use crate::metrics::summarise;
@@ -794,28 +793,13 @@ mod tests {
 
     #[test]
     fn throughput_at_a_request_rate_does_not_count() {
-        use sobench_plan::record::condition::Field;
         let rule = ChangeRule::parse("output_throughput<-10%").unwrap();
-        // A request every 100 ms for 10 s.
-        let with = |tokens: u64, rate: &str| {
-            let one = |index: u32| Request {
-                sent_s: Some(f64::from(index) * 0.1),
-                output_tokens: Some(tokens),
-                case: Some(index.to_string()),
-                ..request()
-            };
-            let mut side = side("s", vec![(0..100).map(one).collect(); 3]);
-            for run in &mut side.runs {
-                run.conditions.insert(Field::RequestRate, rate.to_owned());
-            }
-            side
-        };
         let ruling = |rate: &str, tokens: u64| {
             let resampling = Resampling {
                 resamples: 1000,
                 seed: 0,
             };
-            let (a, b) = (with(4, rate), with(tokens, rate));
+            let (a, b) = (steady(4, rate), steady(tokens, rate));
             evaluate_rules(&a, &b, &[rule], &RunSpread::default(), resampling)[0].ruling
         };
         let follows = Ruling::NotCounted(NotCounted::FollowsRate);

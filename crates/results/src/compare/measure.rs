@@ -553,7 +553,8 @@ fn saved_value(side: &Side, figure: Figure) -> Option<f64> {
     sobench_statistics::mean(&values)
 }
 
-fn share(side: &Side, rate: Figure) -> Option<Share> {
+/// The share over all runs of a side; `None` if a run lacks it.
+pub fn share(side: &Side, rate: Figure) -> Option<Share> {
     side.runs
         .iter()
         .map(|run| run.counts.get(&rate))

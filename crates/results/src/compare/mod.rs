@@ -453,25 +453,10 @@ impl Row {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::compare::requests::Request;
-    use crate::compare::testing::{request, side};
+    use crate::compare::testing::steady;
 
     #[test]
     fn at_a_rate_that_both_sides_sustain_lengths_are_named_and_throughput_is_not_compared() {
-        // A request every 100 ms for 10 s.
-        let with = |tokens: u64, rate: &str| {
-            let one = |index: u32| Request {
-                sent_s: Some(f64::from(index) * 0.1),
-                output_tokens: Some(tokens),
-                case: Some(index.to_string()),
-                ..request()
-            };
-            let mut side = side("s", vec![(0..100).map(one).collect(); 3]);
-            for run in &mut side.runs {
-                run.conditions.insert(Field::RequestRate, rate.to_owned());
-            }
-            side
-        };
         let options = Options {
             level: 0.99,
             resamples: Some(1),
@@ -482,7 +467,7 @@ mod tests {
             gate: None,
         };
         let compared = |rate: &str| {
-            let found = compare(vec![with(4, rate), with(5, rate)], &options);
+            let found = compare(vec![steady(4, rate), steady(5, rate)], &options);
             let against = &found.against[0];
             let is_output = |row: &&Row| *row.measured.metric.metric == totals::OUTPUT_THROUGHPUT;
             let row = against.rows.iter().find(is_output).unwrap();

@@ -68,3 +68,20 @@ pub fn side(name: &str, runs: Vec<Vec<Request>>) -> Side {
         ..Side::default()
     }
 }
+
+/// A side of three runs at this request rate: each sends a request every 100 ms for 10 s, and its
+/// answers have this number of tokens.
+pub fn steady(tokens: u64, request_rate: &str) -> Side {
+    let one = |index: u32| Request {
+        sent_s: Some(f64::from(index) * 0.1),
+        output_tokens: Some(tokens),
+        case: Some(index.to_string()),
+        ..request()
+    };
+    let mut side = side("s", vec![(0..100).map(one).collect(); 3]);
+    for run in &mut side.runs {
+        let rate = request_rate.to_owned();
+        run.conditions.insert(Field::RequestRate, rate);
+    }
+    side
+}

@@ -5,7 +5,7 @@ use sobench_render::{Answer, Block, Tone};
 use sobench_report::verdict::{AddedTime, MIN_FACTOR_MS, added, factor as times, significant};
 use sobench_results::compare::conditions::ConditionEffect;
 use sobench_results::compare::contrast::{KEPT_BY_CHANCE, KEPT_LEVEL};
-use sobench_results::compare::measure::{Measured, Uncertainty};
+use sobench_results::compare::measure::{Measured, Uncertainty, share};
 use sobench_results::compare::run_ratio::MIN_RUNS;
 use sobench_results::compare::run_spread::RunVariation;
 use sobench_results::compare::side::{Share, Side};
@@ -39,16 +39,7 @@ fn not_comparable(comparison: &Comparison) -> Answer {
 /// The valid answers of each side; `None` if no side has judged ones.
 fn enforced(sides: &[Side]) -> Option<Answer> {
     let correct = Figure::new(&rates::CORRECT_RATE);
-    let share = |side: &Side| -> Option<Share> {
-        let mut runs = side.runs.iter().map(|run| run.counts.get(&correct));
-        runs.try_fold(Share::default(), |sum, share| {
-            Some(Share {
-                hits: sum.hits + share?.hits,
-                of: sum.of + share?.of,
-            })
-        })
-    };
-    let shares: Vec<Option<Share>> = sides.iter().map(share).collect();
+    let shares: Vec<Option<Share>> = sides.iter().map(|side| share(side, correct)).collect();
     if shares.iter().flatten().all(|share| share.of == 0) {
         return None;
     }

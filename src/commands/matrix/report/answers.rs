@@ -174,14 +174,8 @@ fn worse(comparison: &Comparison) -> Option<Answer> {
         later.map(move |other| [*one, *other])
     });
     let is_pair = |verdict: &Verdict, pair: &[&str; 2]| {
-        let names = verdict.contenders.iter().map(String::as_str);
-        verdict.contenders.len() == 2 && names.eq(pair.iter().copied())
-            || verdict
-                .contenders
-                .iter()
-                .rev()
-                .map(String::as_str)
-                .eq(pair.iter().copied())
+        let mut names = verdict.contenders.iter().map(String::as_str);
+        verdict.contenders.len() == 2 && names.all(|name| pair.contains(&name))
     };
     let equal: Vec<String> = pairs
         .filter(|pair| !claims.iter().any(|(verdict, _)| is_pair(verdict, pair)))
