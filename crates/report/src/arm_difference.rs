@@ -3,8 +3,8 @@
 use sobench_core::case::Arm;
 use sobench_facts::Sample;
 use sobench_plan::metrics::MetricsOptions;
-use sobench_results::metrics::mean_difference::Difference;
 use sobench_results::metrics::registry::{Group, Metric, latencies};
+use sobench_statistics::contrast::Difference;
 
 /// Constrained mean less control mean, in ms, with 95 % intervals, by latency. A latency of which an
 /// arm has no values is missing.

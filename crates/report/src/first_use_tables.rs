@@ -4,8 +4,8 @@ use super::text::figure;
 use sobench_render::{Document, Table};
 use sobench_results::metrics::cold_load::{BesideLatencies, ColdLoad};
 use sobench_results::metrics::first_uses::FirstUses;
-use sobench_results::metrics::mean_difference::{Difference, Method};
 use sobench_statistics::Summary;
+use sobench_statistics::contrast::{Difference, Method};
 
 /// Adds TTFT of first and later uses. `spread` is whether new schemas are sent throughout the run
 /// (`--cold-schema-every`). Adds nothing where the only constraint was known before.

@@ -20,8 +20,8 @@ use sobench_results::compare::gate::GateVerdict;
 use sobench_results::metrics::accuracy::AccuracySummary;
 use sobench_results::metrics::error_groups::ErrorGroup;
 use sobench_results::metrics::examples::Group;
-use sobench_results::metrics::mean_difference::Difference;
 use sobench_results::metrics::registry::{Figure, Metric, Values, latencies, rates, totals};
+use sobench_statistics::contrast::Difference;
 use sobench_statistics::{Rate, Summary};
 
 /// Lines of a summary with one arm and with several, for the default latencies and percentiles. A

@@ -8,8 +8,8 @@ use sobench_notices::notice::BenchNotice;
 use sobench_plan::metrics::Answers;
 use sobench_render::{Answer, Block, Tone};
 use sobench_results::metrics::examples::Group;
-use sobench_results::metrics::mean_difference::Difference;
 use sobench_results::metrics::registry::{Figure, Metric, Stat, latencies, rates, totals};
+use sobench_statistics::contrast::Difference;
 
 /// Reasons that are named; the others are counted together.
 const MAX_REASONS: usize = 3;

@@ -6,6 +6,7 @@
 mod association;
 pub mod bootstrap;
 mod clusters;
+pub mod contrast;
 pub mod distributions;
 pub mod durations;
 mod growth;

@@ -9,13 +9,12 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use self::pooled::{pooled_rate, pooled_values, summary};
-use self::schemas::{
-    Finding, SchemaNames, SchemaRows, causes, disagreements, refusals, schema_rows,
-};
+use self::schemas::{SchemaRows, causes, disagreements, refusals, schema_rows};
 use super::run_order::Step;
 use crate::commands::bench::options::Target;
 use crate::commands::bench::run::{Finished, FirstUse, ServerHistory};
 use crate::commands::distinct::distinct;
+use crate::commands::matrix::findings::{Finding, findings};
 use crate::commands::matrix::options::{ContenderServer, InterleavedReason, MatrixOptions, Order};
 use crate::commands::matrix::report::capacity::{Capacity, CapacityRow, Sweep, SweepStep};
 use crate::commands::matrix::report::charts::{Curves, Distributions, InvalidReason, Quantiles};
@@ -26,12 +25,10 @@ use crate::commands::matrix::report::{
 use crate::commands::matrix::sweep::Decision;
 use crate::commands::matrix::sweep::backlog::Backlog;
 use crate::commands::matrix::verdicts::batches::{CellDecoding, Decoding};
-use crate::commands::matrix::verdicts::{
-    CellEvidence, RequestSample, RunEvidence, request_samples, verdicts,
-};
+use crate::commands::matrix::verdicts::{CellEvidence, verdicts};
 use sobench_core::case::Arm;
 use sobench_core::dates::iso_8601;
-use sobench_core::error::{Error, Kind};
+use sobench_core::error::{Error, Kind, Result};
 use sobench_core::exit_codes::{CHECK_FAILED, SUCCESS, UNDECIDED};
 use sobench_core::printable::printable_message;
 use sobench_core::schedule::Pace;
@@ -41,17 +38,16 @@ use sobench_notices::enforcement::State;
 use sobench_notices::notice::{MatrixNotice, Notice};
 use sobench_plan::record::{Engine, RunRecord};
 use sobench_report::refusals::of_only_constraint;
-use sobench_results::compare::throughput::NEAR_RATE;
-use sobench_results::metrics::client_overhead::ClientOverhead;
+use sobench_results::compare::read::run_from_log;
+use sobench_results::compare::requests::{RequestView, Requests};
+use sobench_results::compare::side::{Run, Side};
 use sobench_results::metrics::cold_load::COLD_TAG;
 use sobench_results::metrics::constraint_overhead::Added;
 use sobench_results::metrics::examples::Group;
 use sobench_results::metrics::first_uses;
 use sobench_results::metrics::knee::knee;
 use sobench_results::metrics::pooled::Pooled;
-use sobench_results::metrics::registry::{
-    self, Metric, Stat, Value, Values, latencies, rates, totals,
-};
+use sobench_results::metrics::registry::{self, Metric, Value, Values, latencies, rates, totals};
 use sobench_runlog::RunLog;
 use sobench_statistics::{Rate, Summary, mean};
 
@@ -63,8 +59,8 @@ const INTERRUPTED: &str = "interrupted";
 
 /// The values that the comparison needs of one run.
 pub(super) struct RunSamples {
-    requests: Vec<RequestSample>,
-    /// The finding on each of them.
+    run: Run,
+    /// The finding on each of its requests.
     findings: Vec<Finding>,
     /// The values of each pooled metric, by answer.
     pooled: Vec<(&'static Metric, Pooled)>,
@@ -78,9 +74,18 @@ pub(super) struct RunSamples {
 }
 
 impl RunSamples {
-    /// Each request with its finding.
-    fn found(&self) -> impl Iterator<Item = (&RequestSample, &Finding)> {
-        self.requests.iter().zip(&self.findings)
+    /// Its requests, each with its finding.
+    fn found(&self) -> impl Iterator<Item = (RequestView<'_>, &Finding)> {
+        let requests = self.run.requests.iter().flat_map(Requests::iter);
+        requests.zip(&self.findings)
+    }
+
+    /// The values of its requests in a distribution.
+    fn values(&self, metric: &'static Metric) -> impl Iterator<Item = f64> {
+        let requests = self.run.requests.iter();
+        requests
+            .flat_map(|requests| requests.in_distribution(metric))
+            .flatten()
     }
 }
 
@@ -105,8 +110,6 @@ struct FinishedRun {
     reasons: Vec<Group>,
     /// Whether the client distorted the latencies.
     is_distrusted: bool,
-    /// What the client may have added to means, or taken from throughputs.
-    distrusted: Vec<(&'static Metric, Option<f64>)>,
 }
 
 /// The runs of one row of the table.
@@ -139,7 +142,10 @@ pub(super) struct Aggregate {
 
 impl RunSamples {
     /// Takes the values of every request of a run.
-    pub(super) fn new(log: &RunLog, past: &ServerHistory) -> Self {
+    ///
+    /// # Errors
+    /// The log cannot be read.
+    pub(super) fn new(log: &RunLog, past: &ServerHistory) -> Result<Self> {
         let (samples, options) = (log.requests.samples(), &log.record.settings.metrics);
         let known: HashSet<String> = log.record.known_constraints.iter().cloned().collect();
         let (first_ttft_ms, warm_ttft_ms) = first_uses::ttfts(&samples, options, &known);
@@ -155,14 +161,6 @@ impl RunSamples {
             let new: Vec<Sample<'_>> = samples.iter().filter(is_new).copied().collect();
             first_uses::ttfts(&new, options, &known).0
         };
-        let requests = request_samples(&samples, options, &known);
-        let mut names = SchemaNames::default();
-        let findings = samples
-            .iter()
-            .zip(&requests)
-            .enumerate()
-            .map(|(index, (sample, request))| Finding::new(sample, request, log, index, &mut names))
-            .collect();
         let pooled = Metric::ALL
             .iter()
             .filter_map(|metric| Some((*metric, metric.pooled(&samples, options)?)))
@@ -170,20 +168,32 @@ impl RunSamples {
         let sent = &first_uses::fingerprints(&samples) | &known;
         let times = samples.iter().map(Sample::request_times);
         let backlog = Backlog::new(times.map(|times| (times.due_ns, times.end_ns)).collect());
-        Self {
+        Ok(Self {
             backlog,
             only_refusal: of_only_constraint(&samples).map(|refused| refused.message),
-            requests,
-            findings,
+            run: run_from_log("this run", log)?,
+            findings: findings(&samples, log, &known),
             pooled,
             cold_ttft_ms,
             warm_ttft_ms,
             sent,
-        }
+        })
     }
 }
 
 impl Cell {
+    /// The values of a metric in the control run of the same repeat, by case.
+    fn control_of(&self, run: &FinishedRun, metric: &'static Metric) -> HashMap<usize, f64> {
+        let control = self.control.iter();
+        let control = control
+            .filter(|control| control.repeat == run.repeat)
+            .take(1);
+        let requests = control.flat_map(|control| control.samples.found());
+        requests
+            .filter_map(|(request, found)| Some((found.case, request.in_distribution(metric)?)))
+            .collect()
+    }
+
     fn decoding(&self) -> CellDecoding {
         let mean = |runs: &[FinishedRun]| Decoding::mean(runs.iter().map(FinishedRun::decoding));
         CellDecoding {
@@ -196,15 +206,11 @@ impl Cell {
 impl FinishedRun {
     fn decoding(&self) -> Option<Decoding> {
         let tokens_per_s = self.values.number(&totals::OUTPUT_THROUGHPUT);
-        Decoding::new(&self.samples.requests, self.duration_s, tokens_per_s)
-    }
-}
-
-impl RequestSample {
-    /// TTFT of an answer, in ms.
-    fn ttft_ms(&self) -> Option<f64> {
-        let ttft_ms = self.values.value(&latencies::TTFT);
-        ttft_ms.filter(|_| self.answered)
+        Decoding::new(
+            self.samples.run.requests.as_ref()?,
+            self.duration_s,
+            tokens_per_s,
+        )
     }
 }
 
@@ -267,7 +273,6 @@ impl Aggregate {
             engine: report.engine.clone(),
             reasons: metrics.findings.reasons.clone(),
             is_distrusted: finished.distrust().is_some(),
-            distrusted: report.client.iter().flat_map(distrusted_metrics).collect(),
         };
         // A failed threshold comes before an undecided one.
         self.threshold = match (self.threshold, finished.exit_code()) {
@@ -489,7 +494,7 @@ pub(super) fn comparison(plan: &MatrixOptions, aggregate: &Aggregate, stopped: b
                     dataset: dataset_name.clone(),
                     contender: contender_plan.name.clone(),
                     load: *level,
-                    result: row_result(plan, aggregate, key),
+                    result: row_result(aggregate, key),
                 });
                 keys.push(key);
             }
@@ -518,41 +523,22 @@ fn evidence<'a>(
     keys: &[(usize, usize, usize)],
     rows: &'a [Row],
 ) -> Vec<CellEvidence<'a>> {
-    let run_evidence = |cell: &'a Cell, run: &'a FinishedRun| {
-        let control = cell
-            .control
-            .iter()
-            .find(|control| control.repeat == run.repeat);
-        let of_control = control.iter().flat_map(|control| &control.distrusted);
-        RunEvidence {
-            constrained: &run.samples.requests,
-            control: control.map(|control| &control.samples.requests[..]),
-            output_throughput: run.values.number(&totals::OUTPUT_THROUGHPUT),
-            compile_ms: compile_ms(run),
-            distrusted: run.distrusted.iter().chain(of_control).copied().collect(),
-        }
-    };
     let cell_evidence = |(key, row): (&(usize, usize, usize), &'a Row)| {
         let cell = aggregate.cells.get(key);
         let run = cell.and_then(|cell| cell.constrained.first());
-        let follows_rate = |run: &FinishedRun| {
-            let rate = run.record.own_request_rate();
-            rate.is_finite() && run.requests as f64 >= NEAR_RATE * rate * run.duration_s
-        };
+        let runs = || cell.into_iter().flat_map(|cell| &cell.constrained);
         CellEvidence {
-            follows_rate: cell.is_some_and(|cell| cell.constrained.iter().all(follows_rate)),
+            side: Side {
+                name: row.contender.clone(),
+                runs: runs().map(|run| run.samples.run.clone()).collect(),
+                controls: None,
+            },
+            findings: runs().flat_map(|run| &run.samples.findings).collect(),
+            compile_ms: runs().filter_map(compile_ms).collect(),
             dataset: &row.dataset,
             contender: &row.contender,
             load: row.load,
             output_len: run.map_or(0, |run| run.record.settings.dataset.output_len),
-            runs: cell
-                .into_iter()
-                .flat_map(|cell| {
-                    cell.constrained
-                        .iter()
-                        .map(move |run| run_evidence(cell, run))
-                })
-                .collect(),
             decoding: cell.map(Cell::decoding).unwrap_or_default(),
             invalid_reason: row.figures().and_then(|figures| {
                 let (_, message) = figures.reasons.first()?.described()?;
@@ -576,28 +562,14 @@ fn compile_ms(run: &FinishedRun) -> Option<f64> {
     Some(mean(&run.samples.cold_ttft_ms)? - mean(&run.samples.warm_ttft_ms)?)
 }
 
-/// The means and throughputs that the client may have distorted, each with the most that it added.
-fn distrusted_metrics(
-    client: &ClientOverhead,
-) -> impl Iterator<Item = (&'static Metric, Option<f64>)> {
-    let figures = client.bounds.distrusted_figures();
-    let is_compared = |figure: &registry::Figure| matches!(figure.stat, None | Some(Stat::Mean));
-    let compared = figures.filter(move |(figure, _)| is_compared(figure));
-    compared.map(|(figure, added)| (figure.metric, added))
-}
-
 /// The result of a cell. A cell without runs takes the reason of another cell of the contender that
 /// failed.
-fn row_result(
-    plan: &MatrixOptions,
-    aggregate: &Aggregate,
-    cell_key: (usize, usize, usize),
-) -> RowResult {
+fn row_result(aggregate: &Aggregate, cell_key: (usize, usize, usize)) -> RowResult {
     let (dataset, contender, _) = cell_key;
     let cell = aggregate.cells.get(&cell_key);
     let refused = aggregate.refusing.get(&(dataset, contender));
     let refused = refused.map(|(reason, _)| reason);
-    if let Some(figures) = cell.and_then(|cell| figures(plan, cell)) {
+    if let Some(figures) = cell.and_then(figures) {
         return RowResult::Measured(Box::new(Figures {
             only_refusal: refused.cloned(),
             ..figures
@@ -621,7 +593,7 @@ fn row_result(
 }
 
 /// The figures of a row; `None` without a constrained run.
-fn figures(plan: &MatrixOptions, cell: &Cell) -> Option<Figures> {
+fn figures(cell: &Cell) -> Option<Figures> {
     let runs = &cell.constrained;
     let first = runs.first()?;
     let values = pooled_values(runs, &cell.pooled);
@@ -653,7 +625,7 @@ fn figures(plan: &MatrixOptions, cell: &Cell) -> Option<Figures> {
         cold_ttft_ms,
         warm_ttft_ms,
         cold_from,
-        control: control(plan, cell),
+        control: control(cell),
         distrusted_runs: all_runs.filter(|run| run.is_distrusted).count(),
         server_version: first.record.server.version.clone(),
         engine: engine.map(|engine| {
@@ -686,11 +658,9 @@ fn reasons(runs: &[FinishedRun]) -> Vec<InvalidReason> {
 }
 
 /// The distribution of a latency with and without the constraint.
-fn curves(cell: &Cell, metric: &Metric) -> Curves {
+fn curves(cell: &Cell, metric: &'static Metric) -> Curves {
     let quantiles = |runs: &[FinishedRun]| {
-        let requests = runs.iter().flat_map(|run| &run.samples.requests);
-        let answered = requests.filter(|request| request.answered);
-        Quantiles::new(answered.filter_map(|request| request.values.value(metric)))
+        Quantiles::new(runs.iter().flat_map(|run| run.samples.values(metric)))
     };
     Curves {
         constrained: quantiles(&cell.constrained),
@@ -725,13 +695,12 @@ fn cold_and_warm(runs: &[FinishedRun]) -> (Option<ColdFrom>, [Summary; 2]) {
     }
 }
 
-fn control(plan: &MatrixOptions, cell: &Cell) -> Option<Control> {
+fn control(cell: &Cell) -> Option<Control> {
     let runs = &cell.control;
     runs.first()?;
-    let seed = seed(plan);
     let values = pooled_values(runs, &[]);
-    let added = |metric: &Metric, counts: fn(&RequestSample) -> bool| {
-        Added::new(&pairs(cell, metric, counts), seed)
+    let added = |metric: &'static Metric, counts: fn(&Finding) -> bool| {
+        Added::new(&pairs(cell, metric, counts))
     };
     let decoding = cell.decoding();
     let is_held_up = decoding.held_up().is_some();
@@ -743,8 +712,8 @@ fn control(plan: &MatrixOptions, cell: &Cell) -> Option<Control> {
         tpot_ms: summary(&values, &latencies::TPOT),
         output_throughput: values.number(&totals::OUTPUT_THROUGHPUT),
         decoding: decoding.control.map(|found| found.answers),
-        ttft_added: added(&latencies::TTFT, |request| request.is_later_use).filter(|_| !is_held_up),
-        first_ttft_added: added(&latencies::TTFT, |request| !request.is_later_use)
+        ttft_added: added(&latencies::TTFT, |found| found.is_later_use).filter(|_| !is_held_up),
+        first_ttft_added: added(&latencies::TTFT, |found| !found.is_later_use)
             .filter(|_| !is_held_up),
         tpot_added: added(&latencies::TPOT, |_| true).filter(|_| !is_held_up),
         e2el_added: added(&latencies::E2EL, |_| true),
@@ -753,26 +722,21 @@ fn control(plan: &MatrixOptions, cell: &Cell) -> Option<Control> {
 
 /// Values of the same request with and without its constraint, by repeat. `counts` selects
 /// constrained requests.
-fn pairs(cell: &Cell, metric: &Metric, counts: fn(&RequestSample) -> bool) -> Vec<Vec<(f64, f64)>> {
-    let value = |request: &RequestSample| request.values.value(metric).filter(|_| request.answered);
+fn pairs(
+    cell: &Cell,
+    metric: &'static Metric,
+    counts: fn(&Finding) -> bool,
+) -> Vec<Vec<(f64, f64)>> {
     let run_pairs = |run: &FinishedRun| {
-        let control = cell
-            .control
-            .iter()
-            .find(|control| control.repeat == run.repeat)?;
-        let control_requests = control.samples.requests.iter();
-        let by_case: HashMap<usize, f64> = control_requests
-            .filter_map(|request| Some((request.case, value(request)?)))
-            .collect();
-        let pair = |request: &RequestSample| Some((value(request)?, *by_case.get(&request.case)?));
-        let counted = run
-            .samples
-            .requests
-            .iter()
-            .filter(|request| counts(request));
-        Some(counted.filter_map(pair).collect())
+        let control = cell.control_of(run, metric);
+        let counted = run.samples.found().filter(|(_, found)| counts(found));
+        let pair = |(request, found): (RequestView<'_>, &Finding)| {
+            let value = request.in_distribution(metric)?;
+            Some((value, *control.get(&found.case)?))
+        };
+        counted.filter_map(pair).collect()
     };
-    cell.constrained.iter().filter_map(run_pairs).collect()
+    cell.constrained.iter().map(run_pairs).collect()
 }
 
 fn knees(plan: &MatrixOptions, rows: &[Row]) -> Vec<KneeRow> {

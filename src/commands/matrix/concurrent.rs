@@ -28,7 +28,7 @@ pub(super) struct PreparedRun {
 pub(super) struct RunOutcome {
     pub(super) finished: Result<Finished>,
     /// `None` if the run did not reach its end.
-    pub(super) samples: Option<RunSamples>,
+    pub(super) samples: Option<Result<RunSamples>>,
     /// Warnings and notices of the run, in order.
     pub(super) notes: Vec<String>,
     /// Whether its closing lines need a label, because they follow those of concurrent runs.

@@ -4,6 +4,7 @@
 mod aggregate;
 mod concurrent;
 pub mod dry_run;
+pub mod findings;
 mod launch;
 pub mod notes;
 pub mod options;
@@ -333,7 +334,8 @@ impl MatrixRunner<'_> {
         let error = match (failure.or(exited), outcome.samples) {
             (Some(_), _) if finished.interrupted => Error::interrupted("the run"),
             (Some(reason), _) => Error::environment(reason),
-            (None, Some(samples)) => {
+            (None, Some(Err(error))) => error,
+            (None, Some(Ok(samples))) => {
                 self.sent
                     .entry(self.server_index(step))
                     .or_default()

@@ -2,32 +2,22 @@
 //! `report/verdicts.rs`. How claims are limited: `docs/decisions/comparison-claims.md`.
 
 pub mod batches;
-mod contrast;
 
-use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::Arc;
+use std::collections::{BTreeMap, HashSet};
 
 use self::batches::CellDecoding;
-use self::contrast::{Contrast, RunHits, RunValues};
+use super::findings::Finding as Found;
 use super::report::Load;
-use super::report::verdicts::{Cause, Figure, Finding, Ruling, Tested, Verdict, Verdicts};
+use super::report::verdicts::{Cause, Compared, Finding, Ruling, Tested, Verdict, Verdicts};
 use crate::commands::distinct::distinct;
-use sobench_core::case::Arm;
-use sobench_core::constraint::Constraint;
-use sobench_core::observation::{Outcome, TOO_MANY_REQUESTS};
-use sobench_core::verdict::{NotScored, Reason, Verdict as AnswerVerdict};
-use sobench_facts::Sample;
-use sobench_plan::metrics::MetricsOptions;
 use sobench_report::refusals::{Refused, sum_by_keyword};
-use sobench_results::compare::contrast::holm;
-use sobench_results::metrics::first_uses;
-use sobench_results::metrics::registry::{self, Metric, RequestValues, latencies, rates, totals};
-use sobench_statistics::Rate;
-
-pub use self::contrast::MIN_REPEATS;
-
-/// The chance that any comparison of a page finds a difference between equal contenders.
-const ERROR: f64 = 0.05;
+use sobench_results::compare::measure::{Measured, NoInterval, Resampling, Uncertainty, measure};
+use sobench_results::compare::pairing::Pairing;
+use sobench_results::compare::run_spread::RunSpread;
+use sobench_results::compare::side::Side;
+use sobench_results::compare::{self, throughput};
+use sobench_results::metrics::registry::{Figure, Stat, latencies, rates};
+use sobench_statistics::contrast::{MIN_RUNS, holm};
 
 /// Differences that matter: shares in points, others as a share of the larger figure, and at least
 /// `MARGIN_MS`. An interval within them says that contenders do not differ.
@@ -35,50 +25,11 @@ pub const MARGIN_POINTS: f64 = 5.0;
 const MARGIN_SHARE: f64 = 0.1;
 const MARGIN_MS: f64 = 0.1;
 
-/// Differences of times below the resolution of the client's instants say nothing, nor of
-/// throughputs below this share.
-const RESOLUTION_MS: f64 = 0.01;
-const RESOLUTION_SHARE: f64 = 0.001;
-
 /// The smallest share of cut answers, in percent, that is worth a sentence.
 const MIN_CUT_PERCENT: f64 = 5.0;
 
 /// Number of answers from which it is stated that none is correct.
 const MIN_NONE_CORRECT: usize = 5;
-
-/// The values of one request in every metric.
-#[derive(Clone, Debug)]
-pub struct RequestSample {
-    pub case: usize,
-    pub arm: Arm,
-    pub answered: bool,
-    pub values: RequestValues,
-    /// Equal for equal requests with equal answers.
-    pub copy: u64,
-    /// The number of its constraint in the run.
-    pub constraint: Option<u32>,
-    /// Whether the server had compiled its constraint before: neither a first use nor one that
-    /// waited for it.
-    pub is_later_use: bool,
-    /// Whether the answer to a constrained request is correct, or why not; `None` for requests
-    /// that the correct rate leaves out.
-    pub judged: Option<Result<(), Cause>>,
-    /// `None` if the server did not refuse the constraint.
-    pub refusal: Option<Refused>,
-}
-
-/// The samples of one constrained run and its control.
-#[derive(Clone, Debug)]
-pub struct RunEvidence<'a> {
-    pub constrained: &'a [RequestSample],
-    pub control: Option<&'a [RequestSample]>,
-    pub output_throughput: Option<f64>,
-    /// TTFT of the first use of a constraint minus that of later uses.
-    pub compile_ms: Option<f64>,
-    /// What the client may have added to a mean, or taken from a throughput, in the run or its control;
-    /// `None` if it is unknown.
-    pub distrusted: Vec<(&'static Metric, Option<f64>)>,
-}
 
 /// The runs of a contender on a dataset under a load.
 #[derive(Clone, Debug)]
@@ -87,9 +38,12 @@ pub struct CellEvidence<'a> {
     pub contender: &'a str,
     pub load: Load,
     pub output_len: u32,
-    /// Whether the request rate sets the throughput of every run.
-    pub follows_rate: bool,
-    pub runs: Vec<RunEvidence<'a>>,
+    /// The runs with constraints.
+    pub side: Side,
+    /// What they say of their requests.
+    pub findings: Vec<&'a Found>,
+    /// For each run, TTFT of the first use of a constraint minus that of later uses.
+    pub compile_ms: Vec<f64>,
     pub decoding: CellDecoding,
     /// The most frequent reason of invalid answers.
     pub invalid_reason: Option<String>,
@@ -97,99 +51,10 @@ pub struct CellEvidence<'a> {
     pub failure: Option<&'a str>,
 }
 
-impl RequestSample {
-    /// Whether the request is a hit of a rate; `None` if it does not count.
-    pub fn hit(&self, metric: &'static Metric) -> Option<bool> {
-        let counts = registry::Figure::new(metric).counts(Some(self.arm));
-        self.values.hit(metric).filter(|_| counts)
-    }
-}
-
-/// Takes the values of every request of a run. `known` are the fingerprints of constraints that the
-/// server had received before.
-pub fn request_samples(
-    samples: &[Sample<'_>],
-    options: &MetricsOptions,
-    known: &HashSet<String>,
-) -> Vec<RequestSample> {
-    let later = first_uses::later_uses(samples, options, known);
-    let mut by_address: HashMap<*const Constraint, u32> = HashMap::new();
-    let mut by_content: HashMap<String, u32> = HashMap::new();
-    let mut number = |constraint: &Arc<Constraint>| {
-        *by_address
-            .entry(Arc::as_ptr(constraint))
-            .or_insert_with(|| {
-                let next = by_content.len() as u32;
-                *by_content.entry(constraint.fingerprint()).or_insert(next)
-            })
-    };
-    samples
-        .iter()
-        .map(|sample| RequestSample {
-            case: sample.case_index(),
-            arm: sample.arm(),
-            answered: sample.outcome().is_answer(),
-            values: RequestValues::new(sample, options),
-            copy: sample.copy_hash(),
-            constraint: sample.constraint().map(&mut number),
-            is_later_use: later.contains(&sample.case_index()),
-            judged: judged(sample),
-            refusal: Refused::new(sample),
-        })
-        .collect()
-}
-
-/// See [`RequestSample::judged`]. An answer that violated its constraint before it was cut is
-/// invalid.
-fn judged(sample: &Sample<'_>) -> Option<Result<(), Cause>> {
-    if sample.arm() != Arm::Constrained {
-        return None;
-    }
-    let is_overloaded = matches!(
-        sample.outcome(),
-        Outcome::Rejected {
-            status: TOO_MANY_REQUESTS,
-            ..
-        }
-    );
-    match sample.verdict() {
-        AnswerVerdict::Valid => Some(Ok(())),
-        AnswerVerdict::Invalid {
-            reason: Reason::Truncated,
-        } => Some(Err(Cause::Truncated)),
-        AnswerVerdict::Invalid { .. } => Some(Err(Cause::Invalid)),
-        AnswerVerdict::NotScored {
-            why: NotScored::Refused,
-        } if !is_overloaded => Some(Err(Cause::Refused)),
-        AnswerVerdict::NotScored {
-            why: NotScored::Refused | NotScored::Failed,
-        } => Some(Err(Cause::Failed)),
-        AnswerVerdict::NotScored { .. } => None,
-    }
-}
-
-/// The share of hits over several runs of the same requests, with its 95 % interval. Requests are
-/// the trials: repeats of a request and copies count as far as they vary, as in the comparison of
-/// two contenders. `None` if no request counts.
-pub fn rate_of_runs<'a>(
-    runs: impl Iterator<Item = &'a [RequestSample]>,
-    hit: impl Fn(&RequestSample) -> Option<bool>,
-) -> Option<Rate> {
-    let hits: Vec<RunHits> = runs.map(|run| run_hits(run, &hit)).collect();
-    contrast::rate(&hits)
-}
-
-fn run_hits(requests: &[RequestSample], hit: impl Fn(&RequestSample) -> Option<bool>) -> RunHits {
-    requests
-        .iter()
-        .filter_map(|request| Some((request.case, (hit(request)?, request.copy))))
-        .collect()
-}
-
 /// Compares all contenders with each other, on each dataset and under each load.
 pub fn verdicts(cells: &[CellEvidence<'_>]) -> Verdicts {
     let mut found = Vec::new();
-    let mut tests: Vec<(Verdict, Contrast)> = Vec::new();
+    let mut tests: Vec<(Verdict, Measured)> = Vec::new();
     for (dataset, load) in distinct(cells.iter().map(|cell| (cell.dataset, cell.load))) {
         let here: Vec<&CellEvidence<'_>> = cells
             .iter()
@@ -225,24 +90,28 @@ pub fn verdicts(cells: &[CellEvidence<'_>]) -> Verdicts {
         }
         for (index, first) in measured.iter().enumerate() {
             for second in &measured[index + 1..] {
-                for figure in figures(first, second) {
-                    match compare(first, second, figure) {
-                        Compared::Tested(contrast, tested) => tests
-                            .push((verdict(&[first, second], Finding::Tested(tested)), contrast)),
-                        Compared::Not(finding) => found.push(verdict(&[first, second], finding)),
-                        Compared::NoValues => {}
+                for finding in compared(first, second) {
+                    match finding {
+                        Ok((figure, measured)) => {
+                            let finding = Finding::Tested(Tested::new(figure, &measured));
+                            tests.push((verdict(&[first, second], finding), measured));
+                        }
+                        Err(finding) => found.push(verdict(&[first, second], finding)),
                     }
                 }
             }
         }
     }
-    let contrasts: Vec<Contrast> = tests.iter().map(|(_, contrast)| *contrast).collect();
-    let (_, level) = holm(&contrasts, ERROR, |contrast, level| contrast.differs(level));
+    let (_, level) = holm(
+        &tests,
+        compare::CLAIMED_BY_CHANCE,
+        |(_, measured), level| measured.spread.sign(level, None).is_some(),
+    );
     let comparisons = tests.len();
     found.extend(
         tests
             .into_iter()
-            .map(|(verdict, contrast)| decided(verdict, &contrast, level)),
+            .map(|(verdict, measured)| decided(verdict, &measured, level)),
     );
     Verdicts {
         comparisons,
@@ -252,15 +121,16 @@ pub fn verdicts(cells: &[CellEvidence<'_>]) -> Verdicts {
 }
 
 /// The ruling on a tested difference. The worse contender comes first if they differ.
-fn decided(mut verdict: Verdict, contrast: &Contrast, level: f64) -> Verdict {
+fn decided(mut verdict: Verdict, measured: &Measured, level: f64) -> Verdict {
     let Finding::Tested(tested) = &mut verdict.finding else {
         return verdict;
     };
-    let unit = if tested.figure.is_rate() { 100.0 } else { 1.0 };
-    let (low, high) = contrast.interval(level);
-    (tested.low, tested.high) = (unit * low, unit * high);
+    if let Some((low, high)) = measured.spread.interval(level) {
+        // First minus second.
+        (tested.low, tested.high) = (-high, -low);
+    }
     let margin = margin(tested.figure, tested.levels);
-    tested.ruling = if contrast.differs(level) {
+    tested.ruling = if measured.spread.sign(level, None).is_some() {
         Ruling::Differs
     } else if tested.low >= -margin && tested.high <= margin {
         Ruling::DoesNotDiffer
@@ -277,121 +147,84 @@ fn decided(mut verdict: Verdict, contrast: &Contrast, level: f64) -> Verdict {
     verdict
 }
 
-fn margin(figure: Figure, [first, second]: [f64; 2]) -> f64 {
+fn margin(figure: Compared, [first, second]: [f64; 2]) -> f64 {
     let share = MARGIN_SHARE * first.abs().max(second.abs());
-    match figure {
-        Figure::CorrectRate | Figure::Accuracy | Figure::Compliance => MARGIN_POINTS,
-        Figure::OutputThroughput => share,
-        _ => share.max(MARGIN_MS),
+    match figure.is_rate() {
+        true => MARGIN_POINTS,
+        false if figure.is_gain() => share,
+        false => share.max(MARGIN_MS),
     }
 }
 
-/// The figures in which two contenders are compared.
+/// The figures in which two contenders are compared: those that lead a comparison of runs, and
+/// compliance if answers were cut.
 fn figures(first: &CellEvidence<'_>, second: &CellEvidence<'_>) -> Vec<Figure> {
-    let both = |has: fn(&RunEvidence<'_>) -> bool| {
-        [first, second].iter().all(|cell| cell.runs.iter().any(has))
-    };
-    let mut figures = vec![Figure::CorrectRate];
-    let is_scored = |cell: &CellEvidence<'_>| {
-        let mut runs = cell.hits(&rates::ACCURACY).into_iter();
-        runs.any(|hits| !hits.is_empty())
-    };
-    if is_scored(first) && is_scored(second) {
-        figures.push(Figure::Accuracy);
-    }
+    let sides = [&first.side, &second.side];
     let is_cut = |cell: &CellEvidence<'_>| cell.shares().1.contains_key(&Cause::Truncated);
-    if is_cut(first) || is_cut(second) {
-        figures.push(Figure::Compliance);
-    }
-    let has_compile_time = both(|run| run.compile_ms.is_some());
-    if both(|run| run.control.is_some()) {
-        figures.extend([Figure::TtftAdded, Figure::TpotAdded]);
-        figures.extend((!has_compile_time).then_some(Figure::FirstTtftAdded));
-    } else {
-        figures.extend([Figure::Ttft, Figure::Tpot]);
-    }
-    figures.push(Figure::E2el);
-    let follows_rate = first.follows_rate && second.follows_rate;
-    figures.extend((!follows_rate).then_some(Figure::OutputThroughput));
-    figures.extend(has_compile_time.then_some(Figure::CompileCold));
+    let compliance = Figure::new(&rates::COMPLIANCE);
+    let mut figures = compare::leading_figures();
+    figures.extend((is_cut(first) || is_cut(second)).then_some(compliance));
+    figures.retain(|figure| {
+        let follows_rate = |side: &&Side| throughput::follows_rate(side, figure.metric);
+        !sides.iter().all(follows_rate)
+    });
     figures
 }
 
-enum Compared {
-    Tested(Contrast, Tested),
-    Not(Finding),
-    NoValues,
+/// What is measured of each figure, or why it is not compared.
+fn compared(
+    first: &CellEvidence<'_>,
+    second: &CellEvidence<'_>,
+) -> Vec<Result<(Compared, Measured), Finding>> {
+    let figures = figures(first, second);
+    let pairing = Pairing::new(&first.side, &second.side);
+    // Runs are compared, without resamples.
+    let none = Resampling {
+        resamples: 1,
+        seed: 0,
+    };
+    let spread = RunSpread::default();
+    let measured = measure(&first.side, &second.side, &pairing, &figures, &spread, none);
+    let leading = compare::leading(measured.iter());
+    let named = measured
+        .into_iter()
+        .zip(leading)
+        .filter(|(measured, leads)| {
+            let is_known = !matches!(measured.spread, Uncertainty::None(_));
+            *leads || !is_known || measured.metric == Figure::new(&rates::COMPLIANCE)
+        });
+    let named = named.map(|(measured, _)| (Compared::Figure(measured.metric), measured));
+    let compile = compile_time(first, second).map(|found| (Compared::CompileTime, found));
+    let repeats = first.side.runs.len().min(second.side.runs.len());
+    let unequal = first.decoding.unequal(second.decoding);
+    let finding = |(figure, measured): (Compared, Measured)| {
+        let is_of_steps = [&latencies::TTFT, &latencies::TPOT].contains(&measured.metric.metric);
+        let is_named = matches!(figure, Compared::Figure(_));
+        if measured.a.is_none() || measured.b.is_none() {
+            return None;
+        }
+        if let Some(answers) = unequal.filter(|_| is_of_steps && is_named) {
+            return Some(Err(Finding::FewerAtOnce { figure, answers }));
+        }
+        match measured.spread {
+            Uncertainty::None(NoInterval::Distrusted) => Some(Err(Finding::Distrusted { figure })),
+            _ if is_named && !figure.is_rate() && repeats < MIN_RUNS => {
+                Some(Err(Finding::TooFewRepeats { figure, repeats }))
+            }
+            Uncertainty::None(_) => None,
+            _ => Some(Ok((figure, measured))),
+        }
+    };
+    named.chain(compile).filter_map(finding).collect()
 }
 
-fn compare(first: &CellEvidence<'_>, second: &CellEvidence<'_>, figure: Figure) -> Compared {
-    let metric = match figure {
-        Figure::CorrectRate => &rates::CORRECT_RATE,
-        Figure::Accuracy => &rates::ACCURACY,
-        Figure::Compliance => &rates::COMPLIANCE,
-        Figure::TtftAdded | Figure::FirstTtftAdded | Figure::Ttft | Figure::CompileCold => {
-            &latencies::TTFT
-        }
-        Figure::TpotAdded | Figure::Tpot => &latencies::TPOT,
-        Figure::E2el => &latencies::E2EL,
-        Figure::OutputThroughput => &totals::OUTPUT_THROUGHPUT,
-    };
-    let contrast = if figure.is_rate() {
-        Contrast::of_shares(&first.hits(metric), &second.hits(metric))
-    } else {
-        let doubt = |cell: &CellEvidence<'_>| -> Option<f64> {
-            let doubts = cell.runs.iter().flat_map(|run| &run.distrusted);
-            let doubts = doubts.filter(|(own, _)| *own == metric);
-            doubts
-                .map(|(_, added)| *added)
-                .try_fold(0.0, |most: f64, added| Some(most.max(added?)))
-        };
-        let Some((one, other)) = doubt(first).zip(doubt(second)) else {
-            return Compared::Not(Finding::Distrusted { figure });
-        };
-        let doubt = one + other;
-        let is_held_up = |cell: &&CellEvidence<'_>| cell.decoding.held_up().is_some();
-        match figure {
-            Figure::TpotAdded | Figure::TtftAdded if [first, second].iter().any(is_held_up) => {
-                return Compared::NoValues;
-            }
-            Figure::TpotAdded | Figure::TtftAdded | Figure::Tpot | Figure::Ttft => {
-                if let Some(answers) = first.decoding.unequal(second.decoding) {
-                    return Compared::Not(Finding::FewerAtOnce { figure, answers });
-                }
-            }
-            _ => {}
-        }
-        let [one, other] = [first, second].map(|cell| cell.values(figure, metric));
-        if one.is_empty() || other.is_empty() {
-            return Compared::NoValues;
-        }
-        let repeats = one.len().min(other.len());
-        if repeats < MIN_REPEATS {
-            return Compared::Not(Finding::TooFewRepeats { figure, repeats });
-        }
-        let resolution = match figure {
-            Figure::OutputThroughput => {
-                let largest = one.iter().chain(&other).flat_map(BTreeMap::values);
-                RESOLUTION_SHARE * largest.fold(0.0, |most: f64, value| most.max(*value))
-            }
-            _ => RESOLUTION_MS,
-        };
-        Contrast::of_means(&one, &other, resolution).map(|found| found.with_doubt(doubt))
-    };
-    let Some(contrast) = contrast else {
-        return Compared::NoValues;
-    };
-    let unit = if figure.is_rate() { 100.0 } else { 1.0 };
-    let tested = Tested {
-        figure,
-        // Decided when all contrasts are known.
-        ruling: Ruling::Unclear,
-        levels: contrast.levels.map(|level| unit * level),
-        difference: unit * contrast.difference,
-        low: f64::NAN,
-        high: f64::NAN,
-    };
-    Compared::Tested(contrast, tested)
+/// The difference of compile times; two runs each are enough for one that is large. `None` if it is
+/// unknown.
+fn compile_time(first: &CellEvidence<'_>, second: &CellEvidence<'_>) -> Option<Measured> {
+    let figure = Figure::from_distribution(&latencies::TTFT, Stat::Mean);
+    let sides = [first, second];
+    let of_runs = sides.map(|cell| &cell.compile_ms[..]);
+    Measured::of_runs(figure, sides.map(|cell| &cell.side), of_runs)
 }
 
 /// The shares of answers that were cut at the token limit; `None` if all are small.
@@ -410,26 +243,32 @@ fn cut(cells: &[&CellEvidence<'_>]) -> Option<Finding> {
 
 impl CellEvidence<'_> {
     fn failed(&self) -> Option<Finding> {
-        let reason = self.failure.filter(|_| self.runs.is_empty())?.to_owned();
+        let reason = self
+            .failure
+            .filter(|_| self.side.runs.is_empty())?
+            .to_owned();
         Some(Finding::DidNotRun { reason })
     }
 
     /// The constraints of all requests.
     fn constraints(&self) -> HashSet<u32> {
         // Every repeat has the same requests.
-        let requests = self.runs.iter().flat_map(|run| run.constrained);
-        requests.filter_map(|request| request.constraint).collect()
+        self.findings
+            .iter()
+            .filter_map(|found| found.constraint)
+            .collect()
     }
 
     fn has_answers(&self) -> bool {
-        let mut requests = self.runs.iter().flat_map(|run| run.constrained);
-        requests.any(|request| request.refusal.is_none())
+        let mut findings = self.findings.iter();
+        let has_answer = self.findings.is_empty() || findings.any(|found| found.refusal.is_none());
+        has_answer && !self.side.runs.is_empty()
     }
 
     fn refuses(&self) -> Option<Finding> {
-        let requests = self.runs.iter().flat_map(|run| run.constrained);
-        let refusals: Vec<(u32, &Refused)> = requests
-            .filter_map(|request| Some((request.constraint?, request.refusal.as_ref()?)))
+        let refusals = self.findings.iter();
+        let refusals: Vec<(u32, &Refused)> = refusals
+            .filter_map(|found| Some((found.constraint?, found.refusal.as_ref()?)))
             .collect();
         let keywords = refusals
             .iter()
@@ -464,57 +303,15 @@ impl CellEvidence<'_> {
         })
     }
 
-    fn hits(&self, metric: &'static Metric) -> Vec<RunHits> {
-        self.runs
-            .iter()
-            .map(|run| run_hits(run.constrained, |request| request.hit(metric)))
-            .collect()
-    }
-
     /// The number of requests that count, and the share of each cause in percent.
     fn shares(&self) -> (usize, BTreeMap<Cause, f64>) {
-        let counted: Vec<Result<(), Cause>> = self
-            .runs
-            .iter()
-            .flat_map(|run| run.constrained)
-            .filter_map(|request| request.judged)
-            .collect();
+        let judged = self.findings.iter().filter_map(|found| found.judged);
+        let counted: Vec<Result<(), Cause>> = judged.collect();
         let mut shares = BTreeMap::new();
         for cause in counted.iter().filter_map(|judged| judged.err()) {
             *shares.entry(cause).or_insert(0.0) += 100.0 / counted.len() as f64;
         }
         (counted.len(), shares)
-    }
-
-    /// The values of each run that has some.
-    fn values(&self, figure: Figure, metric: &Metric) -> Vec<RunValues> {
-        let value = |request: &RequestSample| {
-            let value = request.values.value(metric).filter(|_| request.answered)?;
-            Some((request.case, value))
-        };
-        let single = |value: Option<f64>| value.map(|value| (0, value)).into_iter().collect();
-        let run_values = |run: &RunEvidence<'_>| -> RunValues {
-            match figure {
-                Figure::OutputThroughput => single(run.output_throughput),
-                Figure::CompileCold => single(run.compile_ms),
-                Figure::TtftAdded | Figure::FirstTtftAdded | Figure::TpotAdded => {
-                    let control = run.control.into_iter().flatten();
-                    let control: HashMap<usize, f64> = control.filter_map(value).collect();
-                    let added =
-                        |(case, value): (usize, f64)| Some((case, value - control.get(&case)?));
-                    let counts = |request: &&RequestSample| match figure {
-                        Figure::TtftAdded => request.is_later_use,
-                        Figure::FirstTtftAdded => !request.is_later_use,
-                        _ => true,
-                    };
-                    let constrained = run.constrained.iter().filter(counts).filter_map(value);
-                    constrained.filter_map(added).collect()
-                }
-                _ => run.constrained.iter().filter_map(value).collect(),
-            }
-        };
-        let all = self.runs.iter().map(run_values);
-        all.filter(|values| !values.is_empty()).collect()
     }
 }
 

@@ -6,9 +6,10 @@ use std::collections::{HashMap, HashSet};
 use super::bootstrap::SideId;
 use super::pairing::Pairing;
 use super::requests::RequestView;
-use super::side::{Answer, Share, Side};
+use super::side::{Answer, Side};
 use crate::metrics::registry::{Figure, rates};
 use sobench_core::case::Arm;
+use sobench_statistics::contrast::Share;
 
 /// Cases with a changed verdict.
 #[derive(Clone, Debug, Default, PartialEq)]

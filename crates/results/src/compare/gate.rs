@@ -22,17 +22,16 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::Gate;
-use super::contrast::{KEPT_LEVEL, broken_level};
 use super::measure::{Measured, NoInterval, Resampling, Uncertainty, measure, reliable_figure};
 use super::pairing::Pairing;
 use super::rules::{ChangeRule, ChangeUnit, Direction, LimitRule};
-use super::run_ratio::MIN_RUNS;
 use super::run_spread::{RunSpread, RunVariation};
 use super::side::Side;
 use super::throughput::follows_rate;
 use crate::metrics::registry::{Figure, Unit};
 use sobench_core::case::Arm;
 use sobench_core::exit_codes::{CHECK_FAILED, SUCCESS, UNDECIDED};
+use sobench_statistics::contrast::{KEPT_LEVEL, MIN_RUNS, broken_level};
 
 /// How a gate treats undecided rules. Without it, the gate is undecided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize)]
@@ -590,8 +589,6 @@ fn needs(rule: &ChangeRule, measured: &Measured) -> Option<Needs> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::compare::contrast::{Contrast, Hits};
-    use crate::compare::side::Share;
     use crate::compare::testing::{request, side, steady};
     use crate::metrics::accuracy::ArmPairs;
     use crate::metrics::registry::rates as registry_rates;
@@ -599,6 +596,7 @@ mod tests {
     use sobench_facts::testing::{test_request, with_samples};
     use sobench_plan::metrics::MetricsOptions;
     use sobench_plan::record::testing::record;
+    use sobench_statistics::contrast::{Hits, RateContrast, Share};
     use sobench_statistics::paired::{PairedSample, Pairs};
 
     #[test]
@@ -701,10 +699,10 @@ mod tests {
         let rule = ChangeRule::parse(rule).unwrap();
         let hits = |failed: usize| {
             let mut hits = Hits::default();
-            hits.add_run((0..cases).map(|case| (case, case >= failed)));
+            hits.add_run((0..cases).map(|case| (case, None, case >= failed)));
             hits
         };
-        let contrast = Contrast::paired(&hits(0), &hits(only_a), |case| case as u64).unwrap();
+        let contrast = RateContrast::paired(&hits(0), &hits(only_a)).unwrap();
         let measured = Measured {
             metric: rule.metric,
             a: Some(100.0),
@@ -771,8 +769,8 @@ mod tests {
             .map(|rule| ChangeRule::parse(rule).unwrap())
             .collect();
         let mut hits = Hits::default();
-        hits.add_run((0..200).map(|case| (case, true)));
-        let same = Contrast::paired(&hits, &hits, |case| case as u64).unwrap();
+        hits.add_run((0..200).map(|case| (case, None, true)));
+        let same = RateContrast::paired(&hits, &hits).unwrap();
         let measured = [
             spread(Uncertainty::Rates(same), RunVariation::NotTimed, "coverage"),
             spread(normal(), RunVariation::Measured, "mean_ttft_ms"),

@@ -4,15 +4,15 @@ use std::cmp::Ordering;
 
 use super::Method;
 use super::bootstrap::{Pool, SideId, bootstrap};
-use super::contrast::{Contrast, MIN_JUDGED, contrast};
+use super::contrast::contrast;
 use super::pairing::Pairing;
 use super::requests::{GapsKept, MAX_GAPS_KEPT};
-use super::run_ratio::{MIN_RUNS, RunRatio};
 use super::run_spread::{RunSpread, RunVariation};
-use super::side::{SavedMean, Share, Side};
+use super::side::{SavedMean, Side};
 use super::throughput::{self, amount_per_request};
 use crate::metrics::registry::{Figure, Kind, Metric, Stat, Unit};
 use sobench_statistics::bootstrap::Replicates;
+use sobench_statistics::contrast::{MIN_JUDGED, MIN_RUNS, RateContrast, RunRatio, Share};
 use sobench_statistics::distributions::z_score;
 use sobench_statistics::samples_needed;
 
@@ -43,7 +43,7 @@ pub enum Uncertainty {
     /// Bootstrap over requests.
     Drawn { drawn: Replicates, paired: bool },
     /// Two rates.
-    Rates(Contrast),
+    Rates(RateContrast),
     /// The figures of several runs a side.
     Runs {
         ratio: RunRatio,
@@ -233,6 +233,27 @@ fn run_values(side: &Side, pool: Option<&Pool<'_>>, figure: Figure) -> Option<Ve
 }
 
 impl Measured {
+    /// A time of each run that requests do not have.
+    pub fn of_runs(metric: Figure, [a, b]: [&Side; 2], [of_a, of_b]: [&[f64]; 2]) -> Option<Self> {
+        let ratio = RunRatio::new(of_a, of_b)?;
+        let [value_a, value_b] = [of_a, of_b].map(sobench_statistics::mean);
+        let mut measured = Self {
+            metric,
+            a: value_a,
+            b: value_b,
+            difference: value_a.zip(value_b).map(|(a, b)| b - a),
+            n: (Some(of_a.len()), Some(of_b.len())),
+            variation: RunVariation::Measured,
+            spread: Uncertainty::Runs {
+                ratio,
+                base: value_a?,
+                drawn: None,
+            },
+        };
+        measured.take_off_doubts(a, b);
+        Some(measured)
+    }
+
     /// Whether it is a time or a throughput, which varies between runs of the same server.
     fn is_timed(&self) -> bool {
         match self.metric.stat {
@@ -260,7 +281,7 @@ impl Measured {
                 self.variation = run_spread.variation(self.metric);
             }
         }
-        self.take_off_doubts(sides);
+        self.take_off_doubts(sides.a, sides.b);
         if self.a.is_none() || self.b.is_none() {
             self.spread = Uncertainty::None(NoInterval::NoValue);
         }
@@ -271,7 +292,7 @@ impl Measured {
     }
 
     /// Widens the interval by what the clients may have added to a time or taken from a throughput.
-    fn take_off_doubts(&mut self, sides: &Sides<'_>) {
+    fn take_off_doubts(&mut self, a: &Side, b: &Side) {
         let most = |side: &Side| -> Option<f64> {
             let doubts = side.runs.iter();
             let doubts = doubts.filter_map(|run| run.distrusted.get(&self.metric).copied());
@@ -279,7 +300,7 @@ impl Measured {
                 .reduce(|one, other| Some(one?.max(other?)))
                 .unwrap_or(Some(0.0))
         };
-        let doubts = most(sides.a).zip(most(sides.b));
+        let doubts = most(a).zip(most(b));
         let spread = std::mem::replace(&mut self.spread, Uncertainty::None(NoInterval::Distrusted));
         self.spread = match (doubts, spread) {
             (_, none @ Uncertainty::None(_)) => none,
@@ -397,7 +418,7 @@ impl Uncertainty {
         (high < -floor).then_some(Ordering::Less)
     }
 
-    /// The p-value of a rate ([`Contrast::p_value`]).
+    /// The p-value of a rate ([`RateContrast::p_value`]).
     pub fn p_value(&self) -> Option<f64> {
         match self {
             Self::Rates(contrast) => contrast.p_value(),
@@ -448,7 +469,7 @@ fn saved(a: &Side, b: &Side, figure: Figure) -> Measured {
                 n = (Some(a.of), Some(b.of));
                 // Without requests, the variation between several runs cannot be separated from
                 // that between cases.
-                spread = Contrast::of_counts(a, b)
+                spread = RateContrast::of_counts(a, b)
                     .map_or(Uncertainty::None(NoInterval::NoValue), Uncertainty::Rates);
             }
         }
@@ -555,16 +576,8 @@ fn saved_value(side: &Side, figure: Figure) -> Option<f64> {
 
 /// The share over all runs of a side; `None` if a run lacks it.
 pub fn share(side: &Side, rate: Figure) -> Option<Share> {
-    side.runs
-        .iter()
-        .map(|run| run.counts.get(&rate))
-        .try_fold(Share::default(), |sum, share| {
-            let share = share?;
-            Some(Share {
-                hits: sum.hits + share.hits,
-                of: sum.of + share.of,
-            })
-        })
+    let shares = side.runs.iter().map(|run| run.counts.get(&rate).copied());
+    shares.sum()
 }
 
 fn mean(side: &Side, series: &Metric) -> Option<SavedMean> {

@@ -7,7 +7,7 @@
 pub mod bootstrap;
 pub mod changed_cases;
 pub mod conditions;
-pub mod contrast;
+mod contrast;
 pub mod files;
 pub mod gate;
 pub mod measure;
@@ -15,7 +15,6 @@ pub mod pairing;
 pub mod read;
 pub mod requests;
 pub mod rules;
-pub mod run_ratio;
 pub mod run_spread;
 pub mod side;
 #[cfg(any(test, feature = "testing"))]
@@ -30,7 +29,6 @@ use serde::Serialize;
 
 use self::changed_cases::{ChangedCases, changed_cases};
 use self::conditions::{Condition, conditions, is_comparable};
-use self::contrast::broken_level;
 use self::gate::{ChangeRuling, GateSummary, LimitRuling, Ruling, Undecided};
 use self::measure::{Measured, Resampling, Uncertainty, measure};
 use self::pairing::Pairing;
@@ -44,6 +42,7 @@ use crate::metrics::registry::{Better, Figure, Stat, Unit, latencies, rates, tot
 use sobench_plan::record::RunRecord;
 use sobench_plan::record::condition::Field;
 use sobench_statistics::bootstrap::resamples_for;
+use sobench_statistics::contrast::{broken_level, holm};
 
 /// Minimum number of resamples.
 pub const MIN_RESAMPLES: usize = 1000;
@@ -111,7 +110,7 @@ pub struct SideComparison {
     pub other: usize,
     pub pairing: Pairing,
     pub rows: Vec<Row>,
-    /// The indices of the rows of leading figures ([`is_leading`]) that differ.
+    /// The indices of the rows of leading figures ([`leading`]) that differ.
     pub claims: Vec<usize>,
     /// How many more tokens the answers of this side have, in percent, if the request rate sets the
     /// throughput of both sides and the numbers differ.
@@ -238,13 +237,33 @@ fn cost(side: &Side, method: &ComparisonMethod) -> Option<Vec<Measured>> {
 /// The chance that any sentence of a page claims a difference of equal sides.
 pub const CLAIMED_BY_CHANCE: f64 = 0.05;
 
-/// Whether the sentences that lead a page are about a figure.
-pub fn is_leading(figure: Figure) -> bool {
+/// The figures that the sentences at the head of a page are about.
+pub fn leading_figures() -> Vec<Figure> {
     let rates = [&rates::CORRECT_RATE, &rates::ACCURACY].map(Figure::new);
     let times = [&latencies::TTFT, &latencies::TPOT, &latencies::E2EL]
         .map(|metric| Figure::from_distribution(metric, Stat::Median));
     let throughput = [&totals::REQUEST_THROUGHPUT, &totals::VALID_THROUGHPUT].map(Figure::new);
-    rates.contains(&figure) || times.contains(&figure) || throughput.contains(&figure)
+    [&rates[..], &times, &throughput].concat()
+}
+
+/// For each of several figures, whether the sentences at the head of a page are about it: it is one of
+/// [`leading_figures`] with an interval. Requests per second count only if valid ones are not known,
+/// which would say the same.
+pub fn leading<'m>(measured: impl Iterator<Item = &'m Measured> + Clone) -> Vec<bool> {
+    let figures = leading_figures();
+    let known = measured.map(|measured| {
+        let is_known = !matches!(measured.spread, Uncertainty::None(_));
+        (
+            measured.metric,
+            is_known && figures.contains(&measured.metric),
+        )
+    });
+    let (all, valid) = (known.clone(), Figure::new(&totals::VALID_THROUGHPUT));
+    let has_valid = all.into_iter().any(|known| known == (valid, true));
+    let requests = Figure::new(&totals::REQUEST_THROUGHPUT);
+    known
+        .map(|(figure, leads)| leads && !(has_valid && figure == requests))
+        .collect()
 }
 
 /// Finds the differences that lead the page.
@@ -253,15 +272,12 @@ fn claim(against: &mut [SideComparison]) {
         .iter()
         .enumerate()
         .flat_map(|(side, found)| {
-            let leading = found
-                .rows
-                .iter()
-                .enumerate()
-                .filter(|(_, row)| row.interval.is_some() && is_leading(row.measured.metric));
-            leading.map(move |(row, _)| (side, row))
+            let leading = leading(found.rows.iter().map(|row| &row.measured));
+            let rows = leading.into_iter().enumerate();
+            rows.filter_map(move |(row, leads)| leads.then_some((side, row)))
         })
         .collect();
-    let (held, _) = contrast::holm(&tests, CLAIMED_BY_CHANCE, |(side, row), level| {
+    let (held, _) = holm(&tests, CLAIMED_BY_CHANCE, |(side, row), level| {
         let measured = &against[*side].rows[*row].measured;
         let sign = measured.spread.sign(level, measured.variation.floor());
         sign.is_some()

@@ -13,6 +13,7 @@ use crate::metrics::accuracy::ArmPairs;
 use crate::metrics::registry::{Figure, Metric, Value};
 use sobench_core::case::Arm;
 use sobench_plan::record::condition::Conditions;
+use sobench_statistics::contrast::Share;
 
 /// One side of a comparison: runs of the same configuration.
 #[derive(Clone, Debug, Default)]
@@ -88,28 +89,6 @@ pub struct Answer {
 pub struct SavedMean {
     pub n: usize,
     pub standard_error: Option<f64>,
-}
-
-/// Hits out of a total.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
-pub struct Share {
-    pub hits: usize,
-    pub of: usize,
-}
-
-impl Share {
-    /// Counts hits.
-    pub fn count(hits: impl Iterator<Item = bool>) -> Self {
-        hits.fold(Self::default(), |share, hit| Self {
-            hits: share.hits + usize::from(hit),
-            of: share.of + 1,
-        })
-    }
-
-    /// In percent; `None` if the total is 0.
-    pub fn percent(self) -> Option<f64> {
-        (self.of > 0).then(|| 100.0 * self.hits as f64 / self.of as f64)
-    }
 }
 
 impl Run {

@@ -14,12 +14,12 @@ use serde::{Deserialize, Serialize};
 
 pub use self::bounds::{Bound, Bounds, MAX_SHARE, MIN_LIMIT_MS};
 pub use self::clients::{run_overhead, shard_overhead};
-pub use super::mean_difference::MIN_VALUES;
 use super::registry::Values;
 use sobench_facts::Sample;
 use sobench_plan::metrics::MetricsOptions;
 use sobench_plan::record::ClientCost;
 use sobench_statistics::Summary;
+pub use sobench_statistics::contrast::MIN_VALUES;
 
 const NS_PER_MS: f64 = 1e6;
 

@@ -19,13 +19,13 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::first_uses::ConstraintUse;
-use super::mean_difference::Difference;
 use super::pooled::Pooled;
 use sobench_core::case::Arm;
 use sobench_facts::Sample;
 use sobench_facts::latency::chunk_gaps_ms;
 use sobench_plan::metrics::MetricsOptions;
 use sobench_statistics::Summary;
+use sobench_statistics::contrast::Difference;
 
 /// The tag of requests with a constraint generated for this run, which is compiled during the run.
 pub const COLD_TAG: &str = "cold-schema";

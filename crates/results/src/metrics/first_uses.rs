@@ -10,11 +10,11 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use super::mean_difference::Difference;
 use sobench_core::case::Arm;
 use sobench_core::constraint::Constraint;
 use sobench_facts::Sample;
 use sobench_plan::metrics::MetricsOptions;
+use sobench_statistics::contrast::Difference;
 use sobench_statistics::{Summary, mean};
 
 /// First uses of constraints compared with later uses.

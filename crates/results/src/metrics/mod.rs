@@ -23,7 +23,6 @@ pub mod free_choices;
 mod in_flight;
 pub mod judgement;
 pub mod knee;
-pub mod mean_difference;
 pub mod modes;
 mod name_change;
 pub mod offered_load;

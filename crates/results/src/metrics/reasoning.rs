@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::mean_difference::Difference;
 use sobench_core::case::Arm;
 use sobench_facts::Sample;
+use sobench_statistics::contrast::Difference;
 use sobench_statistics::mean;
 
 /// Reasoning of a run. Its rates are metrics of the arms.

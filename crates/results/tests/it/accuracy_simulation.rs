@@ -4,13 +4,11 @@
 //! the arms, so that the true difference is known. Copies of an item repeat its first result with a
 //! planted probability. Everything else is what reports and rules compute.
 
-use sobench_results::compare::contrast::{
-    BROKEN_BY_CHANCE, KEPT_BY_CHANCE, KEPT_LEVEL, broken_level,
-};
 use sobench_results::compare::gate::non_inferiority;
 use sobench_results::metrics::accuracy::{EffectVerdict, PLANNED_EFFECT_PP};
 use sobench_statistics::Rate;
 use sobench_statistics::bootstrap::SplitMix;
+use sobench_statistics::contrast::{BROKEN_BY_CHANCE, KEPT_BY_CHANCE, KEPT_LEVEL, broken_level};
 use sobench_statistics::paired::{
     POWER, PairedSample, Pairs, SIGNIFICANCE, items_needed, smallest_visible_effect,
 };

@@ -10,12 +10,11 @@ use sobench_render::{Block, Document, Table, Text};
 use sobench_report::text::Detail;
 use sobench_results::compare::changed_cases::{CaseResult, ChangedCase, ChangedCases};
 use sobench_results::compare::conditions::{Condition, ConditionEffect, SEVERAL};
-use sobench_results::compare::contrast::{BROKEN_BY_CHANCE, KEPT_BY_CHANCE, KEPT_LEVEL};
 use sobench_results::compare::gate::GateVerdict;
-use sobench_results::compare::run_ratio::MIN_RUNS;
 use sobench_results::compare::run_spread::DEFAULT_RUN_SPREAD;
 use sobench_results::compare::side::Side;
 use sobench_results::compare::{Comparison, Row, SideComparison};
+use sobench_statistics::contrast::{BROKEN_BY_CHANCE, KEPT_BY_CHANCE, KEPT_LEVEL, MIN_RUNS};
 
 /// Maximum number of characters of a value in the table of conditions.
 const CONDITION_CHARS: usize = 60;

@@ -11,7 +11,6 @@ use sobench_core::json_struct;
 use sobench_plan::record::condition::Field;
 use sobench_results::compare::changed_cases::{CaseResult, ChangedCase, ChangedCases};
 use sobench_results::compare::conditions::{Condition, ConditionEffect};
-use sobench_results::compare::contrast::{BROKEN_BY_CHANCE, Contrast, KEPT_LEVEL};
 use sobench_results::compare::gate::{
     ChangeRuling, GateSummary, GateVerdict, LimitRuling, Needs, Ruling, Undecided,
 };
@@ -24,6 +23,7 @@ use sobench_results::compare::{
     Comparison, ComparisonMethod, DifferenceVerdict, Method, Row, SideComparison,
 };
 use sobench_results::metrics::registry::Figure;
+use sobench_statistics::contrast::{BROKEN_BY_CHANCE, KEPT_LEVEL, RateContrast};
 use sobench_statistics::paired::Pairs;
 
 /// The version of the format. It increases when a key changes its meaning or is removed.
@@ -142,9 +142,9 @@ json_struct! {
         method: Option<Method> = measured.spread.method(),
         mcnemar_p: Option<f64> = measured.spread.p_value(),
         pairs: Option<PairsEntry> =
-            contrast.and_then(Contrast::pairs).map(|sample| PairsEntry::new(&sample.pairs)),
+            contrast.and_then(RateContrast::pairs).map(|sample| PairsEntry::new(&sample.pairs)),
         cannot_see: Option<String> =
-            contrast.and_then(Contrast::unseen).map(|unseen| unseen.to_string()),
+            contrast.and_then(RateContrast::unseen).map(|unseen| unseen.to_string()),
     }
 
     /// Numbers of cases that are correct on both sides, on one of them, or on neither.

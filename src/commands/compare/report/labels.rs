@@ -8,11 +8,11 @@ use sobench_plan::record::condition::Field;
 use sobench_results::compare::conditions::SEVERAL;
 use sobench_results::compare::gate::{ChangeRuling, GateSummary, GateVerdict, NotCounted, Ruling};
 use sobench_results::compare::measure::{Measured, Uncertainty};
-use sobench_results::compare::run_ratio::MIN_RUNS;
 use sobench_results::compare::run_spread::RunVariation;
 use sobench_results::compare::side::{FileKind, Run, Side};
 use sobench_results::compare::{DifferenceVerdict, Method, Row};
 use sobench_results::metrics::registry::Figure;
+use sobench_statistics::contrast::MIN_RUNS;
 
 /// Maximum number of characters of a shown answer.
 pub(super) const ANSWER_CHARS: usize = 160;
@@ -132,14 +132,6 @@ pub(super) fn names(sides: &[Side]) -> Vec<String> {
     stems
         .filter(|stems| distinct(stems.iter()).len() == stems.len())
         .unwrap_or_else(|| (0..sides.len()).map(side).collect())
-}
-
-/// A label in the middle of a sentence: `Request throughput` in lower case, `TTFT` as it is.
-pub(super) fn lower_first(label: &str) -> String {
-    match label.split_at_checked(1) {
-        Some((first, rest)) if rest.starts_with(char::is_lowercase) => first.to_lowercase() + rest,
-        _ => label.to_owned(),
-    }
 }
 
 /// The difference in the figure's unit, and in percent if the first value is positive.

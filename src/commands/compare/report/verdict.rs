@@ -4,13 +4,12 @@ use super::labels::{self, percent};
 use sobench_render::{Answer, Block, Tone};
 use sobench_report::verdict::{AddedTime, MIN_FACTOR_MS, added, factor as times, significant};
 use sobench_results::compare::conditions::ConditionEffect;
-use sobench_results::compare::contrast::{KEPT_BY_CHANCE, KEPT_LEVEL};
 use sobench_results::compare::measure::{Measured, Uncertainty, share};
-use sobench_results::compare::run_ratio::MIN_RUNS;
 use sobench_results::compare::run_spread::RunVariation;
-use sobench_results::compare::side::{Share, Side};
-use sobench_results::compare::{Comparison, DifferenceVerdict, Row, SideComparison, is_leading};
+use sobench_results::compare::side::Side;
+use sobench_results::compare::{Comparison, DifferenceVerdict, Row, SideComparison, leading};
 use sobench_results::metrics::registry::{Figure, Unit, rates};
+use sobench_statistics::contrast::{KEPT_BY_CHANCE, KEPT_LEVEL, MIN_RUNS, Share};
 
 /// The verdict block.
 pub(super) fn block(comparison: &Comparison) -> Block {
@@ -109,8 +108,7 @@ fn worse(against: &SideComparison, comparison: &Comparison) -> Answer {
             parts.push(format!("{name} is {words}: {}", rows.join(", ")));
         }
     }
-    let tested = against.rows.iter();
-    let tested = tested.filter(|row| row.interval.is_some() && is_leading(row.measured.metric));
+    let tested = leading(against.rows.iter().map(|row| &row.measured));
     if parts.is_empty() {
         parts.push(format!("no difference seen between {first} and {name}"));
     }
@@ -128,7 +126,7 @@ fn worse(against: &SideComparison, comparison: &Comparison) -> Answer {
             "{MIN_RUNS} runs a side show the times of the servers"
         ));
     }
-    let (tone, word) = if tested.count() == 0 {
+    let (tone, word) = if !tested.contains(&true) {
         (Tone::Plain, "not known: ")
     } else if claims
         .iter()
@@ -153,9 +151,6 @@ fn worse(against: &SideComparison, comparison: &Comparison) -> Answer {
 fn change(row: &Row) -> String {
     let (figure, a, b) = (row.measured.metric, row.measured.a, row.measured.b);
     let (a, b) = (a.unwrap_or_default(), b.unwrap_or_default());
-    let stat = figure
-        .stat
-        .map_or_else(String::new, |stat| format!("{stat} "));
     let is_time = figure.metric.unit == Unit::Milliseconds;
     let factor = match is_time && a >= MIN_FACTOR_MS && b >= MIN_FACTOR_MS {
         true => format!(" ({})", times(b, a)),
@@ -166,8 +161,8 @@ fn change(row: &Row) -> String {
         _ => "",
     };
     format!(
-        "{stat}{} {} to {} {}{factor}{in_runs}",
-        labels::lower_first(&figure.label()),
+        "{} {} to {} {}{factor}{in_runs}",
+        figure.words(),
         significant(a),
         significant(b),
         figure.unit()

@@ -1,9 +1,9 @@
 //! Pools the metrics of several runs.
 
+use super::schemas::rate_of_runs;
 use super::{FinishedRun, TAIL};
-use crate::commands::matrix::verdicts::rate_of_runs;
 use sobench_results::metrics::pooled::Pooled;
-use sobench_results::metrics::registry::{Kind, Metric, PerSecond, Value, Values};
+use sobench_results::metrics::registry::{Figure, Kind, Metric, PerSecond, Value, Values};
 use sobench_statistics::{Rate, Summary};
 
 /// Every metric over all runs: rates by their counts, distributions over all values, throughput
@@ -13,8 +13,8 @@ pub(super) fn pooled_values(runs: &[FinishedRun], pooled: &[(&'static Metric, Po
     Values::from_fn(|metric| match metric.kind {
         Kind::Rate(_) => {
             let pooled = pooled_rate(runs, |run| run.values.rate(metric));
-            let requests = runs.iter().map(|run| &run.samples.requests[..]);
-            let counted = rate_of_runs(requests, |request| request.hit(metric));
+            let rate = Figure::new(metric);
+            let counted = rate_of_runs(runs, |request, _| request.in_rate(rate));
             // The interval is known only if every request is.
             let is_whole = |one: &Rate, other: &Rate| (one.hits, one.of) == (other.hits, other.of);
             let counted = counted
@@ -23,11 +23,8 @@ pub(super) fn pooled_values(runs: &[FinishedRun], pooled: &[(&'static Metric, Po
             counted.map(|(rate, _)| rate).or(pooled).map(Value::Rate)
         }
         Kind::Distribution { .. } => {
-            let requests = runs.iter().flat_map(|run| &run.samples.requests);
-            let counted = requests.filter(|request| metric.counts(request.answered));
-            let values: Vec<f64> = counted
-                .filter_map(|request| request.values.value(metric))
-                .collect();
+            let values = runs.iter().flat_map(|run| run.samples.values(metric));
+            let values: Vec<f64> = values.collect();
             (!values.is_empty()).then(|| Value::Distribution(Summary::new(values, &TAIL)))
         }
         Kind::Pooled(_) => {

@@ -4,28 +4,23 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use super::{Aggregate, Cell, FinishedRun, RequestSample};
+use super::{Aggregate, Cell, FinishedRun};
+use crate::commands::matrix::findings::{Finding, SchemaName};
 use crate::commands::matrix::options::MatrixOptions;
 use crate::commands::matrix::report::verdicts::Cause;
 use crate::commands::matrix::report::{
-    Causes, Disagreement, JudgedAnswer, MAX_DISAGREEMENTS, MAX_MESSAGE_CHARS, MAX_REFUSALS,
-    Refusal, SchemaCell, SchemaRow,
+    Causes, Disagreement, JudgedAnswer, MAX_DISAGREEMENTS, MAX_REFUSALS, Refusal, SchemaCell,
+    SchemaRow,
 };
-use crate::commands::matrix::verdicts::rate_of_runs;
-use sobench_core::observation::failure_message;
-use sobench_core::printable::{printable, printable_message};
-use sobench_core::verdict::Verdict;
-use sobench_facts::Sample;
+use sobench_core::printable::printable_message;
 use sobench_report::refusals::Refused;
-use sobench_results::metrics::cold_load::COLD_TAG;
-use sobench_runlog::RunLog;
-use sobench_statistics::Summary;
+use sobench_results::compare::requests::RequestView;
+use sobench_results::metrics::registry::latencies;
+use sobench_statistics::contrast::{self, Hits};
+use sobench_statistics::{Rate, Summary};
 
 /// Largest number of rows by constraint, and of rows by feature, in the file.
 const MAX_SCHEMAS: usize = 1_000;
-
-/// Largest number of requests of a run whose answers are kept for the list of disagreements.
-const MAX_ANSWERS: usize = 2_000;
 
 /// A constraint is slow if its median TTFT is more than this times the median over the contender's
 /// other constraints ...
@@ -37,109 +32,9 @@ const SLOW_MS: f64 = 10.0;
 /// Smallest number of constraints of which one can be slow.
 const MIN_CONSTRAINTS: usize = 3;
 
-/// The tag of a row's name, as the datasets write it.
-const NAME_TAG: &str = "name:";
-
-/// A constraint of a run.
-#[derive(Clone, Debug)]
-pub(super) struct SchemaName {
-    /// The same for every contender.
-    key: Arc<str>,
-    name: Arc<str>,
-    tags: Arc<[String]>,
-}
-
-/// The finding on one request, for the list of constraints.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Finding {
-    /// Why the answer is invalid or the constraint was refused, shortened.
-    message: Option<String>,
-    schema: Option<SchemaName>,
-    case_id: String,
-    /// The start of a judged answer; `None` if the run has too many.
-    text: Option<String>,
-}
-
-/// The constraints of a run, by their addresses: the cases of a row share theirs.
-#[derive(Default)]
-pub(super) struct SchemaNames(HashMap<usize, SchemaName>);
-
-impl SchemaName {
-    /// Its tags, each as a group of constraints.
-    fn features(&self) -> Vec<Self> {
-        let feature = |tag: &String| Self {
-            key: tag.as_str().into(),
-            name: tag.as_str().into(),
-            tags: Arc::default(),
-        };
-        self.tags.iter().map(feature).collect()
-    }
-}
-
-impl SchemaNames {
-    /// The constraint of a request; `None` without one, and for schemas that are new with every
-    /// request.
-    fn get(&mut self, sample: &Sample<'_>) -> Option<SchemaName> {
-        let input = sample.request_input();
-        if input.tags.iter().any(|tag| tag == COLD_TAG) {
-            return None;
-        }
-        let constraint = sample.constraint()?;
-        let name = || {
-            let named = input.tags.iter().find_map(|tag| tag.strip_prefix(NAME_TAG));
-            let tags = input.tags.iter().filter(|tag| !tag.starts_with(NAME_TAG));
-            SchemaName {
-                key: named.map_or_else(|| constraint.fingerprint().into(), Arc::from),
-                name: named.map_or_else(|| sample.id().into(), Arc::from),
-                tags: tags.cloned().collect(),
-            }
-        };
-        let address = Arc::as_ptr(constraint) as usize;
-        Some(self.0.entry(address).or_insert_with(name).clone())
-    }
-}
-
-impl Finding {
-    /// The finding on the request at this index of the log.
-    pub(super) fn new(
-        sample: &Sample<'_>,
-        request: &RequestSample,
-        log: &RunLog,
-        index: usize,
-        names: &mut SchemaNames,
-    ) -> Self {
-        let Some(judged) = request.judged else {
-            return Self::default();
-        };
-        let shortened = |text: &str| printable(text, MAX_MESSAGE_CHARS);
-        let is_kept = log.requests.len() <= MAX_ANSWERS;
-        let message = match (judged, sample.verdict()) {
-            (Err(Cause::Invalid), Verdict::Invalid { reason }) => {
-                Some(shortened(&reason.to_string()))
-            }
-            (Err(Cause::Refused), _) => Some(printable_message(&failure_message(sample.outcome()))),
-            _ => None,
-        };
-        let text = || {
-            let answer = log.answer(index).ok()?;
-            Some(shortened(&answer.answer.text()))
-        };
-        let is_judged = matches!(judged, Ok(()) | Err(Cause::Invalid));
-        Self {
-            message,
-            schema: names.get(sample),
-            case_id: sample.id(),
-            text: if is_kept && is_judged { text() } else { None },
-        }
-    }
-}
-
 /// The shares of causes over all runs; `None` if no request can be judged.
 pub(super) fn causes(runs: &[FinishedRun]) -> Option<Causes> {
-    let share = |cause: Cause| {
-        let runs = runs.iter().map(|run| &run.samples.requests[..]);
-        rate_of_runs(runs, |request| Some(request.judged? == Err(cause)))
-    };
+    let share = |cause: Cause| rate_of_runs(runs, |_, found| Some(found.judged? == Err(cause)));
     Some(Causes {
         invalid: share(Cause::Invalid)?,
         truncated: share(Cause::Truncated)?,
@@ -148,11 +43,28 @@ pub(super) fn causes(runs: &[FinishedRun]) -> Option<Causes> {
     })
 }
 
+/// The share of hits over several runs of the same requests, with its 95 % interval. Requests are
+/// the trials: repeats of a request and copies count as far as they vary. `None` if no request
+/// counts.
+pub(super) fn rate_of_runs(
+    runs: &[FinishedRun],
+    hit: impl Fn(&RequestView<'_>, &Finding) -> Option<bool>,
+) -> Option<Rate> {
+    let mut hits = Hits::default();
+    for run in runs {
+        let found = run.samples.found();
+        hits.add_run(found.filter_map(|(request, found)| {
+            Some((found.case, Some(found.copy), hit(&request, found)?))
+        }));
+    }
+    contrast::rate(&hits)
+}
+
 /// The distinct messages of refusals, the most frequent first.
 pub(super) fn refusals(runs: &[FinishedRun]) -> Vec<Refusal> {
     let mut found: Vec<Refusal> = Vec::new();
-    let requests = runs.iter().flat_map(|run| &run.samples.requests);
-    for refused in requests.filter_map(|request| request.refusal.as_ref()) {
+    let requests = runs.iter().flat_map(|run| &run.samples.findings);
+    for refused in requests.filter_map(|found| found.refusal.as_ref()) {
         let refusal = first_refusal(refused);
         match found
             .iter_mut()
@@ -184,8 +96,8 @@ struct Collected {
 }
 
 impl Collected {
-    fn add(&mut self, request: &RequestSample, finding: &Finding, control_ttft_ms: Option<f64>) {
-        let Some(judged) = request.judged else {
+    fn add(&mut self, request: RequestView<'_>, finding: &Finding, control_ttft_ms: Option<f64>) {
+        let Some(judged) = finding.judged else {
             return;
         };
         let cell = &mut self.cell;
@@ -203,14 +115,14 @@ impl Collected {
             }
             Err(Cause::Refused) => {
                 cell.refused += 1;
-                match (&mut cell.refusal, &request.refusal) {
+                match (&mut cell.refusal, &finding.refusal) {
                     (Some(known), _) => known.requests += 1,
                     (None, Some(refused)) => cell.refusal = Some(first_refusal(refused)),
                     (None, None) => {}
                 }
             }
         }
-        if let Some(ttft_ms) = request.ttft_ms() {
+        if let Some(ttft_ms) = request.in_distribution(&latencies::TTFT) {
             self.ttft_ms.push(ttft_ms);
             self.added_ttft_ms
                 .extend(control_ttft_ms.map(|control_ms| ttft_ms - control_ms));
@@ -270,7 +182,7 @@ fn grouped_rows(
     let mut collected: BTreeMap<usize, HashMap<usize, Collected>> = BTreeMap::new();
     for (contender, _, cell) in cells(aggregate, dataset) {
         for run in &cell.constrained {
-            let control = control_ttfts(cell, run);
+            let control = cell.control_of(run, &latencies::TTFT);
             for (request, finding) in run.samples.found() {
                 let Some(schema) = &finding.schema else {
                     continue;
@@ -285,7 +197,7 @@ fn grouped_rows(
                         .or_default()
                         .entry(position)
                         .or_default()
-                        .add(request, finding, control.get(&request.case).copied());
+                        .add(request, finding, control.get(&finding.case).copied());
                 }
             }
         }
@@ -324,19 +236,6 @@ fn cells(aggregate: &Aggregate, dataset: usize) -> impl Iterator<Item = (usize, 
         .map(|((_, contender, load), cell)| (*contender, *load, cell))
 }
 
-/// TTFT of each request in the control run of the same repeat.
-fn control_ttfts(cell: &Cell, run: &FinishedRun) -> HashMap<usize, f64> {
-    let control = cell
-        .control
-        .iter()
-        .find(|control| control.repeat == run.repeat);
-    control
-        .into_iter()
-        .flat_map(|control| &control.samples.requests)
-        .filter_map(|request| Some((request.case, request.ttft_ms()?)))
-        .collect()
-}
-
 /// Marks constraints of a contender whose TTFT is far above that of its others.
 fn mark_slow(cells: &mut [SchemaCell]) {
     let mut sorted: Vec<f64> = cells.iter().filter_map(|cell| cell.ttft_ms).collect();
@@ -370,12 +269,12 @@ pub(super) fn disagreements(plan: &MatrixOptions, aggregate: &Aggregate) -> Vec<
         let mut answers: AnswersByRequest<'_> = BTreeMap::new();
         for (contender, load, cell) in cells(aggregate, dataset) {
             for run in &cell.constrained {
-                for (request, finding) in run.samples.found() {
+                for finding in &run.samples.findings {
                     if finding.text.is_some() {
                         answers
-                            .entry((request.case, load, run.repeat))
+                            .entry((finding.case, load, run.repeat))
                             .or_default()
-                            .push((contender, request.judged == Some(Ok(())), finding));
+                            .push((contender, finding.judged == Some(Ok(())), finding));
                     }
                 }
             }

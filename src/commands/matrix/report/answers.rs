@@ -1,13 +1,14 @@
 //! The answers that lead a comparison of contenders: is the constraint enforced, what does it cost, and
 //! who is worse?
 
-use super::verdicts::{Figure, Finding, Tested, Verdict};
+use super::verdicts::{Compared, Finding, Tested, Verdict};
 use super::{Comparison, Control, Figures, Load, Row};
 use crate::commands::distinct::distinct;
 use sobench_core::printable::printable;
 use sobench_render::{Answer, Block, Tone};
 use sobench_report::verdict::{AddedTime, added, significant};
 use sobench_results::metrics::constraint_overhead::Added;
+use sobench_results::metrics::registry::{Figure, rates};
 use sobench_statistics::Summary;
 
 use super::cells::NAME_CHARS;
@@ -137,7 +138,7 @@ fn worse(comparison: &Comparison) -> Option<Answer> {
         return None;
     }
     let verdicts = &comparison.verdicts;
-    let claims: Vec<(&Verdict, Figure)> = verdicts
+    let claims: Vec<(&Verdict, Compared)> = verdicts
         .claims()
         .filter_map(|verdict| Some((verdict, verdict.finding.figure()?)))
         .collect();
@@ -148,7 +149,7 @@ fn worse(comparison: &Comparison) -> Option<Answer> {
             .filter(|(verdict, _)| verdict.contenders[0] == *name);
         let own: Vec<_> = own.collect();
         // Those that it is worse than in the same figures share a sentence.
-        let mut groups: Vec<(Vec<&str>, Vec<&str>)> = Vec::new();
+        let mut groups: Vec<(Vec<&str>, Vec<String>)> = Vec::new();
         for second in &names {
             let figures = own
                 .iter()
@@ -165,7 +166,7 @@ fn worse(comparison: &Comparison) -> Option<Answer> {
             format!(
                 "{name} is worse than {} in {}",
                 listed(&seconds),
-                listed(&figures)
+                super::verdicts::joined(&figures)
             )
         }));
     }
@@ -188,14 +189,13 @@ fn worse(comparison: &Comparison) -> Option<Answer> {
         .map(|pair| format!("{} are not distinguished", listed(&pair)))
         .collect();
     parts.extend(equal);
-    let is_rate_claimed = claims
-        .iter()
-        .any(|(_, figure)| *figure == Figure::CorrectRate);
+    let correct_rate = Compared::Figure(Figure::new(&rates::CORRECT_RATE));
+    let is_rate_claimed = claims.iter().any(|(_, figure)| *figure == correct_rate);
     let rates = verdicts
         .verdicts
         .iter()
         .filter_map(|verdict| match &verdict.finding {
-            Finding::Tested(tested) if tested.figure == Figure::CorrectRate => Some(tested),
+            Finding::Tested(tested) if tested.figure == correct_rate => Some(tested),
             _ => None,
         });
     let bound = rates.map(Tested::farthest_bound).reduce(f64::max);

@@ -8,9 +8,12 @@ use serde::{Serialize, Serializer};
 use super::cells::NAME_CHARS;
 use super::{Comparison, Load, answers};
 use crate::commands::distinct::distinct;
-use crate::commands::matrix::verdicts::{MARGIN_POINTS, MIN_REPEATS};
+use crate::commands::matrix::verdicts::MARGIN_POINTS;
 use sobench_core::printable::{printable, printable_message};
 use sobench_render::{Cell, Document, Table};
+use sobench_results::compare::measure::Measured;
+use sobench_results::metrics::registry::{Better, Figure};
+use sobench_statistics::contrast::MIN_RUNS;
 
 /// Maximum number of sentences above the table.
 const MAX_SENTENCES: usize = 3;
@@ -73,20 +76,20 @@ pub enum Finding {
     /// A tested difference.
     Tested(Tested),
     /// Times and throughput need more repeats.
-    TooFewRepeats { figure: Figure, repeats: usize },
+    TooFewRepeats { figure: Compared, repeats: usize },
     /// The client may have added more than a tenth of the figure.
-    Distrusted { figure: Figure },
+    Distrusted { figure: Compared },
     /// Fewer answers were decoded at once with the constraint than without it, so that added TTFT
     /// and TPOT are unknown.
     HeldUp { answers: [f64; 2] },
     /// Fewer answers of one contender were decoded at once.
-    FewerAtOnce { figure: Figure, answers: [f64; 2] },
+    FewerAtOnce { figure: Compared, answers: [f64; 2] },
 }
 
 /// A tested difference of two contenders.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tested {
-    pub figure: Figure,
+    pub figure: Compared,
     pub ruling: Ruling,
     /// The figure of each contender, and the first minus the second, with its interval, in the unit
     /// of the figure.
@@ -107,23 +110,12 @@ pub enum Ruling {
     Unclear,
 }
 
-/// A figure in which contenders are compared.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, JsonSchema, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Figure {
-    CorrectRate,
-    /// Of constrained answers with a reference.
-    Accuracy,
-    Compliance,
-    CompileCold,
-    FirstTtftAdded,
-    TtftAdded,
-    TpotAdded,
-    /// Without a control arm.
-    Ttft,
-    Tpot,
-    E2el,
-    OutputThroughput,
+/// What two contenders are compared in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Compared {
+    Figure(Figure),
+    /// TTFT of first uses of a constraint minus that of later uses.
+    CompileTime,
 }
 
 /// Why an answer is not correct.
@@ -148,39 +140,54 @@ impl Cause {
     }
 }
 
-impl Figure {
-    pub fn name(self) -> &'static str {
+impl Compared {
+    /// The words for it in a sentence.
+    pub fn name(self) -> String {
         match self {
-            Self::CorrectRate => "correct rate",
-            Self::Accuracy => "accuracy",
-            Self::Compliance => "compliance",
-            Self::CompileCold => "compile time",
-            Self::FirstTtftAdded => "added TTFT of first uses",
-            Self::TtftAdded => "added TTFT",
-            Self::TpotAdded => "added TPOT",
-            Self::Ttft => "TTFT",
-            Self::Tpot => "TPOT",
-            Self::E2el => "E2EL",
-            Self::OutputThroughput => "output throughput",
+            Self::Figure(figure) => figure.words(),
+            Self::CompileTime => "compile time".to_owned(),
         }
     }
 
     /// The unit of a difference.
     pub fn unit(self) -> &'static str {
         match self {
-            Self::CorrectRate | Self::Accuracy | Self::Compliance => "points",
-            Self::OutputThroughput => "tok/s",
-            _ => "ms",
+            Self::Figure(figure) if figure.is_rate() => "points",
+            Self::Figure(figure) => figure.unit(),
+            Self::CompileTime => "ms",
         }
     }
 
     pub fn is_rate(self) -> bool {
-        matches!(self, Self::CorrectRate | Self::Accuracy | Self::Compliance)
+        matches!(self, Self::Figure(figure) if figure.is_rate())
     }
 
     /// Whether a larger figure is better.
     pub fn is_gain(self) -> bool {
-        self.is_rate() || self == Self::OutputThroughput
+        matches!(self, Self::Figure(figure) if figure.better() == Better::Up)
+    }
+}
+
+impl fmt::Display for Compared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Figure(figure) => write!(f, "{figure}"),
+            Self::CompileTime => f.write_str("compile_ms"),
+        }
+    }
+}
+
+impl Tested {
+    /// Before the level of its interval is known.
+    pub fn new(figure: Compared, measured: &Measured) -> Self {
+        Self {
+            figure,
+            ruling: Ruling::Unclear,
+            levels: [measured.a, measured.b].map(Option::unwrap_or_default),
+            difference: -measured.difference.unwrap_or_default(),
+            low: f64::NAN,
+            high: f64::NAN,
+        }
     }
 }
 
@@ -205,7 +212,7 @@ impl Finding {
     }
 
     /// The figure, if it is about one.
-    pub fn figure(&self) -> Option<Figure> {
+    pub fn figure(&self) -> Option<Compared> {
         match self {
             Self::Tested(tested) => Some(tested.figure),
             Self::TooFewRepeats { figure, .. }
@@ -233,7 +240,7 @@ impl Finding {
                 match tested.ruling {
                     Ruling::Differs if tested.figure.is_rate() => (2, size),
                     Ruling::Unclear if tested.names_cause() => (3, size),
-                    Ruling::Differs if tested.figure == Figure::CompileCold => (5, size),
+                    Ruling::Differs if tested.figure == Compared::CompileTime => (5, size),
                     Ruling::Differs => (6, size),
                     Ruling::Unclear if tested.figure.is_rate() => (9, 0.0),
                     Ruling::Unclear => (10, 0.0),
@@ -394,10 +401,10 @@ impl fmt::Display for Verdict {
             }
             Finding::Tested(tested) => f.write_str(&tested.sentence(&names)),
             Finding::TooFewRepeats { figure, repeats } => {
-                f.write_str(&too_few(figure.name(), *repeats))
+                f.write_str(&too_few(&figure.name(), *repeats))
             }
             Finding::Distrusted { figure } => {
-                f.write_str(&distrusted(figure.name(), &joined(&names)))
+                f.write_str(&distrusted(&figure.name(), &joined(&names)))
             }
             Finding::FewerAtOnce {
                 figure,
@@ -427,7 +434,7 @@ impl fmt::Display for Verdict {
 const SHORTER_STEPS: &str = "steps of fewer answers are shorter";
 
 fn too_few(figures: &str, repeats: usize) -> String {
-    let needed = MIN_REPEATS;
+    let needed = MIN_RUNS;
     format!(
         "too few repeats to decide about {figures}: {needed} are needed, there {}: add --repeat \
          {needed}",
@@ -464,7 +471,7 @@ struct WrittenVerdict<'a> {
     contenders: &'a [String],
     dataset: &'a str,
     load: Load,
-    figure: Option<Figure>,
+    figure: Option<String>,
     unit: Option<&'static str>,
     difference: Option<f64>,
     low: Option<f64>,
@@ -480,7 +487,7 @@ impl Serialize for Verdict {
             contenders: &self.contenders,
             dataset: &self.dataset,
             load: self.load,
-            figure: self.finding.figure(),
+            figure: self.finding.figure().map(|figure| figure.to_string()),
             unit: tested.map(|tested| tested.figure.unit()),
             difference: tested.map(|tested| tested.difference),
             low: tested.map(|tested| tested.low),
@@ -554,7 +561,7 @@ impl Verdicts {
             let unit = tested.figure.unit();
             Some([
                 self.place(verdict).join(", "),
-                tested.figure.name().to_owned(),
+                tested.figure.name(),
                 format!("{} {a}, {} {b}", names[0], names[1]),
                 format!(
                     "{} {unit}\n({} to {})",
@@ -585,8 +592,8 @@ impl Verdicts {
 fn method(verdicts: &Verdicts) -> Option<String> {
     let level = verdicts.interval_percent?;
     Some(format!(
-        "Means over the requests that all runs have, with {level:.2} % intervals: Holm's method over \
-         {} comparisons keeps the chance that any claims a difference between equal contenders at 5 %.",
+        "Contenders are compared as the sides of sobench compare, with {level:.2} % intervals: Holm's method \
+         over {} comparisons keeps the chance that any claims a difference between equal contenders at 5 %.",
         verdicts.comparisons
     ))
 }

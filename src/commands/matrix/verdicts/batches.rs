@@ -4,7 +4,7 @@
 //! elsewhere, for example by compiling, has a better TPOT that is no merit. A server that decodes
 //! fewer answers because each of them takes less time produces as many tokens per second.
 
-use super::RequestSample;
+use sobench_results::compare::requests::{RequestView, Requests};
 use sobench_results::metrics::registry::latencies;
 
 /// A difference below this factor can come from TPOT itself.
@@ -22,15 +22,11 @@ impl Decoding {
     /// The decoding of a run. By Little's law ("A proof for the queuing formula L = λW", 1961), the
     /// answers that are decoded at once are the sum of their decoding times (E2EL less TTFT) over
     /// the duration. `None` without streamed answers or token counts.
-    pub fn new(
-        requests: &[RequestSample],
-        duration_s: f64,
-        tokens_per_s: Option<f64>,
-    ) -> Option<Self> {
-        let decoding_ms = |request: &RequestSample| {
+    pub fn new(requests: &Requests, duration_s: f64, tokens_per_s: Option<f64>) -> Option<Self> {
+        let decoding_ms = |request: RequestView<'_>| {
             let [ttft_ms, e2el_ms] =
-                [&latencies::TTFT, &latencies::E2EL].map(|metric| request.values.value(metric));
-            Some(e2el_ms? - ttft_ms?).filter(|_| request.answered)
+                [&latencies::TTFT, &latencies::E2EL].map(|metric| request.in_distribution(metric));
+            Some(e2el_ms? - ttft_ms?)
         };
         let sum_ms: f64 = requests.iter().filter_map(decoding_ms).sum();
         let found = Self {

@@ -2,6 +2,9 @@
 
 use super::batches::Decoding;
 use super::*;
+use sobench_plan::record::condition::Field;
+use sobench_results::compare::requests::Request;
+use sobench_results::metrics::registry::{RequestValues, totals};
 
 const JSON: &str = "json";
 
@@ -24,18 +27,12 @@ const EQUAL: Behavior = Behavior {
 
 const REQUESTS: usize = 40;
 
-/// The requests of a repeat; times vary a little between requests and repeats.
-fn requests(behavior: Behavior, repeat: usize, spread_ms: f64) -> Vec<RequestSample> {
+/// The requests of a repeat, with what is found of each; times vary a little between repeats.
+fn requests(behavior: Behavior, repeat: usize, spread_ms: f64) -> Vec<(Request, Found)> {
     let request = |case: usize| {
         let mut values = RequestValues::default();
         let found = (case < behavior.wrong).then_some(behavior.cause);
         values.set_hit(&rates::CORRECT_RATE, Some(found.is_none()));
-        values.set_hit(&rates::REFUSED_RATE, Some(found == Some(Cause::Refused)));
-        values.set_hit(&rates::FAILED_RATE, Some(found == Some(Cause::Failed)));
-        values.set_hit(
-            &rates::TRUNCATED_RATE,
-            Some(found == Some(Cause::Truncated)),
-        );
         let complied = match found {
             None => Some(true),
             Some(Cause::Invalid) => Some(false),
@@ -50,14 +47,15 @@ fn requests(behavior: Behavior, repeat: usize, spread_ms: f64) -> Vec<RequestSam
             values.set_value(&latencies::E2EL, Some(500.0 + shift));
         }
         let words = "schema keyword 'multipleOf' is not supported";
-        RequestSample {
-            case,
-            arm: Arm::Constrained,
+        let request = Request {
+            case: Some(case.to_string()),
             answered,
             values,
-            copy: (case * 31 + repeat) as u64,
+            ..compare::testing::request()
+        };
+        let finding = Found {
+            case,
             constraint: Some((case % 4) as u32),
-            is_later_use: true,
             judged: Some(found.map_or(Ok(()), Err)),
             refusal: behavior
                 .is_refused
@@ -66,52 +64,38 @@ fn requests(behavior: Behavior, repeat: usize, spread_ms: f64) -> Vec<RequestSam
                     keyword: Some("multipleOf".into()),
                 })
                 .filter(|_| !answered),
-        }
+            ..Found::default()
+        };
+        (request, finding)
     };
     (0..REQUESTS).map(request).collect()
 }
 
-struct Runs {
-    constrained: Vec<Vec<RequestSample>>,
-    control: Vec<Vec<RequestSample>>,
-}
+type Runs = Vec<Vec<(Request, Found)>>;
 
 fn runs(behavior: Behavior, repeats: usize) -> Runs {
     with_spread(behavior, repeats, 0.5)
 }
 
 fn with_spread(behavior: Behavior, repeats: usize, spread_ms: f64) -> Runs {
-    let all = |behavior| {
-        (0..repeats)
-            .map(|repeat| requests(behavior, repeat, spread_ms))
-            .collect()
-    };
-    Runs {
-        constrained: all(behavior),
-        control: all(EQUAL),
-    }
+    (0..repeats)
+        .map(|repeat| requests(behavior, repeat, spread_ms))
+        .collect()
 }
 
 fn cell<'a>(contender: &'a str, runs: &'a Runs) -> CellEvidence<'a> {
-    let evidence = |(constrained, control): (&'a Vec<_>, &'a Vec<_>)| RunEvidence {
-        constrained,
-        control: Some(control),
-        output_throughput: Some(1000.0),
-        compile_ms: None,
-        distrusted: Vec::new(),
+    let requests = |run: &Vec<(Request, Found)>| {
+        let requests = run.iter().map(|(request, _)| request.clone());
+        requests.collect()
     };
     CellEvidence {
         dataset: JSON,
         contender,
         load: Load::AsGiven,
         output_len: 96,
-        follows_rate: false,
-        runs: runs
-            .constrained
-            .iter()
-            .zip(&runs.control)
-            .map(evidence)
-            .collect(),
+        side: compare::testing::side(contender, runs.iter().map(requests).collect()),
+        findings: runs.iter().flatten().map(|(_, found)| found).collect(),
+        compile_ms: Vec::new(),
         decoding: CellDecoding::default(),
         invalid_reason: None,
         failure: None,
@@ -130,8 +114,8 @@ fn claims(verdicts: &Verdicts) -> Vec<String> {
 fn right_answers_are_compared() {
     let graded = |wrong_of_ten: usize| {
         let mut runs = runs(EQUAL, 3);
-        for request in runs.constrained.iter_mut().flatten() {
-            let is_right = request.case % 10 >= wrong_of_ten;
+        for (request, found) in runs.iter_mut().flatten() {
+            let is_right = found.case % 10 >= wrong_of_ten;
             let rate = &rates::ACCURACY;
             request.values.set_hit(rate, Some(is_right));
         }
@@ -159,8 +143,8 @@ fn equal_contenders_are_not_said_to_differ() {
     );
     assert_eq!(claims(&found), [""; 0]);
     let sentences = found.sentences();
-    let rate = "too few requests to decide: correct rate of xgrammar and guidance: 100.0 and 100.0 % (difference 0.0 points, interval -15";
-    let ttft = "no difference that matters: added TTFT of xgrammar and guidance: 0.000 and 0.000 ms (difference 0.000 ms, ";
+    let rate = "too few requests to decide: correct rate of xgrammar and guidance: 100.0 and 100.0 % (difference 0.0 points, interval -1";
+    let ttft = "no difference that matters: median TTFT of xgrammar and guidance: 30.0 and 30.0 ms (difference 0.0 ms, ";
     for expected in [rate, ttft] {
         let mut sentences = sentences.iter();
         assert!(
@@ -188,7 +172,7 @@ fn planted_time_is_claimed_of_the_slower_contender() {
             panic!("{:?}", claims(&found));
         };
         assert!(
-            claim.starts_with(&format!("added TPOT of {subject} and "))
+            claim.starts_with(&format!("median TPOT of {subject} and "))
                 && claim.contains(" (difference 1.6 ms, interval "),
             "{claim}"
         );
@@ -203,16 +187,9 @@ fn planted_time_is_claimed_of_the_slower_contender() {
         let differs: Vec<_> = differs
             .filter(|verdict| verdict["kind"] == "differs")
             .collect();
-        assert_eq!(differs[0]["figure"], "tpot_added");
+        assert_eq!(differs[0]["figure"], "median_tpot_ms");
         assert!((differs[0]["difference"].as_f64().unwrap() - 1.6).abs() < 1e-9);
     }
-}
-
-#[test]
-fn zero_variance_claims_only_what_the_clock_resolves() {
-    let at = |tpot_ms| with_spread(Behavior { tpot_ms, ..EQUAL }, 3, 0.0);
-    assert_eq!(claims(&compared(&at(8.0), &at(8.005))), [""; 0]);
-    assert_eq!(claims(&compared(&at(8.0), &at(8.5))).len(), 1);
 }
 
 #[test]
@@ -226,33 +203,17 @@ fn few_repeats_say_nothing_about_times() {
         assert_eq!(claims(&found), [""; 0]);
         assert_eq!(found.comparisons, 1, "the correct rate");
         let sentences = found.sentences();
-        for figure in ["added TTFT", "added TPOT", "E2EL", "output throughput"] {
+        for figure in [
+            "median TTFT",
+            "median TPOT",
+            "median E2EL",
+            "request throughput",
+        ] {
             let expected = format!("too few repeats to decide about {figure}: 3 are needed");
             let mut sentences = sentences.iter();
             assert!(sentences.any(|sentence| sentence.starts_with(&expected)));
         }
     }
-}
-
-#[test]
-fn without_a_control_plain_times_are_compared() {
-    let slow = Behavior {
-        tpot_ms: 9.6,
-        ..EQUAL
-    };
-    let (first, second) = (runs(EQUAL, 3), runs(slow, 3));
-    let mut cells = [cell("a", &first), cell("b", &second)];
-    for run in cells.iter_mut().flat_map(|cell| &mut cell.runs) {
-        run.control = None;
-    }
-    let found = verdicts(&cells);
-    let [claim] = &claims(&found)[..] else {
-        panic!("{:?}", claims(&found));
-    };
-    assert!(
-        claim.starts_with("TPOT of b and a: 9.6 and 8.0 ms (difference 1.6 ms, "),
-        "{claim}"
-    );
 }
 
 #[test]
@@ -301,7 +262,11 @@ fn unequal_truncation_is_named_and_compliance_is_compared() {
         .verdicts
         .iter()
         .find_map(|verdict| match &verdict.finding {
-            Finding::Tested(tested) if tested.figure == Figure::Compliance => Some(tested),
+            Finding::Tested(tested)
+                if tested.figure == Compared::Figure(Figure::new(&rates::COMPLIANCE)) =>
+            {
+                Some(tested)
+            }
             _ => None,
         });
     let compliance = compliance.unwrap();
@@ -317,14 +282,14 @@ fn what_the_client_may_have_added_is_taken_off() {
     let (first, second) = (runs(EQUAL, 3), runs(slow, 3));
     let with = |added| {
         let mut cells = [cell("a", &first), cell("b", &second)];
-        cells[1].runs[2].distrusted = vec![(&latencies::TPOT, added)];
+        let tpot = Figure::from_distribution(&latencies::TPOT, Stat::Median);
+        cells[1].side.runs[2].distrusted.insert(tpot, added);
         verdicts(&cells)
     };
     // The difference is 1.6 ms.
     let counts = [Some(0.5), Some(2.0), None].map(|added| claims(&with(added)).len());
     assert_eq!(counts, [1, 0, 0]);
-    let expected =
-        "not compared: added TPOT of a and b, of which the client may have added more than a tenth";
+    let expected = "not compared: median TPOT of a and b, of which the client may have added more than a tenth";
     let unknown = with(None).sentences();
     assert!(
         unknown.iter().any(|sentence| sentence == expected),
@@ -334,21 +299,26 @@ fn what_the_client_may_have_added_is_taken_off() {
 
 #[test]
 fn at_a_rate_that_both_sustain_throughput_is_not_compared() {
-    let runs = runs(EQUAL, 3);
-    let at_rate = |name| CellEvidence {
-        follows_rate: true,
-        ..cell(name, &runs)
+    // Without verdicts there is no throughput of valid answers.
+    let mut runs = runs(EQUAL, 3);
+    for (request, _) in runs.iter_mut().flatten() {
+        request.values.set_hit(&rates::CORRECT_RATE, None);
+    }
+    let at_rate = |name, rate: &str| {
+        let mut cell = cell(name, &runs);
+        for run in &mut cell.side.runs {
+            run.conditions.insert(Field::RequestRate, rate.to_owned());
+        }
+        cell
     };
-    let figures = |found: &Verdicts| -> Vec<Figure> {
+    let throughput = Compared::Figure(Figure::new(&totals::REQUEST_THROUGHPUT));
+    // 40 requests in 10 seconds.
+    for (rate, is_compared) in [("4", false), ("inf", true)] {
+        let found = verdicts(&[at_rate("a", rate), at_rate("b", rate)]);
         let verdicts = found.verdicts.iter();
-        verdicts
-            .filter_map(|verdict| verdict.finding.figure())
-            .collect()
-    };
-    let found = verdicts(&[at_rate("a"), at_rate("b")]);
-    assert!(!figures(&found).contains(&Figure::OutputThroughput));
-    let found = verdicts(&[at_rate("a"), cell("b", &runs)]);
-    assert!(figures(&found).contains(&Figure::OutputThroughput));
+        let mut figures = verdicts.filter_map(|verdict| verdict.finding.figure());
+        assert_eq!(figures.any(|figure| figure == throughput), is_compared);
+    }
 }
 
 #[test]
@@ -378,34 +348,15 @@ fn sentences_have_their_place_if_there_are_several() {
 #[test]
 fn contenders_that_did_not_run_have_their_reason() {
     let good = runs(EQUAL, 3);
+    let none = Runs::new();
     let failed = CellEvidence {
-        runs: Vec::new(),
         failure: Some("no grammars"),
-        ..cell("outlines", &good)
+        ..cell("outlines", &none)
     };
     let found = verdicts(&[cell("xgrammar", &good), failed]);
     assert_eq!(found.sentences(), ["outlines did not run: no grammars"]);
     assert_eq!((found.comparisons, found.interval_percent), (0, None));
     assert_eq!(verdicts(&[]), Verdicts::default());
-}
-
-#[test]
-fn holm_rejects_step_by_step() {
-    let contrast = |difference: f64| {
-        let runs = |shift: f64| -> Vec<RunValues> {
-            [9.0, 10.0, 11.0]
-                .map(|value| BTreeMap::from([(0, value + shift)]))
-                .to_vec()
-        };
-        Contrast::of_means(&runs(difference), &runs(0.0), 0.0).unwrap()
-    };
-    let level = |tests: &[Contrast]| holm(tests, 0.05, |test, level| test.differs(level)).1;
-    let null = vec![contrast(0.5); 4];
-    assert_eq!(level(&null), 1.0 - 0.05 / 4.0);
-    // p of 4.5 is 0.005: below 0.05 / 5. p of 3.7 is 0.0106: only below the next bound, 0.05 / 4.
-    let both = [null[..3].to_vec(), vec![contrast(4.5), contrast(3.7)]].concat();
-    assert!((level(&both) - (1.0 - 0.05 / 3.0)).abs() < 1e-12);
-    assert_eq!(level(&both[..1]), 0.95);
 }
 
 #[test]
@@ -444,7 +395,7 @@ fn a_contender_that_decodes_fewer_answers_is_not_compared_in_tpot() {
         let tpot = found.claims().filter(|verdict| {
             matches!(
                 verdict.finding.figure(),
-                Some(Figure::Tpot | Figure::TpotAdded)
+                Some(Compared::Figure(figure)) if *figure.metric == latencies::TPOT
             )
         });
         (tpot.count(), found.sentences())
@@ -465,12 +416,13 @@ fn a_contender_that_decodes_fewer_answers_is_not_compared_in_tpot() {
         (claims, sentences[1].as_str()),
         (
             0,
-            "not compared: added TPOT of outlines and xgrammar, which decoded 1.2 and 16.0 \
+            "not compared: median TPOT of outlines and xgrammar, which decoded 1.2 and 16.0 \
              answers at once (steps of fewer answers are shorter): compare at a --request-rate \
              that both sustain"
         )
     );
     // At the same load, both figures are compared.
+    let tpot = Compared::Figure(Figure::from_distribution(&latencies::TPOT, Stat::Median));
     let equal = verdicts(&[
         with("outlines", &held_up, busy, Some(busy)),
         with("xgrammar", &other, busy, Some(busy)),
@@ -478,43 +430,26 @@ fn a_contender_that_decodes_fewer_answers_is_not_compared_in_tpot() {
     assert!(
         equal
             .claims()
-            .any(|verdict| verdict.finding.figure() == Some(Figure::TpotAdded))
+            .any(|verdict| verdict.finding.figure() == Some(tpot))
     );
 }
 
 #[test]
-fn added_ttft_is_of_compiled_constraints() {
-    // First uses take 200 ms longer for one contender, and later ones nothing.
-    let (mut slow, quick) = (runs(EQUAL, 3), runs(EQUAL, 3));
-    for run in &mut slow.constrained {
-        for request in &mut run[..4] {
-            request.is_later_use = false;
-            request.values.set_value(&latencies::TTFT, Some(230.0));
-        }
-    }
-    let found = compared(&slow, &quick);
-    let figures: Vec<_> = found
-        .claims()
-        .filter_map(|verdict| verdict.finding.figure())
-        .collect();
-    assert_eq!(figures, [], "{:?}", found.sentences());
-    // Both have first uses, and no later ones.
-    let mut both = [runs(EQUAL, 3), runs(EQUAL, 3)];
-    for (index, contender) in both.iter_mut().enumerate() {
-        for request in contender.constrained.iter_mut().flatten() {
-            request.is_later_use = false;
-            let ttft_ms = request.values.value(&latencies::TTFT).unwrap();
-            let added_ms = if index == 0 { 200.0 } else { 0.0 };
-            request
-                .values
-                .set_value(&latencies::TTFT, Some(ttft_ms + added_ms));
-        }
-    }
-    let sentences = compared(&both[0], &both[1]).sentences();
-    assert_eq!(
-        sentences[0],
-        "added TTFT of first uses of xgrammar and guidance: 200 and 0 ms (difference 200 ms, interval 200 to 200)"
+fn two_compile_times_that_differ_much_need_no_third() {
+    let equal = runs(EQUAL, 2);
+    let with = |first: &[f64], second: &[f64]| {
+        let mut cells = [cell("a", &equal), cell("b", &equal)];
+        cells[0].compile_ms = first.to_vec();
+        cells[1].compile_ms = second.to_vec();
+        claims(&verdicts(&cells))
+    };
+    let decisive = with(&[15.0, 16.0], &[1200.0, 1250.0]);
+    assert!(
+        decisive[0].starts_with("compile time of b and a: 1225 and 16 ms (difference 1210 ms, "),
+        "{decisive:?}"
     );
+    assert_eq!(with(&[15.0, 16.0], &[17.0, 19.0]), [""; 0]);
+    assert_eq!(with(&[15.0], &[1200.0]), [""; 0], "one does not vary");
 }
 
 #[test]
@@ -546,8 +481,8 @@ fn refusals_with_several_messages_have_the_most_frequent_one_with_its_count() {
         ..EQUAL
     };
     let mut one_run = runs(refused, 1);
-    for request in one_run.constrained[0].iter_mut().step_by(4) {
-        request.refusal = Some(Refused {
+    for (_, found) in one_run[0].iter_mut().step_by(4) {
+        found.refusal = Some(Refused {
             message: "compile took too long".into(),
             keyword: None,
         });
@@ -557,25 +492,5 @@ fn refusals_with_several_messages_have_the_most_frequent_one_with_its_count() {
         sentences[0],
         "guidance refuses 4 of 4 constraints, 3 of them with \"schema keyword 'multipleOf' is not \
          supported\" (3 for `multipleOf`, 1 without a named keyword)"
-    );
-}
-
-#[test]
-fn the_interval_of_a_rate_counts_requests_and_not_their_repeats() {
-    let half = Behavior {
-        wrong: REQUESTS / 2,
-        ..EQUAL
-    };
-    let interval = |repeats| {
-        let runs = runs(half, repeats);
-        let correct = |request: &RequestSample| request.values.hit(&rates::CORRECT_RATE);
-        let requests = runs.constrained.iter().map(|run| &run[..]);
-        rate_of_runs(requests, correct).unwrap()
-    };
-    let (one, five) = (interval(1), interval(5));
-    assert_eq!((one.of, five.of), (REQUESTS, 5 * REQUESTS));
-    assert!(
-        (one.low_percent - five.low_percent).abs() < 1e-9,
-        "{one:?} {five:?}"
     );
 }

@@ -17,12 +17,13 @@ use super::number;
 use super::raw::Raw;
 use crate::compare::measure::figure;
 use crate::compare::requests::{Gaps, Request, RequestView, Requests};
-use crate::compare::side::{FileKind, Run, SavedMean, Share, Side};
+use crate::compare::side::{FileKind, Run, SavedMean, Side};
 use crate::metrics::registry::{Figure, Kind, Metric, RequestValues, rates};
 use sobench_core::case::Arm;
 use sobench_core::error::{Error, Result};
 use sobench_core::json_struct;
 use sobench_plan::record::condition::Conditions;
+use sobench_statistics::contrast::Share;
 
 /// The key that identifies baselines; its value is [`FORMAT_VERSION`].
 pub(super) const MARK: &str = "sobench_baseline";

@@ -208,6 +208,21 @@ impl Figure {
         }
     }
 
+    /// Its name in a sentence: `median TPOT`, `request throughput`.
+    pub fn words(self) -> String {
+        let stat = self
+            .stat
+            .map_or_else(String::new, |stat| format!("{stat} "));
+        let label = self.label();
+        match label.split_at_checked(1) {
+            // An abbreviation stays as it is.
+            Some((first, rest)) if rest.starts_with(char::is_lowercase) => {
+                stat + &first.to_lowercase() + rest
+            }
+            _ => stat + &label,
+        }
+    }
+
     /// The label with the unit.
     pub fn title(self) -> String {
         match self.metric.unit {

@@ -7,12 +7,12 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::bootstrap::{self, RandomSource};
+use crate::{Z_95, mean};
 use sobench_pycompat::random::NumpyRandom;
-use sobench_statistics::bootstrap::{self, RandomSource};
-use sobench_statistics::{Z_95, mean};
 
 /// Number of resamples.
-pub(super) const RESAMPLES: usize = 2000;
+const RESAMPLES: usize = 2000;
 
 /// Minimum number of values for an interval. With fewer, resamples vary too little, and the
 /// interval is too narrow.
@@ -20,7 +20,7 @@ pub const MIN_VALUES: usize = 10;
 
 /// Maximum number of draws for one interval. Means of larger samples are close to normal, and the
 /// interval comes from standard errors.
-pub(super) const MAX_DRAWS: usize = 40_000_000;
+const MAX_DRAWS: usize = 40_000_000;
 
 /// The difference of two means.
 #[derive(Clone, Copy, Debug, PartialEq, JsonSchema, Serialize)]
@@ -121,10 +121,7 @@ impl Difference {
 }
 
 /// The 2.5 % and 97.5 % quantiles of a statistic over resamples.
-pub(super) fn percentile_interval(
-    seed: u64,
-    draw: impl Fn(&mut NumpyRandom) -> f64 + Sync,
-) -> (f64, f64) {
+fn percentile_interval(seed: u64, draw: impl Fn(&mut NumpyRandom) -> f64 + Sync) -> (f64, f64) {
     let mut replicates = NumpyRandom::resample(seed, RESAMPLES, |random, (): &mut ()| draw(random));
     replicates.sort_by(f64::total_cmp);
     bootstrap::trimmed_range(&replicates, RESAMPLES / 40).unwrap_or((f64::NAN, f64::NAN))
@@ -137,7 +134,7 @@ fn drawn_mean(random: &mut NumpyRandom, values: &[f64]) -> f64 {
 }
 
 /// The square of the mean's standard error.
-pub(super) fn squared_error(values: &[f64]) -> f64 {
+fn squared_error(values: &[f64]) -> f64 {
     let n = values.len() as f64;
     let centre = mean(values).unwrap_or(0.0);
     values

@@ -2,13 +2,14 @@
 //! vary, and fewer if the runs vary more than their requests explain.
 
 use std::fmt;
+use std::iter::Sum;
 
-use crate::compare::side::Share;
-use sobench_statistics::distributions::{
-    chi_square_above, proportion_at_most, student_t_975, z_score,
-};
-use sobench_statistics::paired::{PairedSample, Pairs};
-use sobench_statistics::{Rate, Wilson, Z_95, mean};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::distributions::{chi_square_above, proportion_at_most, student_t_975, z_score};
+use crate::paired::{PairedSample, Pairs};
+use crate::{Rate, Wilson, Z_95, mean};
 
 /// The weight of the assumption that runs vary as their requests explain, in degrees of freedom.
 /// Three runs a side have four: alone, they find twice the variation or half of it by chance.
@@ -20,17 +21,51 @@ const VARIATION_BY_CHANCE: f64 = 0.001;
 /// The largest number of requests that is given as needed.
 const MAX_NEEDED: f64 = 1e7;
 
+/// Hits out of a total.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+pub struct Share {
+    pub hits: usize,
+    pub of: usize,
+}
+
+impl Sum for Share {
+    fn sum<I: Iterator<Item = Self>>(shares: I) -> Self {
+        shares.fold(Self::default(), |sum, share| Self {
+            hits: sum.hits + share.hits,
+            of: sum.of + share.of,
+        })
+    }
+}
+
+impl Share {
+    /// Counts hits.
+    pub fn count(hits: impl Iterator<Item = bool>) -> Self {
+        hits.fold(Self::default(), |share, hit| Self {
+            hits: share.hits + usize::from(hit),
+            of: share.of + 1,
+        })
+    }
+
+    /// In percent; `None` if the total is 0.
+    pub fn percent(self) -> Option<f64> {
+        (self.of > 0).then(|| 100.0 * self.hits as f64 / self.of as f64)
+    }
+}
+
 /// The hits of a rate on one side.
 #[derive(Clone, Debug, Default)]
 pub struct Hits {
     /// By the number of the case, over all runs.
     cases: Vec<Share>,
+    /// For each case a number that is equal for copies: the same request with the same answers in
+    /// every run.
+    copies: Vec<u32>,
     runs: Vec<Share>,
 }
 
 /// The difference of two rates, second minus first, as shares of 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Contrast {
+pub struct RateContrast {
     /// Over pairs if there are any.
     pub difference: f64,
     /// The requests that count on each side.
@@ -65,41 +100,39 @@ impl fmt::Display for Unseen {
 }
 
 impl Hits {
-    /// Adds the results of a run, with the numbers of their cases.
-    pub fn add_run(&mut self, run: impl IntoIterator<Item = (usize, bool)>) {
+    /// Adds the results of a run: for each the number of its case, and one that is equal for copies
+    /// of a request and its answer, if it is known.
+    pub fn add_run(&mut self, run: impl IntoIterator<Item = (usize, Option<u32>, bool)>) {
         let mut total = Share::default();
-        for (case, hit) in run {
+        for (case, copy, hit) in run {
             if case >= self.cases.len() {
                 self.cases.resize(case + 1, Share::default());
+                self.copies.resize(case + 1, 0);
             }
             for share in [&mut self.cases[case], &mut total] {
                 share.of += 1;
                 share.hits += usize::from(hit);
             }
+            self.copies[case] = mixed(self.copies[case], copy.unwrap_or(case as u32));
         }
         self.runs.push(total);
     }
 
     fn total(&self) -> Share {
-        self.runs.iter().fold(Share::default(), |sum, run| Share {
-            hits: sum.hits + run.hits,
-            of: sum.of + run.of,
-        })
+        self.runs.iter().copied().sum()
     }
 
     /// The number of independent requests that all are worth: their number over the design effect
-    /// of the share (Rao and Scott, 1992), where those of a cluster of cases belong together. The
-    /// number of clusters if all results are equal.
-    fn worth(&self, cluster: impl Fn(usize) -> u64) -> f64 {
-        let known = self.cases.iter().enumerate();
-        let known = known.filter(|(_, share)| share.of > 0);
-        let clusters = clusters(
-            known.map(|(case, share)| (cluster(case), *share)),
-            |a, b| {
-                a.hits += b.hits;
-                a.of += b.of;
-            },
-        );
+    /// of the share (Rao and Scott, 1992), where copies of a case belong together. The
+    /// number of such clusters if all results are equal.
+    fn worth(&self) -> f64 {
+        let known = self.cases.iter().zip(&self.copies);
+        let mut known: Vec<_> = known.filter(|(share, _)| share.of > 0).collect();
+        known.sort_unstable_by_key(|(_, copy)| **copy);
+        let clusters = known.chunk_by(|(_, one), (_, other)| one == other);
+        let clusters: Vec<Share> = clusters
+            .map(|cluster| cluster.iter().map(|(share, _)| **share).sum())
+            .collect();
         let total = self.total();
         let (count, of) = (clusters.len() as f64, total.of as f64);
         let share = total.hits as f64 / of;
@@ -135,7 +168,7 @@ impl Hits {
     }
 }
 
-/// How much the runs of some sides vary: see [`Contrast::variation`]. Both sides of a contrast have
+/// How much the runs of some sides vary: see [`RateContrast::variation`]. Both sides of a contrast have
 /// the same variation if they are equal.
 ///
 /// Few runs show it badly, so that the ratio is a mean of 1 and what was seen. If chance does not
@@ -166,31 +199,21 @@ fn variation(sides: &[&Hits]) -> Option<f64> {
 }
 
 /// The rate of a side over all runs, with the interval of the number of requests that they are
-/// worth; cases with equal numbers of `cluster` belong together. `None` without requests.
-pub fn rate(hits: &Hits, cluster: impl Fn(usize) -> u64) -> Option<Rate> {
+/// worth. `None` without requests.
+pub fn rate(hits: &Hits) -> Option<Rate> {
     let Share { hits: count, of } = hits.total();
-    let size = hits.worth(cluster) / variation(&[hits]).unwrap_or(1.0);
+    let size = hits.worth() / variation(&[hits]).unwrap_or(1.0);
     Rate::with_effective(count, of, size)
 }
 
-impl Contrast {
+impl RateContrast {
     /// Over the cases of both sides: Newcombe's interval of paired shares, and McNemar's test
-    /// ([`PairedSample`]). Cases with equal numbers of `cluster` belong together. `None` without
-    /// common cases.
-    pub fn paired(a: &Hits, b: &Hits, cluster: impl Fn(usize) -> u64) -> Option<Self> {
-        let cases = a.cases.iter().zip(&b.cases).enumerate();
-        let both = cases.filter(|(_, (a, b))| a.of > 0 && b.of > 0);
-        let pairs = both.map(|(case, (a, b))| {
-            let pairs = Pairs::of_trials((a.hits, a.of), (b.hits, b.of));
-            (cluster(case), pairs)
-        });
-        let clusters = clusters(pairs, |sum, pairs| {
-            sum.both += pairs.both;
-            sum.only_a += pairs.only_a;
-            sum.only_b += pairs.only_b;
-            sum.neither += pairs.neither;
-        });
-        let mut sample = PairedSample::from_clusters(&clusters);
+    /// ([`PairedSample`]). `None` without common cases.
+    pub fn paired(a: &Hits, b: &Hits) -> Option<Self> {
+        let cases = a.cases.iter().zip(&b.cases);
+        let both = cases.filter(|(a, b)| a.of > 0 && b.of > 0);
+        let pairs = both.map(|(a, b)| Pairs::of_trials((a.hits, a.of), (b.hits, b.of)));
+        let mut sample = PairedSample::from_clusters(&pairs.collect::<Vec<_>>());
         let variation = variation(&[a, b]);
         sample.effective = (sample.effective / variation.unwrap_or(1.0)).max(1.0);
         Some(Self {
@@ -205,9 +228,8 @@ impl Contrast {
     /// has no requests.
     pub fn unpaired(a: &Hits, b: &Hits) -> Option<Self> {
         let variation = variation(&[a, b]);
-        let size = |hits: &Hits| hits.worth(|case| case as u64) / variation.unwrap_or(1.0);
-        let sizes = [size(a).max(1.0), size(b).max(1.0)];
-        Self::of_sizes([a.total(), b.total()], sizes, variation)
+        let size = |hits: &Hits| (hits.worth() / variation.unwrap_or(1.0)).max(1.0);
+        Self::of_sizes([a.total(), b.total()], [a, b].map(size), variation)
     }
 
     /// From counts alone. `None` if a side has no requests.
@@ -303,7 +325,7 @@ impl Contrast {
     }
 
     /// The number of requests a side that rule out a loss of `size`, with the error of
-    /// [`Contrast::bounds`], if the requests fail as often as these and the sides are equal. `None`
+    /// [`RateContrast::bounds`], if the requests fail as often as these and the sides are equal. `None`
     /// if it is above `MAX_NEEDED`.
     pub fn requests_needed(&self, size: f64, level: f64) -> Option<usize> {
         let is_enough = |factor: f64| {
@@ -348,19 +370,9 @@ fn share(share: Share) -> Option<f64> {
     (share.of > 0).then(|| share.hits as f64 / share.of as f64)
 }
 
-/// Adds up the values of each cluster.
-fn clusters<T: Copy>(values: impl Iterator<Item = (u64, T)>, add: impl Fn(&mut T, &T)) -> Vec<T> {
-    let mut values: Vec<(u64, T)> = values.collect();
-    values.sort_by_key(|(cluster, _)| *cluster);
-    let mut sums: Vec<T> = Vec::with_capacity(values.len());
-    for cluster in values.chunk_by(|(one, _), (other, _)| one == other) {
-        let mut sum = cluster[0].1;
-        cluster[1..]
-            .iter()
-            .for_each(|(_, value)| add(&mut sum, value));
-        sums.push(sum);
-    }
-    sums
+/// A number for a case after a further run.
+fn mixed(one: u32, other: u32) -> u32 {
+    one.rotate_left(5).wrapping_mul(0x9e37_79b1) ^ other
 }
 
 #[cfg(test)]
@@ -377,13 +389,13 @@ mod tests {
     fn hits(runs: usize, cases: usize, hit: impl Fn(usize, usize) -> bool) -> Hits {
         let mut hits = Hits::default();
         for run in 0..runs {
-            hits.add_run((0..cases).map(|case| (case, hit(run, case))));
+            hits.add_run((0..cases).map(|case| (case, None, hit(run, case))));
         }
         hits
     }
 
-    fn paired(a: &Hits, b: &Hits) -> Contrast {
-        Contrast::paired(a, b, |case| case as u64).unwrap()
+    fn paired(a: &Hits, b: &Hits) -> RateContrast {
+        RateContrast::paired(a, b).unwrap()
     }
 
     fn width((low, high): (f64, f64)) -> f64 {
@@ -400,23 +412,29 @@ mod tests {
             ((0, 20), (0, 10), (-0.1611, 0.2775)),
         ] {
             let share = |(hits, of)| Share { hits, of };
-            let contrast = Contrast::of_counts(share(a), share(b)).unwrap();
+            let contrast = RateContrast::of_counts(share(a), share(b)).unwrap();
             near(contrast.interval(0.95), expected);
         }
         let none = Share::default();
-        assert_eq!(Contrast::of_counts(none, Share { hits: 1, of: 1 }), None);
+        assert_eq!(
+            RateContrast::of_counts(none, Share { hits: 1, of: 1 }),
+            None
+        );
     }
 
     #[test]
     fn agreeing_pairs_have_a_narrower_interval() {
         let a = hits(1, 1000, |_, case| case >= 40);
         let b = hits(1, 1000, |_, case| !(20..60).contains(&case));
-        let (pairs, alone) = (paired(&a, &b), Contrast::unpaired(&a, &b).unwrap());
+        let (pairs, alone) = (paired(&a, &b), RateContrast::unpaired(&a, &b).unwrap());
         assert_eq!((pairs.difference, alone.difference), (0.0, 0.0));
         assert!(width(pairs.interval(0.95)) < width(alone.interval(0.95)));
         // Without failing cases there is no agreement to use, and both intervals are equal.
         let all = hits(1, 200, |_, _| true);
-        let (pairs, alone) = (paired(&all, &all), Contrast::unpaired(&all, &all).unwrap());
+        let (pairs, alone) = (
+            paired(&all, &all),
+            RateContrast::unpaired(&all, &all).unwrap(),
+        );
         near(pairs.interval(0.95), alone.interval(0.95));
         near(pairs.bounds(0.9), (-0.014_87, 0.014_87));
         near(pairs.bounds(0.9), alone.bounds(0.9));
@@ -437,6 +455,13 @@ mod tests {
         // Five runs of 200 valid cases are worth 200 requests.
         let all = hits(5, 200, |_, _| true);
         near(paired(&all, &all).bounds(0.9), (-0.014_87, 0.014_87));
+    }
+
+    #[test]
+    fn copies_are_worth_one_case() {
+        let mut hits = Hits::default();
+        hits.add_run((0..40).map(|case| (case, Some(7), true)));
+        assert!(rate(&hits).unwrap().low_percent < 25.0);
     }
 
     #[test]
@@ -477,7 +502,7 @@ mod tests {
                     let (a, b) = (side(0, cases), side(10, cases));
                     match is_paired {
                         true => paired(&a, &b),
-                        false => Contrast::unpaired(&a, &b).unwrap(),
+                        false => RateContrast::unpaired(&a, &b).unwrap(),
                     }
                 };
                 let needed = contrast(200).requests_needed(0.01, 0.9).unwrap();
@@ -493,7 +518,7 @@ mod tests {
                     let (a, b) = (of(0), of(failing));
                     match is_paired {
                         true => paired(&a, &b).bounds(0.9).0,
-                        false => Contrast::unpaired(&a, &b).unwrap().bounds(0.9).0,
+                        false => RateContrast::unpaired(&a, &b).unwrap().bounds(0.9).0,
                     }
                 };
                 assert!(larger(1.1 * factor) >= -0.01, "{failing} {needed}");

@@ -6,8 +6,8 @@
 //! the test is exact for normal logarithms also with three runs a side, where a bootstrap finds too
 //! little variation.
 
-use sobench_statistics::distributions::t_score;
-use sobench_statistics::mean;
+use crate::distributions::t_score;
+use crate::mean;
 
 /// Minimum number of runs of each side. With fewer, the quantiles of Student's distribution are so
 /// large that no useful difference is found.

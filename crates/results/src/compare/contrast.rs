@@ -1,0 +1,40 @@
+//! The difference of two sides in a rate. The methods are those of [`sobench_statistics::contrast`].
+
+use super::bootstrap::SideId;
+use super::pairing::Pairing;
+use super::side::Side;
+use crate::metrics::registry::Figure;
+use sobench_statistics::contrast::{Hits, MIN_JUDGED, RateContrast};
+
+/// The difference of a rate over the requests of both sides; `None` if a side has none that counts.
+/// The unit is the case, if the requests are not paired the place in the run.
+pub(super) fn contrast(
+    rate: Figure,
+    a: &Side,
+    b: &Side,
+    pairing: &Pairing,
+) -> Option<RateContrast> {
+    let hits = |side: &Side, which: SideId| {
+        let mut hits = Hits::default();
+        let mut cases = pairing.case_numbers(which).iter();
+        for requests in side.run_requests()? {
+            let run = requests.in_rate(rate).enumerate().map(|(place, hit)| {
+                let case = cases.next().map_or(place, |case| *case as usize);
+                hit.map(|hit| (case, None, hit))
+            });
+            hits.add_run(run.flatten());
+        }
+        Some(hits)
+    };
+    let (a, b) = (hits(a, SideId::A)?, hits(b, SideId::B)?);
+    let paired = (*pairing != Pairing::None)
+        .then(|| RateContrast::paired(&a, &b))
+        .flatten();
+    let is_enough = |paired: &RateContrast| {
+        let pairs = paired.pairs();
+        pairs.is_some_and(|pairs| pairs.clusters >= MIN_JUDGED)
+    };
+    paired
+        .filter(is_enough)
+        .or_else(|| RateContrast::unpaired(&a, &b))
+}
