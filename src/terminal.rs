@@ -400,8 +400,13 @@ pub fn print(output: &CommandOutput) -> ExitCode {
     }
 }
 
-/// Sets whether stdout has colours; [`ColorChoice::Auto`] follows the terminal and `NO_COLOR`.
-pub fn set_colors(choice: ColorChoice) {
+/// Takes the width of the terminal, and whether stdout has colours; [`ColorChoice::Auto`] follows the
+/// terminal and `NO_COLOR`.
+pub fn set_up(choice: ColorChoice) {
+    let stdout = Term::stdout();
+    if let Some((_, columns)) = stdout.size_checked().filter(|_| stdout.is_term()) {
+        sobench_render::text::set_terminal_width(columns.into());
+    }
     match choice {
         ColorChoice::Auto => {}
         ColorChoice::Always => console::set_colors_enabled(true),

@@ -32,7 +32,11 @@ pub fn expand(arguments: impl IntoIterator<Item = OsString>) -> Result<Vec<OsStr
         .get(1)
         .and_then(|argument| argument.to_str())
         .unwrap_or_default();
-    let flags_at = if first == "bench" { 2 } else { 1 };
+    let flags_at = if ["bench", "matrix"].contains(&first) {
+        2
+    } else {
+        1
+    };
     if flags_at == 1
         && program
             .get_subcommands()

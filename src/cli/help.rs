@@ -1,7 +1,7 @@
 //! The help of `sobench` without a command: the commands, the flags that most runs use, and
 //! examples. `sobench bench --help` lists every flag of a run.
 
-use clap::Command;
+use clap::{Arg, Command};
 
 /// The ids of the flags that `sobench --help` shows.
 const COMMON_FLAGS: [&str; 12] = [
@@ -32,6 +32,27 @@ Examples:
   Compare two engines on two datasets:
     sobench --guided-decoding-backend xgrammar,guidance --dataset json,regex --num-prompts 200";
 
+/// Examples of `sobench matrix`.
+pub(super) const MATRIX_EXAMPLES: &str = "\
+Examples:
+  Two engines of the embedded server, three runs of each with and without the constraint:
+    sobench matrix --guided-decoding-backend xgrammar,guidance --repeat 3
+
+  Two running servers:
+    sobench matrix --target old=http://127.0.0.1:8000 --target new=http://127.0.0.1:8001 --repeat 3
+
+  One server for each engine, started and stopped in turn:
+    sobench matrix --guided-decoding-backend xgrammar,guidance --launch \"vllm serve MODEL --port {port} --structured-outputs-config.backend {backend}\"";
+
+/// Limits the help of `matrix` to its own flags and the common ones. The others are those of `bench`.
+pub(super) fn of_matrix(flag: Arg) -> Arg {
+    let is_own = flag.get_help_heading() == Some("Comparison");
+    match COMMON_FLAGS.contains(&flag.get_id().as_str()) {
+        true => flag.help_heading(HEADING),
+        false => flag.hide(!is_own),
+    }
+}
+
 /// Limits the help of the whole program to the common flags, and adds examples. Every flag is still
 /// parsed.
 pub(super) fn overview(program: Command) -> Command {
@@ -51,6 +72,7 @@ mod tests {
     use clap::error::ErrorKind;
 
     use crate::cli::{Cli, Command as Parsed, parse};
+    use crate::commands::matrix::options::Benchmark;
 
     /// The help that these arguments print.
     fn help(arguments: &[&str]) -> String {
@@ -100,16 +122,32 @@ mod tests {
     }
 
     #[test]
+    fn help_of_matrix_lists_its_own_flags_and_the_common_ones() {
+        let page = help(&["matrix", "--help"]);
+        for text in ["--target", "--launch", "--repeat", "--sweep", "--dataset"] {
+            assert!(page.contains(text), "{text} is missing:\n{page}");
+        }
+        assert!(!page.contains("--burstiness"), "{page}");
+    }
+
+    #[test]
     fn the_examples_parse() {
-        let commands: Vec<&str> = super::EXAMPLES
-            .lines()
-            .map(str::trim)
-            .filter(|line| line.starts_with("sobench "))
-            .collect();
-        assert_eq!(commands.len(), 3);
+        let examples = [super::EXAMPLES, super::MATRIX_EXAMPLES].map(str::lines);
+        let lines = examples.into_iter().flatten().map(str::trim);
+        let commands: Vec<&str> = lines.filter(|line| line.starts_with("sobench ")).collect();
+        assert_eq!(commands.len(), 6);
         for command in commands {
-            let parsed = parse(command.split(' ').map(Into::into));
-            assert!(matches!(parsed, Ok(Parsed::Bench(_))), "{command}");
+            // The quoted command of --launch is one word.
+            let quoted = command.split('"').enumerate();
+            let words = quoted.flat_map(|(place, part)| match place % 2 {
+                0 => part.split_whitespace().collect(),
+                _ => vec![part],
+            });
+            match parse(words.map(Into::into)) {
+                Ok(Parsed::Bench(flags)) => assert!(Benchmark::new(&flags, false).is_ok()),
+                Ok(Parsed::Matrix(flags)) => assert!(Benchmark::new(&flags, true).is_ok()),
+                other => panic!("{command}: {other:?}"),
+            }
         }
     }
 }

@@ -75,6 +75,9 @@ pub enum Command {
     Datasets(DatasetsArgs),
     /// Print the manual page of sobench or of a command, or write all pages to a folder
     Man(ManArgs),
+    /// Compare engines, servers, datasets or loads: balanced runs, each with a control run
+    #[command(mut_args(help::of_matrix), after_help = help::MATRIX_EXAMPLES)]
+    Matrix(Box<BenchArgs>),
     /// Measure decoding engines in this process over a corpus of schemas: outcomes, compile and
     /// mask times, memory
     Mask(Box<MaskArgs>),
@@ -110,7 +113,8 @@ impl Command {
     /// The command's errors.
     pub fn run(self, shutdown: &Shutdown) -> Result<CommandOutput, Error> {
         match self {
-            Self::Bench(flags) => commands::bench(&flags, shutdown),
+            Self::Bench(flags) => commands::bench(&flags, false, shutdown),
+            Self::Matrix(flags) => commands::bench(&flags, true, shutdown),
             Self::Calibrate(flags) => calibrate::run(*flags, shutdown),
             Self::Compare(flags) => compare::run(*flags, shutdown),
             Self::Completions(flags) => completions::run(flags, parser(), shutdown),
@@ -157,7 +161,7 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command, S
     let matches = Cli::matches(arguments.iter().cloned()).map_err(stopped)?;
     overwrites::refuse(&matches).map_err(Stopped::Failed)?;
     let cli = Cli::from_arg_matches(&matches).map_err(stopped)?;
-    terminal::set_colors(cli.color);
+    terminal::set_up(cli.color);
     Ok(cli.into_command())
 }
 

@@ -29,12 +29,13 @@ use self::output::CommandOutput;
 use sobench_core::error::Result;
 use sobench_shutdown::Shutdown;
 
-/// `sobench [bench]`: one run, a comparison of several, or a dry run.
+/// `sobench [bench]`: one run, a comparison of several, or a dry run. `sobench matrix` is always a
+/// comparison.
 ///
 /// # Errors
 /// A wrong flag, or a failed run.
-pub fn bench(flags: &BenchArgs, shutdown: &Shutdown) -> Result<CommandOutput> {
-    let output = match Benchmark::new(flags)? {
+pub fn bench(flags: &BenchArgs, is_matrix: bool, shutdown: &Shutdown) -> Result<CommandOutput> {
+    let output = match Benchmark::new(flags, is_matrix)? {
         Benchmark::Run(plan) => Ok(bench::run::run(&plan, shutdown)?.into()),
         Benchmark::Matrix(plan) => matrix::command(&plan, shutdown),
         Benchmark::DryRun(plan) => matrix::dry_run::command(&plan),

@@ -83,10 +83,7 @@ fn files_of_others_stay() {
             "--save-failures --no-run-log --result-filename f.json",
             "f.failures.jsonl",
         ),
-        (
-            "--repeat 2 --control-arm --run-log f{repeat}.jsonl",
-            "f2-control.jsonl",
-        ),
+        ("--repeat 2 --run-log f{repeat}.jsonl", "f2.jsonl"),
         ("--repeat 2 --no-run-log --save-comparison f.md", "f.md"),
     ] {
         fs::write(at(file), FOREIGN).unwrap();

@@ -1,5 +1,7 @@
 //! Renders a document as text for a terminal. `tabled` draws tables, `textwrap` wraps sentences.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use sobench_core::printable::visible;
 use tabled::builder::Builder;
 use tabled::settings::formatting::AlignmentStrategy;
@@ -9,8 +11,25 @@ use textwrap::{Options, WordSeparator, WordSplitter, WrapAlgorithm};
 
 use super::{Align, Block, Cell, Column, Document, Table, Text};
 
-/// Line width of sentences.
+/// Line width of pages, unless a terminal is wider.
 pub const WIDTH: usize = 100;
+
+/// The largest line width.
+const MAX_WIDTH: usize = 120;
+
+/// See [`set_terminal_width`].
+static TERMINAL_WIDTH: AtomicUsize = AtomicUsize::new(0);
+
+/// Uses the width of the terminal on which pages are printed, between [`WIDTH`] and `MAX_WIDTH`.
+pub fn set_terminal_width(columns: usize) {
+    TERMINAL_WIDTH.store(columns, Ordering::Relaxed);
+}
+
+/// The line width of pages.
+pub fn width() -> usize {
+    let terminal = TERMINAL_WIDTH.load(Ordering::Relaxed);
+    terminal.clamp(WIDTH, MAX_WIDTH)
+}
 
 /// The indentation of the lines below an item.
 const ITEM_INDENT: &str = "    ";
@@ -28,7 +47,7 @@ pub fn render(document: &Document) -> String {
     visible(&page.text).into_owned()
 }
 
-/// The document with lines of at most [`WIDTH`] characters. Wider tables are divided by columns, and
+/// The document with lines of at most [`width()`] characters. Wider tables are divided by columns, and
 /// each part repeats the leading text columns. Lines of items are wrapped.
 pub fn fitted(document: Document) -> Document {
     let blocks = document.blocks.into_iter().flat_map(|block| match block {
@@ -39,7 +58,7 @@ pub fn fitted(document: Document) -> Document {
         }
         Block::Item { text, below } => {
             let wrapped = |text: &Text| {
-                let wrapped = wrap(&text.plain_text(), WIDTH - ITEM_INDENT.len(), "  ");
+                let wrapped = wrap(&text.plain_text(), width() - ITEM_INDENT.len(), "  ");
                 wrapped.lines().map(Text::from).collect::<Vec<_>>()
             };
             let mut lines = wrapped(&text).into_iter();
@@ -55,7 +74,7 @@ pub fn fitted(document: Document) -> Document {
     }
 }
 
-/// The parts of a table, each at most [`WIDTH`] characters wide.
+/// The parts of a table, each at most [`width()`] characters wide.
 fn divided(mut table: Table) -> Vec<Table> {
     let of_text = table.columns.iter();
     let keys = match of_text
@@ -65,16 +84,16 @@ fn divided(mut table: Table) -> Vec<Table> {
         all if all == table.columns.len() => all.min(1),
         keys => keys,
     };
-    if table_width(&table, 0..table.columns.len()) <= WIDTH {
+    if table_width(&table, 0..table.columns.len()) <= width() {
         return vec![table];
     }
     // The keys take half of the width at most, and a column the rest.
-    let key_chars = (WIDTH / 2 / keys.max(1)).saturating_sub(BORDER).max(1);
+    let key_chars = (width() / 2 / keys.max(1)).saturating_sub(BORDER).max(1);
     for key in 0..keys {
         narrow(&mut table, key, key_chars);
     }
     let key_width = table_width(&table, 0..keys);
-    let value_chars = WIDTH.saturating_sub(key_width + BORDER).max(1);
+    let value_chars = width().saturating_sub(key_width + BORDER).max(1);
     let mut parts: Vec<Vec<usize>> = Vec::new();
     for value in keys..table.columns.len() {
         narrow(&mut table, value, value_chars);
@@ -83,7 +102,7 @@ fn divided(mut table: Table) -> Vec<Table> {
             table_width(&table, columns)
         };
         match parts.last_mut() {
-            Some(part) if width_with(part) <= WIDTH => part.push(value),
+            Some(part) if width_with(part) <= width() => part.push(value),
             _ => parts.push(vec![value]),
         }
     }
@@ -192,7 +211,7 @@ impl Page {
     }
 
     fn sentence(&mut self, sentence: &str) {
-        self.lines(&wrap(sentence, WIDTH, "  "));
+        self.lines(&wrap(sentence, width(), "  "));
     }
 
     fn lines(&mut self, lines: &str) {

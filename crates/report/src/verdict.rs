@@ -305,17 +305,18 @@ pub struct AddedTime {
 /// multiply. `None` without any.
 pub fn added((what, to): (&str, &str), found: &[AddedTime]) -> Option<String> {
     let has_factors = found.iter().all(|of| of.without >= MIN_FACTOR_MS);
-    let phrase = |of: &AddedTime, is_first: bool| {
-        let name = match &*of.name {
-            "" => String::new(),
-            name => format!(" with {name}"),
-        };
+    let with_name = |of: &AddedTime| match &*of.name {
+        "" => String::new(),
+        name => format!(" with {name}"),
+    };
+    let (equal, differing): (Vec<&AddedTime>, Vec<&AddedTime>) = found.iter().partition(|of| {
+        of.interval
+            .is_some_and(|(low, high)| low <= 0.0 && high >= 0.0)
+    });
+    let phrase = |(index, of): (usize, &&AddedTime)| {
+        let (is_first, name) = (index == 0, with_name(of));
         let few = match of.interval {
             None => ", too few for an interval",
-            Some((low, high)) if low <= 0.0 && high >= 0.0 => {
-                let most = significant(low.abs().max(high.abs()));
-                return format!("no difference seen in {what}{name} (within {most} ms)");
-            }
             Some(_) => "",
         };
         let (with, without) = (significant(of.without + of.added), significant(of.without));
@@ -330,8 +331,19 @@ pub fn added((what, to): (&str, &str), found: &[AddedTime]) -> Option<String> {
             (false, false) => format!("{signed}{name}{few}"),
         }
     };
-    let phrases = found.iter().enumerate();
-    let phrases: Vec<String> = phrases.map(|(index, of)| phrase(of, index == 0)).collect();
+    let mut phrases: Vec<String> = differing.iter().enumerate().map(phrase).collect();
+    let most = equal.iter().filter_map(|of| of.interval);
+    let most = most
+        .map(|(low, high)| low.abs().max(high.abs()))
+        .reduce(f64::max);
+    phrases.extend(most.map(|most| {
+        let names: Vec<String> = equal.iter().map(|of| with_name(of)).collect();
+        let names = names.join(" and").replace(" and with ", " and ");
+        format!(
+            "no difference seen in {what}{names} (within {} ms)",
+            significant(most)
+        )
+    }));
     (!phrases.is_empty()).then(|| phrases.join(", "))
 }
 

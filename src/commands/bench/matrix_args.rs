@@ -24,9 +24,6 @@ pub struct MatrixArgs {
     /// Skip the control arm, which sends the same cases on the same schedule without constraints
     #[arg(long)]
     pub no_control_arm: bool,
-    /// Send the control arm also where one server is only repeated (--repeat)
-    #[arg(long, conflicts_with = "no_control_arm")]
-    pub control_arm: bool,
     /// Request rates of a sweep. With --goodput, the report names the highest rate that meets the
     /// objectives with valid answers
     #[arg(long, value_name = "RPS,RPS", value_delimiter = ',', allow_negative_numbers = true,

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use self::pooled::{pooled_rate, pooled_values, summary};
-use self::schemas::{SchemaRows, causes, disagreements, refusals, schema_rows};
+use self::schemas::{SchemaRows, disagreements, refusals, schema_rows};
 use super::run_order::Step;
 use crate::commands::bench::options::Target;
 use crate::commands::bench::run::{Finished, FirstUse, ServerHistory};
@@ -17,7 +17,8 @@ use crate::commands::distinct::distinct;
 use crate::commands::matrix::findings::{Finding, findings};
 use crate::commands::matrix::options::{ContenderServer, InterleavedReason, MatrixOptions, Order};
 use crate::commands::matrix::report::capacity::{Capacity, CapacityRow, Sweep, SweepStep};
-use crate::commands::matrix::report::charts::{Curves, Distributions, InvalidReason, Quantiles};
+use crate::commands::matrix::report::charts::InvalidReason;
+use crate::commands::matrix::report::sides::TAIL;
 use crate::commands::matrix::report::{
     ColdFrom, Comparison, Control, FORMAT, FORMAT_VERSION, Figures, KneeRow, Load,
     MatrixConditions, MatrixRun, Row, RowResult, Treatment,
@@ -26,7 +27,6 @@ use crate::commands::matrix::sweep::Decision;
 use crate::commands::matrix::sweep::backlog::Backlog;
 use crate::commands::matrix::verdicts::batches::{CellDecoding, Decoding};
 use crate::commands::matrix::verdicts::{CellEvidence, verdicts};
-use sobench_core::case::Arm;
 use sobench_core::dates::iso_8601;
 use sobench_core::error::{Error, Kind, Result};
 use sobench_core::exit_codes::{CHECK_FAILED, SUCCESS, UNDECIDED};
@@ -42,17 +42,13 @@ use sobench_results::compare::read::run_from_log;
 use sobench_results::compare::requests::{RequestView, Requests};
 use sobench_results::compare::side::{Run, Side};
 use sobench_results::metrics::cold_load::COLD_TAG;
-use sobench_results::metrics::constraint_overhead::Added;
 use sobench_results::metrics::examples::Group;
 use sobench_results::metrics::first_uses;
 use sobench_results::metrics::knee::knee;
 use sobench_results::metrics::pooled::Pooled;
-use sobench_results::metrics::registry::{self, Metric, Value, Values, latencies, rates, totals};
+use sobench_results::metrics::registry::{Metric, Value, Values, latencies, rates, totals};
 use sobench_runlog::RunLog;
 use sobench_statistics::{Rate, Summary, mean};
-
-/// The percentile that tables show.
-const TAIL: [f64; 1] = [99.0];
 
 /// The reason of a run that the user stopped. It does not apply to other runs.
 const INTERRUPTED: &str = "interrupted";
@@ -96,8 +92,6 @@ struct FinishedRun {
     duration_s: f64,
     requests: usize,
     values: Values,
-    /// Valid answers of the control arm.
-    control_rate: Option<Rate>,
     /// Requests that were valid and met every objective.
     valid_good: Option<Rate>,
     /// Requests that met every objective.
@@ -172,7 +166,7 @@ impl RunSamples {
             backlog,
             only_refusal: of_only_constraint(&samples).map(|refused| refused.message),
             run: run_from_log("this run", log)?,
-            findings: findings(&samples, log, &known),
+            findings: findings(&samples, log),
             pooled,
             cold_ttft_ms,
             warm_ttft_ms,
@@ -192,6 +186,22 @@ impl Cell {
         requests
             .filter_map(|(request, found)| Some((found.case, request.in_distribution(metric)?)))
             .collect()
+    }
+
+    /// Its runs, with the control runs.
+    fn side(&self) -> Side {
+        let runs = |runs: &[FinishedRun]| -> Vec<Run> {
+            runs.iter().map(|run| run.samples.run.clone()).collect()
+        };
+        let controls = || Side {
+            runs: runs(&self.control),
+            ..Side::default()
+        };
+        Side {
+            runs: runs(&self.constrained),
+            controls: (!self.control.is_empty()).then(|| Box::new(controls())),
+            ..Side::default()
+        }
     }
 
     fn decoding(&self) -> CellDecoding {
@@ -258,7 +268,6 @@ impl Aggregate {
             _ => None,
         };
         let pooled = std::mem::take(&mut samples.pooled);
-        let of_controls = registry::Figure::of(&rates::CORRECT_RATE, Some(Arm::Control));
         let finished_run = FinishedRun {
             repeat: step.repeat,
             samples,
@@ -267,7 +276,6 @@ impl Aggregate {
             valid_good: share_of_sent(&totals::VALID_GOODPUT),
             good: share_of_sent(&totals::REQUEST_GOODPUT),
             values: values.clone(),
-            control_rate: metrics.rate(of_controls),
             first_use: finished.first_use,
             record: report.record.clone(),
             engine: report.engine.clone(),
@@ -528,11 +536,7 @@ fn evidence<'a>(
         let run = cell.and_then(|cell| cell.constrained.first());
         let runs = || cell.into_iter().flat_map(|cell| &cell.constrained);
         CellEvidence {
-            side: Side {
-                name: row.contender.clone(),
-                runs: runs().map(|run| run.samples.run.clone()).collect(),
-                controls: None,
-            },
+            side: cell.map(Cell::side).unwrap_or_default(),
             findings: runs().flat_map(|run| &run.samples.findings).collect(),
             compile_ms: runs().filter_map(compile_ms).collect(),
             dataset: &row.dataset,
@@ -600,32 +604,27 @@ fn figures(cell: &Cell) -> Option<Figures> {
     let (cold_from, [cold_ttft_ms, warm_ttft_ms]) = cold_and_warm(runs);
     let engine = first.engine.as_ref();
     let all_runs = runs.iter().chain(&cell.control);
+    let (decoding, found) = (cell.decoding(), Figures::of_side(&cell.side()));
+    let is_held_up = decoding.held_up().is_some();
+    let control = found.control.map(|control| Control {
+        decoding: decoding.control.map(|found| found.answers),
+        ttft_added: control.ttft_added.filter(|_| !is_held_up),
+        first_ttft_added: control.first_ttft_added.filter(|_| !is_held_up),
+        tpot_added: control.tpot_added.filter(|_| !is_held_up),
+        ..control
+    });
     Some(Figures {
-        runs: runs.len(),
-        requests: runs.iter().map(|run| run.requests).sum(),
         correct_rate: values.rate(&rates::CORRECT_RATE),
-        decoding: cell.decoding().constrained.map(|found| found.answers),
-        causes: causes(runs),
-        refusals: refusals(runs),
-        only_refusal: None,
-        reasons: reasons(runs),
-        distributions: Distributions {
-            ttft_ms: curves(cell, &latencies::TTFT),
-            tpot_ms: curves(cell, &latencies::TPOT),
-        },
         compliance: values.rate(&rates::COMPLIANCE),
         coverage: values.rate(&rates::COVERAGE),
+        decoding: decoding.constrained.map(|found| found.answers),
+        refusals: refusals(runs),
+        reasons: reasons(runs),
         valid_within_objectives: pooled_rate(runs, |run| run.valid_good),
-        ttft_ms: summary(&values, &latencies::TTFT),
-        tpot_ms: summary(&values, &latencies::TPOT),
-        e2el_ms: summary(&values, &latencies::E2EL),
-        request_throughput: values.number(&totals::REQUEST_THROUGHPUT),
-        output_throughput: values.number(&totals::OUTPUT_THROUGHPUT),
-        valid_throughput: values.number(&totals::VALID_THROUGHPUT),
         cold_ttft_ms,
         warm_ttft_ms,
         cold_from,
-        control: control(cell),
+        control,
         distrusted_runs: all_runs.filter(|run| run.is_distrusted).count(),
         server_version: first.record.server.version.clone(),
         engine: engine.map(|engine| {
@@ -635,6 +634,7 @@ fn figures(cell: &Cell) -> Option<Figures> {
             )
         }),
         metrics: values,
+        ..found
     })
 }
 
@@ -657,28 +657,17 @@ fn reasons(runs: &[FinishedRun]) -> Vec<InvalidReason> {
     merged
 }
 
-/// The distribution of a latency with and without the constraint.
-fn curves(cell: &Cell, metric: &'static Metric) -> Curves {
-    let quantiles = |runs: &[FinishedRun]| {
-        Quantiles::new(runs.iter().flat_map(|run| run.samples.values(metric)))
-    };
-    Curves {
-        constrained: quantiles(&cell.constrained),
-        control: quantiles(&cell.control),
-    }
-}
-
 /// TTFT of first and later uses of constraints: those in the runs, or, if the runs have no first
 /// use, those of the single requests before the runs. The two are never mixed, because only the
 /// first are under load.
 fn cold_and_warm(runs: &[FinishedRun]) -> (Option<ColdFrom>, [Summary; 2]) {
     let of_runs = |ttft_ms: fn(&RunSamples) -> &Vec<f64>| {
         let values = runs.iter().flat_map(|run| ttft_ms(&run.samples));
-        Summary::new(values.copied().collect(), &TAIL)
+        Summary::new(values.copied().collect(), &[TAIL])
     };
     let of_first_uses = |ttft_ms: fn(FirstUse) -> f64| {
         let first_uses = runs.iter().filter_map(|run| run.first_use);
-        Summary::new(first_uses.map(ttft_ms).collect(), &TAIL)
+        Summary::new(first_uses.map(ttft_ms).collect(), &[TAIL])
     };
     let in_runs = [
         of_runs(|run| &run.cold_ttft_ms),
@@ -693,50 +682,6 @@ fn cold_and_warm(runs: &[FinishedRun]) -> (Option<ColdFrom>, [Summary; 2]) {
         (0, 1..) => (Some(ColdFrom::Alone), alone),
         (0, 0) => (None, in_runs),
     }
-}
-
-fn control(cell: &Cell) -> Option<Control> {
-    let runs = &cell.control;
-    runs.first()?;
-    let values = pooled_values(runs, &[]);
-    let added = |metric: &'static Metric, counts: fn(&Finding) -> bool| {
-        Added::new(&pairs(cell, metric, counts))
-    };
-    let decoding = cell.decoding();
-    let is_held_up = decoding.held_up().is_some();
-    Some(Control {
-        runs: runs.len(),
-        requests: runs.iter().map(|run| run.requests).sum(),
-        control_rate: pooled_rate(runs, |run| run.control_rate),
-        ttft_ms: summary(&values, &latencies::TTFT),
-        tpot_ms: summary(&values, &latencies::TPOT),
-        output_throughput: values.number(&totals::OUTPUT_THROUGHPUT),
-        decoding: decoding.control.map(|found| found.answers),
-        ttft_added: added(&latencies::TTFT, |found| found.is_later_use).filter(|_| !is_held_up),
-        first_ttft_added: added(&latencies::TTFT, |found| !found.is_later_use)
-            .filter(|_| !is_held_up),
-        tpot_added: added(&latencies::TPOT, |_| true).filter(|_| !is_held_up),
-        e2el_added: added(&latencies::E2EL, |_| true),
-    })
-}
-
-/// Values of the same request with and without its constraint, by repeat. `counts` selects
-/// constrained requests.
-fn pairs(
-    cell: &Cell,
-    metric: &'static Metric,
-    counts: fn(&Finding) -> bool,
-) -> Vec<Vec<(f64, f64)>> {
-    let run_pairs = |run: &FinishedRun| {
-        let control = cell.control_of(run, metric);
-        let counted = run.samples.found().filter(|(_, found)| counts(found));
-        let pair = |(request, found): (RequestView<'_>, &Finding)| {
-            let value = request.in_distribution(metric)?;
-            Some((value, *control.get(&found.case)?))
-        };
-        counted.filter_map(pair).collect()
-    };
-    cell.constrained.iter().map(run_pairs).collect()
 }
 
 fn knees(plan: &MatrixOptions, rows: &[Row]) -> Vec<KneeRow> {

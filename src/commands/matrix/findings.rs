@@ -1,7 +1,7 @@
 //! What a run says of its requests beside their values: the cause of each that is not correct, and its
 //! constraint.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::report::MAX_MESSAGE_CHARS;
@@ -14,7 +14,6 @@ use sobench_core::verdict::{NotScored, Reason, Verdict};
 use sobench_facts::Sample;
 use sobench_report::refusals::Refused;
 use sobench_results::metrics::cold_load::COLD_TAG;
-use sobench_results::metrics::first_uses;
 use sobench_runlog::RunLog;
 
 /// Largest number of requests of a run whose answers are kept for the list of disagreements.
@@ -40,9 +39,6 @@ pub struct Finding {
     pub copy: u32,
     /// The number of its constraint in the run.
     pub constraint: Option<u32>,
-    /// Whether the server had compiled its constraint before: neither a first use nor one that
-    /// waited for it.
-    pub is_later_use: bool,
     /// Whether the answer to a constrained request is correct, or why not; `None` for requests
     /// that the correct rate leaves out.
     pub judged: Option<Result<(), Cause>>,
@@ -95,10 +91,8 @@ impl SchemaNames {
     }
 }
 
-/// The finding on every request of a run. `known` are the fingerprints of constraints that the
-/// server had received before.
-pub fn findings(samples: &[Sample<'_>], log: &RunLog, known: &HashSet<String>) -> Vec<Finding> {
-    let later = first_uses::later_uses(samples, &log.record.settings.metrics, known);
+/// The finding on every request of a run.
+pub fn findings(samples: &[Sample<'_>], log: &RunLog) -> Vec<Finding> {
     let mut by_address: HashMap<*const Constraint, u32> = HashMap::new();
     let mut by_content: HashMap<String, u32> = HashMap::new();
     let mut number = |constraint: &Arc<Constraint>| {
@@ -117,7 +111,6 @@ pub fn findings(samples: &[Sample<'_>], log: &RunLog, known: &HashSet<String>) -
             case: sample.case_index(),
             copy: sample.copy_hash() as u32,
             constraint: sample.constraint().map(&mut number),
-            is_later_use: later.contains(&sample.case_index()),
             refusal: Refused::new(sample),
             ..Finding::judged(sample, log, index, &mut names)
         })

@@ -133,14 +133,15 @@ struct ContenderFlags {
 }
 
 impl Benchmark {
-    /// Checks the flags of a benchmark.
+    /// Checks the flags of a benchmark, which `sobench matrix` makes a comparison in any case.
     ///
     /// # Errors
     /// Usage errors that name the flag and its value.
-    pub fn new(arguments: &BenchArgs) -> Result<Self> {
+    pub fn new(arguments: &BenchArgs, is_matrix: bool) -> Result<Self> {
         let api_key = environment::api_key();
         let flags = &arguments.matrix;
-        let is_comparison = arguments.constraint.guided_decoding_backend.len() > 1
+        let is_comparison = is_matrix
+            || arguments.constraint.guided_decoding_backend.len() > 1
             || arguments.dataset.dataset.len() > 1
             || !flags.target.is_empty()
             || !flags.launch.is_empty()
@@ -173,7 +174,11 @@ impl Benchmark {
                 Self::Run(Box::new(run))
             });
         }
-        let plan = Box::new(MatrixOptions::new(arguments, api_key.as_deref())?);
+        let plan = Box::new(MatrixOptions::new(
+            arguments,
+            is_matrix,
+            api_key.as_deref(),
+        )?);
         Ok(if flags.dry_run {
             Self::DryRun(plan)
         } else {
@@ -216,7 +221,7 @@ impl MatrixOptions {
         }
     }
 
-    fn new(arguments: &BenchArgs, api_key: Option<&str>) -> Result<Self> {
+    fn new(arguments: &BenchArgs, is_matrix: bool, api_key: Option<&str>) -> Result<Self> {
         refuse_single_run_flags(arguments)?;
         let flags = &arguments.matrix;
         let share = flags.goodput_share;
@@ -230,9 +235,10 @@ impl MatrixOptions {
         let datasets = datasets(arguments)?;
         let loads = loads(arguments)?;
         // The arms of a run with --arms include those without a constraint.
-        // Repeats of one server are compared with those of another, which needs no control arm.
+        // Repeats of one server by `bench` are compared with those of another, which needs no control
+        // arm.
         let is_repeated = contenders.len() == 1 && datasets.len() == 1 && loads.len() == 1;
-        let is_left_out = is_repeated && !flags.sweep && !flags.control_arm;
+        let is_left_out = is_repeated && !flags.sweep && !is_matrix;
         let has_one_run =
             flags.no_control_arm || is_left_out || !arguments.constraint.arms.is_empty();
         let treatments = treatments(has_one_run, &datasets)?;

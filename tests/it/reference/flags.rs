@@ -21,6 +21,10 @@ fn section(command: &Command) -> String {
         .map(ToString::to_string)
         .unwrap_or_default();
     let mut section = format!("\n## sobench {}\n{about}\n", command.get_name());
+    if command.get_name() == "matrix" {
+        section.push_str("\nIt takes the flags of `bench`.\n");
+        return section;
+    }
     let shown: Vec<&Arg> = command
         .get_arguments()
         .filter(|argument| !argument.is_hide_set() && argument.get_id() != "help")

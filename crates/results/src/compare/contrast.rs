@@ -4,7 +4,20 @@ use super::bootstrap::SideId;
 use super::pairing::Pairing;
 use super::side::Side;
 use crate::metrics::registry::Figure;
-use sobench_statistics::contrast::{Hits, MIN_JUDGED, RateContrast};
+use sobench_statistics::Rate;
+use sobench_statistics::contrast::{self, Hits, MIN_JUDGED, RateContrast};
+
+/// A rate of a side over all its runs, with the interval of the number of requests that they are worth:
+/// repeats of a case count as far as they vary. The unit is the place in the run. `None` without
+/// requests that count.
+pub fn rate(rate: Figure, side: &Side) -> Option<Rate> {
+    let mut hits = Hits::default();
+    for requests in side.run_requests()? {
+        let run = requests.in_rate(rate).enumerate();
+        hits.add_run(run.filter_map(|(place, hit)| Some((place, None, hit?))));
+    }
+    contrast::rate(&hits)
+}
 
 /// The difference of a rate over the requests of both sides; `None` if a side has none that counts.
 /// The unit is the case, if the requests are not paired the place in the run.

@@ -293,14 +293,7 @@ impl Measured {
 
     /// Widens the interval by what the clients may have added to a time or taken from a throughput.
     fn take_off_doubts(&mut self, a: &Side, b: &Side) {
-        let most = |side: &Side| -> Option<f64> {
-            let doubts = side.runs.iter();
-            let doubts = doubts.filter_map(|run| run.distrusted.get(&self.metric).copied());
-            doubts
-                .reduce(|one, other| Some(one?.max(other?)))
-                .unwrap_or(Some(0.0))
-        };
-        let doubts = most(a).zip(most(b));
+        let doubts = a.doubt(self.metric).zip(b.doubt(self.metric));
         let spread = std::mem::replace(&mut self.spread, Uncertainty::None(NoInterval::Distrusted));
         self.spread = match (doubts, spread) {
             (_, none @ Uncertainty::None(_)) => none,

@@ -7,7 +7,7 @@
 pub mod bootstrap;
 pub mod changed_cases;
 pub mod conditions;
-mod contrast;
+pub mod contrast;
 pub mod files;
 pub mod gate;
 pub mod measure;
@@ -87,8 +87,6 @@ pub struct Comparison {
     /// Each later side compared with the first; empty if they are not comparable.
     pub against: Vec<SideComparison>,
     pub gate: Option<Gate>,
-    /// For each side with control runs beside others, what the constraint adds to mean TTFT and TPOT.
-    pub costs: Vec<Option<Vec<Measured>>>,
 }
 
 /// The statistical parameters of a comparison.
@@ -207,31 +205,13 @@ pub fn compare(sides: Vec<Side>, options: &Options) -> Comparison {
         );
     }
     claim(&mut against);
-    let costs = sides.iter().map(|side| cost(side, &method)).collect();
     Comparison {
-        costs,
         sides,
         conditions,
         method,
         against,
         gate: options.gate.clone(),
     }
-}
-
-/// The mean TTFT and TPOT of a side against those of its control runs.
-fn cost(side: &Side, method: &ComparisonMethod) -> Option<Vec<Measured>> {
-    let controls = side.controls.as_deref()?;
-    let figures = [&latencies::TTFT, &latencies::TPOT]
-        .map(|metric| Figure::from_distribution(metric, Stat::Mean));
-    let resampling = Resampling {
-        resamples: method.resamples,
-        seed: method.seed,
-    };
-    let pairing = Pairing::new(controls, side);
-    let spread = &method.run_spread;
-    Some(measure(
-        controls, side, &pairing, &figures, spread, resampling,
-    ))
 }
 
 /// The chance that any sentence of a page claims a difference of equal sides.

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use super::bootstrap::SideId;
 use super::requests::Requests;
 use super::side::Side;
+use sobench_core::case::Arm;
 use sobench_facts::compact_ids::CompactId;
 use sobench_plan::record::condition::Field;
 
@@ -33,14 +34,25 @@ pub enum Pairing {
 }
 
 impl Pairing {
-    /// Pairs the requests of two sides.
+    /// Pairs the requests of two sides, each with one of the same arm.
     pub fn new(a: &Side, b: &Side) -> Self {
+        Self::by(a, b, |arm| arm)
+    }
+
+    /// Pairs each request with the same one of another arm.
+    pub fn of_arms(a: &Side, b: &Side) -> Self {
+        Self::by(a, b, |_| None)
+    }
+
+    fn by(a: &Side, b: &Side, arm: fn(Option<Arm>) -> Option<Arm>) -> Self {
         let (Some(runs_a), Some(runs_b)) = (a.run_requests(), b.run_requests()) else {
             return Self::None;
         };
         let mut names = HashMap::new();
-        if let (Some(keys_a), Some(keys_b)) = (keys(&runs_a, &mut names), keys(&runs_b, &mut names))
-        {
+        if let (Some(keys_a), Some(keys_b)) = (
+            keys(&runs_a, &mut names, arm),
+            keys(&runs_b, &mut names, arm),
+        ) {
             if !same_dataset(a, b) {
                 return Self::None;
             }
@@ -121,7 +133,11 @@ struct Key {
 }
 
 /// The keys of all requests; `None` if one has no id. `names` are the names of ids of both sides.
-fn keys<'s>(runs: &[&'s Requests], names: &mut HashMap<&'s str, u32>) -> Option<Vec<Key>> {
+fn keys<'s>(
+    runs: &[&'s Requests],
+    names: &mut HashMap<&'s str, u32>,
+    arm: fn(Option<Arm>) -> Option<Arm>,
+) -> Option<Vec<Key>> {
     let mut keys = Vec::with_capacity(runs.iter().map(|requests| requests.len()).sum());
     for requests in runs {
         let shared: Vec<u32> = requests
@@ -138,7 +154,7 @@ fn keys<'s>(runs: &[&'s Requests], names: &mut HashMap<&'s str, u32>) -> Option<
             let times = seen.entry(id).or_default();
             *times += 1;
             keys.push(Key {
-                arm: request.arm().map(|arm| arm as u8),
+                arm: arm(request.arm()).map(|arm| arm as u8),
                 name: shared[id.name as usize],
                 id_number: id.number,
                 times: *times,
@@ -189,7 +205,6 @@ mod tests {
     use super::*;
     use crate::compare::requests::Request;
     use crate::compare::testing::{request, side};
-    use sobench_core::case::Arm;
 
     fn case(id: &str, correct: bool) -> Request {
         Request {

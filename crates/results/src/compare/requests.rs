@@ -21,6 +21,9 @@ columns! {
         arm: Option<Arm> => Bits<Option<Arm>>,
         /// Whether there is an answer, complete or truncated.
         answered: bool => Bits<bool>,
+        /// Whether the server had compiled its constraint before: neither a first use nor one that
+        /// waited for it. Known from run logs.
+        later_use: bool => Bits<bool>,
         /// Values for rates and distributions, including metrics in which the request does not count
         /// ([`Requests::in_rate`], [`Requests::in_distribution`]).
         values: RequestValues => ValueColumns,

@@ -164,6 +164,15 @@ impl Side {
         self.runs.iter().map(|run| run.requests.as_ref()).collect()
     }
 
+    /// What the clients may have added to a time or taken from a throughput; `None` if it is unknown.
+    pub fn doubt(&self, figure: Figure) -> Option<f64> {
+        let doubts = self.runs.iter();
+        let doubts = doubts.filter_map(|run| run.distrusted.get(&figure).copied());
+        doubts
+            .reduce(|one, other| Some(one?.max(other?)))
+            .unwrap_or(Some(0.0))
+    }
+
     /// Number of requests of all runs; `None` if a run has no requests.
     pub fn request_count(&self) -> Option<usize> {
         let runs = self.run_requests()?;

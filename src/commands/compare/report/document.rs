@@ -3,6 +3,7 @@
 use super::labels::percent;
 use super::{charts, labels, verdict};
 use crate::commands::distinct::distinct;
+use crate::commands::matrix::report::{self as matrix, console};
 use sobench_core::dates::iso_8601;
 use sobench_core::printable::printable;
 use sobench_plan::record::condition::Field;
@@ -12,7 +13,7 @@ use sobench_results::compare::changed_cases::{CaseResult, ChangedCase, ChangedCa
 use sobench_results::compare::conditions::{Condition, ConditionEffect, SEVERAL};
 use sobench_results::compare::gate::GateVerdict;
 use sobench_results::compare::run_spread::DEFAULT_RUN_SPREAD;
-use sobench_results::compare::side::Side;
+use sobench_results::compare::side::{FileKind, Side};
 use sobench_results::compare::{Comparison, Row, SideComparison};
 use sobench_statistics::contrast::{BROKEN_BY_CHANCE, KEPT_BY_CHANCE, KEPT_LEVEL, MIN_RUNS};
 
@@ -22,13 +23,18 @@ const CONDITION_CHARS: usize = 60;
 /// The widest verdict of a row.
 const VERDICT_CHARS: usize = 30;
 
-pub(super) fn document(comparison: &Comparison, detail: Detail) -> Document {
+/// The page; charts are for HTML.
+pub(super) fn document(comparison: &Comparison, detail: Detail, has_charts: bool) -> Document {
     let gate = comparison.gate_summary();
     let title = gate
         .as_ref()
         .map_or("comparison of runs", |gate| labels::gate_title(gate));
-    let mut page = Document::new(format!("sobench: {title}"));
-    page.push(verdict::block(comparison));
+    let mut page = Document {
+        style: matrix::STYLE,
+        ..Document::new(format!("sobench: {title}"))
+    };
+    let rows = matrix::Comparison::of_sides(&labels::names(&comparison.sides), &comparison.sides);
+    page.push(verdict::block(comparison, &rows));
     if let Some(gate) = gate {
         let line = labels::gate(&gate);
         match gate.verdict {
@@ -37,43 +43,49 @@ pub(super) fn document(comparison: &Comparison, detail: Detail) -> Document {
         }
     }
     page.gap();
-    page.table(sides(&comparison.sides));
-    add_conditions(&mut page, comparison);
+    page.table(figures_of_sides(&rows, &comparison.sides));
+    add_conditions(&mut page, comparison, detail);
+    if has_charts {
+        matrix::charts::add(&mut page, &rows);
+    }
     for against in &comparison.against {
         add_side(&mut page, comparison, against, detail);
     }
     page
 }
 
-fn sides(sides: &[Side]) -> Table {
-    let mut table = Table::new(["", "side", "runs", "requests", "source"], 2).left_aligned(4);
-    for (index, side) in sides.iter().enumerate() {
-        let requests = side
-            .request_count()
-            .map_or_else(|| "not saved".to_owned(), |requests| requests.to_string());
-        let mut kinds: Vec<&str> = side.runs.iter().map(|run| labels::kind(run.kind)).collect();
-        kinds.dedup();
-        let name = printable(&side.name, CONDITION_CHARS);
-        table.row([
-            labels::side(index),
-            name,
-            side.runs.len().to_string(),
-            requests,
-            kinds.join(", "),
-        ]);
+/// The table of figures, with the letter of each side and its runs.
+fn figures_of_sides(rows: &matrix::Comparison, sides: &[Side]) -> Table {
+    let mut table = console::table(rows);
+    for (index, (row, side)) in table.rows.iter_mut().zip(sides).enumerate() {
+        let kinds = distinct(side.runs.iter().map(|run| run.kind));
+        let kinds = kinds
+            .into_iter()
+            .filter(|kind| *kind != FileKind::SobenchRunLog);
+        let runs = match side.runs.len() {
+            1 => None,
+            runs => Some(format!("{runs} runs")),
+        };
+        let kinds = kinds.map(|kind| labels::kind(kind).to_owned());
+        let source: Vec<String> = runs.into_iter().chain(kinds).collect();
+        let name = labels::names(sides)[index].clone();
+        let name = match labels::side(index) {
+            letter if letter == name => printable(&side.name, CONDITION_CHARS),
+            letter => format!("{letter} {name}"),
+        };
+        row[0] = [vec![name], source].concat().join("\n").into();
     }
     table
 }
 
-fn add_conditions(page: &mut Document, comparison: &Comparison) {
+fn add_conditions(page: &mut Document, comparison: &Comparison, detail: Detail) {
     let differing: Vec<&Condition> = comparison
         .conditions
         .iter()
-        .filter(|condition| {
-            !matches!(
-                condition.effect,
-                ConditionEffect::Same | ConditionEffect::NotKnown
-            )
+        .filter(|condition| match condition.effect {
+            ConditionEffect::Same | ConditionEffect::NotKnown => false,
+            ConditionEffect::Listed => detail == Detail::Full,
+            _ => true,
         })
         .collect();
     if !comparison.is_comparable() {
@@ -183,8 +195,6 @@ fn add_side(
         let has_runs = sides.into_iter().any(|side| side.runs.len() > 1);
         add_cases(page, changed, &other, has_runs);
     }
-    let curves = charts::curves(&comparison.sides, against.other);
-    page.push(Block::Charts(curves));
     let mut rest = Document::default();
     if !others.is_empty() {
         rest.table(figures(comparison, &other, &others));

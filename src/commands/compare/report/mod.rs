@@ -19,7 +19,7 @@ use sobench_results::compare::conditions::ConditionEffect;
 
 /// Renders the comparison for a terminal.
 pub fn text(comparison: &Comparison, detail: Detail) -> String {
-    let page = document::document(comparison, detail);
+    let page = document::document(comparison, detail, false);
     let mut text = render::text::render(&render::text::fitted(page));
     if detail == Detail::Summary && comparison.is_comparable() {
         text.push_str("all figures, and methods: --detail full\n");
@@ -29,12 +29,12 @@ pub fn text(comparison: &Comparison, detail: Detail) -> String {
 
 /// Renders the comparison as Markdown, for a pull request comment.
 pub fn markdown(comparison: &Comparison) -> String {
-    render::markdown::render(&document::document(comparison, Detail::Summary), 2)
+    render::markdown::render(&document::document(comparison, Detail::Summary, false), 2)
 }
 
 /// Renders the comparison as a self-contained HTML page.
 pub fn html(comparison: &Comparison) -> String {
-    render::html::render(&document::document(comparison, Detail::Summary))
+    render::html::render(&document::document(comparison, Detail::Summary, true))
 }
 
 /// Lines for stderr: the conditions that prevent the comparison, or the verdict of the gate.

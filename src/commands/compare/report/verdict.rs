@@ -1,26 +1,26 @@
 //! The answers that lead a comparison: are constraints enforced on each side, and is a side worse?
 
 use super::labels::{self, percent};
+use crate::commands::matrix::report::{self as matrix, answers};
 use sobench_render::{Answer, Block, Tone};
-use sobench_report::verdict::{AddedTime, MIN_FACTOR_MS, added, factor as times, significant};
+use sobench_report::verdict::{MIN_FACTOR_MS, factor as times, significant};
 use sobench_results::compare::conditions::ConditionEffect;
-use sobench_results::compare::measure::{Measured, Uncertainty, share};
+use sobench_results::compare::measure::Uncertainty;
 use sobench_results::compare::run_spread::RunVariation;
-use sobench_results::compare::side::Side;
 use sobench_results::compare::{Comparison, DifferenceVerdict, Row, SideComparison, leading};
 use sobench_results::metrics::registry::{Figure, Unit, rates};
-use sobench_statistics::contrast::{KEPT_BY_CHANCE, KEPT_LEVEL, MIN_RUNS, Share};
+use sobench_statistics::contrast::{KEPT_BY_CHANCE, KEPT_LEVEL, MIN_RUNS};
 
 /// The verdict block.
-pub(super) fn block(comparison: &Comparison) -> Block {
+pub(super) fn block(comparison: &Comparison, rows: &matrix::Comparison) -> Block {
     let worse = if comparison.is_comparable() {
         let sides = comparison.against.iter();
         sides.map(|against| worse(against, comparison)).collect()
     } else {
         vec![not_comparable(comparison)]
     };
-    let answers = enforced(&comparison.sides).into_iter();
-    let answers = answers.chain(cost(comparison)).chain(worse);
+    let answers = answers::enforced(rows).into_iter();
+    let answers = answers.chain(answers::cost(rows)).chain(worse);
     Block::Verdict(answers.collect())
 }
 
@@ -33,56 +33,6 @@ fn not_comparable(comparison: &Comparison) -> Answer {
         tone: Tone::Plain,
         text: format!("not comparable: {} differ", names.join(", ")),
     }
-}
-
-/// The valid answers of each side; `None` if no side has judged ones.
-fn enforced(sides: &[Side]) -> Option<Answer> {
-    let correct = Figure::new(&rates::CORRECT_RATE);
-    let shares: Vec<Option<Share>> = sides.iter().map(|side| share(side, correct)).collect();
-    if shares.iter().flatten().all(|share| share.of == 0) {
-        return None;
-    }
-    let named = labels::names(sides).into_iter().zip(&shares);
-    let text = named.map(|(name, share)| match share {
-        Some(share) => format!("{name} {} of {}", share.hits, share.of),
-        None => format!("{name} not judged"),
-    });
-    let is_all = shares.iter().flatten().all(|share| share.hits == share.of);
-    Some(Answer {
-        question: "enforced",
-        tone: if is_all { Tone::Good } else { Tone::Plain },
-        text: format!("{} answers valid", text.collect::<Vec<_>>().join(", ")),
-    })
-}
-
-/// What the constraint costs on the sides that have control runs; `None` without such.
-fn cost(comparison: &Comparison) -> Option<Answer> {
-    let of_time = |place: usize| -> Vec<AddedTime> {
-        let sides = labels::names(&comparison.sides).into_iter();
-        let of_side = |(name, cost): (String, &Option<Vec<Measured>>)| {
-            let found = &cost.as_ref()?[place];
-            Some(AddedTime {
-                name,
-                without: found.a?,
-                added: found.difference?,
-                interval: found.spread.interval(KEPT_LEVEL),
-            })
-        };
-        sides.zip(&comparison.costs).filter_map(of_side).collect()
-    };
-    let times = [
-        (1, ("a token", "a token")),
-        (0, ("the first token", "to the first token")),
-    ];
-    let parts = times
-        .into_iter()
-        .filter_map(|(place, words)| added(words, &of_time(place)));
-    let parts: Vec<String> = parts.collect();
-    (!parts.is_empty()).then(|| Answer {
-        question: "cost",
-        tone: Tone::Plain,
-        text: parts.join("; "),
-    })
 }
 
 /// Whether a side is worse than the first one: its claims, what the correct rate rules out, and what

@@ -1,9 +1,10 @@
 //! Pools the metrics of several runs.
 
-use super::schemas::rate_of_runs;
-use super::{FinishedRun, TAIL};
+use super::FinishedRun;
+use crate::commands::matrix::report::sides::TAIL;
 use sobench_results::metrics::pooled::Pooled;
 use sobench_results::metrics::registry::{Figure, Kind, Metric, PerSecond, Value, Values};
+use sobench_statistics::contrast::{self, Hits};
 use sobench_statistics::{Rate, Summary};
 
 /// Every metric over all runs: rates by their counts, distributions over all values, throughput
@@ -13,8 +14,7 @@ pub(super) fn pooled_values(runs: &[FinishedRun], pooled: &[(&'static Metric, Po
     Values::from_fn(|metric| match metric.kind {
         Kind::Rate(_) => {
             let pooled = pooled_rate(runs, |run| run.values.rate(metric));
-            let rate = Figure::new(metric);
-            let counted = rate_of_runs(runs, |request, _| request.in_rate(rate));
+            let counted = rate_of_runs(runs, Figure::new(metric));
             // The interval is known only if every request is.
             let is_whole = |one: &Rate, other: &Rate| (one.hits, one.of) == (other.hits, other.of);
             let counted = counted
@@ -25,11 +25,11 @@ pub(super) fn pooled_values(runs: &[FinishedRun], pooled: &[(&'static Metric, Po
         Kind::Distribution { .. } => {
             let values = runs.iter().flat_map(|run| run.samples.values(metric));
             let values: Vec<f64> = values.collect();
-            (!values.is_empty()).then(|| Value::Distribution(Summary::new(values, &TAIL)))
+            (!values.is_empty()).then(|| Value::Distribution(Summary::new(values, &[TAIL])))
         }
         Kind::Pooled(_) => {
             let (_, values) = pooled.iter().find(|(own, _)| *own == metric)?;
-            Some(values.clone().summary(&TAIL))
+            Some(values.clone().summary(&[TAIL]))
                 .filter(|summary| summary.n > 0)
                 .map(Value::Distribution)
         }
@@ -60,7 +60,7 @@ pub(super) fn pooled_values(runs: &[FinishedRun], pooled: &[(&'static Metric, Po
 pub(super) fn summary(values: &Values, metric: &Metric) -> Summary {
     match values.summary(metric) {
         known if known.n > 0 => known.clone(),
-        _ => Summary::new(Vec::new(), &TAIL),
+        _ => Summary::new(Vec::new(), &[TAIL]),
     }
 }
 
@@ -74,4 +74,18 @@ pub(super) fn pooled_rate(
         rates.iter().map(|rate| rate.hits).sum(),
         rates.iter().map(|rate| rate.of).sum(),
     )
+}
+
+/// The share of hits over several runs of the same requests, with its 95 % interval. Requests are
+/// the trials: repeats of a request and copies count as far as they vary. `None` if no request
+/// counts.
+fn rate_of_runs(runs: &[FinishedRun], rate: Figure) -> Option<Rate> {
+    let mut hits = Hits::default();
+    for run in runs {
+        let found = run.samples.found();
+        hits.add_run(found.filter_map(|(request, found)| {
+            Some((found.case, Some(found.copy), request.in_rate(rate)?))
+        }));
+    }
+    contrast::rate(&hits)
 }

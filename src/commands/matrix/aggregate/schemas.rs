@@ -1,4 +1,4 @@
-//! Results by constraint and by tag: causes, refusals, added TTFT, and answers that contenders
+//! Results by constraint and by tag: refusals, added TTFT, and answers that contenders
 //! disagree on.
 
 use std::collections::{BTreeMap, HashMap};
@@ -9,15 +9,13 @@ use crate::commands::matrix::findings::{Finding, SchemaName};
 use crate::commands::matrix::options::MatrixOptions;
 use crate::commands::matrix::report::verdicts::Cause;
 use crate::commands::matrix::report::{
-    Causes, Disagreement, JudgedAnswer, MAX_DISAGREEMENTS, MAX_REFUSALS, Refusal, SchemaCell,
-    SchemaRow,
+    Disagreement, JudgedAnswer, MAX_DISAGREEMENTS, MAX_REFUSALS, Refusal, SchemaCell, SchemaRow,
 };
 use sobench_core::printable::printable_message;
 use sobench_report::refusals::Refused;
 use sobench_results::compare::requests::RequestView;
 use sobench_results::metrics::registry::latencies;
-use sobench_statistics::contrast::{self, Hits};
-use sobench_statistics::{Rate, Summary};
+use sobench_statistics::Summary;
 
 /// Largest number of rows by constraint, and of rows by feature, in the file.
 const MAX_SCHEMAS: usize = 1_000;
@@ -31,34 +29,6 @@ const SLOW_MS: f64 = 10.0;
 
 /// Smallest number of constraints of which one can be slow.
 const MIN_CONSTRAINTS: usize = 3;
-
-/// The shares of causes over all runs; `None` if no request can be judged.
-pub(super) fn causes(runs: &[FinishedRun]) -> Option<Causes> {
-    let share = |cause: Cause| rate_of_runs(runs, |_, found| Some(found.judged? == Err(cause)));
-    Some(Causes {
-        invalid: share(Cause::Invalid)?,
-        truncated: share(Cause::Truncated)?,
-        refused: share(Cause::Refused)?,
-        failed: share(Cause::Failed)?,
-    })
-}
-
-/// The share of hits over several runs of the same requests, with its 95 % interval. Requests are
-/// the trials: repeats of a request and copies count as far as they vary. `None` if no request
-/// counts.
-pub(super) fn rate_of_runs(
-    runs: &[FinishedRun],
-    hit: impl Fn(&RequestView<'_>, &Finding) -> Option<bool>,
-) -> Option<Rate> {
-    let mut hits = Hits::default();
-    for run in runs {
-        let found = run.samples.found();
-        hits.add_run(found.filter_map(|(request, found)| {
-            Some((found.case, Some(found.copy), hit(&request, found)?))
-        }));
-    }
-    contrast::rate(&hits)
-}
 
 /// The distinct messages of refusals, the most frequent first.
 pub(super) fn refusals(runs: &[FinishedRun]) -> Vec<Refusal> {

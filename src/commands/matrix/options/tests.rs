@@ -16,10 +16,11 @@ fn bench(arguments: &[&str]) -> Result<Benchmark> {
     let command = Cli::parse_arguments(arguments)
         .unwrap_or_else(|error| panic!("{error}"))
         .into_command();
-    let Command::Bench(arguments) = command else {
-        panic!("{command:?}")
-    };
-    Benchmark::new(&arguments)
+    match command {
+        Command::Bench(arguments) => Benchmark::new(&arguments, false),
+        Command::Matrix(arguments) => Benchmark::new(&arguments, true),
+        other => panic!("{other:?}"),
+    }
 }
 
 fn plan(arguments: &[&str]) -> Result<MatrixOptions> {
@@ -68,6 +69,18 @@ fn single_values_are_one_run() {
         bench(&["--save-comparison", "a.md"]).unwrap(),
         Benchmark::Matrix(_)
     ));
+}
+
+#[test]
+fn matrix_is_a_comparison_with_a_control_arm_also_of_one_server() {
+    for (arguments, treatments) in [
+        (&["matrix", "--repeat", "3"][..], 2),
+        (&["--repeat", "3"], 1),
+        (&["matrix", "--no-control-arm"], 1),
+    ] {
+        let plan = plan(arguments).unwrap();
+        assert_eq!(plan.treatments.len(), treatments, "{arguments:?}");
+    }
 }
 
 #[test]

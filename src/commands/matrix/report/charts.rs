@@ -121,7 +121,7 @@ impl Quantiles {
 }
 
 /// Adds the charts that the comparison has data for.
-pub(super) fn add(document: &mut Document, comparison: &Comparison) {
+pub fn add(document: &mut Document, comparison: &Comparison) {
     let pictures = Pictures { comparison };
     pictures.add_sweeps(document);
     pictures.add_group(

@@ -9,7 +9,7 @@ use sobench_render::{Table, text};
 use sobench_report::verdict::{MIN_FACTOR_MS, factor as times};
 use sobench_results::metrics::constraint_overhead::Added;
 use sobench_results::metrics::registry::rates;
-use sobench_statistics::{Rate, Summary};
+use sobench_statistics::Rate;
 
 /// Largest number of constraints in the table.
 pub(super) const MAX_SCHEMA_ROWS: usize = 20;
@@ -107,9 +107,7 @@ const COLUMNS: [Column; 18] = [
         matters: |_| true,
         show: |figures| {
             let control = figures.control.as_ref();
-            added(
-                control.and_then(|control| Some((&control.ttft_ms, control.ttft_added.as_ref()?))),
-            )
+            added(control.and_then(|control| control.ttft_added.as_ref()))
         },
     },
     Column {
@@ -128,9 +126,7 @@ const COLUMNS: [Column; 18] = [
         matters: |_| true,
         show: |figures| {
             let control = figures.control.as_ref();
-            added(
-                control.and_then(|control| Some((&control.tpot_ms, control.tpot_added.as_ref()?))),
-            )
+            added(control.and_then(|control| control.tpot_added.as_ref()))
         },
     },
     Column {
@@ -207,7 +203,7 @@ fn statuses<'c>(head: &str, rows: impl Iterator<Item = &'c SchemaRow> + Clone) -
             .flat_map(|row| &row.cells)
             .map(|cell| cell.contender.as_str()),
     );
-    let cell_chars = (text::WIDTH / (contenders.len() + 1))
+    let cell_chars = (text::width() / (contenders.len() + 1))
         .saturating_sub(3)
         .max(8);
     let heads = std::iter::once(head.to_owned()).chain(
@@ -264,7 +260,7 @@ fn status(cell: &SchemaCell) -> String {
 }
 
 /// The table of all rows.
-pub(super) fn table(comparison: &Comparison) -> Table {
+pub fn table(comparison: &Comparison) -> Table {
     let rows = &comparison.rows;
     let has_several_datasets = distinct(rows.iter().map(|row| &row.dataset)).len() > 1;
     let is_swept = rows.iter().any(|row| row.load != Load::AsGiven);
@@ -367,17 +363,18 @@ fn percent(rate: Option<Rate>) -> String {
 }
 
 /// The added time with its interval, and below it the factor where there is something to multiply.
-fn added(found: Option<(&Summary, &Added)>) -> String {
+fn added(found: Option<&Added>) -> String {
     // A mean of few pairs says nothing.
-    let Some((without, added)) = found.filter(|(_, added)| added.has_enough_pairs()) else {
+    let Some(added) = found.filter(|added| added.has_enough_pairs()) else {
         return unknown();
     };
     let sign = if added.ms < 0.0 { "" } else { "+" };
     let ms = format!("{sign}{}", figure(Some(added.ms)));
-    let without = without.mean.filter(|without| *without >= MIN_FACTOR_MS);
-    let factor = without.map_or_else(String::new, |without| {
-        format!("\n{}", times(without + added.ms, without))
-    });
+    let without = added.control_ms;
+    let factor = match without >= MIN_FACTOR_MS {
+        true => format!("\n{}", times(without + added.ms, without)),
+        false => String::new(),
+    };
     match (added.low_ms, added.high_ms) {
         (Some(low), Some(high)) => {
             format!(

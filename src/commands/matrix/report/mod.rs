@@ -4,12 +4,13 @@
 //! throughputs. As JSON its contract is `schemas/contracts/matrix.schema.json`; the other formats
 //! render the page of `page.rs`.
 
-mod answers;
+pub mod answers;
 pub mod capacity;
 mod cells;
 pub mod charts;
-mod console;
+pub mod console;
 mod page;
+pub mod sides;
 pub mod verdicts;
 
 use std::fmt;
@@ -17,6 +18,7 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 
+pub use self::page::STYLE;
 use self::verdicts::Verdicts;
 use crate::commands::output::pretty;
 use sobench_core::error::Result;
@@ -46,7 +48,7 @@ pub const MAX_DISAGREEMENTS: usize = 100;
 pub const MAX_MESSAGE_CHARS: usize = 300;
 
 /// The comparison of several runs.
-#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, JsonSchema, Serialize)]
 pub struct Comparison {
     pub format: &'static str,
     pub format_version: u32,

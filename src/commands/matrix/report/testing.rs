@@ -102,11 +102,6 @@ fn disagreement() -> Disagreement {
 }
 
 fn figures(hits: usize) -> Figures {
-    let pairs = |factor: f64| {
-        (0..20)
-            .map(|index| (factor * (10.0 + f64::from(index)), 10.0 + f64::from(index)))
-            .collect()
-    };
     Figures {
         runs: 2,
         requests: 200,
@@ -147,9 +142,9 @@ fn figures(hits: usize) -> Figures {
             tpot_ms: summary(200, 90.0),
             output_throughput: Some(1300.0),
             decoding: Some(15.5),
-            ttft_added: Added::new(&[pairs(1.2), pairs(1.25), pairs(1.3)]),
-            first_ttft_added: Added::new(&[vec![(80.0, 10.0)]]),
-            tpot_added: Added::new(&[vec![(11.0, 10.0); 12]]),
+            ttft_added: Added::new(&[24.0, 25.0, 26.0], &[20.0; 3], 60, Some(0.0)),
+            first_ttft_added: Added::new(&[80.0], &[10.0], 1, Some(0.0)),
+            tpot_added: Added::new(&[11.0], &[10.0], 12, Some(0.0)),
             e2el_added: None,
         }),
         distrusted_runs: 0,

@@ -222,7 +222,7 @@ impl Finding {
         }
     }
 
-    fn tested(&self) -> Option<&Tested> {
+    pub(super) fn tested(&self) -> Option<&Tested> {
         match self {
             Self::Tested(tested) => Some(tested),
             _ => None,

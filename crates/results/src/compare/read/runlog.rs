@@ -5,7 +5,7 @@ use crate::compare::requests::{Gaps, Request, Requests};
 use crate::compare::side::{FileKind, Run};
 use crate::metrics::client_overhead::{run_overhead, shard_overhead};
 use crate::metrics::registry::RequestValues;
-use crate::metrics::{Metrics, summarise_with_server};
+use crate::metrics::{Metrics, first_uses, summarise_with_server};
 use sobench_core::error::Result;
 use sobench_core::observation::failure_message;
 use sobench_facts::Sample;
@@ -41,15 +41,24 @@ pub fn run_from_log(file: &str, log: &RunLog) -> Result<Run> {
     run.notices = sobench::notices(&log.record, run.is_partial, !run.distrusted.is_empty());
     run.notices
         .extend(log.notices.iter().map(|notice| notice.to_string()));
-    drop(samples);
+    let known = log.record.known_constraints.iter().cloned().collect();
+    let mut is_later = vec![false; log.requests.len()];
+    let later = first_uses::later_uses(&samples, options, &known);
+    for (sample, is_later) in samples.iter().zip(&mut is_later) {
+        *is_later = later.contains(&sample.case_index());
+    }
+    drop((samples, later));
     let streamed = log
         .requests
         .iter()
         .filter(|sample| sample.streamed(options));
     let gaps = streamed.map(|sample| sample.request_times().chunks.saturating_sub(1));
     let mut requests = Requests::with_capacity(log.requests.len(), gaps.sum());
-    for sample in log.requests.iter() {
-        requests.push(request(&sample, options));
+    for (sample, later_use) in log.requests.iter().zip(is_later) {
+        requests.push(Request {
+            later_use,
+            ..request(&sample, options)
+        });
     }
     run.requests = Some(requests.finish());
     log.check()?;
@@ -98,5 +107,6 @@ fn request(sample: &Sample<'_>, options: &MetricsOptions) -> Request {
             failure
         }),
         offset: Some(sample.offset()),
+        ..Request::default()
     }
 }
