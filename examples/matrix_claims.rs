@@ -13,11 +13,11 @@ use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::path::Path;
 
-use sobench::commands::matrix::report::Load;
 use sobench::commands::matrix::verdicts::batches::{CellDecoding, Decoding};
 use sobench::commands::matrix::verdicts::{CellEvidence, verdicts};
 use sobench_core::error::{Error, Result};
 use sobench_judge::{EvaluateOptions, Evaluator};
+use sobench_report::contenders::Load;
 use sobench_results::compare::read::run_from_log;
 use sobench_results::compare::requests::{Request, RequestView};
 use sobench_results::compare::side::{Run, Side};

@@ -8,7 +8,7 @@ use crate::commands::mask::proof_report::json::ProofFile;
 use crate::commands::preflight::report::features::json::FeaturesFile;
 use crate::commands::preflight::report::json::PreflightFile;
 use crate::commands::preflight::report::limits::json::LimitsFile;
-use crate::commands::{mask, matrix, score};
+use crate::commands::{mask, score};
 use sobench_core::contract::written;
 use sobench_mask::prove::witness::Witness;
 use sobench_results::compare::read::baseline_contract;
@@ -21,7 +21,10 @@ pub fn all() -> Vec<(&'static str, Value)> {
         ("failures", sobench_report::failures::contract()),
         ("mask", written::<mask::report::json::MaskFile<'_>>()),
         ("mask-row", written::<sobench_mask::row::Row>()),
-        ("matrix", written::<matrix::report::Comparison>()),
+        (
+            "matrix",
+            written::<sobench_report::contenders::Comparison>(),
+        ),
         ("preflight", written::<PreflightFile<'_>>()),
         ("preflight-features", written::<FeaturesFile<'_>>()),
         ("preflight-limits", written::<LimitsFile<'_>>()),

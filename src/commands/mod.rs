@@ -5,7 +5,7 @@ pub mod calibrate;
 pub mod compare;
 pub mod completions;
 pub mod datasets;
-mod distinct;
+
 pub mod flags;
 mod large_output;
 pub mod man;

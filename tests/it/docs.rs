@@ -240,7 +240,7 @@ fn title(typed: &str) -> Option<&'static str> {
         "mask" => "Outcomes of schemas",
         "preflight" if has("--limits") => "Limits of constraints",
         "preflight" => "enforced",
-        "compare" => "| side",
+        "compare" => "worse?",
         "calibrate" => "TTFT error mean",
         "report" | "score" => "correct",
         "serve" => "at http://",

@@ -12,6 +12,7 @@ pub mod constraint;
 pub mod contract;
 pub mod dates;
 pub mod departure;
+pub mod distinct;
 pub mod error;
 pub mod error_message;
 pub mod exit_codes;

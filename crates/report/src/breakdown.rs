@@ -1,4 +1,4 @@
-//! Breakdown of a run by kind of constraint and by tag.
+//! Breakdown of a run by kind of constraint, by tag and by the sizes of requests.
 
 use std::collections::BTreeMap;
 
@@ -9,6 +9,7 @@ use sobench_core::case::Arm;
 use sobench_core::printable::printable;
 use sobench_facts::Sample;
 use sobench_render::Table;
+use sobench_results::metrics::dependence::Size;
 use sobench_results::metrics::registry::{
     self, Figure, RunSamples, Values, latencies, rates, totals,
 };
@@ -16,6 +17,9 @@ use sobench_statistics::Rate;
 
 /// Rows of a table at most, the largest groups first.
 const PARTS_MAX: usize = 60;
+
+/// Ranges of a size at most.
+const RANGES: usize = 4;
 
 /// Characters of a tag at most.
 const NAME_MAX_CHARS: usize = 80;
@@ -37,6 +41,43 @@ pub(super) fn by_tag(view: &View<'_>) -> (Table, usize) {
     })
 }
 
+/// A table for each size of requests that varies, by ranges of about as many requests each.
+pub(super) fn by_size(view: &View<'_>) -> Vec<(String, Table)> {
+    let samples: Vec<&Sample<'_>> = view.samples.iter().collect();
+    let of_size = |size: Size| {
+        let sizes = size.of(&samples).into_iter().zip(view.samples);
+        let mut known: Vec<(u64, Sample<'_>)> = sizes
+            .filter_map(|(size, sample)| Some((size?, *sample)))
+            .collect();
+        known.sort_by_key(|(size, _)| *size);
+        let full = known.len().div_ceil(RANGES);
+        let mut ranges: Vec<(u64, u64, Vec<Sample<'_>>)> = Vec::new();
+        for (size, sample) in known {
+            match ranges.last_mut() {
+                Some((_, last, members)) if *last == size || members.len() < full => {
+                    *last = size;
+                    members.push(sample);
+                }
+                _ => ranges.push((size, size, vec![sample])),
+            }
+        }
+        let named = ranges
+            .into_iter()
+            .map(|(from, to, members)| match from == to {
+                true => (from.to_string(), members),
+                false => (format!("{from} to {to}"), members),
+            });
+        let named: Vec<(String, Vec<Sample<'_>>)> = named.collect();
+        let members: Vec<(&str, Vec<Sample<'_>>)> = named
+            .iter()
+            .map(|(name, members)| (name.as_str(), members.clone()))
+            .collect();
+        let unit = size.unit();
+        (members.len() > 1).then(|| (format!("By {unit}"), table(view, unit, &members)))
+    };
+    Size::ALL.into_iter().filter_map(of_size).collect()
+}
+
 fn parts<'s>(
     view: &View<'s>,
     name: &str,
@@ -52,6 +93,11 @@ fn parts<'s>(
     members.sort_by_key(|(_, samples)| std::cmp::Reverse(samples.len()));
     let left_out = members.len().saturating_sub(PARTS_MAX);
     members.truncate(PARTS_MAX);
+    (table(view, name, &members), left_out)
+}
+
+/// The figures of each group.
+fn table(view: &View<'_>, name: &str, members: &[(&str, Vec<Sample<'_>>)]) -> Table {
     let percentiles = &view
         .report
         .metrics
@@ -76,15 +122,10 @@ fn parts<'s>(
         "no answer",
     ]
     .map(str::to_owned);
-    let table = Table::new(fixed.into_iter().chain(of_latency.concat()), 1);
-    (
-        table.with_rows(
-            members
-                .iter()
-                .map(|(name, samples)| row(view, name, samples)),
-        ),
-        left_out,
-    )
+    let rows = members
+        .iter()
+        .map(|(name, samples)| row(view, name, samples));
+    Table::new(fixed.into_iter().chain(of_latency.concat()), 1).with_rows(rows)
 }
 
 fn row(view: &View<'_>, name: &str, samples: &[Sample<'_>]) -> Vec<String> {

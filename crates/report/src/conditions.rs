@@ -210,7 +210,7 @@ fn parts(report: &Report) -> Vec<(&'static str, Option<String>)> {
         ("embedded engine", engine_work(report)),
         (
             "answers",
-            settings
+            record
                 .output_len()
                 .map(|tokens| format!("at most {tokens} tokens")),
         ),

@@ -14,6 +14,7 @@ mod channels;
 pub mod client_overhead;
 pub mod conditions;
 mod confidence;
+pub mod contenders;
 mod count_marks;
 pub mod csv;
 pub mod curl;

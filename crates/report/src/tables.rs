@@ -94,6 +94,9 @@ pub(crate) fn add_all(page: &mut Document, view: &View<'_>) {
     page.titled_table("By dataset", parts(report));
     page.titled_table("By kind of constraint", several(breakdown::by_kind(view).0));
     page.titled_table("By tag", several(breakdown::by_tag(view).0));
+    for (title, table) in breakdown::by_size(view) {
+        page.titled_table(&title, several(table));
+    }
     page.titled_table(
         "Speculative decoding by arm (from tokens per chunk)",
         acceptance(report),

@@ -43,10 +43,12 @@ fn enforced(report: &Report) -> Answer {
     let right = accuracy.map_or_else(String::new, |rate| {
         format!("; {} of {} right", rate.hits, rate.of)
     });
+    let depends = report.metrics.findings.depends_on.as_ref();
+    let depends = depends.map_or_else(String::new, |found| format!("; {found}"));
     Answer {
         question: "enforced",
         tone,
-        text: text + &right,
+        text: text + &right + &depends,
     }
 }
 

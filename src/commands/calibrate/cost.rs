@@ -4,7 +4,7 @@
 use serde::Serialize;
 
 use super::{Load, Measured, Row};
-use crate::commands::distinct::distinct;
+use sobench_core::distinct::distinct;
 use sobench_statistics::{LinearFit, percentile};
 
 /// Confidence level of the intervals.

@@ -5,8 +5,8 @@ use clap::Args;
 use super::cores;
 use super::server::Timetable;
 use crate::commands::calibrate::{FLOOR, Load, Point, SOBENCH};
-use crate::commands::distinct::distinct;
 use crate::commands::flags::values::formats;
+use sobench_core::distinct::distinct;
 use sobench_core::error::{Error, Result};
 use sobench_core::output_format::OutputFormat;
 

@@ -2,7 +2,7 @@
 
 use super::cost::{Cost, Memory, Part};
 use super::{Calibration, CheckedBound, Compared, FLOOR, Flow, Measured, Point, Row};
-use crate::commands::distinct::distinct;
+use sobench_core::distinct::distinct;
 use sobench_render::{Document, Table};
 use sobench_statistics::percentile;
 

@@ -13,21 +13,14 @@ use self::schemas::{SchemaRows, disagreements, refusals, schema_rows};
 use super::run_order::Step;
 use crate::commands::bench::options::Target;
 use crate::commands::bench::run::{Finished, FirstUse, ServerHistory};
-use crate::commands::distinct::distinct;
 use crate::commands::matrix::findings::{Finding, findings};
 use crate::commands::matrix::options::{ContenderServer, InterleavedReason, MatrixOptions, Order};
-use crate::commands::matrix::report::capacity::{Capacity, CapacityRow, Sweep, SweepStep};
-use crate::commands::matrix::report::charts::InvalidReason;
-use crate::commands::matrix::report::sides::TAIL;
-use crate::commands::matrix::report::{
-    ColdFrom, Comparison, Control, FORMAT, FORMAT_VERSION, Figures, KneeRow, Load,
-    MatrixConditions, MatrixRun, Row, RowResult, Treatment,
-};
 use crate::commands::matrix::sweep::Decision;
 use crate::commands::matrix::sweep::backlog::Backlog;
 use crate::commands::matrix::verdicts::batches::{CellDecoding, Decoding};
 use crate::commands::matrix::verdicts::{CellEvidence, verdicts};
 use sobench_core::dates::iso_8601;
+use sobench_core::distinct::distinct;
 use sobench_core::error::{Error, Kind, Result};
 use sobench_core::exit_codes::{CHECK_FAILED, SUCCESS, UNDECIDED};
 use sobench_core::printable::printable_message;
@@ -37,6 +30,13 @@ use sobench_facts::Sample;
 use sobench_notices::enforcement::State;
 use sobench_notices::notice::{MatrixNotice, Notice};
 use sobench_plan::record::{Engine, RunRecord};
+use sobench_report::contenders::capacity::{Capacity, CapacityRow, Sweep, SweepStep};
+use sobench_report::contenders::charts::InvalidReason;
+use sobench_report::contenders::sides::TAIL;
+use sobench_report::contenders::{
+    ColdFrom, Comparison, Control, FORMAT, FORMAT_VERSION, Figures, KneeRow, Load,
+    MatrixConditions, MatrixRun, Row, RowResult, Treatment,
+};
 use sobench_report::refusals::of_only_constraint;
 use sobench_results::compare::read::run_from_log;
 use sobench_results::compare::requests::{RequestView, Requests};

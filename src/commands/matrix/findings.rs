@@ -4,14 +4,14 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::report::MAX_MESSAGE_CHARS;
-use super::report::verdicts::Cause;
 use sobench_core::case::Arm;
 use sobench_core::constraint::Constraint;
 use sobench_core::observation::{Outcome, TOO_MANY_REQUESTS, failure_message};
 use sobench_core::printable::{printable, printable_message};
 use sobench_core::verdict::{NotScored, Reason, Verdict};
 use sobench_facts::Sample;
+use sobench_report::contenders::MAX_MESSAGE_CHARS;
+use sobench_report::contenders::verdicts::Cause;
 use sobench_report::refusals::Refused;
 use sobench_results::metrics::cold_load::COLD_TAG;
 use sobench_runlog::RunLog;

@@ -9,7 +9,6 @@ mod launch;
 pub mod notes;
 pub mod options;
 mod progress;
-pub mod report;
 mod run_order;
 mod sweep;
 pub mod verdicts;
@@ -35,13 +34,13 @@ use crate::commands::bench::run::{self, ServerHistory, report_shutdown_stage};
 use crate::commands::matrix::options::{
     ContenderPlan, ContenderServer, MatrixOptions, Order, PlannedRun,
 };
-use crate::commands::matrix::report::{Load, MatrixRun, Treatment, render, render_text};
 use crate::commands::output::CommandOutput;
 use crate::terminal;
 use sobench_core::error::{Error, Kind, Result};
 use sobench_core::exit_codes::{ENVIRONMENT, INTERRUPTED};
 use sobench_core::output_files::{self, create_parent_folder};
 use sobench_plan::record::EngineChoice;
+use sobench_report::contenders::{Load, MatrixRun, Treatment, render, render_text};
 use sobench_runlog::write::cannot_write;
 use sobench_shutdown::{Shutdown, Stage};
 

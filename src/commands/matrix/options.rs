@@ -21,7 +21,6 @@ use crate::commands::bench::options::dataset::reset_flags_of_others;
 use crate::commands::bench::options::{RunLogPlan, RunPlan, ServerTarget, Target, non_generative};
 use crate::commands::flags::environment;
 use crate::commands::flags::paths::OutputPath;
-use crate::commands::matrix::report::{Load, Treatment};
 use crate::commands::matrix::run_order::{Step, rounds};
 use crate::commands::matrix::sweep::MAX_RUNS as MAX_SWEEP_RUNS;
 use sobench_backend::ConstraintDialect;
@@ -31,6 +30,7 @@ use sobench_core::speed::SpeedProfile;
 use sobench_data::dataset::DatasetName;
 use sobench_engine::EngineName;
 use sobench_plan::metrics::Slo;
+use sobench_report::contenders::{Load, Treatment};
 use sobench_report::text::Detail;
 
 /// The placeholder of the port in a `--launch` command, and in the URL of its server.

@@ -8,7 +8,7 @@
 //! the same order. The order of control and constrained runs, and of low and high loads, alternates
 //! between repeats.
 
-use crate::commands::matrix::report::Treatment;
+use sobench_report::contenders::Treatment;
 
 /// One run, by its indices in the plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

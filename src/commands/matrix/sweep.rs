@@ -12,8 +12,8 @@
 pub(super) mod backlog;
 
 use self::backlog::Backlog;
-use crate::commands::matrix::report::Load;
-use crate::commands::matrix::report::capacity::{Sweep, SweepEnd, SweepStep};
+use sobench_report::contenders::Load;
+use sobench_report::contenders::capacity::{Sweep, SweepEnd, SweepStep};
 use sobench_statistics::Rate;
 
 /// The largest number of runs of a search, including the run that measures where to start.

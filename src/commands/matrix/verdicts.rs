@@ -7,9 +7,11 @@ use std::collections::{BTreeMap, HashSet};
 
 use self::batches::CellDecoding;
 use super::findings::Finding as Found;
-use super::report::Load;
-use super::report::verdicts::{Cause, Compared, Finding, Ruling, Tested, Verdict, Verdicts};
-use crate::commands::distinct::distinct;
+use sobench_core::distinct::distinct;
+use sobench_report::contenders::Load;
+use sobench_report::contenders::verdicts::{
+    Cause, Compared, Finding, MARGIN_POINTS, Ruling, Tested, Verdict, Verdicts,
+};
 use sobench_report::refusals::{Refused, sum_by_keyword};
 use sobench_results::compare::measure::{Measured, NoInterval, Resampling, Uncertainty, measure};
 use sobench_results::compare::pairing::Pairing;
@@ -19,9 +21,8 @@ use sobench_results::compare::{self, throughput};
 use sobench_results::metrics::registry::{Figure, Stat, latencies, rates};
 use sobench_statistics::contrast::{MIN_RUNS, holm};
 
-/// Differences that matter: shares in points, others as a share of the larger figure, and at least
+/// Differences that matter, beside [`MARGIN_POINTS`]: a share of the larger figure, and at least
 /// `MARGIN_MS`. An interval within them says that contenders do not differ.
-pub const MARGIN_POINTS: f64 = 5.0;
 const MARGIN_SHARE: f64 = 0.1;
 const MARGIN_MS: f64 = 0.1;
 

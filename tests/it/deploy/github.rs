@@ -69,7 +69,7 @@ fn runs_are_compared_with_the_baseline_in_the_comment() {
     assert_parts(
         &comment,
         &[
-            "| B | second/runs | 2 | 120 |",
+            "| B runs<br>2 runs |",
             "<details><summary>The last run</summary>",
         ],
     );

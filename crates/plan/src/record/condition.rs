@@ -76,7 +76,7 @@ conditions! {
     Ratio "ratio" Stops |record| record.constrained_ratio().map(|ratio| ratio.to_string()),
     Arms "arms" Stops |record| limit(arms(record)),
     Scorers "scorers" Stops |record| scorers(record),
-    OutputLen "output_len" Stops |record| record.settings.output_len().map(|tokens| tokens.to_string()),
+    OutputLen "output_len" Stops |record| record.output_len(),
     NumPrompts "num_prompts" Notice |record| Some(record.own_requests().to_string()),
     RequestRate "request_rate" Stops |record| Some(record.own_request_rate().to_string()),
     Ramp "ramp" Stops |record| ramp(record),

@@ -138,6 +138,9 @@ pub struct DatasetRecord {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub scorers: Vec<Scorer>,
     pub constraints: ConstraintSet,
+    /// The least and the largest limit of an answer in tokens, if rows have limits of their own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub own_output_len: Option<[u32; 2]>,
 }
 
 /// Summary of the constraints of a run.
@@ -159,6 +162,17 @@ pub struct Host {
 }
 
 impl RunRecord {
+    /// The limit of answers in tokens: of all, or of the rows (`16 to 256`); `None` if parts of the
+    /// dataset differ.
+    pub fn output_len(&self) -> Option<String> {
+        let of_all = self.settings.output_len().map(|tokens| tokens.to_string());
+        match self.dataset.own_output_len {
+            Some([least, most]) if least == most => Some(least.to_string()),
+            Some([least, most]) => Some(format!("{least} to {most}")),
+            None => of_all,
+        }
+    }
+
     /// The start time.
     pub fn started(&self) -> SystemTime {
         UNIX_EPOCH + Duration::from_nanos(self.started_unix_ns)

@@ -48,6 +48,7 @@ pub fn record() -> RunRecord {
                 distinct: 1,
                 sha256: Some("ab".to_owned()),
             },
+            own_output_len: None,
         },
         tokenizer_id: "cl100k_base (embedded)".to_owned(),
         host: Host::default(),

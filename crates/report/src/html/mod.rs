@@ -81,6 +81,9 @@ fn document(view: &View<'_>) -> Result<Document> {
     server_metrics::add(&mut page, &report.metrics);
     add_parts(&mut page, "By kind of constraint", breakdown::by_kind(view));
     add_parts(&mut page, "By tag", breakdown::by_tag(view));
+    for (title, table) in breakdown::by_size(view) {
+        add_parts(&mut page, &title, (table, 0));
+    }
     page.heading("Failing cases");
     page.push(Block::Html(cases::markup(view)?));
     page.heading("All metrics");

@@ -15,7 +15,7 @@ const LEVEL: f64 = 0.95;
 
 /// The time that the constraint adds to a request, in ms.
 #[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
-#[schemars(transform = with_percent)]
+#[schemars(transform = with_older)]
 pub struct Added {
     /// Mean of the differences between constrained requests and their controls.
     pub ms: f64,
@@ -31,11 +31,17 @@ pub struct Added {
     pub repeats_ms: Vec<f64>,
 }
 
-/// Files of older versions have the time in percent as well.
-fn with_percent(schema: &mut Schema) {
+/// Files of older versions have the time in percent as well, and not that of the controls.
+fn with_older(schema: &mut Schema) {
     let properties = schema.get_mut("properties");
     let properties = properties.and_then(serde_json::Value::as_object_mut);
     properties.map(|known| known.insert("percent".to_owned(), true.into()));
+    let required = schema
+        .get_mut("required")
+        .and_then(serde_json::Value::as_array_mut);
+    required
+        .into_iter()
+        .for_each(|names| names.retain(|name| name != "control_ms"));
 }
 
 impl Added {

@@ -10,6 +10,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::constraint_loss::{self, ConstraintLoss};
+use super::dependence::Dependence;
 use super::examples::Group;
 use super::judgement::{complied, is_unjudged};
 use sobench_core::case::Arm;
@@ -27,6 +28,8 @@ use sobench_notices::breach::BreachCause;
 pub struct Findings {
     /// The request from which on constraints were no longer enforced, if any.
     pub lost_from: Option<ConstraintLoss>,
+    /// The size of requests, or the tag, that the validity of answers depends on, if any.
+    pub depends_on: Option<Dependence>,
     /// Reasons of invalid answers, the most frequent first.
     pub reasons: Vec<Group>,
     /// Reasons of invalid answers of the control arm.
@@ -91,6 +94,7 @@ impl Findings {
         let ended: Vec<&Sample<'_>> = ended.filter(|sample| complied(sample).is_some()).collect();
         Self {
             lost_from: constraint_loss::find_loss(&ended),
+            depends_on: Dependence::new(&constrained),
             reasons: Group::by(constrained.iter().copied(), reason),
             control_reasons: Group::by(of_arm(Arm::Control), reason),
             causes: causes(&constrained),

@@ -13,6 +13,7 @@ pub mod cold_load;
 pub mod constraint_loss;
 pub mod constraint_overhead;
 pub mod departures;
+pub mod dependence;
 pub mod distribution;
 pub mod drift;
 pub mod error_groups;

@@ -15,7 +15,7 @@ use sobench_core::scorer::Scorer;
 use sobench_data::dataset::{Dataset, Source};
 use sobench_notices::notice::Notice;
 use sobench_plan::record::{
-    ConstraintSet, DatasetRecord, Host, RunRecord, ServerRecord, ShardRecord,
+    ConstraintSet, DatasetRecord, Host, RunRecord, ServerRecord, Settings, ShardRecord,
 };
 use sobench_results::metrics::cold_load::COLD_TAG;
 
@@ -36,13 +36,15 @@ pub(super) fn record(
     });
     let settings = &plan.settings;
     let takes_constraints = takes_constraints(settings.backend, settings.dataset.source.name());
+    let recorded = settings.clone().with_source(Source::recorded);
+    let loaded = dataset_record(dataset, &recorded);
     let mut record = RunRecord {
         sobench_version: env!("CARGO_PKG_VERSION").to_owned(),
         started: String::new(),
         started_unix_ns: 0,
-        settings: settings.clone().with_source(Source::recorded),
+        settings: recorded,
         server: server(plan.endpoint(), takes_constraints, session),
-        dataset: dataset_record(dataset),
+        dataset: loaded,
         tokenizer_id: prepared.tokenizer.id().to_owned(),
         host: host(),
         enforcement: chosen.enforcement.clone(),
@@ -85,7 +87,7 @@ fn server(endpoint: Option<&Endpoint>, takes_constraints: bool, session: &Sessio
     }
 }
 
-fn dataset_record(dataset: &Dataset) -> DatasetRecord {
+fn dataset_record(dataset: &Dataset, settings: &Settings) -> DatasetRecord {
     let kinds: BTreeSet<&str> = dataset
         .cases
         .iter()
@@ -100,7 +102,15 @@ fn dataset_record(dataset: &Dataset) -> DatasetRecord {
         constraint_kinds: kinds.into_iter().map(str::to_owned).collect(),
         scorers: scorers(&dataset.cases),
         constraints: constraints(&dataset.cases),
+        own_output_len: own_output_len(&dataset.cases, settings.output_len()),
     }
+}
+
+/// The least and the largest limit of an answer, if one differs from that of all.
+fn own_output_len(cases: &[Case], of_all: Option<u32>) -> Option<[u32; 2]> {
+    let limits = || cases.iter().map(|case| case.output_len);
+    let range = [limits().min()?, limits().max()?];
+    (range != [of_all?; 2]).then_some(range)
 }
 
 /// The scorers of the cases, each once.

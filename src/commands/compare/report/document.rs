@@ -2,12 +2,12 @@
 
 use super::labels::percent;
 use super::{charts, labels, verdict};
-use crate::commands::distinct::distinct;
-use crate::commands::matrix::report::{self as matrix, console};
 use sobench_core::dates::iso_8601;
+use sobench_core::distinct::distinct;
 use sobench_core::printable::printable;
 use sobench_plan::record::condition::Field;
 use sobench_render::{Block, Document, Table, Text};
+use sobench_report::contenders::{self as matrix, console};
 use sobench_report::text::Detail;
 use sobench_results::compare::changed_cases::{CaseResult, ChangedCase, ChangedCases};
 use sobench_results::compare::conditions::{Condition, ConditionEffect, SEVERAL};
@@ -57,6 +57,7 @@ pub(super) fn document(comparison: &Comparison, detail: Detail, has_charts: bool
 /// The table of figures, with the letter of each side and its runs.
 fn figures_of_sides(rows: &matrix::Comparison, sides: &[Side]) -> Table {
     let mut table = console::table(rows);
+    table.columns[0].head = "side".to_owned();
     for (index, (row, side)) in table.rows.iter_mut().zip(sides).enumerate() {
         let kinds = distinct(side.runs.iter().map(|run| run.kind));
         let kinds = kinds

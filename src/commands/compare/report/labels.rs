@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::commands::distinct::distinct;
+use sobench_core::distinct::distinct;
 use sobench_core::printable::printable;
 use sobench_plan::record::condition::Field;
 use sobench_results::compare::conditions::SEVERAL;

@@ -1,8 +1,8 @@
 //! The answers that lead a comparison: are constraints enforced on each side, and is a side worse?
 
 use super::labels::{self, percent};
-use crate::commands::matrix::report::{self as matrix, answers};
 use sobench_render::{Answer, Block, Tone};
+use sobench_report::contenders::{self as matrix, answers};
 use sobench_report::verdict::{MIN_FACTOR_MS, factor as times, significant};
 use sobench_results::compare::conditions::ConditionEffect;
 use sobench_results::compare::measure::Uncertainty;

@@ -1,7 +1,7 @@
 //! Pools the metrics of several runs.
 
 use super::FinishedRun;
-use crate::commands::matrix::report::sides::TAIL;
+use sobench_report::contenders::sides::TAIL;
 use sobench_results::metrics::pooled::Pooled;
 use sobench_results::metrics::registry::{Figure, Kind, Metric, PerSecond, Value, Values};
 use sobench_statistics::contrast::{self, Hits};

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use super::{Aggregate, Cell, FinishedRun};
 use crate::commands::matrix::findings::{Finding, SchemaName};
 use crate::commands::matrix::options::MatrixOptions;
-use crate::commands::matrix::report::verdicts::Cause;
-use crate::commands::matrix::report::{
+use sobench_core::printable::printable_message;
+use sobench_report::contenders::verdicts::Cause;
+use sobench_report::contenders::{
     Disagreement, JudgedAnswer, MAX_DISAGREEMENTS, MAX_REFUSALS, Refusal, SchemaCell, SchemaRow,
 };
-use sobench_core::printable::printable_message;
 use sobench_report::refusals::Refused;
 use sobench_results::compare::requests::RequestView;
 use sobench_results::metrics::registry::latencies;

@@ -5,10 +5,10 @@ use std::path::{MAIN_SEPARATOR, Path, PathBuf};
 
 use super::MatrixOptions;
 use crate::commands::bench::options::{RunPlan, Target};
-use crate::commands::matrix::report::{Load, Treatment};
 use crate::commands::matrix::run_order::Step;
 use sobench_core::error::{Error, Result};
 use sobench_core::output_files::with_suffix;
+use sobench_report::contenders::{Load, Treatment};
 
 /// The parts of a run's identity, as placeholders of `--run-log`. A contender is an engine or a
 /// server, so that `{engine}` and `{server}` are both its name.

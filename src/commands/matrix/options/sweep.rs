@@ -4,10 +4,10 @@
 use super::{MatrixOptions, PlannedRun, one_run};
 use crate::commands::bench::args::BenchArgs;
 use crate::commands::flags::environment;
-use crate::commands::matrix::report::Load;
 use crate::commands::matrix::sweep::{MAX_RUNS, START_CONCURRENCY};
 use sobench_core::error::{Error, Result};
 use sobench_data::dataset::DatasetName;
+use sobench_report::contenders::Load;
 use sobench_statistics::Z_95;
 
 /// Bounds of the default of `--num-prompts` in a sweep, the smallest number of requests of a run.

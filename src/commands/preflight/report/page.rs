@@ -3,9 +3,9 @@
 use std::fmt::Write as _;
 
 use super::{reasoning, tool_calls};
-use crate::commands::distinct::distinct;
 use sobench_backend::ConstraintDialect;
 use sobench_core::constraint::GrammarDialect;
+use sobench_core::distinct::distinct;
 use sobench_core::error_message::error_message;
 use sobench_core::printable::{NAME_CHARS, printable, printable_message};
 use sobench_notices::notice::Notice;

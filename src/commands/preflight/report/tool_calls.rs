@@ -1,7 +1,7 @@
 //! The section on tool calls: a table of demands, streamed and whole, and the reasons.
 
 use super::page::{ANSWER_CHARS, class_with_cause};
-use crate::commands::distinct::distinct;
+use sobench_core::distinct::distinct;
 use sobench_core::error_message::error_message;
 use sobench_core::printable::{printable, printable_message};
 use sobench_preflight::tool_calls::CallControl;

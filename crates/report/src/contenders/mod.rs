@@ -20,13 +20,12 @@ use serde::{Serialize, Serializer};
 
 pub use self::page::STYLE;
 use self::verdicts::Verdicts;
-use crate::commands::output::pretty;
-use sobench_core::error::Result;
+use crate::text::Detail;
+use sobench_core::error::{Error, Result};
 use sobench_core::output_format::OutputFormat;
 use sobench_notices::notice::{Notice, as_sentences};
 use sobench_plan::metrics::Slo;
 use sobench_render::{Document, html, markdown, text};
-use sobench_report::text::Detail;
 use sobench_results::metrics::constraint_overhead::Added;
 use sobench_results::metrics::knee::Knee;
 use sobench_results::metrics::registry::Values;
@@ -366,7 +365,10 @@ pub enum Treatment {
 /// The format does not apply to comparisons.
 pub fn render(comparison: &Comparison, format: OutputFormat) -> Result<String> {
     match format {
-        OutputFormat::Json => Ok(pretty(comparison)),
+        OutputFormat::Json => {
+            let text = serde_json::to_string_pretty(comparison);
+            Ok(text.map_err(|error| Error::internal(format!("not JSON: {error}")))? + "\n")
+        }
         OutputFormat::Markdown => {
             let document = Document {
                 title: "sobench: comparison of backends".into(),
@@ -395,7 +397,7 @@ pub fn render_text(comparison: &Comparison, detail: Detail) -> String {
 
 impl Row {
     /// The figures; `None` if no run succeeded.
-    pub(super) fn figures(&self) -> Option<&Figures> {
+    pub fn figures(&self) -> Option<&Figures> {
         match &self.result {
             RowResult::Measured(figures) => Some(figures),
             RowResult::DidNotRun { .. } => None,

@@ -3,10 +3,10 @@
 
 use super::cells::{NAME_CHARS, UNKNOWN, figure, median_and_tail, two_lines, uses};
 use super::{Comparison, Figures, Load, Row, RowResult, SchemaCell, SchemaRow};
-use crate::commands::distinct::distinct;
+use crate::verdict::{MIN_FACTOR_MS, factor as times};
+use sobench_core::distinct::distinct;
 use sobench_core::printable::printable;
 use sobench_render::{Table, text};
-use sobench_report::verdict::{MIN_FACTOR_MS, factor as times};
 use sobench_results::metrics::constraint_overhead::Added;
 use sobench_results::metrics::registry::rates;
 use sobench_statistics::Rate;

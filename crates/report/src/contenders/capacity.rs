@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use super::cells::{NAME_CHARS, figure, median_and_tail, percent, two_lines};
 use super::{Comparison, Load, Treatment};
-use crate::commands::distinct::distinct;
+use sobench_core::distinct::distinct;
 use sobench_core::printable::printable;
 use sobench_render::Table;
 use sobench_statistics::{Rate, Summary, percentile};
@@ -119,7 +119,7 @@ pub struct CapacityCost {
 }
 
 impl CapacityRow {
-    pub(in crate::commands::matrix) fn new(
+    pub fn new(
         dataset: String,
         contender: String,
         constrained: Capacity,
@@ -167,7 +167,7 @@ impl CapacityRow {
 }
 
 impl Capacity {
-    pub(in crate::commands::matrix) fn new(sweeps: Vec<Sweep>) -> Self {
+    pub fn new(sweeps: Vec<Sweep>) -> Self {
         let ends = |end: fn(&Sweep) -> Option<f64>| -> Option<Vec<f64>> {
             sweeps.iter().map(end).collect()
         };

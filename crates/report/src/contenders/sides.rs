@@ -19,11 +19,11 @@ use sobench_statistics::contrast::Hits;
 use sobench_statistics::{Percentile, Rate, Summary, contrast, mean, samples_needed};
 
 /// The percentile that tables show.
-pub(in crate::commands::matrix) const TAIL: f64 = 99.0;
+pub const TAIL: f64 = 99.0;
 
 impl Comparison {
     /// The rows of sides with these names.
-    pub(in crate::commands) fn of_sides(names: &[String], sides: &[Side]) -> Self {
+    pub fn of_sides(names: &[String], sides: &[Side]) -> Self {
         let row = |(name, side): (&String, &Side)| Row {
             dataset: String::new(),
             contender: name.clone(),
@@ -46,7 +46,7 @@ impl Comparison {
 impl Figures {
     /// The figures of the runs of a side, with those of its control runs or of the controls within
     /// its runs. Those that requests or files do not have are unknown.
-    pub(in crate::commands::matrix) fn of_side(side: &Side) -> Self {
+    pub fn of_side(side: &Side) -> Self {
         let of_rate = |figure: Figure| rate_of(figure, side);
         let number = |metric: &'static Metric| figure(side, Figure::new(metric));
         let of_requests = |metric: &'static Metric| {

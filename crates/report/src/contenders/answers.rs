@@ -3,10 +3,10 @@
 
 use super::verdicts::{Compared, Finding, Tested, Verdict};
 use super::{Comparison, Control, Load, Row};
-use crate::commands::distinct::distinct;
+use crate::verdict::{AddedTime, added, significant};
+use sobench_core::distinct::distinct;
 use sobench_core::printable::printable;
 use sobench_render::{Answer, Block, Tone};
-use sobench_report::verdict::{AddedTime, added, significant};
 use sobench_results::metrics::constraint_overhead::Added;
 use sobench_results::metrics::registry::{Figure, rates};
 

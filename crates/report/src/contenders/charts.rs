@@ -3,7 +3,7 @@
 use super::capacity::SweepStep;
 use super::cells::NAME_CHARS;
 use super::{Comparison, Control, Figures, Load, Row, SchemaCell, SchemaRow, Treatment, capacity};
-use crate::commands::distinct::distinct;
+use sobench_core::distinct::distinct;
 use sobench_core::printable::printable;
 use sobench_render::axis::{Axis, Range};
 use sobench_render::dots::{self, Dot};
@@ -61,7 +61,7 @@ pub struct InvalidReason {
 
 impl InvalidReason {
     /// Its name in words, and the message of the first example.
-    pub(in crate::commands::matrix) fn described(&self) -> Option<(String, String)> {
+    pub fn described(&self) -> Option<(String, String)> {
         let message = self.example.as_ref()?.message.clone();
         Some((self.name.replace('_', " "), message))
     }
@@ -108,7 +108,7 @@ const fn class(letter: char, name: &'static str, css: &'static str) -> Class {
 }
 
 impl Quantiles {
-    pub(in crate::commands::matrix) fn new(values_ms: impl Iterator<Item = f64>) -> Self {
+    pub fn new(values_ms: impl Iterator<Item = f64>) -> Self {
         let mut sorted: Vec<f64> = values_ms.filter(|value| value.is_finite()).collect();
         sorted.sort_by(f64::total_cmp);
         let points = sorted.len().min(CURVE_POINTS);

@@ -2,7 +2,7 @@
 
 use super::cells::NAME_CHARS;
 use super::{ColdFrom, Comparison, JudgedAnswer, Load, Row, capacity, charts, console, verdicts};
-use crate::commands::distinct::distinct;
+use sobench_core::distinct::distinct;
 use sobench_core::printable::printable;
 use sobench_render::{Block, Document, Table, Text};
 use sobench_results::metrics::knee::Knee;

@@ -7,8 +7,8 @@ use serde::{Serialize, Serializer};
 
 use super::cells::NAME_CHARS;
 use super::{Comparison, Load, answers};
-use crate::commands::distinct::distinct;
-use crate::commands::matrix::verdicts::MARGIN_POINTS;
+use sobench_core::distinct::distinct;
+
 use sobench_core::printable::{printable, printable_message};
 use sobench_render::{Cell, Document, Table};
 use sobench_results::compare::measure::Measured;
@@ -17,6 +17,9 @@ use sobench_statistics::contrast::MIN_RUNS;
 
 /// Maximum number of sentences above the table.
 const MAX_SENTENCES: usize = 3;
+
+/// Differences of rates that matter, in points.
+pub const MARGIN_POINTS: f64 = 5.0;
 
 /// The kind of a difference.
 const DIFFERS: &str = "differs";
