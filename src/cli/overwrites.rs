@@ -107,15 +107,9 @@ fn is_same(one: &Path, other: &Path) -> bool {
     }
 }
 
-#[cfg(unix)]
 fn is_same_file((_, one): (&Path, &fs::Metadata), (_, other): (&Path, &fs::Metadata)) -> bool {
     use std::os::unix::fs::MetadataExt;
     (one.dev(), one.ino()) == (other.dev(), other.ino())
-}
-
-#[cfg(not(unix))]
-fn is_same_file((one, _): (&Path, &fs::Metadata), (other, _): (&Path, &fs::Metadata)) -> bool {
-    matches!((one.canonicalize(), other.canonicalize()), (Ok(one), Ok(other)) if one == other)
 }
 
 #[cfg(test)]

@@ -61,7 +61,6 @@ fn open_loop_ends_at_the_number_or_duration() {
 
 /// The server stops the client by a signal while requests become due. Without that, delays depend
 /// on the machine.
-#[cfg(unix)]
 #[test]
 fn delayed_client_fails_a_strict_run() {
     use rustix::process::{Pid, Signal, kill_process};

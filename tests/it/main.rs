@@ -21,11 +21,9 @@ mod contracts;
 mod datasets;
 mod departures;
 // Needs a shell and symbolic links.
-#[cfg(unix)]
 mod docs;
 mod enforcement;
 // Needs bash.
-#[cfg(unix)]
 mod deploy;
 mod embedded_speed;
 mod faults;
@@ -43,7 +41,6 @@ mod mask_worker;
 mod matrix;
 mod mix;
 // Needs a shell.
-#[cfg(unix)]
 mod outputs;
 mod planted_faults;
 mod preflight_command;
@@ -52,7 +49,6 @@ mod ratchet;
 mod reference;
 mod registries;
 // Needs gzip and Python.
-#[cfg(unix)]
 mod results_chapter;
 mod runlog;
 mod runs;
@@ -63,7 +59,6 @@ mod serve_tools;
 mod server_metrics;
 mod shards;
 // Needs Unix signals.
-#[cfg(unix)]
 mod signals;
 // Needs Python, a shell, symbolic links and the error numbers of Linux.
 #[cfg(target_os = "linux")]

@@ -291,7 +291,6 @@ fn log_in(line: &str) -> Option<&str> {
     Some(line.split_once("its log is ")?.1)
 }
 
-#[cfg(unix)]
 #[test]
 fn launched_servers_run_one_at_a_time() {
     let program = env!("CARGO_BIN_EXE_sobench");
@@ -329,7 +328,6 @@ fn launched_servers_run_one_at_a_time() {
 }
 
 /// A long run on a server that it launches, and the log of the server.
-#[cfg(unix)]
 fn launched() -> (Running, String) {
     let command = format!(
         "{} serve --port {{port}} --embedded-itl-ms 50",
@@ -342,7 +340,6 @@ fn launched() -> (Running, String) {
     (running, log_in(&started).unwrap().to_owned())
 }
 
-#[cfg(unix)]
 #[test]
 fn sigint_ends_the_launched_server() {
     let (running, log) = launched();
@@ -354,7 +351,6 @@ fn sigint_ends_the_launched_server() {
     assert!(is_gone, "the server of {log} still answers");
 }
 
-#[cfg(unix)]
 #[test]
 fn launched_server_ends_when_the_program_is_killed() {
     let (mut running, log) = launched();

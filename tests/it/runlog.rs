@@ -94,7 +94,6 @@ fn default_log_is_private_in_the_cache_folder() {
         Path::new(path).starts_with(cache().join("sobench/runs")),
         "{path}"
     );
-    #[cfg(unix)]
     {
         let permissions = std::fs::metadata(path).unwrap().permissions();
         let mode = std::os::unix::fs::PermissionsExt::mode(&permissions);
@@ -147,7 +146,6 @@ impl LoggedRun {
 /// A run that lasts long, on the embedded server.
 const SLOW: &str = "--num-prompts 500 --max-concurrency 2 --embedded-step-ms 3";
 
-#[cfg(unix)]
 #[test]
 fn sigkill_loses_only_requests_in_flight() {
     let mut run = LoggedRun::start(&[SLOW, "--guided-decoding-ratio 0.5"]);
@@ -196,7 +194,6 @@ fn sigkill_loses_only_requests_in_flight() {
 
 /// A server that answers the first `answered` requests. The others wait until the client closes the
 /// connection; returns their number so far.
-#[cfg(unix)]
 fn answering_first(answered: usize) -> (ScriptedServer, Arc<AtomicUsize>) {
     let waiting = Arc::new(AtomicUsize::new(0));
     let counter = Arc::clone(&waiting);
@@ -218,7 +215,6 @@ fn answering_first(answered: usize) -> (ScriptedServer, Arc<AtomicUsize>) {
     (server, waiting)
 }
 
-#[cfg(unix)]
 #[test]
 fn shutdown_signals_drain_requests_in_flight() {
     use rustix::process::Signal;
@@ -247,7 +243,6 @@ fn shutdown_signals_drain_requests_in_flight() {
     }
 }
 
-#[cfg(unix)]
 fn interrupted(drain_timeout: &str, signals: usize) {
     const CAP: usize = 3;
     let (server, waiting) = answering_first(6);
@@ -280,13 +275,11 @@ fn interrupted(drain_timeout: &str, signals: usize) {
     );
 }
 
-#[cfg(unix)]
 #[test]
 fn second_signal_cancels_requests_in_flight() {
     interrupted("--drain-timeout 3600", 2);
 }
 
-#[cfg(unix)]
 #[test]
 fn drain_timeout_cancels_requests_in_flight() {
     interrupted("--drain-timeout 0", 1);

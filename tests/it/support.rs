@@ -177,7 +177,6 @@ impl Running {
         self.child.try_wait().expect("it is a child").is_none()
     }
 
-    #[cfg(unix)]
     pub(crate) fn signal(&self, signal: rustix::process::Signal) {
         let id = rustix::process::Pid::from_child(&self.child);
         rustix::process::kill_process(id, signal).expect("the program runs");

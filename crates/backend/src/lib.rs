@@ -9,7 +9,7 @@
 
 mod answer;
 #[cfg(test)]
-mod bodies;
+mod bodies_tests;
 mod body;
 mod body_layout;
 mod check;

@@ -166,7 +166,7 @@ fn cause_of(error: &HttpError) -> TransportCause {
     }
 }
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
 mod tests {
     use std::io::{Read as _, Write as _};
     use std::net::TcpListener;

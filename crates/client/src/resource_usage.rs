@@ -127,18 +127,12 @@ fn machine_time() -> Option<MachineTime> {
 }
 
 /// The POSIX process clock: nanoseconds, unlike the ticks of `/proc/self/stat`.
-#[cfg(unix)]
 fn process_cpu() -> Option<Duration> {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     Some(Duration::new(
         u64::try_from(time.tv_sec).ok()?,
         u32::try_from(time.tv_nsec).ok()?,
     ))
-}
-
-#[cfg(not(unix))]
-fn process_cpu() -> Option<Duration> {
-    None
 }
 
 fn peak_memory_bytes() -> Option<u64> {

@@ -19,7 +19,6 @@ fn needed_for(connections: usize, ends: u64) -> u64 {
 /// low. The default on many systems is 1,024, which a thousand concurrent requests exceed. Requests
 /// beyond the limit fail with [`sobench_core::observation::TransportCause::Local`], which does not
 /// count as a server failure.
-#[cfg(unix)]
 pub fn raise_open_file_limit(connections: usize, ends: u64) -> Option<u64> {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -40,12 +39,6 @@ pub fn raise_open_file_limit(connections: usize, ends: u64) -> Option<u64> {
     getrlimit(Resource::Nofile)
         .current
         .filter(|reached| *reached < needed)
-}
-
-/// Sockets are not files on other systems.
-#[cfg(not(unix))]
-pub fn raise_open_file_limit(_connections: usize, _ends: u64) -> Option<u64> {
-    None
 }
 
 /// Files that a run opens besides its connections: run log, result, report page.
@@ -71,14 +64,8 @@ fn within(limit: u64, open_files: u64, ends: u64) -> usize {
 }
 
 /// The system's error for too many open files.
-#[cfg(unix)]
 pub(super) fn too_many_open_files() -> std::io::Error {
     nix::errno::Errno::EMFILE.into()
-}
-
-#[cfg(not(unix))]
-pub(super) fn too_many_open_files() -> std::io::Error {
-    std::io::Error::other("no more connections")
 }
 
 /// Number of ephemeral ports for connections to one server, if the system reports it (Linux).
@@ -106,7 +93,6 @@ pub(super) fn exhausted_resource(
     })
 }
 
-#[cfg(unix)]
 fn resource_of_errno(number: i32) -> Option<&'static str> {
     use nix::errno::Errno;
     match Errno::from_raw(number) {
@@ -124,11 +110,6 @@ fn resource_of_errno(number: i32) -> Option<&'static str> {
         }
         _ => None,
     }
-}
-
-#[cfg(not(unix))]
-fn resource_of_errno(_number: i32) -> Option<&'static str> {
-    None
 }
 
 #[cfg(test)]
@@ -162,7 +143,6 @@ mod tests {
         }
     }
 
-    #[cfg(unix)]
     #[test]
     fn exhausted_resources_come_with_a_hint() {
         use nix::errno::Errno;
@@ -208,7 +188,6 @@ mod tests {
         }
     }
 
-    #[cfg(unix)]
     #[test]
     fn the_limit_is_never_lowered() {
         use rustix::process::{Resource, getrlimit};

@@ -305,7 +305,6 @@ mod tests {
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
     }
 
-    #[cfg(unix)]
     #[test]
     fn links_and_permissions_stay_and_devices_are_written() {
         use std::os::unix::fs::{PermissionsExt as _, symlink};

@@ -76,10 +76,7 @@ pub(super) struct Listening {
 /// A handle of a connection, to reset it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Connection {
-    #[cfg(unix)]
     handle: Option<Arc<std::os::fd::OwnedFd>>,
-    #[cfg(not(unix))]
-    handle: Option<Arc<()>>,
 }
 
 impl Listener for Listening {
@@ -157,15 +154,9 @@ fn is_connection_error(error: &std::io::Error) -> bool {
     )
 }
 
-#[cfg(unix)]
 fn dup(listener: &tokio::net::TcpListener) -> Option<Spare> {
     use std::os::fd::AsFd;
     listener.as_fd().try_clone_to_owned().ok().map(Spare::from)
-}
-
-#[cfg(not(unix))]
-fn dup(_: &tokio::net::TcpListener) -> Option<Spare> {
-    None
 }
 
 impl Connected<IncomingStream<'_, Listening>> for Connection {
@@ -175,7 +166,6 @@ impl Connected<IncomingStream<'_, Listening>> for Connection {
 }
 
 impl Connection {
-    #[cfg(unix)]
     fn new(stream: &TcpStream) -> Self {
         use std::os::fd::AsFd;
         Self {
@@ -183,14 +173,8 @@ impl Connection {
         }
     }
 
-    #[cfg(not(unix))]
-    fn new(_: &TcpStream) -> Self {
-        Self::default()
-    }
-
     /// Makes the connection close with a reset. On systems without support it is closed normally.
     pub(super) fn end_with_reset(&self) {
-        #[cfg(unix)]
         if let Some(handle) = &self.handle
             && let Ok(handle) = handle.try_clone()
             && let Ok(stream) = TcpStream::from_std(std::net::TcpStream::from(handle))
@@ -198,8 +182,6 @@ impl Connection {
             // The option applies to the socket, through any of its handles.
             let _ = stream.set_zero_linger();
         }
-        #[cfg(not(unix))]
-        let _ = &self.handle;
     }
 }
 

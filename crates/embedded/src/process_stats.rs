@@ -28,15 +28,9 @@ impl ProcessStats {
     }
 }
 
-#[cfg(unix)]
 fn cpu_seconds() -> Option<f64> {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     Some(time.tv_sec as f64 + time.tv_nsec as f64 / 1e9)
-}
-
-#[cfg(not(unix))]
-fn cpu_seconds() -> Option<f64> {
-    None
 }
 
 #[cfg(test)]

@@ -604,7 +604,7 @@ impl<'a> Reader<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::damaged::{SEED, damaged};
+    use crate::damaged_tests::{SEED, damaged};
 
     fn read_rfc8259(text: &str) -> Result<Document, SyntaxError> {
         read(text, 0, Dialect::Rfc8259)

@@ -417,7 +417,7 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
-    use crate::damaged::{SEED, damaged};
+    use crate::damaged_tests::{SEED, damaged};
     use crate::json_reader::{self, Dialect};
 
     fn accepts(text: &str) -> bool {

@@ -23,7 +23,7 @@ pub mod accuracy;
 pub mod canary;
 mod choice;
 #[cfg(test)]
-mod damaged;
+mod damaged_tests;
 pub mod free_choices;
 pub mod function_calls;
 mod grammar;

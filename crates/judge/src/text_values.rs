@@ -401,7 +401,7 @@ mod tests {
     use sobench_testkit::repository_path;
 
     use super::*;
-    use crate::damaged::{SEED, damaged};
+    use crate::damaged_tests::{SEED, damaged};
     use crate::json_reader::{self, Dialect};
 
     /// What `json_reader.rs` reads, if the text has no irregularity.

@@ -425,7 +425,6 @@ fn written_log_is_read_back_exactly() {
             && text.contains(r#"{"maximum":1.50,"multipleOf":1e-2,"b":1,"a":2}"#),
         "{text}"
     );
-    #[cfg(unix)]
     {
         let mode = std::os::unix::fs::PermissionsExt::mode(
             &std::fs::metadata(&path).unwrap().permissions(),

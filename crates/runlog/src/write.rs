@@ -247,12 +247,9 @@ impl Sink {
     }
 
     fn open(options: &mut OpenOptions, path: &Path, access: Access) -> io::Result<Self> {
-        #[cfg(unix)]
         if access == Access::Private {
             std::os::unix::fs::OpenOptionsExt::mode(options, 0o600);
         }
-        #[cfg(not(unix))]
-        let _ = access;
         Ok(Self {
             file: Some(options.open(path)?),
             path: Some(path.to_owned()),

@@ -12,7 +12,6 @@ use std::{fmt, thread};
 use tokio::runtime::Builder;
 use tokio::sync::{oneshot, watch};
 
-#[cfg(unix)]
 pub use self::signals::{handle_file_size_signal, is_hang_up_ignored};
 use sobench_core::error::{Error, Result};
 

@@ -3,21 +3,16 @@
 use std::thread;
 
 use tokio::runtime::Builder;
-#[cfg(unix)]
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use sobench_core::error::{Error, Result};
 
 /// Listens for shutdown signals: SIGINT (Ctrl-C), SIGTERM (`kill`, service managers, `docker stop`)
 /// and, unless it is ignored, SIGHUP (the terminal goes away).
-#[cfg(unix)]
 type Signals = [Option<Signal>; 3];
-#[cfg(not(unix))]
-type Signals = ();
 
 /// Registers the signal handlers on the current runtime. From then on, none of the signals ends the
 /// program.
-#[cfg(unix)]
 fn listen() -> Signals {
     // Programs under `nohup` must survive their terminal.
     let hang_up = if is_hang_up_ignored() {
@@ -32,23 +27,12 @@ fn listen() -> Signals {
     ]
 }
 
-#[cfg(not(unix))]
-fn listen() -> Signals {}
-
 /// Waits for the next signal; forever if none can be received.
-#[cfg(unix)]
 async fn next([interrupt, terminate, hang_up]: &mut Signals) {
     tokio::select! {
         () = received(interrupt) => {}
         () = received(terminate) => {}
         () = received(hang_up) => {}
-    }
-}
-
-#[cfg(not(unix))]
-async fn next(_signals: &mut Signals) {
-    if tokio::signal::ctrl_c().await.is_err() {
-        std::future::pending::<()>().await;
     }
 }
 
@@ -85,7 +69,6 @@ pub(super) fn no_thread(error: &std::io::Error) -> Error {
         .hint("raise the process limit (ulimit -u)")
 }
 
-#[cfg(unix)]
 async fn received(signal: &mut Option<Signal>) {
     let received = match signal {
         Some(signal) => signal.recv().await,
@@ -97,14 +80,12 @@ async fn received(signal: &mut Option<Signal>) {
 }
 
 /// Whether the program was started with SIGHUP ignored (Linux only).
-#[cfg(unix)]
 pub fn is_hang_up_ignored() -> bool {
     std::fs::read_to_string("/proc/self/status")
         .is_ok_and(|status| ignores(&status, SignalKind::hangup().as_raw_value()))
 }
 
 /// Parses `SigIgn` (proc(5)): a hexadecimal mask in which bit `n - 1` is signal `n`.
-#[cfg(unix)]
 fn ignores(status: &str, signal: i32) -> bool {
     let mask = status
         .lines()
@@ -118,7 +99,6 @@ fn ignores(status: &str, signal: i32) -> bool {
 
 /// Makes a write beyond the file size limit (`ulimit -f`) return an error, like a full disk.
 /// Without a handler, SIGXFSZ ends the program.
-#[cfg(unix)]
 pub fn handle_file_size_signal() {
     let runtime = Builder::new_current_thread().enable_io().build();
     if let Ok(runtime) = runtime {
@@ -129,11 +109,7 @@ pub fn handle_file_size_signal() {
     }
 }
 
-/// Other systems have no such signal.
-#[cfg(not(unix))]
-pub fn handle_file_size_signal() {}
-
-#[cfg(all(test, unix))]
+#[cfg(test)]
 mod tests {
     use super::*;
 

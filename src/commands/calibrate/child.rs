@@ -103,7 +103,6 @@ pub(super) enum Process {
 }
 
 /// User and system time so far.
-#[cfg(unix)]
 pub(super) fn cpu_s(process: Process) -> Option<f64> {
     use nix::sys::resource::{UsageWho, getrusage};
     let usage = getrusage(match process {
@@ -114,11 +113,6 @@ pub(super) fn cpu_s(process: Process) -> Option<f64> {
     let seconds =
         |time: nix::sys::time::TimeVal| time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6;
     Some(seconds(usage.user_time()) + seconds(usage.system_time()))
-}
-
-#[cfg(not(unix))]
-pub(super) fn cpu_s(_process: Process) -> Option<f64> {
-    None
 }
 
 /// CPU time so far of a process that runs; `None` on systems other than Linux, or if it has ended.
@@ -148,7 +142,6 @@ fn peak_memory_of(pid: u32) -> Option<f64> {
 mod tests {
     use super::*;
 
-    #[cfg(unix)]
     #[test]
     fn the_cpu_time_of_a_part_of_the_run_is_interpolated() {
         let mut client = run(&mut Command::new("true"), &[]).unwrap();

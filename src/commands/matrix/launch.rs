@@ -11,7 +11,6 @@ use std::time::Duration;
 
 use tokio::runtime::Runtime;
 
-#[cfg(unix)]
 use super::watchdog::Watchdog;
 use crate::commands::flags::environment::cache_folder;
 use crate::commands::matrix::options::PORT;
@@ -59,7 +58,6 @@ pub(super) struct LaunchedServer {
     group: LaunchedGroup,
     is_stopped: bool,
     /// Stops the server if this program is killed.
-    #[cfg(unix)]
     watchdog: Option<Watchdog>,
 }
 
@@ -90,40 +88,29 @@ impl LaunchedServer {
         let stdout = file
             .try_clone()
             .map_err(|error| Error::environment(format!("{}: {error}", log.display())))?;
-        let [shell, flag] = if cfg!(unix) {
-            ["sh", "-c"]
-        } else {
-            ["cmd", "/C"]
-        };
-        let mut starting = Command::new(shell);
+        let mut starting = Command::new("sh");
         starting
-            .args([flag, &command])
+            .args(["-c", &command])
             .stdin(Stdio::null())
             .stdout(stdout)
             .stderr(file);
-        #[cfg(unix)]
         std::os::unix::process::CommandExt::process_group(&mut starting, 0);
         let process = starting.spawn().map_err(|error| {
             Error::environment(format!("cannot start the server ({error}): {command}"))
         })?;
         group.set(Some(process.id()));
-        #[cfg_attr(not(unix), expect(unused_mut))]
         let mut launched = Self {
             process,
             port,
             log,
             group: group.clone(),
             is_stopped: false,
-            #[cfg(unix)]
             watchdog: None,
         };
-        #[cfg(unix)]
-        {
-            let watchdog = Watchdog::new(launched.process.id());
-            launched.watchdog = Some(watchdog.map_err(|error| {
-                Error::environment(format!("cannot start the watchdog of the server: {error}"))
-            })?);
-        }
+        let watchdog = Watchdog::new(launched.process.id());
+        launched.watchdog = Some(watchdog.map_err(|error| {
+            Error::environment(format!("cannot start the watchdog of the server: {error}"))
+        })?);
         Ok(launched)
     }
 
@@ -175,7 +162,6 @@ impl LaunchedServer {
         kill(group, &mut self.process);
         let _ = self.process.wait();
         self.group.set(None);
-        #[cfg(unix)]
         if let Some(watchdog) = self.watchdog.take() {
             watchdog.dismiss();
         }
@@ -215,17 +201,14 @@ fn exited(status: ExitStatus) -> Error {
     Error::environment(format!("the server exited before it was ready ({status})"))
 }
 
-#[cfg(unix)]
 pub(super) fn terminate(group: GroupId) {
     signal(group, rustix::process::Signal::TERM);
 }
 
-#[cfg(unix)]
 fn kill(group: GroupId, _process: &mut Child) {
     signal(group, rustix::process::Signal::KILL);
 }
 
-#[cfg(unix)]
 fn signal(group: GroupId, signal: rustix::process::Signal) {
     if let Some(group) = pid(group) {
         // The group may have ended already.
@@ -234,29 +217,14 @@ fn signal(group: GroupId, signal: rustix::process::Signal) {
 }
 
 /// Whether the group has processes left.
-#[cfg(unix)]
 fn has_processes(group: GroupId) -> bool {
     pid(group).is_some_and(|group| rustix::process::test_kill_process_group(group).is_ok())
 }
 
-#[cfg(unix)]
 fn pid(group: GroupId) -> Option<rustix::process::Pid> {
     i32::try_from(group)
         .ok()
         .and_then(rustix::process::Pid::from_raw)
-}
-
-#[cfg(not(unix))]
-pub(super) fn terminate(_group: GroupId) {}
-
-#[cfg(not(unix))]
-fn kill(_group: GroupId, process: &mut Child) {
-    let _ = process.kill();
-}
-
-#[cfg(not(unix))]
-fn has_processes(_group: GroupId) -> bool {
-    false
 }
 
 /// Creates a new log file that only the user can read, because a server may print its API key.
@@ -268,7 +236,6 @@ fn open_log(folder: Option<&Path>, name: &str) -> io::Result<(File, PathBuf)> {
     std::fs::create_dir_all(&folder)?;
     let mut options = OpenOptions::new();
     options.append(true).create_new(true);
-    #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     let safe: String = name
         .chars()
@@ -310,7 +277,7 @@ fn tail(log: &Path) -> io::Result<String> {
     Ok(lines.join(" | "))
 }
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
 mod tests {
     use super::*;
     use sobench_client::{ClientOptions, Endpoint};

@@ -12,7 +12,6 @@ mod progress;
 mod run_order;
 mod sweep;
 pub mod verdicts;
-#[cfg(unix)]
 mod watchdog;
 
 use std::collections::{HashMap, HashSet};

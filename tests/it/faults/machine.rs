@@ -131,7 +131,6 @@ fn file_size_limit_is_handled_like_a_full_disk() {
     assert_eq!(part["sobench"]["partial"], true);
 }
 
-#[cfg(unix)]
 #[test]
 fn closed_streams_do_not_change_the_exit_code() {
     let server = choice_server();
@@ -181,7 +180,6 @@ fn closed_streams_do_not_change_the_exit_code() {
     }
 }
 
-#[cfg(unix)]
 #[test]
 fn unusual_terminal_settings_do_not_fail() {
     let server = choice_server();
@@ -344,7 +342,6 @@ impl CrashingServer {
     }
 }
 
-#[cfg(unix)]
 #[test]
 fn server_restart_is_reported_as_an_outage() {
     let server = CrashingServer::default();

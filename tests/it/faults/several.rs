@@ -9,7 +9,6 @@ use sobench_testkit::scripted::{ScriptedServer, Then, whole};
 use super::run::failing_after;
 use crate::support::{Folder, Running, choice_server, program, ran, through_shell};
 
-#[cfg(unix)]
 #[test]
 fn signal_ends_waiting_for_a_server() {
     let loading = [0, 1].map(|_| {
@@ -36,7 +35,6 @@ fn signal_ends_waiting_for_a_server() {
     }
 }
 
-#[cfg(unix)]
 #[test]
 fn interrupted_command_without_results_exits_with_130() {
     let silent = failing_after(0, |stream| {

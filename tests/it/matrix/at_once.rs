@@ -248,7 +248,6 @@ fn interleaving_that_cannot_be_is_rejected() {
     }
 }
 
-#[cfg(unix)]
 #[test]
 fn sigint_stops_all_concurrent_runs_with_partial_logs() {
     // Two requests are answered, the rest hang; then the test sends SIGINT.
@@ -286,7 +285,6 @@ fn sigint_stops_all_concurrent_runs_with_partial_logs() {
 }
 
 /// A server that answers this number of measured requests. Later ones hang.
-#[cfg(unix)]
 pub(super) fn hanging_after(answered: usize) -> ScriptedServer {
     let measured = AtomicUsize::new(0);
     ScriptedServer::new(move |request, stream| {

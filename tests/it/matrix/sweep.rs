@@ -108,7 +108,6 @@ fn verdicts_of_a_sweep_compare_the_runs_of_its_rows() {
     assert_eq!(correct[0]["load"]["value"].as_f64(), Some(100_000.0));
 }
 
-#[cfg(unix)]
 #[test]
 fn sigint_ends_a_sweep_with_the_bracket_so_far() {
     // The requests of the first run are answered. Those of the second run hang.

@@ -377,7 +377,6 @@ mod tests {
 
     /// The result of connecting to addresses with these results: the index of the one that accepts,
     /// or the error.
-    #[cfg(unix)]
     #[track_caller]
     fn check(
         answers: &[Result<(), nix::errno::Errno>],
@@ -402,7 +401,6 @@ mod tests {
         assert_eq!(found.map_err(number), expected, "{answers:?}");
     }
 
-    #[cfg(unix)]
     #[test]
     fn the_most_useful_failure_of_several_addresses_is_returned() {
         use nix::errno::Errno::{EADDRNOTAVAIL, ECONNREFUSED, EHOSTUNREACH, EMFILE};

@@ -181,7 +181,7 @@ fn read(path: &str) -> Result<Vec<LoggedRequest>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dataset::golden::check;
+    use crate::dataset::golden_tests::check;
     use crate::dataset::tests::{plan, rows, tokenizer};
     use crate::dataset::{DatasetName, Source};
     use sobench_notices::notice::sentences;

@@ -253,6 +253,6 @@ pub fn load_with(plan: &DatasetPlan, inputs: &Inputs<'_>) -> Result<Dataset> {
 }
 
 #[cfg(test)]
-mod golden;
+mod golden_tests;
 #[cfg(test)]
 mod tests;

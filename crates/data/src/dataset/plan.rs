@@ -98,7 +98,6 @@ mod tests {
         );
     }
 
-    #[cfg(unix)]
     #[test]
     fn a_path_that_cannot_be_recorded_is_refused() {
         use std::os::unix::ffi::OsStringExt as _;

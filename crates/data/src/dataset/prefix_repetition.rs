@@ -152,7 +152,7 @@ impl Kind for PrefixRepetitionPlan {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dataset::golden::check;
+    use crate::dataset::golden_tests::check;
     use crate::dataset::tests::{plan, rows, tokenizer};
     use crate::dataset::{DatasetName, Source};
 

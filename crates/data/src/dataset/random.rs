@@ -311,7 +311,7 @@ fn bounds(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dataset::golden::{check, lengths};
+    use crate::dataset::golden_tests::{check, lengths};
     use crate::dataset::tests::{plan, rows, tokenizer};
     use crate::dataset::{DatasetName, Source};
 

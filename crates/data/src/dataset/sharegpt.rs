@@ -191,7 +191,7 @@ pub(super) fn has_valid_length(prompt_tokens: usize, reply_tokens: usize, is_fix
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dataset::golden::check;
+    use crate::dataset::golden_tests::check;
     use crate::dataset::tests::{plan, rows, tokenizer};
     use crate::dataset::{DatasetName, Source};
     use sobench_notices::notice::sentences;

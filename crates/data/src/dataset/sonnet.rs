@@ -200,7 +200,7 @@ fn formatted(tokenizer: &Tokenizer, text: &str) -> Result<(String, bool)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dataset::golden::check;
+    use crate::dataset::golden_tests::check;
     use crate::dataset::tests::{plan, rows, tokenizer};
     use crate::dataset::{DatasetName, Source, load};
 

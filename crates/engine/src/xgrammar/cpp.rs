@@ -284,4 +284,4 @@ fn library_message(error: &XGrammarErr) -> String {
 }
 
 #[cfg(test)]
-mod parity;
+mod parity_tests;

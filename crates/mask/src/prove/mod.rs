@@ -25,7 +25,7 @@ mod mutant;
 mod oracles;
 pub(super) mod prover;
 #[cfg(test)]
-mod reference;
+mod reference_tests;
 mod respell;
 mod rollback;
 mod schema_reduction;

@@ -12,7 +12,7 @@ use super::mask_checks::{ConstraintContext, WalkText, check_masks_along};
 use super::mask_walk::WalkGuide;
 use super::oracles::Oracles;
 use super::prover::{ProofObserver, VocabularyTools, prove};
-use super::reference::{Bug, Language, Reference, RollbackBug};
+use super::reference_tests::{Bug, Language, Reference, RollbackBug};
 use super::shrink::{FindingCase, ShrinkLimits, recheck, shrink};
 use super::sorted_vocabulary::SortedVocabulary;
 use super::syntax::Syntax;

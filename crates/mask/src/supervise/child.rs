@@ -46,7 +46,6 @@ impl Child {
             .stderr(Stdio::piped());
         // Keeps the panic message, not the backtrace, at the end of stderr.
         starting.env("RUST_BACKTRACE", "0");
-        #[cfg(unix)]
         std::os::unix::process::CommandExt::process_group(&mut starting, 0);
         let mut process = starting.spawn()?;
         let missing = || std::io::Error::other("a pipe is missing");
@@ -112,7 +111,6 @@ impl Child {
     /// Kills the process group, since a grandchild could keep the pipes open. If the child has
     /// exited by itself, its own status is kept.
     fn end(&mut self) {
-        #[cfg(unix)]
         if let Ok(id) = i32::try_from(self.process.id())
             && let Some(group) = rustix::process::Pid::from_raw(id)
             && matches!(self.process.try_wait(), Ok(None))

@@ -76,17 +76,11 @@ fn ended(status: ExitStatus) -> String {
     }
 }
 
-#[cfg(unix)]
 fn signal(status: Option<ExitStatus>) -> Option<i32> {
     std::os::unix::process::ExitStatusExt::signal(&status?)
 }
 
-#[cfg(not(unix))]
-fn signal(_: Option<ExitStatus>) -> Option<i32> {
-    None
-}
-
-#[cfg(all(test, unix))]
+#[cfg(test)]
 mod tests {
     use std::os::unix::process::ExitStatusExt;
 

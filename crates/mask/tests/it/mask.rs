@@ -1,6 +1,5 @@
 //! Tests of the supervisor with faulty child processes, which are shell scripts.
 
-#[cfg(unix)]
 mod children {
     use std::cell::RefCell;
     use std::path::{Path, PathBuf};

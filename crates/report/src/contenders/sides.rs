@@ -242,7 +242,10 @@ impl Arms<'_> {
         };
         let mut with = self.values(self.side, SideId::B, metric, counts);
         let mut without = self.values(self.controls, SideId::A, metric, is_control);
-        if self.pairing != Pairing::None {
+        let is_paired = |(one, other): (&BTreeMap<u32, f64>, &BTreeMap<u32, f64>)| {
+            one.keys().any(|case| other.contains_key(case))
+        };
+        if self.pairing != Pairing::None && with.iter().zip(&without).any(is_paired) {
             for (one, other) in with.iter_mut().zip(&mut without) {
                 one.retain(|case, _| other.contains_key(case));
                 other.retain(|case, _| one.contains_key(case));

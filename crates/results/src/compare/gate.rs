@@ -22,10 +22,9 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::Gate;
-use super::measure::{Measured, NoInterval, Resampling, Uncertainty, measure, reliable_figure};
-use super::pairing::Pairing;
+use super::measure::{Measured, NoInterval, Uncertainty, reliable_figure};
 use super::rules::{ChangeRule, ChangeUnit, Direction, LimitRule};
-use super::run_spread::{RunSpread, RunVariation};
+use super::run_spread::RunVariation;
 use super::side::Side;
 use super::throughput::follows_rate;
 use crate::metrics::registry::{Figure, Unit};
@@ -285,22 +284,6 @@ pub fn evaluate_changes(
             change
         })
         .collect()
-}
-
-/// Measures only the figures of the rules, and evaluates them.
-pub fn evaluate_rules(
-    a: &Side,
-    b: &Side,
-    rules: &[ChangeRule],
-    run_spread: &RunSpread,
-    resampling: Resampling,
-) -> Vec<ChangeRuling> {
-    let mut metrics: Vec<Figure> = rules.iter().map(|rule| rule.metric).collect();
-    metrics.sort();
-    metrics.dedup();
-    let measured = measure(a, b, &Pairing::new(a, b), &metrics, run_spread, resampling);
-    let level = level(rules, [&measured[..]]);
-    evaluate_changes(rules, (a, b), &measured, level)
 }
 
 /// Evaluates limit rules on one side.
@@ -589,7 +572,9 @@ fn needs(rule: &ChangeRule, measured: &Measured) -> Option<Needs> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::compare::testing::{request, side, steady};
+    use crate::compare::measure::Resampling;
+    use crate::compare::run_spread::RunSpread;
+    use crate::compare::testing::{evaluate_rules, request, side, steady};
     use crate::metrics::accuracy::ArmPairs;
     use crate::metrics::registry::rates as registry_rates;
     use crate::metrics::summarise;

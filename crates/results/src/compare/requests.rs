@@ -1,7 +1,7 @@
 //! The requests of a run in columns, some hundred bytes each, so that two runs of a million requests
 //! fit into memory. Texts of answers stay in the file. A column that a file does not have is empty.
 
-use crate::metrics::registry::{Figure, Metric, RequestValues, ValueColumns, latencies};
+use crate::metrics::registry::{Figure, Metric, RequestValues, ValueColumns};
 use sobench_core::case::Arm;
 use sobench_facts::columns::{Bits, Column, Dense, Texts, columns};
 use sobench_facts::compact_ids::{CompactId, Ids};
@@ -300,18 +300,13 @@ impl RequestView<'_> {
         self.value(metric)
             .filter(|_| metric.counts(self.answered()))
     }
-
-    /// Time of the last content, in seconds from the start of the run, if there is an answer.
-    pub fn ended_s(&self) -> Option<f64> {
-        Some(self.sent_s()? + self.in_distribution(&latencies::E2EL)? / 1000.0)
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::compare::testing::request;
-    use crate::metrics::registry::rates;
+    use crate::metrics::registry::{latencies, rates};
 
     #[test]
     fn values_round_trip_and_unknown_ones_stay_unknown() {
@@ -353,8 +348,8 @@ mod tests {
         );
         assert_eq!(second.in_distribution(&latencies::TPOT), Some(5.0));
         assert_eq!(
-            (second.ended_s(), second.output_tokens()),
-            (Some(0.03), Some(3))
+            (second.sent_s(), second.output_tokens()),
+            (Some(0.0), Some(3))
         );
         assert_eq!((second.gaps(), second.verdict()), ((2, 3.0), Some("valid")));
         let tpots: Vec<_> = requests.in_distribution(&latencies::TPOT).collect();

@@ -1,8 +1,13 @@
 //! Runs for tests, with defaults for everything that a test does not set.
 
+use super::gate::{self, ChangeRuling};
+use super::measure::{Resampling, measure};
+use super::pairing::Pairing;
 use super::requests::Request;
+use super::rules::ChangeRule;
+use super::run_spread::RunSpread;
 use super::side::{Run, Side};
-use crate::metrics::registry::{Metric, RequestValues, latencies, rates};
+use crate::metrics::registry::{Figure, Metric, RequestValues, latencies, rates};
 use sobench_core::case::Arm;
 use sobench_plan::record::condition::Field;
 
@@ -84,4 +89,20 @@ pub fn steady(tokens: u64, request_rate: &str) -> Side {
         run.conditions.insert(Field::RequestRate, rate);
     }
     side
+}
+
+/// Measures only the figures of the rules, and evaluates them.
+pub fn evaluate_rules(
+    a: &Side,
+    b: &Side,
+    rules: &[ChangeRule],
+    run_spread: &RunSpread,
+    resampling: Resampling,
+) -> Vec<ChangeRuling> {
+    let mut metrics: Vec<Figure> = rules.iter().map(|rule| rule.metric).collect();
+    metrics.sort();
+    metrics.dedup();
+    let measured = measure(a, b, &Pairing::new(a, b), &metrics, run_spread, resampling);
+    let level = gate::level(rules, [&measured[..]]);
+    gate::evaluate_changes(rules, (a, b), &measured, level)
 }

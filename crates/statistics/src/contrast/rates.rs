@@ -255,13 +255,6 @@ impl RateContrast {
         }
     }
 
-    /// The share of each side over the pairs; `None` if the requests are not paired.
-    pub fn paired_shares(&self) -> Option<[f64; 2]> {
-        let pairs = self.pairs()?.pairs;
-        let of = pairs.total() as f64;
-        Some([pairs.only_a, pairs.only_b].map(|only| (pairs.both + only) as f64 / of))
-    }
-
     /// Whether several runs of a side entered.
     pub fn has_runs(&self) -> bool {
         self.variation.is_some()

@@ -244,7 +244,6 @@ mod tests {
         }
     }
 
-    #[cfg(unix)]
     #[test]
     fn a_link_leads_to_the_new_log() {
         let folder = tempfile::tempdir().unwrap();

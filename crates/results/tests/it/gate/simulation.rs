@@ -9,12 +9,13 @@
 
 use sobench_core::case::Arm;
 use sobench_plan::record::condition::Field;
-use sobench_results::compare::gate::{ChangeRuling, GateVerdict, evaluate_rules};
+use sobench_results::compare::gate::{ChangeRuling, GateVerdict};
 use sobench_results::compare::measure::Resampling;
 use sobench_results::compare::requests::{Gaps, Request};
 use sobench_results::compare::rules::ChangeRule;
 use sobench_results::compare::run_spread::RunSpread;
 use sobench_results::compare::side::{FileKind, Run, Side};
+use sobench_results::compare::testing::evaluate_rules;
 use sobench_results::metrics::registry::{RequestValues, latencies, rates};
 use sobench_statistics::bootstrap::{RandomSource, SplitMix};
 use sobench_statistics::distributions::proportion_at_most;
