@@ -30,7 +30,7 @@ th{border-bottom:2px solid var(--line);vertical-align:bottom;white-space:normal;
 th.word,td.word{text-align:left}td.word{white-space:normal;overflow-wrap:break-word;min-width:11rem}
 .charts{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(32rem,100%),1fr));gap:1rem}
 svg{width:100%;height:auto;display:block;overflow:visible}svg.wide{min-width:60rem;max-width:76rem;overflow:hidden}
-svg text{fill:var(--soft);font:12px system-ui,sans-serif}svg .label{fill:var(--ink);font-size:14px}
+svg text{fill:var(--soft);font:12px system-ui,sans-serif}svg .label{fill:var(--ink);font-size:14px;paint-order:stroke;stroke:var(--paper);stroke-width:4px}
 .grid{stroke:var(--line);stroke-width:1}.curve{fill:none;stroke-width:2;stroke-linejoin:round}.dashed{stroke-dasharray:6 4}
 .c0{stroke:var(--c0)}.c1{stroke:var(--c1)}.c2{stroke:var(--c2)}.c3{stroke:var(--c3)}.c4{stroke:var(--c4)}
 .dot.c0{fill:var(--c0)}.dot.c1{fill:var(--c1)}.dot.c2{fill:var(--c2)}.dot.c3{fill:var(--c3)}.dot.c4{fill:var(--c4)}

@@ -2,7 +2,9 @@
 
 use super::Report;
 use sobench_core::case::Arm;
+use sobench_core::distinct::distinct;
 use sobench_core::printable::printable_message;
+use sobench_core::verdict::ExtraText;
 use sobench_notices::enforcement::State;
 use sobench_notices::notice::BenchNotice;
 use sobench_plan::metrics::Answers;
@@ -48,7 +50,7 @@ fn enforced(report: &Report) -> Answer {
     Answer {
         question: "enforced",
         tone,
-        text: text + &right + &depends,
+        text: text + &depends + &right,
     }
 }
 
@@ -76,17 +78,17 @@ fn enforcement(report: &Report) -> (Tone, String) {
         // A share below 100 % never reads as 100.00 %.
         valid.push_str(&format!(" ({:.2} %)", rate.percent.min(99.99)));
     }
-    if let Some(control) = control {
+    let without = control.map_or_else(String::new, |control| {
         let cut = if metrics.are_controls_all_cut() {
             " (all cut)"
         } else {
             ""
         };
         let (hits, of) = (control.hits, control.of);
-        valid.push_str(&format!(", {hits} of {of} without the constraint{cut}"));
-    }
+        format!("; without the constraint {hits} of {of}{cut}")
+    });
     if let Some(refused) = report.constraint_refusal().and_then(refusal) {
-        return (Tone::Alarm, format!("NO: {refused}; {valid}"));
+        return (Tone::Alarm, format!("NO: {refused}; {valid}{without}"));
     }
     let state = report.record.enforcement.state;
     let broken = metrics.findings.reasons.iter();
@@ -112,7 +114,7 @@ fn enforcement(report: &Report) -> (Tone, String) {
             None => (Tone::Plain, "not known without a control arm: "),
         },
     };
-    (tone, format!("{word}{valid}{problems}"))
+    (tone, format!("{word}{valid}{problems}{without}"))
 }
 
 /// Whether sobench's own engine decodes, which enforces by construction.
@@ -152,6 +154,8 @@ fn reasons(broken: &[&Group], report: &Report) -> Vec<String> {
     let kinds = &report.metrics.findings.extra_text;
     let phrase = |group: &&Group| {
         let kind = match &kinds[..] {
+            [only] if only.kind == ExtraText::Fence => "a code fence around the JSON",
+            [only] if only.kind == ExtraText::SecondDocument => "a second JSON document",
             [only] => only.kind.phrase(),
             _ => "text around the JSON",
         };
@@ -161,7 +165,7 @@ fn reasons(broken: &[&Group], report: &Report) -> Vec<String> {
         };
         let case = group.examples.first();
         let case = case.map_or_else(String::new, |example| {
-            format!(" ({})", printable_message(&example.case_id))
+            format!(" (case {})", printable_message(&example.case_id))
         });
         format!("{} {}{case}", group.count, conjugated(&what, group.count))
     };
@@ -218,7 +222,7 @@ fn words(reason: &str) -> &str {
         "runaway_whitespace" => "are endless white space",
         "wrong_channel" => "are in the wrong channel",
         "other_request" => "are another request's",
-        "leaked_markup" => "have markup of tool calls in a text",
+        "leaked_markup" => "have the markup of a tool call in the text",
         "call_under_none" => "call a tool though none is allowed",
         "unknown_tool" => "call a tool that was not offered",
         "wrong_tool" => "call a tool that is not allowed",
@@ -315,25 +319,36 @@ pub fn added((what, to): (&str, &str), found: &[AddedTime]) -> Option<String> {
         of.interval
             .is_some_and(|(low, high)| low <= 0.0 && high >= 0.0)
     });
+    let are_all_few = found.iter().all(|of| of.interval.is_none());
+    let bases = differing.iter().map(|of| significant(of.without));
+    let has_one_base = distinct(bases).len() == 1;
     let phrase = |(index, of): (usize, &&AddedTime)| {
         let (is_first, name) = (index == 0, with_name(of));
         let few = match of.interval {
-            None => ", too few for an interval",
-            Some(_) => "",
+            None if !are_all_few => ", too few runs to be sure",
+            _ => "",
         };
         let (with, without) = (significant(of.without + of.added), significant(of.without));
         let times = factor(of.without + of.added, of.without);
-        let signed = signed(of.added);
-        match (has_factors, is_first) {
+        let (signed, unit) = (signed(of.added), if is_first { " ms" } else { "" });
+        let what = if is_first {
+            format!("{what} takes ")
+        } else {
+            String::new()
+        };
+        match (has_factors, is_first || !has_one_base) {
             (true, true) => {
-                format!("{what} takes {with} ms{name} in place of {without} ({times}{few})")
+                format!("{what}{with}{unit}{name} in place of {without} ({times}{few})")
             }
             (true, false) => format!("{with}{name} ({times}{few})"),
-            (false, true) => format!("{signed} ms {to}{name}{few}"),
-            (false, false) => format!("{signed}{name}{few}"),
+            (false, _) if is_first => format!("{signed} ms {to}{name}{few}"),
+            (false, _) => format!("{signed}{name}{few}"),
         }
     };
     let mut phrases: Vec<String> = differing.iter().enumerate().map(phrase).collect();
+    if let Some(last) = phrases.last_mut().filter(|_| are_all_few) {
+        last.push_str(", too few runs to be sure");
+    }
     let most = equal.iter().filter_map(|of| of.interval);
     let most = most
         .map(|(low, high)| low.abs().max(high.abs()))

@@ -1,14 +1,17 @@
 //! The answers that lead a comparison of contenders: is the constraint enforced, what does it cost, and
 //! who is worse?
 
+use super::capacity::CapacityRow;
 use super::verdicts::{Compared, Finding, Tested, Verdict};
-use super::{Comparison, Control, Load, Row};
+use super::{Comparison, Control, Figures, Load, Row};
 use crate::verdict::{AddedTime, added, significant};
 use sobench_core::distinct::distinct;
 use sobench_core::printable::printable;
 use sobench_render::{Answer, Block, Tone};
 use sobench_results::metrics::constraint_overhead::Added;
 use sobench_results::metrics::registry::{Figure, rates};
+use sobench_statistics::Rate;
+use sobench_statistics::contrast::Share;
 
 use super::cells::NAME_CHARS;
 
@@ -16,51 +19,106 @@ use super::cells::NAME_CHARS;
 pub(super) fn block(comparison: &Comparison) -> Block {
     let answers = [
         enforced(comparison),
-        Some(cost(comparison).unwrap_or_else(|| Answer {
-            question: "cost",
-            tone: Tone::Plain,
-            text: "not known without control runs of the same requests".to_owned(),
-        })),
+        Some(cost(comparison)),
         worse(comparison),
     ];
     Block::Verdict(answers.into_iter().flatten().collect())
 }
 
-/// The valid answers of each contender, over all datasets and loads; `None` without judged ones.
+/// The valid answers of each contender, over all datasets and loads, and what the others are; `None`
+/// without judged ones.
 pub fn enforced(comparison: &Comparison) -> Option<Answer> {
     let names = contenders(comparison);
-    let of = |name: &&str| -> Option<(String, bool)> {
+    let of = |name: &&str| -> Option<Enforced> {
         let rows = comparison.rows.iter().filter(|row| row.contender == *name);
-        let rates = rows.filter_map(|row| row.figures()?.correct_rate);
-        let (hits, of) = rates.fold((0, 0), |(hits, of), rate| (hits + rate.hits, of + rate.of));
-        (of > 0).then(|| {
-            let text = format!("{} {hits} of {of}", printable(name, NAME_CHARS));
-            (text, hits == of)
+        let figures: Vec<&Figures> = rows.filter_map(Row::figures).collect();
+        let sum = |rate: fn(&Figures) -> Option<Rate>| -> Share {
+            let rates = figures.iter().filter_map(|figures| rate(figures));
+            rates
+                .map(|rate| Share {
+                    hits: rate.hits,
+                    of: rate.of,
+                })
+                .sum()
+        };
+        let valid = sum(|figures| figures.correct_rate);
+        let invalid = sum(|figures| Some(figures.causes.as_ref()?.invalid)).hits;
+        let causes = [
+            (invalid, "invalid"),
+            (
+                sum(|figures| Some(figures.causes.as_ref()?.truncated)).hits,
+                "cut",
+            ),
+            (
+                sum(|figures| Some(figures.causes.as_ref()?.refused)).hits,
+                "refused",
+            ),
+            (
+                sum(|figures| Some(figures.causes.as_ref()?.failed)).hits,
+                "failed",
+            ),
+        ];
+        let causes: Vec<String> = causes
+            .iter()
+            .filter(|(count, _)| *count > 0)
+            .map(|(count, name)| format!("{count} {name}"))
+            .collect();
+        let others = match causes.is_empty() {
+            true => String::new(),
+            false => format!(" ({})", causes.join(", ")),
+        };
+        let name = printable(name, NAME_CHARS);
+        let text = format!("{name} {} of {}{others}", valid.hits, valid.of);
+        (valid.of > 0).then_some(Enforced {
+            name,
+            text,
+            invalid,
+            is_all: valid.hits == valid.of,
         })
     };
-    let found: Vec<(String, bool)> = names.iter().filter_map(of).collect();
-    let is_all = found.iter().all(|(_, is_all)| *is_all);
-    let texts: Vec<String> = found.into_iter().map(|(text, _)| text).collect();
+    let found: Vec<Enforced> = names.iter().filter_map(of).collect();
+    let broken = found.iter().filter(|found| found.invalid > 0);
+    let broken: Vec<&str> = broken.map(|found| found.name.as_str()).collect();
+    let texts: Vec<&str> = found.iter().map(|found| found.text.as_str()).collect();
+    let (tone, word) = match &broken[..] {
+        [] if found.iter().all(|found| found.is_all) => (Tone::Good, String::new()),
+        [] => (Tone::Plain, String::new()),
+        [_] if found.len() == 1 => (Tone::Alarm, "NO; ".to_owned()),
+        names => (Tone::Alarm, format!("NO with {}; ", listed(names))),
+    };
     (!texts.is_empty()).then(|| Answer {
         question: "enforced",
-        tone: if is_all { Tone::Good } else { Tone::Plain },
-        text: format!("{} answers valid", texts.join(", ")),
+        tone,
+        text: format!("{word}valid answers: {}", texts.join(", ")),
     })
+}
+
+/// The valid answers of a contender.
+struct Enforced {
+    name: String,
+    text: String,
+    invalid: usize,
+    is_all: bool,
 }
 
 fn contenders(comparison: &Comparison) -> Vec<&str> {
     distinct(comparison.rows.iter().map(|row| row.contender.as_str()))
 }
 
-/// What the constraint costs with each contender, at the last load of each dataset; `None` without
-/// controls.
-pub fn cost(comparison: &Comparison) -> Option<Answer> {
+/// What the constraint costs with each contender, at the last load of each dataset.
+pub fn cost(comparison: &Comparison) -> Answer {
     let datasets = distinct(comparison.rows.iter().map(|row| row.dataset.as_str()));
     let mut parts = Vec::new();
     for dataset in &datasets {
         let rows = comparison.rows.iter().filter(|row| row.dataset == *dataset);
         let rows: Vec<&Row> = rows.collect();
-        let Some(last) = rows.iter().copied().rfind(|row| has_control(row)) else {
+        // The first load of a search is common to all; later ones are at its limit.
+        let mut with_control = rows.iter().copied().filter(|row| has_control(row));
+        let measured = match comparison.capacity.is_empty() {
+            true => with_control.next_back(),
+            false => with_control.next(),
+        };
+        let Some(last) = measured else {
             continue;
         };
         let here: Vec<&Row> = rows
@@ -82,8 +140,10 @@ pub fn cost(comparison: &Comparison) -> Option<Answer> {
         if datasets.len() > 1 {
             place.push(printable(dataset, NAME_CHARS));
         }
-        if last.load != Load::AsGiven {
-            place.push(last.load.to_string());
+        match last.load {
+            Load::AsGiven => {}
+            Load::MaxConcurrency(cap) => place.push(format!("with {cap} requests in flight")),
+            load => place.push(format!("at {load}")),
         }
         let place = match place.is_empty() {
             true => String::new(),
@@ -93,11 +153,36 @@ pub fn cost(comparison: &Comparison) -> Option<Answer> {
             parts.push(format!("{place}{}", of_place.join("; ")));
         }
     }
-    (!parts.is_empty()).then(|| Answer {
+    parts.extend(capacity(comparison));
+    if parts.is_empty() {
+        parts.push(
+            "not known without runs that leave the constraint out (sobench matrix makes them)"
+                .to_owned(),
+        );
+    }
+    Answer {
         question: "cost",
         tone: Tone::Plain,
         text: parts.join("; "),
-    })
+    }
+}
+
+/// The rates that were sustained with and without the constraint.
+fn capacity(comparison: &Comparison) -> Option<String> {
+    let of_row = |row: &CapacityRow| {
+        let control = row.control.as_ref()?.sustained_rps?;
+        let constrained = row.constrained.sustained_rps?;
+        let name = match contenders(comparison).len() {
+            1 => String::new(),
+            _ => format!(" with {}", printable(&row.contender, NAME_CHARS)),
+        };
+        let [with, without] = [constrained, control].map(significant);
+        Some(format!(
+            "{with} req/s{name}, {without} without the constraint"
+        ))
+    };
+    let found: Vec<String> = comparison.capacity.iter().filter_map(of_row).collect();
+    (!found.is_empty()).then(|| format!("capacity {}", found.join("; ")))
 }
 
 fn has_control(row: &Row) -> bool {
@@ -218,7 +303,7 @@ fn worse(comparison: &Comparison) -> Option<Answer> {
         .verdicts
         .iter()
         .find_map(|verdict| match &verdict.finding {
-            Finding::TooFewRepeats { .. } => Some("times are not compared (--repeat 3)".to_owned()),
+            Finding::TooFewRepeats { .. } => Some("times need three runs (--repeat 3)".to_owned()),
             _ => None,
         });
     parts.extend(few);

@@ -128,10 +128,7 @@ pub fn add(document: &mut Document, comparison: &Comparison) {
         document,
         "Answers",
         "dots: pooled over the repeats; lines: 95 % intervals",
-        vec![
-            pictures.intervals("Correct rate", "%", |figures| share(figures.correct_rate)),
-            pictures.intervals("Coverage", "%", |figures| share(figures.coverage)),
-        ],
+        vec![pictures.intervals("Correct rate", "%", |figures| share(figures.correct_rate))],
     );
     pictures.add_group(
         document,
@@ -384,11 +381,13 @@ impl Pictures<'_> {
             .filter_map(|curve| curve.points.iter().find(is_start));
         let ends = curves.iter().filter_map(|curve| curve.points.last());
         let axis = Axis::durations(starts.chain(ends).map(|(ns, _)| *ns as f64))?;
-        let load = match group.1 {
-            Load::AsGiven => String::new(),
-            load => format!(", {load}"),
+        let load = (group.1 != Load::AsGiven).then(|| group.1.to_string());
+        let dataset = (!group.0.is_empty()).then(|| printable(&group.0, NAME_CHARS));
+        let place: Vec<String> = dataset.into_iter().chain(load).collect();
+        let title = match place.is_empty() {
+            true => metric.to_owned(),
+            false => format!("{metric}: {}", place.join(", ")),
         };
-        let title = format!("{metric}: {}{load}", printable(&group.0, NAME_CHARS));
         Some(Chart {
             svg: svg::cumulative(&title, &curves, ShareScale::Even, &axis),
             title: format!("{title} (table in ms)"),
@@ -843,7 +842,6 @@ mod tests {
         sobench_render::html::testing::check_well_formed(&page);
         for title in [
             "Correct rate (%)",
-            "Coverage (%)",
             "Added TTFT (ms)",
             "Added TPOT (ms a token)",
             "TTFT: json, 4 req/s",

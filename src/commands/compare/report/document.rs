@@ -71,7 +71,9 @@ fn figures_of_sides(rows: &matrix::Comparison, sides: &[Side]) -> Table {
         let source: Vec<String> = runs.into_iter().chain(kinds).collect();
         let name = labels::names(sides)[index].clone();
         let name = match labels::side(index) {
-            letter if letter == name => printable(&side.name, CONDITION_CHARS),
+            letter if labels::lettered(index) == name => {
+                format!("{letter} {}", printable(&side.name, CONDITION_CHARS))
+            }
             letter => format!("{letter} {name}"),
         };
         row[0] = [vec![name], source].concat().join("\n").into();

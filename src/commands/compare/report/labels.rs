@@ -126,12 +126,18 @@ pub(super) fn side(index: usize) -> String {
 pub(super) fn names(sides: &[Side]) -> Vec<String> {
     let stem = |side: &Side| {
         let stem = Path::new(&side.name).file_stem()?.to_str()?;
-        (stem.len() <= MAX_NAME).then(|| printable(stem, MAX_NAME))
+        let is_name = stem.len() <= MAX_NAME && stem.chars().any(char::is_alphabetic);
+        is_name.then(|| printable(stem, MAX_NAME))
     };
     let stems: Option<Vec<String>> = sides.iter().map(stem).collect();
     stems
         .filter(|stems| distinct(stems.iter()).len() == stems.len())
-        .unwrap_or_else(|| (0..sides.len()).map(side).collect())
+        .unwrap_or_else(|| (0..sides.len()).map(lettered).collect())
+}
+
+/// `side A`.
+pub(super) fn lettered(index: usize) -> String {
+    format!("side {}", side(index).trim_start_matches("side "))
 }
 
 /// The difference in the figure's unit, and in percent if the first value is positive.

@@ -2,13 +2,16 @@
 
 use super::labels::{self, percent};
 use sobench_render::{Answer, Block, Tone};
+use sobench_report::contenders::verdicts::MARGIN_POINTS;
 use sobench_report::contenders::{self as matrix, answers};
 use sobench_report::verdict::{MIN_FACTOR_MS, factor as times, significant};
 use sobench_results::compare::conditions::ConditionEffect;
 use sobench_results::compare::measure::Uncertainty;
 use sobench_results::compare::run_spread::RunVariation;
-use sobench_results::compare::{Comparison, DifferenceVerdict, Row, SideComparison, leading};
-use sobench_results::metrics::registry::{Figure, Unit, rates};
+use sobench_results::compare::{
+    Comparison, DifferenceVerdict, Row, SideComparison, leading, leading_figures,
+};
+use sobench_results::metrics::registry::{Figure, Stat, Unit, rates};
 use sobench_statistics::contrast::{KEPT_BY_CHANCE, KEPT_LEVEL, MIN_RUNS};
 
 /// The verdict block.
@@ -19,9 +22,10 @@ pub(super) fn block(comparison: &Comparison, rows: &matrix::Comparison) -> Block
     } else {
         vec![not_comparable(comparison)]
     };
-    let answers = answers::enforced(rows).into_iter();
-    let answers = answers.chain(answers::cost(rows)).chain(worse);
-    Block::Verdict(answers.collect())
+    let enforced = answers::enforced(rows);
+    let cost = enforced.is_some().then(|| answers::cost(rows));
+    let first = [enforced, cost].into_iter().flatten();
+    Block::Verdict(first.chain(worse).collect())
 }
 
 fn not_comparable(comparison: &Comparison) -> Answer {
@@ -55,7 +59,10 @@ fn worse(against: &SideComparison, comparison: &Comparison) -> Answer {
     let mut parts = Vec::new();
     for (words, rows) in [("worse", worse), ("better", better)] {
         if !rows.is_empty() {
-            parts.push(format!("{name} is {words}: {}", rows.join(", ")));
+            parts.push(format!(
+                "{name} is {words} than {first}: {}",
+                rows.join(", ")
+            ));
         }
     }
     let tested = leading(against.rows.iter().map(|row| &row.measured));
@@ -69,12 +76,15 @@ fn worse(against: &SideComparison, comparison: &Comparison) -> Answer {
             significant(percent.abs())
         )
     }));
-    parts.extend(correct_rate(against));
+    let loss = correct_rate(against);
+    let is_loss_open = loss
+        .as_ref()
+        .is_some_and(|(_, bound)| *bound > MARGIN_POINTS);
+    parts.extend(loss.map(|(text, _)| text));
+    parts.extend(times_within(against));
     let [a, b] = [0, against.other].map(|side| comparison.sides[side].runs.len());
     if a.min(b) < MIN_RUNS {
-        parts.push(format!(
-            "{MIN_RUNS} runs a side show the times of the servers"
-        ));
+        parts.push(format!("give {MIN_RUNS} runs a side to compare times"));
     }
     let (tone, word) = if !tested.contains(&true) {
         (Tone::Plain, "not known: ")
@@ -87,6 +97,8 @@ fn worse(against: &SideComparison, comparison: &Comparison) -> Answer {
         (Tone::Alarm, "YES: ")
     } else if claims.iter().any(is_worse) {
         (Tone::Plain, "in these runs: ")
+    } else if is_loss_open {
+        (Tone::Plain, "not known: ")
     } else {
         (Tone::Good, "no: ")
     };
@@ -119,8 +131,27 @@ fn change(row: &Row) -> String {
     )
 }
 
-/// What the correct rate says where it is no claim: the loss that is ruled out.
-fn correct_rate(against: &SideComparison) -> Option<String> {
+/// The largest difference of median times that their intervals allow, if none is claimed.
+fn times_within(against: &SideComparison) -> Option<String> {
+    let is_time = |(_, row): &(usize, &Row)| {
+        let figure = row.measured.metric;
+        figure.stat == Some(Stat::Median)
+            && leading_figures().contains(&figure)
+            && row.measured.variation == RunVariation::Measured
+    };
+    let rows: Vec<(usize, &Row)> = against.rows.iter().enumerate().filter(is_time).collect();
+    if rows.iter().any(|(place, _)| against.claims.contains(place)) {
+        return None;
+    }
+    let bounds = rows.iter().filter_map(|(_, row)| row.relative);
+    let most = bounds
+        .map(|(low, high)| low.abs().max(high.abs()))
+        .reduce(f64::max)?;
+    Some(format!("median times are within {} %", significant(most)))
+}
+
+/// What the correct rate says where it is no claim, and the loss in points that is not ruled out.
+fn correct_rate(against: &SideComparison) -> Option<(String, f64)> {
     let is_correct = |row: &Row| row.measured.metric == Figure::new(&rates::CORRECT_RATE);
     let place = against.rows.iter().position(is_correct)?;
     if against.claims.contains(&place) {
@@ -131,7 +162,7 @@ fn correct_rate(against: &SideComparison) -> Option<String> {
     Some(match &measured.spread {
         Uncertainty::None(why) => {
             let why = why.description().unwrap_or_default();
-            format!("correct rate not compared ({why})")
+            (format!("correct rate not compared ({why})"), 0.0)
         }
         spread => {
             let (low, _) = spread.bounds(KEPT_LEVEL)?;
@@ -139,11 +170,15 @@ fn correct_rate(against: &SideComparison) -> Option<String> {
                 0.0 => "unchanged".to_owned(),
                 other => format!("not distinguished ({other:+.1} points)"),
             };
-            format!(
-                "correct rate {change}, and a loss above {} points is ruled out ({} %)",
-                significant((-low).max(0.0)),
-                percent(1.0 - KEPT_BY_CHANCE)
-            )
+            let loss = (-low).max(0.0);
+            let (shown, sure) = (significant(loss), percent(1.0 - KEPT_BY_CHANCE));
+            let text = match loss > MARGIN_POINTS {
+                true => format!("correct rate {change}, but a loss of {shown} points is possible"),
+                false => format!(
+                    "correct rate {change}, and a loss above {shown} points is ruled out ({sure} %)"
+                ),
+            };
+            (text, loss)
         }
     })
 }
