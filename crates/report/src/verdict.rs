@@ -165,7 +165,7 @@ fn reasons(broken: &[&Group], report: &Report) -> Vec<String> {
         };
         let case = group.examples.first();
         let case = case.map_or_else(String::new, |example| {
-            format!(" (case {})", printable_message(&example.case_id))
+            format!(" (e.g. {})", printable_message(&example.case_id))
         });
         format!("{} {}{case}", group.count, conjugated(&what, group.count))
     };

@@ -195,7 +195,7 @@ fn the_first_lines_are_the_verdict() {
     assert_eq!(
         verdict(&run),
         [
-            "enforced? NO: 2 of 3 answers valid (66.67 %): 1 is none of the choices (case-2)",
+            "enforced? NO: 2 of 3 answers valid (66.67 %): 1 is none of the choices (e.g. case-2)",
             no_control
         ]
     );
@@ -206,8 +206,8 @@ fn the_first_lines_are_the_verdict() {
     assert_eq!(
         verdict(&[valid.clone(), vec![control.clone(); 20]].concat()),
         [
-            "enforced? not known from so few distinct answers: 20 of 20 answers valid, 0 of 20 without the",
-            "  constraint"
+            "enforced? not known from so few distinct answers: 20 of 20 answers valid; without the constraint 0",
+            "  of 20"
         ]
     );
     let distinct = |request: &TestRequest<'static>| -> Vec<TestRequest<'static>> {
@@ -222,7 +222,7 @@ fn the_first_lines_are_the_verdict() {
     assert_eq!(
         verdict(&[first, second].concat()),
         [
-            "enforced? yes: 20 of 20 answers valid, 0 of 20 without the constraint",
+            "enforced? yes: 20 of 20 answers valid; without the constraint 0 of 20",
             "cost? the first token takes 10.0 ms in place of 5.0 (2.0 times), a token takes 10.0 ms in place of"
         ]
     );
@@ -232,7 +232,7 @@ fn the_first_lines_are_the_verdict() {
     };
     assert_eq!(
         verdict(&[valid, vec![as_valid; 20]].concat())[0],
-        "enforced? not known, for unconstrained answers are as valid: 20 of 20 answers valid, 20 of 20"
+        "enforced? not known, for unconstrained answers are as valid: 20 of 20 answers valid; without the"
     );
     assert_eq!(
         verdict(&vec![control; 20])[0],

@@ -66,6 +66,9 @@ pub(super) struct Columns {
     /// `c`onstrained, control (`u`nconstrained), `f`ree, `-` unknown.
     arm: String,
     answered: String,
+    /// See [`Request::later_use`]; empty if it is not known of any.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    later_use: String,
     /// One column per metric with values of single requests; when reading, also unknown members.
     #[serde(flatten)]
     metrics: Map<String, Value>,
@@ -291,6 +294,13 @@ impl Columns {
                 .iter()
                 .map(|request| letter(&BITS, Some(request.answered())))
                 .collect(),
+            later_use: match requests.iter().any(|request| request.later_use()) {
+                true => requests
+                    .iter()
+                    .map(|request| letter(&BITS, Some(request.later_use())))
+                    .collect(),
+                false => String::new(),
+            },
             metrics,
             gaps: requests.iter().map(|request| request.gaps().0).collect(),
             gaps_total_ms: requests
@@ -319,6 +329,10 @@ impl Columns {
         let n = self.len();
         let answered = meanings(&BITS, &self.answered, n)?;
         let arms = meanings(&ARMS, &self.arm, n)?;
+        let later_use = match self.later_use.is_empty() {
+            true => vec![None; n],
+            false => meanings(&BITS, &self.later_use, n)?,
+        };
         let lengths = [self.sent_s.len(), self.gaps.len(), self.gaps_total_ms.len()];
         if lengths != [n; 3] || [self.input_tokens.len(), self.output_tokens.len()] != [n; 2] {
             return None;
@@ -361,6 +375,7 @@ impl Columns {
             case,
             arm: arms[index],
             answered: answered[index] == Some(true),
+            later_use: later_use[index] == Some(true),
             values,
             gaps: Gaps::Sum {
                 n: self.gaps[index],
