@@ -118,9 +118,9 @@ fn only_the_first_run_of_a_refused_constraint_is_sent() {
     let flags =
         "--guided-decoding-backend xgrammar,outlines --embedded-speed instant --dataset grammar";
     let loads = "--num-prompts 4 --repeat 2 --sweep-max-concurrency 1,2 --matrix-order interleaved";
-    let runs = |found: &Value, contender: &str, treatment: &str| {
+    let runs = |found: &Value, contender: &str, arm: &str| {
         let runs = found["runs"].as_array().unwrap().iter();
-        runs.filter(|run| run["contender"] == contender && run["treatment"] == treatment)
+        runs.filter(|run| run["contender"] == contender && run["treatment"] == arm)
             .count()
     };
     let (ran, found) = compared(&[flags, loads]);

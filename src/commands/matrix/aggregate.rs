@@ -19,6 +19,7 @@ use crate::commands::matrix::sweep::Decision;
 use crate::commands::matrix::sweep::backlog::Backlog;
 use crate::commands::matrix::verdicts::batches::{CellDecoding, Decoding};
 use crate::commands::matrix::verdicts::{CellEvidence, verdicts};
+use sobench_core::case::Arm;
 use sobench_core::dates::iso_8601;
 use sobench_core::distinct::distinct;
 use sobench_core::error::{Error, Kind, Result};
@@ -35,7 +36,7 @@ use sobench_report::contenders::charts::InvalidReason;
 use sobench_report::contenders::sides::TAIL;
 use sobench_report::contenders::{
     ColdFrom, Comparison, Control, FORMAT, FORMAT_VERSION, Figures, KneeRow, Load,
-    MatrixConditions, MatrixRun, Row, RowResult, Treatment,
+    MatrixConditions, MatrixRun, Row, RowResult,
 };
 use sobench_report::refusals::of_only_constraint;
 use sobench_results::compare::read::run_from_log;
@@ -239,7 +240,7 @@ impl Aggregate {
     /// Whether to leave out the run, because the server refuses the only constraint. Control runs
     /// beside other contenders are not left out: all contenders have the same load beside them.
     pub(super) fn leaves_out(&mut self, plan: &MatrixOptions, step: &Step) -> bool {
-        let is_kept = step.treatment == Treatment::Control && plan.order.is_interleaved();
+        let is_kept = step.arm == Arm::Control && plan.order.is_interleaved();
         let refusing = self.refusing.get_mut(&(step.dataset, step.contender));
         let Some((_, left_out)) = refusing.filter(|_| !is_kept) else {
             return false;
@@ -292,7 +293,7 @@ impl Aggregate {
             let notice = MatrixNotice::RunNotEnforced {
                 contender: run.contender.clone(),
                 dataset: run.dataset.clone(),
-                treatment: step.treatment.name().to_owned(),
+                arm: step.arm.name().to_owned(),
                 load: run.load.to_string(),
             };
             self.notices.push(notice.into());
@@ -313,7 +314,7 @@ impl Aggregate {
             .only_refusal
             .as_ref()
             .filter(|_| is_first);
-        if let (Treatment::Constrained, Some(message)) = (step.treatment, only_refusal) {
+        if let (Arm::Constrained, Some(message)) = (step.arm, only_refusal) {
             let reason = format!(
                 "refuses the only constraint: {}",
                 printable_message(message)
@@ -322,12 +323,12 @@ impl Aggregate {
                 .insert((step.dataset, step.contender), (reason, 0));
         }
         let cell = self.cells.entry(cell_key(step)).or_default();
-        match step.treatment {
-            Treatment::Constrained => {
+        match step.arm {
+            Arm::Control => cell.control.push(finished_run),
+            _ => {
                 cell.add_pooled(pooled);
                 cell.constrained.push(finished_run);
             }
-            Treatment::Control => cell.control.push(finished_run),
         }
         self.runs.push(MatrixRun {
             distrust: finished.distrust(),
@@ -342,9 +343,9 @@ impl Aggregate {
             Some(hint) => format!("{} (hint: {hint})", error.what),
             None => error.what.clone(),
         };
-        let cell_reason = match step.treatment {
-            Treatment::Control if reason != INTERRUPTED => format!("the control arm: {reason}"),
-            Treatment::Control | Treatment::Constrained => reason.clone(),
+        let cell_reason = match step.arm {
+            Arm::Control if reason != INTERRUPTED => format!("the control arm: {reason}"),
+            _ => reason.clone(),
         };
         self.cells
             .entry(cell_key(step))
@@ -365,13 +366,10 @@ impl Aggregate {
         plan: &MatrixOptions,
         step: &Step,
     ) -> std::result::Result<SweepStep, String> {
-        let runs = self
-            .cells
-            .get(&cell_key(step))
-            .map(|cell| match step.treatment {
-                Treatment::Constrained => &cell.constrained,
-                Treatment::Control => &cell.control,
-            });
+        let runs = self.cells.get(&cell_key(step)).map(|cell| match step.arm {
+            Arm::Control => &cell.control,
+            _ => &cell.constrained,
+        });
         let run = runs.and_then(|runs| runs.iter().rfind(|run| run.repeat == step.repeat));
         let Some(run) = run else {
             let contender = &plan.contenders[step.contender].name;
@@ -386,9 +384,9 @@ impl Aggregate {
             return Err(reason.unwrap_or_else(|| INTERRUPTED.to_owned()));
         };
         // A control run has no constraint to use.
-        let (share, constrained) = match step.treatment {
-            Treatment::Constrained => (run.valid_good, std::slice::from_ref(run)),
-            Treatment::Control => (run.good, &[][..]),
+        let (share, constrained) = match step.arm {
+            Arm::Control => (run.good, &[][..]),
+            _ => (run.valid_good, std::slice::from_ref(run)),
         };
         let share = share.ok_or_else(|| {
             "the objectives could not be checked: streamed answers with token counts are necessary"
@@ -418,14 +416,8 @@ impl Aggregate {
         })
     }
 
-    pub(super) fn add_sweep(
-        &mut self,
-        dataset: usize,
-        contender: usize,
-        treatment: Treatment,
-        sweep: Sweep,
-    ) {
-        let key = (dataset, contender, treatment == Treatment::Control);
+    pub(super) fn add_sweep(&mut self, dataset: usize, contender: usize, arm: Arm, sweep: Sweep) {
+        let key = (dataset, contender, arm == Arm::Control);
         self.sweeps.entry(key).or_default().push(sweep);
     }
 
@@ -477,7 +469,7 @@ pub(super) fn planned_entry(plan: &MatrixOptions, step: &Step) -> MatrixRun {
         contender: plan.contenders[step.contender].name.clone(),
         dataset: plan.datasets[step.dataset].clone(),
         load: plan.loads[step.load],
-        treatment: step.treatment,
+        arm: step.arm,
         repeat: step.repeat + 1,
         run_log: None,
         result: None,
@@ -604,7 +596,7 @@ fn figures(cell: &Cell) -> Option<Figures> {
     let (cold_from, [cold_ttft_ms, warm_ttft_ms]) = cold_and_warm(runs);
     let engine = first.engine.as_ref();
     let all_runs = runs.iter().chain(&cell.control);
-    let (decoding, found) = (cell.decoding(), Figures::of_side(&cell.side()));
+    let (decoding, found) = (cell.decoding(), Figures::of_side(&cell.side(), true));
     let is_held_up = decoding.held_up().is_some();
     let control = found.control.map(|control| Control {
         decoding: decoding.control.map(|found| found.answers),
@@ -732,7 +724,7 @@ fn conditions(plan: &MatrixOptions, aggregate: &Aggregate, stopped: bool) -> Mat
         seed: seed(plan),
         load: run.map_or_else(String::new, |run| load_name(&run.settings.load)),
         repeats: plan.repeats,
-        control: plan.treatments.contains(&Treatment::Control),
+        control: plan.arms.contains(&Arm::Control),
         goodput: plan.slo,
         goodput_share_percent: plan.goodput_share,
         partial: stopped,
@@ -815,7 +807,7 @@ pub(super) fn order(plan: &MatrixOptions) -> String {
             "over {repeats} repeats, contenders are ordered by a Williams design, and loads alternate between ascending and descending"
         ),
     };
-    let treatments = match (plan.treatments.contains(&Treatment::Control), plan.repeats) {
+    let arms = match (plan.arms.contains(&Arm::Control), plan.repeats) {
         (false, _) => "",
         (true, 1) => {
             "; each control run precedes its constrained run, because they share a server and one batch would hide the cost"
@@ -825,7 +817,7 @@ pub(super) fn order(plan: &MatrixOptions) -> String {
              alternates between repeats"
         }
     };
-    format!("{}; {balance}{treatments}", plan.order)
+    format!("{}; {balance}{arms}", plan.order)
 }
 
 fn notices(plan: &MatrixOptions, aggregate: &Aggregate, rows: &[Row]) -> Vec<Notice> {
@@ -842,7 +834,7 @@ fn notices(plan: &MatrixOptions, aggregate: &Aggregate, rows: &[Row]) -> Vec<Not
     );
     add(
         plan.repeats % 2 == 1
-            && plan.treatments.len() > 1
+            && plan.arms.len() > 1
             && plan.sweep.is_none()
             && plan
                 .contenders
@@ -919,7 +911,7 @@ fn client_notice(runs: &[MatrixRun]) -> Option<Notice> {
         all_runs: runs.len(),
         contender: run.contender.clone(),
         dataset: run.dataset.clone(),
-        treatment: run.treatment.name().to_owned(),
+        arm: run.arm.name().to_owned(),
         why: sentence.clone(),
     };
     Some(notice.into())

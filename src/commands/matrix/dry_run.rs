@@ -50,7 +50,7 @@ fn listing(plan: &MatrixOptions) -> String {
             .map(|(index, step)| (step, round.len() > 1, index == 0))
     });
     for (index, (step, is_concurrent, is_first)) in steps.enumerate().take(LISTED_RUNS) {
-        let requests = plan.contenders[step.contender].run(step.dataset, step.load, step.treatment);
+        let requests = plan.contenders[step.contender].run(step.dataset, step.load, step.arm);
         let requests = requests.map_or(0, |run| run.settings.dataset.num_prompts);
         let concurrent = match (is_concurrent, is_first) {
             (false, _) => "",

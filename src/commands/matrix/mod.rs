@@ -35,11 +35,12 @@ use crate::commands::matrix::options::{
 };
 use crate::commands::output::CommandOutput;
 use crate::terminal;
+use sobench_core::case::Arm;
 use sobench_core::error::{Error, Kind, Result};
 use sobench_core::exit_codes::{ENVIRONMENT, INTERRUPTED};
 use sobench_core::output_files::{self, create_parent_folder};
 use sobench_plan::record::EngineChoice;
-use sobench_report::contenders::{Load, MatrixRun, Treatment, render, render_text};
+use sobench_report::contenders::{Load, MatrixRun, render, render_text};
 use sobench_runlog::write::cannot_write;
 use sobench_shutdown::{Shutdown, Stage};
 
@@ -154,7 +155,7 @@ impl MatrixRunner<'_> {
             Load::RequestRate(rate) => Some(rate),
             Load::AsGiven | Load::MaxConcurrency(_) => None,
         };
-        let key = |step: &Step| (step.contender, step.treatment == Treatment::Control);
+        let key = |step: &Step| (step.contender, step.arm == Arm::Control);
         let mut searches: HashMap<(usize, bool), Search> = HashMap::new();
         for turn in 0..sweep::MAX_RUNS {
             for mut round in sweep_turn(dimensions, group, repeat, turn) {
@@ -203,13 +204,13 @@ impl MatrixRunner<'_> {
             }
         }
         for ((contender, is_control), search) in searches {
-            let treatment = match is_control {
-                true => Treatment::Control,
-                false => Treatment::Constrained,
+            let arm = match is_control {
+                true => Arm::Control,
+                false => Arm::Constrained,
             };
             let sweep = search.into_sweep(repeat);
             self.aggregate
-                .add_sweep(group.dataset, contender, treatment, sweep);
+                .add_sweep(group.dataset, contender, arm, sweep);
         }
     }
 
@@ -263,7 +264,7 @@ impl MatrixRunner<'_> {
         let port = self.start_server(contender, step).inspect_err(|_| {
             self.skipped.insert((step.contender, None));
         })?;
-        let planned = contender.run(step.dataset, step.load, step.treatment);
+        let planned = contender.run(step.dataset, step.load, step.arm);
         let planned = planned.ok_or_else(|| Error::internal("a run without a plan"))?;
         let mut plan = port.map_or_else(|| planned.clone(), |port| planned.at_port(port));
         if let Some(run_log) = self.plan.run_log(step) {
@@ -500,7 +501,7 @@ fn dimensions(plan: &MatrixOptions) -> Dimensions<'_> {
         datasets: plan.datasets.len(),
         loads: plan.loads.len(),
         repeats: plan.repeats,
-        treatments: &plan.treatments,
+        arms: &plan.arms,
         sequence: match (&plan.order, plan.is_launched()) {
             (Order::Interleaved(_), _) => Sequence::Concurrent,
             (Order::Blocks(_), true) => Sequence::ContenderByContender,
@@ -523,10 +524,7 @@ fn run_label(plan: &MatrixOptions, step: &Step) -> String {
         &plan.contenders[step.contender].name,
         &plan.datasets[step.dataset],
     );
-    format!(
-        "{contender}, {dataset}, {}{load}{repeat}",
-        step.treatment.name()
-    )
+    format!("{contender}, {dataset}, {}{load}{repeat}", step.arm.name())
 }
 
 fn create_log_folder(plan: &MatrixOptions, step: &Step) -> Result<()> {

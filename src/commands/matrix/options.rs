@@ -24,13 +24,14 @@ use crate::commands::flags::paths::OutputPath;
 use crate::commands::matrix::run_order::{Step, rounds};
 use crate::commands::matrix::sweep::MAX_RUNS as MAX_SWEEP_RUNS;
 use sobench_backend::ConstraintDialect;
+use sobench_core::case::Arm;
 use sobench_core::error::{Error, Result};
 use sobench_core::output_format::OutputFormat;
 use sobench_core::speed::SpeedProfile;
 use sobench_data::dataset::DatasetName;
 use sobench_engine::EngineName;
 use sobench_plan::metrics::Slo;
-use sobench_report::contenders::{Load, Treatment};
+use sobench_report::contenders::Load;
 use sobench_report::text::Detail;
 
 /// The placeholder of the port in a `--launch` command, and in the URL of its server.
@@ -78,7 +79,7 @@ pub struct MatrixOptions {
     pub loads: Vec<Load>,
     pub repeats: usize,
     /// Constrained, and control if the comparison has a control arm.
-    pub treatments: Vec<Treatment>,
+    pub arms: Vec<Arm>,
     pub slo: Option<Slo>,
     /// The share of requests that must be valid within the objectives, in percent.
     pub goodput_share: f64,
@@ -95,7 +96,7 @@ pub struct MatrixOptions {
 pub struct ContenderPlan {
     pub name: String,
     pub server: ContenderServer,
-    /// A run for each dataset, load and treatment.
+    /// A run for each dataset, load and arm.
     pub runs: Vec<PlannedRun>,
 }
 
@@ -121,7 +122,7 @@ pub struct PlannedRun {
     /// Indices into [`MatrixOptions::datasets`] and [`MatrixOptions::loads`].
     pub dataset: usize,
     pub load: usize,
-    pub treatment: Treatment,
+    pub arm: Arm,
     pub plan: RunPlan,
 }
 
@@ -199,7 +200,7 @@ impl MatrixOptions {
         let runs = vec![PlannedRun {
             dataset: 0,
             load: 0,
-            treatment: Treatment::Constrained,
+            arm: Arm::Constrained,
             plan: run,
         }];
         Self {
@@ -212,7 +213,7 @@ impl MatrixOptions {
             datasets: vec![dataset],
             loads: vec![Load::AsGiven],
             repeats: 1,
-            treatments: vec![Treatment::Constrained],
+            arms: vec![Arm::Constrained],
             slo,
             goodput_share: 100.0,
             files: Vec::new(),
@@ -241,13 +242,13 @@ impl MatrixOptions {
         let is_left_out = is_repeated && !flags.sweep && !is_matrix;
         let has_one_run =
             flags.no_control_arm || is_left_out || !arguments.constraint.arms.is_empty();
-        let treatments = treatments(has_one_run, &datasets)?;
+        let arms = arms(has_one_run, &datasets)?;
         let repeats = flags.repeat as usize;
         let runs = [
             contenders.len(),
             datasets.len(),
             loads.len(),
-            treatments.len(),
+            arms.len(),
             repeats,
             if flags.sweep { MAX_SWEEP_RUNS } else { 1 },
         ];
@@ -271,12 +272,12 @@ impl MatrixOptions {
                     } else {
                         contender.flags.clone()
                     };
-                    for treatment in &treatments {
-                        let plan = one_run(&flags, *name, &datasets, *level, *treatment, api_key)?;
+                    for arm in &arms {
+                        let plan = one_run(&flags, *name, &datasets, *level, *arm, api_key)?;
                         runs.push(PlannedRun {
                             dataset,
                             load,
-                            treatment: *treatment,
+                            arm: *arm,
                             plan,
                         });
                     }
@@ -304,7 +305,7 @@ impl MatrixOptions {
             datasets: datasets.iter().map(|name| name.name().to_owned()).collect(),
             loads,
             repeats,
-            treatments,
+            arms,
             slo,
             goodput_share: share,
             files: files(&flags.save_comparison)?,
@@ -355,11 +356,11 @@ impl MatrixOptions {
 }
 
 impl ContenderPlan {
-    /// The run of a dataset, load and treatment.
-    pub fn run(&self, dataset: usize, load: usize, treatment: Treatment) -> Option<&RunPlan> {
-        let wanted = (dataset, load, treatment);
+    /// The run of a dataset, load and arm.
+    pub fn run(&self, dataset: usize, load: usize, arm: Arm) -> Option<&RunPlan> {
+        let wanted = (dataset, load, arm);
         let mut runs = self.runs.iter();
-        runs.find(|run| (run.dataset, run.load, run.treatment) == wanted)
+        runs.find(|run| (run.dataset, run.load, run.arm) == wanted)
             .map(|run| &run.plan)
     }
 }
@@ -702,15 +703,15 @@ fn datasets(arguments: &BenchArgs) -> Result<Vec<DatasetName>> {
     Ok(names)
 }
 
-/// The treatments of each dataset. Without constraints, a control arm would repeat the same run,
+/// The arms of each dataset. Without constraints, a control arm would repeat the same run,
 /// and the difference of the two would look like the cost of a constraint.
-fn treatments(no_control_arm: bool, datasets: &[DatasetName]) -> Result<Vec<Treatment>> {
+fn arms(no_control_arm: bool, datasets: &[DatasetName]) -> Result<Vec<Arm>> {
     let plain = datasets.iter().find(|name| name.is_unconstrained());
     match plain {
-        _ if no_control_arm => Ok(vec![Treatment::Constrained]),
-        None => Ok(vec![Treatment::Control, Treatment::Constrained]),
+        _ if no_control_arm => Ok(vec![Arm::Constrained]),
+        None => Ok(vec![Arm::Control, Arm::Constrained]),
         Some(_) if datasets.iter().all(|name| name.is_unconstrained()) => {
-            Ok(vec![Treatment::Constrained])
+            Ok(vec![Arm::Constrained])
         }
         Some(name) => Err(Error::usage(format!(
             "a dataset without constraints has no control arm: {name}"
@@ -762,7 +763,7 @@ fn one_run(
     dataset: DatasetName,
     all: &[DatasetName],
     load: Load,
-    treatment: Treatment,
+    arm: Arm,
     api_key: Option<&str>,
 ) -> Result<RunPlan> {
     let mut flags = flags.clone();
@@ -780,7 +781,7 @@ fn one_run(
     if has_default_arms && flags.constraint.arms.is_empty() {
         flags.constraint.guided_decoding_ratio = Some(1.0);
     }
-    if treatment == Treatment::Control {
+    if arm == Arm::Control {
         flags.constraint.no_guided_decoding = true;
         flags.constraint.guided_decoding_ratio = None;
         // Thresholds apply to constrained answers, and without constraints no schema is new to the

@@ -8,7 +8,7 @@
 //! the same order. The order of control and constrained runs, and of low and high loads, alternates
 //! between repeats.
 
-use sobench_report::contenders::Treatment;
+use sobench_core::case::Arm;
 
 /// One run, by its indices in the plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,7 +18,7 @@ pub(super) struct Step {
     pub(super) contender: usize,
     pub(super) dataset: usize,
     pub(super) load: usize,
-    pub(super) treatment: Treatment,
+    pub(super) arm: Arm,
 }
 
 /// The numbers of contenders, datasets, loads and repeats.
@@ -28,14 +28,14 @@ pub(super) struct Dimensions<'a> {
     pub(super) datasets: usize,
     pub(super) loads: usize,
     pub(super) repeats: usize,
-    pub(super) treatments: &'a [Treatment],
+    pub(super) arms: &'a [Arm],
     pub(super) sequence: Sequence,
 }
 
 /// The sequence of contenders.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sequence {
-    /// All contenders of a dataset, load and treatment run concurrently.
+    /// All contenders of a dataset, load and arm run concurrently.
     Concurrent,
     /// One run at a time; all contenders run a dataset and load before the next one.
     Alternating,
@@ -67,7 +67,7 @@ pub(super) fn sweep_groups(dimensions: &Dimensions<'_>, repeat: usize) -> Vec<Sw
     together.into_iter().flat_map(datasets).collect()
 }
 
-/// One run of every search of a group, in rounds. From turn to turn, contenders and treatments are
+/// One run of every search of a group, in rounds. From turn to turn, contenders and arms are
 /// ordered as from repeat to repeat. The loads follow from the searches.
 pub(super) fn sweep_turn(
     dimensions: &Dimensions<'_>,
@@ -111,9 +111,9 @@ fn rounds_of_repeat(dimensions: &Dimensions<'_>, repeat: usize) -> Vec<Vec<Step>
                 .map(move |load| (dataset, load))
         })
         .collect();
-    let treatments: Vec<Treatment> = indices(dimensions.treatments.len())
+    let arms: Vec<Arm> = indices(dimensions.arms.len())
         .into_iter()
-        .map(|index| dimensions.treatments[index])
+        .map(|index| dimensions.arms[index])
         .collect();
     // Concurrent contenders are one group.
     let size = if dimensions.sequence == Sequence::Concurrent {
@@ -123,19 +123,16 @@ fn rounds_of_repeat(dimensions: &Dimensions<'_>, repeat: usize) -> Vec<Vec<Step>
     };
     let groups: Vec<&[usize]> = contenders.chunks(size).collect();
     let group_rounds = |group: &[usize], (dataset, load): (usize, usize)| -> Vec<Vec<Step>> {
-        let round = |treatment: Treatment| {
+        let round = |arm: Arm| {
             group.iter().map(move |&contender| Step {
                 repeat,
                 contender,
                 dataset,
                 load,
-                treatment,
+                arm,
             })
         };
-        treatments
-            .iter()
-            .map(|treatment| round(*treatment).collect())
-            .collect()
+        arms.iter().map(|arm| round(*arm).collect()).collect()
     };
     match dimensions.sequence {
         Sequence::Concurrent | Sequence::Alternating => grid
@@ -181,25 +178,25 @@ mod tests {
 
     #[test]
     fn concurrent_contenders_share_every_round() {
-        let treatments = [Treatment::Control, Treatment::Constrained];
+        let arms = [Arm::Control, Arm::Constrained];
         let dimensions = Dimensions {
             contenders: 3,
             datasets: 2,
             loads: 2,
             repeats: 6,
-            treatments: &treatments,
+            arms: &arms,
             sequence: Sequence::Concurrent,
         };
         let found = rounds(&dimensions);
         assert_eq!(found.len(), 2 * 2 * 6 * 2);
         let mut first = BTreeMap::new();
         for round in &found {
-            let conditions = |step: &Step| (step.repeat, step.dataset, step.load, step.treatment);
+            let conditions = |step: &Step| (step.repeat, step.dataset, step.load, step.arm);
             assert!(
                 round
                     .iter()
                     .all(|step| conditions(step) == conditions(&round[0])),
-                "one dataset, load and treatment at a time: {round:?}"
+                "one dataset, load and arm at a time: {round:?}"
             );
             let contenders: BTreeSet<usize> = round.iter().map(|step| step.contender).collect();
             assert_eq!(contenders.len(), 3);
@@ -213,7 +210,7 @@ mod tests {
             .iter()
             .map(|round| &round[0])
             .filter(|first| first.dataset == 0 && first.load == 0 && first.repeat < 2)
-            .map(|first| first.treatment.name())
+            .map(|first| first.arm.name())
             .collect();
         assert_eq!(order, ["control", "constrained", "constrained", "control"]);
         let mut alternating = steps(&Dimensions {
@@ -227,7 +224,7 @@ mod tests {
                 step.dataset,
                 step.load,
                 step.contender,
-                step.treatment.name(),
+                step.arm.name(),
             )
         };
         alternating.sort_by_key(key);
@@ -270,18 +267,18 @@ mod tests {
 
     #[test]
     fn two_contenders_and_two_treatments_follow_abba_order() {
-        let treatments = [Treatment::Control, Treatment::Constrained];
+        let arms = [Arm::Control, Arm::Constrained];
         let dimensions = Dimensions {
             contenders: 2,
             datasets: 1,
             loads: 1,
             repeats: 2,
-            treatments: &treatments,
+            arms: &arms,
             sequence: Sequence::Alternating,
         };
         let order: Vec<(usize, &str)> = steps(&dimensions)
             .iter()
-            .map(|step| (step.contender, step.treatment.name()))
+            .map(|step| (step.contender, step.arm.name()))
             .collect();
         let (one, other) = ("control", "constrained");
         assert_eq!(
@@ -301,13 +298,13 @@ mod tests {
 
     #[test]
     fn sweeps_reverse_the_treatments_from_turn_to_turn() {
-        let treatments = [Treatment::Control, Treatment::Constrained];
+        let arms = [Arm::Control, Arm::Constrained];
         let dimensions = |sequence| Dimensions {
             contenders: 2,
             datasets: 2,
             loads: 1,
             repeats: 1,
-            treatments: &treatments,
+            arms: &arms,
             sequence,
         };
         let alternating = dimensions(Sequence::Alternating);
@@ -317,7 +314,7 @@ mod tests {
             sweep_turn(&alternating, &groups[1], 3, turn)
                 .iter()
                 .flatten()
-                .map(|step| (step.repeat, step.contender, step.treatment.name()))
+                .map(|step| (step.repeat, step.contender, step.arm.name()))
                 .collect()
         };
         let (one, other) = ("control", "constrained");
@@ -346,13 +343,13 @@ mod tests {
 
     #[test]
     fn a_launched_server_finishes_its_runs_before_the_next_starts() {
-        let treatments = [Treatment::Control, Treatment::Constrained];
+        let arms = [Arm::Control, Arm::Constrained];
         let dimensions = Dimensions {
             contenders: 3,
             datasets: 2,
             loads: 2,
             repeats: 2,
-            treatments: &treatments,
+            arms: &arms,
             sequence: Sequence::ContenderByContender,
         };
         let found = steps(&dimensions);

@@ -52,7 +52,7 @@ impl Decision {
     }
 }
 
-/// The search of one contender, dataset, treatment and repeat.
+/// The search of one contender, dataset, arm and repeat.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Search {
     /// The first rate; `None` until it is measured.

@@ -173,15 +173,12 @@ fn concurrent_run_equals_a_single_run() {
     // The order alternates between repeats.
     let order: Vec<&Value> = runs.iter().map(|run| &run["contender"]).collect();
     assert_eq!(order, ["s0", "s1", "s0", "s1", "s1", "s0", "s1", "s0"]);
-    let treatments: Vec<&Value> = runs
+    let arms: Vec<&Value> = runs
         .iter()
         .step_by(2)
         .map(|run| &run["treatment"])
         .collect();
-    assert_eq!(
-        treatments,
-        ["control", "constrained", "constrained", "control"]
-    );
+    assert_eq!(arms, ["control", "constrained", "constrained", "control"]);
     for run in runs {
         let [result, log] = ["result", "run_log"]
             .map(|key| Path::new(run[key].as_str().unwrap()).with_extension(""));

@@ -11,11 +11,15 @@ pub(super) fn page() -> String {
     let commands = program
         .get_subcommands()
         .filter(|subcommand| !subcommand.is_hide_set() && subcommand.get_name() != "help");
-    let intro = "Flag names accept `_` in place of `-`. The default command is `bench`. Every command has `--help` and `-h`.\n";
-    commands.fold(intro.to_owned(), |page, command| page + &section(command))
+    let intro = "Flag names accept `_` in place of `-`. The default command is `bench`. `--help` of a command has every value and detail.\n";
+    let mut known = Vec::new();
+    commands.fold(intro.to_owned(), |page, command| {
+        page + &section(command, &mut known)
+    })
 }
 
-fn section(command: &Command) -> String {
+/// `known` are the rows so far: a flag that another command has is named only.
+fn section(command: &Command, known: &mut Vec<Vec<String>>) -> String {
     let about = command
         .get_about()
         .map(ToString::to_string)
@@ -25,10 +29,15 @@ fn section(command: &Command) -> String {
         section.push_str("\nIt takes the flags of `bench`.\n");
         return section;
     }
-    let shown: Vec<&Arg> = command
-        .get_arguments()
-        .filter(|argument| !argument.is_hide_set() && argument.get_id() != "help")
-        .collect();
+    let shown = command.get_arguments();
+    let shown = shown.filter(|argument| !argument.is_hide_set() && argument.get_id() != "help");
+    let (repeated, shown): (Vec<&Arg>, Vec<&Arg>) =
+        shown.partition(|argument| known.contains(&row(argument)));
+    known.extend(shown.iter().map(|argument| row(argument)));
+    if !repeated.is_empty() {
+        let names: Vec<String> = repeated.iter().map(|argument| names(argument)).collect();
+        section.push_str(&format!("\nAs above: {}.\n", names.join("; ")));
+    }
     let mut headings: Vec<Option<&str>> = Vec::new();
     for heading in shown.iter().map(|argument| argument.get_help_heading()) {
         if !headings.contains(&heading) {
@@ -47,10 +56,7 @@ fn section(command: &Command) -> String {
                 .map(|title| format!("\n### {title}\n"))
                 .unwrap_or_default(),
         );
-        section.push_str(&format!(
-            "\n{}",
-            table(&["flag", "value", "default", "does"], &rows)
-        ));
+        section.push_str(&format!("\n{}", table(&["flag", "default", "does"], &rows)));
     }
     section
 }
@@ -61,7 +67,14 @@ fn row(arg: &Arg) -> Vec<String> {
         .or(arg.get_help())
         .map(ToString::to_string)
         .unwrap_or_default();
-    vec![names(arg), value(arg), default(arg), help + &values(arg)]
+    vec![names(arg), default(arg), first_sentence(&help).to_owned()]
+}
+
+/// The rest is in `--help`.
+fn first_sentence(text: &str) -> &str {
+    let ends = text.match_indices(". ").map(|(at, _)| at);
+    let mut ends = ends.filter(|at| text[at + 2..].starts_with(char::is_uppercase));
+    ends.next().map_or(text, |at| &text[..at])
 }
 
 fn names(arg: &Arg) -> String {
@@ -71,7 +84,12 @@ fn names(arg: &Arg) -> String {
         .into_iter()
         .map(|name| format!("`--{name}`"));
     let short = arg.get_short().map(|letter| format!("`-{letter}`"));
-    long.chain(short).collect::<Vec<_>>().join(", ")
+    let value = if takes_values(arg) {
+        value(arg)
+    } else {
+        String::new()
+    };
+    long.chain(short).collect::<Vec<_>>().join(", ") + &value
 }
 
 fn takes_values(arg: &Arg) -> bool {
@@ -80,16 +98,8 @@ fn takes_values(arg: &Arg) -> bool {
 
 /// The value names of the flag; `...` if several are allowed.
 fn value(arg: &Arg) -> String {
-    if !takes_values(arg) {
-        return String::new();
-    }
-    let names = arg
-        .get_value_names()
-        .unwrap_or_default()
-        .iter()
-        .map(|name| format!("`{name}`"))
-        .collect::<Vec<_>>()
-        .join(" ");
+    let names = arg.get_value_names().unwrap_or_default();
+    let names: String = names.iter().map(|name| format!(" `{name}`")).collect();
     let may_be_several = arg
         .get_num_args()
         .is_some_and(|range| range.max_values() > range.min_values().max(1));
@@ -110,33 +120,5 @@ fn default(arg: &Arg) -> String {
         values.join(" ")
     } else {
         String::new()
-    }
-}
-
-/// The possible values, if they are listed.
-fn values(arg: &Arg) -> String {
-    let listed = arg
-        .get_possible_values()
-        .into_iter()
-        .filter(|value| !value.is_hide_set());
-    let listed: Vec<String> = match takes_values(arg) {
-        true => listed
-            .map(|value| {
-                format!(
-                    "`{}`{}",
-                    value.get_name(),
-                    value
-                        .get_help()
-                        .map(|help| format!(" ({help})"))
-                        .unwrap_or_default()
-                )
-            })
-            .collect(),
-        false => Vec::new(),
-    };
-    if listed.is_empty() {
-        String::new()
-    } else {
-        format!(". One of {}", listed.join(", "))
     }
 }

@@ -7,15 +7,16 @@ use serde::{Deserialize, Serialize};
 )]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum MatrixNotice {
-    #[error("CONSTRAINT NOT ENFORCED: {contender}, {dataset}, {treatment}, {load}")]
+    #[error("CONSTRAINT NOT ENFORCED: {contender}, {dataset}, {arm}, {load}")]
     RunNotEnforced {
         contender: String,
         dataset: String,
-        treatment: String,
+        #[serde(rename = "treatment")]
+        arm: String,
         load: String,
     },
     #[error(
-        "figures of {runs} of {all_runs} runs are not trusted; the first is {contender}, {dataset}, {treatment}: {why}"
+        "figures of {runs} of {all_runs} runs are not trusted; the first is {contender}, {dataset}, {arm}: {why}"
     )]
     #[serde(rename = "client_in_the_way")]
     ClientOverhead {
@@ -23,7 +24,8 @@ pub enum MatrixNotice {
         all_runs: usize,
         contender: String,
         dataset: String,
-        treatment: String,
+        #[serde(rename = "treatment")]
+        arm: String,
         why: String,
     },
     #[error(

@@ -275,16 +275,15 @@ fn examples_figures() -> Vec<Notice> {
 }
 
 fn examples_matrix() -> Vec<Notice> {
-    let (contender, dataset, treatment) =
-        (|| text("xgrammar"), || text("json"), || text("constrained"));
+    let (contender, dataset, arm) = (|| text("xgrammar"), || text("json"), || text("constrained"));
     examples!(MatrixNotice:
-        RunNotEnforced { contender: contender(), dataset: dataset(), treatment: treatment(), load: text("cap 4") },
+        RunNotEnforced { contender: contender(), dataset: dataset(), arm: arm(), load: text("cap 4") },
         ClientOverhead {
             runs: 1,
             all_runs: 4,
             contender: contender(),
             dataset: dataset(),
-            treatment: treatment(),
+            arm: arm(),
             why: text("TTFT p99: client may have added up to 3.2 of 20.1 ms"),
         },
         SharedHost { host: text("10.0.0.1") },

@@ -12,7 +12,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::cells::{NAME_CHARS, figure, median_and_tail, percent, two_lines};
-use super::{Comparison, Load, Treatment};
+use super::{Comparison, Load};
+use sobench_core::case::Arm;
 use sobench_core::distinct::distinct;
 use sobench_core::printable::printable;
 use sobench_render::Table;
@@ -30,7 +31,7 @@ pub struct CapacityRow {
     pub cost: Option<CapacityCost>,
 }
 
-/// The capacity of one treatment, over the sweeps of all repeats.
+/// The capacity of one arm, over the sweeps of all repeats.
 #[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct Capacity {
     /// The median over repeats of the highest sustained rate, in requests per second; `None` if a
@@ -138,10 +139,10 @@ impl CapacityRow {
     }
 
     /// The capacity of an arm.
-    pub(super) fn of(&self, treatment: Treatment) -> Option<&Capacity> {
-        match treatment {
-            Treatment::Constrained => Some(&self.constrained),
-            Treatment::Control => self.control.as_ref(),
+    pub(super) fn of(&self, arm: Arm) -> Option<&Capacity> {
+        match arm {
+            Arm::Control => self.control.as_ref(),
+            _ => Some(&self.constrained),
         }
     }
 
@@ -323,7 +324,7 @@ impl fmt::Display for CapacityCost {
 pub(super) struct Step<'c> {
     pub(super) dataset: &'c str,
     pub(super) contender: &'c str,
-    pub(super) treatment: Treatment,
+    pub(super) arm: Arm,
     pub(super) found: SweepStep,
 }
 
@@ -331,8 +332,8 @@ pub(super) struct Step<'c> {
 pub(super) fn steps(comparison: &Comparison) -> Vec<Step<'_>> {
     let mut steps = Vec::new();
     for row in &comparison.capacity {
-        for treatment in [Treatment::Constrained, Treatment::Control] {
-            let sweeps = row.of(treatment).map(|capacity| &capacity.sweeps);
+        for arm in [Arm::Constrained, Arm::Control] {
+            let sweeps = row.of(arm).map(|capacity| &capacity.sweeps);
             let found = sweeps.into_iter().flatten().flat_map(|sweep| &sweep.steps);
             let mut found: Vec<SweepStep> = found.cloned().collect();
             found.retain(|step| matches!(step.load, Load::RequestRate(_)));
@@ -340,7 +341,7 @@ pub(super) fn steps(comparison: &Comparison) -> Vec<Step<'_>> {
             steps.extend(found.into_iter().map(|found| Step {
                 dataset: &row.dataset,
                 contender: &row.contender,
-                treatment,
+                arm,
                 found,
             }));
         }
@@ -353,11 +354,11 @@ pub(super) fn steps(comparison: &Comparison) -> Vec<Step<'_>> {
         let Some(figures) = row.figures() else {
             continue;
         };
-        let mut add = |treatment, found| {
+        let mut add = |arm, found| {
             steps.push(Step {
                 dataset: &row.dataset,
                 contender: &row.contender,
-                treatment,
+                arm,
                 found,
             });
         };
@@ -373,7 +374,7 @@ pub(super) fn steps(comparison: &Comparison) -> Vec<Step<'_>> {
             is_distrusted: figures.distrusted_runs > 0,
             ..SweepStep::default()
         };
-        add(Treatment::Constrained, constrained);
+        add(Arm::Constrained, constrained);
         if let Some(control) = &figures.control {
             let control = SweepStep {
                 load: row.load,
@@ -384,7 +385,7 @@ pub(super) fn steps(comparison: &Comparison) -> Vec<Step<'_>> {
                 is_distrusted: figures.distrusted_runs > 0,
                 ..SweepStep::default()
             };
-            add(Treatment::Control, control);
+            add(Arm::Control, control);
         }
     }
     steps
@@ -409,10 +410,7 @@ pub(super) fn steps_table(comparison: &Comparison) -> Option<Table> {
         };
         [
             printable(step.dataset, NAME_CHARS),
-            two_lines(
-                &printable(step.contender, NAME_CHARS),
-                step.treatment.name(),
-            ),
+            two_lines(&printable(step.contender, NAME_CHARS), step.arm.name()),
             found.load.to_string(),
             percent(found.share),
             latency(&found.ttft_ms),

@@ -2,7 +2,8 @@
 
 use super::capacity::SweepStep;
 use super::cells::NAME_CHARS;
-use super::{Comparison, Control, Figures, Load, Row, SchemaCell, SchemaRow, Treatment, capacity};
+use super::{Comparison, Control, Figures, Load, Row, SchemaCell, SchemaRow, capacity};
+use sobench_core::case::Arm;
 use sobench_core::distinct::distinct;
 use sobench_core::printable::printable;
 use sobench_render::axis::{Axis, Range};
@@ -582,15 +583,14 @@ impl Pictures<'_> {
         let x = Axis::linear(steps().map(|step| step.found.load.size()), Range::FromZero)?;
         let mut lines = Vec::new();
         for contender in self.contenders() {
-            for treatment in [Treatment::Constrained, Treatment::Control] {
-                let own = steps()
-                    .filter(|step| step.contender == contender && step.treatment == treatment);
+            for arm in [Arm::Constrained, Arm::Control] {
+                let own = steps().filter(|step| step.contender == contender && step.arm == arm);
                 let point = |step: &capacity::Step<'_>| {
                     Some((step.found.load.size(), (series.value)(&step.found)?))
                 };
                 let points: Vec<(f64, f64)> = own.filter_map(point).collect();
                 let name = printable(&contender, NAME_CHARS);
-                let mark = self.knee(dataset, &contender, treatment).and_then(|knee| {
+                let mark = self.knee(dataset, &contender, arm).and_then(|knee| {
                     let point = points.iter().find(|(load, _)| *load == knee.size())?;
                     Some((
                         *point,
@@ -598,9 +598,9 @@ impl Pictures<'_> {
                     ))
                 });
                 lines.push(Line {
-                    name: format!("{name}, {}", treatment.name()),
+                    name: format!("{name}, {}", arm.name()),
                     colour: self.colour(&contender),
-                    dashed: treatment == Treatment::Control,
+                    dashed: arm == Arm::Control,
                     points,
                     mark,
                 });
@@ -629,18 +629,18 @@ impl Pictures<'_> {
     }
 
     /// The highest load that meets the objectives.
-    fn knee(&self, dataset: &str, contender: &str, treatment: Treatment) -> Option<Load> {
+    fn knee(&self, dataset: &str, contender: &str, arm: Arm) -> Option<Load> {
         let mut capacities = self.comparison.capacity.iter();
         if let Some(row) =
             capacities.find(|row| row.dataset == dataset && row.contender == contender)
         {
-            let capacity = row.of(treatment)?;
+            let capacity = row.of(arm)?;
             return capacity.sustained_rps.map(Load::RequestRate);
         }
         let mut knees = self.comparison.knees.iter();
         let row = knees.find(|row| row.dataset == dataset && row.contender == contender)?;
         match row.knee {
-            Knee::At { load, .. } if treatment == Treatment::Constrained => Some(load),
+            Knee::At { load, .. } if arm == Arm::Constrained => Some(load),
             _ => None,
         }
     }

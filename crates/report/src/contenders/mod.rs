@@ -21,6 +21,7 @@ use serde::{Serialize, Serializer};
 pub use self::page::STYLE;
 use self::verdicts::Verdicts;
 use crate::text::Detail;
+use sobench_core::case::Arm;
 use sobench_core::error::{Error, Result};
 use sobench_core::output_format::OutputFormat;
 use sobench_notices::notice::{Notice, as_sentences};
@@ -319,7 +320,8 @@ pub struct MatrixRun {
     pub contender: String,
     pub dataset: String,
     pub load: Load,
-    pub treatment: Treatment,
+    #[serde(rename = "treatment")]
+    pub arm: Arm,
     /// From 1.
     pub repeat: usize,
     pub run_log: Option<String>,
@@ -349,14 +351,6 @@ pub enum Load {
     RequestRate(f64),
     /// The concurrency cap.
     MaxConcurrency(usize),
-}
-
-/// Whether the constraint was sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Treatment {
-    Control,
-    Constrained,
 }
 
 /// Renders the comparison.
@@ -464,16 +458,6 @@ impl Serialize for Load {
             Self::MaxConcurrency(cap) => ("max_concurrency", Some(*cap as f64)),
         };
         WrittenLoad { kind, value }.serialize(serializer)
-    }
-}
-
-impl Treatment {
-    /// The name in labels and progress lines.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Control => "control",
-            Self::Constrained => "constrained",
-        }
     }
 }
 

@@ -22,13 +22,13 @@ use sobench_statistics::{Percentile, Rate, Summary, contrast, mean, samples_need
 pub const TAIL: f64 = 99.0;
 
 impl Comparison {
-    /// The rows of sides with these names.
-    pub fn of_sides(names: &[String], sides: &[Side]) -> Self {
+    /// The rows of sides with these names; with curves for charts, which take a while.
+    pub fn of_sides(names: &[String], sides: &[Side], has_charts: bool) -> Self {
         let row = |(name, side): (&String, &Side)| Row {
             dataset: String::new(),
             contender: name.clone(),
             load: Load::AsGiven,
-            result: RowResult::Measured(Box::new(Figures::of_side(side))),
+            result: RowResult::Measured(Box::new(Figures::of_side(side, has_charts))),
         };
         let rows: Vec<Row> = names.iter().zip(sides).map(row).collect();
         let has_control = |row: &Row| row.figures().is_some_and(|found| found.control.is_some());
@@ -46,12 +46,13 @@ impl Comparison {
 impl Figures {
     /// The figures of the runs of a side, with those of its control runs or of the controls within
     /// its runs. Those that requests or files do not have are unknown.
-    pub fn of_side(side: &Side) -> Self {
+    pub fn of_side(side: &Side, has_charts: bool) -> Self {
         let of_rate = |figure: Figure| rate_of(figure, side);
         let number = |metric: &'static Metric| figure(side, Figure::new(metric));
-        let of_requests = |metric: &'static Metric| {
-            let rate = of_rate(Figure::new(metric)).filter(|_| metric.is_rate())?;
-            Some(Value::Rate(rate))
+        // The one metric of the table that has no field of its own.
+        let right = |metric: &'static Metric| {
+            let is_shown = *metric == rates::ACCURACY;
+            is_shown.then(|| of_rate(Figure::new(metric)).map(Value::Rate))?
         };
         Self {
             runs: side.runs.len(),
@@ -67,11 +68,14 @@ impl Figures {
             output_throughput: number(&totals::OUTPUT_THROUGHPUT),
             valid_throughput: number(&totals::VALID_THROUGHPUT),
             control: Control::of_side(side),
-            distributions: Distributions {
-                ttft_ms: curves(side, &latencies::TTFT),
-                tpot_ms: curves(side, &latencies::TPOT),
+            distributions: match has_charts {
+                true => Distributions {
+                    ttft_ms: curves(side, &latencies::TTFT),
+                    tpot_ms: curves(side, &latencies::TPOT),
+                },
+                false => Distributions::default(),
             },
-            metrics: Values::from_fn(of_requests),
+            metrics: Values::from_fn(right),
             ..Self::default()
         }
     }

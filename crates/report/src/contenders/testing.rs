@@ -6,8 +6,9 @@ use super::verdicts::Verdicts;
 use super::{
     Causes, ColdFrom, Comparison, Control, Disagreement, FORMAT, FORMAT_VERSION, Figures,
     JudgedAnswer, KneeRow, Load, MatrixConditions, MatrixRun, Refusal, Row, RowResult, SchemaCell,
-    SchemaRow, Treatment,
+    SchemaRow,
 };
+use sobench_core::case::Arm;
 use sobench_notices::notice::Notice;
 use sobench_plan::metrics::Slo;
 use sobench_results::metrics::constraint_overhead::Added;
@@ -234,7 +235,7 @@ pub(super) fn eventful() -> Comparison {
         contender: "xgrammar".to_owned(),
         dataset: "json".to_owned(),
         load: loads[1],
-        treatment: Treatment::Control,
+        arm: Arm::Control,
         repeat: 1,
         run_log: Some("a.jsonl".to_owned()),
         result: None,

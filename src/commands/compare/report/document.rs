@@ -33,7 +33,8 @@ pub(super) fn document(comparison: &Comparison, detail: Detail, has_charts: bool
         style: matrix::STYLE,
         ..Document::new(format!("sobench: {title}"))
     };
-    let rows = matrix::Comparison::of_sides(&labels::names(&comparison.sides), &comparison.sides);
+    let names = labels::names(&comparison.sides);
+    let rows = matrix::Comparison::of_sides(&names, &comparison.sides, has_charts);
     page.push(verdict::block(comparison, &rows));
     if let Some(gate) = gate {
         let line = labels::gate(&gate);

@@ -23,7 +23,7 @@ const CORES_FOR_CLIENT: usize = 2;
 /// The order of the runs of a comparison.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// The contenders of a dataset, load, treatment and repeat run concurrently, each on its own
+    /// The contenders of a dataset, load, arm and repeat run concurrently, each on its own
     /// server.
     Interleaved(InterleavedReason),
     /// Complete runs, one after the other.

@@ -6,9 +6,10 @@ use std::path::{MAIN_SEPARATOR, Path, PathBuf};
 use super::MatrixOptions;
 use crate::commands::bench::options::{RunPlan, Target};
 use crate::commands::matrix::run_order::Step;
+use sobench_core::case::Arm;
 use sobench_core::error::{Error, Result};
 use sobench_core::output_files::with_suffix;
-use sobench_report::contenders::{Load, Treatment};
+use sobench_report::contenders::Load;
 
 /// The parts of a run's identity, as placeholders of `--run-log`. A contender is an engine or a
 /// server, so that `{engine}` and `{server}` are both its name.
@@ -96,7 +97,7 @@ impl RunLogPaths {
             contender: 0,
             dataset: 0,
             load: 0,
-            treatment: Treatment::Constrained,
+            arm: Arm::Constrained,
         };
         let mut single = MatrixOptions::single(run.clone());
         single.contenders[0].name = match &run.target {
@@ -190,7 +191,7 @@ fn varies(plan: &MatrixOptions, part: Part) -> bool {
         Part::Dataset => plan.datasets.len() > 1,
         Part::Contender => plan.contenders.len() > 1,
         Part::Load => plan.has_several_loads(),
-        Part::Arm => plan.treatments.len() > 1,
+        Part::Arm => plan.arms.len() > 1,
         Part::Repeat => plan.repeats > 1,
     }
 }
@@ -204,9 +205,7 @@ fn value(plan: &MatrixOptions, step: &Step, part: Part) -> String {
             Load::RequestRate(rate) => format!("rate{rate}"),
             Load::MaxConcurrency(cap) => format!("concurrency{cap}"),
         },
-        Part::Arm => match step.treatment {
-            Treatment::Constrained | Treatment::Control => step.treatment.name().to_owned(),
-        },
+        Part::Arm => step.arm.name().to_owned(),
         Part::Repeat => (step.repeat + 1).to_string(),
     }
 }

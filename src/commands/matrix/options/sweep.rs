@@ -114,13 +114,13 @@ impl MatrixOptions {
             let flags = with_requests(flags, load);
             let mut runs = Vec::new();
             for (dataset, name) in sweep.datasets.iter().enumerate() {
-                for treatment in &self.treatments {
+                for arm in &self.arms {
                     let all = &sweep.datasets;
-                    let plan = one_run(&flags, *name, all, load, *treatment, api_key.as_deref())?;
+                    let plan = one_run(&flags, *name, all, load, *arm, api_key.as_deref())?;
                     runs.push(PlannedRun {
                         dataset,
                         load: self.loads.len(),
-                        treatment: *treatment,
+                        arm: *arm,
                         plan,
                     });
                 }
@@ -136,7 +136,7 @@ impl MatrixOptions {
 
     /// The largest number of runs of a sweep.
     pub(in crate::commands::matrix) fn most_sweep_runs(&self) -> usize {
-        let searches = self.contenders.len() * self.datasets.len() * self.treatments.len();
+        let searches = self.contenders.len() * self.datasets.len() * self.arms.len();
         searches * self.repeats * MAX_RUNS
     }
 

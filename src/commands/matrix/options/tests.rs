@@ -4,6 +4,7 @@ use std::ffi::OsString;
 
 use super::*;
 use crate::cli::{Cli, Command};
+use sobench_core::case::Arm;
 use sobench_core::schedule::{Pace, Rate};
 use sobench_data::dataset::{JsonPlan, RandomPlan, RegexPlan, Source};
 use sobench_embedded::EmbeddedOptions;
@@ -73,18 +74,18 @@ fn single_values_are_one_run() {
 
 #[test]
 fn matrix_is_a_comparison_with_a_control_arm_also_of_one_server() {
-    for (arguments, treatments) in [
+    for (arguments, arms) in [
         (&["matrix", "--repeat", "3"][..], 2),
         (&["--repeat", "3"], 1),
         (&["matrix", "--no-control-arm"], 1),
     ] {
         let plan = plan(arguments).unwrap();
-        assert_eq!(plan.treatments.len(), treatments, "{arguments:?}");
+        assert_eq!(plan.arms.len(), arms, "{arguments:?}");
     }
 }
 
 #[test]
-fn embedded_engines_have_a_run_for_each_dataset_load_and_treatment() {
+fn embedded_engines_have_a_run_for_each_dataset_load_and_arm() {
     let plan = plan(&[
         "--guided-decoding-backend",
         "xgrammar,outlines",
@@ -116,8 +117,8 @@ fn embedded_engines_have_a_run_for_each_dataset_load_and_treatment() {
         ]
     );
     assert_eq!(plan.contenders[0].runs.len(), 3 * 3 * 2);
-    let run = |dataset, load, treatment| plan.contenders[1].run(dataset, load, treatment).unwrap();
-    let constrained = run(2, 1, Treatment::Constrained);
+    let run = |dataset, load, arm| plan.contenders[1].run(dataset, load, arm).unwrap();
+    let constrained = run(2, 1, Arm::Constrained);
     assert!(matches!(
         &constrained.target,
         Target::Embedded(EmbeddedOptions {
@@ -143,7 +144,7 @@ fn embedded_engines_have_a_run_for_each_dataset_load_and_treatment() {
         Pace::Steady(Rate::PerSecond(4.0))
     );
     assert_eq!(constrained.settings.load.cold_schema_every, Some(5));
-    let control = run(2, 1, Treatment::Control);
+    let control = run(2, 1, Arm::Control);
     assert_eq!(
         (
             control.settings.dataset.constrained_ratio,
@@ -158,7 +159,7 @@ fn embedded_engines_have_a_run_for_each_dataset_load_and_treatment() {
             constrained.settings.load.pace
         )
     );
-    let other = &run(0, 0, Treatment::Constrained).settings.dataset.source;
+    let other = &run(0, 0, Arm::Constrained).settings.dataset.source;
     assert_eq!(
         other,
         &Source::Json(JsonPlan::default()),
@@ -211,7 +212,7 @@ fn servers_are_named_or_launched() {
         .map(|contender| url(&contender.runs[0].plan))
         .collect();
     assert_eq!(
-        (names(&two), urls, two.treatments.len()),
+        (names(&two), urls, two.arms.len()),
         (vec!["a", "b"], vec!["http://x:1", "http://y:2"], 1)
     );
     assert!(
@@ -565,7 +566,7 @@ fn a_single_run_refuses_a_matrix_order() {
 #[test]
 fn plain_datasets_have_no_control_arm() {
     let plain = plan(&["--dataset", "random", "--sweep-max-concurrency", "1,2"]).unwrap();
-    assert_eq!(plain.treatments, [Treatment::Constrained]);
+    assert_eq!(plain.arms, [Arm::Constrained]);
     let error = plan(&["--dataset", "random,json", "--sweep-max-concurrency", "1,2"]).unwrap_err();
     assert_eq!(
         error.what,
@@ -668,11 +669,7 @@ fn sweep_plans_its_first_run_and_further_rates() {
         (index, given.load_index(Load::RequestRate(4.0)).unwrap()),
         (1, 0)
     );
-    let run = |load| {
-        given.contenders[1]
-            .run(0, load, Treatment::Control)
-            .unwrap()
-    };
+    let run = |load| given.contenders[1].run(0, load, Arm::Control).unwrap();
     let requests = |load| run(load).settings.dataset.num_prompts;
     assert_eq!(
         run(1).settings.load.pace,
@@ -687,7 +684,7 @@ fn sweep_plans_its_first_run_and_further_rates() {
     let mut given = plan(&[&flags[..], &ninety].concat()).unwrap();
     given.load_index(Load::RequestRate(7.0)).unwrap();
     let requests = |load| {
-        let run = given.contenders[1].run(0, load, Treatment::Control);
+        let run = given.contenders[1].run(0, load, Arm::Control);
         run.unwrap().settings.dataset.num_prompts
     };
     assert_eq!((requests(0), requests(1)), (120, 210), "30 s of schedule");
