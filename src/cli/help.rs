@@ -4,22 +4,29 @@
 use clap::{Arg, Command};
 
 /// The ids of the flags that `sobench --help` shows.
-const COMMON_FLAGS: [&str; 12] = [
+const COMMON_FLAGS: [&str; 19] = [
     "base_url",
     "port",
     "model",
     "backend",
     "dataset",
+    "dataset_path",
     "json_schema_path",
     "guided_decoding_backend",
+    "guided_decoding_ratio",
     "num_prompts",
+    "output_len",
     "request_rate",
     "max_concurrency",
+    "repeat",
+    "launch",
+    "require",
+    "run_log",
     "save_result",
     "dry_run",
 ];
 
-const HEADING: &str = "Common options of a run (all: sobench bench --help)";
+const HEADING: &str = "Common options of a run (all, and their values: sobench bench --help)";
 
 const EXAMPLES: &str = "\
 Examples:
@@ -44,11 +51,31 @@ Examples:
   One server for each engine, started and stopped in turn:
     sobench matrix --guided-decoding-backend xgrammar,guidance --launch \"vllm serve MODEL --port {port} --structured-outputs-config.backend {backend}\"";
 
+/// A flag with the first sentence of its help, without its values.
+fn shortened(flag: Arg) -> Arg {
+    let help = flag.get_help().map(ToString::to_string).unwrap_or_default();
+    let ends = help.match_indices(". ").map(|(at, _)| at);
+    let mut ends = ends.filter(|at| help[at + 2..].starts_with(char::is_uppercase));
+    let first = ends.next().map_or(&*help, |at| &help[..at]).to_owned();
+    let takes_values = flag.get_action().takes_values();
+    let flag = flag.help(first);
+    match takes_values {
+        true => flag.hide_possible_values(true),
+        false => flag,
+    }
+}
+
+/// Limits `bench -h` to the common flags; `bench --help` has all.
+pub(super) fn of_bench(flag: Arg) -> Arg {
+    let is_common = COMMON_FLAGS.contains(&flag.get_id().as_str());
+    flag.hide_short_help(!is_common)
+}
+
 /// Limits the help of `matrix` to its own flags and the common ones. The others are those of `bench`.
 pub(super) fn of_matrix(flag: Arg) -> Arg {
     let is_own = flag.get_help_heading() == Some("Comparison");
     match COMMON_FLAGS.contains(&flag.get_id().as_str()) {
-        true => flag.help_heading(HEADING),
+        true => shortened(flag).help_heading(HEADING),
         false => flag.hide(!is_own),
     }
 }
@@ -59,7 +86,7 @@ pub(super) fn overview(program: Command) -> Command {
     program
         .mut_args(|flag| {
             if COMMON_FLAGS.contains(&flag.get_id().as_str()) {
-                flag.help_heading(HEADING)
+                shortened(flag).help_heading(HEADING)
             } else {
                 flag.hide(true)
             }
@@ -106,19 +133,21 @@ mod tests {
 
     #[test]
     fn help_of_bench_lists_every_flag_under_headings() {
-        for page in [help(&["bench", "--help"]), help(&["bench", "-h"])] {
-            for text in [
-                "Server:",
-                "Traffic:",
-                "Comparison:",
-                "--base-url",
-                "--burstiness",
-                "--top-k",
-                "--shard",
-            ] {
-                assert!(page.contains(text), "{text} is missing:\n{page}");
-            }
+        let page = help(&["bench", "--help"]);
+        for text in [
+            "Server:",
+            "Traffic:",
+            "Comparison:",
+            "--base-url",
+            "--burstiness",
+            "--top-k",
+            "--shard",
+        ] {
+            assert!(page.contains(text), "{text} is missing:\n{page}");
         }
+        let short = help(&["bench", "-h"]);
+        assert!(short.contains("--base-url") && !short.contains("--burstiness"));
+        assert!(short.lines().count() <= 100, "{short}");
     }
 
     #[test]

@@ -63,6 +63,7 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Run a benchmark (the default command)
+    #[command(mut_args(help::of_bench))]
     Bench(Box<BenchArgs>),
     /// Measure the overhead of the client against a server with known timing, beside another client
     /// if one is given
