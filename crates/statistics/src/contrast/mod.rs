@@ -20,7 +20,7 @@ mod rates;
 mod runs;
 
 pub use one_run::{Difference, MIN_VALUES, Method};
-pub use rates::{Hits, RateContrast, Share, Unseen, rate};
+pub use rates::{Hits, RateContrast, Share, rate};
 pub use runs::{MIN_RUNS, RunRatio};
 
 /// Maximum share of gates that fail by chance if nothing changed.

@@ -1,7 +1,6 @@
 //! Differences of two rates. The unit is the case: repeats of a case count as far as their results
 //! vary, and fewer if the runs vary more than their requests explain.
 
-use std::fmt;
 use std::iter::Sum;
 
 use schemars::JsonSchema;
@@ -82,21 +81,6 @@ enum Spread {
     Paired(PairedSample),
     /// The number of independent requests that those of each side are worth.
     Unpaired([f64; 2]),
-}
-
-/// What a contrast cannot see.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unseen {
-    /// One run a side does not show how much runs vary.
-    Runs,
-}
-
-impl fmt::Display for Unseen {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Runs => f.write_str("variation between runs"),
-        }
-    }
 }
 
 impl Hits {
@@ -258,11 +242,6 @@ impl RateContrast {
     /// Whether several runs of a side entered.
     pub fn has_runs(&self) -> bool {
         self.variation.is_some()
-    }
-
-    /// What this contrast cannot see.
-    pub fn unseen(&self) -> Option<Unseen> {
-        self.variation.is_none().then_some(Unseen::Runs)
     }
 
     /// The interval of the difference.
@@ -471,14 +450,6 @@ mod tests {
         let some = hits(3, 60, |run, case| run == 0 || case >= 3 * run);
         let (low, high) = paired(&hits(3, 60, |_, _| true), &some).bounds(0.9);
         assert!(low < -0.06 && high < 0.0, "{low} {high}");
-    }
-
-    #[test]
-    fn one_run_cannot_see_how_runs_vary() {
-        let [one, two] = [1, 2].map(|runs| hits(runs, 30, |_, case| case > 2));
-        assert_eq!(paired(&one, &one).unseen(), Some(Unseen::Runs));
-        assert_eq!(paired(&one, &two).unseen(), None);
-        assert_eq!(Unseen::Runs.to_string(), "variation between runs");
     }
 
     #[test]

@@ -144,7 +144,7 @@ json_struct! {
         pairs: Option<PairsEntry> =
             contrast.and_then(RateContrast::pairs).map(|sample| PairsEntry::new(&sample.pairs)),
         cannot_see: Option<String> =
-            contrast.and_then(RateContrast::unseen).map(|unseen| unseen.to_string()),
+            contrast.filter(|contrast| !contrast.has_runs()).map(|_| "variation between runs".to_owned()),
     }
 
     /// Numbers of cases that are correct on both sides, on one of them, or on neither.
