@@ -83,13 +83,14 @@ pub fn enforced(comparison: &Comparison) -> Option<Answer> {
     let (tone, word) = match &broken[..] {
         [] if found.iter().all(|found| found.is_all) => (Tone::Good, String::new()),
         [] => (Tone::Plain, String::new()),
-        [_] if found.len() == 1 => (Tone::Alarm, "NO; ".to_owned()),
-        names => (Tone::Alarm, format!("NO with {}; ", listed(names))),
+        [_] if found.len() == 1 => (Tone::Alarm, "NO: ".to_owned()),
+        names => (Tone::Alarm, format!("NO with {}: ", listed(names))),
     };
+    let colon = if word.is_empty() { ": " } else { " " };
     (!texts.is_empty()).then(|| Answer {
         question: "enforced",
         tone,
-        text: format!("{word}valid answers: {}", texts.join(", ")),
+        text: format!("{word}valid answers{colon}{}", texts.join(", ")),
     })
 }
 
