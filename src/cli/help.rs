@@ -51,12 +51,17 @@ Examples:
   One server for each engine, started and stopped in turn:
     sobench matrix --guided-decoding-backend xgrammar,guidance --launch \"vllm serve MODEL --port {port} --structured-outputs-config.backend {backend}\"";
 
+/// The first sentence of a help text. What follows `e.g.` belongs to it.
+pub fn first_sentence(text: &str) -> &str {
+    let ends = text.match_indices(". ").map(|(at, _)| at);
+    let mut ends = ends.filter(|at| text[at + 2..].starts_with(char::is_uppercase));
+    ends.next().map_or(text, |at| &text[..at])
+}
+
 /// A flag with the first sentence of its help, without its values.
 fn shortened(flag: Arg) -> Arg {
     let help = flag.get_help().map(ToString::to_string).unwrap_or_default();
-    let ends = help.match_indices(". ").map(|(at, _)| at);
-    let mut ends = ends.filter(|at| help[at + 2..].starts_with(char::is_uppercase));
-    let first = ends.next().map_or(&*help, |at| &help[..at]).to_owned();
+    let first = first_sentence(&help).to_owned();
     let takes_values = flag.get_action().takes_values();
     let flag = flag.help(first);
     match takes_values {

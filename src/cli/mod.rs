@@ -2,7 +2,7 @@
 //! folder under `commands`.
 
 pub mod config;
-mod help;
+pub mod help;
 pub mod overwrites;
 mod usage_error;
 

@@ -1,5 +1,5 @@
 //! Compares the contenders of a matrix with each other: the tests behind the sentences of
-//! `report/verdicts.rs`. How claims are limited: `docs/decisions/comparison-claims.md`.
+//! `crates/report/src/contenders/verdicts.rs`. How claims are limited: `docs/decisions/comparison-claims.md`.
 
 pub mod batches;
 

@@ -2,6 +2,7 @@
 
 use clap::{Arg, Command, CommandFactory};
 use sobench::cli::Cli;
+use sobench::cli::help::first_sentence;
 
 use super::table;
 
@@ -67,14 +68,8 @@ fn row(arg: &Arg) -> Vec<String> {
         .or(arg.get_help())
         .map(ToString::to_string)
         .unwrap_or_default();
+    // The rest is in `--help`.
     vec![names(arg), default(arg), first_sentence(&help).to_owned()]
-}
-
-/// The rest is in `--help`.
-fn first_sentence(text: &str) -> &str {
-    let ends = text.match_indices(". ").map(|(at, _)| at);
-    let mut ends = ends.filter(|at| text[at + 2..].starts_with(char::is_uppercase));
-    ends.next().map_or(text, |at| &text[..at])
 }
 
 fn names(arg: &Arg) -> String {

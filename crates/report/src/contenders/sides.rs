@@ -83,15 +83,10 @@ impl Figures {
 
 impl Control {
     fn of_side(side: &Side) -> Option<Self> {
-        let is_control = |request: RequestView<'_>| request.arm() == Some(Arm::Control);
-        let mut requests = side
-            .runs
-            .iter()
-            .flat_map(|run| &run.requests)
-            .flat_map(Requests::iter);
+        let mut requests = side.requests().into_iter().flatten();
         let controls = match &side.controls {
             Some(controls) => controls,
-            None if requests.any(is_control) => side,
+            None if requests.any(|(_, request)| is_control(request)) => side,
             None => return None,
         };
         let correct = Figure::of(&rates::CORRECT_RATE, Some(Arm::Control));
@@ -120,6 +115,10 @@ impl Control {
             ..Self::default()
         })
     }
+}
+
+fn is_control(request: RequestView<'_>) -> bool {
+    request.arm() == Some(Arm::Control)
 }
 
 /// Over requests if they are known, else from the counts of the files.
@@ -209,14 +208,12 @@ fn causes(side: &Side) -> Option<Causes> {
         }
         contrast::rate(&hits)
     };
-    let mut requests = side
-        .runs
-        .iter()
-        .flat_map(|run| &run.requests)
-        .flat_map(Requests::iter);
-    requests
-        .any(|request| request.hit(&rates::TRUNCATED_RATE).is_some())
-        .then_some(())?;
+    let is_known = side
+        .requests()?
+        .any(|(_, request)| request.hit(&rates::TRUNCATED_RATE).is_some());
+    if !is_known {
+        return None;
+    }
     Some(Causes {
         invalid: share(0)?,
         truncated: share(1)?,
@@ -239,7 +236,6 @@ impl Arms<'_> {
     fn added(&self, metric: &'static Metric, later_use: Option<bool>) -> Option<Added> {
         let figure = Figure::from_distribution(metric, Stat::Mean);
         let doubts = self.side.doubt(figure).zip(self.controls.doubt(figure));
-        let is_control = |request: RequestView<'_>| request.arm() == Some(Arm::Control);
         let counts = |request: RequestView<'_>| {
             let is_wanted = |later_use| request.later_use() == later_use;
             !is_control(request) && later_use.is_none_or(is_wanted)

@@ -11,12 +11,22 @@ use sobench_statistics::contrast::{self, Hits, MIN_JUDGED, RateContrast};
 /// repeats of a case count as far as they vary. The unit is the place in the run. `None` without
 /// requests that count.
 pub fn rate(rate: Figure, side: &Side) -> Option<Rate> {
+    contrast::rate(&hits(rate, side, &[])?)
+}
+
+/// The hits of all runs of a side by case, or by place in the run without numbers of cases; `None` if a
+/// run has no requests.
+fn hits(rate: Figure, side: &Side, cases: &[u32]) -> Option<Hits> {
     let mut hits = Hits::default();
+    let mut cases = cases.iter();
     for requests in side.run_requests()? {
-        let run = requests.in_rate(rate).enumerate();
-        hits.add_run(run.filter_map(|(place, hit)| Some((place, None, hit?))));
+        let run = requests.in_rate(rate).enumerate().map(|(place, hit)| {
+            let case = cases.next().map_or(place, |case| *case as usize);
+            hit.map(|hit| (case, None, hit))
+        });
+        hits.add_run(run.flatten());
     }
-    contrast::rate(&hits)
+    Some(hits)
 }
 
 /// The difference of a rate over the requests of both sides; `None` if a side has none that counts.
@@ -27,19 +37,8 @@ pub(super) fn contrast(
     b: &Side,
     pairing: &Pairing,
 ) -> Option<RateContrast> {
-    let hits = |side: &Side, which: SideId| {
-        let mut hits = Hits::default();
-        let mut cases = pairing.case_numbers(which).iter();
-        for requests in side.run_requests()? {
-            let run = requests.in_rate(rate).enumerate().map(|(place, hit)| {
-                let case = cases.next().map_or(place, |case| *case as usize);
-                hit.map(|hit| (case, None, hit))
-            });
-            hits.add_run(run.flatten());
-        }
-        Some(hits)
-    };
-    let (a, b) = (hits(a, SideId::A)?, hits(b, SideId::B)?);
+    let a = hits(rate, a, pairing.case_numbers(SideId::A))?;
+    let b = hits(rate, b, pairing.case_numbers(SideId::B))?;
     let paired = (*pairing != Pairing::None)
         .then(|| RateContrast::paired(&a, &b))
         .flatten();

@@ -4,7 +4,7 @@
 //! counts as 1). Equal requests with equal answers are one trial. The p-value is that of the smallest
 //! of all tests, times their number (Bonferroni).
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
 
@@ -66,7 +66,8 @@ impl Size {
         }
     }
 
-    /// The size of each request; `None` if it is unknown. Empty if there are too many constraints.
+    /// The size of each request; `None` if it is unknown, or of a constraint after
+    /// `MAX_CONSTRAINTS` others.
     pub fn of(self, samples: &[&Sample<'_>]) -> Vec<Option<u64>> {
         let mut bytes: HashMap<*const Constraint, Option<u64>> = HashMap::new();
         let mut size = |sample: &Sample<'_>| match self {
@@ -74,9 +75,12 @@ impl Size {
             Self::PromptTokens => sample.tokens().input,
             Self::ConstraintBytes => {
                 let constraint = sample.constraint()?;
-                let is_full = bytes.len() >= MAX_CONSTRAINTS;
-                let known = bytes.entry(Arc::as_ptr(constraint));
-                *known.or_insert_with(|| (!is_full).then(|| json_bytes(constraint)).flatten())
+                let address = Arc::as_ptr(constraint);
+                match bytes.get(&address) {
+                    Some(known) => *known,
+                    None if bytes.len() >= MAX_CONSTRAINTS => None,
+                    None => *bytes.entry(address).or_insert(json_bytes(constraint)),
+                }
             }
         };
         samples.iter().map(|sample| size(sample)).collect()
@@ -103,12 +107,18 @@ impl Dependence {
         }
         let samples: Vec<&Sample<'_>> = trials.iter().map(|(sample, _)| *sample).collect();
         let sizes = Size::ALL.map(|size| (Some(size), None, size.of(&samples)));
-        let tags: BTreeSet<&String> = samples
+        // Most tags of some datasets name a single row.
+        let mut tags: BTreeMap<&String, usize> = BTreeMap::new();
+        for tag in samples
             .iter()
             .flat_map(|sample| &sample.request_input().tags)
-            .collect();
+        {
+            *tags.entry(tag).or_default() += 1;
+        }
+        let range = MIN_REQUESTS..=samples.len().saturating_sub(MIN_REQUESTS);
+        tags.retain(|_, count| range.contains(count));
         let has = |sample: &&Sample<'_>, tag| sample.request_input().tags.contains(tag);
-        let tags = tags.into_iter().take(MAX_TAGS).map(|tag| {
+        let tags = tags.into_keys().take(MAX_TAGS).map(|tag| {
             let scores = samples
                 .iter()
                 .map(|sample| Some(u64::from(has(sample, tag))));
