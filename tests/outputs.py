@@ -35,8 +35,9 @@ MAX_SHOWN = 6
 # Free ports have five digits.
 PRELUDE = r"""
 say() {
-    echo "\$ sobench $*"
-    sobench "$@" > tmp/printed 2>&1
+    case $1 in mask | limits) program=sobench-tools ;; *) program=sobench ;; esac
+    echo "\$ $program $*"
+    $program "$@" > tmp/printed 2>&1
     code=$?
     sed 's/127\.0\.0\.1:[0-9]\{5\}/127.0.0.1:PORT/g' tmp/printed
     echo "exit code: $code"
@@ -103,6 +104,7 @@ def outputs_of(command, program):
         scratch = folder / "tmp"
         (scratch / "bin").mkdir(parents=True)
         (scratch / "bin/sobench").symlink_to(program)
+        (scratch / "bin/sobench-tools").symlink_to(pathlib.Path(program).with_name("sobench-tools"))
         environment = {"PATH": f"{scratch}/bin:{os.environ['PATH']}", "HOME": str(scratch), "XDG_CACHE_HOME": str(scratch),
                        "TMPDIR": str(scratch), "HF_HUB_OFFLINE": "1", "NO_PROXY": "127.0.0.1", "COLUMNS": "110", "LC_ALL": "C",
                        "TZ": "UTC"}

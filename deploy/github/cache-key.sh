@@ -4,7 +4,7 @@
 #   cache-key.sh SOURCE
 set -euo pipefail
 
-paths=(Cargo.toml Cargo.lock src crates schemas grammars fixtures)
+paths=(Cargo.toml Cargo.lock src crates tools schemas grammars fixtures)
 
 cd "$1"
 for path in .cargo rust-toolchain.toml; do [ ! -e "$path" ] || paths+=("$path"); done

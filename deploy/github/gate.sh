@@ -46,7 +46,7 @@ done
 arguments=("$@")
 for argument in ${arguments[@]+"${arguments[@]}"}; do
   case ${argument//_/-} in
-    --disable-tqdm | --run-log | --run-log=* | --markdown | --markdown=* | --no-run-log)
+    --disable-tqdm | --run-log | --run-log=* | --no-run-log)
       refuse "$argument is not for the runs of a gate" "leave it out: logs and pages are in the folder of --results" ;;
   esac
 done
@@ -102,7 +102,7 @@ fi
 run_once() {
   local log=$1 code=0 ended=''
   shift
-  "$sobench" "${arguments[@]}" --disable-tqdm --run-log "$log" --markdown "$folder/run.md" "$@" >"$folder/run.txt" 2>"$folder/run.err" &
+  "$sobench" "${arguments[@]}" --disable-tqdm --run-log "$log" --save "$folder/run.md" "$@" >"$folder/run.txt" 2>"$folder/run.err" &
   run_pid=$!
   wait -n -p ended "$run_pid" ${server_pid:+"$server_pid"} || code=$?
   if [ "$ended" != "$run_pid" ]; then

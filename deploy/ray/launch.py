@@ -357,7 +357,7 @@ def merge(logs: Sequence[Path], options: argparse.Namespace, failed: int) -> int
     if not present:
         raise Refused("no shard has a log", f"the messages of the shards are in {options.results}", failed or 3)
     partial = [] if present == list(logs) else ["--allow-missing"]
-    command = [options.sobench, "merge", *partial, *present, "--output", options.results / "run.jsonl"]
+    command = [options.sobench, "merge", *partial, *present, "--save", options.results / "run.jsonl"]
     merged = subprocess.run(command, check=False)
     return failed or merged.returncode
 

@@ -37,7 +37,7 @@ import os, signal, sys, time
 from pathlib import Path
 here, (shard, typed) = Path(__file__).parent, (os.environ.get("SOBENCH_SHARD"), sys.argv[1:])
 if typed[0] == "merge":
-    print("merged", *sorted(Path(word).name for word in typed[1:typed.index("--output")]))
+    print("merged", *sorted(Path(word).name for word in typed[1:typed.index("--save")]))
     sys.exit(0)
 log = Path(typed[typed.index("--run-log") + 1])
 with log.open("w") as file:

@@ -2,7 +2,7 @@
 //!
 //! Bytes: the file.
 
-use sobench::commands::flags::rendering::{DetailArgs, ForceArgs, RenderingArgs};
+use sobench::commands::flags::rendering::{DetailArgs, RenderingArgs, SaveArgs};
 use sobench::commands::report;
 use sobench::commands::report::args::ReportArgs;
 use sobench_core::output_format::OutputFormat;
@@ -41,8 +41,7 @@ pub(crate) fn check(bytes: &[u8]) {
         };
         let flags = ReportArgs {
             log: log.clone().into(),
-            output: None,
-            force: ForceArgs::default(),
+            save: SaveArgs::default(),
             rendering,
             detail: DetailArgs { detail },
         };

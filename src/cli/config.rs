@@ -6,8 +6,9 @@ use std::path::Path;
 use clap::{Arg, ArgAction, Command, CommandFactory};
 use toml_edit::{Document, Item, TableLike, Value};
 
+use super::Cli;
+use super::options::split_at_equals;
 use super::usage_error::may_suggest;
-use super::{Cli, split_at_equals};
 use sobench_core::error::{Error, Result};
 use sobench_core::input;
 
@@ -423,7 +424,7 @@ mod tests {
     #[test]
     fn arguments_of_other_commands_are_unchanged() {
         for arguments in [
-            &["sobench", "mask", "--config", "x"][..],
+            &["sobench", "serve", "--config", "x"][..],
             &["sobench", "--seed", "1"],
             &["sobench"],
         ] {

@@ -1,7 +1,9 @@
 //! The help of `sobench` without a command: the commands, the flags that most runs use, and
-//! examples. `sobench bench --help` lists every flag of a run.
+//! examples. `sobench bench --help` lists the flags of a run that people set, and `--help-all` all.
 
 use clap::{Arg, Command};
+
+use crate::commands::flags::engine::{EMBEDDED_HEADING, ENGINE_HEADING};
 
 /// The ids of the flags that `sobench --help` shows.
 const COMMON_FLAGS: [&str; 19] = [
@@ -26,7 +28,60 @@ const COMMON_FLAGS: [&str; 19] = [
     "dry_run",
 ];
 
-const HEADING: &str = "Common options of a run (all, and their values: sobench bench --help)";
+/// The ids of the flags that `bench --help` shows beside the common ones. The others have names of
+/// other benchmarks, or are rarely set; `--help-all` shows them.
+const SHOWN_FLAGS: [&str; 48] = [
+    "host",
+    "endpoint",
+    "tokenizer",
+    "header",
+    "insecure",
+    "server_metrics",
+    "ready_check_timeout_sec",
+    "mix",
+    "json_schema",
+    "grammar_path",
+    "regex",
+    "choice",
+    "dataset_options",
+    "no_guided_decoding",
+    "arms",
+    "score",
+    "constraint_dialect",
+    "grammar_dialect",
+    "allow_unenforced",
+    "skip_preflight",
+    "explain",
+    "duration",
+    "burstiness",
+    "seed",
+    "num_warmups",
+    "cold_schema_every",
+    "cancel_rate",
+    "stream_parity",
+    "strict_client",
+    "request_timeout",
+    "max_error_rate",
+    "disable_stream",
+    "temperature",
+    "top_p",
+    "extra_body",
+    "save",
+    "save_detailed",
+    "save_failures",
+    "detail",
+    "plot",
+    "no_run_log",
+    "undecided",
+    "metadata",
+    "percentile_metrics",
+    "metric_percentiles",
+    "goodput",
+    "shard",
+    "embedded",
+];
+
+const HEADING: &str = "Common options of a run (more, and their values: sobench bench --help)";
 
 const EXAMPLES: &str = "\
 Examples:
@@ -38,6 +93,9 @@ Examples:
 
   Compare two engines on two datasets:
     sobench --guided-decoding-backend xgrammar,guidance --dataset json,regex --num-prompts 200";
+
+/// Where the other flags of `sobench bench` are.
+pub(super) const MORE: &str = "sobench bench --help-all lists every flag, also those of other benchmarks. Comparisons: sobench matrix --help";
 
 /// Examples of `sobench matrix`.
 pub(super) const MATRIX_EXAMPLES: &str = "\
@@ -70,10 +128,27 @@ fn shortened(flag: Arg) -> Arg {
     }
 }
 
-/// Limits `bench -h` to the common flags; `bench --help` has all.
+/// Limits `bench -h` to the common flags, and `bench --help` to those that people set.
 pub(super) fn of_bench(flag: Arg) -> Arg {
-    let is_common = COMMON_FLAGS.contains(&flag.get_id().as_str());
-    flag.hide_short_help(!is_common)
+    let id = flag.get_id().as_str();
+    let is_common = COMMON_FLAGS.contains(&id);
+    let is_shown = is_common || SHOWN_FLAGS.contains(&id);
+    flag.hide(!is_shown).hide_short_help(!is_common)
+}
+
+/// Hides the flags of `serve` that are options of `--embedded`.
+pub(super) fn of_serve(flag: Arg) -> Arg {
+    let heading = flag.get_help_heading();
+    let is_option = [Some(EMBEDDED_HEADING), Some(ENGINE_HEADING)].contains(&heading);
+    let is_shown = flag.get_long() == Some("embedded");
+    flag.hide(is_option && !is_shown)
+}
+
+/// The help of `bench` with every flag (`--help-all`).
+pub(super) fn with_all(program: Command) -> Command {
+    program.mut_subcommand("bench", |bench| {
+        bench.mut_args(|flag| flag.hide(false).hide_short_help(false))
+    })
 }
 
 /// Limits the help of `matrix` to its own flags and the common ones. The others are those of `bench`.
@@ -101,9 +176,10 @@ pub(super) fn overview(program: Command) -> Command {
 
 #[cfg(test)]
 mod tests {
+    use clap::CommandFactory;
     use clap::error::ErrorKind;
 
-    use crate::cli::{Cli, Command as Parsed, parse};
+    use crate::cli::{Cli, Command as Parsed, Stopped, parse};
     use crate::commands::matrix::options::Benchmark;
 
     /// The help that these arguments print.
@@ -137,18 +213,23 @@ mod tests {
     }
 
     #[test]
-    fn help_of_bench_lists_every_flag_under_headings() {
+    fn help_of_bench_lists_its_flags_under_headings() {
         let page = help(&["bench", "--help"]);
         for text in [
             "Server:",
             "Traffic:",
-            "Comparison:",
             "--base-url",
             "--burstiness",
-            "--top-k",
             "--shard",
         ] {
             assert!(page.contains(text), "{text} is missing:\n{page}");
+        }
+        assert!(!page.contains("--top-k"), "{page}");
+        let Err(Stopped::Help(all)) = parse(["sobench", "--help-all"].map(Into::into)) else {
+            panic!("--help-all is help")
+        };
+        for text in ["--top-k", "--random-input-len", "--use-beam-search"] {
+            assert!(all.to_string().contains(text), "{text} is missing:\n{all}");
         }
         let short = help(&["bench", "-h"]);
         assert!(short.contains("--base-url") && !short.contains("--burstiness"));
@@ -162,6 +243,34 @@ mod tests {
             assert!(page.contains(text), "{text} is missing:\n{page}");
         }
         assert!(!page.contains("--burstiness"), "{page}");
+    }
+
+    /// The flags that help shows, by command. Those of `matrix` that are not its own are of `bench`.
+    #[test]
+    fn the_number_of_shown_flags_is_limited() {
+        let program = Cli::command();
+        let own = |command: &clap::Command| {
+            let flags = command.get_arguments().filter(|flag| {
+                let is_own =
+                    command.get_name() != "matrix" || flag.get_help_heading() == Some("Comparison");
+                is_own && !flag.is_hide_set() && flag.get_long().is_some()
+            });
+            flags.count()
+        };
+        let shown = program
+            .get_subcommands()
+            .filter(|command| !command.is_hide_set());
+        let counts: Vec<(&str, usize)> = shown
+            .map(|command| (command.get_name(), own(command)))
+            .collect();
+        assert!(
+            own(program.find_subcommand("bench").unwrap()) <= 70,
+            "{counts:?}"
+        );
+        assert!(
+            counts.iter().map(|(_, count)| count).sum::<usize>() <= 170,
+            "{counts:?}"
+        );
     }
 
     #[test]

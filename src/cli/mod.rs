@@ -3,6 +3,7 @@
 
 pub mod config;
 pub mod help;
+pub mod options;
 pub mod overwrites;
 mod usage_error;
 
@@ -12,6 +13,7 @@ use std::process::ExitCode;
 
 use clap::{ArgMatches, ColorChoice, CommandFactory, FromArgMatches, Parser, Subcommand};
 
+use self::options::split_at_equals;
 use crate::commands::bench::args::BenchArgs;
 use crate::commands::calibrate::options::{CalibrateArgs, FloorArgs};
 use crate::commands::compare::options::CompareArgs;
@@ -19,7 +21,6 @@ use crate::commands::completions::CompletionsArgs;
 use crate::commands::datasets::DatasetsArgs;
 use crate::commands::flags::paths::with_path_hints;
 use crate::commands::man::ManArgs;
-use crate::commands::mask::args::MaskArgs;
 use crate::commands::merge::args::MergeArgs;
 use crate::commands::output::CommandOutput;
 use crate::commands::preflight::args::PreflightArgs;
@@ -28,8 +29,8 @@ use crate::commands::runs::RunsArgs;
 use crate::commands::score::options::ScoreArgs;
 use crate::commands::serve::options::ServeArgs;
 use crate::commands::{
-    self, calibrate, compare, completions, datasets, man, mask, merge, preflight, report, runs,
-    score, serve,
+    self, calibrate, compare, completions, datasets, man, merge, preflight, report, runs, score,
+    serve,
 };
 use crate::terminal;
 use sobench_core::error::Error;
@@ -63,7 +64,7 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Run a benchmark (the default command)
-    #[command(mut_args(help::of_bench))]
+    #[command(mut_args(help::of_bench), after_help = help::MORE)]
     Bench(Box<BenchArgs>),
     /// Measure the overhead of the client against a server with known timing, beside another client
     /// if one is given
@@ -79,9 +80,6 @@ pub enum Command {
     /// Compare engines, servers, datasets or loads: balanced runs, each with a control run
     #[command(mut_args(help::of_matrix), after_help = help::MATRIX_EXAMPLES)]
     Matrix(Box<BenchArgs>),
-    /// Measure decoding engines in this process over a corpus of schemas: outcomes, compile and
-    /// mask times, memory
-    Mask(Box<MaskArgs>),
     /// Merge the run logs of shards (--shard I/N) into one run, and print its report
     Merge(Box<MergeArgs>),
     /// Test which constraints a server enforces, and in which dialect
@@ -94,6 +92,7 @@ pub enum Command {
     Score(Box<ScoreArgs>),
     /// Run the embedded server: vLLM's API over a synthetic model, for tests of clients without a
     /// GPU
+    #[command(mut_args(help::of_serve))]
     Serve(Box<ServeArgs>),
     /// Run the server with known timing of `calibrate`: JSON Lines over the standard streams
     #[command(hide = true)]
@@ -101,9 +100,6 @@ pub enum Command {
     /// Run the bare loop of `calibrate --floor`
     #[command(hide = true)]
     CalibrateFloor(FloorArgs),
-    /// Run one child process of `mask`: JSON Lines over the standard streams
-    #[command(hide = true)]
-    MaskWorker,
 }
 
 impl Command {
@@ -121,7 +117,6 @@ impl Command {
             Self::Completions(flags) => completions::run(flags, parser(), shutdown),
             Self::Datasets(flags) => datasets::run(flags, shutdown),
             Self::Man(flags) => man::run(flags, help::overview(parser()), shutdown),
-            Self::Mask(flags) => mask::run(&flags, shutdown),
             Self::Merge(flags) => merge::run(*flags, shutdown),
             Self::Preflight(flags) => preflight::run(&flags, shutdown),
             Self::Report(flags) => report::run(*flags, shutdown),
@@ -130,7 +125,6 @@ impl Command {
             Self::Serve(flags) => serve::run(&flags, shutdown),
             Self::CalibrateServer => calibrate::run_server(),
             Self::CalibrateFloor(flags) => calibrate::run_floor(&flags),
-            Self::MaskWorker => mask::work(),
         }
     }
 }
@@ -156,14 +150,40 @@ pub fn parser() -> clap::Command {
 pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command, Stopped> {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
     register_secrets(&arguments);
+    if arguments.iter().any(|argument| argument == "--help-all") {
+        let program = help::with_all(Cli::command());
+        let help = program.try_get_matches_from(["sobench", "bench", "--help"]);
+        return Err(Stopped::Help(help.expect_err("help is no command")));
+    }
     let arguments = config::expand(arguments).map_err(Stopped::Failed)?;
-    register_secrets(&arguments);
-    let stopped = |error| Stopped::new(error, &arguments);
-    let matches = Cli::matches(arguments.iter().cloned()).map_err(stopped)?;
-    overwrites::refuse(&matches).map_err(Stopped::Failed)?;
-    let cli = Cli::from_arg_matches(&matches).map_err(stopped)?;
+    let cli: Cli = parse_with(help::overview(Cli::command()), &arguments)?;
     terminal::set_up(cli.color);
     Ok(cli.into_command())
+}
+
+/// Parses the command line of a program, whose parser this is.
+///
+/// # Errors
+/// [`Stopped`]; also an output that would overwrite a file that is not ours.
+pub fn parse_with<P: CommandFactory + FromArgMatches>(
+    program: clap::Command,
+    arguments: &[OsString],
+) -> Result<P, Stopped> {
+    register_secrets(arguments);
+    let arguments = &options::expand(&program, arguments).map_err(Stopped::Failed)?;
+    let stopped = |error| Stopped::new(error, P::command(), arguments);
+    let matches = matches(program, arguments.iter().cloned()).map_err(stopped)?;
+    overwrites::refuse(&matches).map_err(Stopped::Failed)?;
+    P::from_arg_matches(&matches).map_err(stopped)
+}
+
+/// Long names may be spelled with `_` for `-`, as in vLLM's parser.
+fn matches(
+    program: clap::Command,
+    arguments: impl Iterator<Item = OsString>,
+) -> Result<ArgMatches, clap::Error> {
+    let known = long_names(&program);
+    program.try_get_matches_from(arguments.map(|argument| dashes_for_underscores(argument, &known)))
 }
 
 /// Flags whose values can have keys and passwords.
@@ -201,11 +221,10 @@ fn register_secrets(arguments: &[OsString]) {
 }
 
 impl Stopped {
-    fn new(error: clap::Error, arguments: &[OsString]) -> Self {
+    fn new(error: clap::Error, mut program: clap::Command, arguments: &[OsString]) -> Self {
         if !error.use_stderr() {
             return Self::Help(error);
         }
-        let mut program = Cli::command();
         program.build();
         let first = arguments.get(1).and_then(|first| first.to_str());
         let command = first.and_then(|first| program.find_subcommand(first));
@@ -234,8 +253,7 @@ impl Stopped {
 }
 
 impl Cli {
-    /// Parses the arguments, program name first. Long names may be spelled with `_` for `-`, as in
-    /// vLLM's parser.
+    /// Parses the arguments, program name first.
     ///
     /// # Errors
     /// Clap's own error, which is also returned for `--help` and `--version`.
@@ -252,13 +270,7 @@ impl Cli {
     pub fn matches(
         arguments: impl IntoIterator<Item = OsString>,
     ) -> Result<ArgMatches, clap::Error> {
-        let program = help::overview(Self::command());
-        let known = long_names(&program);
-        program.try_get_matches_from(
-            arguments
-                .into_iter()
-                .map(|argument| dashes_for_underscores(argument, &known)),
-        )
+        matches(help::overview(Self::command()), arguments.into_iter())
     }
 
     /// The command to run: `bench` if none was typed.
@@ -300,10 +312,6 @@ fn dashes_for_underscores(argument: OsString, known: &[String]) -> OsString {
     } else {
         argument
     }
-}
-
-fn split_at_equals(text: &str) -> (&str, &str) {
-    text.split_at(text.find('=').unwrap_or(text.len()))
 }
 
 #[cfg(test)]

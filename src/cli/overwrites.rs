@@ -62,7 +62,7 @@ pub fn refuse(matches: &ArgMatches) -> Result<()> {
 }
 
 /// Outputs that never replace a file.
-const KEEPS_FILES: [(&str, &str); 2] = [("mask", "--rows"), ("merge", "--output")];
+const KEEPS_FILES: [(&str, &str); 1] = [("mask", "--rows")];
 
 /// The files that would be written. A bare name is in the output folder of the command.
 fn written(matches: &ArgMatches) -> Vec<OutputFile> {
@@ -136,8 +136,7 @@ mod tests {
         let (file, link, new) = (path("a.jsonl"), path("b.jsonl"), path("new"));
         fs::write(&file, "").unwrap();
         fs::hard_link(&file, &link).unwrap();
-        let (custom, mix, both) = (
-            format!("custom:{file}"),
+        let (mix, both) = (
             format!("custom={file}:0.5,json:0.5"),
             format!("{new},{file}"),
         );
@@ -157,10 +156,10 @@ mod tests {
                 "custom",
                 "--dataset-path",
                 &file,
-                "--csv",
+                "--save",
                 &link,
             ],
-            &["--mix", &mix, "--html", &file],
+            &["--mix", &mix, "--save", &file],
             &[
                 "--json-schema-path",
                 &file,
@@ -170,11 +169,9 @@ mod tests {
                 "--result-filename",
                 "a.jsonl",
             ],
-            &["mask", "--corpus", &custom, "--json", &file],
-            &["mask", "--replay", &file, "--json", &file],
             &["compare", &both, &new, "--write-baseline", &file],
-            &["report", &file, "--output", &link],
-            &["merge", &new, &file, "--report", &file],
+            &["report", &file, "--save", &link],
+            &["merge", &new, &file, "--save", &file],
         ] {
             let error = refused(typed).unwrap_or_else(|| panic!("{typed:?} is accepted"));
             assert!(
@@ -191,10 +188,9 @@ mod tests {
                 "--run-log",
                 &new,
             ][..],
-            &["mask", "--rows", &file, "--resume"],
-            &["--csv", "/dev/null", "--html", "/dev/null"],
+            &["--save", "/dev/null", "--run-log", "/dev/null"],
             &["--label", &file, "--run-log", &file],
-            &["--mix", "json:0.5,choice:0.5", "--html", "choice"],
+            &["--mix", "json:0.5,choice:0.5", "--save", "choice"],
             &["serve"],
         ] {
             assert_eq!(refused(typed), None, "{typed:?}");
@@ -208,12 +204,8 @@ mod tests {
         fs::write(&path, "{\"type\": \"object\"}").unwrap();
         let (file, folder) = (path.to_str().unwrap(), folder.path().to_str().unwrap());
         for typed in [
-            &["--html", file][..],
-            &["--markdown", file],
-            &["--csv", file],
-            &["--junit", file],
+            &["--save", "new.md", "--save", file][..],
             &["--run-log", file],
-            &["--save-comparison", "new.md", file],
             &[
                 "--save-result",
                 "--result-dir",
@@ -221,34 +213,25 @@ mod tests {
                 "--result-filename",
                 "own.json",
             ],
-            &["mask", "--json", file],
-            &["mask", "--csv", file],
-            &["mask", "--csv-tags", file],
-            &["mask", "--html", file],
-            &["mask", "--prove", "--witnesses", file],
-            &["preflight", "--json", file],
-            &["preflight", "--limits", "--html", file],
+            &["preflight", "--save", file],
             &["compare", "a", "--write-baseline", file],
-            &["report", "a", "--output", file],
-            &["score", "a", "--output", file],
-            &["merge", "a", "--report", file],
+            &["report", "a", "--save", file],
+            &["score", "a", "--save", file],
+            &["merge", "a", "--save", file],
         ] {
             let error = refused(typed).unwrap_or_else(|| panic!("{typed:?} is accepted"));
             let expected = "would overwrite a file that sobench did not write: ";
             assert!(error.contains(expected) && error.contains(file), "{error}");
             assert_eq!(refused(&[typed, &["--force"]].concat()), None, "{typed:?}");
         }
-        for typed in [
-            &[
-                "--append-result",
-                "--result-dir",
-                folder,
-                "--result-filename",
-                "own.json",
-            ][..],
-            &["mask", "--rows", file],
-            &["merge", "a", "--output", file],
-        ] {
+        for typed in [&[
+            "--append-result",
+            "--result-dir",
+            folder,
+            "--result-filename",
+            "own.json",
+        ][..]]
+        {
             assert_eq!(refused(typed), None, "{typed:?}");
         }
     }
@@ -256,8 +239,8 @@ mod tests {
     #[test]
     fn two_outputs_in_one_file_are_refused() {
         for typed in [
-            &["--csv", "x", "--run-log", "./x"][..],
-            &["mask", "--json", "x", "--csv", "x"],
+            &["--save", "x", "--run-log", "./x"][..],
+            &["report", "a", "--save", "x", "--save", "x"],
         ] {
             assert!(
                 refused(typed).unwrap().contains("name the same file"),

@@ -10,8 +10,9 @@ use sobench_core::error::Error;
 
 /// An error of the parser of `command`, one of the commands of `program`.
 pub(super) fn from_parser(error: &clap::Error, program: &Command, command: &Command) -> Error {
+    let name = program.get_name();
     let (what, hint) = match error.kind() {
-        ErrorKind::UnknownArgument => unknown_argument(error, command),
+        ErrorKind::UnknownArgument => unknown_argument(error, name, command),
         ErrorKind::InvalidSubcommand => unknown_command(error, program),
         ErrorKind::InvalidValue => invalid_value(error, command),
         ErrorKind::ValueValidation => {
@@ -34,38 +35,35 @@ pub(super) fn from_parser(error: &clap::Error, program: &Command, command: &Comm
         }
         _ => (first_line(error), None),
     };
-    let help = || {
-        format!(
-            "run sobench {} --help to list all flags",
-            command.get_name()
-        )
-    };
+    let help = || format!("run {name} {} --help to list all flags", command.get_name());
     Error::usage(what).hint(hint.unwrap_or_else(help))
 }
 
 /// An error line and its hint; `None` refers to the help.
 type Lines = (String, Option<String>);
 
-fn unknown_argument(error: &clap::Error, command: &Command) -> Lines {
+fn unknown_argument(error: &clap::Error, program: &str, command: &Command) -> Lines {
     let argument = text(error, ContextKind::InvalidArg).unwrap_or_default();
     let what = if argument.starts_with('-') {
         format!("unknown flag: {argument}")
     } else {
         format!("unexpected argument: {argument}")
     };
-    // Of a flag that another command has: "'mask --corpus' exists".
+    // Of a flag that another command has: "'preflight --features' exists".
     let elsewhere = || match error.get(ContextKind::Suggested) {
         Some(ContextValue::StyledStrs(sentences)) => {
             let sentence = sentences.last()?.to_string();
             let (command, _) = sentence.strip_prefix('\'')?.split_once('\'')?;
-            Some(format!("try sobench {command}"))
+            Some(format!("try {program} {command}"))
         }
         _ => None,
     };
     let nearest = text(error, ContextKind::SuggestedArg)
         .filter(|flag| may_suggest(argument_name(argument), argument_name(flag), command))
         .map(|flag| format!("try {flag}"));
-    (what, nearest.or_else(elsewhere))
+    let moved = (argument == "--limits" && command.get_name() == "preflight")
+        .then(|| "run sobench-tools limits, a program of its own".to_owned());
+    (what, moved.or(nearest).or_else(elsewhere))
 }
 
 /// The name of a flag without dashes and value.
@@ -91,7 +89,8 @@ fn unknown_command(error: &clap::Error, program: &Command) -> Lines {
     let command = text(error, ContextKind::InvalidSubcommand).unwrap_or_default();
     let nearest = texts(error, ContextKind::SuggestedSubcommand);
     let hint = match nearest.last() {
-        Some(nearest) => format!("try sobench {nearest}"),
+        _ if command == "mask" => "run sobench-tools mask, a program of its own".to_owned(),
+        Some(nearest) => format!("try {} {nearest}", program.get_name()),
         None => {
             let shown = program
                 .get_subcommands()
@@ -255,9 +254,9 @@ mod tests {
                 "run sobench bench --help to list all flags",
             ),
             (
-                "mask --zzzz",
+                "score --zzzz",
                 "unknown flag: --zzzz",
-                "run sobench mask --help to list all flags",
+                "run sobench score --help to list all flags",
             ),
             ("comprae", "unknown command: comprae", "try sobench compare"),
             (
@@ -298,9 +297,19 @@ mod tests {
                 "add --ramp-up-end-rps <RPS>, --ramp-up-strategy <HOW>",
             ),
             (
-                "--seed 1 mask",
-                "flags before the command mask: --seed",
-                "write the command first: sobench mask",
+                "--seed 1 serve",
+                "flags before the command serve: --seed",
+                "write the command first: sobench serve",
+            ),
+            (
+                "mask --corpus a",
+                "unknown command: mask",
+                "run sobench-tools mask, a program of its own",
+            ),
+            (
+                "preflight --limits",
+                "unknown flag: --limits",
+                "run sobench-tools limits, a program of its own",
             ),
             (
                 "--json-schema my.json",
@@ -330,7 +339,7 @@ mod tests {
 
     #[test]
     fn help_and_version_are_not_errors() {
-        for typed in ["--help", "-h", "--version", "mask --help"] {
+        for typed in ["--help", "-h", "--version", "serve --help"] {
             let arguments = std::iter::once("sobench")
                 .chain(typed.split(' '))
                 .map(Into::into);

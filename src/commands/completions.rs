@@ -94,7 +94,7 @@ mod tests {
             for word in ["preflight", "num-prompts", "fail-on", "xgrammar_bench"] {
                 assert!(script.contains(word), "{shell}: {word}");
             }
-            for word in ["mask-worker", "calibrate-server", "calibrate-floor"] {
+            for word in ["calibrate-server", "calibrate-floor"] {
                 assert!(!script.contains(word), "{shell}: {word}");
             }
         }

@@ -195,7 +195,7 @@ mod tests {
                 && program.contains("sobench\\-compare(1)"),
             "{program}"
         );
-        assert!(!program.contains("mask\\-worker"), "{program}");
+        assert!(!program.contains("calibrate\\-server"), "{program}");
     }
 
     #[test]
@@ -204,6 +204,7 @@ mod tests {
         for name in exit_codes::TABLE
             .iter()
             .filter_map(|meaning| meaning.command)
+            .filter(|name| !name.starts_with("sobench-tools "))
         {
             assert!(
                 commands.iter().any(|command| command.get_name() == name),
@@ -238,7 +239,7 @@ mod tests {
     fn unknown_commands_and_unwritable_folders_are_errors() {
         let error = write_pages(
             &ManArgs {
-                command: Some("mask-worker".to_owned()),
+                command: Some("calibrate-server".to_owned()),
                 output_dir: None,
             },
             Cli::command(),

@@ -9,7 +9,6 @@ pub mod datasets;
 pub mod flags;
 mod large_output;
 pub mod man;
-pub mod mask;
 pub mod matrix;
 pub mod merge;
 pub mod output;
@@ -40,5 +39,5 @@ pub fn bench(flags: &BenchArgs, is_matrix: bool, shutdown: &Shutdown) -> Result<
         Benchmark::Matrix(plan) => matrix::command(&plan, shutdown),
         Benchmark::DryRun(plan) => matrix::dry_run::command(&plan),
     };
-    Ok(output?.or_save_with("--save-result, --html or --csv"))
+    Ok(output?.or_save_with("--save"))
 }

@@ -25,7 +25,7 @@ impl CommandOutput {
 }
 
 /// A value as pretty JSON with a line end.
-pub(crate) fn pretty(value: &impl Serialize) -> String {
+pub fn pretty(value: &impl Serialize) -> String {
     let mut text = serde_json::to_string_pretty(value).expect("all keys are strings");
     text.push('\n');
     text

@@ -11,7 +11,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use crate::support::{Ran, cache};
+use crate::support::{Ran, cache, program_of};
 use readers::{Reader, Shape, all};
 
 /// Address space of a child process in KiB: the program's own mappings and a few files of the
@@ -33,10 +33,12 @@ enum Expected {
 /// Runs the program with limited memory and time.
 pub(crate) fn bounded(arguments: &[String]) -> Ran {
     let limited = format!("ulimit -v {MAX_MEMORY_KIB} && ulimit -c 0 && exec \"$@\"");
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let mut command = Command::new("sh");
     command
-        .args(["-c", &limited, "sh", env!("CARGO_BIN_EXE_sobench")])
-        .args(arguments);
+        .args(["-c", &limited, "sh"])
+        .arg(program_of(&words))
+        .args(words);
     command
         .env_remove("OPENAI_API_KEY")
         .env("NO_PROXY", "127.0.0.1")
@@ -485,11 +487,14 @@ fn resume_does_not_overwrite_other_files() {
     let good = fs::read(&path).unwrap();
     let header_alone = [b"{\"sobench_mask_rows\":".as_slice(), &vec![b' '; 1 << 20]].concat();
     for (bytes, message) in [
-        (b"".as_slice(), "not a rows file of sobench mask"),
-        (b"{\"prompt\": \"x\"}\n", "not a rows file of sobench mask"),
+        (b"".as_slice(), "not a rows file of sobench-tools mask"),
+        (
+            b"{\"prompt\": \"x\"}\n",
+            "not a rows file of sobench-tools mask",
+        ),
         (b"\x1f\x8b\x08\0", "it is compressed with gzip"),
         (b"<html><head>", "it looks like an HTML page"),
-        (&header_alone, "not a rows file of sobench mask"),
+        (&header_alone, "not a rows file of sobench-tools mask"),
     ] {
         fs::write(&path, bytes).unwrap();
         let ran = resume(&path);

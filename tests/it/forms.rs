@@ -14,8 +14,14 @@ fn run_and_report_write_the_same_files() {
     })
     .unwrap();
     let folder = Folder::new();
-    let files = ["html", "markdown", "csv", "junit"];
-    let new_files = files.map(|form| format!("--{form} {}", folder.path(&format!("new/{form}"))));
+    let files = [
+        ("html", "a.html"),
+        ("markdown", "a.md"),
+        ("csv", "a.csv"),
+        ("junit", "a.xml"),
+    ];
+    let new_files =
+        files.map(|(_, file)| format!("--save {}", folder.path(&format!("new/{file}"))));
     let run = sobench(&[
         "--num-prompts 60 --skip-preflight --disable-tqdm --max-concurrency 8 --save-failures --plot",
         "--save-result --result-filename run.json --result-dir",
@@ -26,10 +32,10 @@ fn run_and_report_write_the_same_files() {
     ]);
     assert_eq!(run.code, 0, "{}", run.stderr);
     let log = folder.path("run.jsonl");
-    for form in files {
+    for (form, file) in files {
         let printed = sobench(&["report", &log, "--format", form]).stdout;
         assert!(
-            !printed.is_empty() && folder.read(&format!("new/{form}")) == printed,
+            !printed.is_empty() && folder.read(&format!("new/{file}")) == printed,
             "{form}"
         );
     }

@@ -10,6 +10,8 @@
     reason = "a test that cannot go on fails; clippy exempts test functions, not their helpers"
 )]
 
+pub(crate) use sobench_testkit::support;
+
 mod accuracy;
 mod broken_schemas;
 mod canary;
@@ -17,7 +19,6 @@ mod cancellation;
 mod channels;
 mod cli;
 mod compare;
-mod contracts;
 mod datasets;
 mod departures;
 // Needs a shell and symbolic links.
@@ -36,18 +37,13 @@ mod forms;
 mod fuzzed;
 mod hostile_run;
 mod load;
-mod mask_command;
-mod mask_worker;
 mod matrix;
 mod mix;
 // Needs a shell.
 mod outputs;
 mod planted_faults;
 mod preflight_command;
-mod proof;
-mod ratchet;
 mod reference;
-mod registries;
 // Needs gzip and Python.
 mod results_chapter;
 mod runlog;
@@ -65,7 +61,6 @@ mod signals;
 mod stored_outputs;
 mod stream_parity;
 mod suite;
-mod support;
 mod tidy;
 mod token_limit;
 mod tool_calls;

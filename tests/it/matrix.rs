@@ -18,12 +18,8 @@ use crate::support::{Folder, Ran, Running, assert_follows, program, sobench, wai
 fn compared(arguments: &[&str]) -> (Ran, Value) {
     let folder = Folder::new();
     let files = ["c.json", "c.md", "c.html"].map(|name| folder.path(name));
-    let fixed = [
-        "--disable-tqdm --save-comparison",
-        &files[0],
-        &files[1],
-        &files[2],
-    ];
+    let saved = files.each_ref().map(|file| format!("--save={file}"));
+    let fixed = ["--disable-tqdm", &saved[0], &saved[1], &saved[2]];
     let ran = sobench(&[&fixed, arguments].concat());
     assert!(Path::new(&files[0]).exists(), "{}", ran.stderr);
     let value = folder.json("c.json");

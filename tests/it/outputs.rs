@@ -22,33 +22,23 @@ fn outputs_of_ours_may_be_written_again() {
     let (folder, server) = (tempfile::tempdir().unwrap(), choice_server());
     let run_of = format!("{RUN} {}", server.base_url);
     let commands = [
-        "--html r.html --markdown r.md --csv r.csv --junit r.xml --run-log r.jsonl --save-failures --plot-timeline \
+        "--save r.html --save r.md --save r.csv --save r.xml --run-log r.jsonl --save-failures --plot-timeline \
          --plot-dataset-stats --save-result --result-filename r.json",
         "--no-run-log --save-result --result-format vllm-serve --result-filename v.json",
         "--no-run-log --save-result --result-format vllm-structured --result-filename s.json",
-        "--no-run-log --repeat 2 --save-comparison c.json c.md c.html c.txt",
+        "--no-run-log --repeat 2 --save c.json --save c.md --save c.html --save c.txt",
     ]
     .map(|flags| format!("{run_of} {flags}"));
-    let formats = [
-        "text",
-        "json",
-        "csv",
-        "markdown",
-        "html",
-        "junit",
-        "vllm-serve",
-        "vllm-structured",
-    ];
-    let reports =
-        formats.map(|format| format!("report r.jsonl --format {format} --output report.{format}"));
+    let formats = ["txt", "json", "jsonl", "csv", "md", "html", "xml"];
+    let reports = formats.map(|ending| format!("report r.jsonl --save report.{ending}"));
     let others = [
-        "report r.jsonl --detail full --output full.txt",
-        "score r.jsonl --output scores.jsonl",
-        "score r.jsonl r.jsonl --output scores2.jsonl",
+        "report r.jsonl --detail full --save full.txt",
+        "score r.jsonl --save scores.jsonl",
+        "score r.jsonl r.jsonl --save scores2.jsonl",
         "compare r.jsonl --write-baseline base.json",
-        "preflight --kind choice --json p.json",
-        "preflight --features --keyword enum --samples 1 --json f.json",
-        "mask --corpus shipped --limit 1 --engine guidance --json m.json --csv m.csv --csv-tags t.csv --html m.html",
+        "preflight --kind choice --save p.json",
+        "preflight --features --keyword enum --samples 1 --save f.json",
+        "mask --corpus shipped --limit 1 --engine guidance --save m.json --save m.csv --csv-tags t.csv --save m.html",
         "man --output-dir pages",
     ];
     let commands = commands
@@ -75,7 +65,7 @@ fn files_of_others_stay() {
     let run_of = format!("{RUN} {}", server.base_url);
     let at = |name: &str| folder.path().join(name);
     for (flags, file) in [
-        ("--html f --no-run-log", "f"),
+        ("--save f.html --no-run-log", "f.html"),
         ("--run-log f", "f"),
         ("--save-result --result-filename f.json", "f.json"),
         ("--save-result --result-filename f.json", "f.jsonl"),
@@ -84,7 +74,7 @@ fn files_of_others_stay() {
             "f.failures.jsonl",
         ),
         ("--repeat 2 --run-log f{repeat}.jsonl", "f2.jsonl"),
-        ("--repeat 2 --no-run-log --save-comparison f.md", "f.md"),
+        ("--repeat 2 --no-run-log --save f.md", "f.md"),
     ] {
         fs::write(at(file), FOREIGN).unwrap();
         let ran = run(folder.path(), &format!("{run_of} {flags}"), "unlimited");
@@ -116,13 +106,13 @@ fn a_hint_never_turns_an_input_into_an_output() {
     for (typed, suggested) in [
         ("preflight --json-schema-path f", None),
         ("mask --json-schema f", None),
-        ("preflight --jsn f", Some("try --json")),
+        ("preflight --sav f", Some("try --save")),
     ] {
         let ran = run(folder.path(), typed, "unlimited");
         assert_eq!(ran.code, 2, "{}", ran.stderr);
         match suggested {
             Some(hint) => assert!(ran.stderr.contains(hint), "{}", ran.stderr),
-            None => assert!(!ran.stderr.contains("try --json\n"), "{}", ran.stderr),
+            None => assert!(!ran.stderr.contains("try --save\n"), "{}", ran.stderr),
         }
     }
 }
@@ -140,10 +130,10 @@ fn a_full_disk_leaves_the_old_files() {
     assert_eq!(ran.code, 0, "{}", ran.stderr);
     for (command, file) in [
         ("compare r.jsonl --write-baseline base.json", "base.json"),
-        ("report r.jsonl --format html --output r.html", "r.html"),
-        ("preflight --json p.json", "p.json"),
+        ("report r.jsonl --save r.html", "r.html"),
+        ("preflight --save p.json", "p.json"),
         (
-            "mask --corpus shipped --limit 1 --engine guidance --html m.html",
+            "mask --corpus shipped --limit 1 --engine guidance --save m.html",
             "m.html",
         ),
         (
@@ -155,7 +145,7 @@ fn a_full_disk_leaves_the_old_files() {
             "a.json",
         ),
         (
-            &format!("{run_of} --no-run-log --repeat 2 --save-comparison c.json"),
+            &format!("{run_of} --no-run-log --repeat 2 --save c.json"),
             "c.json",
         ),
     ] {

@@ -3,8 +3,6 @@
 mod before_run;
 mod faults;
 mod features;
-mod limits;
-mod served_limits;
 mod tool_calls;
 
 use serde_json::Value;
@@ -80,7 +78,7 @@ fn preflight_tries_every_dialect_and_reports_the_enforced_one() {
 #[test]
 fn preflight_writes_a_file_and_sets_the_exit_code() {
     let folder = Folder::new();
-    let ran = command(None, &["--json", &folder.path("preflight.json")]);
+    let ran = command(None, &["--save", &folder.path("preflight.json")]);
     assert_eq!(ran.code, 0, "{}\n{}", ran.stdout, ran.stderr);
     let file = folder.json("preflight.json");
     assert_follows("preflight", &file);

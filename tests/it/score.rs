@@ -83,7 +83,7 @@ fn every_answer_gets_a_verdict_line() {
         folder.file("rows.jsonl", lines.join("\n")),
         folder.path("v.jsonl"),
     );
-    let ran = sobench(&["score", &rows, "--output", &verdicts_path]);
+    let ran = sobench(&["score", &rows, "--save", &verdicts_path]);
     assert_eq!(ran.code, 0, "{}", ran.stderr);
     let written = folder.read("v.jsonl");
     // Verdicts can be scored again.

@@ -112,16 +112,16 @@ fn typed(words: &str, more: &[String]) -> Vec<String> {
 
 #[test]
 fn quoted_secrets_are_in_no_output() {
-    const OUTPUTS: &str = "--dataset json --num-prompts 4 --detail full --html r.html --markdown r.md --csv r.csv --junit r.xml \
+    const OUTPUTS: &str = "--dataset json --num-prompts 4 --detail full --save r.html --save r.md --save r.csv --save r.xml \
         --save-detailed --result-filename r.json --save-failures --plot-timeline --run-log r.jsonl";
     for status in ["401 Unauthorized", "400 Bad Request", "500 Oops", "200 OK"] {
         for command in [
             OUTPUTS,
             &format!("{OUTPUTS} --skip-preflight --max-consecutive-errors 2"),
-            "--dataset json --num-prompts 4 --repeat 2 --save-comparison c.json c.html c.md --run-log logs-{repeat}.jsonl",
+            "--dataset json --num-prompts 4 --repeat 2 --save c.json --save c.html --save c.md --run-log logs-{repeat}.jsonl",
             "--dataset json --num-prompts 4 --dry-run",
-            "preflight --json p.json --detail full --backend vllm",
-            "preflight --features --json p.json --keyword enum --samples 1",
+            "preflight --save p.json --detail full --backend vllm",
+            "preflight --features --save p.json --keyword enum --samples 1",
         ] {
             let server = quoting(status);
             let folder = tempfile::tempdir().unwrap();

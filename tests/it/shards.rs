@@ -1,7 +1,6 @@
 //! Load of several clients: the union of the shards equals the run of one client, request by
 //! request.
 
-mod mask;
 mod together;
 
 use std::collections::BTreeMap;
@@ -286,7 +285,7 @@ fn check_merged_shards(folder: &Path, expected: &BTreeMap<usize, [String; 5]>) {
     let (paths, merged) = (paths(folder, 4), folder.join("merged.jsonl"));
     let ran = merge(
         &paths,
-        &["--output", merged.to_str().unwrap(), "--format json"],
+        &["--save", merged.to_str().unwrap(), "--format json"],
     );
     assert_eq!(ran.code, 0, "{}", ran.stderr);
     check_lines(&merged);
@@ -495,7 +494,7 @@ fn split_and_merged_run_gives_identical_figures() {
         let merged = parts.join("merged.jsonl");
         let json = merge(
             &shards,
-            &["--output", merged.to_str().unwrap(), "--format json"],
+            &["--save", merged.to_str().unwrap(), "--format json"],
         );
         assert_eq!(json.code, 0, "{}", json.stderr);
         let before = sobench(&["report", log.to_str().unwrap(), "--format json"]).stdout;
@@ -536,10 +535,10 @@ fn mismatched_logs_are_not_merged() {
     merge(&[log.to_str().unwrap().to_owned()], &[])
         .assert_fails(2, &["not the log of a shard", "use sobench report"]);
     let taken = folder.path().join("one.jsonl");
-    merge(&shards, &["--output", taken.to_str().unwrap()])
+    merge(&shards, &["--save", taken.to_str().unwrap()])
         .assert_fails(2, &["output file exists already"]);
-    merge(&shards, &["--report", &shards[1]])
-        .assert_fails(2, &["--report would overwrite an input file"]);
+    merge(&shards, &["--save", &shards[1]])
+        .assert_fails(2, &["--save would overwrite an input file"]);
     // The log of a killed shard is used up to its last request.
     let text = std::fs::read_to_string(&shards[1]).unwrap();
     let last = text
@@ -553,7 +552,7 @@ fn mismatched_logs_are_not_merged() {
     let merged = folder.path().join("merged.jsonl");
     let ran = merge(
         &shards,
-        &["--output", merged.to_str().unwrap(), "--format json"],
+        &["--save", merged.to_str().unwrap(), "--format json"],
     );
     assert_eq!(ran.code, 3, "a partial run: {}", ran.stderr);
     assert!(

@@ -138,7 +138,7 @@ fn an_interrupted_feature_probe_reports_the_tested_keywords() {
         "preflight",
         "--features --disable-tqdm --base-url",
         &server.base_url,
-        "--keyword uniqueItems,maxLength,multipleOf --json",
+        "--keyword uniqueItems,maxLength,multipleOf --save",
         &folder.path("features.json"),
     ];
     let mut running = Running::start(&mut program(&flags));
@@ -175,10 +175,10 @@ fn an_interrupted_test_of_limits_reports_the_steps_that_ended() {
         Reply::Prose
     });
     let flags = [
-        "preflight",
-        "--limits --disable-tqdm --base-url",
+        "limits",
+        "--disable-tqdm --base-url",
         &server.base_url,
-        "--ladder max-items,max-length --limits-step-timeout 60 --format json",
+        "--ladder max-items,max-length --step-timeout 60 --format json",
     ];
     let mut running = Running::start(&mut program(&flags));
     is_asked.recv().unwrap();

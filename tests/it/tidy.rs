@@ -24,13 +24,13 @@ const RULES: [Rule; 3] = [
         why: "only hub.rs uses the client of the Hub",
     },
     Rule {
-        within: &["crates/preflight/src/"],
+        within: &["crates/preflight/src/", "tools/src/limits/"],
         except: &[
             "crates/preflight/src/runner.rs",
             "crates/preflight/src/features/probe.rs",
-            "crates/preflight/src/limits/probe.rs",
-            "crates/preflight/src/limits/neighbour.rs",
-            "crates/preflight/src/limits/server_process.rs",
+            "tools/src/limits/probe.rs",
+            "tools/src/limits/neighbour.rs",
+            "tools/src/limits/server_process.rs",
         ],
         words: &["sobench_client"],
         why: "answers are judged without a network",
@@ -90,7 +90,7 @@ fn rust_files(folder: &Path, found: &mut Vec<PathBuf>) {
 /// Path from the root (with `/`) and text of every Rust file of the package.
 fn sources() -> Vec<(String, String)> {
     let mut paths = Vec::new();
-    for folder in ["src", "crates", "tests"] {
+    for folder in ["src", "crates", "tools", "tests"] {
         rust_files(&root().join(folder), &mut paths);
     }
     let name = |path: &Path| {

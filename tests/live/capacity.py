@@ -46,7 +46,7 @@ def sweep(arguments):
         command = [arguments.sobench, "--target", f"known={url}", "--model", "m", "--dataset", "choice", "--choice", "yes,no"]
         command += ["--no-control-arm", "--skip-preflight", "--allow-unenforced", "--no-run-log", "--disable-tqdm"]
         command += ["--sweep", "--sweep-duration", str(arguments.duration), "--goodput", f"e2el:{arguments.objective_ms}"]
-        command += ["--save-comparison", str(file)]
+        command += ["--save", str(file)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if not file.exists() or done.returncode != 0:
             sys.exit(done.stdout + done.stderr)

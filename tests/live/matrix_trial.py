@@ -40,7 +40,7 @@ def fresh(arguments):
             with tempfile.TemporaryDirectory() as folder:
                 file = Path(folder) / "comparison.json"
                 command = [arguments.sobench, *targets, *REQUESTS, "--matrix-order", "blocks", "--repeat", "3"]
-                command += ["--run-log", f"{folder}/", "--save-comparison", file]
+                command += ["--run-log", f"{folder}/", "--save", file]
                 subprocess.run(command, check=True, capture_output=True)
                 verdicts = json.loads(file.read_text())["verdicts"]["verdicts"]
         finally:

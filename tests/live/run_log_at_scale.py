@@ -28,11 +28,11 @@ ABSOLUTE = re.compile(rb'"(?:due|ready|sent|headers|end|first_reasoning|first_an
 
 COMMANDS = {
     "score": ["score", "{whole}", "--format", "json"],
-    "verdicts": ["score", "{whole}", "--output", "{output}"],
+    "verdicts": ["score", "{whole}", "--format", "jsonl"],
     "report": ["report", "{whole}"],
     "report-json": ["report", "{whole}", "--format", "json"],
     "report-html": ["report", "{whole}", "--format", "html"],
-    "detailed": ["report", "{detailed}", "--format", "json", "--output", "{output}"],
+    "detailed": ["report", "{detailed}", "--format", "json"],
     "compare": ["compare", "{first}", "{second}", "--format", "json"],
     "compare-results": ["compare", "{first_result}", "{second_result}", "--format", "json"],
 }
@@ -99,9 +99,8 @@ def write_log(path: Path, lines: list[bytes], requests: int, is_detailed: bool) 
         file.write(dump(footer))
 
 
-def measure(command: list[str], output: Path) -> tuple[str, float, float, float]:
-    """Runs a command: the hash of what it writes, seconds by the clock, seconds of CPU and peak memory in MB."""
-    output.unlink(missing_ok=True)
+def measure(command: list[str]) -> tuple[str, float, float, float]:
+    """Runs a command: the hash of what it prints, seconds by the clock, seconds of CPU and peak memory in MB."""
     start = time.monotonic()
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     found = hashlib.sha256()
@@ -112,10 +111,6 @@ def measure(command: list[str], output: Path) -> tuple[str, float, float, float]
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode != 0:
         sys.exit(f"error: exit code {process.returncode}: {' '.join(command)}")
-    if output.exists():
-        with open(output, "rb") as file:
-            while part := file.read(1 << 20):
-                found.update(part)
     return found.hexdigest(), seconds, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024
 
 
@@ -156,8 +151,8 @@ def run(folder: Path, options: argparse.Namespace) -> list[str]:
         for name, path in results.items():
             if not path.exists():
                 log = named[name.removesuffix("_result")]
-                subprocess.run([options.sobench, "report", log, "--format", "json", "--output", path], check=True, stderr=subprocess.DEVNULL)
-    files = {name: str(path) for name, path in {**named, **results, "output": folder / "output"}.items()}
+                subprocess.run([options.sobench, "report", log, "--save", path], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    files = {name: str(path) for name, path in {**named, **results}.items()}
     sizes = ", ".join(f"{path.name} {path.stat().st_size / 1e6:.0f} MB" for path in {**named, **results}.values() if path.exists())
     print(f"{options.requests} requests, {os.cpu_count()} cores: {sizes}")
     print(f"{'':34}{'s':>8}{'CPU s':>8}{'MB':>8}")
@@ -168,7 +163,7 @@ def run(folder: Path, options: argparse.Namespace) -> list[str]:
             if program is None:
                 continue
             command = [program, *(part.format(**files) for part in COMMANDS[name])]
-            output, seconds, cpu, memory = measure(command, folder / "output")
+            output, seconds, cpu, memory = measure(command)
             outputs.add(output)
             print(f"{prefix + name:34}{seconds:8.2f}{cpu:8.2f}{memory:8.0f}", flush=True)
             if not prefix and memory > options.max_mb:

@@ -95,7 +95,7 @@ def script(options, url, dataset, ratio, folder, name):
 
 def sobench(options, url, arguments, layout, folder, name):
     """sobench; its own result, and the same run in another tool's layout, both from one run log."""
-    log, other = folder / f"{name}.run.jsonl", folder / f"{name}.{layout}.json"
+    log = folder / f"{name}.run.jsonl"
     result = folder / f"{name}.json"
     run(
         [options.sobench, "--backend", "vllm", "--base-url", url, "--model", options.served_name, "--tokenizer", options.tokenizer,
@@ -103,8 +103,8 @@ def sobench(options, url, arguments, layout, folder, name):
          "--save-result", "--save-detailed", "--result-filename", result, "--run-log", log, "--disable-tqdm", *arguments],
         folder, name,
     )  # fmt: skip
-    run([options.sobench, "report", log, "--format", layout, "--output", other], folder, f"{name}.{layout}")
-    return json.loads(result.read_text()), json.loads(other.read_text())
+    printed = subprocess.run([options.sobench, "report", log, "--format", layout], check=True, capture_output=True, text=True)
+    return json.loads(result.read_text()), json.loads(printed.stdout)
 
 
 def sobench_plain(options, url, dataset, rate, folder, name):

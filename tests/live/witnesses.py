@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks witnesses of mask errors (`sobench mask --prove --witnesses`) with the packages that the libraries' makers publish for
+"""Checks witnesses of mask errors (`sobench-tools mask --prove --witnesses`) with the packages that the libraries' makers publish for
 Python: for xgrammar the C++ library, for which sobench has a port in Rust. Nothing of sobench takes part.
 
 Every witness is walked along byte by byte, over a vocabulary of single bytes: a token that is wrongly refused or allowed is so by
@@ -9,7 +9,7 @@ one of its bytes. What is about tokens and not about bytes cannot be seen here, 
 Needs Python 3.9 and what `witnesses.requirements.txt` beside it says. Exit codes: 0 all that were checked hold; 1 one does not; 2
 none was checked. Run by `.ci/witnesses`, by hand and nightly; not part of `cargo test`.
 
-    sobench mask --prove --corpus custom:fixtures/mask/traps.jsonl --witnesses witnesses.jsonl
+    sobench-tools mask --prove --corpus custom:fixtures/mask/traps.jsonl --witnesses witnesses.jsonl
     tests/live/witnesses.py witnesses.jsonl
 """
 
@@ -144,14 +144,14 @@ def read(path):
         raise ValueError("a version that is not known")
     except (OSError, ValueError, KeyError, TypeError) as error:
         print(
-            f"error: no file of witnesses: {path}: {error!r}\nhint: sobench mask --prove --witnesses writes one", file=sys.stderr
+            f"error: no file of witnesses: {path}: {error!r}\nhint: sobench-tools mask --prove --witnesses writes one", file=sys.stderr
         )
         sys.exit(2)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("witnesses", type=Path, help="JSONL of sobench mask --prove --witnesses")
+    parser.add_argument("witnesses", type=Path, help="JSONL of sobench-tools mask --prove --witnesses")
     tally = Counter()
     for number, witness in read(parser.parse_args().witnesses):
         try:

@@ -26,7 +26,7 @@ pub struct Meaning {
 }
 
 /// All codes and reasons, sorted by code. A run is `bench`, also without a subcommand.
-pub const TABLE: [Meaning; 25] = [
+pub const TABLE: [Meaning; 26] = [
     for_every_command(SUCCESS, "success"),
     for_command(
         SUCCESS,
@@ -42,7 +42,7 @@ pub const TABLE: [Meaning; 25] = [
     for_command(
         SUCCESS,
         "preflight",
-        "at least one dialect enforces all requested constraint kinds that it supports, and tool calls and the reasoning boundary passed, if requested; with `--features`: all checks were made, regardless of their results; with `--limits`: no ladder harms other requests or the server",
+        "at least one dialect enforces all requested constraint kinds that it supports, and tool calls and the reasoning boundary passed, if requested; with `--features`: all checks were made, regardless of their results",
     ),
     for_command(
         CHECK_FAILED,
@@ -57,7 +57,12 @@ pub const TABLE: [Meaning; 25] = [
     for_command(
         CHECK_FAILED,
         "preflight",
-        "no dialect enforces all requested constraint kinds that it supports, or tool calls or the reasoning boundary did not pass; with `--limits`: the server dies, hangs, keeps compiling or stalls others on a ladder",
+        "no dialect enforces all requested constraint kinds that it supports, or tool calls or the reasoning boundary did not pass",
+    ),
+    for_command(
+        CHECK_FAILED,
+        "sobench-tools limits",
+        "the server dies, hangs, keeps compiling or stalls others on a ladder",
     ),
     for_every_command(
         USAGE,
@@ -100,7 +105,7 @@ pub const TABLE: [Meaning; 25] = [
     for_command(ENVIRONMENT, "calibrate", "a client could not be measured"),
     for_command(
         ENVIRONMENT,
-        "mask",
+        "sobench-tools mask",
         "a witness could not be replayed (`--replay`)",
     ),
     for_command(
@@ -129,13 +134,13 @@ pub const TABLE: [Meaning; 25] = [
     ),
     for_command(
         INTERRUPTED,
-        "mask",
+        "sobench-tools mask",
         "interrupted; the report covers the finished entries",
     ),
     for_command(
         INTERRUPTED,
         "preflight",
-        "interrupted; with `--features` or `--limits`, the report covers the tested keywords or steps",
+        "interrupted; with `--features`, the report covers the tested keywords",
     ),
 ];
 

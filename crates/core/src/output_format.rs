@@ -54,16 +54,24 @@ impl OutputFormat {
         }
     }
 
-    /// The format for a file extension; `None` if no format or several have it.
+    /// The extension of its files; `None` if another format has it.
+    pub fn extension(self) -> Option<&'static str> {
+        Some(match self {
+            Self::Text => "txt",
+            Self::Json => "json",
+            Self::Jsonl => "jsonl",
+            Self::Csv => "csv",
+            Self::Markdown => "md",
+            Self::Html => "html",
+            Self::Junit => "xml",
+            Self::VllmServe | Self::VllmStructured => return None,
+        })
+    }
+
+    /// The format for a file extension.
     pub fn from_extension(extension: &str) -> Option<Self> {
-        match extension {
-            "txt" => Some(Self::Text),
-            "json" => Some(Self::Json),
-            "csv" => Some(Self::Csv),
-            "md" => Some(Self::Markdown),
-            "html" => Some(Self::Html),
-            _ => None,
-        }
+        let mut formats = Self::ALL.into_iter();
+        formats.find(|format| format.extension() == Some(extension))
     }
 
     /// The error of a renderer without this format; the flags should have refused it.

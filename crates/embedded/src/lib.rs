@@ -34,7 +34,6 @@ mod routes;
 mod seeds;
 mod stats;
 mod stop_strings;
-mod time_histogram;
 mod timetable;
 mod tokens;
 mod tools;
@@ -69,7 +68,6 @@ pub use knowledge::Knowledge;
 pub use process_stats::ProcessStats;
 pub use reasoning::{ReasoningSpec, ReasoningStyle};
 pub use stats::{AnswerCounts, DraftStats, SequenceCounts, ServerStats, TimeSummary};
-pub use time_histogram::TimeHistogram;
 pub use tools::{StyleSpec, ToolStyle};
 
 /// The default model id of the embedded server.

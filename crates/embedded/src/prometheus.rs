@@ -5,8 +5,8 @@
 
 use std::fmt::{Display, Write as _};
 
-use super::stats::{DraftStats, ServerStats};
-use super::time_histogram::TimeHistogram;
+use super::stats::{DraftStats, ServerStats, buckets};
+use sobench_statistics::durations::Durations;
 
 /// Writes metrics of one model.
 struct Page {
@@ -49,10 +49,10 @@ impl Page {
         }
     }
 
-    fn histogram(&mut self, name: &str, help: &str, times: &TimeHistogram) {
+    fn histogram(&mut self, name: &str, help: &str, times: &Durations) {
         self.head(name, "histogram", help);
         let bucket = format!("{name}_bucket");
-        for (bound, count) in times.buckets() {
+        for (bound, count) in buckets(times) {
             let bound = if bound.is_finite() {
                 bound.to_string()
             } else {
@@ -60,7 +60,7 @@ impl Page {
             };
             self.line(&bucket, Some(("le", &bound)), count);
         }
-        self.line(&format!("{name}_sum"), None, times.sum_s());
+        self.line(&format!("{name}_sum"), None, times.sum_ns() as f64 / 1e9);
         self.line(&format!("{name}_count"), None, times.count());
     }
 

@@ -4,27 +4,21 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use hdrhistogram::Histogram;
 use serde::{Serialize, Serializer};
+use serde_json::json;
 
 use super::answer_outcome::AnswerOutcome;
 use super::drafts::DraftCounts;
 use super::generation::{FinishReason, StepWork};
 use super::process_stats::ProcessStats;
-use super::time_histogram::TimeHistogram;
 use sobench_core::speed::Speed;
-
-/// Longest time that the histograms resolve, in nanoseconds: ten minutes. Longer times are clamped.
-const MAX_DURATION_NS: u64 = 600_000_000_000;
+use sobench_statistics::durations::Durations;
 
 /// Limits on the number of unread members counted by name, and on the length of a name. The others
 /// are counted together.
 const MAX_UNREAD_NAMES: usize = 100;
 const UNREAD_NAME_CHARS: usize = 64;
 const OTHER_NAMES: &str = "(others)";
-
-/// Significant decimal digits of the histograms' values.
-const DIGITS: u8 = 3;
 
 /// State and statistics of a server since its start. `/sobench/stats` returns them as JSON with the
 /// same member names.
@@ -98,13 +92,17 @@ pub struct ServerStats {
     #[serde(serialize_with = "as_object")]
     pub fault_eligible: Vec<(String, u64)>,
     /// From the arrival of a request to its first token.
-    pub time_to_first_token: TimeHistogram,
+    #[serde(serialize_with = "as_buckets")]
+    pub time_to_first_token: Durations,
     /// From the queue to the batch, once for each sequence.
-    pub queue_time: TimeHistogram,
+    #[serde(serialize_with = "as_buckets")]
+    pub queue_time: Durations,
     /// Compiles of constraints, each with its first mask.
-    pub compile_time: TimeHistogram,
+    #[serde(serialize_with = "as_buckets")]
+    pub compile_time: Durations,
     /// How long constraints waited for a compile thread.
-    pub compile_queue_time: TimeHistogram,
+    #[serde(serialize_with = "as_buckets")]
+    pub compile_queue_time: Durations,
     /// Memory and CPU time of the process.
     pub process: ProcessStats,
 }
@@ -187,8 +185,8 @@ struct Counts {
     tokens: u64,
     steps: u64,
     largest_batch: usize,
-    step_times: DurationHistogram,
-    mask_times: DurationHistogram,
+    step_times: Durations,
+    mask_times: Durations,
     drafts: DraftStats,
     preemptions: u64,
     ended: SequenceCounts,
@@ -196,10 +194,10 @@ struct Counts {
     unread: BTreeMap<String, u64>,
     faults: Vec<(&'static str, u64)>,
     fault_eligible: Vec<(&'static str, u64)>,
-    time_to_first_token: TimeHistogram,
-    queue_time: TimeHistogram,
-    compile_time: TimeHistogram,
-    compile_queue_time: TimeHistogram,
+    time_to_first_token: Durations,
+    queue_time: Durations,
+    compile_time: Durations,
+    compile_queue_time: Durations,
 }
 
 impl Tally {
@@ -252,19 +250,19 @@ impl Tally {
 
     /// A sequence has waited this long in the queue.
     pub(super) fn waited(&self, ns: u64) {
-        self.counts().queue_time.add(ns);
+        self.counts().queue_time.record(ns);
     }
 
     /// A sequence has its first token, this long after the arrival of its request.
     pub(super) fn first_token(&self, ns: u64) {
-        self.counts().time_to_first_token.add(ns);
+        self.counts().time_to_first_token.record(ns);
     }
 
     /// A compile has ended, with or without success. It waited for a thread before.
     pub(super) fn compiled(&self, queue_ns: u64, compile_ns: u64) {
         let mut counts = self.counts();
-        counts.compile_queue_time.add(queue_ns);
-        counts.compile_time.add(compile_ns);
+        counts.compile_queue_time.record(queue_ns);
+        counts.compile_time.record(compile_ns);
     }
 
     /// Sequences move from the queue to the batch.
@@ -317,12 +315,12 @@ impl Tally {
         let mut counts = self.counts();
         counts.steps += 1;
         counts.largest_batch = counts.largest_batch.max(step.batch);
-        counts.step_times.add(step.ns);
+        counts.step_times.record(step.ns);
         for work in works {
             counts.tokens += u64::from(work.tokens);
             work.mask_ns
                 .iter()
-                .for_each(|ns| counts.mask_times.add(*ns));
+                .for_each(|ns| counts.mask_times.record(*ns));
             counts.drafts.add(work.drafts);
         }
     }
@@ -336,9 +334,9 @@ impl Tally {
         stats.tokens = counts.tokens;
         stats.steps = counts.steps;
         stats.largest_batch = counts.largest_batch;
-        stats.step_ns = counts.step_times.times();
-        stats.masks = counts.mask_times.histogram.len();
-        stats.mask_ns = counts.mask_times.times();
+        stats.step_ns = summary(&counts.step_times);
+        stats.masks = counts.mask_times.count();
+        stats.mask_ns = summary(&counts.mask_times);
         stats.drafts = counts.drafts.clone();
         stats.preemptions = counts.preemptions;
         stats.ended = counts.ended;
@@ -394,34 +392,55 @@ fn add_one(counts: &mut Vec<(&'static str, u64)>, fault: &'static str) {
     }
 }
 
-struct DurationHistogram {
-    histogram: Histogram<u64>,
-    sum: u64,
+fn summary(times: &Durations) -> Option<TimeSummary> {
+    Some(TimeSummary {
+        sum: times.sum_ns(),
+        p50: times.quantile_ns(0.5)?,
+        p99: times.quantile_ns(0.99)?,
+        max: times.max_ns()?,
+    })
 }
 
-impl Default for DurationHistogram {
-    fn default() -> Self {
-        let histogram = Histogram::new_with_bounds(1, MAX_DURATION_NS, DIGITS)
-            .expect("bounds and digits are fixed and in range");
-        Self { histogram, sum: 0 }
-    }
+/// Upper bounds of the buckets, in nanoseconds. A last bucket has no bound.
+const BOUNDS_NS: [u64; 16] = [
+    500_000,
+    1_000_000,
+    2_500_000,
+    5_000_000,
+    10_000_000,
+    25_000_000,
+    50_000_000,
+    100_000_000,
+    250_000_000,
+    500_000_000,
+    1_000_000_000,
+    2_500_000_000,
+    5_000_000_000,
+    10_000_000_000,
+    30_000_000_000,
+    60_000_000_000,
+];
+
+/// Upper bounds in seconds, each with the number of durations up to it, within 0.1 % of the bound. The
+/// last bound is infinite.
+pub(super) fn buckets(times: &Durations) -> impl Iterator<Item = (f64, u64)> {
+    let up_to = |bound: &u64| {
+        (
+            *bound as f64 / 1e9,
+            times.count() - times.count_above(*bound),
+        )
+    };
+    let bounds = BOUNDS_NS.iter().map(up_to);
+    bounds.chain([(f64::INFINITY, times.count())])
 }
 
-impl DurationHistogram {
-    fn add(&mut self, ns: u64) {
-        self.histogram.saturating_record(ns);
-        self.sum = self.sum.saturating_add(ns);
-    }
-
-    fn times(&self) -> Option<TimeSummary> {
-        let Self { histogram, sum } = self;
-        (!histogram.is_empty()).then(|| TimeSummary {
-            sum: *sum,
-            p50: histogram.value_at_quantile(0.5),
-            p99: histogram.value_at_quantile(0.99),
-            max: histogram.max(),
-        })
-    }
+fn as_buckets<S: Serializer>(times: &Durations, serializer: S) -> Result<S::Ok, S::Error> {
+    let buckets = buckets(times).filter(|(bound, _)| bound.is_finite());
+    let buckets: Vec<_> = buckets
+        .map(|(bound, count)| json!({"le_s": bound, "count": count}))
+        .collect();
+    json!({"count": times.count(), "sum_s": times.sum_ns() as f64 / 1e9, "buckets": buckets})
+        .serialize(serializer)
 }
 
 #[cfg(test)]

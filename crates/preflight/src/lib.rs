@@ -6,8 +6,7 @@
 //! answers, and [`gate`] decides whether a run may start. The requests are few and small (one per
 //! cell; two if the first answer was truncated) and use no constraint of a run. They are sent one
 //! after the other, so that the request that crashes a server is known. [`tool_calls`] and
-//! [`reasoning`] are the tests that have no dialects. [`features`] and [`limits`] are tests of their
-//! own, of keywords and of sizes.
+//! [`reasoning`] are the tests that have no dialects. [`features`] is a test of its own, of keywords.
 
 #![cfg_attr(test, allow(clippy::disallowed_methods))]
 
@@ -16,7 +15,6 @@ pub mod constraint_probe;
 pub mod envelope;
 pub mod features;
 pub mod gate;
-pub mod limits;
 pub mod reasoning;
 pub mod runner;
 pub mod tool_calls;

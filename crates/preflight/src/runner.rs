@@ -94,7 +94,7 @@ impl Options {
     }
 
     /// The options that all requests in a dialect share.
-    pub(super) fn request(&self, dialect: ConstraintDialect, sampling: Sampling) -> RequestOptions {
+    pub fn request(&self, dialect: ConstraintDialect, sampling: Sampling) -> RequestOptions {
         RequestOptions {
             model: self.model.clone(),
             stream: self.stream,

@@ -13,6 +13,7 @@ pub mod contract;
 pub mod random;
 pub mod reasoning_server;
 pub mod scripted;
+pub mod support;
 pub mod tool_server;
 
 use std::path::{Path, PathBuf};

@@ -11,7 +11,9 @@ use crate::commands::bench::options::request::SamplingArgs;
 use crate::commands::bench::options::server::ServerArgs;
 use crate::commands::bench::options::shard::ShardArgs;
 use crate::commands::bench::options::traffic::TrafficArgs;
-use crate::commands::flags::engine::{EmbeddedArgs, EngineArgs, KnowledgeArgs};
+use crate::commands::flags::engine::{
+    EMBEDDED_HEADING, ENGINE_HEADING, EmbeddedArgs, EngineArgs, KnowledgeArgs,
+};
 use sobench_data::dataset::DatasetArgs;
 
 /// All flags of a benchmark run.
@@ -21,6 +23,9 @@ pub struct BenchArgs {
     pub server: ServerArgs,
     #[command(flatten, next_help_heading = "Dataset")]
     pub dataset: DatasetArgs,
+    /// Options of the dataset, such as random-input-len=512,disable-shuffle=true. May be repeated
+    #[arg(long, value_name = "KEY=VALUE,...", help_heading = "Dataset")]
+    pub dataset_options: Vec<String>,
     #[command(flatten, next_help_heading = "Constraint")]
     pub constraint: ConstraintArgs,
     #[command(flatten, next_help_heading = "Traffic")]
@@ -41,15 +46,15 @@ pub struct BenchArgs {
     pub shards: ShardArgs,
     #[command(
         flatten,
-        next_help_heading = "Embedded server (used if no server is named)"
+        next_help_heading = EMBEDDED_HEADING
     )]
     pub embedded: EmbeddedArgs,
     #[command(
         flatten,
-        next_help_heading = "Embedded server (used if no server is named)"
+        next_help_heading = EMBEDDED_HEADING
     )]
     pub knowledge: KnowledgeArgs,
-    #[command(flatten, next_help_heading = "Decoding engines of the embedded server")]
+    #[command(flatten, next_help_heading = ENGINE_HEADING)]
     pub engine: EngineArgs,
     #[command(flatten, next_help_heading = "Compatibility with other benchmarks")]
     pub compat: CompatArgs,

@@ -2,7 +2,7 @@
 
 use clap::{Args, ValueEnum};
 
-use crate::commands::flags::paths::{InputPath, OutputPath};
+use crate::commands::flags::paths::InputPath;
 
 /// The flags of a comparison.
 #[derive(Args, Clone, Debug)]
@@ -63,9 +63,6 @@ pub struct MatrixArgs {
         allow_negative_numbers = true
     )]
     pub goodput_share: f64,
-    /// Write the comparison to files. The format follows the extension: .json, .md, .html or .txt
-    #[arg(long, value_name = "PATH", num_args = 1..)]
-    pub save_comparison: Vec<OutputPath>,
     /// Read flags from a TOML file, one key for each flag. Flags on the command line take
     /// precedence
     #[arg(long, value_name = "PATH")]

@@ -3,12 +3,13 @@
 pub mod options;
 pub mod report;
 
-use self::options::CompareArgs;
+use self::options::{CompareArgs, FORMATS};
 use crate::commands::output::{CommandOutput, pretty};
 use crate::commands::report::verdicts;
 use crate::terminal::InputProgress;
 use sobench_core::error::Result;
 use sobench_core::exit_codes::{NOT_COMPARABLE, SUCCESS};
+use sobench_core::output_files::{cannot_write_report, write_text};
 use sobench_core::output_format::OutputFormat;
 use sobench_results::compare::side::Side;
 use sobench_results::compare::{compare, files};
@@ -24,6 +25,7 @@ pub fn run(flags: CompareArgs, shutdown: &Shutdown) -> Result<CommandOutput> {
 
 fn compare_files(flags: &CompareArgs) -> Result<CommandOutput> {
     let options = flags.options()?;
+    let saved = flags.save.files(&FORMATS)?;
     let progress = InputProgress::of_files();
     let sides = flags
         .sides
@@ -44,14 +46,21 @@ fn compare_files(flags: &CompareArgs) -> Result<CommandOutput> {
     }
     let mut comparison = compare(sides, &options);
     files::read_texts(&mut comparison)?;
-    let stdout = match flags.format {
-        OutputFormat::Text => report::text(&comparison, flags.detail.detail),
-        OutputFormat::Markdown => report::markdown(&comparison),
-        OutputFormat::Html => report::html(&comparison),
-        OutputFormat::Junit => report::junit(&comparison),
-        OutputFormat::Json => pretty(&report::json(&comparison)),
-        other => return Err(other.unsupported("a comparison")),
+    let rendered = |format: OutputFormat| match format {
+        OutputFormat::Text => Ok(report::text(&comparison, flags.detail.detail)),
+        OutputFormat::Markdown => Ok(report::markdown(&comparison)),
+        OutputFormat::Html => Ok(report::html(&comparison)),
+        OutputFormat::Junit => Ok(report::junit(&comparison)),
+        OutputFormat::Json => Ok(pretty(&report::json(&comparison))),
+        other => Err(other.unsupported("a comparison")),
     };
+    for (format, path) in &saved {
+        write_text(path, &rendered(*format)?, |error| {
+            cannot_write_report(path, error)
+        })?;
+        lines.push(format!("{} written: {}", format.name(), path.display()));
+    }
+    let stdout = rendered(flags.format)?;
     let exit_code = match comparison.gate_summary() {
         _ if !comparison.is_comparable() => NOT_COMPARABLE,
         Some(gate) => gate.verdict.exit_code(),
@@ -62,6 +71,6 @@ fn compare_files(flags: &CompareArgs) -> Result<CommandOutput> {
         stdout,
         lines,
         exit_code,
-        ..CommandOutput::default()
+        file_flags: "--save",
     })
 }

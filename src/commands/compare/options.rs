@@ -4,7 +4,7 @@ use clap::Args;
 
 use crate::commands::flags::gate::{UNDECIDED, limits};
 use crate::commands::flags::paths::{InputNames, OutputPath};
-use crate::commands::flags::rendering::{DetailArgs, ForceArgs};
+use crate::commands::flags::rendering::{DetailArgs, SaveArgs};
 use crate::commands::flags::values::{described, formats};
 use sobench_core::error::{Error, Result};
 use sobench_core::output_format::OutputFormat;
@@ -72,7 +72,7 @@ pub struct CompareArgs {
     #[arg(long, value_name = "N", default_value_t = 5)]
     pub changed: usize,
     /// Output format
-    #[arg(long, default_value = "text", value_parser = formats(&[OutputFormat::Text, OutputFormat::Json, OutputFormat::Markdown, OutputFormat::Html, OutputFormat::Junit]))]
+    #[arg(long, default_value = "text", value_parser = formats(&FORMATS))]
     pub format: OutputFormat,
     #[command(flatten)]
     pub detail: DetailArgs,
@@ -80,8 +80,17 @@ pub struct CompareArgs {
     #[arg(long, value_name = "FILE")]
     pub write_baseline: Option<OutputPath>,
     #[command(flatten)]
-    pub force: ForceArgs,
+    pub save: SaveArgs,
 }
+
+/// Formats of a comparison.
+pub(super) const FORMATS: [OutputFormat; 5] = [
+    OutputFormat::Text,
+    OutputFormat::Json,
+    OutputFormat::Markdown,
+    OutputFormat::Html,
+    OutputFormat::Junit,
+];
 
 impl CompareArgs {
     /// Checks the flags.

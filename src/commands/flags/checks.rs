@@ -12,7 +12,7 @@ use sobench_core::error::{Error, Result};
 ///
 /// # Errors
 /// The scheme is neither http nor https; an IPv6 address without brackets.
-pub(crate) fn checked_url(url: &str) -> Result<String> {
+pub fn checked_url(url: &str) -> Result<String> {
     let scheme = ["http://", "https://"]
         .into_iter()
         .find(|scheme| url.starts_with(scheme));
@@ -56,7 +56,7 @@ pub(crate) fn checked_url(url: &str) -> Result<String> {
 ///
 /// # Errors
 /// One of them has no `=` or an empty key.
-pub(crate) fn key_values(flag: &str, pairs: &[String]) -> Result<Vec<(String, String)>> {
+pub fn key_values(flag: &str, pairs: &[String]) -> Result<Vec<(String, String)>> {
     let split = |pair: &String| {
         let (key, value) = pair
             .split_once('=')
@@ -74,7 +74,7 @@ pub(crate) fn key_values(flag: &str, pairs: &[String]) -> Result<Vec<(String, St
 ///
 /// # Errors
 /// The text is not a JSON object.
-pub(crate) fn json_object(flag: &str, text: &str) -> Result<Map<String, Value>> {
+pub fn json_object(flag: &str, text: &str) -> Result<Map<String, Value>> {
     serde_json::from_str(text).map_err(|error| {
         Error::usage(format!("{flag} is not a JSON object ({error}): {text}"))
             .hint(format!(r#"try {flag} '{{"seed": 1}}'"#))
@@ -82,7 +82,7 @@ pub(crate) fn json_object(flag: &str, text: &str) -> Result<Map<String, Value>> 
 }
 
 /// The notation of `--grammar-dialect`; `None` for `auto`.
-pub(crate) fn grammar_notation(typed: &str) -> Option<GrammarDialect> {
+pub fn grammar_notation(typed: &str) -> Option<GrammarDialect> {
     [GrammarDialect::Lark, GrammarDialect::Ebnf]
         .into_iter()
         .find(|dialect| dialect.name() == typed)
@@ -92,7 +92,7 @@ pub(crate) fn grammar_notation(typed: &str) -> Option<GrammarDialect> {
 ///
 /// # Errors
 /// The value is not above zero, or too large.
-pub(crate) fn seconds(flag: &str, value: f64) -> Result<Duration> {
+pub fn seconds(flag: &str, value: f64) -> Result<Duration> {
     let time = Duration::try_from_secs_f64(value)
         .ok()
         .filter(|time| !time.is_zero());

@@ -8,7 +8,7 @@ use sobench_embedded::{EmbeddedOptions, ReasoningStyle, ToolStyle};
 use sobench_engine::{EngineName, EnginePolicy};
 
 /// The engine policy of the flags.
-pub(crate) fn policy(flags: &EngineArgs) -> EnginePolicy {
+pub fn policy(flags: &EngineArgs) -> EnginePolicy {
     EnginePolicy {
         any_whitespace: !flags.disable_any_whitespace,
         xgrammar_strict: !flags.xgrammar_compliant,
@@ -24,7 +24,7 @@ pub(crate) fn policy(flags: &EngineArgs) -> EnginePolicy {
 ///
 /// # Errors
 /// A time is invalid.
-pub(crate) fn options(
+pub fn options(
     engine: EngineName,
     timing: &EmbeddedArgs,
     flags: &EngineArgs,
@@ -51,10 +51,7 @@ pub(crate) fn options(
 
 /// Refuses backends and dialects that the embedded server does not support: it would answer 404 or
 /// ignore the constraint.
-pub(crate) fn refuse_unembedded(
-    backend: ServerKind,
-    dialect: Option<ConstraintDialect>,
-) -> Result<()> {
+pub fn refuse_unembedded(backend: ServerKind, dialect: Option<ConstraintDialect>) -> Result<()> {
     if !backend.is_embedded() {
         return Err(Error::usage(format!(
             "the embedded server does not support --backend {backend}, and no other server is named"
@@ -73,7 +70,7 @@ pub(crate) fn refuse_unembedded(
 
 /// The flags of the embedded server that are given or differ from their defaults. With another
 /// server, they have no effect.
-pub(crate) fn embedded_flags(timing: &EmbeddedArgs, engine: &EngineArgs) -> Vec<&'static str> {
+pub fn embedded_flags(timing: &EmbeddedArgs, engine: &EngineArgs) -> Vec<&'static str> {
     let changed = [
         ("--embedded-speed", timing.embedded_speed.is_some()),
         ("--embedded-ttft-ms", timing.embedded_ttft_ms.is_some()),

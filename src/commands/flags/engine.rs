@@ -34,9 +34,17 @@ pub struct EngineArgs {
     pub compile_threads: u16,
 }
 
+/// Headings of the flags that `--embedded` stands for.
+pub const EMBEDDED_HEADING: &str = "Options of --embedded: the synthetic model";
+pub const ENGINE_HEADING: &str = "Options of --embedded: decoding engines";
+
 /// The timing, the batch size and the model of the embedded server.
 #[derive(Args, Clone, Debug)]
 pub struct EmbeddedArgs {
+    /// Options of the embedded server, such as speed=8b-h100,max-batch=8: of its synthetic model and
+    /// of its decoding engines. May be repeated
+    #[arg(long = "embedded", value_name = "KEY=VALUE,...")]
+    pub options: Vec<String>,
     /// Speed of the synthetic model: times of prompts and of steps like those of a server [default:
     /// instant, or 8b-h100 to compare several engines on the embedded server]
     #[arg(long, value_name = "PROFILE", value_parser = described(&*SPEEDS))]

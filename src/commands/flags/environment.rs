@@ -11,12 +11,12 @@ use std::path::PathBuf;
 use sobench_core::secrets;
 
 /// The value of a variable, if it is set and not empty.
-pub(crate) fn variable(name: &str) -> Option<String> {
+pub fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
 /// The API key of the server (`OPENAI_API_KEY`).
-pub(crate) fn api_key() -> Option<String> {
+pub fn api_key() -> Option<String> {
     let key = variable("OPENAI_API_KEY")?;
     secrets::register(&key);
     Some(key)
@@ -24,7 +24,7 @@ pub(crate) fn api_key() -> Option<String> {
 
 /// Whether results are also saved as PyTorch benchmark records. As in vLLM, any value, including
 /// `0`, enables it.
-pub(crate) fn wants_pytorch_records() -> bool {
+pub fn wants_pytorch_records() -> bool {
     std::env::var_os("SAVE_TO_PYTORCH_BENCHMARK_FORMAT").is_some_and(|value| !value.is_empty())
 }
 
@@ -32,7 +32,7 @@ pub(crate) fn wants_pytorch_records() -> bool {
 ///
 /// # Errors
 /// The system has no cache folder.
-pub(crate) fn cache_folder(kind: &str) -> Result<PathBuf> {
+pub fn cache_folder(kind: &str) -> Result<PathBuf> {
     let cache = dirs::cache_dir()
         .ok_or_else(|| Error::new(ErrorKind::NotFound, "there is no cache folder"))?;
     Ok(cache.join("sobench").join(kind))

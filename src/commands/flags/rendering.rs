@@ -1,8 +1,12 @@
-//! The flags of the format of a report.
+//! The flags of the format of a report, and of the files that it is written to.
+
+use std::path::PathBuf;
 
 use clap::Args;
 
+use crate::commands::flags::paths::OutputPath;
 use crate::commands::flags::values::{formats, named};
+use sobench_core::error::{Error, Result};
 use sobench_core::output_format::OutputFormat;
 use sobench_report::junit::JunitPer;
 use sobench_report::text::Detail;
@@ -29,6 +33,40 @@ pub struct ForceArgs {
     /// Overwrite files that sobench did not write
     #[arg(long)]
     pub force: bool,
+}
+
+/// The files that a command writes beside what it prints.
+#[derive(Args, Clone, Debug, Default)]
+pub struct SaveArgs {
+    /// Write the report to this file, in the format of its extension, e.g. report.html. May be
+    /// repeated
+    #[arg(long, value_name = "PATH")]
+    pub save: Vec<OutputPath>,
+    #[command(flatten)]
+    pub force: ForceArgs,
+}
+
+impl SaveArgs {
+    /// The files with their formats, of which the command has some.
+    ///
+    /// # Errors
+    /// No format, or one that the command does not have, has the extension of a file.
+    pub fn files(&self, formats: &[OutputFormat]) -> Result<Vec<(OutputFormat, PathBuf)>> {
+        let with_format = |path: &OutputPath| {
+            let extension = path.extension().and_then(|extension| extension.to_str());
+            let format = extension.and_then(OutputFormat::from_extension);
+            match format.filter(|format| formats.contains(format)) {
+                Some(format) => Ok((format, path.to_path_buf())),
+                None => {
+                    let extensions = formats.iter().filter_map(|format| format.extension());
+                    let known: Vec<String> = extensions.map(|known| format!(".{known}")).collect();
+                    let what = format!("--save has no format for this name: {}", path.display());
+                    Err(Error::usage(what).hint(format!("end it in one of {}", known.join(", "))))
+                }
+            }
+        };
+        self.save.iter().map(with_format).collect()
+    }
 }
 
 /// How much a text report shows.

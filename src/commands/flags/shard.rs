@@ -34,10 +34,7 @@ const SHARDS: &str = "SOBENCH_SHARDS";
 ///
 /// # Errors
 /// The value or the environment variables are invalid, or a variable is missing.
-pub(crate) fn shard(
-    flag: Option<&str>,
-    read: &dyn Fn(&str) -> Option<String>,
-) -> Result<Option<Shard>> {
+pub fn shard(flag: Option<&str>, read: &dyn Fn(&str) -> Option<String>) -> Result<Option<Shard>> {
     match flag {
         None => Ok(None),
         Some(AUTO) => from_environment(read).map(Some),
@@ -53,7 +50,7 @@ const PLACEHOLDER: &str = "{shard}";
 
 /// The path of an output file of a shard. `srun` gives all tasks the same command line, so that a
 /// name without the placeholder gets the number of the shard at its end.
-pub(crate) fn path_of_shard(
+pub fn path_of_shard(
     path: &Path,
     shard: Shard,
     flag: Option<&str>,

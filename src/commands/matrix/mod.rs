@@ -52,7 +52,7 @@ use sobench_shutdown::{Shutdown, Stage};
 pub fn command(plan: &MatrixOptions, shutdown: &Shutdown) -> Result<CommandOutput> {
     plan.files
         .iter()
-        .try_for_each(|(path, _)| check_writable(path))?;
+        .try_for_each(|(_, path)| check_writable(path))?;
     check_inputs(plan)?;
     let rounds = rounds(&dimensions(plan));
     for step in rounds.iter().flatten() {
@@ -467,7 +467,7 @@ fn finish(plan: &MatrixOptions, aggregate: &Aggregate, stopped: bool) -> Result<
     };
     let failed = comparison.runs.iter().any(|run| run.failure.is_some());
     output.exit_code = aggregate.threshold;
-    for (path, format) in &plan.files {
+    for (format, path) in &plan.files {
         let text = render(&comparison, *format)?;
         match output_files::write_text(path, &text, |error| cannot_write_comparison(path, error)) {
             Ok(()) => output
@@ -573,5 +573,5 @@ fn cannot_write_comparison(path: &Path, error: &std::io::Error) -> Error {
         "cannot write the comparison ({error}): {}",
         path.display()
     ))
-    .hint("free disk space, or give --save-comparison a writable path")
+    .hint("free disk space, or give --save a writable path")
 }

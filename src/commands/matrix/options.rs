@@ -20,7 +20,6 @@ use crate::commands::bench::matrix_args::MatrixOrder;
 use crate::commands::bench::options::dataset::reset_flags_of_others;
 use crate::commands::bench::options::{RunLogPlan, RunPlan, ServerTarget, Target, non_generative};
 use crate::commands::flags::environment;
-use crate::commands::flags::paths::OutputPath;
 use crate::commands::matrix::run_order::{Step, rounds};
 use crate::commands::matrix::sweep::MAX_RUNS as MAX_SWEEP_RUNS;
 use sobench_backend::ConstraintDialect;
@@ -47,7 +46,7 @@ const LAUNCH_TIMEOUT: Duration = Duration::from_secs(600);
 /// The default speed of the embedded server if several engines are compared on it.
 const COMPARISON_SPEED: SpeedProfile = SpeedProfile::H100For8b;
 
-/// The formats of `--save-comparison`.
+/// The formats of `--save`.
 const FORMATS: [OutputFormat; 4] = [
     OutputFormat::Json,
     OutputFormat::Markdown,
@@ -84,7 +83,7 @@ pub struct MatrixOptions {
     /// The share of requests that must be valid within the objectives, in percent.
     pub goodput_share: f64,
     /// Output files of the comparison.
-    pub files: Vec<(PathBuf, OutputFormat)>,
+    pub files: Vec<(OutputFormat, PathBuf)>,
     /// The run logs of `--run-log`; `None` for the default paths.
     pub run_logs: Option<RunLogPaths>,
     /// The plan of `--sweep`, whose loads are added while it runs.
@@ -149,8 +148,7 @@ impl Benchmark {
             || flags.repeat > 1
             || !flags.sweep_request_rate.is_empty()
             || !flags.sweep_max_concurrency.is_empty()
-            || flags.sweep
-            || !flags.save_comparison.is_empty();
+            || flags.sweep;
         if !is_comparison {
             if flags.matrix_order != MatrixOrder::Auto {
                 let order = flags
@@ -308,7 +306,7 @@ impl MatrixOptions {
             arms,
             slo,
             goodput_share: share,
-            files: files(&flags.save_comparison)?,
+            files: arguments.output.save.files(&FORMATS)?,
             run_logs: run_log.map(RunLogPaths::parse).transpose()?,
             sweep: SweepPlan::new(sweep_flags, &datasets),
         };
@@ -415,24 +413,7 @@ fn refuse_single_run_flags(arguments: &BenchArgs) -> Result<()> {
         return Err(Error::usage(format!(
             "--result-filename names one file for several runs: {name}"
         ))
-        .hint("give --result-dir, or --save-comparison for the comparison"));
-    }
-    let output = &arguments.output;
-    let reports = [
-        ("--html", &output.html),
-        ("--markdown", &output.markdown),
-        ("--csv", &output.csv),
-        ("--junit", &output.junit),
-    ];
-    if let Some((flag, path)) = reports
-        .into_iter()
-        .find_map(|(flag, path)| Some((flag, path.as_ref()?)))
-    {
-        return Err(Error::usage(format!(
-            "{flag} names one report for several runs: {}",
-            path.display()
-        ))
-        .hint("give --save-comparison, or run sobench report on the log of one run"));
+        .hint("give --result-dir, or --save for the comparison"));
     }
     let ratio = arguments
         .constraint
@@ -790,26 +771,6 @@ fn one_run(
         flags.traffic.cold_schema_every = None;
     }
     RunPlan::new(&flags, api_key.map(str::to_owned))
-}
-
-fn files(paths: &[OutputPath]) -> Result<Vec<(PathBuf, OutputFormat)>> {
-    let with_format = |path: &OutputPath| {
-        let extension = path
-            .extension()
-            .and_then(|extension| extension.to_str())
-            .unwrap_or_default();
-        let format = OutputFormat::from_extension(extension)
-            .filter(|format| FORMATS.contains(format))
-            .ok_or_else(|| {
-                Error::usage(format!(
-                    "--save-comparison has an unknown format: {}",
-                    path.display()
-                ))
-                .hint("end the name in .json, .md, .html or .txt")
-            })?;
-        Ok((path.to_path_buf(), format))
-    };
-    paths.iter().map(with_format).collect()
 }
 
 #[cfg(test)]

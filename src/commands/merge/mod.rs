@@ -1,5 +1,4 @@
 //! `sobench merge`: combines the logs of all shards of a run into one log and prints its report.
-//! Rows files of `sobench mask` are passed on to `measure`.
 
 pub mod args;
 
@@ -8,14 +7,13 @@ use std::path::Path;
 use std::time::{Duration, UNIX_EPOCH};
 
 use self::args::MergeArgs;
-use crate::commands::mask::measure;
 use crate::commands::output::CommandOutput;
 use crate::commands::report::{rendered, verdicts};
 use sobench_core::dates::timestamp;
 use sobench_core::error::{Error, Result};
 use sobench_core::exit_codes::ENVIRONMENT;
 use sobench_core::output_files::create_parent_folder;
-use sobench_mask as mask;
+use sobench_core::output_format::OutputFormat;
 use sobench_notices::notice::Notice;
 use sobench_runlog::merge::Shards;
 use sobench_runlog::write::{Access, Sink};
@@ -31,21 +29,6 @@ pub fn run(flags: MergeArgs, shutdown: &Shutdown) -> Result<CommandOutput> {
 }
 
 fn merge(flags: &MergeArgs) -> Result<CommandOutput> {
-    if let Some(first) = flags.logs.first().filter(|path| path.is_file())
-        && mask::is_rows_file(first)?
-    {
-        if flags.allow_missing {
-            let error =
-                Error::usage("--allow-missing does not apply to rows files of sobench mask");
-            return Err(error.hint("leave it out, and give the file of each shard"));
-        }
-        return measure::report_merged(
-            &flags.logs,
-            flags.output.as_deref(),
-            &flags.rendering,
-            flags.report.as_deref(),
-        );
-    }
     let is_lost = |path: &Path| match path.metadata() {
         Ok(file) => file.is_file() && file.len() == 0,
         Err(error) => error.kind() == ErrorKind::NotFound,
@@ -61,35 +44,26 @@ fn merge(flags: &MergeArgs) -> Result<CommandOutput> {
         .iter()
         .flat_map(|log| log.notices.clone())
         .collect();
-    let mut sink = flags
-        .output
-        .as_deref()
-        .map_or_else(|| Ok(Sink::in_memory()), new_log)?;
+    let (logs, reports): (Vec<_>, Vec<_>) = (flags.save.files(&OutputFormat::ALL)?.into_iter())
+        .partition(|(format, _)| *format == OutputFormat::Jsonl);
+    let merged = logs.first().map(|(_, path)| &**path);
+    let mut sink = merged.map_or_else(|| Ok(Sink::in_memory()), new_log)?;
     let format_time = |unix_ns: u64| timestamp(UNIX_EPOCH + Duration::from_nanos(unix_ns));
     if let Err(error) = shards.write(&mut sink, format_time) {
         // A partial log would look like the log of a killed run.
-        let _ = flags.output.as_ref().map(std::fs::remove_file);
+        let _ = merged.map(std::fs::remove_file);
         return Err(error);
     }
     drop(shards);
     let mut log = RunLog::from_source(sink.source(), &())?;
     log.notices.splice(0..0, notices);
-    let mut output = rendered(
-        &log,
-        &flags.rendering,
-        flags.detail,
-        flags.report.as_deref(),
-    )?;
-    output.lines.extend(
-        flags
-            .output
-            .iter()
-            .map(|path| format!("run log: {}", path.display())),
-    );
+    let mut output = rendered(&log, &flags.rendering, flags.detail, &reports)?;
+    let merged = merged.map(|path| format!("run log: {}", path.display()));
+    output.lines.extend(merged);
     if log.is_partial() {
         output.exit_code = ENVIRONMENT;
     }
-    Ok(output.or_save_with("--report"))
+    Ok(output.or_save_with("--save"))
 }
 
 /// Creates the merged log. An existing file is not overwritten, because it may be the only copy of
@@ -100,12 +74,12 @@ fn new_log(path: &Path) -> Result<Sink> {
         .map_err(|error| match error.kind() {
             ErrorKind::AlreadyExists => {
                 Error::usage(format!("output file exists already: {}", path.display()))
-                    .hint("give --output another name, or move the file")
+                    .hint("give --save another name, or move the file")
             }
             _ => Error::environment(format!(
                 "cannot write the merged log: {}: {error}",
                 path.display()
             ))
-            .hint("give --output a writable path"),
+            .hint("give --save a writable path"),
         })
 }

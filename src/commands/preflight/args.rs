@@ -3,21 +3,18 @@
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 
-use crate::commands::flags::paths::{InputPath, OutputPath};
-use crate::commands::flags::rendering::ForceArgs;
+use crate::commands::flags::rendering::SaveArgs;
 use crate::commands::flags::values::{formats, named};
 use sobench_backend::{ConstraintDialect, ServerKind};
 use sobench_core::constraint::ConstraintKind;
 use sobench_core::output_format::OutputFormat;
 use sobench_engine::{EngineName, SERVER_ONLY_ENGINES};
-use sobench_preflight::limits::{DEFAULT_STEP_TIMEOUT_S, LadderKind};
 use sobench_report::text::Detail;
 
-/// Flags of `sobench preflight`.
+/// Flags of the servers to test.
 #[derive(Args, Clone, Debug)]
-pub struct PreflightArgs {
-    /// Base URL of the server, e.g. http://127.0.0.1:8000 [default: the embedded server]. Several
-    /// with --features or --limits
+pub struct TargetArgs {
+    /// Base URL of the server, e.g. http://127.0.0.1:8000 [default: the embedded server]
     #[arg(long, value_name = "URL")]
     pub base_url: Vec<String>,
     /// Kind of server, which determines the default endpoint [default: vllm]
@@ -49,8 +46,7 @@ pub struct PreflightArgs {
         requires = "base_url"
     )]
     pub ready_check_timeout_sec: u64,
-    /// Decoding engine of the embedded server [default: guidance]; several with --features or
-    /// --limits
+    /// Decoding engine of the embedded server [default: guidance]
     #[arg(long, visible_alias = "structured-output-backend", value_name = "ENGINE", conflicts_with = "base_url", value_delimiter = ',',
           value_parser = PossibleValuesParser::new(EngineName::ALL.map(EngineName::name).into_iter().chain(SERVER_ONLY_ENGINES)))]
     pub guided_decoding_backend: Vec<String>,
@@ -61,6 +57,25 @@ pub struct PreflightArgs {
     /// First notation of grammars; the other one is tested if the server refuses it
     #[arg(long, value_name = "DIALECT", default_value = "auto", value_parser = ["auto", "lark", "ebnf"])]
     pub grammar_dialect: String,
+    /// Seed of the random words, and of the first sample
+    #[arg(long, default_value_t = 0)]
+    pub seed: u64,
+    /// JSON object merged into every request body
+    #[arg(long, value_name = "JSON")]
+    pub extra_body: Option<String>,
+    /// Request whole responses instead of streams
+    #[arg(long)]
+    pub disable_stream: bool,
+    /// Do not show progress on stderr
+    #[arg(long)]
+    pub disable_tqdm: bool,
+}
+
+/// Flags of `sobench preflight`.
+#[derive(Args, Clone, Debug)]
+pub struct PreflightArgs {
+    #[command(flatten)]
+    pub target: TargetArgs,
     /// What to test
     #[arg(
         long,
@@ -83,69 +98,35 @@ pub struct PreflightArgs {
     /// Maximum concurrent requests of --features
     #[arg(long, value_name = "N", default_value_t = 8, requires = "features", value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub max_concurrency: u16,
-    /// Test the limits of a server: constraints that grow until it refuses them or takes too long,
-    /// and their effect on other requests. Only on this machine, or with --i-own-this-server
-    #[arg(long, conflicts_with_all = ["kind", "features"])]
-    pub limits: bool,
-    /// Test only these ladders
-    #[arg(long, value_name = "A,B", value_delimiter = ',', requires = "limits",
-          value_parser = named(&LadderKind::ALL, LadderKind::name))]
-    pub ladder: Vec<LadderKind>,
-    /// Time limit of a step of a ladder, in seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = DEFAULT_STEP_TIMEOUT_S, requires = "limits", allow_negative_numbers = true)]
-    pub limits_step_timeout: f64,
-    /// Test the limits of a server that is not on this machine. The test can stall or end it
-    #[arg(long, requires = "limits")]
-    pub i_own_this_server: bool,
-    /// Report results of --limits together: read these JSON files, and send nothing
-    #[arg(long, value_name = "FILE", num_args = 1.., requires = "limits",
-          conflicts_with_all = ["base_url", "guided_decoding_backend", "ladder"])]
-    pub merge: Vec<InputPath>,
-    /// Seed of the random words, and of the first sample
-    #[arg(long, default_value_t = 0)]
-    pub seed: u64,
     /// Maximum output tokens [default: 64, or 192 with --features]; a request whose answer is
     /// truncated without a result is repeated with 16 times as many
-    #[arg(long, value_name = "TOKENS", conflicts_with = "limits", value_parser = clap::value_parser!(u32).range(16..=4096))]
+    #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(u32).range(16..=4096))]
     pub output_len: Option<u32>,
     /// Request timeout, in seconds
     #[arg(
         long,
         value_name = "SECONDS",
         default_value_t = 60.0,
-        conflicts_with = "limits",
         allow_negative_numbers = true
     )]
     pub request_timeout: f64,
-    /// JSON object merged into every request body
-    #[arg(long, value_name = "JSON")]
-    pub extra_body: Option<String>,
-    /// Request whole responses instead of streams
-    #[arg(long)]
-    pub disable_stream: bool,
-    /// Write the result as JSON to this file
-    #[arg(long, value_name = "PATH")]
-    pub json: Option<OutputPath>,
-    /// Write the report of --limits as HTML to this file, with charts
-    #[arg(long, value_name = "PATH", requires = "limits")]
-    pub html: Option<OutputPath>,
     #[command(flatten)]
-    pub force: ForceArgs,
+    pub save: SaveArgs,
     /// Output format
-    #[arg(long, value_name = "FORMAT", default_value = "text", value_parser = formats(&[OutputFormat::Text, OutputFormat::Json]))]
+    #[arg(long, value_name = "FORMAT", default_value = "text", value_parser = formats(&FORMATS[..2]))]
     pub format: OutputFormat,
     /// Test and show every dialect: also those that the identified server does not have, and those
     /// after one that enforces everything
-    #[arg(long, conflicts_with_all = ["features", "limits"])]
+    #[arg(long, conflicts_with = "features")]
     pub all_dialects: bool,
     /// Amount of detail in the text report: one screen, or every table
     #[arg(long, value_name = "DETAIL", default_value = Detail::Summary.name(),
           value_parser = named(&Detail::ALL, Detail::name), conflicts_with = "features")]
     pub detail: Detail,
-    /// Do not show progress on stderr
-    #[arg(long)]
-    pub disable_tqdm: bool,
 }
+
+/// Formats of the files of `--save`. The first two are those of stdout.
+pub const FORMATS: [OutputFormat; 3] = [OutputFormat::Text, OutputFormat::Json, OutputFormat::Html];
 
 fn kinds_help() -> String {
     let kinds: Vec<&str> = ConstraintKind::of_text()

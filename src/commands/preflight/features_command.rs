@@ -31,7 +31,7 @@ pub(super) fn run(
     let runtime = Runtime::new()
         .map_err(|error| Error::environment(format!("cannot start threads: {error}")))?;
     let mut servers = Vec::new();
-    for target in &options.targets {
+    for target in &options.servers.targets {
         match survey_target(options, target, features, &runtime, shutdown) {
             Ok(survey) => servers.push(survey),
             Err(_) if shutdown.is_requested() && !servers.is_empty() => break,
@@ -45,7 +45,8 @@ pub(super) fn run(
         servers,
     };
     Ok(output(
-        options,
+        options.format,
+        &options.files,
         exit_code(&survey, shutdown),
         &FeaturesFile::new(&survey),
         &page::document(&survey),
@@ -59,13 +60,13 @@ fn survey_target(
     runtime: &Runtime,
     shutdown: &Shutdown,
 ) -> Result<ServerSurvey> {
-    let opened = Target::open(options, target, runtime)?;
+    let opened = Target::open(&options.servers, target, &options.asked, runtime)?;
     let progress_words = ProgressLabels {
         unit: "keywords",
         failed: "not enforced",
     };
     let progress = Progress::new(
-        Mode::detect(options.progress),
+        Mode::detect(options.servers.progress),
         features.features.len(),
         progress_words,
     );

@@ -2,19 +2,18 @@
 
 pub mod args;
 mod features_command;
-mod limits_command;
 pub mod options;
 pub mod report;
-mod target;
+pub mod target;
 
 use std::collections::HashMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use tokio::runtime::Runtime;
 
 use self::args::PreflightArgs;
-use self::options::{LimitsOptions, PreflightOptions};
+use self::options::PreflightOptions;
 use self::target::Target;
 use crate::commands::flags::environment;
 use crate::commands::output::{CommandOutput, pretty};
@@ -37,16 +36,9 @@ use sobench_shutdown::Shutdown;
 pub fn run(flags: &PreflightArgs, shutdown: &Shutdown) -> Result<CommandOutput> {
     let options = PreflightOptions::new(flags, environment::api_key().as_deref())?;
     // A test can take half an hour.
-    for path in [&options.json, &options.html].into_iter().flatten() {
-        check_writable(path).map_err(|error| cannot_write(path, &error))?;
-    }
+    check_files(&options.files)?;
     if let Some(features) = &options.features {
         return features_command::run(&options, features, shutdown);
-    }
-    match &options.limits {
-        Some(LimitsOptions::Test(test)) => return limits_command::run(&options, test, shutdown),
-        Some(LimitsOptions::Merge(files)) => return limits_command::merge(&options, files),
-        None => {}
     }
     shutdown.run_or_abandon(move || run_preflight(&options))
 }
@@ -54,13 +46,14 @@ pub fn run(flags: &PreflightArgs, shutdown: &Shutdown) -> Result<CommandOutput> 
 fn run_preflight(options: &PreflightOptions) -> Result<CommandOutput> {
     let runtime = Runtime::new()
         .map_err(|error| Error::environment(format!("cannot start threads: {error}")))?;
-    let target = options
+    let servers = &options.servers;
+    let target = servers
         .targets
         .first()
         .ok_or_else(|| Error::internal("a preflight without a target"))?;
-    let target = Target::open(options, target, &runtime)?;
+    let target = Target::open(servers, target, &options.asked, &runtime)?;
     let on_test = |tested: Tested<'_>| {
-        if options.progress {
+        if servers.progress {
             terminal::say(&tested.to_string());
         }
     };
@@ -72,10 +65,11 @@ fn run_preflight(options: &PreflightOptions) -> Result<CommandOutput> {
     ))?;
     let view = page::View {
         detail: options.detail,
-        all_dialects: options.all_dialects,
+        all_dialects: options.asked.all_dialects,
     };
     Ok(output(
-        options,
+        options.format,
+        &options.files,
         exit_code(&result),
         &PreflightFile::new(&result),
         &page::document(&result, view),
@@ -92,7 +86,7 @@ fn exit_code(preflight: &Preflight) -> u8 {
 }
 
 /// Numbers equal labels of servers.
-pub(super) fn number_duplicates<'a>(labels: impl Iterator<Item = &'a mut String>) {
+pub fn number_duplicates<'a>(labels: impl Iterator<Item = &'a mut String>) {
     let mut seen: HashMap<String, usize> = HashMap::new();
     for label in labels {
         let count = seen.entry(label.clone()).or_default();
@@ -103,39 +97,45 @@ pub(super) fn number_duplicates<'a>(labels: impl Iterator<Item = &'a mut String>
     }
 }
 
+/// Checks that the files of a long test can be written.
+///
+/// # Errors
+/// One cannot.
+pub fn check_files(files: &[(OutputFormat, PathBuf)]) -> Result<()> {
+    files
+        .iter()
+        .try_for_each(|(_, path)| check_writable(path).map_err(|error| cannot_write(path, &error)))
+}
+
 /// Writes the requested files, and prints the report or the JSON. If a file cannot be written, only
 /// the exit code changes.
-pub(super) fn output(
-    options: &PreflightOptions,
+pub fn output(
+    format: OutputFormat,
+    files: &[(OutputFormat, PathBuf)],
     exit_code: u8,
     result: &impl Serialize,
     page: &Document,
 ) -> CommandOutput {
-    let file = pretty(result);
+    let rendered = |format| match format {
+        OutputFormat::Json => pretty(result),
+        OutputFormat::Html => html::render(page),
+        _ => text::render(page),
+    };
     let mut output = CommandOutput {
         exit_code,
+        stdout: rendered(format),
         ..CommandOutput::default()
     };
-    let mut write_file =
-        |path: &Path, text: &str| match write_text(path, text, |error| cannot_write(path, error)) {
+    for (format, path) in files {
+        match write_text(path, &rendered(*format), |error| cannot_write(path, error)) {
             Ok(()) => output.lines.push(format!("written: {}", path.display())),
             Err(error) => {
                 output.lines.push(format!("error: {error}"));
                 output.exit_code = error.exit_code();
             }
-        };
-    if let Some(path) = &options.json {
-        write_file(path, &file);
+        }
     }
-    if let Some(path) = &options.html {
-        write_file(path, &html::render(page));
-    }
-    output.stdout = if options.format == OutputFormat::Json {
-        file
-    } else {
-        text::render(page)
-    };
-    output
+    output.or_save_with("--save")
 }
 
 fn cannot_write(path: &Path, error: &std::io::Error) -> Error {

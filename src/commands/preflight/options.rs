@@ -1,5 +1,6 @@
 //! Options of `sobench preflight`, checked and built from its flags.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use serde_json::{Map, Value};
@@ -8,8 +9,7 @@ use crate::commands::flags::checks::{
     checked_url, grammar_notation, json_object, key_values, seconds,
 };
 use crate::commands::flags::embedded::refuse_unembedded;
-use crate::commands::flags::paths::{InputPath, OutputPath};
-use crate::commands::preflight::args::PreflightArgs;
+use crate::commands::preflight::args::{FORMATS, PreflightArgs, TargetArgs};
 use sobench_backend::{ConstraintDialect, ServerKind};
 use sobench_client::{ApiKey, Endpoint};
 use sobench_core::constraint::GrammarDialect;
@@ -19,7 +19,6 @@ use sobench_engine::EngineName;
 use sobench_preflight::Kind;
 use sobench_preflight::features::data::select_features;
 use sobench_preflight::features::{Feature, Settings};
-use sobench_preflight::limits::LadderKind;
 use sobench_preflight::runner::DEFAULT_OUTPUT_LEN;
 use sobench_report::text::Detail;
 
@@ -29,31 +28,41 @@ const FEATURES_OUTPUT_LEN: u32 = 192;
 /// Options of a preflight.
 #[derive(Clone, Debug)]
 pub struct PreflightOptions {
-    /// One target, or several with --features or --limits.
-    pub targets: Vec<PreflightTarget>,
+    /// One server, or several with --features.
+    pub servers: TargetOptions,
     /// JSON Schema features to test; `None` to test kinds of constraints.
     pub features: Option<FeatureOptions>,
-    /// Limits to test or to report; `None` to test kinds of constraints.
-    pub limits: Option<LimitsOptions>,
+    pub asked: Asked,
+    /// Output format: text or JSON.
+    pub format: OutputFormat,
+    pub files: Vec<(OutputFormat, PathBuf)>,
+    /// How much of the report the text output shows.
+    pub detail: Detail,
+}
+
+/// Options of the servers to test.
+#[derive(Clone, Debug)]
+pub struct TargetOptions {
+    pub targets: Vec<PreflightTarget>,
     pub backend: ServerKind,
     pub dialects: Dialects,
     /// `None` for the default of the server.
     pub grammar_dialect: Option<GrammarDialect>,
-    pub kinds: Vec<Kind>,
     pub seed: u64,
-    pub output_len: u32,
-    pub timeout: Duration,
     pub stream: bool,
     pub extra_body: Option<Map<String, Value>>,
-    /// Output format: text or JSON.
-    pub format: OutputFormat,
-    pub json: Option<OutputPath>,
-    pub html: Option<OutputPath>,
-    /// How much of the report the text output shows.
-    pub detail: Detail,
-    /// Whether the report shows dialects that the server does not have.
-    pub all_dialects: bool,
     pub progress: bool,
+}
+
+/// What the test asks of each server.
+#[derive(Clone, Debug)]
+pub struct Asked {
+    pub kinds: Vec<Kind>,
+    pub output_len: u32,
+    pub timeout: Duration,
+    pub all_dialects: bool,
+    /// Whether the embedded model repeats the text between the marks of a prompt.
+    pub repeats: bool,
 }
 
 /// Options of --features.
@@ -61,21 +70,6 @@ pub struct PreflightOptions {
 pub struct FeatureOptions {
     pub features: Vec<Feature>,
     pub settings: Settings,
-}
-
-/// Options of --limits.
-#[derive(Clone, Debug)]
-pub enum LimitsOptions {
-    Test(LimitsTest),
-    /// Results to report together.
-    Merge(Vec<InputPath>),
-}
-
-/// What --limits tests.
-#[derive(Clone, Debug)]
-pub struct LimitsTest {
-    pub ladders: Vec<LadderKind>,
-    pub step_timeout: Duration,
 }
 
 /// A server to test.
@@ -107,6 +101,38 @@ impl PreflightOptions {
     /// # Errors
     /// Usage errors with the flag and its value.
     pub fn new(flags: &PreflightArgs, api_key: Option<&str>) -> Result<Self> {
+        let servers = TargetOptions::new(&flags.target, api_key)?;
+        let several = flags.target.base_url.len() > 1 || servers.targets.len() > 1;
+        if several && !flags.features {
+            return Err(
+                Error::usage("several servers or engines without --features")
+                    .hint("give one, or add --features to compare them"),
+            );
+        }
+        Ok(Self {
+            features: features(flags)?,
+            asked: Asked {
+                kinds: kinds(&flags.kind, servers.backend)?,
+                output_len: output_len(flags),
+                timeout: seconds("--request-timeout", flags.request_timeout)?,
+                all_dialects: flags.all_dialects,
+                // So that only the mask prevents an invalid answer.
+                repeats: flags.features,
+            },
+            servers,
+            format: flags.format,
+            files: flags.save.files(&FORMATS)?,
+            detail: flags.detail,
+        })
+    }
+}
+
+impl TargetOptions {
+    /// Checks the flags. `api_key` is `OPENAI_API_KEY`'s value, if set.
+    ///
+    /// # Errors
+    /// Usage errors with the flag and its value.
+    pub fn new(flags: &TargetArgs, api_key: Option<&str>) -> Result<Self> {
         let backend = flags.backend.unwrap_or_default();
         if backend.dialects().is_empty() {
             return Err(Error::usage(format!(
@@ -116,8 +142,6 @@ impl PreflightOptions {
         }
         Ok(Self {
             targets: targets(flags, backend, api_key)?,
-            features: features(flags)?,
-            limits: limits(flags)?,
             backend,
             dialects: match flags.constraint_dialect.as_str() {
                 "all" => Dialects::All,
@@ -125,17 +149,9 @@ impl PreflightOptions {
                 name => Dialects::One(name.parse()?),
             },
             grammar_dialect: grammar_notation(&flags.grammar_dialect),
-            kinds: kinds(&flags.kind, backend)?,
             seed: flags.seed,
-            output_len: output_len(flags),
-            timeout: seconds("--request-timeout", flags.request_timeout)?,
             stream: !flags.disable_stream,
             extra_body: flags.extra_body.as_deref().map(extra_body).transpose()?,
-            format: flags.format,
-            json: flags.json.clone(),
-            html: flags.html.clone(),
-            detail: flags.detail,
-            all_dialects: flags.all_dialects,
             progress: !flags.disable_tqdm,
         })
     }
@@ -150,17 +166,10 @@ fn output_len(flags: &PreflightArgs) -> u32 {
 }
 
 fn targets(
-    flags: &PreflightArgs,
+    flags: &TargetArgs,
     backend: ServerKind,
     api_key: Option<&str>,
 ) -> Result<Vec<PreflightTarget>> {
-    let several = flags.base_url.len() > 1 || flags.guided_decoding_backend.len() > 1;
-    if several && !flags.features && !flags.limits {
-        return Err(
-            Error::usage("several servers or engines without --features or --limits")
-                .hint("give one, or add --features or --limits to compare them"),
-        );
-    }
     if !flags.base_url.is_empty() {
         return flags
             .base_url
@@ -186,7 +195,7 @@ fn targets(
 }
 
 fn server(
-    flags: &PreflightArgs,
+    flags: &TargetArgs,
     url: &str,
     backend: ServerKind,
     api_key: Option<&str>,
@@ -201,13 +210,6 @@ fn server(
         api_key: api_key.map(ApiKey::new),
         insecure: flags.insecure,
     };
-    if flags.limits && !flags.i_own_this_server && !endpoint.is_loopback()? {
-        return Err(Error::usage(format!(
-            "--limits can stall or end a server, and this one is not on this machine: {}",
-            endpoint.public_base_url()
-        ))
-        .hint("add --i-own-this-server if you own it and it has no other users"));
-    }
     Ok(PreflightTarget::Server {
         endpoint,
         model: flags.model.clone(),
@@ -223,28 +225,13 @@ fn features(flags: &PreflightArgs) -> Result<Option<FeatureOptions>> {
         features: select_features(&flags.keyword)?,
         settings: Settings {
             samples: flags.samples.into(),
-            seed: flags.seed,
+            seed: flags.target.seed,
             output_len: output_len(flags),
             max_concurrency: flags.max_concurrency.into(),
             request_timeout_s: flags.request_timeout,
-            stream: !flags.disable_stream,
+            stream: !flags.target.disable_stream,
         },
     }))
-}
-
-fn limits(flags: &PreflightArgs) -> Result<Option<LimitsOptions>> {
-    if !flags.limits {
-        return Ok(None);
-    }
-    if !flags.merge.is_empty() {
-        return Ok(Some(LimitsOptions::Merge(flags.merge.clone())));
-    }
-    let is_selected =
-        |ladder: &LadderKind| flags.ladder.is_empty() || flags.ladder.contains(ladder);
-    Ok(Some(LimitsOptions::Test(LimitsTest {
-        ladders: LadderKind::ALL.into_iter().filter(is_selected).collect(),
-        step_timeout: seconds("--limits-step-timeout", flags.limits_step_timeout)?,
-    })))
 }
 
 /// The kinds in the order of the tests.
@@ -313,13 +300,13 @@ mod tests {
     fn without_a_url_the_embedded_server_is_tested() {
         let embedded = options(&["--guided-decoding-backend", "outlines"]).unwrap();
         assert!(matches!(
-            embedded.targets[..],
+            embedded.servers.targets[..],
             [PreflightTarget::Embedded {
                 engine: EngineName::Outlines
             }]
         ));
-        assert_eq!(embedded.dialects, Dialects::All);
-        let kinds: Vec<&str> = embedded.kinds.into_iter().map(Kind::name).collect();
+        assert_eq!(embedded.servers.dialects, Dialects::All);
+        let kinds: Vec<&str> = embedded.asked.kinds.into_iter().map(Kind::name).collect();
         assert_eq!(kinds, ["json", "json_object", "regex", "choice", "grammar"]);
         let parsed = options(&[
             "--base-url",
@@ -331,11 +318,11 @@ mod tests {
         ])
         .unwrap();
         assert!(!format!("{parsed:?}").contains("key-from-environment"));
-        let [PreflightTarget::Server { endpoint, .. }] = &parsed.targets[..] else {
+        let [PreflightTarget::Server { endpoint, .. }] = &parsed.servers.targets[..] else {
             panic!("a URL is a server")
         };
         assert_eq!(
-            (endpoint.path.as_str(), parsed.dialects),
+            (endpoint.path.as_str(), parsed.servers.dialects),
             (
                 "/v1/chat/completions",
                 Dialects::One(ConstraintDialect::Guided)
@@ -347,6 +334,7 @@ mod tests {
     fn kinds_are_tested_in_a_fixed_order() {
         let kinds = options(&["--kind", "structural_tag,choice,json"])
             .unwrap()
+            .asked
             .kinds;
         assert_eq!(
             kinds,
@@ -358,6 +346,7 @@ mod tests {
         );
         let kinds = options(&["--backend", "openai-chat", "--kind", "reasoning,tool,json"])
             .unwrap()
+            .asked
             .kinds;
         assert_eq!(kinds, [Kind::JSON_SCHEMA, Kind::Tool, Kind::Reasoning]);
     }
@@ -375,7 +364,7 @@ mod tests {
         let features = engines.features.unwrap();
         assert_eq!(
             (
-                engines.targets.len(),
+                engines.servers.targets.len(),
                 features.settings.samples,
                 features.settings.max_concurrency
             ),
@@ -387,7 +376,7 @@ mod tests {
                 .iter()
                 .any(|feature| feature.id == "not-enum")
         );
-        assert_eq!(engines.output_len, FEATURES_OUTPUT_LEN);
+        assert_eq!(engines.asked.output_len, FEATURES_OUTPUT_LEN);
         let urls = options(&[
             "--features",
             "--base-url",
@@ -399,41 +388,13 @@ mod tests {
         ])
         .unwrap();
         assert_eq!(
-            (urls.targets.len(), urls.features.unwrap().settings.samples),
+            (
+                urls.servers.targets.len(),
+                urls.features.unwrap().settings.samples
+            ),
             (2, 4)
         );
         assert!(options(&[]).unwrap().features.is_none());
-    }
-
-    #[test]
-    fn limits_are_tested_on_this_machine_or_on_own_servers() {
-        let ladders = |arguments: &[&str]| match options(arguments).unwrap().limits {
-            Some(LimitsOptions::Test(test)) => test.ladders,
-            other => panic!("{other:?}"),
-        };
-        assert_eq!(ladders(&["--limits"]), LadderKind::ALL);
-        let far = ["--limits", "--base-url", "http://192.0.2.1:8000"];
-        assert!(options(&far).is_err());
-        assert_eq!(
-            ladders(
-                &[
-                    &far[..],
-                    &["--i-own-this-server", "--ladder", "tools,enum-size"]
-                ]
-                .concat()
-            ),
-            [LadderKind::EnumSize, LadderKind::Tools]
-        );
-        let both = [
-            "--limits",
-            "--base-url",
-            "http://localhost:1",
-            "--base-url",
-            "http://[::1]:2",
-        ];
-        assert_eq!(options(&both).unwrap().targets.len(), 2);
-        let merged = options(&["--limits", "--merge", "a.json", "b.json"]).unwrap();
-        assert!(matches!(merged.limits, Some(LimitsOptions::Merge(files)) if files.len() == 2));
     }
 
     #[test]
@@ -475,7 +436,7 @@ mod tests {
             (&["--base-url", "h:1"], "h:1"),
             (
                 &["--base-url", "http://a", "--base-url", "http://b"],
-                "several servers or engines without --features or --limits",
+                "several servers or engines without --features",
             ),
             (
                 &["--base-url", "http://a", "--backend", "scalellm"],
@@ -498,18 +459,6 @@ mod tests {
                 "the embedded server does not support --constraint-dialect sglang, and no other server is named",
             ),
             (&["--guided-decoding-backend", "llama.cpp"], "llama.cpp"),
-            (
-                &[
-                    "--limits",
-                    "--base-url",
-                    "http://user:secret@192.0.2.1:8000",
-                ],
-                "this one is not on this machine: http://***@192.0.2.1:8000",
-            ),
-            (
-                &["--limits", "--limits-step-timeout", "0"],
-                "--limits-step-timeout is not a time: 0",
-            ),
         ] {
             let error = options(arguments).expect_err("the value is wrong");
             assert!(

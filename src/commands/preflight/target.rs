@@ -2,7 +2,7 @@
 
 use tokio::runtime::Runtime;
 
-use crate::commands::preflight::options::{Dialects, PreflightOptions, PreflightTarget};
+use crate::commands::preflight::options::{Asked, Dialects, PreflightTarget, TargetOptions};
 use sobench_backend::Product;
 use sobench_backend::identify::{Server, identify};
 use sobench_client::{Client, ClientOptions, Endpoint, list_models, server_version, wait_ready};
@@ -14,9 +14,9 @@ use sobench_preflight::features::MARKS;
 use sobench_preflight::runner::{self, Extent, Options};
 
 /// A reachable server and the settings of its preflight.
-pub(super) struct Target {
-    pub(super) client: Client,
-    pub(super) options: Options,
+pub struct Target {
+    pub client: Client,
+    pub options: Options,
     /// Dropping it stops the server.
     _embedded: Option<EmbeddedServer>,
 }
@@ -26,9 +26,10 @@ impl Target {
     ///
     /// # Errors
     /// The server does not answer, or its model is unknown.
-    pub(super) fn open(
-        flags: &PreflightOptions,
+    pub fn open(
+        flags: &TargetOptions,
         target: &PreflightTarget,
+        asked: &Asked,
         runtime: &Runtime,
     ) -> Result<Self> {
         match target {
@@ -45,7 +46,7 @@ impl Target {
                     let notation = server.grammar_dialect();
                     let options = Options {
                         max_tokens_only,
-                        ..preflight_options(flags, model, server, notation)
+                        ..preflight_options(flags, asked, model, server, notation)
                     };
                     runner::wait_until_loaded(&client, &options, *ready_timeout).await?;
                     Ok(options)
@@ -60,9 +61,7 @@ impl Target {
                 let embedded = EmbeddedServer::start(EmbeddedOptions {
                     engine: *engine,
                     seed: flags.seed,
-                    // The model repeats the requested text, so that only the mask prevents an
-                    // invalid answer.
-                    repeats_between: flags.features.is_some().then_some(MARKS),
+                    repeats_between: asked.repeats.then_some(MARKS),
                     ..EmbeddedOptions::default()
                 })?;
                 let client = client(Endpoint {
@@ -75,6 +74,7 @@ impl Target {
                     .unwrap_or(Server::Embedded.grammar_dialect());
                 let options = preflight_options(
                     flags,
+                    asked,
                     SYNTHETIC_MODEL.to_owned(),
                     Server::Embedded,
                     notation,
@@ -92,7 +92,7 @@ impl Target {
 /// Identifies the server, whether it reads `max_tokens` only, and the model: that of the user, else the first listed one, else that of
 /// the server's information pages.
 async fn identify_server_and_model(
-    flags: &PreflightOptions,
+    flags: &TargetOptions,
     client: &Client,
     model_flag: Option<&str>,
 ) -> Result<(Server, bool, String)> {
@@ -119,7 +119,8 @@ async fn identify_server_and_model(
 }
 
 fn preflight_options(
-    flags: &PreflightOptions,
+    flags: &TargetOptions,
+    asked: &Asked,
     model: String,
     server: Server,
     notation: GrammarDialect,
@@ -144,16 +145,16 @@ fn preflight_options(
     Options {
         backend: flags.backend,
         model,
-        kinds: flags.kinds.clone(),
+        kinds: asked.kinds.clone(),
         dialects,
         notation: flags.grammar_dialect.unwrap_or(notation),
         seed: flags.seed,
-        output_len: flags.output_len,
+        output_len: asked.output_len,
         stream: flags.stream,
         guided_decoding_backend: None,
         extra_body: flags.extra_body.clone(),
-        timeout: flags.timeout,
-        all_dialects: flags.all_dialects,
+        timeout: asked.timeout,
+        all_dialects: asked.all_dialects,
         extent: Extent::Whole,
         max_tokens_only: false,
         templated_prompt: None,

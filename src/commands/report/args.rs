@@ -2,8 +2,8 @@
 
 use clap::Args;
 
-use crate::commands::flags::paths::{InputPath, OutputPath};
-use crate::commands::flags::rendering::{DetailArgs, ForceArgs, RenderingArgs};
+use crate::commands::flags::paths::InputPath;
+use crate::commands::flags::rendering::{DetailArgs, RenderingArgs, SaveArgs};
 
 /// Flags of `sobench report`.
 #[derive(Args, Clone, Debug)]
@@ -15,9 +15,6 @@ pub struct ReportArgs {
     pub rendering: RenderingArgs,
     #[command(flatten)]
     pub detail: DetailArgs,
-    /// File that the report is written to [default: stdout]
-    #[arg(long, short, value_name = "PATH")]
-    pub output: Option<OutputPath>,
     #[command(flatten)]
-    pub force: ForceArgs,
+    pub save: SaveArgs,
 }

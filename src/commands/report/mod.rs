@@ -3,7 +3,7 @@
 pub mod args;
 
 use std::io::{BufWriter, Write as _};
-use std::path::Path;
+use std::path::PathBuf;
 
 use self::args::ReportArgs;
 use crate::commands::flags::rendering::{DetailArgs, RenderingArgs};
@@ -13,6 +13,7 @@ use crate::terminal::InputProgress;
 use sobench_core::error::Result;
 use sobench_core::ordered_work::threads;
 use sobench_core::output_files;
+use sobench_core::output_format::OutputFormat;
 use sobench_core::progress::Progress;
 use sobench_data::tokenizer::Tokenizer;
 use sobench_judge::Evaluator;
@@ -39,19 +40,15 @@ pub fn run(flags: ReportArgs, shutdown: &Shutdown) -> Result<CommandOutput> {
 /// # Errors
 /// As for [`run`].
 pub fn report_of(flags: &ReportArgs) -> Result<CommandOutput> {
+    let files = flags.save.files(&OutputFormat::ALL)?;
     let progress = InputProgress::of_files();
     let mut log = RunLog::read_with(&flags.log, &progress)?;
     verdicts(&mut log, &progress)?;
     drop(progress);
-    rendered(
-        &log,
-        &flags.rendering,
-        flags.detail,
-        flags.output.as_deref(),
-    )
+    rendered(&log, &flags.rendering, flags.detail, &files)
 }
 
-/// Renders a judged log to the file `output` or to stdout.
+/// Renders a judged log to stdout and to files.
 ///
 /// # Errors
 /// The report cannot be made or written.
@@ -59,7 +56,7 @@ pub(crate) fn rendered(
     log: &RunLog,
     flags: &RenderingArgs,
     detail: DetailArgs,
-    output: Option<&Path>,
+    files: &[(OutputFormat, PathBuf)],
 ) -> Result<CommandOutput> {
     let report = report(log)?;
     let options = FormOptions {
@@ -74,24 +71,17 @@ pub(crate) fn rendered(
         .map(|notice| format!("warning: {notice}"))
         .collect();
     let mut stdout = large_output();
-    with_view(log, &report, |view| match output {
-        None => {
-            let mut out = BufWriter::new(&mut stdout);
-            format::write(view, flags.format, options, &mut out)?;
-            out.flush().map_err(|error| cannot_store(&error))
+    with_view(log, &report, |view| {
+        for (format, path) in files {
+            output_files::write(path, |out| format::write(view, *format, options, out))?;
+            lines.push(format!("{} written: {}", format.name(), path.display()));
         }
-        Some(path) => {
-            output_files::write(path, |out| format::write(view, flags.format, options, out))?;
-            lines.push(format!(
-                "{} written: {}",
-                flags.format.name(),
-                path.display()
-            ));
-            Ok(())
-        }
+        let mut out = BufWriter::new(&mut stdout);
+        format::write(view, flags.format, options, &mut out)?;
+        out.flush().map_err(|error| cannot_store(&error))
     })?;
     Ok(CommandOutput {
-        stdout: text_for_stdout(&mut stdout, "--output")?,
+        stdout: text_for_stdout(&mut stdout, "--save")?,
         lines,
         ..CommandOutput::default()
     })

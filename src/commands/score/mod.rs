@@ -24,7 +24,7 @@ use tempfile::SpooledTempFile;
 
 use self::accuracy::ScorerAccuracy;
 use self::judging::Judging;
-use self::options::ScoreArgs;
+use self::options::{FORMATS, ScoreArgs};
 use self::report::ScoreFile;
 use self::tally::Figures;
 use super::large_output::{cannot_store, large_output, text_for_stdout};
@@ -68,7 +68,12 @@ fn score_files(flags: &ScoreArgs) -> Result<CommandOutput> {
     let evaluate = EvaluateOptions {
         assert_formats: !flags.no_format_assertion,
     };
-    let with_lines = flags.output.is_some() || flags.format == OutputFormat::Jsonl;
+    let files = flags.save.files(&FORMATS.map(|described| described.0))?;
+    let mut wanted = files
+        .iter()
+        .map(|(format, _)| *format)
+        .chain([flags.format]);
+    let with_lines = wanted.any(|format| format == OutputFormat::Jsonl);
     let mut lines = large_output();
     let mut scores = Vec::with_capacity(flags.files.len());
     for path in &flags.files {
@@ -81,14 +86,20 @@ fn score_files(flags: &ScoreArgs) -> Result<CommandOutput> {
         scores.push(input.score(path, &mut lines)?);
     }
     let mut stderr = Vec::new();
-    if let Some(path) = &flags.output {
+    let rendered = |format| match format {
+        OutputFormat::Json => pretty(&ScoreFile::new(&scores, evaluate.assert_formats)),
+        _ => text::render(&report::document(&scores)),
+    };
+    for (format, path) in &files {
         lines.rewind().map_err(|error| cannot_store(&error))?;
         output_files::write(path, |file| {
-            std::io::copy(&mut lines, file)
-                .map(|_| ())
-                .map_err(|error| output_files::cannot_write_report(path, &error))
+            match format {
+                OutputFormat::Jsonl => std::io::copy(&mut lines, file).map(|_| ()),
+                format => file.write_all(rendered(*format).as_bytes()),
+            }
+            .map_err(|error| output_files::cannot_write_report(path, &error))
         })?;
-        stderr.push(format!("verdicts: {}", path.display()));
+        stderr.push(format!("{} written: {}", format.name(), path.display()));
     }
     let unreadable = unreadable_rows(&scores);
     let exit_code = if unreadable.is_empty() {
@@ -98,9 +109,8 @@ fn score_files(flags: &ScoreArgs) -> Result<CommandOutput> {
     };
     stderr.extend(unreadable);
     let stdout = match flags.format {
-        OutputFormat::Json => pretty(&ScoreFile::new(&scores, evaluate.assert_formats)),
-        OutputFormat::Jsonl => text_for_stdout(&mut lines, "--output")?,
-        _ => text::render(&report::document(&scores)),
+        OutputFormat::Jsonl => text_for_stdout(&mut lines, "--save")?,
+        format => rendered(format),
     };
     let output = CommandOutput {
         stdout,
@@ -108,7 +118,7 @@ fn score_files(flags: &ScoreArgs) -> Result<CommandOutput> {
         exit_code,
         ..CommandOutput::default()
     };
-    Ok(output.or_save_with("--output"))
+    Ok(output.or_save_with("--save"))
 }
 
 /// How files are judged.

@@ -5,8 +5,8 @@ use std::str::FromStr;
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 
-use crate::commands::flags::paths::{InputNames, InputPath, OutputPath};
-use crate::commands::flags::rendering::ForceArgs;
+use crate::commands::flags::paths::{InputNames, InputPath};
+use crate::commands::flags::rendering::SaveArgs;
 use crate::commands::flags::values::{Described, described};
 use sobench_core::error::{Error, Result};
 use sobench_core::output_format::OutputFormat;
@@ -27,11 +27,8 @@ pub struct ScoreArgs {
     /// Output format
     #[arg(long, value_name = "FORMAT", default_value = "text", value_parser = described(&FORMATS))]
     pub format: OutputFormat,
-    /// Write one verdict for each answer to this file (JSON Lines)
-    #[arg(long, short, value_name = "VERDICTS.JSONL")]
-    pub output: Option<OutputPath>,
     #[command(flatten)]
-    pub force: ForceArgs,
+    pub save: SaveArgs,
     #[command(flatten, next_help_heading = "Dataset, for files without constraints")]
     pub dataset: ScoreDatasetArgs,
     /// Share of requests that had a constraint (0 to 1)
@@ -97,7 +94,7 @@ pub struct ScoreDatasetArgs {
 }
 
 /// The formats of the report.
-const FORMATS: [Described<OutputFormat>; 3] = [
+pub(super) const FORMATS: [Described<OutputFormat>; 3] = [
     Described(OutputFormat::Text, "text", "Tables"),
     Described(OutputFormat::Json, "json", "All figures, in one value"),
     Described(OutputFormat::Jsonl, "jsonl", "One verdict for each answer"),

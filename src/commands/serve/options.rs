@@ -6,7 +6,7 @@ use clap::Args;
 use clap::builder::PossibleValuesParser;
 
 use crate::commands::flags::embedded;
-use crate::commands::flags::engine::{EmbeddedArgs, EngineArgs};
+use crate::commands::flags::engine::{EMBEDDED_HEADING, ENGINE_HEADING, EmbeddedArgs, EngineArgs};
 use crate::commands::flags::paths::InputNames;
 use crate::commands::flags::values::{Described, described};
 use sobench_core::error::{Error, Result};
@@ -56,9 +56,9 @@ pub struct ServeArgs {
     /// injects it into exactly 20 of the first 2,000 requests that it can change
     #[arg(long, value_name = "KIND[:MS|:N|:BYTES][@SHARE]", num_args = 1..)]
     pub fault: Vec<String>,
-    #[command(flatten, next_help_heading = "Synthetic model")]
+    #[command(flatten, next_help_heading = EMBEDDED_HEADING)]
     pub embedded: EmbeddedArgs,
-    #[command(flatten, next_help_heading = "Decoding engines")]
+    #[command(flatten, next_help_heading = ENGINE_HEADING)]
     pub engine: EngineArgs,
 }
 

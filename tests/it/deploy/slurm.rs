@@ -170,7 +170,7 @@ fn tasks_of_srun_have_one_command_line_and_logs_of_their_own() {
             Command::new(env!("CARGO_BIN_EXE_sobench"))
                 .args(["--base-url", server.base_url(), "--dataset", "choice"])
                 .args(["--num-prompts", "20", "--shard", "auto"])
-                .args(["--run-log", "run.jsonl", "--html", "page-{shard}.html"])
+                .args(["--run-log", "run.jsonl", "--save", "page-{shard}.html"])
                 .current_dir(folder.path())
                 .env("NO_PROXY", "127.0.0.1")
                 .env("XDG_CACHE_HOME", cache())

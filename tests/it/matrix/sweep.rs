@@ -120,7 +120,7 @@ fn sigint_ends_a_sweep_with_the_bracket_so_far() {
         &target,
         "--goodput e2el:600000 --run-log",
         &folder.path("logs/"),
-        "--save-comparison",
+        "--save",
         &folder.path("c.json"),
     ]));
     running.wait_until("a request of the second run hangs", || {

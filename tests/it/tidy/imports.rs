@@ -7,10 +7,9 @@ use super::{code_of, is_test, root, sources};
 
 /// Allowed uses of another command: a matrix makes runs, a merge reports, and a comparison judges as
 /// a report does.
-const KNOWN_COMMANDS: [(&str, &str); 4] = [
+const KNOWN_COMMANDS: [(&str, &str); 3] = [
     ("commands::compare", "commands::report"),
     ("commands::matrix", "commands::bench"),
-    ("commands::merge", "commands::mask"),
     ("commands::merge", "commands::report"),
 ];
 

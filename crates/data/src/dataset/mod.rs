@@ -137,6 +137,9 @@ datasets! {
     Audio(audio::AudioPlan),
 }
 
+/// Heading of the flags that `--dataset-options` stands for.
+pub const OPTIONS_HEADING: &str = "Options of --dataset-options";
+
 /// Dataset flags, in the order of `--help`, with the names of `vllm bench serve` and its
 /// structured-output script.
 #[derive(Args, Clone, Debug, Default)]
@@ -163,22 +166,22 @@ pub struct DatasetArgs {
     pub regex: regex::RegexFlags,
     #[command(flatten)]
     pub choice: choice::ChoiceFlags,
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = OPTIONS_HEADING)]
     pub suite: suite::SuiteFlags,
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = OPTIONS_HEADING)]
     pub tools: tools::ToolsFlags,
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = OPTIONS_HEADING)]
     pub canary: canary::CanaryFlags,
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = OPTIONS_HEADING)]
     pub extract: extract::ExtractFlags,
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = OPTIONS_HEADING)]
     pub prompt_variants: prompt_variants::PromptVariantFlags,
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = OPTIONS_HEADING)]
     pub audio: audio::AudioFlags,
     /// Documents per rerank request, for --backend vllm-rerank [default: 1]
-    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, help_heading = OPTIONS_HEADING)]
     pub rerank_documents: Option<usize>,
-    #[command(flatten, next_help_heading = "Dataset rows")]
+    #[command(flatten, next_help_heading = OPTIONS_HEADING)]
     pub rows: RowFlags,
 }
 

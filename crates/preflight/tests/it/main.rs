@@ -9,7 +9,6 @@
     reason = "a test that cannot go on fails; clippy exempts test functions, not their helpers"
 )]
 
-mod limits;
 mod preflight;
 mod reasoning;
 mod tool_calls;

@@ -52,7 +52,7 @@ pub(super) fn summary(comparison: &Comparison) -> Document {
     document.gap();
     document.notes(notices(comparison));
     document.paragraph(
-        "all figures, causes, answers and the order of the runs: --detail full, or --save-comparison FILE.html",
+        "all figures, causes, answers and the order of the runs: --detail full, or --save FILE.html",
     );
     document
 }

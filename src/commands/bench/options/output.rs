@@ -10,7 +10,7 @@ use crate::commands::flags::checks::key_values;
 use crate::commands::flags::environment;
 use crate::commands::flags::gate::{UNDECIDED, limits};
 use crate::commands::flags::paths::{OutputFolder, OutputName, OutputPath};
-use crate::commands::flags::rendering::{DetailArgs, ForceArgs};
+use crate::commands::flags::rendering::{DetailArgs, SaveArgs};
 use crate::commands::flags::values::{described, named};
 use sobench_backend::ServerKind;
 use sobench_core::error::{Error, Result};
@@ -47,20 +47,10 @@ pub struct OutputArgs {
     /// Write the failing cases to a JSON Lines file beside the result, or in its folder
     #[arg(long)]
     pub save_failures: bool,
-    /// Write the report to an HTML file
-    #[arg(long, value_name = "PATH")]
-    pub html: Option<OutputPath>,
-    /// Write the report to a Markdown file, for a comment on a pull request
-    #[arg(long, value_name = "PATH")]
-    pub markdown: Option<OutputPath>,
-    /// Write a CSV file with a row for each request
-    #[arg(long, value_name = "PATH")]
-    pub csv: Option<OutputPath>,
-    /// Write the requests to a JUnit file, as tests for CI
-    #[arg(long, value_name = "PATH")]
-    pub junit: Option<OutputPath>,
-    /// Content of one test in the --junit file
-    #[arg(long, value_name = "WHAT", requires = "junit", default_value = JunitPer::Case.name(),
+    #[command(flatten)]
+    pub save: SaveArgs,
+    /// Content of one test in a JUnit file
+    #[arg(long, value_name = "WHAT", default_value = JunitPer::Case.name(),
           value_parser = named(&JunitPer::ALL, JunitPer::name))]
     pub junit_per: JunitPer,
     #[command(flatten)]
@@ -132,8 +122,6 @@ pub struct OutputArgs {
     /// Print no progress on stderr
     #[arg(long)]
     pub disable_tqdm: bool,
-    #[command(flatten)]
-    pub force: ForceArgs,
 }
 
 /// The plan of the output.
@@ -296,18 +284,8 @@ pub(crate) fn report(flags: &OutputArgs, backend: ServerKind) -> Result<ReportSe
 /// The plan of the output files.
 ///
 /// # Errors
-/// A threshold is invalid.
+/// A threshold is invalid, or a file has an unknown format.
 pub(crate) fn output(flags: &OutputArgs) -> Result<OutputPlan> {
-    let files = [
-        (OutputFormat::Html, &flags.html),
-        (OutputFormat::Markdown, &flags.markdown),
-        (OutputFormat::Csv, &flags.csv),
-        (OutputFormat::Junit, &flags.junit),
-    ];
-    let files: Vec<(OutputFormat, PathBuf)> = files
-        .into_iter()
-        .filter_map(|(format, path)| Some((format, path.clone()?.into())))
-        .collect();
     Ok(OutputPlan {
         save: flags.save_result || flags.save_detailed || flags.append_result,
         result_format: flags.result_format,
@@ -320,7 +298,7 @@ pub(crate) fn output(flags: &OutputArgs) -> Result<OutputPlan> {
         },
         lengths: flags.plot_dataset_stats,
         pytorch: environment::wants_pytorch_records(),
-        files,
+        files: flags.save.files(&OutputFormat::ALL)?,
         forms: FormOptions {
             detailed: flags.save_detailed,
             junit_per: flags.junit_per,
@@ -329,7 +307,7 @@ pub(crate) fn output(flags: &OutputArgs) -> Result<OutputPlan> {
         },
         directory: flags.result_dir.clone().map(Into::into),
         filename: flags.result_filename.clone().map(Into::into),
-        force: flags.force.force,
+        force: flags.save.force.force,
         progress: !flags.disable_tqdm,
         run_log: match (&flags.run_log, flags.no_run_log) {
             (Some(path), _) => RunLogPlan::At(path.to_path_buf()),

@@ -41,8 +41,8 @@ impl Written {
 /// # Errors
 /// A file cannot be created.
 pub(super) fn check_writable(output: &OutputPlan) -> Result<()> {
-    for (format, path) in &output.files {
-        output.refuse_foreign(path, &format!("--{}", format.name().to_ascii_lowercase()))?;
+    for (_, path) in &output.files {
+        output.refuse_foreign(path, "--save")?;
         create_parent_folder(path)
             .and_then(|()| output_files::check_writable(path))
             .map_err(|error| cannot_write_report(path, &error))?;

@@ -66,10 +66,6 @@ fn single_values_are_one_run() {
         bench(&["--dry-run"]).unwrap(),
         Benchmark::DryRun(_)
     ));
-    assert!(matches!(
-        bench(&["--save-comparison", "a.md"]).unwrap(),
-        Benchmark::Matrix(_)
-    ));
 }
 
 #[test]
@@ -404,8 +400,8 @@ fn single_run_flags_and_wrong_values_are_refused() {
             "--launch has no {backend}, so each engine would get the same server: serve {port}",
         ),
         (
-            &["--save-comparison", "a.pdf"],
-            "--save-comparison has an unknown format: a.pdf",
+            &["--repeat", "2", "--save", "a.csv"],
+            "--save has no format for this name: a.csv",
         ),
     ] {
         let error = plan(arguments).expect_err("the flags make no comparison");

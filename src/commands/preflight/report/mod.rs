@@ -1,8 +1,7 @@
-//! Reports and JSON files of `sobench preflight`; `features` and `limits` have those of their flags.
+//! Reports and JSON files of `sobench preflight`; `features` has those of `--features`.
 
 pub mod features;
 pub mod json;
-pub mod limits;
 pub(super) mod page;
 mod reasoning;
 mod tool_calls;

@@ -1,8 +1,0 @@
-//! Report, charts and JSON file of `sobench preflight --limits`.
-
-mod charts;
-pub mod json;
-pub(crate) mod page;
-pub(crate) mod sentences;
-#[cfg(test)]
-mod testing;

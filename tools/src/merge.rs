@@ -1,0 +1,38 @@
+//! `sobench-tools merge`: merges the rows of all shards of `mask`, and reports on the whole.
+
+use clap::Args;
+
+use crate::mask::args::FORMATS;
+use crate::mask::measure;
+use sobench::commands::flags::paths::InputPath;
+use sobench::commands::flags::rendering::SaveArgs;
+use sobench::commands::flags::values::formats;
+use sobench::commands::output::CommandOutput;
+use sobench_core::error::Result;
+use sobench_core::output_format::OutputFormat;
+use sobench_shutdown::Shutdown;
+
+/// Flags of `sobench-tools merge`.
+#[derive(Args, Clone, Debug)]
+pub struct MergeArgs {
+    /// Rows files of all shards of `sobench-tools mask`, in any order
+    #[arg(value_name = "SHARD.JSONL", required = true)]
+    rows: Vec<InputPath>,
+    #[command(flatten)]
+    save: SaveArgs,
+    /// Format of the report
+    #[arg(long, value_name = "FORMAT", default_value = "text", value_parser = formats(&FORMATS))]
+    format: OutputFormat,
+}
+
+/// Merges the rows and prints the report.
+///
+/// # Errors
+/// Those of [`measure::report_merged`].
+pub fn run(flags: MergeArgs, shutdown: &Shutdown) -> Result<CommandOutput> {
+    shutdown.run_or_abandon(move || {
+        let formats = FORMATS.into_iter().chain([OutputFormat::Jsonl]);
+        let files = flags.save.files(&formats.collect::<Vec<_>>())?;
+        measure::report_merged(&flags.rows, flags.format, &files)
+    })
+}
