@@ -6,7 +6,7 @@ run. Needs Python 3.9 and the packages in `tests/live/witnesses.requirements.txt
 Exit codes: 0 every output is that of the page; 1 one differs; 2 wrong arguments, or a page without a script.
 
     docs/results/findings/check.py [PAGE...]
-    docs/results/findings/check.py --issue PAGE     prints the text of the issue, with the script and its output
+    docs/results/findings/check.py --issue PAGE     prints the page as the text of an issue
 """
 
 import argparse
@@ -18,7 +18,6 @@ from pathlib import Path
 FOLDER = Path(__file__).parent
 TIME_LIMIT_S = 180
 SERVER = "<!-- needs a server -->"
-PLACEHOLDER = "*(the script and its output)*"
 BLOCKS = re.compile(r"```python\n(?P<script>.*?)```\n\n```text\n(?P<output>.*?)```", re.DOTALL)
 
 # xgrammar imports torch and transformers, which the scripts do not use. tvm_ffi looks into torch, and is imported before.
@@ -71,12 +70,14 @@ def printed(path, script):
 
 
 def issue(path):
-    """The issue text of a page, with the script and its output in place."""
+    """The issue text of a page: title, versions, error, script and output."""
     found, _ = blocks(path)
-    text = path.read_text(encoding="utf-8").split("\n## Issue text\n", 1)
-    if len(text) == 1:
-        fail(f"no issue text: {path.name}", "its row in README.md names the known issue")
-    return text[1].strip().replace(PLACEHOLDER, found[0])
+    text = path.read_text(encoding="utf-8")
+    if "Nothing to file" in " ".join(text.split()):
+        fail(f"nothing to file: {path.name}", "the page names the known issue")
+    title, facts, error = text.split("\n## Reproduction\n")[0].split("\n\n", 2)
+    versions = facts.split("\n- Upstream:")[0]
+    return f"{title.replace('#', '**Title:**', 1)}\n\n{error.strip()}\n\n{found[0]}\n\n{versions}"
 
 
 def main():
