@@ -198,7 +198,7 @@ fn shorter(command: &Command) -> &'static str {
     match () {
         () if !command.shown.is_empty() => "",
         () if has(FROM_SOURCE) => " --num-prompts 200",
-        () if has("sobench mask ") && !has("--tokenizer") && !has("--replay") => {
+        () if has("sobench-tools mask ") && !has("--tokenizer") && !has("--replay") => {
             " --tokenizer fixtures/tokenizer"
         }
         () if has("--guided-decoding-backend xgrammar,guidance") && !has_server => {
@@ -231,14 +231,14 @@ fn assert_printed(location: &str, command: &Command, typed: &str, ended: &Ended)
 fn title(typed: &str) -> Option<&'static str> {
     let arguments: Vec<&str> = typed.split_whitespace().collect();
     let has = |flag: &str| arguments.contains(&flag);
-    if arguments[0] != "sobench" || has("--output") || has(">") {
+    if !["sobench", "sobench-tools"].contains(&arguments[0]) || has(">") {
         return None;
     }
     Some(match arguments[1] {
         "mask" if has("--prove") => "Proven errors in masks",
         "mask" if has("--replay") => "hold, 0 gone, 0 unknown",
         "mask" => "Outcomes of schemas",
-        "preflight" if has("--limits") => "Limits of constraints",
+        "limits" => "Limits of constraints",
         "preflight" => "enforced",
         "compare" => "worse?",
         "calibrate" => "TTFT error mean",
