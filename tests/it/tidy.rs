@@ -30,7 +30,6 @@ const RULES: [Rule; 3] = [
             "crates/preflight/src/features/probe.rs",
             "tools/src/limits/probe.rs",
             "tools/src/limits/neighbour.rs",
-            "tools/src/limits/server_process.rs",
         ],
         words: &["sobench_client"],
         why: "answers are judged without a network",

@@ -6,6 +6,7 @@ use std::{io, thread};
 
 use super::cores;
 use sobench_client::clock::Stopwatch;
+use sobench_process::memory;
 
 /// Interval for reading the client's CPU time and memory. The kernel reports the peak of the memory
 /// so far, so only growth after the last read is missed.
@@ -57,7 +58,10 @@ pub(super) fn run(command: &mut Command, client_cores: &[usize]) -> io::Result<F
     let mut peak_memory_mib = None;
     let mut cpu_samples = Vec::new();
     let status = loop {
-        peak_memory_mib = peak_memory_of(child.id()).or(peak_memory_mib);
+        let resident = memory::resident(&child.id().to_string());
+        peak_memory_mib = resident
+            .map(|resident| resident.peak_bytes as f64 / f64::from(1 << 20))
+            .or(peak_memory_mib);
         let cpu_s = cpu_s_of(child.id());
         cpu_samples.extend(cpu_s.map(|cpu_s| (watch.time().as_secs_f64(), cpu_s)));
         match child.try_wait()? {
@@ -126,16 +130,6 @@ fn cpu_s_of(pid: u32) -> Option<f64> {
 #[cfg(not(target_os = "linux"))]
 fn cpu_s_of(_pid: u32) -> Option<f64> {
     None
-}
-
-/// `VmHWM` (Linux); `None` on other systems, or if the process has ended.
-fn peak_memory_of(pid: u32) -> Option<f64> {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let line = status
-        .lines()
-        .find_map(|line| line.strip_prefix("VmHWM:"))?;
-    let kib: f64 = line.trim().trim_end_matches("kB").trim().parse().ok()?;
-    Some(kib / 1024.0)
 }
 
 #[cfg(test)]

@@ -11,12 +11,12 @@ use std::time::Duration;
 
 use tokio::runtime::Runtime;
 
-use super::watchdog::Watchdog;
 use crate::commands::flags::environment::cache_folder;
 use crate::commands::matrix::options::PORT;
 use sobench_client::{Client, wait_ready};
 use sobench_core::error::{Error, Result};
 use sobench_core::printable::printable;
+use sobench_process::watchdog::Watchdog;
 use sobench_shutdown::Shutdown;
 
 /// The id of a process group, which is that of its leader.

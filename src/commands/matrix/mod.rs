@@ -12,7 +12,6 @@ mod progress;
 mod run_order;
 mod sweep;
 pub mod verdicts;
-mod watchdog;
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};

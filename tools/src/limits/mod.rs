@@ -12,7 +12,6 @@ mod neighbour;
 pub mod probe;
 pub mod report;
 mod request_body;
-mod server_process;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -22,7 +21,7 @@ use sobench_backend::{ConstraintDialect, ServerKind};
 pub use judge::Verdict;
 pub use ladder::LadderKind;
 pub use probe::test_limits;
-pub use server_process::ProcessSource;
+pub use sobench_process::server::ProcessSource;
 
 /// Tokens of an answer: enough to see the first one.
 pub const OUTPUT_LEN: u32 = 16;

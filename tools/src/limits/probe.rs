@@ -10,7 +10,6 @@ use super::judge::{self, SLOW_MS, is_stall};
 use super::ladder::{LadderKind, Payload, object_with};
 use super::neighbour::{Neighbour, duration_ms, first_token_ms, is_unreachable};
 use super::request_body;
-use super::server_process::{Reading, ServerProcess};
 use super::{
     Cancelled, End, Ladder, Latencies, MAX_MEMORY_GROWTH, MAX_REQUEST_BYTES, OUTPUT_LEN,
     ServerLimits, Step, StepOutcome, TIME_BUDGET_S,
@@ -27,6 +26,7 @@ use sobench_core::printable::printable_message;
 use sobench_core::run_event::AnswerForm;
 use sobench_preflight::constraint_probe::PROMPT;
 use sobench_preflight::{MAX_KEPT_CHARS, Options, server_label};
+use sobench_process::server::{Reading, ServerProcess};
 use sobench_shutdown::Shutdown;
 
 /// Requests before the ladders, of each kind.

@@ -11,7 +11,6 @@ use std::sync::Arc;
 use super::clock::measure;
 use super::corpus::Entry;
 use super::draft_walk::{DraftText, draft_along};
-use super::memory;
 use super::oracle::Oracle;
 use super::protocol::{Done, Event, Pass, PassKind, Setup};
 use super::row::{
@@ -303,23 +302,23 @@ fn report_decline(
 }
 
 /// Growth of resident memory since the start of a job.
-struct PeakMemory(Option<memory::Resident>);
+struct PeakMemory(Option<sobench_process::memory::Resident>);
 
 impl PeakMemory {
     fn start() -> Self {
-        let before = memory::resident("self");
-        Self(before.filter(|_| memory::reset_peak()))
+        let before = sobench_process::memory::resident("self");
+        Self(before.filter(|_| sobench_process::memory::reset_peak()))
     }
 
     fn growth_bytes(&self) -> Option<u64> {
-        let now = memory::resident("self")?;
+        let now = sobench_process::memory::resident("self")?;
         self.0
             .map(|start| now.peak_bytes.saturating_sub(start.now_bytes))
     }
 
     /// Peak since the process started or since the last reset.
     fn peak_bytes(&self) -> Option<u64> {
-        let now = memory::resident("self")?.peak_bytes;
+        let now = sobench_process::memory::resident("self")?.peak_bytes;
         Some(self.0.map_or(now, |start| now.max(start.peak_bytes)))
     }
 }

@@ -175,7 +175,7 @@ fn measure(options: &MaskOptions, shutdown: &Shutdown) -> Result<MaskRun> {
     };
     let measured = crate::mask::run(
         &options.mask,
-        &WorkerCommand::current()?,
+        &WorkerCommand::current("mask-worker")?,
         shutdown,
         &|event| match event {
             MaskEvent::Started { rows, resumed } => {

@@ -20,7 +20,6 @@ mod draft_walk;
 pub mod drafts;
 mod entry_measurer;
 pub mod measure;
-mod memory;
 pub mod options;
 mod oracle;
 pub mod plan;
@@ -44,6 +43,7 @@ pub mod times;
 mod walk;
 pub mod worker;
 
-pub use plan::{CorpusSource, MaskPlan, WorkerCommand};
+pub use plan::{CorpusSource, MaskPlan};
 pub use rows::{MergedRows, Rows, is_rows_file, merge_rows};
 pub use run::{MaskEvent, MaskRun, run};
+pub use sobench_process::child::WorkerCommand;

@@ -7,7 +7,6 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::drafts::MAX_DRAFT_TOKENS;
-use super::memory;
 use super::record::{CorpusKind, Sample};
 use super::row::Spelling;
 use sobench_core::error::{Error, Result};
@@ -234,7 +233,8 @@ impl MaskPlan {
 
     /// Address-space limit of one child process; `None` if unlimited or unsupported.
     pub(super) fn memory_limit(&self) -> Option<u64> {
-        (memory::HAS_LIMIT && self.memory_limit_bytes > 0).then_some(self.memory_limit_bytes)
+        (sobench_process::memory::HAS_LIMIT && self.memory_limit_bytes > 0)
+            .then_some(self.memory_limit_bytes)
     }
 }
 
@@ -277,31 +277,6 @@ impl CorpusSource {
         forced.unwrap_or_else(|| Self {
             kind: None,
             path: typed.into(),
-        })
-    }
-}
-
-/// The command that starts a child process; see [`super::worker`] for its protocol.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WorkerCommand {
-    pub program: PathBuf,
-    pub arguments: Vec<String>,
-}
-
-impl WorkerCommand {
-    /// The current executable with its hidden subcommand `mask-worker`.
-    ///
-    /// # Errors
-    /// The path of the executable cannot be determined.
-    pub fn current() -> Result<Self> {
-        let program = std::env::current_exe().map_err(|error| {
-            Error::environment(format!(
-                "cannot determine the path of this executable: {error}"
-            ))
-        })?;
-        Ok(Self {
-            program,
-            arguments: vec!["mask-worker".to_owned()],
         })
     }
 }
@@ -407,7 +382,10 @@ mod tests {
         plan.jobs = 1;
         plan.check().unwrap();
         assert!(plan.is_locked(EngineName::Auto) && !plan.is_locked(EngineName::Guidance));
-        assert_eq!(plan.memory_limit(), memory::HAS_LIMIT.then_some(8 << 30));
+        assert_eq!(
+            plan.memory_limit(),
+            sobench_process::memory::HAS_LIMIT.then_some(8 << 30)
+        );
         plan.memory_limit_bytes = 0;
         assert_eq!(plan.memory_limit(), None);
     }

@@ -70,7 +70,7 @@ fn prove(options: &MaskOptions, effort: Effort, shutdown: &Shutdown) -> Result<P
     let proved = proof_run::prove(
         &options.mask,
         effort,
-        &WorkerCommand::current()?,
+        &WorkerCommand::current("mask-worker")?,
         shutdown,
         &|event| match event {
             ProofEvent::Started {
@@ -174,7 +174,7 @@ pub fn replay(options: &MaskOptions, path: &Path, shutdown: &Shutdown) -> Result
     let statuses = proof_run::replay(
         &witnesses,
         &options.mask,
-        &WorkerCommand::current()?,
+        &WorkerCommand::current("mask-worker")?,
         shutdown,
     )?;
     let rendered = |format| match format {

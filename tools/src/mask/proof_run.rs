@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::clock::{Stopwatch, wall_clock};
 use super::corpus::{self, Corpora, Selected};
-use super::plan::{Effort, MaskPlan, WorkerCommand, load_vocabulary};
+use super::plan::{Effort, MaskPlan, load_vocabulary};
 use super::protocol::{BROKEN, Event, FindingJob, Job};
 use super::prove::Proved;
 use super::prove::cluster::{
@@ -25,6 +25,7 @@ use sobench_core::constraint::Constraint;
 use sobench_core::error::{Error, Result};
 use sobench_engine::{EngineName, Vocabulary};
 use sobench_notices::notice::Notice;
+use sobench_process::child::WorkerCommand;
 use sobench_shutdown::Shutdown;
 
 /// Number of findings that are shrunk, those of the most schemas first. Other findings are listed

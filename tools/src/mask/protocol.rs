@@ -13,9 +13,7 @@ use super::record::BatchRow;
 use super::row::{Compile, Declined, InstanceRow, RouteRow, Spelling, Stage};
 use sobench_engine::{EngineName, EnginePolicy};
 
-/// Maximum length of a line in bytes; a longer line is a protocol error. The durations of a text of
-/// one mebibyte take some megabytes.
-pub(super) const MAX_LINE_BYTES: u64 = 64 << 20;
+pub(super) use sobench_process::child::MAX_LINE_BYTES;
 
 /// Message for a child that sends an invalid or unexpected event.
 pub(super) const BROKEN: &str = "the child process broke the protocol";

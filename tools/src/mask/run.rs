@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use super::clock::{Stopwatch, clock_overhead_ns, wall_clock};
 use super::corpus::{self, Corpora, Selected};
-use super::plan::{MaskPlan, WorkerCommand};
+use super::plan::MaskPlan;
 use super::protocol::{BatchJob, BatchSource, Ready, Setup};
 use super::record::{BatchRow, MachineRecord, MaskRecord, MeasuredEngine, VocabularyRecord};
 use super::row::{InstanceOutcome, InstanceRow, Row};
@@ -16,6 +16,7 @@ use sobench_core::error::{Error, Result};
 use sobench_core::shard::Shard;
 use sobench_engine::EngineName;
 use sobench_notices::notice::{MaskNotice, Notice};
+use sobench_process::child::WorkerCommand;
 use sobench_shutdown::Shutdown;
 
 /// Minimum tokens of an instance in a batch; shorter ones measure mostly starts.

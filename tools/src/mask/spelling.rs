@@ -52,7 +52,7 @@ fn rewritten(json: &str, spelling: Spelling) -> String {
                 rest = &rest[1..];
                 continue;
             }
-            b'"' => string_length(rest.as_bytes()),
+            b'"' => sobench_reduce::respell::string_length(rest.as_bytes()),
             b'{' | b'}' | b'[' | b']' | b',' | b':' => 1,
             _ => rest
                 .find([' ', '\t', '\n', '\r', ',', ']', '}', ':'])
@@ -110,18 +110,6 @@ impl Writer {
             self.out.extend(std::iter::repeat_n("  ", self.depth));
         }
     }
-}
-
-/// Length in bytes of the string at the start of `json`, including quotes; the whole length if the
-/// string is unterminated.
-pub(super) fn string_length(json: &[u8]) -> usize {
-    let mut is_escaped = false;
-    let end = json.iter().copied().skip(1).position(|byte| {
-        let is_end = byte == b'"' && !is_escaped;
-        is_escaped = byte == b'\\' && !is_escaped;
-        is_end
-    });
-    end.map_or(json.len(), |end| end + 2)
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ use super::protocol::{Event, Job, MAX_LINE_BYTES, Ready, Setup};
 use super::prove::engine_session::ProofEngine;
 use super::record::RESERVED_BYTES;
 use super::row::Stage;
-use super::{batch, memory, proof_jobs};
+use super::{batch, proof_jobs};
 use sobench_core::error::{Error, Result};
 use sobench_engine::{self as engine, Engine, EngineName, Vocabulary};
 
@@ -124,11 +124,13 @@ impl<R: BufRead> Worker<'_, R> {
             return Ok(());
         };
         let setup: Setup = serde_json::from_str(&line).map_err(|error| protocol_error(&error))?;
-        memory::die_with_parent();
+        sobench_process::memory::die_with_parent();
         if let Some(bytes) = setup.memory_limit_bytes {
-            memory::limit(bytes.saturating_add(RESERVED_BYTES)).map_err(|error| {
-                Error::environment(format!("cannot limit memory to {bytes} bytes: {error}"))
-            })?;
+            sobench_process::memory::limit(bytes.saturating_add(RESERVED_BYTES)).map_err(
+                |error| {
+                    Error::environment(format!("cannot limit memory to {bytes} bytes: {error}"))
+                },
+            )?;
         }
         let (opened, open_ns) = measure(|| open(&setup));
         let opened = match opened {

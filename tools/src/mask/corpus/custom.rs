@@ -12,7 +12,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-use super::{Content, Entry, Instance, Sink, files, tags};
+use super::{Content, Entry, Instance, Sink, files};
 use sobench_core::constraint::Constraint;
 use sobench_core::error::Result;
 use sobench_core::input::{json, lines};
@@ -88,7 +88,7 @@ fn parse_entry(
     };
     let tags = match (members.get("tags"), constraint.schema()) {
         (Some(tags), _) => custom::texts("tags", tags)?,
-        (None, Some(schema)) => tags::keywords_in_schema(schema),
+        (None, Some(schema)) => sobench_reduce::keywords::keywords_in_schema(schema),
         (None, None) => vec![constraint.kind().to_owned()],
     };
     let instances = parse_instances(line, members, &constraint)?;

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use serde_json::{Map, Value};
 
-use super::{Entry, Sink, files, tags};
+use super::{Entry, Sink, files};
 use sobench_core::constraint::Constraint;
 use sobench_core::error::Result;
 use sobench_data::dataset::parquet;
@@ -54,7 +54,7 @@ fn entry(
         .map_or_else(|| format!("{file}#{number}"), str::to_owned);
     Ok(Entry {
         name,
-        tags: tags::keywords_in_schema(&schema),
+        tags: sobench_reduce::keywords::keywords_in_schema(&schema),
         constraint: Constraint::JsonSchema(schema.into()),
         instances: Vec::new(),
     })

@@ -8,7 +8,7 @@ use std::path::Path;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{Entry, Instance, Sink, Test, files, tags};
+use super::{Entry, Instance, Sink, Test, files};
 use sobench_core::constraint::Constraint;
 use sobench_core::error::Result;
 use sobench_core::input::json;
@@ -46,7 +46,7 @@ fn entry(name: String, file: File) -> Entry {
     let tags = file
         .meta
         .features
-        .unwrap_or_else(|| tags::keywords_in_schema(&file.schema));
+        .unwrap_or_else(|| sobench_reduce::keywords::keywords_in_schema(&file.schema));
     let instances = file.tests.into_iter().map(Instance::from).collect();
     Entry {
         name,

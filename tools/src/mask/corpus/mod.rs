@@ -11,7 +11,6 @@ mod jsonschemabench;
 mod jsts;
 mod maskbench;
 mod structural_tags;
-pub(super) mod tags;
 mod tool_arguments;
 
 use std::collections::HashSet;

@@ -7,9 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::finding::{Finding, Interpretation, Proof};
 use super::json_prefix::JsonPrefix;
-use super::tag_changes;
 use super::witness::Witness;
-use crate::mask::corpus::tags;
 use sobench_core::constraint::{Constraint, ConstraintKind};
 use sobench_engine::{EngineName, Vocabulary};
 
@@ -218,11 +216,11 @@ pub(crate) fn merge_clusters(all: Vec<(Cluster, BTreeSet<usize>)>) -> Vec<Cluste
 /// Keywords of a schema, formats and keywords of a structural tag, or the constraint's kind.
 pub(crate) fn constraint_keywords(constraint: &Constraint) -> Vec<String> {
     if let Some(schema) = constraint.schema() {
-        return tags::keywords_in_schema(schema);
+        return sobench_reduce::keywords::keywords_in_schema(schema);
     }
     let mut keywords = vec![constraint.kind().to_owned()];
     if let Some(tag) = constraint.structural_tag() {
-        keywords.extend(tag_changes::formats_and_keywords(tag));
+        keywords.extend(sobench_reduce::tag::formats_and_keywords(tag));
     }
     keywords
 }

@@ -12,7 +12,7 @@ use super::finding::{Explanation, Interpretation};
 use super::json_prefix::JsonPrefix;
 use super::mask_checks::ConstraintContext;
 use super::tag_reader::JsonPart;
-use super::{EngineResult, consistency, respell, schema_reduction, tag_changes};
+use super::{EngineResult, consistency};
 use crate::mask::commit::commits_all;
 use sobench_core::constraint::Constraint;
 use sobench_engine::{Departure, Engine, EngineName, Grammar, Matcher, TokenId, Vocabulary};
@@ -57,13 +57,15 @@ impl RelaxedEngine {
     fn relaxed_constraint<'c>(&self, constraint: &'c Constraint) -> Option<Cow<'c, Constraint>> {
         let changed = |tag: Value| Cow::Owned(Constraint::StructuralTag(Arc::new(tag)));
         match (self.departure, constraint.structural_tag()) {
-            (Departure::AnyOrder, Some(tag)) => tag_changes::with_fixed_order(tag).map(changed),
+            (Departure::AnyOrder, Some(tag)) => {
+                sobench_reduce::tag::with_fixed_order(tag).map(changed)
+            }
             (Departure::AdditionalProperties, Some(tag)) => {
-                tag_changes::with_open_objects(tag).map(changed)
+                sobench_reduce::tag::with_open_objects(tag).map(changed)
             }
             (Departure::AnyOrder, None) | (Departure::WhiteSpace, Some(_)) => None,
             (Departure::References, _) => {
-                let has_references = schema_reduction::has_references(constraint.schema()?);
+                let has_references = sobench_reduce::schema::has_references(constraint.schema()?);
                 has_references.then_some(Cow::Borrowed(constraint))
             }
             _ => Some(Cow::Borrowed(constraint)),
@@ -241,7 +243,7 @@ impl<'a> Explainer<'a> {
         }
         let named = with_parts(refusal.text, parts, |text, part| {
             let text = normalized(text);
-            respell::without_unnamed_members(&text, &part.schema).unwrap_or(text)
+            sobench_reduce::respell::without_unnamed_members(&text, &part.schema).unwrap_or(text)
         });
         let is_named = !parts.is_empty() && accepts_text(self.grammar, &named, context.vocabulary)?;
         Ok(is_named.then_some(Departure::AdditionalProperties))
@@ -266,7 +268,10 @@ impl<'a> Explainer<'a> {
             .find(|part| part.range.contains(&at))
             .and_then(|part| {
                 let start = part.range.start;
-                let piece = respell::piece_around(&refusal.text[part.range.clone()], at - start)?;
+                let piece = sobench_reduce::respell::piece_around(
+                    &refusal.text[part.range.clone()],
+                    at - start,
+                )?;
                 let range = start + piece.start..start + piece.end;
                 Some(RefusedPiece {
                     is_outermost: range.start == start || range.end == part.range.end,
@@ -363,7 +368,7 @@ impl<'a> Explainer<'a> {
             // The members that are there, in the order of the schema.
             let parts = context.oracles.json_parts(text);
             let ordered = with_parts(text, &parts, |text, part| {
-                let ordered = respell::in_order(text, None, Some(&part.schema));
+                let ordered = sobench_reduce::respell::in_order(text, None, Some(&part.schema));
                 ordered.unwrap_or_else(|| text.to_owned())
             });
             if !accepts_text(grammar, &ordered, &relaxed.vocabulary)? {
@@ -392,7 +397,7 @@ impl<'a> Explainer<'a> {
         for like in [self.accepted, None] {
             let ordered = with_parts(refusal.text, parts, |text, part| {
                 let text = normalized(text);
-                respell::in_order(&text, like, Some(&part.schema)).unwrap_or(text)
+                sobench_reduce::respell::in_order(&text, like, Some(&part.schema)).unwrap_or(text)
             });
             if ordered != compact && accepts_text(grammar, &ordered, vocabulary)? {
                 return Ok(Some(Interpretation::Declared(
@@ -429,16 +434,30 @@ type Respelling = fn(&str) -> String;
 
 /// Departures that can be undone in the text.
 const RESPELLINGS: [(Departure, Respelling); 5] = [
-    (Departure::OuterWhiteSpace, respell::trimmed),
-    (Departure::WhiteSpace, respell::without_spaces),
-    (Departure::Escapes, respell::with_least_escapes),
-    (Departure::Characters, respell::with_plain_characters),
-    (Departure::Numbers, respell::with_plain_numbers),
+    (Departure::OuterWhiteSpace, sobench_reduce::respell::trimmed),
+    (
+        Departure::WhiteSpace,
+        sobench_reduce::respell::without_spaces,
+    ),
+    (
+        Departure::Escapes,
+        sobench_reduce::respell::with_least_escapes,
+    ),
+    (
+        Departure::Characters,
+        sobench_reduce::respell::with_plain_characters,
+    ),
+    (
+        Departure::Numbers,
+        sobench_reduce::respell::with_plain_numbers,
+    ),
 ];
 
 /// The text in its plainest spelling.
 fn normalized(text: &str) -> String {
-    respell::with_plain_numbers(&respell::with_least_escapes(&respell::without_spaces(text)))
+    sobench_reduce::respell::with_plain_numbers(&sobench_reduce::respell::with_least_escapes(
+        &sobench_reduce::respell::without_spaces(text),
+    ))
 }
 
 /// The offset of the first byte that is refused after the committed tokens, with any tokenization;
@@ -504,5 +523,5 @@ pub(super) fn accepts_text(
 fn has_several_members(text: &str) -> bool {
     let has_two = |value: &Value| value.as_object().is_some_and(|members| members.len() > 1);
     serde_json::from_str(text)
-        .is_ok_and(|value| schema_reduction::nested_values(&value).any(has_two))
+        .is_ok_and(|value| sobench_reduce::schema::nested_values(&value).any(has_two))
 }

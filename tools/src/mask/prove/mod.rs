@@ -5,13 +5,11 @@
 //! those of structural tags); `syntax` computes the tokens that may follow a prefix (`json_prefix`,
 //! `sorted_vocabulary`); `mask_checks` checks every mask along one text; `prover` selects the texts
 //! (`mutant`, `mask_walk`); `difference`, `dead_end`, `consistency` and `rollback` prove the other errors;
-//! `explain` tests whether a declared departure explains a finding (`respell`, `tag_changes`);
-//! `shrink` minimises findings (`schema_reduction`, `constraint_reduction`); [`cluster`] groups
-//! similar findings; [`witness`] stores and rechecks one finding.
+//! `explain` tests whether a declared departure explains a finding;
+//! `shrink` minimises findings by [`sobench_reduce`]; [`cluster`] groups similar findings; [`witness`] stores and rechecks one finding.
 
 pub mod cluster;
 mod consistency;
-mod constraint_reduction;
 mod dead_end;
 pub mod decision_count;
 mod difference;
@@ -26,13 +24,10 @@ mod oracles;
 pub(super) mod prover;
 #[cfg(test)]
 mod reference_tests;
-mod respell;
 mod rollback;
-mod schema_reduction;
 pub(super) mod shrink;
 pub(super) mod sorted_vocabulary;
 mod syntax;
-mod tag_changes;
 mod tag_reader;
 pub mod witness;
 

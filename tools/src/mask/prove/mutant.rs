@@ -107,11 +107,6 @@ pub(super) fn mutants(value: &Value) -> Vec<Mutant> {
     mutants
 }
 
-/// The value without white space and with minimal escapes.
-pub(super) fn compact(value: &Value) -> String {
-    write_with(value, &Style::default())
-}
-
 /// The style in which a value is written.
 #[derive(Clone, Copy)]
 struct Style {

@@ -5,8 +5,6 @@
 //! that row so far is kept, and another child takes the next entry, so every entry is reached. A
 //! shutdown request ends the children and keeps all complete rows.
 
-mod child;
-mod exit_cause;
 mod proof;
 mod time_budget;
 
@@ -16,18 +14,18 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use child::Child;
 use time_budget::TimeBudget;
 
 use super::clock::Stopwatch;
 use super::corpus::Selected;
-use super::plan::WorkerCommand;
 use super::protocol::{BROKEN, BatchJob, Event, Job, Ready, Setup, entry_line};
 use super::record::BatchRow;
 use super::row::{Row, StopCause};
 use super::row_builder::{Progress, RowBuilder, TimeOwner};
 use sobench_core::error::{Error, Result};
 use sobench_notices::notice::MaskNotice;
+use sobench_process::child::{ChildExit, WorkerCommand};
+use sobench_process::exit_cause::{self, ExitCause};
 use sobench_shutdown::Shutdown;
 
 /// Time limit for opening an engine.
@@ -38,6 +36,9 @@ const OPEN_TRIES: u32 = 3;
 
 /// Time limit of a batch, including compilation.
 const BATCH_TIMEOUT: Duration = Duration::from_secs(180);
+
+/// A child process of a measurement.
+type Child = sobench_process::child::Child<Event>;
 
 /// Interval at which waits check for a shutdown request.
 const SHUTDOWN_POLL: Duration = Duration::from_millis(50);
@@ -251,7 +252,7 @@ impl<'a> Supervisor<'a> {
                     );
                 }
                 WaitResult::Ended => {
-                    let (cause, message) = exit_cause::classify(&child.wait_then_kill());
+                    let (cause, message) = classify(&child.wait_then_kill());
                     break (cause, message, None, after_ns);
                 }
             }
@@ -286,7 +287,7 @@ impl<'a> Supervisor<'a> {
             },
             WaitResult::Interrupted => return Ok(Batched::Interrupted),
             WaitResult::TimedOut => timeout_message(BATCH_TIMEOUT),
-            WaitResult::Ended => exit_cause::classify(&child.wait_then_kill()).1,
+            WaitResult::Ended => classify(&child.wait_then_kill()).1,
         };
         let engine = self.setup.engine.name().to_owned();
         Ok(Batched::Failed(MaskNotice::BatchFailed {
@@ -342,7 +343,7 @@ impl<'a> Supervisor<'a> {
                 OPEN_TIMEOUT.as_secs()
             ))),
             WaitResult::Ended => {
-                let message = exit_cause::classify(&child.wait_then_kill()).1;
+                let message = classify(&child.wait_then_kill()).1;
                 Err(Error::environment(format!(
                     "child process ended before {name} was open: {message}"
                 ))
@@ -359,7 +360,11 @@ impl<'a> Supervisor<'a> {
             }
             let left = deadline.saturating_sub(watch.elapsed());
             match child.next(left.min(SHUTDOWN_POLL)) {
-                Ok(event) => return WaitResult::Event(event),
+                Ok(Some(event)) => return WaitResult::Event(event),
+                Ok(None) => {
+                    let message = BROKEN.to_owned();
+                    return WaitResult::Event(Box::new(Event::Crashed { message }));
+                }
                 Err(RecvTimeoutError::Disconnected) if self.shutdown.is_requested() => {
                     return WaitResult::Interrupted;
                 }
@@ -369,6 +374,16 @@ impl<'a> Supervisor<'a> {
             }
         }
     }
+}
+
+/// Why a child exited, and a message.
+fn classify(exit: &ChildExit) -> (StopCause, String) {
+    let (cause, message) = exit_cause::classify(exit);
+    let cause = match cause {
+        ExitCause::Crash => StopCause::Crash,
+        ExitCause::OutOfMemory => StopCause::OutOfMemory,
+    };
+    (cause, message)
 }
 
 fn timeout_message(limit: Duration) -> String {

@@ -7,9 +7,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::child::Child;
+use super::Child;
 use super::time_budget::TimeBudget;
-use super::{JobOutcome, Stopwatch, Supervisor, WaitResult, exit_cause, timeout_message};
+use super::{JobOutcome, Stopwatch, Supervisor, WaitResult, timeout_message};
 use crate::mask::corpus::Selected;
 use crate::mask::plan::Effort;
 use crate::mask::protocol::{BROKEN, Event, Job, prove_line};
@@ -165,7 +165,7 @@ impl Supervisor<'_> {
                 WaitResult::Interrupted => return JobEnd::Interrupted,
                 WaitResult::TimedOut => break timeout_message(self.timeout),
                 WaitResult::Ended => {
-                    return JobEnd::Failed(exit_cause::classify(&child.wait_then_kill()).1);
+                    return JobEnd::Failed(super::classify(&child.wait_then_kill()).1);
                 }
             }
         };

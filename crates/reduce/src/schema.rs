@@ -5,8 +5,8 @@ use std::collections::HashMap;
 
 use serde_json::{Map, Value};
 
-use super::respell;
-use crate::mask::corpus::tags::ANNOTATIONS;
+use crate::keywords::ANNOTATIONS;
+use crate::respell;
 use sobench_core::schema_keywords::NAME_MAPS;
 
 /// Keywords that hold definitions.
@@ -14,7 +14,7 @@ const DEFINITIONS: [&str; 2] = ["$defs", "definitions"];
 
 /// The n-th reduction of a schema: first without annotations; then, from the outside in, without
 /// halves, quarters and so on of each object or array, down to single members or items.
-pub(super) fn without_piece(schema: &Value, number: usize) -> Option<Value> {
+pub fn without_piece(schema: &Value, number: usize) -> Option<Value> {
     let mut changed = schema.clone();
     let had_annotations = remove_annotations(&mut changed);
     if had_annotations && number == 0 {
@@ -53,7 +53,7 @@ fn size(value: &Value) -> usize {
 }
 
 /// Ranges of halves, quarters and so on of `all` items, down to single items.
-pub(super) fn chunks(all: usize) -> Vec<std::ops::Range<usize>> {
+pub fn chunks(all: usize) -> Vec<std::ops::Range<usize>> {
     let sizes = std::iter::successors(Some(all.div_ceil(2)), |size| {
         (*size > 1).then(|| size.div_ceil(2))
     })
@@ -68,7 +68,7 @@ pub(super) fn chunks(all: usize) -> Vec<std::ops::Range<usize>> {
 }
 
 /// All items outside the range.
-pub(super) fn without_range<T: Clone>(all: &[T], range: std::ops::Range<usize>) -> Vec<T> {
+pub fn without_range<T: Clone>(all: &[T], range: std::ops::Range<usize>) -> Vec<T> {
     [&all[..range.start], &all[range.end..]].concat()
 }
 
@@ -121,7 +121,7 @@ fn is_annotation(keyword: &str) -> bool {
 
 /// The subschemas of members, items and alternatives, each with its part of the text, which may be
 /// truncated: candidates that may show the error alone.
-pub(super) fn subschemas(schema: &Value, text: &[u8]) -> Vec<(Value, Vec<u8>)> {
+pub fn subschemas(schema: &Value, text: &[u8]) -> Vec<(Value, Vec<u8>)> {
     let (Value::Object(keywords), Ok(text)) = (schema, std::str::from_utf8(text)) else {
         return Vec::new();
     };
@@ -183,7 +183,7 @@ fn with_definitions(part: &Value, root: &Map<String, Value>) -> Value {
 }
 
 /// Schema and text with short names and values in place of long ones; `None` if there are none.
-pub(super) fn with_short_names(schema: &Value, text: &[u8]) -> Option<(Value, Vec<u8>)> {
+pub fn with_short_names(schema: &Value, text: &[u8]) -> Option<(Value, Vec<u8>)> {
     let text = std::str::from_utf8(text).ok()?;
     let mut names = Names::default();
     let mut schema = schema.clone();
@@ -287,7 +287,7 @@ fn definition(reference: &str) -> Option<(&'static str, &str)> {
 }
 
 /// A value and all nested values.
-pub(super) fn nested_values(value: &Value) -> impl Iterator<Item = &Value> {
+pub fn nested_values(value: &Value) -> impl Iterator<Item = &Value> {
     let mut open = vec![value];
     std::iter::from_fn(move || {
         let next = open.pop()?;
@@ -301,12 +301,12 @@ pub(super) fn nested_values(value: &Value) -> impl Iterator<Item = &Value> {
 }
 
 /// Whether a schema contains a reference.
-pub(super) fn has_references(schema: &Value) -> bool {
+pub fn has_references(schema: &Value) -> bool {
     nested_values(schema).any(|value| value.get("$ref").is_some())
 }
 
 /// Whether a name needs no escaping in a pointer.
-pub(super) fn needs_no_escaping(name: &str) -> bool {
+pub fn needs_no_escaping(name: &str) -> bool {
     !name.is_empty()
         && name.chars().all(|character| {
             character.is_ascii_alphanumeric() || matches!(character, '_' | '-' | '.')

@@ -3,29 +3,29 @@
 
 /// Resident memory in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Resident {
-    pub(super) now_bytes: u64,
+pub struct Resident {
+    pub now_bytes: u64,
     /// Peak since the process started, or since [`reset_peak`].
-    pub(super) peak_bytes: u64,
+    pub peak_bytes: u64,
 }
 
 /// Resident memory of a process (`self` or a process id); `None` if unknown.
-pub(super) fn resident(process: &str) -> Option<Resident> {
+pub fn resident(process: &str) -> Option<Resident> {
     parse(&std::fs::read_to_string(format!("/proc/{process}/status")).ok()?)
 }
 
 /// Resets the peak to the current resident memory; returns whether that succeeded.
-pub(super) fn reset_peak() -> bool {
+pub fn reset_peak() -> bool {
     // proc(5): writing 5 resets the peak resident set size.
     std::fs::write("/proc/self/clear_refs", "5").is_ok()
 }
 
 /// Whether the system supports address-space limits.
-pub(super) const HAS_LIMIT: bool = cfg!(target_os = "linux");
+pub const HAS_LIMIT: bool = cfg!(target_os = "linux");
 
 /// Limits the address space of this process to `bytes`.
 #[cfg(target_os = "linux")]
-pub(super) fn limit(bytes: u64) -> std::io::Result<()> {
+pub fn limit(bytes: u64) -> std::io::Result<()> {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let hard_limit = getrlimit(Resource::As).maximum.unwrap_or(u64::MAX);
     let bytes = Some(bytes.min(hard_limit));
@@ -40,12 +40,12 @@ pub(super) fn limit(bytes: u64) -> std::io::Result<()> {
 
 /// No-op on systems without such a limit.
 #[cfg(not(target_os = "linux"))]
-pub(super) fn limit(_bytes: u64) -> std::io::Result<()> {
+pub fn limit(_bytes: u64) -> std::io::Result<()> {
     Ok(())
 }
 
 /// Makes the kernel kill this process when its parent dies, where supported.
-pub(super) fn die_with_parent() {
+pub fn die_with_parent() {
     #[cfg(target_os = "linux")]
     {
         // If this fails, the end of stdin still ends an idle worker.

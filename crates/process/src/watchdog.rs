@@ -8,8 +8,6 @@
 use std::io::{self, Write};
 use std::process::{Child, Command, Stdio};
 
-use super::launch::GroupId;
-
 /// The script of the shell; its argument is the process group. It sends SIGTERM, checks once a
 /// second whether processes are left, and finally sends SIGKILL.
 const SCRIPT: &str = "\
@@ -24,14 +22,14 @@ kill -s KILL -- \"-$1\" 2>/dev/null
 
 /// The waiting shell.
 #[derive(Debug)]
-pub(super) struct Watchdog(Child);
+pub struct Watchdog(Child);
 
 impl Watchdog {
-    /// Starts to watch a process group.
+    /// Starts to watch a process group, by its id.
     ///
     /// # Errors
     /// No shell can be started.
-    pub(super) fn new(group: GroupId) -> io::Result<Self> {
+    pub fn new(group: u32) -> io::Result<Self> {
         let mut shell = Command::new("sh");
         shell
             .args(["-c", SCRIPT, "sobench-watchdog"])
@@ -46,7 +44,7 @@ impl Watchdog {
     }
 
     /// Stops watching; the process group has ended.
-    pub(super) fn dismiss(mut self) {
+    pub fn dismiss(mut self) {
         if let Some(mut pipe) = self.0.stdin.take() {
             // A shell that has already exited needs no line.
             let _ = pipe.write_all(b"\n");

@@ -6,7 +6,7 @@ use serde_json::Value;
 use sobench_core::schema_keywords::{LITERAL_KEYWORDS, NAME_MAPS};
 
 /// Annotation keywords, which constrain nothing.
-pub(crate) const ANNOTATIONS: [&str; 9] = [
+pub const ANNOTATIONS: [&str; 9] = [
     "$schema",
     "$id",
     "id",
@@ -22,7 +22,7 @@ pub(crate) const ANNOTATIONS: [&str; 9] = [
 const MAX_FORMAT_CHARS: usize = 40;
 
 /// Keywords in alphabetical order; `type` and `format` with their values, such as `type:integer`.
-pub(crate) fn keywords_in_schema(schema: &Value) -> Vec<String> {
+pub fn keywords_in_schema(schema: &Value) -> Vec<String> {
     let mut tags = BTreeSet::new();
     let mut open = vec![schema];
     while let Some(next) = open.pop() {

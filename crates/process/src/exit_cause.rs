@@ -3,7 +3,13 @@
 use std::process::ExitStatus;
 
 use super::child::ChildExit;
-use crate::mask::row::StopCause;
+
+/// Why a child exited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExitCause {
+    Crash,
+    OutOfMemory,
+}
 
 /// Out-of-memory messages of Rust's and C++'s allocators, and of the system if a mapping or a
 /// thread fails.
@@ -22,7 +28,7 @@ const LINES: usize = 6;
 const ADVICE: &str = "note: run with `RUST_BACKTRACE";
 
 /// The cause of the exit and a message.
-pub(super) fn classify(exit: &ChildExit) -> (StopCause, String) {
+pub fn classify(exit: &ChildExit) -> (ExitCause, String) {
     let ended = exit.status.map_or_else(
         || "it closed its output or broke the protocol".to_owned(),
         ended,
@@ -44,9 +50,9 @@ pub(super) fn classify(exit: &ChildExit) -> (StopCause, String) {
         OUT_OF_MEMORY.iter().any(|message| last.contains(message)) || is_killed(exit.status);
     (
         if is_memory {
-            StopCause::OutOfMemory
+            ExitCause::OutOfMemory
         } else {
-            StopCause::Crash
+            ExitCause::Crash
         },
         message,
     )
@@ -93,25 +99,25 @@ mod tests {
             (
                 6,
                 "memory allocation of 42 bytes failed\nnote: run with `RUST_BACKTRACE=1` environment variable to display a backtrace\n",
-                StopCause::OutOfMemory,
+                ExitCause::OutOfMemory,
                 "memory allocation of 42 bytes failed (signal 6 SIGABRT)",
             ),
             (
                 6,
                 "terminate called\n  what():  std::bad_alloc\n",
-                StopCause::OutOfMemory,
+                ExitCause::OutOfMemory,
                 "terminate called; what():  std::bad_alloc",
             ),
-            (9, "", StopCause::OutOfMemory, "signal 9 SIGKILL"),
+            (9, "", ExitCause::OutOfMemory, "signal 9 SIGKILL"),
             (
                 6,
                 "thread 'worker' has overflowed its stack\n",
-                StopCause::Crash,
+                ExitCause::Crash,
                 "overflowed its stack (signal 6 SIGABRT)",
             ),
-            (11, "", StopCause::Crash, "signal 11 SIGSEGV"),
-            (3 << 8, "bye", StopCause::Crash, "bye (exit code 3)"),
-            (0, "", StopCause::Crash, "exit code 0"),
+            (11, "", ExitCause::Crash, "signal 11 SIGSEGV"),
+            (3 << 8, "bye", ExitCause::Crash, "bye (exit code 3)"),
+            (0, "", ExitCause::Crash, "exit code 0"),
         ] {
             let exit = ChildExit {
                 status: Some(ExitStatus::from_raw(raw)),
@@ -125,6 +131,6 @@ mod tests {
             status: None,
             stderr: String::new(),
         };
-        assert_eq!(classify(&ended_by_us).0, StopCause::Crash);
+        assert_eq!(classify(&ended_by_us).0, ExitCause::Crash);
     }
 }

@@ -25,11 +25,11 @@ pub enum ProcessSource {
 
 /// Memory, CPU time and work of a server at one instant.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Reading {
-    pub(super) memory_bytes: Option<u64>,
-    pub(super) cpu_s: Option<f64>,
+pub struct Reading {
+    pub memory_bytes: Option<u64>,
+    pub cpu_s: Option<f64>,
     /// Constraints that are being compiled or wait for it, if the server has a metric for it.
-    pub(super) compiles: Option<f64>,
+    pub compiles: Option<f64>,
 }
 
 /// The CPU time of a process with a client library of Prometheus.
@@ -52,7 +52,7 @@ const FORWARDERS: [&str; 7] = [
 
 /// A server whose process is found.
 #[derive(Clone, Debug)]
-pub(super) struct ServerProcess {
+pub struct ServerProcess {
     /// The listening process.
     pid: Option<u32>,
     has_metrics: bool,
@@ -60,7 +60,7 @@ pub(super) struct ServerProcess {
 
 impl ServerProcess {
     /// Looks for the process and the metrics of the server.
-    pub(super) async fn find(client: &Client) -> Self {
+    pub async fn find(client: &Client) -> Self {
         let endpoint = &client.options().endpoint;
         let port = endpoint.port().ok().flatten();
         let pid = port
@@ -80,7 +80,7 @@ impl ServerProcess {
     }
 
     /// Where [`Self::read`] reads memory and CPU time.
-    pub(super) fn source(&self) -> Option<ProcessSource> {
+    pub fn source(&self) -> Option<ProcessSource> {
         if self.pid.is_some() {
             Some(ProcessSource::Proc)
         } else {
@@ -88,7 +88,7 @@ impl ServerProcess {
         }
     }
 
-    pub(super) async fn read(&self, client: &Client) -> Reading {
+    pub async fn read(&self, client: &Client) -> Reading {
         let metrics = self.metrics(client).await;
         match self.pid.and_then(read_tree) {
             Some((memory_bytes, cpu_s)) => Reading {

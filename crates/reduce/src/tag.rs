@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 
-use super::constraint_reduction::simpler_schema;
-use super::schema_reduction::{chunks, without_piece, without_range};
-use crate::mask::corpus::tags::keywords_in_schema;
+use crate::constraint::simpler_schema;
+use crate::keywords::keywords_in_schema;
+use crate::schema::{chunks, without_piece, without_range};
 use sobench_core::schema_keywords::LITERAL_KEYWORDS;
 
 /// Members of formats with lists that can be shorter.
@@ -36,7 +36,7 @@ const OPTIONS: [&str; 8] = [
 const SCHEMAS: [&str; 2] = ["json_schema", "schema"];
 
 /// The tag without `any_order`; `None` if it has none.
-pub(super) fn with_fixed_order(tag: &Value) -> Option<Value> {
+pub fn with_fixed_order(tag: &Value) -> Option<Value> {
     let mut changed = tag.clone();
     let mut is_changed = false;
     for format in formats(tag) {
@@ -53,7 +53,7 @@ pub(super) fn with_fixed_order(tag: &Value) -> Option<Value> {
 
 /// The tag with `additionalProperties: true` in schemas of objects that say nothing about it;
 /// `None` if there is no such schema.
-pub(super) fn with_open_objects(tag: &Value) -> Option<Value> {
+pub fn with_open_objects(tag: &Value) -> Option<Value> {
     let mut changed = tag.clone();
     let mut is_changed = false;
     for schema in schemas(tag) {
@@ -95,7 +95,7 @@ fn open_objects(schema: &mut Value) -> bool {
 
 /// The n-th reduction of a tag. Each has a shorter list, fewer options, a format in place of the
 /// list of it alone, or a smaller schema, so repeated reduction terminates.
-pub(super) fn reduced_tag(tag: &Value, number: usize) -> Option<Value> {
+pub fn reduced_tag(tag: &Value, number: usize) -> Option<Value> {
     let formats = formats(tag);
     let at = |path: &str| tag.pointer(path);
     let lists = formats.iter().flat_map(|path| {
@@ -155,7 +155,7 @@ fn replaced(tag: &Value, path: &str, value: Value) -> Option<Value> {
 }
 
 /// The types of formats, the options that are set, and the keywords of the schemas.
-pub(super) fn formats_and_keywords(tag: &Value) -> Vec<String> {
+pub fn formats_and_keywords(tag: &Value) -> Vec<String> {
     let mut names = BTreeSet::new();
     for path in formats(tag) {
         let Some(Value::Object(members)) = tag.pointer(&path) else {

@@ -3,8 +3,8 @@
 
 use serde_json::{Number, Value, json};
 
-use super::schema_reduction::{chunks, has_references, needs_no_escaping, without_range};
-use super::tag_changes;
+use crate::schema::{chunks, has_references, needs_no_escaping, without_range};
+use crate::tag;
 use sobench_core::constraint::Constraint;
 use sobench_core::schema_keywords::{LITERAL_KEYWORDS, NAME_MAPS};
 use sobench_core::schema_part::pointer_token;
@@ -31,7 +31,7 @@ const MAX_PIECES: usize = 510;
 
 /// The n-th reduction of a constraint. Each has fewer references, a shorter pattern, a smaller
 /// number or fewer parts, so repeated reduction terminates.
-pub(super) fn reduced_constraint(constraint: &Constraint, number: usize) -> Option<Constraint> {
+pub fn reduced_constraint(constraint: &Constraint, number: usize) -> Option<Constraint> {
     match constraint {
         Constraint::JsonSchema(schema) => Some(Constraint::JsonSchema(
             simpler_schema(schema, number)?.into(),
@@ -52,14 +52,14 @@ pub(super) fn reduced_constraint(constraint: &Constraint, number: usize) -> Opti
             })
         }
         Constraint::StructuralTag(tag) => Some(Constraint::StructuralTag(
-            tag_changes::reduced_tag(tag, number)?.into(),
+            tag::reduced_tag(tag, number)?.into(),
         )),
         _ => None,
     }
 }
 
 /// The n-th change of a schema that makes it simpler.
-pub(super) fn simpler_schema(schema: &Value, number: usize) -> Option<Value> {
+pub fn simpler_schema(schema: &Value, number: usize) -> Option<Value> {
     schema_changes(schema)
         .into_iter()
         .nth(number)?

@@ -1,6 +1,7 @@
 //! One child process with its pipes: lines in, events out.
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::path::PathBuf;
 use std::process::{
     Child as Process, ChildStderr, ChildStdin, ChildStdout, Command, ExitStatus, Stdio,
 };
@@ -8,36 +9,68 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, s
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use crate::mask::memory;
-use crate::mask::plan::WorkerCommand;
-use crate::mask::protocol::{BROKEN, Event, MAX_LINE_BYTES};
+use serde::de::DeserializeOwned;
+
+use crate::memory;
+use sobench_core::error::{Error, Result};
 
 /// Size of the kept end of stderr in bytes.
 const STDERR_BYTES: usize = 16 << 10;
 
+/// Maximum length of a line of a child, in bytes.
+pub const MAX_LINE_BYTES: u64 = 64 << 20;
+
 /// Capacity of the event queue; a full queue blocks the child.
 const EVENT_QUEUE_LENGTH: usize = 64;
 
+/// The command that starts a child process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WorkerCommand {
+    pub program: PathBuf,
+    pub arguments: Vec<String>,
+}
+
+impl WorkerCommand {
+    /// The current executable with a hidden subcommand.
+    ///
+    /// # Errors
+    /// The path of the executable cannot be determined.
+    pub fn current(subcommand: &str) -> Result<Self> {
+        let program = std::env::current_exe().map_err(|error| {
+            Error::environment(format!(
+                "cannot determine the path of this executable: {error}"
+            ))
+        })?;
+        Ok(Self {
+            program,
+            arguments: vec![subcommand.to_owned()],
+        })
+    }
+}
+
+/// An event of a child; `None` for a line that is none, after which there are no more.
+pub type Received<E> = Option<Box<E>>;
+
 /// A running child.
-pub(super) struct Child {
+pub struct Child<E> {
     process: Process,
     lines: Sender<String>,
-    events: Receiver<Box<Event>>,
+    events: Receiver<Received<E>>,
     stderr: Option<JoinHandle<String>>,
 }
 
 /// The exit of a child.
-pub(super) struct ChildExit {
+pub struct ChildExit {
     /// `None` if the child did not exit by itself or its status is unknown.
-    pub(super) status: Option<ExitStatus>,
+    pub status: Option<ExitStatus>,
     /// The end of stderr.
-    pub(super) stderr: String,
+    pub stderr: String,
 }
 
-impl Child {
+impl<E: DeserializeOwned + Send + 'static> Child<E> {
     /// Starts a child in its own process group, so that Ctrl-C in the terminal does not reach it:
     /// the parent decides when it ends.
-    pub(super) fn start(command: &WorkerCommand) -> std::io::Result<Self> {
+    pub fn start(command: &WorkerCommand) -> std::io::Result<Self> {
         let mut starting = Command::new(&command.program);
         starting
             .args(&command.arguments)
@@ -66,22 +99,22 @@ impl Child {
     }
 
     /// Sends a line. A child that does not read it is detected by the missing events.
-    pub(super) fn send(&self, line: String) {
+    pub fn send(&self, line: String) {
         let _ = self.lines.send(line);
     }
 
     /// The next event within a timeout; disconnected means that the child closed its output.
-    pub(super) fn next(&self, within: Duration) -> Result<Box<Event>, RecvTimeoutError> {
+    pub fn next(&self, within: Duration) -> std::result::Result<Received<E>, RecvTimeoutError> {
         self.events.recv_timeout(within)
     }
 
     /// Peak resident memory of the child, if known.
-    pub(super) fn peak_rss_bytes(&self) -> Option<u64> {
+    pub fn peak_rss_bytes(&self) -> Option<u64> {
         memory::resident(&self.process.id().to_string()).map(|resident| resident.peak_bytes)
     }
 
     /// Waits briefly for the child to exit, then kills it.
-    pub(super) fn wait_then_kill(mut self) -> ChildExit {
+    pub fn wait_then_kill(mut self) -> ChildExit {
         let has_ended = (0..EXIT_POLLS).any(|_| {
             let has_ended = !matches!(self.process.try_wait(), Ok(None));
             if !has_ended {
@@ -97,7 +130,7 @@ impl Child {
     }
 
     /// Kills the child.
-    pub(super) fn kill(mut self) -> ChildExit {
+    pub fn kill(mut self) -> ChildExit {
         self.end();
         let status = self.process.wait().ok();
         let stderr = self
@@ -107,7 +140,9 @@ impl Child {
             .unwrap_or_default();
         ChildExit { status, stderr }
     }
+}
 
+impl<E> Child<E> {
     /// Kills the process group, since a grandchild could keep the pipes open. If the child has
     /// exited by itself, its own status is kept.
     fn end(&mut self) {
@@ -125,7 +160,7 @@ impl Child {
 const EXIT_POLLS: u32 = 100;
 const EXIT_POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-impl Drop for Child {
+impl<E> Drop for Child<E> {
     fn drop(&mut self) {
         self.end();
         let _ = self.process.wait();
@@ -145,8 +180,8 @@ fn write_lines(mut stdin: ChildStdin, lines: &Receiver<String>) {
     }
 }
 
-/// Stops at the first line that is not an event and sends a crash in its place.
-fn read_events(stdout: ChildStdout, events: &SyncSender<Box<Event>>) {
+/// Stops at the first line that is not an event.
+fn read_events<E: DeserializeOwned>(stdout: ChildStdout, events: &SyncSender<Received<E>>) {
     let mut stdout = BufReader::new(stdout);
     let mut line = Vec::new();
     loop {
@@ -160,18 +195,10 @@ fn read_events(stdout: ChildStdout, events: &SyncSender<Box<Event>>) {
             Err(error) if error.kind() == ErrorKind::Interrupted => continue,
             Err(_) => return,
         }
-        let event = serde_json::from_slice(&line);
-        let is_garbage = event.is_err();
+        let event: Received<E> = serde_json::from_slice(&line).ok();
+        let is_garbage = event.is_none();
         // Sent before the pipe is closed, since closing it could kill the child.
-        if events
-            .send(event.unwrap_or_else(|_| {
-                Box::new(Event::Crashed {
-                    message: BROKEN.to_owned(),
-                })
-            }))
-            .is_err()
-            || is_garbage
-        {
+        if events.send(event).is_err() || is_garbage {
             return;
         }
     }

@@ -5,30 +5,29 @@ use std::ops::Range;
 
 use serde_json::Value;
 
-use super::{mutant, schema_reduction};
-use crate::mask::spelling::string_length;
+use crate::schema;
 
 /// Maximum digits of a number that is written out; numbers with a larger exponent keep it.
 const MAX_DIGITS: usize = 64;
 
 /// The text without leading and trailing white space.
-pub(super) fn trimmed(text: &str) -> String {
+pub fn trimmed(text: &str) -> String {
     text.trim_matches([' ', '\t', '\n', '\r']).to_owned()
 }
 
 /// The text without white space between its tokens.
-pub(super) fn without_spaces(text: &str) -> String {
+pub fn without_spaces(text: &str) -> String {
     rewritten(text, Kind::Space, |_| String::new())
 }
 
 /// The text with minimal escapes in strings.
-pub(super) fn with_least_escapes(text: &str) -> String {
+pub fn with_least_escapes(text: &str) -> String {
     with_strings(text, |text| Some(text.to_owned()))
 }
 
 /// The text with minimal escapes, and with a letter for each character that has only a `\u` escape
 /// and for U+007F to U+009F: another text of the same length.
-pub(super) fn with_plain_characters(text: &str) -> String {
+pub fn with_plain_characters(text: &str) -> String {
     let is_plain = |character: &char| {
         !character.is_control() || matches!(character, '\u{8}' | '\u{c}' | '\n' | '\r' | '\t')
     };
@@ -43,18 +42,18 @@ pub(super) fn with_plain_characters(text: &str) -> String {
 }
 
 /// The text with integers as plain digits, and exponents with a sign.
-pub(super) fn with_plain_numbers(text: &str) -> String {
+pub fn with_plain_numbers(text: &str) -> String {
     rewritten(text, Kind::Number, plain_number)
 }
 
 /// The text in compact form, with members in the order of `like`, or in the order of the
 /// `properties` in `schema` that name most of them. `None` for invalid JSON.
-pub(super) fn in_order(text: &str, like: Option<&Value>, schema: Option<&Value>) -> Option<String> {
+pub fn in_order(text: &str, like: Option<&Value>, schema: Option<&Value>) -> Option<String> {
     reordered_text(text, like, schema, false)
 }
 
 /// As [`in_order`], without unnamed members.
-pub(super) fn without_unnamed_members(text: &str, schema: &Value) -> Option<String> {
+pub fn without_unnamed_members(text: &str, schema: &Value) -> Option<String> {
     reordered_text(text, None, Some(schema), true)
 }
 
@@ -66,16 +65,11 @@ fn reordered_text(
 ) -> Option<String> {
     let maps = schema.map(property_maps).unwrap_or_default();
     let value: Value = serde_json::from_str(text).ok()?;
-    Some(mutant::compact(&ordered(
-        &value,
-        like,
-        &maps,
-        without_unnamed_members,
-    )))
+    Some(ordered(&value, like, &maps, without_unnamed_members).to_string())
 }
 
 /// The white space, string, number or other character that contains the byte at `at`.
-pub(super) fn piece_around(text: &str, at: usize) -> Option<Range<usize>> {
+pub fn piece_around(text: &str, at: usize) -> Option<Range<usize>> {
     let mut end = 0;
     pieces(text).find_map(|(_, piece)| {
         let start = end;
@@ -85,7 +79,7 @@ pub(super) fn piece_around(text: &str, at: usize) -> Option<Range<usize>> {
 }
 
 /// The text with every string replaced for which `other` returns a replacement.
-pub(super) fn with_strings(text: &str, other: impl Fn(&str) -> Option<String>) -> String {
+pub fn with_strings(text: &str, other: impl Fn(&str) -> Option<String>) -> String {
     rewritten(text, Kind::Text, |text| {
         let other = serde_json::from_str::<String>(text)
             .ok()
@@ -96,7 +90,7 @@ pub(super) fn with_strings(text: &str, other: impl Fn(&str) -> Option<String>) -
 
 /// Members by name, or items, of the object or array in a complete or truncated text, each with the
 /// range of its value.
-pub(super) fn children(text: &str) -> Vec<(Option<String>, Range<usize>)> {
+pub fn children(text: &str) -> Vec<(Option<String>, Range<usize>)> {
     let mut children = Vec::new();
     let (mut depth, mut at) = (0_usize, 0);
     let (mut name, mut value): (Option<String>, Option<Range<usize>>) = (None, None);
@@ -151,7 +145,7 @@ fn pieces(text: &str) -> impl Iterator<Item = (Kind, &str)> {
 
 /// The length of the string, white space or number at the start of `rest`; `None` for other
 /// characters.
-pub(super) fn piece_length(rest: &[u8]) -> Option<usize> {
+pub fn piece_length(rest: &[u8]) -> Option<usize> {
     let all_of = |bytes: &[u8]| rest.iter().take_while(|byte| bytes.contains(byte)).count();
     match rest.first()? {
         b'"' => Some(string_length(rest)),
@@ -234,7 +228,7 @@ fn property_maps(schema: &Value) -> Vec<Vec<String>> {
         }
         all
     };
-    schema_reduction::nested_values(schema)
+    schema::nested_values(schema)
         .map(map)
         .filter(|names| !names.is_empty())
         .collect()
@@ -291,6 +285,18 @@ fn sort_members<'a>(members: &mut [(String, Value)], names: impl Iterator<Item =
         .map(|(place, name)| (name, place))
         .collect();
     members.sort_by_key(|(name, _)| places.get(name).copied().unwrap_or(usize::MAX));
+}
+
+/// Length in bytes of the string at the start of `json`, including quotes; the whole length if the
+/// string is unterminated.
+pub fn string_length(json: &[u8]) -> usize {
+    let mut is_escaped = false;
+    let end = json.iter().copied().skip(1).position(|byte| {
+        let is_end = byte == b'"' && !is_escaped;
+        is_escaped = byte == b'\\' && !is_escaped;
+        is_end
+    });
+    end.map_or(json.len(), |end| end + 2)
 }
 
 #[cfg(test)]
