@@ -24,7 +24,7 @@ use sobench_results::compare::side::{Run, Side};
 use sobench_results::metrics::registry::{Metric, latencies, rates};
 use sobench_runlog::RunLog;
 use sobench_runlog::judge::judge;
-use sobench_statistics::bootstrap::{SplitMix, draw_distinct};
+use sobench_statistics::bootstrap::{RandomSource as _, SplitMix};
 
 /// Share of answers that are made invalid in every run.
 const INVALID: f64 = 0.05;
@@ -190,4 +190,19 @@ fn print_line(line: &str) -> Result<()> {
     writeln!(out, "{line}")
         .and_then(|()| out.flush())
         .map_err(|error| Error::environment(format!("cannot write to stdout: {error}")))
+}
+
+/// Distinct indices below `count`, in random order (Fisher and Yates).
+///
+/// # Panics
+/// `wanted` is above `count`.
+fn draw_distinct(random: &mut SplitMix, count: usize, wanted: usize) -> Vec<usize> {
+    assert!(wanted <= count, "there are {count}, {wanted} are needed");
+    let mut indices: Vec<usize> = (0..count).collect();
+    for place in 0..wanted {
+        let other = place + random.below(count - place);
+        indices.swap(place, other);
+    }
+    indices.truncate(wanted);
+    indices
 }

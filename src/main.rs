@@ -2,17 +2,8 @@
 
 use std::process::ExitCode;
 
-use sobench::{cli, terminal};
-use sobench_shutdown::Shutdown;
+use sobench::cli::{Command, execute, parse};
 
 fn main() -> ExitCode {
-    sobench_shutdown::handle_file_size_signal();
-    let command = match cli::parse(std::env::args_os()) {
-        Ok(command) => command,
-        Err(stopped) => return stopped.print(),
-    };
-    match command.run(&Shutdown::new()) {
-        Ok(output) => terminal::print(&output),
-        Err(error) => terminal::fail(&error),
-    }
+    execute(|| parse(std::env::args_os()), Command::run)
 }

@@ -6,80 +6,21 @@ use clap::{Arg, Command};
 use crate::commands::flags::engine::{EMBEDDED_HEADING, ENGINE_HEADING};
 
 /// The ids of the flags that `sobench --help` shows.
-const COMMON_FLAGS: [&str; 19] = [
-    "base_url",
-    "port",
-    "model",
-    "backend",
-    "dataset",
-    "dataset_path",
-    "json_schema_path",
-    "guided_decoding_backend",
-    "guided_decoding_ratio",
-    "num_prompts",
-    "output_len",
-    "request_rate",
-    "max_concurrency",
-    "repeat",
-    "launch",
-    "require",
-    "run_log",
-    "save_result",
-    "dry_run",
-];
+const COMMON_FLAGS: &str = "\
+    base_url port model backend dataset dataset_path json_schema_path guided_decoding_backend \
+    guided_decoding_ratio num_prompts output_len request_rate max_concurrency repeat launch \
+    require run_log save_result dry_run";
 
 /// The ids of the flags that `bench --help` shows beside the common ones. The others have names of
 /// other benchmarks, or are rarely set; `--help-all` shows them.
-const SHOWN_FLAGS: [&str; 48] = [
-    "host",
-    "endpoint",
-    "tokenizer",
-    "header",
-    "insecure",
-    "server_metrics",
-    "ready_check_timeout_sec",
-    "mix",
-    "json_schema",
-    "grammar_path",
-    "regex",
-    "choice",
-    "dataset_options",
-    "no_guided_decoding",
-    "arms",
-    "score",
-    "constraint_dialect",
-    "grammar_dialect",
-    "allow_unenforced",
-    "skip_preflight",
-    "explain",
-    "duration",
-    "burstiness",
-    "seed",
-    "num_warmups",
-    "cold_schema_every",
-    "cancel_rate",
-    "stream_parity",
-    "strict_client",
-    "request_timeout",
-    "max_error_rate",
-    "disable_stream",
-    "temperature",
-    "top_p",
-    "extra_body",
-    "save",
-    "save_detailed",
-    "save_failures",
-    "detail",
-    "plot",
-    "no_run_log",
-    "undecided",
-    "metadata",
-    "percentile_metrics",
-    "metric_percentiles",
-    "goodput",
-    "shard",
-    "embedded",
-];
+const SHOWN_FLAGS: &str = "\
+    host endpoint tokenizer header insecure server_metrics ready_check_timeout_sec mix \
+    json_schema grammar_path regex choice dataset_options no_guided_decoding arms score \
+    constraint_dialect grammar_dialect allow_unenforced skip_preflight explain duration \
+    burstiness seed num_warmups cold_schema_every cancel_rate stream_parity strict_client \
+    request_timeout max_error_rate disable_stream temperature top_p extra_body save \
+    save_detailed save_failures detail plot no_run_log undecided metadata percentile_metrics \
+    metric_percentiles goodput shard embedded";
 
 const HEADING: &str = "Common options of a run (more, and their values: sobench bench --help)";
 
@@ -109,6 +50,10 @@ Examples:
   One server for each engine, started and stopped in turn:
     sobench matrix --guided-decoding-backend xgrammar,guidance --launch \"vllm serve MODEL --port {port} --structured-outputs-config.backend {backend}\"";
 
+fn is_in(ids: &str, flag: &Arg) -> bool {
+    ids.split(' ').any(|id| id == flag.get_id())
+}
+
 /// The first sentence of a help text. What follows `e.g.` belongs to it.
 pub fn first_sentence(text: &str) -> &str {
     let ends = text.match_indices(". ").map(|(at, _)| at);
@@ -130,9 +75,8 @@ fn shortened(flag: Arg) -> Arg {
 
 /// Limits `bench -h` to the common flags, and `bench --help` to those that people set.
 pub(super) fn of_bench(flag: Arg) -> Arg {
-    let id = flag.get_id().as_str();
-    let is_common = COMMON_FLAGS.contains(&id);
-    let is_shown = is_common || SHOWN_FLAGS.contains(&id);
+    let is_common = is_in(COMMON_FLAGS, &flag);
+    let is_shown = is_common || is_in(SHOWN_FLAGS, &flag);
     flag.hide(!is_shown).hide_short_help(!is_common)
 }
 
@@ -154,7 +98,7 @@ pub(super) fn with_all(program: Command) -> Command {
 /// Limits the help of `matrix` to its own flags and the common ones. The others are those of `bench`.
 pub(super) fn of_matrix(flag: Arg) -> Arg {
     let is_own = flag.get_help_heading() == Some("Comparison");
-    match COMMON_FLAGS.contains(&flag.get_id().as_str()) {
+    match is_in(COMMON_FLAGS, &flag) {
         true => shortened(flag).help_heading(HEADING),
         false => flag.hide(!is_own),
     }
@@ -165,7 +109,7 @@ pub(super) fn of_matrix(flag: Arg) -> Arg {
 pub(super) fn overview(program: Command) -> Command {
     program
         .mut_args(|flag| {
-            if COMMON_FLAGS.contains(&flag.get_id().as_str()) {
+            if is_in(COMMON_FLAGS, &flag) {
                 shortened(flag).help_heading(HEADING)
             } else {
                 flag.hide(true)
@@ -202,7 +146,7 @@ mod tests {
             ] {
                 assert!(page.contains(text), "{text} is missing:\n{page}");
             }
-            for id in super::COMMON_FLAGS {
+            for id in super::COMMON_FLAGS.split(' ') {
                 let flag = format!("--{}", id.replace('_', "-"));
                 assert!(page.contains(&flag), "{flag} is missing:\n{page}");
             }

@@ -138,6 +138,22 @@ pub enum Stopped {
     Failed(Error),
 }
 
+/// Runs a program: parses the command line, runs the command and prints its output.
+pub fn execute<C>(
+    parse: impl FnOnce() -> Result<C, Stopped>,
+    run: impl FnOnce(C, &Shutdown) -> Result<CommandOutput, Error>,
+) -> ExitCode {
+    sobench_shutdown::handle_file_size_signal();
+    let command = match parse() {
+        Ok(command) => command,
+        Err(stopped) => return stopped.print(),
+    };
+    match run(command, &Shutdown::new()) {
+        Ok(output) => terminal::print(&output),
+        Err(error) => terminal::fail(&error),
+    }
+}
+
 /// The parser of the whole program.
 pub fn parser() -> clap::Command {
     with_path_hints(Cli::command())

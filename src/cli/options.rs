@@ -10,22 +10,10 @@ use crate::commands::flags::engine::{EMBEDDED_HEADING, ENGINE_HEADING};
 use sobench_core::error::{Error, Result};
 use sobench_data::dataset::OPTIONS_HEADING;
 
-/// A flag that holds options.
-struct Group {
-    flag: &'static str,
-    /// Headings of the flags that the options stand for.
-    headings: &'static [&'static str],
-}
-
-const GROUPS: [Group; 2] = [
-    Group {
-        flag: "dataset-options",
-        headings: &[OPTIONS_HEADING],
-    },
-    Group {
-        flag: "embedded",
-        headings: &[EMBEDDED_HEADING, ENGINE_HEADING],
-    },
+/// Flags that hold options, with the headings of the flags that these stand for.
+const GROUPS: [(&str, &[&str]); 2] = [
+    ("dataset-options", &[OPTIONS_HEADING]),
+    ("embedded", &[EMBEDDED_HEADING, ENGINE_HEADING]),
 ];
 
 /// What the flags of the embedded server start with, and its options do not.
@@ -33,8 +21,8 @@ const PREFIX: &str = "embedded-";
 
 /// The options of a flag in a command: each key, with the flag that it stands for.
 pub fn options<'a>(command: &'a Command, flag: &str) -> Vec<(&'a str, &'a Arg)> {
-    let group = GROUPS.iter().find(|group| group.flag == flag);
-    let headings = group.map_or(&[][..], |group| group.headings);
+    let group = GROUPS.iter().find(|(name, _)| *name == flag);
+    let headings = group.map_or(&[][..], |(_, headings)| headings);
     let is_option = |arg: &&Arg| {
         let heading = arg.get_help_heading();
         heading.is_some_and(|heading| headings.contains(&heading)) && arg.get_long() != Some(flag)

@@ -22,17 +22,16 @@ pub(crate) fn cannot_store(error: &io::Error) -> Error {
 }
 
 /// A large output as text for stdout. One in a temporary file is printed, and the text is empty.
-/// `file_flag` writes a file instead.
 ///
 /// # Errors
 /// The output cannot be read again, or printed.
-pub(crate) fn text_for_stdout(output: &mut SpooledTempFile, file_flag: &str) -> Result<String> {
+pub(crate) fn text_for_stdout(output: &mut SpooledTempFile) -> Result<String> {
     output.rewind().map_err(|error| cannot_store(&error))?;
     let mut text = String::new();
     if output.is_rolled() {
         terminal::copy_to_stdout(output).map_err(|error| {
             Error::environment(format!("cannot write to stdout: {error}"))
-                .hint(format!("use {file_flag} to write a file instead"))
+                .hint("use --save to write a file instead")
         })?;
     } else {
         output

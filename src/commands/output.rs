@@ -1,6 +1,12 @@
 //! The output of a command: stdout, stderr, and the exit code.
 
+use std::path::{Path, PathBuf};
+
 use serde::Serialize;
+
+use sobench_core::error::Result;
+use sobench_core::output_files::{self, cannot_write_report, create_parent_folder};
+use sobench_core::output_format::OutputFormat;
 
 /// The output of a command.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -22,6 +28,48 @@ impl CommandOutput {
         self.file_flags = file_flags;
         self
     }
+
+    /// Writes a file, and says so. If it cannot be written, only the exit code changes.
+    pub fn write(&mut self, path: &Path, text: &str) {
+        let written = output_files::write(path, |out| {
+            out.write_all(text.as_bytes())
+                .map_err(|error| cannot_write_report(path, &error))
+        });
+        match written {
+            Ok(()) => self.lines.push(format!("written: {}", path.display())),
+            Err(error) => {
+                self.lines.push(format!("error: {error}"));
+                self.exit_code = self.exit_code.max(error.exit_code());
+            }
+        }
+    }
+
+    /// Writes the files of `--save`.
+    ///
+    /// # Errors
+    /// The text of a format cannot be made.
+    pub fn save(
+        &mut self,
+        files: &[(OutputFormat, PathBuf)],
+        rendered: impl Fn(OutputFormat) -> Result<String>,
+    ) -> Result<()> {
+        for (format, path) in files {
+            self.write(path, &rendered(*format)?);
+        }
+        Ok(())
+    }
+}
+
+/// Checks before work that takes long that its files can be written. Missing folders are made.
+///
+/// # Errors
+/// One cannot be written.
+pub fn check_writable<'a>(paths: impl IntoIterator<Item = &'a Path>) -> Result<()> {
+    paths.into_iter().try_for_each(|path| {
+        create_parent_folder(path)
+            .and_then(|()| output_files::check_writable(path))
+            .map_err(|error| cannot_write_report(path, &error))
+    })
 }
 
 /// A value as pretty JSON with a line end.

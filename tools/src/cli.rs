@@ -9,8 +9,6 @@ use crate::mask::args::MaskArgs;
 use crate::merge::MergeArgs;
 use crate::{limits, mask, merge};
 use sobench::cli::{Stopped, parse_with};
-use sobench::commands::completions::{self, CompletionsArgs};
-use sobench::commands::flags::paths::with_path_hints;
 use sobench::commands::output::CommandOutput;
 use sobench::terminal;
 use sobench_core::error::Error;
@@ -40,8 +38,6 @@ pub enum Command {
     Limits(Box<LimitsArgs>),
     /// Merge the rows of shards of `mask`, and print their report
     Merge(MergeArgs),
-    /// Print a shell script that completes commands, flags and values
-    Completions(CompletionsArgs),
     /// Run one child process of `mask`: JSON Lines over the standard streams
     #[command(hide = true)]
     MaskWorker,
@@ -57,15 +53,9 @@ impl Command {
             Self::Mask(flags) => mask::command::run(&flags, shutdown),
             Self::Limits(flags) => limits::command::run(&flags, shutdown),
             Self::Merge(flags) => merge::run(flags, shutdown),
-            Self::Completions(flags) => completions::run(flags, parser(), shutdown),
             Self::MaskWorker => mask::command::work(),
         }
     }
-}
-
-/// The parser of the whole program.
-pub fn parser() -> clap::Command {
-    with_path_hints(Cli::command())
 }
 
 /// Parses the command line.

@@ -107,14 +107,6 @@ impl Timing {
     pub fn last_content_ns(&self) -> Option<u64> {
         self.chunks_ns.last().copied()
     }
-
-    /// By how much each chunk can have arrived earlier than recorded; `None` if unknown.
-    pub fn slack_of_chunks(&self) -> Option<Vec<u64>> {
-        Some(spread_slack(
-            self.arrival_slack_ns.as_deref()?,
-            &self.chunks_ns,
-        ))
-    }
 }
 
 /// The slack of each chunk, from the entries of [`Timing::arrival_slack_ns`].
@@ -747,13 +739,8 @@ mod tests {
 
     #[test]
     fn slack_applies_to_all_chunks_of_a_read() {
-        let timing = Timing {
-            chunks_ns: vec![10, 10, 20, 30, 30, 30],
-            arrival_slack_ns: Some(vec![(0, 4), (3, 7), (9, 1)]),
-            ..Timing::default()
-        };
-        assert_eq!(timing.slack_of_chunks(), Some(vec![4, 4, 0, 7, 7, 7]));
-        assert_eq!(Timing::default().slack_of_chunks(), None);
+        let slack = spread_slack(&[(0, 4), (3, 7), (9, 1)], &[10, 10, 20, 30, 30, 30]);
+        assert_eq!(slack, [4, 4, 0, 7, 7, 7]);
     }
 
     #[test]

@@ -92,16 +92,16 @@ pub struct ServerStats {
     #[serde(serialize_with = "as_object")]
     pub fault_eligible: Vec<(String, u64)>,
     /// From the arrival of a request to its first token.
-    #[serde(serialize_with = "as_buckets")]
+    #[serde(serialize_with = "as_sum")]
     pub time_to_first_token: Durations,
     /// From the queue to the batch, once for each sequence.
-    #[serde(serialize_with = "as_buckets")]
+    #[serde(serialize_with = "as_sum")]
     pub queue_time: Durations,
     /// Compiles of constraints, each with its first mask.
-    #[serde(serialize_with = "as_buckets")]
+    #[serde(serialize_with = "as_sum")]
     pub compile_time: Durations,
     /// How long constraints waited for a compile thread.
-    #[serde(serialize_with = "as_buckets")]
+    #[serde(serialize_with = "as_sum")]
     pub compile_queue_time: Durations,
     /// Memory and CPU time of the process.
     pub process: ProcessStats,
@@ -401,46 +401,25 @@ fn summary(times: &Durations) -> Option<TimeSummary> {
     })
 }
 
-/// Upper bounds of the buckets, in nanoseconds. A last bucket has no bound.
-const BOUNDS_NS: [u64; 16] = [
-    500_000,
-    1_000_000,
-    2_500_000,
-    5_000_000,
-    10_000_000,
-    25_000_000,
-    50_000_000,
-    100_000_000,
-    250_000_000,
-    500_000_000,
-    1_000_000_000,
-    2_500_000_000,
-    5_000_000_000,
-    10_000_000_000,
-    30_000_000_000,
-    60_000_000_000,
+/// Upper bounds of the buckets, in milliseconds. A last bucket has no bound.
+const BOUNDS_MS: [f64; 16] = [
+    0.5, 1.0, 2.5, 5.0, 10.0, 25.0, 50.0, 100.0, 250.0, 500.0, 1e3, 2.5e3, 5e3, 1e4, 3e4, 6e4,
 ];
 
 /// Upper bounds in seconds, each with the number of durations up to it, within 0.1 % of the bound. The
 /// last bound is infinite.
 pub(super) fn buckets(times: &Durations) -> impl Iterator<Item = (f64, u64)> {
-    let up_to = |bound: &u64| {
-        (
-            *bound as f64 / 1e9,
-            times.count() - times.count_above(*bound),
-        )
+    let up_to = |ms: f64| {
+        let longer = times.count_above((ms * 1e6) as u64);
+        (ms / 1e3, times.count() - longer)
     };
-    let bounds = BOUNDS_NS.iter().map(up_to);
+    let bounds = BOUNDS_MS.into_iter().map(up_to);
     bounds.chain([(f64::INFINITY, times.count())])
 }
 
-fn as_buckets<S: Serializer>(times: &Durations, serializer: S) -> Result<S::Ok, S::Error> {
-    let buckets = buckets(times).filter(|(bound, _)| bound.is_finite());
-    let buckets: Vec<_> = buckets
-        .map(|(bound, count)| json!({"le_s": bound, "count": count}))
-        .collect();
-    json!({"count": times.count(), "sum_s": times.sum_ns() as f64 / 1e9, "buckets": buckets})
-        .serialize(serializer)
+/// The number and the sum; `/metrics` has the buckets.
+fn as_sum<S: Serializer>(times: &Durations, serializer: S) -> Result<S::Ok, S::Error> {
+    json!({"count": times.count(), "sum_s": times.sum_ns() as f64 / 1e9}).serialize(serializer)
 }
 
 #[cfg(test)]

@@ -4,13 +4,6 @@ use std::process::ExitStatus;
 
 use super::child::ChildExit;
 
-/// Why a child exited.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ExitCause {
-    Crash,
-    OutOfMemory,
-}
-
 /// Out-of-memory messages of Rust's and C++'s allocators, and of the system if a mapping or a
 /// thread fails.
 const OUT_OF_MEMORY: [&str; 5] = [
@@ -27,8 +20,8 @@ const LINES: usize = 6;
 /// Start of Rust's advice to set `RUST_BACKTRACE`.
 const ADVICE: &str = "note: run with `RUST_BACKTRACE";
 
-/// The cause of the exit and a message.
-pub fn classify(exit: &ChildExit) -> (ExitCause, String) {
+/// Whether the child had too little memory, and a message.
+pub fn classify(exit: &ChildExit) -> (bool, String) {
     let ended = exit.status.map_or_else(
         || "it closed its output or broke the protocol".to_owned(),
         ended,
@@ -48,14 +41,7 @@ pub fn classify(exit: &ChildExit) -> (ExitCause, String) {
     };
     let is_memory =
         OUT_OF_MEMORY.iter().any(|message| last.contains(message)) || is_killed(exit.status);
-    (
-        if is_memory {
-            ExitCause::OutOfMemory
-        } else {
-            ExitCause::Crash
-        },
-        message,
-    )
+    (is_memory, message)
 }
 
 /// SIGKILL that sobench did not send; usually from the kernel's out-of-memory killer.
@@ -99,25 +85,25 @@ mod tests {
             (
                 6,
                 "memory allocation of 42 bytes failed\nnote: run with `RUST_BACKTRACE=1` environment variable to display a backtrace\n",
-                ExitCause::OutOfMemory,
+                true,
                 "memory allocation of 42 bytes failed (signal 6 SIGABRT)",
             ),
             (
                 6,
                 "terminate called\n  what():  std::bad_alloc\n",
-                ExitCause::OutOfMemory,
+                true,
                 "terminate called; what():  std::bad_alloc",
             ),
-            (9, "", ExitCause::OutOfMemory, "signal 9 SIGKILL"),
+            (9, "", true, "signal 9 SIGKILL"),
             (
                 6,
                 "thread 'worker' has overflowed its stack\n",
-                ExitCause::Crash,
+                false,
                 "overflowed its stack (signal 6 SIGABRT)",
             ),
-            (11, "", ExitCause::Crash, "signal 11 SIGSEGV"),
-            (3 << 8, "bye", ExitCause::Crash, "bye (exit code 3)"),
-            (0, "", ExitCause::Crash, "exit code 0"),
+            (11, "", false, "signal 11 SIGSEGV"),
+            (3 << 8, "bye", false, "bye (exit code 3)"),
+            (0, "", false, "exit code 0"),
         ] {
             let exit = ChildExit {
                 status: Some(ExitStatus::from_raw(raw)),
@@ -131,6 +117,6 @@ mod tests {
             status: None,
             stderr: String::new(),
         };
-        assert_eq!(classify(&ended_by_us).0, ExitCause::Crash);
+        assert!(!classify(&ended_by_us).0);
     }
 }

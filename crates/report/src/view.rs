@@ -99,37 +99,7 @@ pub fn failing_as(sample: &Sample<'_>) -> Option<&'static str> {
 
 #[cfg(any(test, feature = "testing"))]
 #[allow(clippy::unwrap_used)]
-pub mod testing {
-    use super::*;
-    use sobench_facts::testing::{TestRequest, with_samples};
-    use sobench_plan::metrics::MetricsOptions;
-    use sobench_plan::record::RunRecord;
-    use sobench_results::metrics::summarise;
-
-    /// Calls `check` with a run of two seconds.
-    pub fn with_view<T>(
-        run: &[TestRequest<'_>],
-        record: RunRecord,
-        check: impl FnOnce(View<'_>) -> T,
-    ) -> T {
-        let options = MetricsOptions {
-            percentiles: vec![50.0, 99.0],
-            ..MetricsOptions::default()
-        };
-        with_samples(run, |samples| {
-            let report = Report::new(record, summarise(samples, 2_000_000_000, &options));
-            let answer = |place: usize| Ok(samples[place].observation().answer);
-            check(View {
-                report: &report,
-                samples,
-                answer: &answer,
-                resend: None,
-                run_log: None,
-                requirements: None,
-            })
-        })
-    }
-}
+pub mod testing;
 
 #[cfg(test)]
 mod tests {

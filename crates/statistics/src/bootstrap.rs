@@ -94,21 +94,6 @@ impl SplitMix {
     }
 }
 
-/// Distinct indices below `count`, in random order (Fisher and Yates).
-///
-/// # Panics
-/// `wanted` is above `count`.
-pub fn draw_distinct(random: &mut SplitMix, count: usize, wanted: usize) -> Vec<usize> {
-    assert!(wanted <= count, "there are {count}, {wanted} are needed");
-    let mut indices: Vec<usize> = (0..count).collect();
-    for place in 0..wanted {
-        let other = place + random.below(count - place);
-        indices.swap(place, other);
-    }
-    indices.truncate(wanted);
-    indices
-}
-
 /// Draws runs with replacement; `out` gets the number of times each of `count` runs is drawn.
 ///
 /// Draws `count - 1` runs: drawing `count` would underestimate the variance between runs by 1/runs
@@ -196,17 +181,6 @@ fn interval_of_level(sorted: &[f64], level: f64) -> Option<(f64, f64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn distinct_indices_are_drawn_in_random_order() {
-        let mut random = SplitMix::new(1, 0);
-        let mut all = draw_distinct(&mut random, 50, 50);
-        assert!(!all.is_sorted());
-        all.sort_unstable();
-        assert_eq!(all, (0..50).collect::<Vec<_>>());
-        assert_eq!(draw_distinct(&mut random, 50, 3).len(), 3);
-        assert!(draw_distinct(&mut random, 0, 0).is_empty());
-    }
 
     #[test]
     fn draws_are_even_and_repeatable() {

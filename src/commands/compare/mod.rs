@@ -9,7 +9,6 @@ use crate::commands::report::verdicts;
 use crate::terminal::InputProgress;
 use sobench_core::error::Result;
 use sobench_core::exit_codes::{NOT_COMPARABLE, SUCCESS};
-use sobench_core::output_files::{cannot_write_report, write_text};
 use sobench_core::output_format::OutputFormat;
 use sobench_results::compare::side::Side;
 use sobench_results::compare::{compare, files};
@@ -54,23 +53,18 @@ fn compare_files(flags: &CompareArgs) -> Result<CommandOutput> {
         OutputFormat::Json => Ok(pretty(&report::json(&comparison))),
         other => Err(other.unsupported("a comparison")),
     };
-    for (format, path) in &saved {
-        write_text(path, &rendered(*format)?, |error| {
-            cannot_write_report(path, error)
-        })?;
-        lines.push(format!("{} written: {}", format.name(), path.display()));
-    }
-    let stdout = rendered(flags.format)?;
     let exit_code = match comparison.gate_summary() {
         _ if !comparison.is_comparable() => NOT_COMPARABLE,
         Some(gate) => gate.verdict.exit_code(),
         None => SUCCESS,
     };
     lines.extend(report::closing(&comparison));
-    Ok(CommandOutput {
-        stdout,
+    let mut output = CommandOutput {
+        stdout: rendered(flags.format)?,
         lines,
         exit_code,
         file_flags: "--save",
-    })
+    };
+    output.save(&saved, rendered)?;
+    Ok(output)
 }

@@ -14,7 +14,7 @@ mod sweep;
 pub mod verdicts;
 
 use std::collections::{HashMap, HashSet};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::rc::Rc;
 
 use tokio::runtime::Runtime;
@@ -32,12 +32,12 @@ use crate::commands::bench::run::{self, ServerHistory, report_shutdown_stage};
 use crate::commands::matrix::options::{
     ContenderPlan, ContenderServer, MatrixOptions, Order, PlannedRun,
 };
-use crate::commands::output::CommandOutput;
+use crate::commands::output::{CommandOutput, check_writable};
 use crate::terminal;
 use sobench_core::case::Arm;
 use sobench_core::error::{Error, Kind, Result};
 use sobench_core::exit_codes::{ENVIRONMENT, INTERRUPTED};
-use sobench_core::output_files::{self, create_parent_folder};
+use sobench_core::output_files::create_parent_folder;
 use sobench_plan::record::EngineChoice;
 use sobench_report::contenders::{Load, MatrixRun, render, render_text};
 use sobench_runlog::write::cannot_write;
@@ -49,9 +49,7 @@ use sobench_shutdown::{Shutdown, Stage};
 /// A file cannot be written; the user stopped the command before the first run ended. A failed run
 /// is a row of the table.
 pub fn command(plan: &MatrixOptions, shutdown: &Shutdown) -> Result<CommandOutput> {
-    plan.files
-        .iter()
-        .try_for_each(|(_, path)| check_writable(path))?;
+    check_writable(plan.files.iter().map(|(_, path)| &**path))?;
     check_inputs(plan)?;
     let rounds = rounds(&dimensions(plan));
     for step in rounds.iter().flatten() {
@@ -466,18 +464,7 @@ fn finish(plan: &MatrixOptions, aggregate: &Aggregate, stopped: bool) -> Result<
     };
     let failed = comparison.runs.iter().any(|run| run.failure.is_some());
     output.exit_code = aggregate.threshold;
-    for (format, path) in &plan.files {
-        let text = render(&comparison, *format)?;
-        match output_files::write_text(path, &text, |error| cannot_write_comparison(path, error)) {
-            Ok(()) => output
-                .lines
-                .push(format!("comparison saved: {}", path.display())),
-            Err(error) => {
-                output.lines.push(format!("error: {error}"));
-                output.exit_code = ENVIRONMENT;
-            }
-        }
-    }
+    output.save(&plan.files, |format| render(&comparison, format))?;
     if failed || aggregate.has_write_failure {
         output.exit_code = ENVIRONMENT;
     }
@@ -558,19 +545,4 @@ fn check_inputs(plan: &MatrixOptions) -> Result<()> {
         first_error.map_or(Ok(()), Err)?;
     }
     Ok(())
-}
-
-/// Checks that the file can be written, before anything is sent.
-fn check_writable(path: &Path) -> Result<()> {
-    create_parent_folder(path)
-        .and_then(|()| output_files::check_writable(path))
-        .map_err(|error| cannot_write_comparison(path, &error))
-}
-
-fn cannot_write_comparison(path: &Path, error: &std::io::Error) -> Error {
-    Error::environment(format!(
-        "cannot write the comparison ({error}): {}",
-        path.display()
-    ))
-    .hint("free disk space, or give --save a writable path")
 }

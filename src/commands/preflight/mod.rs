@@ -7,7 +7,7 @@ pub mod report;
 pub mod target;
 
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use serde::Serialize;
 use tokio::runtime::Runtime;
@@ -16,13 +16,12 @@ use self::args::PreflightArgs;
 use self::options::PreflightOptions;
 use self::target::Target;
 use crate::commands::flags::environment;
-use crate::commands::output::{CommandOutput, pretty};
+use crate::commands::output::{CommandOutput, check_writable, pretty};
 use crate::commands::preflight::report::json::PreflightFile;
 use crate::commands::preflight::report::page;
 use crate::terminal;
 use sobench_core::error::{Error, Result};
 use sobench_core::exit_codes::{CHECK_FAILED, ENVIRONMENT, SUCCESS};
-use sobench_core::output_files::{check_writable, write_text};
 use sobench_core::output_format::OutputFormat;
 use sobench_preflight::{self as preflight, Preflight, Tested};
 use sobench_render::{Document, html, text};
@@ -36,7 +35,7 @@ use sobench_shutdown::Shutdown;
 pub fn run(flags: &PreflightArgs, shutdown: &Shutdown) -> Result<CommandOutput> {
     let options = PreflightOptions::new(flags, environment::api_key().as_deref())?;
     // A test can take half an hour.
-    check_files(&options.files)?;
+    check_writable(options.files.iter().map(|(_, path)| &**path))?;
     if let Some(features) = &options.features {
         return features_command::run(&options, features, shutdown);
     }
@@ -67,13 +66,13 @@ fn run_preflight(options: &PreflightOptions) -> Result<CommandOutput> {
         detail: options.detail,
         all_dialects: options.asked.all_dialects,
     };
-    Ok(output(
+    output(
         options.format,
         &options.files,
         exit_code(&result),
         &PreflightFile::new(&result),
         &page::document(&result, view),
-    ))
+    )
 }
 
 /// If the same request fails without a constraint, there is no result.
@@ -97,51 +96,29 @@ pub fn number_duplicates<'a>(labels: impl Iterator<Item = &'a mut String>) {
     }
 }
 
-/// Checks that the files of a long test can be written.
+/// Writes the requested files, and prints the report or the JSON.
 ///
 /// # Errors
-/// One cannot.
-pub fn check_files(files: &[(OutputFormat, PathBuf)]) -> Result<()> {
-    files
-        .iter()
-        .try_for_each(|(_, path)| check_writable(path).map_err(|error| cannot_write(path, &error)))
-}
-
-/// Writes the requested files, and prints the report or the JSON. If a file cannot be written, only
-/// the exit code changes.
+/// Those of [`CommandOutput::save`].
 pub fn output(
     format: OutputFormat,
     files: &[(OutputFormat, PathBuf)],
     exit_code: u8,
     result: &impl Serialize,
     page: &Document,
-) -> CommandOutput {
-    let rendered = |format| match format {
-        OutputFormat::Json => pretty(result),
-        OutputFormat::Html => html::render(page),
-        _ => text::render(page),
+) -> Result<CommandOutput> {
+    let rendered = |format| {
+        Ok(match format {
+            OutputFormat::Json => pretty(result),
+            OutputFormat::Html => html::render(page),
+            _ => text::render(page),
+        })
     };
     let mut output = CommandOutput {
         exit_code,
-        stdout: rendered(format),
+        stdout: rendered(format)?,
         ..CommandOutput::default()
     };
-    for (format, path) in files {
-        match write_text(path, &rendered(*format), |error| cannot_write(path, error)) {
-            Ok(()) => output.lines.push(format!("written: {}", path.display())),
-            Err(error) => {
-                output.lines.push(format!("error: {error}"));
-                output.exit_code = error.exit_code();
-            }
-        }
-    }
-    output.or_save_with("--save")
-}
-
-fn cannot_write(path: &Path, error: &std::io::Error) -> Error {
-    Error::environment(format!(
-        "cannot write the result ({error}): {}",
-        path.display()
-    ))
-    .hint("give a file in an existing, writable folder")
+    output.save(files, rendered)?;
+    Ok(output.or_save_with("--save"))
 }

@@ -81,7 +81,7 @@ pub(crate) fn rendered(
         out.flush().map_err(|error| cannot_store(&error))
     })?;
     Ok(CommandOutput {
-        stdout: text_for_stdout(&mut stdout, "--save")?,
+        stdout: text_for_stdout(&mut stdout)?,
         lines,
         ..CommandOutput::default()
     })

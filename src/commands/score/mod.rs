@@ -109,7 +109,7 @@ fn score_files(flags: &ScoreArgs) -> Result<CommandOutput> {
     };
     stderr.extend(unreadable);
     let stdout = match flags.format {
-        OutputFormat::Jsonl => text_for_stdout(&mut lines, "--save")?,
+        OutputFormat::Jsonl => text_for_stdout(&mut lines)?,
         format => rendered(format),
     };
     let output = CommandOutput {

@@ -12,11 +12,11 @@ use super::report::{page, sentences};
 use super::{LadderKind, ServerLimits, Step, test_limits};
 use sobench::commands::flags::checks::seconds;
 use sobench::commands::flags::environment;
-use sobench::commands::output::CommandOutput;
+use sobench::commands::output::{CommandOutput, check_writable};
 use sobench::commands::preflight::args::FORMATS;
 use sobench::commands::preflight::options::{Asked, PreflightTarget, TargetOptions};
 use sobench::commands::preflight::target::Target;
-use sobench::commands::preflight::{check_files, number_duplicates, output};
+use sobench::commands::preflight::{number_duplicates, output};
 use sobench::terminal;
 use sobench_core::error::{Error, Result};
 use sobench_core::exit_codes::{CHECK_FAILED, INTERRUPTED, SUCCESS};
@@ -41,11 +41,11 @@ pub fn run(flags: &LimitsArgs, shutdown: &Shutdown) -> Result<CommandOutput> {
         .targets
         .iter()
         .try_for_each(|target| refuse_foreign_server(flags, target))?;
-    check_files(&files)?;
+    check_writable(files.iter().map(|(_, path)| &**path))?;
     if !flags.merge.is_empty() {
         let read = flags.merge.iter().map(|file| read(file));
         let merged: Vec<Vec<ServerLimits>> = read.collect::<Result<_>>()?;
-        return Ok(report(flags, &files, merged.concat(), false));
+        return report(flags, &files, merged.concat(), false);
     }
     let is_selected =
         |ladder: &LadderKind| flags.ladder.is_empty() || flags.ladder.contains(ladder);
@@ -66,7 +66,7 @@ pub fn run(flags: &LimitsArgs, shutdown: &Shutdown) -> Result<CommandOutput> {
             Err(error) => return Err(error),
         }
     }
-    Ok(report(flags, &files, tested, shutdown.is_requested()))
+    report(flags, &files, tested, shutdown.is_requested())
 }
 
 /// What is tested.
@@ -96,7 +96,7 @@ fn report(
     files: &[(OutputFormat, PathBuf)],
     mut servers: Vec<ServerLimits>,
     is_interrupted: bool,
-) -> CommandOutput {
+) -> Result<CommandOutput> {
     number_duplicates(servers.iter_mut().map(|server| &mut server.label));
     output(
         flags.format,

@@ -1,7 +1,6 @@
 //! Runs `sobench-tools mask`: measures, summarises, prints and writes the report.
 
-use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use crate::mask::options::MaskOptions;
 use crate::mask::report::json::MaskFile;
@@ -10,13 +9,12 @@ use crate::mask::report::{Measurement, Summary, csv};
 use crate::mask::row::Row;
 use crate::mask::{MaskEvent, MaskRun, MergedRows, WorkerCommand};
 use sobench::commands::flags::paths::InputPath;
-use sobench::commands::output::{CommandOutput, pretty};
+use sobench::commands::output::{CommandOutput, check_writable, pretty};
 use sobench::terminal;
 use sobench::terminal::{Mode, Progress, ProgressLabels};
 use sobench_core::dates::date;
-use sobench_core::error::{Error, Result};
+use sobench_core::error::Result;
 use sobench_core::exit_codes::{INTERRUPTED, SUCCESS};
-use sobench_core::output_files;
 use sobench_core::output_format::OutputFormat;
 use sobench_core::printable::printable;
 use sobench_engine::EngineName;
@@ -36,7 +34,7 @@ const MESSAGE_MAX_CHARS: usize = 300;
 pub fn run(options: &MaskOptions, shutdown: &Shutdown) -> Result<CommandOutput> {
     let csv_tags = options.output.csv_tags.as_deref();
     let saved = options.files.iter().map(|(_, path)| &**path);
-    saved.chain(csv_tags).try_for_each(check_writable)?;
+    check_writable(saved.chain(csv_tags))?;
     let _listener = listen(shutdown)?;
     let measured = measure(options, shutdown)?;
     let summary = Summary::build(measurement(&measured), || Ok(measured.rows()))?;
@@ -131,13 +129,12 @@ pub(crate) fn report_merged(
     };
     let summary = Summary::build(measurement, || Ok(rows.iter()))?;
     output.stdout = render_report(format, &summary, rows.iter())?;
-    for (format, path) in saved
+    let reports = saved
         .iter()
-        .filter(|(format, _)| *format != OutputFormat::Jsonl)
-    {
-        let report = render_report(*format, &summary, rows.iter())?;
-        write_file(path, report.as_bytes(), &mut output);
-    }
+        .filter(|(format, _)| *format != OutputFormat::Jsonl);
+    output.save(&reports.cloned().collect::<Vec<_>>(), |format| {
+        render_report(format, &summary, rows.iter())
+    })?;
     Ok(output)
 }
 
@@ -249,38 +246,10 @@ fn write_all(
     summary: &Summary,
     output: &mut CommandOutput,
 ) -> Result<()> {
-    for (format, path) in &options.files {
-        let report = render_report(*format, summary, measured.rows())?;
-        write_file(path, report.as_bytes(), output);
-    }
     if let Some(path) = &options.output.csv_tags {
-        write_file(path, &csv::render_tags(summary), output);
+        output.write(path, &String::from_utf8_lossy(&csv::render_tags(summary)));
     }
-    Ok(())
-}
-
-/// Writes a report and records the result; a failure does not affect other outputs.
-pub(crate) fn write_file(path: &Path, bytes: &[u8], output: &mut CommandOutput) {
-    let cannot = |error: &std::io::Error| cannot_write(path, error);
-    let fill = |out: &mut dyn Write| out.write_all(bytes).map_err(|error| cannot(&error));
-    match output_files::replace(path, fill, cannot) {
-        Ok(()) => output.lines.push(format!("written: {}", path.display())),
-        Err(error) => {
-            output.lines.push(format!("error: {error}"));
-            output.exit_code = output.exit_code.max(error.exit_code());
-        }
-    }
-}
-
-/// Checks before the measurement that a report file is writable. An existing file is not changed.
-pub(crate) fn check_writable(path: &Path) -> Result<()> {
-    output_files::check_writable(path).map_err(|error| cannot_write(path, &error))
-}
-
-fn cannot_write(path: &Path, error: &std::io::Error) -> Error {
-    Error::environment(format!(
-        "cannot write the report ({error}): {}",
-        path.display()
-    ))
-    .hint("name a file in an existing, writable folder")
+    output.save(&options.files, |format| {
+        render_report(format, summary, measured.rows())
+    })
 }

@@ -4,14 +4,14 @@ use std::path::Path;
 use std::sync::OnceLock;
 
 use crate::mask::WorkerCommand;
-use crate::mask::measure::{check_writable, listen, write_file};
+use crate::mask::measure::listen;
 use crate::mask::options::MaskOptions;
 use crate::mask::plan::Effort;
 use crate::mask::proof_report::json::ProofFile;
 use crate::mask::proof_report::{Summary, issue, page, replay_report};
 use crate::mask::proof_run::{self, ProofEvent, ProofRun};
 use crate::mask::prove::witness::{self, Witness};
-use sobench::commands::output::{CommandOutput, pretty};
+use sobench::commands::output::{CommandOutput, check_writable, pretty};
 use sobench::terminal;
 use sobench::terminal::{Mode, Progress, ProgressLabels};
 use sobench_core::error::{Error, Result};
@@ -33,9 +33,7 @@ const MAX_WITNESSES_BYTES: u64 = 1 << 30;
 /// code 3.
 pub fn run(options: &MaskOptions, effort: Effort, shutdown: &Shutdown) -> Result<CommandOutput> {
     let saved = options.files.iter().map(|(_, path)| &**path);
-    saved
-        .chain(options.proof.witnesses.as_deref())
-        .try_for_each(check_writable)?;
+    check_writable(saved.chain(options.proof.witnesses.as_deref()))?;
     if let Some(folder) = &options.proof.issues {
         std::fs::create_dir_all(folder).map_err(|error| cannot_create(folder, &error))?;
     }
@@ -127,7 +125,7 @@ fn rendered(format: OutputFormat, summary: &Summary) -> String {
 
 fn write_all(options: &MaskOptions, summary: &Summary, output: &mut CommandOutput) {
     for (format, path) in &options.files {
-        write_file(path, rendered(*format, summary).as_bytes(), output);
+        output.write(path, &rendered(*format, summary));
     }
     let proved = &summary.proved;
     if let Some(path) = &options.proof.witnesses {
@@ -140,16 +138,12 @@ fn write_all(options: &MaskOptions, summary: &Summary, output: &mut CommandOutpu
                 .expect("a witness holds only strings, numbers and JSON values")
                 + "\n"
         });
-        write_file(path, lines.collect::<String>().as_bytes(), output);
+        output.write(path, &lines.collect::<String>());
     }
     if let Some(folder) = &options.proof.issues {
         for (number, cluster) in proved.clusters.iter().enumerate() {
             if let Some(text) = issue::render(&proved.record, cluster) {
-                write_file(
-                    &folder.join(issue::file_name(number + 1, cluster)),
-                    text.as_bytes(),
-                    output,
-                );
+                output.write(&folder.join(issue::file_name(number + 1, cluster)), &text);
             }
         }
     }
@@ -169,7 +163,7 @@ fn cannot_create(folder: &Path, error: &std::io::Error) -> Error {
 /// The file has no witness, or an engine cannot be opened.
 pub fn replay(options: &MaskOptions, path: &Path, shutdown: &Shutdown) -> Result<CommandOutput> {
     let witnesses = read(path)?;
-    (options.files.iter()).try_for_each(|(_, path)| check_writable(path))?;
+    check_writable(options.files.iter().map(|(_, path)| &**path))?;
     let _listener = listen(shutdown)?;
     let statuses = proof_run::replay(
         &witnesses,
@@ -193,7 +187,7 @@ pub fn replay(options: &MaskOptions, path: &Path, shutdown: &Shutdown) -> Result
         ..CommandOutput::default()
     };
     for (format, path) in &options.files {
-        write_file(path, rendered(*format).as_bytes(), &mut output);
+        output.write(path, &rendered(*format));
     }
     Ok(output)
 }

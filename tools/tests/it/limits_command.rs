@@ -62,7 +62,7 @@ fn bad_input_is_refused_with_a_hint() {
         (
             &["--base-url", closed.as_str(), "--save /proc/none/a.json"],
             3,
-            "cannot write the result",
+            "cannot write the report",
         ),
     ] {
         limits(arguments).assert_fails(code, &[message]);

@@ -20,11 +20,11 @@ fn mask(extra: &[&str]) -> Ran {
 #[test]
 fn unwritable_files_are_detected_before_the_measurement() {
     for flag in [
-        "--save /nonexist/x.html",
+        "--save /proc/none/x.html",
         "--save Cargo.toml/x.csv",
         "--csv-tags Cargo.toml/x",
     ] {
-        let hint = "\nhint: name a file in an existing";
+        let hint = "\nhint: choose a file in a writable folder";
         mask(&[flag]).assert_fails(3, &["cannot write the report", hint]);
     }
     let folder = Folder::new();

@@ -25,7 +25,7 @@ use super::row_builder::{Progress, RowBuilder, TimeOwner};
 use sobench_core::error::{Error, Result};
 use sobench_notices::notice::MaskNotice;
 use sobench_process::child::{ChildExit, WorkerCommand};
-use sobench_process::exit_cause::{self, ExitCause};
+use sobench_process::exit_cause;
 use sobench_shutdown::Shutdown;
 
 /// Time limit for opening an engine.
@@ -378,12 +378,10 @@ impl<'a> Supervisor<'a> {
 
 /// Why a child exited, and a message.
 fn classify(exit: &ChildExit) -> (StopCause, String) {
-    let (cause, message) = exit_cause::classify(exit);
-    let cause = match cause {
-        ExitCause::Crash => StopCause::Crash,
-        ExitCause::OutOfMemory => StopCause::OutOfMemory,
-    };
-    (cause, message)
+    match exit_cause::classify(exit) {
+        (true, message) => (StopCause::OutOfMemory, message),
+        (false, message) => (StopCause::Crash, message),
+    }
 }
 
 fn timeout_message(limit: Duration) -> String {
