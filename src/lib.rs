@@ -17,7 +17,7 @@
 //!
 //! [`sobench_preflight`] tests whether a server enforces constraints. [`sobench_engine`] and
 //! [`sobench_embedded`] are the embedded server: real constrained-decoding libraries that mask a
-//! synthetic model. [`sobench_mask`] measures and tests these libraries in process.
+//! synthetic model. The package `sobench-tools` measures and tests these libraries in process.
 //! `ARCHITECTURE.md` describes the crates.
 
 #![cfg_attr(test, allow(clippy::disallowed_methods))]

@@ -334,9 +334,15 @@ pub fn custom_result(base_url: &str, rows: &[Value], arguments: &[&str]) -> (Ran
 /// A temporary folder for files of a test.
 pub struct Folder(tempfile::TempDir);
 
+impl Default for Folder {
+    fn default() -> Self {
+        Self(tempfile::tempdir().expect("a temporary folder can be made"))
+    }
+}
+
 impl Folder {
     pub fn new() -> Self {
-        Self(tempfile::tempdir().expect("a temporary folder can be made"))
+        Self::default()
     }
 
     /// The path of a file, which need not exist.
