@@ -28,7 +28,7 @@ pub struct MergeArgs {
 /// Merges the rows and prints the report.
 ///
 /// # Errors
-/// Those of [`measure::report_merged`].
+/// The files are not all shards of one measurement, or a file cannot be written.
 pub fn run(flags: MergeArgs, shutdown: &Shutdown) -> Result<CommandOutput> {
     shutdown.run_or_abandon(move || {
         let formats = FORMATS.into_iter().chain([OutputFormat::Jsonl]);

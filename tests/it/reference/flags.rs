@@ -12,7 +12,7 @@ pub(super) fn page() -> String {
     let commands = program
         .get_subcommands()
         .filter(|subcommand| !subcommand.is_hide_set() && subcommand.get_name() != "help");
-    let intro = "Flag names accept `_` in place of `-`. The default command is `bench`. `--help` of a command has every value and detail.\n";
+    let intro = "Flag names accept `_` in place of `-`. The default command is `bench`. `--help` of a command has every value and detail, `sobench-tools --help` the second program.\n";
     let mut known = Vec::new();
     commands.fold(intro.to_owned(), |page, command| {
         page + &section(command, &mut known)
@@ -59,7 +59,30 @@ fn section(command: &Command, known: &mut Vec<Vec<String>>) -> String {
         );
         section.push_str(&format!("\n{}", table(&["flag", "default", "does"], &rows)));
     }
-    section
+    section + &hidden(command)
+}
+
+/// The names of the flags that only `--help-all` explains, by heading.
+fn hidden(command: &Command) -> String {
+    let mut by_heading: Vec<(&str, Vec<String>)> = Vec::new();
+    for argument in command.get_arguments().filter(|flag| flag.is_hide_set()) {
+        let heading = argument.get_help_heading().unwrap_or("Other");
+        let name = format!("`{}`", argument.get_long().unwrap_or_default());
+        match by_heading.iter_mut().find(|(known, _)| *known == heading) {
+            Some((_, names)) => names.push(name),
+            None => by_heading.push((heading, vec![name])),
+        }
+    }
+    if command.get_name() != "bench" {
+        return String::new();
+    }
+    let lists = by_heading
+        .iter()
+        .map(|(heading, names)| format!("- {heading}: {}\n", names.join(", ")));
+    format!(
+        "\n### In `sobench bench --help-all` only\n{}",
+        lists.collect::<String>()
+    )
 }
 
 fn row(arg: &Arg) -> Vec<String> {
