@@ -411,7 +411,7 @@ mod tests {
             let found = error.what.replace(path, "FILE");
             assert!(found.starts_with(what), "{found}");
             assert!(error.hint.unwrap_or_default().contains(hint), "{file}");
-            assert_eq!(error.kind, sobench_core::error::Kind::Usage);
+            assert_eq!(error.kind, sobench_core::error::ErrorKind::Usage);
         }
         let missing =
             expand(["sobench", "--config", "/nowhere/x.toml"].map(OsString::from)).unwrap_err();

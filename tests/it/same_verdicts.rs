@@ -24,7 +24,7 @@ use sobench_preflight::features::data::shipped;
 use sobench_preflight::tool_calls::classify::ToolEvidence;
 use sobench_preflight::tool_calls::probe::ToolProbe;
 use sobench_preflight::tool_calls::{CallControl, ToolRow};
-use sobench_preflight::{Class, Control, Finding, Kind, ToolQuestion, features, tool_calls};
+use sobench_preflight::{Class, Control, Finding, ProbeKind, ToolQuestion, features, tool_calls};
 use sobench_results::compare::read::{parse_runs, run_from_log};
 use sobench_results::compare::side::Run;
 use sobench_results::metrics::judgement::is_correct;
@@ -499,7 +499,7 @@ fn check_finding(verdict: &Verdict, finding: &Finding) {
 fn preflight_classifies_by_the_verdict() {
     let mut evaluator = Evaluator::new(EvaluateOptions::default());
     let mut words = RandomWords::new(1);
-    let choice = Kind::Text(ConstraintKind::Choice);
+    let choice = ProbeKind::Text(ConstraintKind::Choice);
     let probe = ConstraintProbe::random(choice, GrammarDialect::Lark, &mut words);
     let control = Control::from_observation(&endings(&answer_text("The sea is calm."))[0]);
     let compiled = evaluator.compile(&probe.judged_by);

@@ -6,7 +6,7 @@ use crate::exit_codes::{ENVIRONMENT, INTERRUPTED, USAGE};
 
 /// Category of an error; determines the exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum ErrorKind {
     /// The command line or an input file is wrong.
     Usage,
     /// The environment does not allow it (server unreachable, every request failed).
@@ -22,7 +22,7 @@ pub enum Kind {
 /// `what` is lower case, without a full stop, with the offending value last.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
-    pub kind: Kind,
+    pub kind: ErrorKind,
     pub what: String,
     pub hint: Option<String>,
 }
@@ -33,22 +33,22 @@ pub type Result<T> = std::result::Result<T, Error>;
 impl Error {
     /// A usage error: a wrong flag or input file.
     pub fn usage(what: impl Into<String>) -> Self {
-        Self::new(Kind::Usage, what)
+        Self::new(ErrorKind::Usage, what)
     }
 
     /// An environment error: something outside the program is missing or fails.
     pub fn environment(what: impl Into<String>) -> Self {
-        Self::new(Kind::Environment, what)
+        Self::new(ErrorKind::Environment, what)
     }
 
     /// An internal error: a bug in sobench.
     pub fn internal(what: impl Into<String>) -> Self {
-        Self::new(Kind::Internal, what)
+        Self::new(ErrorKind::Internal, what)
     }
 
     /// Stopped by the user.
     pub fn interrupted(what: impl Into<String>) -> Self {
-        Self::new(Kind::Interrupted, what)
+        Self::new(ErrorKind::Interrupted, what)
     }
 
     /// Sets the hint, which says what to do.
@@ -61,13 +61,13 @@ impl Error {
     /// The exit code; see [`crate::exit_codes`].
     pub fn exit_code(&self) -> u8 {
         match self.kind {
-            Kind::Usage => USAGE,
-            Kind::Environment | Kind::Internal => ENVIRONMENT,
-            Kind::Interrupted => INTERRUPTED,
+            ErrorKind::Usage => USAGE,
+            ErrorKind::Environment | ErrorKind::Internal => ENVIRONMENT,
+            ErrorKind::Interrupted => INTERRUPTED,
         }
     }
 
-    fn new(kind: Kind, what: impl Into<String>) -> Self {
+    fn new(kind: ErrorKind, what: impl Into<String>) -> Self {
         Self {
             kind,
             what: what.into(),

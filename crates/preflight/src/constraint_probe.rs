@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use sobench_core::case::{Case, Prompt};
 use sobench_core::constraint::{AlwaysTrue, Constraint, ConstraintKind, GrammarDialect};
-use sobench_notices::enforcement::Kind;
+use sobench_notices::enforcement::ProbeKind;
 use sobench_pycompat::random::PythonRandom;
 
 /// The prompt of probes. It contains "JSON", because OpenAI refuses `json_object` otherwise.
@@ -60,7 +60,7 @@ impl RandomWords {
 /// A constraint to test, and the expected answers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ConstraintProbe {
-    pub kind: Kind,
+    pub kind: ProbeKind,
     /// The constraint that is sent.
     pub constraint: Arc<Constraint>,
     /// The constraint that judges the answer: the same one, if the evaluator supports it.
@@ -83,10 +83,10 @@ enum AllowedAnswers {
 
 impl ConstraintProbe {
     /// A new probe for a kind; a grammar is written in `notation`.
-    pub fn random(kind: Kind, notation: GrammarDialect, words: &mut RandomWords) -> Self {
+    pub fn random(kind: ProbeKind, notation: GrammarDialect, words: &mut RandomWords) -> Self {
         let pair = [words.word(), words.word()];
         let [first, second] = &pair;
-        let Kind::Text(kind) = kind else {
+        let ProbeKind::Text(kind) = kind else {
             // Tool calls have requests of their own, and the reasoning boundary uses this schema.
             return Self::document(first, second);
         };
@@ -127,7 +127,7 @@ impl ConstraintProbe {
     ) -> Self {
         let constraint = Arc::new(constraint);
         Self {
-            kind: Kind::Text(kind),
+            kind: ProbeKind::Text(kind),
             judged_by: Arc::clone(&constraint),
             constraint,
             random_words,
@@ -242,17 +242,17 @@ mod tests {
     use super::*;
     use sobench_judge::{EvaluateOptions, Evaluator};
 
-    fn random(kind: Kind, seed: u64) -> ConstraintProbe {
+    fn random(kind: ProbeKind, seed: u64) -> ConstraintProbe {
         ConstraintProbe::random(kind, GrammarDialect::Lark, &mut RandomWords::new(seed))
     }
 
     #[test]
     fn random_words_are_reproducible_and_distinct() {
-        for kind in Kind::of_text() {
+        for kind in ProbeKind::of_text() {
             assert_eq!(random(kind, 7), random(kind, 7), "{kind}");
             assert_eq!(
                 random(kind, 7) == random(kind, 8),
-                kind == Kind::Text(ConstraintKind::JsonObject),
+                kind == ProbeKind::Text(ConstraintKind::JsonObject),
                 "{kind}"
             );
         }
@@ -269,9 +269,9 @@ mod tests {
     fn allowed_answers_are_valid_and_not_in_the_prompt() {
         let mut evaluator = Evaluator::new(EvaluateOptions::default());
         for notation in [GrammarDialect::Ebnf, GrammarDialect::Lark] {
-            for kind in Kind::of_text() {
+            for kind in ProbeKind::of_text() {
                 let probe = ConstraintProbe::random(kind, notation, &mut RandomWords::new(3));
-                assert_eq!(Kind::from_constraint(&probe.constraint), kind);
+                assert_eq!(ProbeKind::from_constraint(&probe.constraint), kind);
                 let answer = match &probe.allowed {
                     AllowedAnswers::Word => probe.random_words[1].clone(),
                     AllowedAnswers::Document(document) => document.clone(),
@@ -289,11 +289,11 @@ mod tests {
     fn prefixes_are_recognised() {
         let word =
             |probe: &ConstraintProbe, letters: usize| probe.random_words[0][..letters].to_owned();
-        let choice = random(Kind::Text(ConstraintKind::Choice), 4);
+        let choice = random(ProbeKind::Text(ConstraintKind::Choice), 4);
         assert_eq!(choice.matched_prefix_letters(&word(&choice, 5)), Some(5));
         assert_eq!(choice.matched_prefix_letters(""), Some(0));
         assert_eq!(choice.matched_prefix_letters("The"), None);
-        let json = random(Kind::JSON_SCHEMA, 4);
+        let json = random(ProbeKind::JSON_SCHEMA, 4);
         assert_eq!(
             json.matched_prefix_letters(&format!("{{ \n \"{}", word(&json, 6))),
             Some(6)
@@ -301,7 +301,7 @@ mod tests {
         assert_eq!(json.matched_prefix_letters("{ \n\n"), Some(0));
         assert_eq!(json.matched_prefix_letters("{\"name\""), None);
         assert_eq!(
-            random(Kind::Text(ConstraintKind::JsonObject), 4).matched_prefix_letters("{"),
+            random(ProbeKind::Text(ConstraintKind::JsonObject), 4).matched_prefix_letters("{"),
             None
         );
     }

@@ -100,14 +100,14 @@ fn refusal(found: &ConstraintFinding, elsewhere: Option<&Notice>) -> Error {
 mod tests {
     use super::super::testing::{cell, preflight};
     use super::*;
-    use crate::Kind;
+    use crate::ProbeKind;
     use sobench_backend::ConstraintDialect::{Guided, StructuredOutputs};
     use sobench_core::constraint::ConstraintKind;
 
     #[test]
     fn a_silent_loss_stops_the_run_unless_allowed() {
         for class in Class::ALL {
-            let tested = preflight(vec![cell(Kind::JSON_SCHEMA, Guided, class)]);
+            let tested = preflight(vec![cell(ProbeKind::JSON_SCHEMA, Guided, class)]);
             let refused = gate(&tested, Guided, UnenforcedPolicy::Refuse);
             assert_eq!(refused.is_err(), class.is_silent_loss(), "{class:?}");
             if let Err(error) = refused {
@@ -187,7 +187,7 @@ mod tests {
     #[test]
     fn control_characters_of_an_answer_are_escaped() {
         let mut with_escapes = cell(
-            Kind::Text(ConstraintKind::Regex),
+            ProbeKind::Text(ConstraintKind::Regex),
             StructuredOutputs,
             Class::Ignored,
         );

@@ -27,7 +27,7 @@ use serde::Serialize;
 use sobench_backend::identify::Server;
 use sobench_backend::{ConstraintDialect, Product, ServerKind};
 use sobench_core::constraint::GrammarDialect;
-pub use sobench_notices::enforcement::{Cause, Class, Finding, Kind, ServerFacts, Spelling};
+pub use sobench_notices::enforcement::{Cause, Class, Finding, ProbeKind, ServerFacts, Spelling};
 use sobench_notices::notice::{Notice, as_sentences};
 
 pub use classify::Control;
@@ -54,10 +54,10 @@ pub struct Preflight {
     pub untested: Vec<ConstraintDialect>,
     /// The formatting of JSON; `None` if no dialect enforces a schema, or the request failed.
     pub spelling: Option<Spelling>,
-    /// `None` if [`Kind::Tool`] was not tested.
+    /// `None` if [`ProbeKind::Tool`] was not tested.
     #[serde(skip)]
     pub tool_calls: Option<ToolPreflight>,
-    /// `None` if [`Kind::Reasoning`] was not tested.
+    /// `None` if [`ProbeKind::Reasoning`] was not tested.
     #[serde(skip)]
     pub reasoning: Option<ReasoningPreflight>,
     /// Generating requests sent, including the control.
@@ -86,7 +86,7 @@ pub struct PreflightConditions {
     pub prompt: String,
     pub stream: bool,
     /// The kinds to test.
-    pub kinds: Vec<Kind>,
+    pub kinds: Vec<ProbeKind>,
     /// The dialects to test, that of `auto` first.
     #[serde(rename = "constraint_dialects")]
     pub dialects: Vec<ConstraintDialect>,
@@ -98,7 +98,7 @@ pub struct PreflightConditions {
 /// The result of one kind in one dialect.
 #[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct Cell {
-    pub kind: Kind,
+    pub kind: ProbeKind,
     /// The notation of a grammar; `None` for other kinds.
     #[serde(rename = "grammar_dialect")]
     pub notation: Option<GrammarDialect>,
@@ -127,15 +127,15 @@ pub struct Recommendation {
     #[serde(rename = "grammar_dialect")]
     pub notation: Option<GrammarDialect>,
     /// The tested kinds that it enforces.
-    pub enforced: Vec<Kind>,
+    pub enforced: Vec<ProbeKind>,
     /// The tested kinds that it does not enforce.
-    pub missing: Vec<Kind>,
+    pub missing: Vec<ProbeKind>,
 }
 
 impl Preflight {
     /// The cell of a kind in a dialect. If there are two notations, the one that works. `None` if
     /// it was not tested.
-    pub fn verdict_for(&self, kind: Kind, dialect: ConstraintDialect) -> Option<&Cell> {
+    pub fn verdict_for(&self, kind: ProbeKind, dialect: ConstraintDialect) -> Option<&Cell> {
         let mut cells = self
             .cells
             .iter()
@@ -151,7 +151,8 @@ impl Preflight {
     /// silent losses, then that of `auto`. `None` if no dialect enforces any.
     pub fn recommendation(&self) -> Option<Recommendation> {
         let recommendation_for = |dialect: ConstraintDialect| {
-            let is_enforced = |kind: &Kind| self.class_of(*kind, dialect) == Some(Class::Enforced);
+            let is_enforced =
+                |kind: &ProbeKind| self.class_of(*kind, dialect) == Some(Class::Enforced);
             let (enforced, missing) = self.text_kinds().partition(is_enforced);
             Recommendation {
                 dialect,
@@ -211,7 +212,7 @@ impl Preflight {
     }
 
     /// The tested kinds that dialects carry.
-    pub fn text_kinds(&self) -> impl Iterator<Item = Kind> {
+    pub fn text_kinds(&self) -> impl Iterator<Item = ProbeKind> {
         let kinds = self.record.kinds.iter().copied();
         kinds.filter(|kind| kind.is_of_text())
     }
@@ -237,19 +238,19 @@ impl Preflight {
             .filter(|cell| cell.finding.class.is_silent_loss())
     }
 
-    fn class_of(&self, kind: Kind, dialect: ConstraintDialect) -> Option<Class> {
+    fn class_of(&self, kind: ProbeKind, dialect: ConstraintDialect) -> Option<Class> {
         self.verdict_for(kind, dialect)
             .map(|cell| cell.finding.class)
     }
 
-    fn loses_silently(&self, kind: Kind, dialect: ConstraintDialect) -> bool {
+    fn loses_silently(&self, kind: ProbeKind, dialect: ConstraintDialect) -> bool {
         self.class_of(kind, dialect)
             .is_some_and(Class::is_silent_loss)
     }
 
     fn notation_for(&self, dialect: ConstraintDialect) -> Option<GrammarDialect> {
         let cell = self
-            .verdict_for(Kind::GRAMMAR, dialect)
+            .verdict_for(ProbeKind::GRAMMAR, dialect)
             .filter(|cell| cell.finding.class == Class::Enforced)?;
         cell.notation
             .filter(|notation| *notation != self.record.notation)
@@ -335,7 +336,7 @@ pub fn server_label(facts: &ServerFacts, backend: ServerKind) -> String {
 }
 
 /// The label of a row: the kind, with the notation of a grammar.
-pub fn label(kind: Kind, notation: Option<GrammarDialect>) -> String {
+pub fn label(kind: ProbeKind, notation: Option<GrammarDialect>) -> String {
     notation.map_or_else(
         || kind.name().to_owned(),
         |notation| format!("{kind} ({notation})"),

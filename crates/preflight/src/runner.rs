@@ -19,11 +19,11 @@ use sobench_backend::{
 use sobench_client::{Client, ClientOptions, Endpoint, ProbeResponse, get_path, send_one};
 use sobench_core::case::Case;
 use sobench_core::constraint::{Constraint, GrammarDialect};
-use sobench_core::error::{Error, Kind as Fault, Result};
+use sobench_core::error::{Error, ErrorKind, Result};
 use sobench_core::observation::{Observation, Outcome, TransportCause};
 use sobench_core::printable::printable_body;
 use sobench_judge::{EvaluateOptions, Evaluator};
-use sobench_notices::enforcement::{Cause, Class, Finding, Kind, Page, ServerFacts, Spelling};
+use sobench_notices::enforcement::{Cause, Class, Finding, Page, ProbeKind, ServerFacts, Spelling};
 use sobench_notices::notice::{Notice, PreflightNotice};
 use sobench_shutdown::Shutdown;
 
@@ -54,7 +54,7 @@ pub struct Options {
     /// The model's name on the server.
     pub model: String,
     /// In the order in which they are tested.
-    pub kinds: Vec<Kind>,
+    pub kinds: Vec<ProbeKind>,
     /// In the order in which they are tested, that of `auto` first.
     pub dialects: Vec<ConstraintDialect>,
     /// Whether to test all of them. Otherwise none is tested after one that enforces everything, if
@@ -82,7 +82,7 @@ pub struct Options {
     /// [`PROMPT`] in the chat template of the model, for servers that take text; `None` if the
     /// template is unknown. Tried if the model does not answer the plain prompt.
     pub templated_prompt: Option<String>,
-    /// The questions about tool calls, in the order in which they are tested, for [`Kind::Tool`].
+    /// The questions about tool calls, in the order in which they are tested, for [`ProbeKind::Tool`].
     pub tool_questions: Vec<ToolQuestion>,
 }
 
@@ -150,7 +150,7 @@ pub async fn run(
             });
             found.notices.splice(0..0, elsewhere);
         }
-        Err(error) if error.kind == Fault::Environment => found.requests += 1,
+        Err(error) if error.kind == ErrorKind::Environment => found.requests += 1,
         Err(error) => return Err(error),
     }
     Ok(found)
@@ -167,14 +167,14 @@ fn other_endpoint(
         ServerKind::OpenaiChat => ServerKind::Openai,
         _ => ServerKind::OpenaiChat,
     };
-    let class_is = |kind: Kind, is: fn(Class) -> bool| {
+    let class_is = |kind: ProbeKind, is: fn(Class) -> bool| {
         let mut cells = found.cells.iter().filter(|cell| cell.kind == kind);
         cells.any(|cell| is(cell.finding.class))
     };
-    let is_lost = |kind: &Kind| {
+    let is_lost = |kind: &ProbeKind| {
         class_is(*kind, Class::is_silent_loss) && !class_is(*kind, |class| class == Class::Enforced)
     };
-    let kinds: Vec<Kind> = found
+    let kinds: Vec<ProbeKind> = found
         .text_kinds()
         .filter(is_lost)
         .take(MAX_ELSEWHERE)
@@ -309,16 +309,16 @@ async fn test(
             break;
         }
     }
-    let tool_calls = match options.kinds.contains(&Kind::Tool) {
+    let tool_calls = match options.kinds.contains(&ProbeKind::Tool) {
         true => Some(runner.test_tool_calls(on_test).await?),
         false => None,
     };
-    let reasoning = match options.kinds.contains(&Kind::Reasoning) {
+    let reasoning = match options.kinds.contains(&ProbeKind::Reasoning) {
         true => Some(runner.test_reasoning(on_test).await?),
         false => None,
     };
     let mut preflight = runner.finish(facts, tool_calls, reasoning);
-    if is_whole || options.kinds.contains(&Kind::JSON_SCHEMA) {
+    if is_whole || options.kinds.contains(&ProbeKind::JSON_SCHEMA) {
         runner.test_json_formatting(&mut preflight).await?;
     }
     preflight.requests = runner.requests;
@@ -474,10 +474,12 @@ impl Runner<'_> {
 
     /// Tests one kind in one dialect; a grammar that is refused in one notation is tested in the
     /// other.
-    async fn test_kind(&mut self, kind: Kind, dialect: ConstraintDialect) -> Result<()> {
+    async fn test_kind(&mut self, kind: ProbeKind, dialect: ConstraintDialect) -> Result<()> {
         let first = self.options.notation;
         let class = self.test_cell(kind, first, dialect).await?;
-        if kind == Kind::GRAMMAR && class == Class::Rejected && self.options.extent == Extent::Whole
+        if kind == ProbeKind::GRAMMAR
+            && class == Class::Rejected
+            && self.options.extent == Extent::Whole
         {
             self.test_cell(kind, other_notation(first), dialect).await?;
         }
@@ -486,7 +488,7 @@ impl Runner<'_> {
 
     async fn test_cell(
         &mut self,
-        kind: Kind,
+        kind: ProbeKind,
         notation: GrammarDialect,
         dialect: ConstraintDialect,
     ) -> Result<Class> {
@@ -517,7 +519,7 @@ impl Runner<'_> {
             }
         };
         let class = finding.class;
-        let notation = (kind == Kind::GRAMMAR).then_some(notation);
+        let notation = (kind == ProbeKind::GRAMMAR).then_some(notation);
         self.cells.push(Cell {
             kind,
             notation,
@@ -531,7 +533,7 @@ impl Runner<'_> {
     /// Sends one request and classifies the answer. Also returns whether the answer was truncated.
     async fn test_once(
         &mut self,
-        kind: Kind,
+        kind: ProbeKind,
         notation: GrammarDialect,
         dialect: ConstraintDialect,
         output_len: u32,
@@ -545,7 +547,7 @@ impl Runner<'_> {
             }
             Ok(body) => self::envelopes_of(&body, &probe.constraint),
         };
-        let notation = (kind == Kind::GRAMMAR).then_some(notation);
+        let notation = (kind == ProbeKind::GRAMMAR).then_some(notation);
         let label = super::label(kind, notation);
         let observation = match self
             .ask(&format!("{label} in {dialect}"), &case, &request)
@@ -573,7 +575,7 @@ impl Runner<'_> {
     async fn test_json_formatting(&mut self, preflight: &mut Preflight) -> Result<()> {
         let enforces = |dialect: &&ConstraintDialect| {
             preflight
-                .verdict_for(Kind::JSON_SCHEMA, **dialect)
+                .verdict_for(ProbeKind::JSON_SCHEMA, **dialect)
                 .is_some_and(|cell| cell.finding.class == Class::Enforced)
         };
         let Some(dialect) = self

@@ -1,6 +1,8 @@
 //! Preflight results for tests.
 
-use super::{Cell, Class, Control, Finding, Kind, Preflight, PreflightConditions, ServerFacts};
+use super::{
+    Cell, Class, Control, Finding, Preflight, PreflightConditions, ProbeKind, ServerFacts,
+};
 use sobench_backend::{ConstraintDialect, ServerKind};
 use sobench_core::constraint::GrammarDialect;
 
@@ -12,7 +14,7 @@ pub fn preflight(cells: Vec<Cell>) -> Preflight {
             dialects.push(cell.dialect);
         }
     }
-    let kinds = Kind::all()
+    let kinds = ProbeKind::all()
         .filter(|kind| cells.iter().any(|cell| cell.kind == *kind))
         .collect();
     Preflight {
@@ -45,7 +47,7 @@ pub fn preflight(cells: Vec<Cell>) -> Preflight {
 }
 
 /// A cell of this class, with a message and an answer if the class has them.
-pub fn cell(kind: Kind, dialect: ConstraintDialect, class: Class) -> Cell {
+pub fn cell(kind: ProbeKind, dialect: ConstraintDialect, class: Class) -> Cell {
     let mut finding = Finding::new(
         class,
         if class == Class::Enforced {
@@ -57,7 +59,7 @@ pub fn cell(kind: Kind, dialect: ConstraintDialect, class: Class) -> Cell {
     finding.status = (class == Class::Rejected).then_some(400);
     finding.answer = matches!(class, Class::Enforced | Class::Partial | Class::Ignored)
         .then(|| "an answer".to_owned());
-    let notation = (kind == Kind::GRAMMAR).then_some(GrammarDialect::Ebnf);
+    let notation = (kind == ProbeKind::GRAMMAR).then_some(GrammarDialect::Ebnf);
     Cell {
         kind,
         notation,

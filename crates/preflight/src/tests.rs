@@ -8,7 +8,7 @@ use sobench_core::constraint::ConstraintKind;
 fn grammar(dialect: ConstraintDialect, notation: GrammarDialect, class: Class) -> Cell {
     Cell {
         notation: Some(notation),
-        ..cell(Kind::GRAMMAR, dialect, class)
+        ..cell(ProbeKind::GRAMMAR, dialect, class)
     }
 }
 
@@ -22,7 +22,7 @@ fn the_working_notation_counts() {
     ]);
     let class = |dialect| {
         found
-            .verdict_for(Kind::GRAMMAR, dialect)
+            .verdict_for(ProbeKind::GRAMMAR, dialect)
             .map(|cell| (cell.finding.class, cell.notation))
     };
     assert_eq!(
@@ -33,7 +33,7 @@ fn the_working_notation_counts() {
         class(StructuredOutputs),
         Some((Class::Rejected, Some(GrammarDialect::Ebnf)))
     );
-    assert_eq!(found.verdict_for(Kind::JSON_SCHEMA, Guided), None);
+    assert_eq!(found.verdict_for(ProbeKind::JSON_SCHEMA, Guided), None);
     let best = found.recommendation().unwrap();
     assert_eq!(
         best.flags(),
@@ -45,10 +45,18 @@ fn the_working_notation_counts() {
 fn the_best_dialect_enforces_most_with_the_fewest_silent_losses() {
     let both = |first: Class, second: Class, third: Class, fourth: Class| {
         preflight(vec![
-            cell(Kind::JSON_SCHEMA, StructuredOutputs, first),
-            cell(Kind::Text(ConstraintKind::Regex), StructuredOutputs, second),
-            cell(Kind::JSON_SCHEMA, ResponseFormat, third),
-            cell(Kind::Text(ConstraintKind::Regex), ResponseFormat, fourth),
+            cell(ProbeKind::JSON_SCHEMA, StructuredOutputs, first),
+            cell(
+                ProbeKind::Text(ConstraintKind::Regex),
+                StructuredOutputs,
+                second,
+            ),
+            cell(ProbeKind::JSON_SCHEMA, ResponseFormat, third),
+            cell(
+                ProbeKind::Text(ConstraintKind::Regex),
+                ResponseFormat,
+                fourth,
+            ),
         ])
     };
     use Class::{Enforced, Ignored, NotCarried, Rejected};
@@ -89,8 +97,8 @@ fn the_best_dialect_enforces_most_with_the_fewest_silent_losses() {
     assert_eq!(
         (best.enforced, best.missing),
         (
-            vec![Kind::JSON_SCHEMA],
-            vec![Kind::Text(ConstraintKind::Regex)]
+            vec![ProbeKind::JSON_SCHEMA],
+            vec![ProbeKind::Text(ConstraintKind::Regex)]
         )
     );
     assert_eq!(

@@ -17,7 +17,7 @@ pub fn trimmed(text: &str) -> String {
 
 /// The text without white space between its tokens.
 pub fn without_spaces(text: &str) -> String {
-    rewritten(text, Kind::Space, |_| String::new())
+    rewritten(text, PieceKind::Space, |_| String::new())
 }
 
 /// The text with minimal escapes in strings.
@@ -43,7 +43,7 @@ pub fn with_plain_characters(text: &str) -> String {
 
 /// The text with integers as plain digits, and exponents with a sign.
 pub fn with_plain_numbers(text: &str) -> String {
-    rewritten(text, Kind::Number, plain_number)
+    rewritten(text, PieceKind::Number, plain_number)
 }
 
 /// The text in compact form, with members in the order of `like`, or in the order of the
@@ -80,7 +80,7 @@ pub fn piece_around(text: &str, at: usize) -> Option<Range<usize>> {
 
 /// The text with every string replaced for which `other` returns a replacement.
 pub fn with_strings(text: &str, other: impl Fn(&str) -> Option<String>) -> String {
-    rewritten(text, Kind::Text, |text| {
+    rewritten(text, PieceKind::Text, |text| {
         let other = serde_json::from_str::<String>(text)
             .ok()
             .and_then(|value| other(&value));
@@ -100,7 +100,7 @@ pub fn children(text: &str) -> Vec<(Option<String>, Range<usize>)> {
         let (opens, closes) = (matches!(piece, "{" | "["), matches!(piece, "}" | "]"));
         depth -= usize::from(closes).min(depth);
         match piece {
-            _ if depth == 0 || kind == Kind::Space => {}
+            _ if depth == 0 || kind == PieceKind::Space => {}
             ":" if depth == 1 => {
                 name = value
                     .take()
@@ -116,7 +116,7 @@ pub fn children(text: &str) -> Vec<(Option<String>, Range<usize>)> {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum PieceKind {
     Space,
     /// A string with its quotes.
     Text,
@@ -125,7 +125,7 @@ enum Kind {
 }
 
 /// The text in pieces.
-fn pieces(text: &str) -> impl Iterator<Item = (Kind, &str)> {
+fn pieces(text: &str) -> impl Iterator<Item = (PieceKind, &str)> {
     let mut rest = text;
     std::iter::from_fn(move || {
         let first = rest.bytes().next()?;
@@ -134,10 +134,10 @@ fn pieces(text: &str) -> impl Iterator<Item = (Kind, &str)> {
         let (piece, after) = rest.split_at(length);
         rest = after;
         let kind = match first {
-            b'"' => Kind::Text,
-            b' ' | b'\t' | b'\n' | b'\r' => Kind::Space,
-            b'-' | b'0'..=b'9' => Kind::Number,
-            _ => Kind::Other,
+            b'"' => PieceKind::Text,
+            b' ' | b'\t' | b'\n' | b'\r' => PieceKind::Space,
+            b'-' | b'0'..=b'9' => PieceKind::Number,
+            _ => PieceKind::Other,
         };
         Some((kind, piece))
     })
@@ -156,7 +156,7 @@ pub fn piece_length(rest: &[u8]) -> Option<usize> {
 }
 
 /// The text with every piece of one kind rewritten.
-fn rewritten(text: &str, kind: Kind, other: impl Fn(&str) -> String) -> String {
+fn rewritten(text: &str, kind: PieceKind, other: impl Fn(&str) -> String) -> String {
     pieces(text)
         .map(|(of, piece)| {
             if of == kind {

@@ -14,7 +14,7 @@ use sobench_facts::latency::{RequestLatency, chunk_gaps_ms};
 use sobench_facts::{Sample, TokenSource, Tokens};
 use sobench_plan::metrics::MetricsOptions;
 use sobench_render::csv::{write_row, writer};
-use sobench_results::metrics::registry::{Figure, Kind, Metric};
+use sobench_results::metrics::registry::{Figure, Metric, MetricKind};
 
 /// The data of one line.
 struct Line<'s, 'a> {
@@ -122,12 +122,12 @@ pub fn write(view: &View<'_>, out: &mut dyn Write) -> Result<()> {
 /// the mean of its values.
 fn metrics() -> Vec<(Figure, String)> {
     let name = |figure: Figure| match figure.metric.kind {
-        Kind::Rate(_) | Kind::Distribution { .. } => Some(figure.to_string()),
-        Kind::Pooled(_) => Some(format!(
+        MetricKind::Rate(_) | MetricKind::Distribution { .. } => Some(figure.to_string()),
+        MetricKind::Pooled(_) => Some(format!(
             "{}_mean_ms",
             figure.metric.name.trim_end_matches("_ms")
         )),
-        Kind::PerSecond(_) | Kind::Total(_) => None,
+        MetricKind::PerSecond(_) | MetricKind::Total(_) => None,
     };
     let figures = Metric::ALL.iter().flat_map(|metric| Figure::all_of(metric));
     let named = figures.filter_map(|figure| Some((figure, name(figure)?)));

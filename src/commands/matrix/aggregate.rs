@@ -14,7 +14,7 @@ use super::run_order::Step;
 use crate::commands::bench::options::Target;
 use crate::commands::bench::run::{Finished, FirstUse, ServerHistory};
 use crate::commands::matrix::findings::{Finding, findings};
-use crate::commands::matrix::options::{ContenderServer, InterleavedReason, MatrixOptions, Order};
+use crate::commands::matrix::options::{ContenderServer, InterleavedReason, MatrixPlan, Order};
 use crate::commands::matrix::sweep::Decision;
 use crate::commands::matrix::sweep::backlog::Backlog;
 use crate::commands::matrix::verdicts::batches::{CellDecoding, Decoding};
@@ -22,7 +22,7 @@ use crate::commands::matrix::verdicts::{CellEvidence, verdicts};
 use sobench_core::case::Arm;
 use sobench_core::dates::iso_8601;
 use sobench_core::distinct::distinct;
-use sobench_core::error::{Error, Kind, Result};
+use sobench_core::error::{Error, ErrorKind, Result};
 use sobench_core::exit_codes::{CHECK_FAILED, SUCCESS, UNDECIDED};
 use sobench_core::printable::printable_message;
 use sobench_core::schedule::Pace;
@@ -239,7 +239,7 @@ impl Aggregate {
 
     /// Whether to leave out the run, because the server refuses the only constraint. Control runs
     /// beside other contenders are not left out: all contenders have the same load beside them.
-    pub(super) fn leaves_out(&mut self, plan: &MatrixOptions, step: &Step) -> bool {
+    pub(super) fn leaves_out(&mut self, plan: &MatrixPlan, step: &Step) -> bool {
         let is_kept = step.arm == Arm::Control && plan.order.is_interleaved();
         let refusing = self.refusing.get_mut(&(step.dataset, step.contender));
         let Some((_, left_out)) = refusing.filter(|_| !is_kept) else {
@@ -339,7 +339,7 @@ impl Aggregate {
     /// Adds a run that failed or was interrupted.
     pub(super) fn add_failure(&mut self, step: &Step, error: &Error, run: MatrixRun) {
         let reason = match &error.hint {
-            _ if error.kind == Kind::Interrupted => INTERRUPTED.to_owned(),
+            _ if error.kind == ErrorKind::Interrupted => INTERRUPTED.to_owned(),
             Some(hint) => format!("{} (hint: {hint})", error.what),
             None => error.what.clone(),
         };
@@ -363,7 +363,7 @@ impl Aggregate {
     /// The outcome of a run of `--sweep`, or why it failed.
     pub(super) fn sweep_step(
         &self,
-        plan: &MatrixOptions,
+        plan: &MatrixPlan,
         step: &Step,
     ) -> std::result::Result<SweepStep, String> {
         let runs = self.cells.get(&cell_key(step)).map(|cell| match step.arm {
@@ -428,7 +428,7 @@ impl Aggregate {
     }
 }
 
-fn capacity(plan: &MatrixOptions, aggregate: &Aggregate) -> Vec<CapacityRow> {
+fn capacity(plan: &MatrixPlan, aggregate: &Aggregate) -> Vec<CapacityRow> {
     let mut rows = Vec::new();
     for (dataset, dataset_name) in plan.datasets.iter().enumerate() {
         for (contender, contender_plan) in plan.contenders.iter().enumerate() {
@@ -464,7 +464,7 @@ fn cell_key(step: &Step) -> (usize, usize, usize) {
 }
 
 /// The entry of a run in the comparison, before the run.
-pub(super) fn planned_entry(plan: &MatrixOptions, step: &Step) -> MatrixRun {
+pub(super) fn planned_entry(plan: &MatrixPlan, step: &Step) -> MatrixRun {
     MatrixRun {
         contender: plan.contenders[step.contender].name.clone(),
         dataset: plan.datasets[step.dataset].clone(),
@@ -479,7 +479,7 @@ pub(super) fn planned_entry(plan: &MatrixOptions, step: &Step) -> MatrixRun {
 }
 
 /// The comparison of the runs so far.
-pub(super) fn comparison(plan: &MatrixOptions, aggregate: &Aggregate, stopped: bool) -> Comparison {
+pub(super) fn comparison(plan: &MatrixPlan, aggregate: &Aggregate, stopped: bool) -> Comparison {
     let (mut rows, mut keys) = (Vec::new(), Vec::new());
     for (dataset, dataset_name) in plan.datasets.iter().enumerate() {
         for (contender, contender_plan) in plan.contenders.iter().enumerate() {
@@ -676,7 +676,7 @@ fn cold_and_warm(runs: &[FinishedRun]) -> (Option<ColdFrom>, [Summary; 2]) {
     }
 }
 
-fn knees(plan: &MatrixOptions, rows: &[Row]) -> Vec<KneeRow> {
+fn knees(plan: &MatrixPlan, rows: &[Row]) -> Vec<KneeRow> {
     if plan.slo.is_none() || plan.loads == [Load::AsGiven] || plan.sweep.is_some() {
         return Vec::new();
     }
@@ -702,7 +702,7 @@ fn knees(plan: &MatrixOptions, rows: &[Row]) -> Vec<KneeRow> {
         .collect()
 }
 
-fn conditions(plan: &MatrixOptions, aggregate: &Aggregate, stopped: bool) -> MatrixConditions {
+fn conditions(plan: &MatrixPlan, aggregate: &Aggregate, stopped: bool) -> MatrixConditions {
     let run = plan
         .contenders
         .first()
@@ -742,7 +742,7 @@ fn load_name(load: &sobench_core::load::Load) -> String {
     }
 }
 
-fn seed(plan: &MatrixOptions) -> u64 {
+fn seed(plan: &MatrixPlan) -> u64 {
     plan.contenders
         .first()
         .and_then(|contender| contender.runs.first())
@@ -771,7 +771,7 @@ fn software(aggregate: &Aggregate) -> String {
         .collect()
 }
 
-fn servers(plan: &MatrixOptions) -> String {
+fn servers(plan: &MatrixPlan) -> String {
     let contender = plan.contenders.first();
     let target = contender.and_then(|contender| Some(&contender.runs.first()?.plan.target));
     if let Some(Target::Embedded(options)) = target {
@@ -793,7 +793,7 @@ fn servers(plan: &MatrixOptions) -> String {
 }
 
 /// A description of the order of the runs.
-pub(super) fn order(plan: &MatrixOptions) -> String {
+pub(super) fn order(plan: &MatrixPlan) -> String {
     if plan.sweep.is_some() {
         return format!(
             "{}; each search of --sweep makes one run in turn, and the order of contenders and of control and constrained runs changes from \
@@ -820,7 +820,7 @@ pub(super) fn order(plan: &MatrixOptions) -> String {
     format!("{}; {balance}{arms}", plan.order)
 }
 
-fn notices(plan: &MatrixOptions, aggregate: &Aggregate, rows: &[Row]) -> Vec<Notice> {
+fn notices(plan: &MatrixPlan, aggregate: &Aggregate, rows: &[Row]) -> Vec<Notice> {
     let measured = || rows.iter().filter_map(Row::figures);
     let runs = || aggregate.finished_runs();
     let mut notices = aggregate.notices.clone();
@@ -888,7 +888,7 @@ fn notices(plan: &MatrixOptions, aggregate: &Aggregate, rows: &[Row]) -> Vec<Not
 }
 
 /// Warns about concurrent servers that share a machine.
-fn shared_machine_notice(plan: &MatrixOptions) -> Option<Notice> {
+fn shared_machine_notice(plan: &MatrixPlan) -> Option<Notice> {
     match &plan.order {
         Order::Interleaved(InterleavedReason::SeparateServers {
             shared_host: Some(host),

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use super::run_order::rounds;
 use super::{aggregate, dimensions, run_label};
 use crate::commands::bench::dry_run::DryRun;
-use crate::commands::matrix::options::{ContenderPlan, ContenderServer, MatrixOptions, PlannedRun};
+use crate::commands::matrix::options::{ContenderPlan, ContenderServer, MatrixPlan, PlannedRun};
 use crate::commands::output::CommandOutput;
 use sobench_core::case::Arm;
 use sobench_core::error::Result;
@@ -19,7 +19,7 @@ const LISTED_RUNS: usize = 60;
 ///
 /// # Errors
 /// A dataset cannot be read, or a case cannot be encoded as a request.
-pub fn command(plan: &MatrixOptions) -> Result<CommandOutput> {
+pub fn command(plan: &MatrixPlan) -> Result<CommandOutput> {
     let mut page = listing(plan);
     add_error_limits(&mut page, plan);
     for contender in &plan.contenders {
@@ -36,7 +36,7 @@ pub fn command(plan: &MatrixOptions) -> Result<CommandOutput> {
     })
 }
 
-fn listing(plan: &MatrixOptions) -> String {
+fn listing(plan: &MatrixPlan) -> String {
     let rounds = rounds(&dimensions(plan));
     let all: usize = rounds.iter().map(Vec::len).sum();
     let mut page = format!("dry run: nothing is sent; runs in order: {all}\n");
@@ -74,7 +74,7 @@ fn listing(plan: &MatrixOptions) -> String {
 }
 
 /// The error limits, which are the same for all runs.
-fn add_error_limits(page: &mut String, plan: &MatrixOptions) {
+fn add_error_limits(page: &mut String, plan: &MatrixPlan) {
     let Some(first) = plan
         .contenders
         .first()
@@ -91,7 +91,7 @@ fn add_error_limits(page: &mut String, plan: &MatrixOptions) {
 /// The first request of each arm of a run.
 fn add_requests(
     page: &mut String,
-    plan: &MatrixOptions,
+    plan: &MatrixPlan,
     contender: &ContenderPlan,
     run: &PlannedRun,
 ) -> Result<()> {

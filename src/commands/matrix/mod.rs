@@ -30,12 +30,12 @@ use crate::commands::bench::dry_run::DryRun;
 use crate::commands::bench::options::RunLogPlan;
 use crate::commands::bench::run::{self, ServerHistory, report_shutdown_stage};
 use crate::commands::matrix::options::{
-    ContenderPlan, ContenderServer, MatrixOptions, Order, PlannedRun,
+    ContenderPlan, ContenderServer, MatrixPlan, Order, PlannedRun,
 };
 use crate::commands::output::{CommandOutput, check_writable};
 use crate::terminal;
 use sobench_core::case::Arm;
-use sobench_core::error::{Error, Kind, Result};
+use sobench_core::error::{Error, ErrorKind, Result};
 use sobench_core::exit_codes::{ENVIRONMENT, INTERRUPTED};
 use sobench_core::output_files::create_parent_folder;
 use sobench_plan::record::EngineChoice;
@@ -48,7 +48,7 @@ use sobench_shutdown::{Shutdown, Stage};
 /// # Errors
 /// A file cannot be written; the user stopped the command before the first run ended. A failed run
 /// is a row of the table.
-pub fn command(plan: &MatrixOptions, shutdown: &Shutdown) -> Result<CommandOutput> {
+pub fn command(plan: &MatrixPlan, shutdown: &Shutdown) -> Result<CommandOutput> {
     check_writable(plan.files.iter().map(|(_, path)| &**path))?;
     check_inputs(plan)?;
     let rounds = rounds(&dimensions(plan));
@@ -109,7 +109,7 @@ pub fn command(plan: &MatrixOptions, shutdown: &Shutdown) -> Result<CommandOutpu
 /// Executes the runs of a comparison.
 struct MatrixRunner<'a> {
     /// `--sweep` adds loads to it.
-    plan: Rc<MatrixOptions>,
+    plan: Rc<MatrixPlan>,
     runtime: &'a Runtime,
     shutdown: &'a Shutdown,
     group: LaunchedGroup,
@@ -394,7 +394,7 @@ impl MatrixRunner<'_> {
 
     fn record_error(&mut self, step: &Step, error: &Error) {
         terminal::say(&format!("{}: error: {error}", run_label(&self.plan, step)));
-        if error.kind == Kind::Interrupted {
+        if error.kind == ErrorKind::Interrupted {
             self.shutdown.drain();
         }
         self.aggregate
@@ -450,7 +450,7 @@ fn failure(contender: &ContenderPlan, finished: &run::Finished) -> Option<String
     }
 }
 
-fn finish(plan: &MatrixOptions, aggregate: &Aggregate, stopped: bool) -> Result<CommandOutput> {
+fn finish(plan: &MatrixPlan, aggregate: &Aggregate, stopped: bool) -> Result<CommandOutput> {
     if stopped && aggregate.is_empty() {
         return Err(
             Error::interrupted("stopped before the first run was complete")
@@ -481,7 +481,7 @@ fn finish(plan: &MatrixOptions, aggregate: &Aggregate, stopped: bool) -> Result<
     Ok(output)
 }
 
-fn dimensions(plan: &MatrixOptions) -> Dimensions<'_> {
+fn dimensions(plan: &MatrixPlan) -> Dimensions<'_> {
     Dimensions {
         contenders: plan.contenders.len(),
         datasets: plan.datasets.len(),
@@ -497,7 +497,7 @@ fn dimensions(plan: &MatrixOptions) -> Dimensions<'_> {
 }
 
 /// The label of a run.
-fn run_label(plan: &MatrixOptions, step: &Step) -> String {
+fn run_label(plan: &MatrixPlan, step: &Step) -> String {
     let load = match plan.has_several_loads() {
         false => String::new(),
         true => format!(", {}", plan.loads[step.load]),
@@ -513,7 +513,7 @@ fn run_label(plan: &MatrixOptions, step: &Step) -> String {
     format!("{contender}, {dataset}, {}{load}{repeat}", step.arm.name())
 }
 
-fn create_log_folder(plan: &MatrixOptions, step: &Step) -> Result<()> {
+fn create_log_folder(plan: &MatrixPlan, step: &Step) -> Result<()> {
     match plan.run_log(step) {
         Some(RunLogPlan::At(path)) => {
             plan.refuse_foreign(&path, "--run-log")?;
@@ -525,7 +525,7 @@ fn create_log_folder(plan: &MatrixOptions, step: &Step) -> Result<()> {
 
 /// Reads the input files of each dataset, and checks its constraint, before the first run. An error
 /// of one contender only, or of a missing resource such as the Hub, fails the runs that need it.
-fn check_inputs(plan: &MatrixOptions) -> Result<()> {
+fn check_inputs(plan: &MatrixPlan) -> Result<()> {
     let check = |run: &PlannedRun| DryRun::new(&run.plan)?.check_constraint();
     for dataset in 0..plan.datasets.len() {
         let runs = plan.contenders.iter().filter_map(|contender| {
@@ -535,7 +535,9 @@ fn check_inputs(plan: &MatrixOptions) -> Result<()> {
         let mut first_error = None;
         for run in runs {
             match check(run) {
-                Err(error) if error.kind == Kind::Usage => _ = first_error.get_or_insert(error),
+                Err(error) if error.kind == ErrorKind::Usage => {
+                    _ = first_error.get_or_insert(error)
+                }
                 Ok(()) | Err(_) => {
                     first_error = None;
                     break;

@@ -63,14 +63,14 @@ pub enum Benchmark {
     /// One run.
     Run(Box<RunPlan>),
     /// A comparison of several runs.
-    Matrix(Box<MatrixOptions>),
+    Matrix(Box<MatrixPlan>),
     /// Print the plan.
-    DryRun(Box<MatrixOptions>),
+    DryRun(Box<MatrixPlan>),
 }
 
 /// The plan of a comparison.
 #[derive(Clone, Debug)]
-pub struct MatrixOptions {
+pub struct MatrixPlan {
     pub contenders: Vec<ContenderPlan>,
     pub order: Order,
     /// Names in the order of the table.
@@ -118,7 +118,7 @@ pub enum ContenderServer {
 /// A run, and its indices in the comparison.
 #[derive(Clone, Debug)]
 pub struct PlannedRun {
-    /// Indices into [`MatrixOptions::datasets`] and [`MatrixOptions::loads`].
+    /// Indices into [`MatrixPlan::datasets`] and [`MatrixPlan::loads`].
     pub dataset: usize,
     pub load: usize,
     pub arm: Arm,
@@ -168,16 +168,12 @@ impl Benchmark {
                 run.output.run_log = RunLogPlan::At(RunLogPaths::of_single(path, &run)?);
             }
             return Ok(if flags.dry_run {
-                Self::DryRun(Box::new(MatrixOptions::single(run)))
+                Self::DryRun(Box::new(MatrixPlan::single(run)))
             } else {
                 Self::Run(Box::new(run))
             });
         }
-        let plan = Box::new(MatrixOptions::new(
-            arguments,
-            is_matrix,
-            api_key.as_deref(),
-        )?);
+        let plan = Box::new(MatrixPlan::new(arguments, is_matrix, api_key.as_deref())?);
         Ok(if flags.dry_run {
             Self::DryRun(plan)
         } else {
@@ -186,7 +182,7 @@ impl Benchmark {
     }
 }
 
-impl MatrixOptions {
+impl MatrixPlan {
     fn single(run: RunPlan) -> Self {
         let server = if matches!(run.target, Target::Embedded { .. }) {
             ContenderServer::Embedded

@@ -3,7 +3,7 @@
 use tokio::runtime::Runtime;
 
 use crate::commands::output::CommandOutput;
-use crate::commands::preflight::options::{FeatureOptions, PreflightOptions, PreflightTarget};
+use crate::commands::preflight::options::{FeatureOptions, PreflightPlan, PreflightTarget};
 use crate::commands::preflight::report::features::json::FeaturesFile;
 use crate::commands::preflight::report::features::page;
 use crate::commands::preflight::target::Target;
@@ -22,7 +22,7 @@ use sobench_shutdown::Shutdown;
 /// Invalid input, no server, or a server that enforces no JSON Schema; interrupted before there was
 /// a result. If a file can no longer be written, that is reported at the end with exit code 3.
 pub(super) fn run(
-    options: &PreflightOptions,
+    options: &PreflightPlan,
     features: &FeatureOptions,
     shutdown: &Shutdown,
 ) -> Result<CommandOutput> {
@@ -54,7 +54,7 @@ pub(super) fn run(
 }
 
 fn survey_target(
-    options: &PreflightOptions,
+    options: &PreflightPlan,
     target: &PreflightTarget,
     features: &FeatureOptions,
     runtime: &Runtime,

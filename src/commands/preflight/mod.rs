@@ -13,7 +13,7 @@ use serde::Serialize;
 use tokio::runtime::Runtime;
 
 use self::args::PreflightArgs;
-use self::options::PreflightOptions;
+use self::options::PreflightPlan;
 use self::target::Target;
 use crate::commands::flags::environment;
 use crate::commands::output::{CommandOutput, check_writable, pretty};
@@ -33,7 +33,7 @@ use sobench_shutdown::Shutdown;
 /// Invalid input, no server, or a file that cannot be written. If it can no longer be written at the
 /// end, only the exit code changes.
 pub fn run(flags: &PreflightArgs, shutdown: &Shutdown) -> Result<CommandOutput> {
-    let options = PreflightOptions::new(flags, environment::api_key().as_deref())?;
+    let options = PreflightPlan::new(flags, environment::api_key().as_deref())?;
     // A test can take half an hour.
     check_writable(options.files.iter().map(|(_, path)| &**path))?;
     if let Some(features) = &options.features {
@@ -42,7 +42,7 @@ pub fn run(flags: &PreflightArgs, shutdown: &Shutdown) -> Result<CommandOutput> 
     shutdown.run_or_abandon(move || run_preflight(&options))
 }
 
-fn run_preflight(options: &PreflightOptions) -> Result<CommandOutput> {
+fn run_preflight(options: &PreflightPlan) -> Result<CommandOutput> {
     let runtime = Runtime::new()
         .map_err(|error| Error::environment(format!("cannot start threads: {error}")))?;
     let servers = &options.servers;

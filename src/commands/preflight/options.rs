@@ -16,7 +16,7 @@ use sobench_core::constraint::GrammarDialect;
 use sobench_core::error::{Error, Result};
 use sobench_core::output_format::OutputFormat;
 use sobench_engine::EngineName;
-use sobench_preflight::Kind;
+use sobench_preflight::ProbeKind;
 use sobench_preflight::features::data::select_features;
 use sobench_preflight::features::{Feature, Settings};
 use sobench_preflight::runner::DEFAULT_OUTPUT_LEN;
@@ -27,9 +27,9 @@ const FEATURES_OUTPUT_LEN: u32 = 192;
 
 /// Options of a preflight.
 #[derive(Clone, Debug)]
-pub struct PreflightOptions {
+pub struct PreflightPlan {
     /// One server, or several with --features.
-    pub servers: TargetOptions,
+    pub servers: TargetPlan,
     /// JSON Schema features to test; `None` to test kinds of constraints.
     pub features: Option<FeatureOptions>,
     pub asked: Asked,
@@ -42,7 +42,7 @@ pub struct PreflightOptions {
 
 /// Options of the servers to test.
 #[derive(Clone, Debug)]
-pub struct TargetOptions {
+pub struct TargetPlan {
     pub targets: Vec<PreflightTarget>,
     pub backend: ServerKind,
     pub dialects: Dialects,
@@ -57,7 +57,7 @@ pub struct TargetOptions {
 /// What the test asks of each server.
 #[derive(Clone, Debug)]
 pub struct Asked {
-    pub kinds: Vec<Kind>,
+    pub kinds: Vec<ProbeKind>,
     pub output_len: u32,
     pub timeout: Duration,
     pub all_dialects: bool,
@@ -95,13 +95,13 @@ pub enum Dialects {
     One(ConstraintDialect),
 }
 
-impl PreflightOptions {
+impl PreflightPlan {
     /// Checks the flags. `api_key` is `OPENAI_API_KEY`'s value, if set.
     ///
     /// # Errors
     /// Usage errors with the flag and its value.
     pub fn new(flags: &PreflightArgs, api_key: Option<&str>) -> Result<Self> {
-        let servers = TargetOptions::new(&flags.target, api_key)?;
+        let servers = TargetPlan::new(&flags.target, api_key)?;
         let several = flags.target.base_url.len() > 1 || servers.targets.len() > 1;
         if several && !flags.features {
             return Err(
@@ -127,7 +127,7 @@ impl PreflightOptions {
     }
 }
 
-impl TargetOptions {
+impl TargetPlan {
     /// Checks the flags. `api_key` is `OPENAI_API_KEY`'s value, if set.
     ///
     /// # Errors
@@ -235,28 +235,30 @@ fn features(flags: &PreflightArgs) -> Result<Option<FeatureOptions>> {
 }
 
 /// The kinds in the order of the tests.
-fn kinds(names: &[String], backend: ServerKind) -> Result<Vec<Kind>> {
+fn kinds(names: &[String], backend: ServerKind) -> Result<Vec<ProbeKind>> {
     let parsed = names
         .iter()
-        .map(|name| Kind::parse(name))
+        .map(|name| ProbeKind::parse(name))
         .collect::<Result<Vec<_>>>()?;
     if parsed.is_empty() {
         return Err(Error::usage("--kind is empty")
             .hint("give at least one kind, or omit --kind for the default"));
     }
-    if parsed.contains(&Kind::Tool) && !backend.takes_tools() {
+    if parsed.contains(&ProbeKind::Tool) && !backend.takes_tools() {
         return Err(Error::usage(format!(
             "--kind tool needs a kind of server with tools: {backend}"
         ))
         .hint("use --backend openai-chat or openai-responses, if the server has their endpoints"));
     }
-    if parsed.contains(&Kind::Reasoning) && backend.thinking_switches().is_empty() {
+    if parsed.contains(&ProbeKind::Reasoning) && backend.thinking_switches().is_empty() {
         return Err(Error::usage(format!(
             "--kind reasoning needs a kind of server with a field that turns thinking on and off: {backend}"
         ))
         .hint("use --backend openai-chat, openai-responses or ollama, if the server has their endpoints"));
     }
-    Ok(Kind::all().filter(|kind| parsed.contains(kind)).collect())
+    Ok(ProbeKind::all()
+        .filter(|kind| parsed.contains(kind))
+        .collect())
 }
 
 /// A constraint field would also constrain the control.
@@ -282,7 +284,7 @@ mod tests {
     use crate::cli::{Cli, Command};
     use sobench_core::constraint::ConstraintKind;
 
-    fn options(arguments: &[&str]) -> Result<PreflightOptions> {
+    fn options(arguments: &[&str]) -> Result<PreflightPlan> {
         let arguments = ["sobench", "preflight"]
             .iter()
             .chain(arguments)
@@ -293,7 +295,7 @@ mod tests {
         let Command::Preflight(arguments) = command else {
             panic!("{command:?}")
         };
-        PreflightOptions::new(&arguments, Some("key-from-environment"))
+        PreflightPlan::new(&arguments, Some("key-from-environment"))
     }
 
     #[test]
@@ -306,7 +308,12 @@ mod tests {
             }]
         ));
         assert_eq!(embedded.servers.dialects, Dialects::All);
-        let kinds: Vec<&str> = embedded.asked.kinds.into_iter().map(Kind::name).collect();
+        let kinds: Vec<&str> = embedded
+            .asked
+            .kinds
+            .into_iter()
+            .map(ProbeKind::name)
+            .collect();
         assert_eq!(kinds, ["json", "json_object", "regex", "choice", "grammar"]);
         let parsed = options(&[
             "--base-url",
@@ -339,16 +346,23 @@ mod tests {
         assert_eq!(
             kinds,
             [
-                Kind::JSON_SCHEMA,
-                Kind::Text(ConstraintKind::Choice),
-                Kind::Text(ConstraintKind::StructuralTag)
+                ProbeKind::JSON_SCHEMA,
+                ProbeKind::Text(ConstraintKind::Choice),
+                ProbeKind::Text(ConstraintKind::StructuralTag)
             ]
         );
         let kinds = options(&["--backend", "openai-chat", "--kind", "reasoning,tool,json"])
             .unwrap()
             .asked
             .kinds;
-        assert_eq!(kinds, [Kind::JSON_SCHEMA, Kind::Tool, Kind::Reasoning]);
+        assert_eq!(
+            kinds,
+            [
+                ProbeKind::JSON_SCHEMA,
+                ProbeKind::Tool,
+                ProbeKind::Reasoning
+            ]
+        );
     }
 
     #[test]

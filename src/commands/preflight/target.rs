@@ -2,7 +2,7 @@
 
 use tokio::runtime::Runtime;
 
-use crate::commands::preflight::options::{Asked, Dialects, PreflightTarget, TargetOptions};
+use crate::commands::preflight::options::{Asked, Dialects, PreflightTarget, TargetPlan};
 use sobench_backend::Product;
 use sobench_backend::identify::{Server, identify};
 use sobench_client::{Client, ClientOptions, Endpoint, list_models, server_version, wait_ready};
@@ -27,7 +27,7 @@ impl Target {
     /// # Errors
     /// The server does not answer, or its model is unknown.
     pub fn open(
-        flags: &TargetOptions,
+        flags: &TargetPlan,
         target: &PreflightTarget,
         asked: &Asked,
         runtime: &Runtime,
@@ -92,7 +92,7 @@ impl Target {
 /// Identifies the server, whether it reads `max_tokens` only, and the model: that of the user, else the first listed one, else that of
 /// the server's information pages.
 async fn identify_server_and_model(
-    flags: &TargetOptions,
+    flags: &TargetPlan,
     client: &Client,
     model_flag: Option<&str>,
 ) -> Result<(Server, bool, String)> {
@@ -119,7 +119,7 @@ async fn identify_server_and_model(
 }
 
 fn preflight_options(
-    flags: &TargetOptions,
+    flags: &TargetPlan,
     asked: &Asked,
     model: String,
     server: Server,

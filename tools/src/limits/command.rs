@@ -14,7 +14,7 @@ use sobench::commands::flags::checks::seconds;
 use sobench::commands::flags::environment;
 use sobench::commands::output::{CommandOutput, check_writable};
 use sobench::commands::preflight::args::FORMATS;
-use sobench::commands::preflight::options::{Asked, PreflightTarget, TargetOptions};
+use sobench::commands::preflight::options::{Asked, PreflightTarget, TargetPlan};
 use sobench::commands::preflight::target::Target;
 use sobench::commands::preflight::{number_duplicates, output};
 use sobench::terminal;
@@ -36,7 +36,7 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 pub fn run(flags: &LimitsArgs, shutdown: &Shutdown) -> Result<CommandOutput> {
     let files = flags.save.files(&FORMATS)?;
     let step_timeout = seconds("--step-timeout", flags.step_timeout)?;
-    let servers = TargetOptions::new(&flags.target, environment::api_key().as_deref())?;
+    let servers = TargetPlan::new(&flags.target, environment::api_key().as_deref())?;
     servers
         .targets
         .iter()
@@ -71,7 +71,7 @@ pub fn run(flags: &LimitsArgs, shutdown: &Shutdown) -> Result<CommandOutput> {
 
 /// What is tested.
 struct Test {
-    servers: TargetOptions,
+    servers: TargetPlan,
     ladders: Vec<LadderKind>,
     step_timeout: Duration,
 }

@@ -8,7 +8,7 @@ use tokio::net::TcpStream;
 
 use super::member::{Exchange, best_offset};
 use super::*;
-use sobench_core::error::Kind;
+use sobench_core::error::ErrorKind;
 
 fn options(timeout_s: f64) -> CoordinatorOptions {
     let port = TcpListener::bind("127.0.0.1:0")
@@ -163,7 +163,7 @@ async fn a_plan_mismatch_is_refused_for_all_shards() {
         let (one, two) = (one.unwrap_err(), two.unwrap_err());
         assert_eq!(
             (one.what.as_str(), one.kind, two.kind),
-            (reason, Kind::Usage, Kind::Usage)
+            (reason, ErrorKind::Usage, ErrorKind::Usage)
         );
         assert!(two.what.contains(reason) && two.hint.is_some(), "{two}");
     }
@@ -229,7 +229,7 @@ async fn a_shutdown_request_ends_the_wait_for_shards() {
             Ok(mut joined) => joined.start(&shutdown).await.unwrap_err(),
             Err(error) => error,
         };
-        assert_eq!(error.kind, Kind::Interrupted, "{error}");
+        assert_eq!(error.kind, ErrorKind::Interrupted, "{error}");
     }
 }
 

@@ -230,7 +230,7 @@ mod tests {
                 (error.what, error.kind),
                 (
                     format!("only HTTP proxies are supported: {scheme}://p:1080"),
-                    sobench_core::error::Kind::Environment
+                    sobench_core::error::ErrorKind::Environment
                 )
             );
             assert!(error.hint.is_some_and(|hint| hint.contains("NO_PROXY")));

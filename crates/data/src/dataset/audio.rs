@@ -12,7 +12,7 @@ use clap::Args;
 use serde::{Deserialize, Serialize};
 
 use super::file::check_rows;
-use super::registry::{ConstraintScope, Inputs, Kind, Spec};
+use super::registry::{ConstraintScope, DatasetKind, Inputs, Spec};
 use super::{DatasetArgs, DatasetPlan, Row, Rows, RowsKind, SHIPPED, Shortfall};
 use crate::arguments::paths::InputPath;
 use sobench_core::audio::Clip;
@@ -67,7 +67,7 @@ pub struct AudioPlan {
     pub audio: AudioSource,
 }
 
-impl Kind for AudioPlan {
+impl DatasetKind for AudioPlan {
     const SPEC: Spec = Spec {
         flags: &[AudioFlags::augment_args],
         ..Spec::new("audio", ConstraintScope::Unconstrained)

@@ -25,7 +25,7 @@ use serde_json::{Map, Value, json};
 use super::file::check_rows;
 use super::flags::{HubLengthFlags, OrderFlags, PathFlags, ShortfallFlags};
 use super::message::messages;
-use super::registry::{ConstraintScope, DOCUMENT_OUTPUT_LEN, Inputs, Kind, Spec};
+use super::registry::{ConstraintScope, DOCUMENT_OUTPUT_LEN, DatasetKind, Inputs, Spec};
 use super::table::read_lines;
 use super::{DatasetArgs, DatasetPlan, Order, Row, Rows, RowsKind, Shortfall};
 use crate::hub;
@@ -91,7 +91,7 @@ pub struct BfclPlan {
     pub shortfall: Shortfall,
 }
 
-impl Kind for BfclPlan {
+impl DatasetKind for BfclPlan {
     const SPEC: Spec = Spec {
         flags: &[
             PathFlags::augment_args,

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::exact_length::{check_amount, vocabulary_size};
 use super::file::{check_rows, read_lines, required};
 use super::flags::PathFlags;
-use super::registry::{ConstraintScope, Inputs, Kind, Spec};
+use super::registry::{ConstraintScope, DatasetKind, Inputs, Spec};
 use super::{DatasetArgs, DatasetPlan, Row, Rows, RowsKind};
 use sobench_core::case::Prompt;
 use sobench_core::error::{Error, Result};
@@ -33,7 +33,7 @@ pub struct BurstgptPlan {
     pub dataset_path: Option<String>,
 }
 
-impl Kind for BurstgptPlan {
+impl DatasetKind for BurstgptPlan {
     const SPEC: Spec = Spec {
         flags: &[PathFlags::augment_args],
         replaces_row_lengths: true,

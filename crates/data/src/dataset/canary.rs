@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::exact_length::check_amount;
-use super::registry::{ConstraintScope, DOCUMENT_OUTPUT_LEN, Inputs, Kind, Spec};
+use super::registry::{ConstraintScope, DOCUMENT_OUTPUT_LEN, DatasetKind, Inputs, Spec};
 use super::{DatasetArgs, DatasetPlan, Row, Rows, RowsKind, SHIPPED};
 use crate::tokenizer::Tokenizer;
 use sobench_core::constraint::{Constraint, GrammarDialect};
@@ -140,7 +140,7 @@ fn is_all(kinds: &[CanaryKind]) -> bool {
     *kinds == CanaryKind::ALL
 }
 
-impl Kind for CanaryPlan {
+impl DatasetKind for CanaryPlan {
     const SPEC: Spec = Spec {
         flags: &[CanaryFlags::augment_args],
         output_len: DOCUMENT_OUTPUT_LEN,

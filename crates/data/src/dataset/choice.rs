@@ -4,7 +4,7 @@ use clap::Args;
 use serde::{Deserialize, Serialize};
 
 use super::prompt_variants::{PromptVariantFlags, PromptVariants};
-use super::registry::{ConstraintScope, Inputs, Kind, Spec};
+use super::registry::{ConstraintScope, DatasetKind, Inputs, Spec};
 use super::{DatasetArgs, DatasetPlan, Row, Rows, SHIPPED};
 use sobench_core::constraint::Constraint;
 use sobench_core::error::{Error, Result};
@@ -36,7 +36,7 @@ pub struct ChoicePlan {
     pub prompt_variants: PromptVariants,
 }
 
-impl Kind for ChoicePlan {
+impl DatasetKind for ChoicePlan {
     const SPEC: Spec = Spec {
         flags: &[ChoiceFlags::augment_args, PromptVariantFlags::augment_args],
         is_in_vllm_script: true,

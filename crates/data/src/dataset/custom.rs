@@ -15,7 +15,7 @@ use super::file::{check_rows, read_lines_with, required};
 use super::flags::{PathFlags, ShortfallFlags};
 use super::json::{JsonSchemaPathFlags, check_schema, read_schema};
 use super::message::messages;
-use super::registry::{ConstraintScope, Inputs, Kind, ReferenceCheck, Spec, above_zero};
+use super::registry::{ConstraintScope, DatasetKind, Inputs, ReferenceCheck, Spec, above_zero};
 use super::{DatasetArgs, DatasetPlan, Row, Rows, RowsKind, Shortfall, notation};
 use sobench_core::case::Prompt;
 use sobench_core::constraint::{AlwaysTrue, Constraint, ConstraintKind, GrammarDialect};
@@ -84,7 +84,7 @@ pub struct CustomPlan {
     pub shortfall: Shortfall,
 }
 
-impl Kind for CustomPlan {
+impl DatasetKind for CustomPlan {
     const SPEC: Spec = Spec {
         flags: &[
             PathFlags::augment_args,

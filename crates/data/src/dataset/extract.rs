@@ -24,7 +24,9 @@ use serde_json::{Map, Value, json};
 use self::draws::Draws;
 pub(super) use self::words::{FAMILY_NAMES, GIVEN_NAMES};
 use super::answer_format::with_schema;
-use super::registry::{ConstraintScope, DOCUMENT_OUTPUT_LEN, Inputs, Kind, ReferenceCheck, Spec};
+use super::registry::{
+    ConstraintScope, DOCUMENT_OUTPUT_LEN, DatasetKind, Inputs, ReferenceCheck, Spec,
+};
 use super::{DatasetArgs, DatasetPlan, Row, Rows, RowsKind, SHIPPED};
 use sobench_core::case::Prompt;
 use sobench_core::constraint::Constraint;
@@ -77,7 +79,7 @@ pub struct ExtractPlan {
     pub extract_difficulty: Option<Difficulty>,
 }
 
-impl Kind for ExtractPlan {
+impl DatasetKind for ExtractPlan {
     const SPEC: Spec = Spec {
         flags: &[ExtractFlags::augment_args],
         output_len: DOCUMENT_OUTPUT_LEN,

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::file::read_document;
 use super::prompt_variants::{PromptVariantFlags, PromptVariants};
-use super::registry::{ConstraintScope, Inputs, Kind, Spec};
+use super::registry::{ConstraintScope, DatasetKind, Inputs, Spec};
 use super::{DatasetArgs, DatasetPlan, Row, Rows, SHIPPED, notation};
 use crate::arguments::paths::InputPath;
 use sobench_core::constraint::{Constraint, GrammarDialect};
@@ -47,7 +47,7 @@ pub struct GrammarPlan {
     pub prompt_variants: PromptVariants,
 }
 
-impl Kind for GrammarPlan {
+impl DatasetKind for GrammarPlan {
     const SPEC: Spec = Spec {
         flags: &[GrammarFlags::augment_args, PromptVariantFlags::augment_args],
         has_grammars: true,

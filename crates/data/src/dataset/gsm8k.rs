@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::answer_format::{answer_schema, in_prose, with_schema};
-use super::registry::{DOCUMENT_OUTPUT_LEN, Inputs, Kind, Spec};
+use super::registry::{DOCUMENT_OUTPUT_LEN, DatasetKind, Inputs, Spec};
 use super::repository::{self, Layout, RepositoryOptions, text};
 use super::{DatasetArgs, DatasetPlan, Row, Rows};
 use sobench_core::case::Prompt;
@@ -34,7 +34,7 @@ const MARK: &str = "####";
 #[serde(transparent)]
 pub struct Gsm8kPlan(pub RepositoryOptions);
 
-impl Kind for Gsm8kPlan {
+impl DatasetKind for Gsm8kPlan {
     const SPEC: Spec = repository::spec("gsm8k", DOCUMENT_OUTPUT_LEN);
 
     fn new(flags: &DatasetArgs) -> Result<Self> {

@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 
 use super::file::check_rows;
 use super::flags::{HubLengthFlags, OrderFlags, PartFlags, PathFlags, ShortfallFlags};
-use super::registry::{ConstraintScope, Inputs, Kind, Spec};
+use super::registry::{ConstraintScope, DatasetKind, Inputs, Spec};
 use super::sharegpt::{SKIPPED_LENGTHS, has_valid_length};
 use super::table::{self, Selection};
 use super::{DatasetArgs, DatasetPlan, Order, Row, Rows, RowsKind, Shortfall};
@@ -76,7 +76,7 @@ pub struct HfPlan {
     pub shortfall: Shortfall,
 }
 
-impl Kind for HfPlan {
+impl DatasetKind for HfPlan {
     const SPEC: Spec = Spec {
         flags: &[
             PathFlags::augment_args,

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::file::read_document;
 use super::prompt_variants::{PromptVariantFlags, PromptVariants};
-use super::registry::{ConstraintScope, Inputs, Kind, Spec};
+use super::registry::{ConstraintScope, DatasetKind, Inputs, Spec};
 use super::{DatasetArgs, DatasetPlan, Row, Rows, SHIPPED};
 use crate::arguments::paths::InputPath;
 use crate::arguments::values::{Described, described};
@@ -98,7 +98,7 @@ const SPEC: Spec = Spec {
     ..Spec::new("json", ConstraintScope::PerRun)
 };
 
-impl Kind for JsonPlan {
+impl DatasetKind for JsonPlan {
     const SPEC: Spec = SPEC;
 
     fn new(flags: &DatasetArgs) -> Result<Self> {
@@ -125,7 +125,7 @@ impl Kind for JsonPlan {
     }
 }
 
-impl Kind for JsonUniquePlan {
+impl DatasetKind for JsonUniquePlan {
     const SPEC: Spec = Spec {
         name: "json-unique",
         ..SPEC

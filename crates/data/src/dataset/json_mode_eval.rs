@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use super::flags::{PathFlags, ShortfallFlags};
 use super::json::parse_schema;
 use super::message::messages;
-use super::registry::{ConstraintScope, Inputs, Kind, Spec};
+use super::registry::{ConstraintScope, DatasetKind, Inputs, Spec};
 use super::table::{self, Selection};
 use super::{DatasetArgs, DatasetPlan, Row, Rows, RowsKind, Shortfall};
 use sobench_core::case::Prompt;
@@ -31,7 +31,7 @@ pub struct XgrammarBenchPlan {
     pub shortfall: Shortfall,
 }
 
-impl Kind for XgrammarBenchPlan {
+impl DatasetKind for XgrammarBenchPlan {
     const SPEC: Spec = Spec {
         flags: &[PathFlags::augment_args, ShortfallFlags::augment_args],
         is_in_vllm_script: true,

@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 
 use super::flags::{HubLengthFlags, OrderFlags, PartFlags, PathFlags, ShortfallFlags};
 use super::json::parse_schema;
-use super::registry::{ConstraintScope, DOCUMENT_OUTPUT_LEN, Inputs, Kind, Spec};
+use super::registry::{ConstraintScope, DOCUMENT_OUTPUT_LEN, DatasetKind, Inputs, Spec};
 use super::table::{self, Selection};
 use super::{DatasetArgs, DatasetPlan, Order, Row, Rows, RowsKind, Shortfall, schema_prompt};
 use sobench_core::constraint::Constraint;
@@ -38,7 +38,7 @@ pub struct JsonschemabenchPlan {
     pub shortfall: Shortfall,
 }
 
-impl Kind for JsonschemabenchPlan {
+impl DatasetKind for JsonschemabenchPlan {
     const SPEC: Spec = Spec {
         flags: &[
             PathFlags::augment_args,

@@ -10,7 +10,9 @@ use serde::{Deserialize, Serialize};
 
 use super::answer_format::{answer_schema, in_prose, with_schema};
 use super::extract::{FAMILY_NAMES, GIVEN_NAMES};
-use super::registry::{ConstraintScope, Inputs, Kind, PROSE_OUTPUT_LEN, ReferenceCheck, Spec};
+use super::registry::{
+    ConstraintScope, DatasetKind, Inputs, PROSE_OUTPUT_LEN, ReferenceCheck, Spec,
+};
 use super::{DatasetArgs, DatasetPlan, Row, Rows, RowsKind, SHIPPED};
 use sobench_core::case::Prompt;
 use sobench_core::constraint::Constraint;
@@ -30,7 +32,7 @@ const STREAM: u128 = 0x6c61_7374 << 64;
 #[serde(default)]
 pub struct LastLettersPlan {}
 
-impl Kind for LastLettersPlan {
+impl DatasetKind for LastLettersPlan {
     const SPEC: Spec = Spec {
         output_len: PROSE_OUTPUT_LEN,
         is_templated: false,

@@ -15,7 +15,7 @@ use serde_json::Value;
 use super::custom::NAME_TAG;
 use super::file::{check_rows, read_document, read_lines_with, required};
 use super::flags::{HubLengthFlags, OrderFlags, PathFlags, ShortfallFlags};
-use super::registry::{ConstraintScope, DOCUMENT_OUTPUT_LEN, Inputs, Kind, Spec};
+use super::registry::{ConstraintScope, DOCUMENT_OUTPUT_LEN, DatasetKind, Inputs, Spec};
 use super::{DatasetArgs, DatasetPlan, Order, Row, Rows, RowsKind, Shortfall, schema_prompt};
 use sobench_core::constraint::Constraint;
 use sobench_core::error::{Error, Result};
@@ -53,7 +53,7 @@ pub struct MaskbenchPlan {
     pub shortfall: Shortfall,
 }
 
-impl Kind for MaskbenchPlan {
+impl DatasetKind for MaskbenchPlan {
     const SPEC: Spec = Spec {
         flags: &[
             PathFlags::augment_args,

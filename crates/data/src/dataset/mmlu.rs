@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::answer_format::{in_prose, with_choices};
-use super::registry::{Inputs, Kind, PROSE_OUTPUT_LEN, Spec};
+use super::registry::{DatasetKind, Inputs, PROSE_OUTPUT_LEN, Spec};
 use super::repository::{self, Layout, RepositoryOptions, text};
 use super::{DatasetArgs, DatasetPlan, Row, Rows};
 use sobench_core::case::Prompt;
@@ -33,7 +33,7 @@ const LETTERS: [&str; 4] = ["A", "B", "C", "D"];
 #[serde(transparent)]
 pub struct MmluPlan(pub RepositoryOptions);
 
-impl Kind for MmluPlan {
+impl DatasetKind for MmluPlan {
     const SPEC: Spec = repository::spec("mmlu", PROSE_OUTPUT_LEN);
 
     fn new(flags: &DatasetArgs) -> Result<Self> {

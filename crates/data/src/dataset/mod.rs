@@ -70,7 +70,7 @@ use clap::Args;
 use clap::builder::PossibleValuesParser;
 
 pub use self::registry::Inputs;
-use self::registry::{Kind, Spec, datasets};
+use self::registry::{DatasetKind, Spec, datasets};
 use self::rows::{Row, Rows, RowsKind, SHIPPED};
 use crate::arguments::paths::InputNames;
 use crate::hub::HubSettings;

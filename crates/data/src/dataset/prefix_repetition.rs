@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::exact_length::{check_amount, fit_to_length, notice, vocabulary_size};
 use super::flags::OrderFlags;
-use super::registry::{ConstraintScope, Inputs, Kind, Spec};
+use super::registry::{ConstraintScope, DatasetKind, Inputs, Spec};
 use super::{DatasetArgs, DatasetPlan, Order, Row, Rows, RowsKind, SHIPPED};
 use sobench_core::case::Prompt;
 use sobench_core::error::{Error, Result};
@@ -57,7 +57,7 @@ impl Default for PrefixRepetitionPlan {
     }
 }
 
-impl Kind for PrefixRepetitionPlan {
+impl DatasetKind for PrefixRepetitionPlan {
     const SPEC: Spec = Spec {
         flags: &[
             OrderFlags::augment_args,

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::exact_length::{check_amount, fit_to_length, notice, vocabulary_size};
 use super::flags::InputLenFlags;
-use super::registry::{ConstraintScope, Inputs, Kind, Spec};
+use super::registry::{ConstraintScope, DatasetKind, Inputs, Spec};
 use super::{DatasetArgs, DatasetPlan, MAX_PROMPT_TOKENS, Row, Rows, RowsKind, SHIPPED};
 use crate::tokenizer::Tokenizer;
 use sobench_core::case::Prompt;
@@ -96,7 +96,7 @@ const SPEC: Spec = Spec {
     ..Spec::new("random", ConstraintScope::Unconstrained)
 };
 
-impl Kind for RandomPlan {
+impl DatasetKind for RandomPlan {
     const SPEC: Spec = SPEC;
 
     fn new(flags: &DatasetArgs) -> Result<Self> {
@@ -195,7 +195,7 @@ impl Kind for RandomPlan {
     }
 }
 
-impl Kind for RandomPrefixPlan {
+impl DatasetKind for RandomPrefixPlan {
     const SPEC: Spec = Spec {
         name: "random-prefix",
         ..SPEC

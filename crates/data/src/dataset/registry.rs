@@ -1,4 +1,4 @@
-//! What each dataset declares ([`Spec`], [`Kind`]), and the enums generated from the list of all
+//! What each dataset declares ([`Spec`], [`DatasetKind`]), and the enums generated from the list of all
 //! datasets.
 
 use clap::Command;
@@ -108,7 +108,7 @@ pub struct Inputs<'a> {
 }
 
 /// A dataset. The type holds its own options.
-pub(super) trait Kind: Sized + Serialize + DeserializeOwned {
+pub(super) trait DatasetKind: Sized + Serialize + DeserializeOwned {
     const SPEC: Spec;
 
     /// Builds the options from the flags of the groups in [`Spec::flags`].
@@ -192,7 +192,7 @@ macro_rules! datasets {
 
             fn spec(self) -> &'static Spec {
                 match self {
-                    $(Self::$variant => &<$plan as Kind>::SPEC,)+
+                    $(Self::$variant => &<$plan as DatasetKind>::SPEC,)+
                     Self::Mix => &mix::SPEC,
                 }
             }
@@ -212,7 +212,7 @@ macro_rules! datasets {
             /// A length is 0, or two flags contradict each other.
             pub fn output_len(self, flags: &DatasetArgs, general: Option<u32>) -> Result<(u32, sobench_plan::dataset::OutputLength)> {
                 match self {
-                    $(Self::$variant => <$plan as Kind>::output_len(flags, general),)+
+                    $(Self::$variant => <$plan as DatasetKind>::output_len(flags, general),)+
                     Self::Mix => Err(mix::not_a_single_dataset()),
                 }
             }
@@ -225,7 +225,7 @@ macro_rules! datasets {
             /// Usage errors that name the flag and its value, and a path that is not UTF-8.
             pub fn new(name: DatasetName, flags: &DatasetArgs) -> Result<Self> {
                 let source = match name {
-                    $(DatasetName::$variant => <$plan as Kind>::new(flags).map(Self::$variant),)+
+                    $(DatasetName::$variant => <$plan as DatasetKind>::new(flags).map(Self::$variant),)+
                     DatasetName::Mix => Err(mix::not_a_single_dataset()),
                 }?;
                 // The record of a run has the options.

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::file::{MAX_DATASET_BYTES, check_rows, read_text, required};
 use super::flags::{OrderFlags, PathFlags, ShortfallFlags};
-use super::registry::{ConstraintScope, Inputs, Kind, Spec};
+use super::registry::{ConstraintScope, DatasetKind, Inputs, Spec};
 use super::{DatasetArgs, DatasetPlan, Order, Row, Rows, RowsKind, Shortfall};
 use sobench_core::case::Prompt;
 use sobench_core::error::{Error, Result};
@@ -49,7 +49,7 @@ pub struct SharegptPlan {
     pub shortfall: Shortfall,
 }
 
-impl Kind for SharegptPlan {
+impl DatasetKind for SharegptPlan {
     const SPEC: Spec = Spec {
         flags: &[
             PathFlags::augment_args,

@@ -10,7 +10,9 @@ use serde::{Deserialize, Serialize};
 
 use super::answer_format::{in_prose, with_choices};
 use super::extract::GIVEN_NAMES;
-use super::registry::{ConstraintScope, Inputs, Kind, PROSE_OUTPUT_LEN, ReferenceCheck, Spec};
+use super::registry::{
+    ConstraintScope, DatasetKind, Inputs, PROSE_OUTPUT_LEN, ReferenceCheck, Spec,
+};
 use super::{DatasetArgs, DatasetPlan, Row, Rows, RowsKind, SHIPPED};
 use sobench_core::case::Prompt;
 use sobench_core::constraint::Constraint;
@@ -51,7 +53,7 @@ const GAMES: [(&str, &str); 4] = [
 #[serde(default)]
 pub struct ShuffledObjectsPlan {}
 
-impl Kind for ShuffledObjectsPlan {
+impl DatasetKind for ShuffledObjectsPlan {
     const SPEC: Spec = Spec {
         output_len: PROSE_OUTPUT_LEN,
         is_templated: false,

@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 
 use super::answer_format::with_schema;
 use super::json::parse_schema;
-use super::registry::{DOCUMENT_OUTPUT_LEN, Inputs, Kind, Spec};
+use super::registry::{DOCUMENT_OUTPUT_LEN, DatasetKind, Inputs, Spec};
 use super::repository::{self, Layout, RepositoryOptions, text};
 use super::{DatasetArgs, DatasetPlan, Row, Rows};
 use sobench_core::case::Prompt;
@@ -45,7 +45,7 @@ const DEFAULT_SUBSET: &str = "default";
 #[serde(transparent)]
 pub struct SobPlan(pub RepositoryOptions);
 
-impl Kind for SobPlan {
+impl DatasetKind for SobPlan {
     const SPEC: Spec = repository::spec("sob", DOCUMENT_OUTPUT_LEN);
 
     fn new(flags: &DatasetArgs) -> Result<Self> {

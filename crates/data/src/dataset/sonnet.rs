@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::exact_length::check_amount;
 use super::file::{check_rows, read_document, required};
 use super::flags::{InputLenFlags, PathFlags};
-use super::registry::{ConstraintScope, Inputs, Kind, Spec};
+use super::registry::{ConstraintScope, DatasetKind, Inputs, Spec};
 use super::{DatasetArgs, DatasetPlan, Row, Rows, RowsKind};
 use crate::tokenizer::Tokenizer;
 use sobench_core::case::{Message, Prompt};
@@ -62,7 +62,7 @@ impl Default for SonnetPlan {
     }
 }
 
-impl Kind for SonnetPlan {
+impl DatasetKind for SonnetPlan {
     const SPEC: Spec = Spec {
         flags: &[
             PathFlags::augment_args,

@@ -5,7 +5,9 @@ use clap::Args;
 use serde::{Deserialize, Serialize};
 
 use super::flags::{OrderFlags, ShortfallFlags};
-use super::registry::{ConstraintScope, DOCUMENT_OUTPUT_LEN, Inputs, Kind, ReferenceCheck, Spec};
+use super::registry::{
+    ConstraintScope, DOCUMENT_OUTPUT_LEN, DatasetKind, Inputs, ReferenceCheck, Spec,
+};
 use super::{DatasetArgs, DatasetPlan, Order, Row, Rows, RowsKind, Shortfall, custom, notation};
 use sobench_core::constraint::Constraint;
 use sobench_core::error::{Error, Result};
@@ -35,7 +37,7 @@ pub struct SuitePlan {
     pub shortfall: Shortfall,
 }
 
-impl Kind for SuitePlan {
+impl DatasetKind for SuitePlan {
     const SPEC: Spec = Spec {
         flags: &[
             SuiteFlags::augment_args,

@@ -10,7 +10,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::flags::{OrderFlags, ShortfallFlags};
-use super::registry::{ConstraintScope, DOCUMENT_OUTPUT_LEN, Inputs, Kind, ReferenceCheck, Spec};
+use super::registry::{
+    ConstraintScope, DOCUMENT_OUTPUT_LEN, DatasetKind, Inputs, ReferenceCheck, Spec,
+};
 use super::{DatasetArgs, DatasetPlan, Order, Row, Rows, RowsKind, Shortfall, custom};
 use sobench_core::case::{Message, Prompt};
 use sobench_core::constraint::Constraint;
@@ -53,7 +55,7 @@ pub struct ToolsPlan {
     pub shortfall: Shortfall,
 }
 
-impl Kind for ToolsPlan {
+impl DatasetKind for ToolsPlan {
     const SPEC: Spec = Spec {
         flags: &[
             ToolsFlags::augment_args,

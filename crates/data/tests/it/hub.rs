@@ -5,7 +5,7 @@ mod fake_hub;
 
 use std::path::Path;
 
-use sobench_core::error::{Error, Kind};
+use sobench_core::error::{Error, ErrorKind};
 use sobench_data::dataset::{
     BfclPlan, Dataset, DatasetPlan, HfPlan, Inputs, Source, XgrammarBenchPlan, load_with,
 };
@@ -142,7 +142,7 @@ fn fetches_with_the_token_and_caches_the_files() {
 }
 
 #[track_caller]
-fn check_error(result: Result<Dataset, Error>, kind: Kind, what: &str, hint: &str) {
+fn check_error(result: Result<Dataset, Error>, kind: ErrorKind, what: &str, hint: &str) {
     let error = result.unwrap_err();
     assert_eq!(error.kind, kind, "{error}");
     assert!(error.what.contains(what), "{error}");
@@ -186,7 +186,7 @@ fn selects_parts_of_a_repository() {
     };
     check_error(
         load(None),
-        Kind::Usage,
+        ErrorKind::Usage,
         "several configurations have a split test: one, two",
         "--hf-subset",
     );
@@ -258,14 +258,14 @@ fn errors_have_a_cause_and_a_hint() {
 
     check_error(
         load(None, &settings(&refusing_url(), home.path(), &[])),
-        Kind::Environment,
+        ErrorKind::Environment,
         "cannot reach http://127.0.0.1",
         "--dataset-path",
     );
     let offline = settings(&refusing_url(), home.path(), &[("HF_HUB_OFFLINE", "1")]);
     check_error(
         load(None, &offline),
-        Kind::Environment,
+        ErrorKind::Environment,
         "offline, and not in the cache: dataset NousResearch",
         "HF_HOME",
     );
@@ -277,13 +277,13 @@ fn errors_have_a_cause_and_a_hint() {
                 ..dataset_hub()
             }),
         ),
-        Kind::Environment,
+        ErrorKind::Environment,
         "refuses access",
         "HF_TOKEN",
     );
     check_error(
         load(Some("no/body"), &at(dataset_hub())),
-        Kind::Usage,
+        ErrorKind::Usage,
         "no such dataset",
         "check the id",
     );
@@ -293,7 +293,7 @@ fn errors_have_a_cause_and_a_hint() {
     };
     check_error(
         load(None, &at(broken)),
-        Kind::Environment,
+        ErrorKind::Environment,
         "status 503",
         "--dataset-path",
     );
@@ -303,7 +303,7 @@ fn errors_have_a_cause_and_a_hint() {
     };
     check_error(
         load(None, &at(garbage)),
-        Kind::Environment,
+        ErrorKind::Environment,
         "not a repository listing",
         "HF_ENDPOINT",
     );
@@ -312,7 +312,7 @@ fn errors_have_a_cause_and_a_hint() {
         .replace("http:", "https:");
     check_error(
         load(None, &settings(&plain, home.path(), &[])),
-        Kind::Environment,
+        ErrorKind::Environment,
         "cannot reach https://",
         "HF_ENDPOINT",
     );
@@ -322,7 +322,7 @@ fn errors_have_a_cause_and_a_hint() {
     };
     check_error(
         load(None, &at(bare)),
-        Kind::Usage,
+        ErrorKind::Usage,
         "no file of the split train",
         "--dataset-path",
     );
@@ -349,7 +349,7 @@ fn a_hub_cannot_write_outside_the_cache() {
         let hub = FakeHub::start(contents);
         check_error(
             load(None, &settings(&hub.endpoint(), home.path(), &[])),
-            Kind::Environment,
+            ErrorKind::Environment,
             "unsafe file name",
             "HF_ENDPOINT",
         );

@@ -6,7 +6,7 @@ use sobench_core::verdict::NotScored;
 
 use super::super::EvaluateOptions;
 use super::leaf::Leaf;
-use super::tree::{Format, Kind, Tag, unusable};
+use super::tree::{Format, FormatKind, Tag, unusable};
 use super::triggers::Triggers;
 
 /// Maximum number of states.
@@ -118,17 +118,17 @@ impl Compiler {
     /// around it.
     fn format(&mut self, format: &Format, next: u32, ends: &[String]) -> Result<u32, NotScored> {
         match &format.kind {
-            Kind::ConstString(text) => self.text(text, &format.path, next),
-            Kind::JsonSchema { schema, style } => self.leaf(format, next, |options| {
+            FormatKind::ConstString(text) => self.text(text, &format.path, next),
+            FormatKind::JsonSchema { schema, style } => self.leaf(format, next, |options| {
                 Leaf::json_schema(schema, *style, options)
             }),
-            Kind::Grammar(text) => self.leaf(format, next, |_| Leaf::grammar(text)),
-            Kind::Regex(pattern) => self.leaf(format, next, |_| Leaf::regex(pattern)),
-            Kind::AnyText {
+            FormatKind::Grammar(text) => self.leaf(format, next, |_| Leaf::grammar(text)),
+            FormatKind::Regex(pattern) => self.leaf(format, next, |_| Leaf::regex(pattern)),
+            FormatKind::AnyText {
                 max_tokens: Some(0),
                 ..
             } => Ok(next),
-            Kind::AnyText {
+            FormatKind::AnyText {
                 excludes,
                 max_chars,
                 ..
@@ -143,35 +143,35 @@ impl Compiler {
                     next,
                 })))
             }
-            Kind::Sequence(elements) => elements
+            FormatKind::Sequence(elements) => elements
                 .iter()
                 .rev()
                 .try_fold(next, |next, element| self.format(element, next, ends)),
-            Kind::Or(elements) => {
+            FormatKind::Or(elements) => {
                 let states = elements
                     .iter()
                     .map(|element| self.format(element, next, ends))
                     .collect::<Result<_, _>>()?;
                 self.add(State::Split(states))
             }
-            Kind::Optional(content) => {
+            FormatKind::Optional(content) => {
                 let content = self.format(content, next, ends)?;
                 self.add(State::Split(vec![content, next]))
             }
-            Kind::Star(content) => {
+            FormatKind::Star(content) => {
                 let start = self.reserve()?;
                 let content = self.format(content, start, ends)?;
                 self.set(start, State::Split(vec![content, next]));
                 Ok(start)
             }
-            Kind::Plus(content) => {
+            FormatKind::Plus(content) => {
                 let again = self.reserve()?;
                 let content = self.format(content, again, ends)?;
                 self.set(again, State::Split(vec![content, next]));
                 Ok(content)
             }
-            Kind::Repeat { most: Some(0), .. } => Ok(next),
-            Kind::Repeat {
+            FormatKind::Repeat { most: Some(0), .. } => Ok(next),
+            FormatKind::Repeat {
                 least,
                 most,
                 content,
@@ -191,8 +191,8 @@ impl Compiler {
                 );
                 Ok(repeat)
             }
-            Kind::Tag(tag) => self.tag(tag, 0, next),
-            Kind::TriggeredTags {
+            FormatKind::Tag(tag) => self.tag(tag, 0, next),
+            FormatKind::TriggeredTags {
                 triggers,
                 tags,
                 excludes,
@@ -241,7 +241,7 @@ impl Compiler {
                     Ok(free)
                 }
             }
-            Kind::TagsWithSeparator {
+            FormatKind::TagsWithSeparator {
                 tags,
                 separator,
                 at_least_one,
@@ -268,7 +268,7 @@ impl Compiler {
                     self.add(State::Split(vec![any_tag, next]))
                 }
             }
-            Kind::Dispatch {
+            FormatKind::Dispatch {
                 rules,
                 repeats,
                 excludes,

@@ -18,12 +18,12 @@ const MAX_FORMATS: usize = 20_000;
 #[derive(Debug)]
 pub(super) struct Format {
     pub path: String,
-    pub kind: Kind,
+    pub kind: FormatKind,
 }
 
 /// What a format matches.
 #[derive(Debug)]
-pub(super) enum Kind {
+pub(super) enum FormatKind {
     ConstString(String),
     JsonSchema {
         schema: Value,
@@ -153,7 +153,7 @@ fn legacy(
             ends: vec![source.text("end")?],
             content: Format {
                 path: format!("{path}/schema"),
-                kind: Kind::JsonSchema {
+                kind: FormatKind::JsonSchema {
                     schema,
                     style: Style::Json,
                 },
@@ -168,7 +168,7 @@ fn legacy(
     let triggers = source.required_texts("triggers")?;
     Ok(Format {
         path: "/structures".to_owned(),
-        kind: Kind::TriggeredTags {
+        kind: FormatKind::TriggeredTags {
             triggers,
             tags,
             excludes: Vec::new(),
@@ -204,7 +204,7 @@ impl Parser {
         Ok(Format { kind: kind?, path })
     }
 
-    fn kind(&mut self, source: &Source<'_>) -> Result<Kind, NotScored> {
+    fn kind(&mut self, source: &Source<'_>) -> Result<FormatKind, NotScored> {
         let kind = match source.members.get("type") {
             Some(Value::String(kind)) => kind.as_str(),
             Some(_) => return Err(unusable(&source.path, "`type` is not a string")),
@@ -213,31 +213,31 @@ impl Parser {
                 .ok_or_else(|| unusable(&source.path, "no `type`"))?,
         };
         Ok(match kind {
-            "const_string" => Kind::ConstString(source.text("value")?),
+            "const_string" => FormatKind::ConstString(source.text("value")?),
             "json_schema" => source.json_schema(None)?,
             "qwen_xml_parameter" => source.json_schema(Some(Style::QwenXml))?,
-            "grammar" => Kind::Grammar(source.text("grammar")?),
-            "regex" => Kind::Regex(source.text("pattern")?),
-            "any_text" => Kind::AnyText {
+            "grammar" => FormatKind::Grammar(source.text("grammar")?),
+            "regex" => FormatKind::Regex(source.text("pattern")?),
+            "any_text" => FormatKind::AnyText {
                 excludes: source.texts("excludes")?,
                 max_tokens: source.budget("max_tokens")?,
                 max_chars: source.budget("max_chars")?,
             },
-            "sequence" => Kind::Sequence(self.elements(source)?),
-            "or" => Kind::Or(self.elements(source)?),
-            "optional" => Kind::Optional(self.content(source)?),
-            "plus" => Kind::Plus(self.content(source)?),
-            "star" => Kind::Star(self.content(source)?),
+            "sequence" => FormatKind::Sequence(self.elements(source)?),
+            "or" => FormatKind::Or(self.elements(source)?),
+            "optional" => FormatKind::Optional(self.content(source)?),
+            "plus" => FormatKind::Plus(self.content(source)?),
+            "star" => FormatKind::Star(self.content(source)?),
             "repeat" => self.repeat(source)?,
-            "tag" => Kind::Tag(Box::new(self.tag(source)?)),
-            "triggered_tags" => Kind::TriggeredTags {
+            "tag" => FormatKind::Tag(Box::new(self.tag(source)?)),
+            "triggered_tags" => FormatKind::TriggeredTags {
                 triggers: source.required_texts("triggers")?,
                 tags: self.tags(source)?,
                 excludes: source.texts("excludes")?,
                 at_least_one: source.flag("at_least_one", false)?,
                 stop_after_first: source.flag("stop_after_first", false)?,
             },
-            "tags_with_separator" => Kind::TagsWithSeparator {
+            "tags_with_separator" => FormatKind::TagsWithSeparator {
                 tags: self.tags(source)?,
                 separator: source.text("separator")?,
                 at_least_one: source.flag("at_least_one", false)?,
@@ -276,7 +276,7 @@ impl Parser {
             .map(Box::new)
     }
 
-    fn repeat(&mut self, source: &Source<'_>) -> Result<Kind, NotScored> {
+    fn repeat(&mut self, source: &Source<'_>) -> Result<FormatKind, NotScored> {
         let bound = |name: &str| {
             let bound = source.members.get(name).and_then(Value::as_i64);
             bound.ok_or_else(|| unusable(&source.member_path(name), "not an integer"))
@@ -293,7 +293,7 @@ impl Parser {
         if most.is_some_and(|most| most < least) {
             return Err(unusable(&source.path, "`min` is over `max`"));
         }
-        Ok(Kind::Repeat {
+        Ok(FormatKind::Repeat {
             least,
             most,
             content: self.content(source)?,
@@ -333,7 +333,7 @@ impl Parser {
         })
     }
 
-    fn dispatch(&mut self, source: &Source<'_>) -> Result<Kind, NotScored> {
+    fn dispatch(&mut self, source: &Source<'_>) -> Result<FormatKind, NotScored> {
         let path = source.member_path("rules");
         let mut rules = Vec::new();
         for (index, rule) in source.list("rules")?.iter().enumerate() {
@@ -344,7 +344,7 @@ impl Parser {
             let content = self.format(content, format!("{path}/1"))?;
             rules.push((trigger.clone(), content));
         }
-        Ok(Kind::Dispatch {
+        Ok(FormatKind::Dispatch {
             rules,
             repeats: source.flag("loop", true)?,
             excludes: source.texts("excludes")?,
@@ -391,7 +391,7 @@ impl<'a> Source<'a> {
         .find_map(|(kind, names)| has(names).then_some(kind))
     }
 
-    fn json_schema(&self, style: Option<Style>) -> Result<Kind, NotScored> {
+    fn json_schema(&self, style: Option<Style>) -> Result<FormatKind, NotScored> {
         let schema = self
             .members
             .get("json_schema")
@@ -403,7 +403,7 @@ impl<'a> Source<'a> {
                 .ok_or_else(|| unusable(&self.member_path("style"), "unknown style"))?,
             _ => Style::Json,
         };
-        Ok(Kind::JsonSchema {
+        Ok(FormatKind::JsonSchema {
             schema,
             style: style.unwrap_or(named),
         })
@@ -568,10 +568,10 @@ mod tests {
     #[test]
     fn types_are_implied_by_members() {
         let tag = json!({"format": {"elements": [{"value": "a"}, {"begin": "", "content": {"json_schema": true}, "end": ["x", ""]}]}});
-        let Kind::Sequence(elements) = parse(&tag).unwrap().kind else {
+        let FormatKind::Sequence(elements) = parse(&tag).unwrap().kind else {
             panic!("no sequence");
         };
-        assert!(matches!(elements[0].kind, Kind::ConstString(_)));
-        assert!(matches!(elements[1].kind, Kind::Tag(_)));
+        assert!(matches!(elements[0].kind, FormatKind::ConstString(_)));
+        assert!(matches!(elements[1].kind, FormatKind::Tag(_)));
     }
 }

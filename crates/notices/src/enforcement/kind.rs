@@ -13,7 +13,7 @@ use sobench_core::error::{Error, Result};
 /// What preflight tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(into = "&'static str", try_from = "String")]
-pub enum Kind {
+pub enum ProbeKind {
     /// Constraints of this kind on the text of an answer, which a dialect carries.
     Text(ConstraintKind),
     /// Calls of tools.
@@ -22,7 +22,7 @@ pub enum Kind {
     Reasoning,
 }
 
-impl Kind {
+impl ProbeKind {
     /// Constraints that are JSON Schemas.
     pub const JSON_SCHEMA: Self = Self::Text(ConstraintKind::JsonSchema);
     /// Constraints that are grammars, in one of two notations.
@@ -77,19 +77,19 @@ impl Kind {
     }
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for ProbeKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
 }
 
-impl From<Kind> for &'static str {
-    fn from(kind: Kind) -> Self {
+impl From<ProbeKind> for &'static str {
+    fn from(kind: ProbeKind) -> Self {
         kind.name()
     }
 }
 
-impl TryFrom<String> for Kind {
+impl TryFrom<String> for ProbeKind {
     type Error = String;
 
     fn try_from(name: String) -> std::result::Result<Self, String> {
@@ -97,7 +97,7 @@ impl TryFrom<String> for Kind {
     }
 }
 
-impl JsonSchema for Kind {
+impl JsonSchema for ProbeKind {
     fn schema_name() -> Cow<'static, str> {
         "Kind".into()
     }
@@ -124,13 +124,13 @@ mod tests {
 
     #[test]
     fn names_parse_and_are_written() {
-        for kind in Kind::all() {
-            assert_eq!(Kind::parse(kind.name()).unwrap(), kind);
+        for kind in ProbeKind::all() {
+            assert_eq!(ProbeKind::parse(kind.name()).unwrap(), kind);
             let written = serde_json::to_value(kind).unwrap();
             assert_eq!(written, kind.name());
-            assert_eq!(serde_json::from_value::<Kind>(written).unwrap(), kind);
+            assert_eq!(serde_json::from_value::<ProbeKind>(written).unwrap(), kind);
         }
-        let error = Kind::parse("xml").unwrap_err();
+        let error = ProbeKind::parse("xml").unwrap_err();
         assert_eq!(
             (error.what.as_str(), error.exit_code()),
             ("unknown constraint kind: xml", 2)

@@ -11,7 +11,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use self::class::{Cause, Class, Finding};
-pub use self::kind::Kind;
+pub use self::kind::ProbeKind;
 pub use self::server_facts::ServerFacts;
 pub use self::server_pages::Page;
 pub use self::spelling::{MemberOrder, NonAscii, Spelling, WhiteSpace};
@@ -87,7 +87,7 @@ pub enum DialectChoice {
 /// The result for one kind of constraint in one dialect.
 #[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct KindResult {
-    pub kind: Kind,
+    pub kind: ProbeKind,
     /// `None` for tool calls, which every server reads from the same fields.
     #[serde(rename = "constraint_dialect")]
     pub dialect: Option<ConstraintDialect>,

@@ -79,12 +79,12 @@ impl KindResult {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::enforcement::Kind;
+    use crate::enforcement::ProbeKind;
     use sobench_backend::ConstraintDialect::StructuredOutputs;
 
     fn held(class: Class) -> KindResult {
         KindResult {
-            kind: Kind::JSON_SCHEMA,
+            kind: ProbeKind::JSON_SCHEMA,
             dialect: Some(StructuredOutputs),
             class,
             reason: String::new(),
@@ -133,7 +133,7 @@ mod tests {
         );
         let tool = Enforcement {
             findings: vec![KindResult {
-                kind: Kind::Tool,
+                kind: ProbeKind::Tool,
                 dialect: None,
                 reason: "required: no call".to_owned(),
                 ..held(Class::Ignored)

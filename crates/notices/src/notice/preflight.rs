@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::list;
-use crate::enforcement::{Class, Kind};
+use crate::enforcement::{Class, ProbeKind};
 use sobench_backend::{ConstraintDialect, ServerKind};
 
 #[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize, thiserror::Error)]
@@ -32,7 +32,7 @@ pub enum PreflightNotice {
         list(.constraints)
     )]
     EnforcedElsewhere {
-        constraints: Vec<Kind>,
+        constraints: Vec<ProbeKind>,
         backend: ServerKind,
         path: String,
         dialect: ConstraintDialect,
@@ -40,7 +40,7 @@ pub enum PreflightNotice {
     #[error("preflight with {requests} requests before the run: {} enforced{}", list(.constraints), in_dialect(*.dialect))]
     Enforced {
         requests: usize,
-        constraints: Vec<Kind>,
+        constraints: Vec<ProbeKind>,
         /// `None` for tool calls.
         dialect: Option<ConstraintDialect>,
     },

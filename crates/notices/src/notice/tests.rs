@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use super::*;
-use crate::enforcement::{Class, Kind};
+use crate::enforcement::{Class, ProbeKind};
 use sobench_backend::{ConstraintDialect, ServerKind};
 use sobench_core::constraint::{ConstraintKind, GrammarDialect};
 use sobench_core::server_sample::ScrapeFault;
@@ -100,12 +100,12 @@ fn examples_preflight() -> Vec<Notice> {
         NotProved { 0: ConstraintFinding { constraint: text("tool call, required"), dialect: None, answer: None, ..finding(Class::Unproven) } },
         Failed { 0: finding(Class::Broken) },
         EnforcedElsewhere {
-            constraints: vec![Kind::JSON_SCHEMA, Kind::Text(ConstraintKind::Choice)],
+            constraints: vec![ProbeKind::JSON_SCHEMA, ProbeKind::Text(ConstraintKind::Choice)],
             backend: ServerKind::OpenaiChat,
             path: text("/v1/chat/completions"),
             dialect: ConstraintDialect::StructuredOutputs,
         },
-        Enforced { requests: 5, constraints: vec![Kind::JSON_SCHEMA, Kind::Text(ConstraintKind::Regex)], dialect: Some(ConstraintDialect::Guided) },
+        Enforced { requests: 5, constraints: vec![ProbeKind::JSON_SCHEMA, ProbeKind::Text(ConstraintKind::Regex)], dialect: Some(ConstraintDialect::Guided) },
         ToolCallsDiffer { rows: texts(&["required (enforced, leaked)"]) },
         ThinkingSuppressed { constraint: text("json"), dialect: ConstraintDialect::StructuredOutputs },
         SpellingUnknown { outcome: text("truncated") },

@@ -9,7 +9,7 @@ use sobench_core::answer::{Answer, ToolCall};
 use sobench_core::constraint::{Constraint, ConstraintKind, GrammarDialect};
 use sobench_core::observation::{Timing, TransportCause};
 use sobench_judge::EvaluateOptions;
-use sobench_notices::enforcement::Kind;
+use sobench_notices::enforcement::ProbeKind;
 
 fn observation(outcome: Outcome, text: &str) -> Observation {
     Observation {
@@ -22,7 +22,7 @@ fn observation(outcome: Outcome, text: &str) -> Observation {
     }
 }
 
-fn probe(kind: Kind) -> ConstraintProbe {
+fn probe(kind: ProbeKind) -> ConstraintProbe {
     ConstraintProbe::random(kind, GrammarDialect::Ebnf, &mut RandomWords::new(1))
 }
 
@@ -70,7 +70,7 @@ fn classify_channels(
         .tool_calls
         .retain(|call| !call.arguments.is_empty());
     let evidence = Evidence {
-        probe: &probe(Kind::JSON_SCHEMA),
+        probe: &probe(ProbeKind::JSON_SCHEMA),
         observation: &observation,
         control: &Control::from_observation(&self::observation(Outcome::Completed, "The sea.")),
         envelopes: &[],
@@ -82,7 +82,7 @@ fn classify_channels(
 #[test]
 fn an_answer_in_another_channel_is_not_enforced() {
     use ConstraintDialect::{ResponseFormat, ToolCall, ToolCallNonStrict};
-    let document = answer(&probe(Kind::JSON_SCHEMA));
+    let document = answer(&probe(ProbeKind::JSON_SCHEMA));
     for (dialect, content, arguments, class) in [
         (ResponseFormat, "", &*document, Class::WrongChannel),
         (ResponseFormat, &*document, "", Class::Enforced),
@@ -98,7 +98,7 @@ fn an_answer_in_another_channel_is_not_enforced() {
 
 #[test]
 fn a_call_that_is_cut_inside_its_envelope_proves_nothing() {
-    let document = answer(&probe(Kind::JSON_SCHEMA));
+    let document = answer(&probe(ProbeKind::JSON_SCHEMA));
     let cut = &document[..document.len() - 3];
     for envelope in [
         format!(r#"{{"name": "answer", "arguments": {cut}"#),
@@ -128,7 +128,7 @@ fn answer(probe: &ConstraintProbe) -> String {
     let [first, second] = probe.random_words.as_slice() else {
         return "{}".to_owned();
     };
-    if probe.kind == Kind::JSON_SCHEMA {
+    if probe.kind == ProbeKind::JSON_SCHEMA {
         json!({first: second}).to_string()
     } else {
         second.clone()
@@ -137,7 +137,7 @@ fn answer(probe: &ConstraintProbe) -> String {
 
 #[test]
 fn the_right_answer_is_enforced_and_prose_is_ignored() {
-    for kind in Kind::of_text() {
+    for kind in ProbeKind::of_text() {
         let probe = probe(kind);
         for outcome in [Outcome::Completed, Outcome::Truncated] {
             let right = classify_answer(&probe, &observation(outcome.clone(), &answer(&probe)));
@@ -159,7 +159,7 @@ fn the_right_answer_is_enforced_and_prose_is_ignored() {
 #[test]
 fn failed_requests_have_distinct_classes() {
     let body = || "{\"error\": \"words of the server\"}".to_owned();
-    let probe = probe(Kind::Text(ConstraintKind::Regex));
+    let probe = probe(ProbeKind::Text(ConstraintKind::Regex));
     for (outcome, class, cause, status) in [
         (
             Outcome::Rejected {
@@ -257,8 +257,8 @@ fn failed_requests_have_distinct_classes() {
 
 #[test]
 fn a_truncated_answer_proves_what_its_prefix_shows() {
-    let choice = probe(Kind::Text(ConstraintKind::Choice));
-    let json = probe(Kind::JSON_SCHEMA);
+    let choice = probe(ProbeKind::Text(ConstraintKind::Choice));
+    let json = probe(ProbeKind::JSON_SCHEMA);
     let prefix = |letters: usize| choice.random_words[0][..letters].to_owned();
     let document = |letters: usize| format!("{{\n  \"{}", &json.random_words[0][..letters]);
     for (probe, text, class) in [
@@ -306,7 +306,7 @@ fn a_truncated_answer_proves_what_its_prefix_shows() {
 
 #[test]
 fn an_object_is_compared_with_the_control() {
-    let object = probe(Kind::Text(ConstraintKind::JsonObject));
+    let object = probe(ProbeKind::Text(ConstraintKind::JsonObject));
     let completed = observation(Outcome::Completed, "{\"waves\": \"high\"}");
     let cut = observation(Outcome::Truncated, "{ \"waves\": \"hi");
     for (control, class) in [
@@ -342,8 +342,8 @@ fn an_object_is_compared_with_the_control() {
 
 #[test]
 fn an_answer_with_a_random_word_is_not_ignored() {
-    let json = probe(Kind::JSON_SCHEMA);
-    let choice = probe(Kind::Text(ConstraintKind::Choice));
+    let json = probe(ProbeKind::JSON_SCHEMA);
+    let choice = probe(ProbeKind::Text(ConstraintKind::Choice));
     let document = answer(&json);
     let other_value = json!({&json.random_words[0]: "waves"}).to_string();
     let wrapped = json!({"answer": serde_json::from_str::<Value>(&document).unwrap()}).to_string();
@@ -389,7 +389,7 @@ fn an_answer_with_a_random_word_is_not_ignored() {
 
 #[test]
 fn empty_answers_and_white_space_are_reported() {
-    let json = probe(Kind::JSON_SCHEMA);
+    let json = probe(ProbeKind::JSON_SCHEMA);
     let spaces = " \n".repeat(RUNAWAY_CHARS);
     for text in [
         format!("{{{spaces}"),
@@ -408,11 +408,11 @@ fn empty_answers_and_white_space_are_reported() {
         Class::Unproven
     );
     let any = classify_answer(
-        &probe(Kind::Text(ConstraintKind::JsonObject)),
+        &probe(ProbeKind::Text(ConstraintKind::JsonObject)),
         &observation(Outcome::Truncated, &format!("{{{spaces}")),
     );
     assert_eq!(any.cause, Some(Cause::WhiteSpaceRunAway));
-    let choice = probe(Kind::Text(ConstraintKind::Choice));
+    let choice = probe(ProbeKind::Text(ConstraintKind::Choice));
     assert_eq!(
         classify_answer(&choice, &observation(Outcome::Truncated, &spaces)).class,
         Class::Broken
@@ -451,9 +451,9 @@ fn empty_answers_and_white_space_are_reported() {
 #[test]
 fn an_answer_in_the_reasoning_is_in_the_wrong_channel() {
     for kind in [
-        Kind::JSON_SCHEMA,
-        Kind::Text(ConstraintKind::Regex),
-        Kind::Text(ConstraintKind::Choice),
+        ProbeKind::JSON_SCHEMA,
+        ProbeKind::Text(ConstraintKind::Regex),
+        ProbeKind::Text(ConstraintKind::Choice),
     ] {
         let probe = probe(kind);
         let mut misplaced = observation(Outcome::Completed, "");
@@ -470,7 +470,7 @@ fn an_answer_in_the_reasoning_is_in_the_wrong_channel() {
 fn long_messages_are_cut_with_a_note() {
     let body = "\u{e9}".repeat(MAX_KEPT_CHARS + 1);
     let finding = classify_answer(
-        &probe(Kind::Text(ConstraintKind::Regex)),
+        &probe(ProbeKind::Text(ConstraintKind::Regex)),
         &observation(
             Outcome::Rejected {
                 status: 400,

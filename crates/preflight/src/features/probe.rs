@@ -10,7 +10,7 @@ use super::judge::{judge, not_tested};
 use super::temptation::{LOGIT_BIAS, Temptation, samples_for};
 use super::{FeatureResult, ServerSurvey, Settings};
 use crate::constraint_probe::PROMPT;
-use crate::{Class, Extent, Kind, Options};
+use crate::{Class, Extent, Options, ProbeKind};
 use sobench_backend::{
     Adapter, ConstraintDialect, Product, RequestOptions, Sampling, ServerKind, adapter,
 };
@@ -51,7 +51,7 @@ pub async fn survey(
         ..client.options().clone()
     })?;
     let json_only = Options {
-        kinds: vec![Kind::JSON_SCHEMA],
+        kinds: vec![ProbeKind::JSON_SCHEMA],
         all_dialects: false,
         extent: Extent::BeforeRun,
         ..options.clone()

@@ -15,7 +15,7 @@ use serde::Serialize;
 use super::classify::{failure, truncate_text};
 use super::constraint_probe::{ConstraintProbe, RandomWords, control_case};
 use super::runner::{RETRY_FACTOR, Runner};
-use super::{Class, Finding, Kind, Tested};
+use super::{Class, Finding, ProbeKind, Tested};
 use classify::{Exchange, thinks, verdict_off, verdict_on};
 use sobench_backend::{ConstraintDialect, ThinkingSwitch};
 use sobench_core::constraint::{ConstraintKind, GrammarDialect};
@@ -429,7 +429,7 @@ impl ReasoningPreflight {
 /// A schema with random words, of which none is in the prompt.
 fn random_probe(words: &mut RandomWords) -> ConstraintProbe {
     // The notation matters for grammars only.
-    ConstraintProbe::random(Kind::Reasoning, GrammarDialect::Ebnf, words)
+    ConstraintProbe::random(ProbeKind::Reasoning, GrammarDialect::Ebnf, words)
 }
 
 /// The class of a failed request, with its message.

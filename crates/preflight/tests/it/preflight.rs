@@ -10,7 +10,7 @@ use sobench_core::error::Result;
 use sobench_embedded::{EmbeddedOptions, EmbeddedServer, Fault, GuidedFields};
 use sobench_engine::EngineName;
 use sobench_preflight::{
-    self as preflight, Cause, Class, Extent, Kind, Options, Preflight, ToolQuestion,
+    self as preflight, Cause, Class, Extent, Options, Preflight, ProbeKind, ToolQuestion,
 };
 use sobench_shutdown::Shutdown;
 use sobench_testkit::constrained::{
@@ -25,8 +25,8 @@ pub(crate) fn options() -> Options {
     Options {
         backend: ServerKind::Vllm,
         model: "tiny".to_owned(),
-        kinds: Kind::of_text()
-            .filter(|kind| *kind != Kind::Text(ConstraintKind::StructuralTag))
+        kinds: ProbeKind::of_text()
+            .filter(|kind| *kind != ProbeKind::Text(ConstraintKind::StructuralTag))
             .collect(),
         dialects: vec![StructuredOutputs, Guided, ResponseFormat],
         notation: GrammarDialect::Ebnf,
@@ -63,7 +63,7 @@ pub(crate) async fn run_preflight(base_url: &str, options: &Options) -> Prefligh
         .unwrap_or_else(|error| panic!("{error}"))
 }
 
-fn class(found: &Preflight, kind: Kind, dialect: ConstraintDialect) -> Class {
+fn class(found: &Preflight, kind: ProbeKind, dialect: ConstraintDialect) -> Class {
     found
         .verdict_for(kind, dialect)
         .unwrap_or_else(|| panic!("{kind} was not tested in {dialect}"))
@@ -130,15 +130,15 @@ async fn a_healthy_server_enforces_what_its_engine_supports() {
     for (engine, refused) in [
         (
             EngineName::Guidance,
-            &[Kind::Text(ConstraintKind::StructuralTag)][..],
+            &[ProbeKind::Text(ConstraintKind::StructuralTag)][..],
         ),
         (EngineName::Xgrammar, &[]),
         (
             EngineName::Outlines,
             &[
-                Kind::Text(ConstraintKind::JsonObject),
-                Kind::GRAMMAR,
-                Kind::Text(ConstraintKind::StructuralTag),
+                ProbeKind::Text(ConstraintKind::JsonObject),
+                ProbeKind::GRAMMAR,
+                ProbeKind::Text(ConstraintKind::StructuralTag),
             ],
         ),
     ] {
@@ -154,16 +154,16 @@ async fn a_healthy_server_enforces_what_its_engine_supports() {
                     backend,
                     stream,
                     model,
-                    kinds: Kind::of_text().collect(),
+                    kinds: ProbeKind::of_text().collect(),
                     ..options()
                 };
                 let found = run_preflight(server.base_url(), &options).await;
                 for cell in &found.cells {
                     let of_response_format = matches!(
                         cell.kind,
-                        Kind::JSON_SCHEMA
-                            | Kind::Text(ConstraintKind::JsonObject)
-                            | Kind::Text(ConstraintKind::StructuralTag)
+                        ProbeKind::JSON_SCHEMA
+                            | ProbeKind::Text(ConstraintKind::JsonObject)
+                            | ProbeKind::Text(ConstraintKind::StructuralTag)
                     );
                     let verdict = class(&found, cell.kind, cell.dialect);
                     let expected = match cell.dialect {
@@ -200,10 +200,10 @@ async fn dropped_constraints_are_ignored_and_a_working_dialect_is_recommended() 
 
     let guided = found_with(&[], GuidedFields::Ignore).await;
     for kind in [
-        Kind::JSON_SCHEMA,
-        Kind::Text(ConstraintKind::Regex),
-        Kind::Text(ConstraintKind::Choice),
-        Kind::GRAMMAR,
+        ProbeKind::JSON_SCHEMA,
+        ProbeKind::Text(ConstraintKind::Regex),
+        ProbeKind::Text(ConstraintKind::Choice),
+        ProbeKind::GRAMMAR,
     ] {
         assert_eq!(class(&guided, kind, Guided), Class::Ignored, "{kind}");
         assert_eq!(
@@ -214,7 +214,7 @@ async fn dropped_constraints_are_ignored_and_a_working_dialect_is_recommended() 
     }
     // It has no guided field and is sent as response_format.
     assert_eq!(
-        class(&guided, Kind::Text(ConstraintKind::JsonObject), Guided),
+        class(&guided, ProbeKind::Text(ConstraintKind::JsonObject), Guided),
         Class::Enforced
     );
     assert_eq!(
@@ -228,10 +228,10 @@ async fn dropped_constraints_are_ignored_and_a_working_dialect_is_recommended() 
 async fn injected_faults_are_not_attributed_to_the_constraint() {
     let fenced = found_with(&["extra-text"], GuidedFields::Honour).await;
     for kind in [
-        Kind::JSON_SCHEMA,
-        Kind::Text(ConstraintKind::Regex),
-        Kind::Text(ConstraintKind::Choice),
-        Kind::GRAMMAR,
+        ProbeKind::JSON_SCHEMA,
+        ProbeKind::Text(ConstraintKind::Regex),
+        ProbeKind::Text(ConstraintKind::Choice),
+        ProbeKind::GRAMMAR,
     ] {
         assert_eq!(
             class(&fenced, kind, StructuredOutputs),
@@ -268,21 +268,21 @@ async fn an_envelope_used_as_the_schema_is_detected() {
         None => Reply::Prose,
     });
     let options = Options {
-        kinds: vec![Kind::JSON_SCHEMA],
+        kinds: vec![ProbeKind::JSON_SCHEMA],
         ..options()
     };
     let found = run_preflight(&server.base_url, &options).await;
     assert_eq!(
-        class(&found, Kind::JSON_SCHEMA, ResponseFormat),
+        class(&found, ProbeKind::JSON_SCHEMA, ResponseFormat),
         Class::WrongWrapper
     );
     assert_eq!(
-        class(&found, Kind::JSON_SCHEMA, StructuredOutputs),
+        class(&found, ProbeKind::JSON_SCHEMA, StructuredOutputs),
         Class::Ignored
     );
     assert_eq!(
         found
-            .verdict_for(Kind::JSON_SCHEMA, ResponseFormat)
+            .verdict_for(ProbeKind::JSON_SCHEMA, ResponseFormat)
             .unwrap()
             .finding
             .reason,
@@ -356,10 +356,10 @@ async fn failures_of_constrained_requests_have_distinct_classes() {
             }
         });
         let kinds = vec![
-            Kind::JSON_SCHEMA,
-            Kind::Text(ConstraintKind::Regex),
-            Kind::Text(ConstraintKind::Choice),
-            Kind::GRAMMAR,
+            ProbeKind::JSON_SCHEMA,
+            ProbeKind::Text(ConstraintKind::Regex),
+            ProbeKind::Text(ConstraintKind::Choice),
+            ProbeKind::GRAMMAR,
         ];
         let found = run_preflight(&server.base_url, &Options { kinds, ..options() }).await;
         all_are(&found, class, cause, message);
@@ -398,7 +398,7 @@ async fn check_white_space(starts_with_document: bool) {
     });
     let found = run_preflight(&server.base_url, &options()).await;
     for dialect in [StructuredOutputs, Guided, ResponseFormat] {
-        let json = found.verdict_for(Kind::JSON_SCHEMA, dialect).unwrap();
+        let json = found.verdict_for(ProbeKind::JSON_SCHEMA, dialect).unwrap();
         assert_eq!(
             (json.finding.class, json.finding.cause),
             (Class::Broken, Some(Cause::WhiteSpaceRunAway)),
@@ -406,7 +406,11 @@ async fn check_white_space(starts_with_document: bool) {
         );
     }
     assert_eq!(
-        class(&found, Kind::Text(ConstraintKind::Regex), StructuredOutputs),
+        class(
+            &found,
+            ProbeKind::Text(ConstraintKind::Regex),
+            StructuredOutputs
+        ),
         Class::Enforced
     );
     assert!(
@@ -425,7 +429,10 @@ async fn a_truncated_answer_is_tested_again_with_a_higher_limit() {
         Some(64) if constraint_text(body).is_some() => Reply::Truncated(String::new()),
         _ => allowed(body).map_or(Reply::Prose, Reply::Text),
     });
-    let kinds = vec![Kind::JSON_SCHEMA, Kind::Text(ConstraintKind::Choice)];
+    let kinds = vec![
+        ProbeKind::JSON_SCHEMA,
+        ProbeKind::Text(ConstraintKind::Choice),
+    ];
     let found = run_preflight(
         &server.base_url,
         &Options {
@@ -453,7 +460,7 @@ async fn the_second_notation_is_tested_only_if_the_first_is_refused() {
         _ => allowed(body).map_or(Reply::Prose, Reply::Text),
     });
     let options = Options {
-        kinds: vec![Kind::GRAMMAR],
+        kinds: vec![ProbeKind::GRAMMAR],
         dialects: vec![StructuredOutputs],
         ..options()
     };
@@ -484,7 +491,7 @@ async fn the_second_notation_is_tested_only_if_the_first_is_refused() {
 #[tokio::test]
 async fn the_request_that_crashes_a_server_is_reported() {
     let server = crashing_server("::=");
-    let kinds = vec![Kind::Text(ConstraintKind::Choice), Kind::GRAMMAR];
+    let kinds = vec![ProbeKind::Text(ConstraintKind::Choice), ProbeKind::GRAMMAR];
     let options = Options {
         kinds,
         dialects: vec![StructuredOutputs, Guided],

@@ -3,7 +3,7 @@
 
 use sobench_backend::{ConstraintDialect, ServerKind, ThinkingSwitch};
 use sobench_preflight::{
-    Class, Extent, Kind, Options, Preflight, ReasoningPreflight, ReasoningVerdict,
+    Class, Extent, Options, Preflight, ProbeKind, ReasoningPreflight, ReasoningVerdict,
 };
 use sobench_testkit::constrained::posts;
 use sobench_testkit::reasoning_server::{ReasoningFault, reasoning_server};
@@ -13,7 +13,7 @@ use crate::preflight::{options, run_preflight};
 fn reasoning_options() -> Options {
     Options {
         backend: ServerKind::OpenaiChat,
-        kinds: vec![Kind::Reasoning],
+        kinds: vec![ProbeKind::Reasoning],
         dialects: vec![ConstraintDialect::ResponseFormat],
         ..options()
     }
@@ -148,7 +148,7 @@ async fn a_refused_way_to_turn_thinking_on_is_replaced() {
 async fn a_run_is_stopped_by_an_answer_in_the_reasoning_and_told_of_suppressed_thoughts() {
     // The switch of the user's request.
     let thinking = serde_json::json!({"chat_template_kwargs": {"enable_thinking": true}});
-    let of_run = |kinds: Vec<Kind>| Options {
+    let of_run = |kinds: Vec<ProbeKind>| Options {
         kinds,
         all_dialects: false,
         extent: Extent::BeforeRun,
@@ -156,12 +156,12 @@ async fn a_run_is_stopped_by_an_answer_in_the_reasoning_and_told_of_suppressed_t
         ..reasoning_options()
     };
     let server = reasoning_server(Some(ReasoningFault::JsonInReasoning));
-    let found = run_preflight(&server.base_url, &of_run(vec![Kind::JSON_SCHEMA])).await;
+    let found = run_preflight(&server.base_url, &of_run(vec![ProbeKind::JSON_SCHEMA])).await;
     let cell = &found.cells[0];
     assert_eq!(cell.finding.class, Class::WrongChannel, "{cell:?}");
 
     let server = reasoning_server(Some(ReasoningFault::Suppress));
-    let found = run_preflight(&server.base_url, &of_run(vec![Kind::JSON_SCHEMA])).await;
+    let found = run_preflight(&server.base_url, &of_run(vec![ProbeKind::JSON_SCHEMA])).await;
     assert_eq!(found.cells[0].finding.class, Class::Enforced);
     let is_told = |found: &Preflight| {
         let mut notices = found.notices.iter().map(ToString::to_string);
@@ -170,7 +170,7 @@ async fn a_run_is_stopped_by_an_answer_in_the_reasoning_and_told_of_suppressed_t
     assert!(is_told(&found), "{:?}", found.notices);
 
     let server = reasoning_server(None);
-    let found = run_preflight(&server.base_url, &of_run(vec![Kind::JSON_SCHEMA])).await;
+    let found = run_preflight(&server.base_url, &of_run(vec![ProbeKind::JSON_SCHEMA])).await;
     assert_eq!(found.cells[0].finding.class, Class::Enforced);
     assert!(!is_told(&found), "{:?}", found.notices);
 }

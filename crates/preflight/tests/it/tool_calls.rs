@@ -4,7 +4,7 @@
 use sobench_backend::{ConstraintDialect, ServerKind};
 use sobench_preflight::tool_calls::{MAX_REQUESTS_BEFORE_RUN, Part, ToolRow};
 use sobench_preflight::{
-    Cause, Class, Extent, Kind, Options, Preflight, ToolCell, ToolPreflight, ToolQuestion,
+    Cause, Class, Extent, Options, Preflight, ProbeKind, ToolCell, ToolPreflight, ToolQuestion,
 };
 use sobench_testkit::constrained::posts;
 use sobench_testkit::tool_server::{ToolFault, tool_server};
@@ -24,7 +24,7 @@ const AUTO_NOT_STRICT: ToolQuestion = ToolQuestion {
 fn tool_options() -> Options {
     Options {
         backend: ServerKind::OpenaiChat,
-        kinds: vec![Kind::Tool],
+        kinds: vec![ProbeKind::Tool],
         dialects: vec![ConstraintDialect::ResponseFormat],
         ..options()
     }

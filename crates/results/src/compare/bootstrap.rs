@@ -10,7 +10,7 @@ use std::borrow::Cow;
 use super::pairing::Pairing;
 use super::requests::{GapsKept, OwnedValue, Requests, sort};
 use super::side::Side;
-use crate::metrics::registry::{Figure, Kind, Metric, Stat, latencies};
+use crate::metrics::registry::{Figure, Metric, MetricKind, Stat, latencies};
 use sobench_statistics::bootstrap::{RandomSource, Replicates, SplitMix, draw_blocks, draw_runs};
 
 /// The values of one side, prepared for resampling. Columns of a side with one run are those of the
@@ -222,8 +222,8 @@ impl<'s> Column<'s> {
     fn new(runs: &[&'s Requests], series: &Metric) -> Self {
         match series.kind {
             // Requests keep only the gaps between chunks (ITL) of pooled values.
-            Kind::Pooled(_) if *series == latencies::ITL => Self::gaps(runs),
-            Kind::Distribution { .. } => Self::values(runs, series),
+            MetricKind::Pooled(_) if *series == latencies::ITL => Self::gaps(runs),
+            MetricKind::Distribution { .. } => Self::values(runs, series),
             _ => Self::default(),
         }
     }

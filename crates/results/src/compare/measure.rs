@@ -10,7 +10,7 @@ use super::requests::{GapsKept, MAX_GAPS_KEPT};
 use super::run_spread::{RunSpread, RunVariation};
 use super::side::{SavedMean, Side};
 use super::throughput::{self, amount_per_request};
-use crate::metrics::registry::{Figure, Kind, Metric, Stat, Unit};
+use crate::metrics::registry::{Figure, Metric, MetricKind, Stat, Unit};
 use sobench_statistics::bootstrap::Replicates;
 use sobench_statistics::contrast::{MIN_JUDGED, MIN_RUNS, RateContrast, RunRatio, Share};
 use sobench_statistics::distributions::z_score;
@@ -495,7 +495,7 @@ fn saved(a: &Side, b: &Side, figure: Figure) -> Measured {
             needs: MIN_JUDGED,
         });
     }
-    if matches!(metric.kind, Kind::Distribution { queued: true, .. }) {
+    if matches!(metric.kind, MetricKind::Distribution { queued: true, .. }) {
         spread = Uncertainty::None(NoInterval::Queued);
     }
     if value_a.is_none() || value_b.is_none() {
@@ -677,7 +677,7 @@ fn why_not(pool: &Pool<'_>, series: &Metric, stat: Stat) -> Option<NoInterval> {
     }
     let needs = match stat {
         Stat::Std => return Some(NoInterval::SingleValue),
-        _ if matches!(series.kind, Kind::Distribution { queued: true, .. }) => {
+        _ if matches!(series.kind, MetricKind::Distribution { queued: true, .. }) => {
             return Some(NoInterval::Queued);
         }
         Stat::Mean => MIN_REQUESTS,

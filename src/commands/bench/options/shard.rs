@@ -241,7 +241,7 @@ mod tests {
                 (error.what, error.kind),
                 (
                     format!("--start-at is not an instant: {text}"),
-                    sobench_core::error::Kind::Usage
+                    sobench_core::error::ErrorKind::Usage
                 )
             );
         }

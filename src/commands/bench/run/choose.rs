@@ -22,7 +22,7 @@ use crate::terminal;
 use sobench_backend::{self as backend, Adapter, ConstraintDialect, RequestOptions, ServerKind};
 use sobench_core::case::{Case, Message};
 use sobench_core::constraint::{Constraint, GrammarDialect};
-use sobench_core::error::{Error, Kind as Fault, Result};
+use sobench_core::error::{Error, ErrorKind, Result};
 use sobench_data::dataset::Source;
 use sobench_data::tokenizer::Tokenizer;
 use sobench_engine::{self as engine, EngineName, EnginePolicy, Vocabulary};
@@ -35,7 +35,7 @@ use sobench_preflight::constraint_probe::PROMPT;
 use sobench_preflight::gate::gate;
 use sobench_preflight::runner::{DEFAULT_OUTPUT_LEN, DEFAULT_TIMEOUT};
 use sobench_preflight::{
-    self as preflight, Class, Extent, Kind, Options, Preflight, ToolCell, ToolQuestion,
+    self as preflight, Class, Extent, Options, Preflight, ProbeKind, ToolCell, ToolQuestion,
 };
 use sobench_shutdown::Shutdown;
 
@@ -145,7 +145,7 @@ impl RequestChoice<'_> {
             |request: &RequestOptions| backend::check(self.settings.backend, cases, request);
         let is_open = self.settings.constraint.dialect.is_none()
             && self.unenforced().is_some()
-            && kinds(cases).into_iter().any(Kind::is_of_text);
+            && kinds(cases).into_iter().any(ProbeKind::is_of_text);
         let others = self
             .settings
             .backend
@@ -208,7 +208,7 @@ impl RequestChoice<'_> {
         };
         let found = match asked {
             Ok(found) => found,
-            Err(error) if error.kind == Fault::Environment => {
+            Err(error) if error.kind == ErrorKind::Environment => {
                 let notice = Notice::from(PreflightNotice::EnforcementUnknown { why: error.what });
                 terminal::warn(&notice);
                 chosen.notices.push(notice);
@@ -344,7 +344,12 @@ impl RequestChoice<'_> {
         }
     }
 
-    fn options(&self, candidates: &[RequestOptions], kinds: Vec<Kind>, cases: &[Case]) -> Options {
+    fn options(
+        &self,
+        candidates: &[RequestOptions],
+        kinds: Vec<ProbeKind>,
+        cases: &[Case],
+    ) -> Options {
         let request = &candidates[0];
         Options {
             backend: self.settings.backend,
@@ -436,7 +441,7 @@ impl RequestChoice<'_> {
             reason: cell.finding.reason.clone(),
         };
         let held_call = |cell: &ToolCell| KindResult {
-            kind: Kind::Tool,
+            kind: ProbeKind::Tool,
             dialect: None,
             class: cell.finding.class,
             reason: format!("{}: {}", cell.question, cell.finding.reason),
@@ -483,7 +488,7 @@ fn proved(found: &Preflight, chosen: ConstraintDialect) -> Option<Notice> {
     let mut demands = calls.filter(|cell| cell.question.is_demanding()).peekable();
     let is_enforced = |cell: &ToolCell| cell.finding.class == Class::Enforced;
     if demands.peek().is_some() && demands.all(is_enforced) {
-        constraints.push(Kind::Tool);
+        constraints.push(ProbeKind::Tool);
     }
     (!constraints.is_empty()).then(|| {
         PreflightNotice::Enforced {
@@ -496,10 +501,11 @@ fn proved(found: &Preflight, chosen: ConstraintDialect) -> Option<Notice> {
 }
 
 /// The kinds of constraints that are sent and tested, each once, in test order.
-fn kinds(cases: &[Case]) -> Vec<Kind> {
-    let is_sent =
-        |kind: &Kind| sent(cases).any(|constraint| Kind::from_constraint(constraint) == *kind);
-    Kind::all().filter(is_sent).collect()
+fn kinds(cases: &[Case]) -> Vec<ProbeKind> {
+    let is_sent = |kind: &ProbeKind| {
+        sent(cases).any(|constraint| ProbeKind::from_constraint(constraint) == *kind)
+    };
+    ProbeKind::all().filter(is_sent).collect()
 }
 
 /// The notation of the first grammar.
@@ -549,7 +555,7 @@ mod tests {
         assert_eq!(
             (kinds(&cases), notation(&cases)),
             (
-                vec![Kind::Text(ConstraintKind::Regex), Kind::GRAMMAR],
+                vec![ProbeKind::Text(ConstraintKind::Regex), ProbeKind::GRAMMAR],
                 Some(GrammarDialect::Lark)
             )
         );

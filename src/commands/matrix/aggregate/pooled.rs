@@ -3,7 +3,7 @@
 use super::FinishedRun;
 use sobench_report::contenders::sides::TAIL;
 use sobench_results::metrics::pooled::Pooled;
-use sobench_results::metrics::registry::{Figure, Kind, Metric, PerSecond, Value, Values};
+use sobench_results::metrics::registry::{Figure, Metric, MetricKind, PerSecond, Value, Values};
 use sobench_statistics::contrast::{self, Hits};
 use sobench_statistics::{Rate, Summary};
 
@@ -12,7 +12,7 @@ use sobench_statistics::{Rate, Summary};
 /// run is unknown.
 pub(super) fn pooled_values(runs: &[FinishedRun], pooled: &[(&'static Metric, Pooled)]) -> Values {
     Values::from_fn(|metric| match metric.kind {
-        Kind::Rate(_) => {
+        MetricKind::Rate(_) => {
             let pooled = pooled_rate(runs, |run| run.values.rate(metric));
             let counted = rate_of_runs(runs, Figure::new(metric));
             // The interval is known only if every request is.
@@ -22,18 +22,18 @@ pub(super) fn pooled_values(runs: &[FinishedRun], pooled: &[(&'static Metric, Po
                 .filter(|(one, other)| is_whole(one, other));
             counted.map(|(rate, _)| rate).or(pooled).map(Value::Rate)
         }
-        Kind::Distribution { .. } => {
+        MetricKind::Distribution { .. } => {
             let values = runs.iter().flat_map(|run| run.samples.values(metric));
             let values: Vec<f64> = values.collect();
             (!values.is_empty()).then(|| Value::Distribution(Summary::new(values, &[TAIL])))
         }
-        Kind::Pooled(_) => {
+        MetricKind::Pooled(_) => {
             let (_, values) = pooled.iter().find(|(own, _)| *own == metric)?;
             Some(values.clone().summary(&[TAIL]))
                 .filter(|summary| summary.n > 0)
                 .map(Value::Distribution)
         }
-        Kind::PerSecond(_) => {
+        MetricKind::PerSecond(_) => {
             let seconds: f64 = runs.iter().map(|run| run.duration_s).sum();
             let count = |run: &FinishedRun| match run.values.get(metric)? {
                 Value::PerSecond(rate) => rate.count,
@@ -46,7 +46,7 @@ pub(super) fn pooled_values(runs: &[FinishedRun], pooled: &[(&'static Metric, Po
             };
             (seconds > 0.0).then_some(Value::PerSecond(rate))
         }
-        Kind::Total(_) => {
+        MetricKind::Total(_) => {
             let sum: f64 = runs
                 .iter()
                 .map(|run| run.values.number(metric))

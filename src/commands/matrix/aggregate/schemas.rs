@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::{Aggregate, Cell, FinishedRun};
 use crate::commands::matrix::findings::{Finding, SchemaName};
-use crate::commands::matrix::options::MatrixOptions;
+use crate::commands::matrix::options::MatrixPlan;
 use sobench_core::printable::printable_message;
 use sobench_report::contenders::verdicts::Cause;
 use sobench_report::contenders::{
@@ -119,7 +119,7 @@ pub(super) struct SchemaRows {
 
 /// A row for each constraint of the datasets with several constraints, and for each of their tags
 /// that some of the constraints have. Rows that need attention are first.
-pub(super) fn schema_rows(plan: &MatrixOptions, aggregate: &Aggregate) -> SchemaRows {
+pub(super) fn schema_rows(plan: &MatrixPlan, aggregate: &Aggregate) -> SchemaRows {
     let mut rows = SchemaRows::default();
     for dataset in 0..plan.datasets.len() {
         let schemas = grouped_rows(plan, aggregate, dataset, |schema| vec![schema.clone()]);
@@ -142,7 +142,7 @@ pub(super) fn schema_rows(plan: &MatrixOptions, aggregate: &Aggregate) -> Schema
 
 /// The rows of a dataset, by the groups of each constraint.
 fn grouped_rows(
-    plan: &MatrixOptions,
+    plan: &MatrixPlan,
     aggregate: &Aggregate,
     dataset: usize,
     groups: impl Fn(&SchemaName) -> Vec<SchemaName>,
@@ -233,7 +233,7 @@ type AnswersByRequest<'a> = BTreeMap<(usize, usize, usize), Vec<Judged<'a>>>;
 
 /// The first repeat of each request whose answers are valid for one contender and invalid for
 /// another.
-pub(super) fn disagreements(plan: &MatrixOptions, aggregate: &Aggregate) -> Vec<Disagreement> {
+pub(super) fn disagreements(plan: &MatrixPlan, aggregate: &Aggregate) -> Vec<Disagreement> {
     let mut found = Vec::new();
     for (dataset, dataset_name) in plan.datasets.iter().enumerate() {
         let mut answers: AnswersByRequest<'_> = BTreeMap::new();

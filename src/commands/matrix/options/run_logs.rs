@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::path::{MAIN_SEPARATOR, Path, PathBuf};
 
-use super::MatrixOptions;
+use super::MatrixPlan;
 use crate::commands::bench::options::{RunPlan, Target};
 use crate::commands::matrix::run_order::Step;
 use sobench_core::case::Arm;
@@ -99,7 +99,7 @@ impl RunLogPaths {
             load: 0,
             arm: Arm::Constrained,
         };
-        let mut single = MatrixOptions::single(run.clone());
+        let mut single = MatrixPlan::single(run.clone());
         single.contenders[0].name = match &run.target {
             Target::Embedded(options) => options.engine.name().to_owned(),
             Target::Server(server) => server.endpoint.authority(),
@@ -108,7 +108,7 @@ impl RunLogPaths {
     }
 
     /// The path of the log of a run.
-    pub(super) fn path(&self, plan: &MatrixOptions, step: &Step) -> PathBuf {
+    pub(super) fn path(&self, plan: &MatrixPlan, step: &Step) -> PathBuf {
         let value = |part: Part| value(plan, step, part);
         let varying = PARTS.into_iter().filter(|part| varies(plan, *part));
         match self {
@@ -143,7 +143,7 @@ impl RunLogPaths {
     /// that are replaced in file names.
     pub(super) fn check<'a>(
         &self,
-        plan: &MatrixOptions,
+        plan: &MatrixPlan,
         steps: impl IntoIterator<Item = &'a Step>,
     ) -> Result<()> {
         let mut seen = HashSet::new();
@@ -186,7 +186,7 @@ fn with_file_name(template: String) -> String {
 }
 
 /// Whether a part differs between runs.
-fn varies(plan: &MatrixOptions, part: Part) -> bool {
+fn varies(plan: &MatrixPlan, part: Part) -> bool {
     match part {
         Part::Dataset => plan.datasets.len() > 1,
         Part::Contender => plan.contenders.len() > 1,
@@ -196,7 +196,7 @@ fn varies(plan: &MatrixOptions, part: Part) -> bool {
     }
 }
 
-fn value(plan: &MatrixOptions, step: &Step, part: Part) -> String {
+fn value(plan: &MatrixPlan, step: &Step, part: Part) -> String {
     match part {
         Part::Dataset => safe(&plan.datasets[step.dataset]),
         Part::Contender => safe(&plan.contenders[step.contender].name),

@@ -1,7 +1,7 @@
 //! `--sweep`: the first load, and the plans of runs whose rates are chosen while the comparison
 //! runs.
 
-use super::{MatrixOptions, PlannedRun, one_run};
+use super::{MatrixPlan, PlannedRun, one_run};
 use crate::commands::bench::args::BenchArgs;
 use crate::commands::flags::environment;
 use crate::commands::matrix::sweep::{MAX_RUNS, START_CONCURRENCY};
@@ -95,7 +95,7 @@ impl SweepPlan {
     }
 }
 
-impl MatrixOptions {
+impl MatrixPlan {
     /// The index of a load. Its runs are planned if it is new.
     ///
     /// # Errors

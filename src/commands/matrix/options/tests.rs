@@ -24,14 +24,14 @@ fn bench(arguments: &[&str]) -> Result<Benchmark> {
     }
 }
 
-fn plan(arguments: &[&str]) -> Result<MatrixOptions> {
+fn plan(arguments: &[&str]) -> Result<MatrixPlan> {
     match bench(arguments)? {
         Benchmark::Matrix(plan) | Benchmark::DryRun(plan) => Ok(*plan),
         Benchmark::Run(_) => panic!("one run: {arguments:?}"),
     }
 }
 
-fn names(plan: &MatrixOptions) -> Vec<&str> {
+fn names(plan: &MatrixPlan) -> Vec<&str> {
     plan.contenders
         .iter()
         .map(|contender| contender.name.as_str())

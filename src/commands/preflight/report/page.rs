@@ -10,7 +10,7 @@ use sobench_core::error_message::error_message;
 use sobench_core::printable::{NAME_CHARS, printable, printable_message};
 use sobench_notices::notice::Notice;
 use sobench_preflight::constraint_probe::PROMPT;
-use sobench_preflight::{Cell, Class, Finding, Kind, Preflight, label};
+use sobench_preflight::{Cell, Class, Finding, Preflight, ProbeKind, label};
 use sobench_render::text::WIDTH;
 use sobench_render::{Document, Table};
 use sobench_report::text::Detail;
@@ -128,10 +128,10 @@ impl<'a> Shown<'a> {
     }
 
     /// Kinds and notations in the order of the tests, each once.
-    fn rows(&self) -> Vec<(Kind, Option<GrammarDialect>)> {
-        let of_kind = |kind: Kind| self.cells.iter().filter(move |cell| cell.kind == kind);
+    fn rows(&self) -> Vec<(ProbeKind, Option<GrammarDialect>)> {
+        let of_kind = |kind: ProbeKind| self.cells.iter().filter(move |cell| cell.kind == kind);
         distinct(
-            Kind::all()
+            ProbeKind::all()
                 .flat_map(of_kind)
                 .map(|cell| (cell.kind, cell.notation)),
         )
@@ -147,7 +147,8 @@ fn dialect_names(dialects: &[ConstraintDialect]) -> String {
 /// takes more lines.
 fn add_matrix(document: &mut Document, shown: &Shown<'_>, cell_text: fn(&Cell) -> String) {
     let rows = shown.rows();
-    let text = |(kind, notation): (Kind, Option<GrammarDialect>), dialect: ConstraintDialect| {
+    let text = |(kind, notation): (ProbeKind, Option<GrammarDialect>),
+                dialect: ConstraintDialect| {
         let cell = shown
             .cells
             .iter()
@@ -346,7 +347,7 @@ fn detail(cell: &Cell) -> String {
 }
 
 fn recommendation(preflight: &Preflight, shown: &Shown<'_>) -> Vec<String> {
-    let names = |kinds: &[Kind]| {
+    let names = |kinds: &[ProbeKind]| {
         kinds
             .iter()
             .map(|kind| kind.name())
@@ -505,19 +506,19 @@ pub(crate) mod tests {
         let mut cells = Vec::new();
         for (kind, classes) in [
             (
-                Kind::JSON_SCHEMA,
+                ProbeKind::JSON_SCHEMA,
                 [Class::Enforced, Class::Ignored, Class::WrongWrapper],
             ),
             (
-                Kind::Text(ConstraintKind::JsonObject),
+                ProbeKind::Text(ConstraintKind::JsonObject),
                 [Class::Unproven, Class::Ignored, Class::WrongChannel],
             ),
             (
-                Kind::Text(ConstraintKind::Regex),
+                ProbeKind::Text(ConstraintKind::Regex),
                 [Class::Rejected, Class::Partial, Class::NotCarried],
             ),
             (
-                Kind::GRAMMAR,
+                ProbeKind::GRAMMAR,
                 [Class::Enforced, Class::NotSent, Class::NotCarried],
             ),
         ] {
@@ -530,7 +531,7 @@ pub(crate) mod tests {
             );
         }
         let mut broken = cell(
-            Kind::Text(ConstraintKind::Choice),
+            ProbeKind::Text(ConstraintKind::Choice),
             StructuredOutputs,
             Class::Broken,
         );
@@ -612,7 +613,10 @@ pub(crate) mod tests {
         };
         let result = ReasoningResult::new;
         let mut found = eventful();
-        found.record.kinds.extend([Kind::Tool, Kind::Reasoning]);
+        found
+            .record
+            .kinds
+            .extend([ProbeKind::Tool, ProbeKind::Reasoning]);
         found.tool_calls = Some(ToolPreflight {
             control: CallControl {
                 calls: true,
@@ -669,7 +673,7 @@ pub(crate) mod tests {
         let only = Preflight {
             cells: Vec::new(),
             record: PreflightConditions {
-                kinds: vec![Kind::Tool, Kind::Reasoning],
+                kinds: vec![ProbeKind::Tool, ProbeKind::Reasoning],
                 dialects: Vec::new(),
                 ..found.record.clone()
             },
@@ -700,11 +704,11 @@ pub(crate) mod tests {
     fn all_cells(backend: ServerKind, class: Class) -> Preflight {
         let mut cells = Vec::new();
         for dialect in backend.dialects() {
-            for kind in Kind::of_text() {
+            for kind in ProbeKind::of_text() {
                 let mut cell = cell(kind, *dialect, class);
                 cell.finding.reason = "a long reason of a server ".repeat(40);
                 cells.push(cell.clone());
-                if kind == Kind::GRAMMAR {
+                if kind == ProbeKind::GRAMMAR {
                     cell.notation = Some(GrammarDialect::Lark);
                     cells.push(cell);
                 }
@@ -786,7 +790,7 @@ pub(crate) mod tests {
             }
         }
         let found = preflight(vec![cell(
-            Kind::Text(ConstraintKind::Regex),
+            ProbeKind::Text(ConstraintKind::Regex),
             ResponseFormat,
             Class::NotCarried,
         )]);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use sobench_backend::ServerKind;
 use sobench_client::{ApiKey, Client, list_models, server_version, wait_ready};
-use sobench_core::error::Kind;
+use sobench_core::error::ErrorKind;
 use sobench_testkit::scripted::{ScriptedServer, Then, whole};
 
 use super::{FOREVER, SHORT, options};
@@ -50,7 +50,7 @@ async fn models_are_listed_with_their_metadata() {
 async fn check_refusal(answer: String, expected: &str, hint: &str) {
     let server = ScriptedServer::with_response(answer);
     let error = list_models(&client(&server.base_url)).await.unwrap_err();
-    assert_eq!(error.kind, Kind::Environment);
+    assert_eq!(error.kind, ErrorKind::Environment);
     assert!(error.what.contains(expected), "{}", error.what);
     assert!(
         error.hint.as_deref().unwrap_or_default().contains(hint),
@@ -147,7 +147,7 @@ async fn waiting_ends_with_the_last_response() {
     let error = wait_ready(&client(&server.base_url), SHORT)
         .await
         .unwrap_err();
-    assert_eq!(error.kind, Kind::Environment);
+    assert_eq!(error.kind, ErrorKind::Environment);
     assert!(error.what.ends_with("503: Loading model"), "{}", error.what);
     wait_ready(&client("http://127.0.0.1:9"), Duration::ZERO)
         .await

@@ -8,7 +8,7 @@ use std::time::Duration;
 use sobench_backend::ServerKind;
 use sobench_client::{ApiKey, Client, ClientOptions, run, send_one};
 use sobench_core::case::Case;
-use sobench_core::error::Kind;
+use sobench_core::error::ErrorKind;
 use sobench_core::observation::{Observation, Outcome};
 use sobench_core::run_event::RunEvent;
 use sobench_core::schedule::Schedule;
@@ -300,7 +300,7 @@ async fn unsendable_requests_are_reported_before_the_run() {
     )
     .await
     .unwrap_err();
-    assert_eq!(error.kind, Kind::Internal);
+    assert_eq!(error.kind, ErrorKind::Internal);
     assert!(
         send_one(
             &client,
@@ -346,14 +346,14 @@ async fn the_trial_uses_the_same_path_with_its_own_id() {
 fn invalid_options_are_refused() {
     let mut none = options("http://127.0.0.1:9", KIND);
     none.max_concurrency = Some(0);
-    assert_eq!(Client::new(none).unwrap_err().kind, Kind::Usage);
+    assert_eq!(Client::new(none).unwrap_err().kind, ErrorKind::Usage);
     assert_eq!(
         Client::new(options("127.0.0.1:9", KIND)).unwrap_err().what,
         "not an HTTP URL: 127.0.0.1:9"
     );
     let mut unprintable = options("http://127.0.0.1:9", KIND);
     unprintable.request_id_prefix = Some("a\nb".to_owned());
-    assert_eq!(Client::new(unprintable).unwrap_err().kind, Kind::Usage);
+    assert_eq!(Client::new(unprintable).unwrap_err().kind, ErrorKind::Usage);
     let secret = options("https://h", KIND);
     let shown = format!("{:?}", Client::new(secret).unwrap());
     assert_eq!(

@@ -18,7 +18,7 @@ use super::raw::Raw;
 use crate::compare::measure::figure;
 use crate::compare::requests::{Gaps, Request, RequestView, Requests};
 use crate::compare::side::{FileKind, Run, SavedMean, Side};
-use crate::metrics::registry::{Figure, Kind, Metric, RequestValues, rates};
+use crate::metrics::registry::{Figure, Metric, MetricKind, RequestValues, rates};
 use sobench_core::case::Arm;
 use sobench_core::error::{Error, Result};
 use sobench_core::json_struct;
@@ -269,18 +269,18 @@ impl Columns {
         let mut metrics = Map::new();
         for metric in Metric::ALL {
             let column = match metric.kind {
-                Kind::Rate(_) => {
+                MetricKind::Rate(_) => {
                     let hits = requests.iter().map(|request| request.hit(metric));
                     let letters: String = hits.map(|hit| letter(&BITS, hit)).collect();
                     letters.contains(['0', '1']).then(|| Value::from(letters))
                 }
-                Kind::Distribution { .. } => {
+                MetricKind::Distribution { .. } => {
                     let values = requests.iter().map(|request| request.value(metric));
                     let values: Vec<_> = values.map(|value| value.map(millis)).collect();
                     let is_known = values.iter().any(Option::is_some);
                     is_known.then(|| Value::from(values))
                 }
-                Kind::Pooled(_) | Kind::PerSecond(_) | Kind::Total(_) => None,
+                MetricKind::Pooled(_) | MetricKind::PerSecond(_) | MetricKind::Total(_) => None,
             };
             metrics.extend(column.map(|column| (column_name(metric).to_owned(), column)));
         }
@@ -340,14 +340,14 @@ impl Columns {
         let mut values = vec![RequestValues::default(); n];
         for metric in Metric::ALL {
             match (metric.kind, self.metrics.get_mut(column_name(metric))) {
-                (Kind::Rate(_), Some(column)) => {
+                (MetricKind::Rate(_), Some(column)) => {
                     let hits = meanings(&BITS, column.as_str()?, n)?;
                     values
                         .iter_mut()
                         .zip(hits)
                         .for_each(|(values, hit)| values.set_hit(metric, hit));
                 }
-                (Kind::Distribution { .. }, Some(column)) => {
+                (MetricKind::Distribution { .. }, Some(column)) => {
                     let column: Vec<Option<f64>> = serde_json::from_value(column.take()).ok()?;
                     if column.len() != n {
                         return None;

@@ -21,7 +21,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::metrics::in_flight::order_of_sending;
 use crate::metrics::pooled::Pooled;
-use crate::metrics::registry::{Figure, Kind, Metric, Stat, Unit, Values, latencies};
+use crate::metrics::registry::{Figure, Metric, MetricKind, Stat, Unit, Values, latencies};
 use crate::metrics::token_gaps::spread_over_tokens;
 use sobench_facts::Sample;
 use sobench_facts::latency::tokens_per_chunk;
@@ -171,20 +171,20 @@ impl Bounds {
             match metric.kind {
                 // The schedule lag has the wait for the server and the client's delay by design;
                 // the send delay is the client's part.
-                Kind::Distribution { .. } | Kind::Pooled(_)
+                MetricKind::Distribution { .. } | MetricKind::Pooled(_)
                     if *metric == latencies::SCHEDULE_LAG => {}
-                Kind::Distribution { .. } | Kind::Pooled(_) => {
+                MetricKind::Distribution { .. } | MetricKind::Pooled(_) => {
                     let known = is_known.then(|| added().flatten());
                     bounds.extend(latency_bounds(client, known, metric, values));
                 }
-                Kind::PerSecond(_) => {
+                MetricKind::PerSecond(_) => {
                     let value = values.number(metric).filter(|value| *value > 0.0);
                     bounds.extend(value.map(|value| {
                         let lost = lost.share.map(|share| share * value);
                         Bound::new(Figure::new(metric), value, lost)
                     }));
                 }
-                Kind::Rate(_) | Kind::Total(_) => {}
+                MetricKind::Rate(_) | MetricKind::Total(_) => {}
             }
         }
         Self(bounds)
@@ -293,7 +293,7 @@ fn latency_bounds(
 ) -> Vec<Bound> {
     let reported = values.summary(metric);
     let shifted = added.map(|added| match metric.kind {
-        Kind::Pooled(_) => pooled(client, metric),
+        MetricKind::Pooled(_) => pooled(client, metric),
         _ => of_requests(client, &added, metric),
     });
     let mut stats = vec![(Stat::Mean, reported.mean), (Stat::Median, reported.median)];

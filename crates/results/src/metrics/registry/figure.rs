@@ -435,7 +435,7 @@ mod tests {
                 (error.what, error.kind),
                 (
                     format!("unknown figure: {name}"),
-                    sobench_core::error::Kind::Usage
+                    sobench_core::error::ErrorKind::Usage
                 )
             );
             assert!(error.hint.unwrap().contains(neighbour), "{name}");

@@ -1,7 +1,7 @@
 //! Latency metrics: one or more values per request, in milliseconds. The formulas are in
 //! [`sobench_facts::latency`].
 
-use super::{Better, Kind, Metric, Unit, VllmNames};
+use super::{Better, Metric, MetricKind, Unit, VllmNames};
 use crate::metrics::channel_latency;
 use crate::metrics::token_gaps::token_gaps_ms;
 use sobench_core::answer::Channel;
@@ -202,7 +202,7 @@ const fn of_answers(name: &'static str, label: &'static str, value: ValueOf) -> 
     latency(
         name,
         label,
-        Kind::Distribution {
+        MetricKind::Distribution {
             of_answers: true,
             queued: false,
             value,
@@ -219,7 +219,7 @@ const fn queued(
     latency(
         name,
         label,
-        Kind::Distribution {
+        MetricKind::Distribution {
             of_answers,
             queued: true,
             value,
@@ -232,10 +232,10 @@ const fn pooled(
     label: &'static str,
     values: fn(&Sample<'_>, &MetricsOptions) -> Vec<f64>,
 ) -> Metric {
-    latency(name, label, Kind::Pooled(values))
+    latency(name, label, MetricKind::Pooled(values))
 }
 
-const fn latency(name: &'static str, label: &'static str, kind: Kind) -> Metric {
+const fn latency(name: &'static str, label: &'static str, kind: MetricKind) -> Metric {
     Metric::new(name, label, Unit::Milliseconds, Better::Down, kind)
 }
 

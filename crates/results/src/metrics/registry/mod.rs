@@ -44,7 +44,7 @@ pub struct Metric {
     pub label: &'static str,
     pub unit: Unit,
     pub better: Better,
-    pub kind: Kind,
+    pub kind: MetricKind,
     /// The arm whose requests count; `None` if those of every arm do.
     pub arm: Option<Arm>,
     /// The arms that tables show it of beside its own.
@@ -89,7 +89,7 @@ pub struct VllmNames {
 
 /// The definition of a metric.
 #[derive(Clone, Copy)]
-pub enum Kind {
+pub enum MetricKind {
     /// A share of requests; `None` for a request that does not count.
     Rate(fn(&Sample<'_>) -> Option<bool>),
     /// One value per request, in the metric's unit; `None` if the request has none. The values of
@@ -296,7 +296,7 @@ impl Metric {
         label: &'static str,
         unit: Unit,
         better: Better,
-        kind: Kind,
+        kind: MetricKind,
     ) -> Self {
         Self {
             name,
@@ -390,12 +390,15 @@ impl Metric {
 
     /// Whether it is a share of requests.
     pub fn is_rate(&self) -> bool {
-        matches!(self.kind, Kind::Rate(_))
+        matches!(self.kind, MetricKind::Rate(_))
     }
 
     /// Whether it has mean, median and percentiles.
     pub fn is_distribution(&self) -> bool {
-        matches!(self.kind, Kind::Distribution { .. } | Kind::Pooled(_))
+        matches!(
+            self.kind,
+            MetricKind::Distribution { .. } | MetricKind::Pooled(_)
+        )
     }
 
     /// Whether an answer, or a request without one, counts in a distribution with one value per
@@ -403,7 +406,7 @@ impl Metric {
     pub fn counts(&self, answered: bool) -> bool {
         let of_answers = matches!(
             self.kind,
-            Kind::Distribution {
+            MetricKind::Distribution {
                 of_answers: true,
                 ..
             }
@@ -416,8 +419,8 @@ impl Metric {
     pub fn hit(&self, sample: &Sample<'_>) -> Option<bool> {
         match self.kind {
             // An abandoned request says nothing about the server's answer.
-            Kind::Rate(_) if *sample.outcome() == Outcome::Abandoned => None,
-            Kind::Rate(hit) => hit(sample),
+            MetricKind::Rate(_) if *sample.outcome() == Outcome::Abandoned => None,
+            MetricKind::Rate(hit) => hit(sample),
             _ => None,
         }
     }
@@ -426,10 +429,12 @@ impl Metric {
     /// metric is not a distribution.
     pub fn value(&self, sample: &Sample<'_>, options: &MetricsOptions) -> Option<f64> {
         match self.kind {
-            Kind::Distribution { value, .. } => {
+            MetricKind::Distribution { value, .. } => {
                 value(sample, options).filter(|_| self.counts(sample.outcome().is_answer()))
             }
-            Kind::Pooled(values) if sample.outcome().is_answer() => mean(&values(sample, options)),
+            MetricKind::Pooled(values) if sample.outcome().is_answer() => {
+                mean(&values(sample, options))
+            }
             _ => None,
         }
     }
@@ -437,8 +442,8 @@ impl Metric {
     /// Every value of a request in a distribution.
     pub fn values(&self, sample: &Sample<'_>, options: &MetricsOptions) -> Vec<f64> {
         match self.kind {
-            Kind::Pooled(values) if sample.outcome().is_answer() => values(sample, options),
-            Kind::Pooled(_) => Vec::new(),
+            MetricKind::Pooled(values) if sample.outcome().is_answer() => values(sample, options),
+            MetricKind::Pooled(_) => Vec::new(),
             _ => self.value(sample, options).into_iter().collect(),
         }
     }
@@ -454,7 +459,7 @@ impl Metric {
     /// The distribution over requests; empty if the metric is not a distribution.
     pub fn summary(&self, samples: &[&Sample<'_>], options: &MetricsOptions) -> Summary {
         match self.kind {
-            Kind::Distribution { .. } => {
+            MetricKind::Distribution { .. } => {
                 let values = samples
                     .iter()
                     .filter_map(|sample| self.value(sample, options))
@@ -475,7 +480,7 @@ impl Metric {
         samples: impl IntoIterator<Item = &'s Sample<'a>>,
         options: &MetricsOptions,
     ) -> Option<Pooled> {
-        let Kind::Pooled(values) = self.kind else {
+        let MetricKind::Pooled(values) = self.kind else {
             return None;
         };
         let mut pooled = Pooled::default();

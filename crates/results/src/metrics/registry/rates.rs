@@ -1,6 +1,6 @@
 //! Rates: shares of requests.
 
-use super::{Better, Kind, Metric, Shown, Unit};
+use super::{Better, Metric, MetricKind, Shown, Unit};
 use crate::metrics::judgement::{
     breaks_before_cut, complied, is_correct, is_failure, is_taken_up, is_unjudged,
 };
@@ -368,7 +368,8 @@ const fn rate(
     better: Better,
     hit: fn(&Sample<'_>) -> Option<bool>,
 ) -> Metric {
-    Metric::new(name, label, Unit::Percent, better, Kind::Rate(hit)).of_arm(Some(Arm::Constrained))
+    Metric::new(name, label, Unit::Percent, better, MetricKind::Rate(hit))
+        .of_arm(Some(Arm::Constrained))
 }
 
 #[cfg(test)]

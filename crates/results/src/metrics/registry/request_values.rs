@@ -1,6 +1,6 @@
 //! The values of one request in all rates and distributions.
 
-use super::{Kind, Metric};
+use super::{Metric, MetricKind};
 use sobench_core::observation::Outcome;
 use sobench_facts::Sample;
 use sobench_facts::columns::{Bits, Column, Dense};
@@ -24,15 +24,15 @@ impl RequestValues {
         let is_abandoned = *sample.outcome() == Outcome::Abandoned;
         for (index, metric) in Metric::ALL.iter().enumerate() {
             match metric.kind {
-                Kind::Rate(_) if is_abandoned => {}
-                Kind::Rate(hit) => values.set_bit(index, hit(sample)),
-                Kind::Distribution { value, .. } => {
+                MetricKind::Rate(_) if is_abandoned => {}
+                MetricKind::Rate(hit) => values.set_bit(index, hit(sample)),
+                MetricKind::Distribution { value, .. } => {
                     let value = value(sample, options);
                     values
                         .values
                         .extend(value.map(|value| (index as u8, value)));
                 }
-                Kind::Pooled(_) | Kind::PerSecond(_) | Kind::Total(_) => {}
+                MetricKind::Pooled(_) | MetricKind::PerSecond(_) | MetricKind::Total(_) => {}
             }
         }
         values

@@ -1,7 +1,7 @@
 //! Metrics with a single value per group: throughput, peaks and counts. The formulas are in
 //! [`crate::metrics::throughput`].
 
-use super::{Better, Kind, Metric, RunSamples, Shown, Unit, rates};
+use super::{Better, Metric, MetricKind, RunSamples, Shown, Unit, rates};
 use crate::metrics::channel_latency::late_percent;
 use crate::metrics::throughput::{max_in_flight, sum};
 use sobench_core::answer::Channel;
@@ -339,7 +339,7 @@ const fn per_second(
     unit: Unit,
     count: fn(&RunSamples<'_>) -> Option<u64>,
 ) -> Metric {
-    Metric::new(name, label, unit, Better::Up, Kind::PerSecond(count))
+    Metric::new(name, label, unit, Better::Up, MetricKind::PerSecond(count))
 }
 
 pub(super) const fn total(
@@ -349,7 +349,7 @@ pub(super) const fn total(
     better: Better,
     value: fn(&RunSamples<'_>) -> Option<f64>,
 ) -> Metric {
-    Metric::new(name, label, unit, better, Kind::Total(value))
+    Metric::new(name, label, unit, better, MetricKind::Total(value))
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::de::{DeserializeOwned, Deserializer};
 use serde::{Deserialize, Serialize, Serializer};
 
-use super::{Figure, Kind, Metric, RunSamples};
+use super::{Figure, Metric, MetricKind, RunSamples};
 use sobench_statistics::{Rate, Summary};
 
 /// The value of a metric.
@@ -111,13 +111,13 @@ impl Value {
     /// `None` if unknown: no request counts, or the duration is zero.
     fn new(metric: &'static Metric, run: &RunSamples<'_>) -> Option<Self> {
         match metric.kind {
-            Kind::Rate(_) => Figure::of(metric, run.arm)
+            MetricKind::Rate(_) => Figure::of(metric, run.arm)
                 .rate(run.samples.iter().copied())
                 .map(Self::Rate),
-            Kind::Distribution { .. } | Kind::Pooled(_) => {
+            MetricKind::Distribution { .. } | MetricKind::Pooled(_) => {
                 Some(Self::Distribution(metric.summary(run.samples, run.options)))
             }
-            Kind::PerSecond(count) => {
+            MetricKind::PerSecond(count) => {
                 let seconds = run.duration_ns as f64 / 1e9;
                 let count = count(run).filter(|_| run.duration_ns > 0)?;
                 Some(Self::PerSecond(PerSecond {
@@ -125,7 +125,7 @@ impl Value {
                     count: Some(count),
                 }))
             }
-            Kind::Total(value) => value(run).map(Self::Total),
+            MetricKind::Total(value) => value(run).map(Self::Total),
         }
     }
 
@@ -142,20 +142,22 @@ impl Value {
             effective: Option<f64>,
         }
         match metric.kind {
-            Kind::Rate(_) => {
+            MetricKind::Rate(_) => {
                 let counts = typed::<Counts>(json).filter(|counts| counts.hits <= counts.of)?;
                 let effective = counts.effective.unwrap_or(counts.of as f64);
                 Rate::with_effective(counts.hits, counts.of, effective).map(Self::Rate)
             }
-            Kind::Distribution { .. } | Kind::Pooled(_) => typed(json).map(Self::Distribution),
-            Kind::PerSecond(_) => match json.as_f64() {
+            MetricKind::Distribution { .. } | MetricKind::Pooled(_) => {
+                typed(json).map(Self::Distribution)
+            }
+            MetricKind::PerSecond(_) => match json.as_f64() {
                 Some(per_second) => Some(Self::PerSecond(PerSecond {
                     per_second,
                     count: None,
                 })),
                 None => typed(json).map(Self::PerSecond),
             },
-            Kind::Total(_) => json.as_f64().map(Self::Total),
+            MetricKind::Total(_) => json.as_f64().map(Self::Total),
         }
     }
 }
