@@ -171,7 +171,7 @@ fn contracts_are_those_of_the_types() {
             assert!(
                 fs::read_to_string(path).unwrap_or_default() == text,
                 "{name}.schema.json is not the schema of its type\n\
-                 hint: SOBENCH_UPDATE=1 cargo test -p sobench --test it contracts:: writes it"
+                 hint: SOBENCH_UPDATE=1 cargo test -p sobench-tools --test it contracts:: writes it"
             );
         }
     }
@@ -197,7 +197,7 @@ fn keys_are_removed_only_with_a_line_in_the_changelog() {
         assert!(
             known == current,
             "{KEYS} does not list {:?}\n\
-             hint: SOBENCH_UPDATE=1 cargo test -p sobench --test it contracts:: writes it",
+             hint: SOBENCH_UPDATE=1 cargo test -p sobench-tools --test it contracts:: writes it",
             known.symmetric_difference(&current).collect::<Vec<_>>()
         );
     }

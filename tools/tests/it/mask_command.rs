@@ -24,7 +24,7 @@ fn unwritable_files_are_detected_before_the_measurement() {
         "--save Cargo.toml/x.csv",
         "--csv-tags Cargo.toml/x",
     ] {
-        let hint = "\nhint: choose a file in a writable folder";
+        let hint = "\nhint: free disk space, or choose";
         mask(&[flag]).assert_fails(3, &["cannot write the report", hint]);
     }
     let folder = Folder::new();

@@ -153,11 +153,17 @@ fn merged_proof_shards_equal_a_single_run() {
             ],
         );
     }
-    let merged = tools(&["merge", &path("2"), &path("1"), "--save", &path("merged")]);
+    let merged = tools(&[
+        "merge",
+        &path("2"),
+        &path("1"),
+        "--save",
+        &path("merged.jsonl"),
+    ]);
     merged.assert_exits(0, &["--resume"]);
     let files = [
         "--seed 3 --resume --rows",
-        &path("merged"),
+        &path("merged.jsonl"),
         "--save",
         &path("merged.json"),
     ];
@@ -185,7 +191,7 @@ fn invalid_flag_combinations_are_rejected() {
         (
             &["--prove --save x.html"],
             2,
-            "unsupported output for proofs: --save",
+            "--save has no format for this name: x.html",
         ),
         (&["--prove --format csv"], 2, "--format csv"),
         (&["--prove --witnesses /nonexist/w"], 3, "cannot write"),

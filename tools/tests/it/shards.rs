@@ -40,7 +40,7 @@ fn outcomes(path: &str) -> Vec<Value> {
 fn sharded_corpus_is_measured_once_and_merged() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
-    let whole = mask(&["--rows", &at("whole")]);
+    let whole = mask(&["--rows", &at("whole.jsonl")]);
     assert_eq!(whole.code, 0, "{}", whole.stderr);
     for number in 1..=3 {
         let ran = mask(&[
@@ -61,11 +61,11 @@ fn sharded_corpus_is_measured_once_and_merged() {
     let shards = [at("shard-3"), at("shard-1"), at("shard-2")];
     let merge =
         |more: &[&str]| tools(&[&["merge", &shards[0], &shards[1], &shards[2]][..], more].concat());
-    let merged = merge(&["--save", &at("merged")]);
+    let merged = merge(&["--save", &at("merged.jsonl")]);
     assert_eq!(merged.code, 0, "{}", merged.stderr);
-    let mut expected = outcomes(&at("whole"));
+    let mut expected = outcomes(&at("whole.jsonl"));
     expected.sort_by_key(|row| row["index"].as_u64());
-    let found = outcomes(&at("merged"));
+    let found = outcomes(&at("merged.jsonl"));
     assert_eq!(
         (found.len(), &found),
         (7, &expected),
@@ -77,7 +77,7 @@ fn sharded_corpus_is_measured_once_and_merged() {
         merged.stdout
     );
     // Resuming the whole measurement has nothing left to do.
-    let resumed = mask(&["--rows", &at("merged"), "--resume"]);
+    let resumed = mask(&["--rows", &at("merged.jsonl"), "--resume"]);
     assert!(
         resumed.code == 0 && resumed.stderr.contains("resuming: 7 of 7 rows are done"),
         "{}",
@@ -111,7 +111,7 @@ fn sharded_corpus_is_measured_once_and_merged() {
         ),
         (Some(3), Some(1))
     );
-    merge(&["--save", &at("whole")]).assert_fails(2, &["rows file already exists"]);
+    merge(&["--save", &at("whole.jsonl")]).assert_fails(2, &["rows file already exists"]);
     merge(&["--format junit"]).assert_fails(
         2,
         &["unsupported format for a measurement of engines: --format junit"],

@@ -417,7 +417,7 @@ fn notices_are_bounded_and_an_unreadable_corpus_is_an_error() {
     fs::copy(
         concat!(
             env!("CARGO_MANIFEST_DIR"),
-            "/../../fixtures/datasets/json_mode_eval.parquet"
+            "/../fixtures/datasets/json_mode_eval.parquet"
         ),
         other.path().join("b.parquet"),
     )

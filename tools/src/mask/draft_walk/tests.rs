@@ -188,7 +188,7 @@ fn failures_of_the_ordinary_walk_end_the_drafts() {
 #[test]
 fn the_engines_restore_every_position() {
     let vocabulary = load_vocabulary(
-        concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/tokenizer"),
+        concat!(env!("CARGO_MANIFEST_DIR"), "/../fixtures/tokenizer"),
         None,
     )
     .unwrap();

@@ -39,7 +39,7 @@ const PLANTED: EngineName = EngineName::Auto;
 
 fn small_vocabulary() -> (Arc<Vocabulary>, SortedVocabulary) {
     let vocabulary = load_vocabulary(
-        concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/tokenizer"),
+        concat!(env!("CARGO_MANIFEST_DIR"), "/../fixtures/tokenizer"),
         None,
     )
     .unwrap();
