@@ -31,6 +31,10 @@ pub fn refuse(matches: &ArgMatches) -> Result<()> {
     // A name may be something else than a file, such as a Hub id.
     let read: Vec<PathBuf> = paths.chain(named).filter(|path| path.is_file()).collect();
     for (index, OutputFile { flag, path }) in written.iter().enumerate() {
+        if path == Path::new("-") {
+            return Err(Error::usage(format!("{flag} needs a file name: -"))
+                .hint("use --format to choose what stdout gets, or ./- for a file of that name"));
+        }
         if let Some(read) = read.iter().find(|read| is_same(path, read)) {
             return Err(Error::usage(format!(
                 "{flag} would overwrite an input file: {}",

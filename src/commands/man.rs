@@ -1,17 +1,16 @@
 //! `sobench man`: manual pages, generated from the parser and the table of exit codes.
 
 use std::io::{self, Write};
-use std::path::Path;
 
 use clap::{Args, Command};
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, bold, roman};
 
 use crate::commands::flags::paths::OutputFolder;
-use crate::commands::output::CommandOutput;
+use crate::commands::output::{CommandOutput, check_writable};
 use sobench_core::error::{Error, Result};
 use sobench_core::exit_codes;
-use sobench_core::output_files::{refuse_foreign, write_text};
+use sobench_core::output_files::refuse_foreign;
 use sobench_shutdown::Shutdown;
 
 /// The flags of `sobench man`.
@@ -46,13 +45,12 @@ fn write_pages(arguments: &ManArgs, parser: Command) -> Result<CommandOutput> {
             ..CommandOutput::default()
         });
     };
-    std::fs::create_dir_all(folder).map_err(|error| cannot_write(folder, &error))?;
     let mut output = CommandOutput::default();
     for command in &commands {
         let path = folder.join(format!("{}.1", full_name(command)));
         refuse_foreign(&path, "--output-dir")?;
-        write_text(&path, &page(command)?, |error| cannot_write(&path, error))?;
-        output.lines.push(format!("written: {}", path.display()));
+        check_writable([&*path])?;
+        output.write(&path, &page(command)?);
     }
     Ok(output)
 }
@@ -143,14 +141,6 @@ fn unknown_command(name: &str, commands: &[Command]) -> Error {
     let names: Vec<&str> = commands.iter().skip(1).map(Command::get_name).collect();
     Error::usage(format!("unknown command: {name}"))
         .hint(format!("use one of: {}", names.join(", ")))
-}
-
-fn cannot_write(path: &Path, error: &io::Error) -> Error {
-    Error::environment(format!(
-        "cannot write manual pages ({error}): {}",
-        path.display()
-    ))
-    .hint("name a writable folder")
 }
 
 #[cfg(test)]

@@ -31,8 +31,8 @@ pub struct MergeArgs {
 /// The files are not all shards of one measurement, or a file cannot be written.
 pub fn run(flags: MergeArgs, shutdown: &Shutdown) -> Result<CommandOutput> {
     shutdown.run_or_abandon(move || {
-        let formats = FORMATS.into_iter().chain([OutputFormat::Jsonl]);
-        let files = flags.save.files(&formats.collect::<Vec<_>>())?;
+        let formats = [&FORMATS[..], &[OutputFormat::Jsonl]].concat();
+        let files = flags.save.files(&formats)?;
         measure::report_merged(&flags.rows, flags.format, &files)
     })
 }

@@ -98,22 +98,6 @@ pub fn replace(
     written
 }
 
-/// Writes a text. See [`replace`].
-///
-/// # Errors
-/// As [`replace`].
-pub fn write_text(
-    path: &Path,
-    text: &str,
-    cannot_write: impl Fn(&io::Error) -> Error,
-) -> Result<()> {
-    let fill = |out: &mut dyn Write| {
-        out.write_all(text.as_bytes())
-            .map_err(|error| cannot_write(&error))
-    };
-    replace(path, fill, &cannot_write)
-}
-
 /// Where an output is written.
 enum Target {
     /// A terminal, a pipe or another device: cannot be replaced.

@@ -536,7 +536,7 @@ fn check_inputs(plan: &MatrixPlan) -> Result<()> {
         for run in runs {
             match check(run) {
                 Err(error) if error.kind == ErrorKind::Usage => {
-                    _ = first_error.get_or_insert(error)
+                    _ = first_error.get_or_insert(error);
                 }
                 Ok(()) | Err(_) => {
                     first_error = None;

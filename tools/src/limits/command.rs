@@ -49,31 +49,21 @@ pub fn run(flags: &LimitsArgs, shutdown: &Shutdown) -> Result<CommandOutput> {
     }
     let is_selected =
         |ladder: &LadderKind| flags.ladder.is_empty() || flags.ladder.contains(ladder);
-    let test = Test {
-        servers,
-        ladders: LadderKind::ALL.into_iter().filter(is_selected).collect(),
-        step_timeout,
-    };
+    let ladders: Vec<LadderKind> = LadderKind::ALL.into_iter().filter(is_selected).collect();
     let _listener =
         shutdown.listen(|_| terminal::say("stopping: the steps that ended are reported"))?;
     let runtime = Runtime::new()
         .map_err(|error| Error::environment(format!("cannot start threads: {error}")))?;
     let mut tested = Vec::new();
-    for target in &test.servers.targets {
-        match test_target(&test, target, &runtime, shutdown) {
+    for target in &servers.targets {
+        let plan = (&servers, &ladders[..], step_timeout);
+        match test_target(plan, target, &runtime, shutdown) {
             Ok(limits) => tested.push(limits),
             Err(_) if shutdown.is_requested() && !tested.is_empty() => break,
             Err(error) => return Err(error),
         }
     }
     report(flags, &files, tested, shutdown.is_requested())
-}
-
-/// What is tested.
-struct Test {
-    servers: TargetPlan,
-    ladders: Vec<LadderKind>,
-    step_timeout: Duration,
 }
 
 fn refuse_foreign_server(flags: &LimitsArgs, target: &PreflightTarget) -> Result<()> {
@@ -108,7 +98,7 @@ fn report(
 }
 
 fn test_target(
-    test: &Test,
+    (servers, ladders, step_timeout): (&TargetPlan, &[LadderKind], Duration),
     target: &PreflightTarget,
     runtime: &Runtime,
     shutdown: &Shutdown,
@@ -120,7 +110,7 @@ fn test_target(
         all_dialects: false,
         repeats: false,
     };
-    let opened = Target::open(&test.servers, target, &asked, runtime)?;
+    let opened = Target::open(servers, target, &asked, runtime)?;
     let label = match target {
         PreflightTarget::Embedded { engine } => Some(engine.name()),
         PreflightTarget::Server { .. } => None,
@@ -131,17 +121,12 @@ fn test_target(
         label,
     };
     let on_step = |ladder: LadderKind, step: &Step| {
-        if test.servers.progress {
+        if servers.progress {
             terminal::say(&sentences::progress(ladder, step));
         }
     };
-    runtime.block_on(test_limits(
-        subject,
-        &test.ladders,
-        test.step_timeout,
-        shutdown,
-        on_step,
-    ))
+    let tested = test_limits(subject, ladders, step_timeout, shutdown, on_step);
+    runtime.block_on(tested)
 }
 
 fn exit_code(servers: &[ServerLimits], is_interrupted: bool) -> u8 {

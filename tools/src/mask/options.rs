@@ -1,6 +1,6 @@
 //! Validated options of `sobench-tools mask`.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::thread;
 
 use crate::mask::args::{FORMATS, MaskArgs, MaskOutputArgs, ProofArgs};
@@ -44,7 +44,6 @@ impl MaskOptions {
             return Err(Error::usage("--explain requires the engine auto")
                 .hint("add --engine auto, or omit --explain"));
         }
-        check_files(flags)?;
         check_proof(flags, &engines)?;
         let proves = flags.proof.prove;
         let mask = MaskPlan {
@@ -150,27 +149,6 @@ fn check_proof(flags: &MaskArgs, engines: &[EngineName]) -> Result<()> {
     if flags.proof.prove && engines.contains(&EngineName::Auto) {
         return Err(Error::usage("--prove does not support the engine auto")
             .hint("name the engines that auto chooses from"));
-    }
-    Ok(())
-}
-
-/// Rejects `-` as a file name: stdout is controlled by --format.
-fn check_files(flags: &MaskArgs) -> Result<()> {
-    let (output, proof) = (&flags.output, &flags.proof);
-    let files = [
-        ("--csv-tags", &output.csv_tags),
-        ("--rows", &output.rows),
-        ("--witnesses", &proof.witnesses),
-        ("--issues", &proof.issues),
-    ];
-    for (flag, path) in files
-        .into_iter()
-        .filter_map(|(flag, path)| Some((flag, path.as_deref()?)))
-    {
-        if path == Path::new("-") {
-            return Err(Error::usage(format!("{flag} requires a file name: -"))
-                .hint("use --format, e.g. --format html, to write to stdout, or ./- for a file of that name"));
-        }
     }
     Ok(())
 }

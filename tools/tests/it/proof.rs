@@ -194,7 +194,7 @@ fn invalid_flag_combinations_are_rejected() {
             "--save has no format for this name: x.html",
         ),
         (&["--prove --format csv"], 2, "--format csv"),
-        (&["--prove --witnesses /nonexist/w"], 3, "cannot write"),
+        (&["--prove --witnesses /proc/none/w"], 3, "cannot write"),
         (&["--witnesses w"], 2, "--prove"),
         (
             &["--seed 1"],

@@ -112,10 +112,7 @@ fn sharded_corpus_is_measured_once_and_merged() {
         (Some(3), Some(1))
     );
     merge(&["--save", &at("whole.jsonl")]).assert_fails(2, &["rows file already exists"]);
-    merge(&["--format junit"]).assert_fails(
-        2,
-        &["unsupported format for a measurement of engines: --format junit"],
-    );
+    merge(&["--format junit"]).assert_fails(2, &["invalid value for --format: junit"]);
     tools(&["merge", &shards[0], &shards[1]])
         .assert_fails(2, &["missing of 3 shards: the file of shard 2"]);
 }
