@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks witnesses of mask errors (`sobench-tools mask --prove --witnesses`) with the packages that the libraries' makers publish for
+"""Checks witnesses of mask errors (`sobench-tools mask --prove --witnesses`) with the packages of the makers for
 Python: for xgrammar the C++ library, for which sobench has a port in Rust. Nothing of sobench takes part.
 
 Every witness is walked along byte by byte, over a vocabulary of single bytes: a token that is wrongly refused or allowed is so by
@@ -143,9 +143,7 @@ def read(path):
             return witnesses
         raise ValueError("a version that is not known")
     except (OSError, ValueError, KeyError, TypeError) as error:
-        print(
-            f"error: no file of witnesses: {path}: {error!r}\nhint: sobench-tools mask --prove --witnesses writes one", file=sys.stderr
-        )
+        print(f"error: no file of witnesses: {path}: {error!r}\nhint: sobench-tools mask writes one", file=sys.stderr)
         sys.exit(2)
 
 
