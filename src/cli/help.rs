@@ -16,7 +16,7 @@ const COMMON_FLAGS: &str = "\
 const SHOWN_FLAGS: &str = "\
     host endpoint tokenizer header insecure server_metrics ready_check_timeout_sec mix \
     json_schema grammar_path regex choice dataset_options no_guided_decoding arms score \
-    constraint_dialect grammar_dialect allow_unenforced skip_preflight explain duration \
+    constraint_dialect grammar_dialect allow_unenforced skip_preflight duration \
     burstiness seed num_warmups cold_schema_every cancel_rate stream_parity strict_client \
     request_timeout max_error_rate disable_stream temperature top_p extra_body save \
     save_detailed save_failures detail plot no_run_log undecided metadata percentile_metrics \
@@ -207,10 +207,11 @@ mod tests {
         let counts: Vec<(&str, usize)> = shown
             .map(|command| (command.get_name(), own(command)))
             .collect();
-        assert!(
-            own(program.find_subcommand("bench").unwrap()) <= 70,
-            "{counts:?}"
-        );
+        let bench = program.find_subcommand("bench").unwrap();
+        assert!(own(bench) <= 70, "{counts:?}");
+        let listed = [super::COMMON_FLAGS, super::SHOWN_FLAGS].map(|ids| ids.split(' ').count());
+        let listed: usize = listed.iter().sum();
+        assert_eq!(own(bench), listed, "each listed id is a flag");
         assert!(
             counts.iter().map(|(_, count)| count).sum::<usize>() <= 170,
             "{counts:?}"

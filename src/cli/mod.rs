@@ -166,15 +166,17 @@ pub fn parser() -> clap::Command {
 pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command, Stopped> {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
     register_secrets(&arguments);
-    if arguments.iter().any(|argument| argument == "--help-all") {
-        let program = help::with_all(Cli::command());
-        let help = program.try_get_matches_from(["sobench", "bench", "--help"]);
-        return Err(Stopped::Help(help.expect_err("help is no command")));
-    }
     let arguments = config::expand(arguments).map_err(Stopped::Failed)?;
     let cli: Cli = parse_with(help::overview(Cli::command()), &arguments)?;
     terminal::set_up(cli.color);
-    Ok(cli.into_command())
+    match cli.into_command() {
+        Command::Bench(flags) | Command::Matrix(flags) if flags.help_all => {
+            let program = help::with_all(Cli::command());
+            let help = program.try_get_matches_from(["sobench", "bench", "--help"]);
+            Err(Stopped::Help(help.expect_err("help is no command")))
+        }
+        command => Ok(command),
+    }
 }
 
 /// Parses the command line of a program, whose parser this is.
@@ -238,18 +240,14 @@ fn register_secrets(arguments: &[OsString]) {
 
 impl Stopped {
     fn new(error: clap::Error, mut program: clap::Command, arguments: &[OsString]) -> Self {
-        if !error.use_stderr() {
+        let is_help =
+            error.kind() == clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
+        if is_help || !error.use_stderr() {
             return Self::Help(error);
         }
         program.build();
-        let first = arguments.get(1).and_then(|first| first.to_str());
-        let command = first.and_then(|first| program.find_subcommand(first));
-        let command = command.or_else(|| program.find_subcommand("bench"));
-        Self::Failed(usage_error::from_parser(
-            &error,
-            &program,
-            command.unwrap_or(&program),
-        ))
+        let command = options::command_of(&program, arguments);
+        Self::Failed(usage_error::from_parser(&error, &program, command))
     }
 
     /// Prints it and returns the exit code.

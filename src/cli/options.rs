@@ -34,15 +34,20 @@ pub fn options<'a>(command: &'a Command, flag: &str) -> Vec<(&'a str, &'a Arg)> 
         .collect()
 }
 
+/// The command that a command line names: `bench`, if the program has it, without a name.
+pub(super) fn command_of<'a>(program: &'a Command, arguments: &[OsString]) -> &'a Command {
+    let first = arguments.get(1).and_then(|first| first.to_str());
+    let named = first.and_then(|first| program.find_subcommand(first));
+    let command = named.or_else(|| program.find_subcommand("bench"));
+    command.unwrap_or(program)
+}
+
 /// Replaces the flags that hold options by the flags that these stand for.
 ///
 /// # Errors
 /// An unknown option, or one without a value.
 pub(super) fn expand(program: &Command, arguments: &[OsString]) -> Result<Vec<OsString>> {
-    let first = arguments.get(1).and_then(|first| first.to_str());
-    let named = first.and_then(|first| program.find_subcommand(first));
-    let command = named.or_else(|| program.find_subcommand("bench"));
-    let command = command.unwrap_or(program);
+    let command = command_of(program, arguments);
     let mut expanded = Vec::with_capacity(arguments.len());
     let mut rest = arguments.iter();
     while let Some(argument) = rest.next() {

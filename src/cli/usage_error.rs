@@ -35,8 +35,8 @@ pub(super) fn from_parser(error: &clap::Error, program: &Command, command: &Comm
         }
         _ => (first_line(error), None),
     };
-    let help = || format!("run {name} {} --help to list all flags", command.get_name());
-    Error::usage(what).hint(hint.unwrap_or_else(help))
+    let path = command.get_bin_name().unwrap_or(name);
+    Error::usage(what).hint(hint.unwrap_or_else(|| format!("run {path} --help to list all flags")))
 }
 
 /// An error line and its hint; `None` refers to the help.
@@ -61,9 +61,19 @@ fn unknown_argument(error: &clap::Error, program: &str, command: &Command) -> Li
     let nearest = text(error, ContextKind::SuggestedArg)
         .filter(|flag| may_suggest(argument_name(argument), argument_name(flag), command))
         .map(|flag| format!("try {flag}"));
-    let moved = (argument == "--limits" && command.get_name() == "preflight")
-        .then(|| "run sobench-tools limits, a program of its own".to_owned());
-    (what, moved.or(nearest).or_else(elsewhere))
+    (what, moved(argument).or(nearest).or_else(elsewhere))
+}
+
+/// What to write in place of a command or a flag that is gone.
+fn moved(typed: &str) -> Option<String> {
+    let instead = match typed {
+        "mask" => "run sobench-tools mask, a program of its own",
+        "--limits" => "run sobench-tools limits, a program of its own",
+        "--html" | "--markdown" | "--csv" | "--junit" | "--json" | "--save-comparison"
+        | "--output" | "--report" => "write --save FILE; the extension of FILE is the format",
+        _ => return None,
+    };
+    Some(instead.to_owned())
 }
 
 /// The name of a flag without dashes and value.
@@ -88,8 +98,7 @@ pub(super) fn may_suggest(typed: &str, suggested: &str, command: &Command) -> bo
 fn unknown_command(error: &clap::Error, program: &Command) -> Lines {
     let command = text(error, ContextKind::InvalidSubcommand).unwrap_or_default();
     let nearest = texts(error, ContextKind::SuggestedSubcommand);
-    let hint = match nearest.last() {
-        _ if command == "mask" => "run sobench-tools mask, a program of its own".to_owned(),
+    let hint = moved(command).unwrap_or_else(|| match nearest.last() {
         Some(nearest) => format!("try {} {nearest}", program.get_name()),
         None => {
             let shown = program
@@ -98,7 +107,7 @@ fn unknown_command(error: &clap::Error, program: &Command) -> Lines {
             let names: Vec<&str> = shown.map(Command::get_name).collect();
             format!("use one of: {}", names.join(", "))
         }
-    };
+    });
     (format!("unknown command: {command}"), Some(hint))
 }
 
@@ -305,6 +314,16 @@ mod tests {
                 "mask --corpus a",
                 "unknown command: mask",
                 "run sobench-tools mask, a program of its own",
+            ),
+            (
+                "--html x",
+                "unknown flag: --html",
+                "write --save FILE; the extension of FILE is the format",
+            ),
+            (
+                "report a --output x",
+                "unknown flag: --output",
+                "write --save FILE; the extension of FILE is the format",
             ),
             (
                 "preflight --limits",

@@ -7,10 +7,10 @@ use clap_mangen::Man;
 use clap_mangen::roff::{Roff, bold, roman};
 
 use crate::commands::flags::paths::OutputFolder;
-use crate::commands::output::{CommandOutput, check_writable};
+use crate::commands::output::CommandOutput;
 use sobench_core::error::{Error, Result};
 use sobench_core::exit_codes;
-use sobench_core::output_files::refuse_foreign;
+use sobench_core::output_files::{refuse_foreign, write_text};
 use sobench_shutdown::Shutdown;
 
 /// The flags of `sobench man`.
@@ -49,8 +49,8 @@ fn write_pages(arguments: &ManArgs, parser: Command) -> Result<CommandOutput> {
     for command in &commands {
         let path = folder.join(format!("{}.1", full_name(command)));
         refuse_foreign(&path, "--output-dir")?;
-        check_writable([&*path])?;
-        output.write(&path, &page(command)?);
+        write_text(&path, &page(command)?)?;
+        output.lines.push(format!("written: {}", path.display()));
     }
     Ok(output)
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use sobench_core::error::Result;
-use sobench_core::output_files::{self, cannot_write_report, create_parent_folder};
+use sobench_core::output_files::{self, cannot_write_report, create_parent_folder, write_text};
 use sobench_core::output_format::OutputFormat;
 
 /// The output of a command.
@@ -31,11 +31,7 @@ impl CommandOutput {
 
     /// Writes a file, and says so. If it cannot be written, only the exit code changes.
     pub fn write(&mut self, path: &Path, text: &str) {
-        let written = output_files::write(path, |out| {
-            out.write_all(text.as_bytes())
-                .map_err(|error| cannot_write_report(path, &error))
-        });
-        match written {
+        match write_text(path, text) {
             Ok(()) => self.lines.push(format!("written: {}", path.display())),
             Err(error) => {
                 self.lines.push(format!("error: {error}"));
@@ -58,6 +54,11 @@ impl CommandOutput {
         }
         Ok(())
     }
+}
+
+/// The paths of the files of `--save`.
+pub fn paths(files: &[(OutputFormat, PathBuf)]) -> impl Iterator<Item = &Path> {
+    files.iter().map(|(_, path)| &**path)
 }
 
 /// Checks before work that takes long that its files can be written. Missing folders are made.

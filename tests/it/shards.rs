@@ -537,6 +537,8 @@ fn mismatched_logs_are_not_merged() {
     let taken = folder.path().join("one.jsonl");
     merge(&shards, &["--save", taken.to_str().unwrap()])
         .assert_fails(2, &["output file exists already"]);
+    merge(&shards, &["--save=a.jsonl --save=b.jsonl"])
+        .assert_fails(2, &["--save has two files for the merged lines"]);
     merge(&shards, &["--save", &shards[1]])
         .assert_fails(2, &["--save would overwrite an input file"]);
     // The log of a killed shard is used up to its last request.

@@ -79,6 +79,12 @@ mod tests {
     }
 
     #[test]
+    fn without_a_command_help_is_printed() {
+        let parsed = parse(["sobench-tools"].map(OsString::from));
+        assert!(matches!(parsed, Err(Stopped::Help(_))), "{parsed:?}");
+    }
+
+    #[test]
     fn only_rows_are_kept_in_a_file_of_others() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("own.json");

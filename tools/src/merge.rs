@@ -32,7 +32,7 @@ pub struct MergeArgs {
 pub fn run(flags: MergeArgs, shutdown: &Shutdown) -> Result<CommandOutput> {
     shutdown.run_or_abandon(move || {
         let formats = [&FORMATS[..], &[OutputFormat::Jsonl]].concat();
-        let files = flags.save.files(&formats)?;
-        measure::report_merged(&flags.rows, flags.format, &files)
+        let (merged, reports) = flags.save.merged(&formats)?;
+        measure::report_merged(&flags.rows, merged.as_deref(), flags.format, &reports)
     })
 }

@@ -98,6 +98,17 @@ pub fn replace(
     written
 }
 
+/// Writes a text as [`write`] does.
+///
+/// # Errors
+/// It cannot be created or written.
+pub fn write_text(path: &Path, text: &str) -> Result<()> {
+    write(path, |out| {
+        out.write_all(text.as_bytes())
+            .map_err(|error| cannot_write_report(path, &error))
+    })
+}
+
 /// Where an output is written.
 enum Target {
     /// A terminal, a pipe or another device: cannot be replaced.

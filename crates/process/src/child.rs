@@ -48,7 +48,7 @@ impl WorkerCommand {
     }
 }
 
-/// An event of a child; `None` for a line that is none, after which there are no more.
+/// An event of a child; `None` for a line that is not an event, which is the last one.
 pub type Received<E> = Option<Box<E>>;
 
 /// A running child.

@@ -19,6 +19,9 @@ use sobench_data::dataset::DatasetArgs;
 /// All flags of a benchmark run.
 #[derive(Args, Clone, Debug)]
 pub struct BenchArgs {
+    /// Print the help of every flag
+    #[arg(long)]
+    pub help_all: bool,
     #[command(flatten, next_help_heading = "Server")]
     pub server: ServerArgs,
     #[command(flatten, next_help_heading = "Dataset")]

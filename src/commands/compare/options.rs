@@ -99,7 +99,7 @@ impl CompareArgs {
     /// Usage errors that name the flag and its value.
     pub fn options(&self) -> Result<Options> {
         let sides = self.sides.len();
-        if sides < 2 && self.write_baseline.is_none() {
+        if sides < 2 && (self.write_baseline.is_none() || !self.save.save.is_empty()) {
             return Err(Error::usage("nothing to compare")
                 .hint("give a second run, or --write-baseline to save this one"));
         }

@@ -43,8 +43,8 @@ pub const ENGINE_HEADING: &str = "Options of --embedded: decoding engines";
 pub struct EmbeddedArgs {
     /// Options of the embedded server, such as speed=8b-h100,max-batch=8: of its synthetic model and
     /// of its decoding engines. May be repeated
-    #[arg(long = "embedded", value_name = "KEY=VALUE,...")]
-    pub options: Vec<String>,
+    #[arg(long, value_name = "KEY=VALUE,...")]
+    pub embedded: Vec<String>,
     /// Speed of the synthetic model: times of prompts and of steps like those of a server [default:
     /// instant, or 8b-h100 to compare several engines on the embedded server]
     #[arg(long, value_name = "PROFILE", value_parser = described(&*SPEEDS))]

@@ -35,6 +35,9 @@ pub struct ForceArgs {
     pub force: bool,
 }
 
+/// A file of `--save`.
+pub type SavedFile = (OutputFormat, PathBuf);
+
 /// The files that a command writes beside what it prints.
 #[derive(Args, Clone, Debug, Default)]
 pub struct SaveArgs {
@@ -51,7 +54,7 @@ impl SaveArgs {
     ///
     /// # Errors
     /// No format, or one that the command does not have, has the extension of a file.
-    pub fn files(&self, formats: &[OutputFormat]) -> Result<Vec<(OutputFormat, PathBuf)>> {
+    pub fn files(&self, formats: &[OutputFormat]) -> Result<Vec<SavedFile>> {
         let with_format = |path: &OutputPath| {
             let extension = path.extension().and_then(|extension| extension.to_str());
             let format = extension.and_then(OutputFormat::from_extension);
@@ -66,6 +69,22 @@ impl SaveArgs {
             }
         };
         self.save.iter().map(with_format).collect()
+    }
+
+    /// The file for merged lines (`.jsonl`), and those of the report of a merge, with their formats.
+    ///
+    /// # Errors
+    /// As [`Self::files`], or there are two files for merged lines.
+    pub fn merged(&self, formats: &[OutputFormat]) -> Result<(Option<PathBuf>, Vec<SavedFile>)> {
+        let files = self.files(formats)?.into_iter();
+        let (mut lines, reports): (Vec<_>, Vec<_>) =
+            files.partition(|(format, _)| *format == OutputFormat::Jsonl);
+        let merged = lines.pop().map(|(_, path)| path);
+        if lines.is_empty() {
+            return Ok((merged, reports));
+        }
+        Err(Error::usage("--save has two files for the merged lines")
+            .hint("give one that ends in .jsonl"))
     }
 }
 

@@ -32,7 +32,7 @@ use crate::commands::bench::run::{self, ServerHistory, report_shutdown_stage};
 use crate::commands::matrix::options::{
     ContenderPlan, ContenderServer, MatrixPlan, Order, PlannedRun,
 };
-use crate::commands::output::{CommandOutput, check_writable};
+use crate::commands::output::{CommandOutput, check_writable, paths};
 use crate::terminal;
 use sobench_core::case::Arm;
 use sobench_core::error::{Error, ErrorKind, Result};
@@ -49,7 +49,7 @@ use sobench_shutdown::{Shutdown, Stage};
 /// A file cannot be written; the user stopped the command before the first run ended. A failed run
 /// is a row of the table.
 pub fn command(plan: &MatrixPlan, shutdown: &Shutdown) -> Result<CommandOutput> {
-    check_writable(plan.files.iter().map(|(_, path)| &**path))?;
+    check_writable(paths(&plan.files))?;
     check_inputs(plan)?;
     let rounds = rounds(&dimensions(plan));
     for step in rounds.iter().flatten() {

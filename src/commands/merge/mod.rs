@@ -29,6 +29,8 @@ pub fn run(flags: MergeArgs, shutdown: &Shutdown) -> Result<CommandOutput> {
 }
 
 fn merge(flags: &MergeArgs) -> Result<CommandOutput> {
+    let (merged, reports) = flags.save.merged(&OutputFormat::ALL)?;
+    let merged = merged.as_deref();
     let is_lost = |path: &Path| match path.metadata() {
         Ok(file) => file.is_file() && file.len() == 0,
         Err(error) => error.kind() == ErrorKind::NotFound,
@@ -44,9 +46,6 @@ fn merge(flags: &MergeArgs) -> Result<CommandOutput> {
         .iter()
         .flat_map(|log| log.notices.clone())
         .collect();
-    let (logs, reports): (Vec<_>, Vec<_>) = (flags.save.files(&OutputFormat::ALL)?.into_iter())
-        .partition(|(format, _)| *format == OutputFormat::Jsonl);
-    let merged = logs.first().map(|(_, path)| &**path);
     let mut sink = merged.map_or_else(|| Ok(Sink::in_memory()), new_log)?;
     let format_time = |unix_ns: u64| timestamp(UNIX_EPOCH + Duration::from_nanos(unix_ns));
     if let Err(error) = shards.write(&mut sink, format_time) {

@@ -44,13 +44,13 @@ pub(super) fn run(
         features: features.features.clone(),
         servers,
     };
-    output(
+    Ok(output(
         options.format,
         &options.files,
         exit_code(&survey, shutdown),
         &FeaturesFile::new(&survey),
         &page::document(&survey),
-    )
+    ))
 }
 
 fn survey_target(

@@ -16,7 +16,7 @@ use self::args::PreflightArgs;
 use self::options::PreflightPlan;
 use self::target::Target;
 use crate::commands::flags::environment;
-use crate::commands::output::{CommandOutput, check_writable, pretty};
+use crate::commands::output::{CommandOutput, check_writable, paths, pretty};
 use crate::commands::preflight::report::json::PreflightFile;
 use crate::commands::preflight::report::page;
 use crate::terminal;
@@ -35,7 +35,7 @@ use sobench_shutdown::Shutdown;
 pub fn run(flags: &PreflightArgs, shutdown: &Shutdown) -> Result<CommandOutput> {
     let options = PreflightPlan::new(flags, environment::api_key().as_deref())?;
     // A test can take half an hour.
-    check_writable(options.files.iter().map(|(_, path)| &**path))?;
+    check_writable(paths(&options.files))?;
     if let Some(features) = &options.features {
         return features_command::run(&options, features, shutdown);
     }
@@ -66,13 +66,13 @@ fn run_preflight(options: &PreflightPlan) -> Result<CommandOutput> {
         detail: options.detail,
         all_dialects: options.asked.all_dialects,
     };
-    output(
+    Ok(output(
         options.format,
         &options.files,
         exit_code(&result),
         &PreflightFile::new(&result),
         &page::document(&result, view),
-    )
+    ))
 }
 
 /// If the same request fails without a constraint, there is no result.
@@ -97,28 +97,25 @@ pub fn number_duplicates<'a>(labels: impl Iterator<Item = &'a mut String>) {
 }
 
 /// Writes the requested files, and prints the report or the JSON.
-///
-/// # Errors
-/// Those of [`CommandOutput::save`].
 pub fn output(
     format: OutputFormat,
     files: &[(OutputFormat, PathBuf)],
     exit_code: u8,
     result: &impl Serialize,
     page: &Document,
-) -> Result<CommandOutput> {
-    let rendered = |format| {
-        Ok(match format {
-            OutputFormat::Json => pretty(result),
-            OutputFormat::Html => html::render(page),
-            _ => text::render(page),
-        })
+) -> CommandOutput {
+    let rendered = |format| match format {
+        OutputFormat::Json => pretty(result),
+        OutputFormat::Html => html::render(page),
+        _ => text::render(page),
     };
     let mut output = CommandOutput {
         exit_code,
-        stdout: rendered(format)?,
+        stdout: rendered(format),
         ..CommandOutput::default()
     };
-    output.save(files, rendered)?;
-    Ok(output.or_save_with("--save"))
+    for (format, path) in files {
+        output.write(path, &rendered(*format));
+    }
+    output.or_save_with("--save")
 }

@@ -102,8 +102,7 @@ impl PreflightPlan {
     /// Usage errors with the flag and its value.
     pub fn new(flags: &PreflightArgs, api_key: Option<&str>) -> Result<Self> {
         let servers = TargetPlan::new(&flags.target, api_key)?;
-        let several = flags.target.base_url.len() > 1 || servers.targets.len() > 1;
-        if several && !flags.features {
+        if servers.targets.len() > 1 && !flags.features {
             return Err(
                 Error::usage("several servers or engines without --features")
                     .hint("give one, or add --features to compare them"),

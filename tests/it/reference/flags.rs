@@ -64,6 +64,9 @@ fn section(command: &Command, known: &mut Vec<Vec<String>>) -> String {
 
 /// The names of the flags that only `--help-all` explains, by heading.
 fn hidden(command: &Command) -> String {
+    if command.get_name() != "bench" {
+        return String::new();
+    }
     let mut by_heading: Vec<(&str, Vec<String>)> = Vec::new();
     for argument in command.get_arguments().filter(|flag| flag.is_hide_set()) {
         let heading = argument.get_help_heading().unwrap_or("Other");
@@ -72,9 +75,6 @@ fn hidden(command: &Command) -> String {
             Some((_, names)) => names.push(name),
             None => by_heading.push((heading, vec![name])),
         }
-    }
-    if command.get_name() != "bench" {
-        return String::new();
     }
     let lists = by_heading
         .iter()

@@ -12,7 +12,7 @@ use super::report::{page, sentences};
 use super::{LadderKind, ServerLimits, Step, test_limits};
 use sobench::commands::flags::checks::seconds;
 use sobench::commands::flags::environment;
-use sobench::commands::output::{CommandOutput, check_writable};
+use sobench::commands::output::{CommandOutput, check_writable, paths};
 use sobench::commands::preflight::args::FORMATS;
 use sobench::commands::preflight::options::{Asked, PreflightTarget, TargetPlan};
 use sobench::commands::preflight::target::Target;
@@ -37,15 +37,16 @@ pub fn run(flags: &LimitsArgs, shutdown: &Shutdown) -> Result<CommandOutput> {
     let files = flags.save.files(&FORMATS)?;
     let step_timeout = seconds("--step-timeout", flags.step_timeout)?;
     let servers = TargetPlan::new(&flags.target, environment::api_key().as_deref())?;
-    servers
-        .targets
-        .iter()
-        .try_for_each(|target| refuse_foreign_server(flags, target))?;
-    check_writable(files.iter().map(|(_, path)| &**path))?;
+    for target in &servers.targets {
+        refuse_foreign_server(flags, target)?;
+    }
+    check_writable(paths(&files))?;
     if !flags.merge.is_empty() {
-        let read = flags.merge.iter().map(|file| read(file));
-        let merged: Vec<Vec<ServerLimits>> = read.collect::<Result<_>>()?;
-        return report(flags, &files, merged.concat(), false);
+        let mut merged = Vec::new();
+        for file in &flags.merge {
+            merged.extend(read(file)?);
+        }
+        return Ok(report(flags, &files, merged, false));
     }
     let is_selected =
         |ladder: &LadderKind| flags.ladder.is_empty() || flags.ladder.contains(ladder);
@@ -56,14 +57,13 @@ pub fn run(flags: &LimitsArgs, shutdown: &Shutdown) -> Result<CommandOutput> {
         .map_err(|error| Error::environment(format!("cannot start threads: {error}")))?;
     let mut tested = Vec::new();
     for target in &servers.targets {
-        let plan = (&servers, &ladders[..], step_timeout);
-        match test_target(plan, target, &runtime, shutdown) {
+        match test_target(&servers, target, &ladders, step_timeout, &runtime, shutdown) {
             Ok(limits) => tested.push(limits),
             Err(_) if shutdown.is_requested() && !tested.is_empty() => break,
             Err(error) => return Err(error),
         }
     }
-    report(flags, &files, tested, shutdown.is_requested())
+    Ok(report(flags, &files, tested, shutdown.is_requested()))
 }
 
 fn refuse_foreign_server(flags: &LimitsArgs, target: &PreflightTarget) -> Result<()> {
@@ -86,7 +86,7 @@ fn report(
     files: &[(OutputFormat, PathBuf)],
     mut servers: Vec<ServerLimits>,
     is_interrupted: bool,
-) -> Result<CommandOutput> {
+) -> CommandOutput {
     number_duplicates(servers.iter_mut().map(|server| &mut server.label));
     output(
         flags.format,
@@ -98,8 +98,10 @@ fn report(
 }
 
 fn test_target(
-    (servers, ladders, step_timeout): (&TargetPlan, &[LadderKind], Duration),
+    servers: &TargetPlan,
     target: &PreflightTarget,
+    ladders: &[LadderKind],
+    step_timeout: Duration,
     runtime: &Runtime,
     shutdown: &Shutdown,
 ) -> Result<ServerLimits> {

@@ -1,6 +1,6 @@
 //! Runs `sobench-tools mask`: measures, summarises, prints and writes the report.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::mask::options::MaskOptions;
 use crate::mask::report::json::MaskFile;
@@ -9,7 +9,8 @@ use crate::mask::report::{Measurement, Summary, csv};
 use crate::mask::row::Row;
 use crate::mask::{MaskEvent, MaskRun, MergedRows, WorkerCommand};
 use sobench::commands::flags::paths::InputPath;
-use sobench::commands::output::{CommandOutput, check_writable, pretty};
+use sobench::commands::flags::rendering::SavedFile;
+use sobench::commands::output::{CommandOutput, check_writable, paths, pretty};
 use sobench::terminal;
 use sobench::terminal::{Mode, Progress, ProgressLabels};
 use sobench_core::dates::date;
@@ -32,9 +33,7 @@ const MESSAGE_MAX_CHARS: usize = 300;
 /// report file that fails to be written after the measurement is reported with exit code 3; the
 /// other outputs are unaffected.
 pub fn run(options: &MaskOptions, shutdown: &Shutdown) -> Result<CommandOutput> {
-    let csv_tags = options.output.csv_tags.as_deref();
-    let saved = options.files.iter().map(|(_, path)| &**path);
-    check_writable(saved.chain(csv_tags))?;
+    check_writable(paths(&options.files).chain(options.output.csv_tags.as_deref()))?;
     let _listener = listen(shutdown)?;
     let measured = measure(options, shutdown)?;
     let summary = Summary::build(measurement(&measured), || Ok(measured.rows()))?;
@@ -68,7 +67,12 @@ pub fn run(options: &MaskOptions, shutdown: &Shutdown) -> Result<CommandOutput> 
                 .to_owned(),
         );
     }
-    write_all(options, &measured, &summary, &mut output)?;
+    if let Some(path) = &options.output.csv_tags {
+        output.write(path, &String::from_utf8_lossy(&csv::render_tags(&summary)));
+    }
+    output.save(&options.files, |format| {
+        render_report(format, &summary, measured.rows())
+    })?;
     Ok(output)
 }
 
@@ -87,13 +91,10 @@ pub(super) fn listen(shutdown: &Shutdown) -> Result<Listener> {
 /// written.
 pub(crate) fn report_merged(
     files: &[InputPath],
+    merged: Option<&Path>,
     format: OutputFormat,
-    saved: &[(OutputFormat, PathBuf)],
+    reports: &[SavedFile],
 ) -> Result<CommandOutput> {
-    let mut merged = saved
-        .iter()
-        .filter(|(format, _)| *format == OutputFormat::Jsonl);
-    let merged = merged.next().map(|(_, path)| &**path);
     let files: Vec<PathBuf> = files.iter().map(|path| path.to_path_buf()).collect();
     let MergedRows {
         record,
@@ -129,10 +130,7 @@ pub(crate) fn report_merged(
     };
     let summary = Summary::build(measurement, || Ok(rows.iter()))?;
     output.stdout = render_report(format, &summary, rows.iter())?;
-    let reports = saved
-        .iter()
-        .filter(|(format, _)| *format != OutputFormat::Jsonl);
-    output.save(&reports.cloned().collect::<Vec<_>>(), |format| {
+    output.save(reports, |format| {
         render_report(format, &summary, rows.iter())
     })?;
     Ok(output)
@@ -154,13 +152,9 @@ fn render_report(
             String::from_utf8_lossy(&csv::render_rows(rows, &summary.measurement.record)?)
                 .into_owned()
         }
-        OutputFormat::Html => render_html(summary),
+        OutputFormat::Html => html::render(&page::document(summary, Order::ConditionsFirst)),
         other => return Err(other.unsupported("a measurement of engines")),
     })
-}
-
-fn render_html(summary: &Summary) -> String {
-    html::render(&page::document(summary, Order::ConditionsFirst))
 }
 
 fn measure(options: &MaskOptions, shutdown: &Shutdown) -> Result<MaskRun> {
@@ -238,18 +232,4 @@ fn explain_routes(measured: &MaskRun) -> Result<Document> {
         });
     }
     Ok(document)
-}
-
-fn write_all(
-    options: &MaskOptions,
-    measured: &MaskRun,
-    summary: &Summary,
-    output: &mut CommandOutput,
-) -> Result<()> {
-    if let Some(path) = &options.output.csv_tags {
-        output.write(path, &String::from_utf8_lossy(&csv::render_tags(summary)));
-    }
-    output.save(&options.files, |format| {
-        render_report(format, summary, measured.rows())
-    })
 }

@@ -11,7 +11,7 @@ use crate::mask::proof_report::json::ProofFile;
 use crate::mask::proof_report::{Summary, issue, page, replay_report};
 use crate::mask::proof_run::{self, ProofEvent, ProofRun};
 use crate::mask::prove::witness::{self, Witness};
-use sobench::commands::output::{CommandOutput, check_writable, pretty};
+use sobench::commands::output::{CommandOutput, check_writable, paths, pretty};
 use sobench::terminal;
 use sobench::terminal::{Mode, Progress, ProgressLabels};
 use sobench_core::error::{Error, Result};
@@ -32,8 +32,7 @@ const MAX_WITNESSES_BYTES: u64 = 1 << 30;
 /// The search cannot start. A file that fails to be written after the search is reported with exit
 /// code 3.
 pub fn run(options: &MaskOptions, effort: Effort, shutdown: &Shutdown) -> Result<CommandOutput> {
-    let saved = options.files.iter().map(|(_, path)| &**path);
-    check_writable(saved.chain(options.proof.witnesses.as_deref()))?;
+    check_writable(paths(&options.files).chain(options.proof.witnesses.as_deref()))?;
     if let Some(folder) = &options.proof.issues {
         std::fs::create_dir_all(folder).map_err(|error| cannot_create(folder, &error))?;
     }
@@ -163,7 +162,7 @@ fn cannot_create(folder: &Path, error: &std::io::Error) -> Error {
 /// The file has no witness, or an engine cannot be opened.
 pub fn replay(options: &MaskOptions, path: &Path, shutdown: &Shutdown) -> Result<CommandOutput> {
     let witnesses = read(path)?;
-    check_writable(options.files.iter().map(|(_, path)| &**path))?;
+    check_writable(paths(&options.files))?;
     let _listener = listen(shutdown)?;
     let statuses = proof_run::replay(
         &witnesses,

@@ -16,7 +16,7 @@ use super::{Comparison, read};
 use sobench_core::case::Arm;
 use sobench_core::error::{Error, Result};
 use sobench_core::input;
-use sobench_core::output_files::{self, cannot_write_report};
+use sobench_core::output_files::write_text;
 use sobench_core::progress::Progress;
 use sobench_runlog::{AnswerReader, RunLog};
 
@@ -172,10 +172,7 @@ fn texts_of_log(path: &Path, run: &Run, wanted: &HashSet<usize>) -> Result<HashM
 /// The file cannot be written.
 pub fn write_baseline(path: &Path, side: &Side) -> Result<()> {
     let text = read::write_baseline(&side.runs)?;
-    output_files::write(path, |out| {
-        out.write_all(text.as_bytes())
-            .map_err(|error| cannot_write_report(path, &error))
-    })
+    write_text(path, &text)
 }
 
 /// Opens a result file. Rejects other files by their first byte.

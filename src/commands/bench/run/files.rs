@@ -4,10 +4,9 @@ use std::path::{Path, PathBuf};
 
 use super::result_file::directory;
 use crate::commands::bench::options::OutputPlan;
+use crate::commands::output::{check_writable as check_paths, paths};
 use sobench_core::error::{Error, Result};
-use sobench_core::output_files::{
-    self, cannot_write_report, create_parent_folder, numbered_names, write,
-};
+use sobench_core::output_files::{cannot_write_report, numbered_names, write};
 use sobench_report::view::View;
 use sobench_report::{failures, filename, format, lengths_page, pytorch, requests_page};
 
@@ -41,12 +40,10 @@ impl Written {
 /// # Errors
 /// A file cannot be created.
 pub(super) fn check_writable(output: &OutputPlan) -> Result<()> {
-    for (_, path) in &output.files {
+    for path in paths(&output.files) {
         output.refuse_foreign(path, "--save")?;
-        create_parent_folder(path)
-            .and_then(|()| output_files::check_writable(path))
-            .map_err(|error| cannot_write_report(path, &error))?;
     }
+    check_paths(paths(&output.files))?;
     if let Some(name) = output.filename.as_ref().filter(|_| !output.append) {
         let result = directory(output).join(name);
         for (ending, flag, is_written) in [

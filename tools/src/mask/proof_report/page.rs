@@ -7,6 +7,7 @@ use crate::mask::prove::cluster::Cluster;
 use crate::mask::prove::finding::Proof;
 use crate::mask::prove::witness::Witness;
 use crate::mask::report::conditions::run_conditions;
+use crate::mask::report::tables::row;
 use sobench_core::dates::date;
 use sobench_core::printable::printable;
 use sobench_engine::EngineName;
@@ -135,16 +136,6 @@ fn by_engine(summary: &Summary) -> Table {
     Table::new(std::iter::once(String::new()).chain(versions), 1).wrapped(0, LABEL_CHARS)
 }
 
-fn row(
-    summary: &Summary,
-    label: impl Into<String>,
-    cell: impl Fn(&EngineSummary) -> String,
-) -> Vec<String> {
-    std::iter::once(label.into())
-        .chain(summary.engines.iter().map(cell))
-        .collect()
-}
-
 fn by_proof(summary: &Summary) -> Table {
     let cell = |engine: &EngineSummary, proof: Option<Proof>, schemas: u64| match (
         engine.per_million(proof),
@@ -167,14 +158,14 @@ fn by_proof(summary: &Summary) -> Table {
                 .unwrap_or(0)
         };
         let label = format!("{} {}", proof.name(), proof.description());
-        table.row(row(summary, label, |engine| {
+        table.row(row(&summary.engines, label, |engine| {
             cell(engine, Some(proof), schemas(engine))
         }));
     }
-    table.row(row(summary, "all", |engine| {
+    table.row(row(&summary.engines, "all", |engine| {
         cell(engine, None, engine.wrong_schemas)
     }));
-    table.row(row(summary, "schemas with decisions", |engine| {
+    table.row(row(&summary.engines, "schemas with decisions", |engine| {
         engine.decided_schemas.to_string()
     }));
     table
@@ -203,7 +194,7 @@ fn declared(summary: &Summary) -> Table {
                 .map(|(_, count)| count.declared.get(name).copied().unwrap_or(0))
                 .sum()
         };
-        table.row(row(summary, name, |engine| {
+        table.row(row(&summary.engines, name, |engine| {
             match engine.declared_schemas.get(name) {
                 None => "-".to_owned(),
                 Some(schemas) => format!("{}  {schemas}", findings(engine)),
@@ -211,7 +202,7 @@ fn declared(summary: &Summary) -> Table {
         }));
     }
     table.row(row(
-        summary,
+        &summary.engines,
         "accepted texts with a repeated member name",
         |engine| {
             format!(
@@ -225,7 +216,7 @@ fn declared(summary: &Summary) -> Table {
 
 fn effort(summary: &Summary) -> Table {
     let line = |label: &str, of: fn(&EngineSummary) -> u64| {
-        row(summary, label, |engine| of(engine).to_string())
+        row(&summary.engines, label, |engine| of(engine).to_string())
     };
     by_engine(summary).with_rows([
         line("schemas", |engine| engine.schemas),

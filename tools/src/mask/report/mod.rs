@@ -15,7 +15,7 @@ mod number;
 pub mod outcome;
 pub mod page;
 pub mod reason;
-mod tables;
+pub(crate) mod tables;
 mod tags;
 #[cfg(test)]
 pub(crate) mod testing;

@@ -40,7 +40,7 @@ fn draft_row(
     label: impl Into<String>,
     cell: impl Fn(&DraftSummary) -> String,
 ) -> Vec<String> {
-    row(summary, label, |engine: &EngineSummary| {
+    row(&summary.engines, label, |engine: &EngineSummary| {
         engine
             .drafts
             .as_ref()

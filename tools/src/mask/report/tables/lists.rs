@@ -256,24 +256,28 @@ pub(super) fn add_engines(document: &mut Document, summary: &Summary) {
     }
     let mut table = by_engine(summary, "setting");
     for name in names {
-        table.row(row(summary, printable(name, NAME_CHARS), |engine| {
-            let setting = measured(engine)
-                .and_then(|measured| measured.settings.iter().find(|(key, _)| key == name));
-            setting.map_or_else(String::new, |(_, value)| printable(value, TOKEN_CHARS))
-        }));
+        table.row(row(
+            &summary.engines,
+            printable(name, NAME_CHARS),
+            |engine| {
+                let setting = measured(engine)
+                    .and_then(|measured| measured.settings.iter().find(|(key, _)| key == name));
+                setting.map_or_else(String::new, |(_, value)| printable(value, TOKEN_CHARS))
+            },
+        ));
     }
     let seconds = |ns: u64| format!("{:.1}", ns as f64 / 1e9);
-    table.row(row(summary, "open time (ms)", |engine| {
+    table.row(row(&summary.engines, "open time (ms)", |engine| {
         Unit::Ms.format_ns(
             measured(engine)
                 .and_then(|measured| measured.open_ns)
                 .map(|ns| ns as f64),
         )
     }));
-    table.row(row(summary, "wall time (s)", |engine| {
+    table.row(row(&summary.engines, "wall time (s)", |engine| {
         measured(engine).map_or_else(|| UNKNOWN.to_owned(), |measured| seconds(measured.wall_ns))
     }));
-    table.row(row(summary, "peak resident memory", |engine| {
+    table.row(row(&summary.engines, "peak resident memory", |engine| {
         bytes(measured(engine).and_then(|measured| measured.peak_rss_bytes))
     }));
     add_section(

@@ -85,12 +85,12 @@ fn pieces(word: &str) -> Vec<String> {
 }
 
 /// A row with a cell for each engine.
-fn row(
-    summary: &Summary,
+pub(crate) fn row<E>(
+    engines: &[E],
     label: impl Into<String>,
-    cell: impl Fn(&EngineSummary) -> String,
+    cell: impl Fn(&E) -> String,
 ) -> Vec<String> {
     std::iter::once(label.into())
-        .chain(summary.engines.iter().map(cell))
+        .chain(engines.iter().map(cell))
         .collect()
 }

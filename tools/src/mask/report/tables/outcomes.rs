@@ -12,11 +12,11 @@ pub(super) fn add_schemas(document: &mut Document, summary: &Summary) {
         share(engine.headline().schemas.get(outcome), engine.schemas)
     };
     let mut table = by_engine(summary, "schemas");
-    table.row(row(summary, "measured schemas", |engine| {
+    table.row(row(&summary.engines, "measured schemas", |engine| {
         count(engine.schemas)
     }));
     for outcome in relevant_outcomes(summary, |spelling| &spelling.schemas, SchemaOutcome::Pass) {
-        table.row(row(summary, outcome.title(), |engine| {
+        table.row(row(&summary.engines, outcome.title(), |engine| {
             cell(engine, outcome)
         }));
     }
@@ -30,11 +30,11 @@ pub(super) fn add_schemas(document: &mut Document, summary: &Summary) {
 /// Outcomes of instances in the headline spelling.
 pub(super) fn add_instances(document: &mut Document, summary: &Summary) {
     let mut table = by_engine(summary, "instances");
-    table.row(row(summary, "reached instances", |engine| {
+    table.row(row(&summary.engines, "reached instances", |engine| {
         count(engine.headline().instances.total())
     }));
     for class in relevant_outcomes(summary, |spelling| &spelling.instances, InstanceClass::Pass) {
-        table.row(row(summary, class.title(), |engine| {
+        table.row(row(&summary.engines, class.title(), |engine| {
             let instances = &engine.headline().instances;
             share(instances.get(class), instances.total())
         }));
@@ -53,7 +53,9 @@ pub(super) fn add_instances(document: &mut Document, summary: &Summary) {
             .iter()
             .any(|engine| of(engine.headline()) > 0)
         {
-            table.row(row(summary, label, |engine| count(of(engine.headline()))));
+            table.row(row(&summary.engines, label, |engine| {
+                count(of(engine.headline()))
+            }));
         }
     }
     let title = format!(
@@ -92,7 +94,7 @@ pub(super) fn add_other_spellings(document: &mut Document, summary: &Summary) {
             .filter(|outcome| differs(*outcome))
         {
             table.row(row(
-                summary,
+                &summary.engines,
                 format!("{name}: {}", outcome.title()),
                 |engine| {
                     let (here, headline) = counts(engine, outcome);

@@ -138,7 +138,7 @@ pub(super) fn add_other_spellings(document: &mut Document, summary: &Summary) {
         let name = summary.engines[0].spellings[place].spelling.name();
         let mut add = |label: &str, cell: &dyn Fn(&Distribution) -> String| {
             let label = format!("{name}: {label}");
-            table.row(row(summary, label, |engine| {
+            table.row(row(&summary.engines, label, |engine| {
                 cell(&of(&engine.spellings[place].masks.common).mask)
             }));
         };
@@ -203,7 +203,7 @@ pub(super) fn add_batches(document: &mut Document, summary: &Summary) {
     for size in distinct(|batch| batch.sequences) {
         let mut add = |label: &str, of: &dyn Fn(&BatchSummary) -> String| {
             table.row(row(
-                summary,
+                &summary.engines,
                 format!("batch of {size}: {label}"),
                 |engine| {
                     let batch = engine.batches.iter().find(|batch| batch.sequences == size);
@@ -248,7 +248,7 @@ pub(super) fn add_memory(document: &mut Document, summary: &Summary) {
         bytes(measured.and_then(|measured| measured.peak_rss_bytes))
     };
     let of_memory = |label: &str, of: fn(&MemorySummary) -> String| {
-        row(summary, label, |engine| of(&engine.memory))
+        row(&summary.engines, label, |engine| of(&engine.memory))
     };
     let table = by_engine(summary, "memory").with_rows([
         of_memory("compiled grammar, n", |memory| {
@@ -266,7 +266,7 @@ pub(super) fn add_memory(document: &mut Document, summary: &Summary) {
         of_memory("growth, p50", |memory| bytes(memory.peak.percentile(50.0))),
         of_memory("growth, p99", |memory| bytes(memory.peak.percentile(99.0))),
         of_memory("growth, max", |memory| bytes(memory.peak.max())),
-        row(summary, "whole process, peak resident", peak_rss),
+        row(&summary.engines, "whole process, peak resident", peak_rss),
     ]);
     let legend = [
         "growth: increase of the process's peak memory over the memory before the compile; a schema without growth fitted into memory \
@@ -293,7 +293,7 @@ pub(super) fn add_maskbench(document: &mut Document, summary: &Summary) {
     }
     let mut table = by_engine(summary, "metric");
     let mut add = |label: &str, of: &dyn Fn(&MaskbenchColumn) -> String| {
-        table.row(row(summary, label, |engine| {
+        table.row(row(&summary.engines, label, |engine| {
             engine
                 .maskbench
                 .as_ref()
