@@ -98,7 +98,7 @@ pub fn replace(
     written
 }
 
-/// Writes a text as [`write`] does.
+/// Writes a text as [`write()`] does.
 ///
 /// # Errors
 /// It cannot be created or written.
