@@ -278,7 +278,7 @@ fn is_open_choice(answer: &str, reference: &str) -> Option<bool> {
 /// The JSON of an answer: the whole text, or else the document that other text surrounds.
 fn json_in(answer: &str) -> Option<Value> {
     match json_answer::parse_json_answer(answer) {
-        Ok(value) => Some(value),
+        Ok(document) => Some(document.root().to_value()),
         Err(refused) => serde_json::from_str(&answer[refused.inner?]).ok(),
     }
 }

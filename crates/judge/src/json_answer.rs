@@ -6,9 +6,8 @@
 
 use std::ops::Range;
 
-use serde_json::Value;
-
-use super::json_reader::{self, Dialect, Document, MAX_NESTING, Partial, SyntaxError};
+use super::json_reader::{self, Document, Partial};
+use super::json_scan::{Dialect, SyntaxError, skip_white_space};
 use sobench_core::verdict::{ExtraText, Reason};
 
 /// Marks of a Markdown code fence.
@@ -41,69 +40,47 @@ impl From<Reason> for Refused {
     }
 }
 
-/// Parses the JSON value of `text`.
+/// Parses `text`, which must be one JSON text.
 ///
 /// The first of these problems is reported: not JSON, other text around it, nesting limit, lone
 /// surrogate, duplicate member.
-pub(super) fn parse_json_answer(text: &str) -> Result<Value, Refused> {
+pub(super) fn parse_json_answer(text: &str) -> Result<Document<'_>, Refused> {
     if text.is_empty() {
         return Err(Reason::Empty.into());
     }
     let document = json_reader::read(text, 0, Dialect::Rfc8259)
         .map_err(|error| not_json_reason(text, error))?;
-    let rest = json_reader::skip_white_space(text, document.end);
+    let rest = skip_white_space(text, document.end);
     if rest < text.len() {
         return Err(reason_for_trailing_text(text, document.end, rest));
     }
-    let Document {
-        value,
-        nesting,
-        lone_surrogate,
-        duplicate,
-        ..
-    } = document;
-    irregularity(nesting, lone_surrogate, duplicate).map_or(Ok(value), |reason| Err(reason.into()))
+    match document.irregularity() {
+        Some(reason) => Err(reason.into()),
+        None => Ok(document),
+    }
 }
 
 /// What a text that may end anywhere has of an answer.
-pub(super) enum Start {
+pub(super) enum Start<'t> {
     /// Nothing to judge yet.
     Nothing,
     /// Unfinished.
-    Partial(Partial),
+    Partial(Box<Partial>),
     /// Complete: only white space may follow.
-    Whole(Value),
+    Whole(Document<'t>),
 }
 
 /// Parses a text that may end anywhere. The error is a reason that no further text can remove.
-pub(super) fn parse_start(text: &str) -> Result<Start, Refused> {
+pub(super) fn parse_start(text: &str) -> Result<Start<'_>, Refused> {
     match json_reader::read_start(text) {
         Err(error) => Err(not_json_reason(text, error)),
         Ok(json_reader::Start::Nothing) => Ok(Start::Nothing),
         Ok(json_reader::Start::Whole) => parse_json_answer(text).map(Start::Whole),
-        Ok(json_reader::Start::Partial(mut partial)) => {
-            let duplicate = partial.duplicate.take();
-            irregularity(partial.nesting, partial.lone_surrogate, duplicate)
-                .map_or(Ok(Start::Partial(partial)), |reason| Err(reason.into()))
-        }
+        Ok(json_reader::Start::Partial(mut partial)) => match partial.irregularity.take() {
+            Some(reason) => Err(reason.into()),
+            None => Ok(Start::Partial(partial)),
+        },
     }
-}
-
-/// Why JSON is not an answer although its syntax is correct.
-pub(super) fn irregularity(
-    nesting: usize,
-    lone_surrogate: Option<usize>,
-    duplicate: Option<json_reader::Duplicate>,
-) -> Option<Reason> {
-    if nesting > MAX_NESTING {
-        return Some(Reason::TooDeep { nesting });
-    }
-    if let Some(byte) = lone_surrogate {
-        return Some(Reason::LoneSurrogate { byte });
-    }
-    duplicate.map(
-        |json_reader::Duplicate { key, instance_path }| Reason::DuplicateKey { key, instance_path },
-    )
 }
 
 /// Reason for text at `rest`, after a document that ends at `end`. After a closing bracket or
@@ -128,13 +105,13 @@ fn reason_for_trailing_text(text: &str, end: usize, rest: usize) -> Refused {
     } else {
         ExtraText::ProseAfter
     };
-    let start = json_reader::skip_white_space(text, 0);
+    let start = skip_white_space(text, 0);
     extra_text(rest, kind, start..end)
 }
 
 /// Reason why `text` is not JSON: prose around a document, or an invalid document.
 fn not_json_reason(text: &str, error: SyntaxError) -> Refused {
-    let start = json_reader::skip_white_space(text, 0);
+    let start = skip_white_space(text, 0);
     let tag = REASONING_TAGS
         .iter()
         .any(|[open, _]| text[start..].starts_with(open));
@@ -155,7 +132,7 @@ fn search_for_document(text: &str, error: SyntaxError) -> Refused {
         .filter_map(|[_, close]| Some(text.rfind(close)? + close.len()))
         .max()
         .and_then(|end| find_document(text, end));
-    let start = json_reader::skip_white_space(text, 0);
+    let start = skip_white_space(text, 0);
     let fence = |range: &Range<usize>| text[..range.start].rfind(FENCE);
     let (byte, kind, range) = match (after_reasoning, find_document(text, 0)) {
         (Some(range), _) => {
@@ -209,6 +186,7 @@ fn invalid_json_reason(error: SyntaxError) -> Reason {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::json_reader::MAX_NESTING;
 
     fn outcome_name(text: &str) -> (&'static str, Option<usize>) {
         match parse_json_answer(text) {

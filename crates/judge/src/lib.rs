@@ -5,8 +5,8 @@
 //!
 //! Then the text, exactly as sent, is judged by the constraint; with tools, the tool calls and all
 //! channels are (`tool_calls.rs`). Each kind of constraint has its own
-//! module. Answers that must be JSON are decided as their text has them (`text_values.rs`); those
-//! that are not valid are parsed by `json_answer.rs` and explained. An answer that was cut at the token
+//! module. Answers that must be JSON are read by `json_reader.rs` into values that refer to the text
+//! (`text_values.rs`); a document is built only to explain what is wrong with it. An answer that was cut at the token
 //! limit is truncated if more text could have made it valid, and otherwise invalid for the reason
 //! that no further text could remove. (A text that is complete
 //! exactly at the limit is truncated: the server did not report a stop, and a higher limit might
@@ -50,10 +50,9 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 pub use json_answer::REASONING_TAGS;
-pub use json_reader::EXPECTED_VALUE;
+pub use json_scan::EXPECTED_VALUE;
 pub use schema::{meta_schema_error, unsatisfiable};
 pub use white_space_run::is_white_space_run;
 
@@ -63,6 +62,7 @@ use sobench_core::observation::{Observation, Outcome, TransportCause};
 use sobench_core::verdict::{ExtraText, NotScored, Reason, Verdict};
 
 use self::json_answer::{Refused, Start};
+use self::json_reader::Document;
 use self::request_marks::RequestMarks;
 use self::tool_calls::ToolCallJudge;
 
@@ -473,36 +473,20 @@ impl KindJudge {
         }
     }
 
-    /// Judges an answer that must be JSON. Most are decided as their text has them; the values of
-    /// the others are built, which takes several times as long.
+    /// Judges an answer that must be JSON.
     fn judge_json(&self, text: &str) -> Verdict {
-        let mut is_known_invalid = false;
-        if let Some(document) = text_values::read(text) {
-            let verdict = match self {
-                Self::Schema(judge) => judge.decide(&document),
-                _ => document.is_object().then_some(Verdict::Valid),
-            };
-            if let Some(verdict) = verdict {
-                return verdict;
-            }
-            is_known_invalid = true;
-        }
         match json_answer::parse_json_answer(text) {
-            Ok(document) => match self {
-                Self::Schema(judge) if is_known_invalid => judge.explain_violation(&document),
-                _ => self.judge_document(&document),
-            },
+            Ok(document) => self.judge_document(&document),
             Err(refused) => Verdict::Invalid {
                 reason: self.json_reason(text, refused),
             },
         }
     }
 
-    /// Judges the JSON value of an answer.
-    fn judge_document(&self, document: &Value) -> Verdict {
+    fn judge_document(&self, document: &Document<'_>) -> Verdict {
         match self {
-            Self::Schema(judge) => judge.judge(document),
-            _ => json_object::judge(document),
+            Self::Schema(judge) => judge.judge_document(document),
+            _ => json_object::judge(&document.root().to_value()),
         }
     }
 

@@ -1,8 +1,5 @@
-//! Reads a JSON text into values that refer to the text: several times as fast as building them,
-//! and enough to decide whether they match a schema.
-//!
-//! The reader accepts what [`Lexer`] does, without repeated names. A text that it does not accept
-//! may still be JSON: then `json_reader.rs` reads it, which also explains errors.
+//! The values of a JSON text, which refer to the text: made several times as fast as a [`Value`], and
+//! enough to decide whether they match a schema.
 
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -10,7 +7,7 @@ use std::mem;
 
 use serde_json::{Map, Number, Value};
 
-use super::json_scan::{Bracket, Lexer, Token, unescaped};
+use super::json_scan::{Bracket, Token, unescaped};
 
 /// Maximum members of an object that are looked up one by one.
 const MAX_UNSORTED: usize = 12;
@@ -18,7 +15,7 @@ const MAX_UNSORTED: usize = 12;
 /// Bytes of text for each value that space is reserved for.
 const BYTES_PER_VALUE: usize = 6;
 
-/// Maximum values whose space is kept for the next document.
+/// Maximum values whose space is reserved, and kept for the next document.
 const MAX_SPARE: usize = 4096;
 
 thread_local! {
@@ -26,13 +23,19 @@ thread_local! {
     static SPARE: Cell<Vec<TextValue<'static>>> = const { Cell::new(Vec::new()) };
 }
 
-/// A JSON text.
+/// The values of a document, in the order of the text, with its open containers while it is read.
 #[derive(Debug)]
-pub(super) struct TextDocument<'t> {
-    /// The document's value, and all values in it.
-    values: Vec<TextValue<'t>>,
-    /// The most containers around a value, as of `ValueSize`.
-    pub nesting: usize,
+pub(super) struct Values<'t> {
+    all: Vec<TextValue<'t>>,
+    /// The index, the kind and the number of values of the innermost open container. Until it is
+    /// closed, its size and length are the index and the number of values of the one around it.
+    open: usize,
+    bracket: Bracket,
+    len: usize,
+    /// The number of open containers.
+    pub depth: usize,
+    /// Whether a name is repeated in one of the closed objects.
+    pub has_repeated_name: bool,
 }
 
 /// A value of a document. Behind it in the document are the values in it, in the order of the text.
@@ -92,29 +95,129 @@ pub(super) struct TextMembers<'a> {
     sorted: Option<&'a [usize]>,
 }
 
-/// Reads a text that is one JSON value and white space. `None` if it is not accepted.
-pub(super) fn read(text: &str) -> Option<TextDocument<'_>> {
-    let mut values = emptied(SPARE.take());
-    values.reserve(text.len() / BYTES_PER_VALUE + 1);
-    let mut reader = Reader {
-        lexer: Lexer::new(text),
-        values,
-        open: 0,
-        bracket: Bracket::Array,
-        len: 0,
-        depth: 0,
-        nesting: 0,
-    };
-    reader.document()?;
-    let Reader {
-        mut lexer,
-        values,
-        nesting,
-        ..
-    } = reader;
-    lexer
-        .is_at_end()
-        .then_some(TextDocument { values, nesting })
+impl<'t> Values<'t> {
+    /// Space for the values of a text of `bytes` bytes.
+    pub(super) fn of_text(bytes: usize) -> Self {
+        let mut all = emptied(SPARE.take());
+        all.reserve((bytes / BYTES_PER_VALUE + 1).min(MAX_SPARE));
+        Self {
+            all,
+            open: 0,
+            bracket: Bracket::Array,
+            len: 0,
+            depth: 0,
+            has_repeated_name: false,
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    /// The document's value.
+    pub(super) fn root(&self) -> TextNode<'_> {
+        TextNode(&self.all)
+    }
+
+    /// The kind of the innermost open container.
+    pub(super) fn bracket(&self) -> Bracket {
+        self.bracket
+    }
+
+    /// Adds a scalar or an empty container, with its name in an object.
+    #[inline]
+    pub(super) fn push(&mut self, name: Option<Cow<'t, str>>, token: Token<'t>) {
+        let content = match token {
+            Token::Null => Content::Null,
+            Token::Boolean(value) => Content::Boolean(value),
+            Token::Number(written) => Content::Number(written),
+            Token::String {
+                written,
+                has_escapes,
+            } => Content::String(text_of(written, has_escapes)),
+            Token::Open(Bracket::Array) => Content::Array { len: 0 },
+            Token::Open(Bracket::Object) => Content::Object {
+                len: 0,
+                sorted: None,
+            },
+        };
+        self.len += 1;
+        self.all.push(TextValue {
+            name: name.unwrap_or_default(),
+            content,
+            size: 1,
+        });
+    }
+
+    /// Opens the container that was just added.
+    #[inline]
+    pub(super) fn open_last(&mut self, bracket: Bracket) {
+        let index = self.all.len() - 1;
+        let container = &mut self.all[index];
+        container.size = mem::replace(&mut self.open, index);
+        if let Content::Array { len } | Content::Object { len, .. } = &mut container.content {
+            *len = mem::take(&mut self.len);
+        }
+        self.bracket = bracket;
+        self.depth += 1;
+    }
+
+    /// Closes the innermost open container.
+    pub(super) fn close(&mut self) {
+        let (container, rest) = self.all[self.open..]
+            .split_first_mut()
+            .expect("a container is closed only while one is open");
+        self.open = mem::replace(&mut container.size, rest.len() + 1);
+        self.depth -= 1;
+        match &mut container.content {
+            Content::Array { len } => mem::swap(len, &mut self.len),
+            Content::Object { len, sorted } => {
+                mem::swap(len, &mut self.len);
+                match sorted_unless_repeated(rest, *len) {
+                    Some(places) => *sorted = places,
+                    None => self.has_repeated_name = true,
+                }
+            }
+            _ => {}
+        }
+        self.bracket = match self.all[self.open].content {
+            Content::Object { .. } => Bracket::Object,
+            _ => Bracket::Array,
+        };
+    }
+
+    /// Closes all open containers, and returns the names and indexes that lead to the innermost
+    /// one; to the last value in it if that is not finished.
+    pub(super) fn close_all(&mut self, last_is_unfinished: bool) -> Vec<String> {
+        let mut steps = Vec::with_capacity(self.depth);
+        let mut inner = last_is_unfinished.then(|| self.all.len() - 1);
+        while self.depth > 0 {
+            if let Some(inner) = inner {
+                steps.push(match self.bracket {
+                    Bracket::Array => (self.len - 1).to_string(),
+                    Bracket::Object => self.all[inner].name.clone().into_owned(),
+                });
+            }
+            inner = Some(self.open);
+            self.close();
+        }
+        steps.reverse();
+        steps
+    }
+
+    /// Whether the last value is a number.
+    pub(super) fn ends_in_number(&self) -> bool {
+        let last = self.all.last().map(|value| &value.content);
+        matches!(last, Some(Content::Number(_)))
+    }
+}
+
+impl Drop for Values<'_> {
+    fn drop(&mut self) {
+        if self.all.capacity() <= MAX_SPARE {
+            SPARE.set(emptied(mem::take(&mut self.all)));
+        }
+    }
 }
 
 /// An empty list in the space of another one.
@@ -126,21 +229,12 @@ fn emptied<'t>(mut values: Vec<TextValue<'_>>) -> Vec<TextValue<'t>> {
         .collect()
 }
 
-impl Drop for TextDocument<'_> {
-    fn drop(&mut self) {
-        if self.values.capacity() <= MAX_SPARE {
-            SPARE.set(emptied(mem::take(&mut self.values)));
-        }
-    }
-}
-
-impl TextDocument<'_> {
-    pub(super) fn root(&self) -> TextNode<'_> {
-        TextNode(&self.values)
-    }
-
-    pub(super) fn is_object(&self) -> bool {
-        matches!(self.root().view(), TextView::Object(_))
+/// The text of a string as written between its quotes.
+pub(super) fn text_of(written: &str, has_escapes: bool) -> Cow<'_, str> {
+    if has_escapes {
+        Cow::Owned(unescaped(written))
+    } else {
+        Cow::Borrowed(written)
     }
 }
 
@@ -239,109 +333,6 @@ impl<'a> Iterator for TextMembers<'a> {
     }
 }
 
-struct Reader<'t> {
-    lexer: Lexer<'t>,
-    values: Vec<TextValue<'t>>,
-    /// The index, the kind and the number of values of the innermost open container. Until it is
-    /// closed, its size and length are the index and the number of values of the one around it.
-    open: usize,
-    bracket: Bracket,
-    len: usize,
-    /// The number of open containers.
-    depth: usize,
-    nesting: usize,
-}
-
-impl<'t> Reader<'t> {
-    fn document(&mut self) -> Option<()> {
-        let mut name = Cow::Borrowed("");
-        loop {
-            let index = self.values.len();
-            let (mut size, mut is_opened) = (1, false);
-            let content = match self.lexer.token()? {
-                Token::Null => Content::Null,
-                Token::Boolean(value) => Content::Boolean(value),
-                Token::Number(written) => Content::Number(written),
-                Token::String {
-                    written,
-                    has_escapes: false,
-                } => Content::String(Cow::Borrowed(written)),
-                Token::String { written, .. } => Content::String(Cow::Owned(unescaped(written))),
-                Token::Open(bracket) => {
-                    is_opened = self.lexer.is_filled(bracket, self.depth)?;
-                    let mut len = 0;
-                    if is_opened {
-                        size = mem::replace(&mut self.open, index);
-                        len = mem::replace(&mut self.len, 1);
-                        self.bracket = bracket;
-                        self.depth += 1;
-                        self.nesting = self.nesting.max(self.depth);
-                    }
-                    match bracket {
-                        Bracket::Array => Content::Array { len },
-                        Bracket::Object => Content::Object { len, sorted: None },
-                    }
-                }
-            };
-            self.values.push(TextValue {
-                name,
-                content,
-                size,
-            });
-            // A container that was opened is followed by its first value.
-            if !is_opened && !self.is_continued()? {
-                return Some(());
-            }
-            name = match self.bracket {
-                Bracket::Object => self.member_name()?,
-                Bracket::Array => Cow::Borrowed(""),
-            };
-        }
-    }
-
-    /// Passes what follows a complete value: brackets that close containers, and a comma. Whether
-    /// another value follows.
-    fn is_continued(&mut self) -> Option<bool> {
-        while self.depth > 0 {
-            if self.lexer.is_continued(self.bracket)? {
-                self.len += 1;
-                return Some(true);
-            }
-            self.close()?;
-        }
-        Some(false)
-    }
-
-    /// Closes the innermost container. `None` if a name is repeated in it.
-    fn close(&mut self) -> Option<()> {
-        let (container, rest) = self.values[self.open..].split_first_mut()?;
-        self.open = mem::replace(&mut container.size, rest.len() + 1);
-        self.depth -= 1;
-        match &mut container.content {
-            Content::Array { len } => mem::swap(len, &mut self.len),
-            Content::Object { len, sorted } => {
-                mem::swap(len, &mut self.len);
-                *sorted = sorted_unless_repeated(rest, *len)?;
-            }
-            _ => return None,
-        }
-        self.bracket = match self.values[self.open].content {
-            Content::Object { .. } => Bracket::Object,
-            _ => Bracket::Array,
-        };
-        Some(())
-    }
-
-    fn member_name(&mut self) -> Option<Cow<'t, str>> {
-        let (written, has_escapes) = self.lexer.member_name()?;
-        Some(if has_escapes {
-            Cow::Owned(unescaped(written))
-        } else {
-            Cow::Borrowed(written)
-        })
-    }
-}
-
 /// Equality of names, most of which differ in their first bytes: comparing those saves a call.
 #[inline]
 fn is_same(left: &str, right: &str) -> bool {
@@ -398,52 +389,16 @@ fn mark(name: &str) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use sobench_testkit::repository_path;
-
     use super::*;
-    use crate::damaged_tests::{SEED, damaged};
-    use crate::json_reader::{self, Dialect};
-
-    /// What `json_reader.rs` reads, if the text has no irregularity.
-    fn read_completely(text: &str) -> Option<Value> {
-        let document = json_reader::read(text, 0, Dialect::Rfc8259).ok()?;
-        let is_regular = document.duplicate.is_none() && document.lone_surrogate.is_none();
-        let is_whole = json_reader::skip_white_space(text, document.end) == text.len();
-        (is_regular && is_whole).then_some(document.value)
-    }
-
-    /// Whether the text is accepted. What is accepted must be what the complete reader reads.
-    fn is_accepted(text: &str) -> bool {
-        let Some(document) = read(text) else {
-            return false;
-        };
-        assert_eq!(
-            Some(document.root().to_value()),
-            read_completely(text),
-            "{text:?}"
-        );
-        true
-    }
+    use crate::json_reader::tests::read_rfc8259;
 
     #[test]
-    fn documents_are_read_as_by_the_complete_reader() {
-        for text in [
-            "1",
-            " \"a\" ",
-            "[]",
-            "{}",
-            r#"{"":{"":[]}}"#,
-            r#"{"a\n\u00e9":[1,-0.5e+3,1E5,true,false,null,"x\\\"y\/\b\f\r\t",{}],"b":{"c":[[]]}}"#,
-            "[12345678901234567890123, 0.10, -0, 1E400]",
-        ] {
-            assert!(is_accepted(text), "{text}");
-        }
+    fn members_are_found_by_name() {
         let many: Vec<String> = (0..100)
             .map(|index| format!("\"n{}\": [{index}, {{}}]", index * 37 % 100))
             .collect();
         let text = format!("{{{}}}", many.join(", "));
-        assert!(is_accepted(&text));
-        let document = read(&text).unwrap();
+        let document = read_rfc8259(&text).unwrap();
         let TextView::Object(members) = document.root().view() else {
             panic!("not an object");
         };
@@ -456,115 +411,31 @@ mod tests {
     }
 
     #[test]
-    fn repeated_names_are_not_accepted() {
+    fn repeated_names_are_found_in_small_and_large_objects() {
+        let is_repeated = |text: &str| read_rfc8259(text).unwrap().irregularity().is_some();
         for count in [1, 2, MAX_UNSORTED - 1, MAX_UNSORTED, 40] {
             let names: Vec<String> = (0..count).map(|index| format!("\"{index}\":1")).collect();
             let unique = names.join(",");
-            assert!(is_accepted(&format!("[{{{unique}}}]")));
-            assert!(!is_accepted(&format!("[{{{unique},\"\\u0030\":2}}]")));
+            assert!(!is_repeated(&format!("[{{{unique}}}]")));
+            assert!(is_repeated(&format!("[{{{unique},\"\\u0030\":2}}]")));
         }
-        assert!(is_accepted(r#"{"a":{"a":[{"a":1},{"a":1}]},"b":{"a":1}}"#));
+        assert!(!is_repeated(r#"{"a":{"a":[{"a":1},{"a":1}]},"b":{"a":1}}"#));
         assert_eq!(mark("axz"), mark("ayz"));
-        assert!(is_accepted(r#"{"axz":1,"ayz":2}"#));
-        assert!(!is_accepted(r#"{"axz":1,"ayz":2,"axz":3}"#));
+        assert!(!is_repeated(r#"{"axz":1,"ayz":2}"#));
+        assert!(is_repeated(r#"{"axz":1,"ayz":2,"axz":3}"#));
     }
 
-    /// The space of a document is used again, also by one that is not accepted.
+    /// The space of a document is used again, also by one that is not JSON.
     #[test]
     fn documents_on_one_thread_do_not_mix() {
         for _ in 0..3 {
-            for text in [
-                r#"{"a":["b\n",1]}"#,
-                r#"{"a":1,"a":2}"#,
-                "[]",
-                r#"["x","y"]"#,
-            ] {
-                assert_eq!(is_accepted(text), !text.contains("\"a\":2"), "{text}");
+            for text in [r#"{"a":["b\n",1]}"#, r#"{"a":1,"#, "[]", r#"["x","y"]"#] {
+                assert_eq!(read_rfc8259(text).is_ok(), !text.ends_with(','), "{text}");
             }
         }
-        let first = read("[1,2]").unwrap();
-        let second = read("[3]").unwrap();
+        let first = read_rfc8259("[1,2]").unwrap();
+        let second = read_rfc8259("[3]").unwrap();
         assert_eq!(first.root().to_value(), serde_json::json!([1, 2]));
         assert_eq!(second.root().to_value(), serde_json::json!([3]));
-    }
-
-    #[test]
-    fn nesting_is_counted() {
-        for (text, nesting) in [("1", 0), ("[]", 0), ("{\"a\":[]}", 1), ("[[1],[[1]]]", 3)] {
-            assert_eq!(read(text).unwrap().nesting, nesting, "{text}");
-        }
-        assert!(read(&"[".repeat(1_000_000)).is_none());
-    }
-
-    /// The texts of the JSONTestSuite. Both readers accept what is JSON and nothing else. Where JSON
-    /// has irregularities, the reader of this file leaves it to the other.
-    #[test]
-    fn the_json_test_suite_is_read_as_it_says() {
-        let path = repository_path("fixtures/json-test-suite/texts.jsonl");
-        let lines = std::fs::read_to_string(path).unwrap();
-        let rows = lines.lines().map(|line| {
-            let row: Value = serde_json::from_str(line).unwrap();
-            let member = |name: &str| row[name].as_str().unwrap().to_owned();
-            (member("name"), member("text"))
-        });
-        let deep = [
-            ("n_structure_100000_opening_arrays", "[".repeat(100_000)),
-            (
-                "n_structure_open_array_object",
-                "[{\"\":".repeat(50_000) + "\n",
-            ),
-        ];
-        let deep = deep.map(|(name, text)| (name.to_owned(), text));
-        let (mut accepted, mut left, mut refused) = (0, Vec::new(), 0);
-        for (name, text) in rows.chain(deep) {
-            let document = json_reader::read(&text, 0, Dialect::Rfc8259);
-            let is_json = document.is_ok_and(|document| {
-                json_reader::skip_white_space(&text, document.end) == text.len()
-            });
-            let is_fast = is_accepted(&text);
-            assert!(is_json || !is_fast, "{name}");
-            match name.split_once('_') {
-                Some(("y", _)) if is_fast => accepted += 1,
-                Some(("y", rest)) => {
-                    assert!(is_json, "{name}");
-                    left.push(rest.to_owned());
-                }
-                Some(("n", _)) => {
-                    assert!(!is_json, "{name}");
-                    refused += 1;
-                }
-                _ => {}
-            }
-        }
-        left.sort();
-        assert_eq!(
-            left,
-            [
-                "object_duplicated_key",
-                "object_duplicated_key_and_value",
-                "string_accepted_surrogate_pair",
-                "string_accepted_surrogate_pairs",
-                "string_last_surrogates_1_and_2",
-                "string_surrogates_U+1D11E_MUSICAL_SYMBOL_G_CLEF",
-                "string_unicode_U+10FFFE_nonchar",
-                "string_unicode_U+1FFFE_nonchar",
-            ]
-        );
-        assert_eq!((accepted, refused), (95 - left.len(), 176));
-    }
-
-    /// On damaged documents, the reader never accepts what is not JSON, and rarely leaves JSON to
-    /// the complete reader.
-    #[test]
-    fn only_json_is_accepted() {
-        let (mut accepted, mut json) = (0, 0);
-        for text in &damaged(SEED) {
-            json += usize::from(read_completely(text).is_some());
-            accepted += usize::from(is_accepted(text));
-        }
-        assert!(
-            accepted > 100 && accepted * 10 > json * 9,
-            "{accepted} of {json}"
-        );
     }
 }

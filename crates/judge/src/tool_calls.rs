@@ -14,7 +14,8 @@ use std::sync::{Arc, OnceLock};
 
 use serde_json::Value;
 
-use super::json_reader::{self, Dialect};
+use super::json_reader;
+use super::json_scan::Dialect;
 use super::{Ending, EvaluateOptions, INCOMPLETE_CHARACTER, KindJudge, json_object, oversize};
 use sobench_core::answer::{Answer, CallForm, Channel, ToolCall};
 use sobench_core::constraint::{Constraint, GrammarDialect};

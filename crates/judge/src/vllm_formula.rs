@@ -7,8 +7,8 @@
 
 use std::borrow::Cow;
 
-use super::json_reader::{self, Dialect};
-use super::json_scan::Scanner;
+use super::json_reader;
+use super::json_scan::{Dialect, Scanner};
 use super::regex;
 use sobench_core::constraint::Constraint;
 

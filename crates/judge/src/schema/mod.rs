@@ -40,8 +40,7 @@ use self::schema_cost::SchemaCost;
 use self::start::MemberNames;
 use self::step_budget::{Budget, CountedJson, Node, StopReason};
 use self::value_size::ValueSize;
-use super::json_reader::Partial;
-use super::text_values::TextDocument;
+use super::json_reader::{Document, Partial};
 use super::{EvaluateOptions, stack};
 use sobench_core::schema_part::pointer_token;
 use sobench_core::verdict::{NotScored, Reason, Verdict};
@@ -161,9 +160,15 @@ impl SchemaJudge {
             .expect("the validator is taken only by drop")
     }
 
+    /// Judges a document as its text has it. Only one that is invalid is built, to explain it.
+    pub(super) fn judge_document(&self, document: &Document<'_>) -> Verdict {
+        self.decide(document)
+            .unwrap_or_else(|| self.explain_violation(&document.root().to_value()))
+    }
+
     /// Decides whether a document matches, as far as that needs no explanation: valid, or not
     /// scored. `None` if it is invalid.
-    pub(super) fn decide(&self, document: &TextDocument<'_>) -> Option<Verdict> {
+    fn decide(&self, document: &Document<'_>) -> Option<Verdict> {
         self.on_stack(document.nesting, || self.check(Node::Text(document.root())))
             .unwrap_or_else(|why| Some(Verdict::NotScored { why }))
     }
@@ -179,7 +184,7 @@ impl SchemaJudge {
     }
 
     /// Explains why `document`, for which [`Self::decide`] has no verdict, is invalid.
-    pub(super) fn explain_violation(&self, document: &Value) -> Verdict {
+    fn explain_violation(&self, document: &Value) -> Verdict {
         let size = ValueSize::measure(document, usize::MAX);
         let verdict = self
             .on_stack(size.nesting, || self.explain(document, &size))
@@ -661,7 +666,7 @@ mod tests {
     use sobench_testkit::repository_path;
 
     use super::*;
-    use crate::{json_reader, text_values};
+    use crate::json_reader::tests::read_rfc8259;
 
     fn judge(schema: &Value, document: &Value) -> Verdict {
         SchemaJudge::compile(schema, EvaluateOptions::default())
@@ -670,17 +675,16 @@ mod tests {
     }
 
     /// The verdict of a document as its text has it, which must be that of the document that is
-    /// built; `None` if its text needs the complete reader.
-    fn verdict_of_both_forms(judge: &SchemaJudge, text: &str) -> Option<Verdict> {
-        let document = text_values::read(text)?;
-        let built = json_reader::read(text, 0, json_reader::Dialect::Rfc8259).unwrap();
-        let verdict = judge.judge(&built.value);
+    /// built.
+    fn verdict_of_both_forms(judge: &SchemaJudge, text: &str) -> Verdict {
+        let document = read_rfc8259(text).unwrap();
+        let verdict = judge.judge(&document.root().to_value());
         let decided = match &verdict {
             Verdict::Invalid { .. } => None,
             verdict => Some(verdict.clone()),
         };
         assert_eq!(judge.decide(&document), decided, "{text}");
-        Some(verdict)
+        verdict
     }
 
     /// Numbers in many spellings, under the keywords that look at numbers.
@@ -703,7 +707,7 @@ mod tests {
             let lists = SchemaJudge::compile(&list, EvaluateOptions::default()).unwrap();
             let mut counts = [0, 0];
             for number in numbers.split_whitespace() {
-                let verdict = verdict_of_both_forms(&judge, number).unwrap();
+                let verdict = verdict_of_both_forms(&judge, number);
                 counts[usize::from(verdict == Verdict::Valid)] += 1;
                 for other in numbers.split_whitespace() {
                     verdict_of_both_forms(&lists, &format!("[{number}, {other}]"));
@@ -727,9 +731,8 @@ mod tests {
                 let Ok(judge) = judge else { continue };
                 for test in group["tests"].as_array().unwrap() {
                     match verdict_of_both_forms(&judge, &test["data"].to_string()) {
-                        Some(Verdict::Valid) => valid += 1,
-                        Some(_) => invalid += 1,
-                        None => {}
+                        Verdict::Valid => valid += 1,
+                        _ => invalid += 1,
                     }
                 }
             }
@@ -960,10 +963,9 @@ mod tests {
             document = json!([document]);
         }
         assert_eq!(judge(&schema, &document), Verdict::Valid);
-        // The reader of texts goes less deep.
-        let text = format!("{}1{}", "[".repeat(100), "]".repeat(100));
+        let text = document.to_string();
         let judge = SchemaJudge::compile(&schema, EvaluateOptions::default()).unwrap();
-        assert_eq!(verdict_of_both_forms(&judge, &text), Some(Verdict::Valid));
+        assert_eq!(verdict_of_both_forms(&judge, &text), Verdict::Valid);
         let refused = SchemaJudge::compile(
             &json!({ "allOf": [{ "not": schema }, {}], "not": nested_not(70) }),
             EvaluateOptions::default(),

@@ -6,7 +6,8 @@ use sobench_core::constraint::GrammarDialect;
 use sobench_core::verdict::{NotScored, Reason, Verdict};
 use sobench_grammar::Recogniser;
 
-use super::super::json_reader::{self, Dialect};
+use super::super::json_reader::{self, Document};
+use super::super::json_scan::{Dialect, skip_white_space};
 use super::super::pattern::{self, EndsMatcher};
 use super::super::schema::SchemaJudge;
 use super::super::{EvaluateOptions, grammar, json_answer};
@@ -185,7 +186,7 @@ fn json_value(
     start: usize,
     steps: &mut Steps,
 ) -> Result<LeafMatch, NotScored> {
-    let value_start = json_reader::skip_white_space(text, start);
+    let value_start = skip_white_space(text, start);
     steps.take_bytes(value_start - start)?;
     if matches!(text.as_bytes().get(value_start), Some(b'-' | b'0'..=b'9')) {
         return number(judge, text, value_start, steps);
@@ -212,7 +213,7 @@ fn json_value(
     };
     steps.take_bytes(document.end - value_start)?;
     let end = document.end;
-    Ok(match value_violation(judge, document, steps)? {
+    Ok(match value_violation(judge, &document, steps)? {
         None => LeafMatch {
             ends: white_space_ends(text, end),
             furthest: end,
@@ -229,27 +230,20 @@ fn json_value(
 
 /// The positions from `end` on to the end of the white space there.
 pub(super) fn white_space_ends(text: &str, end: usize) -> Vec<usize> {
-    (end..=json_reader::skip_white_space(text, end)).collect()
+    (end..=skip_white_space(text, end)).collect()
 }
 
 /// Why a JSON value is not valid, if it is not.
 pub(super) fn value_violation(
     judge: &SchemaJudge,
-    document: json_reader::Document,
+    document: &Document<'_>,
     steps: &mut Steps,
 ) -> Result<Option<String>, NotScored> {
-    let json_reader::Document {
-        value,
-        nesting,
-        lone_surrogate,
-        duplicate,
-        ..
-    } = document;
-    if let Some(reason) = json_answer::irregularity(nesting, lone_surrogate, duplicate) {
+    if let Some(reason) = document.irregularity() {
         return Ok(Some(reason.to_string()));
     }
     steps.take(STEPS_PER_JUDGEMENT)?;
-    match judge.judge(&value) {
+    match judge.judge_document(document) {
         Verdict::Valid => Ok(None),
         Verdict::Invalid { reason } => Ok(Some(reason.to_string())),
         Verdict::NotScored { why } => Err(why),
@@ -280,7 +274,7 @@ fn number(
             continue;
         };
         steps.take_bytes(length)?;
-        match value_violation(judge, document, steps)? {
+        match value_violation(judge, &document, steps)? {
             None => found.ends.extend(white_space_ends(text, end)),
             Some(message) => {
                 found.message = message;

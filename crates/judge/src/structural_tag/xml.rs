@@ -11,8 +11,8 @@ use serde_json::{Map, Value};
 use sobench_core::schema_part::SchemaPart;
 use sobench_core::verdict::{NotScored, Reason, Verdict};
 
-use super::super::json_answer;
-use super::super::json_reader::{self, Dialect, skip_white_space};
+use super::super::json_reader;
+use super::super::json_scan::{Dialect, skip_white_space};
 use super::super::schema::SchemaJudge;
 use super::leaf::{LeafMatch, STEPS_PER_JUDGEMENT, Steps, white_space_ends};
 use super::tree::Style;
@@ -483,16 +483,11 @@ impl Reader<'_> {
         }
         let document = json_reader::read(self.text, start, Dialect::Rfc8259)
             .map_err(|error| stop(error.byte, error.at_end, error.message.to_owned()))?;
-        let json_reader::Document {
-            value,
-            end,
-            nesting,
-            lone_surrogate,
-            duplicate,
-        } = document;
-        if let Some(reason) = json_answer::irregularity(nesting, lone_surrogate, duplicate) {
+        let end = document.end;
+        if let Some(reason) = document.irregularity() {
             return Err(stop(end, false, Reason::to_string(&reason)));
         }
+        let value = document.root().to_value();
         let is_number = value.is_number();
         self.literal(skip_white_space(self.text, end), marker)
             .map(|end| (value, end))
