@@ -167,37 +167,44 @@ impl<'t> Reader<'t> {
 
     /// Reads one value.
     fn document(&mut self) -> Option<()> {
+        let mut name = None;
         loop {
-            let token = self.lexer.token()?;
-            self.values.push(self.name.take(), token);
-            if let Token::Open(bracket) = token {
-                self.nesting = self.nesting.max(self.values.depth + 1);
-                if self.nesting > PYTHON_MAX_NESTING && self.lexer.dialect() == Dialect::Python {
-                    return self.lexer.fail("nested too deeply for Python");
-                }
-                if self.lexer.is_filled(bracket) {
-                    self.values.open_last(bracket);
-                    if bracket == Bracket::Object {
-                        self.member_name()?;
-                    }
-                    continue;
-                }
-            }
-            if !self.is_continued()? {
+            let Some(token) = self.lexer.token() else {
+                self.name = name;
+                return None;
+            };
+            self.values.push(name.take(), token);
+            let is_opened = match token {
+                Token::Open(bracket) => self.open(bracket)?,
+                _ => false,
+            };
+            if !is_opened && !self.is_continued()? {
                 return Some(());
+            }
+            if self.values.bracket() == Bracket::Object {
+                name = Some(self.member_name()?);
             }
         }
     }
 
-    /// Passes what follows a complete value: brackets that close containers, a comma and the name
-    /// of the next member. Whether another value follows.
+    /// Passes the end of an empty container. Whether the container has values.
+    fn open(&mut self, bracket: Bracket) -> Option<bool> {
+        self.nesting = self.nesting.max(self.values.depth + 1);
+        if self.nesting > PYTHON_MAX_NESTING && self.lexer.dialect() == Dialect::Python {
+            return self.lexer.fail("nested too deeply for Python");
+        }
+        let is_filled = self.lexer.is_filled(bracket);
+        if is_filled {
+            self.values.open_last(bracket);
+        }
+        Some(is_filled)
+    }
+
+    /// Passes what follows a complete value: brackets that close containers, and a comma. Whether
+    /// another value follows.
     fn is_continued(&mut self) -> Option<bool> {
         while self.values.depth > 0 {
-            let bracket = self.values.bracket();
-            if self.lexer.is_continued(bracket)? {
-                if bracket == Bracket::Object {
-                    self.member_name()?;
-                }
+            if self.lexer.is_continued(self.values.bracket())? {
                 return Some(true);
             }
             self.values.close();
@@ -205,13 +212,17 @@ impl<'t> Reader<'t> {
         Some(false)
     }
 
-    fn member_name(&mut self) -> Option<()> {
+    fn member_name(&mut self) -> Option<Cow<'t, str>> {
         let Some((written, has_escapes)) = self.lexer.name() else {
             self.cut_name = self.lexer.unfinished.take();
             return None;
         };
-        self.name = Some(text_of(written, has_escapes));
-        self.lexer.colon()
+        let name = text_of(written, has_escapes);
+        if self.lexer.colon().is_none() {
+            self.name = Some(name);
+            return None;
+        }
+        Some(name)
     }
 
     fn into_document(self) -> Document<'t> {

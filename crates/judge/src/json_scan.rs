@@ -250,7 +250,11 @@ impl<'a> Lexer<'a> {
                     has_escapes,
                 })
             }
-            b'-' | b'0'..=b'9' => self.number(),
+            b'-' if self.is_negative_infinity() => {
+                self.position += 1;
+                self.word("Infinity", Token::Null)
+            }
+            b'-' | b'0'..=b'9' => Some(Token::Number(self.number()?)),
             b'{' | b'[' => {
                 self.position += 1;
                 Some(Token::Open(if byte == b'{' {
@@ -405,24 +409,25 @@ impl<'a> Lexer<'a> {
         Some(unit)
     }
 
-    fn number(&mut self) -> Option<Token<'a>> {
+    fn is_negative_infinity(&self) -> bool {
+        self.dialect == Dialect::Python && self.text[self.position..].starts_with("-I")
+    }
+
+    fn number(&mut self) -> Option<&'a str> {
         let start = self.position;
-        let number = self.whole_number(start);
-        if number.is_none() {
-            let written = &self.text[start..self.position];
+        let is_whole = self.whole_number().is_some();
+        let written = &self.text[start..self.position];
+        if !is_whole {
             self.unfinished = Some(Token::Number(written));
         }
-        number
+        is_whole.then_some(written)
     }
 
     /// Passes `-? (0 | [1-9] [0-9]*) ("." [0-9]+)? ([eE] [+-]? [0-9]+)?`.
     #[inline]
-    fn whole_number(&mut self, start: usize) -> Option<Token<'a>> {
+    fn whole_number(&mut self) -> Option<()> {
         if self.peek() == Some(b'-') {
             self.position += 1;
-            if self.dialect == Dialect::Python && self.peek() == Some(b'I') {
-                return self.word("Infinity", Token::Null);
-            }
         }
         let digits_start = self.position;
         if self.peek() == Some(b'0') {
@@ -448,7 +453,7 @@ impl<'a> Lexer<'a> {
         {
             return self.fail("more digits than Python converts to an integer");
         }
-        Some(Token::Number(&self.text[start..self.position]))
+        Some(())
     }
 
     fn digits(&mut self) -> Option<()> {

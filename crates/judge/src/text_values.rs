@@ -120,6 +120,7 @@ impl<'t> Values<'t> {
     }
 
     /// The kind of the innermost open container.
+    #[inline]
     pub(super) fn bracket(&self) -> Bracket {
         self.bracket
     }
