@@ -86,10 +86,7 @@ fn typed<'a>(bench: &'a Command, arguments: &[OsString]) -> Vec<&'a Arg> {
 }
 
 fn flag<'a>(bench: &'a Command, name: &str) -> Option<&'a Arg> {
-    let is_named = |arg: &&Arg| {
-        arg.get_long_and_visible_aliases()
-            .is_some_and(|names| names.contains(&name))
-    };
+    let is_named = |arg: &&Arg| super::names_of(arg).any(|known| known == name);
     bench.get_arguments().find(is_named)
 }
 

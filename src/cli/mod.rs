@@ -294,15 +294,14 @@ impl Cli {
     }
 }
 
+/// The long names of a flag, hidden ones included.
+fn names_of(flag: &clap::Arg) -> impl Iterator<Item = &str> {
+    let aliases = flag.get_all_aliases().into_iter().flatten();
+    flag.get_long().into_iter().chain(aliases)
+}
+
 fn long_names(command: &clap::Command) -> Vec<String> {
-    let names = |argument: &clap::Arg| -> Vec<String> {
-        argument
-            .get_long_and_visible_aliases()
-            .into_iter()
-            .flatten()
-            .map(str::to_owned)
-            .collect()
-    };
+    let names = |flag| names_of(flag).map(str::to_owned).collect::<Vec<_>>();
     let subcommand_names = command.get_subcommands().flat_map(long_names);
     command
         .get_arguments()

@@ -1,4 +1,4 @@
-//! Checks `fixtures/flags.csv`, a frozen table of every flag of five benchmarks, against the parser
+//! Checks `fixtures/flags.csv`, a frozen table of every flag of six benchmarks, against the parser
 //! and the plan: implemented flags change the plan, ignored flags give a notice, and refused flags
 //! give the stated reason.
 
@@ -7,17 +7,18 @@ use std::ffi::OsString;
 use serde::Deserialize;
 use sobench::cli::{Cli, Command};
 use sobench::commands::bench::options::RunPlan;
-use sobench::commands::bench::options::compat_flags::{COMPAT_FLAGS, Handling};
+use sobench::commands::bench::options::compat_flags::{Handling, compat_flags};
 use sobench_core::error::Error;
 use sobench_testkit::repository_path;
 
 /// Benchmarks whose flags are in the table.
-const TOOLS: [&str; 5] = [
+const TOOLS: [&str; 6] = [
     "benchmark_serving_guided.py",
     "benchmark_serving_structured_output.py",
     "benchmark_serving.py",
     "vllm bench serve",
     "aphrodite serving.py",
+    "sglang bench_serving",
 ];
 
 /// A row of the table.
@@ -141,7 +142,7 @@ fn table_has_each_flag_once_and_every_unsupported_flag() {
             "{tool}"
         );
     }
-    for compat in COMPAT_FLAGS {
+    for compat in compat_flags() {
         let (status, meaning) = match compat.handling {
             Handling::Notice(notice) => ("notice", notice),
             Handling::Refused { reason, .. } => ("refused", reason),

@@ -38,141 +38,267 @@ pub enum Handling {
     },
 }
 
-const fn notice(name: &'static str, arity: Arity, reason: &'static str) -> CompatFlag {
-    CompatFlag {
-        name,
-        arity,
-        handling: Handling::Notice(reason),
-    }
+/// Flags with the same handling.
+struct Group {
+    handling: Handling,
+    switches: &'static [&'static str],
+    /// Flags with a value.
+    values: &'static [&'static str],
 }
 
-const fn refused(
-    name: &'static str,
-    arity: Arity,
-    reason: &'static str,
-    hint: &'static str,
-) -> CompatFlag {
-    CompatFlag {
-        name,
-        arity,
-        handling: Handling::Refused { reason, hint },
-    }
+const fn refused(reason: &'static str, hint: &'static str) -> Handling {
+    Handling::Refused { reason, hint }
 }
 
-const NO_TRACE: &str = "no dataset has timed traces";
-const NO_TRACE_HINT: &str =
-    "use --request-rate, --burstiness and --ramp-up-strategy for the arrival times";
-const NO_IMAGES: &str = "no dataset has images or video";
-const NO_IMAGES_HINT: &str = "leave it out; for audio, use --backend openai-audio --audio-path";
-const NO_SET: &str = "no such dataset";
-const NO_SET_HINT: &str = "use --dataset custom for prompts and constraints from JSONL, or --dataset hf for prompts from the Hub";
-const NO_SPEECH: &str = "audio is not selected by its length";
-const NO_SPEECH_HINT: &str = "name the files with --audio-path";
-
-use Arity::{Switch, Value};
+const GROUPS: &[Group] = &[
+    Group {
+        handling: Handling::Notice(
+            "tokenizers are read from their files, and code of the repository is never executed",
+        ),
+        switches: &["trust-remote-code"],
+        values: &[],
+    },
+    Group {
+        handling: Handling::Notice(
+            "tokenizer.json has one reader; tokens of answers are counted by the server if it reports them",
+        ),
+        switches: &[],
+        values: &["tokenizer-mode"],
+    },
+    Group {
+        handling: Handling::Notice(
+            "the tokenizer counts only tokens that the server does not report, outside the timed path",
+        ),
+        switches: &["skip-tokenizer-init"],
+        values: &[],
+    },
+    Group {
+        handling: Handling::Notice("as in vLLM's tools, nothing is sent for it"),
+        switches: &["use-beam-search"],
+        values: &[],
+    },
+    Group {
+        handling: Handling::Notice("datasets are read completely"),
+        switches: &["no-stream"],
+        values: &[],
+    },
+    Group {
+        handling: Handling::Notice("the traffic flags always determine the arrival times"),
+        switches: &["no-self-timed"],
+        values: &[],
+    },
+    Group {
+        handling: Handling::Notice("streams are read on threads of their own as it is"),
+        switches: &["rust-client"],
+        values: &["rust-worker-threads"],
+    },
+    Group {
+        handling: Handling::Notice("cached tokens are in the report if the server states them"),
+        switches: &["cache-report"],
+        values: &[],
+    },
+    Group {
+        handling: refused(
+            "no dataset has timed traces",
+            "use --request-rate, --burstiness and --ramp-up-strategy for the arrival times",
+        ),
+        switches: &["self-timed", "use-trace-timestamps"],
+        values: &[
+            "timed-trace-chunk-hash-size",
+            "timed-trace-sec-multiplier",
+            "timed-trace-label-timestamp",
+            "timed-trace-label-input-length",
+            "timed-trace-label-output-length",
+            "timed-trace-label-hash-ids",
+            "mooncake-slowdown-factor",
+            "mooncake-num-rounds",
+            "mooncake-workload",
+        ],
+    },
+    Group {
+        handling: refused(
+            "no dataset has images or video",
+            "leave it out; for audio, use --backend openai-audio --audio-path",
+        ),
+        switches: &[
+            "enable-multimodal-chat",
+            "custom-ensure-client-side-data",
+            "random-image-count",
+        ],
+        values: &[
+            "random-mm-base-items-per-request",
+            "random-mm-num-mm-items-range-ratio",
+            "random-mm-limit-mm-per-prompt",
+            "random-mm-bucket-config",
+            "image-count",
+            "image-resolution",
+            "image-format",
+            "image-content",
+        ],
+    },
+    Group {
+        handling: refused(
+            "no such dataset",
+            "use --dataset custom for prompts and constraints from JSONL, or --dataset hf for prompts from the Hub",
+        ),
+        switches: &[],
+        values: &[
+            "spec-bench-output-len",
+            "spec-bench-category",
+            "speed-bench-dataset-subset",
+            "speed-bench-output-len",
+            "speed-bench-category",
+            "blazedit-min-distance",
+            "blazedit-max-distance",
+            "dataset-offset",
+            "agentic-max-turns",
+        ],
+    },
+    Group {
+        handling: refused(
+            "no such dataset: generated-shared-prefix",
+            "use --dataset prefix_repetition for prompts with shared prefixes",
+        ),
+        switches: &["gsp-fast-prepare", "gsp-send-routing-key", "gsp-ordered"],
+        values: &[
+            "gsp-num-groups",
+            "gsp-prompts-per-group",
+            "gsp-system-prompt-len",
+            "gsp-question-len",
+            "gsp-output-len",
+            "gsp-range-ratio",
+            "gsp-num-turns",
+            "gsp-group-distribution",
+            "gsp-zipf-alpha",
+        ],
+    },
+    Group {
+        handling: refused(
+            "audio is not selected by its length",
+            "name the files with --audio-path",
+        ),
+        switches: &[],
+        values: &["asr-min-audio-len-sec", "asr-max-audio-len-sec"],
+    },
+    Group {
+        handling: refused(
+            "documents are ranked only by a ranking endpoint of the server",
+            "leave it out, and use --backend vllm-rerank",
+        ),
+        switches: &["no-reranker"],
+        values: &[],
+    },
+    Group {
+        handling: refused(
+            "results are not appended to a file",
+            "use --run-log FILE.jsonl for each request, or --save FILE.json for the result",
+        ),
+        switches: &[],
+        values: &["output-file"],
+    },
+    Group {
+        handling: refused(
+            "each request is in the run log, not on the terminal",
+            "use --run-log FILE.jsonl",
+        ),
+        switches: &["print-requests"],
+        values: &[],
+    },
+    Group {
+        handling: refused(
+            "charts are in pages",
+            "use --save FILE.html, or --plot-timeline",
+        ),
+        switches: &["plot-throughput"],
+        values: &[],
+    },
+    Group {
+        handling: refused(
+            "fields of SGLang's own API have no flag",
+            "use --logprobs, or --extra-body with the field",
+        ),
+        switches: &["return-logprob", "return-routed-experts"],
+        values: &["top-logprobs-num", "token-ids-logprob", "logprob-start-len"],
+    },
+    Group {
+        handling: refused(
+            "prompts are sent as they are",
+            "use --backend openai-chat for the server's template, or --dataset custom for prompts of your own",
+        ),
+        switches: &["apply-chat-template", "tokenize-prompt"],
+        values: &["prompt-suffix"],
+    },
+    Group {
+        handling: refused(
+            "prompts are not selected by the context of the model",
+            "leave it out; the report counts requests that the server rejects",
+        ),
+        switches: &[],
+        values: &["sharegpt-context-len"],
+    },
+    Group {
+        handling: refused(
+            "the profiler is set up where the server is started",
+            "use --profile alone",
+        ),
+        switches: &["profile-by-stage"],
+        values: &[
+            "profile-activities",
+            "profile-start-step",
+            "profile-steps",
+            "profile-num-steps",
+            "profile-stages",
+            "profile-output-dir",
+            "profile-prefix",
+            "profile-prefill-url",
+            "profile-decode-url",
+        ],
+    },
+    Group {
+        handling: refused(
+            "adapters are assigned by --lora-assignment",
+            "use --lora-modules with --lora-assignment random or round-robin",
+        ),
+        switches: &[],
+        values: &["lora-request-distribution", "lora-zipf-alpha"],
+    },
+    Group {
+        handling: refused(
+            "the parts of a disaggregated server are not addressed",
+            "give the address of its router with --base-url",
+        ),
+        switches: &["pd-separated", "fake-prefill"],
+        values: &[],
+    },
+    Group {
+        handling: refused(
+            "the cache of the server is not flushed",
+            "post to /flush_cache of the server before the run",
+        ),
+        switches: &["flush-cache"],
+        values: &["flush-cache-timeout"],
+    },
+];
 
 /// All of these flags.
-pub const COMPAT_FLAGS: [CompatFlag; 29] = [
-    notice(
-        "trust-remote-code",
-        Switch,
-        "tokenizers are read from their files, and code of the repository is never executed",
-    ),
-    notice(
-        "tokenizer-mode",
-        Value,
-        "tokenizer.json has one reader; tokens of answers are counted by the server if it reports them",
-    ),
-    notice(
-        "skip-tokenizer-init",
-        Switch,
-        "the tokenizer counts only tokens that the server does not report, outside the timed path",
-    ),
-    notice(
-        "use-beam-search",
-        Switch,
-        "as in vLLM's tools, nothing is sent for it",
-    ),
-    notice("no-stream", Switch, "datasets are read completely"),
-    notice(
-        "no-self-timed",
-        Switch,
-        "the traffic flags always determine the arrival times",
-    ),
-    refused("self-timed", Switch, NO_TRACE, NO_TRACE_HINT),
-    refused(
-        "timed-trace-chunk-hash-size",
-        Value,
-        NO_TRACE,
-        NO_TRACE_HINT,
-    ),
-    refused("timed-trace-sec-multiplier", Value, NO_TRACE, NO_TRACE_HINT),
-    refused(
-        "timed-trace-label-timestamp",
-        Value,
-        NO_TRACE,
-        NO_TRACE_HINT,
-    ),
-    refused(
-        "timed-trace-label-input-length",
-        Value,
-        NO_TRACE,
-        NO_TRACE_HINT,
-    ),
-    refused(
-        "timed-trace-label-output-length",
-        Value,
-        NO_TRACE,
-        NO_TRACE_HINT,
-    ),
-    refused("timed-trace-label-hash-ids", Value, NO_TRACE, NO_TRACE_HINT),
-    refused("enable-multimodal-chat", Switch, NO_IMAGES, NO_IMAGES_HINT),
-    refused(
-        "custom-ensure-client-side-data",
-        Switch,
-        NO_IMAGES,
-        NO_IMAGES_HINT,
-    ),
-    refused(
-        "random-mm-base-items-per-request",
-        Value,
-        NO_IMAGES,
-        NO_IMAGES_HINT,
-    ),
-    refused(
-        "random-mm-num-mm-items-range-ratio",
-        Value,
-        NO_IMAGES,
-        NO_IMAGES_HINT,
-    ),
-    refused(
-        "random-mm-limit-mm-per-prompt",
-        Value,
-        NO_IMAGES,
-        NO_IMAGES_HINT,
-    ),
-    refused("random-mm-bucket-config", Value, NO_IMAGES, NO_IMAGES_HINT),
-    refused("spec-bench-output-len", Value, NO_SET, NO_SET_HINT),
-    refused("spec-bench-category", Value, NO_SET, NO_SET_HINT),
-    refused("speed-bench-dataset-subset", Value, NO_SET, NO_SET_HINT),
-    refused("speed-bench-output-len", Value, NO_SET, NO_SET_HINT),
-    refused("speed-bench-category", Value, NO_SET, NO_SET_HINT),
-    refused("blazedit-min-distance", Value, NO_SET, NO_SET_HINT),
-    refused("blazedit-max-distance", Value, NO_SET, NO_SET_HINT),
-    refused("asr-min-audio-len-sec", Value, NO_SPEECH, NO_SPEECH_HINT),
-    refused("asr-max-audio-len-sec", Value, NO_SPEECH, NO_SPEECH_HINT),
-    refused(
-        "no-reranker",
-        Switch,
-        "documents are ranked only by a ranking endpoint of the server",
-        "leave it out, and use --backend vllm-rerank",
-    ),
-];
+pub fn compat_flags() -> impl Iterator<Item = CompatFlag> {
+    GROUPS.iter().flat_map(|group| {
+        let flag = |arity| {
+            move |name: &&'static str| CompatFlag {
+                name,
+                arity,
+                handling: group.handling,
+            }
+        };
+        let switches = group.switches.iter().map(flag(Arity::Switch));
+        switches.chain(group.values.iter().map(flag(Arity::Value)))
+    })
+}
 
 /// The given ones.
 #[derive(Clone, Debug, Default)]
 pub struct CompatArgs {
-    /// In the order of [`COMPAT_FLAGS`].
+    /// In the order of [`compat_flags`].
     pub given: Vec<CompatFlag>,
 }
 
@@ -181,7 +307,7 @@ impl FromArgMatches for CompatArgs {
         let is_given =
             |flag: &CompatFlag| matches.value_source(flag.name) == Some(ValueSource::CommandLine);
         Ok(Self {
-            given: COMPAT_FLAGS.into_iter().filter(is_given).collect(),
+            given: compat_flags().filter(is_given).collect(),
         })
     }
 
@@ -196,7 +322,7 @@ impl FromArgMatches for CompatArgs {
 
 impl Args for CompatArgs {
     fn augment_args(command: Command) -> Command {
-        COMPAT_FLAGS.into_iter().fold(command, |command, flag| {
+        compat_flags().fold(command, |command, flag| {
             let argument = Arg::new(flag.name).long(flag.name);
             let argument = match flag.arity {
                 Arity::Switch => argument.action(ArgAction::SetTrue),

@@ -34,7 +34,7 @@ pub struct OutputArgs {
     #[arg(long, visible_alias = "save-results")]
     pub save_result: bool,
     /// Write the result with times, text and verdict of each request; implies --save-result
-    #[arg(long)]
+    #[arg(long, alias = "output-details")]
     pub save_detailed: bool,
     /// Layout of the result file: sobench's own, that of `vllm bench serve`, or that of vLLM's
     /// structured-output script. The default file name depends on the layout
@@ -102,7 +102,7 @@ pub struct OutputArgs {
     #[arg(long, value_name = "KEY=VALUE", num_args = 1..)]
     pub metadata: Vec<String>,
     /// Name of the run, stored in the result
-    #[arg(long)]
+    #[arg(long, alias = "tag")]
     pub label: Option<String>,
     /// Metrics to print with percentiles [default: ttft,tpot,itl; e2el for backends without tokens]
     #[arg(long, value_name = "A,B", value_delimiter = ',',

@@ -54,7 +54,7 @@ pub struct SamplingArgs {
     #[arg(long, value_name = "JSON")]
     pub chat_template_kwargs: Option<String>,
     /// JSON object to merge into each request body
-    #[arg(long, value_name = "JSON")]
+    #[arg(long, alias = "extra-request-body", value_name = "JSON")]
     pub extra_body: Option<String>,
 }
 

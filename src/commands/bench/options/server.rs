@@ -51,7 +51,7 @@ pub struct ServerArgs {
     #[arg(long, value_name = "NAME")]
     pub served_model_name: Option<String>,
     /// Names of LoRA modules on the server. Each request asks for one of them in place of --model
-    #[arg(long, value_name = "NAME", num_args = 1..)]
+    #[arg(long, alias = "lora-name", value_name = "NAME", num_args = 1..)]
     pub lora_modules: Vec<String>,
     /// Assignment of LoRA modules to requests
     #[arg(long, value_name = "HOW", requires = "lora_modules", default_value = "random", value_parser = described(&LORA_ASSIGNMENTS))]

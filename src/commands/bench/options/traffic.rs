@@ -75,7 +75,7 @@ pub struct TrafficArgs {
     pub seed: u64,
     /// Number of warm-up requests before the measured ones, under the same cap. They are
     /// unconstrained and have different prompts
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, alias = "warmup-requests", value_name = "N", default_value_t = 0)]
     pub num_warmups: usize,
     /// Send a never-seen JSON Schema with every K-th constrained request, and report the effect on
     /// the other requests
