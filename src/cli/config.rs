@@ -133,10 +133,9 @@ fn file_flags(text: &str, path: &Path, bench: &Command, typed: &[&Arg]) -> Resul
                 .iter()
                 .any(|conflicting| conflicting.get_id() == other.get_id())
         };
-        let replaces = |typed: &&Arg| {
+        if !typed.iter().any(|typed: &&Arg| {
             typed.get_id() == arg.get_id() || conflicts(typed, arg) || conflicts(arg, typed)
-        };
-        if !typed.iter().any(replaces) {
+        }) {
             flags.extend(as_typed(arg, &name, item).map_err(|what| {
                 let written = item
                     .span()

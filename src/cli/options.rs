@@ -23,12 +23,11 @@ const PREFIX: &str = "embedded-";
 pub fn options<'a>(command: &'a Command, flag: &str) -> Vec<(&'a str, &'a Arg)> {
     let group = GROUPS.iter().find(|(name, _)| *name == flag);
     let headings = group.map_or(&[][..], |(_, headings)| headings);
-    let is_option = |arg: &&Arg| {
+    let key = |long: &'a str| long.strip_prefix(PREFIX).unwrap_or(long);
+    let keyed = command.get_arguments().filter(|arg: &&Arg| {
         let heading = arg.get_help_heading();
         heading.is_some_and(|heading| headings.contains(&heading)) && arg.get_long() != Some(flag)
-    };
-    let key = |long: &'a str| long.strip_prefix(PREFIX).unwrap_or(long);
-    let keyed = command.get_arguments().filter(is_option);
+    });
     keyed
         .filter_map(|arg| Some((key(arg.get_long()?), arg)))
         .collect()

@@ -463,11 +463,10 @@ pub(super) fn answered_by(json: &[u8]) -> Option<AnsweredBy> {
         system_fingerprint: text(&names.system_fingerprint),
     };
     let top_level = serde_json::from_slice(json).ok().map(named);
-    let nested = || {
+    top_level.filter(|names| !names.is_empty()).or_else(|| {
         let nested: InResponse = serde_json::from_slice(json).ok()?;
         Some(named(nested.response)).filter(|names| !names.is_empty())
-    };
-    top_level.filter(|names| !names.is_empty()).or_else(nested)
+    })
 }
 
 /// The status of an event that is an error by its name, from its own members.

@@ -113,13 +113,12 @@ impl Seen {
             .filter(|most| self.consecutive.0 >= *most)
             .map(ErrorLimit::Consecutive);
         let share = self.errors as f64 / self.ended as f64;
-        let rate = || {
+        consecutive.or_else(|| {
             limits
                 .max_error_rate
                 .filter(|most| self.ended >= MIN_FINISHED_REQUESTS && share > *most)
                 .map(ErrorLimit::Rate)
-        };
-        consecutive.or_else(rate)
+        })
     }
 
     fn count(&mut self, outcome: &Outcome, is_error: bool) {

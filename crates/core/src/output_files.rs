@@ -36,11 +36,10 @@ pub const MAX_SAME_NAMES: u32 = 1000;
 /// the same second get the same stem.
 pub fn numbered_names(stem: &str, ending: &str) -> impl Iterator<Item = String> {
     let (stem, ending) = (stem.to_owned(), ending.to_owned());
-    let numbered = move |number: u32| match number {
+    (1..=MAX_SAME_NAMES).map(move |number: u32| match number {
         1 => format!("{stem}.{ending}"),
         _ => format!("{stem}-{number}.{ending}"),
-    };
-    (1..=MAX_SAME_NAMES).map(numbered)
+    })
 }
 
 /// Appends parts to the stem of the file name.

@@ -37,13 +37,12 @@ pub fn gate(
         let needs_no_notice = !cell.question.is_demanding() && !cell.is_silent_loss();
         (found, cell.is_silent_loss(), needs_no_notice)
     });
-    let is_elsewhere = |notice: &&Notice| {
+    let elsewhere = preflight.notices.iter().find(|notice: &&Notice| {
         matches!(
             notice,
             Notice::Preflight(PreflightNotice::EnforcedElsewhere { .. })
         )
-    };
-    let elsewhere = preflight.notices.iter().find(is_elsewhere);
+    });
     let mut notices: Vec<Notice> = elsewhere.cloned().into_iter().collect();
     for (found, is_loss, needs_no_notice) in of_text.chain(calls) {
         match (is_loss, unenforced) {

@@ -573,16 +573,15 @@ impl Runner<'_> {
 
     /// Tests the formatting of JSON, if a dialect enforces schemas.
     async fn test_json_formatting(&mut self, preflight: &mut Preflight) -> Result<()> {
-        let enforces = |dialect: &&ConstraintDialect| {
-            preflight
-                .verdict_for(ProbeKind::JSON_SCHEMA, **dialect)
-                .is_some_and(|cell| cell.finding.class == Class::Enforced)
-        };
         let Some(dialect) = self
             .options
             .dialects
             .iter()
-            .find(enforces)
+            .find(|dialect: &&ConstraintDialect| {
+                preflight
+                    .verdict_for(ProbeKind::JSON_SCHEMA, **dialect)
+                    .is_some_and(|cell| cell.finding.class == Class::Enforced)
+            })
             .filter(|_| self.last_request.is_none())
         else {
             return Ok(());

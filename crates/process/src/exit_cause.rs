@@ -26,12 +26,11 @@ pub fn classify(exit: &ChildExit) -> (bool, String) {
         || "it closed its output or broke the protocol".to_owned(),
         ended,
     );
-    let is_relevant = |line: &&str| !line.is_empty() && !line.starts_with(ADVICE);
     let lines: Vec<&str> = exit
         .stderr
         .lines()
         .map(str::trim)
-        .filter(is_relevant)
+        .filter(|line: &&str| !line.is_empty() && !line.starts_with(ADVICE))
         .collect();
     let last = lines[lines.len().saturating_sub(LINES)..].join("; ");
     let message = if last.is_empty() {

@@ -261,12 +261,11 @@ fn ordered(
             match like.and_then(Value::as_object) {
                 Some(like) => sort_members(&mut members, like.keys()),
                 None => {
-                    let known = |map: &&Vec<String>| {
+                    if let Some(map) = maps.iter().max_by_key(|map: &&Vec<String>| {
                         map.iter()
                             .filter(|name| members.iter().any(|(member, _)| member == *name))
                             .count()
-                    };
-                    if let Some(map) = maps.iter().max_by_key(known) {
+                    }) {
                         sort_members(&mut members, map.iter());
                         members.retain(|(name, _)| !without_unnamed_members || map.contains(name));
                     }

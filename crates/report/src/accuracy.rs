@@ -153,23 +153,22 @@ fn leaves(report: &Report, accuracy: &AccuracySummary) -> Option<Table> {
         "omitted %",
         "invented %",
     ];
-    let row = |arm: &ArmAccuracy| {
-        let leaves = arm.leaves?;
-        let share = |count: usize| {
-            let expected = leaves.expected().max(1) as f64;
-            format!("{:.2}", 100.0 * count as f64 / expected)
-        };
-        Some([
-            arm_name(&report.metrics, arm.arm).to_owned(),
-            share(leaves.right),
-            share(leaves.wrong),
-            share(leaves.wrong_type),
-            share(leaves.omitted),
-            share(leaves.invented),
-        ])
-    };
     Table::new(heads, 1)
-        .with_rows(accuracy.arms.iter().filter_map(row))
+        .with_rows(accuracy.arms.iter().filter_map(|arm: &ArmAccuracy| {
+            let leaves = arm.leaves?;
+            let share = |count: usize| {
+                let expected = leaves.expected().max(1) as f64;
+                format!("{:.2}", 100.0 * count as f64 / expected)
+            };
+            Some([
+                arm_name(&report.metrics, arm.arm).to_owned(),
+                share(leaves.right),
+                share(leaves.wrong),
+                share(leaves.wrong_type),
+                share(leaves.omitted),
+                share(leaves.invented),
+            ])
+        }))
         .non_empty()
 }
 
@@ -184,21 +183,20 @@ pub(crate) fn effects(accuracy: &AccuracySummary) -> Option<Table> {
         "items",
         "visible",
     ];
-    let row = |effect: &Effect| {
-        let pairs = &effect.sample.pairs;
-        [
-            format!("{} - {}", effect.to.flag(), effect.from.flag()),
-            format!("{:+.2}", effect.difference_pp),
-            format!("{:+.2} to {:+.2}", effect.low_pp, effect.high_pp),
-            p_value(effect.p_value),
-            format!("{}/{}", pairs.only_b, pairs.only_a),
-            pairs.total().to_string(),
-            figure(effect.visible_effect_pp),
-        ]
-    };
     Table::new(heads, 1)
         .wrapped(0, ARMS_WIDTH)
-        .with_rows(accuracy.effects.iter().map(row))
+        .with_rows(accuracy.effects.iter().map(|effect: &Effect| {
+            let pairs = &effect.sample.pairs;
+            [
+                format!("{} - {}", effect.to.flag(), effect.from.flag()),
+                format!("{:+.2}", effect.difference_pp),
+                format!("{:+.2} to {:+.2}", effect.low_pp, effect.high_pp),
+                p_value(effect.p_value),
+                format!("{}/{}", pairs.only_b, pairs.only_a),
+                pairs.total().to_string(),
+                figure(effect.visible_effect_pp),
+            ]
+        }))
         .non_empty()
 }
 
@@ -246,10 +244,9 @@ pub(crate) fn sentences(accuracy: &AccuracySummary) -> Vec<String> {
 /// The arms whose complete answers have nothing that the scorer compares, such as prose where it
 /// compares JSON.
 fn unparsed(accuracy: &AccuracySummary) -> Option<String> {
-    let is_unparsed = |arm: &&ArmAccuracy| {
+    let arms = accuracy.arms.iter().filter(|arm: &&ArmAccuracy| {
         arm.right + arm.missed.wrong == 0 && arm.missed.unparsed >= MIN_UNPARSED
-    };
-    let arms = accuracy.arms.iter().filter(is_unparsed);
+    });
     let names: Vec<&str> = arms.map(|arm| arm.arm.flag()).collect();
     let scorers: Vec<&str> = accuracy
         .scorers
@@ -331,11 +328,10 @@ fn causes(missed: &Missed, what: &str) -> String {
 /// What the number of items can and cannot show, for the effect of the constraint or else the first one.
 fn power(accuracy: &AccuracySummary) -> Option<String> {
     use sobench_results::metrics::accuracy::EffectKind;
-    let is_decoder = |effect: &&Effect| effect.kind == EffectKind::Decoder;
     let effect = accuracy
         .effects
         .iter()
-        .find(is_decoder)
+        .find(|effect: &&Effect| effect.kind == EffectKind::Decoder)
         .or(accuracy.effects.first())?;
     let name = effect.kind.name();
     let items = effect.sample.pairs.total();

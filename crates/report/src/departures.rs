@@ -32,21 +32,6 @@ pub(crate) fn table(metrics: &Metrics) -> Option<Table> {
         "first in",
     ];
     let answers = metrics.values.count(&totals::COMPLETED);
-    let row = |count: &DepartureCount| {
-        let example = match count.example.as_str() {
-            "" => count.name.to_string(),
-            example => format!("{}: {example}", count.name),
-        };
-        [
-            count.name.name().to_owned(),
-            count.answers.to_string(),
-            figure(Rate::new(count.answers, answers).map(|rate| rate.percent)),
-            count.invalid.to_string(),
-            printable(&example, EXAMPLE_MAX_CHARS),
-            count.clients_read.to_owned(),
-            printable(&count.first_request, TEXT_WIDTH),
-        ]
-    };
     Some(
         Table::new(heads, 1)
             .left_aligned(4)
@@ -54,7 +39,21 @@ pub(crate) fn table(metrics: &Metrics) -> Option<Table> {
             .left_aligned(6)
             .wrapped(4, TEXT_WIDTH)
             .wrapped(5, TEXT_WIDTH)
-            .with_rows(counts.by_name.iter().map(row)),
+            .with_rows(counts.by_name.iter().map(|count: &DepartureCount| {
+                let example = match count.example.as_str() {
+                    "" => count.name.to_string(),
+                    example => format!("{}: {example}", count.name),
+                };
+                [
+                    count.name.name().to_owned(),
+                    count.answers.to_string(),
+                    figure(Rate::new(count.answers, answers).map(|rate| rate.percent)),
+                    count.invalid.to_string(),
+                    printable(&example, EXAMPLE_MAX_CHARS),
+                    count.clients_read.to_owned(),
+                    printable(&count.first_request, TEXT_WIDTH),
+                ]
+            })),
     )
 }
 

@@ -157,16 +157,15 @@ fn add_time(page: &mut String, report: &Report, view: &View<'_>) {
 /// A line of levels. Zero is a blank; a value above zero is always visible.
 fn levels(values: &[f64]) -> String {
     let highest = values.iter().copied().fold(0.0, f64::max);
-    let level = |value: &f64| {
-        if *value <= 0.0 || highest <= 0.0 {
-            ' '
-        } else {
-            HIGHER[((value / highest * 8.0).ceil() as usize).clamp(1, 8) - 1]
-        }
-    };
     values
         .iter()
-        .map(level)
+        .map(|value: &f64| {
+            if *value <= 0.0 || highest <= 0.0 {
+                ' '
+            } else {
+                HIGHER[((value / highest * 8.0).ceil() as usize).clamp(1, 8) - 1]
+            }
+        })
         .collect::<String>()
         .trim_end()
         .to_owned()

@@ -173,7 +173,7 @@ impl Serialize for Cells<'_> {
             Column::Itls => serializer.collect_seq(samples.iter().map(|sample| self.gaps(sample))),
             Column::Latencies => self.seconds(serializer, |latency| latency.e2el_ms),
             Column::StartTimes => {
-                let sent = |sample: &Sample<'_>| {
+                serializer.collect_seq(samples.iter().map(|sample: &Sample<'_>| {
                     self.or_zero(
                         sample,
                         sample
@@ -181,8 +181,7 @@ impl Serialize for Cells<'_> {
                             .sent_ns
                             .map(|at_ns| at_ns as f64 / NS_PER_S),
                     )
-                };
-                serializer.collect_seq(samples.iter().map(sent))
+                }))
             }
             Column::QueueTimes => self.seconds(serializer, |latency| latency.schedule_lag_ms),
             Column::GeneratedTexts => self.each(serializer, |_, answer| answer.text().into()),

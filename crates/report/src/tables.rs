@@ -359,17 +359,16 @@ pub(crate) fn tool_calls(metrics: &Metrics) -> Option<Table> {
 
 /// Kinds of text around JSON.
 pub fn extra_text(findings: &Findings, constrained: usize) -> Option<Table> {
-    let row = |kind: &ExtraTextCount| {
-        let share = Rate::new(kind.count, constrained).map(|rate| rate.percent);
-        [
-            kind.kind.name().to_owned(),
-            kind.count.to_string(),
-            figure(share),
-            kind.valid_if_stripped.to_string(),
-        ]
-    };
     Table::new(["text", "count", "share %", "valid if stripped"], 1)
-        .with_rows(findings.extra_text.iter().map(row))
+        .with_rows(findings.extra_text.iter().map(|kind: &ExtraTextCount| {
+            let share = Rate::new(kind.count, constrained).map(|rate| rate.percent);
+            [
+                kind.kind.name().to_owned(),
+                kind.count.to_string(),
+                figure(share),
+                kind.valid_if_stripped.to_string(),
+            ]
+        }))
         .non_empty()
 }
 
@@ -417,17 +416,16 @@ pub fn disagreements(findings: &Findings, scored: usize) -> Option<Table> {
 
 /// A table of groups with one example each; `None` without groups.
 pub fn groups(groups: &[Group], name: &str, whole: usize) -> Option<Table> {
-    let row = |group: &Group| {
-        let share = figure(Rate::new(group.count, whole).map(|rate| rate.percent));
-        let example = group.examples.first().map(example).unwrap_or_default();
-        let (name, count) = (group.name.to_owned(), group.count.to_string());
-        [name, count, share, example]
-    };
     Table::new([name, "count", "share %", "first example"], 1)
         .left_aligned(3)
         .wrapped(0, NAME_WIDTH)
         .wrapped(3, EXAMPLE_WIDTH)
-        .with_rows(groups.iter().map(row))
+        .with_rows(groups.iter().map(|group: &Group| {
+            let share = figure(Rate::new(group.count, whole).map(|rate| rate.percent));
+            let example = group.examples.first().map(example).unwrap_or_default();
+            let (name, count) = (group.name.to_owned(), group.count.to_string());
+            [name, count, share, example]
+        }))
         .non_empty()
 }
 

@@ -216,13 +216,12 @@ struct References {
 impl References {
     fn grade(&mut self, request: &Sample<'_>, answer: &Answer) -> Option<Accuracy> {
         let input = request.request_input();
-        let read = || {
-            let reference = input.completion.as_deref()?.into();
-            Reference::new(input.score?, &reference, input.constraint.as_deref()).ok()
-        };
         self.known
             .entry(std::ptr::from_ref(input).addr())
-            .or_insert_with(read)
+            .or_insert_with(|| {
+                let reference = input.completion.as_deref()?.into();
+                Reference::new(input.score?, &reference, input.constraint.as_deref()).ok()
+            })
             .as_ref()?
             .grade_answer(request.outcome(), answer)
     }
@@ -269,11 +268,10 @@ impl Counter<'_> {
         // A server that ignores the limit counts right, and its answer is that long.
         let max_output = max_output.filter(|limit| {
             let over = stated_output.filter(|stated| stated > limit);
-            let is_as_long = |stated: u64| {
+            !over.is_some_and(|stated: u64| {
                 content_chunks as u64 > *limit
                     || own_count().is_some_and(|own| own > *limit && is_near(stated, own))
-            };
-            !over.is_some_and(is_as_long)
+            })
         });
         let usage = answer
             .usage

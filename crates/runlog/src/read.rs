@@ -472,13 +472,12 @@ fn check_start(path: &Path) -> Result<()> {
 /// Reads the record from the header. The version is checked first.
 /// Reads the record, which is the first line.
 fn first_record(lines: &mut Lines, source: &Source) -> Result<RunRecord> {
-    let missing = || {
+    let first = lines.next()?.ok_or_else(|| {
         no_log(format!(
             "not a run log (no complete line): {}",
             source.name()
         ))
-    };
-    let first = lines.next()?.ok_or_else(missing)?;
+    })?;
     record(first.bytes, source)
 }
 

@@ -687,18 +687,17 @@ fn knees(plan: &MatrixPlan, rows: &[Row]) -> Vec<KneeRow> {
                 .and_then(|figures| figures.valid_within_objectives),
         )
     };
-    let sweep_knee = |sweep: &[Row]| {
-        let shares: Vec<_> = sweep.iter().map(share).collect();
-        let first = sweep.first()?;
-        let knee = knee(&shares, plan.goodput_share);
-        Some(KneeRow {
-            dataset: first.dataset.clone(),
-            contender: first.contender.clone(),
-            knee,
-        })
-    };
     rows.chunks(plan.loads.len())
-        .filter_map(sweep_knee)
+        .filter_map(|sweep: &[Row]| {
+            let shares: Vec<_> = sweep.iter().map(share).collect();
+            let first = sweep.first()?;
+            let knee = knee(&shares, plan.goodput_share);
+            Some(KneeRow {
+                dataset: first.dataset.clone(),
+                contender: first.contender.clone(),
+                knee,
+            })
+        })
         .collect()
 }
 

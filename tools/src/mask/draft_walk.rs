@@ -397,15 +397,12 @@ impl DraftWalk<'_> {
         if self.tolerate(result, position, accepted)?.is_none() {
             return Ok(false);
         }
-        let is_equal = |(place, mask): (usize, &TokenMask)| {
-            let step = self.undrafted.step(position + place);
-            step.is_none_or(|step| step.mask == *mask)
-        };
-        if !self.buffers[..drafted.masks]
-            .iter()
-            .enumerate()
-            .all(is_equal)
-        {
+        if !self.buffers[..drafted.masks].iter().enumerate().all(
+            |(place, mask): (usize, &TokenMask)| {
+                let step = self.undrafted.step(position + place);
+                step.is_none_or(|step| step.mask == *mask)
+            },
+        ) {
             self.record(DraftCheck::DraftMask, position, accepted, None);
         }
         if accepted != expected {

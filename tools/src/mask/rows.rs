@@ -347,13 +347,12 @@ impl<R: KeyedRow> RowsFile<R> {
     /// Appends a row and writes it without buffering.
     pub(super) fn append(&mut self, row: &R) -> Result<()> {
         let (engine, index) = row.key();
-        let unknown = || {
+        let engine_index = self.engine_index(engine).ok_or_else(|| {
             Error::internal(format!(
                 "row of an engine that is not measured: {}",
                 engine.name()
             ))
-        };
-        let engine_index = self.engine_index(engine).ok_or_else(unknown)?;
+        })?;
         let line = self.line(row)?;
         self.append_line((engine_index, index), &line)
     }

@@ -276,10 +276,9 @@ async fn connect_first<T, F: Future<Output = io::Result<T>>>(
         match connect(*address).await {
             Ok(connected) => return Ok(connected),
             Err(error) => {
-                let takes_precedence = |failure: &io::Error| {
+                if failure.as_ref().is_none_or(|failure: &io::Error| {
                     exhausted_resource(failure).is_none() && exhausted_resource(&error).is_some()
-                };
-                if failure.as_ref().is_none_or(takes_precedence) {
+                }) {
                     failure = Some(error);
                 }
             }

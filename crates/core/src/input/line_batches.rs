@@ -43,8 +43,7 @@ impl LineBatch {
             let line = line_of(&self.bytes, position);
             return Err(nul(path, self.lines_before + line));
         }
-        let numbered = move |(number, line)| (self.lines_before + number, line);
-        Ok(lines::lines(text).map(numbered))
+        Ok(lines::lines(text).map(move |(number, line)| (self.lines_before + number, line)))
     }
 }
 

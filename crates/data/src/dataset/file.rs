@@ -35,13 +35,12 @@ pub(super) fn read_lines_with<'p>(
     let lines = read_lines(path)?;
     progress.expect(lines.file_len());
     let mut unreported = 0;
-    let report = move |line: &Result<(usize, String)>| {
+    Ok(lines.inspect(move |line: &Result<(usize, String)>| {
         unreported += line.as_ref().map_or(0, |(_, text)| text.len() as u64 + 1);
         if unreported >= PROGRESS_BYTES {
             progress.advance(mem::take(&mut unreported));
         }
-    };
-    Ok(lines.inspect(report))
+    }))
 }
 
 /// The path of a dataset that requires one.

@@ -190,13 +190,11 @@ pub fn unused_flag_error(
 
 impl FromArgMatches for TypedFlags {
     fn from_arg_matches(matches: &ArgMatches) -> std::result::Result<Self, clap::Error> {
-        let is_typed = |id: &&str| matches.value_source(id) == Some(ValueSource::CommandLine);
-        let is_read = |id: &&str| FLAGS.values().flatten().any(|read| read == id);
         let ids = matches
             .ids()
             .map(Id::as_str)
-            .filter(is_typed)
-            .filter(is_read);
+            .filter(|id: &&str| matches.value_source(id) == Some(ValueSource::CommandLine))
+            .filter(|id: &&str| FLAGS.values().flatten().any(|read| read == id));
         Ok(Self(ids.map(str::to_owned).collect()))
     }
 

@@ -124,10 +124,9 @@ fn files(path: &str) -> Result<Vec<(String, PathBuf)>> {
     if !folder.is_dir() {
         return Ok(vec![(path.to_owned(), folder.to_path_buf())]);
     }
-    let is_json = |name: &String| name.ends_with(".json") || name.ends_with(".jsonl");
     Ok(list_files(folder)?
         .into_iter()
-        .filter(is_json)
+        .filter(|name: &String| name.ends_with(".json") || name.ends_with(".jsonl"))
         .map(|name| (name.clone(), folder.join(name)))
         .collect())
 }

@@ -149,14 +149,13 @@ fn select_files(names: &[String], selection: &Selection) -> Vec<String> {
         }
         None => names.iter().collect(),
     };
-    let of_format = |format: &str| -> Vec<&String> {
+    let by_format = FORMATS.map(|format: &str| -> Vec<&String> {
         of_subset
             .iter()
             .copied()
             .filter(|name| format_of(Path::new(name)).as_deref() == Some(format))
             .collect()
-    };
-    let by_format = FORMATS.map(of_format);
+    });
     let split = name_part(selection.split.as_deref().unwrap_or(DEFAULT_SPLIT));
     for files in &by_format {
         let mut of_split: Vec<String> = files

@@ -200,12 +200,11 @@ impl Shipped {
             })
         };
         let groups = file.groups.iter().map(group).collect::<Result<_>>()?;
-        let request = |request: FileRequest| {
+        let requests = file.requests.into_iter().map(|request: FileRequest| {
             let location = request.id.clone();
             Request::new(request, &file.groups)
                 .map_err(|error| Error::internal(format!("{TOOLS_NAME}, {location}: {error}")))
-        };
-        let requests = file.requests.into_iter().map(request);
+        });
         Ok(Self {
             requests: requests.collect::<Result<_>>()?,
             groups,

@@ -101,16 +101,15 @@ fn disable_prefix_space(pre_tokenizer: &mut Map<String, Value>) {
 /// The token for unknown text, by name or by id. It has no bytes.
 fn unknown_token(json: &Value) -> Option<UnknownToken> {
     let model = &json["model"];
-    let by_id = || {
-        model["unk_id"]
-            .as_u64()
-            .and_then(|id| TokenId::try_from(id).ok())
-            .map(UnknownToken::Id)
-    };
     model["unk_token"]
         .as_str()
         .map(|name| UnknownToken::Name(name.to_owned()))
-        .or_else(by_id)
+        .or_else(|| {
+            model["unk_id"]
+                .as_u64()
+                .and_then(|id| TokenId::try_from(id).ok())
+                .map(UnknownToken::Id)
+        })
 }
 
 enum UnknownToken {

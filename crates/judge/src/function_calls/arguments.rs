@@ -141,7 +141,7 @@ fn is_object(allowed: &Value, members: &Map<String, Value>) -> bool {
     let Value::Object(allowed) = allowed else {
         return false;
     };
-    let is_allowed = |(name, value): (&String, &Value)| {
+    members.iter().all(|(name, value): (&String, &Value)| {
         let values = allowed.get(name).map(listed);
         values.is_some_and(|values| {
             values.iter().any(|allowed| match value {
@@ -150,8 +150,7 @@ fn is_object(allowed: &Value, members: &Map<String, Value>) -> bool {
                 value => is_equal(allowed, value),
             })
         })
-    };
-    members.iter().all(is_allowed) && absent_are_optional(allowed, members)
+    }) && absent_are_optional(allowed, members)
 }
 
 fn is_list(allowed: &Value, list: &[Value]) -> bool {

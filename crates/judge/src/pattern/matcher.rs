@@ -176,14 +176,13 @@ impl Cost {
             return usize::MAX;
         }
         let bytes_per_group = MAX_LOOK_AROUND_BYTES / self.groups;
-        let within_limit = |length: &usize| {
-            length
-                .checked_pow(self.nesting as u32 + 1)
-                .is_some_and(|bytes| bytes <= bytes_per_group)
-        };
         (1..32)
             .map(|bits| 1_usize << bits)
-            .take_while(within_limit)
+            .take_while(|length: &usize| {
+                length
+                    .checked_pow(self.nesting as u32 + 1)
+                    .is_some_and(|bytes| bytes <= bytes_per_group)
+            })
             .last()
             .unwrap_or(1)
     }

@@ -231,11 +231,10 @@ impl ParsedPattern {
         let (tokens, partners) = (&self.pattern.tokens, self.pattern.partners());
         let must_end_here = self.must_end_here(&partners);
         let must_start_here = |index: usize| {
-            let plain = |token: &Token| match token {
+            tokens[..index].iter().all(|token: &Token| match token {
                 Token::Open(group) => group.is_plain(),
                 token => matches!(token, Token::Assertion(Assertion::Start)),
-            };
-            tokens[..index].iter().all(plain)
+            })
         };
         !self.needs_backtracking()
             && tokens.iter().enumerate().all(|(index, token)| match token {

@@ -138,8 +138,7 @@ impl Start<'_> {
             Kind::AnyOf { context } | Kind::OneOfNotValid { context } => {
                 // The keyword and the number of the alternative.
                 let applied = steps + 1;
-                let is_final = |error: &ValidationError<'_>| self.is_final_from(error, applied, depth);
-                context.iter().all(|errors| errors.iter().any(is_final))
+                context.iter().all(|errors| errors.iter().any(|error: &ValidationError<'_>| self.is_final_from(error, applied, depth)))
             }
             _ => false,
         }

@@ -206,8 +206,7 @@ fn engine(record: &RunRecord) -> Option<String> {
             Some(version) => format!("{} ({version})", engine.name),
             None => engine.name.clone(),
         });
-    let named = || record.server.engine_choice.value().map(str::to_owned);
-    ours.or_else(named)
+    ours.or_else(|| record.server.engine_choice.value().map(str::to_owned))
         .or_else(|| record.enforcement.server.as_ref()?.engine.clone())
 }
 

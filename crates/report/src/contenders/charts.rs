@@ -535,10 +535,9 @@ impl Pictures<'_> {
         }
         let datasets = distinct(steps.iter().map(|step| step.dataset));
         let chart = |(dataset, series): (&str, &Series)| self.over_load(&steps, dataset, series);
-        let series = |dataset| SERIES.iter().map(move |series| (dataset, series));
         let charts: Vec<Chart> = datasets
             .into_iter()
-            .flat_map(series)
+            .flat_map(|dataset| SERIES.iter().map(move |series| (dataset, series)))
             .filter_map(chart)
             .collect();
         if charts.is_empty() {

@@ -255,11 +255,10 @@ fn legend(comparison: &Comparison) -> Vec<&'static str> {
         "cold, warm: median TTFT of first and later uses of a constraint, with their number; cold only if the server certainly had not \
          received the constraint before",
     );
-    let is_alone = |row: &Row| {
+    if comparison.rows.iter().any(|row: &Row| {
         row.figures()
             .is_some_and(|figures| figures.cold_from == Some(ColdFrom::Alone))
-    };
-    if comparison.rows.iter().any(is_alone) {
+    }) {
         lines.push(
             "+: single requests before each run, because all its requests have the same constraint: its first use on a newly started \
              server, and a second use, both after the same prompt without the constraint. A server with a compile cache on disk may have \

@@ -53,13 +53,12 @@ pub(super) fn curves(view: &View<'_>) -> Charts {
         .into_iter()
         .filter(|arm| view.samples.iter().any(|sample| sample.arm() == *arm))
         .collect();
-    let entry = |arm: &Arm| LegendEntry::Curve {
+    Charts {
+        legend: present.iter().map(|arm: &Arm| LegendEntry::Curve {
         colour: colour(*arm),
         dashed: false,
         label: arm_name(&view.report.metrics, *arm).to_owned(),
-    };
-    Charts {
-        legend: present.iter().map(entry).collect(),
+    }).collect(),
         caption:
             "cumulative share of requests over a logarithmic axis; a curve that starts above 0 % has values below the axis"
                 .to_owned(),

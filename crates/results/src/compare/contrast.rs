@@ -42,11 +42,10 @@ pub(super) fn contrast(
     let paired = (*pairing != Pairing::None)
         .then(|| RateContrast::paired(&a, &b))
         .flatten();
-    let is_enough = |paired: &RateContrast| {
-        let pairs = paired.pairs();
-        pairs.is_some_and(|pairs| pairs.clusters >= MIN_JUDGED)
-    };
     paired
-        .filter(is_enough)
+        .filter(|paired: &RateContrast| {
+            let pairs = paired.pairs();
+            pairs.is_some_and(|pairs| pairs.clusters >= MIN_JUDGED)
+        })
         .or_else(|| RateContrast::unpaired(&a, &b))
 }

@@ -62,11 +62,10 @@ pub fn read_side(
         }
         runs.extend(of_file);
     }
-    let is_control = |run: &Run| {
+    let (controls, others): (Vec<Run>, Vec<Run>) = runs.into_iter().partition(|run: &Run| {
         let mut requests = run.requests.iter().flat_map(Requests::iter).peekable();
         requests.peek().is_some() && requests.all(|request| request.arm() == Some(Arm::Control))
-    };
-    let (controls, others): (Vec<Run>, Vec<Run>) = runs.into_iter().partition(is_control);
+    });
     let side = |runs, controls| Side {
         name: argument.to_owned(),
         runs,

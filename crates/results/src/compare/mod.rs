@@ -385,12 +385,11 @@ fn against(
         }
         row.spread = Uncertainty::None(measure::NoInterval::FollowsRate);
     }
-    let has_value = |row: &Measured| (row.a.is_some() || row.b.is_some()) && !is_idle(row);
     SideComparison {
         other,
         rows: measured
             .into_iter()
-            .filter(has_value)
+            .filter(|row: &Measured| (row.a.is_some() || row.b.is_some()) && !is_idle(row))
             .map(|measured| Row::new(measured, method.level))
             .collect(),
         claims: Vec::new(),

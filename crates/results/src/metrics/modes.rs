@@ -29,11 +29,10 @@ impl Modes {
     /// answers have lengths, and so is a latency that drifts.
     pub fn all(samples: &[Sample<'_>], options: &MetricsOptions, drift: &[Drift]) -> Vec<Self> {
         let metrics = [&latencies::TTFT, &latencies::TPOT].into_iter();
-        let is_steady = |metric: &&Metric| {
+        let steady = metrics.filter(|metric: &&Metric| {
             let mut drifting = drift.iter().filter(|drift| drift.is_drift);
             !drifting.any(|drift| drift.metric == metric.name)
-        };
-        let steady = metrics.filter(is_steady);
+        });
         steady
             .flat_map(|metric| Arm::ALL.map(|arm| (metric, arm)))
             .filter_map(|(metric, arm)| {

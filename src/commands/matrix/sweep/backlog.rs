@@ -48,12 +48,11 @@ impl Backlog {
                 .count()
         };
         let [earliest, latest] = FIRST_COUNT.map(|share| share * span);
-        let latency = |(due, end): &(u64, Option<u64>)| {
-            end.map_or(f64::INFINITY, |end| end.saturating_sub(*due) as f64)
-        };
         let mut latencies: Vec<f64> = requests[..due(first + earliest as u64)]
             .iter()
-            .map(latency)
+            .map(|(due, end): &(u64, Option<u64>)| {
+                end.map_or(f64::INFINITY, |end| end.saturating_sub(*due) as f64)
+            })
             .collect();
         latencies.sort_by(f64::total_cmp);
         let steady_after = LATENCIES * percentile(&latencies, 50.0)?;

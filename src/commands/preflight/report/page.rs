@@ -106,20 +106,19 @@ impl<'a> Shown<'a> {
             .iter()
             .filter(|cell| !hidden.contains(&cell.dialect))
             .collect();
-        let has_no_field = |dialect: &ConstraintDialect| {
-            let mut cells = cells
-                .iter()
-                .filter(|cell| cell.dialect == *dialect)
-                .peekable();
-            cells.peek().is_some() && cells.all(|cell| cell.finding.class == Class::NotCarried)
-        };
         let (without_fields, dialects) = preflight
             .record
             .dialects
             .iter()
             .copied()
             .filter(|dialect| !hidden.contains(dialect))
-            .partition(has_no_field);
+            .partition(|dialect: &ConstraintDialect| {
+                let mut cells = cells
+                    .iter()
+                    .filter(|cell| cell.dialect == *dialect)
+                    .peekable();
+                cells.peek().is_some() && cells.all(|cell| cell.finding.class == Class::NotCarried)
+            });
         Self {
             dialects,
             without_fields,
@@ -129,10 +128,9 @@ impl<'a> Shown<'a> {
 
     /// Kinds and notations in the order of the tests, each once.
     fn rows(&self) -> Vec<(ProbeKind, Option<GrammarDialect>)> {
-        let of_kind = |kind: ProbeKind| self.cells.iter().filter(move |cell| cell.kind == kind);
         distinct(
             ProbeKind::all()
-                .flat_map(of_kind)
+                .flat_map(|kind: ProbeKind| self.cells.iter().filter(move |cell| cell.kind == kind))
                 .map(|cell| (cell.kind, cell.notation)),
         )
     }
@@ -287,14 +285,13 @@ fn add_details(document: &mut Document, preflight: &Preflight, shown: &Shown<'_>
     document.notes(preflight.notices.iter().map(note).collect());
     document.heading("Classes");
     let calls = || preflight.tool_calls.iter().flat_map(|found| &found.cells);
-    let appears = |class: &Class| {
-        shown.cells.iter().any(|cell| cell.finding.class == *class)
-            || calls().any(|cell| cell.finding.class == *class)
-    };
     document.definitions(
         Class::ALL
             .into_iter()
-            .filter(appears)
+            .filter(|class: &Class| {
+                shown.cells.iter().any(|cell| cell.finding.class == *class)
+                    || calls().any(|cell| cell.finding.class == *class)
+            })
             .map(|class| (class.name(), class.meaning())),
     );
 }

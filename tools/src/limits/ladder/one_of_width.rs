@@ -9,12 +9,11 @@ pub(super) const SPEC: LadderSpec = LadderSpec {
     sizes: &[1, 3, 10, 30, 100, 300, 1000, 3000, 10_000, 30_000],
     kind: ConstraintKind::JsonSchema,
     build: |width, nonce, _| {
-        let alternative = |index: u64| {
+        let alternatives: Vec<String> = (0..width).map(|index: u64| {
             format!(
                 r#"{{"type":"object","properties":{{"k":{{"const":"{nonce}{index}"}}}},"required":["k"],"additionalProperties":false}}"#
             )
-        };
-        let alternatives: Vec<String> = (0..width).map(alternative).collect();
+        }).collect();
         Payload::SchemaText(format!(r#"{{"oneOf":[{}]}}"#, alternatives.join(",")))
     },
 };

@@ -14,13 +14,12 @@ pub(super) fn charts(servers: &[ServerLimits]) -> Option<Charts> {
         .into_iter()
         .filter_map(|ladder| chart(ladder, servers))
         .collect();
-    let entry = |(index, server): (usize, &ServerLimits)| LegendEntry::Curve {
+    (!charts.is_empty()).then(|| Charts {
+        legend: servers.iter().enumerate().map(|(index, server): (usize, &ServerLimits)| LegendEntry::Curve {
         colour: index,
         dashed: false,
         label: printable(&server.label, NAME_CHARS),
-    };
-    (!charts.is_empty()).then(|| Charts {
-        legend: servers.iter().enumerate().map(entry).collect(),
+    }).collect(),
         caption: "time to the first token over the size, both on logarithmic axes; a ring marks the size that was not accepted, at the time after which the request ended"
             .to_owned(),
         charts,

@@ -50,15 +50,14 @@ pub(crate) fn document(servers: &[ServerLimits], detail: Detail) -> Document {
             .map(|server| (label(server), conditions(server))),
     );
     document.heading("Verdicts");
-    let appears = |verdict: &Verdict| {
-        servers
-            .iter()
-            .flat_map(|server| &server.ladders)
-            .any(|ladder| ladder.verdicts.contains(verdict))
-    };
     let meanings = Verdict::ALL
         .into_iter()
-        .filter(appears)
+        .filter(|verdict: &Verdict| {
+            servers
+                .iter()
+                .flat_map(|server| &server.ladders)
+                .any(|ladder| ladder.verdicts.contains(verdict))
+        })
         .map(|verdict| (verdict.name(), verdict.meaning()));
     document.definitions(meanings.chain([
         (
@@ -85,20 +84,6 @@ fn add_steps(document: &mut Document, server: &ServerLimits, title: &str) {
 /// One row for each ladder.
 fn ladders(server: &ServerLimits) -> Table {
     let dash = || "-".to_owned();
-    let row = |ladder: &Ladder| {
-        let largest = ladder.largest();
-        let ttft_ms = largest.and_then(|step| step.ttft_ms);
-        [
-            ladder.ladder.name().to_owned(),
-            verdicts(ladder, &server.small_constraint),
-            end(ladder),
-            ladder.cancelled.as_ref().map_or_else(dash, after_cancel),
-            largest.map_or_else(dash, |step| thousands(step.size)),
-            ttft_ms.map_or_else(dash, seconds),
-            worst_neighbour_ms(ladder).map_or_else(dash, seconds),
-            memory_growth(ladder).unwrap_or_else(dash),
-        ]
-    };
     Table::new(
         [
             "ladder",
@@ -115,7 +100,20 @@ fn ladders(server: &ServerLimits) -> Table {
     .wrapped(1, VERDICT_CHARS)
     .wrapped(2, END_CHARS)
     .wrapped(3, CANCEL_CHARS)
-    .with_rows(server.ladders.iter().map(row))
+    .with_rows(server.ladders.iter().map(|ladder: &Ladder| {
+        let largest = ladder.largest();
+        let ttft_ms = largest.and_then(|step| step.ttft_ms);
+        [
+            ladder.ladder.name().to_owned(),
+            verdicts(ladder, &server.small_constraint),
+            end(ladder),
+            ladder.cancelled.as_ref().map_or_else(dash, after_cancel),
+            largest.map_or_else(dash, |step| thousands(step.size)),
+            ttft_ms.map_or_else(dash, seconds),
+            worst_neighbour_ms(ladder).map_or_else(dash, seconds),
+            memory_growth(ladder).unwrap_or_else(dash),
+        ]
+    }))
 }
 
 /// One row for each step.

@@ -21,18 +21,17 @@ pub fn file_name(number: usize, cluster: &Cluster) -> String {
         cluster.proof.name(),
         cluster.place
     );
-    let plain = |character: char| {
-        if character.is_ascii_alphanumeric() || character == '-' {
-            character.to_ascii_lowercase()
-        } else {
-            '-'
-        }
-    };
     format!(
         "{}.md",
         message
             .chars()
-            .map(plain)
+            .map(|character: char| {
+                if character.is_ascii_alphanumeric() || character == '-' {
+                    character.to_ascii_lowercase()
+                } else {
+                    '-'
+                }
+            })
             .take(MAX_NAME)
             .collect::<String>()
             .trim_end_matches('-')

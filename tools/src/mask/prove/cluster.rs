@@ -54,13 +54,12 @@ impl FindingGroups {
         }
         let key = ClusterKey::new(engine, kind, &finding, vocabulary);
         let size = bytes + finding.text.as_ref().map_or(0, String::len) + finding.prefix.len();
-        let first = || FindingGroup {
+        let group = self.0.entry(key.clone()).or_insert_with(|| FindingGroup {
             key: key.clone(),
             schemas: BTreeSet::new(),
             smallest: (index, finding.clone()),
             size,
-        };
-        let group = self.0.entry(key.clone()).or_insert_with(first);
+        });
         group.schemas.insert(index);
         if size < group.size {
             (group.smallest, group.size) = ((index, finding), size);

@@ -168,14 +168,13 @@ pub(super) fn sampled(
     allowed: bool,
     random: &mut PythonRandom,
 ) -> Vec<TokenId> {
-    let is_meant = |token: &TokenId| {
-        *token != vocabulary.eos()
-            && mask.allows(*token) == allowed
-            && !vocabulary.bytes(*token).is_empty()
-    };
     let all: Vec<TokenId> = (0..vocabulary.len())
         .filter_map(|id| TokenId::try_from(id).ok())
-        .filter(is_meant)
+        .filter(|token: &TokenId| {
+            *token != vocabulary.eos()
+                && mask.allows(*token) == allowed
+                && !vocabulary.bytes(*token).is_empty()
+        })
         .collect();
     let places = random.sample(all.len(), TOKENS_TRIED.min(all.len()));
     places.into_iter().map(|place| all[place]).collect()

@@ -268,10 +268,9 @@ impl TagReader {
             }
             furthest = (threads.clone(), end);
         }
-        let accepting = |thread: &&Thread| thread.key.place == Place::Accept;
         let best = threads
             .iter()
-            .filter(accepting)
+            .filter(|thread: &&Thread| thread.key.place == Place::Accept)
             .max_by_key(|thread| thread.key.is_certain);
         let is_json = |thread: &&Thread| matches!(thread.key.place, Place::Json { .. });
         let shown = best

@@ -166,8 +166,7 @@ impl MaskSummary {
     /// `limit_ns`, in both passes: the duration of its single masks is unknown, and without it the
     /// slowest schemas would look like the fastest.
     pub fn add(&mut self, row: &Row, spelling: Spelling, limit_ns: u64) {
-        let in_walk = |stopped: &&Stopped| matches!(stopped.stage, Stage::Instance { spelling: at, .. } if counts_in(at, spelling));
-        let stopped = row.stopped.as_ref().filter(in_walk);
+        let stopped = row.stopped.as_ref().filter(|stopped: &&Stopped| matches!(stopped.stage, Stage::Instance { spelling: at, .. } if counts_in(at, spelling)));
         if stopped.is_some_and(|stopped| stopped.cause == StopCause::Timeout) {
             self.cold.censor(limit_ns);
             self.warm.censor(limit_ns);

@@ -153,16 +153,15 @@ fn write_run(run: &Run, text: &mut String) -> serde_json::Result<()> {
 /// An object with one member per line.
 fn lines(value: &Value) -> serde_json::Result<String> {
     let members = value.as_object().cloned().unwrap_or_default();
-    let line = |(key, value): (&String, &Value)| {
-        Ok(format!(
-            "    {}: {}",
-            serde_json::to_string(key)?,
-            serde_json::to_string(value)?
-        ))
-    };
     let lines = members
         .iter()
-        .map(line)
+        .map(|(key, value): (&String, &Value)| {
+            Ok(format!(
+                "    {}: {}",
+                serde_json::to_string(key)?,
+                serde_json::to_string(value)?
+            ))
+        })
         .collect::<serde_json::Result<Vec<String>>>()?;
     Ok(if lines.is_empty() {
         "{}".to_owned()
@@ -399,15 +398,14 @@ impl Columns {
 
 /// The meanings of the letters of a column; `None` if it has another length or an unknown letter.
 fn meanings<T: Copy>(alphabet: &[(char, T)], letters: &str, n: usize) -> Option<Vec<T>> {
-    let meaning = |letter: char| {
-        alphabet
-            .iter()
-            .find(|(own, _)| *own == letter)
-            .map(|(_, meaning)| *meaning)
-    };
     letters
         .chars()
-        .map(meaning)
+        .map(|letter: char| {
+            alphabet
+                .iter()
+                .find(|(own, _)| *own == letter)
+                .map(|(_, meaning)| *meaning)
+        })
         .collect::<Option<Vec<_>>>()
         .filter(|meanings| meanings.len() == n)
 }

@@ -39,15 +39,14 @@ pub(crate) fn document(survey: &Survey) -> Document {
     );
     add_conditions(&mut document, survey);
     document.heading("Verdicts");
-    let appears = |verdict: &FeatureVerdict| {
-        survey
-            .servers
-            .iter()
-            .any(|server| server.count(*verdict) > 0)
-    };
     let verdicts = FeatureVerdict::ALL
         .into_iter()
-        .filter(appears)
+        .filter(|verdict: &FeatureVerdict| {
+            survey
+                .servers
+                .iter()
+                .any(|server| server.count(*verdict) > 0)
+        })
         .map(|verdict| (verdict.name(), verdict.meaning()));
     document.definitions(verdicts.chain([(
         "n",
@@ -71,17 +70,16 @@ fn with_evidence(server: &ServerSurvey) -> Table {
     let room = TABLE_WIDTH
         .saturating_sub(beside + BETWEEN_CELLS)
         .max(MIN_EVIDENCE_CHARS);
-    let row = |found: &FeatureResult| {
-        [
-            found.id.clone(),
-            found.verdict.name().to_owned(),
-            answer_counts(found),
-            evidence(found),
-        ]
-    };
     Table::new(["keyword", "verdict", "n", "evidence"], 4)
         .wrapped(3, room)
-        .with_rows(server.found.iter().map(row))
+        .with_rows(server.found.iter().map(|found: &FeatureResult| {
+            [
+                found.id.clone(),
+                found.verdict.name().to_owned(),
+                answer_counts(found),
+                evidence(found),
+            ]
+        }))
 }
 
 /// The table of several servers: one row per feature, one column per server.
