@@ -5,7 +5,7 @@ use sobench_report::view::View;
 use sobench_report::{Report, csv, html, json, junit, markdown, text};
 use sobench_results::compare::rules::LimitRule;
 use sobench_results::compare::run_spread::RunSpread;
-use sobench_results::compare::{Options, Side, check_limits, compare, read};
+use sobench_results::compare::{CompareSettings, Side, check_limits, compare, read};
 use sobench_results::metrics::registry::testing::{metrics, options, with_eventful_samples};
 use sobench_results::metrics::registry::{Figure, Metric};
 
@@ -91,7 +91,7 @@ fn comparisons_and_baselines_have_every_metric() {
         runs: vec![run.clone()],
         ..Side::default()
     });
-    let options = Options {
+    let options = CompareSettings {
         level: 0.95,
         resamples: None,
         seed: 0,

@@ -36,7 +36,7 @@ pub(super) const USER_AGENT: &str = concat!("sobench/", env!("CARGO_PKG_VERSION"
 
 /// How requests are sent.
 #[derive(Clone, Debug)]
-pub struct ClientOptions {
+pub struct ClientSettings {
     pub endpoint: Endpoint,
     /// The concurrency cap; `None` for no cap.
     pub max_concurrency: Option<usize>,
@@ -53,7 +53,7 @@ pub struct ClientOptions {
     pub limits: Limits,
 }
 
-impl ClientOptions {
+impl ClientSettings {
     /// Options with no cap, no request ids and default limits.
     pub fn with_defaults(endpoint: Endpoint) -> Self {
         Self {
@@ -124,7 +124,7 @@ pub struct Client {
     url: Url,
     headers: Arc<HeaderMap>,
     has_proxy: bool,
-    options: Arc<ClientOptions>,
+    options: Arc<ClientSettings>,
     threads: Arc<Threads>,
     /// One pool for each thread.
     pools: Arc<[Arc<Pool>]>,
@@ -144,7 +144,7 @@ impl Client {
     /// # Errors
     /// An invalid address, header or cap (usage); an unsupported proxy, or a failed TLS set-up
     /// (environment).
-    pub fn new(options: ClientOptions) -> Result<Self> {
+    pub fn new(options: ClientSettings) -> Result<Self> {
         if options.max_concurrency == Some(0) {
             return Err(Error::usage("--max-concurrency must be at least 1: 0")
                 .hint("give at least 1, or omit the flag for no limit"));
@@ -200,7 +200,7 @@ impl Client {
     }
 
     /// The options that the client was created with.
-    pub fn options(&self) -> &ClientOptions {
+    pub fn options(&self) -> &ClientSettings {
         &self.options
     }
 
@@ -311,7 +311,7 @@ impl Client {
 }
 
 /// The client for a page at another address, with the options of `options`.
-pub(super) fn page_client(options: &ClientOptions, url: &Url) -> Result<reqwest::Client> {
+pub(super) fn page_client(options: &ClientSettings, url: &Url) -> Result<reqwest::Client> {
     let proxy = if options.endpoint.is_loopback()? {
         None
     } else {
@@ -322,7 +322,11 @@ pub(super) fn page_client(options: &ClientOptions, url: &Url) -> Result<reqwest:
 }
 
 /// The client for requests about the server.
-fn http_client(options: &ClientOptions, has_proxy: bool, has_tls: bool) -> Result<reqwest::Client> {
+fn http_client(
+    options: &ClientSettings,
+    has_proxy: bool,
+    has_tls: bool,
+) -> Result<reqwest::Client> {
     let mut builder = reqwest::Client::builder()
         .user_agent(USER_AGENT)
         .default_headers(HeaderMap::from_iter([(

@@ -29,7 +29,7 @@ const LEAD: Duration = Duration::from_secs(3);
 
 /// The address of the coordinator, and how long shards wait for each other.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CoordinatorOptions {
+pub struct CoordinatorSettings {
     /// `HOST:PORT` of shard 1, as the other shards reach it.
     pub address: String,
     pub timeout: Duration,
@@ -62,7 +62,7 @@ impl Coordination {
     /// The address cannot be bound, shard 1 does not listen in time, the plans differ, or the user
     /// stopped the run.
     pub async fn join(
-        options: &CoordinatorOptions,
+        options: &CoordinatorSettings,
         part: Shard,
         plan_sha256: &str,
         shutdown: &Shutdown,

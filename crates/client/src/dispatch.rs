@@ -41,7 +41,7 @@ pub(super) trait Executor: Send + Sync + 'static {
 }
 
 /// Settings of the dispatcher.
-pub(super) struct DispatchOptions {
+pub(super) struct DispatchSettings {
     /// The concurrency cap.
     pub(super) max_concurrency: Option<usize>,
     pub(super) until: Until,
@@ -63,10 +63,10 @@ enum Decision {
 pub(super) async fn dispatch<W: Executor>(
     executor: W,
     queue: Queue,
-    options: DispatchOptions,
+    options: DispatchSettings,
     events: UnboundedSender<RunEvent>,
 ) {
-    let DispatchOptions {
+    let DispatchSettings {
         max_concurrency,
         until,
         shutdown,

@@ -532,11 +532,11 @@ async fn is_drained(response: &mut Response, limits: &Limits) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{ClientOptions, Endpoint};
+    use crate::{ClientSettings, Endpoint};
     use sobench_backend::{ServerKind, adapter};
 
     /// A sender with these options that is never stopped.
-    fn sender(options: ClientOptions) -> Sender {
+    fn sender(options: ClientSettings) -> Sender {
         Sender {
             client: Client::new(options).expect("the address is one"),
             adapter: adapter(ServerKind::Vllm).into(),
@@ -561,10 +561,10 @@ mod tests {
     async fn timeout_of(every_ms: u64) -> String {
         let request_timeout = Some(Duration::from_secs(1));
         let idle_timeout = Some(Duration::from_millis(100));
-        let options = ClientOptions {
+        let options = ClientSettings {
             request_timeout,
             idle_timeout,
-            ..ClientOptions::with_defaults(endpoint())
+            ..ClientSettings::with_defaults(endpoint())
         };
         let sender = sender(options);
         let last_byte_ns = AtomicU64::new(0);
@@ -586,7 +586,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_task_of_a_request_is_small() {
-        let sender = sender(ClientOptions::with_defaults(endpoint()));
+        let sender = sender(ClientSettings::with_defaults(endpoint()));
         let prepared = Prepared {
             index: 0,
             label: String::new(),
@@ -620,10 +620,10 @@ mod tests {
             refusal_timeout: Duration::from_secs(1),
             ..Limits::default()
         };
-        let options = ClientOptions {
+        let options = ClientSettings {
             limits,
             max_concurrency: Some(1),
-            ..ClientOptions::with_defaults(endpoint)
+            ..ClientSettings::with_defaults(endpoint)
         };
         let sender = sender(options);
         let body = Body::Bytes(Bytes::from_static(b"{}"));

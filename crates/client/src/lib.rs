@@ -35,11 +35,11 @@ use tokio::sync::mpsc::unbounded_channel;
 use tokio::task::JoinSet;
 
 pub use breaker::{Breaker, ConsecutiveErrors, is_error};
-pub use client::{Client, ClientOptions, DEFAULT_REQUEST_TIMEOUT, Limits};
+pub use client::{Client, ClientSettings, DEFAULT_REQUEST_TIMEOUT, Limits};
 pub use clock::Arrival;
 pub use concurrent_runs::{Participant, RunControl, RunStart, STAGGER, participants};
 pub use connection_hint::ends_with_hint;
-pub use coordinate::{Coordination, CoordinatorOptions};
+pub use coordinate::{Coordination, CoordinatorSettings};
 pub use endpoint::{ApiKey, Endpoint};
 pub use probe::{
     ModelInfo, ProbeResponse, get_path, list_models, post_command, post_json, server_version,
@@ -51,7 +51,7 @@ pub use scrape::{PageAddress, Scrape, ScrapeTotals, Scraper};
 pub use transport::Socket;
 
 use clock::Clock;
-use dispatch::{DispatchOptions, Executor, dispatch, unsent};
+use dispatch::{DispatchSettings, Executor, dispatch, unsent};
 use exchange::{Body, Prepared, Sender, observe};
 use queue::Queue;
 use resource_usage::Meter;
@@ -205,7 +205,7 @@ async fn drive(
     let clock = start.map_or_else(Clock::start, Clock::start_at);
     let max_concurrency = client.options().max_concurrency;
     let breaker = Breaker::new(error_limits, shutdown.clone());
-    let options = DispatchOptions {
+    let options = DispatchSettings {
         max_concurrency,
         until: schedule.until,
         shutdown: shutdown.clone(),

@@ -7,7 +7,7 @@ use reqwest::header::HeaderMap;
 use reqwest::{Method, Request, StatusCode, Url};
 use tokio::sync::oneshot;
 
-use super::client::{Client, ClientOptions, describe, page_client};
+use super::client::{Client, ClientSettings, describe, page_client};
 use super::clock::{process_ns, wall_clock};
 use super::endpoint::Endpoint;
 use sobench_backend::server_metrics::{MAX_PAGE_BYTES, read_page};
@@ -120,7 +120,7 @@ impl Scraper {
             insecure: own.insecure,
             ..Endpoint::default()
         };
-        let options = ClientOptions {
+        let options = ClientSettings {
             endpoint,
             ..client.options().clone()
         };

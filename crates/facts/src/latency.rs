@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::sample::Sample;
 use crate::times::RequestTimes;
-use sobench_plan::metrics::MetricsOptions;
+use sobench_plan::metrics::MetricsSettings;
 
 /// The latencies of one request, in milliseconds; `None` if the definition does not apply.
 #[derive(Clone, Copy, Debug, Default, PartialEq, JsonSchema, Serialize)]
@@ -51,7 +51,7 @@ impl RequestLatency {
 
 impl Sample<'_> {
     /// The latencies of this request.
-    pub fn latency(&self, options: &MetricsOptions) -> RequestLatency {
+    pub fn latency(&self, options: &MetricsSettings) -> RequestLatency {
         RequestLatency::new(
             &self.request_times(),
             self.tokens().output,
@@ -61,7 +61,7 @@ impl Sample<'_> {
 
     /// Whether the answer was requested as a stream and received as one. Only then its chunks
     /// determine TTFT, TPOT and ITL.
-    pub fn streamed(&self, options: &MetricsOptions) -> bool {
+    pub fn streamed(&self, options: &MetricsSettings) -> bool {
         options.streamed && self.came_as_stream()
     }
 }

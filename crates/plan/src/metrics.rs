@@ -10,7 +10,7 @@ use sobench_core::error::{Error, Result};
 
 /// Options of the computation.
 #[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
-pub struct MetricsOptions {
+pub struct MetricsSettings {
     /// Percentiles of every latency, each from 0 to 100.
     pub percentiles: Vec<f64>,
     /// The objectives of goodput.
@@ -47,7 +47,7 @@ pub struct Slo {
     pub valid: bool,
 }
 
-impl Default for MetricsOptions {
+impl Default for MetricsSettings {
     /// vLLM's defaults: p99, no goodput, streaming.
     fn default() -> Self {
         Self {

@@ -32,7 +32,7 @@ use sobench_notices::notice::{Notice, as_sentences};
 
 pub use classify::Control;
 pub use reasoning::{ReasoningPreflight, ReasoningResult, ReasoningVerdict};
-pub use runner::{Extent, Options, run};
+pub use runner::{Extent, PreflightSettings, run};
 pub use tool_calls::{ToolCell, ToolPreflight, ToolQuestion};
 
 /// Maximum characters of an answer or error message that a finding keeps; a note marks the cut.

@@ -16,7 +16,7 @@ use super::{Cell, Preflight, PreflightConditions, Tested, is_foreign, is_known};
 use sobench_backend::{
     Adapter, ConstraintDialect, Product, RequestOptions, Sampling, ServerKind, adapter,
 };
-use sobench_client::{Client, ClientOptions, Endpoint, ProbeResponse, get_path, send_one};
+use sobench_client::{Client, ClientSettings, Endpoint, ProbeResponse, get_path, send_one};
 use sobench_core::case::Case;
 use sobench_core::constraint::{Constraint, GrammarDialect};
 use sobench_core::error::{Error, ErrorKind, Result};
@@ -49,7 +49,7 @@ const MAX_ELSEWHERE: usize = 2;
 
 /// Settings of a preflight.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Options {
+pub struct PreflightSettings {
     pub backend: ServerKind,
     /// The model's name on the server.
     pub model: String,
@@ -86,7 +86,7 @@ pub struct Options {
     pub tool_questions: Vec<ToolQuestion>,
 }
 
-impl Options {
+impl PreflightSettings {
     /// The first dialect: it does not matter without a constraint.
     fn dialect_of_control(&self) -> ConstraintDialect {
         let first = self.dialects.first().copied();
@@ -128,7 +128,7 @@ pub enum Extent {
 /// without a constraint, so that constraints cannot be tested. Interrupted by the user.
 pub async fn run(
     client: &Client,
-    options: &Options,
+    options: &PreflightSettings,
     shutdown: &Shutdown,
     mut on_test: impl FnMut(Tested<'_>),
 ) -> Result<Preflight> {
@@ -160,9 +160,9 @@ pub async fn run(
 /// that no dialect enforces. `None` if there are none.
 fn other_endpoint(
     client: &Client,
-    options: &Options,
+    options: &PreflightSettings,
     found: &Preflight,
-) -> Result<Option<(Client, Options)>> {
+) -> Result<Option<(Client, PreflightSettings)>> {
     let backend = match options.backend {
         ServerKind::OpenaiChat => ServerKind::Openai,
         _ => ServerKind::OpenaiChat,
@@ -194,14 +194,14 @@ fn other_endpoint(
     if dialects.is_empty() {
         dialects.push(ConstraintDialect::ResponseFormat);
     }
-    let client = Client::new(ClientOptions {
+    let client = Client::new(ClientSettings {
         endpoint: Endpoint {
             path: format!("{prefix}{}", backend.path(options.stream)),
             ..endpoint.clone()
         },
         ..client.options().clone()
     })?;
-    let options = Options {
+    let options = PreflightSettings {
         backend,
         kinds,
         dialects,
@@ -221,7 +221,7 @@ fn other_endpoint(
 /// As for [`sobench_client::wait_until_loaded`].
 pub async fn wait_until_loaded(
     client: &Client,
-    options: &Options,
+    options: &PreflightSettings,
     timeout: Duration,
 ) -> Result<()> {
     let dialect = options.dialect_of_control();
@@ -239,11 +239,11 @@ pub async fn wait_until_loaded(
 /// Tests one endpoint.
 async fn test(
     client: &Client,
-    options: &Options,
+    options: &PreflightSettings,
     shutdown: &Shutdown,
     on_test: &mut impl FnMut(Tested<'_>),
 ) -> Result<Preflight> {
-    let client = Client::new(ClientOptions {
+    let client = Client::new(ClientSettings {
         request_timeout: Some(options.timeout),
         idle_timeout: None,
         ..client.options().clone()
@@ -370,7 +370,7 @@ pub(super) struct Runner<'a> {
     client: Client,
     shutdown: Shutdown,
     adapter: Arc<dyn Adapter>,
-    pub(super) options: &'a Options,
+    pub(super) options: &'a PreflightSettings,
     pub(super) random_words: RandomWords,
     pub(super) evaluator: Evaluator,
     control: Control,

@@ -398,7 +398,7 @@ mod tests {
     use super::*;
     use sobench_core::scorer::Scorer;
     use sobench_facts::testing::{Accuracy, Grade, Leaves, TestRequest, test_request, with_cases};
-    use sobench_plan::metrics::MetricsOptions;
+    use sobench_plan::metrics::MetricsSettings;
     use sobench_plan::metrics::TokenPrice;
     use sobench_plan::record::testing::record;
     use sobench_results::metrics::summarise;
@@ -436,12 +436,12 @@ mod tests {
                 })
             })
             .collect();
-        let options = MetricsOptions {
+        let options = MetricsSettings {
             cost_per_million: Some(TokenPrice {
                 input: 1.0,
                 output: 2.0,
             }),
-            ..MetricsOptions::default()
+            ..MetricsSettings::default()
         };
         with_cases(
             &run,

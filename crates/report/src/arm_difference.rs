@@ -2,7 +2,7 @@
 
 use sobench_core::case::Arm;
 use sobench_facts::Sample;
-use sobench_plan::metrics::MetricsOptions;
+use sobench_plan::metrics::MetricsSettings;
 use sobench_results::metrics::registry::{Group, Metric, latencies};
 use sobench_statistics::contrast::Difference;
 
@@ -13,7 +13,7 @@ pub struct ArmDifferences(Vec<(&'static Metric, Difference)>);
 
 impl ArmDifferences {
     /// `None` unless both arms have requests.
-    pub fn new(samples: &[Sample<'_>], options: &MetricsOptions, seed: u64) -> Option<Self> {
+    pub fn new(samples: &[Sample<'_>], options: &MetricsSettings, seed: u64) -> Option<Self> {
         let [constrained, control] =
             [Arm::Constrained, Arm::Control].map(|arm| Group::of_arm(arm).members(samples));
         if constrained.is_empty() || control.is_empty() {

@@ -61,7 +61,7 @@ pub(super) fn interval(percentile: &Percentile, summary: &Summary) -> String {
 mod tests {
     use super::*;
     use sobench_facts::testing::{TestRequest, test_request, with_samples};
-    use sobench_plan::metrics::MetricsOptions;
+    use sobench_plan::metrics::MetricsSettings;
     use sobench_plan::record::testing::record;
     use sobench_results::metrics::summarise;
 
@@ -72,9 +72,9 @@ mod tests {
                 ..test_request()
             })
             .collect();
-        let options = MetricsOptions {
+        let options = MetricsSettings {
             percentiles: vec![50.0, 99.0],
-            ..MetricsOptions::default()
+            ..MetricsSettings::default()
         };
         let metrics = with_samples(&run, |samples| summarise(samples, 1, &options));
         let table = table(&Report::new(record(), metrics))?;

@@ -12,7 +12,7 @@ use sobench_core::verdict::Verdict;
 use sobench_facts::RequestTimes;
 use sobench_facts::latency::{RequestLatency, chunk_gaps_ms};
 use sobench_facts::{Sample, TokenSource, Tokens};
-use sobench_plan::metrics::MetricsOptions;
+use sobench_plan::metrics::MetricsSettings;
 use sobench_render::csv::{write_row, writer};
 use sobench_results::metrics::registry::{Figure, Metric, MetricKind};
 
@@ -137,7 +137,7 @@ fn metrics() -> Vec<(Figure, String)> {
 }
 
 impl<'s, 'a> Line<'s, 'a> {
-    fn new(sample: &'s Sample<'a>, options: &MetricsOptions) -> Self {
+    fn new(sample: &'s Sample<'a>, options: &MetricsSettings) -> Self {
         Self {
             sample,
             timing: sample.request_times(),

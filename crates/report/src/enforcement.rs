@@ -74,7 +74,7 @@ mod tests {
     use sobench_core::observation::Outcome;
     use sobench_core::verdict::{Reason, Verdict};
     use sobench_facts::testing::{TestRequest, test_request, with_samples};
-    use sobench_plan::metrics::MetricsOptions;
+    use sobench_plan::metrics::MetricsSettings;
     use sobench_results::metrics::summarise;
 
     #[test]
@@ -85,7 +85,7 @@ mod tests {
                 ..Enforcement::default()
             };
             let notices = with_samples(run, |samples| {
-                let metrics = summarise(samples, 1_000_000_000, &MetricsOptions::default());
+                let metrics = summarise(samples, 1_000_000_000, &MetricsSettings::default());
                 notices(&enforcement, &metrics)
             });
             notices.iter().map(ToString::to_string).collect::<Vec<_>>()

@@ -12,7 +12,7 @@ use sobench_core::output_format::OutputFormat;
 
 /// Options of the formats.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct FormOptions {
+pub struct FormSettings {
     /// Whether the JSON holds every request.
     pub detailed: bool,
     pub junit_per: JunitPer,
@@ -29,7 +29,7 @@ pub struct FormOptions {
 pub fn write(
     view: &View<'_>,
     format: OutputFormat,
-    options: FormOptions,
+    options: FormSettings,
     out: &mut dyn Write,
 ) -> Result<()> {
     match format {

@@ -399,14 +399,14 @@ pub(super) fn to_value(value: impl Serialize) -> Value {
 mod tests {
     use super::*;
     use sobench_facts::testing::{TestRequest, test_request, with_samples};
-    use sobench_plan::metrics::MetricsOptions;
+    use sobench_plan::metrics::MetricsSettings;
     use sobench_plan::record::testing::record;
     use sobench_results::metrics::summarise;
 
     fn rendered(run: &[TestRequest<'_>], record: RunRecord, detailed: bool) -> Value {
-        let options = MetricsOptions {
+        let options = MetricsSettings {
             percentiles: vec![50.0, 99.9],
-            ..MetricsOptions::default()
+            ..MetricsSettings::default()
         };
         with_samples(run, |samples| {
             let report = Report::new(record, summarise(samples, 2_000_000_000, &options));

@@ -15,7 +15,7 @@ use sobench_core::error::Result;
 use sobench_core::printable::cut;
 use sobench_core::printable::printable_message;
 use sobench_facts::Sample;
-use sobench_plan::metrics::MetricsOptions;
+use sobench_plan::metrics::MetricsSettings;
 use sobench_results::metrics::registry::{Figure, Metric, rates};
 
 /// The unit of one test.
@@ -124,7 +124,7 @@ fn property(name: &str, value: &str) -> Property {
 }
 
 /// The value of a request in each metric in which it counts.
-fn metrics_of(sample: &Sample<'_>, options: &MetricsOptions) -> Vec<Property> {
+fn metrics_of(sample: &Sample<'_>, options: &MetricsSettings) -> Vec<Property> {
     let figures = Metric::ALL.iter().flat_map(|metric| Figure::all_of(metric));
     let known = figures.filter_map(|figure| {
         Some(property(

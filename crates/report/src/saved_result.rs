@@ -17,7 +17,7 @@ use sobench_core::verdict::Verdict;
 use sobench_facts::latency::{RequestLatency, chunk_gaps_ms};
 use sobench_facts::parity::Parity;
 use sobench_facts::{Sample, Tokens};
-use sobench_plan::metrics::MetricsOptions;
+use sobench_plan::metrics::MetricsSettings;
 use sobench_results::metrics::judgement::is_correct;
 
 pub(super) const MS_PER_S: f64 = 1000.0;
@@ -120,7 +120,7 @@ impl<'a> SavedResult<'a> {
         }
     }
 
-    pub(super) fn options(&self) -> &'a MetricsOptions {
+    pub(super) fn options(&self) -> &'a MetricsSettings {
         &self.view.report.metrics.options
     }
 }
@@ -258,7 +258,7 @@ impl Cells<'_> {
 json_struct! {
     /// One request.
     pub(super) struct Output<'a> = |
-        sample: &Sample<'a>, answer: &'a Answer, options: &MetricsOptions
+        sample: &Sample<'a>, answer: &'a Answer, options: &MetricsSettings
     | [
         let latency = sample.latency(options);
     ] {

@@ -302,12 +302,12 @@ mod tests {
     use sobench_facts::testing::{TestRequest, test_request, with_samples};
     use sobench_facts::{Sample, TokenSource};
     use sobench_notices::notice::Notice;
-    use sobench_plan::metrics::{MetricsOptions, Slo};
+    use sobench_plan::metrics::{MetricsSettings, Slo};
     use sobench_plan::record::testing::record;
     use sobench_plan::record::{Engine, EngineChoice, RunRecord};
     use sobench_results::metrics::summarise;
 
-    fn shown(run: &[TestRequest<'_>], record: RunRecord, options: &MetricsOptions) -> String {
+    fn shown(run: &[TestRequest<'_>], record: RunRecord, options: &MetricsSettings) -> String {
         with_samples(run, |samples| {
             let report = Report::new(record, summarise(samples, 2_000_000_000, options));
             render(&view(&report, samples))
@@ -413,19 +413,19 @@ mod tests {
 
     #[test]
     fn a_page_shows_everything_with_unit_and_count() {
-        let options = MetricsOptions {
+        let options = MetricsSettings {
             goodput: Some(Slo {
                 ttft_ms: Some(10.0),
                 ..Slo::default()
             }),
-            ..MetricsOptions::default()
+            ..MetricsSettings::default()
         };
         insta::assert_snapshot!(shown(&eventful_run(), full_record(), &options));
     }
 
     #[test]
     fn a_page_of_no_requests_has_no_zeros_for_unknowns() {
-        insta::assert_snapshot!(shown(&[], record(), &MetricsOptions::default()));
+        insta::assert_snapshot!(shown(&[], record(), &MetricsSettings::default()));
     }
 
     #[test]
@@ -434,7 +434,7 @@ mod tests {
             tags,
             ..test_request()
         };
-        let options = MetricsOptions::default();
+        let options = MetricsSettings::default();
         let run = [tagged(&["tools-3"]), tagged(&["tools-24", "hard"])];
         let page = shown(&run, record(), &options);
         for text in ["By tag", "tools-3", "tools-24", "hard"] {
@@ -495,7 +495,7 @@ mod tests {
                 "[in] token counts of 1 answers: 1 where the server counts 0 tokens of a prompt",
             ),
         ] {
-            let page = shown(&[request], record(), &MetricsOptions::default());
+            let page = shown(&[request], record(), &MetricsSettings::default());
             let row = |name: &str| {
                 let line = page.lines().find(|line| line.starts_with(name)).unwrap();
                 line[name.len()..]
@@ -547,9 +547,9 @@ mod tests {
             (unstreamed.clone(), true, [false, true]),
             (unstreamed.clone(), false, [false, false]),
         ] {
-            let options = MetricsOptions {
+            let options = MetricsSettings {
                 streamed: asked,
-                ..MetricsOptions::default()
+                ..MetricsSettings::default()
             };
             let page = shown(&[made], record(), &options);
             assert_eq!(
@@ -566,7 +566,7 @@ mod tests {
         let page = shown(
             &[test_request(), unstreamed.clone(), unstreamed],
             record(),
-            &MetricsOptions::default(),
+            &MetricsSettings::default(),
         );
         let (_, notes) = page.split_once("note: ").unwrap();
         assert_eq!(
@@ -583,7 +583,7 @@ mod tests {
 
     #[test]
     fn the_block_has_the_layout_of_vllm_bench_serve() {
-        let page = shown(&[test_request()], record(), &MetricsOptions::default());
+        let page = shown(&[test_request()], record(), &MetricsSettings::default());
         let block: Vec<&str> = vllm_lines(&page).collect();
         assert_eq!(
             block[0],
@@ -612,7 +612,7 @@ mod tests {
         let mut asked = record();
         asked.settings.report.percentile_metrics = ["e2el", "ttft"].map(str::to_owned).into();
         let report = with_samples(&[test_request()], |samples| {
-            Report::new(asked, summarise(samples, 1, &MetricsOptions::default()))
+            Report::new(asked, summarise(samples, 1, &MetricsSettings::default()))
         });
         let page = render(&view(&report, &[]));
         let titles: Vec<&str> = page
@@ -655,7 +655,7 @@ mod tests {
             },
             ..test_request()
         }];
-        let page = shown(&run, loud, &MetricsOptions::default());
+        let page = shown(&run, loud, &MetricsSettings::default());
         assert!(
             !page
                 .chars()
@@ -685,7 +685,7 @@ mod tests {
                 notices: vec![Notice::Other(long.clone())],
                 ..full_record()
             },
-            &MetricsOptions::default(),
+            &MetricsSettings::default(),
         );
         for line in page.lines() {
             assert!(line.chars().count() <= 120, "{line}");

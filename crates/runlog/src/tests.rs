@@ -32,7 +32,7 @@ use sobench_judge::accuracy::{Accuracy, Grade, Leaves};
 use sobench_judge::canary::{CanaryAnswer, CanaryClass, Excerpt};
 use sobench_judge::free_choices::FreeChoices;
 use sobench_notices::notice::Notice;
-use sobench_plan::metrics::MetricsOptions;
+use sobench_plan::metrics::MetricsSettings;
 use sobench_plan::record::ClientCost;
 use sobench_plan::record::{RunRecord, testing};
 
@@ -58,9 +58,9 @@ pub(crate) fn record() -> RunRecord {
         },
         ..settings.load.clone()
     };
-    settings.metrics = MetricsOptions {
+    settings.metrics = MetricsSettings {
         percentiles: vec![99.9, 50.0],
-        ..MetricsOptions::default()
+        ..MetricsSettings::default()
     };
     settings.report.percentile_metrics = vec!["ttft".to_owned()];
     settings.report.metadata = vec![("gpu".into(), "none".into())];

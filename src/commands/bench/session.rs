@@ -10,7 +10,7 @@ use tokio::runtime::Runtime;
 use crate::commands::bench::options::{RunPlan, ServerTarget, Target};
 use sobench_backend::identify::{Server, identify};
 use sobench_backend::{Adapter, ConstraintDialect, Product, RequestOptions};
-use sobench_client::{self, Client, ClientOptions, Endpoint, Limits, ModelInfo};
+use sobench_client::{self, Client, ClientSettings, Endpoint, Limits, ModelInfo};
 use sobench_core::case::Case;
 use sobench_core::constraint::{Constraint, GrammarDialect, GrammarSpelling};
 use sobench_core::error::{Error, Result};
@@ -301,7 +301,7 @@ fn client(
     endpoint: Endpoint,
     request_id_prefix: Option<&str>,
 ) -> Result<Client> {
-    Client::new(ClientOptions {
+    Client::new(ClientSettings {
         endpoint,
         max_concurrency: settings.load.max_concurrency.map(|cap| part.share(cap)),
         request_timeout: Some(settings.load.request_timeout),
@@ -328,7 +328,7 @@ impl RunPlan {
         let endpoint = self
             .endpoint()
             .ok_or_else(|| Error::internal("a server that is started has an address"))?;
-        Client::new(ClientOptions::with_defaults(endpoint.clone()))
+        Client::new(ClientSettings::with_defaults(endpoint.clone()))
     }
 }
 

@@ -12,7 +12,7 @@ use sobench_plan::record::condition::{Field, Weight};
 use sobench_results::compare::gate::Undecided;
 use sobench_results::compare::rules::ChangeRule;
 use sobench_results::compare::run_spread::RunSpread;
-use sobench_results::compare::{Gate, MAX_RESAMPLES, MIN_RESAMPLES, Options};
+use sobench_results::compare::{CompareSettings, Gate, MAX_RESAMPLES, MIN_RESAMPLES};
 
 /// Maximum number of sides of one comparison.
 const MAX_SIDES: usize = 16;
@@ -97,7 +97,7 @@ impl CompareArgs {
     ///
     /// # Errors
     /// Usage errors that name the flag and its value.
-    pub fn options(&self) -> Result<Options> {
+    pub fn options(&self) -> Result<CompareSettings> {
         let sides = self.sides.len();
         if sides < 2 && (self.write_baseline.is_none() || !self.save.save.is_empty()) {
             return Err(Error::usage("nothing to compare")
@@ -134,7 +134,7 @@ impl CompareArgs {
                 Error::usage("a gate needs two sides").hint("give a baseline and a new run")
             );
         }
-        Ok(Options {
+        Ok(CompareSettings {
             level: self.confidence / 100.0,
             resamples: self.resamples,
             seed: self.seed,
@@ -206,7 +206,7 @@ mod tests {
     use super::*;
     use crate::cli::{Cli, Command};
 
-    fn options(flags: &[&str]) -> Result<Options> {
+    fn options(flags: &[&str]) -> Result<CompareSettings> {
         let typed = ["sobench", "compare"].iter().chain(flags);
         match Cli::try_parse_from(typed).unwrap().into_command() {
             Command::Compare(flags) => flags.options(),

@@ -280,7 +280,7 @@ fn tail(log: &Path) -> io::Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sobench_client::{ClientOptions, Endpoint};
+    use sobench_client::{ClientSettings, Endpoint};
 
     fn client(port: u16) -> Client {
         let endpoint = Endpoint {
@@ -288,7 +288,7 @@ mod tests {
             path: "/v1/completions".to_owned(),
             ..Endpoint::default()
         };
-        Client::new(ClientOptions::with_defaults(endpoint)).expect("the address is valid")
+        Client::new(ClientSettings::with_defaults(endpoint)).expect("the address is valid")
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use tokio::runtime::Runtime;
 
 use crate::commands::output::CommandOutput;
-use crate::commands::preflight::options::{FeatureOptions, PreflightPlan, PreflightTarget};
+use crate::commands::preflight::options::{FeaturePlan, PreflightPlan, PreflightTarget};
 use crate::commands::preflight::report::features::json::FeaturesFile;
 use crate::commands::preflight::report::features::page;
 use crate::commands::preflight::target::Target;
@@ -23,7 +23,7 @@ use sobench_shutdown::Shutdown;
 /// a result. If a file can no longer be written, that is reported at the end with exit code 3.
 pub(super) fn run(
     options: &PreflightPlan,
-    features: &FeatureOptions,
+    features: &FeaturePlan,
     shutdown: &Shutdown,
 ) -> Result<CommandOutput> {
     let _listener =
@@ -56,7 +56,7 @@ pub(super) fn run(
 fn survey_target(
     options: &PreflightPlan,
     target: &PreflightTarget,
-    features: &FeatureOptions,
+    features: &FeaturePlan,
     runtime: &Runtime,
     shutdown: &Shutdown,
 ) -> Result<ServerSurvey> {

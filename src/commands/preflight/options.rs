@@ -31,7 +31,7 @@ pub struct PreflightPlan {
     /// One server, or several with --features.
     pub servers: TargetPlan,
     /// JSON Schema features to test; `None` to test kinds of constraints.
-    pub features: Option<FeatureOptions>,
+    pub features: Option<FeaturePlan>,
     pub asked: Asked,
     /// Output format: text or JSON.
     pub format: OutputFormat,
@@ -67,7 +67,7 @@ pub struct Asked {
 
 /// Options of --features.
 #[derive(Clone, Debug)]
-pub struct FeatureOptions {
+pub struct FeaturePlan {
     pub features: Vec<Feature>,
     pub settings: Settings,
 }
@@ -216,11 +216,11 @@ fn server(
     })
 }
 
-fn features(flags: &PreflightArgs) -> Result<Option<FeatureOptions>> {
+fn features(flags: &PreflightArgs) -> Result<Option<FeaturePlan>> {
     if !flags.features {
         return Ok(None);
     }
-    Ok(Some(FeatureOptions {
+    Ok(Some(FeaturePlan {
         features: select_features(&flags.keyword)?,
         settings: Settings {
             samples: flags.samples.into(),

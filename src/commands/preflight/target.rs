@@ -5,18 +5,18 @@ use tokio::runtime::Runtime;
 use crate::commands::preflight::options::{Asked, Dialects, PreflightTarget, TargetPlan};
 use sobench_backend::Product;
 use sobench_backend::identify::{Server, identify};
-use sobench_client::{Client, ClientOptions, Endpoint, list_models, server_version, wait_ready};
+use sobench_client::{Client, ClientSettings, Endpoint, list_models, server_version, wait_ready};
 use sobench_core::constraint::GrammarDialect;
 use sobench_core::error::Result;
 use sobench_embedded::{EmbeddedOptions, EmbeddedServer, SYNTHETIC_MODEL};
 use sobench_preflight::ToolQuestion;
 use sobench_preflight::features::MARKS;
-use sobench_preflight::runner::{self, Extent, Options};
+use sobench_preflight::runner::{self, Extent, PreflightSettings};
 
 /// A reachable server and the settings of its preflight.
 pub struct Target {
     pub client: Client,
-    pub options: Options,
+    pub options: PreflightSettings,
     /// Dropping it stops the server.
     _embedded: Option<EmbeddedServer>,
 }
@@ -44,7 +44,7 @@ impl Target {
                     let (server, max_tokens_only, model) =
                         identify_server_and_model(flags, &client, model.as_deref()).await?;
                     let notation = server.grammar_dialect();
-                    let options = Options {
+                    let options = PreflightSettings {
                         max_tokens_only,
                         ..preflight_options(flags, asked, model, server, notation)
                     };
@@ -124,7 +124,7 @@ fn preflight_options(
     model: String,
     server: Server,
     notation: GrammarDialect,
-) -> Options {
+) -> PreflightSettings {
     let preferred = server.constraint_dialect();
     let dialects = match flags.dialects {
         Dialects::One(dialect) => vec![dialect],
@@ -142,7 +142,7 @@ fn preflight_options(
             std::iter::once(preferred).chain(others).collect()
         }
     };
-    Options {
+    PreflightSettings {
         backend: flags.backend,
         model,
         kinds: asked.kinds.clone(),
@@ -163,5 +163,5 @@ fn preflight_options(
 }
 
 fn client(endpoint: Endpoint) -> Result<Client> {
-    Client::new(ClientOptions::with_defaults(endpoint))
+    Client::new(ClientSettings::with_defaults(endpoint))
 }

@@ -18,7 +18,7 @@ use sobench_core::progress::Progress;
 use sobench_data::tokenizer::Tokenizer;
 use sobench_judge::Evaluator;
 use sobench_notices::notice::LogNotice;
-use sobench_report::format::{self, FormOptions};
+use sobench_report::format::{self, FormSettings};
 use sobench_report::from_log::{report, with_view};
 use sobench_runlog::RunLog;
 use sobench_runlog::judge::{CountTokens, judge};
@@ -59,7 +59,7 @@ pub(crate) fn rendered(
     files: &[(OutputFormat, PathBuf)],
 ) -> Result<CommandOutput> {
     let report = report(log)?;
-    let options = FormOptions {
+    let options = FormSettings {
         detailed: log.record.settings.report.detailed,
         junit_per: flags.junit_per,
         detail: detail.detail,

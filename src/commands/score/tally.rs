@@ -14,7 +14,7 @@ use sobench_core::verdict::{NotScored, Reason, ToolCallFault, Verdict};
 use sobench_facts::{Judged, Sample};
 use sobench_facts::{RequestTable, constraint_hash, content_hash, copy_hash, has_copies};
 use sobench_judge::accuracy::Scorer;
-use sobench_plan::metrics::MetricsOptions;
+use sobench_plan::metrics::MetricsSettings;
 use sobench_results::metrics::examples::{Group as Examples, MAX_EXAMPLES};
 use sobench_results::metrics::findings::Findings;
 use sobench_results::metrics::judgement::{compliance, is_correct};
@@ -356,7 +356,7 @@ impl Tally {
     pub(super) fn finish(self) -> Figures {
         let samples = self.table.samples();
         let all: Vec<&Sample<'_>> = samples.iter().collect();
-        let options = MetricsOptions::default();
+        let options = MetricsSettings::default();
         let wanted = Metric::ALL.iter().copied();
         let wanted = wanted.filter(|metric| metric.is_rate() && !OF_RUNS.contains(metric));
         let wanted: Vec<&Metric> = wanted.collect();

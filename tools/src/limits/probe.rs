@@ -16,7 +16,7 @@ use super::{
 };
 use sobench_backend::{Adapter, ConstraintDialect, RequestOptions, Sampling, Unsendable, adapter};
 use sobench_client::clock::Stopwatch;
-use sobench_client::{Client, ClientOptions, Limits, send_body};
+use sobench_client::{Client, ClientSettings, Limits, send_body};
 use sobench_core::constraint::ConstraintKind;
 use sobench_core::error::{Error, Result};
 use sobench_core::error_message::error_message;
@@ -25,7 +25,7 @@ use sobench_core::observation::{Observation, Outcome};
 use sobench_core::printable::printable_message;
 use sobench_core::run_event::AnswerForm;
 use sobench_preflight::constraint_probe::PROMPT;
-use sobench_preflight::{MAX_KEPT_CHARS, Options, server_label};
+use sobench_preflight::{MAX_KEPT_CHARS, PreflightSettings, server_label};
 use sobench_process::server::{Reading, ServerProcess};
 use sobench_shutdown::Shutdown;
 
@@ -73,7 +73,7 @@ const MAX_EVENT_BYTES: usize = 512 << 20;
 #[derive(Clone, Copy, Debug)]
 pub struct Subject<'a> {
     pub client: &'a Client,
-    pub options: &'a Options,
+    pub options: &'a PreflightSettings,
     /// The name in tables and charts; `None` for that of the server.
     pub label: Option<&'a str>,
 }
@@ -96,7 +96,7 @@ pub async fn test_limits(
         options,
         label,
     } = subject;
-    let client = Client::new(ClientOptions {
+    let client = Client::new(ClientSettings {
         request_timeout: Some(step_timeout),
         idle_timeout: None,
         limits: Limits {
@@ -153,7 +153,7 @@ pub async fn test_limits(
 struct Prober<'a> {
     client: Client,
     adapter: Arc<dyn Adapter>,
-    options: &'a Options,
+    options: &'a PreflightSettings,
     step_timeout: Duration,
     shutdown: Shutdown,
     neighbour: Neighbour,
@@ -171,7 +171,7 @@ struct Prober<'a> {
 impl<'a> Prober<'a> {
     async fn new(
         client: Client,
-        options: &'a Options,
+        options: &'a PreflightSettings,
         step_timeout: Duration,
         shutdown: &Shutdown,
     ) -> Result<Self> {
@@ -580,7 +580,7 @@ impl<'a> Prober<'a> {
 }
 
 /// The first dialect that carries a kind of constraint, otherwise the first one.
-fn first_dialect(options: &Options, kind: ConstraintKind) -> ConstraintDialect {
+fn first_dialect(options: &PreflightSettings, kind: ConstraintKind) -> ConstraintDialect {
     let mut dialects = options.dialects.iter().copied();
     let carrying = dialects.clone().find(|dialect| dialect.carries(kind));
     carrying
@@ -588,7 +588,7 @@ fn first_dialect(options: &Options, kind: ConstraintKind) -> ConstraintDialect {
         .unwrap_or(ConstraintDialect::ResponseFormat)
 }
 
-fn request(options: &Options, dialect: ConstraintDialect) -> RequestOptions {
+fn request(options: &PreflightSettings, dialect: ConstraintDialect) -> RequestOptions {
     let sampling = Sampling {
         temperature: Some(0.0),
         ..Sampling::default()

@@ -3,7 +3,7 @@
 use std::io::BufReader;
 
 use super::args::MaskArgs;
-use super::options::MaskOptions;
+use super::options::MaskSettings;
 use super::{measure, proof, worker};
 use sobench::commands::output::CommandOutput;
 use sobench_core::error::Result;
@@ -14,7 +14,7 @@ use sobench_shutdown::Shutdown;
 /// # Errors
 /// Those of the selected mode.
 pub fn run(flags: &MaskArgs, shutdown: &Shutdown) -> Result<CommandOutput> {
-    let options = MaskOptions::new(flags)?;
+    let options = MaskSettings::new(flags)?;
     let output = match (&options.proof.replay, options.mask.prove) {
         (Some(path), _) => proof::replay(&options, path, shutdown),
         (None, Some(effort)) => proof::run(&options, effort, shutdown),

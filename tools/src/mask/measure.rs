@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::mask::options::MaskOptions;
+use crate::mask::options::MaskSettings;
 use crate::mask::report::json::MaskFile;
 use crate::mask::report::page::{self, Order};
 use crate::mask::report::{Measurement, Summary, csv};
@@ -32,7 +32,7 @@ const MESSAGE_MAX_CHARS: usize = 300;
 /// The measurement cannot start, a report file is not writable, or rows cannot be read back. A
 /// report file that fails to be written after the measurement is reported with exit code 3; the
 /// other outputs are unaffected.
-pub fn run(options: &MaskOptions, shutdown: &Shutdown) -> Result<CommandOutput> {
+pub fn run(options: &MaskSettings, shutdown: &Shutdown) -> Result<CommandOutput> {
     check_writable(paths(&options.files).chain(options.output.csv_tags.as_deref()))?;
     let _listener = listen(shutdown)?;
     let measured = measure(options, shutdown)?;
@@ -157,7 +157,7 @@ fn render_report(
     })
 }
 
-fn measure(options: &MaskOptions, shutdown: &Shutdown) -> Result<MaskRun> {
+fn measure(options: &MaskSettings, shutdown: &Shutdown) -> Result<MaskRun> {
     let mode = Mode::detect(!options.output.disable_tqdm);
     let progress = std::sync::OnceLock::new();
     let labels = ProgressLabels {

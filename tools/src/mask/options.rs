@@ -15,7 +15,7 @@ use sobench_engine::EngineName;
 
 /// The plan, the outputs and the proof flags.
 #[derive(Clone, Debug)]
-pub struct MaskOptions {
+pub struct MaskSettings {
     pub mask: MaskPlan,
     pub output: MaskOutputArgs,
     pub files: Vec<(OutputFormat, PathBuf)>,
@@ -29,7 +29,7 @@ const PROOF_TIMEOUT_S: f64 = 10.0;
 /// Maximum time limit of one entry: a day.
 const LONGEST_TIMEOUT_S: f64 = 86_400.0;
 
-impl MaskOptions {
+impl MaskSettings {
     /// Validates the flags.
     ///
     /// # Errors

@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 
 use crate::mask::WorkerCommand;
 use crate::mask::measure::listen;
-use crate::mask::options::MaskOptions;
+use crate::mask::options::MaskSettings;
 use crate::mask::plan::Effort;
 use crate::mask::proof_report::json::ProofFile;
 use crate::mask::proof_report::{Summary, issue, page, replay_report};
@@ -31,7 +31,7 @@ const MAX_WITNESSES_BYTES: u64 = 1 << 30;
 /// # Errors
 /// The search cannot start. A file that fails to be written after the search is reported with exit
 /// code 3.
-pub fn run(options: &MaskOptions, effort: Effort, shutdown: &Shutdown) -> Result<CommandOutput> {
+pub fn run(options: &MaskSettings, effort: Effort, shutdown: &Shutdown) -> Result<CommandOutput> {
     check_writable(paths(&options.files).chain(options.proof.witnesses.as_deref()))?;
     if let Some(folder) = &options.proof.issues {
         std::fs::create_dir_all(folder).map_err(|error| cannot_create(folder, &error))?;
@@ -61,7 +61,7 @@ pub fn run(options: &MaskOptions, effort: Effort, shutdown: &Shutdown) -> Result
     Ok(output)
 }
 
-fn prove(options: &MaskOptions, effort: Effort, shutdown: &Shutdown) -> Result<ProofRun> {
+fn prove(options: &MaskSettings, effort: Effort, shutdown: &Shutdown) -> Result<ProofRun> {
     let mode = Mode::detect(!options.output.disable_tqdm);
     let (entries, findings) = (OnceLock::new(), OnceLock::new());
     let proved = proof_run::prove(
@@ -122,7 +122,7 @@ fn rendered(format: OutputFormat, summary: &Summary) -> String {
     }
 }
 
-fn write_all(options: &MaskOptions, summary: &Summary, output: &mut CommandOutput) {
+fn write_all(options: &MaskSettings, summary: &Summary, output: &mut CommandOutput) {
     for (format, path) in &options.files {
         output.write(path, &rendered(*format, summary));
     }
@@ -160,7 +160,7 @@ fn cannot_create(folder: &Path, error: &std::io::Error) -> Error {
 ///
 /// # Errors
 /// The file has no witness, or an engine cannot be opened.
-pub fn replay(options: &MaskOptions, path: &Path, shutdown: &Shutdown) -> Result<CommandOutput> {
+pub fn replay(options: &MaskSettings, path: &Path, shutdown: &Shutdown) -> Result<CommandOutput> {
     let witnesses = read(path)?;
     check_writable(paths(&options.files))?;
     let _listener = listen(shutdown)?;

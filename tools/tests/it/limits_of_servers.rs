@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use sobench_backend::{ConstraintDialect, ServerKind};
-use sobench_client::{Client, ClientOptions, Endpoint};
+use sobench_client::{Client, ClientSettings, Endpoint};
 use sobench_core::constraint::GrammarDialect;
 use sobench_core::error::Result;
 use sobench_embedded::SYNTHETIC_MODEL;
-use sobench_preflight::{Extent, Options};
+use sobench_preflight::{Extent, PreflightSettings};
 use sobench_shutdown::Shutdown;
 use sobench_testkit::scripted::{
     STREAM_HEAD, ScriptedServer, Then, chunk, models, refusing_url, wait_until_closed, whole,
@@ -25,7 +25,7 @@ async fn try_limits(
     ladders: &[LadderKind],
     timeout: Duration,
 ) -> Result<ServerLimits> {
-    let options = Options {
+    let options = PreflightSettings {
         model: SYNTHETIC_MODEL.to_owned(),
         dialects: vec![ConstraintDialect::StructuredOutputs],
         notation: GrammarDialect::Lark,
@@ -43,7 +43,7 @@ async fn try_limits(
         templated_prompt: None,
         tool_questions: Vec::new(),
     };
-    let client = Client::new(ClientOptions::with_defaults(Endpoint {
+    let client = Client::new(ClientSettings::with_defaults(Endpoint {
         base_url: base_url.to_owned(),
         path: options.backend.default_path().to_owned(),
         ..Endpoint::default()

@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::wire::{Link, Message, PROTOCOL};
-use super::{CoordinatorOptions, LEAD};
+use super::{CoordinatorSettings, LEAD};
 use crate::clock::{StartInstant, as_ns, instant_in, start_at_unix_ns, unix_ns};
 use sobench_core::error::{Error, Result};
 use sobench_core::shard::{ClockOffset, Shard};
@@ -29,7 +29,7 @@ const MAX_NAMED: usize = 20;
 
 pub(super) struct Leader {
     part: Shard,
-    options: CoordinatorOptions,
+    options: CoordinatorSettings,
     deadline: Instant,
     state: Arc<watch::Sender<SharedState>>,
     /// Accepts and serves connections; aborted when this is dropped.
@@ -58,7 +58,7 @@ impl Leader {
     /// # Errors
     /// The address cannot be bound.
     pub(super) async fn listen(
-        options: &CoordinatorOptions,
+        options: &CoordinatorSettings,
         part: Shard,
         plan_sha256: &str,
     ) -> Result<Self> {

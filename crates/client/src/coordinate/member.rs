@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
-use super::CoordinatorOptions;
+use super::CoordinatorSettings;
 use super::wire::{Link, Message, PROTOCOL};
 use crate::clock::{StartInstant, instant_in, start_at_unix_ns, unix_ns};
 use sobench_core::error::{Error, Result};
@@ -73,11 +73,11 @@ impl Member {
     /// # Errors
     /// The leader does not listen in time, or has another plan.
     pub(super) async fn join(
-        options: &CoordinatorOptions,
+        options: &CoordinatorSettings,
         part: Shard,
         plan_sha256: &str,
     ) -> Result<Self> {
-        let CoordinatorOptions {
+        let CoordinatorSettings {
             address,
             timeout: limit,
         } = options;

@@ -10,20 +10,20 @@ use super::member::{Exchange, best_offset};
 use super::*;
 use sobench_core::error::ErrorKind;
 
-fn options(timeout_s: f64) -> CoordinatorOptions {
+fn options(timeout_s: f64) -> CoordinatorSettings {
     let port = TcpListener::bind("127.0.0.1:0")
         .unwrap()
         .local_addr()
         .unwrap()
         .port();
-    CoordinatorOptions {
+    CoordinatorSettings {
         address: format!("127.0.0.1:{port}"),
         timeout: Duration::from_secs_f64(timeout_s),
     }
 }
 
 async fn join(
-    options: &CoordinatorOptions,
+    options: &CoordinatorSettings,
     number: usize,
     of: usize,
     plan: &str,
@@ -38,7 +38,7 @@ async fn join(
 }
 
 async fn start_together(
-    options: &CoordinatorOptions,
+    options: &CoordinatorSettings,
     number: usize,
     of: usize,
     plan: &str,
@@ -237,7 +237,7 @@ async fn a_shutdown_request_ends_the_wait_for_shards() {
 async fn a_port_in_use_is_reported() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
-    let options = CoordinatorOptions {
+    let options = CoordinatorSettings {
         address: address.clone(),
         timeout: Duration::from_secs(1),
     };

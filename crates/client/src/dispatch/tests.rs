@@ -135,7 +135,7 @@ async fn run_with_faults(
     dispatch(
         fake,
         queue,
-        DispatchOptions {
+        DispatchSettings {
             max_concurrency: cap,
             until,
             shutdown,
@@ -359,7 +359,7 @@ async fn a_signal_just_before_a_request_is_sent_cancels_it() {
         },
         shutdown: shutdown.clone(),
     };
-    let options = DispatchOptions {
+    let options = DispatchSettings {
         max_concurrency: None,
         until: Until::LastCase,
         breaker: Breaker::new(ErrorLimits::default(), shutdown.clone()),

@@ -17,7 +17,7 @@ use std::time::Duration;
 use sobench_backend::{
     Adapter, ConstraintDialect, Input, RequestOptions, Sampling, ServerKind, adapter,
 };
-use sobench_client::{Client, ClientOptions, Endpoint, send_one};
+use sobench_client::{Client, ClientSettings, Endpoint, send_one};
 use sobench_core::case::{Case, Prompt};
 use sobench_core::observation::Observation;
 use sobench_shutdown::Shutdown;
@@ -40,7 +40,7 @@ fn request(stream: bool) -> RequestOptions {
     }
 }
 
-fn options(base_url: &str, kind: ServerKind) -> ClientOptions {
+fn options(base_url: &str, kind: ServerKind) -> ClientSettings {
     let endpoint = Endpoint {
         base_url: base_url.to_owned(),
         path: kind.default_path().to_owned(),
@@ -48,7 +48,7 @@ fn options(base_url: &str, kind: ServerKind) -> ClientOptions {
         api_key: None,
         insecure: false,
     };
-    ClientOptions::with_defaults(endpoint)
+    ClientSettings::with_defaults(endpoint)
 }
 
 fn shared(kind: ServerKind) -> Arc<dyn Adapter> {
@@ -56,7 +56,7 @@ fn shared(kind: ServerKind) -> Arc<dyn Adapter> {
 }
 
 /// Sends one request and returns its observation.
-async fn observe(options: ClientOptions, kind: ServerKind, stream: bool) -> Observation {
+async fn observe(options: ClientSettings, kind: ServerKind, stream: bool) -> Observation {
     let client = Client::new(options).unwrap();
     let mut case = case("t-0");
     if kind.input() == Input::Audio {

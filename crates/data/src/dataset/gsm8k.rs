@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 
 use super::answer_format::{answer_schema, in_prose, with_schema};
 use super::registry::{DOCUMENT_OUTPUT_LEN, DatasetKind, Inputs, Spec};
-use super::repository::{self, Layout, RepositoryOptions, text};
+use super::repository::{self, Layout, RepositoryPlan, text};
 use super::{DatasetArgs, DatasetPlan, Row, Rows};
 use sobench_core::case::Prompt;
 use sobench_core::constraint::Constraint;
@@ -32,13 +32,13 @@ const MARK: &str = "####";
 /// The options of `gsm8k`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Gsm8kPlan(pub RepositoryOptions);
+pub struct Gsm8kPlan(pub RepositoryPlan);
 
 impl DatasetKind for Gsm8kPlan {
     const SPEC: Spec = repository::spec("gsm8k", DOCUMENT_OUTPUT_LEN);
 
     fn new(flags: &DatasetArgs) -> Result<Self> {
-        Ok(Self(RepositoryOptions::new(flags)))
+        Ok(Self(RepositoryPlan::new(flags)))
     }
 
     fn rows(&self, plan: &DatasetPlan, inputs: &Inputs<'_>) -> Result<Rows> {
@@ -89,10 +89,10 @@ mod tests {
     );
 
     fn read(path: &str) -> Result<Rows> {
-        let options = RepositoryOptions {
+        let options = RepositoryPlan {
             dataset_path: Some(path.to_owned()),
             order: Order::AsStored,
-            ..RepositoryOptions::default()
+            ..RepositoryPlan::default()
         };
         let plan = DatasetPlan {
             source: Source::Gsm8k(Gsm8kPlan(options)),

@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 
 use super::answer_format::{in_prose, with_choices};
 use super::registry::{DatasetKind, Inputs, PROSE_OUTPUT_LEN, Spec};
-use super::repository::{self, Layout, RepositoryOptions, text};
+use super::repository::{self, Layout, RepositoryPlan, text};
 use super::{DatasetArgs, DatasetPlan, Row, Rows};
 use sobench_core::case::Prompt;
 use sobench_core::constraint::Constraint;
@@ -31,13 +31,13 @@ const LETTERS: [&str; 4] = ["A", "B", "C", "D"];
 /// The options of `mmlu`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct MmluPlan(pub RepositoryOptions);
+pub struct MmluPlan(pub RepositoryPlan);
 
 impl DatasetKind for MmluPlan {
     const SPEC: Spec = repository::spec("mmlu", PROSE_OUTPUT_LEN);
 
     fn new(flags: &DatasetArgs) -> Result<Self> {
-        Ok(Self(RepositoryOptions::new(flags)))
+        Ok(Self(RepositoryPlan::new(flags)))
     }
 
     fn rows(&self, plan: &DatasetPlan, inputs: &Inputs<'_>) -> Result<Rows> {
@@ -97,10 +97,10 @@ mod tests {
     use crate::dataset::{DatasetName, Order, Source};
 
     fn read(path: &str) -> Result<Rows> {
-        let options = RepositoryOptions {
+        let options = RepositoryPlan {
             dataset_path: Some(path.to_owned()),
             order: Order::AsStored,
-            ..RepositoryOptions::default()
+            ..RepositoryPlan::default()
         };
         let plan = DatasetPlan {
             source: Source::Mmlu(MmluPlan(options)),

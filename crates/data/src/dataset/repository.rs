@@ -35,7 +35,7 @@ pub(super) const fn spec(name: &'static str, output_len: u32) -> Spec {
 /// The options of such a dataset.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct RepositoryOptions {
+pub struct RepositoryPlan {
     /// A local path, or a repository of the Hub, `owner/name`.
     pub dataset_path: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -59,7 +59,7 @@ pub(super) struct Layout {
     pub(super) hint: &'static str,
 }
 
-impl RepositoryOptions {
+impl RepositoryPlan {
     pub(super) fn new(flags: &DatasetArgs) -> Self {
         let PartFlags {
             hf_subset,

@@ -15,7 +15,7 @@ use serde_json::{Map, Value};
 use super::answer_format::with_schema;
 use super::json::parse_schema;
 use super::registry::{DOCUMENT_OUTPUT_LEN, DatasetKind, Inputs, Spec};
-use super::repository::{self, Layout, RepositoryOptions, text};
+use super::repository::{self, Layout, RepositoryPlan, text};
 use super::{DatasetArgs, DatasetPlan, Row, Rows};
 use sobench_core::case::Prompt;
 use sobench_core::constraint::Constraint;
@@ -43,13 +43,13 @@ const DEFAULT_SUBSET: &str = "default";
 /// The options of `sob`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct SobPlan(pub RepositoryOptions);
+pub struct SobPlan(pub RepositoryPlan);
 
 impl DatasetKind for SobPlan {
     const SPEC: Spec = repository::spec("sob", DOCUMENT_OUTPUT_LEN);
 
     fn new(flags: &DatasetArgs) -> Result<Self> {
-        let mut options = RepositoryOptions::new(flags);
+        let mut options = RepositoryPlan::new(flags);
         match options.subset.as_deref() {
             Some(DEFAULT_SUBSET) => options.subset = Some(LAYOUT.subset.to_owned()),
             Some("image" | "audio") => {
@@ -117,10 +117,10 @@ mod tests {
     );
 
     fn plan_with(path: &str) -> DatasetPlan {
-        let options = RepositoryOptions {
+        let options = RepositoryPlan {
             dataset_path: Some(path.to_owned()),
             order: Order::AsStored,
-            ..RepositoryOptions::default()
+            ..RepositoryPlan::default()
         };
         DatasetPlan {
             source: Source::Sob(SobPlan(options)),

@@ -5,7 +5,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 
 use crate::dataset::{DatasetPlan, RecordedSource};
-use crate::metrics::MetricsOptions;
+use crate::metrics::MetricsSettings;
 use sobench_backend::{ConstraintDialect, Sampling, ServerKind};
 use sobench_core::constraint::GrammarDialect;
 use sobench_core::load::Load;
@@ -25,7 +25,7 @@ pub struct Settings<S = RecordedSource> {
     #[serde(default, skip_serializing_if = "ServerMetricsSettings::is_default")]
     pub server_metrics: ServerMetricsSettings,
     pub evaluate: EvaluateOptions,
-    pub metrics: MetricsOptions,
+    pub metrics: MetricsSettings,
     pub report: ReportSettings,
     /// The tokenizer as named by the user; `None` for the embedded one.
     pub tokenizer: Option<String>,

@@ -7,7 +7,7 @@ use super::{
     RequestSettings, RunRecord, ServerMetricsSettings, ServerRecord, Settings,
 };
 use crate::dataset::{DatasetPlan, RecordedSource};
-use crate::metrics::MetricsOptions;
+use crate::metrics::MetricsSettings;
 use sobench_backend::{ConstraintDialect, Sampling, ServerKind};
 use sobench_core::constraint::GrammarDialect;
 use sobench_core::load::{ErrorLimits, Load};
@@ -111,7 +111,7 @@ fn settings() -> Settings {
         },
         server_metrics: ServerMetricsSettings::default(),
         evaluate: EvaluateOptions::default(),
-        metrics: MetricsOptions::default(),
+        metrics: MetricsSettings::default(),
         report: ReportSettings {
             percentile_metrics: ["ttft", "tpot", "itl"].map(str::to_owned).into(),
             ..ReportSettings::default()

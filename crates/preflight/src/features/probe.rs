@@ -10,11 +10,11 @@ use super::judge::{judge, not_tested};
 use super::temptation::{LOGIT_BIAS, Temptation, samples_for};
 use super::{FeatureResult, ServerSurvey, Settings};
 use crate::constraint_probe::PROMPT;
-use crate::{Class, Extent, Options, ProbeKind};
+use crate::{Class, Extent, PreflightSettings, ProbeKind};
 use sobench_backend::{
     Adapter, ConstraintDialect, Product, RequestOptions, Sampling, ServerKind, adapter,
 };
-use sobench_client::{Client, ClientOptions, get_path, post_json, send_one};
+use sobench_client::{Client, ClientSettings, get_path, post_json, send_one};
 use sobench_core::case::{Case, Prompt};
 use sobench_core::constraint::Constraint;
 use sobench_core::error::{Error, Result};
@@ -39,18 +39,18 @@ const INTERRUPTED: &str = "interrupted";
 /// keywords cannot be tested. Interrupted by the user before there was a result.
 pub async fn survey(
     client: &Client,
-    options: &Options,
+    options: &PreflightSettings,
     settings: &Settings,
     features: &[Feature],
     shutdown: &Shutdown,
     mut on_feature: impl FnMut(&FeatureResult),
 ) -> Result<ServerSurvey> {
-    let client = Client::new(ClientOptions {
+    let client = Client::new(ClientSettings {
         request_timeout: Some(options.timeout),
         idle_timeout: None,
         ..client.options().clone()
     })?;
-    let json_only = Options {
+    let json_only = PreflightSettings {
         kinds: vec![ProbeKind::JSON_SCHEMA],
         all_dialects: false,
         extent: Extent::BeforeRun,
@@ -134,7 +134,7 @@ fn nothing_enforced_error(found: &crate::Preflight) -> Error {
 struct Probe<'a> {
     client: Client,
     adapter: Arc<dyn Adapter>,
-    options: &'a Options,
+    options: &'a PreflightSettings,
     settings: &'a Settings,
     dialect: ConstraintDialect,
     /// Whether token ids are known and the server takes `logit_bias`.

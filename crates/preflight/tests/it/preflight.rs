@@ -4,13 +4,13 @@
 use std::time::Duration;
 
 use sobench_backend::{ConstraintDialect, Product, ServerKind};
-use sobench_client::{Client, ClientOptions, Endpoint};
+use sobench_client::{Client, ClientSettings, Endpoint};
 use sobench_core::constraint::{ConstraintKind, GrammarDialect};
 use sobench_core::error::Result;
 use sobench_embedded::{EmbeddedOptions, EmbeddedServer, Fault, GuidedFields};
 use sobench_engine::EngineName;
 use sobench_preflight::{
-    self as preflight, Cause, Class, Extent, Options, Preflight, ProbeKind, ToolQuestion,
+    self as preflight, Cause, Class, Extent, Preflight, PreflightSettings, ProbeKind, ToolQuestion,
 };
 use sobench_shutdown::Shutdown;
 use sobench_testkit::constrained::{
@@ -20,9 +20,9 @@ use sobench_testkit::scripted::refusing_url;
 
 use ConstraintDialect::{Guided, ResponseFormat, StructuredOutputs};
 
-/// Options for [`run_preflight`], with the dialects of vLLM.
-pub(crate) fn options() -> Options {
-    Options {
+/// Settings for [`run_preflight`], with the dialects of vLLM.
+pub(crate) fn options() -> PreflightSettings {
+    PreflightSettings {
         backend: ServerKind::Vllm,
         model: "tiny".to_owned(),
         kinds: ProbeKind::of_text()
@@ -45,7 +45,7 @@ pub(crate) fn options() -> Options {
     }
 }
 
-async fn try_preflight(base_url: &str, options: &Options) -> Result<Preflight> {
+async fn try_preflight(base_url: &str, options: &PreflightSettings) -> Result<Preflight> {
     let endpoint = Endpoint {
         base_url: base_url.to_owned(),
         path: options.backend.default_path().to_owned(),
@@ -53,11 +53,11 @@ async fn try_preflight(base_url: &str, options: &Options) -> Result<Preflight> {
         api_key: None,
         insecure: false,
     };
-    let client = Client::new(ClientOptions::with_defaults(endpoint))?;
+    let client = Client::new(ClientSettings::with_defaults(endpoint))?;
     preflight::run(&client, options, &Shutdown::new(), |_| {}).await
 }
 
-pub(crate) async fn run_preflight(base_url: &str, options: &Options) -> Preflight {
+pub(crate) async fn run_preflight(base_url: &str, options: &PreflightSettings) -> Preflight {
     try_preflight(base_url, options)
         .await
         .unwrap_or_else(|error| panic!("{error}"))
@@ -115,7 +115,7 @@ async fn found_with(faults: &[&str], guided_fields: GuidedFields) -> Preflight {
         ..EmbeddedOptions::default()
     })
     .await;
-    let options = Options {
+    let options = PreflightSettings {
         model: "sobench-synthetic".to_owned(),
         notation: GrammarDialect::Lark,
         ..options()
@@ -150,7 +150,7 @@ async fn a_healthy_server_enforces_what_its_engine_supports() {
         for backend in [ServerKind::Vllm, ServerKind::OpenaiChat] {
             for stream in [true, false] {
                 let model = "sobench-synthetic".to_owned();
-                let options = Options {
+                let options = PreflightSettings {
                     backend,
                     stream,
                     model,
@@ -267,7 +267,7 @@ async fn an_envelope_used_as_the_schema_is_detected() {
         ),
         None => Reply::Prose,
     });
-    let options = Options {
+    let options = PreflightSettings {
         kinds: vec![ProbeKind::JSON_SCHEMA],
         ..options()
     };
@@ -361,7 +361,8 @@ async fn failures_of_constrained_requests_have_distinct_classes() {
             ProbeKind::Text(ConstraintKind::Choice),
             ProbeKind::GRAMMAR,
         ];
-        let found = run_preflight(&server.base_url, &Options { kinds, ..options() }).await;
+        let found =
+            run_preflight(&server.base_url, &PreflightSettings { kinds, ..options() }).await;
         all_are(&found, class, cause, message);
         let cells = found
             .cells
@@ -435,7 +436,7 @@ async fn a_truncated_answer_is_tested_again_with_a_higher_limit() {
     ];
     let found = run_preflight(
         &server.base_url,
-        &Options {
+        &PreflightSettings {
             kinds,
             dialects: vec![StructuredOutputs],
             ..options()
@@ -459,7 +460,7 @@ async fn the_second_notation_is_tested_only_if_the_first_is_refused() {
         }
         _ => allowed(body).map_or(Reply::Prose, Reply::Text),
     });
-    let options = Options {
+    let options = PreflightSettings {
         kinds: vec![ProbeKind::GRAMMAR],
         dialects: vec![StructuredOutputs],
         ..options()
@@ -492,7 +493,7 @@ async fn the_second_notation_is_tested_only_if_the_first_is_refused() {
 async fn the_request_that_crashes_a_server_is_reported() {
     let server = crashing_server("::=");
     let kinds = vec![ProbeKind::Text(ConstraintKind::Choice), ProbeKind::GRAMMAR];
-    let options = Options {
+    let options = PreflightSettings {
         kinds,
         dialects: vec![StructuredOutputs, Guided],
         ..options()
@@ -521,7 +522,7 @@ async fn the_request_that_crashes_a_server_is_reported() {
 async fn probes_are_reproducible_and_distinct() {
     let bodies = |seed| async move {
         let server = answering(|_| Reply::Prose);
-        run_preflight(&server.base_url, &Options { seed, ..options() }).await;
+        run_preflight(&server.base_url, &PreflightSettings { seed, ..options() }).await;
         posts(&server)
     };
     let (first, again, other) = (bodies(3).await, bodies(3).await, bodies(4).await);

@@ -3,15 +3,15 @@
 
 use sobench_backend::{ConstraintDialect, ServerKind, ThinkingSwitch};
 use sobench_preflight::{
-    Class, Extent, Options, Preflight, ProbeKind, ReasoningPreflight, ReasoningVerdict,
+    Class, Extent, Preflight, PreflightSettings, ProbeKind, ReasoningPreflight, ReasoningVerdict,
 };
 use sobench_testkit::constrained::posts;
 use sobench_testkit::reasoning_server::{ReasoningFault, reasoning_server};
 
 use crate::preflight::{options, run_preflight};
 
-fn reasoning_options() -> Options {
-    Options {
+fn reasoning_options() -> PreflightSettings {
+    PreflightSettings {
         backend: ServerKind::OpenaiChat,
         kinds: vec![ProbeKind::Reasoning],
         dialects: vec![ConstraintDialect::ResponseFormat],
@@ -148,7 +148,7 @@ async fn a_refused_way_to_turn_thinking_on_is_replaced() {
 async fn a_run_is_stopped_by_an_answer_in_the_reasoning_and_told_of_suppressed_thoughts() {
     // The switch of the user's request.
     let thinking = serde_json::json!({"chat_template_kwargs": {"enable_thinking": true}});
-    let of_run = |kinds: Vec<ProbeKind>| Options {
+    let of_run = |kinds: Vec<ProbeKind>| PreflightSettings {
         kinds,
         all_dialects: false,
         extent: Extent::BeforeRun,

@@ -4,7 +4,8 @@
 use sobench_backend::{ConstraintDialect, ServerKind};
 use sobench_preflight::tool_calls::{MAX_REQUESTS_BEFORE_RUN, Part, ToolRow};
 use sobench_preflight::{
-    Cause, Class, Extent, Options, Preflight, ProbeKind, ToolCell, ToolPreflight, ToolQuestion,
+    Cause, Class, Extent, Preflight, PreflightSettings, ProbeKind, ToolCell, ToolPreflight,
+    ToolQuestion,
 };
 use sobench_testkit::constrained::posts;
 use sobench_testkit::tool_server::{ToolFault, tool_server};
@@ -21,8 +22,8 @@ const AUTO_NOT_STRICT: ToolQuestion = ToolQuestion {
     strict: false,
 };
 
-fn tool_options() -> Options {
-    Options {
+fn tool_options() -> PreflightSettings {
+    PreflightSettings {
         backend: ServerKind::OpenaiChat,
         kinds: vec![ProbeKind::Tool],
         dialects: vec![ConstraintDialect::ResponseFormat],
@@ -245,7 +246,7 @@ async fn refusals_and_failures_are_quoted() {
 #[tokio::test]
 async fn before_a_run_few_requests_are_sent() {
     let server = tool_server(Some(ToolFault::DropStrict));
-    let options = Options {
+    let options = PreflightSettings {
         all_dialects: false,
         extent: Extent::BeforeRun,
         tool_questions: vec![

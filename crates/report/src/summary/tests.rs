@@ -6,7 +6,7 @@ use crate::view::testing::with_view;
 use sobench_core::observation::{Advice, Outcome};
 use sobench_core::verdict::NotScored;
 use sobench_facts::testing::{TestRequest, test_request};
-use sobench_plan::metrics::MetricsOptions;
+use sobench_plan::metrics::MetricsSettings;
 use sobench_plan::record::RunRecord;
 use sobench_plan::record::testing::record;
 use sobench_results::metrics::client_overhead::{
@@ -20,7 +20,7 @@ fn summary(run: &[TestRequest<'_>], record: RunRecord, client: ClientOverhead) -
     with_view(run, record, |view| {
         let report = Report {
             client: Some(client),
-            metrics: summarise(view.samples, 2_000_000_000, &MetricsOptions::default()),
+            metrics: summarise(view.samples, 2_000_000_000, &MetricsSettings::default()),
             differences: ArmDifferences::new(view.samples, &view.report.metrics.options, 0),
             ..view.report.clone()
         };

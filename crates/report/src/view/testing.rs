@@ -2,7 +2,7 @@
 
 use super::*;
 use sobench_facts::testing::{TestRequest, with_samples};
-use sobench_plan::metrics::MetricsOptions;
+use sobench_plan::metrics::MetricsSettings;
 use sobench_plan::record::RunRecord;
 use sobench_results::metrics::summarise;
 
@@ -12,9 +12,9 @@ pub fn with_view<T>(
     record: RunRecord,
     check: impl FnOnce(View<'_>) -> T,
 ) -> T {
-    let options = MetricsOptions {
+    let options = MetricsSettings {
         percentiles: vec![50.0, 99.0],
-        ..MetricsOptions::default()
+        ..MetricsSettings::default()
     };
     with_samples(run, |samples| {
         let report = Report::new(record, summarise(samples, 2_000_000_000, &options));

@@ -579,7 +579,7 @@ mod tests {
     use crate::metrics::registry::rates as registry_rates;
     use crate::metrics::summarise;
     use sobench_facts::testing::{test_request, with_samples};
-    use sobench_plan::metrics::MetricsOptions;
+    use sobench_plan::metrics::MetricsSettings;
     use sobench_plan::record::testing::record;
     use sobench_statistics::contrast::{Hits, RateContrast, Share};
     use sobench_statistics::paired::{PairedSample, Pairs};
@@ -588,7 +588,7 @@ mod tests {
     fn single_run_is_checked_against_limits() {
         let run: Vec<_> = (0..20).map(|_| test_request()).collect();
         let metrics = with_samples(&run, |samples| {
-            summarise(samples, 1_000_000_000, &MetricsOptions::default())
+            summarise(samples, 1_000_000_000, &MetricsSettings::default())
         });
         let rules = [
             "correct_rate>=99.5",

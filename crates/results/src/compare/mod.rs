@@ -50,9 +50,9 @@ pub const MIN_RESAMPLES: usize = 1000;
 /// Maximum number of resamples.
 pub const MAX_RESAMPLES: usize = 1_000_000;
 
-/// Options of a comparison.
+/// Settings of a comparison.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Options {
+pub struct CompareSettings {
     /// Confidence level of the reported intervals, between 0 and 1.
     pub level: f64,
     /// `None` for as many as the widest interval needs.
@@ -97,7 +97,7 @@ pub struct ComparisonMethod {
     pub gate_level: Option<f64>,
     pub resamples: usize,
     pub seed: u64,
-    /// See [`Options::run_spread`].
+    /// See [`CompareSettings::run_spread`].
     pub run_spread: RunSpread,
 }
 
@@ -168,7 +168,7 @@ pub enum Method {
 }
 
 /// Compares each later side with the first.
-pub fn compare(sides: Vec<Side>, options: &Options) -> Comparison {
+pub fn compare(sides: Vec<Side>, options: &CompareSettings) -> Comparison {
     let conditions = conditions(&sides, &options.allowed);
     let others = sides.len().saturating_sub(1);
     let rules = options
@@ -326,7 +326,7 @@ fn measured(
     a: &Side,
     b: &Side,
     method: &ComparisonMethod,
-    options: &Options,
+    options: &CompareSettings,
 ) -> (Pairing, Vec<Measured>) {
     let pairing = Pairing::new(a, b);
     let mut metrics = Figure::in_tables();
@@ -352,7 +352,7 @@ fn against(
     other: usize,
     (pairing, measured): (Pairing, Vec<Measured>),
     method: &ComparisonMethod,
-    options: &Options,
+    options: &CompareSettings,
 ) -> SideComparison {
     let (a, b) = (&sides[0], &sides[other]);
     let (changes, limits) = match &options.gate {
@@ -452,7 +452,7 @@ mod tests {
 
     #[test]
     fn at_a_rate_that_both_sides_sustain_lengths_are_named_and_throughput_is_not_compared() {
-        let options = Options {
+        let options = CompareSettings {
             level: 0.99,
             resamples: Some(1),
             seed: 0,

@@ -18,7 +18,7 @@ use sobench_core::observation::Outcome;
 use sobench_core::scorer::Scorer;
 use sobench_facts::Sample;
 use sobench_judge::accuracy::{Grade, Leaves};
-use sobench_plan::metrics::MetricsOptions;
+use sobench_plan::metrics::MetricsSettings;
 use sobench_statistics::Rate;
 use sobench_statistics::paired::{
     MIN_DISCORDANT, PairedSample, Pairs, SIGNIFICANCE, items_needed, smallest_visible_effect,
@@ -231,7 +231,7 @@ impl Missed {
 
 impl AccuracySummary {
     /// The accuracy of a run; `None` if no request has a reference.
-    pub fn new(samples: &[Sample<'_>], options: &MetricsOptions) -> Option<Self> {
+    pub fn new(samples: &[Sample<'_>], options: &MetricsSettings) -> Option<Self> {
         let graded: Vec<&Sample<'_>> = samples
             .iter()
             .filter(|sample| sample.grade().is_some())
@@ -302,7 +302,7 @@ impl ArmAccuracy {
         })
     }
 
-    fn new(arm: Arm, samples: &[Sample<'_>], options: &MetricsOptions) -> Option<Self> {
+    fn new(arm: Arm, samples: &[Sample<'_>], options: &MetricsSettings) -> Option<Self> {
         let of_arm: Vec<&Sample<'_>> = samples
             .iter()
             .filter(|sample| sample.arm() == arm && sample.grade().is_some())
@@ -512,7 +512,7 @@ mod tests {
     fn summary(
         grades: &[(Option<Grade>, Option<Grade>)],
         prompts: usize,
-        options: &MetricsOptions,
+        options: &MetricsSettings,
     ) -> Option<AccuracySummary> {
         let run: Vec<TestRequest<'_>> = grades
             .iter()
@@ -549,12 +549,12 @@ mod tests {
             (UNPARSED, WRONG),
             (RIGHT, None),
         ]);
-        let options = MetricsOptions {
+        let options = MetricsSettings {
             cost_per_million: Some(sobench_plan::metrics::TokenPrice {
                 input: 1.0,
                 output: 10.0,
             }),
-            ..MetricsOptions::default()
+            ..MetricsSettings::default()
         };
         let found = summary(&grades, 1000, &options).unwrap();
         assert_eq!((found.items, found.requests), (33, 65));
@@ -615,7 +615,7 @@ mod tests {
                 vec![(RIGHT, WRONG); lost],
             ]
             .concat();
-            let found = summary(&grades, 10_000, &MetricsOptions::default()).unwrap();
+            let found = summary(&grades, 10_000, &MetricsSettings::default()).unwrap();
             found.effects[0].verdict
         };
         assert_eq!(verdict(2, 195, 2, 1), EffectVerdict::TooFewRight);
@@ -634,7 +634,7 @@ mod tests {
                 _ => (WRONG, WRONG),
             })
             .collect();
-        let options = MetricsOptions::default();
+        let options = MetricsSettings::default();
         let single = summary(&grades, 200, &options).unwrap();
         let copied = summary(&grades, 20, &options).unwrap();
         let [single, copied] = [&single, &copied].map(|summary| &summary.effects[0]);
@@ -649,7 +649,7 @@ mod tests {
     #[test]
     fn runs_without_references_have_no_accuracy() {
         assert_eq!(
-            summary(&[(None, None)], 1, &MetricsOptions::default()),
+            summary(&[(None, None)], 1, &MetricsSettings::default()),
             None
         );
     }

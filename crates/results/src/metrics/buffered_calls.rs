@@ -11,7 +11,7 @@ use sobench_core::answer::Channel;
 use sobench_core::case::Arm;
 use sobench_core::channel_timing::LATE_WINDOW_NS;
 use sobench_facts::Sample;
-use sobench_plan::metrics::MetricsOptions;
+use sobench_plan::metrics::MetricsSettings;
 
 /// Minimum silence before the arguments.
 pub const MIN_SILENCE_NS: u64 = 500_000_000;
@@ -52,7 +52,7 @@ pub struct BufferedCount {
 
 impl BufferedCalls {
     /// `None` unless the requests that are not controls show a server that buffers.
-    pub fn new(samples: &[Sample<'_>], options: &MetricsOptions) -> Option<Self> {
+    pub fn new(samples: &[Sample<'_>], options: &MetricsSettings) -> Option<Self> {
         if samples.iter().all(|sample| sample.channels().is_none()) {
             return None;
         }
@@ -100,7 +100,7 @@ impl Arguments {
     /// tool calls, if known.
     fn new(
         sample: &Sample<'_>,
-        options: &MetricsOptions,
+        options: &MetricsSettings,
         usual_ttft_ns: Option<f64>,
     ) -> Option<Self> {
         let is_counted = sample.outcome().is_answer() && sample.streamed(options);
@@ -145,7 +145,7 @@ impl Arguments {
 
 /// Median TTFT of answers without tool calls that came token by token; `None` with fewer than
 /// [`MIN_ANSWERS`].
-fn usual_ttft_ns(samples: &[Sample<'_>], options: &MetricsOptions) -> Option<f64> {
+fn usual_ttft_ns(samples: &[Sample<'_>], options: &MetricsSettings) -> Option<f64> {
     let ttft_ns = |sample: &Sample<'_>| {
         let has_calls = sample
             .channels()
@@ -186,7 +186,7 @@ mod tests {
 
     fn found(run: &[TestRequest<'_>]) -> Option<BufferedCalls> {
         with_samples(run, |samples| {
-            BufferedCalls::new(samples, &MetricsOptions::default())
+            BufferedCalls::new(samples, &MetricsSettings::default())
         })
     }
 

@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::pooled::Pooled;
 use sobench_facts::Sample;
 use sobench_facts::latency::chunk_gaps_ms;
-use sobench_plan::metrics::MetricsOptions;
+use sobench_plan::metrics::MetricsSettings;
 
 /// A chunk that arrives this soon after the one before was sent together with it.
 const TOGETHER_MS: f64 = 0.5;
@@ -31,7 +31,7 @@ pub struct Bursts {
 
 impl Bursts {
     /// The gaps of a run; `None` without any.
-    pub fn new(samples: &[Sample<'_>], options: &MetricsOptions) -> Option<Self> {
+    pub fn new(samples: &[Sample<'_>], options: &MetricsSettings) -> Option<Self> {
         let (mut gaps, mut together, mut pauses) = (0, 0, Pooled::default());
         let answers = samples
             .iter()
@@ -75,7 +75,7 @@ mod tests {
             ..test_request()
         }];
         with_samples(&run, |samples| {
-            Bursts::new(samples, &MetricsOptions::default())
+            Bursts::new(samples, &MetricsSettings::default())
         })
     }
 

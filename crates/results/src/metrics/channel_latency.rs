@@ -4,7 +4,7 @@
 use sobench_core::answer::Channel;
 use sobench_facts::Sample;
 use sobench_facts::latency::chunk_gaps_ms;
-use sobench_plan::metrics::MetricsOptions;
+use sobench_plan::metrics::MetricsSettings;
 use sobench_statistics::mean;
 
 /// Minimum E2EL of an answer for the share of its late bytes: five times the window. All bytes of a
@@ -12,7 +12,7 @@ use sobench_statistics::mean;
 pub const MIN_LATE_E2EL_MS: f64 = 500.0;
 
 /// Sent to the first chunk of a channel.
-pub fn ttft_ms(sample: &Sample<'_>, options: &MetricsOptions, channel: Channel) -> Option<f64> {
+pub fn ttft_ms(sample: &Sample<'_>, options: &MetricsSettings, channel: Channel) -> Option<f64> {
     let channels = sample.channels().filter(|_| sample.streamed(options))?;
     let chunks_ns = sample.chunks_ns();
     let first_ns = *chunks_ns.get(channels.first_chunk(channel)?)?;
@@ -20,7 +20,7 @@ pub fn ttft_ms(sample: &Sample<'_>, options: &MetricsOptions, channel: Channel) 
 }
 
 /// The gaps between consecutive chunks that both have the channel.
-pub fn gaps_ms(sample: &Sample<'_>, options: &MetricsOptions, channel: Channel) -> Vec<f64> {
+pub fn gaps_ms(sample: &Sample<'_>, options: &MetricsSettings, channel: Channel) -> Vec<f64> {
     let Some(channels) = sample.channels().filter(|_| sample.streamed(options)) else {
         return Vec::new();
     };
@@ -34,7 +34,7 @@ pub fn gaps_ms(sample: &Sample<'_>, options: &MetricsOptions, channel: Channel) 
 }
 
 /// Dead air: the longest gap between consecutive chunks of an answer, also of different channels.
-pub fn dead_air_ms(sample: &Sample<'_>, options: &MetricsOptions) -> Option<f64> {
+pub fn dead_air_ms(sample: &Sample<'_>, options: &MetricsSettings) -> Option<f64> {
     sample.channels().filter(|_| sample.streamed(options))?;
     chunk_gaps_ms(&sample.chunks_ns()).reduce(f64::max)
 }
@@ -43,7 +43,7 @@ pub fn dead_air_ms(sample: &Sample<'_>, options: &MetricsOptions) -> Option<f64>
 /// the last chunk; `None` without answers of at least [`MIN_LATE_E2EL_MS`].
 pub fn late_percent(
     samples: &[&Sample<'_>],
-    options: &MetricsOptions,
+    options: &MetricsSettings,
     channel: Channel,
 ) -> Option<f64> {
     let of_answer = |sample: &&Sample<'_>| {
@@ -93,7 +93,7 @@ mod tests {
 
     #[test]
     fn channels_have_their_own_latencies() {
-        let options = MetricsOptions::default();
+        let options = MetricsSettings::default();
         with_samples(&[mixed(), test_request()], |samples| {
             let [mixed, plain] = samples else {
                 unreachable!()
@@ -110,7 +110,7 @@ mod tests {
             assert_eq!(ttft_ms(plain, &options, Content), None);
             assert!(gaps_ms(plain, &options, Content).is_empty());
             assert_eq!(dead_air_ms(plain, &options), None);
-            let unstreamed = MetricsOptions {
+            let unstreamed = MetricsSettings {
                 streamed: false,
                 ..options.clone()
             };
@@ -133,7 +133,7 @@ mod tests {
         with_samples(&[short], |samples| {
             let all: Vec<_> = samples.iter().collect();
             assert_eq!(
-                late_percent(&all, &MetricsOptions::default(), ToolCalls),
+                late_percent(&all, &MetricsSettings::default(), ToolCalls),
                 None
             );
         });

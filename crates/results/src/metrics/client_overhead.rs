@@ -16,7 +16,7 @@ pub use self::bounds::{Bound, Bounds, MAX_SHARE, MIN_LIMIT_MS};
 pub use self::clients::{run_overhead, shard_overhead};
 use super::registry::Values;
 use sobench_facts::Sample;
-use sobench_plan::metrics::MetricsOptions;
+use sobench_plan::metrics::MetricsSettings;
 use sobench_plan::record::ClientCost;
 use sobench_statistics::Summary;
 pub use sobench_statistics::contrast::MIN_VALUES;
@@ -104,7 +104,7 @@ impl ClientOverhead {
     /// `values` are the figures of the whole run.
     pub fn new(
         samples: &[Sample<'_>],
-        options: &MetricsOptions,
+        options: &MetricsSettings,
         run: ClientRun,
         values: &Values,
     ) -> Self {

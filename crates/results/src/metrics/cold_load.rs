@@ -23,7 +23,7 @@ use super::pooled::Pooled;
 use sobench_core::case::Arm;
 use sobench_facts::Sample;
 use sobench_facts::latency::chunk_gaps_ms;
-use sobench_plan::metrics::MetricsOptions;
+use sobench_plan::metrics::MetricsSettings;
 use sobench_statistics::Summary;
 use sobench_statistics::contrast::Difference;
 
@@ -56,7 +56,7 @@ pub struct BesideLatencies {
 impl ColdLoad {
     /// Compares the requests beside those tagged [`COLD_TAG`] with the requests beside other
     /// constrained ones.
-    pub fn new(samples: &[Sample<'_>], options: &MetricsOptions, every: usize, seed: u64) -> Self {
+    pub fn new(samples: &[Sample<'_>], options: &MetricsSettings, every: usize, seed: u64) -> Self {
         let new_uses: Vec<ConstraintUse<'_, '_>> = samples
             .iter()
             .filter(|sample| is_new(sample))
@@ -170,7 +170,7 @@ impl Sides {
         side.entry(index).or_default().push(value_ms);
     }
 
-    fn compared(self, options: &MetricsOptions, seed: u64) -> BesideLatencies {
+    fn compared(self, options: &MetricsSettings, seed: u64) -> BesideLatencies {
         let [(new, new_means), (known, known_means)] = [self.new, self.known].map(|side| {
             let mut pooled = Pooled::default();
             let mut means = Vec::new();

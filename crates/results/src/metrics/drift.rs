@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::registry::{Metric, latencies};
 use sobench_facts::Sample;
-use sobench_plan::metrics::MetricsOptions;
+use sobench_plan::metrics::MetricsSettings;
 use sobench_statistics::{LevelShift, Trend, percentile};
 
 /// The smallest number of answers that is tested.
@@ -61,7 +61,7 @@ pub struct Step {
 
 impl Drift {
     /// Tests TTFT, TPOT and E2EL; the latencies of too few answers are left out.
-    pub fn all(samples: &[Sample<'_>], options: &MetricsOptions) -> Vec<Self> {
+    pub fn all(samples: &[Sample<'_>], options: &MetricsSettings) -> Vec<Self> {
         let mut answers: Vec<&Sample<'_>> = samples
             .iter()
             .filter(|sample| sample.outcome().is_answer())
@@ -137,7 +137,7 @@ impl Drift {
 fn values<'s, 'a>(
     metric: &Metric,
     answers: &[&'s Sample<'a>],
-    options: &MetricsOptions,
+    options: &MetricsSettings,
 ) -> (Vec<&'s Sample<'a>>, Vec<f64>) {
     let values = answers
         .iter()
@@ -175,7 +175,7 @@ mod tests {
             })
             .collect();
         with_samples(&run, |samples| {
-            let found = Drift::all(samples, &MetricsOptions::default());
+            let found = Drift::all(samples, &MetricsSettings::default());
             found.into_iter().filter(|drift| drift.is_drift).collect()
         })
     }
@@ -254,7 +254,7 @@ mod tests {
             })
             .collect();
         with_samples(&run, |samples| {
-            assert!(Drift::all(samples, &MetricsOptions::default()).is_empty());
+            assert!(Drift::all(samples, &MetricsSettings::default()).is_empty());
         });
     }
 }

@@ -13,7 +13,7 @@ use serde::Serialize;
 use sobench_core::case::Arm;
 use sobench_core::constraint::Constraint;
 use sobench_facts::Sample;
-use sobench_plan::metrics::MetricsOptions;
+use sobench_plan::metrics::MetricsSettings;
 use sobench_statistics::contrast::Difference;
 use sobench_statistics::{Summary, mean};
 
@@ -51,7 +51,7 @@ impl FirstUses {
     /// before the run. `None` if no constraint was sent.
     pub fn new(
         samples: &[Sample<'_>],
-        options: &MetricsOptions,
+        options: &MetricsSettings,
         known: &HashSet<String>,
         seed: u64,
     ) -> Option<Self> {
@@ -89,7 +89,7 @@ impl FirstUses {
 /// TTFTs in milliseconds of cold and of warm uses, as defined by [`FirstUses`].
 pub fn ttfts(
     samples: &[Sample<'_>],
-    options: &MetricsOptions,
+    options: &MetricsSettings,
     known: &HashSet<String>,
 ) -> (Vec<f64>, Vec<f64>) {
     let (mut cold, mut warm) = (Vec::new(), Vec::new());
@@ -104,7 +104,7 @@ pub fn ttfts(
 /// The case indices of warm uses, as defined by [`FirstUses`].
 pub fn later_uses(
     samples: &[Sample<'_>],
-    options: &MetricsOptions,
+    options: &MetricsSettings,
     known: &HashSet<String>,
 ) -> HashSet<usize> {
     let groups = by_constraint(samples);
@@ -153,7 +153,7 @@ struct Later<'s, 'a> {
 /// order.
 fn split<'s, 'a>(
     group: &[&'s Sample<'a>],
-    options: &MetricsOptions,
+    options: &MetricsSettings,
     is_known: bool,
 ) -> (Option<f64>, Later<'s, 'a>) {
     let mut later = Later::default();
@@ -186,7 +186,7 @@ fn split<'s, 'a>(
 }
 
 impl<'s, 'a> ConstraintUse<'s, 'a> {
-    pub(super) fn new(sample: &'s Sample<'a>, options: &MetricsOptions) -> Option<Self> {
+    pub(super) fn new(sample: &'s Sample<'a>, options: &MetricsSettings) -> Option<Self> {
         let timing = sample.request_times();
         let ttft_ms = sample
             .latency(options)

@@ -73,7 +73,7 @@ use sobench_core::observation::{CountFault, Outcome, failure_message};
 use sobench_core::server_sample::ServerSample;
 use sobench_facts::{Sample, TokenSource};
 use sobench_notices::notice::NameChange;
-use sobench_plan::metrics::{Answers, MetricsOptions};
+use sobench_plan::metrics::{Answers, MetricsSettings};
 use sobench_statistics::Rate;
 
 /// All figures of a run.
@@ -82,7 +82,7 @@ pub struct Metrics {
     /// From the start of the schedule to the end of the last request.
     #[serde(skip)]
     pub duration_ns: u64,
-    pub options: MetricsOptions,
+    pub options: MetricsSettings,
     pub outcomes: OutcomeCounts,
     /// Requests without an answer, by outcome, over all arms. Abandoned ones are left out.
     #[serde(rename = "quality")]
@@ -201,7 +201,7 @@ fn is_zero(count: &usize) -> bool {
 
 /// Computes all figures of a run of `duration_ns` without samples of the server's metrics page.
 /// `samples` are in plan order.
-pub fn summarise(samples: &[Sample<'_>], duration_ns: u64, options: &MetricsOptions) -> Metrics {
+pub fn summarise(samples: &[Sample<'_>], duration_ns: u64, options: &MetricsSettings) -> Metrics {
     summarise_with_server(samples, duration_ns, options, &[])
 }
 
@@ -209,7 +209,7 @@ pub fn summarise(samples: &[Sample<'_>], duration_ns: u64, options: &MetricsOpti
 pub fn summarise_with_server(
     samples: &[Sample<'_>],
     duration_ns: u64,
-    options: &MetricsOptions,
+    options: &MetricsSettings,
     server: &[ServerSample],
 ) -> Metrics {
     let all: Vec<&Sample<'_>> = samples.iter().collect();
@@ -378,7 +378,7 @@ impl Serialize for OutcomeCounts {
 }
 
 impl TokenSources {
-    fn new(samples: &[Sample<'_>], options: &MetricsOptions) -> Self {
+    fn new(samples: &[Sample<'_>], options: &MetricsSettings) -> Self {
         let answers = || samples.iter().filter(|sample| sample.outcome().is_answer());
         let tokens = || answers().map(|sample| sample.tokens());
         let is_generated = options.answers == Answers::Generated;
@@ -424,7 +424,7 @@ mod tests {
 
     fn summarised(run: &[TestRequest<'_>], duration_ns: u64) -> Metrics {
         with_samples(run, |samples| {
-            summarise(samples, duration_ns, &MetricsOptions::default())
+            summarise(samples, duration_ns, &MetricsSettings::default())
         })
     }
 
@@ -734,7 +734,7 @@ mod tests {
             case.tags = vec!["x".into(), format!("{DATASET_TAG}{name}")];
         };
         let groups = with_cases(&run, tag, |samples| {
-            summarise(samples, SECOND, &MetricsOptions::default()).groups
+            summarise(samples, SECOND, &MetricsSettings::default()).groups
         });
         let found: Vec<_> = groups
             .iter()

@@ -7,7 +7,7 @@ use super::drift::Drift;
 use super::registry::{Metric, latencies};
 use sobench_core::case::Arm;
 use sobench_facts::Sample;
-use sobench_plan::metrics::MetricsOptions;
+use sobench_plan::metrics::MetricsSettings;
 use sobench_statistics::TwoModes;
 
 /// The two modes of one latency in one arm.
@@ -27,7 +27,7 @@ pub struct Modes {
 impl Modes {
     /// The modes of TTFT and TPOT in each arm. E2EL is left out, since it has as many modes as the
     /// answers have lengths, and so is a latency that drifts.
-    pub fn all(samples: &[Sample<'_>], options: &MetricsOptions, drift: &[Drift]) -> Vec<Self> {
+    pub fn all(samples: &[Sample<'_>], options: &MetricsSettings, drift: &[Drift]) -> Vec<Self> {
         let metrics = [&latencies::TTFT, &latencies::TPOT].into_iter();
         let steady = metrics.filter(|metric: &&Metric| {
             let mut drifting = drift.iter().filter(|drift| drift.is_drift);
@@ -80,7 +80,7 @@ mod tests {
                 }
             })
             .collect();
-        let options = MetricsOptions::default();
+        let options = MetricsSettings::default();
         with_samples(&run, |samples| {
             Modes::all(samples, &options, &Drift::all(samples, &options))
         })

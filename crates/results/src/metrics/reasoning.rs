@@ -96,7 +96,7 @@ mod tests {
     use sobench_core::observation::Outcome;
     use sobench_facts::reasoning::ReasoningFacts;
     use sobench_facts::testing::{TestRequest, test_request, with_samples};
-    use sobench_plan::metrics::MetricsOptions;
+    use sobench_plan::metrics::MetricsSettings;
 
     /// An answer of an arm with reasoning of this many tokens.
     fn reasoned(arm: Arm, tokens: u64) -> TestRequest<'static> {
@@ -152,7 +152,7 @@ mod tests {
 
     fn reasoning(run: &[TestRequest<'_>]) -> (Reasoning, Metrics) {
         let metrics = with_samples(run, |samples| {
-            summarise(samples, 1, &MetricsOptions::default())
+            summarise(samples, 1, &MetricsSettings::default())
         });
         (metrics.reasoning.clone().unwrap(), metrics)
     }

@@ -312,7 +312,7 @@ mod tests {
     use super::*;
     use crate::metrics::summarise_with_server;
     use sobench_facts::testing::{test_request, with_samples};
-    use sobench_plan::metrics::MetricsOptions;
+    use sobench_plan::metrics::MetricsSettings;
 
     const S: i64 = 1_000_000_000;
 
@@ -327,7 +327,7 @@ mod tests {
 
     fn metrics(server: &[ServerSample]) -> Option<ServerMetrics> {
         with_samples(&[test_request()], |samples| {
-            let options = MetricsOptions::default();
+            let options = MetricsSettings::default();
             summarise_with_server(samples, 3_000_000_000, &options, server).server
         })
     }

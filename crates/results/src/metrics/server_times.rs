@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use sobench_facts::Sample;
-use sobench_plan::metrics::MetricsOptions;
+use sobench_plan::metrics::MetricsSettings;
 use sobench_statistics::mean;
 
 /// Means over the answers with times of the server, in milliseconds.
@@ -25,7 +25,7 @@ pub struct ServerTimesSummary {
 
 impl ServerTimesSummary {
     /// `None` if no answer has times.
-    pub(super) fn new(samples: &[Sample<'_>], options: &MetricsOptions) -> Option<Self> {
+    pub(super) fn new(samples: &[Sample<'_>], options: &MetricsSettings) -> Option<Self> {
         let ms = |ns: u64| ns as f64 / 1e6;
         let answers: Vec<_> = samples
             .iter()
@@ -97,7 +97,7 @@ mod tests {
         };
         let run = [times(1, 4), times(3, 6), test_request()];
         with_samples(&run, |samples| {
-            let options = MetricsOptions::default();
+            let options = MetricsSettings::default();
             let found = ServerTimesSummary::new(samples, &options).unwrap();
             assert_eq!((found.answers, found.queue_ms), (2, Some(2.0)));
             assert_eq!(found.first_token_ms, Some(5.0));

@@ -10,7 +10,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use sobench_facts::Sample;
-use sobench_plan::metrics::MetricsOptions;
+use sobench_plan::metrics::MetricsSettings;
 use sobench_statistics::Summary;
 
 const NS_PER_S: f64 = 1e9;
@@ -77,7 +77,7 @@ impl SteadyState {
     pub fn new(
         samples: &[Sample<'_>],
         duration_ns: u64,
-        options: &MetricsOptions,
+        options: &MetricsSettings,
         target: usize,
         threshold: f64,
     ) -> Option<Self> {
@@ -249,7 +249,7 @@ fn warning(window_s: f64, run_s: f64) -> Option<String> {
     })
 }
 
-fn tpot_percentiles(options: &MetricsOptions) -> Vec<f64> {
+fn tpot_percentiles(options: &MetricsSettings) -> Vec<f64> {
     let mut percentiles = options.percentiles.clone();
     percentiles.extend(
         TPOT_PERCENTILES

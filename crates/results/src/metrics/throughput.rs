@@ -11,7 +11,7 @@ use super::in_flight::{end_ns, levels};
 use sobench_core::case::Arm;
 use sobench_core::verdict::Verdict;
 use sobench_facts::Sample;
-use sobench_plan::metrics::{Answers, MetricsOptions, Slo};
+use sobench_plan::metrics::{Answers, MetricsSettings, Slo};
 
 const NS_PER_S: u64 = 1_000_000_000;
 
@@ -29,7 +29,7 @@ pub struct Counts {
 
 impl Counts {
     /// Counts the answers of a group.
-    pub(super) fn new(answers: &[&Sample<'_>], options: &MetricsOptions) -> Self {
+    pub(super) fn new(answers: &[&Sample<'_>], options: &MetricsSettings) -> Self {
         let input = sum(answers.iter().map(|sample| sample.tokens().input));
         let is_generated = options.answers == Answers::Generated;
         let output =
@@ -71,7 +71,7 @@ pub(super) fn sum(mut terms: impl Iterator<Item = Option<u64>>) -> Option<u64> {
 fn good<'s, 'a>(
     answers: &[&'s Sample<'a>],
     slo: Slo,
-    options: &MetricsOptions,
+    options: &MetricsSettings,
 ) -> Option<Vec<&'s Sample<'a>>> {
     let needs_streaming = slo.ttft_ms.is_some() || slo.tpot_ms.is_some();
     let unstreamed = !options.streamed || answers.iter().any(|sample| !sample.streamed(options));
@@ -192,16 +192,16 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    fn measured(run: &[TestRequest<'_>], duration_ms: u64, options: &MetricsOptions) -> Values {
+    fn measured(run: &[TestRequest<'_>], duration_ms: u64, options: &MetricsSettings) -> Values {
         with_samples(run, |samples| {
             summarise(samples, duration_ms * MS, options).values
         })
     }
 
-    fn with_slo(slo: Slo) -> MetricsOptions {
-        MetricsOptions {
+    fn with_slo(slo: Slo) -> MetricsSettings {
+        MetricsSettings {
             goodput: Some(slo),
-            ..MetricsOptions::default()
+            ..MetricsSettings::default()
         }
     }
 
@@ -218,7 +218,7 @@ mod tests {
                 ..test_request()
             },
         ];
-        let throughput = measured(&run, 4000, &MetricsOptions::default());
+        let throughput = measured(&run, 4000, &MetricsSettings::default());
         assert_eq!(throughput.number(&REQUEST_THROUGHPUT), Some(0.5));
         assert_eq!(throughput.number(&OUTPUT_THROUGHPUT), Some(1.5));
         assert_eq!(throughput.number(&TOTAL_TOKEN_THROUGHPUT), Some(5.0));
@@ -244,7 +244,7 @@ mod tests {
             measured(
                 std::slice::from_ref(&unjudged),
                 1000,
-                &MetricsOptions::default()
+                &MetricsSettings::default()
             )
             .number(&VALID_THROUGHPUT),
             None
@@ -253,23 +253,23 @@ mod tests {
             measured(
                 &[unjudged, test_request()],
                 1000,
-                &MetricsOptions::default()
+                &MetricsSettings::default()
             )
             .number(&VALID_THROUGHPUT),
             Some(1.0)
         );
         assert_eq!(
-            measured(&[], 1000, &MetricsOptions::default()).number(&VALID_THROUGHPUT),
+            measured(&[], 1000, &MetricsSettings::default()).number(&VALID_THROUGHPUT),
             Some(0.0)
         );
     }
 
     #[test]
     fn computed_answers_have_no_output_tokens() {
-        let computed = MetricsOptions {
+        let computed = MetricsSettings {
             streamed: false,
             answers: Answers::Computed,
-            ..MetricsOptions::default()
+            ..MetricsSettings::default()
         };
         let run = [TestRequest {
             output: None,
@@ -430,7 +430,7 @@ mod tests {
             .number(&REQUEST_GOODPUT),
             None
         );
-        let unstreamed = |slo| MetricsOptions {
+        let unstreamed = |slo| MetricsSettings {
             streamed: false,
             ..with_slo(slo)
         };
@@ -512,7 +512,7 @@ mod tests {
                 ..test_request()
             },
         ];
-        let throughput = measured(&run, 6000, &MetricsOptions::default());
+        let throughput = measured(&run, 6000, &MetricsSettings::default());
         assert_eq!(throughput.number(&MAX_OUTPUT_CHUNKS), Some(3.0));
         assert_eq!(throughput.number(&MAX_OUTPUT_TOKENS), Some(5.0));
         assert_eq!(throughput.number(&MAX_CONCURRENT_REQUESTS), Some(2.0));
@@ -549,7 +549,7 @@ mod tests {
                 ..test_request()
             },
         ];
-        let throughput = measured(&run, 100, &MetricsOptions::default());
+        let throughput = measured(&run, 100, &MetricsSettings::default());
         assert_eq!(
             (
                 throughput.number(&MAX_IN_FLIGHT),
@@ -558,7 +558,7 @@ mod tests {
             (Some(1.0), Some(2.0))
         );
         assert_eq!(
-            measured(&run[3..], 100, &MetricsOptions::default()).number(&MAX_IN_FLIGHT),
+            measured(&run[3..], 100, &MetricsSettings::default()).number(&MAX_IN_FLIGHT),
             None
         );
     }
@@ -573,7 +573,7 @@ mod tests {
             ..test_request()
         }];
         assert_eq!(
-            measured(&run, 100, &MetricsOptions::default()).number(&MAX_CONCURRENT_REQUESTS),
+            measured(&run, 100, &MetricsSettings::default()).number(&MAX_CONCURRENT_REQUESTS),
             Some(1.0)
         );
     }

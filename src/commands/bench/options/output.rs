@@ -17,9 +17,9 @@ use sobench_core::error::{Error, Result};
 use sobench_core::output_files;
 use sobench_core::output_format::OutputFormat;
 use sobench_plan::metrics::TokenPrice;
-use sobench_plan::metrics::{Answers, MetricsOptions, Slo};
+use sobench_plan::metrics::{Answers, MetricsSettings, Slo};
 use sobench_plan::record::ReportSettings;
-use sobench_report::format::FormOptions;
+use sobench_report::format::FormSettings;
 use sobench_report::junit::JunitPer;
 use sobench_report::requests_page::Thresholds;
 use sobench_report::result_layout::ResultFormat;
@@ -142,7 +142,7 @@ pub struct OutputPlan {
     pub pytorch: bool,
     /// Formats and paths of the report.
     pub files: Vec<(OutputFormat, PathBuf)>,
-    pub forms: FormOptions,
+    pub forms: FormSettings,
     pub directory: Option<PathBuf>,
     pub filename: Option<String>,
     /// Whether files that sobench did not write are overwritten.
@@ -187,7 +187,7 @@ pub(crate) fn metrics(
     flags: &OutputArgs,
     backend: ServerKind,
     streamed: bool,
-) -> Result<MetricsOptions> {
+) -> Result<MetricsSettings> {
     if let Some(wrong) = flags
         .metric_percentiles
         .iter()
@@ -203,7 +203,7 @@ pub(crate) fn metrics(
     } else {
         Answers::Computed
     };
-    Ok(MetricsOptions {
+    Ok(MetricsSettings {
         percentiles: flags.metric_percentiles.clone(),
         goodput: goodput(&flags.goodput)?,
         streamed,
@@ -299,7 +299,7 @@ pub(crate) fn output(flags: &OutputArgs) -> Result<OutputPlan> {
         lengths: flags.plot_dataset_stats,
         pytorch: environment::wants_pytorch_records(),
         files: flags.save.files(&OutputFormat::ALL)?,
-        forms: FormOptions {
+        forms: FormSettings {
             detailed: flags.save_detailed,
             junit_per: flags.junit_per,
             detail: flags.detail.detail,

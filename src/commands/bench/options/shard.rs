@@ -10,7 +10,7 @@ use crate::commands::bench::args::BenchArgs;
 use crate::commands::flags::checks::seconds;
 use crate::commands::flags::environment::variable;
 use crate::commands::flags::shard::{path_of_shard, shard};
-use sobench_client::CoordinatorOptions;
+use sobench_client::CoordinatorSettings;
 use sobench_core::dates::parse_unix_time;
 use sobench_core::error::{Error, Result};
 use sobench_core::load::Load;
@@ -51,7 +51,7 @@ pub enum StartPlan {
     /// When the run is ready.
     WhenReady,
     At(SystemTime),
-    Coordinator(CoordinatorOptions),
+    Coordinator(CoordinatorSettings),
 }
 
 impl StartPlan {
@@ -132,7 +132,7 @@ pub(crate) fn start(flags: &ShardArgs) -> Result<StartPlan> {
                     .hint("give the address of shard 1, e.g. 10.0.0.5:7070"),
             );
         }
-        return Ok(StartPlan::Coordinator(CoordinatorOptions {
+        return Ok(StartPlan::Coordinator(CoordinatorSettings {
             address: address.clone(),
             timeout,
         }));
@@ -252,7 +252,7 @@ mod tests {
                 ..ShardArgs::default()
             })
         };
-        let options = CoordinatorOptions {
+        let options = CoordinatorSettings {
             address: "one:7070".to_owned(),
             timeout: Duration::from_secs(5),
         };

@@ -35,7 +35,8 @@ use sobench_preflight::constraint_probe::PROMPT;
 use sobench_preflight::gate::gate;
 use sobench_preflight::runner::{DEFAULT_OUTPUT_LEN, DEFAULT_TIMEOUT};
 use sobench_preflight::{
-    self as preflight, Class, Extent, Options, Preflight, ProbeKind, ToolCell, ToolQuestion,
+    self as preflight, Class, Extent, Preflight, PreflightSettings, ProbeKind, ToolCell,
+    ToolQuestion,
 };
 use sobench_shutdown::Shutdown;
 
@@ -349,9 +350,9 @@ impl RequestChoice<'_> {
         candidates: &[RequestOptions],
         kinds: Vec<ProbeKind>,
         cases: &[Case],
-    ) -> Options {
+    ) -> PreflightSettings {
         let request = &candidates[0];
-        Options {
+        PreflightSettings {
             backend: self.settings.backend,
             model: request.model.clone(),
             kinds,

@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::net::TcpListener;
 
 use futures_util::future::join_all;
-use sobench_client::ClientOptions;
+use sobench_client::ClientSettings;
 use sobench_core::observation::{Advice, Observation, Outcome, Stage, TimeLimit, TransportCause};
 use sobench_testkit::scripted::{
     STREAM_HEAD, ScriptedServer, Then, chunk, wait_until_closed, whole, with_tls,
@@ -24,7 +24,7 @@ fn stalling(bytes: impl Into<Vec<u8>>) -> ScriptedServer {
     })
 }
 
-async fn observed(base_url: &str, limit: impl Fn(&mut ClientOptions)) -> Observation {
+async fn observed(base_url: &str, limit: impl Fn(&mut ClientSettings)) -> Observation {
     let mut options = options(base_url, KIND);
     limit(&mut options);
     let observation = observe(options, KIND, true).await;
@@ -32,11 +32,11 @@ async fn observed(base_url: &str, limit: impl Fn(&mut ClientOptions)) -> Observa
     observation
 }
 
-fn idle(options: &mut ClientOptions) {
+fn idle(options: &mut ClientSettings) {
     options.idle_timeout = Some(SHORT);
 }
 
-fn in_all(options: &mut ClientOptions) {
+fn in_all(options: &mut ClientSettings) {
     (options.request_timeout, options.idle_timeout) = (Some(SHORT), Some(FOREVER));
 }
 
@@ -59,7 +59,7 @@ async fn stalls_report_the_timeout_and_the_stage() {
     ]
     .map(|(bytes, stage)| (stalling(bytes), stage));
     let limits = [
-        (TimeLimit::Idle, idle as fn(&mut ClientOptions)),
+        (TimeLimit::Idle, idle as fn(&mut ClientSettings)),
         (TimeLimit::Request, in_all),
     ];
     // In parallel, as each takes as long as its timeout.
@@ -87,7 +87,7 @@ async fn an_error_status_counts_even_if_its_body_is_incomplete() {
         body: "no ro".to_owned(),
         advice: Some(Advice::RetryAfter("3".to_owned())),
     };
-    let limits = [idle as fn(&mut ClientOptions), in_all];
+    let limits = [idle as fn(&mut ClientSettings), in_all];
     for observation in join_all(limits.map(|set| observed(&server.base_url, set))).await {
         assert_eq!(observation.outcome, expected);
     }
@@ -149,7 +149,7 @@ async fn hanging_connections_end_by_a_reported_timeout() {
         limit,
         stage: Some(Stage::Connecting),
     };
-    let short = |options: &mut ClientOptions| options.limits.connect_timeout = SHORT;
+    let short = |options: &mut ClientSettings| options.limits.connect_timeout = SHORT;
     // Accepted, but no byte of a handshake.
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let base_url = format!("https://{}", silent.local_addr().unwrap());
@@ -175,7 +175,7 @@ async fn hanging_connections_end_by_a_reported_timeout() {
 #[tokio::test]
 async fn dropped_connection_attempts_end_by_a_reported_timeout() {
     let (base_url, _waiting, _listener) = sobench_testkit::scripted::unresponsive_url();
-    let short = |options: &mut ClientOptions| options.limits.connect_timeout = SHORT;
+    let short = |options: &mut ClientSettings| options.limits.connect_timeout = SHORT;
     let (unconnected, quiet) = tokio::join!(observed(&base_url, short), observed(&base_url, idle));
     check_unconnected(
         &unconnected,
@@ -199,7 +199,7 @@ async fn tls_failures_come_with_a_hint() {
         "text/event-stream",
         &[CONTENT, STOP, DONE].concat(),
     );
-    let unset = |_: &mut ClientOptions| {};
+    let unset = |_: &mut ClientSettings| {};
     // Plain HTTP where TLS is expected, and the other way round.
     let plain = TcpListener::bind("127.0.0.1:0").unwrap();
     let base_url = format!("https://{}", plain.local_addr().unwrap());

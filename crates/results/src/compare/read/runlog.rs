@@ -10,7 +10,7 @@ use sobench_core::error::Result;
 use sobench_core::observation::failure_message;
 use sobench_facts::Sample;
 use sobench_facts::latency::chunk_gaps_ms;
-use sobench_plan::metrics::MetricsOptions;
+use sobench_plan::metrics::MetricsSettings;
 use sobench_plan::record::RunRecord;
 use sobench_runlog::RunLog;
 
@@ -82,7 +82,7 @@ pub fn run_from_metrics(file: &str, record: &RunRecord, metrics: &Metrics) -> Ru
     run
 }
 
-fn request(sample: &Sample<'_>, options: &MetricsOptions) -> Request {
+fn request(sample: &Sample<'_>, options: &MetricsSettings) -> Request {
     let (verdict, outcome, tokens) = (sample.verdict(), sample.outcome(), sample.tokens());
     let failure = failure_message(outcome);
     Request {

@@ -25,7 +25,7 @@ use crate::metrics::registry::{Figure, Metric, MetricKind, Stat, Unit, Values, l
 use crate::metrics::token_gaps::spread_over_tokens;
 use sobench_facts::Sample;
 use sobench_facts::latency::tokens_per_chunk;
-use sobench_plan::metrics::MetricsOptions;
+use sobench_plan::metrics::MetricsSettings;
 use sobench_statistics::Summary;
 
 const NS_PER_MS: f64 = 1e6;
@@ -62,7 +62,7 @@ pub struct Bounds(Vec<Bound>);
 /// Requests of one client, and what limits them.
 pub(super) struct Client<'c, 'a> {
     pub(super) samples: &'c [Sample<'a>],
-    pub(super) options: &'c MetricsOptions,
+    pub(super) options: &'c MetricsSettings,
     /// The concurrency cap.
     pub(super) max_concurrency: Option<usize>,
     /// The start of the client, relative to the start of the run.

@@ -18,7 +18,7 @@ fn sent(due: u64, ready: u64, sent: u64) -> TestRequest<'static> {
 
 fn overhead(run: &[TestRequest<'_>], cost: ClientCost) -> ClientOverhead {
     with_samples(run, |samples| {
-        let options = MetricsOptions::default();
+        let options = MetricsSettings::default();
         let run = ClientRun {
             cost,
             ..ClientRun::default()

@@ -27,7 +27,7 @@ fn compared(run: &[(TestRequest<'_>, bool)], seed: u64) -> ColdLoad {
     let tag =
         |index: usize, case: &mut Case| case.tags.extend(run[index].1.then(|| COLD_TAG.to_owned()));
     with_cases(&made, tag, |samples| {
-        ColdLoad::new(samples, &MetricsOptions::default(), 10, seed)
+        ColdLoad::new(samples, &MetricsSettings::default(), 10, seed)
     })
 }
 

@@ -35,7 +35,7 @@ fn first_uses(run: &[(TestRequest<'_>, &str)], known: &[&str]) -> FirstUses {
         .map(|name| Constraint::Regex((*name).into()).fingerprint())
         .collect();
     with_constraints(run, |samples| {
-        FirstUses::new(samples, &MetricsOptions::default(), &known, 0)
+        FirstUses::new(samples, &MetricsSettings::default(), &known, 0)
     })
     .unwrap()
 }
@@ -120,7 +120,7 @@ fn only_sent_constrained_requests_count() {
         ..test_request()
     };
     let none = with_samples(&[control, unsent], |samples| {
-        FirstUses::new(samples, &MetricsOptions::default(), &HashSet::new(), 0)
+        FirstUses::new(samples, &MetricsSettings::default(), &HashSet::new(), 0)
     });
     assert_eq!(none, None);
 }

@@ -10,7 +10,7 @@ use super::{Better, Metric, Shown, Unit, rates};
 use sobench_core::case::Arm;
 use sobench_core::error::{Error, Result};
 use sobench_facts::Sample;
-use sobench_plan::metrics::MetricsOptions;
+use sobench_plan::metrics::MetricsSettings;
 use sobench_statistics::Rate;
 
 /// A figure of a run: a metric, and for a distribution one of its statistics. Its name is the key
@@ -184,7 +184,7 @@ impl Figure {
 
     /// Whether a request is a hit, or its value in a distribution, as text; `None` if it does not
     /// count.
-    pub fn of_request(self, sample: &Sample<'_>, options: &MetricsOptions) -> Option<String> {
+    pub fn of_request(self, sample: &Sample<'_>, options: &MetricsSettings) -> Option<String> {
         let value = || self.metric.value(sample, options);
         let hit = self.hit(sample).map(|hit| hit.to_string());
         hit.or_else(|| Some(value()?.to_string()))

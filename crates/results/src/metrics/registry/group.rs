@@ -8,7 +8,7 @@ use super::{RunSamples, Values};
 use sobench_core::case::{Arm, DATASET_TAG};
 use sobench_core::tools::ToolChoice;
 use sobench_facts::Sample;
-use sobench_plan::metrics::MetricsOptions;
+use sobench_plan::metrics::MetricsSettings;
 
 /// The requests that have everything that is set: those of an arm, of a dataset of a mix, of a kind of
 /// constraint, with a tag, or with a `tool_choice`.
@@ -122,7 +122,7 @@ impl GroupValues {
         group: Group,
         samples: &[Sample<'_>],
         duration_ns: u64,
-        options: &MetricsOptions,
+        options: &MetricsSettings,
     ) -> Option<Self> {
         let members = group.members(samples);
         let run = RunSamples::new(&members, duration_ns, options, None).of_arm(group.arm);

@@ -7,7 +7,7 @@ use crate::metrics::token_gaps::token_gaps_ms;
 use sobench_core::answer::Channel;
 use sobench_facts::Sample;
 use sobench_facts::latency::{chunk_gaps_ms, tokens_per_chunk};
-use sobench_plan::metrics::MetricsOptions;
+use sobench_plan::metrics::MetricsSettings;
 
 /// TTFT: sent to first content. One value per streamed answer.
 pub static TTFT: Metric = of_answers("ttft_ms", "TTFT", |sample, options| {
@@ -196,7 +196,7 @@ impl Metric {
     }
 }
 
-type ValueOf = fn(&Sample<'_>, &MetricsOptions) -> Option<f64>;
+type ValueOf = fn(&Sample<'_>, &MetricsSettings) -> Option<f64>;
 
 const fn of_answers(name: &'static str, label: &'static str, value: ValueOf) -> Metric {
     latency(
@@ -230,7 +230,7 @@ const fn queued(
 const fn pooled(
     name: &'static str,
     label: &'static str,
-    values: fn(&Sample<'_>, &MetricsOptions) -> Vec<f64>,
+    values: fn(&Sample<'_>, &MetricsSettings) -> Vec<f64>,
 ) -> Metric {
     latency(name, label, MetricKind::Pooled(values))
 }
@@ -248,9 +248,9 @@ mod tests {
     use sobench_facts::testing::{TestRequest, test_request, with_samples};
 
     fn measured(run: &[TestRequest<'_>], streamed: bool) -> Values {
-        let options = MetricsOptions {
+        let options = MetricsSettings {
             streamed,
-            ..MetricsOptions::default()
+            ..MetricsSettings::default()
         };
         with_samples(run, |samples| summarise(samples, 1, &options).values)
     }

@@ -33,7 +33,7 @@ use super::throughput::{Counts, Peaks};
 use sobench_core::case::Arm;
 use sobench_core::observation::Outcome;
 use sobench_facts::Sample;
-use sobench_plan::metrics::MetricsOptions;
+use sobench_plan::metrics::MetricsSettings;
 use sobench_statistics::{Rate, Summary, mean};
 
 /// A metric.
@@ -99,10 +99,10 @@ pub enum MetricKind {
         /// Of answers only, complete or truncated at the token limit.
         of_answers: bool,
         queued: bool,
-        value: fn(&Sample<'_>, &MetricsOptions) -> Option<f64>,
+        value: fn(&Sample<'_>, &MetricsSettings) -> Option<f64>,
     },
     /// Several values per answer, pooled over all answers.
-    Pooled(fn(&Sample<'_>, &MetricsOptions) -> Vec<f64>),
+    Pooled(fn(&Sample<'_>, &MetricsSettings) -> Vec<f64>),
     /// A count per second of the run.
     PerSecond(fn(&RunSamples<'_>) -> Option<u64>),
     /// A single value of the run.
@@ -135,7 +135,7 @@ pub struct RunSamples<'r> {
     /// The requests in plan order.
     pub samples: &'r [&'r Sample<'r>],
     pub duration_ns: u64,
-    pub options: &'r MetricsOptions,
+    pub options: &'r MetricsSettings,
     /// The arm of all of them, if it is selected: rates are of this one.
     pub arm: Option<Arm>,
     /// What the server reports about itself; `None` if it does not, and for a part of the run.
@@ -149,7 +149,7 @@ impl<'r> RunSamples<'r> {
     pub fn new(
         samples: &'r [&'r Sample<'r>],
         duration_ns: u64,
-        options: &'r MetricsOptions,
+        options: &'r MetricsSettings,
         server: Option<&'r ServerMetrics>,
     ) -> Self {
         Self {
@@ -427,7 +427,7 @@ impl Metric {
 
     /// The value of a request, or the mean of its pooled values; `None` if it has none, or the
     /// metric is not a distribution.
-    pub fn value(&self, sample: &Sample<'_>, options: &MetricsOptions) -> Option<f64> {
+    pub fn value(&self, sample: &Sample<'_>, options: &MetricsSettings) -> Option<f64> {
         match self.kind {
             MetricKind::Distribution { value, .. } => {
                 value(sample, options).filter(|_| self.counts(sample.outcome().is_answer()))
@@ -440,7 +440,7 @@ impl Metric {
     }
 
     /// Every value of a request in a distribution.
-    pub fn values(&self, sample: &Sample<'_>, options: &MetricsOptions) -> Vec<f64> {
+    pub fn values(&self, sample: &Sample<'_>, options: &MetricsSettings) -> Vec<f64> {
         match self.kind {
             MetricKind::Pooled(values) if sample.outcome().is_answer() => values(sample, options),
             MetricKind::Pooled(_) => Vec::new(),
@@ -457,7 +457,7 @@ impl Metric {
     }
 
     /// The distribution over requests; empty if the metric is not a distribution.
-    pub fn summary(&self, samples: &[&Sample<'_>], options: &MetricsOptions) -> Summary {
+    pub fn summary(&self, samples: &[&Sample<'_>], options: &MetricsSettings) -> Summary {
         match self.kind {
             MetricKind::Distribution { .. } => {
                 let values = samples
@@ -478,7 +478,7 @@ impl Metric {
     pub fn pooled<'s, 'a: 's>(
         &self,
         samples: impl IntoIterator<Item = &'s Sample<'a>>,
-        options: &MetricsOptions,
+        options: &MetricsSettings,
     ) -> Option<Pooled> {
         let MetricKind::Pooled(values) = self.kind else {
             return None;

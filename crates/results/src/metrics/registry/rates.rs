@@ -386,11 +386,11 @@ mod tests {
     use sobench_core::observation::TransportCause;
     use sobench_core::verdict::NotScored;
     use sobench_facts::testing::{TestRequest, test_request, with_cases, with_samples};
-    use sobench_plan::metrics::MetricsOptions;
+    use sobench_plan::metrics::MetricsSettings;
 
     fn values(run: &[TestRequest<'_>]) -> Values {
         with_samples(run, |samples| {
-            summarise(samples, 1, &MetricsOptions::default()).values
+            summarise(samples, 1, &MetricsSettings::default()).values
         })
     }
 
@@ -468,7 +468,7 @@ mod tests {
                     tool_choice: Some(choice),
                     ..Group::of_arm(Arm::Constrained)
                 };
-                let options = MetricsOptions::default();
+                let options = MetricsSettings::default();
                 let found = GroupValues::new(group, samples, 1, &options).unwrap();
                 rates.map(|metric| counts(&found.values, metric))
             })
@@ -642,7 +642,7 @@ mod tests {
             control(not_scored_as(NotScored::Cancelled)),
         ];
         let metrics = with_samples(&run, |samples| {
-            summarise(samples, 1, &MetricsOptions::default())
+            summarise(samples, 1, &MetricsSettings::default())
         });
         let rates = [None, Some(Arm::Control)].map(|arm| {
             let rate = metrics.rate(Figure::of(&CORRECT_RATE, arm))?;

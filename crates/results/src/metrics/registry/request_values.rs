@@ -4,7 +4,7 @@ use super::{Metric, MetricKind};
 use sobench_core::observation::Outcome;
 use sobench_facts::Sample;
 use sobench_facts::columns::{Bits, Column, Dense};
-use sobench_plan::metrics::MetricsOptions;
+use sobench_plan::metrics::MetricsSettings;
 
 /// Hits and values of one request by metric, including metrics in which it does not count
 /// ([`super::Figure::counts`]).
@@ -19,7 +19,7 @@ pub struct RequestValues {
 
 impl RequestValues {
     /// Computes the hits and values of a request.
-    pub fn new(sample: &Sample<'_>, options: &MetricsOptions) -> Self {
+    pub fn new(sample: &Sample<'_>, options: &MetricsSettings) -> Self {
         let mut values = Self::default();
         let is_abandoned = *sample.outcome() == Outcome::Abandoned;
         for (index, metric) in Metric::ALL.iter().enumerate() {

@@ -17,7 +17,7 @@ use sobench_facts::reasoning::ReasoningFacts;
 use sobench_facts::testing::{TestRequest, test_request, with_cases};
 use sobench_judge::accuracy::{Accuracy, Grade};
 use sobench_judge::canary::{CanaryAnswer, CanaryClass};
-use sobench_plan::metrics::{MetricsOptions, Slo};
+use sobench_plan::metrics::{MetricsSettings, Slo};
 
 /// Requests that give every rate a hit and every total a count.
 pub fn eventful_run() -> Vec<TestRequest<'static>> {
@@ -184,16 +184,16 @@ pub fn eventful_run() -> Vec<TestRequest<'static>> {
     run
 }
 
-/// Options with which every metric has a value.
-pub fn options() -> MetricsOptions {
+/// Settings with which every metric has a value.
+pub fn options() -> MetricsSettings {
     let goodput = Some(Slo {
         e2el_ms: Some(1000.0),
         ..Slo::default()
     });
-    MetricsOptions {
+    MetricsSettings {
         percentiles: vec![50.0, 99.0],
         goodput,
-        ..MetricsOptions::default()
+        ..MetricsSettings::default()
     }
 }
 

@@ -358,7 +358,7 @@ mod tests {
     use crate::metrics::summarise;
     use sobench_core::case::Arm;
     use sobench_facts::testing::{TestRequest, test_request, with_samples};
-    use sobench_plan::metrics::MetricsOptions;
+    use sobench_plan::metrics::MetricsSettings;
 
     #[test]
     fn each_arm_has_its_tokens_per_step() {
@@ -370,7 +370,7 @@ mod tests {
         };
         let run = [answer(Arm::Constrained, 6), answer(Arm::Control, 12)];
         let metrics = with_samples(&run, |samples| {
-            summarise(samples, 1, &MetricsOptions::default())
+            summarise(samples, 1, &MetricsSettings::default())
         });
         let found: Vec<_> = metrics
             .arms()

@@ -200,11 +200,11 @@ mod tests {
     use crate::metrics::summarise;
     use sobench_core::observation::Outcome;
     use sobench_facts::testing::{TestRequest, test_request, with_samples};
-    use sobench_plan::metrics::MetricsOptions;
+    use sobench_plan::metrics::MetricsSettings;
 
     fn values(run: &[TestRequest<'_>]) -> Values {
         with_samples(run, |samples| {
-            summarise(samples, 2_000_000_000, &MetricsOptions::default()).values
+            summarise(samples, 2_000_000_000, &MetricsSettings::default()).values
         })
     }
 

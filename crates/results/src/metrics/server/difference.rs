@@ -142,7 +142,7 @@ mod tests {
     use crate::metrics::server::HistogramSummary;
     use crate::metrics::summarise;
     use sobench_facts::testing::{test_request, with_samples};
-    use sobench_plan::metrics::MetricsOptions;
+    use sobench_plan::metrics::MetricsSettings;
 
     /// The differences from 100 answers with a TTFT of 10 ms and three tokens.
     fn differences(count: f64, mean_ms: f64, scrape_ms: f64, tokens: f64) -> Vec<ServerDifference> {
@@ -162,7 +162,7 @@ mod tests {
         };
         let run = vec![test_request(); 100];
         with_samples(&run, |samples| {
-            let client = summarise(samples, 1, &MetricsOptions::default());
+            let client = summarise(samples, 1, &MetricsSettings::default());
             ServerDifference::all(&server, &client.values, &client.token_sources)
         })
     }

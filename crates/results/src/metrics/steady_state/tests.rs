@@ -31,7 +31,7 @@ fn steady(
         SteadyState::new(
             samples,
             duration_ms * MS,
-            &MetricsOptions::default(),
+            &MetricsSettings::default(),
             target,
             threshold,
         )

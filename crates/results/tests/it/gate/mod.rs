@@ -8,7 +8,7 @@ use std::fs;
 
 use sobench_results::compare::gate::GateVerdict;
 use sobench_results::compare::run_spread::RunSpread;
-use sobench_results::compare::{Options, compare};
+use sobench_results::compare::{CompareSettings, compare};
 use sobench_testkit::repository_path;
 
 use self::simulation::{PAIRS, Rules, SETTINGS, Server, Setting};
@@ -126,7 +126,7 @@ fn docs_show_rows_of_the_table() {
 
 /// Whether the page of a pair leads with a difference.
 fn claims(setting: Setting, pair: u64) -> bool {
-    let options = Options {
+    let options = CompareSettings {
         level: 0.99,
         // Three runs a side, and rates, need no resamples.
         resamples: Some(1),

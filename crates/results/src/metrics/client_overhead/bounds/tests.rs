@@ -19,7 +19,7 @@ fn request(due: u64, sent: u64) -> TestRequest<'static> {
 
 fn bounds(run: &[TestRequest<'_>], max_concurrency: Option<usize>) -> Bounds {
     with_samples(run, |samples| {
-        let options = MetricsOptions::default();
+        let options = MetricsSettings::default();
         let last_ns = samples
             .iter()
             .filter_map(|sample| sample.request_times().end_ns)
