@@ -177,16 +177,11 @@ impl App {
             engine_version: engine.version().to_owned(),
             settings: self.settings(),
             max_batch: self.batching.max_batch,
-            threads: self.batching.threads,
-            speed: self.options.speed,
-            step_ms: self.batching.timetable.step_time(1, 0).as_secs_f64() * 1e3,
             cache_hits: self.compiler.hits(),
             cache_misses: self.compiler.misses(),
             compiling: self.compiler.compiling(),
             stuck_masks: self.batcher.stuck(),
             speculate: self.batching.speculate,
-            kv_tokens: self.batching.kv_tokens,
-            routes: self.compiler.routes(),
             process: ProcessStats::read(self.started_unix_s),
             ..ServerStats::default()
         };
@@ -206,7 +201,6 @@ impl App {
         request_id: Option<&str>,
     ) -> Result<ParsedRequest, Failure> {
         let request = request::parse(endpoint, body, &self.options.model, &self.rules())?;
-        self.tally.fields_unread(&request.unread);
         let (prompt_tokens, max_tokens) = self.token_limits(endpoint, &request)?;
         let tools = request.tools.clone().map(Constraint::Tools);
         let fingerprint = [request.constraint.as_deref(), tools.as_ref()]
@@ -381,7 +375,7 @@ impl App {
                 .language
                 .writer(&request.prompt, request.sampling, seed, max_tokens);
             let vocabulary = Arc::clone(&self.vocabulary);
-            let stop_strings = StopStrings::new(&request.stop, request.includes_stop);
+            let stop_strings = StopStrings::new(&request.stop);
             let limits = Limits {
                 max_tokens,
                 min_tokens: request.min_tokens,

@@ -1,7 +1,7 @@
 //! Splits the text of an answer into the channels of the API: reasoning, content and tool calls.
 
 use super::reasoning::{ReasoningParser, Split};
-use super::tools::{CallEvent, CallParser};
+use super::tools::CallParser;
 
 /// A part of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,15 +51,10 @@ impl ChannelParser {
             }
             return;
         };
-        let mut read = calls.push(text);
+        events.extend(calls.push(text));
         if is_last {
-            read.extend(calls.finish());
+            events.extend(calls.finish());
         }
-        events.extend(read.into_iter().map(|event| match event {
-            CallEvent::Content(text) => ChannelEvent::Content(text),
-            CallEvent::Start { name, is_custom } => ChannelEvent::CallStart { name, is_custom },
-            CallEvent::Arguments(text) => ChannelEvent::Arguments(text),
-        }));
     }
 }
 

@@ -47,8 +47,9 @@ impl CompileFaults {
             return compile();
         }
         let bytes = size(constraint);
-        if let Some(limit) = faults.die_on_large().filter(|limit| bytes > *limit) {
-            faults.inject(FaultKind::DieOnLarge(limit));
+        let limit = faults.argument(FaultKind::DieOnLarge);
+        if limit.is_some_and(|limit| bytes > limit) {
+            faults.inject(FaultKind::DieOnLarge);
             self.is_dead.store(true, Ordering::SeqCst);
             self.death.notify_one();
             // The request must not be answered.
@@ -57,16 +58,16 @@ impl CompileFaults {
                 message: "the server died".into(),
             });
         }
-        if let Some(leak) = faults.leak_per_schema()
-            && self.leak(fingerprint, leak)
+        if let Some(leak) = faults.argument(FaultKind::LeakPerSchema)
+            && self.leak(fingerprint, leak as usize)
         {
-            faults.inject(FaultKind::LeakPerSchema(leak));
+            faults.inject(FaultKind::LeakPerSchema);
         }
         let turn = faults
             .inject(FaultKind::StallNeighbours)
             .then(|| self.lock_decoding());
-        if let Some(time) = faults.slow_compile() {
-            thread::sleep(time.mul_f64(bytes as f64 / 1024.0));
+        if let Some(time) = faults.inject_pause(FaultKind::SlowCompile) {
+            thread::sleep(time.mul_f64(bytes / 1024.0));
         }
         let compiled = compile();
         drop(turn);
@@ -104,12 +105,11 @@ impl CompileFaults {
     }
 
     /// Allocates memory for a constraint. False if it was allocated before.
-    fn leak(&self, fingerprint: &str, bytes: u64) -> bool {
+    fn leak(&self, fingerprint: &str, bytes: usize) -> bool {
         let mut leaked = self.leaked.lock().unwrap_or_else(PoisonError::into_inner);
         if leaked.contains_key(fingerprint) {
             return false;
         }
-        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
         leaked.insert(fingerprint.to_owned(), vec![LEAKED_BYTE; bytes]);
         true
     }
@@ -120,6 +120,6 @@ impl CompileFaults {
 }
 
 /// The bytes of a constraint as JSON.
-fn size(constraint: &Constraint) -> u64 {
-    serde_json::to_string(constraint).map_or(0, |text| text.len() as u64)
+fn size(constraint: &Constraint) -> f64 {
+    serde_json::to_string(constraint).map_or(0.0, |text| text.len() as f64)
 }

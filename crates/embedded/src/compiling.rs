@@ -1,7 +1,7 @@
 //! Compiles constraints outside the batching loop. Waiting does not block a thread, and concurrent
 //! requests for the same constraint share one compile.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use super::timetable::{nanoseconds_since, now, timed};
 use sobench_core::constraint::Constraint;
 use sobench_engine::cache::{CompileCache, MAX_CACHED_GRAMMARS};
 use sobench_engine::guarded::GuardedEngine;
-use sobench_engine::{Engine, EngineError, EngineName, Grammar, Matcher};
+use sobench_engine::{Engine, EngineError, Grammar, Matcher};
 
 type Compiled = Result<Arc<dyn Grammar>, EngineError>;
 
@@ -25,12 +25,7 @@ type Outcome = Option<Compiled>;
 pub(super) struct Compiler {
     cache: Arc<CompileCache>,
     in_progress: Arc<InProgress>,
-    routes: Arc<Routes>,
 }
-
-/// Number of constraints by the engine that `auto` selected.
-#[derive(Default)]
-struct Routes(Mutex<BTreeMap<&'static str, u64>>);
 
 /// Running compiles, by fingerprint.
 #[derive(Default)]
@@ -45,7 +40,6 @@ impl Compiler {
         Self {
             cache,
             in_progress: Arc::default(),
-            routes: Arc::default(),
         }
     }
 
@@ -64,15 +58,6 @@ impl Compiler {
     /// Number of distinct constraints that are being compiled, with or without waiting requests.
     pub(super) fn compiling(&self) -> usize {
         self.in_progress.lock().len()
-    }
-
-    /// Number of compiled constraints by the engine that `auto` selected.
-    pub(super) fn routes(&self) -> Vec<(String, u64)> {
-        let routes = self.routes.0.lock().unwrap_or_else(PoisonError::into_inner);
-        routes
-            .iter()
-            .map(|(name, count)| ((*name).to_owned(), *count))
-            .collect()
     }
 
     /// A matcher for the constraint, compiled now if needed, with the faults of compiles. Of several
@@ -131,11 +116,6 @@ impl Compiler {
             Arc::clone(planting),
             Arc::clone(&sender),
         );
-        let count = count_route(
-            Arc::clone(&self.routes),
-            Arc::clone(&self.cache),
-            Arc::clone(constraint),
-        );
         let (list, fingerprint) = (Arc::clone(&self.in_progress), fingerprint.to_owned());
         // A separate task: if the client disconnects, the compile continues and the next request
         // finds it.
@@ -143,8 +123,6 @@ impl Compiler {
             let compiled = compile.await;
             list.lock().remove(&fingerprint);
             sender.send_replace(Some(compiled));
-            // After sending the outcome, so that no request waits for the count.
-            count.await;
         });
         (outcome, true)
     }
@@ -154,26 +132,6 @@ impl InProgress {
     fn lock(&self) -> MutexGuard<'_, HashMap<String, Receiver<Outcome>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// Counts the engine that `auto` selects for a constraint. Converts schemas, so it runs on a
-/// blocking thread.
-async fn count_route(routes: Arc<Routes>, cache: Arc<CompileCache>, constraint: Arc<Constraint>) {
-    if cache.engine().name() != EngineName::Auto.name() {
-        return;
-    }
-    let route = spawn_blocking(move || cache.engine().route(&constraint)).await;
-    // A library that panics here has selected no engine.
-    let name = route
-        .ok()
-        .flatten()
-        .map_or("none", |route| route.engine.name());
-    *routes
-        .0
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .entry(name)
-        .or_default() += 1;
 }
 
 async fn compile(

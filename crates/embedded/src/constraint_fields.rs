@@ -1,12 +1,12 @@
-//! Reads the constraint of a request from `structured_outputs`, `response_format` or `guided_*`.
+//! Reads the constraint of a request from `structured_outputs`, `response_format` or `guided_*`; at
+//! the responses endpoint, from `structured_outputs` or `text.format`.
 
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
 use super::failure::Failure;
-use super::request::{present, wrong};
-use super::responses_request;
+use super::request::{Endpoint, present, wrong};
 use sobench_core::constraint::{AlwaysTrue, Constraint, ConstraintKind, GrammarDialect};
 
 /// Members of `structured_outputs` that would change the meaning of a constraint. Accepted only
@@ -16,16 +16,6 @@ const STRUCTURED_OPTIONS: &[&str] = &[
     "disable_additional_properties",
     "disable_fallback",
     "whitespace_pattern",
-];
-
-/// Members from which vLLM up to 0.11 reads a constraint, and the two options that belong to them.
-pub(super) const GUIDED: [&str; 6] = [
-    "guided_json",
-    "guided_regex",
-    "guided_choice",
-    "guided_grammar",
-    "guided_decoding_backend",
-    "guided_whitespace_pattern",
 ];
 
 /// Treatment of the `guided_*` fields.
@@ -55,6 +45,7 @@ pub(super) struct Rules<'a> {
 /// Status 400 for two constraints, a malformed one, or another engine.
 pub(super) fn read(
     fields: &Map<String, Value>,
+    endpoint: Endpoint,
     rules: &Rules<'_>,
 ) -> Result<Option<Constraint>, Failure> {
     let mut found = Vec::new();
@@ -64,43 +55,23 @@ pub(super) fn read(
             .ok_or_else(|| wrong("structured_outputs", "an object"))?;
         found.push(structured_outputs(members, rules)?);
     }
-    if rules.guided_fields == GuidedFields::Honour {
-        found.extend(guided(fields, rules)?);
-    }
-    if let Some(value) = present(fields, "response_format")
-        && let Some(constraint) = response_format(value)?
-    {
-        // It replaces an earlier constraint of the same kind, as in vLLM.
-        found.retain(|earlier| earlier.kind() != constraint.kind());
-        found.push(constraint);
+    if endpoint == Endpoint::Responses {
+        found.extend(text_format(fields)?);
+    } else {
+        if rules.guided_fields == GuidedFields::Honour {
+            found.extend(guided(fields, rules)?);
+        }
+        if let Some(constraint) = response_format(fields)? {
+            // It replaces an earlier constraint of the same kind, as in vLLM.
+            found.retain(|earlier| earlier.kind() != constraint.kind());
+            found.push(constraint);
+        }
     }
     let first = found.pop();
     if found.is_empty() {
         Ok(first)
     } else {
         Err(too_many())
-    }
-}
-
-/// Reads the constraint of a request to the responses endpoint: `structured_outputs` or
-/// `text.format`.
-///
-/// # Errors
-/// As [`read`].
-pub(super) fn read_responses(
-    fields: &Map<String, Value>,
-    rules: &Rules<'_>,
-) -> Result<Option<Constraint>, Failure> {
-    let format = responses_request::text_format(fields)?;
-    match present(fields, "structured_outputs") {
-        None => Ok(format),
-        Some(_) if format.is_some() => Err(too_many()),
-        Some(value) => {
-            let members = value
-                .as_object()
-                .ok_or_else(|| wrong("structured_outputs", "an object"))?;
-            structured_outputs(members, rules).map(Some)
-        }
     }
 }
 
@@ -126,32 +97,17 @@ fn guided(fields: &Map<String, Value>, rules: &Rules<'_>) -> Result<Vec<Constrai
     Ok(found)
 }
 
-/// Checks the name of an engine, which may be followed by options, as in vLLM 0.8:
-/// `xgrammar:no-fallback,disable-any-whitespace`.
 fn check_engine(value: &Value, param: &'static str, rules: &Rules<'_>) -> Result<(), Failure> {
-    let Rules {
-        engine,
-        any_whitespace,
-        ..
-    } = *rules;
-    let text = value
+    let engine = rules.engine;
+    let name = value
         .as_str()
         .ok_or_else(|| wrong(param, "the name of an engine"))?;
-    let (name, options) = text.split_once(':').unwrap_or((text, ""));
     if name != engine && name != "auto" {
         let message = format!(
             "request-level selection of a structured output backend is not supported: this server uses {engine}; {param} \
              must be {engine} or auto, not {name}"
         );
         return Err(Failure::bad_request(message).about(param));
-    }
-    for option in options.split(',').filter(|option| !option.is_empty()) {
-        if option != "no-fallback" && (option != "disable-any-whitespace" || any_whitespace) {
-            let message = format!(
-                "{param} requests the option {option}, which this server was not started with"
-            );
-            return Err(Failure::bad_request(message).about(param));
-        }
     }
     Ok(())
 }
@@ -237,25 +193,57 @@ fn constraint(name: &str, value: &Value) -> Result<Constraint, Failure> {
     })
 }
 
-fn response_format(value: &Value) -> Result<Option<Constraint>, Failure> {
-    let kind = value.get("type").and_then(Value::as_str);
-    match kind.ok_or_else(|| wrong("response_format", "an object with a type"))? {
-        "text" => Ok(None),
-        "json_object" => Ok(Some(Constraint::JsonObject(AlwaysTrue))),
-        "json_schema" => {
-            let schema = value
-                .get("json_schema")
-                .and_then(|format| format.get("schema"))
-                .filter(|schema| !schema.is_null());
-            let schema = schema
-                .ok_or_else(|| wrong("response_format", "an object with json_schema.schema"))?;
+fn response_format(fields: &Map<String, Value>) -> Result<Option<Constraint>, Failure> {
+    let Some(value) = present(fields, "response_format") else {
+        return Ok(None);
+    };
+    let wrong = |must_be| wrong("response_format", must_be);
+    match value.get("type").and_then(Value::as_str) {
+        None => Err(wrong("an object with a type")),
+        Some("structural_tag") => Ok(Some(Constraint::StructuralTag(Arc::new(value.clone())))),
+        Some(_) => read_format(
+            value,
+            "/json_schema/schema",
+            wrong("an object with json_schema.schema"),
+            wrong("of type text, json_object, json_schema or structural_tag"),
+        ),
+    }
+}
+
+fn text_format(fields: &Map<String, Value>) -> Result<Option<Constraint>, Failure> {
+    let wrong = |must_be| wrong("text", must_be);
+    let value = match present(fields, "text") {
+        None => None,
+        Some(Value::Object(text)) => present(text, "format"),
+        Some(_) => return Err(wrong("an object")),
+    };
+    value.map_or(Ok(None), |value| {
+        read_format(
+            value,
+            "/schema",
+            wrong("an object whose format has a schema"),
+            wrong("an object whose format is of type text, json_object or json_schema"),
+        )
+    })
+}
+
+/// The constraint of a format, with its schema at this pointer, and the errors for a format without
+/// schema and of another type.
+fn read_format(
+    value: &Value,
+    schema: &str,
+    no_schema: Failure,
+    other_type: Failure,
+) -> Result<Option<Constraint>, Failure> {
+    match value.get("type").and_then(Value::as_str) {
+        Some("text") => Ok(None),
+        Some("json_object") => Ok(Some(Constraint::JsonObject(AlwaysTrue))),
+        Some("json_schema") => {
+            let schema = value.pointer(schema).filter(|schema| !schema.is_null());
+            let schema = schema.ok_or(no_schema)?;
             Ok(Some(Constraint::JsonSchema(Arc::new(schema.clone()))))
         }
-        "structural_tag" => Ok(Some(Constraint::StructuralTag(Arc::new(value.clone())))),
-        _ => Err(wrong(
-            "response_format",
-            "of type text, json_object, json_schema or structural_tag",
-        )),
+        _ => Err(other_type),
     }
 }
 
@@ -270,15 +258,14 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::testing::RULES;
 
-    const RULES: Rules<'static> = Rules {
-        engine: "guidance",
-        any_whitespace: true,
-        guided_fields: GuidedFields::Honour,
-    };
+    fn read_with(fields: &Value, rules: &Rules<'_>) -> Result<Option<Constraint>, Failure> {
+        read(fields.as_object().unwrap(), Endpoint::Completions, rules)
+    }
 
     fn read_all(fields: &Value) -> Result<Option<Constraint>, Failure> {
-        read(fields.as_object().unwrap(), &RULES)
+        read_with(fields, &RULES)
     }
 
     #[test]
@@ -332,10 +319,6 @@ mod tests {
             (json!({"structured_outputs": {"regex": "a"}}), regex()),
             (
                 json!({"guided_regex": "a", "guided_decoding_backend": "auto"}),
-                regex(),
-            ),
-            (
-                json!({"guided_regex": "a", "guided_decoding_backend": "guidance:no-fallback"}),
                 regex(),
             ),
             (
@@ -417,10 +400,6 @@ mod tests {
                 "name of an engine",
             ),
             (
-                json!({"guided_json": {}, "guided_decoding_backend": "guidance:disable-any-whitespace"}),
-                "disable-any-whitespace",
-            ),
-            (
                 json!({"guided_json": {}, "guided_whitespace_pattern": " "}),
                 "guided_whitespace_pattern",
             ),
@@ -442,21 +421,13 @@ mod tests {
             ..RULES
         };
         let fields = json!({"structured_outputs": {"regex": "a", "disable_any_whitespace": true}});
-        assert!(
-            read(fields.as_object().unwrap(), &compact)
-                .unwrap()
-                .is_some()
-        );
+        assert!(read_with(&fields, &compact).unwrap().is_some());
         let newer = Rules {
             guided_fields: GuidedFields::Ignore,
             ..RULES
         };
         let fields =
             json!({"guided_json": {}, "guided_regex": "(", "guided_decoding_backend": "xgrammar"});
-        assert_eq!(
-            read(fields.as_object().unwrap(), &newer),
-            Ok(None),
-            "as in vLLM 0.12"
-        );
+        assert_eq!(read_with(&fields, &newer), Ok(None), "as in vLLM 0.12");
     }
 }

@@ -258,28 +258,15 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::faults::{Fault, Planting, RequestTraits};
     use crate::reasoning::{ReasoningParser, ReasoningStyle};
     use crate::tools::{CallParser, ToolStyle};
     use sobench_core::tools::ToolSet;
 
-    const TEXT: &str = "<think>\nHm\n</think>\n\n<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": 1}}\n</tool_call>\n\
-        <tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": 2}}\n</tool_call>";
-
-    /// The answer with a fault, and the number of deltas with arguments.
-    fn read(text: &str, fault: Option<&str>) -> (WholeAnswer, usize) {
-        let faults: Vec<Fault> = fault
-            .map(|fault| Fault::parse(fault).unwrap())
-            .into_iter()
-            .collect();
-        let request = RequestTraits {
-            calls: if text.contains("tool_call") { 2 } else { 0 },
-            is_constrained: true,
-            is_stream: true,
-            thinks: true,
-            ..RequestTraits::default()
-        };
-        let mut faults = Planting::new(&faults, Arc::default()).draw(0, &request);
+    #[test]
+    fn a_faithful_answer_has_both_calls() {
+        let text = "<think>\nHm\n</think>\n\n<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": 1}}\n</tool_call>\n\
+            <tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": 2}}\n</tool_call>";
+        let mut faults = RequestFaults::default();
         let tools = json!({"tools": [{"type": "function", "function": {"name": "f"}}]});
         let tools = Arc::new(ToolSet::from_members(tools.as_object().unwrap()).unwrap());
         let options = DeltaOptions {
@@ -289,8 +276,7 @@ mod tests {
             },
             id_prefix: "call_".to_owned(),
             includes_reasoning: true,
-            end_mark: "</think>",
-            wrong_tool: "g".to_owned(),
+            ..DeltaOptions::default()
         };
         let mut deltas = Deltas::new(options, &mut faults);
         let mut all = Vec::new();
@@ -298,25 +284,9 @@ mod tests {
             all.extend(deltas.read(&character.to_string(), false, &mut faults));
         }
         all.extend(deltas.read("", true, &mut faults));
-        let count = all
-            .iter()
-            .filter(|delta| matches!(delta, Delta::Arguments { .. }))
-            .count();
-        (WholeAnswer::new(all), count)
-    }
-
-    fn arguments(fault: &str) -> Vec<String> {
-        let (answer, _) = read(TEXT, Some(fault));
-        answer
-            .calls
-            .into_iter()
-            .map(|call| call.arguments)
-            .collect()
-    }
-
-    #[test]
-    fn a_faithful_answer_has_both_calls() {
-        let (answer, deltas) = read(TEXT, None);
+        let is_argument = |delta: &&Delta| matches!(delta, Delta::Arguments { .. });
+        assert!(all.iter().filter(is_argument).count() > 4);
+        let answer = WholeAnswer::new(all);
         assert_eq!(
             (answer.reasoning.as_str(), answer.content.as_str()),
             ("Hm", "")
@@ -324,40 +294,5 @@ mod tests {
         let ids: Vec<&str> = answer.calls.iter().map(|call| call.id.as_str()).collect();
         assert_eq!(ids, ["call_00", "call_01"]);
         assert!(answer.calls.iter().all(|call| call.name == "f"));
-        assert!(deltas > 4);
-    }
-
-    #[test]
-    fn faults_change_calls() {
-        assert_eq!(arguments("merge-calls"), ["{\"a\": 1}{\"a\": 2}"]);
-        assert_eq!(arguments("cut-arguments"), ["{\"a\": 1", "{\"a\": 2"]);
-        let (answer, deltas) = read(TEXT, Some("buffer-arguments"));
-        assert_eq!((answer.calls.len(), deltas), (2, 2));
-        assert_eq!(arguments("buffer-arguments"), arguments("no-done"));
-        let (answer, _) = read(TEXT, Some("duplicate-id"));
-        assert_eq!(answer.calls[0].id, answer.calls[1].id);
-        let (answer, _) = read(TEXT, Some("wrong-tool"));
-        assert_eq!(answer.calls[0].name, "g");
-        let (answer, _) = read(TEXT, Some("leak-markup"));
-        assert!(answer.calls.is_empty() && answer.content.contains("<tool_call>"));
-    }
-
-    #[test]
-    fn faults_move_text_between_channels() {
-        let text = "<think>\nHm\n</think>\n\n{\"a\": 1}";
-        for (fault, reasoning, content) in [
-            ("no-done", "Hm", "{\"a\": 1}"),
-            ("constraint-early", "Hm{\"", "a\": 1}"),
-            // The server leaves out the thoughts.
-            ("answer-in-reasoning", "Hm{\"a\": 1}", ""),
-            ("leak-end-marker", "Hm", "</think>\n\n{\"a\": 1}"),
-        ] {
-            let (answer, _) = read(text, Some(fault));
-            assert_eq!(
-                (answer.reasoning.as_str(), answer.content.as_str()),
-                (reasoning, content),
-                "{fault}"
-            );
-        }
     }
 }

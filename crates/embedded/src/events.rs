@@ -14,10 +14,6 @@ use super::wire::{self, AnswerEnd, DONE, Head, TokenCounts};
 /// Number of texts of a stream before a mid-answer fault.
 const TEXTS_BEFORE_FAULT: u32 = 4;
 
-/// Placeholder for the invalid byte until the text is encoded: a character of a private use area,
-/// of three bytes.
-const INVALID_BYTE_PLACEHOLDER: char = '\u{f8ff}';
-
 const FENCE_OPENS: &str = "Here is the JSON:\n```json\n";
 const FENCE_CLOSES: &str = "\n```";
 
@@ -171,8 +167,7 @@ impl Events {
             } else {
                 AnswerEnd::default()
             };
-            let chunk = self.head.chunk(delta, end, usage);
-            out.extend(self.with_invalid_byte(chunk));
+            out.extend(self.head.chunk(delta, end, usage));
         }
         if finish.is_some() && self.has_usage(self.usage.at_the_end) {
             out.extend(self.head.usage_chunk(counts));
@@ -192,19 +187,17 @@ impl Events {
         let Some(writer) = &mut self.response else {
             return;
         };
-        let mut events = Vec::new();
         if !self.is_open {
             self.is_open = true;
             self.faults.inject(FaultKind::WrongModel);
-            writer.open(&self.head, &mut events);
+            writer.open(&self.head, out);
         }
         for delta in deltas {
-            writer.write(&self.head, delta, &mut events);
+            writer.write(&self.head, delta, out);
         }
         if let Some(finish) = finish {
-            writer.finish(&self.head, finish, usage.then_some(counts), &mut events);
+            writer.finish(&self.head, finish, usage.then_some(counts), out);
         }
-        out.extend(self.with_invalid_byte(events));
     }
 
     /// The bytes of a complete answer, and the action after sending them.
@@ -224,7 +217,7 @@ impl Events {
             .deltas
             .read(&progress.piece.text, true, &mut self.faults);
         let finish = self.finish(&progress);
-        let bytes = if self.response.is_some() {
+        let mut body = if self.response.is_some() {
             let finish = finish.unwrap_or(FinishReason::Stop);
             ResponseWriter::complete(&deltas, &self.head, finish, usage)
         } else {
@@ -234,7 +227,6 @@ impl Events {
             };
             self.head.complete(&WholeAnswer::new(deltas), end, usage)
         };
-        let mut body = self.with_invalid_byte(bytes);
         let action = self.injected_end().unwrap_or(NextAction::End);
         if action != NextAction::End {
             body.truncate(body.len() / 2);
@@ -268,32 +260,12 @@ impl Events {
         if self.faults.inject(FaultKind::ExtraText) {
             text.insert_str(0, FENCE_OPENS);
         }
-        if self.faults.inject(FaultKind::InvalidUtf8) {
-            text.push(INVALID_BYTE_PLACEHOLDER);
-        }
     }
 
     fn change_end(&mut self, text: &mut String) {
         if self.faults.inject(FaultKind::ExtraText) {
             text.push_str(FENCE_CLOSES);
         }
-    }
-
-    /// Replaces the placeholder with an invalid byte.
-    fn with_invalid_byte(&mut self, mut bytes: Vec<u8>) -> Vec<u8> {
-        if self.faults.inject(FaultKind::InvalidUtf8) {
-            let mut placeholder = [0; 4];
-            let placeholder = INVALID_BYTE_PLACEHOLDER
-                .encode_utf8(&mut placeholder)
-                .as_bytes();
-            if let Some(start) = bytes
-                .windows(placeholder.len())
-                .position(|window| window == placeholder)
-            {
-                bytes.splice(start..start + placeholder.len(), [0xff]);
-            }
-        }
-        bytes
     }
 
     fn write_failure(&mut self, failure: &Failure, out: &mut Vec<u8>) -> NextAction {

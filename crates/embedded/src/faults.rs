@@ -11,9 +11,6 @@ use super::compile_faults::CompileFaults;
 use super::stats::Tally;
 use sobench_core::error::{Error, Result};
 
-/// The longest injected pause: ten minutes.
-const LONGEST_PAUSE: Duration = Duration::from_secs(600);
-
 /// A fault and the share of requests into which it is injected.
 ///
 /// Written as `KIND[:MS|:N|:BYTES][@SHARE]`: `error-500`, `stall:250`, `fail-open:8`,
@@ -25,6 +22,8 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(600);
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Fault {
     pub kind: FaultKind,
+    /// The length of a pause in milliseconds, or the number of tokens or bytes.
+    pub argument: Option<f64>,
     pub share: FaultShare,
 }
 
@@ -39,25 +38,21 @@ pub enum FaultShare {
 }
 
 /// Kinds of faults. Mid-answer faults are injected at the fifth text of a stream, or at its last
-/// one if it has fewer.
+/// one if it has fewer. `KINDS` has a row for each, in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultKind {
     /// The constraint is ignored: an unconstrained answer with status 200.
     IgnoreConstraint,
-    /// Status 400 with vLLM's error body.
-    Error400,
     /// Status 429 with `Retry-After: 1`.
     Error429,
     /// Status 500 with vLLM's error body.
     Error500,
-    /// Status 503 with a plain-text body.
-    Error503,
     /// No response until the client disconnects.
     Hang,
     /// A pause before the status is sent.
-    SlowHeader(Duration),
+    SlowHeader,
     /// A mid-answer pause.
-    Stall(Duration),
+    Stall,
     /// A mid-answer connection reset.
     Reset,
     /// The answer ends in the middle, without a finish reason and without `[DONE]`.
@@ -71,8 +66,6 @@ pub enum FaultKind {
     NoUsage,
     /// The answer names another model than the requested one.
     WrongModel,
-    /// An invalid UTF-8 byte in the answer's text.
-    InvalidUtf8,
     /// The text is in a Markdown code fence.
     ExtraText,
     /// An empty answer: one end token.
@@ -112,8 +105,8 @@ pub enum FaultKind {
     SwapMasks,
     /// Each token is drawn under the mask of the token before.
     MaskOffByOne,
-    /// There is no mask after this number of tokens.
-    FailOpen(u32),
+    /// There is no mask after a number of tokens.
+    FailOpen,
     /// The matcher starts anew once in mid-answer.
     RestartGrammar,
     /// The answer ends early while many requests run.
@@ -124,16 +117,16 @@ pub enum FaultKind {
     DieOnCancel,
     /// The slot of a client that went away is never freed.
     LeakSlotOnCancel,
-    /// A compile allocates this number of bytes, which are never freed. Once for each constraint.
-    LeakPerSchema(u64),
-    /// A compile takes this time longer for each KiB of the constraint.
-    SlowCompile(Duration),
+    /// A compile allocates a number of bytes, which are never freed. Once for each constraint.
+    LeakPerSchema,
+    /// A compile takes a pause longer for each KiB of the constraint.
+    SlowCompile,
     /// No sequence gets a token while a compile runs.
     StallNeighbours,
     /// A compile whose clients went away never ends.
     ZombieCompile,
-    /// The server ends at a constraint of more than this number of bytes.
-    DieOnLarge(u64),
+    /// The server ends at a constraint of more than a number of bytes.
+    DieOnLarge,
 }
 
 /// What a fault needs to know of a request.
@@ -157,87 +150,143 @@ pub(super) struct RequestTraits {
 /// Limit on the number of requests of an exact share.
 const MAX_ELIGIBLE: u64 = 1_000_000_000;
 
-/// The largest number of tokens of a fault.
-const MAX_TOKENS: u32 = 1_000_000;
-
-/// The largest number of bytes of a fault: 1 GiB.
-const MAX_BYTES: u64 = 1 << 30;
-
-/// Whether a kind has an argument, and the kind with it.
-#[derive(Clone, Copy)]
-enum Form {
-    Plain(FaultKind),
-    Pause(fn(Duration) -> FaultKind),
-    Tokens(fn(u32) -> FaultKind),
-    Bytes(fn(u64) -> FaultKind),
+/// The argument of a kind.
+struct Form {
+    /// Its name in the syntax.
+    name: &'static str,
+    parse: fn(&str) -> Option<f64>,
+    /// Parts of error messages: about a missing argument and a wrong one, and an example.
+    needed: &'static str,
+    must_be: &'static str,
+    example: &'static str,
 }
 
-/// All kinds by name.
-const KINDS: [(&str, Form); 45] = [
-    (
-        "ignore-constraint",
-        Form::Plain(FaultKind::IgnoreConstraint),
-    ),
-    ("error-400", Form::Plain(FaultKind::Error400)),
-    ("error-429", Form::Plain(FaultKind::Error429)),
-    ("error-500", Form::Plain(FaultKind::Error500)),
-    ("error-503", Form::Plain(FaultKind::Error503)),
-    ("hang", Form::Plain(FaultKind::Hang)),
-    ("slow-header", Form::Pause(FaultKind::SlowHeader)),
-    ("stall", Form::Pause(FaultKind::Stall)),
-    ("reset", Form::Plain(FaultKind::Reset)),
-    ("truncate", Form::Plain(FaultKind::Truncate)),
-    ("error-mid-stream", Form::Plain(FaultKind::ErrorMidStream)),
-    ("no-done", Form::Plain(FaultKind::NoDone)),
-    ("no-usage", Form::Plain(FaultKind::NoUsage)),
-    ("wrong-model", Form::Plain(FaultKind::WrongModel)),
-    ("invalid-utf8", Form::Plain(FaultKind::InvalidUtf8)),
-    ("extra-text", Form::Plain(FaultKind::ExtraText)),
-    ("empty", Form::Plain(FaultKind::Empty)),
-    ("merge-calls", Form::Plain(FaultKind::MergeCalls)),
-    ("drop-strict", Form::Plain(FaultKind::DropStrict)),
-    ("leak-markup", Form::Plain(FaultKind::LeakMarkup)),
-    ("wrong-tool", Form::Plain(FaultKind::WrongTool)),
-    ("call-under-none", Form::Plain(FaultKind::CallUnderNone)),
-    ("cut-arguments", Form::Plain(FaultKind::CutArguments)),
-    ("duplicate-id", Form::Plain(FaultKind::DuplicateId)),
-    ("buffer-arguments", Form::Plain(FaultKind::BufferArguments)),
-    (
-        "suppress-thinking",
-        Form::Plain(FaultKind::SuppressThinking),
-    ),
-    (
-        "constrain-thinking",
-        Form::Plain(FaultKind::ConstrainThinking),
-    ),
-    ("constraint-early", Form::Plain(FaultKind::ConstraintEarly)),
-    ("constraint-late", Form::Plain(FaultKind::ConstraintLate)),
-    (
-        "answer-in-reasoning",
-        Form::Plain(FaultKind::AnswerInReasoning),
-    ),
-    ("leak-end-marker", Form::Plain(FaultKind::LeakEndMarker)),
-    ("endless-thinking", Form::Plain(FaultKind::EndlessThinking)),
-    ("swap-masks", Form::Plain(FaultKind::SwapMasks)),
-    ("mask-off-by-one", Form::Plain(FaultKind::MaskOffByOne)),
-    ("fail-open", Form::Tokens(FaultKind::FailOpen)),
-    ("restart-grammar", Form::Plain(FaultKind::RestartGrammar)),
-    (
-        "shorten-under-load",
-        Form::Plain(FaultKind::ShortenUnderLoad),
-    ),
-    ("bad-rollback", Form::Plain(FaultKind::BadRollback)),
-    ("die-on-cancel", Form::Plain(FaultKind::DieOnCancel)),
-    (
-        "leak-slot-on-cancel",
-        Form::Plain(FaultKind::LeakSlotOnCancel),
-    ),
-    ("leak-per-schema", Form::Bytes(FaultKind::LeakPerSchema)),
-    ("slow-compile", Form::Pause(FaultKind::SlowCompile)),
-    ("stall-neighbours", Form::Plain(FaultKind::StallNeighbours)),
-    ("zombie-compile", Form::Plain(FaultKind::ZombieCompile)),
-    ("die-on-large", Form::Bytes(FaultKind::DieOnLarge)),
-];
+const PAUSE: Form = Form {
+    name: "MS",
+    parse: |ms| {
+        let ms = ms.parse().ok();
+        ms.filter(|ms| (0.0..=600_000.0).contains(ms))
+    },
+    needed: "fault needs a pause in milliseconds",
+    must_be: "fault pause must be from 0 to 600000 milliseconds",
+    example: "250 for a pause of 250 ms",
+};
+
+const TOKENS: Form = Form {
+    name: "N",
+    parse: |tokens| parse_count(tokens, 1_000_000),
+    needed: "fault needs a number of tokens",
+    must_be: "tokens before a fault must be from 1 to 1000000",
+    example: "8 for a fault after 8 tokens",
+};
+
+const BYTES: Form = Form {
+    name: "BYTES",
+    parse: |bytes| parse_count(bytes, 1 << 30),
+    needed: "fault needs a size in bytes",
+    must_be: "bytes of a fault must be from 1 to 1073741824",
+    example: "1048576 for 1 MiB",
+};
+
+/// What a kind changes, and the requests that it can change.
+#[derive(Clone, Copy)]
+enum Site {
+    Request(fn(&RequestTraits) -> bool),
+    /// The masks or the end of an answer, which are changed in the batch.
+    Batch(fn(&RequestTraits) -> bool),
+    /// Running requests whose client goes away. They are known only then.
+    Cancel,
+    /// Compiles, each of which can have several requests.
+    Compile,
+}
+
+const ANY: Site = Site::Request(|_| true);
+const CONSTRAINED: Site = Site::Request(|request| request.is_constrained);
+const CALLS: Site = Site::Request(|request| request.calls > 0);
+const TWO_CALLS: Site = Site::Request(|request| request.calls > 1);
+const STRICT_CALL: Site = Site::Request(|request| request.has_strict_call);
+const NO_CALL: Site = Site::Request(|request| request.forbids_calls);
+const CALL_STREAM: Site = Site::Request(|request| request.calls > 0 && request.is_stream);
+const THINKS: Site = Site::Request(|request| request.thinks);
+const THINKS_FIRST: Site = Site::Request(|request| request.thinks && request.is_constrained);
+/// Reasoning before a text under a constraint.
+const TEXT: Site =
+    Site::Request(|request| request.thinks && request.is_constrained && request.calls == 0);
+const MASKS: Site = Site::Batch(|request| request.is_constrained);
+const DRAFTS: Site = Site::Batch(|request| request.is_constrained && request.has_drafts);
+const END: Site = Site::Batch(|_| true);
+
+struct Row {
+    kind: FaultKind,
+    /// The name without argument and share.
+    name: &'static str,
+    form: Option<Form>,
+    site: Site,
+}
+
+const fn row(kind: FaultKind, name: &'static str, form: Option<Form>, site: Site) -> Row {
+    Row {
+        kind,
+        name,
+        form,
+        site,
+    }
+}
+
+/// All kinds.
+static KINDS: [Row; 42] = {
+    use FaultKind::*;
+    [
+        row(IgnoreConstraint, "ignore-constraint", None, CONSTRAINED),
+        row(Error429, "error-429", None, ANY),
+        row(Error500, "error-500", None, ANY),
+        row(Hang, "hang", None, ANY),
+        row(SlowHeader, "slow-header", Some(PAUSE), ANY),
+        row(Stall, "stall", Some(PAUSE), ANY),
+        row(Reset, "reset", None, ANY),
+        row(Truncate, "truncate", None, ANY),
+        row(ErrorMidStream, "error-mid-stream", None, ANY),
+        row(NoDone, "no-done", None, ANY),
+        row(NoUsage, "no-usage", None, ANY),
+        row(WrongModel, "wrong-model", None, ANY),
+        row(ExtraText, "extra-text", None, ANY),
+        row(Empty, "empty", None, ANY),
+        row(MergeCalls, "merge-calls", None, TWO_CALLS),
+        row(DropStrict, "drop-strict", None, STRICT_CALL),
+        row(LeakMarkup, "leak-markup", None, CALLS),
+        row(WrongTool, "wrong-tool", None, CALLS),
+        row(CallUnderNone, "call-under-none", None, NO_CALL),
+        row(CutArguments, "cut-arguments", None, CALLS),
+        row(DuplicateId, "duplicate-id", None, TWO_CALLS),
+        row(BufferArguments, "buffer-arguments", None, CALL_STREAM),
+        row(SuppressThinking, "suppress-thinking", None, THINKS_FIRST),
+        row(ConstrainThinking, "constrain-thinking", None, TEXT),
+        row(ConstraintEarly, "constraint-early", None, TEXT),
+        row(ConstraintLate, "constraint-late", None, TEXT),
+        row(AnswerInReasoning, "answer-in-reasoning", None, TEXT),
+        row(LeakEndMarker, "leak-end-marker", None, THINKS),
+        row(EndlessThinking, "endless-thinking", None, THINKS),
+        row(SwapMasks, "swap-masks", None, MASKS),
+        row(MaskOffByOne, "mask-off-by-one", None, MASKS),
+        row(FailOpen, "fail-open", Some(TOKENS), MASKS),
+        row(RestartGrammar, "restart-grammar", None, MASKS),
+        row(ShortenUnderLoad, "shorten-under-load", None, END),
+        row(BadRollback, "bad-rollback", None, DRAFTS),
+        row(DieOnCancel, "die-on-cancel", None, Site::Cancel),
+        row(LeakSlotOnCancel, "leak-slot-on-cancel", None, Site::Cancel),
+        row(LeakPerSchema, "leak-per-schema", Some(BYTES), Site::Compile),
+        row(SlowCompile, "slow-compile", Some(PAUSE), Site::Compile),
+        row(StallNeighbours, "stall-neighbours", None, Site::Compile),
+        row(ZombieCompile, "zombie-compile", None, Site::Compile),
+        row(DieOnLarge, "die-on-large", Some(BYTES), Site::Compile),
+    ]
+};
+
+impl FaultKind {
+    fn row(self) -> &'static Row {
+        &KINDS[self as usize]
+    }
+}
 
 impl Fault {
     /// Parses `KIND[:MS|:N|:BYTES][@SHARE]`.
@@ -255,103 +304,51 @@ impl Fault {
         let (name, argument) = rest
             .split_once(':')
             .map_or((rest, None), |(name, argument)| (name, Some(argument)));
-        let (_, form) = KINDS
-            .into_iter()
-            .find(|(known, _)| *known == name)
-            .ok_or_else(|| {
-                Error::usage(format!("unknown fault: {name}")).hint(format!(
-                    "use KIND[:MS|:N|:BYTES][@SHARE] with one of {}",
-                    Self::kinds().collect::<Vec<_>>().join(", ")
-                ))
-            })?;
-        let kind = form.parse(name, argument, text)?;
-        Ok(Self { kind, share })
+        let row = KINDS.iter().find(|row| row.name == name).ok_or_else(|| {
+            Error::usage(format!("unknown fault: {name}")).hint(format!(
+                "use KIND[:MS|:N|:BYTES][@SHARE] with one of {}",
+                Self::kinds().collect::<Vec<_>>().join(", ")
+            ))
+        })?;
+        let wrong = |problem: &str, instead: String| {
+            Error::usage(format!("{problem}: {text}")).hint(format!("use {instead}"))
+        };
+        let argument = match (&row.form, argument) {
+            (None, None) => None,
+            (None, Some(value)) => {
+                return Err(wrong(
+                    "fault has no pause, no number of tokens and no size",
+                    format!("{name}@{value} if {value} is a share of the requests"),
+                ));
+            }
+            (Some(form), argument) => {
+                let problem = argument.map_or(form.needed, |_| form.must_be);
+                let parsed = argument.and_then(form.parse);
+                let example = || wrong(problem, format!("{name}:{}", form.example));
+                Some(parsed.ok_or_else(example)?)
+            }
+        };
+        Ok(Self {
+            kind: row.kind,
+            argument,
+            share,
+        })
     }
 
     /// The syntax of every fault.
     pub fn kinds() -> impl Iterator<Item = String> {
-        KINDS.into_iter().map(|(name, form)| match form {
-            Form::Plain(_) => name.to_owned(),
-            Form::Pause(_) => format!("{name}:MS"),
-            Form::Tokens(_) => format!("{name}:N"),
-            Form::Bytes(_) => format!("{name}:BYTES"),
+        KINDS.iter().map(|row| match &row.form {
+            None => row.name.to_owned(),
+            Some(form) => format!("{}:{}", row.name, form.name),
         })
-    }
-}
-
-impl Form {
-    /// The kind `name` with its argument. `text` is the whole fault, for errors.
-    fn parse(self, name: &str, argument: Option<&str>, text: &str) -> Result<FaultKind> {
-        let pause_hint = format!("use {name}:250 for a pause of 250 ms");
-        let tokens_hint = format!("use {name}:8 for a fault after 8 tokens");
-        let bytes_hint = format!("use {name}:1048576 for 1 MiB");
-        match (self, argument) {
-            (Self::Plain(kind), None) => Ok(kind),
-            (Self::Plain(_), Some(value)) => Err(Error::usage(format!(
-                "fault has no pause, no number of tokens and no size: {text}"
-            ))
-            .hint(format!(
-                "use {name}@{value} if {value} is a share of the requests"
-            ))),
-            (Self::Pause(kind), Some(ms)) => parse_pause(ms).map(kind).ok_or_else(|| {
-                Error::usage(format!(
-                    "fault pause must be from 0 to 600000 milliseconds: {text}"
-                ))
-                .hint(pause_hint)
-            }),
-            (Self::Pause(_), None) => Err(Error::usage(format!(
-                "fault needs a pause in milliseconds: {text}"
-            ))
-            .hint(pause_hint)),
-            (Self::Tokens(kind), Some(tokens)) => {
-                let tokens = tokens
-                    .parse()
-                    .ok()
-                    .filter(|tokens| (1..=MAX_TOKENS).contains(tokens));
-                tokens.map(kind).ok_or_else(|| {
-                    Error::usage(format!(
-                        "tokens before a fault must be from 1 to {MAX_TOKENS}: {text}"
-                    ))
-                    .hint(tokens_hint)
-                })
-            }
-            (Self::Tokens(_), None) => Err(Error::usage(format!(
-                "fault needs a number of tokens: {text}"
-            ))
-            .hint(tokens_hint)),
-            (Self::Bytes(kind), Some(bytes)) => {
-                let bytes = bytes
-                    .parse()
-                    .ok()
-                    .filter(|bytes| (1..=MAX_BYTES).contains(bytes));
-                bytes.map(kind).ok_or_else(|| {
-                    Error::usage(format!(
-                        "bytes of a fault must be from 1 to {MAX_BYTES}: {text}"
-                    ))
-                    .hint(bytes_hint)
-                })
-            }
-            (Self::Bytes(_), None) => {
-                Err(Error::usage(format!("fault needs a size in bytes: {text}")).hint(bytes_hint))
-            }
-        }
     }
 }
 
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.kind.name())?;
-        match self.kind {
-            FaultKind::SlowHeader(pause)
-            | FaultKind::Stall(pause)
-            | FaultKind::SlowCompile(pause) => {
-                write!(f, ":{}", pause.as_secs_f64() * 1e3)?;
-            }
-            FaultKind::FailOpen(tokens) => write!(f, ":{tokens}")?,
-            FaultKind::LeakPerSchema(bytes) | FaultKind::DieOnLarge(bytes) => {
-                write!(f, ":{bytes}")?;
-            }
-            _ => {}
+        f.write_str(self.kind.row().name)?;
+        if let Some(argument) = self.argument {
+            write!(f, ":{argument}")?;
         }
         match self.share {
             FaultShare::Random(share) if share < 1.0 => write!(f, "@{share}"),
@@ -383,90 +380,6 @@ impl FaultShare {
     }
 }
 
-impl FaultKind {
-    /// The name without argument and share.
-    pub fn name(self) -> &'static str {
-        let is_kind = |form: Form| match (form, self) {
-            (Form::Plain(kind), _) => kind == self,
-            (
-                Form::Pause(kind),
-                Self::SlowHeader(pause) | Self::Stall(pause) | Self::SlowCompile(pause),
-            ) => kind(pause) == self,
-            (Form::Tokens(kind), Self::FailOpen(tokens)) => kind(tokens) == self,
-            (Form::Bytes(kind), Self::LeakPerSchema(bytes) | Self::DieOnLarge(bytes)) => {
-                kind(bytes) == self
-            }
-            _ => false,
-        };
-        let named = KINDS.into_iter().find(|(_, form)| is_kind(*form));
-        named.map_or("", |(name, _)| name)
-    }
-
-    /// Whether it changes masks or the end of an answer, which happens in the batch.
-    fn is_in_batch(self) -> bool {
-        matches!(
-            self,
-            Self::SwapMasks
-                | Self::MaskOffByOne
-                | Self::FailOpen(_)
-                | Self::RestartGrammar
-                | Self::ShortenUnderLoad
-                | Self::BadRollback
-        )
-    }
-
-    /// Whether it applies to requests whose client goes away while they run. Such requests are
-    /// known only then.
-    fn is_on_cancel(self) -> bool {
-        matches!(self, Self::DieOnCancel | Self::LeakSlotOnCancel)
-    }
-
-    /// Whether it applies to compiles, each of which can have several requests.
-    fn is_on_compile(self) -> bool {
-        matches!(
-            self,
-            Self::LeakPerSchema(_)
-                | Self::SlowCompile(_)
-                | Self::StallNeighbours
-                | Self::ZombieCompile
-                | Self::DieOnLarge(_)
-        )
-    }
-
-    /// Whether it can change the answer to such a request.
-    fn is_eligible(self, request: &RequestTraits) -> bool {
-        let RequestTraits {
-            is_constrained,
-            is_stream,
-            calls,
-            has_strict_call,
-            forbids_calls,
-            thinks,
-            has_drafts,
-        } = *request;
-        match self {
-            Self::IgnoreConstraint
-            | Self::SwapMasks
-            | Self::MaskOffByOne
-            | Self::FailOpen(_)
-            | Self::RestartGrammar => is_constrained,
-            Self::BadRollback => is_constrained && has_drafts,
-            Self::MergeCalls | Self::DuplicateId => calls > 1,
-            Self::DropStrict => has_strict_call,
-            Self::LeakMarkup | Self::WrongTool | Self::CutArguments => calls > 0,
-            Self::CallUnderNone => forbids_calls,
-            Self::BufferArguments => calls > 0 && is_stream,
-            Self::SuppressThinking => thinks && is_constrained,
-            Self::ConstrainThinking
-            | Self::ConstraintEarly
-            | Self::ConstraintLate
-            | Self::AnswerInReasoning => thinks && is_constrained && calls == 0,
-            Self::LeakEndMarker | Self::EndlessThinking => thinks,
-            _ => true,
-        }
-    }
-}
-
 fn parse_share(text: &str) -> Option<f64> {
     let share = match text.strip_suffix('%') {
         Some(percent) => percent.parse::<f64>().ok()? / 100.0,
@@ -476,9 +389,11 @@ fn parse_share(text: &str) -> Option<f64> {
     (share > 0.0 && share <= 1.0).then_some(share)
 }
 
-fn parse_pause(ms: &str) -> Option<Duration> {
-    let pause = Duration::try_from_secs_f64(ms.parse::<f64>().ok()? / 1e3).ok()?;
-    (pause <= LONGEST_PAUSE).then_some(pause)
+fn parse_count(text: &str, most: u32) -> Option<f64> {
+    let count = text.parse().ok();
+    count
+        .filter(|count| (1..=most).contains(count))
+        .map(f64::from)
 }
 
 /// Draws the faults of requests.
@@ -516,54 +431,48 @@ impl Planting {
 
     /// Draws the faults of the request with this seed.
     pub(super) fn draw(&self, seed: u64, request: &RequestTraits) -> RequestFaults {
-        self.request_faults(&self.drawn(seed, |kind| {
-            !kind.is_on_cancel() && !kind.is_on_compile() && kind.is_eligible(request)
-        }))
+        self.draw_at(seed, |site| match site {
+            Site::Request(can_change) | Site::Batch(can_change) => can_change(request),
+            Site::Cancel | Site::Compile => false,
+        })
     }
 
     /// Draws the faults of a running request whose client went away.
     pub(super) fn draw_on_cancel(&self, seed: u64) -> RequestFaults {
-        self.request_faults(&self.drawn(seed, FaultKind::is_on_cancel))
+        self.draw_at(seed, |site| matches!(site, Site::Cancel))
     }
 
     /// Draws the faults of the compile of a constraint with this fingerprint.
     pub(super) fn draw_on_compile(&self, fingerprint: &str) -> RequestFaults {
         let seed = Sha256::digest(fingerprint);
         let seed = u64::from_le_bytes(std::array::from_fn(|index| seed[index]));
-        self.request_faults(&self.drawn(seed, FaultKind::is_on_compile))
+        self.draw_at(seed, |site| matches!(site, Site::Compile))
     }
 
-    fn request_faults(&self, drawn: &[usize]) -> RequestFaults {
-        let exact = |index: &usize| {
-            let fault = self.faults[*index];
-            matches!(fault.share, FaultShare::Exact { .. }).then(|| PlannedFault {
-                kind: fault.kind,
-                missed: Arc::clone(&self.missed[*index]),
-                is_injected: false,
-            })
-        };
-        RequestFaults {
-            planned: drawn.iter().filter_map(exact).collect(),
-            drawn: drawn.iter().map(|index| self.faults[*index].kind).collect(),
-            counted: Vec::new(),
-            tally: Arc::clone(&self.tally),
-        }
-    }
-
-    /// The places of the faults to inject, each drawn independently.
-    fn drawn(&self, seed: u64, is_eligible: impl Fn(FaultKind) -> bool) -> Vec<usize> {
+    /// Draws each fault of an eligible site independently.
+    fn draw_at(&self, seed: u64, is_eligible: impl Fn(Site) -> bool) -> RequestFaults {
         let mut drawn = Vec::new();
         for (index, (fault, seen)) in self.faults.iter().zip(&self.seen).enumerate() {
-            if !is_eligible(fault.kind) {
+            let row = fault.kind.row();
+            if !is_eligible(row.site) {
                 continue;
             }
-            self.tally.fault_eligible(fault.kind.name());
+            self.tally.fault_eligible(row.name);
             let number = seen.fetch_add(1, Ordering::Relaxed);
             if fault.share.selects(unit(seed, index), number) || self.takes_missed(index) {
-                drawn.push(index);
+                let is_exact = matches!(fault.share, FaultShare::Exact { .. });
+                drawn.push(DrawnFault {
+                    kind: fault.kind,
+                    argument: fault.argument,
+                    is_injected: false,
+                    missed: is_exact.then(|| Arc::clone(&self.missed[index])),
+                });
             }
         }
-        drawn
+        RequestFaults {
+            drawn,
+            tally: Arc::clone(&self.tally),
+        }
     }
 
     /// Whether an earlier request ended without this fault. True once for each.
@@ -575,17 +484,19 @@ impl Planting {
     }
 }
 
-/// A drawn fault of an exact number. Another request gets it if this one ends without it.
-struct PlannedFault {
+/// A fault that was drawn for a request.
+struct DrawnFault {
     kind: FaultKind,
-    missed: Arc<AtomicU64>,
+    argument: Option<f64>,
     is_injected: bool,
+    /// Set for a fault of an exact number. Another request gets it if this one ends without it.
+    missed: Option<Arc<AtomicU64>>,
 }
 
-impl Drop for PlannedFault {
+impl Drop for DrawnFault {
     fn drop(&mut self) {
-        if !self.is_injected {
-            self.missed.fetch_add(1, Ordering::Relaxed);
+        if let Some(missed) = self.missed.as_ref().filter(|_| !self.is_injected) {
+            missed.fetch_add(1, Ordering::Relaxed);
         }
     }
 }
@@ -595,16 +506,14 @@ impl Drop for PlannedFault {
 /// not counted.
 #[derive(Default)]
 pub(super) struct RequestFaults {
-    drawn: Vec<FaultKind>,
-    planned: Vec<PlannedFault>,
-    counted: Vec<&'static str>,
+    drawn: Vec<DrawnFault>,
     tally: Arc<Tally>,
 }
 
 impl RequestFaults {
     /// Whether a fault was drawn. Does not count it.
     pub(super) fn has(&self, kind: FaultKind) -> bool {
-        self.drawn.contains(&kind)
+        self.drawn.iter().any(|drawn| drawn.kind == kind)
     }
 
     /// Whether no fault was drawn.
@@ -612,91 +521,47 @@ impl RequestFaults {
         self.drawn.is_empty()
     }
 
+    /// The argument of a fault, if it was drawn. Does not count it.
+    pub(super) fn argument(&self, kind: FaultKind) -> Option<f64> {
+        self.drawn.iter().find(|drawn| drawn.kind == kind)?.argument
+    }
+
     /// Whether a fault was drawn and must be injected now. Counts it.
     pub(super) fn inject(&mut self, kind: FaultKind) -> bool {
-        let is_drawn = self.has(kind);
-        for planned in &mut self.planned {
-            planned.is_injected |= planned.kind == kind;
+        let mut of_kind = self.drawn.iter_mut().filter(|drawn| drawn.kind == kind);
+        let Some(first) = of_kind.next() else {
+            return false;
+        };
+        if !std::mem::replace(&mut first.is_injected, true) {
+            self.tally.fault_injected(kind.row().name);
         }
-        if is_drawn && !self.counted.contains(&kind.name()) {
-            self.counted.push(kind.name());
-            self.tally.fault_injected(kind.name());
-        }
-        is_drawn
+        of_kind.for_each(|drawn| drawn.is_injected = true);
+        true
     }
 
-    /// Takes out the faults that are injected in the batch.
-    pub(super) fn take_batch_faults(&mut self) -> Self {
-        let (in_batch, others) = self
-            .drawn
-            .iter()
-            .partition::<Vec<FaultKind>, _>(|kind| kind.is_in_batch());
-        self.drawn = others;
-        let is_in_batch = |planned: &mut PlannedFault| planned.kind.is_in_batch();
-        Self {
-            drawn: in_batch,
-            planned: self.planned.extract_if(.., is_in_batch).collect(),
-            counted: Vec::new(),
-            tally: Arc::clone(&self.tally),
-        }
-    }
-
-    /// The number of tokens after which there is no mask, if any.
-    pub(super) fn fail_open(&self) -> Option<u32> {
-        self.drawn.iter().find_map(|kind| match kind {
-            FaultKind::FailOpen(tokens) => Some(*tokens),
-            _ => None,
-        })
-    }
-
-    /// The bytes that a compile leaks, if any. Does not count it.
-    pub(super) fn leak_per_schema(&self) -> Option<u64> {
-        self.drawn.iter().find_map(|kind| match kind {
-            FaultKind::LeakPerSchema(bytes) => Some(*bytes),
-            _ => None,
-        })
-    }
-
-    /// The size of a constraint above which the server dies, if any. Does not count it.
-    pub(super) fn die_on_large(&self) -> Option<u64> {
-        self.drawn.iter().find_map(|kind| match kind {
-            FaultKind::DieOnLarge(bytes) => Some(*bytes),
-            _ => None,
-        })
-    }
-
-    /// The additional time of a compile for each KiB of its constraint, if any.
-    pub(super) fn slow_compile(&mut self) -> Option<Duration> {
-        let time = self.drawn.iter().find_map(|kind| match kind {
-            FaultKind::SlowCompile(time) => Some(*time),
-            _ => None,
-        })?;
-        self.inject(FaultKind::SlowCompile(time)).then_some(time)
-    }
-
-    /// The pause before the status, if any.
-    pub(super) fn slow_header(&mut self) -> Option<Duration> {
-        let time = self.drawn.iter().find_map(|kind| {
-            if let FaultKind::SlowHeader(time) = kind {
-                Some(*time)
-            } else {
-                None
-            }
-        })?;
-        self.inject(FaultKind::SlowHeader(time)).then_some(time)
+    /// The pause of a fault that must be injected now, if it was drawn. Counts it.
+    pub(super) fn inject_pause(&mut self, kind: FaultKind) -> Option<Duration> {
+        let ms = self.argument(kind)?;
+        self.inject(kind);
+        Some(Duration::from_secs_f64(ms / 1e3))
     }
 
     /// The mid-answer pause, if any. Returned once.
     pub(super) fn stall(&mut self) -> Option<Duration> {
-        let time = self.drawn.iter().find_map(|kind| {
-            if let FaultKind::Stall(time) = kind {
-                Some(*time)
-            } else {
-                None
-            }
-        })?;
-        let first = !self.counted.contains(&FaultKind::Stall(time).name());
-        (first && self.inject(FaultKind::Stall(time))).then_some(time)
+        let is_due = |drawn: &DrawnFault| drawn.kind == FaultKind::Stall && !drawn.is_injected;
+        if !self.drawn.iter().any(is_due) {
+            return None;
+        }
+        self.inject_pause(FaultKind::Stall)
+    }
+
+    /// Takes out the faults that are injected in the batch.
+    pub(super) fn take_batch_faults(&mut self) -> Self {
+        let is_in_batch = |drawn: &mut DrawnFault| matches!(drawn.kind.row().site, Site::Batch(_));
+        Self {
+            drawn: self.drawn.extract_if(.., is_in_batch).collect(),
+            tally: Arc::clone(&self.tally),
+        }
     }
 }
 
@@ -717,30 +582,37 @@ mod tests {
 
     #[test]
     fn faults_parse_as_printed() {
-        let stall = FaultKind::Stall(Duration::from_millis(250));
-        for (text, kind, share, written) in [
-            ("hang", FaultKind::Hang, 1.0, "hang"),
+        for (text, kind, argument, share, written) in [
+            ("hang", FaultKind::Hang, None, 1.0, "hang"),
             (
                 "error-500@0.25",
                 FaultKind::Error500,
+                None,
                 0.25,
                 "error-500@0.25",
             ),
             (
                 "ignore-constraint@10%",
                 FaultKind::IgnoreConstraint,
+                None,
                 0.1,
                 "ignore-constraint@0.1",
             ),
-            ("stall:250", stall, 1.0, "stall:250"),
-            ("stall:250@100%", stall, 1.0, "stall:250"),
+            (
+                "stall:250@100%",
+                FaultKind::Stall,
+                Some(250.0),
+                1.0,
+                "stall:250",
+            ),
         ] {
             let fault = Fault::parse(text).unwrap();
-            let share = FaultShare::Random(share);
-            assert_eq!(
-                (fault, fault.to_string().as_str()),
-                (Fault { kind, share }, written)
-            );
+            let expected = Fault {
+                kind,
+                argument,
+                share: FaultShare::Random(share),
+            };
+            assert_eq!((fault, fault.to_string().as_str()), (expected, written));
         }
         let exact = Fault::parse("merge-calls@20of2000").unwrap();
         let share = FaultShare::Exact {
@@ -749,13 +621,13 @@ mod tests {
         };
         assert_eq!((exact.kind, exact.share), (FaultKind::MergeCalls, share));
         assert_eq!(exact.to_string(), "merge-calls@20of2000");
-        for (name, form) in KINDS {
-            let text = match form {
-                Form::Plain(_) => name.to_owned(),
-                Form::Pause(_) | Form::Tokens(_) | Form::Bytes(_) => format!("{name}:7"),
+        for (place, row) in KINDS.iter().enumerate() {
+            let text = match row.form {
+                None => row.name.to_owned(),
+                Some(_) => format!("{}:7", row.name),
             };
             let fault = Fault::parse(&text).unwrap();
-            assert_eq!((fault.kind.name(), fault.to_string()), (name, text));
+            assert_eq!((fault.kind as usize, fault.to_string()), (place, text));
         }
     }
 
@@ -801,7 +673,11 @@ mod tests {
     }
 
     fn drawn(planting: &Planting, seed: u64) -> Vec<FaultKind> {
-        planting.draw(seed, &RequestTraits::default()).drawn
+        kinds(&planting.draw(seed, &RequestTraits::default()))
+    }
+
+    fn kinds(faults: &RequestFaults) -> Vec<FaultKind> {
+        faults.drawn.iter().map(|drawn| drawn.kind).collect()
     }
 
     #[test]
@@ -878,7 +754,7 @@ mod tests {
             "no-done",
         ]);
         assert_eq!(
-            planting.draw(0, &two_calls).drawn,
+            kinds(&planting.draw(0, &two_calls)),
             [FaultKind::MergeCalls, FaultKind::NoDone]
         );
         let thinks = RequestTraits {
@@ -889,7 +765,7 @@ mod tests {
             ..RequestTraits::default()
         };
         assert_eq!(
-            planting.draw(0, &thinks).drawn,
+            kinds(&planting.draw(0, &thinks)),
             [
                 FaultKind::BufferArguments,
                 FaultKind::SuppressThinking,
@@ -906,9 +782,13 @@ mod tests {
             ..RequestTraits::default()
         };
         let mut faults = planting.draw(0, &constrained);
-        assert_eq!(faults.drawn, [FaultKind::SwapMasks], "no drafts to reject");
+        assert_eq!(
+            kinds(&faults),
+            [FaultKind::SwapMasks],
+            "no drafts to reject"
+        );
         assert!(faults.take_batch_faults().has(FaultKind::SwapMasks));
-        assert!(faults.drawn.is_empty());
+        assert!(faults.is_empty());
         let leaks = [0, 1, 2].map(|seed| {
             planting
                 .draw_on_cancel(seed)
@@ -928,12 +808,15 @@ mod tests {
         assert!(drawn(&planting, 0).is_empty(), "requests have none");
         let dies = |number: u32| {
             let faults = planting.draw_on_compile(&format!("constraint {number}"));
-            faults.die_on_large() == Some(100)
+            faults.argument(FaultKind::DieOnLarge) == Some(100.0)
         };
         let count = (0..1000).filter(|number| dies(*number)).count();
         assert!((400..600).contains(&count), "{count}");
         let mut faults = planting.draw_on_compile("a");
-        assert_eq!(faults.slow_compile(), Some(Duration::from_millis(1)));
-        assert_eq!(faults.leak_per_schema(), None);
+        assert_eq!(
+            faults.inject_pause(FaultKind::SlowCompile),
+            Some(Duration::from_millis(1))
+        );
+        assert_eq!(faults.argument(FaultKind::LeakPerSchema), None);
     }
 }

@@ -943,7 +943,7 @@ mod tests {
     #[test]
     fn a_stop_string_ends_the_answer_and_is_removed() {
         let mut stopped = start("", Some(&Constraint::Regex("ab\\.cd".into())), 3, 40, false);
-        stopped.limits.stop_strings = StopStrings::new(&[".".to_owned()], false);
+        stopped.limits.stop_strings = StopStrings::new(&[".".to_owned()]);
         let answer = finish(stopped);
         assert_eq!(
             (answer.text.as_str(), answer.finish),

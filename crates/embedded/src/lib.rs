@@ -35,7 +35,6 @@ mod seeds;
 mod stats;
 mod stop_strings;
 mod timetable;
-mod tokens;
 mod tools;
 mod wire;
 
@@ -80,9 +79,6 @@ pub const VERSION: &str = concat!("sobench-embedded ", env!("CARGO_PKG_VERSION")
 /// 70 GiB or more, except A100.
 pub const DEFAULT_MAX_BATCH: usize = 256;
 
-/// The highest limit on the sequences of a batch.
-pub const MAX_BATCH: usize = 16_384;
-
 /// The most drafted tokens of one step of a sequence.
 pub const MAX_SPECULATE: usize = 16;
 
@@ -109,9 +105,10 @@ pub struct EmbeddedOptions {
     pub seed: u64,
     /// The times of the synthetic model, during which masks are computed.
     pub speed: Speed,
-    /// Number of concurrently running sequences, from 1 to [`MAX_BATCH`]. More wait in a queue.
+    /// Number of concurrently running sequences, at least 1. More wait in a queue.
     pub max_batch: usize,
-    /// Time limit of one compile, in seconds, above 0. A constraint that takes longer is refused.
+    /// Time limit of one compile, in seconds, from 0.001 to 86400. A constraint that takes longer is
+    /// refused.
     pub compile_timeout_s: f64,
     /// The model id in `/v1/models`. Requests must use it.
     pub model: String,
@@ -184,8 +181,8 @@ impl EmbeddedServer {
     /// blocking thread.
     ///
     /// # Errors
-    /// A time is not from 0 to ten minutes, the batch size is invalid, the address is not
-    /// available, the engine is not in this build, or threads cannot be started.
+    /// A time of the model is not from 0 to ten minutes, the address is not available, the engine is
+    /// not in this build, or threads cannot be started.
     pub fn start(options: EmbeddedOptions) -> Result<Self> {
         let batching = batching(&options)?;
         let listener = listening::bind(options.bind)?;
@@ -300,7 +297,7 @@ impl EmbeddedServer {
         vocabulary: Arc<Vocabulary>,
         engine: Arc<dyn Engine>,
     ) -> Result<Self> {
-        let compile_timeout = compile_timeout(options.compile_timeout_s)?;
+        let compile_timeout = Duration::from_secs_f64(options.compile_timeout_s);
         let failed = |problem: &'static str| {
             move |error: std::io::Error| Error::environment(format!("{problem}: {error}"))
         };
@@ -359,18 +356,6 @@ impl Drop for EmbeddedServer {
     }
 }
 
-fn compile_timeout(seconds: f64) -> Result<Duration> {
-    let timeout = Duration::try_from_secs_f64(seconds)
-        .ok()
-        .filter(|timeout| !timeout.is_zero());
-    timeout.ok_or_else(|| {
-        Error::usage(format!(
-            "invalid compile timeout of the embedded server: {seconds} s"
-        ))
-        .hint("set --embedded-compile-timeout-s to a number from 0.001 to 86400")
-    })
-}
-
 fn batching(options: &EmbeddedOptions) -> Result<Batching> {
     let EmbeddedOptions {
         speed,
@@ -383,30 +368,6 @@ fn batching(options: &EmbeddedOptions) -> Result<Batching> {
         Error::usage(format!("invalid timing of the embedded server: {speed}"))
             .hint("set --embedded-ttft-ms, --embedded-itl-ms and --embedded-step-ms to numbers from 0 to 600000")
     })?;
-    if !(1..=MAX_BATCH).contains(&max_batch) {
-        return Err(Error::usage(format!(
-            "invalid batch size of the embedded server: {max_batch}"
-        ))
-        .hint(format!(
-            "set --embedded-max-batch to a number from 1 to {MAX_BATCH}"
-        )));
-    }
-    if speculate > MAX_SPECULATE {
-        return Err(Error::usage(format!(
-            "invalid draft length of the embedded server: {speculate}"
-        ))
-        .hint(format!(
-            "set --embedded-speculate to a number from 0 to {MAX_SPECULATE}"
-        )));
-    }
-    if let Some(tokens) = kv_tokens.filter(|tokens| *tokens < MIN_KV_TOKENS) {
-        return Err(Error::usage(format!(
-            "invalid cache of the embedded server: {tokens} tokens"
-        ))
-        .hint(format!(
-            "set --embedded-kv-tokens to a number from {MIN_KV_TOKENS}"
-        )));
-    }
     Ok(Batching {
         max_batch,
         threads: machine_threads(),

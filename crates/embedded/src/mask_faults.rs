@@ -61,10 +61,8 @@ impl MaskFaults {
 
     /// The change of the matcher after this number of constrained tokens.
     pub(super) fn change_matcher(&mut self, constrained_tokens: u32) -> MatcherChange {
-        if let Some(tokens) = self.faults.fail_open()
-            && constrained_tokens >= tokens
-        {
-            self.faults.inject(FaultKind::FailOpen(tokens));
+        if self.tokens_until_change(constrained_tokens) == 0 {
+            self.faults.inject(FaultKind::FailOpen);
             return MatcherChange::Remove;
         }
         let is_time = constrained_tokens >= TOKENS_BEFORE_RESTART
@@ -83,9 +81,10 @@ impl MaskFaults {
 
     /// The number of tokens from here on until a fault changes the matcher, at most.
     pub(super) fn tokens_until_change(&self, constrained_tokens: u32) -> u32 {
-        self.faults
-            .fail_open()
-            .map_or(u32::MAX, |tokens| tokens.saturating_sub(constrained_tokens))
+        let tokens = self.faults.argument(FaultKind::FailOpen);
+        tokens.map_or(u32::MAX, |tokens| {
+            (tokens as u32).saturating_sub(constrained_tokens)
+        })
     }
 
     /// Replaces a mask by that of the token before.

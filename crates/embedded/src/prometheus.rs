@@ -37,13 +37,8 @@ impl Page {
         self.line(name, None, value);
     }
 
-    fn by_label(
-        &mut self,
-        (name, kind, help): (&str, &str, &str),
-        label: &str,
-        values: &[(&str, u64)],
-    ) {
-        self.head(name, kind, help);
+    fn by_label(&mut self, name: &str, help: &str, label: &str, values: &[(&str, u64)]) {
+        self.head(name, "counter", help);
         for (value, count) in values {
             self.line(name, Some((label, value)), count);
         }
@@ -81,7 +76,7 @@ pub(super) fn render(stats: &ServerStats, model: &str) -> String {
     };
     add_requests(&mut page, stats);
     add_compiles(&mut page, stats);
-    add_steps(&mut page, stats);
+    page.counter("sobench:masks_total", "Number of masks.", stats.masks);
     if stats.speculate > 0 {
         add_drafts(&mut page, &stats.drafts, stats.speculate);
     }
@@ -129,22 +124,10 @@ fn add_requests(page: &mut Page, stats: &ServerStats) {
         stats.tokens,
     );
     page.by_label(
-        (
-            "vllm:request_success_total",
-            "counter",
-            "Number of sequences that ended.",
-        ),
+        "vllm:request_success_total",
+        "Number of sequences that ended.",
         "finished_reason",
         &[("stop", stats.ended.stop), ("length", stats.ended.length)],
-    );
-    page.by_label(
-        (
-            "sobench:requests_unfinished_total",
-            "counter",
-            "Number of sequences that failed, or whose client went away.",
-        ),
-        "reason",
-        &[("failed", stats.ended.failed), ("gone", stats.ended.gone)],
     );
     page.counter(
         "vllm:num_preemptions_total",
@@ -164,16 +147,6 @@ fn add_requests(page: &mut Page, stats: &ServerStats) {
 }
 
 fn add_compiles(page: &mut Page, stats: &ServerStats) {
-    page.counter(
-        "sobench:compile_cache_hits_total",
-        "Number of requests whose constraint was compiled or being compiled.",
-        stats.cache_hits,
-    );
-    page.counter(
-        "sobench:compile_cache_misses_total",
-        "Number of requests whose constraint had to be compiled.",
-        stats.cache_misses,
-    );
     page.gauge(
         "sobench:compiles_in_flight",
         "Number of constraints that are being compiled or wait for it.",
@@ -188,45 +161,6 @@ fn add_compiles(page: &mut Page, stats: &ServerStats) {
         "sobench:grammar_queue_time_seconds",
         "Time that a constraint waited for a compile thread.",
         &stats.compile_queue_time,
-    );
-}
-
-fn add_steps(page: &mut Page, stats: &ServerStats) {
-    page.by_label(
-        (
-            "sobench:speed_info",
-            "gauge",
-            "Speed of the synthetic model.",
-        ),
-        "speed",
-        &[(&label_value(&stats.speed.to_string()), 1)],
-    );
-    page.counter(
-        "sobench:steps_total",
-        "Number of steps of the batch.",
-        stats.steps,
-    );
-    page.counter("sobench:masks_total", "Number of masks.", stats.masks);
-    if let Some(times) = stats.mask_ns {
-        page.counter(
-            "sobench:mask_ns_sum",
-            "Time of all masks in nanoseconds.",
-            times.sum,
-        );
-        page.by_label(
-            (
-                "sobench:mask_ns",
-                "gauge",
-                "Quantiles of the time of a mask in nanoseconds.",
-            ),
-            "quantile",
-            &[("0.5", times.p50), ("0.99", times.p99)],
-        );
-    }
-    page.gauge(
-        "sobench:stuck_masks",
-        "Number of masks that timed out and are still being computed.",
-        stats.stuck_masks,
     );
 }
 
@@ -248,11 +182,6 @@ fn add_drafts(page: &mut Page, drafts: &DraftStats, speculate: usize) {
             "Number of accepted tokens.",
             drafts.accepted,
         ),
-        (
-            "sobench:draft_tokens_masked_out_total",
-            "Number of drafted tokens that a mask did not allow.",
-            drafts.masked_out,
-        ),
     ] {
         page.counter(name, help, value);
     }
@@ -266,11 +195,8 @@ fn add_drafts(page: &mut Page, drafts: &DraftStats, speculate: usize) {
         .chain(std::iter::repeat(0));
     let values: Vec<(&str, u64)> = positions.iter().map(String::as_str).zip(accepted).collect();
     page.by_label(
-        (
-            "vllm:spec_decode_num_accepted_tokens_per_pos_total",
-            "counter",
-            "Number of accepted tokens by their position in the draft.",
-        ),
+        "vllm:spec_decode_num_accepted_tokens_per_pos_total",
+        "Number of accepted tokens by their position in the draft.",
         "position",
         &values,
     );

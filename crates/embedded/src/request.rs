@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use super::constraint_fields::{self, GuidedFields, Rules};
+use super::constraint_fields::{self, Rules};
 use super::failure::Failure;
 use super::model::Sampling;
 use super::responses_request;
@@ -66,11 +66,7 @@ pub(super) struct GenerationRequest {
     pub(super) ignore_eos: bool,
     /// Texts that end the answer. None is empty.
     pub(super) stop: Vec<String>,
-    /// Whether the stop string that ends the answer is included in it.
-    pub(super) includes_stop: bool,
     pub(super) min_tokens: u32,
-    /// Names of members that this server does not read.
-    pub(super) unread: Vec<String>,
 }
 
 /// Limit on the stop strings of one request.
@@ -78,39 +74,6 @@ const MAX_STOPS: usize = 64;
 
 /// Limit on the bytes of a stop string.
 const MAX_STOP_BYTES: usize = 1024;
-
-/// Members that are read, besides [`NEUTRAL`], [`EMPTY`] and the `guided_*` members of
-/// [`constraint_fields`].
-const READ: &[&str] = &[
-    "model",
-    "prompt",
-    "messages",
-    "max_tokens",
-    "max_completion_tokens",
-    "min_tokens",
-    "stop",
-    "include_stop_str_in_output",
-    "stream",
-    "stream_options",
-    "temperature",
-    "top_p",
-    "min_p",
-    "top_k",
-    "seed",
-    "ignore_eos",
-    "structured_outputs",
-    "response_format",
-];
-
-/// Further members that chat completions read.
-const READ_BY_CHAT: &[&str] = &[
-    "tools",
-    "tool_choice",
-    "parallel_tool_calls",
-    "chat_template_kwargs",
-    "reasoning_effort",
-    "include_reasoning",
-];
 
 /// Fields accepted only with the value that has no effect.
 const NEUTRAL: &[(&str, f64)] = &[
@@ -130,6 +93,7 @@ const EMPTY: &[&str] = &[
     "echo",
     "suffix",
     "stop_token_ids",
+    "include_stop_str_in_output",
     "functions",
     "use_beam_search",
     "logit_bias",
@@ -158,7 +122,7 @@ pub(super) fn parse(
     if endpoint == Endpoint::Responses {
         return responses_request::parse(&fields, rules);
     }
-    refuse_unimplemented(&fields)?;
+    refuse_unimplemented(&fields, NEUTRAL, EMPTY)?;
     if endpoint == Endpoint::Completions {
         refuse_tools(&fields)?;
     }
@@ -194,7 +158,7 @@ pub(super) fn parse(
             Endpoint::Completions => Thinking::OFF,
             Endpoint::Chat | Endpoint::Responses => thinking(&fields)?,
         },
-        constraint: constraint_fields::read(&fields, rules)?.map(Arc::new),
+        constraint: constraint_fields::read(&fields, endpoint, rules)?.map(Arc::new),
         max_tokens: max_tokens(&fields, endpoint)?,
         stream,
         usage,
@@ -202,11 +166,7 @@ pub(super) fn parse(
         seed: integer(&fields, "seed", i64::MIN..=i64::MAX)?,
         ignore_eos: flag(&fields, "ignore_eos")?,
         stop: stops(&fields)?,
-        includes_stop: flag(&fields, "include_stop_str_in_output")?,
-        min_tokens: integer(&fields, "min_tokens", 0..=i64::from(u32::MAX))?
-            .and_then(|tokens| u32::try_from(tokens).ok())
-            .unwrap_or(0),
-        unread: unread(&fields, endpoint, rules),
+        min_tokens: tokens(&fields, "min_tokens", 0)?.unwrap_or(0),
     })
 }
 
@@ -307,7 +267,12 @@ pub(super) fn offered(tools: Option<&ToolSet>) -> String {
     text
 }
 
-fn refuse_unimplemented(fields: &Map<String, Value>) -> Result<(), Failure> {
+/// Refuses the fields of both lists, unless their value has no effect.
+pub(super) fn refuse_unimplemented(
+    fields: &Map<String, Value>,
+    neutral: &[(&'static str, f64)],
+    empty: &[&'static str],
+) -> Result<(), Failure> {
     let given = |name: &str| present(fields, name).filter(|value| **value != false);
     let not_neutral = |(name, neutral): &(&str, f64)| {
         given(name).is_some_and(|value| value.as_f64() != Some(*neutral))
@@ -320,36 +285,17 @@ fn refuse_unimplemented(fields: &Map<String, Value>) -> Result<(), Failure> {
             _ => true,
         })
     };
-    let neutral = NEUTRAL
+    let neutral = neutral
         .iter()
         .find(|field| not_neutral(field))
         .map(|(name, _)| *name);
-    match neutral.or_else(|| EMPTY.iter().find(not_empty).copied()) {
+    match neutral.or_else(|| empty.iter().find(not_empty).copied()) {
         Some(name) => Err(Failure::bad_request(format!(
             "the embedded server does not implement {name}"
         ))
         .about(name)),
         None => Ok(()),
     }
-}
-
-/// The members that the server does not read. With [`GuidedFields::Ignore`] these include
-/// `guided_*`.
-fn unread(fields: &Map<String, Value>, endpoint: Endpoint, rules: &Rules<'_>) -> Vec<String> {
-    let is_known = |name: &str| {
-        READ.contains(&name)
-            || endpoint == Endpoint::Chat && READ_BY_CHAT.contains(&name)
-            || EMPTY.contains(&name)
-            || NEUTRAL.iter().any(|(known, _)| *known == name)
-    };
-    let is_guided = |name: &str| {
-        rules.guided_fields == GuidedFields::Honour && constraint_fields::GUIDED.contains(&name)
-    };
-    fields
-        .keys()
-        .filter(|name| !is_known(name) && !is_guided(name))
-        .cloned()
-        .collect()
 }
 
 /// The stop strings: one string or a list. Empty ones are dropped.
@@ -453,16 +399,25 @@ fn call_text(call: &Value) -> Result<String, Failure> {
 }
 
 fn max_tokens(fields: &Map<String, Value>, endpoint: Endpoint) -> Result<Option<u32>, Failure> {
-    let limit = |name| -> Result<Option<u32>, Failure> {
-        let tokens = integer(fields, name, 1..=i64::from(u32::MAX))?;
-        Ok(tokens.and_then(|tokens| u32::try_from(tokens).ok()))
-    };
     let newer = if endpoint != Endpoint::Completions {
-        limit("max_completion_tokens")?
+        tokens(fields, "max_completion_tokens", 1)?
     } else {
         None
     };
-    newer.map_or_else(|| limit("max_tokens"), |tokens| Ok(Some(tokens)))
+    newer.map_or_else(
+        || tokens(fields, "max_tokens", 1),
+        |tokens| Ok(Some(tokens)),
+    )
+}
+
+/// A number of tokens, at least `least`.
+pub(super) fn tokens(
+    fields: &Map<String, Value>,
+    name: &'static str,
+    least: i64,
+) -> Result<Option<u32>, Failure> {
+    let tokens = integer(fields, name, least..=i64::from(u32::MAX))?;
+    Ok(tokens.and_then(|tokens| u32::try_from(tokens).ok()))
 }
 
 pub(super) fn sampling(fields: &Map<String, Value>) -> Result<Sampling, Failure> {
@@ -533,12 +488,7 @@ pub(super) fn wrong(name: &'static str, must_be: &str) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const RULES: Rules<'static> = Rules {
-        engine: "guidance",
-        any_whitespace: true,
-        guided_fields: GuidedFields::Honour,
-    };
+    use crate::testing::RULES;
 
     fn completion(fields: &str) -> Result<GenerationRequest, Failure> {
         parse(
@@ -587,36 +537,15 @@ mod tests {
             request.constraint.as_deref(),
             Some(&Constraint::Regex("a".into()))
         );
-        assert_eq!(request.unread, ["unknown_field"]);
         let stopped = completion(
-            r#", "stop": ["", "x"], "min_tokens": 3, "n": 1, "logprobs": null, "include_stop_str_in_output": true"#,
+            r#", "stop": ["", "x"], "min_tokens": 3, "n": 1, "logprobs": null, "include_stop_str_in_output": false"#,
         );
         let stopped = stopped.unwrap();
         assert_eq!(
-            (&stopped.stop[..], stopped.min_tokens, stopped.includes_stop),
-            (&["x".to_owned()][..], 3, true)
+            (&stopped.stop[..], stopped.min_tokens),
+            (&["x".to_owned()][..], 3)
         );
-        assert_eq!(
-            (
-                completion(r#", "stop": "ab""#).unwrap().stop,
-                stopped.unread.len()
-            ),
-            (vec!["ab".to_owned()], 0)
-        );
-        let newer = Rules {
-            guided_fields: GuidedFields::Ignore,
-            ..RULES
-        };
-        let guided = br#"{"prompt": "p", "guided_json": {}, "guided_grammar_backend": 1}"#;
-        let unread = |rules| {
-            parse(Endpoint::Completions, guided, "m", rules)
-                .unwrap()
-                .unread
-        };
-        assert_eq!(
-            (unread(&RULES), unread(&newer).len()),
-            (vec!["guided_grammar_backend".to_owned()], 2)
-        );
+        assert_eq!(completion(r#", "stop": "ab""#).unwrap().stop, ["ab"]);
         let plain = completion("").unwrap();
         assert_eq!(
             (plain.max_tokens, plain.stream, plain.constraint),
@@ -654,6 +583,10 @@ mod tests {
             (r#", "min_tokens": -1"#, "min_tokens"),
             (r#", "stop_token_ids": [7]"#, "stop_token_ids"),
             (r#", "return_token_ids": true"#, "return_token_ids"),
+            (
+                r#", "include_stop_str_in_output": true"#,
+                "include_stop_str_in_output",
+            ),
             (r#", "max_tokens": 0"#, "max_tokens"),
             (r#", "max_tokens": 1.5"#, "max_tokens"),
             (r#", "temperature": "hot""#, "temperature"),

@@ -10,32 +10,11 @@ use serde_json::{Map, Value};
 use super::constraint_fields::{self, Rules};
 use super::failure::Failure;
 use super::request::{
-    GenerationRequest, RequestedUsage, Thinking, content_text, flag, integer, offered, present,
-    sampling, thinks_with, wrong,
+    Endpoint, GenerationRequest, RequestedUsage, Thinking, content_text, flag, integer, offered,
+    present, refuse_unimplemented, sampling, thinks_with, tokens, wrong,
 };
 use super::tools;
-use sobench_core::constraint::{AlwaysTrue, Constraint};
 use sobench_core::tools::ToolForm;
-
-/// Members that are read.
-const READ: &[&str] = &[
-    "model",
-    "input",
-    "instructions",
-    "max_output_tokens",
-    "stream",
-    "temperature",
-    "top_p",
-    "min_p",
-    "top_k",
-    "seed",
-    "structured_outputs",
-    "text",
-    "tools",
-    "tool_choice",
-    "parallel_tool_calls",
-    "reasoning",
-];
 
 /// Members that need what earlier responses or other services know. Accepted only when empty.
 const EMPTY: &[&str] = &[
@@ -49,9 +28,6 @@ const EMPTY: &[&str] = &[
     "stop_token_ids",
 ];
 
-/// Members without effect in a server that stores nothing.
-const WITHOUT_EFFECT: &[&str] = &["store", "metadata", "user", "service_tier", "truncation"];
-
 /// Parses the members of a request.
 ///
 /// # Errors
@@ -60,14 +36,9 @@ pub(super) fn parse(
     fields: &Map<String, Value>,
     rules: &Rules<'_>,
 ) -> Result<GenerationRequest, Failure> {
-    refuse_unimplemented(fields)?;
+    refuse_unimplemented(fields, &[], EMPTY)?;
     let tools = tools::read(fields, ToolForm::Responses)?;
-    let constraint = constraint_fields::read_responses(fields, rules)?;
-    let is_known = |name: &&String| {
-        [READ, EMPTY, WITHOUT_EFFECT]
-            .iter()
-            .any(|known| known.contains(&name.as_str()))
-    };
+    let constraint = constraint_fields::read(fields, Endpoint::Responses, rules)?;
     Ok(GenerationRequest {
         prompt: offered(tools.as_deref()) + &input(fields)?,
         constraint: constraint.map(Arc::new),
@@ -76,8 +47,7 @@ pub(super) fn parse(
             is_included: true,
         },
         tools,
-        max_tokens: integer(fields, "max_output_tokens", 1..=i64::from(u32::MAX))?
-            .and_then(|tokens| u32::try_from(tokens).ok()),
+        max_tokens: tokens(fields, "max_output_tokens", 1)?,
         stream: flag(fields, "stream")?,
         // The last event always has the usage.
         usage: RequestedUsage {
@@ -88,32 +58,8 @@ pub(super) fn parse(
         seed: integer(fields, "seed", i64::MIN..=i64::MAX)?,
         ignore_eos: false,
         stop: Vec::new(),
-        includes_stop: false,
         min_tokens: 0,
-        unread: fields
-            .keys()
-            .filter(|name| !is_known(name))
-            .cloned()
-            .collect(),
     })
-}
-
-fn refuse_unimplemented(fields: &Map<String, Value>) -> Result<(), Failure> {
-    let is_given = |name: &&&str| {
-        present(fields, name).is_some_and(|value| match value {
-            Value::Bool(value) => *value,
-            Value::Array(items) => !items.is_empty(),
-            Value::Object(members) => !members.is_empty(),
-            _ => true,
-        })
-    };
-    match EMPTY.iter().find(is_given) {
-        Some(name) => Err(Failure::bad_request(format!(
-            "the embedded server does not implement {name}"
-        ))
-        .about(name)),
-        None => Ok(()),
-    }
 }
 
 fn thinks(fields: &Map<String, Value>) -> Result<bool, Failure> {
@@ -181,47 +127,12 @@ fn item_line(item: &Value) -> Result<String, Failure> {
     }
 }
 
-/// The constraint of the member `text`, if it has one.
-///
-/// # Errors
-/// Status 400 for another format than text, JSON object or JSON Schema.
-pub(super) fn text_format(fields: &Map<String, Value>) -> Result<Option<Constraint>, Failure> {
-    let format = match present(fields, "text") {
-        None => None,
-        Some(Value::Object(text)) => present(text, "format"),
-        Some(_) => return Err(wrong("text", "an object")),
-    };
-    let Some(format) = format else {
-        return Ok(None);
-    };
-    match format.get("type").and_then(Value::as_str) {
-        Some("text") => Ok(None),
-        Some("json_object") => Ok(Some(Constraint::JsonObject(AlwaysTrue))),
-        Some("json_schema") => {
-            let schema = format.get("schema").filter(|schema| !schema.is_null());
-            let schema =
-                schema.ok_or_else(|| wrong("text", "an object whose format has a schema"))?;
-            Ok(Some(Constraint::JsonSchema(Arc::new(schema.clone()))))
-        }
-        _ => Err(wrong(
-            "text",
-            "an object whose format is of type text, json_object or json_schema",
-        )),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::constraint_fields::GuidedFields;
-
-    const RULES: Rules<'static> = Rules {
-        engine: "guidance",
-        any_whitespace: true,
-        guided_fields: GuidedFields::Honour,
-    };
+    use crate::testing::RULES;
 
     fn read(fields: &Value) -> Result<GenerationRequest, Failure> {
         parse(fields.as_object().unwrap(), &RULES)
@@ -250,7 +161,6 @@ mod tests {
             (request.max_tokens, request.thinking.is_on),
             (Some(7), false)
         );
-        assert_eq!(request.unread, ["verbosity"]);
     }
 
     #[test]

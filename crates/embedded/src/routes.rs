@@ -27,7 +27,6 @@ use super::prometheus;
 use super::request::{self, Endpoint};
 use super::stats::ServerStats;
 use super::timetable::{Pacer, pause, unix_seconds};
-use super::tokens;
 
 /// The largest request body. Larger ones get status 413.
 const MAX_BODY_BYTES: usize = 4 << 20;
@@ -48,10 +47,6 @@ pub(super) fn router(app: Arc<App>) -> Router {
     };
     Router::new()
         .route("/health", get(health))
-        .route(
-            "/ping",
-            get(|| async { StatusCode::OK }).post(|| async { StatusCode::OK }),
-        )
         .route("/version", get(version))
         .route("/metrics", get(metrics))
         .route("/sobench/stats", get(stats))
@@ -60,7 +55,6 @@ pub(super) fn router(app: Arc<App>) -> Router {
         .route("/v1/chat/completions", answers(Endpoint::Chat))
         .route("/v1/responses", answers(Endpoint::Responses))
         .route("/tokenize", post(tokenize))
-        .route("/detokenize", post(detokenize))
         .fallback(|| async { Failure::not_found("Not Found") })
         .method_not_allowed_fallback(|| async {
             Failure::new(StatusCode::METHOD_NOT_ALLOWED, "Method Not Allowed")
@@ -85,16 +79,7 @@ async fn version(State(app): State<Arc<App>>) -> Json<serde_json::Value> {
         "engine": engine.name(),
         "engine_version": engine.version(),
         "settings": app.settings().into_iter().collect::<std::collections::BTreeMap<_, _>>(),
-        "grammar_dialects": engine.grammar_dialects(),
-        "vocabulary": app.vocabulary.name(),
-        "model": "synthetic",
         "speed": app.options.speed,
-        "tool_style": app.options.tool_style,
-        "reasoning_tokens": app.options.reasoning_tokens,
-        "reasoning_style": app.options.reasoning_style,
-        "speculate": app.options.speculate,
-        "kv_tokens": app.options.kv_tokens,
-        "faults": app.options.faults.iter().map(ToString::to_string).collect::<Vec<_>>(),
     }))
 }
 
@@ -122,20 +107,22 @@ async fn models(State(app): State<Arc<App>>) -> Json<serde_json::Value> {
     }]}))
 }
 
+/// The tokens of a prompt, or of messages in the server's simple template, as in vLLM.
 async fn tokenize(
     State(app): State<Arc<App>>,
     body: ReadBody,
 ) -> Result<Json<serde_json::Value>, Failure> {
     let fields = request::read_fields(&read_body(body)?, &app.options.model)?;
-    tokens::tokenize(&fields, &app.vocabulary, app.context_tokens()).map(Json)
-}
-
-async fn detokenize(
-    State(app): State<Arc<App>>,
-    body: ReadBody,
-) -> Result<Json<serde_json::Value>, Failure> {
-    let fields = request::read_fields(&read_body(body)?, &app.options.model)?;
-    tokens::detokenize(&fields, &app.vocabulary).map(Json)
+    let text = if fields.contains_key("messages") {
+        request::messages(&fields)?
+    } else {
+        request::prompt(&fields)?
+    };
+    let tokens = app.vocabulary.encode(&text);
+    let context = app.context_tokens();
+    Ok(Json(
+        json!({"count": tokens.len(), "max_model_len": context, "tokens": tokens}),
+    ))
 }
 
 async fn answer(
@@ -198,33 +185,20 @@ fn read_body(body: ReadBody) -> Result<Bytes, Failure> {
 
 /// The response of faults that are injected before the answer, if any.
 async fn injected_refusal(faults: &mut RequestFaults) -> Option<Response> {
-    if let Some(time) = faults.slow_header() {
+    if let Some(time) = faults.inject_pause(FaultKind::SlowHeader) {
         pause(time).await;
     }
     if faults.inject(FaultKind::Hang) {
         // Until the client disconnects.
         std::future::pending::<()>().await;
     }
-    let failure = |status: StatusCode| Failure::new(status, injected_failure().message);
     if faults.inject(FaultKind::Error429) {
         let retry: [(HeaderName, &str); 1] = [(header::RETRY_AFTER, "1")];
-        return Some((retry, failure(StatusCode::TOO_MANY_REQUESTS)).into_response());
+        let failure = Failure::new(StatusCode::TOO_MANY_REQUESTS, injected_failure().message);
+        return Some((retry, failure).into_response());
     }
-    if faults.inject(FaultKind::Error503) {
-        return Some(
-            (
-                StatusCode::SERVICE_UNAVAILABLE,
-                "upstream connect error: a planted fault\n",
-            )
-                .into_response(),
-        );
-    }
-    [
-        (FaultKind::Error400, StatusCode::BAD_REQUEST),
-        (FaultKind::Error500, StatusCode::INTERNAL_SERVER_ERROR),
-    ]
-    .into_iter()
-    .find_map(|(kind, status)| faults.inject(kind).then(|| failure(status).into_response()))
+    let is_failed = faults.inject(FaultKind::Error500);
+    is_failed.then(|| injected_failure().into_response())
 }
 
 /// A running answer.

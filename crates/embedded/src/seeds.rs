@@ -73,11 +73,18 @@ impl Seeds {
     }
 }
 
-/// Random numbers that a seed and a label determine: SplitMix64 (Steele, Lea and Flood 2014).
+/// Random numbers: SplitMix64 (Steele, Lea and Flood 2014, "Fast splittable pseudorandom number
+/// generators").
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Draws(u64);
 
 impl Draws {
+    /// The numbers of the model, which this seed alone determines.
+    pub(super) fn of_model(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    /// The numbers that a seed and a label determine.
     pub(super) fn new(seed: u64, label: &str) -> Self {
         let hash = Sha256::new()
             .chain_update(label)
@@ -103,6 +110,16 @@ impl Draws {
     pub(super) fn below(&mut self, count: usize) -> usize {
         let drawn = usize::try_from(self.next() >> 1).unwrap_or(usize::MAX);
         drawn.checked_rem(count).unwrap_or(0)
+    }
+
+    /// Uniform in `[0, 1)`, in single precision.
+    pub(super) fn unit_f32(&mut self) -> f32 {
+        (self.next() >> 40) as f32 / (1_u64 << 24) as f32
+    }
+
+    /// A token below `bound`, which must not be zero. The bias is below 2^-40 for the bounds in use.
+    pub(super) fn token_below(&mut self, bound: u32) -> u32 {
+        ((u64::from(bound) * (self.next() >> 32)) >> 32) as u32
     }
 }
 
@@ -150,5 +167,18 @@ mod tests {
         );
         assert_ne!(draw(1, Some(7), None), draw(2, Some(7), None));
         assert_ne!(draw(1, None, Some("x")), draw(1, None, Some("y")));
+    }
+
+    #[test]
+    fn random_numbers_match_the_published_ones() {
+        let mut draws = Draws::of_model(1_234_567);
+        assert_eq!(
+            [draws.next(), draws.next()],
+            [6_457_827_717_110_365_317, 3_203_168_211_198_807_973]
+        );
+        let mut draws = Draws::of_model(3);
+        assert!(
+            (0..1000).all(|_| draws.token_below(7) < 7 && (0.0..1.0).contains(&draws.unit_f32()))
+        );
     }
 }

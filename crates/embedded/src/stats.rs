@@ -1,6 +1,5 @@
 //! Statistics of the embedded server: `/sobench/stats` as JSON. `prometheus.rs` has `/metrics`.
 
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -11,14 +10,7 @@ use super::answer_outcome::AnswerOutcome;
 use super::drafts::DraftCounts;
 use super::generation::{FinishReason, StepWork};
 use super::process_stats::ProcessStats;
-use sobench_core::speed::Speed;
 use sobench_statistics::durations::Durations;
-
-/// Limits on the number of unread members counted by name, and on the length of a name. The others
-/// are counted together.
-const MAX_UNREAD_NAMES: usize = 100;
-const UNREAD_NAME_CHARS: usize = 64;
-const OTHER_NAMES: &str = "(others)";
 
 /// State and statistics of a server since its start. `/sobench/stats` returns them as JSON with the
 /// same member names.
@@ -33,12 +25,6 @@ pub struct ServerStats {
     pub settings: Vec<(String, String)>,
     /// Limit on concurrently running sequences.
     pub max_batch: usize,
-    /// Threads that compute masks.
-    pub threads: usize,
-    /// The speed of the synthetic model.
-    pub speed: Speed,
-    /// The synthetic model's time for a step of one sequence, in milliseconds.
-    pub step_ms: f64,
     /// Requests whose constraint was already compiled or being compiled.
     pub cache_hits: u64,
     /// Requests whose constraint had to be compiled.
@@ -56,9 +42,6 @@ pub struct ServerStats {
     pub steps: u64,
     /// Most sequences in one step.
     pub largest_batch: usize,
-    /// Times of steps: masks and draws of all their sequences, without waiting for the synthetic
-    /// model.
-    pub step_ns: Option<TimeSummary>,
     pub masks: u64,
     /// Times of masks, one per sequence and step. The first mask after a compile, which checks the
     /// constraint, is not included.
@@ -68,8 +51,6 @@ pub struct ServerStats {
     /// Drafted tokens of one step of a sequence, at most. 0 without speculative decoding.
     pub speculate: usize,
     pub drafts: DraftStats,
-    /// Limit on the tokens of prompts and answers of the running sequences.
-    pub kv_tokens: Option<u32>,
     /// Sequences that returned to the queue because their tokens did not fit. A sequence may be
     /// preempted several times.
     pub preemptions: u64,
@@ -77,14 +58,6 @@ pub struct ServerStats {
     pub ended: SequenceCounts,
     /// Outcomes of requests for their clients.
     pub answers: AnswerCounts,
-    /// Requests with a member that this server does not read, by its name. An object in JSON. As in
-    /// vLLM, they are answered.
-    #[serde(serialize_with = "as_object")]
-    pub unread_fields: Vec<(String, u64)>,
-    /// Compiled constraints, by the engine that `auto` selected, or `none`. An object in JSON.
-    /// Empty without `auto`.
-    #[serde(serialize_with = "as_object")]
-    pub routes: Vec<(String, u64)>,
     /// Requests with an injected fault, by fault. An object in JSON.
     #[serde(serialize_with = "as_object")]
     pub faults: Vec<(String, u64)>,
@@ -164,13 +137,6 @@ fn as_object<V: Serialize, S: Serializer>(
     serializer.collect_map(pairs.iter().map(|(name, value)| (name, value)))
 }
 
-/// One step of the batch.
-pub(super) struct StepSummary {
-    /// Number of sequences.
-    pub(super) batch: usize,
-    pub(super) ns: u64,
-}
-
 /// Running counts, shared by the batching loop and the routes.
 #[derive(Default)]
 pub(super) struct Tally {
@@ -185,13 +151,11 @@ struct Counts {
     tokens: u64,
     steps: u64,
     largest_batch: usize,
-    step_times: Durations,
     mask_times: Durations,
     drafts: DraftStats,
     preemptions: u64,
     ended: SequenceCounts,
     answers: AnswerCounts,
-    unread: BTreeMap<String, u64>,
     faults: Vec<(&'static str, u64)>,
     fault_eligible: Vec<(&'static str, u64)>,
     time_to_first_token: Durations,
@@ -214,22 +178,6 @@ impl Tally {
     /// A fault could change a request.
     pub(super) fn fault_eligible(&self, fault: &'static str) {
         add_one(&mut self.counts().fault_eligible, fault);
-    }
-
-    /// A request has members that the server does not read.
-    pub(super) fn fields_unread(&self, names: &[String]) {
-        let unread = &mut self.counts().unread;
-        for name in names {
-            let name: String = name.chars().take(UNREAD_NAME_CHARS).collect();
-            let is_known = unread.len() < MAX_UNREAD_NAMES || unread.contains_key(&name);
-            *unread
-                .entry(if is_known {
-                    name
-                } else {
-                    OTHER_NAMES.to_owned()
-                })
-                .or_default() += 1;
-        }
     }
 
     /// A request has ended.
@@ -303,19 +251,15 @@ impl Tally {
         }
     }
 
-    /// A step has ended. Turns of the loop without sequences are not counted.
-    pub(super) fn step_ended<'w>(
-        &self,
-        step: &StepSummary,
-        works: impl Iterator<Item = &'w StepWork>,
-    ) {
-        if step.batch == 0 {
+    /// A step of this number of sequences has ended. Turns of the loop without sequences are not
+    /// counted.
+    pub(super) fn step_ended<'w>(&self, batch: usize, works: impl Iterator<Item = &'w StepWork>) {
+        if batch == 0 {
             return;
         }
         let mut counts = self.counts();
         counts.steps += 1;
-        counts.largest_batch = counts.largest_batch.max(step.batch);
-        counts.step_times.record(step.ns);
+        counts.largest_batch = counts.largest_batch.max(batch);
         for work in works {
             counts.tokens += u64::from(work.tokens);
             work.mask_ns
@@ -334,18 +278,12 @@ impl Tally {
         stats.tokens = counts.tokens;
         stats.steps = counts.steps;
         stats.largest_batch = counts.largest_batch;
-        stats.step_ns = summary(&counts.step_times);
         stats.masks = counts.mask_times.count();
         stats.mask_ns = summary(&counts.mask_times);
         stats.drafts = counts.drafts.clone();
         stats.preemptions = counts.preemptions;
         stats.ended = counts.ended;
         stats.answers = counts.answers;
-        stats.unread_fields = counts
-            .unread
-            .iter()
-            .map(|(name, count)| (name.clone(), *count))
-            .collect();
         let named = |counts: &[(&'static str, u64)]| {
             let named = counts
                 .iter()
@@ -453,7 +391,7 @@ mod tests {
         (0..2).for_each(|_| tally.queued());
         tally.admitted(2);
         tally.step_ended(
-            &StepSummary { batch: 3, ns: 1 },
+            3,
             [
                 work(3, &[1, 1, 1], (2, 2)),
                 work(2, &[1, 1], (3, 1)),
@@ -493,19 +431,12 @@ mod tests {
     #[test]
     fn counts_what_the_loop_reports() {
         let tally = Tally::default();
-        assert_eq!(
-            (stats(&tally).mask_ns, stats(&tally).step_ns),
-            (None, None),
-            "no masks and no steps yet"
-        );
+        assert_eq!(stats(&tally).mask_ns, None, "no masks yet");
         tally.add_prompt_tokens(7);
         (0..4).for_each(|_| tally.queued());
         tally.admitted(3);
-        tally.step_ended(
-            &StepSummary { batch: 3, ns: 900 },
-            [work(1, &[100], (0, 0)), work(1, &[300], (0, 0))].iter(),
-        );
-        tally.step_ended(&StepSummary { batch: 0, ns: 5 }, std::iter::empty());
+        tally.step_ended(3, [work(1, &[100], (0, 0)), work(1, &[300], (0, 0))].iter());
+        tally.step_ended(0, std::iter::empty());
         tally.sequence_ended(None);
         tally.sequence_ended(Some(FinishReason::Stop));
         tally.disconnected(1, 0);
@@ -520,8 +451,6 @@ mod tests {
         ] {
             tally.answer_ended(outcome);
         }
-        (0..2 * MAX_UNREAD_NAMES)
-            .for_each(|name| tally.fields_unread(&[format!("field {name:03}"), "user".to_owned()]));
         let seen = stats(&tally);
         assert_eq!(
             (seen.running, seen.waiting, seen.prompt_tokens, seen.tokens),
@@ -537,7 +466,6 @@ mod tests {
                 max: 300
             })
         );
-        assert_eq!(seen.step_ns.map(|times| times.sum), Some(900));
         assert_eq!(
             seen.ended,
             SequenceCounts {
@@ -556,18 +484,6 @@ mod tests {
                 broken: 2,
                 gone: 1
             }
-        );
-        assert_eq!(
-            seen.unread_fields.len(),
-            MAX_UNREAD_NAMES + 1,
-            "the number of names is limited"
-        );
-        assert_eq!(
-            seen.unread_fields
-                .iter()
-                .map(|(_, count)| count)
-                .sum::<u64>(),
-            4 * MAX_UNREAD_NAMES as u64
         );
         let json = serde_json::to_value(&seen).unwrap();
         assert_eq!(
@@ -588,7 +504,6 @@ mod tests {
         for line in [
             r#"vllm:num_requests_running{model_name="a\"b"} 0"#,
             r#"vllm:request_success_total{model_name="a\"b",finished_reason="stop"} 0"#,
-            r#"sobench:compile_cache_hits_total{model_name="a\"b"} 3"#,
             r#"sobench:time_to_first_token_seconds_bucket{model_name="a\"b",le="0.001"} 0"#,
             r#"sobench:time_to_first_token_seconds_bucket{model_name="a\"b",le="0.0025"} 1"#,
             r#"sobench:time_to_first_token_seconds_sum{model_name="a\"b"} 0.002"#,

@@ -6,8 +6,6 @@ use std::sync::Arc;
 #[derive(Clone, Debug, Default)]
 pub(super) struct StopStrings {
     strings: Vec<Arc<str>>,
-    /// Whether the stop string that ends the answer is included in it.
-    is_included: bool,
     held: String,
 }
 
@@ -22,10 +20,9 @@ pub(super) struct Filtered {
 
 impl StopStrings {
     /// Searches for `strings`, none of which is empty.
-    pub(super) fn new(strings: &[String], is_included: bool) -> Self {
+    pub(super) fn new(strings: &[String]) -> Self {
         Self {
             strings: strings.iter().map(|stop| stop.as_str().into()).collect(),
-            is_included,
             held: String::new(),
         }
     }
@@ -42,11 +39,7 @@ impl StopStrings {
             .iter()
             .find_map(|stop| Some((self.held.find(&**stop)?, Arc::clone(stop))));
         if let Some((start, stop)) = found {
-            self.held.truncate(if self.is_included {
-                start + stop.len()
-            } else {
-                start
-            });
+            self.held.truncate(start);
             return Filtered {
                 text: std::mem::take(&mut self.held),
                 stop: Some(stop),
@@ -84,15 +77,9 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(
-        strings: &[&str],
-        is_included: bool,
-        pieces: &[&str],
-        expected: &[&str],
-        stop: Option<&str>,
-    ) {
+    fn check(strings: &[&str], pieces: &[&str], expected: &[&str], stop: Option<&str>) {
         let strings: Vec<String> = strings.iter().map(ToString::to_string).collect();
-        let mut stop_strings = StopStrings::new(&strings, is_included);
+        let mut stop_strings = StopStrings::new(&strings);
         let mut sent = Vec::new();
         for (index, piece) in pieces.iter().enumerate() {
             let filtered = stop_strings.filter((*piece).to_owned(), index + 1 == pieces.len());
@@ -111,19 +98,17 @@ mod tests {
 
     #[test]
     fn an_answer_ends_at_the_first_stop_string() {
-        check(&[], false, &["a", "b"], &["a", "b"], None);
-        check(&["ab"], false, &["xa", "by"], &["x", ""], Some("ab"));
-        check(&["ab"], true, &["xa", "by"], &["x", "ab"], Some("ab"));
-        check(&["ab"], false, &["xa", "ay", "a"], &["x", "aay", "a"], None);
+        check(&[], &["a", "b"], &["a", "b"], None);
+        check(&["ab"], &["xa", "by"], &["x", ""], Some("ab"));
+        check(&["ab"], &["xa", "ay", "a"], &["x", "aay", "a"], None);
         check(
             &["\n\n"],
-            false,
             &["x\n", "y\n", "\nz"],
             &["x", "\ny", ""],
             Some("\n\n"),
         );
-        check(&["c", "b"], false, &["abc"], &["ab"], Some("c"));
-        check(&["🦀!"], false, &["é🦀", "?"], &["é", "🦀?"], None);
-        check(&["aab"], false, &["aa", "ab", "c"], &["", "a"], Some("aab"));
+        check(&["c", "b"], &["abc"], &["ab"], Some("c"));
+        check(&["🦀!"], &["é🦀", "?"], &["é", "🦀?"], None);
+        check(&["aab"], &["aa", "ab", "c"], &["", "a"], Some("aab"));
     }
 }

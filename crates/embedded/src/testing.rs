@@ -2,10 +2,18 @@
 
 use std::sync::{Arc, OnceLock};
 
+use super::constraint_fields::{GuidedFields, Rules};
 use super::model::LanguageModel;
 use super::stats::ServerStats;
 use sobench_engine::vocabulary::shared;
 use sobench_engine::{EngineError, Matcher, TokenId, TokenMask};
+
+/// The rules of a server with default options.
+pub(super) const RULES: Rules<'static> = Rules {
+    engine: "guidance",
+    any_whitespace: true,
+    guided_fields: GuidedFields::Honour,
+};
 
 /// One model for all tests of this binary, since it takes long to build without optimisation.
 pub(super) fn shared_model() -> Arc<LanguageModel> {
@@ -46,7 +54,6 @@ pub(super) fn no_stats() -> ServerStats {
         engine_version: "llguidance 0".into(),
         settings: vec![("forcing".into(), "true".into())],
         max_batch: 2,
-        threads: 1,
         cache_hits: 3,
         cache_misses: 1,
         ..ServerStats::default()

@@ -44,16 +44,15 @@ pub struct ServeArgs {
     #[arg(long, value_name = "MODE", default_value = "honour", value_parser = described(&GUIDED_FIELDS))]
     pub guided_fields: GuidedFields,
     /// Faults to inject, each into a share of the requests, e.g. ignore-constraint@0.1 or
-    /// stall:250: ignore-constraint, error-400, error-429, error-500, error-503, hang,
-    /// slow-header:MS, stall:MS, reset, truncate, error-mid-stream, no-done, no-usage, wrong-model,
-    /// invalid-utf8, extra-text, empty; of tool calls: merge-calls, drop-strict, leak-markup,
-    /// wrong-tool, call-under-none, cut-arguments, duplicate-id, buffer-arguments; of reasoning:
-    /// suppress-thinking, constrain-thinking, constraint-early, constraint-late,
-    /// answer-in-reasoning, leak-end-marker, endless-thinking; of masks under load: swap-masks,
-    /// mask-off-by-one, fail-open:N, restart-grammar, bad-rollback, shorten-under-load; of
-    /// cancellation: die-on-cancel, leak-slot-on-cancel; of compiles: leak-per-schema:BYTES,
-    /// slow-compile:MS, stall-neighbours, zombie-compile, die-on-large:BYTES. merge-calls@20of2000
-    /// injects it into exactly 20 of the first 2,000 requests that it can change
+    /// stall:250: ignore-constraint, error-429, error-500, hang, slow-header:MS, stall:MS, reset,
+    /// truncate, error-mid-stream, no-done, no-usage, wrong-model, extra-text, empty; of tool calls:
+    /// merge-calls, drop-strict, leak-markup, wrong-tool, call-under-none, cut-arguments,
+    /// duplicate-id, buffer-arguments; of reasoning: suppress-thinking, constrain-thinking,
+    /// constraint-early, constraint-late, answer-in-reasoning, leak-end-marker, endless-thinking; of
+    /// masks under load: swap-masks, mask-off-by-one, fail-open:N, restart-grammar, bad-rollback,
+    /// shorten-under-load; of cancellation: die-on-cancel, leak-slot-on-cancel; of compiles:
+    /// leak-per-schema:BYTES, slow-compile:MS, stall-neighbours, zombie-compile, die-on-large:BYTES.
+    /// merge-calls@20of2000 injects it into exactly 20 of the first 2,000 requests that it can change
     #[arg(long, value_name = "KIND[:MS|:N|:BYTES][@SHARE]", num_args = 1..)]
     pub fault: Vec<String>,
     #[command(flatten, next_help_heading = EMBEDDED_HEADING)]

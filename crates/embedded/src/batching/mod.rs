@@ -25,7 +25,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use self::workers::{Workers, drop_safely, too_many_stuck};
 use super::faults::{FaultKind, Planting};
 use super::generation::{Generation, Piece};
-use super::stats::{StepSummary, Tally};
+use super::stats::Tally;
 use super::timetable::{Clock, Pacer, Timetable, nanoseconds};
 use sobench_core::error::{Error, Result as OurResult};
 use sobench_engine::EngineError;
@@ -578,16 +578,11 @@ impl Loop {
         let Batching {
             timetable, clock, ..
         } = &self.batching;
-        let step_ns = nanoseconds(clock.now() - start);
         if batch_size > 0 {
             clock.wait_until(start + timetable.step_time(batch_size, prompt_tokens));
         }
-        let step = StepSummary {
-            batch: batch_size,
-            ns: step_ns,
-        };
         self.tally
-            .step_ended(&step, results.iter().map(|result| &result.work));
+            .step_ended(batch_size, results.iter().map(|result| &result.work));
         let now = clock.now();
         for (index, result) in due.into_iter().zip(results) {
             let sequence = &mut self.running[index];

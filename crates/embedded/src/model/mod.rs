@@ -19,12 +19,12 @@ use corpus::Relevance;
 use ending::{AnswerProgress, TokenTraits};
 use ngram::{Context, Local, Ngrams, START};
 use repeating::Repeating;
-use sampling::Random;
 use script::{FILL_BUDGET, KEPT_BYTES, Running, Script, WORDS_PER_START};
 
 pub(super) use sampling::Sampling;
 pub(crate) use script::Step;
 
+use crate::seeds::Draws;
 use sobench_engine::{TokenId, TokenMask, Vocabulary};
 
 /// Weight of a closing token that the n-grams do not predict, before multiplication with its ending
@@ -88,7 +88,7 @@ impl LanguageModel {
             candidates: Vec::new(),
             context: START,
             progress: AnswerProgress::default(),
-            random: Random::new(seed),
+            random: Draws::of_model(seed),
             model: Arc::clone(self),
             sampling,
             budget,
@@ -109,7 +109,7 @@ pub(super) struct Writer {
     candidates: Vec<(TokenId, f32)>,
     context: Context,
     progress: AnswerProgress,
-    random: Random,
+    random: Draws,
     sampling: Sampling,
     budget: u32,
     /// What it intends to write, as long as the masks allow it.
@@ -248,7 +248,7 @@ impl Writer {
             return Some(drawn);
         };
         let tokens = u32::try_from(model.vocabulary.len()).unwrap_or(u32::MAX);
-        let start = self.random.below(tokens);
+        let start = self.random.token_below(tokens);
         let other = mask
             .iter_from(start)
             .chain(mask.iter())
@@ -374,7 +374,7 @@ impl Writer {
         if !candidates.is_empty() {
             return;
         }
-        let start = random.below(u32::try_from(model.vocabulary.len()).unwrap_or(u32::MAX));
+        let start = random.token_below(u32::try_from(model.vocabulary.len()).unwrap_or(u32::MAX));
         let tokens: Vec<TokenId> = mask
             .iter_from(start)
             .chain(mask.iter())

@@ -1,35 +1,7 @@
 //! Seeded sampling from weighted candidates.
 
+use crate::seeds::Draws;
 use sobench_engine::TokenId;
-
-/// SplitMix64 (Steele, Lea and Flood 2014, "Fast splittable pseudorandom number generators").
-#[derive(Clone, Debug)]
-pub(super) struct Random(u64);
-
-impl Random {
-    pub(super) fn new(seed: u64) -> Self {
-        Self(seed)
-    }
-
-    pub(super) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    /// Uniform in `[0, 1)`.
-    pub(super) fn unit(&mut self) -> f32 {
-        (self.next() >> 40) as f32 / (1_u64 << 24) as f32
-    }
-
-    /// Uniform below `bound`, which must not be zero. The bias is below 2^-40 for the bounds in
-    /// use.
-    pub(super) fn below(&mut self, bound: u32) -> u32 {
-        ((u64::from(bound) * (self.next() >> 32)) >> 32) as u32
-    }
-}
 
 /// Sampling parameters of a request, as in OpenAI's and vLLM's APIs.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -59,7 +31,7 @@ impl Sampling {
     pub(super) fn draw(
         &self,
         candidates: &mut Vec<(TokenId, f32)>,
-        random: &mut Random,
+        random: &mut Draws,
     ) -> Option<TokenId> {
         candidates.retain(|(_, weight)| *weight > 0.0 && weight.is_finite());
         let heaviest = candidates
@@ -81,7 +53,7 @@ impl Sampling {
         }
         self.filter(candidates);
         let total: f32 = candidates.iter().map(|(_, weight)| *weight).sum();
-        let mut point = random.unit() * total;
+        let mut point = random.unit_f32() * total;
         for (token, weight) in candidates.iter() {
             point -= weight;
             if point < 0.0 {
@@ -122,7 +94,7 @@ mod tests {
     const CANDIDATES: [(TokenId, f32); 4] = [(1, 0.1), (2, 0.5), (3, 0.3), (4, 0.1)];
 
     fn drawn(sampling: Sampling) -> Vec<TokenId> {
-        let mut random = Random::new(1);
+        let mut random = Draws::of_model(1);
         let mut tokens: Vec<TokenId> = (0..2000)
             .map(|_| {
                 sampling
@@ -155,9 +127,9 @@ mod tests {
         check(Sampling { top_p: 0.6, ..all }, &[2, 3]);
         check(Sampling { top_p: 0.0, ..all }, &[2]);
         check(Sampling { min_p: 0.5, ..all }, &[2, 3]);
-        assert_eq!(all.draw(&mut vec![], &mut Random::new(1)), None);
+        assert_eq!(all.draw(&mut vec![], &mut Draws::of_model(1)), None);
         assert_eq!(
-            all.draw(&mut vec![(1, 0.0), (2, f32::NAN)], &mut Random::new(1)),
+            all.draw(&mut vec![(1, 0.0), (2, f32::NAN)], &mut Draws::of_model(1)),
             None
         );
     }
@@ -174,16 +146,5 @@ mod tests {
         assert!((share(1.0) - 0.5).abs() < 0.05, "{}", share(1.0));
         // 0.25 / (0.01 + 0.25 + 0.09 + 0.01)
         assert!((share(0.5) - 0.694).abs() < 0.05, "{}", share(0.5));
-    }
-
-    #[test]
-    fn random_numbers_match_the_published_ones() {
-        let mut random = Random::new(1_234_567);
-        assert_eq!(
-            [random.next(), random.next()],
-            [6_457_827_717_110_365_317, 3_203_168_211_198_807_973]
-        );
-        let mut random = Random::new(3);
-        assert!((0..1000).all(|_| random.below(7) < 7 && (0.0..1.0).contains(&random.unit())));
     }
 }

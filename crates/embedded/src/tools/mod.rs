@@ -9,6 +9,6 @@ mod style;
 
 pub(super) use constraint::{CallPart, CallParts, Enforcement, call_parts, is_required_somewhere};
 pub(super) use decision::{Decision, decide, decide_call};
-pub(super) use parser::{CallEvent, CallParser};
+pub(super) use parser::CallParser;
 pub(super) use request::read;
 pub use style::{StyleSpec, ToolStyle};

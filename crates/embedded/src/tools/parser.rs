@@ -9,20 +9,8 @@ use super::style::{
     Arguments, CALL_END, CUSTOM_END, CUSTOM_TRIGGER, FUNCTION, FUNCTION_END, PARAMETER,
     PARAMETER_END, ToolStyle, is_text, parameter_schema,
 };
-use crate::channels::{safe_bytes, take_before};
+use crate::channels::{ChannelEvent, safe_bytes, take_before};
 use sobench_core::tools::{Tool, ToolSet};
-
-/// A part of an answer with calls.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum CallEvent {
-    Content(String),
-    /// A call starts. Its arguments follow.
-    Start {
-        name: String,
-        is_custom: bool,
-    },
-    Arguments(String),
-}
 
 /// The parser of one answer.
 pub(crate) struct CallParser {
@@ -83,7 +71,7 @@ impl CallParser {
     }
 
     /// Reads the next piece.
-    pub(crate) fn push(&mut self, text: &str) -> Vec<CallEvent> {
+    pub(crate) fn push(&mut self, text: &str) -> Vec<ChannelEvent> {
         self.buffer.push_str(text);
         let mut events = Vec::new();
         while self.advance(&mut events) {}
@@ -91,7 +79,7 @@ impl CallParser {
     }
 
     /// The rest of the content. The start of a call that is cut before its arguments is dropped.
-    pub(crate) fn finish(&mut self) -> Vec<CallEvent> {
+    pub(crate) fn finish(&mut self) -> Vec<ChannelEvent> {
         let rest = std::mem::take(&mut self.buffer);
         let is_content = matches!(self.state, State::Content);
         let text = if self.is_after_call {
@@ -100,14 +88,14 @@ impl CallParser {
             &rest
         };
         if is_content && !text.is_empty() {
-            vec![CallEvent::Content(text.to_owned())]
+            vec![ChannelEvent::Content(text.to_owned())]
         } else {
             Vec::new()
         }
     }
 
     /// Reads one element. False if more text is needed.
-    fn advance(&mut self, events: &mut Vec<CallEvent>) -> bool {
+    fn advance(&mut self, events: &mut Vec<ChannelEvent>) -> bool {
         match self.state.clone() {
             State::Content => self.content(events),
             State::Header { trigger } => self.header(trigger, events),
@@ -119,7 +107,7 @@ impl CallParser {
         }
     }
 
-    fn content(&mut self, events: &mut Vec<CallEvent>) -> bool {
+    fn content(&mut self, events: &mut Vec<ChannelEvent>) -> bool {
         let triggers = [self.style.spec().trigger, CUSTOM_TRIGGER];
         let found = triggers
             .into_iter()
@@ -140,7 +128,7 @@ impl CallParser {
         false
     }
 
-    fn add_content(&mut self, text: String, events: &mut Vec<CallEvent>) {
+    fn add_content(&mut self, text: String, events: &mut Vec<ChannelEvent>) {
         let text = if self.is_after_call {
             text.trim_start().to_owned()
         } else {
@@ -148,11 +136,11 @@ impl CallParser {
         };
         if !text.is_empty() {
             self.is_after_call = false;
-            events.push(CallEvent::Content(text));
+            events.push(ChannelEvent::Content(text));
         }
     }
 
-    fn header(&mut self, trigger: &'static str, events: &mut Vec<CallEvent>) -> bool {
+    fn header(&mut self, trigger: &'static str, events: &mut Vec<ChannelEvent>) -> bool {
         let is_custom = trigger == CUSTOM_TRIGGER;
         let arguments = self.style.spec().arguments;
         let mut cursor = Cursor(&self.buffer);
@@ -165,7 +153,7 @@ impl CallParser {
             Err(Stop::More) => return false,
             Err(Stop::Malformed) => {
                 // Not a call: the text is content, as in vLLM.
-                events.push(CallEvent::Content(trigger.to_owned()));
+                events.push(ChannelEvent::Content(trigger.to_owned()));
                 self.is_after_call = false;
                 self.state = State::Content;
                 return true;
@@ -182,24 +170,24 @@ impl CallParser {
                     },
                 };
                 self.is_after_call = true;
-                events.push(CallEvent::Start { name, is_custom });
+                events.push(ChannelEvent::CallStart { name, is_custom });
             }
         }
         true
     }
 
-    fn json(&mut self, mut scan: JsonScan, events: &mut Vec<CallEvent>) -> bool {
+    fn json(&mut self, mut scan: JsonScan, events: &mut Vec<ChannelEvent>) -> bool {
         let end = scan.end(&self.buffer);
         let read = end.unwrap_or(self.buffer.len());
         let text: String = self.buffer.drain(..read).collect();
         if !text.is_empty() {
-            events.push(CallEvent::Arguments(text));
+            events.push(ChannelEvent::Arguments(text));
         }
         self.state = end.map_or(State::Json(scan), |_| State::End);
         end.is_some()
     }
 
-    fn parameter(&mut self, tool: &str, count: usize, events: &mut Vec<CallEvent>) -> bool {
+    fn parameter(&mut self, tool: &str, count: usize, events: &mut Vec<ChannelEvent>) -> bool {
         let mut cursor = Cursor(&self.buffer);
         let read = cursor.parameter();
         let left = cursor.0.len();
@@ -209,7 +197,7 @@ impl CallParser {
                 let value = self.parameter_value(tool, &name, value.trim());
                 let start = if count == 0 { "{" } else { ", " };
                 let member = format!("{start}{}: {value}", Value::from(name));
-                events.push(CallEvent::Arguments(member));
+                events.push(ChannelEvent::Arguments(member));
                 self.state = State::Parameters {
                     tool: tool.to_owned(),
                     count: count + 1,
@@ -217,7 +205,7 @@ impl CallParser {
             }
             Ok(None) | Err(Stop::Malformed) => {
                 let end = if count == 0 { "{}" } else { "}" };
-                events.push(CallEvent::Arguments(end.to_owned()));
+                events.push(ChannelEvent::Arguments(end.to_owned()));
                 self.state = State::End;
             }
         }
@@ -238,10 +226,10 @@ impl CallParser {
         value.unwrap_or_else(|| Value::from(text))
     }
 
-    fn input(&mut self, events: &mut Vec<CallEvent>) -> bool {
+    fn input(&mut self, events: &mut Vec<ChannelEvent>) -> bool {
         let (text, is_end) = take_before(&mut self.buffer, CUSTOM_END);
         if !text.is_empty() {
-            events.push(CallEvent::Arguments(text));
+            events.push(ChannelEvent::Arguments(text));
         }
         if is_end {
             self.state = State::Content;
@@ -406,12 +394,12 @@ mod tests {
         Arc::new(ToolSet::from_members(tools.as_object().unwrap()).unwrap())
     }
 
-    fn joined(events: Vec<CallEvent>) -> Vec<CallEvent> {
-        let mut joined: Vec<CallEvent> = Vec::new();
+    fn joined(events: Vec<ChannelEvent>) -> Vec<ChannelEvent> {
+        let mut joined: Vec<ChannelEvent> = Vec::new();
         for event in events {
             match (joined.last_mut(), event) {
-                (Some(CallEvent::Content(text)), CallEvent::Content(more))
-                | (Some(CallEvent::Arguments(text)), CallEvent::Arguments(more)) => {
+                (Some(ChannelEvent::Content(text)), ChannelEvent::Content(more))
+                | (Some(ChannelEvent::Arguments(text)), ChannelEvent::Arguments(more)) => {
                     text.push_str(&more);
                 }
                 (_, event) => joined.push(event),
@@ -420,9 +408,9 @@ mod tests {
         joined
     }
 
-    fn read(style: ToolStyle, pieces: &[&str]) -> Vec<CallEvent> {
+    fn read(style: ToolStyle, pieces: &[&str]) -> Vec<ChannelEvent> {
         let mut parser = CallParser::new(style, tools());
-        let mut events: Vec<CallEvent> =
+        let mut events: Vec<ChannelEvent> =
             pieces.iter().flat_map(|piece| parser.push(piece)).collect();
         events.extend(parser.finish());
         joined(events)
@@ -430,7 +418,7 @@ mod tests {
 
     /// Events of a text, which are the same for each cut into two pieces and for single characters.
     #[track_caller]
-    fn check(style: ToolStyle, text: &str, expected: &[CallEvent]) {
+    fn check(style: ToolStyle, text: &str, expected: &[ChannelEvent]) {
         assert_eq!(read(style, &[text]), expected, "{text}");
         for (cut, _) in text.char_indices() {
             let (start, end) = text.split_at(cut);
@@ -441,17 +429,17 @@ mod tests {
         assert_eq!(read(style, &characters), expected, "by character: {text}");
     }
 
-    fn content(text: &str) -> CallEvent {
-        CallEvent::Content(text.to_owned())
+    fn content(text: &str) -> ChannelEvent {
+        ChannelEvent::Content(text.to_owned())
     }
 
-    fn call(name: &str, arguments: &str) -> [CallEvent; 2] {
+    fn call(name: &str, arguments: &str) -> [ChannelEvent; 2] {
         [
-            CallEvent::Start {
+            ChannelEvent::CallStart {
                 name: name.to_owned(),
                 is_custom: false,
             },
-            CallEvent::Arguments(arguments.to_owned()),
+            ChannelEvent::Arguments(arguments.to_owned()),
         ]
     }
 
@@ -484,7 +472,7 @@ mod tests {
             " \n",
             "",
         ] {
-            let expected: Vec<CallEvent> = if text.is_empty() {
+            let expected: Vec<ChannelEvent> = if text.is_empty() {
                 Vec::new()
             } else {
                 vec![content(text)]
@@ -538,11 +526,11 @@ mod tests {
     fn calls_of_custom_tools_are_texts() {
         for style in ToolStyle::ALL {
             let expected = [
-                CallEvent::Start {
+                ChannelEvent::CallStart {
                     name: "g".to_owned(),
                     is_custom: true,
                 },
-                CallEvent::Arguments(" a < b\n</custom>".to_owned()),
+                ChannelEvent::Arguments(" a < b\n</custom>".to_owned()),
             ];
             check(
                 style,

@@ -557,8 +557,6 @@ async fn every_notation_of_a_constraint_is_applied() {
     );
 }
 
-type Judge = Box<dyn Fn(&str) -> bool>;
-
 async fn run(server: &EmbeddedServer, body: Value) -> Vec<String> {
     let client = Client::new(server);
     let answers = (0..REQUESTS).map(|_| {
@@ -611,57 +609,4 @@ async fn repeated_runs_give_the_same_answers() {
         gone.unwrap_err().is_connect(),
         "a dropped server accepts no connections"
     );
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn masks_make_answers_correct() {
-    let validator = jsonschema::validator_for(&profile()).unwrap();
-    let email = regex::Regex::new(r"^\w+@\w+\.com\n$").unwrap();
-    let sql = regex::Regex::new("^SELECT (id|name) FROM (users|orders)$").unwrap();
-    let workloads: [(&str, Value, Judge); 4] = [
-        (
-            "Generate an example of a brief user profile given the following schema.",
-            json!({"json": profile()}),
-            Box::new(move |text| {
-                serde_json::from_str(text).is_ok_and(|value| validator.is_valid(&value))
-            }),
-        ),
-        (
-            "Generate an email address. End in .com and new line.",
-            json!({"regex": r"\w+@\w+\.com\n"}),
-            Box::new(move |text| email.is_match(text)),
-        ),
-        (
-            "Classify this sentiment.",
-            json!({"choice": ["Positive", "Negative"]}),
-            Box::new(|text| ["Positive", "Negative"].contains(&text)),
-        ),
-        (
-            "Generate an SQL query.",
-            json!({"grammar": "start: \"SELECT \" col \" FROM \" (\"users\" | \"orders\")\ncol: \"id\" | \"name\""}),
-            Box::new(move |text| sql.is_match(text)),
-        ),
-    ];
-    for (prompt, constraint, is_correct) in workloads {
-        let body = json!({"prompt": prompt, "max_tokens": 128});
-        let constrained = run(
-            shared(),
-            merged(&body, json!({"structured_outputs": constraint})),
-        )
-        .await;
-        let wrong: Vec<&String> = constrained
-            .iter()
-            .filter(|text| !is_correct(text))
-            .collect();
-        assert!(wrong.is_empty(), "{prompt}: {wrong:?}");
-        let unconstrained = run(shared(), body)
-            .await
-            .iter()
-            .filter(|text| is_correct(text))
-            .count();
-        assert!(
-            unconstrained <= REQUESTS / 5,
-            "{prompt}: {unconstrained} of {REQUESTS} are correct without a constraint"
-        );
-    }
 }

@@ -152,7 +152,7 @@ async fn simulated_times_do_not_change_answers() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_speed_is_on_the_servers_pages() {
+async fn the_speed_is_on_the_page_of_the_version() {
     let speed = Speed {
         ttft_ms: Some(3.0),
         ..SpeedProfile::H100For8b.into()
@@ -166,14 +166,5 @@ async fn the_speed_is_on_the_servers_pages() {
     let version: Value = serde_json::from_str(&client.get("/version").await.body).unwrap();
     let expected = json!({"profile": "8b-h100", "ttft_ms": 3.0, "itl_ms": null, "step_ms": null});
     assert_eq!(version["speed"], expected);
-    let seen = stats(&client).await;
-    assert_eq!(
-        (&seen["speed"], &seen["step_ms"]),
-        (&expected, &json!(7.58))
-    );
-    let metrics = client.get("/metrics").await.body;
-    let line =
-        "sobench:speed_info{model_name=\"sobench-synthetic\",speed=\"8b-h100, TTFT 3 ms\"} 1\n";
-    assert!(metrics.contains(line), "{metrics}");
     stop(server).await;
 }

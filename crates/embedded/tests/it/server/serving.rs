@@ -3,7 +3,6 @@
 use serde_json::{Value, json};
 use sobench_core::speed::Speed;
 use sobench_embedded::{EmbeddedOptions, EmbeddedServer, GuidedFields};
-use sobench_engine::EngineName;
 
 use super::{Client, merged, shared, start_with, stop, text};
 
@@ -27,37 +26,9 @@ fn invalid_options_are_usage_errors() {
                     step_ms: Some(f64::NAN),
                     ..Speed::default()
                 },
-                ..base.clone()
-            },
-            "step NaN ms",
-        ),
-        (
-            EmbeddedOptions {
-                max_batch: 0,
-                ..base.clone()
-            },
-            "batch size of the embedded server: 0",
-        ),
-        (
-            EmbeddedOptions {
-                max_batch: 1 << 20,
-                ..base.clone()
-            },
-            "1048576",
-        ),
-        (
-            EmbeddedOptions {
-                compile_timeout_s: 0.0,
-                ..base.clone()
-            },
-            "compile timeout of the embedded server: 0 s",
-        ),
-        (
-            EmbeddedOptions {
-                compile_timeout_s: f64::NAN,
                 ..base
             },
-            "compile timeout of the embedded server: NaN s",
+            "step NaN ms",
         ),
     ] {
         let error = EmbeddedServer::start(options).err().unwrap();
@@ -101,13 +72,6 @@ async fn the_address_is_configurable() {
 #[tokio::test]
 async fn auxiliary_routes_of_vllm_work() {
     let client = Client::new(shared());
-    assert_eq!(
-        (
-            client.get("/ping").await.status,
-            client.post("/ping", "").await.status
-        ),
-        (200, 200)
-    );
     let request =
         json!({"model": "sobench-synthetic", "prompt": "Hello 🦀", "add_special_tokens": false})
             .to_string();
@@ -117,38 +81,24 @@ async fn auxiliary_routes_of_vllm_work() {
         tokens["count"].as_u64(),
         Some(tokens["tokens"].as_array().unwrap().len() as u64)
     );
-    assert_eq!(
-        (&tokens["max_model_len"], &tokens["token_strs"]),
-        (&json!(131_072), &Value::Null)
-    );
-    let detokenized = client
-        .post(
-            "/detokenize",
-            json!({"tokens": tokens["tokens"]}).to_string(),
-        )
-        .await;
-    assert_eq!(
-        serde_json::from_str::<Value>(&detokenized.body).unwrap(),
-        json!({"prompt": "Hello 🦀"})
-    );
-    for (path, body, status) in [
-        ("/tokenize", json!({"model": "gpt", "prompt": "x"}), 404),
-        ("/tokenize", json!({}), 400),
-        ("/detokenize", json!({"tokens": [u64::MAX]}), 400),
-        ("/detokenize", json!([]), 400),
+    assert_eq!(tokens["max_model_len"], 131_072);
+    for (body, status) in [
+        (
+            json!({"messages": [{"role": "user", "content": "Hi"}]}),
+            200,
+        ),
+        (json!({"model": "gpt", "prompt": "x"}), 404),
+        (json!({}), 400),
     ] {
-        let answer = client.post(path, body.to_string()).await;
+        let answer = client.post("/tokenize", body.to_string()).await;
         assert!(
-            answer.status == status && answer.body.starts_with("{\"error\":"),
-            "{path} {body}: {}",
+            answer.status == status && (status == 200 || answer.body.starts_with("{\"error\":")),
+            "{body}: {}",
             answer.body
         );
     }
     let version: Value = serde_json::from_str(&client.get("/version").await.body).unwrap();
-    assert!(
-        version["settings"].is_object() && version["faults"] == json!([]),
-        "{version}"
-    );
+    assert!(version["settings"].is_object(), "{version}");
 }
 
 #[tokio::test]
@@ -166,24 +116,14 @@ async fn guided_fields_can_be_ignored() {
 }
 
 #[tokio::test]
-async fn stop_strings_end_answers_and_unread_fields_are_counted() {
-    let server = start_with(EmbeddedOptions {
-        engine: EngineName::Auto,
-        ..EmbeddedOptions::default()
-    })
-    .await;
-    let client = Client::new(&server);
+async fn stop_strings_end_answers() {
+    let client = Client::new(shared());
     let request = json!({
         "prompt": "p", "max_tokens": 20, "structured_outputs": {"regex": "one\\.two\\.three"}, "stop": [".t"], "n": 1,
         "logprobs": null, "user": "me", "skip_special_tokens": true,
     });
     for (extra, expected, reason) in [
         (json!({}), "one", json!(".t")),
-        (
-            json!({"include_stop_str_in_output": true}),
-            "one.t",
-            json!(".t"),
-        ),
         (json!({"stop": "x"}), "one.two.three", Value::Null),
         (
             json!({"stop": null, "min_tokens": 2}),
@@ -219,18 +159,4 @@ async fn stop_strings_end_answers_and_unread_fields_are_counted() {
         "{}",
         refused.body
     );
-    let stats = server.stats();
-    assert_eq!(
-        stats.unread_fields,
-        [
-            ("skip_special_tokens".to_owned(), 9),
-            ("user".to_owned(), 9)
-        ]
-    );
-    assert_eq!(
-        stats.routes,
-        [("xgrammar".to_owned(), 1)],
-        "one constraint was compiled, by the engine that auto selected"
-    );
-    stop(server).await;
 }

@@ -154,20 +154,3 @@ async fn a_request_must_fit_into_the_cache() {
         .await;
     stop(server).await;
 }
-
-#[test]
-fn invalid_options_are_refused_with_a_hint() {
-    for options in [
-        EmbeddedOptions {
-            speculate: 17,
-            ..EmbeddedOptions::default()
-        },
-        EmbeddedOptions {
-            kv_tokens: Some(63),
-            ..EmbeddedOptions::default()
-        },
-    ] {
-        let error = EmbeddedServer::start(options).err().unwrap();
-        assert!(error.hint.is_some(), "{error}");
-    }
-}
