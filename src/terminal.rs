@@ -43,6 +43,11 @@ impl Mode {
     }
 }
 
+/// Whether stderr is a terminal.
+pub fn is_interactive() -> bool {
+    std::io::stderr().is_terminal()
+}
+
 /// Redraws per second, so that drawing does not disturb the run.
 const BAR_REDRAWS_PER_S: u8 = 5;
 

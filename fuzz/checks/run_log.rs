@@ -40,7 +40,8 @@ pub(crate) fn check(bytes: &[u8]) {
             plot: true,
         };
         let flags = ReportArgs {
-            log: log.clone().into(),
+            log: Some(log.clone().into()),
+            last: false,
             save: SaveArgs::default(),
             rendering,
             detail: DetailArgs { detail },

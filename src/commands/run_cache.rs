@@ -6,9 +6,14 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use crate::commands::flags::environment::cache_folder;
+use sobench_core::error::{Error, Result};
+use sobench_plan::record::RunRecord;
 
 /// Extension of run logs.
 pub(crate) const EXTENSION: &str = "jsonl";
+
+/// The longest name of a log; file systems allow 255 bytes.
+const MAX_NAME_CHARS: usize = 150;
 
 /// How many run logs the cache keeps, and of how many bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +38,55 @@ pub(crate) struct CachedLog {
     pub(crate) bytes: u64,
     /// The last write. The log of a run that is still going on is therefore among the newest.
     pub(crate) modified: SystemTime,
+}
+
+/// The name of a run's log in the cache, without its ending: date, dataset and model.
+pub(crate) fn stem(record: &RunRecord) -> String {
+    let model = record
+        .server
+        .model_id
+        .rsplit('/')
+        .next()
+        .unwrap_or_default();
+    let dataset = &record.settings.dataset.source.name;
+    let shard = record.shard.as_ref().map_or_else(String::new, |shard| {
+        format!("-shard-{}-of-{}", shard.number, shard.of)
+    });
+    let stem = format!("{}-{dataset}-{model}{shard}", record.date());
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_');
+    let plain = stem.chars().map(|c| if is_plain(c) { c } else { '-' });
+    plain.take(MAX_NAME_CHARS).collect()
+}
+
+/// The newest run logs of the cache, newest first.
+///
+/// # Errors
+/// There are fewer, or the cache cannot be read.
+pub(crate) fn newest(count: usize) -> Result<Vec<PathBuf>> {
+    let (folder, logs) = cached()?;
+    if logs.len() < count || count == 0 {
+        let found = logs.len();
+        return Err(Error::usage(format!(
+            "--last wants {count} run logs, and the cache has {found}: {}",
+            folder.display()
+        ))
+        .hint("run sobench first, or name the files; a run with --run-log is not in the cache"));
+    }
+    Ok(logs.into_iter().take(count).map(|log| log.path).collect())
+}
+
+/// The folder of the cache, and the run logs in it, newest first.
+///
+/// # Errors
+/// The cache cannot be read.
+pub(crate) fn cached() -> Result<(PathBuf, Vec<CachedLog>)> {
+    let cannot_read = |folder: &Path, error: io::Error| {
+        Error::environment(format!("cannot read {}: {error}", folder.display()))
+            .hint("set XDG_CACHE_HOME to a readable folder, or name logs with --run-log")
+    };
+    let folder = folder().map_err(|error| cannot_read(Path::new("the cache folder"), error))?;
+    let logs = logs(&folder).map_err(|error| cannot_read(&folder, error))?;
+    Ok((folder, logs))
 }
 
 /// The folder of the run logs; it may not exist yet.

@@ -37,13 +37,14 @@ fn run_logs_in_the_cache_are_listed_and_removed() {
         assert!(run["started"].as_str().unwrap().ends_with('Z'));
         assert!(Path::new(run["path"].as_str().unwrap()).is_file());
     }
-    let page = sobench_in(&cache, &["runs", "list"]).page();
+    let page = sobench_in(&cache, &["runs"]).page();
     assert_eq!(
         (
-            page.matches("2 run logs").count(),
-            page.matches("| choice |").count()
+            page.matches("shown: 2 of 2 run logs").count(),
+            page.matches("of 3 answers valid").count(),
+            page.matches("-choice-").count(),
         ),
-        (1, 2),
+        (1, 2, 2),
         "{page}"
     );
 
@@ -72,4 +73,25 @@ fn a_run_removes_the_oldest_logs_over_the_limit() {
     assert_eq!(names.len(), 200);
     let is_new = |name: &std::ffi::OsString| name.len() > "000.jsonl".len();
     assert!(names.iter().any(is_new), "the new log stays: {names:?}");
+}
+
+#[test]
+fn the_newest_logs_can_be_reported_and_compared_without_their_names() {
+    let (cache, server) = (Folder::new(), choice_server());
+    let none = ran(program(&["report", "--last"]).env("XDG_CACHE_HOME", cache.path("")));
+    none.assert_exits(2, &["--last wants 1 run logs, and the cache has 0"]);
+    for count in [2, 3] {
+        let run = format!("--dataset choice --num-prompts {count} --disable-tqdm --skip-preflight");
+        sobench_in(&cache, &[&run, "--base-url", &server.base_url]);
+    }
+    let report = sobench_in(&cache, &["report", "--last"]).stdout;
+    assert!(report.contains("3 of 3 answers valid"), "{report}");
+    let flags = "--last 2 --allow-different dataset --allow-different num_prompts";
+    let compared = sobench_in(&cache, &["compare", flags]).stdout;
+    assert!(
+        compared.contains("valid answers: side A 2 of 2, side B 3 of 3"),
+        "the older one is the baseline: {compared}"
+    );
+    let one = ran(program(&["compare", "--last", "1"]).env("XDG_CACHE_HOME", cache.path("")));
+    one.assert_exits(2, &["nothing to compare"]);
 }

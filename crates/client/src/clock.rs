@@ -175,6 +175,12 @@ pub(super) fn unix_ns() -> u64 {
     as_ns(anchor.wall) + (process_ns() - anchor.process_ns)
 }
 
+/// Time since an instant of the wall clock; zero if it has not come.
+pub fn since(instant: SystemTime) -> Duration {
+    let now = SystemTime::UNIX_EPOCH + Duration::from_nanos(unix_ns());
+    now.duration_since(instant).unwrap_or_default()
+}
+
 /// The start at an instant of [`unix_ns`]; `None` if it has passed.
 pub(super) fn start_at_unix_ns(unix_ns: u64) -> Option<StartInstant> {
     start_by(*ANCHOR, Duration::from_nanos(unix_ns))

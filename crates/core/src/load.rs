@@ -48,6 +48,20 @@ pub struct Load {
     pub cancellation: Option<Cancellation>,
 }
 
+impl fmt::Display for Load {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.pace {
+            Pace::Steady(rate) if rate.per_second().is_infinite() => write!(f, "all at once")?,
+            Pace::Steady(rate) => write!(f, "{} req/s", rate.per_second())?,
+            Pace::Ramp(ramp) => write!(f, "{} to {} req/s", ramp.start_rps, ramp.end_rps)?,
+        }
+        match self.max_concurrency {
+            Some(cap) => write!(f, ", at most {cap} in flight"),
+            None => Ok(()),
+        }
+    }
+}
+
 /// The requests that the client abandons.
 #[derive(Clone, Copy, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Cancellation {

@@ -282,14 +282,14 @@ impl<'t> Reader<'t> {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
     use sobench_testkit::repository_path;
 
     use super::*;
     use crate::damaged_tests::{SEED, damaged};
     use crate::json_scan::skip_white_space;
 
-    pub(crate) fn read_rfc8259(text: &str) -> Result<Document<'_>, SyntaxError> {
+    fn read_rfc8259(text: &str) -> Result<Document<'_>, SyntaxError> {
         read(text, 0, Dialect::Rfc8259)
     }
 

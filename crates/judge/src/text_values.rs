@@ -391,7 +391,12 @@ fn mark(name: &str) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::json_reader::tests::read_rfc8259;
+    use crate::json_reader::{self, Document};
+    use crate::json_scan::{Dialect, SyntaxError};
+
+    fn read_rfc8259(text: &str) -> Result<Document<'_>, SyntaxError> {
+        json_reader::read(text, 0, Dialect::Rfc8259)
+    }
 
     #[test]
     fn members_are_found_by_name() {

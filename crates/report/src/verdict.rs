@@ -24,7 +24,7 @@ const CONTROL_FLAG: &str = "--guided-decoding-ratio 0.5";
 
 /// The verdict block of a run.
 pub(crate) fn block(report: &Report) -> Block {
-    let enforced = enforced(report);
+    let enforced = report.enforced();
     let cost = is_constrained(report).then(|| Answer {
         question: "cost",
         tone: Tone::Plain,
@@ -38,19 +38,21 @@ fn is_constrained(report: &Report) -> bool {
         && !report.record.dataset.constraint_kinds.is_empty()
 }
 
-/// Whether the constraint is enforced, from every answer and the preflight.
-fn enforced(report: &Report) -> Answer {
-    let (tone, text) = enforcement(report);
-    let accuracy = report.metrics.values.rate(&rates::ACCURACY);
-    let right = accuracy.map_or_else(String::new, |rate| {
-        format!("; {} of {} right", rate.hits, rate.of)
-    });
-    let depends = report.metrics.findings.depends_on.as_ref();
-    let depends = depends.map_or_else(String::new, |found| format!("; {found}"));
-    Answer {
-        question: "enforced",
-        tone,
-        text: text + &depends + &right,
+impl Report {
+    /// Whether the constraint is enforced, from every answer and the preflight.
+    pub fn enforced(&self) -> Answer {
+        let (tone, text) = enforcement(self);
+        let accuracy = self.metrics.values.rate(&rates::ACCURACY);
+        let right = accuracy.map_or_else(String::new, |rate| {
+            format!("; {} of {} right", rate.hits, rate.of)
+        });
+        let depends = self.metrics.findings.depends_on.as_ref();
+        let depends = depends.map_or_else(String::new, |found| format!("; {found}"));
+        Answer {
+            question: "enforced",
+            tone,
+            text: text + &depends + &right,
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 //! Requests go to the run log, and the report is made from the log ([`from_log`]), so that `sobench
 //! report` prints the same later.
 
+mod announce;
 pub(crate) mod cancellation;
 mod choose;
 mod close;
@@ -230,6 +231,9 @@ pub fn run_in_context(
         .map_err(|error| Error::environment(format!("cannot start threads: {error}")))?;
     context.wait_for_turn(&runtime)?;
     let mut prepared = prepare(plan, context, &runtime)?;
+    if context.listens && plan.output.progress && terminal::is_interactive() {
+        terminal::say(&announce::line(plan, &prepared));
+    }
     let mut driven = drive(plan, context, &mut prepared, &runtime)?;
     context.wait_for_all(&runtime);
     // The log has the cases now.

@@ -6,6 +6,7 @@ pub mod report;
 use self::options::{CompareArgs, FORMATS};
 use crate::commands::output::{CommandOutput, pretty};
 use crate::commands::report::verdicts;
+use crate::commands::run_cache;
 use crate::terminal::InputProgress;
 use sobench_core::error::Result;
 use sobench_core::exit_codes::{NOT_COMPARABLE, SUCCESS};
@@ -26,10 +27,14 @@ fn compare_files(flags: &CompareArgs) -> Result<CommandOutput> {
     let options = flags.options()?;
     let saved = flags.save.files(&FORMATS)?;
     let progress = InputProgress::of_files();
-    let sides = flags
-        .sides
-        .iter()
-        .map(|argument| files::read_side(argument, |log| verdicts(log, &progress), &progress))
+    let cached = flags
+        .last
+        .map_or_else(|| Ok(Vec::new()), run_cache::newest)?;
+    let cached = cached.iter().rev().map(|path| path.display().to_string());
+    let named = flags.sides.iter().map(|name| name.to_string());
+    let sides = named
+        .chain(cached)
+        .map(|argument| files::read_side(&argument, |log| verdicts(log, &progress), &progress))
         .collect::<Result<Vec<Side>>>()?;
     drop(progress);
     let mut lines = Vec::new();

@@ -26,8 +26,11 @@ pub struct CompareArgs {
     /// Runs to compare, the baseline first. Each is a file (run log, result or baseline of sobench,
     /// or result of vllm bench serve or vLLM's structured-output script), or several runs of the
     /// same configuration: a folder, or files separated by commas
-    #[arg(value_name = "A B", required = true, num_args = 1..)]
+    #[arg(value_name = "A B", required_unless_present = "last", num_args = 1..)]
     pub sides: Vec<InputNames>,
+    /// Compare the newest N runs in the cache (sobench runs), the oldest of them first
+    #[arg(long, value_name = "N", conflicts_with = "sides")]
+    pub last: Option<usize>,
     /// Exit with 1 if a figure is significantly worse by more than this: 'correct_rate<-0.5pp',
     /// 'p99_ttft_ms>+10%'
     #[arg(long, value_name = "RULE", help_heading = "Gate")]
@@ -98,7 +101,7 @@ impl CompareArgs {
     /// # Errors
     /// Usage errors that name the flag and its value.
     pub fn options(&self) -> Result<CompareSettings> {
-        let sides = self.sides.len();
+        let sides = self.last.unwrap_or(self.sides.len());
         if sides < 2 && (self.write_baseline.is_none() || !self.save.save.is_empty()) {
             return Err(Error::usage("nothing to compare")
                 .hint("give a second run, or --write-baseline to save this one"));

@@ -25,7 +25,6 @@ use sobench_core::distinct::distinct;
 use sobench_core::error::{Error, ErrorKind, Result};
 use sobench_core::exit_codes::{CHECK_FAILED, SUCCESS, UNDECIDED};
 use sobench_core::printable::printable_message;
-use sobench_core::schedule::Pace;
 use sobench_core::verdict::Reason;
 use sobench_facts::Sample;
 use sobench_notices::enforcement::State;
@@ -721,23 +720,12 @@ fn conditions(plan: &MatrixPlan, aggregate: &Aggregate, stopped: bool) -> Matrix
         num_prompts: run.map_or(0, |run| run.settings.dataset.num_prompts),
         output_len: run.map_or(0, |run| run.settings.dataset.output_len),
         seed: seed(plan),
-        load: run.map_or_else(String::new, |run| load_name(&run.settings.load)),
+        load: run.map_or_else(String::new, |run| run.settings.load.to_string()),
         repeats: plan.repeats,
         control: plan.arms.contains(&Arm::Control),
         goodput: plan.slo,
         goodput_share_percent: plan.goodput_share,
         partial: stopped,
-    }
-}
-
-fn load_name(load: &sobench_core::load::Load) -> String {
-    let pace = match load.pace {
-        Pace::Steady(rate) => Load::RequestRate(rate.per_second()).to_string(),
-        Pace::Ramp(ramp) => format!("{} to {} req/s", ramp.start_rps, ramp.end_rps),
-    };
-    match load.max_concurrency {
-        Some(cap) => format!("{pace}, at most {cap} in flight"),
-        None => pace,
     }
 }
 

@@ -9,6 +9,7 @@ use self::args::ReportArgs;
 use crate::commands::flags::rendering::{DetailArgs, RenderingArgs};
 use crate::commands::large_output::{cannot_store, large_output, text_for_stdout};
 use crate::commands::output::CommandOutput;
+use crate::commands::run_cache;
 use crate::terminal::InputProgress;
 use sobench_core::error::Result;
 use sobench_core::ordered_work::threads;
@@ -42,7 +43,11 @@ pub fn run(flags: ReportArgs, shutdown: &Shutdown) -> Result<CommandOutput> {
 pub fn report_of(flags: &ReportArgs) -> Result<CommandOutput> {
     let files = flags.save.files(&OutputFormat::ALL)?;
     let progress = InputProgress::of_files();
-    let mut log = RunLog::read_with(&flags.log, &progress)?;
+    let path = match &flags.log {
+        Some(path) => path.to_path_buf(),
+        None => run_cache::newest(1)?.remove(0),
+    };
+    let mut log = RunLog::read_with(&path, &progress)?;
     verdicts(&mut log, &progress)?;
     drop(progress);
     rendered(&log, &flags.rendering, flags.detail, &files)

@@ -2,13 +2,15 @@
 
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use serde::Serialize;
 use serde_json::json;
 
 use super::output::{CommandOutput, pretty};
-use super::run_cache::{CacheLimit, CachedLog, folder, logs, over_limit};
+use super::report::verdicts;
+use super::run_cache::{CacheLimit, CachedLog, cached, over_limit};
 use crate::commands::flags::values::{Described, described};
 use sobench_core::dates::iso_8601;
 use sobench_core::error::{Error, Result};
@@ -16,14 +18,18 @@ use sobench_core::output_format::OutputFormat;
 use sobench_core::printable::{NAME_CHARS, printable};
 use sobench_plan::record::RunRecord;
 use sobench_render::{Document, Table, text};
+use sobench_report::from_log::report;
 use sobench_runlog::RunLog;
 use sobench_shutdown::Shutdown;
 
-/// The flags of `sobench runs`.
+/// The flags of `sobench runs`, which lists them without a command.
 #[derive(Args, Clone, Debug)]
+#[command(args_conflicts_with_subcommands = true)]
 pub struct RunsArgs {
     #[command(subcommand)]
-    pub command: RunsCommand,
+    pub command: Option<RunsCommand>,
+    #[command(flatten)]
+    pub list: ListArgs,
 }
 
 /// What to do with the run logs in the cache.
@@ -41,6 +47,9 @@ pub struct ListArgs {
     /// Output format
     #[arg(long, value_name = "FORMAT", default_value = "text", value_parser = described(&FORMATS))]
     pub format: OutputFormat,
+    /// Show all run logs, not only the newest 20
+    #[arg(long)]
+    pub all: bool,
 }
 
 /// The flags of `sobench runs clean`.
@@ -63,6 +72,16 @@ const FORMATS: [Described<OutputFormat>; 2] = [
     Described(OutputFormat::Json, "json", "One JSON value"),
 ];
 
+/// Run logs that are shown without `--all`.
+const SHOWN: usize = 20;
+
+/// The widest name of a file, and the widest verdict; longer ones wrap.
+const FILE_CHARS: usize = 46;
+const VERDICT_CHARS: usize = 34;
+
+/// The largest log that is judged for its verdict.
+const MAX_JUDGED_BYTES: u64 = 32 << 20;
+
 /// The version of the JSON. It is raised when a key changes its meaning or is removed.
 const FORMAT_VERSION: u32 = 1;
 
@@ -76,6 +95,11 @@ struct ListedRun {
     model: Option<String>,
     dataset: Option<String>,
     requests: Option<usize>,
+    /// Whether the constraint was enforced, as the report says it; `None` for a large or unreadable
+    /// log.
+    verdict: Option<String>,
+    #[serde(skip)]
+    age: Duration,
 }
 
 /// Lists or removes run logs.
@@ -83,28 +107,26 @@ struct ListedRun {
 /// # Errors
 /// The cache folder cannot be read, or a log cannot be removed.
 pub fn run(flags: RunsArgs, shutdown: &Shutdown) -> Result<CommandOutput> {
-    shutdown.run_or_abandon(move || {
-        let folder =
-            folder().map_err(|error| cannot_read(Path::new("the cache folder"), &error))?;
-        match flags.command {
-            RunsCommand::List(flags) => list(&folder, flags.format),
-            RunsCommand::Clean(flags) => clean(&folder, &flags),
-        }
+    shutdown.run_or_abandon(move || match flags.command {
+        Some(RunsCommand::List(flags)) => list(&flags),
+        Some(RunsCommand::Clean(flags)) => clean(&flags),
+        None => list(&flags.list),
     })
 }
 
-fn list(folder: &Path, format: OutputFormat) -> Result<CommandOutput> {
-    let logs = logs(folder).map_err(|error| cannot_read(folder, &error))?;
+fn list(flags: &ListArgs) -> Result<CommandOutput> {
+    let (folder, logs) = cached()?;
     let total_bytes = logs.iter().map(|log| log.bytes).sum();
-    let runs: Vec<ListedRun> = logs.iter().map(listed).collect();
-    let stdout = match format {
+    let shown = if flags.all { logs.len() } else { SHOWN };
+    let runs: Vec<ListedRun> = logs.iter().take(shown).map(listed).collect();
+    let stdout = match flags.format {
         OutputFormat::Json => pretty(&json!({
             "format": "sobench-runs",
             "format_version": FORMAT_VERSION,
             "folder": folder.display().to_string(),
             "runs": runs,
         })),
-        _ => text::render(&page(folder, &runs, total_bytes)),
+        _ => text::render(&page(&folder, &runs, logs.len(), total_bytes)),
     };
     Ok(CommandOutput {
         stdout,
@@ -124,17 +146,47 @@ fn listed(log: &CachedLog) -> ListedRun {
         model: record.map(|record| record.server.model_id.clone()),
         dataset: record.map(|record| record.settings.dataset.source.name.clone()),
         requests: record.map(RunRecord::own_requests),
+        verdict: record.and_then(|_| verdict(log).ok()?),
+        age: sobench_client::clock::since(log.modified),
     }
 }
 
-fn page(folder: &Path, runs: &[ListedRun], total_bytes: u64) -> Document {
+/// The answer to the first question of the report.
+fn verdict(log: &CachedLog) -> Result<Option<String>> {
+    if log.bytes > MAX_JUDGED_BYTES {
+        return Ok(None);
+    }
+    let mut log = RunLog::read_with(&log.path, &())?;
+    verdicts(&mut log, &())?;
+    Ok(Some(report(&log)?.enforced().text))
+}
+
+fn page(folder: &Path, runs: &[ListedRun], all: usize, total_bytes: u64) -> Document {
     let mut document = Document::new("sobench: run logs in the cache");
+    let mut table = Table::new(["age", "file", "requests", "enforced?"], 2)
+        .left_aligned(3)
+        .wrapped(1, FILE_CHARS)
+        .wrapped(3, VERDICT_CHARS);
+    for run in runs {
+        let name = Path::new(&run.path).file_name().unwrap_or_default();
+        table.row([
+            age(run.age),
+            printable(&name.to_string_lossy(), NAME_CHARS),
+            run.requests
+                .map_or_else(|| "unknown".to_owned(), |count| count.to_string()),
+            run.verdict.clone().unwrap_or_else(|| "unknown".to_owned()),
+        ]);
+    }
+    document.titled_table(
+        "Run logs, newest first",
+        (!runs.is_empty()).then_some(table),
+    );
     let CacheLimit { logs, bytes } = CacheLimit::DEFAULT;
     document.facts([
-        ("folder", folder.display().to_string()),
+        ("shown", format!("{} of {all} run logs", runs.len())),
         (
-            "size",
-            format!("{} run logs, {}", runs.len(), size(total_bytes)),
+            "folder",
+            format!("{} ({})", folder.display(), size(total_bytes)),
         ),
         (
             "limit",
@@ -143,41 +195,30 @@ fn page(folder: &Path, runs: &[ListedRun], total_bytes: u64) -> Document {
                 size(bytes)
             ),
         ),
+        (
+            "use",
+            "sobench report --last; sobench compare --last 2".to_owned(),
+        ),
     ]);
-    let mut table = Table::new(
-        ["started", "model", "dataset", "requests", "size", "file"],
-        3,
-    )
-    .left_aligned(5);
-    for run in runs {
-        let known = |text: &Option<String>| {
-            let text = text.as_deref().unwrap_or("unknown");
-            printable(text, NAME_CHARS)
-        };
-        let name = Path::new(&run.path).file_name().unwrap_or_default();
-        table.row([
-            known(&run.started),
-            known(&run.model),
-            known(&run.dataset),
-            run.requests
-                .map_or_else(|| "unknown".to_owned(), |count| count.to_string()),
-            size(run.bytes),
-            printable(&name.to_string_lossy(), NAME_CHARS),
-        ]);
-    }
-    document.titled_table(
-        "Run logs, newest first",
-        (!runs.is_empty()).then_some(table),
-    );
     document
 }
 
-fn clean(folder: &Path, flags: &CleanArgs) -> Result<CommandOutput> {
+/// An age in its largest unit.
+fn age(age: Duration) -> String {
+    match age.as_secs() {
+        seconds @ 0..60 => format!("{seconds} s"),
+        seconds @ 60..3600 => format!("{} min", seconds / 60),
+        seconds @ 3600..172_800 => format!("{} h", seconds / 3600),
+        seconds => format!("{} d", seconds / 86_400),
+    }
+}
+
+fn clean(flags: &CleanArgs) -> Result<CommandOutput> {
     let limit = CacheLimit {
         logs: flags.keep,
         bytes: flags.keep_mib.saturating_mul(1 << 20),
     };
-    let logs = logs(folder).map_err(|error| cannot_read(folder, &error))?;
+    let (_, logs) = cached()?;
     let removed = over_limit(&logs, limit);
     let mut stdout = String::new();
     for log in removed {
@@ -214,9 +255,4 @@ fn size(bytes: u64) -> String {
         0x10_0000..0x4000_0000 => format!("{:.1} MiB", bytes as f64 / 1_048_576.0),
         _ => format!("{:.1} GiB", bytes as f64 / 1_073_741_824.0),
     }
-}
-
-fn cannot_read(folder: &Path, error: &std::io::Error) -> Error {
-    Error::environment(format!("cannot read {}: {error}", folder.display()))
-        .hint("set XDG_CACHE_HOME to a readable folder, or name logs with --run-log")
 }

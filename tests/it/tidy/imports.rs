@@ -5,12 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{code_of, is_test, root, sources};
 
-/// Allowed uses of another command: a matrix makes runs, a merge reports, and a comparison judges as
-/// a report does.
-const KNOWN_COMMANDS: [(&str, &str); 3] = [
+/// Allowed uses of another command: a matrix makes runs, a merge reports, and a comparison and a list of
+/// runs judge as a report does.
+const KNOWN_COMMANDS: [(&str, &str); 4] = [
     ("commands::compare", "commands::report"),
     ("commands::matrix", "commands::bench"),
     ("commands::merge", "commands::report"),
+    ("commands::runs", "commands::report"),
 ];
 
 /// Modules in the commands folder that are not commands.

@@ -666,7 +666,8 @@ mod tests {
     use sobench_testkit::repository_path;
 
     use super::*;
-    use crate::json_reader::tests::read_rfc8259;
+    use crate::json_reader;
+    use crate::json_scan::Dialect;
 
     fn judge(schema: &Value, document: &Value) -> Verdict {
         SchemaJudge::compile(schema, EvaluateOptions::default())
@@ -677,7 +678,7 @@ mod tests {
     /// The verdict of a document as its text has it, which must be that of the document that is
     /// built.
     fn verdict_of_both_forms(judge: &SchemaJudge, text: &str) -> Verdict {
-        let document = read_rfc8259(text).unwrap();
+        let document = json_reader::read(text, 0, Dialect::Rfc8259).unwrap();
         let verdict = judge.judge(&document.root().to_value());
         let decided = match &verdict {
             Verdict::Invalid { .. } => None,

@@ -104,7 +104,7 @@ pub(super) fn open(output: &OutputPlan, record: &RunRecord) -> Opened {
             create_numbered(directory(output), &stem(), Access::Default),
             directory(output),
         ),
-        (RunLogPlan::Default, _) => in_cache(&stem()),
+        (RunLogPlan::Default, _) => in_cache(&run_cache::stem(record)),
     }
 }
 
