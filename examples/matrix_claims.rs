@@ -16,7 +16,7 @@ use std::path::Path;
 use sobench::commands::matrix::verdicts::batches::{CellDecoding, Decoding};
 use sobench::commands::matrix::verdicts::{CellEvidence, verdicts};
 use sobench_core::error::{Error, Result};
-use sobench_judge::{EvaluateOptions, Evaluator};
+use sobench_judge::{Evaluator, JudgeSettings};
 use sobench_report::contenders::Load;
 use sobench_results::compare::read::run_from_log;
 use sobench_results::compare::requests::{Request, RequestView};
@@ -172,7 +172,7 @@ fn stored(folder: &Path) -> Result<Vec<Run>> {
     let cannot =
         |error: std::io::Error| Error::environment(format!("{}: {error}", folder.display()));
     let mut runs = Vec::new();
-    let mut evaluator = Evaluator::new(EvaluateOptions::default());
+    let mut evaluator = Evaluator::new(JudgeSettings::default());
     for entry in std::fs::read_dir(folder).map_err(cannot)? {
         let path = entry.map_err(cannot)?.path();
         if !path.to_string_lossy().contains("-constrained-") {

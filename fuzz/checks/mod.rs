@@ -5,7 +5,7 @@
 //! property and on some others (`fixtures/fuzz`).
 
 use sobench_core::constraint::Constraint;
-use sobench_judge::{Compiled, EvaluateOptions, Evaluator};
+use sobench_judge::{Compiled, Evaluator, JudgeSettings};
 
 mod answer;
 mod delta;
@@ -24,7 +24,7 @@ mod texts;
 
 /// A constraint, compiled.
 fn compiled(constraint: &Constraint) -> Compiled {
-    Evaluator::new(EvaluateOptions::default()).compile(constraint)
+    Evaluator::new(JudgeSettings::default()).compile(constraint)
 }
 
 /// Panics if the bytes violate a property.

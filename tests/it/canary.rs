@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use sobench_core::nonce::Nonce;
-use sobench_embedded::{EmbeddedOptions, EmbeddedServer, Fault};
+use sobench_embedded::{EmbeddedServer, EmbeddedSettings, Fault};
 use sobench_testkit::constrained::constraint_text;
 use sobench_testkit::scripted::{ScriptedServer, Then, models, whole};
 
@@ -54,9 +54,9 @@ fn a_faithful_server_has_no_findings() {
 #[test]
 fn ignored_constraints_are_found_and_no_others() {
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let server = EmbeddedServer::start(EmbeddedOptions {
+    let server = EmbeddedServer::start(EmbeddedSettings {
         faults: vec![Fault::parse("ignore-constraint@0.2").unwrap()],
-        ..EmbeddedOptions::default()
+        ..EmbeddedSettings::default()
     })
     .unwrap();
     let (ran, result) = sobench_result(&[

@@ -2,21 +2,21 @@
 
 use serde_json::{Value, json};
 use sobench_core::speed::Speed;
-use sobench_embedded::{EmbeddedOptions, EmbeddedServer, Fault};
+use sobench_embedded::{EmbeddedServer, EmbeddedSettings, Fault};
 
 use crate::support::{Ran, check_result, sobench, sobench_result};
 
 /// A run against a server with this fault, whose answers take long enough to be abandoned.
 fn run_against(fault: Option<&str>, arguments: &[&str]) -> (Ran, Value) {
     let faults = fault.map(|fault| Fault::parse(fault).unwrap());
-    let server = EmbeddedServer::start(EmbeddedOptions {
+    let server = EmbeddedServer::start(EmbeddedSettings {
         faults: faults.into_iter().collect(),
         max_batch: 2,
         speed: Speed {
             step_ms: Some(2.0),
             ..Speed::default()
         },
-        ..EmbeddedOptions::default()
+        ..EmbeddedSettings::default()
     })
     .unwrap();
     let fixed = [

@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::json;
-use sobench_embedded::{EmbeddedOptions, EmbeddedServer, Fault};
+use sobench_embedded::{EmbeddedServer, EmbeddedSettings, Fault};
 use sobench_testkit::repository_path;
 use sobench_testkit::scripted::{ScriptedServer, models, whole};
 
@@ -96,9 +96,9 @@ fn test_request_is_repeated_while_the_model_loads() {
 /// An embedded server, as `sobench serve` starts one.
 fn embedded_server(faults: &[&str]) -> EmbeddedServer {
     let faults = faults.iter().map(|fault| Fault::parse(fault).unwrap());
-    EmbeddedServer::start(EmbeddedOptions {
+    EmbeddedServer::start(EmbeddedSettings {
         faults: faults.collect(),
-        ..EmbeddedOptions::default()
+        ..EmbeddedSettings::default()
     })
     .unwrap()
 }

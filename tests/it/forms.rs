@@ -1,16 +1,16 @@
 //! Files that a run writes beside its result: the same as `report` makes of its log.
 
 use serde_json::Value;
-use sobench_embedded::{EmbeddedOptions, EmbeddedServer, Fault};
+use sobench_embedded::{EmbeddedServer, EmbeddedSettings, Fault};
 
 use crate::support::{Folder, choice_server, program, ran, sobench};
 
 #[test]
 fn run_and_report_write_the_same_files() {
     let faults = ["extra-text@0.3", "error-500@0.1", "truncate@0.1"];
-    let server = EmbeddedServer::start(EmbeddedOptions {
+    let server = EmbeddedServer::start(EmbeddedSettings {
         faults: faults.map(|fault| Fault::parse(fault).unwrap()).to_vec(),
-        ..EmbeddedOptions::default()
+        ..EmbeddedSettings::default()
     })
     .unwrap();
     let folder = Folder::new();

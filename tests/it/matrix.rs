@@ -9,7 +9,7 @@ use std::net::TcpStream;
 use std::path::Path;
 
 use serde_json::{Value, json};
-use sobench_embedded::{EmbeddedOptions, EmbeddedServer, Fault};
+use sobench_embedded::{EmbeddedServer, EmbeddedSettings, Fault};
 
 use crate::support::{Folder, Ran, Running, assert_follows, program, sobench, wait_until};
 
@@ -154,10 +154,10 @@ fn only_the_first_run_of_a_refused_constraint_is_sent() {
 
 #[test]
 fn named_servers_have_separate_rows() {
-    let good = EmbeddedServer::start(EmbeddedOptions::default()).unwrap();
-    let bad = EmbeddedServer::start(EmbeddedOptions {
+    let good = EmbeddedServer::start(EmbeddedSettings::default()).unwrap();
+    let bad = EmbeddedServer::start(EmbeddedSettings {
         faults: vec![Fault::parse("ignore-constraint").unwrap()],
-        ..EmbeddedOptions::default()
+        ..EmbeddedSettings::default()
     })
     .unwrap();
     let targets = format!(
@@ -186,7 +186,7 @@ fn named_servers_have_separate_rows() {
 
 #[test]
 fn running_server_has_cold_ttft_only_for_new_schemas() {
-    let server = EmbeddedServer::start(EmbeddedOptions::default()).unwrap();
+    let server = EmbeddedServer::start(EmbeddedSettings::default()).unwrap();
     let load = "--no-control-arm --repeat 2 --max-concurrency 1 --num-prompts 9 --base-url";
     let (ran, found) = compared(&[
         "--dataset json --cold-schema-every 3",
@@ -220,7 +220,7 @@ fn running_server_has_cold_ttft_only_for_new_schemas() {
 
 #[test]
 fn engine_is_sent_only_in_a_dialect_that_supports_it() {
-    let server = EmbeddedServer::start(EmbeddedOptions::default()).unwrap();
+    let server = EmbeddedServer::start(EmbeddedSettings::default()).unwrap();
     let flags = "--guided-decoding-backend guidance,xgrammar --num-prompts 5 --base-url";
     let refused = sobench(&[flags, server.base_url()]);
     refused.assert_fails(

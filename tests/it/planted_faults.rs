@@ -1,7 +1,7 @@
 //! Reports of runs against a server with injected faults. The crate of the server tests the
 //! responses themselves.
 
-use sobench_embedded::{EmbeddedOptions, EmbeddedServer, Fault};
+use sobench_embedded::{EmbeddedServer, EmbeddedSettings, Fault};
 
 use crate::support::sobench_result;
 
@@ -14,9 +14,9 @@ fn injected_faults_are_counted() {
             .iter()
             .map(|fault| Fault::parse(fault).unwrap())
             .collect();
-        let server = EmbeddedServer::start(EmbeddedOptions {
+        let server = EmbeddedServer::start(EmbeddedSettings {
             faults,
-            ..EmbeddedOptions::default()
+            ..EmbeddedSettings::default()
         })
         .unwrap();
         let arguments = [

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::Value;
 use sobench_core::observation::Outcome;
-use sobench_embedded::{EmbeddedOptions, EmbeddedServer, Fault};
+use sobench_embedded::{EmbeddedServer, EmbeddedSettings, Fault};
 use sobench_facts::Sample;
 use sobench_runlog::RunLog;
 use sobench_testkit::repository_path;
@@ -39,9 +39,9 @@ fn report(log: &str, format: &str) -> Ran {
 #[test]
 fn report_of_a_log_is_identical_to_the_output_of_the_run() {
     let faults = ["extra-text@0.3", "error-500@0.1", "truncate@0.1"];
-    let faulty = EmbeddedServer::start(EmbeddedOptions {
+    let faulty = EmbeddedServer::start(EmbeddedSettings {
         faults: faults.map(|fault| Fault::parse(fault).unwrap()).to_vec(),
-        ..EmbeddedOptions::default()
+        ..EmbeddedSettings::default()
     })
     .unwrap();
     let of_faulty = format!(

@@ -16,7 +16,7 @@ use sobench_core::observation::{
 };
 use sobench_core::run_event::RunEvent;
 use sobench_core::verdict::{Reason, Verdict};
-use sobench_judge::{Ending, EvaluateOptions, Evaluator, judge};
+use sobench_judge::{Ending, Evaluator, JudgeSettings, judge};
 use sobench_plan::record::testing;
 use sobench_preflight::classify::{Evidence, classify};
 use sobench_preflight::constraint_probe::{ConstraintProbe, RandomWords};
@@ -428,14 +428,14 @@ fn every_outcome_and_finish_reason_has_one_verdict() {
     write_log(&path, &requests);
     let mut log = RunLog::read(path.as_ref()).unwrap();
     let channel = log.record.server.expected_channel();
-    let mut evaluator = Evaluator::new(EvaluateOptions::default());
+    let mut evaluator = Evaluator::new(JudgeSettings::default());
     let mut expected = |(case, observation): &(Case, Observation)| {
         let compiled = evaluator.compile_request(case.constraint.as_deref(), None, channel);
         judge(&compiled, &observation.answer, observation.into())
     };
     let expected: Vec<Verdict> = requests.iter().map(&mut expected).collect();
 
-    let mut evaluator = Evaluator::new(EvaluateOptions::default());
+    let mut evaluator = Evaluator::new(JudgeSettings::default());
     sobench_runlog::judge::judge(&mut log, &mut evaluator, None, 1, &()).unwrap();
     let run = log.requests.iter().map(|request| request.verdict().clone());
     assert_eq!(run.collect::<Vec<_>>(), expected, "the run");
@@ -497,7 +497,7 @@ fn check_finding(verdict: &Verdict, finding: &Finding) {
 
 #[test]
 fn preflight_classifies_by_the_verdict() {
-    let mut evaluator = Evaluator::new(EvaluateOptions::default());
+    let mut evaluator = Evaluator::new(JudgeSettings::default());
     let mut words = RandomWords::new(1);
     let choice = ProbeKind::Text(ConstraintKind::Choice);
     let probe = ConstraintProbe::random(choice, GrammarDialect::Lark, &mut words);
@@ -553,7 +553,7 @@ fn preflight_classifies_by_the_verdict() {
 fn features_count_verdicts() {
     let mut features = shipped().into_iter();
     let feature = features.find(|feature| feature.id == "maxLength").unwrap();
-    let constraint = Evaluator::new(EvaluateOptions::default()).compile(&feature.constraint());
+    let constraint = Evaluator::new(JudgeSettings::default()).compile(&feature.constraint());
     let texts = [
         &*feature.valid[0],
         &*feature.violating[0],

@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 
 use serde_json::Value;
-use sobench_embedded::{EmbeddedOptions, EmbeddedServer, Fault};
+use sobench_embedded::{EmbeddedServer, EmbeddedSettings, Fault};
 use sobench_engine::EngineName;
 use sobench_testkit::repository_path;
 
@@ -77,9 +77,9 @@ fn calls_are_valid_in_whole_answers_and_in_responses() {
 #[test]
 fn faults_are_planted_in_an_exact_number_of_requests() {
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let server = EmbeddedServer::start(EmbeddedOptions {
+    let server = EmbeddedServer::start(EmbeddedSettings {
         faults: vec![Fault::parse("leak-markup@5of40").unwrap()],
-        ..EmbeddedOptions::default()
+        ..EmbeddedSettings::default()
     })
     .unwrap();
     let arguments = [

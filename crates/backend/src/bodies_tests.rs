@@ -6,9 +6,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 
-use super::{
-    ConstraintDialect, Decoded, Input, JSON, RequestOptions, Sampling, ServerKind, adapter,
-};
+use super::{BodySettings, ConstraintDialect, Decoded, Input, JSON, Sampling, ServerKind, adapter};
 use sobench_core::audio::Clip;
 use sobench_core::case::{Arm, Case, Message, Prompt};
 use sobench_core::constraint::{AlwaysTrue, Constraint, GrammarDialect};
@@ -33,8 +31,8 @@ fn case(kind: ServerKind, constraint: Option<Constraint>, arm: Arm) -> Case {
     }
 }
 
-fn options(dialect: ConstraintDialect) -> RequestOptions {
-    RequestOptions {
+fn options(dialect: ConstraintDialect) -> BodySettings {
+    BodySettings {
         model: "m".to_owned(),
         stream: true,
         sampling: Sampling::default(),
@@ -48,7 +46,7 @@ fn options(dialect: ConstraintDialect) -> RequestOptions {
 }
 
 /// The body, or the error.
-fn line(kind: ServerKind, case: &Case, options: &RequestOptions) -> String {
+fn line(kind: ServerKind, case: &Case, options: &BodySettings) -> String {
     match adapter(kind).encode(case, options) {
         Ok(body) if adapter(kind).content_type() != JSON => {
             format!(
@@ -137,7 +135,7 @@ fn page(kind: ServerKind) -> String {
         line(kind, &control, &options(dialects[0]))
     )
     .unwrap();
-    let whole = RequestOptions {
+    let whole = BodySettings {
         stream: false,
         sampling: match kind.generates() {
             true => Sampling {
@@ -163,7 +161,7 @@ fn page(kind: ServerKind) -> String {
     )
     .unwrap();
     if kind.sends_max_completion_tokens() {
-        let older = RequestOptions {
+        let older = BodySettings {
             max_tokens_only: true,
             ..options(dialects[0])
         };

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::body_layout::BodyLayout;
 use super::dialect::ConstraintFields;
-use super::{ConstraintDialect, RequestOptions, Sampling, ServerKind, Unsendable};
+use super::{BodySettings, ConstraintDialect, Sampling, ServerKind, Unsendable};
 use sobench_core::case::{Arm, Case, Prompt};
 use sobench_core::constraint::{Constraint, ConstraintKind};
 
@@ -60,7 +60,7 @@ pub(super) fn finish(
     kind: ServerKind,
     body: Value,
     case: &Case,
-    options: &RequestOptions,
+    options: &BodySettings,
 ) -> Result<Bytes, Unsendable> {
     let body = assemble(kind, body, case, options)?;
     let bytes =
@@ -73,7 +73,7 @@ pub(super) fn assemble(
     kind: ServerKind,
     mut body: Value,
     case: &Case,
-    options: &RequestOptions,
+    options: &BodySettings,
 ) -> Result<Value, Unsendable> {
     let layout = &kind.spec().body;
     if layout.has_stream_field {
@@ -113,7 +113,7 @@ pub(super) fn assemble(
 fn constraint_fields(
     kind: ServerKind,
     case: &Case,
-    options: &RequestOptions,
+    options: &BodySettings,
 ) -> Result<Option<ConstraintFields>, Unsendable> {
     if let Some(constraint) = case.constraint.as_deref()
         && let Some(tools) = constraint.tools()
@@ -176,7 +176,7 @@ fn add_parameters(
     kind: ServerKind,
     layout: &BodyLayout,
     body: &mut Value,
-    options: &RequestOptions,
+    options: &BodySettings,
 ) -> Result<(), Unsendable> {
     let no_field = |name: &str| {
         let hint = format!("remove {name}, or send it with --extra-body under the server's name");

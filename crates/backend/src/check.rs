@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use serde_json::Value;
 
 use super::body_layout::BodyLayout;
-use super::{ConstraintDialect, RequestOptions, ServerKind, Unsendable, adapter};
+use super::{BodySettings, ConstraintDialect, ServerKind, Unsendable, adapter};
 use sobench_core::case::{Arm, Case};
 use sobench_core::constraint::ConstraintKind;
 use sobench_core::error::{Error, Result};
@@ -19,7 +19,7 @@ use sobench_core::error::{Error, Result};
 /// `--extra-body` that changes or adds a constraint, requests several choices (`usage` counts the
 /// tokens of all, but one is timed), sets fields that the report states (model, prompt, length,
 /// streaming), or constrains requests of the control arm.
-pub fn check(kind: ServerKind, cases: &[Case], options: &RequestOptions) -> Result<()> {
+pub fn check(kind: ServerKind, cases: &[Case], options: &BodySettings) -> Result<()> {
     check_extra_body(kind, cases, options)?;
     let adapter = adapter(kind);
     let constrained = || cases.iter().filter(|case| case.arm.sends_constraint());
@@ -61,7 +61,7 @@ pub fn unsupported(kind: ServerKind, case: &Case) -> Option<Unsendable> {
     (!is_carried).then(|| ConstraintDialect::no_field(kind, constraint))
 }
 
-fn check_extra_body(kind: ServerKind, cases: &[Case], options: &RequestOptions) -> Result<()> {
+fn check_extra_body(kind: ServerKind, cases: &[Case], options: &BodySettings) -> Result<()> {
     let Some(extra) = &options.extra_body else {
         return Ok(());
     };
@@ -152,8 +152,8 @@ mod tests {
         case(Some(Constraint::Regex("a+".into())), arm)
     }
 
-    fn options(dialect: ConstraintDialect, extra: Value) -> RequestOptions {
-        RequestOptions {
+    fn options(dialect: ConstraintDialect, extra: Value) -> BodySettings {
+        BodySettings {
             model: "m".to_owned(),
             stream: true,
             sampling: Sampling::default(),
@@ -169,7 +169,7 @@ mod tests {
         }
     }
 
-    fn body(kind: ServerKind, case: &Case, options: &RequestOptions) -> String {
+    fn body(kind: ServerKind, case: &Case, options: &BodySettings) -> String {
         String::from_utf8(adapter(kind).encode(case, options).unwrap().to_vec()).unwrap()
     }
 
@@ -349,7 +349,7 @@ mod tests {
         let extra = json!({"chat_template_kwargs": {"language": "en"}});
         let mut options = options(ConstraintDialect::ResponseFormat, extra);
         let schema = || Constraint::JsonSchema(Arc::new(json!({"type": "array"})));
-        let switch = |options: &RequestOptions, arm: Arm| -> Value {
+        let switch = |options: &BodySettings, arm: Arm| -> Value {
             let case = case(Some(schema()), arm);
             let body = body(ServerKind::OpenaiChat, &case, options);
             serde_json::from_str::<Value>(&body).unwrap()["chat_template_kwargs"].clone()

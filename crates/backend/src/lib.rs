@@ -55,7 +55,7 @@ const JSON: &str = "application/json";
 
 /// Options that all requests of a run share.
 #[derive(Clone, Debug, PartialEq)]
-pub struct RequestOptions {
+pub struct BodySettings {
     /// The model's name on the server (`--served-model-name`, else `--model`).
     pub model: String,
     /// Whether streaming is requested.
@@ -78,7 +78,7 @@ pub struct RequestOptions {
     pub extra_body: Option<Map<String, Value>>,
 }
 
-impl RequestOptions {
+impl BodySettings {
     /// The model that a case requests.
     pub fn model_of<'a>(&'a self, case: &'a Case) -> &'a str {
         case.model.as_deref().unwrap_or(&self.model)
@@ -105,7 +105,7 @@ pub trait Adapter: Send + Sync {
     fn kind(&self) -> ServerKind;
 
     /// The request body, of type [`Self::content_type`].
-    fn encode(&self, case: &Case, options: &RequestOptions) -> Result<Bytes, Unsendable> {
+    fn encode(&self, case: &Case, options: &BodySettings) -> Result<Bytes, Unsendable> {
         (self.kind().spec().encode)(self.kind(), case, options)
     }
 

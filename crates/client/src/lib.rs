@@ -55,7 +55,7 @@ use dispatch::{DispatchSettings, Executor, dispatch, unsent};
 use exchange::{Body, Prepared, Sender, observe};
 use queue::Queue;
 use resource_usage::Meter;
-use sobench_backend::{Adapter, RequestOptions, unsupported};
+use sobench_backend::{Adapter, BodySettings, unsupported};
 use sobench_core::case::{BodyKey, Case};
 use sobench_core::error::{Error, Result};
 use sobench_core::load::CancelAfter;
@@ -103,7 +103,7 @@ pub struct RunTotals {
 pub async fn run(
     client: &Client,
     adapter: Arc<dyn Adapter>,
-    request: &RequestOptions,
+    request: &BodySettings,
     cases: &[Case],
     schedule: &Schedule,
     control: RunControl<'_>,
@@ -120,7 +120,7 @@ pub async fn run(
 pub async fn warm_up(
     client: &Client,
     adapter: Arc<dyn Adapter>,
-    request: &RequestOptions,
+    request: &BodySettings,
     cases: &[Case],
     part: Shard,
     shutdown: &Shutdown,
@@ -147,7 +147,7 @@ pub async fn warm_up(
 pub async fn repeat(
     client: &Client,
     adapter: Arc<dyn Adapter>,
-    request: &RequestOptions,
+    request: &BodySettings,
     cases: &[Case],
     form: AnswerForm,
     shutdown: &Shutdown,
@@ -184,7 +184,7 @@ const WARMUP_LABEL: &str = "warmup-";
 async fn drive(
     client: &Client,
     adapter: Arc<dyn Adapter>,
-    request: &RequestOptions,
+    request: &BodySettings,
     queue: Queue,
     schedule: &Schedule,
     control: RunControl<'_>,
@@ -279,7 +279,7 @@ async fn drive(
 pub async fn send_one(
     client: &Client,
     adapter: Arc<dyn Adapter>,
-    request: &RequestOptions,
+    request: &BodySettings,
     case: &Case,
     label: &str,
     shutdown: &Shutdown,
@@ -327,7 +327,7 @@ pub async fn send_body(
 /// itself are abandoned.
 fn prepare_queue(
     adapter: &dyn Adapter,
-    request: &RequestOptions,
+    request: &BodySettings,
     cases: &[Case],
     schedule: &Schedule,
     label: &'static str,
@@ -362,7 +362,7 @@ fn prepare_queue(
     Ok(queue)
 }
 
-fn encode(adapter: &dyn Adapter, request: &RequestOptions, case: &Case) -> Result<Body> {
+fn encode(adapter: &dyn Adapter, request: &BodySettings, case: &Case) -> Result<Body> {
     match unsupported(adapter.kind(), case) {
         Some(unsendable) => Ok(Body::Unsupported(unsendable.what.into())),
         None => Ok(Body::Bytes(

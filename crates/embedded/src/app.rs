@@ -7,7 +7,7 @@ use bytes::Bytes;
 use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::EmbeddedOptions;
+use super::EmbeddedSettings;
 use super::answer_outcome::OutcomeRecorder;
 use super::answer_parts::AnswerPlan;
 use super::batching::{Batcher, Batching, Delivery, MAX_STUCK_STEPS, Progress, Submission, Tokens};
@@ -15,7 +15,7 @@ use super::channels::ChannelParser;
 use super::compile_faults::CompileFaults;
 use super::compiling::Compiler;
 use super::constraint_fields::Rules;
-use super::deltas::DeltaOptions;
+use super::deltas::DeltaSettings;
 use super::drafts::Drafter;
 use super::events::Events;
 use super::failure::Failure;
@@ -50,7 +50,7 @@ const DEFAULT_COMPLETION_TOKENS: u32 = 16;
 /// State shared by all requests.
 pub(super) struct App {
     pub(super) vocabulary: Arc<Vocabulary>,
-    pub(super) options: EmbeddedOptions,
+    pub(super) options: EmbeddedSettings,
     batching: Batching,
     language: Arc<LanguageModel>,
     compiler: Compiler,
@@ -90,7 +90,7 @@ impl App {
         vocabulary: Arc<Vocabulary>,
         compiler: Compiler,
         batching: Batching,
-        options: EmbeddedOptions,
+        options: EmbeddedSettings,
         runtime: &Handle,
     ) -> OurResult<Self> {
         let tally = Arc::<Tally>::default();
@@ -416,12 +416,12 @@ impl App {
         head: &Head,
         plan: &AnswerPlan,
         request: &GenerationRequest,
-    ) -> DeltaOptions {
+    ) -> DeltaSettings {
         let style = self.options.reasoning_style;
         let tools = request.tools.as_ref();
         let parser = |tools: &Arc<_>| CallParser::new(self.options.tool_style, Arc::clone(tools));
         let number = head.id.rsplit(['-', '_']).next().unwrap_or_default();
-        DeltaOptions {
+        DeltaSettings {
             parser: ChannelParser {
                 reasoning: plan.reasoning.map(|_| ReasoningParser::new(style)),
                 calls: tools.map(parser),

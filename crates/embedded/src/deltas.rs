@@ -27,7 +27,7 @@ pub(super) enum Delta {
 
 /// What the deltas of one answer depend on.
 #[derive(Default)]
-pub(super) struct DeltaOptions {
+pub(super) struct DeltaSettings {
     pub(super) parser: ChannelParser,
     /// Start of the ids of calls. The number of the call follows.
     pub(super) id_prefix: String,
@@ -41,7 +41,7 @@ pub(super) struct DeltaOptions {
 
 /// Reads the deltas of one answer from its text.
 pub(super) struct Deltas {
-    options: DeltaOptions,
+    options: DeltaSettings,
     /// Number of calls so far, and whether the last one is of a custom tool.
     calls: usize,
     is_custom: bool,
@@ -55,7 +55,7 @@ pub(super) struct Deltas {
 }
 
 impl Deltas {
-    pub(super) fn new(mut options: DeltaOptions, faults: &mut RequestFaults) -> Self {
+    pub(super) fn new(mut options: DeltaSettings, faults: &mut RequestFaults) -> Self {
         if options.parser.calls.is_some() && faults.inject(FaultKind::LeakMarkup) {
             options.parser.calls = None;
         }
@@ -269,14 +269,14 @@ mod tests {
         let mut faults = RequestFaults::default();
         let tools = json!({"tools": [{"type": "function", "function": {"name": "f"}}]});
         let tools = Arc::new(ToolSet::from_members(tools.as_object().unwrap()).unwrap());
-        let options = DeltaOptions {
+        let options = DeltaSettings {
             parser: ChannelParser {
                 reasoning: Some(ReasoningParser::new(ReasoningStyle::Qwen3)),
                 calls: Some(CallParser::new(ToolStyle::Hermes, tools)),
             },
             id_prefix: "call_".to_owned(),
             includes_reasoning: true,
-            ..DeltaOptions::default()
+            ..DeltaSettings::default()
         };
         let mut deltas = Deltas::new(options, &mut faults);
         let mut all = Vec::new();

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::batching::{Progress, Update};
-use super::deltas::{Delta, DeltaOptions, Deltas, WholeAnswer};
+use super::deltas::{Delta, DeltaSettings, Deltas, WholeAnswer};
 use super::failure::Failure;
 use super::faults::{FaultKind, RequestFaults};
 use super::generation::FinishReason;
@@ -48,7 +48,7 @@ impl Events {
         mut head: Head,
         usage: RequestedUsage,
         mut faults: RequestFaults,
-        options: DeltaOptions,
+        options: DeltaSettings,
         counts_reasoning: bool,
     ) -> Self {
         let response = (head.endpoint == Endpoint::Responses).then(ResponseWriter::default);

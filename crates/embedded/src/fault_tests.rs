@@ -28,14 +28,14 @@ struct Answer {
 }
 
 async fn with_faults(faults: &[&str]) -> Client {
-    with_options(faults, EmbeddedOptions::default()).await
+    with_options(faults, EmbeddedSettings::default()).await
 }
 
-async fn with_options(faults: &[&str], options: EmbeddedOptions) -> Client {
+async fn with_options(faults: &[&str], options: EmbeddedSettings) -> Client {
     static ENGINE: OnceLock<Arc<dyn Engine>> = OnceLock::new();
     let _ = rustls::crypto::ring::default_provider().install_default();
     let faults: OurResult<Vec<Fault>> = faults.iter().map(|fault| Fault::parse(fault)).collect();
-    let options = EmbeddedOptions {
+    let options = EmbeddedSettings {
         faults: faults.unwrap(),
         ..options
     };
@@ -391,14 +391,14 @@ async fn abandon(client: &Client) {
     assert!(response.chunk().await.unwrap().is_some());
 }
 
-fn one_slot() -> EmbeddedOptions {
-    EmbeddedOptions {
+fn one_slot() -> EmbeddedSettings {
+    EmbeddedSettings {
         max_batch: 1,
         speed: Speed {
             step_ms: Some(1.0),
             ..Speed::default()
         },
-        ..EmbeddedOptions::default()
+        ..EmbeddedSettings::default()
     }
 }
 

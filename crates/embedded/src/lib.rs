@@ -93,7 +93,7 @@ const STOP_GRACE: Duration = Duration::from_secs(2);
 
 /// Options of an embedded server.
 #[derive(Clone, Debug, PartialEq)]
-pub struct EmbeddedOptions {
+pub struct EmbeddedSettings {
     pub engine: EngineName,
     pub policy: EnginePolicy,
     /// The vocabulary of the engine and the model.
@@ -137,7 +137,7 @@ pub struct EmbeddedOptions {
     pub knowledge: Option<Knowledge>,
 }
 
-impl Default for EmbeddedOptions {
+impl Default for EmbeddedSettings {
     fn default() -> Self {
         Self {
             engine: EngineName::default(),
@@ -183,7 +183,7 @@ impl EmbeddedServer {
     /// # Errors
     /// A time of the model is not from 0 to ten minutes, the address is not available, the engine is
     /// not in this build, or threads cannot be started.
-    pub fn start(options: EmbeddedOptions) -> Result<Self> {
+    pub fn start(options: EmbeddedSettings) -> Result<Self> {
         let batching = batching(&options)?;
         let listener = listening::bind(options.bind)?;
         let vocabulary = Arc::new(
@@ -237,7 +237,7 @@ impl EmbeddedServer {
     }
 
     /// Gives the model the references of a run's cases, so that it answers them right or wrong as
-    /// [`EmbeddedOptions::knowledge`] says; without it, nothing happens. `path` and `encode` give the
+    /// [`EmbeddedSettings::knowledge`] says; without it, nothing happens. `path` and `encode` give the
     /// endpoint and the body of the request of a case. Equal requests have equal answers.
     ///
     /// # Errors
@@ -291,7 +291,7 @@ impl EmbeddedServer {
 
     /// Builds and starts the server around an engine without guard or cache.
     fn run(
-        options: EmbeddedOptions,
+        options: EmbeddedSettings,
         batching: Batching,
         listener: TcpListener,
         vocabulary: Arc<Vocabulary>,
@@ -356,8 +356,8 @@ impl Drop for EmbeddedServer {
     }
 }
 
-fn batching(options: &EmbeddedOptions) -> Result<Batching> {
-    let EmbeddedOptions {
+fn batching(options: &EmbeddedSettings) -> Result<Batching> {
+    let EmbeddedSettings {
         speed,
         max_batch,
         speculate,

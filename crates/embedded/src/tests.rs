@@ -108,7 +108,7 @@ async fn harness() -> Harness {
     tokio::task::spawn_blocking(|| {
         let (report, started) = channel();
         let (release, released) = channel();
-        let options = EmbeddedOptions::default();
+        let options = EmbeddedSettings::default();
         let engine = FakeEngine {
             started: report,
             release: Mutex::new(released),
@@ -295,7 +295,7 @@ async fn the_route_is_computed_only_on_request() {
 
 #[test]
 fn wait_returns_after_the_stop_signal() {
-    let server = EmbeddedServer::start(EmbeddedOptions::default()).unwrap();
+    let server = EmbeddedServer::start(EmbeddedSettings::default()).unwrap();
     let address = server.address();
     let (sender, stop) = oneshot::channel::<()>();
     let client = thread::spawn(move || {

@@ -21,7 +21,7 @@ use serde_json::Value;
 use sobench_core::answer::Answer;
 use sobench_core::constraint::Constraint;
 use sobench_core::verdict::Verdict;
-use sobench_judge::{Ending, EvaluateOptions, Evaluator, judge};
+use sobench_judge::{Ending, Evaluator, JudgeSettings, judge};
 
 /// Array lengths: 120 bytes, 1 KB, 12 KB, and half a megabyte, which is half the judge's limit.
 const SIZES: [usize; 4] = [5, 50, 500, 20_000];
@@ -60,7 +60,7 @@ fn judging(criterion: &mut Criterion) {
         .expect("the schema is valid");
     let constraint = Constraint::JsonSchema(Arc::new(schema()));
     let anything = Constraint::JsonSchema(Arc::new(Value::Bool(true)));
-    let mut evaluator = Evaluator::new(EvaluateOptions::default());
+    let mut evaluator = Evaluator::new(JudgeSettings::default());
     let mut group = criterion.benchmark_group("judge");
     for size in SIZES {
         let text = document(size);

@@ -280,7 +280,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::{Ending, EvaluateOptions, Evaluator, judge};
+    use crate::{Ending, Evaluator, JudgeSettings, judge};
     use sobench_core::answer::Answer;
     use sobench_core::constraint::GrammarDialect;
     use sobench_core::observation::Outcome;
@@ -344,7 +344,7 @@ mod tests {
     }
 
     fn classify(constraint: &Constraint, text: &str, outcome: &Outcome) -> CanaryAnswer {
-        let mut evaluator = Evaluator::new(EvaluateOptions::default());
+        let mut evaluator = Evaluator::new(JudgeSettings::default());
         for nonce in [OWN, OTHER] {
             for (constraint, _) in canaries(nonce) {
                 evaluator.add_request(&constraint);
@@ -450,7 +450,7 @@ mod tests {
 
     #[test]
     fn other_constraints_and_answers_without_a_verdict_have_no_class() {
-        let mut evaluator = Evaluator::new(EvaluateOptions::default());
+        let mut evaluator = Evaluator::new(JudgeSettings::default());
         let plain = evaluator.compile(&Constraint::Regex("a+".into()));
         assert_eq!(plain.classify_canary("a", &Verdict::Valid), None);
         let (constraint, valid) = canaries(OWN).swap_remove(1);

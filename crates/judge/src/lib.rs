@@ -77,13 +77,13 @@ const MAX_COMPILED: usize = 256;
 
 /// Options of the evaluation. Part of every report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
-pub struct EvaluateOptions {
+pub struct JudgeSettings {
     /// Whether a string that violates its `format` is invalid, in every draft. On by default,
     /// because decoding engines enforce formats.
     pub assert_formats: bool,
 }
 
-impl Default for EvaluateOptions {
+impl Default for JudgeSettings {
     fn default() -> Self {
         Self {
             assert_formats: true,
@@ -93,7 +93,7 @@ impl Default for EvaluateOptions {
 
 /// Compiles constraints, and keeps the compiled ones.
 pub struct Evaluator {
-    options: EvaluateOptions,
+    options: JudgeSettings,
     compiled: HashMap<String, Arc<CompiledConstraint>>,
     /// The keys of `compiled`, oldest first.
     insertion_order: VecDeque<String>,
@@ -222,7 +222,7 @@ pub fn judge_text(constraint: &Compiled, text: &str) -> Verdict {
 
 impl Evaluator {
     /// Creates an evaluator with an empty cache.
-    pub fn new(options: EvaluateOptions) -> Self {
+    pub fn new(options: JudgeSettings) -> Self {
         Self {
             options,
             compiled: HashMap::new(),
@@ -426,7 +426,7 @@ impl Compiled {
 
 impl KindJudge {
     /// Compiles a constraint. One that cannot be compiled, or panics, is not scorable.
-    fn new(constraint: &Constraint, oracle: Option<&str>, options: EvaluateOptions) -> Self {
+    fn new(constraint: &Constraint, oracle: Option<&str>, options: JudgeSettings) -> Self {
         catch_panic(|| Self::compile(constraint, oracle, options))
             .and_then(|judge| judge)
             .unwrap_or_else(Self::NotScorable)
@@ -435,7 +435,7 @@ impl KindJudge {
     fn compile(
         constraint: &Constraint,
         oracle: Option<&str>,
-        options: EvaluateOptions,
+        options: JudgeSettings,
     ) -> Result<Self, NotScored> {
         match constraint {
             Constraint::JsonSchema(schema) => {
@@ -584,7 +584,7 @@ mod tests {
     }
 
     fn evaluator() -> Evaluator {
-        Evaluator::new(EvaluateOptions::default())
+        Evaluator::new(JudgeSettings::default())
     }
 
     /// The end of a request without a finish reason.
@@ -685,7 +685,7 @@ mod tests {
     #[test]
     fn formats_are_asserted_unless_disabled() {
         let date_schema = schema(json!({ "format": "date" }));
-        let mut lenient = Evaluator::new(EvaluateOptions {
+        let mut lenient = Evaluator::new(JudgeSettings {
             assert_formats: false,
         });
         let date = "\"2023-02-30\"";

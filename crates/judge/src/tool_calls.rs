@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use super::json_reader;
 use super::json_scan::Dialect;
-use super::{Ending, EvaluateOptions, INCOMPLETE_CHARACTER, KindJudge, json_object, oversize};
+use super::{Ending, INCOMPLETE_CHARACTER, JudgeSettings, KindJudge, json_object, oversize};
 use sobench_core::answer::{Answer, CallForm, Channel, ToolCall};
 use sobench_core::constraint::{Constraint, GrammarDialect};
 use sobench_core::tools::{TextFormat, TextSyntax, Tool, ToolChoice, ToolInput, ToolSet};
@@ -79,7 +79,7 @@ pub(super) struct ToolCallJudge {
     by_name: HashMap<String, usize>,
     /// What judges the input of each tool, compiled for its first call.
     inputs: Vec<OnceLock<InputJudge>>,
-    options: EvaluateOptions,
+    options: JudgeSettings,
 }
 
 /// What judges the input of a tool.
@@ -91,7 +91,7 @@ enum InputJudge {
 }
 
 impl ToolCallJudge {
-    pub(super) fn new(tools: &Arc<ToolSet>, options: EvaluateOptions) -> Self {
+    pub(super) fn new(tools: &Arc<ToolSet>, options: JudgeSettings) -> Self {
         let names = tools.tools.iter().map(|tool| tool.name.clone());
         Self {
             by_name: names.zip(0..).collect(),
@@ -352,7 +352,7 @@ fn is_open_call(markup: &str, call: &str) -> bool {
 }
 
 impl InputJudge {
-    fn compile(tool: &Tool, options: EvaluateOptions) -> Self {
+    fn compile(tool: &Tool, options: JudgeSettings) -> Self {
         let compile = |constraint: &Constraint| KindJudge::new(constraint, None, options);
         match &tool.input {
             ToolInput::Function {

@@ -304,7 +304,7 @@ mod tests {
 
     use super::*;
     use sobench_core::tools::ToolSet;
-    use sobench_judge::{EvaluateOptions, Evaluator, judge_text};
+    use sobench_judge::{Evaluator, JudgeSettings, judge_text};
 
     const FIELD: Option<ConstraintDialect> = Some(ConstraintDialect::ResponseFormat);
 
@@ -585,7 +585,7 @@ mod tests {
 
     #[test]
     fn texts_are_told_from_broken_json() {
-        let mut evaluator = Evaluator::new(EvaluateOptions::default());
+        let mut evaluator = Evaluator::new(JudgeSettings::default());
         let schema = Constraint::JsonSchema(Arc::new(json!({"type": "object"})));
         for (text, is_prose) in [
             ("Sure, it is positive.", true),

@@ -240,7 +240,7 @@ fn tag(pair: &[String; 2]) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sobench_judge::{EvaluateOptions, Evaluator};
+    use sobench_judge::{Evaluator, JudgeSettings};
 
     fn random(kind: ProbeKind, seed: u64) -> ConstraintProbe {
         ConstraintProbe::random(kind, GrammarDialect::Lark, &mut RandomWords::new(seed))
@@ -267,7 +267,7 @@ mod tests {
 
     #[test]
     fn allowed_answers_are_valid_and_not_in_the_prompt() {
-        let mut evaluator = Evaluator::new(EvaluateOptions::default());
+        let mut evaluator = Evaluator::new(JudgeSettings::default());
         for notation in [GrammarDialect::Ebnf, GrammarDialect::Lark] {
             for kind in ProbeKind::of_text() {
                 let probe = ConstraintProbe::random(kind, notation, &mut RandomWords::new(3));

@@ -14,7 +14,7 @@ use super::reasoning::ReasoningPreflight;
 use super::tool_calls::{ToolPreflight, ToolQuestion};
 use super::{Cell, Preflight, PreflightConditions, Tested, is_foreign, is_known};
 use sobench_backend::{
-    Adapter, ConstraintDialect, Product, RequestOptions, Sampling, ServerKind, adapter,
+    Adapter, BodySettings, ConstraintDialect, Product, Sampling, ServerKind, adapter,
 };
 use sobench_client::{Client, ClientSettings, Endpoint, ProbeResponse, get_path, send_one};
 use sobench_core::case::Case;
@@ -22,7 +22,7 @@ use sobench_core::constraint::{Constraint, GrammarDialect};
 use sobench_core::error::{Error, ErrorKind, Result};
 use sobench_core::observation::{Observation, Outcome, TransportCause};
 use sobench_core::printable::printable_body;
-use sobench_judge::{EvaluateOptions, Evaluator};
+use sobench_judge::{Evaluator, JudgeSettings};
 use sobench_notices::enforcement::{Cause, Class, Finding, Page, ProbeKind, ServerFacts, Spelling};
 use sobench_notices::notice::{Notice, PreflightNotice};
 use sobench_shutdown::Shutdown;
@@ -71,7 +71,7 @@ pub struct PreflightSettings {
     pub stream: bool,
     /// Sent in the `guided` dialect, like `--guided-decoding-backend`.
     pub guided_decoding_backend: Option<String>,
-    /// See [`RequestOptions::max_tokens_only`].
+    /// See [`BodySettings::max_tokens_only`].
     pub max_tokens_only: bool,
     /// Merged into every body, like `--extra-body`. Its constraint fields are omitted from the
     /// control.
@@ -94,8 +94,8 @@ impl PreflightSettings {
     }
 
     /// The options that all requests in a dialect share.
-    pub fn request(&self, dialect: ConstraintDialect, sampling: Sampling) -> RequestOptions {
-        RequestOptions {
+    pub fn request(&self, dialect: ConstraintDialect, sampling: Sampling) -> BodySettings {
+        BodySettings {
             model: self.model.clone(),
             stream: self.stream,
             sampling,
@@ -252,7 +252,7 @@ async fn test(
     let mut runner = Runner {
         adapter: Arc::from(adapter(options.backend)),
         random_words: RandomWords::new(options.seed),
-        evaluator: Evaluator::new(EvaluateOptions::default()),
+        evaluator: Evaluator::new(JudgeSettings::default()),
         control: Control {
             answer: None,
             failure: None,
@@ -611,7 +611,7 @@ impl Runner<'_> {
         &mut self,
         label: &str,
         case: &Case,
-        request: &RequestOptions,
+        request: &BodySettings,
     ) -> Result<std::result::Result<Observation, Finding>> {
         let gone = |last: &str| {
             format!("the server has not accepted connections since the request: {last}")
@@ -633,7 +633,7 @@ impl Runner<'_> {
         Ok(Ok(observation))
     }
 
-    async fn send(&mut self, case: &Case, request: &RequestOptions) -> Result<Observation> {
+    async fn send(&mut self, case: &Case, request: &BodySettings) -> Result<Observation> {
         let label = format!("preflight-{}", self.requests);
         self.requests += 1;
         let adapter = Arc::clone(&self.adapter);
@@ -647,16 +647,16 @@ impl Runner<'_> {
     }
 
     /// The options of a request that asks in its own way.
-    pub(super) fn plain_request(&self, dialect: ConstraintDialect) -> RequestOptions {
+    pub(super) fn plain_request(&self, dialect: ConstraintDialect) -> BodySettings {
         self.request(dialect, &Asking::plain())
     }
 
     /// The same for a request without a constraint.
-    pub(super) fn control_request(&self, dialect: ConstraintDialect) -> RequestOptions {
+    pub(super) fn control_request(&self, dialect: ConstraintDialect) -> BodySettings {
         without_constraint(self.plain_request(dialect))
     }
 
-    fn request(&self, dialect: ConstraintDialect, asking: &Asking) -> RequestOptions {
+    fn request(&self, dialect: ConstraintDialect, asking: &Asking) -> BodySettings {
         let sampling = Sampling {
             temperature: Some(0.0),
             ..Sampling::default()
@@ -722,7 +722,7 @@ impl Runner<'_> {
 }
 
 /// The same request without the constraint fields of `--extra-body`.
-fn without_constraint(mut request: RequestOptions) -> RequestOptions {
+fn without_constraint(mut request: BodySettings) -> BodySettings {
     if let Some(extra) = &mut request.extra_body {
         extra.retain(|field, value| !ConstraintDialect::constrains(field, value));
     }

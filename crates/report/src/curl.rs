@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use sobench_backend::{self as backend, ConstraintDialect, RequestOptions, ServerKind};
+use sobench_backend::{self as backend, BodySettings, ConstraintDialect, ServerKind};
 use sobench_core::case::Case;
 use sobench_plan::record::RunRecord;
 
@@ -14,7 +14,7 @@ const BODY_MAX_BYTES: usize = 100_000;
 #[derive(Clone, Debug)]
 pub struct Resend {
     kind: ServerKind,
-    options: RequestOptions,
+    options: BodySettings,
     url: String,
     /// Names of the user's headers; their values are secrets.
     header_names: Vec<String>,
@@ -30,7 +30,7 @@ impl Resend {
         } = record;
         Self {
             kind: settings.backend,
-            options: RequestOptions {
+            options: BodySettings {
                 model: server.model.clone(),
                 stream: settings.request.stream,
                 sampling: settings.request.sampling.clone(),

@@ -11,7 +11,7 @@ use super::run::prepare::open_tokenizer;
 use super::session::request_options;
 use crate::terminal::{InputProgress, InputUnit, Mode};
 use sobench_backend::identify::{Server, identify};
-use sobench_backend::{self as backend, RequestOptions};
+use sobench_backend::{self as backend, BodySettings};
 use sobench_core::case::{Arm, Case};
 use sobench_core::error::Result;
 use sobench_data::dataset::{self, DatasetPlan, Inputs};
@@ -26,7 +26,7 @@ const UNKNOWN_MODEL: &str = "<the first model that /v1/models lists>";
 pub(crate) struct DryRun<'a> {
     plan: &'a RunPlan,
     cases: Vec<Case>,
-    options: RequestOptions,
+    options: BodySettings,
 }
 
 impl<'a> DryRun<'a> {

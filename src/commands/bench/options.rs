@@ -21,8 +21,8 @@ use sobench_client::Endpoint;
 use sobench_core::error::Result;
 use sobench_core::shard::Shard;
 use sobench_data::dataset::Source;
-use sobench_embedded::EmbeddedOptions;
-use sobench_judge::EvaluateOptions;
+use sobench_embedded::EmbeddedSettings;
+use sobench_judge::JudgeSettings;
 use sobench_notices::notice::{BenchNotice, Notice};
 use sobench_plan::record::{
     ConstraintSettings, ServerMetricsPage, ServerMetricsSettings, Settings,
@@ -60,7 +60,7 @@ pub enum ServerMetricsPlan {
 #[derive(Clone, Debug)]
 pub enum Target {
     /// The embedded server, started for this run.
-    Embedded(EmbeddedOptions),
+    Embedded(EmbeddedSettings),
     /// A running server.
     Server(ServerTarget),
 }
@@ -135,7 +135,7 @@ impl RunPlan {
             load,
             request: request::request(arguments, backend, dataset)?,
             server_metrics: server_metrics.settings(),
-            evaluate: EvaluateOptions {
+            evaluate: JudgeSettings {
                 assert_formats: !arguments.constraint.no_format_assertion,
             },
             metrics: output::metrics(

@@ -9,7 +9,7 @@ use tokio::runtime::Runtime;
 
 use crate::commands::bench::options::{RunPlan, ServerTarget, Target};
 use sobench_backend::identify::{Server, identify};
-use sobench_backend::{Adapter, ConstraintDialect, Product, RequestOptions};
+use sobench_backend::{Adapter, BodySettings, ConstraintDialect, Product};
 use sobench_client::{self, Client, ClientSettings, Endpoint, Limits, ModelInfo};
 use sobench_core::case::Case;
 use sobench_core::constraint::{Constraint, GrammarDialect, GrammarSpelling};
@@ -17,7 +17,7 @@ use sobench_core::error::{Error, Result};
 use sobench_core::shard::Shard;
 use sobench_core::speed::Speed;
 use sobench_data::dataset::Source;
-use sobench_embedded::{self, EmbeddedOptions, EmbeddedServer, Knowledge, SYNTHETIC_MODEL};
+use sobench_embedded::{self, EmbeddedServer, EmbeddedSettings, Knowledge, SYNTHETIC_MODEL};
 use sobench_engine::Route;
 use sobench_notices::notice::{BenchNotice, Notice};
 use sobench_plan::record::{Engine, EngineChoice, EngineWork, Settings};
@@ -49,7 +49,7 @@ pub struct Session {
     pub engine_choice: EngineChoice,
     /// The product that the owner of the model names.
     pub product: Option<Product>,
-    /// See [`RequestOptions::max_tokens_only`].
+    /// See [`BodySettings::max_tokens_only`].
     pub max_tokens_only: bool,
     /// Notices for the reader.
     pub notices: Vec<Notice>,
@@ -100,7 +100,7 @@ impl Session {
     }
 
     /// Takes over the token limit and the dialect of the chosen request.
-    pub fn adopt(&mut self, request: &RequestOptions) {
+    pub fn adopt(&mut self, request: &BodySettings) {
         self.max_tokens_only = request.max_tokens_only;
         if request.dialect != self.dialect {
             self.dialect = request.dialect;
@@ -146,8 +146,8 @@ impl Session {
         })
     }
 
-    fn embedded(settings: &Settings<Source>, options: &EmbeddedOptions) -> Result<Self> {
-        let embedded = EmbeddedServer::start(EmbeddedOptions {
+    fn embedded(settings: &Settings<Source>, options: &EmbeddedSettings) -> Result<Self> {
+        let embedded = EmbeddedServer::start(EmbeddedSettings {
             seed: settings.dataset.seed,
             ..options.clone()
         })?;
@@ -199,7 +199,7 @@ impl Session {
         &self,
         cases: &[Case],
         adapter: &dyn Adapter,
-        request: &RequestOptions,
+        request: &BodySettings,
     ) -> Result<()> {
         let Some(embedded) = &self.embedded else {
             return Ok(());
@@ -281,8 +281,8 @@ pub(crate) fn request_options(
     settings: &Settings<Source>,
     model: String,
     dialect: ConstraintDialect,
-) -> RequestOptions {
-    RequestOptions {
+) -> BodySettings {
+    BodySettings {
         model,
         stream: settings.request.stream,
         sampling: settings.request.sampling.clone(),

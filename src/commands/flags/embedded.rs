@@ -4,7 +4,7 @@ use crate::commands::flags::engine::{EmbeddedArgs, EngineArgs};
 use sobench_backend::{ConstraintDialect, ServerKind};
 use sobench_core::error::{Error, Result};
 use sobench_core::speed::Speed;
-use sobench_embedded::{EmbeddedOptions, ReasoningStyle, ToolStyle};
+use sobench_embedded::{EmbeddedSettings, ReasoningStyle, ToolStyle};
 use sobench_engine::{EngineName, EnginePolicy};
 
 /// The engine policy of the flags.
@@ -28,8 +28,8 @@ pub fn options(
     engine: EngineName,
     timing: &EmbeddedArgs,
     flags: &EngineArgs,
-) -> Result<EmbeddedOptions> {
-    Ok(EmbeddedOptions {
+) -> Result<EmbeddedSettings> {
+    Ok(EmbeddedSettings {
         engine,
         policy: policy(flags),
         speed: Speed {
@@ -45,7 +45,7 @@ pub fn options(
         tool_style: timing.embedded_tool_style,
         reasoning_tokens: timing.embedded_reasoning_tokens,
         reasoning_style: timing.embedded_reasoning_style,
-        ..EmbeddedOptions::default()
+        ..EmbeddedSettings::default()
     })
 }
 

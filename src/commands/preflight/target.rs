@@ -8,7 +8,7 @@ use sobench_backend::identify::{Server, identify};
 use sobench_client::{Client, ClientSettings, Endpoint, list_models, server_version, wait_ready};
 use sobench_core::constraint::GrammarDialect;
 use sobench_core::error::Result;
-use sobench_embedded::{EmbeddedOptions, EmbeddedServer, SYNTHETIC_MODEL};
+use sobench_embedded::{EmbeddedServer, EmbeddedSettings, SYNTHETIC_MODEL};
 use sobench_preflight::ToolQuestion;
 use sobench_preflight::features::MARKS;
 use sobench_preflight::runner::{self, Extent, PreflightSettings};
@@ -58,11 +58,11 @@ impl Target {
                 })
             }
             PreflightTarget::Embedded { engine } => {
-                let embedded = EmbeddedServer::start(EmbeddedOptions {
+                let embedded = EmbeddedServer::start(EmbeddedSettings {
                     engine: *engine,
                     seed: flags.seed,
                     repeats_between: asked.repeats.then_some(MARKS),
-                    ..EmbeddedOptions::default()
+                    ..EmbeddedSettings::default()
                 })?;
                 let client = client(Endpoint {
                     base_url: embedded.base_url().to_owned(),

@@ -17,7 +17,7 @@ use sobench_core::error::{Error, Result};
 use sobench_core::input::json::DuplicateKeys;
 use sobench_core::input::{LineBatch, LineBatches};
 use sobench_core::ordered_work::{in_order, threads};
-use sobench_judge::{EvaluateOptions, Evaluator};
+use sobench_judge::{Evaluator, JudgeSettings};
 
 /// Answers of one batch, of files that are not read line by line.
 const BATCH_ANSWERS: usize = 64;
@@ -30,7 +30,7 @@ const ANSWERS_PER_THREAD: usize = 1000;
 pub(super) struct Judging<'a> {
     /// The name of the file in messages.
     pub(super) name: &'a str,
-    pub(super) evaluate: EvaluateOptions,
+    pub(super) evaluate: JudgeSettings,
     /// The channel that the requests asked for the answers in.
     pub(super) channel: Option<Channel>,
     /// Whether a line is written for each row.

@@ -43,7 +43,7 @@ use sobench_core::verdict::{NotScored, Verdict};
 use sobench_data::dataset::DatasetPlan;
 use sobench_facts::Judged;
 use sobench_judge::accuracy::Reference;
-use sobench_judge::{EvaluateOptions, Evaluator};
+use sobench_judge::{Evaluator, JudgeSettings};
 use sobench_notices::notice::{DatasetNotice, Notice, as_sentences};
 use sobench_render::text;
 use sobench_results::metrics::examples::Group;
@@ -65,7 +65,7 @@ pub fn run(flags: ScoreArgs, shutdown: &Shutdown) -> Result<CommandOutput> {
 
 fn score_files(flags: &ScoreArgs) -> Result<CommandOutput> {
     let dataset = flags.dataset_plan()?;
-    let evaluate = EvaluateOptions {
+    let evaluate = JudgeSettings {
         assert_formats: !flags.no_format_assertion,
     };
     let files = flags.save.files(&FORMATS.map(|described| described.0))?;
@@ -124,7 +124,7 @@ fn score_files(flags: &ScoreArgs) -> Result<CommandOutput> {
 /// How files are judged.
 struct Input<'a> {
     dataset: Option<&'a DatasetPlan>,
-    evaluate: EvaluateOptions,
+    evaluate: JudgeSettings,
     with_lines: bool,
     file_in_lines: bool,
 }

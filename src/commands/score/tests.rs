@@ -26,7 +26,7 @@ fn scored(text: &str, dataset: Option<&DatasetPlan>) -> Result<Score> {
     std::fs::write(&path, text).unwrap();
     let input = Input {
         dataset,
-        evaluate: EvaluateOptions::default(),
+        evaluate: JudgeSettings::default(),
         with_lines: false,
         file_in_lines: false,
     };
@@ -251,7 +251,7 @@ fn tool_calls_are_judged_by_the_tools_of_their_row() {
     std::fs::write(&path, text.join("\n")).unwrap();
     let input = Input {
         dataset: None,
-        evaluate: EvaluateOptions::default(),
+        evaluate: JudgeSettings::default(),
         with_lines: true,
         file_in_lines: false,
     };
@@ -553,7 +553,7 @@ fn batches_have_the_result_of_rows_in_memory() {
     std::fs::write(&path, &text).unwrap();
     let input = |with_lines| Input {
         dataset: None,
-        evaluate: EvaluateOptions::default(),
+        evaluate: JudgeSettings::default(),
         with_lines,
         file_in_lines: false,
     };

@@ -10,7 +10,7 @@ use crate::commands::flags::engine::{EMBEDDED_HEADING, ENGINE_HEADING, EmbeddedA
 use crate::commands::flags::paths::InputNames;
 use crate::commands::flags::values::{Described, described};
 use sobench_core::error::{Error, Result};
-use sobench_embedded::{EmbeddedOptions, Fault, GuidedFields, SYNTHETIC_MODEL};
+use sobench_embedded::{EmbeddedSettings, Fault, GuidedFields, SYNTHETIC_MODEL};
 use sobench_engine::vocabulary::VocabularySource;
 use sobench_engine::{EngineName, SERVER_ONLY_ENGINES};
 
@@ -73,7 +73,7 @@ impl ServeArgs {
     /// # Errors
     /// Usage errors that name the flag and its value.
     #[expect(clippy::disallowed_methods, reason = "resolves the listen address")]
-    pub fn options(&self) -> Result<EmbeddedOptions> {
+    pub fn options(&self) -> Result<EmbeddedSettings> {
         let engine = self
             .guided_decoding_backend
             .as_deref()
@@ -91,7 +91,7 @@ impl ServeArgs {
             ))
             .hint("use 127.0.0.1 to serve this machine only")
         })?;
-        Ok(EmbeddedOptions {
+        Ok(EmbeddedSettings {
             vocabulary: VocabularySource::parse(&self.tokenizer)?,
             eos_token: self.eos_token.clone(),
             seed: self.seed,

@@ -6,7 +6,7 @@ use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use sobench_embedded::{EmbeddedOptions, EmbeddedServer};
+use sobench_embedded::{EmbeddedServer, EmbeddedSettings};
 
 use super::{executable, path_with, script};
 use crate::support::{cache, sobench};
@@ -63,7 +63,7 @@ fn start_job(
 #[test]
 fn array_of_shards_merges_to_the_run_of_one_client() {
     let array = free_array();
-    let server = EmbeddedServer::start(EmbeddedOptions::default()).unwrap();
+    let server = EmbeddedServer::start(EmbeddedSettings::default()).unwrap();
     let folder = tempfile::tempdir().unwrap();
     executable(&folder.path().join("sbatch"), SBATCH);
     // Other nodes find a node by its host name; this test uses the address.
@@ -163,7 +163,7 @@ fn array_of_shards_merges_to_the_run_of_one_client() {
 
 #[test]
 fn tasks_of_srun_have_one_command_line_and_logs_of_their_own() {
-    let server = EmbeddedServer::start(EmbeddedOptions::default()).unwrap();
+    let server = EmbeddedServer::start(EmbeddedSettings::default()).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let tasks: Vec<_> = (0..3)
         .map(|task: usize| {

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::{env, thread};
 
-use sobench_embedded::{EmbeddedOptions, EmbeddedServer};
+use sobench_embedded::{EmbeddedServer, EmbeddedSettings};
 use sobench_testkit::repository_path;
 use tempfile::TempDir;
 
@@ -70,9 +70,9 @@ impl Terminal {
     }
 
     fn start_your_server(&mut self) {
-        let options = EmbeddedOptions {
+        let options = EmbeddedSettings {
             model: "my-model".to_owned(),
-            ..EmbeddedOptions::default()
+            ..EmbeddedSettings::default()
         };
         let server = EmbeddedServer::start(options).unwrap();
         self.addresses.push((

@@ -9,7 +9,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use serde_json::Value;
-use sobench_embedded::{EmbeddedOptions, EmbeddedServer};
+use sobench_embedded::{EmbeddedServer, EmbeddedSettings};
 use sobench_testkit::scripted::{Request, ScriptedServer, Then, models, wait_until_closed, whole};
 
 use super::{compared, hits, row};
@@ -149,7 +149,7 @@ fn servers_get_requests_in_lockstep() {
 
 #[test]
 fn concurrent_run_equals_a_single_run() {
-    let servers = [0, 1].map(|_| EmbeddedServer::start(EmbeddedOptions::default()).unwrap());
+    let servers = [0, 1].map(|_| EmbeddedServer::start(EmbeddedSettings::default()).unwrap());
     let common = "--dataset json --num-prompts 12 --request-rate 100 --request-id-prefix sobench-";
     let folder = Folder::new();
     let targets = targets(servers.iter().map(EmbeddedServer::base_url));

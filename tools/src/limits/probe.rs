@@ -14,7 +14,7 @@ use super::{
     Cancelled, End, Ladder, Latencies, MAX_MEMORY_GROWTH, MAX_REQUEST_BYTES, OUTPUT_LEN,
     ServerLimits, Step, StepOutcome, TIME_BUDGET_S,
 };
-use sobench_backend::{Adapter, ConstraintDialect, RequestOptions, Sampling, Unsendable, adapter};
+use sobench_backend::{Adapter, BodySettings, ConstraintDialect, Sampling, Unsendable, adapter};
 use sobench_client::clock::Stopwatch;
 use sobench_client::{Client, ClientSettings, Limits, send_body};
 use sobench_core::constraint::ConstraintKind;
@@ -588,7 +588,7 @@ fn first_dialect(options: &PreflightSettings, kind: ConstraintKind) -> Constrain
         .unwrap_or(ConstraintDialect::ResponseFormat)
 }
 
-fn request(options: &PreflightSettings, dialect: ConstraintDialect) -> RequestOptions {
+fn request(options: &PreflightSettings, dialect: ConstraintDialect) -> BodySettings {
     let sampling = Sampling {
         temperature: Some(0.0),
         ..Sampling::default()
@@ -597,7 +597,7 @@ fn request(options: &PreflightSettings, dialect: ConstraintDialect) -> RequestOp
 }
 
 /// The same request without the constraint fields of `--extra-body`.
-fn without_constraint(mut request: RequestOptions) -> RequestOptions {
+fn without_constraint(mut request: BodySettings) -> BodySettings {
     if let Some(extra) = &mut request.extra_body {
         extra.retain(|field, value| !ConstraintDialect::constrains(field, value));
     }

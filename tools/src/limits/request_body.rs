@@ -5,7 +5,7 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 use super::ladder::Payload;
-use sobench_backend::{Adapter, RequestOptions, Unsendable};
+use sobench_backend::{Adapter, BodySettings, Unsendable};
 use sobench_core::case::{Case, Prompt};
 use sobench_core::constraint::Constraint;
 
@@ -19,7 +19,7 @@ const PLACEHOLDER: &str = "sobench-schema-of-this-step";
 /// The server kind has no field for the constraint.
 pub(super) fn encode(
     adapter: &dyn Adapter,
-    options: &RequestOptions,
+    options: &BodySettings,
     prompt: &str,
     output_len: u32,
     payload: Option<Payload>,
@@ -74,8 +74,8 @@ mod tests {
     use sobench_backend::{ConstraintDialect, Sampling, ServerKind, adapter};
     use sobench_core::constraint::GrammarDialect;
 
-    fn options(dialect: ConstraintDialect) -> RequestOptions {
-        RequestOptions {
+    fn options(dialect: ConstraintDialect) -> BodySettings {
+        BodySettings {
             model: "m".to_owned(),
             stream: true,
             sampling: Sampling::default(),

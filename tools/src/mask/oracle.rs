@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use sobench_core::constraint::Constraint;
 use sobench_core::verdict::Verdict;
-use sobench_judge::{EvaluateOptions, Evaluator, judge_text};
+use sobench_judge::{Evaluator, JudgeSettings, judge_text};
 
 /// Judges texts against one constraint.
 pub(super) struct Oracle {
@@ -15,7 +15,7 @@ pub(super) struct Oracle {
 impl Oracle {
     pub(super) fn new(constraint: Arc<Constraint>, assert_formats: bool) -> Self {
         Self {
-            evaluator: Evaluator::new(EvaluateOptions { assert_formats }),
+            evaluator: Evaluator::new(JudgeSettings { assert_formats }),
             constraint,
         }
     }

@@ -18,7 +18,7 @@ use crate::body_layout::BodyLayout;
 use crate::decode::Wire;
 use crate::product::{InfoPage, ProductSpec, ServerInfo, text_member};
 use crate::wire::{self, Delta, Text, TextIs, WireError};
-use crate::{RequestOptions, Unsendable, body};
+use crate::{BodySettings, Unsendable, body};
 use sobench_core::case::Case;
 use sobench_core::constraint::GrammarSpelling;
 use sobench_core::departure::Departure;
@@ -62,7 +62,7 @@ fn read_props(page: &Value) -> Option<ServerInfo> {
 }
 
 /// The model's name selects a model if the server is a router, and is ignored otherwise.
-fn encode(kind: ServerKind, case: &Case, options: &RequestOptions) -> Result<Bytes, Unsendable> {
+fn encode(kind: ServerKind, case: &Case, options: &BodySettings) -> Result<Bytes, Unsendable> {
     let prompt = body::text(kind, case)?;
     let body =
         json!({"model": options.model_of(case), "prompt": prompt, "n_predict": case.output_len});

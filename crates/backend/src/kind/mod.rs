@@ -26,7 +26,7 @@ use super::body_layout::BodyLayout;
 use super::decode::Wire;
 use super::product::{Product, ProductSpec};
 use super::thinking::ThinkingSwitch;
-use super::{Adapter, ConstraintDialect, RequestOptions, Unsendable};
+use super::{Adapter, BodySettings, ConstraintDialect, Unsendable};
 use sobench_core::case::Case;
 use sobench_core::constraint::{GrammarDialect, GrammarSpelling};
 use sobench_core::registry;
@@ -125,7 +125,7 @@ pub(crate) struct KindSpec {
     /// The server software, if it can be identified.
     pub(super) product: Option<ProductSpec>,
     /// Encodes the request body as JSON.
-    pub(super) encode: fn(ServerKind, &Case, &RequestOptions) -> Result<Bytes, Unsendable>,
+    pub(super) encode: fn(ServerKind, &Case, &BodySettings) -> Result<Bytes, Unsendable>,
     /// How responses are decoded.
     pub(super) wire: Wire,
     pub(super) adapter: fn(ServerKind) -> Box<dyn Adapter>,
@@ -137,7 +137,7 @@ impl ServerKind {
         self.spec().body.has_stream_options
     }
 
-    /// The field of the token limit; see [`RequestOptions::max_tokens_only`].
+    /// The field of the token limit; see [`BodySettings::max_tokens_only`].
     pub fn limit_field(self, max_tokens_only: bool) -> &'static str {
         if max_tokens_only && self.sends_max_completion_tokens() {
             "max_tokens"

@@ -20,7 +20,7 @@ use crate::body_layout::BodyLayout;
 use crate::decode::{Framing, Wire};
 use crate::product::{InfoPage, ProductSpec, ServerInfo, text_member};
 use crate::wire::{self, Delta, Text, WireError};
-use crate::{RequestOptions, ThinkingSwitch, Unsendable, body};
+use crate::{BodySettings, ThinkingSwitch, Unsendable, body};
 use sobench_core::answer::ToolCall;
 use sobench_core::case::{Case, Prompt};
 use sobench_core::tools::ToolForm;
@@ -69,7 +69,7 @@ fn read_version(page: &Value) -> Option<ServerInfo> {
     })
 }
 
-fn encode(kind: ServerKind, case: &Case, options: &RequestOptions) -> Result<Bytes, Unsendable> {
+fn encode(kind: ServerKind, case: &Case, options: &BodySettings) -> Result<Bytes, Unsendable> {
     if let Prompt::Messages(messages) = &case.prompt
         && let Some(message) = messages.iter().find(|message| !message.content.is_string())
     {

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::{Input, KindSpec, ServerKind};
 use crate::body_layout::BodyLayout;
-use crate::{ConstraintDialect, RequestOptions, Unsendable, body, decode};
+use crate::{BodySettings, ConstraintDialect, Unsendable, body, decode};
 use sobench_core::case::Case;
 use sobench_core::constraint::GrammarDialect;
 
@@ -65,7 +65,7 @@ pub(super) fn logprobs(n: u32) -> Value {
     json!({"logprobs": n})
 }
 
-fn encode(kind: ServerKind, case: &Case, options: &RequestOptions) -> Result<Bytes, Unsendable> {
+fn encode(kind: ServerKind, case: &Case, options: &BodySettings) -> Result<Bytes, Unsendable> {
     let mut body = json!({"model": options.model_of(case), "prompt": body::text(kind, case)?});
     if let Some(penalty) = kind.repetition_penalty() {
         body["repetition_penalty"] = json!(penalty);

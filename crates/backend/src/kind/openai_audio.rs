@@ -22,7 +22,7 @@ use super::{Input, KindSpec, ServerKind};
 use crate::body_layout::BodyLayout;
 use crate::decode::Wire;
 use crate::wire::{self, Delta, Text, TextIs};
-use crate::{Adapter, RequestOptions, Unsendable, body};
+use crate::{Adapter, BodySettings, Unsendable, body};
 use sobench_core::audio::Clip;
 use sobench_core::case::{Case, Prompt};
 
@@ -61,7 +61,7 @@ impl Adapter for AudioAdapter {
         ServerKind::OpenaiAudio
     }
 
-    fn encode(&self, case: &Case, options: &RequestOptions) -> Result<Bytes, Unsendable> {
+    fn encode(&self, case: &Case, options: &BodySettings) -> Result<Bytes, Unsendable> {
         let Prompt::Audio(clip) = &case.prompt else {
             return Err(body::wrong_prompt_type(self.kind(), "sound", &case.prompt));
         };

@@ -7,7 +7,7 @@ use serde_json::json;
 use super::openai::COMPLETIONS;
 use super::{Input, KindSpec, ServerKind};
 use crate::body_layout::BodyLayout;
-use crate::{ConstraintDialect, RequestOptions, ThinkingSwitch, Unsendable, body};
+use crate::{BodySettings, ConstraintDialect, ThinkingSwitch, Unsendable, body};
 use sobench_core::case::Case;
 use sobench_core::tools::ToolForm;
 
@@ -53,7 +53,7 @@ pub(super) const SPEC: KindSpec = KindSpec {
 
 /// A text prompt becomes one user message. The limit is `max_completion_tokens`, as in vLLM's
 /// client and required by OpenAI, except for servers that read only `max_tokens`.
-fn encode(kind: ServerKind, case: &Case, options: &RequestOptions) -> Result<Bytes, Unsendable> {
+fn encode(kind: ServerKind, case: &Case, options: &BodySettings) -> Result<Bytes, Unsendable> {
     let body = json!({
         "model": options.model_of(case),
         "messages": body::messages(kind, case)?,

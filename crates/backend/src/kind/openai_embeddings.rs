@@ -13,7 +13,7 @@ use super::{KindSpec, ServerKind};
 use crate::body_layout::BodyLayout;
 use crate::decode::Wire;
 use crate::lists::{self, ListItem};
-use crate::{RequestOptions, Unsendable, body};
+use crate::{BodySettings, Unsendable, body};
 use sobench_core::case::Case;
 
 /// The base of kinds that do not generate text: no sampling and no streaming.
@@ -41,7 +41,7 @@ pub(super) const SPEC: KindSpec = KindSpec {
     ..COMPUTED
 };
 
-fn encode(kind: ServerKind, case: &Case, options: &RequestOptions) -> Result<Bytes, Unsendable> {
+fn encode(kind: ServerKind, case: &Case, options: &BodySettings) -> Result<Bytes, Unsendable> {
     let body = json!({"model": options.model_of(case), "input": body::text(kind, case)?});
     body::finish(kind, body, case, options)
 }

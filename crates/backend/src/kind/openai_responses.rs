@@ -21,7 +21,7 @@ use super::{ConstraintDialect, Input, KindSpec, ServerKind};
 use crate::body_layout::BodyLayout;
 use crate::decode::Wire;
 use crate::wire::{self, Delta, SentArguments, Text, TextIs, WireError};
-use crate::{RequestOptions, ThinkingSwitch, Unsendable, body};
+use crate::{BodySettings, ThinkingSwitch, Unsendable, body};
 use sobench_core::answer::{CallForm, ToolCall};
 use sobench_core::case::Case;
 use sobench_core::tools::ToolForm;
@@ -65,7 +65,7 @@ pub(super) const SPEC: KindSpec = KindSpec {
 
 /// Text parts of messages have another type than in chat completions; other parts are sent
 /// unchanged.
-fn encode(kind: ServerKind, case: &Case, options: &RequestOptions) -> Result<Bytes, Unsendable> {
+fn encode(kind: ServerKind, case: &Case, options: &BodySettings) -> Result<Bytes, Unsendable> {
     let mut input = body::messages(kind, case)?;
     if let Value::Array(messages) = &mut input {
         *messages = messages.drain(..).flat_map(items_of).collect();

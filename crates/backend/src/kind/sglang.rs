@@ -19,7 +19,7 @@ use crate::body_layout::BodyLayout;
 use crate::decode::Wire;
 use crate::product::{InfoPage, ProductSpec, ServerInfo, text_member};
 use crate::wire::{self, Delta, Text, TextIs, WireError};
-use crate::{RequestOptions, Unsendable, body};
+use crate::{BodySettings, Unsendable, body};
 use sobench_core::case::Case;
 
 pub(super) const SPEC: KindSpec = KindSpec {
@@ -68,7 +68,7 @@ fn read_server_info(page: &Value) -> Option<ServerInfo> {
     })
 }
 
-fn encode(kind: ServerKind, case: &Case, options: &RequestOptions) -> Result<Bytes, Unsendable> {
+fn encode(kind: ServerKind, case: &Case, options: &BodySettings) -> Result<Bytes, Unsendable> {
     let body = json!({"text": body::text(kind, case)?, "sampling_params": {"max_new_tokens": case.output_len}});
     body::finish(kind, body, case, options)
 }

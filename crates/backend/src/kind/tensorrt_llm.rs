@@ -19,7 +19,7 @@ use crate::body_layout::BodyLayout;
 use crate::decode::Wire;
 use crate::product::{InfoPage, ProductSpec, ServerInfo, text_member};
 use crate::wire::{self, Delta, Text, WireError};
-use crate::{RequestOptions, Unsendable, body};
+use crate::{BodySettings, Unsendable, body};
 use sobench_core::case::Case;
 
 pub(super) const SPEC: KindSpec = KindSpec {
@@ -71,7 +71,7 @@ fn read_metadata(page: &Value) -> Option<ServerInfo> {
 }
 
 /// Disables the repetition of the prompt in a whole response. The model is in the path.
-fn encode(kind: ServerKind, case: &Case, options: &RequestOptions) -> Result<Bytes, Unsendable> {
+fn encode(kind: ServerKind, case: &Case, options: &BodySettings) -> Result<Bytes, Unsendable> {
     let prompt = body::text(kind, case)?;
     let body = json!({"text_input": prompt, "max_tokens": case.output_len, "exclude_input_in_output": true});
     body::finish(kind, body, case, options)

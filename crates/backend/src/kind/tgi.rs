@@ -19,7 +19,7 @@ use crate::body_layout::BodyLayout;
 use crate::decode::Wire;
 use crate::product::{InfoPage, ProductSpec, ServerInfo, text_member};
 use crate::wire::{self, Delta, Text, TextIs, WireError};
-use crate::{RequestOptions, Sampling, Unsendable, body};
+use crate::{BodySettings, Sampling, Unsendable, body};
 use sobench_core::case::Case;
 
 pub(super) const SPEC: KindSpec = KindSpec {
@@ -73,7 +73,7 @@ fn read_info(page: &Value) -> Option<ServerInfo> {
 /// temperature other than 1, enables sampling regardless of `do_sample` (`has_warpers` in
 /// `utils/tokens.py`). So for a temperature of 0 none of them is sent, and for others `do_sample`
 /// is set.
-fn encode(kind: ServerKind, case: &Case, options: &RequestOptions) -> Result<Bytes, Unsendable> {
+fn encode(kind: ServerKind, case: &Case, options: &BodySettings) -> Result<Bytes, Unsendable> {
     // Without `details`, a whole response has no finish reason and no token count.
     let mut parameters = json!({"max_new_tokens": case.output_len, "details": true});
     let mut options = options.clone();

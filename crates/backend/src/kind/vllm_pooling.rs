@@ -12,7 +12,7 @@ use super::openai_embeddings::COMPUTED;
 use super::{KindSpec, ServerKind};
 use crate::decode::Wire;
 use crate::lists::{self, ListItem};
-use crate::{RequestOptions, Unsendable, body};
+use crate::{BodySettings, Unsendable, body};
 use sobench_core::case::Case;
 
 pub(super) const SPEC: KindSpec = KindSpec {
@@ -24,7 +24,7 @@ pub(super) const SPEC: KindSpec = KindSpec {
     ..COMPUTED
 };
 
-fn encode(kind: ServerKind, case: &Case, options: &RequestOptions) -> Result<Bytes, Unsendable> {
+fn encode(kind: ServerKind, case: &Case, options: &BodySettings) -> Result<Bytes, Unsendable> {
     let input = body::text(kind, case)?;
     let body =
         json!({"model": options.model_of(case), "truncate_prompt_tokens": -1, "input": input});

@@ -12,7 +12,7 @@ use super::{Input, KindSpec, ServerKind};
 use crate::body_layout::BodyLayout;
 use crate::decode::Wire;
 use crate::lists::{self, ListItem};
-use crate::{RequestOptions, Unsendable, body};
+use crate::{BodySettings, Unsendable, body};
 use sobench_core::case::{Case, Prompt};
 
 pub(super) const SPEC: KindSpec = KindSpec {
@@ -29,7 +29,7 @@ pub(super) const SPEC: KindSpec = KindSpec {
     ..COMPUTED
 };
 
-fn encode(kind: ServerKind, case: &Case, options: &RequestOptions) -> Result<Bytes, Unsendable> {
+fn encode(kind: ServerKind, case: &Case, options: &BodySettings) -> Result<Bytes, Unsendable> {
     let Prompt::Ranking { query, documents } = &case.prompt else {
         return Err(body::wrong_prompt_type(
             kind,

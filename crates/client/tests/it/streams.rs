@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sobench_backend::{
-    Adapter, ConstraintDialect, Input, RequestOptions, Sampling, ServerKind, adapter,
+    Adapter, BodySettings, ConstraintDialect, Input, Sampling, ServerKind, adapter,
 };
 use sobench_client::{Client, ClientSettings, Endpoint, send_one};
 use sobench_core::case::{Case, Prompt};
@@ -26,8 +26,8 @@ fn case(id: &str) -> Case {
     Case::new(id, Prompt::Text("Say it".into()), None, 16)
 }
 
-fn request(stream: bool) -> RequestOptions {
-    RequestOptions {
+fn request(stream: bool) -> BodySettings {
+    BodySettings {
         model: "m".to_owned(),
         stream,
         sampling: Sampling::default(),

@@ -290,7 +290,7 @@ mod tests {
     use crate::dataset::{DatasetName, Source, load};
     use sobench_core::case::Prompt;
     use sobench_core::verdict::Verdict;
-    use sobench_judge::{EvaluateOptions, Evaluator, judge_text};
+    use sobench_judge::{Evaluator, JudgeSettings, judge_text};
 
     fn plan_with(options: CanaryPlan, num_prompts: usize) -> DatasetPlan {
         DatasetPlan {
@@ -351,7 +351,7 @@ mod tests {
     /// between them, in both notations of grammars.
     #[test]
     fn languages_have_the_nonce_at_both_ends() {
-        let mut evaluator = Evaluator::new(EvaluateOptions::default());
+        let mut evaluator = Evaluator::new(JudgeSettings::default());
         let nonce = Nonce::new(0x12ab);
         for dialect in [GrammarDialect::Lark, GrammarDialect::Ebnf] {
             for kind in CanaryKind::ALL {

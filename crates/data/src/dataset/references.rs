@@ -6,7 +6,7 @@ use sobench_core::error::{Error, Result};
 use sobench_core::scorer::Scorer;
 use sobench_judge::accuracy::Reference;
 use sobench_judge::function_calls::expected_calls;
-use sobench_judge::{EvaluateOptions, Evaluator, judge_text};
+use sobench_judge::{Evaluator, JudgeSettings, judge_text};
 use sobench_notices::notice::{DatasetNotice, Notice};
 
 /// A reference that no answer can equal.
@@ -42,7 +42,7 @@ pub(super) fn check(plan: &DatasetPlan, rows: &mut [Row]) -> Result<Vec<Notice>>
         return Ok(Vec::new());
     }
     // A format that the run does not assert is no fault.
-    let mut evaluator = Evaluator::new(EvaluateOptions {
+    let mut evaluator = Evaluator::new(JudgeSettings {
         assert_formats: false,
     });
     let (mut checked, mut unreadable, mut breaking) = (0, Vec::new(), Vec::new());

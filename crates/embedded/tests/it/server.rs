@@ -16,7 +16,7 @@ use futures_util::future::join_all;
 use serde_json::{Value, json};
 use sobench_backend::ServerKind;
 use sobench_backend::identify::{Server, identify};
-use sobench_embedded::{EmbeddedOptions, EmbeddedServer};
+use sobench_embedded::{EmbeddedServer, EmbeddedSettings};
 
 /// Requests per workload.
 const REQUESTS: usize = 50;
@@ -24,15 +24,15 @@ const REQUESTS: usize = 50;
 fn start(seed: u64) -> EmbeddedServer {
     // Fails if another test of this binary has installed it already.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    EmbeddedServer::start(EmbeddedOptions {
+    EmbeddedServer::start(EmbeddedSettings {
         seed,
-        ..EmbeddedOptions::default()
+        ..EmbeddedSettings::default()
     })
     .unwrap()
 }
 
 /// Starts a server outside the async threads.
-async fn start_with(options: EmbeddedOptions) -> EmbeddedServer {
+async fn start_with(options: EmbeddedSettings) -> EmbeddedServer {
     let _ = rustls::crypto::ring::default_provider().install_default();
     tokio::task::spawn_blocking(move || EmbeddedServer::start(options).unwrap())
         .await

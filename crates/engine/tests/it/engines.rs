@@ -18,7 +18,7 @@ use sobench_engine::vocabulary::VocabularySource;
 use sobench_engine::{
     Engine, EngineError, EngineName, EnginePolicy, Grammar, Matcher, TokenMask, Vocabulary,
 };
-use sobench_judge::{EvaluateOptions, Evaluator};
+use sobench_judge::{Evaluator, JudgeSettings};
 use sobench_testkit::repository_path;
 
 use departures::{Departure, KNOWN};
@@ -180,7 +180,7 @@ enum Walk {
 
 #[test]
 fn valid_documents_are_accepted_and_invalid_ones_are_not() {
-    let mut evaluator = Evaluator::new(EvaluateOptions::default());
+    let mut evaluator = Evaluator::new(JudgeSettings::default());
     let (mut failures, mut matched) = (Vec::new(), Vec::new());
     for engine in engines() {
         for workload in workloads() {

@@ -262,7 +262,7 @@ fn count_escapes(pattern: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::super::SchemaJudge;
-    use crate::EvaluateOptions;
+    use crate::JudgeSettings;
     use sobench_core::verdict::{Reason, Verdict};
 
     #[test]
@@ -318,7 +318,7 @@ mod tests {
                 serde_json::from_str(schema).unwrap(),
                 serde_json::from_str(number).unwrap(),
             );
-            let found = match SchemaJudge::compile(&rule, EvaluateOptions::default())
+            let found = match SchemaJudge::compile(&rule, JudgeSettings::default())
                 .unwrap()
                 .judge(&value)
             {

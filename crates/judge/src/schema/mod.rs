@@ -41,7 +41,7 @@ use self::start::MemberNames;
 use self::step_budget::{Budget, CountedJson, Node, StopReason};
 use self::value_size::ValueSize;
 use super::json_reader::{Document, Partial};
-use super::{EvaluateOptions, stack};
+use super::{JudgeSettings, stack};
 use sobench_core::schema_part::pointer_token;
 use sobench_core::verdict::{NotScored, Reason, Verdict};
 
@@ -126,7 +126,7 @@ pub(super) struct SchemaJudge {
 
 impl SchemaJudge {
     /// Compiles `schema`. The error is the reason why answers cannot be scored.
-    pub(super) fn compile(schema: &Value, options: EvaluateOptions) -> Result<Self, NotScored> {
+    pub(super) fn compile(schema: &Value, options: JudgeSettings) -> Result<Self, NotScored> {
         check_limits(&ValueSize::measure(schema, MAX_SCHEMA_VALUES))?;
         let cost = stack::with_stack(COMPILE_STACK_BYTES, || SchemaCost::estimate(schema))??;
         let name_limits = keywords::check_name_patterns(&cost.name_patterns)?;
@@ -403,7 +403,7 @@ impl Retrieve for NoExternalReferences {
     }
 }
 
-fn build(schema: &Value, options: EvaluateOptions) -> Result<Validator<CountedJson>, NotScored> {
+fn build(schema: &Value, options: JudgeSettings) -> Result<Validator<CountedJson>, NotScored> {
     let patterns = PatternOptions::fancy_regex()
         .backtrack_limit(MAX_PATTERN_STEPS)
         .size_limit(MAX_PATTERN_BYTES)
@@ -670,7 +670,7 @@ mod tests {
     use crate::json_scan::Dialect;
 
     fn judge(schema: &Value, document: &Value) -> Verdict {
-        SchemaJudge::compile(schema, EvaluateOptions::default())
+        SchemaJudge::compile(schema, JudgeSettings::default())
             .unwrap()
             .judge(document)
     }
@@ -703,9 +703,9 @@ mod tests {
             json!({"multipleOf": 0.5}),
         ];
         for schema in &schemas {
-            let judge = SchemaJudge::compile(schema, EvaluateOptions::default()).unwrap();
+            let judge = SchemaJudge::compile(schema, JudgeSettings::default()).unwrap();
             let list = json!({"items": schema, "uniqueItems": true});
-            let lists = SchemaJudge::compile(&list, EvaluateOptions::default()).unwrap();
+            let lists = SchemaJudge::compile(&list, JudgeSettings::default()).unwrap();
             let mut counts = [0, 0];
             for number in numbers.split_whitespace() {
                 let verdict = verdict_of_both_forms(&judge, number);
@@ -728,7 +728,7 @@ mod tests {
             for line in lines.lines() {
                 let row: Value = serde_json::from_str(line).unwrap();
                 let group = &row["group"];
-                let judge = SchemaJudge::compile(&group["schema"], EvaluateOptions::default());
+                let judge = SchemaJudge::compile(&group["schema"], JudgeSettings::default());
                 let Ok(judge) = judge else { continue };
                 for test in group["tests"].as_array().unwrap() {
                     match verdict_of_both_forms(&judge, &test["data"].to_string()) {
@@ -920,7 +920,7 @@ mod tests {
     fn an_aborted_match_is_not_scored_and_the_next_answer_is_judged() {
         let slow = json!({ "pattern": "(?=(a+)+$)(a|aa)+\\1b" });
         for schema in [json!({ "anyOf": [slow, { "type": "integer" }] }), slow] {
-            let judge = SchemaJudge::compile(&schema, EvaluateOptions::default()).unwrap();
+            let judge = SchemaJudge::compile(&schema, JudgeSettings::default()).unwrap();
             let verdict = judge.judge(&json!("a".repeat(40)));
             assert!(
                 matches!(
@@ -965,11 +965,11 @@ mod tests {
         }
         assert_eq!(judge(&schema, &document), Verdict::Valid);
         let text = document.to_string();
-        let judge = SchemaJudge::compile(&schema, EvaluateOptions::default()).unwrap();
+        let judge = SchemaJudge::compile(&schema, JudgeSettings::default()).unwrap();
         assert_eq!(verdict_of_both_forms(&judge, &text), Verdict::Valid);
         let refused = SchemaJudge::compile(
             &json!({ "allOf": [{ "not": schema }, {}], "not": nested_not(70) }),
-            EvaluateOptions::default(),
+            JudgeSettings::default(),
         );
         assert!(matches!(refused, Err(NotScored::Limit { .. })));
     }
@@ -1006,7 +1006,7 @@ mod tests {
             (json!({ "multipleOf": 0 }), "multipleOf"),
         ] {
             let Err(NotScored::Unsupported { what }) =
-                SchemaJudge::compile(&schema, EvaluateOptions::default())
+                SchemaJudge::compile(&schema, JudgeSettings::default())
             else {
                 panic!("{schema} compiles");
             };

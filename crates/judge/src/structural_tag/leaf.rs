@@ -10,7 +10,7 @@ use super::super::json_reader::{self, Document};
 use super::super::json_scan::{Dialect, skip_white_space};
 use super::super::pattern::{self, EndsMatcher};
 use super::super::schema::SchemaJudge;
-use super::super::{EvaluateOptions, grammar, json_answer};
+use super::super::{JudgeSettings, grammar, json_answer};
 use super::tree::Style;
 use super::xml::XmlJudge;
 
@@ -74,7 +74,7 @@ impl Leaf {
     pub(super) fn json_schema(
         schema: &Value,
         style: Style,
-        options: EvaluateOptions,
+        options: JudgeSettings,
     ) -> Result<Self, NotScored> {
         let judge = SchemaJudge::compile(schema, options)?;
         Ok(match style {

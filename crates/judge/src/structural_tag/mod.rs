@@ -24,7 +24,7 @@ use serde_json::Value;
 
 use self::matching::{Mismatch, Outcome};
 use self::program::Program;
-use super::{EvaluateOptions, stack};
+use super::{JudgeSettings, stack};
 use sobench_core::verdict::{NotScored, Reason, Verdict};
 
 /// Maximum steps of matching one answer: a second or two of work.
@@ -38,7 +38,7 @@ pub(super) struct TagJudge(Program);
 
 impl TagJudge {
     /// Compiles `tag`. The error is the reason why answers cannot be scored.
-    pub(super) fn compile(tag: &Value, options: EvaluateOptions) -> Result<Self, NotScored> {
+    pub(super) fn compile(tag: &Value, options: JudgeSettings) -> Result<Self, NotScored> {
         stack::with_stack(COMPILE_STACK_BYTES, || {
             let format = tree::parse(tag)?;
             Program::compile(&format, options).map(Self)
@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     fn judge(format: &Value) -> TagJudge {
-        TagJudge::compile(&json!({ "format": format }), EvaluateOptions::default()).unwrap()
+        TagJudge::compile(&json!({ "format": format }), JudgeSettings::default()).unwrap()
     }
 
     fn text(value: &str) -> Value {
@@ -264,7 +264,7 @@ mod tests {
             ),
         ] {
             let tag = json!({ "format": format });
-            let error = TagJudge::compile(&tag, EvaluateOptions::default())
+            let error = TagJudge::compile(&tag, JudgeSettings::default())
                 .err()
                 .unwrap();
             assert!(error.to_string().starts_with(message), "{error}");

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use sobench_core::verdict::NotScored;
 
-use super::super::EvaluateOptions;
+use super::super::JudgeSettings;
 use super::leaf::Leaf;
 use super::tree::{Format, FormatKind, Tag, unusable};
 use super::triggers::Triggers;
@@ -62,7 +62,7 @@ pub(super) struct Program {
 }
 
 impl Program {
-    pub(super) fn compile(format: &Format, options: EvaluateOptions) -> Result<Self, NotScored> {
+    pub(super) fn compile(format: &Format, options: JudgeSettings) -> Result<Self, NotScored> {
         let mut compiler = Compiler {
             program: Self {
                 states: vec![State::Accept],
@@ -85,7 +85,7 @@ struct Compiler {
     program: Program,
     /// The leaf of each path. A tag may be compiled twice.
     leaves: HashMap<String, u32>,
-    options: EvaluateOptions,
+    options: JudgeSettings,
 }
 
 impl Compiler {
@@ -315,7 +315,7 @@ impl Compiler {
         &mut self,
         format: &Format,
         next: u32,
-        compile: impl FnOnce(EvaluateOptions) -> Result<Leaf, NotScored>,
+        compile: impl FnOnce(JudgeSettings) -> Result<Leaf, NotScored>,
     ) -> Result<u32, NotScored> {
         let leaf = match self.leaves.get(&format.path) {
             Some(leaf) => *leaf,

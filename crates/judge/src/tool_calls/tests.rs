@@ -63,7 +63,7 @@ fn verdict(
     answer: &Answer,
     finish_reason: Option<&str>,
 ) -> Verdict {
-    let mut evaluator = Evaluator::new(EvaluateOptions::default());
+    let mut evaluator = Evaluator::new(JudgeSettings::default());
     let tools = evaluator.compile_request(Some(tools), None, Some(Channel::Content));
     let ending = Ending {
         outcome,

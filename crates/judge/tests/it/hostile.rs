@@ -11,12 +11,12 @@ mod schemas;
 
 use sobench_core::constraint::Constraint;
 use sobench_core::verdict::{NotScored, Reason, Verdict};
-use sobench_judge::{EvaluateOptions, Evaluator, judge_text};
+use sobench_judge::{Evaluator, JudgeSettings, judge_text};
 
 /// Judges `text`. The verdict as text must start with `expected`: `valid`, `invalid KEYWORD`,
 /// `limit NAME` or `unsupported REASON`.
 fn check(what: &str, constraint: &Constraint, text: &str, expected: &str) {
-    let constraint = Evaluator::new(EvaluateOptions::default()).compile(constraint);
+    let constraint = Evaluator::new(JudgeSettings::default()).compile(constraint);
     let verdict = judge_text(&constraint, text);
     let verdict_text = match &verdict {
         Verdict::Valid => "valid".to_owned(),

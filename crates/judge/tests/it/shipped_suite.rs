@@ -7,7 +7,7 @@ use std::fs;
 use serde_json::{Value, json};
 use sobench_core::constraint::{Constraint, ConstraintKind};
 use sobench_core::verdict::Verdict;
-use sobench_judge::{EvaluateOptions, Evaluator, judge_text};
+use sobench_judge::{Evaluator, JudgeSettings, judge_text};
 use sobench_testkit::repository_path;
 
 use crate::suite::second::boon_verdict;
@@ -58,7 +58,7 @@ fn rows() -> Vec<Row> {
 
 /// Whether the text is valid; panics if it cannot be judged.
 fn judged(row: &Row, oracle: Option<&str>, text: &str) -> bool {
-    let mut evaluator = Evaluator::new(EvaluateOptions::default());
+    let mut evaluator = Evaluator::new(JudgeSettings::default());
     let constraint = evaluator.compile_request(Some(&row.constraint), oracle, None);
     match judge_text(&constraint, text) {
         Verdict::Valid => true,

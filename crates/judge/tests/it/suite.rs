@@ -11,7 +11,7 @@ use std::path::PathBuf;
 
 use sobench_core::constraint::Constraint;
 use sobench_core::verdict::{NotScored, Reason, Verdict};
-use sobench_judge::{EvaluateOptions, Evaluator, judge_text};
+use sobench_judge::{Evaluator, JudgeSettings, judge_text};
 use sobench_testkit::repository_path;
 
 use corpus::{Draft, Group};
@@ -107,7 +107,7 @@ fn verdict_text(verdict: &Verdict) -> String {
 fn judged(groups: &[Group]) -> Vec<(&Group, [String; 4], Agreement, String)> {
     let mut rows = Vec::new();
     for group in groups {
-        let mut evaluator = Evaluator::new(EvaluateOptions {
+        let mut evaluator = Evaluator::new(JudgeSettings {
             assert_formats: group.asserts_formats(),
         });
         let constraint = evaluator.compile(&Constraint::JsonSchema(group.schema().into()));

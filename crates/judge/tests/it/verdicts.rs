@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use serde::Deserialize;
 use sobench_core::constraint::Constraint;
 use sobench_core::verdict::{Reason, Verdict};
-use sobench_judge::{EvaluateOptions, Evaluator, judge_text};
+use sobench_judge::{Evaluator, JudgeSettings, judge_text};
 use sobench_testkit::repository_path;
 
 /// Minimum number of triples, so that missing files fail the test.
@@ -110,7 +110,7 @@ fn every_triple_has_the_expected_verdict_and_a_unique_id() {
         "only {} triples",
         triples.len()
     );
-    let mut evaluator = Evaluator::new(EvaluateOptions::default());
+    let mut evaluator = Evaluator::new(JudgeSettings::default());
     let mut mismatches = Vec::new();
     let mut ids = HashSet::new();
     for triple in &triples {

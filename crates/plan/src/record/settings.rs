@@ -9,7 +9,7 @@ use crate::metrics::MetricsSettings;
 use sobench_backend::{ConstraintDialect, Sampling, ServerKind};
 use sobench_core::constraint::GrammarDialect;
 use sobench_core::load::Load;
-use sobench_judge::EvaluateOptions;
+use sobench_judge::JudgeSettings;
 use sobench_notices::enforcement::UnenforcedPolicy;
 
 /// The settings of a run, without secrets, addresses and file paths. `S` is the dataset with its
@@ -24,7 +24,7 @@ pub struct Settings<S = RecordedSource> {
     /// Left out at its default, which older logs have.
     #[serde(default, skip_serializing_if = "ServerMetricsSettings::is_default")]
     pub server_metrics: ServerMetricsSettings,
-    pub evaluate: EvaluateOptions,
+    pub evaluate: JudgeSettings,
     pub metrics: MetricsSettings,
     pub report: ReportSettings,
     /// The tokenizer as named by the user; `None` for the embedded one.

@@ -12,7 +12,7 @@ use sobench_backend::{ConstraintDialect, Sampling, ServerKind};
 use sobench_core::constraint::GrammarDialect;
 use sobench_core::load::{ErrorLimits, Load};
 use sobench_core::schedule::{Pace, Rate, Until};
-use sobench_judge::EvaluateOptions;
+use sobench_judge::JudgeSettings;
 use sobench_notices::enforcement::Enforcement;
 
 /// A run with 1000 requests of the dataset `json`, sent at once to a vLLM server.
@@ -110,7 +110,7 @@ fn settings() -> Settings {
             profile: false,
         },
         server_metrics: ServerMetricsSettings::default(),
-        evaluate: EvaluateOptions::default(),
+        evaluate: JudgeSettings::default(),
         metrics: MetricsSettings::default(),
         report: ReportSettings {
             percentile_metrics: ["ttft", "tpot", "itl"].map(str::to_owned).into(),

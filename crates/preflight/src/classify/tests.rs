@@ -8,7 +8,7 @@ use crate::envelope::envelopes;
 use sobench_core::answer::{Answer, ToolCall};
 use sobench_core::constraint::{Constraint, ConstraintKind, GrammarDialect};
 use sobench_core::observation::{Timing, TransportCause};
-use sobench_judge::EvaluateOptions;
+use sobench_judge::JudgeSettings;
 use sobench_notices::enforcement::ProbeKind;
 
 fn observation(outcome: Outcome, text: &str) -> Observation {
@@ -50,7 +50,7 @@ fn classify_with_control(
         envelopes: &envelopes,
         dialect: ConstraintDialect::ResponseFormat,
     };
-    classify(&evidence, &mut Evaluator::new(EvaluateOptions::default()))
+    classify(&evidence, &mut Evaluator::new(JudgeSettings::default()))
 }
 
 /// The finding for an answer with this content and these arguments of a tool call.
@@ -76,7 +76,7 @@ fn classify_channels(
         envelopes: &[],
         dialect,
     };
-    classify(&evidence, &mut Evaluator::new(EvaluateOptions::default()))
+    classify(&evidence, &mut Evaluator::new(JudgeSettings::default()))
 }
 
 #[test]
@@ -335,7 +335,7 @@ fn an_object_is_compared_with_the_control() {
         dialect: ConstraintDialect::ResponseFormat,
     };
     assert_eq!(
-        classify(&evidence, &mut Evaluator::new(EvaluateOptions::default())).class,
+        classify(&evidence, &mut Evaluator::new(JudgeSettings::default())).class,
         Class::Unproven
     );
 }

@@ -130,7 +130,7 @@ mod tests {
 
     use super::*;
     use sobench_core::verdict::{Reason, Verdict};
-    use sobench_judge::{EvaluateOptions, judge_text};
+    use sobench_judge::{JudgeSettings, judge_text};
 
     use serde_json::json;
 
@@ -154,7 +154,7 @@ mod tests {
 
     #[test]
     fn examples_are_valid_or_violating_by_two_judges() {
-        let mut evaluator = Evaluator::new(EvaluateOptions::default());
+        let mut evaluator = Evaluator::new(JudgeSettings::default());
         for feature in shipped() {
             assert!(!feature.violating.is_empty(), "{}", feature.id);
             let constraint = evaluator.compile(&feature.constraint());
@@ -264,7 +264,7 @@ mod tests {
 
     #[test]
     fn a_keyword_is_removed_wherever_it_is_a_keyword() {
-        let mut evaluator = Evaluator::new(EvaluateOptions::default());
+        let mut evaluator = Evaluator::new(JudgeSettings::default());
         let mut without = |id: &str| {
             let feature = shipped().into_iter().find(|feature| feature.id == id);
             let constraint = feature

@@ -208,7 +208,7 @@ mod tests {
     use crate::features::data::shipped;
     use sobench_core::answer::Answer;
     use sobench_core::observation::{Timing, TransportCause};
-    use sobench_judge::{EvaluateOptions, Evaluator};
+    use sobench_judge::{Evaluator, JudgeSettings};
 
     fn observation(outcome: Outcome, text: &str) -> Observation {
         Observation {
@@ -254,7 +254,7 @@ mod tests {
             .collect();
         judge(
             &feature,
-            &Evaluator::new(EvaluateOptions::default()).compile(&feature.constraint()),
+            &Evaluator::new(JudgeSettings::default()).compile(&feature.constraint()),
             &seen,
             &controls,
         )

@@ -12,7 +12,7 @@ use super::{FeatureResult, ServerSurvey, Settings};
 use crate::constraint_probe::PROMPT;
 use crate::{Class, Extent, PreflightSettings, ProbeKind};
 use sobench_backend::{
-    Adapter, ConstraintDialect, Product, RequestOptions, Sampling, ServerKind, adapter,
+    Adapter, BodySettings, ConstraintDialect, Product, Sampling, ServerKind, adapter,
 };
 use sobench_client::{Client, ClientSettings, get_path, post_json, send_one};
 use sobench_core::case::{Case, Prompt};
@@ -21,7 +21,7 @@ use sobench_core::error::{Error, Result};
 use sobench_core::error_message::error_message;
 use sobench_core::observation::{Observation, Outcome, TransportCause};
 use sobench_core::printable::printable_message;
-use sobench_judge::{EvaluateOptions, Evaluator};
+use sobench_judge::{Evaluator, JudgeSettings};
 use sobench_notices::notice::PreflightNotice;
 use sobench_shutdown::Shutdown;
 
@@ -66,7 +66,7 @@ pub async fn survey(
     let mut probe = Probe {
         has_logit_bias: has_tokenizer,
         adapter: Arc::from(adapter(options.backend)),
-        evaluator: Evaluator::new(EvaluateOptions::default()),
+        evaluator: Evaluator::new(JudgeSettings::default()),
         requests: enforced.requests,
         last_request: None,
         client,
@@ -304,7 +304,7 @@ impl Probe<'_> {
         sent.into_iter().collect()
     }
 
-    fn request(&self, sample: usize, planned: &Planned) -> RequestOptions {
+    fn request(&self, sample: usize, planned: &Planned) -> BodySettings {
         let seed = self.settings.seed.wrapping_add(sample as u64) % (1 << 31);
         let sampling = Sampling {
             temperature: Some(1.0),

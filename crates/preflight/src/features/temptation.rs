@@ -124,7 +124,7 @@ mod tests {
 
     use super::*;
     use crate::features::data::shipped;
-    use sobench_judge::{EvaluateOptions, Evaluator};
+    use sobench_judge::{Evaluator, JudgeSettings};
 
     fn feature(id: &str) -> Feature {
         let mut features = shipped().into_iter();
@@ -166,7 +166,7 @@ mod tests {
 
     #[test]
     fn only_a_violation_of_the_keyword_counts_as_yielding() {
-        let mut evaluator = Evaluator::new(EvaluateOptions::default());
+        let mut evaluator = Evaluator::new(JudgeSettings::default());
         let mut check = |id: &str, answer: &str| {
             let feature = feature(id);
             yields(&feature, &evaluator.compile(&feature.constraint()), answer)

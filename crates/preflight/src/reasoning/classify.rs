@@ -269,7 +269,7 @@ mod tests {
     use serde_json::json;
     use sobench_core::answer::Answer;
     use sobench_core::observation::Timing;
-    use sobench_judge::EvaluateOptions;
+    use sobench_judge::JudgeSettings;
 
     const WORD: &str = "wordofthoughts";
 
@@ -301,7 +301,7 @@ mod tests {
             probe: &probe,
             observation: &observation,
         };
-        let mut evaluator = Evaluator::new(EvaluateOptions::default());
+        let mut evaluator = Evaluator::new(JudgeSettings::default());
         [
             verdict_on(&exchange, WORD, true, &mut evaluator).0,
             verdict_off(&exchange, &mut evaluator).0,

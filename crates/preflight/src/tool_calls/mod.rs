@@ -26,7 +26,7 @@ use super::runner::{Extent, RETRY_FACTOR, Runner};
 use super::{Class, Finding, Tested};
 use classify::{ToolEvidence, ToolFinding, classify};
 use probe::ToolProbe;
-use sobench_backend::{ConstraintDialect, RequestOptions};
+use sobench_backend::{BodySettings, ConstraintDialect};
 use sobench_core::error::Result;
 use sobench_core::observation::{Observation, Outcome};
 use sobench_core::tools::{Tool, ToolChoice, ToolSet};
@@ -427,7 +427,7 @@ impl Runner<'_> {
         output_len: u32,
     ) -> Result<std::result::Result<Observation, Finding>> {
         // Tools are sent in the same fields in every dialect.
-        let request = RequestOptions {
+        let request = BodySettings {
             stream,
             ..self.plain_request(ConstraintDialect::ResponseFormat)
         };

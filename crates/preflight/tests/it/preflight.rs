@@ -7,7 +7,7 @@ use sobench_backend::{ConstraintDialect, Product, ServerKind};
 use sobench_client::{Client, ClientSettings, Endpoint};
 use sobench_core::constraint::{ConstraintKind, GrammarDialect};
 use sobench_core::error::Result;
-use sobench_embedded::{EmbeddedOptions, EmbeddedServer, Fault, GuidedFields};
+use sobench_embedded::{EmbeddedServer, EmbeddedSettings, Fault, GuidedFields};
 use sobench_engine::EngineName;
 use sobench_preflight::{
     self as preflight, Cause, Class, Extent, Preflight, PreflightSettings, ProbeKind, ToolQuestion,
@@ -91,7 +91,7 @@ fn all_are(found: &Preflight, class: Class, cause: Option<Cause>, message: &str)
     }
 }
 
-async fn embedded(options: EmbeddedOptions) -> EmbeddedServer {
+async fn embedded(options: EmbeddedSettings) -> EmbeddedServer {
     tokio::task::spawn_blocking(move || EmbeddedServer::start(options).unwrap())
         .await
         .unwrap()
@@ -109,10 +109,10 @@ async fn found_with(faults: &[&str], guided_fields: GuidedFields) -> Preflight {
         .iter()
         .map(|fault| Fault::parse(fault).unwrap())
         .collect();
-    let server = embedded(EmbeddedOptions {
+    let server = embedded(EmbeddedSettings {
         faults,
         guided_fields,
-        ..EmbeddedOptions::default()
+        ..EmbeddedSettings::default()
     })
     .await;
     let options = PreflightSettings {
@@ -142,9 +142,9 @@ async fn a_healthy_server_enforces_what_its_engine_supports() {
             ],
         ),
     ] {
-        let server = embedded(EmbeddedOptions {
+        let server = embedded(EmbeddedSettings {
             engine,
-            ..EmbeddedOptions::default()
+            ..EmbeddedSettings::default()
         })
         .await;
         for backend in [ServerKind::Vllm, ServerKind::OpenaiChat] {

@@ -16,7 +16,7 @@ use sobench_backend::server_metrics::is_series_name;
 use sobench_client::{ApiKey, Endpoint};
 use sobench_core::error::{Error, Result};
 use sobench_data::dataset::DatasetName;
-use sobench_embedded::EmbeddedOptions;
+use sobench_embedded::EmbeddedSettings;
 use sobench_engine::EngineName;
 use sobench_plan::record::LoraAssignment;
 use sobench_results::compare::rules::LimitRule;
@@ -263,7 +263,7 @@ fn embedded_target(arguments: &BenchArgs, backend: ServerKind) -> Result<Target>
         )));
     }
     let options = embedded::options(engine, &arguments.embedded, &arguments.engine)?;
-    Ok(Target::Embedded(EmbeddedOptions {
+    Ok(Target::Embedded(EmbeddedSettings {
         knowledge: arguments.knowledge.embedded_knows,
         ..options
     }))

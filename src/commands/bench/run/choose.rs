@@ -19,7 +19,7 @@ use super::sending::{Sending, Trial, is_constrained};
 use crate::commands::bench::options::Target;
 use crate::commands::bench::session::{Session, request_options};
 use crate::terminal;
-use sobench_backend::{self as backend, Adapter, ConstraintDialect, RequestOptions, ServerKind};
+use sobench_backend::{self as backend, Adapter, BodySettings, ConstraintDialect, ServerKind};
 use sobench_core::case::{Case, Message};
 use sobench_core::constraint::{Constraint, GrammarDialect};
 use sobench_core::error::{Error, ErrorKind, Result};
@@ -42,7 +42,7 @@ use sobench_shutdown::Shutdown;
 
 /// The chosen request options, and the results of the requests that were sent for the choice.
 pub(super) struct Chosen<'c> {
-    pub(super) request: RequestOptions,
+    pub(super) request: BodySettings,
     /// In the end with the requests before it, and the constraints of earlier runs.
     pub(super) trial: Trial<'c>,
     pub(super) enforcement: Enforcement,
@@ -133,8 +133,8 @@ impl RequestChoice<'_> {
     ///
     /// # Errors
     /// No dialect can carry every constraint.
-    fn candidates(&self, cases: &[Case]) -> Result<Vec<RequestOptions>> {
-        let first = RequestOptions {
+    fn candidates(&self, cases: &[Case]) -> Result<Vec<BodySettings>> {
+        let first = BodySettings {
             max_tokens_only: self.session.max_tokens_only,
             ..request_options(
                 self.settings,
@@ -143,7 +143,7 @@ impl RequestChoice<'_> {
             )
         };
         let checked =
-            |request: &RequestOptions| backend::check(self.settings.backend, cases, request);
+            |request: &BodySettings| backend::check(self.settings.backend, cases, request);
         let is_open = self.settings.constraint.dialect.is_none()
             && self.unenforced().is_some()
             && kinds(cases).into_iter().any(ProbeKind::is_of_text);
@@ -153,11 +153,11 @@ impl RequestChoice<'_> {
             .dialects()
             .iter()
             .filter(|dialect| is_open && **dialect != first.dialect);
-        let others = others.map(|dialect| RequestOptions {
+        let others = others.map(|dialect| BodySettings {
             dialect: *dialect,
             ..first.clone()
         });
-        let fitting: Vec<RequestOptions> = std::iter::once(first.clone())
+        let fitting: Vec<BodySettings> = std::iter::once(first.clone())
             .chain(others)
             .filter(|request| checked(request).is_ok())
             .collect();
@@ -175,7 +175,7 @@ impl RequestChoice<'_> {
     /// `--allow-unenforced` is not set; the user stopped it.
     async fn try_candidates<'c>(
         &self,
-        mut candidates: Vec<RequestOptions>,
+        mut candidates: Vec<BodySettings>,
         cases: &'c [Case],
     ) -> Result<Chosen<'c>> {
         let (tried, limit_notice) = self.try_out(&mut candidates, cases).await?;
@@ -248,7 +248,7 @@ impl RequestChoice<'_> {
         Ok(chosen)
     }
 
-    pub(super) fn sending<'s>(&'s self, request: &'s RequestOptions) -> Sending<'s> {
+    pub(super) fn sending<'s>(&'s self, request: &'s BodySettings) -> Sending<'s> {
         Sending {
             session: self.session,
             adapter: Arc::clone(self.adapter),
@@ -269,7 +269,7 @@ impl RequestChoice<'_> {
     /// requests count as trial requests.
     async fn first_constrained(
         &self,
-        request: &RequestOptions,
+        request: &BodySettings,
         trial: &mut Trial<'_>,
         cases: &[Case],
     ) -> Result<Option<FirstConstrained>> {
@@ -347,7 +347,7 @@ impl RequestChoice<'_> {
 
     fn options(
         &self,
-        candidates: &[RequestOptions],
+        candidates: &[BodySettings],
         kinds: Vec<ProbeKind>,
         cases: &[Case],
     ) -> PreflightSettings {

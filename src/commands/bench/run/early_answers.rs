@@ -9,7 +9,7 @@ use sobench_core::departure::Departures;
 use sobench_core::observation::Observation;
 use sobench_core::printable::{NAME_CHARS, printable};
 use sobench_core::verdict::{Reason, Verdict};
-use sobench_judge::{EvaluateOptions, Evaluator, judge};
+use sobench_judge::{Evaluator, JudgeSettings, judge};
 use sobench_notices::breach::BreachCause;
 use sobench_notices::enforcement::{EarlyBreach, Enforcement, State, UnenforcedPolicy};
 
@@ -40,7 +40,7 @@ impl<'a> EarlyAnswers<'a> {
         policy: Option<UnenforcedPolicy>,
         cases: &'a [Case],
         expected: Option<Channel>,
-        options: EvaluateOptions,
+        options: JudgeSettings,
     ) -> Option<Self> {
         let policy = policy.filter(|_| enforcement.state == State::Unproven)?;
         Some(Self {
@@ -174,7 +174,7 @@ mod tests {
             state: State::Unproven,
             ..Enforcement::default()
         };
-        let options = EvaluateOptions::default();
+        let options = JudgeSettings::default();
         let mut early = EarlyAnswers::new(&unproven, Some(policy), &cases, None, options).unwrap();
         let mut stopped = None;
         for (case_index, (outcome, text)) in answers.iter().enumerate() {
@@ -235,7 +235,7 @@ mod tests {
                 ..Enforcement::default()
             };
             let policy = Some(UnenforcedPolicy::Refuse);
-            let options = EvaluateOptions::default();
+            let options = JudgeSettings::default();
             assert!(EarlyAnswers::new(&enforcement, policy, &[], None, options).is_none());
         }
     }

@@ -141,7 +141,7 @@ mod tests {
     use super::*;
     use sobench_core::case::Prompt;
     use sobench_core::constraint::Constraint;
-    use sobench_judge::EvaluateOptions;
+    use sobench_judge::JudgeSettings;
 
     #[derive(Default)]
     struct Counted {
@@ -175,10 +175,8 @@ mod tests {
             Case::new(format!("custom-{index}"), prompt, Some(constraint), 8)
         };
         let cases: Vec<Case> = (0..1000).map(case).collect();
-        let (counted, mut evaluator) = (
-            Counted::default(),
-            Evaluator::new(EvaluateOptions::default()),
-        );
+        let (counted, mut evaluator) =
+            (Counted::default(), Evaluator::new(JudgeSettings::default()));
         let notice = look_ahead(DatasetName::Custom, &cases, &mut evaluator, &counted).unwrap();
         let Some(Notice::Bench(BenchNotice::UnusableConstraints {
             requests,

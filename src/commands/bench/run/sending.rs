@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::refused_part;
 use crate::commands::bench::session::{DEFAULT_ADDRESS_HINT, Session};
-use sobench_backend::{Adapter, RequestOptions, ServerKind, StreamFault, unsupported};
+use sobench_backend::{Adapter, BodySettings, ServerKind, StreamFault, unsupported};
 use sobench_core::case::{Arm, Case};
 use sobench_core::constraint::Constraint;
 use sobench_core::error::{Error, Result};
@@ -24,7 +24,7 @@ const MAX_TRIALS: usize = 5;
 pub(super) struct Sending<'a> {
     pub(super) session: &'a Session,
     pub(super) adapter: Arc<dyn Adapter>,
-    pub(super) request: &'a RequestOptions,
+    pub(super) request: &'a BodySettings,
     pub(super) shutdown: Shutdown,
 }
 

@@ -4,7 +4,7 @@
 use super::choose::RequestChoice;
 use super::sending::Trial;
 use crate::terminal;
-use sobench_backend::{Product, RequestOptions};
+use sobench_backend::{BodySettings, Product};
 use sobench_core::case::Case;
 use sobench_core::error::{Error, Result};
 use sobench_notices::notice::{BenchNotice, MaxTokensReason, Notice};
@@ -18,7 +18,7 @@ impl RequestChoice<'_> {
     /// As for [`super::sending::Sending::try_out`].
     pub(super) async fn try_out<'c>(
         &self,
-        candidates: &mut [RequestOptions],
+        candidates: &mut [BodySettings],
         cases: &'c [Case],
     ) -> Result<(Trial<'c>, Option<Notice>)> {
         let first = candidates
@@ -47,7 +47,7 @@ impl RequestChoice<'_> {
         let Some(reason) = reason else {
             return tried.map(|trial| (trial, None));
         };
-        let other = RequestOptions {
+        let other = BodySettings {
             max_tokens_only: true,
             ..first.clone()
         };

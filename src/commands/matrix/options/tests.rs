@@ -7,7 +7,7 @@ use crate::cli::{Cli, Command};
 use sobench_core::case::Arm;
 use sobench_core::schedule::{Pace, Rate};
 use sobench_data::dataset::{JsonPlan, RandomPlan, RegexPlan, Source};
-use sobench_embedded::EmbeddedOptions;
+use sobench_embedded::EmbeddedSettings;
 use sobench_engine::EngineName;
 
 fn bench(arguments: &[&str]) -> Result<Benchmark> {
@@ -117,7 +117,7 @@ fn embedded_engines_have_a_run_for_each_dataset_load_and_arm() {
     let constrained = run(2, 1, Arm::Constrained);
     assert!(matches!(
         &constrained.target,
-        Target::Embedded(EmbeddedOptions {
+        Target::Embedded(EmbeddedSettings {
             engine: EngineName::Outlines,
             ..
         })

@@ -453,7 +453,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use sobench_core::verdict::Verdict;
-    use sobench_judge::{EvaluateOptions, Evaluator, judge_text};
+    use sobench_judge::{Evaluator, JudgeSettings, judge_text};
 
     use super::*;
 
@@ -471,7 +471,7 @@ mod tests {
         for (count, seed) in [(1, 0), (10, 1), (10, 2), (50, 3)] {
             for entry in entries(count, seed) {
                 let constraint =
-                    Evaluator::new(EvaluateOptions::default()).compile(&entry.constraint);
+                    Evaluator::new(JudgeSettings::default()).compile(&entry.constraint);
                 for instance in &entry.instances {
                     let Content::Text(text) = &instance.content else {
                         panic!("an answer is a text");
@@ -497,7 +497,7 @@ mod tests {
 
     #[test]
     fn arguments_of_all_tools_match_their_schemas() {
-        let mut evaluator = Evaluator::new(EvaluateOptions::default());
+        let mut evaluator = Evaluator::new(JudgeSettings::default());
         for (number, tool) in draw_tools(500, 5).unwrap().iter().enumerate() {
             let schema = parameters(tool);
             let constraint = Constraint::JsonSchema(Arc::new(schema.clone()));

@@ -15,7 +15,7 @@ use super::syntax::{has_dialect_classes, is_in_every_dialect};
 use super::tag_reader::{JsonPart, TagReader};
 use sobench_core::constraint::Constraint;
 use sobench_core::verdict::{Reason, Verdict};
-use sobench_judge::{EvaluateOptions, Evaluator, judge_text};
+use sobench_judge::{Evaluator, JudgeSettings, judge_text};
 
 /// The common judgement of all oracles.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,7 +44,7 @@ pub(super) struct Oracles {
 
 impl Oracles {
     pub(super) fn new(constraint: Arc<Constraint>) -> Self {
-        let evaluator = |assert_formats| Evaluator::new(EvaluateOptions { assert_formats });
+        let evaluator = |assert_formats| Evaluator::new(JudgeSettings { assert_formats });
         let boon = constraint.schema().and_then(|schema| {
             BoonValidator::new(schema, true).zip(BoonValidator::new(schema, false))
         });

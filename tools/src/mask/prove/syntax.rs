@@ -19,7 +19,7 @@ use super::tag_reader::{TagReader, Thread, ThreadKey};
 use sobench_core::constraint::Constraint;
 use sobench_engine::{TokenMask, Vocabulary};
 use sobench_grammar::{self as grammar, Membership, Recogniser};
-use sobench_judge::{EvaluateOptions, Evaluator};
+use sobench_judge::{Evaluator, JudgeSettings};
 
 /// Maximum cached masks; each takes 12 KB for a vocabulary of 100,000.
 const MAX_CACHED: usize = 4096;
@@ -202,7 +202,7 @@ impl TagSyntax {
             last: RefCell::new((Vec::new(), reader.start())),
             reader,
             constraint: constraint.clone(),
-            evaluator: Evaluator::new(EvaluateOptions {
+            evaluator: Evaluator::new(JudgeSettings {
                 assert_formats: false,
             }),
             masks: HashMap::new(),

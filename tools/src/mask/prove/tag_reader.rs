@@ -999,7 +999,7 @@ mod tests {
 
     use serde_json::json;
     use sobench_core::constraint::Constraint;
-    use sobench_judge::{EvaluateOptions, Evaluator};
+    use sobench_judge::{Evaluator, JudgeSettings};
     use sobench_pycompat::random::PythonRandom;
 
     use super::*;
@@ -1084,7 +1084,7 @@ mod tests {
             let tag = json!({ "format": format });
             let reader = TagReader::new(&tag).unwrap();
             let constraint = Constraint::StructuralTag(Arc::new(tag));
-            let compiled = Evaluator::new(EvaluateOptions::default()).compile(&constraint);
+            let compiled = Evaluator::new(JudgeSettings::default()).compile(&constraint);
             for _ in 0..150 {
                 let count = random.choice(7);
                 let text: String = (0..count)

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use sobench_backend::{
-    Adapter, Decoded, Decoder, ReadSummary, RequestOptions, ServerKind, Unsendable,
+    Adapter, BodySettings, Decoded, Decoder, ReadSummary, ServerKind, Unsendable,
 };
 use sobench_client::{Client, send_one};
 use sobench_core::case::Case;
@@ -597,7 +597,7 @@ impl Adapter for Stopping {
         self.inner.kind()
     }
 
-    fn encode(&self, case: &Case, options: &RequestOptions) -> Result<Bytes, Unsendable> {
+    fn encode(&self, case: &Case, options: &BodySettings) -> Result<Bytes, Unsendable> {
         self.inner.encode(case, options)
     }
 

@@ -10,7 +10,7 @@ use crate::dataset::{DatasetName, Source, load};
 use crate::tokenizer::Tokenizer;
 use sobench_core::case::Arm;
 use sobench_judge::accuracy::{Grade, Reference};
-use sobench_judge::{EvaluateOptions, Evaluator};
+use sobench_judge::{Evaluator, JudgeSettings};
 
 fn made(difficulty: Option<Difficulty>, seed: u64, num_prompts: usize) -> Vec<Row> {
     let plan = DatasetPlan {
@@ -38,7 +38,7 @@ fn reference(row: &Row) -> Value {
 /// Two validators that share no code find every reference valid, and the scorer finds it right.
 #[test]
 fn references_are_valid_and_right_for_hundreds_of_seeds() {
-    let mut evaluator = Evaluator::new(EvaluateOptions::default());
+    let mut evaluator = Evaluator::new(JudgeSettings::default());
     let mut compiled: HashMap<String, (Schemas, boon::SchemaIndex)> = HashMap::new();
     for seed in 0..300 {
         for row in made(None, seed, 12) {

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use sobench_core::speed::{Speed, SpeedProfile};
-use sobench_embedded::{EmbeddedOptions, ServerStats};
+use sobench_embedded::{EmbeddedSettings, ServerStats};
 
 use super::{Client, REQUESTS, merged, profile, run, shared, start_with, stop, text};
 
@@ -10,11 +10,11 @@ async fn stats(client: &Client) -> Value {
     serde_json::from_str(&client.get("/sobench/stats").await.body).unwrap()
 }
 
-fn batched(max_batch: usize) -> EmbeddedOptions {
-    EmbeddedOptions {
+fn batched(max_batch: usize) -> EmbeddedSettings {
+    EmbeddedSettings {
         max_batch,
         seed: 3,
-        ..EmbeddedOptions::default()
+        ..EmbeddedSettings::default()
     }
 }
 
@@ -47,7 +47,7 @@ async fn answers_do_not_depend_on_the_batch() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn statistics_count_compiles_and_cache_hits() {
-    let server = start_with(EmbeddedOptions::default()).await;
+    let server = start_with(EmbeddedSettings::default()).await;
     let client = Client::new(&server);
     let fresh = stats(&client).await;
     assert_eq!(
@@ -121,9 +121,9 @@ async fn statistics_count_compiles_and_cache_hits() {
 async fn simulated_times_do_not_change_answers() {
     let body = json!({"prompt": "A brief user profile.", "max_tokens": 12, "seed": 4, "structured_outputs": {"json": profile()}});
     let expected = text(&Client::new(shared()).complete(&body).await);
-    let timed = |speed| EmbeddedOptions {
+    let timed = |speed| EmbeddedSettings {
         speed,
-        ..EmbeddedOptions::default()
+        ..EmbeddedSettings::default()
     };
     for options in [
         timed(SpeedProfile::H100For8b.into()),
@@ -136,7 +136,7 @@ async fn simulated_times_do_not_change_answers() {
             itl_ms: Some(0.5),
             ..Speed::default()
         }),
-        EmbeddedOptions {
+        EmbeddedSettings {
             max_batch: 1,
             ..timed(Speed {
                 itl_ms: Some(0.5),
@@ -157,9 +157,9 @@ async fn the_speed_is_on_the_page_of_the_version() {
         ttft_ms: Some(3.0),
         ..SpeedProfile::H100For8b.into()
     };
-    let server = start_with(EmbeddedOptions {
+    let server = start_with(EmbeddedSettings {
         speed,
-        ..EmbeddedOptions::default()
+        ..EmbeddedSettings::default()
     })
     .await;
     let client = Client::new(&server);

@@ -8,9 +8,9 @@ use sobench_core::constraint::Constraint;
 use sobench_core::observation::Outcome;
 use sobench_core::tools::ToolSet;
 use sobench_core::verdict::{Reason, ToolCallFault, Verdict};
-use sobench_embedded::{EmbeddedOptions, Fault, ToolStyle};
+use sobench_embedded::{EmbeddedSettings, Fault, ToolStyle};
 use sobench_engine::EngineName;
-use sobench_judge::{Ending, EvaluateOptions, Evaluator};
+use sobench_judge::{Ending, Evaluator, JudgeSettings};
 
 use super::{Client, merged, start_with, stop};
 
@@ -148,7 +148,7 @@ pub(super) fn judge(body: &Value, received: &Received) -> Verdict {
         outcome: &outcome,
         finish_reason: Some(&received.finish_reason),
     };
-    let tools = Evaluator::new(EvaluateOptions::default()).compile(&tools);
+    let tools = Evaluator::new(JudgeSettings::default()).compile(&tools);
     sobench_judge::judge(&tools, &received.answer, ending)
 }
 
@@ -175,10 +175,10 @@ fn enforced_tools(engine: EngineName) -> Value {
 }
 
 async fn check_engine(engine: EngineName, style: ToolStyle) {
-    let server = start_with(EmbeddedOptions {
+    let server = start_with(EmbeddedSettings {
         engine,
         tool_style: style,
-        ..EmbeddedOptions::default()
+        ..EmbeddedSettings::default()
     })
     .await;
     let client = Client::new(&server);
@@ -246,9 +246,9 @@ async fn calls_are_valid_in_every_style_with_outlines() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tools_that_are_not_strict_have_any_object() {
     for engine in [EngineName::Guidance, EngineName::Xgrammar] {
-        let server = start_with(EmbeddedOptions {
+        let server = start_with(EmbeddedSettings {
             engine,
-            ..EmbeddedOptions::default()
+            ..EmbeddedSettings::default()
         })
         .await;
         let client = Client::new(&server);
@@ -271,7 +271,7 @@ async fn tools_that_are_not_strict_have_any_object() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn custom_tools_have_texts_of_their_format() {
-    let server = start_with(EmbeddedOptions::default()).await;
+    let server = start_with(EmbeddedSettings::default()).await;
     let client = Client::new(&server);
     let custom = |name: &str, syntax: &str, definition: &str| {
         json!({"type": "custom", "custom": {"name": name, "format": {"type": "grammar",
@@ -299,7 +299,7 @@ async fn custom_tools_have_texts_of_their_format() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn bad_tools_are_refused_with_the_field() {
-    let server = start_with(EmbeddedOptions::default()).await;
+    let server = start_with(EmbeddedSettings::default()).await;
     let client = Client::new(&server);
     let body = request(true, &json!("required"), false, 0);
     let broken = json!([{"type": "function", "function": {"name": "f", "strict": true,
@@ -334,7 +334,7 @@ async fn bad_tools_are_refused_with_the_field() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn earlier_calls_and_their_results_are_read() {
-    let server = start_with(EmbeddedOptions::default()).await;
+    let server = start_with(EmbeddedSettings::default()).await;
     let client = Client::new(&server);
     let messages = json!([
         {"role": "user", "content": "Weather?"},
@@ -364,9 +364,9 @@ const FAULTS: [(&str, &str); 8] = [
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_fault_of_calls_is_injected_and_seen() {
     for (fault, expected) in FAULTS {
-        let server = start_with(EmbeddedOptions {
+        let server = start_with(EmbeddedSettings {
             faults: vec![Fault::parse(fault).unwrap()],
-            ..EmbeddedOptions::default()
+            ..EmbeddedSettings::default()
         })
         .await;
         let client = Client::new(&server);

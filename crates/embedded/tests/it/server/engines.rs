@@ -7,9 +7,9 @@ use futures_util::future::join_all;
 use serde_json::{Value, json};
 use sobench_core::constraint::{AlwaysTrue, Constraint, GrammarDialect};
 use sobench_core::verdict::{Reason, Verdict};
-use sobench_embedded::{EmbeddedOptions, EmbeddedServer};
+use sobench_embedded::{EmbeddedServer, EmbeddedSettings};
 use sobench_engine::EngineName;
-use sobench_judge::{EvaluateOptions, Evaluator, judge_text};
+use sobench_judge::{Evaluator, JudgeSettings, judge_text};
 use sobench_testkit::repository_path;
 
 use super::{Client, merged, shared, text};
@@ -86,15 +86,15 @@ pub(super) fn workloads() -> Vec<Workload> {
 
 /// A server with this engine. `None` if the engine is not in this build.
 fn open(engine: EngineName) -> Option<EmbeddedServer> {
-    open_with(engine, EmbeddedOptions::default())
+    open_with(engine, EmbeddedSettings::default())
 }
 
 /// As [`open`], with other options.
-pub(super) fn open_with(engine: EngineName, options: EmbeddedOptions) -> Option<EmbeddedServer> {
+pub(super) fn open_with(engine: EngineName, options: EmbeddedSettings) -> Option<EmbeddedServer> {
     let _ = rustls::crypto::ring::default_provider().install_default();
     // Allows for a busy machine.
     let compile_timeout_s = 600.0;
-    match EmbeddedServer::start(EmbeddedOptions {
+    match EmbeddedServer::start(EmbeddedSettings {
         engine,
         compile_timeout_s,
         ..options
@@ -148,7 +148,7 @@ async fn check(engine: EngineName, client: &Client, workload: &Workload) {
         json!({ "structured_outputs": member }),
     );
     let send = |_| client.post("/v1/completions", body.to_string());
-    let mut evaluator = Evaluator::new(EvaluateOptions::default());
+    let mut evaluator = Evaluator::new(JudgeSettings::default());
     for answer in join_all((0..ANSWERS).map(send)).await {
         let body: Value = serde_json::from_str(&answer.body).unwrap();
         let shown = format!("{engine:?} {name}: {body}");

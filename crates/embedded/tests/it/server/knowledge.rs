@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use sobench_backend::{ConstraintDialect, RequestOptions, Sampling, ServerKind, adapter};
+use sobench_backend::{BodySettings, ConstraintDialect, Sampling, ServerKind, adapter};
 use sobench_core::case::{Arm, Case, Prompt};
 use sobench_core::constraint::Constraint;
 use sobench_core::error::Error;
 use sobench_core::scorer::Scorer;
-use sobench_embedded::{EmbeddedOptions, EmbeddedServer, Knowledge, SYNTHETIC_MODEL};
+use sobench_embedded::{EmbeddedServer, EmbeddedSettings, Knowledge, SYNTHETIC_MODEL};
 use sobench_engine::EngineName;
 use sobench_judge::accuracy::{Grade, Reference};
 
@@ -95,7 +95,7 @@ fn cases() -> Vec<Case> {
 }
 
 fn body(kind: ServerKind, case: &Case) -> Vec<u8> {
-    let options = RequestOptions {
+    let options = BodySettings {
         model: SYNTHETIC_MODEL.to_owned(),
         stream: false,
         sampling: Sampling::default(),
@@ -110,11 +110,11 @@ fn body(kind: ServerKind, case: &Case) -> Vec<u8> {
 }
 
 async fn check_engine(engine: EngineName) {
-    let server = start_with(EmbeddedOptions {
+    let server = start_with(EmbeddedSettings {
         engine,
         seed: SEED,
         knowledge: Some(KNOWLEDGE),
-        ..EmbeddedOptions::default()
+        ..EmbeddedSettings::default()
     })
     .await;
     let kind = ServerKind::OpenaiChat;
@@ -164,9 +164,9 @@ async fn answers_are_right_as_planted_with_every_engine() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn cases_without_references_are_refused_with_a_hint() {
-    let server = start_with(EmbeddedOptions {
+    let server = start_with(EmbeddedSettings {
         knowledge: Some(KNOWLEDGE),
-        ..EmbeddedOptions::default()
+        ..EmbeddedSettings::default()
     })
     .await;
     let case = Case::new("c", Prompt::Text("p".into()), None, 10);
@@ -182,7 +182,7 @@ async fn cases_without_references_are_refused_with_a_hint() {
         "{error}"
     );
     stop(server).await;
-    let plain = start_with(EmbeddedOptions::default()).await;
+    let plain = start_with(EmbeddedSettings::default()).await;
     learn(&plain, &case).unwrap();
     stop(plain).await;
 }

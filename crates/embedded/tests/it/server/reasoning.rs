@@ -2,22 +2,22 @@
 
 use serde_json::{Value, json};
 use sobench_core::verdict::Verdict;
-use sobench_embedded::{EmbeddedOptions, Fault, ReasoningStyle};
+use sobench_embedded::{EmbeddedSettings, Fault, ReasoningStyle};
 
 use super::calls::{Received, chat, judge};
 use super::{Client, merged, start_with, stop};
 
 const TOKENS: u32 = 40;
 
-fn options(style: ReasoningStyle, faults: &[&str]) -> EmbeddedOptions {
-    EmbeddedOptions {
+fn options(style: ReasoningStyle, faults: &[&str]) -> EmbeddedSettings {
+    EmbeddedSettings {
         reasoning_tokens: TOKENS,
         reasoning_style: style,
         faults: faults
             .iter()
             .map(|fault| Fault::parse(fault).unwrap())
             .collect(),
-        ..EmbeddedOptions::default()
+        ..EmbeddedSettings::default()
     }
 }
 

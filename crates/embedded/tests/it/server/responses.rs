@@ -1,14 +1,14 @@
 //! The responses endpoint over HTTP.
 
 use serde_json::{Value, json};
-use sobench_embedded::{EmbeddedOptions, EmbeddedServer};
+use sobench_embedded::{EmbeddedServer, EmbeddedSettings};
 
 use super::{Client, merged, start_with, stop};
 
 async fn server() -> EmbeddedServer {
-    start_with(EmbeddedOptions {
+    start_with(EmbeddedSettings {
         reasoning_tokens: 20,
-        ..EmbeddedOptions::default()
+        ..EmbeddedSettings::default()
     })
     .await
 }

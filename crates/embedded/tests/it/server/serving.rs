@@ -2,16 +2,16 @@
 
 use serde_json::{Value, json};
 use sobench_core::speed::Speed;
-use sobench_embedded::{EmbeddedOptions, EmbeddedServer, GuidedFields};
+use sobench_embedded::{EmbeddedServer, EmbeddedSettings, GuidedFields};
 
 use super::{Client, merged, shared, start_with, stop, text};
 
 #[test]
 fn invalid_options_are_usage_errors() {
-    let base = EmbeddedOptions::default();
+    let base = EmbeddedSettings::default();
     for (options, message) in [
         (
-            EmbeddedOptions {
+            EmbeddedSettings {
                 speed: Speed {
                     ttft_ms: Some(-1.0),
                     ..Speed::default()
@@ -21,7 +21,7 @@ fn invalid_options_are_usage_errors() {
             "TTFT -1 ms",
         ),
         (
-            EmbeddedOptions {
+            EmbeddedSettings {
                 speed: Speed {
                     step_ms: Some(f64::NAN),
                     ..Speed::default()
@@ -42,9 +42,9 @@ fn invalid_options_are_usage_errors() {
 #[test]
 fn a_port_in_use_is_reported_with_a_hint() {
     let address = shared().address();
-    let error = EmbeddedServer::start(EmbeddedOptions {
+    let error = EmbeddedServer::start(EmbeddedSettings {
         bind: Some(address),
-        ..EmbeddedOptions::default()
+        ..EmbeddedSettings::default()
     })
     .err()
     .unwrap();
@@ -56,9 +56,9 @@ fn a_port_in_use_is_reported_with_a_hint() {
 
 #[tokio::test]
 async fn the_address_is_configurable() {
-    let server = start_with(EmbeddedOptions {
+    let server = start_with(EmbeddedSettings {
         bind: Some("0.0.0.0:0".parse().unwrap()),
-        ..EmbeddedOptions::default()
+        ..EmbeddedSettings::default()
     })
     .await;
     assert!(
@@ -103,9 +103,9 @@ async fn auxiliary_routes_of_vllm_work() {
 
 #[tokio::test]
 async fn guided_fields_can_be_ignored() {
-    let server = start_with(EmbeddedOptions {
+    let server = start_with(EmbeddedSettings {
         guided_fields: GuidedFields::Ignore,
-        ..EmbeddedOptions::default()
+        ..EmbeddedSettings::default()
     })
     .await;
     let client = Client::new(&server);

@@ -2,7 +2,7 @@
 
 use futures_util::future::join_all;
 use serde_json::{Value, json};
-use sobench_embedded::{EmbeddedOptions, EmbeddedServer};
+use sobench_embedded::{EmbeddedServer, EmbeddedSettings};
 use sobench_engine::EngineName;
 
 use super::engines::{open_with, workloads};
@@ -11,10 +11,10 @@ use super::{Client, merged, profile, start_with, stop, text};
 /// Answers per workload.
 const ANSWERS: u64 = 8;
 
-fn speculating(speculate: usize) -> EmbeddedOptions {
-    EmbeddedOptions {
+fn speculating(speculate: usize) -> EmbeddedSettings {
+    EmbeddedSettings {
         speculate,
-        ..EmbeddedOptions::default()
+        ..EmbeddedSettings::default()
     }
 }
 
@@ -130,9 +130,9 @@ async fn several_tokens_arrive_in_one_event() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_request_must_fit_into_the_cache() {
-    let server = start_with(EmbeddedOptions {
+    let server = start_with(EmbeddedSettings {
         kv_tokens: Some(64),
-        ..EmbeddedOptions::default()
+        ..EmbeddedSettings::default()
     })
     .await;
     let client = Client::new(&server);

@@ -15,7 +15,7 @@ use sobench_core::observation::Outcome;
 use sobench_core::verdict::Reason;
 use sobench_data::dataset::custom;
 use sobench_engine::{EngineError, EngineName, Grammar, TokenId, Vocabulary};
-use sobench_judge::{Ending, EvaluateOptions, Evaluator, judge};
+use sobench_judge::{Ending, Evaluator, JudgeSettings, judge};
 use sobench_testkit::repository_path;
 
 use super::open;
@@ -329,7 +329,7 @@ fn the_judge_and_the_engines_agree_on_cut_answers() {
         .iter()
         .map(|task| [0, 1].map(|engine: usize| engines[engine].compile(&task.constraint).ok()))
         .collect();
-    let mut evaluator = Evaluator::new(EvaluateOptions::default());
+    let mut evaluator = Evaluator::new(JudgeSettings::default());
     let mut numbers = Numbers(0x50B3_7C81);
     let mut found: BTreeMap<Disagreement, (usize, String)> = BTreeMap::new();
     let (mut decided, mut refused) = ([0; 2], [0; 2]);

@@ -10,7 +10,7 @@ use sobench_data::dataset::{
     self, ChoicePlan, DatasetPlan, GrammarPlan, JsonPlan, JsonSchemaSource, RegexPlan, Source,
 };
 use sobench_data::tokenizer::Tokenizer;
-use sobench_judge::{EvaluateOptions, Evaluator, judge_text};
+use sobench_judge::{Evaluator, JudgeSettings, judge_text};
 
 const TEXT: &str = include_str!("../../../../../fixtures/mask/workloads.jsonl");
 
@@ -51,7 +51,7 @@ pub(super) fn workload(name: &str) -> &'static Workload {
 
 #[test]
 fn labels_agree_with_the_evaluator() {
-    let mut evaluator = Evaluator::new(EvaluateOptions::default());
+    let mut evaluator = Evaluator::new(JudgeSettings::default());
     let mut mismatches = Vec::new();
     for workload in workloads() {
         let valid = workload

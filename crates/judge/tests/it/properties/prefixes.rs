@@ -8,7 +8,7 @@ use sobench_core::answer::Answer;
 use sobench_core::constraint::{Constraint, GrammarDialect};
 use sobench_core::observation::Outcome;
 use sobench_core::verdict::Reason;
-use sobench_judge::{Compiled, Ending, EvaluateOptions, Evaluator, judge};
+use sobench_judge::{Compiled, Ending, Evaluator, JudgeSettings, judge};
 
 use super::expression::{Expression, Notation};
 use super::regexes::texts;
@@ -38,7 +38,7 @@ fn cut(text: &str, end: usize) -> String {
 }
 
 fn compiled(constraint: &Constraint) -> Compiled {
-    Evaluator::new(EvaluateOptions::default()).compile(constraint)
+    Evaluator::new(JudgeSettings::default()).compile(constraint)
 }
 
 /// The first byte at which the cut answer has a final violation.

@@ -5,7 +5,7 @@ use std::cell::Cell;
 use serde_json::{Value, json};
 use sobench_core::constraint::Constraint;
 use sobench_core::verdict::Verdict;
-use sobench_judge::{EvaluateOptions, Evaluator, judge_text};
+use sobench_judge::{Evaluator, JudgeSettings, judge_text};
 
 use super::expression::{Expression, LETTERS, Notation};
 use super::source::{self, Source};
@@ -49,7 +49,7 @@ fn check_expression(
         Notation::Python => Constraint::Regex(pattern.as_str().into()),
         Notation::Ecma => Constraint::JsonSchema(json!({ "pattern": pattern }).into()),
     };
-    let constraint = Evaluator::new(EvaluateOptions::default()).compile(&constraint);
+    let constraint = Evaluator::new(JudgeSettings::default()).compile(&constraint);
     for text in &texts {
         let (verdict, expected) = match notation {
             Notation::Python => (

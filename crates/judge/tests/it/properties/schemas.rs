@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 use sobench_core::constraint::Constraint;
 use sobench_core::verdict::{Reason, Verdict};
-use sobench_judge::{EvaluateOptions, Evaluator, judge_text};
+use sobench_judge::{Evaluator, JudgeSettings, judge_text};
 
 use super::shape::Shape;
 use super::source::{self, Source};
@@ -104,7 +104,7 @@ fn check_schema(source: &mut Source, counts: &mut Counts) -> Result<(), String> 
     let mut case = Case {
         draft,
         schema,
-        evaluator: Evaluator::new(EvaluateOptions::default()),
+        evaluator: Evaluator::new(JudgeSettings::default()),
     };
     for _ in 0..INSTANCES {
         let value = shape.sample(source);

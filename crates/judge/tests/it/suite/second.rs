@@ -10,7 +10,7 @@ use boon::{Compiler, Schemas, UrlLoader};
 use serde_json::Value;
 use sobench_core::constraint::Constraint;
 use sobench_core::verdict::Verdict;
-use sobench_judge::{EvaluateOptions, Evaluator, judge_text};
+use sobench_judge::{Evaluator, JudgeSettings, judge_text};
 use sobench_testkit::repository_path;
 
 use super::corpus::Draft;
@@ -105,7 +105,7 @@ fn severity(outcome: &str) -> usize {
 
 /// All disagreements about `claims`.
 fn disagreements(claims: &[Claim]) -> Table {
-    let mut evaluator = Evaluator::new(EvaluateOptions::default());
+    let mut evaluator = Evaluator::new(JudgeSettings::default());
     let mut table = Table::new();
     for claim in claims {
         let constraint = Constraint::JsonSchema(claim.schema.clone().into());

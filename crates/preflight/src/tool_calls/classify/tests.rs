@@ -7,7 +7,7 @@ use crate::constraint_probe::RandomWords;
 use crate::tool_calls::ToolQuestion;
 use sobench_backend::ServerKind;
 use sobench_core::observation::Timing;
-use sobench_judge::EvaluateOptions;
+use sobench_judge::JudgeSettings;
 
 /// A call of a function with a value.
 type Call<'a> = (&'a str, String);
@@ -59,7 +59,7 @@ fn call(probe: &ToolProbe, position: usize, is_allowed: bool) -> Call<'_> {
 }
 
 fn evaluator() -> Evaluator {
-    Evaluator::new(EvaluateOptions::default())
+    Evaluator::new(JudgeSettings::default())
 }
 
 /// The control of a model that calls, and yields to the temptation.

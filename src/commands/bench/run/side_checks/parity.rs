@@ -9,7 +9,7 @@ use std::sync::Arc;
 use crate::commands::bench::run::sending::Sending;
 use crate::commands::bench::run::side_check::{CheckedRun, SideCheck, Step};
 use crate::terminal;
-use sobench_backend::RequestOptions;
+use sobench_backend::BodySettings;
 use sobench_client::Client;
 use sobench_core::case::Case;
 use sobench_core::error::Result;
@@ -120,7 +120,7 @@ async fn send_again(
         .filter_map(|index| cases.get(*index).cloned())
         .collect();
     let is_streamed = form == AnswerForm::Streamed;
-    let mut request = RequestOptions {
+    let mut request = BodySettings {
         stream: is_streamed,
         ..sending.request.clone()
     };
