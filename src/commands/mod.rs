@@ -12,6 +12,7 @@ pub mod man;
 pub mod matrix;
 pub mod merge;
 pub mod output;
+mod parquet;
 pub mod preflight;
 pub mod report;
 mod run_cache;

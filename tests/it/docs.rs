@@ -69,6 +69,8 @@ pages! {
     readme: "README.md",
     index: "docs/README.md",
     tutorial: "docs/tutorial.md",
+    cookbook: "docs/cookbook.md",
+    structured_output: "docs/structured-output.md",
     accuracy: "docs/accuracy.md",
     canaries: "docs/canaries.md",
     clock: "docs/clock.md",
@@ -127,6 +129,29 @@ fn the_guide_names_every_reason() {
     for name in Reason::NAMES.iter().chain(&NotScored::NAMES) {
         assert!(guide.contains(&format!("| `{name}` |")), "{name}");
     }
+}
+
+/// The pictures of pages are made from stored runs: `docs/make_pictures` keeps the hash of each page.
+#[test]
+fn pictures_show_the_pages_as_they_are() {
+    let folder = tempfile::tempdir().unwrap();
+    let rows = read("docs/pictures/pages.tsv");
+    for row in rows.lines() {
+        let [name, arguments, hash] = row.split('\t').collect::<Vec<_>>()[..] else {
+            panic!("docs/pictures/pages.tsv: {row}");
+        };
+        let page = folder.path().join(format!("{name}.html"));
+        let words: Vec<&str> = arguments.split(' ').chain(["--save"]).collect();
+        let mut command = crate::support::program(&words);
+        let ran = crate::support::ran(command.arg(&page).current_dir(repository_path("")));
+        assert!(ran.code < 2, "{name}: {}", ran.stderr);
+        let found = sobench_core::constraint::sha256_hex(&fs::read(&page).unwrap());
+        assert_eq!(
+            found, hash,
+            "{name}: make the pictures again with docs/make_pictures"
+        );
+    }
+    assert!(rows.lines().count() >= 8);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 use sobench_embedded::{EmbeddedServer, EmbeddedSettings, Fault};
+use sobench_testkit::repository_path;
 
 use crate::support::{Folder, choice_server, program, ran, sobench};
 
@@ -123,4 +124,50 @@ fn pytorch_records_are_written_beside_the_result() {
     let metric = &folder.json("r.pytorch.json")[0]["metric"];
     assert_eq!(metric["name"], "median_ttft_ms");
     assert!(metric["benchmark_values"][0].as_f64() > Some(0.0));
+}
+
+/// The Parquet file has the rows, columns and values of the CSV file.
+#[test]
+fn parquet_has_the_values_of_csv() {
+    use parquet::file::reader::{FileReader, SerializedFileReader};
+    use parquet::record::Field;
+
+    let folder = Folder::new();
+    let log = repository_path("fixtures/frozen/runs/calls.jsonl");
+    let save = |name: &str| {
+        let path = folder.path(name);
+        let arguments = ["report", log.to_str().unwrap(), "--save", &path];
+        ran(&mut program(&arguments)).assert_exits(0, &[]);
+        path
+    };
+    let mut csv = csv::Reader::from_path(save("x.csv")).unwrap();
+    let names = csv.headers().unwrap().clone();
+    let file = std::fs::File::open(save("x.parquet")).unwrap();
+    let table = SerializedFileReader::new(file).unwrap();
+    let mut cells = [0; 4];
+    for (row, line) in table.get_row_iter(None).unwrap().zip(csv.records()) {
+        let (row, line) = (row.unwrap(), line.unwrap());
+        for ((name, field), (known, text)) in row.get_column_iter().zip(names.iter().zip(&line)) {
+            assert_eq!(name, known);
+            let (kind, value) = match field {
+                Field::Null => (0, String::new()),
+                Field::Bool(value) => (1, value.to_string()),
+                Field::Long(value) => (2, value.to_string()),
+                Field::Double(value) => (2, value.to_string()),
+                Field::Str(value) => (3, value.clone()),
+                other => panic!("{name}: {other}"),
+            };
+            assert_eq!(value, text, "{name}");
+            cells[kind] += 1;
+        }
+    }
+    assert!(cells.iter().all(|count| *count > 100), "{cells:?}");
+    assert_eq!(cells.iter().sum::<usize>(), names.len() * 20);
+    ran(&mut program(&[
+        "report",
+        log.to_str().unwrap(),
+        "--format",
+        "parquet",
+    ]))
+    .assert_exits(2, &["--format"]);
 }

@@ -13,6 +13,8 @@ pub enum OutputFormat {
     Jsonl,
     /// One line for each request or row.
     Csv,
+    /// The columns of [`Self::Csv`], with types.
+    Parquet,
     /// For a comment on a pull request.
     Markdown,
     /// Web page.
@@ -27,7 +29,21 @@ pub enum OutputFormat {
 
 impl OutputFormat {
     /// All formats, in the order of help texts.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
+        Self::Text,
+        Self::Json,
+        Self::Jsonl,
+        Self::Csv,
+        Self::Parquet,
+        Self::Markdown,
+        Self::Html,
+        Self::Junit,
+        Self::VllmServe,
+        Self::VllmStructured,
+    ];
+
+    /// Those of text, which can be printed.
+    pub const PRINTED: [Self; 9] = [
         Self::Text,
         Self::Json,
         Self::Jsonl,
@@ -46,6 +62,7 @@ impl OutputFormat {
             Self::Json => "json",
             Self::Jsonl => "jsonl",
             Self::Csv => "csv",
+            Self::Parquet => "parquet",
             Self::Markdown => "markdown",
             Self::Html => "html",
             Self::Junit => "junit",
@@ -61,6 +78,7 @@ impl OutputFormat {
             Self::Json => "json",
             Self::Jsonl => "jsonl",
             Self::Csv => "csv",
+            Self::Parquet => "parquet",
             Self::Markdown => "md",
             Self::Html => "html",
             Self::Junit => "xml",

@@ -75,8 +75,9 @@ const INCOMPLETE_CHARACTER: char = char::REPLACEMENT_CHARACTER;
 /// Maximum number of cached compiled constraints. The oldest one is evicted first.
 const MAX_COMPILED: usize = 256;
 
-/// Options of the evaluation. Part of every report.
+/// Settings of the evaluation. Part of every report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[schemars(rename = "EvaluateOptions")]
 pub struct JudgeSettings {
     /// Whether a string that violates its `format` is invalid, in every draft. On by default,
     /// because decoding engines enforce formats.

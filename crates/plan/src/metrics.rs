@@ -8,8 +8,9 @@ use serde::{Deserialize, Serialize};
 
 use sobench_core::error::{Error, Result};
 
-/// Options of the computation.
+/// Settings of the computation.
 #[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[schemars(rename = "MetricsOptions")]
 pub struct MetricsSettings {
     /// Percentiles of every latency, each from 0 to 100.
     pub percentiles: Vec<f64>,

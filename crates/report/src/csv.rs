@@ -30,67 +30,98 @@ struct Line<'s, 'a> {
 
 type Cell = fn(&Line<'_, '_>) -> String;
 
+/// The type of the values of a column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ColumnType {
+    Text,
+    Integer,
+    Number,
+    Boolean,
+}
+
+use ColumnType::{Boolean, Integer, Number, Text};
+
 /// The fixed columns (documented in docs/reports.md); the other metrics follow ([`metrics`]).
-const COLUMNS: [(&str, Cell); 29] = [
-    ("index", |line| line.sample.case_index().to_string()),
-    ("case", |line| line.sample.id()),
-    ("arm", |line| line.sample.arm().name().to_owned()),
-    ("kind", |line| {
+const COLUMNS: [(&str, ColumnType, Cell); 29] = [
+    ("index", Integer, |line| {
+        line.sample.case_index().to_string()
+    }),
+    ("case", Text, |line| line.sample.id()),
+    ("arm", Text, |line| line.sample.arm().name().to_owned()),
+    ("kind", Text, |line| {
         line.sample
             .constraint()
             .map(|constraint| constraint.kind().to_owned())
             .unwrap_or_default()
     }),
-    ("tags", |line| line.sample.request_input().tags.join(";")),
-    ("outcome", |line| line.sample.outcome().name().to_owned()),
-    ("verdict", |line| line.verdict.0.to_owned()),
-    ("reason", |line| line.verdict.1.to_owned()),
-    ("detail", |line| {
+    ("tags", Text, |line| {
+        line.sample.request_input().tags.join(";")
+    }),
+    ("outcome", Text, |line| {
+        line.sample.outcome().name().to_owned()
+    }),
+    ("verdict", Text, |line| line.verdict.0.to_owned()),
+    ("reason", Text, |line| line.verdict.1.to_owned()),
+    ("detail", Text, |line| {
         cut(&line.verdict.2, DETAIL_MAX_BYTES).to_owned()
     }),
-    ("finish_reason", |line| {
+    ("finish_reason", Text, |line| {
         line.sample.finish_reason().unwrap_or_default().to_owned()
     }),
-    ("streamed", |line| line.timing.streamed.to_string()),
-    ("due_s", |line| seconds(Some(line.timing.due_ns))),
-    ("sent_s", |line| seconds(line.timing.sent_ns)),
-    ("end_s", |line| seconds(line.timing.end_ns)),
-    ("ttft_ms", |line| number(line.latency.ttft_ms)),
-    ("tpot_ms", |line| number(line.latency.tpot_ms)),
-    ("itl_mean_ms", |line| number(line.mean_gap())),
-    ("itl_max_ms", |line| {
+    ("streamed", Boolean, |line| line.timing.streamed.to_string()),
+    ("due_s", Number, |line| seconds(Some(line.timing.due_ns))),
+    ("sent_s", Number, |line| seconds(line.timing.sent_ns)),
+    ("end_s", Number, |line| seconds(line.timing.end_ns)),
+    ("ttft_ms", Number, |line| number(line.latency.ttft_ms)),
+    ("tpot_ms", Number, |line| number(line.latency.tpot_ms)),
+    ("itl_mean_ms", Number, |line| number(line.mean_gap())),
+    ("itl_max_ms", Number, |line| {
         number(line.gaps.iter().copied().reduce(f64::max))
     }),
-    ("e2el_ms", |line| number(line.latency.e2el_ms)),
-    ("ttft_from_due_ms", |line| {
+    ("e2el_ms", Number, |line| number(line.latency.e2el_ms)),
+    ("ttft_from_due_ms", Number, |line| {
         number(line.latency.ttft_from_due_ms)
     }),
-    ("e2el_from_due_ms", |line| {
+    ("e2el_from_due_ms", Number, |line| {
         number(line.latency.e2el_from_due_ms)
     }),
-    ("schedule_lag_ms", |line| {
+    ("schedule_lag_ms", Number, |line| {
         number(line.latency.schedule_lag_ms)
     }),
-    ("chunks", |line| line.timing.chunks.to_string()),
-    ("input_tokens", |line| number(line.tokens.input)),
-    ("input_tokens_source", |line| {
+    ("chunks", Integer, |line| line.timing.chunks.to_string()),
+    ("input_tokens", Integer, |line| number(line.tokens.input)),
+    ("input_tokens_source", Text, |line| {
         source(line.tokens.input_source).to_owned()
     }),
-    ("output_tokens", |line| number(line.tokens.output)),
-    ("output_tokens_source", |line| {
+    ("output_tokens", Integer, |line| number(line.tokens.output)),
+    ("output_tokens_source", Text, |line| {
         source(line.tokens.output_source).to_owned()
     }),
-    ("item", |line| number(line.sample.item())),
-    ("grade", |line| {
+    ("item", Integer, |line| number(line.sample.item())),
+    ("grade", Text, |line| {
         line.sample
             .grade()
             .map_or_else(String::new, |grade| grade.name().to_owned())
     }),
 ];
 
-/// Column names, in order.
+/// Names of the fixed columns, in order.
 pub fn column_names() -> impl Iterator<Item = &'static str> {
-    COLUMNS.iter().map(|(name, _)| *name)
+    COLUMNS.iter().map(|(name, ..)| *name)
+}
+
+/// All columns, in order, with the types of their values.
+pub fn columns() -> Vec<(String, ColumnType)> {
+    let fixed = COLUMNS
+        .iter()
+        .map(|(name, kind, _)| ((*name).to_owned(), *kind));
+    let others = metrics()
+        .into_iter()
+        .map(|(figure, name)| match figure.metric.kind {
+            MetricKind::Rate(_) => (name, Boolean),
+            _ => (name, Number),
+        });
+    fixed.chain(others).collect()
 }
 
 /// Bytes at most of a failure message.
@@ -112,7 +143,7 @@ pub fn write(view: &View<'_>, out: &mut dyn Write) -> Result<()> {
         let values = metrics
             .iter()
             .map(|(figure, _)| figure.of_request(sample, options).unwrap_or_default());
-        let fixed = COLUMNS.into_iter().map(|(_, cell)| cell(&line));
+        let fixed = COLUMNS.into_iter().map(|(_, _, cell)| cell(&line));
         write_row(&mut file, fixed.chain(values)).map_err(gave_out)?;
     }
     file.flush().map_err(|error| cannot_write(&error))

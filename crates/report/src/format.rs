@@ -70,7 +70,7 @@ pub fn write(
         OutputFormat::Markdown => put(out, &markdown::render(view.report)),
         OutputFormat::Html => put(out, &html::render(view)?),
         OutputFormat::Junit => junit::write(view, options.junit_per, out),
-        OutputFormat::Jsonl => Err(format.unsupported("a report")),
+        OutputFormat::Jsonl | OutputFormat::Parquet => Err(format.unsupported("a report")),
     }
 }
 

@@ -61,10 +61,10 @@ pub struct CompareArgs {
     )]
     pub confidence: f64,
     /// Number of bootstrap resamples [default: as many as the intervals need]
-    #[arg(long, value_name = "N")]
+    #[arg(long, hide = true, value_name = "N")]
     pub resamples: Option<usize>,
     /// Seed of the bootstrap
-    #[arg(long, default_value_t = 0)]
+    #[arg(long, hide = true, default_value_t = 0)]
     pub seed: u64,
     /// Largest difference of times and throughput between runs of the same server, in percent, for
     /// all (5) or for one (ttft=8%, p99_ttft_ms=20%); used if a side has less than three runs
@@ -72,7 +72,7 @@ pub struct CompareArgs {
     #[arg(long, value_name = "SPREAD", allow_negative_numbers = true)]
     pub run_spread: Vec<String>,
     /// Maximum number of cases with a changed verdict to show
-    #[arg(long, value_name = "N", default_value_t = 5)]
+    #[arg(long, hide = true, value_name = "N", default_value_t = 5)]
     pub changed: usize,
     /// Output format
     #[arg(long, default_value = "text", value_parser = formats(&FORMATS))]

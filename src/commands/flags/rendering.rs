@@ -16,7 +16,7 @@ use sobench_report::text::Detail;
 pub struct RenderingArgs {
     /// Format of the report
     #[arg(long, value_name = "FORMAT", default_value = "text",
-          value_parser = formats(&OutputFormat::ALL))]
+          value_parser = formats(&OutputFormat::PRINTED))]
     pub format: OutputFormat,
     /// Content of one test in the format junit
     #[arg(long, value_name = "WHAT", default_value = JunitPer::Case.name(),

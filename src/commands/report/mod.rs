@@ -9,6 +9,7 @@ use self::args::ReportArgs;
 use crate::commands::flags::rendering::{DetailArgs, RenderingArgs};
 use crate::commands::large_output::{cannot_store, large_output, text_for_stdout};
 use crate::commands::output::CommandOutput;
+use crate::commands::parquet::write_form;
 use crate::commands::run_cache;
 use crate::terminal::InputProgress;
 use sobench_core::error::Result;
@@ -19,7 +20,7 @@ use sobench_core::progress::Progress;
 use sobench_data::tokenizer::Tokenizer;
 use sobench_judge::Evaluator;
 use sobench_notices::notice::LogNotice;
-use sobench_report::format::{self, FormSettings};
+use sobench_report::format::FormSettings;
 use sobench_report::from_log::{report, with_view};
 use sobench_runlog::RunLog;
 use sobench_runlog::judge::{CountTokens, judge};
@@ -78,11 +79,11 @@ pub(crate) fn rendered(
     let mut stdout = large_output();
     with_view(log, &report, |view| {
         for (format, path) in files {
-            output_files::write(path, |out| format::write(view, *format, options, out))?;
+            output_files::write(path, |out| write_form(view, *format, options, out))?;
             lines.push(format!("{} written: {}", format.name(), path.display()));
         }
         let mut out = BufWriter::new(&mut stdout);
-        format::write(view, flags.format, options, &mut out)?;
+        write_form(view, flags.format, options, &mut out)?;
         out.flush().map_err(|error| cannot_store(&error))
     })?;
     Ok(CommandOutput {

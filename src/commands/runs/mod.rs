@@ -47,9 +47,6 @@ pub struct ListArgs {
     /// Output format
     #[arg(long, value_name = "FORMAT", default_value = "text", value_parser = described(&FORMATS))]
     pub format: OutputFormat,
-    /// Show all run logs, not only the newest 20
-    #[arg(long)]
-    pub all: bool,
 }
 
 /// The flags of `sobench runs clean`.
@@ -72,7 +69,7 @@ const FORMATS: [Described<OutputFormat>; 2] = [
     Described(OutputFormat::Json, "json", "One JSON value"),
 ];
 
-/// Run logs that are shown without `--all`.
+/// Run logs in the table.
 const SHOWN: usize = 20;
 
 /// The widest name of a file, and the widest verdict; longer ones wrap.
@@ -108,18 +105,21 @@ struct ListedRun {
 /// The cache folder cannot be read, or a log cannot be removed.
 pub fn run(flags: RunsArgs, shutdown: &Shutdown) -> Result<CommandOutput> {
     shutdown.run_or_abandon(move || match flags.command {
-        Some(RunsCommand::List(flags)) => list(&flags),
+        Some(RunsCommand::List(flags)) => list(flags.format),
         Some(RunsCommand::Clean(flags)) => clean(&flags),
-        None => list(&flags.list),
+        None => list(flags.list.format),
     })
 }
 
-fn list(flags: &ListArgs) -> Result<CommandOutput> {
+fn list(format: OutputFormat) -> Result<CommandOutput> {
     let (folder, logs) = cached()?;
     let total_bytes = logs.iter().map(|log| log.bytes).sum();
-    let shown = if flags.all { logs.len() } else { SHOWN };
+    let shown = match format {
+        OutputFormat::Json => logs.len(),
+        _ => SHOWN,
+    };
     let runs: Vec<ListedRun> = logs.iter().take(shown).map(listed).collect();
-    let stdout = match flags.format {
+    let stdout = match format {
         OutputFormat::Json => pretty(&json!({
             "format": "sobench-runs",
             "format_version": FORMAT_VERSION,

@@ -208,7 +208,7 @@ mod tests {
             ),
             (r#""text":"a","text":"b""#, false),
             (r#""text":"a","x":{"y":1,"y":2}"#, false),
-            (r#""text":"\ud83d\ude00""#, false),
+            (r#""text":"\ud83d\ude00""#, true),
             (r#""text":"a","\u0069d":"x""#, false),
             (r#""text":"{}","reference":{}"#, false),
         ] {

@@ -15,12 +15,13 @@ const KNOWN_COMMANDS: [(&str, &str); 4] = [
 ];
 
 /// Modules in the commands folder that are not commands.
-const SHARED: [&str; 6] = [
+const SHARED: [&str; 7] = [
     "commands",
     "commands::distinct",
     "commands::flags",
     "commands::large_output",
     "commands::output",
+    "commands::parquet",
     "commands::run_cache",
 ];
 

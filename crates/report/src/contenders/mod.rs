@@ -373,6 +373,7 @@ pub fn render(comparison: &Comparison, format: OutputFormat) -> Result<String> {
         OutputFormat::Html => Ok(html::render(&page::document_with_charts(comparison))),
         OutputFormat::Text => Ok(render_text(comparison, Detail::Full)),
         OutputFormat::Csv
+        | OutputFormat::Parquet
         | OutputFormat::Jsonl
         | OutputFormat::Junit
         | OutputFormat::VllmServe

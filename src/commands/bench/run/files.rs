@@ -5,10 +5,11 @@ use std::path::{Path, PathBuf};
 use super::result_file::directory;
 use crate::commands::bench::options::OutputPlan;
 use crate::commands::output::{check_writable as check_paths, paths};
+use crate::commands::parquet::write_form;
 use sobench_core::error::{Error, Result};
 use sobench_core::output_files::{cannot_write_report, numbered_names, write};
 use sobench_report::view::View;
-use sobench_report::{failures, filename, format, lengths_page, pytorch, requests_page};
+use sobench_report::{failures, filename, lengths_page, pytorch, requests_page};
 
 /// Endings of the files of failing cases and of vLLM's records.
 const FAILURES_ENDING: &str = "failures.jsonl";
@@ -76,7 +77,7 @@ pub(super) fn check_writable(output: &OutputPlan) -> Result<()> {
 pub(super) fn write_all(output: &OutputPlan, view: &View<'_>, saved: Option<&Path>) -> Written {
     let mut written = Written::default();
     for (form, path) in &output.files {
-        let done = write(path, |out| format::write(view, *form, output.forms, out));
+        let done = write(path, |out| write_form(view, *form, output.forms, out));
         written.add(done.map(|()| format!("{} written: {}", form.name(), path.display())));
     }
     if output.failures {
