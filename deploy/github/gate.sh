@@ -170,16 +170,17 @@ fi
 # What was said on stderr, in a block that its own words cannot end.
 # shellcheck disable=SC2016  # those are backticks of Markdown
 quoted() { [ ! -s "$1" ] || { printf '\n````text\n'; tail -n 30 "$1" | sed 's/````/` ` ` `/g'; printf '````\n'; }; }
+# The answers that lead a page, and the page behind a fold.
+page=$folder/compare.md
+[ -s "$page" ] || page=$folder/run.md
+folded() { [ ! -s "$2" ] || { printf '\n<details><summary>%s</summary>\n\n' "$1"; cat "$2"; printf '\n</details>\n'; }; }
 {
-  printf '### sobench: %s\n' "$verdict"
+  printf '### sobench: %s\n\n' "$verdict"
+  [ ! -s "$page" ] || grep -E '^- \*\*[a-z]+\?\*\* ' "$page" || true
   [ "$of_run" = 0 ] || quoted "$folder/run.err"
   quoted "$folder/compare.err"
-  [ ! -s "$folder/compare.md" ] || { printf '\n'; cat "$folder/compare.md"; }
-  if [ -s "$folder/run.md" ]; then
-    printf '\n<details><summary>The last run</summary>\n\n'
-    cat "$folder/run.md"
-    printf '\n</details>\n'
-  fi
+  folded 'The comparison' "$folder/compare.md"
+  folded 'The last run' "$folder/run.md"
 } >"$folder/comment.md"
 printf 'sobench: %s\n' "$verdict" >&2
 exit "$code"

@@ -66,6 +66,8 @@ fn runs_are_compared_with_the_baseline_in_the_comment() {
     let (code, stderr, comment) = gate(folder.path(), &twice, &RUN);
     assert_eq!(code, 0, "{stderr}");
     assert_eq!(title(&comment), "### sobench: passed");
+    let answer = comment.lines().nth(2).unwrap_or_default();
+    assert!(answer.starts_with("- **enforced?** "), "{comment}");
     assert_parts(
         &comment,
         &[
