@@ -86,6 +86,7 @@ pages! {
     metrics: "docs/metrics.md",
     server_metrics: "docs/server-metrics.md",
     run_log: "docs/run-log.md",
+    releasing: "docs/releasing.md",
     reports: "docs/reports.md",
     compare: "docs/compare.md",
     side_by_side: "docs/side-by-side.md",
