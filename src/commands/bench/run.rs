@@ -227,13 +227,13 @@ pub fn run_in_context(
     context: &RunContext,
     look: &mut dyn FnMut(&RunLog),
 ) -> Result<Finished> {
+    if context.listens && plan.output.progress && terminal::is_interactive() {
+        terminal::say(&announce::line(plan));
+    }
     let runtime = Runtime::new()
         .map_err(|error| Error::environment(format!("cannot start threads: {error}")))?;
     context.wait_for_turn(&runtime)?;
     let mut prepared = prepare(plan, context, &runtime)?;
-    if context.listens && plan.output.progress && terminal::is_interactive() {
-        terminal::say(&announce::line(plan, &prepared));
-    }
     let mut driven = drive(plan, context, &mut prepared, &runtime)?;
     context.wait_for_all(&runtime);
     // The log has the cases now.

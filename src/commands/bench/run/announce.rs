@@ -1,30 +1,31 @@
-//! What a run is about to do, in one line on a terminal.
+//! What a run is about to do, in one line on a terminal, before anything is loaded.
 
-use super::prepare::Prepared;
 use crate::commands::bench::options::{RunPlan, Target};
-use sobench_core::case::Arm;
 
 /// The line.
-pub(super) fn line(plan: &RunPlan, prepared: &Prepared) -> String {
-    let cases = &prepared.dataset.cases;
-    let with = cases.iter().filter(|case| case.arm == Arm::Constrained);
-    let constrained = match (with.count(), cases.len()) {
-        (0, _) => "without a constraint".to_owned(),
-        (with, all) if with == all => "with a constraint".to_owned(),
-        (with, _) => format!("{with} of them with a constraint"),
+pub(super) fn line(plan: &RunPlan) -> String {
+    let dataset = &plan.settings.dataset;
+    let requests = match dataset.arms.len() {
+        0 | 1 => format!("{} requests", dataset.num_prompts),
+        arms => format!("{} items in {arms} arms", dataset.num_prompts),
+    };
+    let share = match dataset.constrained_ratio {
+        ratio if ratio <= 0.0 => "no constraint is sent, ".to_owned(),
+        ratio if ratio < 1.0 && dataset.arms.is_empty() => {
+            format!("{:.0} % with their constraint, ", 100.0 * ratio)
+        }
+        _ => String::new(),
     };
     let server = match &plan.target {
         Target::Embedded(server) => format!(
             "the embedded server ({} over a synthetic model), because no server is named",
             server.engine.name(),
         ),
-        Target::Server(_) => prepared.session.base_url.clone(),
+        Target::Server(server) => server.endpoint.base_url.clone(),
     };
-    let settings = &plan.settings;
     format!(
-        "sends {} requests of {}, {constrained}, {}, to {server}",
-        cases.len(),
-        settings.dataset.source.name().name(),
-        settings.load,
+        "{requests} of {}, {share}{}, to {server}",
+        dataset.source.name().name(),
+        plan.settings.load,
     )
 }
