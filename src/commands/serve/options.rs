@@ -30,7 +30,7 @@ pub struct ServeArgs {
     #[arg(long, visible_alias = "structured-output-backend", value_name = "ENGINE",
           value_parser = PossibleValuesParser::new(EngineName::ALL.map(EngineName::name).into_iter().chain(SERVER_ONLY_ENGINES)))]
     pub guided_decoding_backend: Option<String>,
-    /// Vocabulary: cl100k_base, o200k_base, a tokenizer.json or its folder
+    /// Vocabulary: cl100k_base, a tokenizer.json or its folder
     #[arg(long, value_name = "NAME|PATH", default_value = "cl100k_base")]
     pub tokenizer: InputNames,
     /// Seed of the answers

@@ -33,7 +33,7 @@ pub struct MaskArgs {
     /// are server only
     #[arg(long, value_name = "A,B", value_delimiter = ',', default_value = MEASURED.as_str())]
     pub engine: Vec<String>,
-    /// Vocabulary: cl100k_base, o200k_base, or the path of a tokenizer.json or its folder
+    /// Vocabulary: cl100k_base, or the path of a tokenizer.json or its folder
     #[arg(long, value_name = "NAME|PATH", default_value = "cl100k_base")]
     pub tokenizer: InputNames,
     /// End-of-sequence token, if the tokenizer does not define one

@@ -8,7 +8,7 @@ use std::collections::HashSet;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tiktoken_rs::{CoreBPE, cl100k_base_singleton, o200k_base_singleton};
+use tiktoken_rs::{CoreBPE, cl100k_base_singleton};
 
 pub use source::VocabularySource;
 pub use tokenizer_json::MAX_VOCABULARY_IDS;
@@ -22,9 +22,6 @@ pub type TokenId = u32;
 /// Number of ids of `cl100k_base`, including unused ones: ordinary tokens, then special ones up to
 /// `<|endofprompt|>`.
 const CL100K_IDS: u32 = 100_277;
-
-/// Number of ids of `o200k_base`, counted in the same way.
-const O200K_IDS: u32 = 200_019;
 
 /// The end token of tiktoken's vocabularies.
 const TIKTOKEN_END: &str = "<|endoftext|>";
@@ -65,14 +62,6 @@ impl Vocabulary {
     /// An internal error if the embedded tables are inconsistent.
     pub fn cl100k() -> Result<Self> {
         Self::tiktoken("cl100k_base", cl100k_base_singleton(), CL100K_IDS, None)
-    }
-
-    /// Loads the embedded `o200k_base`. Takes about twice as long.
-    ///
-    /// # Errors
-    /// An internal error if the embedded tables are inconsistent.
-    pub fn o200k() -> Result<Self> {
-        Self::tiktoken("o200k_base", o200k_base_singleton(), O200K_IDS, None)
     }
 
     /// A vocabulary of the 256 single bytes, whose ids are their values, and an end token. A
@@ -302,28 +291,26 @@ mod tests {
 
     #[test]
     fn text_round_trips() {
-        let o200k = Vocabulary::o200k().unwrap();
-        for vocabulary in [&shared(), &o200k] {
-            for text in [
-                "",
-                "{\"name\": \"Zoë\"}",
-                "日本語 🦀",
-                "<|endoftext|>",
-                "a\u{0}b",
-                &" ".repeat(300),
-                &format!("{}x", " ".repeat(1 << 20)),
-                &"ab".repeat(1 << 17),
-            ] {
-                let tokens = vocabulary.encode(text);
-                assert_eq!(vocabulary.decode(&tokens), text.as_bytes());
-                assert_eq!(vocabulary.count(text), tokens.len());
-                assert!(
-                    !tokens.contains(&vocabulary.eos()),
-                    "text must not encode to special tokens"
-                );
-            }
-            assert_eq!(vocabulary.fallback_encodings(), 0);
+        let vocabulary = shared();
+        for text in [
+            "",
+            "{\"name\": \"Zoë\"}",
+            "日本語 🦀",
+            "<|endoftext|>",
+            "a\u{0}b",
+            &" ".repeat(300),
+            &format!("{}x", " ".repeat(1 << 20)),
+            &"ab".repeat(1 << 17),
+        ] {
+            let tokens = vocabulary.encode(text);
+            assert_eq!(vocabulary.decode(&tokens), text.as_bytes());
+            assert_eq!(vocabulary.count(text), tokens.len());
+            assert!(
+                !tokens.contains(&vocabulary.eos()),
+                "text must not encode to special tokens"
+            );
         }
+        assert_eq!(vocabulary.fallback_encodings(), 0);
     }
 
     #[test]
@@ -350,23 +337,5 @@ mod tests {
         }
         assert_eq!(vocabulary.bytes(0), b"!");
         assert!((0..100_256).all(|id| !vocabulary.bytes(id).is_empty()));
-    }
-
-    #[test]
-    fn o200k_has_its_published_ids() {
-        let vocabulary = Vocabulary::o200k().unwrap();
-        assert_eq!(
-            (vocabulary.name(), vocabulary.len(), vocabulary.eos()),
-            ("o200k_base", 200_019, 199_999)
-        );
-        assert_eq!(
-            vocabulary.special(),
-            [
-                (199_999, "<|endoftext|>".to_owned()),
-                (200_018, "<|endofprompt|>".to_owned())
-            ]
-        );
-        assert!((0..199_998).all(|id| !vocabulary.bytes(id).is_empty()));
-        assert_eq!(vocabulary.bytes(199_999), b"");
     }
 }

@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use tiktoken_rs::{cl100k_base_singleton, o200k_base_singleton};
+use tiktoken_rs::cl100k_base_singleton;
 
-use super::{CL100K_IDS, O200K_IDS, Vocabulary, tokenizer_json};
+use super::{CL100K_IDS, Vocabulary, tokenizer_json};
 use sobench_core::error::{Error, Result};
 
 /// Source of a vocabulary. Serialized as the text that [`VocabularySource::parse`] accepts.
@@ -17,26 +17,28 @@ pub enum VocabularySource {
     /// `cl100k_base` of tiktoken, compiled in: 100,277 ids.
     #[default]
     Cl100k,
-    /// `o200k_base` of tiktoken, compiled in: 200,019 ids.
-    O200k,
     /// A `tokenizer.json` of the tokenizers library, or its folder.
     File(PathBuf),
 }
 
 impl VocabularySource {
-    /// Parses `cl100k_base` (or `cl100k`), `o200k_base` (or `o200k`) or a path.
+    /// Parses `cl100k_base` (or `cl100k`) or a path.
     ///
     /// # Errors
     /// A usage error if the text is neither a built-in name nor an existing path.
     pub fn parse(text: &str) -> Result<Self> {
         match Self::from(text.to_owned()) {
-            Self::File(path) if !path.exists() => Err(Error::usage(format!("no such vocabulary: {text}"))
-                .hint("set --tokenizer to cl100k_base, o200k_base, or the path of a tokenizer.json or of its folder")),
+            Self::File(path) if !path.exists() => Err(Error::usage(format!(
+                "no such vocabulary: {text}"
+            ))
+            .hint(
+                "set --tokenizer to cl100k_base, or the path of a tokenizer.json or of its folder",
+            )),
             source => Ok(source),
         }
     }
 
-    /// Loads the vocabulary with its own end token. The built-in ones take 100 to 300 ms.
+    /// Loads the vocabulary with its own end token. The built-in one takes 100 ms.
     ///
     /// # Errors
     /// The file cannot be read, is too large, has tokens without fixed bytes, or has no end token.
@@ -56,9 +58,6 @@ impl VocabularySource {
                 CL100K_IDS,
                 eos,
             ),
-            Self::O200k => {
-                Vocabulary::tiktoken(self.embedded_name(), o200k_base_singleton(), O200K_IDS, eos)
-            }
             Self::File(path) => tokenizer_json::load(path, eos),
         }
     }
@@ -74,7 +73,6 @@ impl VocabularySource {
     fn embedded_name(&self) -> &'static str {
         match self {
             Self::Cl100k => "cl100k_base",
-            Self::O200k => "o200k_base",
             Self::File(_) => "tokenizer.json",
         }
     }
@@ -84,7 +82,6 @@ impl From<String> for VocabularySource {
     fn from(text: String) -> Self {
         match text.as_str() {
             "cl100k_base" | "cl100k" => Self::Cl100k,
-            "o200k_base" | "o200k" => Self::O200k,
             path => Self::File(Path::new(path).to_path_buf()),
         }
     }
@@ -106,8 +103,6 @@ mod tests {
         for (text, expected) in [
             ("cl100k", VocabularySource::Cl100k),
             ("cl100k_base", VocabularySource::Cl100k),
-            ("o200k", VocabularySource::O200k),
-            ("o200k_base", VocabularySource::O200k),
             (fixture, VocabularySource::File(fixture.into())),
         ] {
             let source = VocabularySource::parse(text).unwrap();
@@ -122,7 +117,7 @@ mod tests {
         let error = VocabularySource::parse("p50k").unwrap_err();
         assert!(
             error.what.ends_with("p50k")
-                && error.hint.is_some_and(|hint| hint.contains("o200k_base"))
+                && error.hint.is_some_and(|hint| hint.contains("cl100k_base"))
         );
     }
 
