@@ -156,10 +156,14 @@ pub fn cost(comparison: &Comparison) -> Answer {
     }
     parts.extend(capacity(comparison));
     if parts.is_empty() {
-        parts.push(
-            "not known without runs that leave the constraint out (sobench matrix makes them)"
-                .to_owned(),
-        );
+        let mut figures = comparison.rows.iter().filter_map(Row::figures);
+        let why = match figures.any(|figures| figures.control.is_some()) {
+            true => "not known: no added time can be compared (reasons below)",
+            false => {
+                "not known without runs that leave the constraint out (sobench matrix makes them)"
+            }
+        };
+        parts.push(why.to_owned());
     }
     Answer {
         question: "cost",

@@ -114,3 +114,26 @@ fn json_file_matches_its_schema() {
         assert!(!validator.is_valid(&broken), "{pointer} passed");
     }
 }
+
+/// Control runs whose times cannot be compared are not missing.
+#[test]
+fn a_cost_that_cannot_be_compared_is_not_called_unmeasured() {
+    let mut comparison = eventful();
+    comparison.capacity.clear();
+    for row in &mut comparison.rows {
+        if let RowResult::Measured(figures) = &mut row.result
+            && let Some(control) = &mut figures.control
+        {
+            (control.tpot_added, control.ttft_added) = (None, None);
+        }
+    }
+    let cost = answers::cost(&comparison).text;
+    assert!(cost.starts_with("not known: no added time"), "{cost}");
+    for row in &mut comparison.rows {
+        if let RowResult::Measured(figures) = &mut row.result {
+            figures.control = None;
+        }
+    }
+    let cost = answers::cost(&comparison).text;
+    assert!(cost.starts_with("not known without runs"), "{cost}");
+}
