@@ -1,4 +1,4 @@
-//! The tokens of JSON ([`Lexer`]), and [`Scanner`], which passes over values without building them.
+//! The tokens of JSON (`Lexer`), and [`Scanner`], which passes over values without building them.
 //!
 //! The scanner accepts a part of JSON that all readers read alike. A text that it does not accept
 //! may still be JSON: the caller then reads it with a complete reader, which also explains errors.
