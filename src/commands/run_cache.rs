@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use crate::commands::flags::environment::cache_folder;
+use crate::terminal;
 use sobench_core::error::{Error, Result};
 use sobench_plan::record::RunRecord;
 
@@ -72,7 +73,11 @@ pub(crate) fn newest(count: usize) -> Result<Vec<PathBuf>> {
         ))
         .hint("run sobench first, or name the files; a run with --run-log is not in the cache"));
     }
-    Ok(logs.into_iter().take(count).map(|log| log.path).collect())
+    let newest: Vec<PathBuf> = logs.into_iter().take(count).map(|log| log.path).collect();
+    for path in newest.iter().rev() {
+        terminal::say(&format!("from the cache: {}", path.display()));
+    }
+    Ok(newest)
 }
 
 /// The folder of the cache, and the run logs in it, newest first.
