@@ -146,7 +146,7 @@ pub fn sentence(part: &ClientOverhead) -> String {
     }
 }
 
-const NOT_TRUSTED: &str = "not trusted";
+const NOT_TRUSTED: &str = "some figures are not trusted";
 const UNKNOWN: &str = "unknown: the wait of packets was not measured";
 
 /// Figures that [`sentence`] names.
@@ -224,11 +224,11 @@ mod tests {
         );
         let mut disordered = part(9);
         disordered.disordered = 1;
-        assert!(sentence(&disordered).starts_with("not trusted: 1 requests have timestamps"));
+        assert!(sentence(&disordered).contains("1 requests have timestamps"));
         let part = part(10);
         assert_eq!(
             sentence(&part),
-            "not trusted: Request throughput: client may have cost up to 20.0 %; TTFT p99: client may \
+            "some figures are not trusted: Request throughput: client may have cost up to 20.0 %; TTFT p99: client may \
              have added up to 3.2 of 20.1 ms; ITL mean: client may have added up to 0.12 of 1.00 ms; \
              1 more figure"
         );

@@ -76,6 +76,7 @@ pub(crate) fn constraint_line(report: &Report) -> String {
     let [kinds, sent, converted, ..] = constraint(report);
     let is_sent = report.metrics.arm(Arm::Constrained).is_some();
     let preflight = match report.record.enforcement.state {
+        State::NotChecked if report.record.server.embedded => "needs no preflight",
         State::NotChecked => "no preflight",
         State::Enforced => "preflight: enforced",
         State::NotEnforced => "preflight: NOT ENFORCED",

@@ -132,7 +132,7 @@ fn one_request(report: &Report) -> Option<String> {
     }
     let dataset = report.record.settings.dataset.source.name.as_str();
     let flag = if WITH_PROMPT_VARIANTS.contains(&dataset) {
-        "; see --prompt-variants"
+        " (--prompt-variants varies the prompt)"
     } else {
         ""
     };
@@ -142,13 +142,11 @@ fn one_request(report: &Report) -> Option<String> {
         distinct => {
             let plural = if distinct == 1 { "" } else { "s" };
             let worth = repetition.effective_answers;
-            format!(
-                "{distinct} distinct answer{plural} ({answers} count as {worth:.1} in intervals)"
-            )
+            format!("{distinct} distinct answer{plural} (intervals count {answers} as {worth:.0})")
         }
     };
     Some(format!(
-        "all {requests} requests are the same: {found}{flag}"
+        "note: one prompt, sent {requests} times; {found}{flag}"
     ))
 }
 

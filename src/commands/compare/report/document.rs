@@ -73,7 +73,10 @@ fn figures_of_sides(rows: &matrix::Comparison, sides: &[Side]) -> Table {
         let name = labels::names(sides)[index].clone();
         let name = match labels::side(index) {
             letter if labels::lettered(index) == name => {
-                format!("{letter} {}", printable(&side.name, CONDITION_CHARS))
+                format!(
+                    "{letter} {}",
+                    printable(labels::shortest(sides, side), CONDITION_CHARS)
+                )
             }
             letter => format!("{letter} {name}"),
         };

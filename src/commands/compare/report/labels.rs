@@ -87,8 +87,13 @@ pub(super) fn gate(gate: &GateSummary) -> String {
             })
         })
         .collect();
+    let is_about_times = gate.rules.iter().any(|(_, rule, _)| rule.contains("_ms"));
+    let no_times = match gate.verdict {
+        GateVerdict::Passed if !is_about_times => "; no rule is about times",
+        _ => "",
+    };
     format!(
-        "{}: {partial}{} of {} rules broken{}, {} kept{}{not_counted}",
+        "{}: {partial}{} of {} rules broken{}, {} kept{}{not_counted}{no_times}",
         gate_title(gate),
         gate.count(Ruling::is_failure),
         gate.rules.len(),
@@ -133,6 +138,17 @@ pub(super) fn names(sides: &[Side]) -> Vec<String> {
     stems
         .filter(|stems| distinct(stems.iter()).len() == stems.len())
         .unwrap_or_else(|| (0..sides.len()).map(lettered).collect())
+}
+
+/// The end of a side's path, if the sides differ in it, otherwise its path.
+pub(super) fn shortest<'a>(sides: &'a [Side], side: &'a Side) -> &'a str {
+    fn end(side: &Side) -> Option<&str> {
+        Path::new(&side.name).file_name()?.to_str()
+    }
+    match distinct(sides.iter().filter_map(end)).len() == sides.len() {
+        true => end(side).unwrap_or(&side.name),
+        false => &side.name,
+    }
 }
 
 /// `side A`.

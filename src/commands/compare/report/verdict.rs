@@ -14,6 +14,9 @@ use sobench_results::compare::{
 use sobench_results::metrics::registry::{Figure, Stat, Unit, rates};
 use sobench_statistics::contrast::{KEPT_BY_CHANCE, KEPT_LEVEL, MIN_RUNS};
 
+/// Differences of median times that matter, in percent.
+const MARGIN_PERCENT: f64 = 20.0;
+
 /// The verdict block.
 pub(super) fn block(comparison: &Comparison, rows: &matrix::Comparison) -> Block {
     let worse = if comparison.is_comparable() {
@@ -49,24 +52,35 @@ fn worse(against: &SideComparison, comparison: &Comparison) -> Answer {
         .iter()
         .map(|row| &against.rows[*row])
         .collect();
-    let of = |verdict: DifferenceVerdict| -> Vec<String> {
-        let rows = claims.iter().filter(|row| row.verdict == verdict);
-        rows.map(|row| change(row)).collect()
-    };
-    let [worse, better] = [DifferenceVerdict::Worse, DifferenceVerdict::Better].map(of);
-    let is_about_server = |row: &&Row| !matches!(row.measured.variation, RunVariation::Assumed(_));
-    let is_worse = |row: &&Row| row.verdict == DifferenceVerdict::Worse;
+    let is_measured = |row: &&Row| !matches!(row.measured.variation, RunVariation::Assumed(_));
+    let (measured, assumed): (Vec<&Row>, Vec<&Row>) = claims.into_iter().partition(is_measured);
+    let runs = [0, against.other].map(|side| comparison.sides[side].runs.len());
+    let are_times_tested = runs[0].min(runs[1]) >= MIN_RUNS;
+    let loss = correct_rate(against);
+    let times = times_within(against);
+    let is_loss_open = matches!(&loss, Some((_, bound)) if *bound > MARGIN_POINTS)
+        || matches!(&times, Some((_, bound)) if *bound > MARGIN_PERCENT);
+    let is_worse = measured
+        .iter()
+        .any(|row| row.verdict == DifferenceVerdict::Worse);
     let mut parts = Vec::new();
-    for (words, rows) in [("worse", worse), ("better", better)] {
-        if !rows.is_empty() {
-            parts.push(format!(
-                "{name} is {words} than {first}: {}",
-                rows.join(", ")
-            ));
+    if !are_times_tested {
+        parts.push(format!("times need {MIN_RUNS} runs a side"));
+    }
+    for (rows, place) in [(&measured, ""), (&assumed, "in these runs ")] {
+        for (verdict, words) in [
+            (DifferenceVerdict::Worse, "worse"),
+            (DifferenceVerdict::Better, "better"),
+        ] {
+            let of_verdict = rows.iter().filter(|row| row.verdict == verdict);
+            let changes: Vec<String> = of_verdict.map(|row| change(row)).collect();
+            if !changes.is_empty() {
+                let changes = changes.join(", ");
+                parts.push(format!("{place}{name} is {words} than {first}: {changes}"));
+            }
         }
     }
-    let tested = leading(against.rows.iter().map(|row| &row.measured));
-    if parts.is_empty() {
+    if measured.is_empty() && assumed.is_empty() {
         parts.push(format!("no difference seen between {first} and {name}"));
     }
     parts.extend(against.tokens_percent.map(|percent| {
@@ -76,28 +90,12 @@ fn worse(against: &SideComparison, comparison: &Comparison) -> Answer {
             significant(percent.abs())
         )
     }));
-    let loss = correct_rate(against);
-    let is_loss_open = loss
-        .as_ref()
-        .is_some_and(|(_, bound)| *bound > MARGIN_POINTS);
-    parts.extend(loss.map(|(text, _)| text));
-    parts.extend(times_within(against));
-    let [a, b] = [0, against.other].map(|side| comparison.sides[side].runs.len());
-    if a.min(b) < MIN_RUNS {
-        parts.push(format!("give {MIN_RUNS} runs a side to compare times"));
-    }
-    let (tone, word) = if !tested.contains(&true) {
-        (Tone::Plain, "not known: ")
-    } else if claims
-        .iter()
-        .copied()
-        .filter(is_worse)
-        .any(|row| is_about_server(&row))
-    {
+    parts.extend([loss, times].into_iter().flatten().map(|(text, _)| text));
+    let tested = leading(against.rows.iter().map(|row| &row.measured));
+    let (tone, word) = if is_worse {
+        parts.rotate_left(usize::from(!are_times_tested));
         (Tone::Alarm, "YES: ")
-    } else if claims.iter().any(is_worse) {
-        (Tone::Plain, "in these runs: ")
-    } else if is_loss_open {
+    } else if !tested.contains(&true) || !are_times_tested || is_loss_open {
         (Tone::Plain, "not known: ")
     } else {
         (Tone::Good, "no: ")
@@ -118,12 +116,8 @@ fn change(row: &Row) -> String {
         true => format!(" ({})", times(b, a)),
         false => String::new(),
     };
-    let in_runs = match row.measured.variation {
-        RunVariation::Assumed(_) => " in these runs",
-        _ => "",
-    };
     format!(
-        "{} {} to {} {}{factor}{in_runs}",
+        "{} {} to {} {}{factor}",
         figure.words(),
         significant(a),
         significant(b),
@@ -131,8 +125,8 @@ fn change(row: &Row) -> String {
     )
 }
 
-/// The largest difference of median times that their intervals allow, if none is claimed.
-fn times_within(against: &SideComparison) -> Option<String> {
+/// The largest difference of median times that their intervals allow, in percent, if none is claimed.
+fn times_within(against: &SideComparison) -> Option<(String, f64)> {
     let is_time = |(_, row): &(usize, &Row)| {
         let figure = row.measured.metric;
         figure.stat == Some(Stat::Median)
@@ -147,7 +141,12 @@ fn times_within(against: &SideComparison) -> Option<String> {
     let most = bounds
         .map(|(low, high)| low.abs().max(high.abs()))
         .reduce(f64::max)?;
-    Some(format!("median times are within {} %", significant(most)))
+    let shown = significant(most);
+    let text = match most > MARGIN_PERCENT {
+        true => format!("median times vary too much: a change of {shown} % is possible"),
+        false => format!("median times are within {shown} %"),
+    };
+    Some((text, most))
 }
 
 /// What the correct rate says where it is no claim, and the loss in points that is not ruled out.
