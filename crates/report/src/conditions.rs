@@ -78,6 +78,9 @@ pub(crate) fn constraint_line(report: &Report) -> String {
     let preflight = match report.record.enforcement.state {
         State::NotChecked if report.record.server.embedded => "needs no preflight",
         State::NotChecked => "no preflight",
+        State::Enforced if !report.metrics.findings.reasons.is_empty() => {
+            "preflight: one answer was valid"
+        }
         State::Enforced => "preflight: enforced",
         State::NotEnforced => "preflight: NOT ENFORCED",
         State::Unproven => "preflight: enforcement not proven",

@@ -40,7 +40,8 @@ impl TwoModes {
         let last = logs.len().checked_sub(1)?;
         let mut knots: Vec<usize> = (0..KNOTS).map(|knot| knot * last / (KNOTS - 1)).collect();
         knots.dedup();
-        let mut best: Option<(f64, f64)> = None;
+        // The widest valley: a narrow one may split a mode.
+        let mut widest: Option<(f64, f64)> = None;
         for (index, from) in knots.iter().enumerate() {
             for to in &knots[index + 1..] {
                 let (low, high) = (logs[*from], logs[*to]);
@@ -52,13 +53,13 @@ impl TwoModes {
                 if middle >= side {
                     continue;
                 }
-                let p_value = binomial_at_most(middle, middle + side, 0.5);
-                if best.is_none_or(|(least, _)| p_value < least) {
-                    best = Some((p_value, (low + high) / 2.0));
+                let is_wider = widest.is_none_or(|(other, _)| width > other);
+                if is_wider && binomial_at_most(middle, middle + side, 0.5) <= MAX_P_VALUE {
+                    widest = Some((width, (low + high) / 2.0));
                 }
             }
         }
-        let (p_value, valley) = best?;
+        let (_, valley) = widest?;
         let (low, high) = values.split_at(logs.partition_point(|log| *log < valley));
         let share = low.len() as f64 / values.len() as f64;
         let found = Self {
@@ -66,9 +67,8 @@ impl TwoModes {
             low: percentile(low, 50.0)?,
             high: percentile(high, 50.0)?,
         };
-        let is_clear = p_value <= MAX_P_VALUE
-            && (MIN_SHARE..=1.0 - MIN_SHARE).contains(&share)
-            && found.high >= MIN_FACTOR * found.low;
+        let is_clear =
+            (MIN_SHARE..=1.0 - MIN_SHARE).contains(&share) && found.high >= MIN_FACTOR * found.low;
         is_clear.then_some(found)
     }
 }

@@ -72,8 +72,9 @@ const FORMATS: [Described<OutputFormat>; 2] = [
 /// Run logs in the table.
 const SHOWN: usize = 20;
 
-/// The widest name of a file, and the widest verdict; longer ones wrap.
+/// The widest name of a file, of a server, and the widest verdict; longer ones wrap.
 const FILE_CHARS: usize = 46;
+const SERVER_CHARS: usize = 22;
 const VERDICT_CHARS: usize = 34;
 
 /// The largest log that is judged for its verdict.
@@ -90,6 +91,8 @@ struct ListedRun {
     /// ISO 8601 in UTC; `None` for a file that is not a readable run log.
     started: Option<String>,
     model: Option<String>,
+    /// The engine of the embedded server, or the address of another one.
+    server: Option<String>,
     dataset: Option<String>,
     requests: Option<usize>,
     /// Whether the constraint was enforced, as the report says it; `None` for a large or unreadable
@@ -144,6 +147,10 @@ fn listed(log: &CachedLog) -> ListedRun {
             .and_then(|record| iso_8601(&record.date()))
             .map(|date| format!("{date}Z")),
         model: record.map(|record| record.server.model_id.clone()),
+        server: record.map(|record| match &record.server.engine {
+            Some(engine) => engine.name.clone(),
+            None => record.server.base_url.clone(),
+        }),
         dataset: record.map(|record| record.settings.dataset.source.name.clone()),
         requests: record.map(RunRecord::own_requests),
         verdict: record.and_then(|_| verdict(log).ok()?),
@@ -163,15 +170,17 @@ fn verdict(log: &CachedLog) -> Result<Option<String>> {
 
 fn page(folder: &Path, runs: &[ListedRun], all: usize, total_bytes: u64) -> Document {
     let mut document = Document::new("sobench: run logs in the cache");
-    let mut table = Table::new(["age", "file", "requests", "enforced?"], 2)
-        .left_aligned(3)
+    let mut table = Table::new(["age", "file", "server", "requests", "enforced?"], 3)
+        .left_aligned(4)
         .wrapped(1, FILE_CHARS)
-        .wrapped(3, VERDICT_CHARS);
+        .wrapped(2, SERVER_CHARS)
+        .wrapped(4, VERDICT_CHARS);
     for run in runs {
         let name = Path::new(&run.path).file_name().unwrap_or_default();
         table.row([
             age(run.age),
             printable(&name.to_string_lossy(), NAME_CHARS),
+            printable(run.server.as_deref().unwrap_or_default(), NAME_CHARS),
             run.requests
                 .map_or_else(|| "unknown".to_owned(), |count| count.to_string()),
             run.verdict.clone().unwrap_or_else(|| "unknown".to_owned()),

@@ -299,11 +299,12 @@ fn worse(comparison: &Comparison) -> Option<Answer> {
             _ => None,
         });
     let bound = rates.map(Tested::farthest_bound).reduce(f64::max);
-    parts.extend(
-        bound
-            .filter(|_| !is_rate_claimed)
-            .map(|bound| format!("correct rates are within {} points", significant(bound))),
-    );
+    parts.extend(bound.filter(|_| !is_rate_claimed).map(|bound| {
+        format!(
+            "correct rates: a difference above {} points is ruled out",
+            significant(bound)
+        )
+    }));
     let few = verdicts
         .verdicts
         .iter()

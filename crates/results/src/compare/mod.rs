@@ -366,6 +366,7 @@ fn against(
         None => (Vec::new(), Vec::new()),
     };
     let mut tokens_percent = None;
+    let lengths = [a, b].map(tokens_per_answer);
     let mut measured = measured;
     for row in &mut measured {
         let metric = row.metric.metric;
@@ -380,8 +381,7 @@ fn against(
             .sign(method.level, row.variation.floor())
             .is_some();
         if differs && *metric == totals::OUTPUT_THROUGHPUT {
-            let change = row.difference.zip(row.a);
-            tokens_percent = change.map(|(difference, a)| 100.0 * difference / a);
+            tokens_percent = tokens_percent_of(&lengths);
         }
         row.spread = Uncertainty::None(measure::NoInterval::FollowsRate);
     }
@@ -443,6 +443,27 @@ impl Row {
             measured,
         }
     }
+}
+
+/// The mean number of output tokens of a side's answers; `None` if a file does not have it.
+fn tokens_per_answer(side: &Side) -> Option<f64> {
+    let (mut answers, mut tokens) = (0_u64, 0_u64);
+    for run in &side.runs {
+        let requests = run.requests.as_ref()?.iter();
+        for count in requests.filter_map(|request| request.output_tokens()) {
+            answers += 1;
+            tokens += count;
+        }
+    }
+    Some(tokens as f64 / answers as f64)
+}
+
+/// How many more tokens the second side's answers have, if it is 1 % or more: throughput also falls
+/// if the last answers take longer.
+fn tokens_percent_of(lengths: &[Option<f64>; 2]) -> Option<f64> {
+    let [a, b] = *lengths;
+    let percent = 100.0 * (b? / a? - 1.0);
+    (percent.is_finite() && percent.abs() >= 1.0).then_some(percent)
 }
 
 #[cfg(test)]

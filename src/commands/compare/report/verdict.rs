@@ -107,7 +107,7 @@ fn worse(against: &SideComparison, comparison: &Comparison) -> Answer {
     }
 }
 
-/// A figure on both sides: `median TPOT 11.2 to 29.7 ms (2.7 times)`.
+/// A figure on both sides: `median TPOT from 11.2 to 29.7 ms (2.7 times)`.
 fn change(row: &Row) -> String {
     let (figure, a, b) = (row.measured.metric, row.measured.a, row.measured.b);
     let (a, b) = (a.unwrap_or_default(), b.unwrap_or_default());
@@ -117,7 +117,7 @@ fn change(row: &Row) -> String {
         false => String::new(),
     };
     format!(
-        "{} {} to {} {}{factor}",
+        "{} from {} to {} {}{factor}",
         figure.words(),
         significant(a),
         significant(b),

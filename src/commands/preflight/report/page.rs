@@ -390,20 +390,22 @@ fn recommendation(preflight: &Preflight, shown: &Shown<'_>) -> Vec<String> {
 
 /// What one right answer for each kind cannot show.
 fn unseen(kinds: usize) -> String {
-    let percent = |answers| 100.0 * unseen_rate(answers);
-    let together = if kinds > 1 {
-        format!(
-            ", and one that breaks fewer than {:.0} % of all",
-            percent(kinds)
-        )
+    let answers = if kinds > 1 {
+        format!("one answer for each of {kinds} kinds")
     } else {
-        String::new()
+        "one answer".to_owned()
     };
+    let percent = |answers| 100.0 * unseen_rate(answers);
     format!(
-        "1 of 1 answers is valid for each: a server that breaks fewer than {:.0} % of the answers would look the same{together}",
-        percent(1)
+        "seen in {answers}: a server that breaks up to {:.0} % of the answers can look the same; a run of \
+         {RUN_REQUESTS} requests finds {:.0} %",
+        percent(kinds),
+        percent(RUN_REQUESTS)
     )
 }
+
+/// Requests of a run that is proposed after a preflight.
+const RUN_REQUESTS: usize = 100;
 
 fn facts(preflight: &Preflight) -> Vec<(&'static str, String)> {
     let (record, facts) = (&preflight.record, &preflight.facts);
