@@ -19,6 +19,7 @@ use crate::commands::calibrate::options::{CalibrateArgs, FloorArgs};
 use crate::commands::compare::options::CompareArgs;
 use crate::commands::completions::CompletionsArgs;
 use crate::commands::datasets::DatasetsArgs;
+use crate::commands::explain::args::ExplainArgs;
 use crate::commands::flags::paths::with_path_hints;
 use crate::commands::man::ManArgs;
 use crate::commands::merge::args::MergeArgs;
@@ -29,8 +30,8 @@ use crate::commands::runs::RunsArgs;
 use crate::commands::score::options::ScoreArgs;
 use crate::commands::serve::options::ServeArgs;
 use crate::commands::{
-    self, calibrate, compare, completions, datasets, man, merge, preflight, report, runs, score,
-    serve,
+    self, calibrate, compare, completions, datasets, explain, man, merge, preflight, report, runs,
+    score, serve,
 };
 use crate::terminal;
 use sobench_core::error::Error;
@@ -75,6 +76,9 @@ pub enum Command {
     Completions(CompletionsArgs),
     /// List the datasets, or show the rows that ship with sobench
     Datasets(DatasetsArgs),
+    /// Find out why a constraint is refused, ignored or slow: the smallest input that fails, and cures
+    #[command(mut_args(help::of_explain))]
+    Explain(Box<ExplainArgs>),
     /// Print the manual page of sobench or of a command, or write all pages to a folder
     Man(ManArgs),
     /// Compare engines, servers, datasets or loads: balanced runs, each with a control run
@@ -97,6 +101,12 @@ pub enum Command {
     /// Run the server with known timing of `calibrate`: JSON Lines over the standard streams
     #[command(hide = true)]
     CalibrateServer,
+    /// Run the embedded server with an engine for `explain`, until its input ends
+    #[command(hide = true)]
+    ExplainServer {
+        engine: String,
+        compile_timeout_s: f64,
+    },
     /// Run the bare loop of `calibrate --floor`
     #[command(hide = true)]
     CalibrateFloor(FloorArgs),
@@ -116,6 +126,11 @@ impl Command {
             Self::Compare(flags) => compare::run(*flags, shutdown),
             Self::Completions(flags) => completions::run(flags, parser(), shutdown),
             Self::Datasets(flags) => datasets::run(flags, shutdown),
+            Self::Explain(flags) => explain::run(&flags, shutdown),
+            Self::ExplainServer {
+                engine,
+                compile_timeout_s,
+            } => explain::target::run_server(&engine, compile_timeout_s),
             Self::Man(flags) => man::run(flags, help::overview(parser()), shutdown),
             Self::Merge(flags) => merge::run(*flags, shutdown),
             Self::Preflight(flags) => preflight::run(&flags, shutdown),

@@ -5,6 +5,7 @@ pub mod calibrate;
 pub mod compare;
 pub mod completions;
 pub mod datasets;
+pub mod explain;
 
 pub mod flags;
 mod large_output;

@@ -15,6 +15,7 @@ pub mod constraint_probe;
 pub mod envelope;
 pub mod features;
 pub mod gate;
+pub mod instances;
 pub mod reasoning;
 pub mod runner;
 pub mod tool_calls;

@@ -2,9 +2,11 @@
 //! reproduces. Whether it does is for the caller to find out.
 
 pub mod constraint;
+pub mod elements;
 pub mod keywords;
 pub mod respell;
 pub mod schema;
+pub mod search;
 pub mod tag;
 
 use std::sync::Arc;

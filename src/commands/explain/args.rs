@@ -1,0 +1,48 @@
+//! Flags of `sobench explain`.
+
+use clap::Args;
+
+use crate::commands::flags::paths::{InputPath, OutputPath};
+use crate::commands::flags::rendering::ForceArgs;
+use crate::commands::flags::values::formats;
+use crate::commands::preflight::args::{FORMATS, TargetArgs};
+use sobench_core::output_format::OutputFormat;
+
+/// Find out why a constraint is refused, ignored or slow.
+#[derive(Args, Clone, Debug)]
+pub struct ExplainArgs {
+    /// A JSON Schema, a list of tools, a request body, a run log, rows of a dataset, an OpenAPI
+    /// document, a regular expression or a grammar
+    #[arg(value_name = "FILE")]
+    pub file: InputPath,
+    /// Id of a request in a run log, or number of a row, e.g. json-15
+    #[arg(long, value_name = "ID")]
+    pub case: Option<String>,
+    /// Name of a schema in an OpenAPI document
+    #[arg(long, value_name = "NAME")]
+    pub component: Option<String>,
+    #[command(flatten)]
+    pub target: TargetArgs,
+    /// Maximum number of requests to each server
+    #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u16).range(10..))]
+    pub max_requests: u16,
+    /// Seconds above the same request without the constraint from which one is slow
+    #[arg(long, value_name = "SECONDS", default_value_t = 1.0)]
+    pub slow: f64,
+    /// Request timeout, in seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 30.0)]
+    pub request_timeout: f64,
+    /// Also look for the cause if requests are slow, hang or end the server, which may harm others
+    /// who use it. Servers on this machine are always tested
+    #[arg(long)]
+    pub i_own_this_server: bool,
+    /// Write a folder with the smallest input, the request and a bug report, or a file
+    /// (.json, .sarif). May be repeated
+    #[arg(long, value_name = "PATH")]
+    pub save: Vec<OutputPath>,
+    #[command(flatten)]
+    pub force: ForceArgs,
+    /// Output format
+    #[arg(long, value_name = "FORMAT", default_value = "text", value_parser = formats(&FORMATS[..2]))]
+    pub format: OutputFormat,
+}

@@ -1,0 +1,270 @@
+//! Changes of a part after which a server takes it, each of them tried.
+
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+use super::cause::{Cause, Stop, Target};
+use super::explanation::without_cause;
+use super::failure::Seen;
+use super::input::Part;
+
+/// A change that was tried.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(super) struct Cure {
+    /// In words: `"maxLength": 1999`.
+    pub(super) change: String,
+    pub(super) effect: Effect,
+    /// The whole part after it.
+    #[serde(skip)]
+    pub(super) part: Part,
+}
+
+/// What a change does to the answers that are allowed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Effect {
+    /// By a rule that holds for every schema ([`rewritten`]).
+    Equivalent,
+    Looser,
+    Stricter,
+}
+
+impl Effect {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Equivalent => "equivalent",
+            Self::Looser => "looser",
+            Self::Stricter => "stricter",
+        }
+    }
+}
+
+impl std::fmt::Display for Cure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} ({})", self.change, self.effect.word())
+    }
+}
+
+/// Keywords that say nothing of answers.
+const ANNOTATIONS: [&str; 8] = [
+    "title",
+    "description",
+    "default",
+    "examples",
+    "$comment",
+    "$schema",
+    "$id",
+    "deprecated",
+];
+
+/// The changes that the server takes, the least one first.
+///
+/// # Errors
+/// No more requests may be sent.
+pub(super) fn tried(
+    target: &mut impl Target,
+    part: &Part,
+    cause: &Cause,
+) -> Result<Vec<Cure>, Stop> {
+    let mut cures = Vec::new();
+    for cure in candidates(part, cause) {
+        // Another failure may be left, with a cause of its own.
+        match target.send(&cure.part, true)? {
+            Seen::Failed(failure) if failure.is_same(&cause.failure) => {}
+            _ => cures.push(cure),
+        }
+    }
+    Ok(cures)
+}
+
+fn candidates(part: &Part, cause: &Cause) -> Vec<Cure> {
+    let mut found = Vec::new();
+    let Some(place) = cause.places.last() else {
+        return found;
+    };
+    let name = place
+        .keyword
+        .as_deref()
+        .and_then(|keyword| Some(keyword.strip_prefix('"')?.split_once("\":")?.0.to_owned()));
+    let owner = |part: &Part| -> Option<(Value, String)> {
+        match (part, &place.tool) {
+            (Part::Schema(schema), _) => Some((schema.clone(), place.pointer.clone())),
+            (Part::Tools(tools), Some(tool)) => {
+                let is_named = |value: &&Value| value["function"]["name"] == tool.as_str();
+                let parameters = &tools.iter().find(is_named)?["function"]["parameters"];
+                Some((parameters.clone(), place.pointer.clone()))
+            }
+            _ => None,
+        }
+    };
+    if let (Some(name), Some((schema, at))) = (&name, owner(part))
+        && let Some(Value::Object(keywords)) = schema.pointer(&at)
+    {
+        let mut push = |change: String, effect: Effect, keywords: Map<String, Value>| {
+            let part = with_keywords(part, place.tool.as_deref(), &at, keywords);
+            found.extend(part.map(|part| Cure {
+                change,
+                effect,
+                part,
+            }));
+        };
+        if let Some(limit) = cause.limit.as_ref().filter(|limit| limit.of == *name) {
+            let mut changed = keywords.clone();
+            changed.insert(name.clone(), limit.accepted_at.into());
+            let effect = match name.starts_with("min") {
+                true => Effect::Looser,
+                false => Effect::Stricter,
+            };
+            push(
+                format!("\"{name}\": {}", limit.accepted_at),
+                effect,
+                changed,
+            );
+        }
+        for (change, changed) in rewritten(name, keywords) {
+            push(change, Effect::Equivalent, changed);
+        }
+    }
+    if let Some(without) = without_cause(part, cause) {
+        let is_annotation = name
+            .as_deref()
+            .is_some_and(|name| ANNOTATIONS.contains(&name));
+        let what = match (&name, &place.tool) {
+            (Some(name), Some(_)) if name == "name" => "the tool".to_owned(),
+            (Some(name), _) => name.clone(),
+            (None, _) => place.pointer.clone(),
+        };
+        found.push(Cure {
+            change: format!("remove {what}"),
+            effect: if is_annotation {
+                Effect::Equivalent
+            } else {
+                Effect::Looser
+            },
+            part: without,
+        });
+    }
+    found
+}
+
+/// The part with other keywords in a subschema.
+fn with_keywords(
+    part: &Part,
+    tool: Option<&str>,
+    at: &str,
+    keywords: Map<String, Value>,
+) -> Option<Part> {
+    match part {
+        Part::Schema(schema) => {
+            let mut schema = schema.clone();
+            *schema.pointer_mut(at)? = Value::Object(keywords);
+            Some(Part::Schema(schema))
+        }
+        Part::Tools(tools) => {
+            let mut tools = tools.clone();
+            let mut of_name = tools.iter_mut();
+            let tool = of_name.find(|value| value["function"]["name"].as_str() == tool)?;
+            *tool.pointer_mut(&format!("/function/parameters{at}"))? = Value::Object(keywords);
+            Some(Part::Tools(tools))
+        }
+        Part::Text(_) => None,
+    }
+}
+
+/// Other ways to say a keyword, which allow the same answers.
+fn rewritten(name: &str, keywords: &Map<String, Value>) -> Vec<(String, Map<String, Value>)> {
+    let Some(value) = keywords.get(name) else {
+        return Vec::new();
+    };
+    let with = |other: &str, value: Value| {
+        let mut changed = keywords.clone();
+        changed.shift_remove(name);
+        let has_it = changed.contains_key(other);
+        let change = format!("{name} as \"{other}\": {value}");
+        changed.insert(other.to_owned(), value);
+        (!has_it).then_some((change, changed))
+    };
+    let is_integer = keywords.get("type").is_some_and(|kind| kind == "integer");
+    let bound = |by: i64| -> Option<Value> {
+        let bound = value.as_i64().filter(|_| is_integer)?;
+        bound.checked_add(by).map(Value::from)
+    };
+    let rewritten = match name {
+        "const" => with("enum", json!([value])),
+        "enum" => match value.as_array().map(Vec::as_slice) {
+            Some([only]) => with("const", only.clone()),
+            _ => None,
+        },
+        "exclusiveMinimum" => bound(1).and_then(|bound| with("minimum", bound)),
+        "exclusiveMaximum" => bound(-1).and_then(|bound| with("maximum", bound)),
+        "type" => {
+            let kinds = value.as_array().filter(|_| keywords.len() == 1);
+            kinds.and_then(|kinds| {
+                let each = kinds.iter().map(|kind| json!({"type": kind}));
+                with("anyOf", each.collect())
+            })
+        }
+        "allOf" => match value.as_array().map(Vec::as_slice) {
+            Some([Value::Object(only)]) if keywords.len() == 1 => {
+                Some(("allOf of one as its content".to_owned(), only.clone()))
+            }
+            _ => None,
+        },
+        _ => None,
+    };
+    rewritten.into_iter().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keywords_are_rewritten_by_rules_that_hold_always() {
+        for (name, keywords, expected) in [
+            (
+                "const",
+                json!({"const": 1, "title": "t"}),
+                Some(json!({"title": "t", "enum": [1]})),
+            ),
+            ("enum", json!({"enum": ["a"]}), Some(json!({"const": "a"}))),
+            ("enum", json!({"enum": ["a", "b"]}), None),
+            (
+                "exclusiveMinimum",
+                json!({"type": "integer", "exclusiveMinimum": 3}),
+                Some(json!({"type": "integer", "minimum": 4})),
+            ),
+            (
+                "exclusiveMinimum",
+                json!({"type": "number", "exclusiveMinimum": 3}),
+                None,
+            ),
+            (
+                "exclusiveMaximum",
+                json!({"type": "integer", "exclusiveMaximum": 3, "maximum": 9}),
+                None,
+            ),
+            (
+                "type",
+                json!({"type": ["string", "null"]}),
+                Some(json!({"anyOf": [{"type": "string"}, {"type": "null"}]})),
+            ),
+            (
+                "type",
+                json!({"type": ["string", "null"], "maxLength": 2}),
+                None,
+            ),
+            (
+                "allOf",
+                json!({"allOf": [{"minimum": 1}]}),
+                Some(json!({"minimum": 1})),
+            ),
+        ] {
+            let found = rewritten(name, keywords.as_object().unwrap());
+            let found = found
+                .first()
+                .map(|(_, keywords)| Value::Object(keywords.clone()));
+            assert_eq!(found, expected, "{name}");
+        }
+    }
+}

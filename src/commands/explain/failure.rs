@@ -1,0 +1,147 @@
+//! What goes wrong with a request, and whether another request shows the same.
+
+use std::fmt;
+use std::sync::LazyLock;
+
+use regex::Regex;
+use serde::Serialize;
+
+use sobench_core::printable::printable_message;
+
+/// What a server did with a request.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Seen {
+    /// The time to the first token, in milliseconds, and the text.
+    Answered {
+        ms: f64,
+        text: String,
+        /// Whether the model ended it.
+        is_complete: bool,
+    },
+    Failed(Failure),
+}
+
+/// Why a request has no answer, or a late one.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(tag = "failure", rename_all = "snake_case")]
+pub enum Failure {
+    /// A status of 400 and above, with the server's words.
+    Refused { status: u16, message: String },
+    /// More than the limit above the same request without the constraint.
+    Slow { ms: f64, without_ms: f64 },
+    /// No answer within the time limit.
+    Hangs { limit_s: f64 },
+    /// The connection ended without an answer.
+    Crashes { message: String },
+}
+
+/// Characters of a normalised message that are compared.
+const COMPARED_CHARS: usize = 160;
+
+impl Failure {
+    /// Whether both have the same cause, as far as the server's words tell.
+    pub fn is_same(&self, other: &Self) -> bool {
+        match (self, other) {
+            (
+                Self::Refused { status, message },
+                Self::Refused {
+                    status: other_status,
+                    message: other_message,
+                },
+            ) => status == other_status && normalised(message) == normalised(other_message),
+            // A constraint that is a little smaller may just end within the limit.
+            (Self::Slow { .. } | Self::Hangs { .. }, Self::Slow { .. } | Self::Hangs { .. }) => {
+                true
+            }
+            (Self::Crashes { .. }, Self::Crashes { .. }) => true,
+            _ => false,
+        }
+    }
+
+    /// Whether looking for its cause may harm a server and its other users.
+    pub fn is_harmful(&self) -> bool {
+        !matches!(self, Self::Refused { .. })
+    }
+
+    /// The words of a table: `refused`, `slow`.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::Refused { .. } => "refused",
+            Self::Slow { .. } => "slow",
+            Self::Hangs { .. } => "hangs",
+            Self::Crashes { .. } => "crashes",
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Refused { status, message } => {
+                write!(f, "{status} \"{}\"", printable_message(message))
+            }
+            Self::Slow { ms, without_ms } => write!(
+                f,
+                "the first token takes {}, without the constraint {}",
+                time(*ms),
+                time(*without_ms)
+            ),
+            Self::Hangs { limit_s } => write!(f, "no answer within {limit_s} s"),
+            Self::Crashes { message } => write!(f, "{}", printable_message(message)),
+        }
+    }
+}
+
+/// `0.42 ms`, `12 ms`, `13.2 s`.
+pub fn time(ms: f64) -> String {
+    match ms {
+        ms if ms >= 1000.0 => format!("{:.1} s", ms / 1000.0),
+        ms if ms >= 10.0 => format!("{ms:.0} ms"),
+        ms => format!("{ms:.1} ms"),
+    }
+}
+
+/// A message without what quotes the request: texts in quotes, numbers, lists and objects.
+fn normalised(message: &str) -> String {
+    static QUOTED: LazyLock<Regex> = LazyLock::new(|| {
+        let pattern = r#""[^"]*"|'[^']*'|`[^`]*`|\{.*\}|\[.*\]|\([^()]*\)|/[\w/~$.-]+|\d+(\.\d+)?"#;
+        Regex::new(pattern).expect("the expression is fixed and well formed")
+    });
+    // Lines between may draw the text with a mark below.
+    let mut lines = message.lines().filter(|line| !line.trim().is_empty());
+    let first = lines.next().unwrap_or_default();
+    let ends = [first, lines.next_back().unwrap_or_default()].join(" ");
+    let text = QUOTED.replace_all(&ends, "_").to_lowercase();
+    let words: Vec<&str> = text.split_whitespace().collect();
+    words.join(" ").chars().take(COMPARED_CHARS).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_are_the_same_if_they_differ_in_what_they_quote() {
+        let refused = |message: &str| Failure::Refused {
+            status: 400,
+            message: message.to_owned(),
+        };
+        let a = refused("maxLength 10000 of 'prompt' is too large: {\"a\": [1]}");
+        assert!(a.is_same(&refused(
+            "maxLength 2000 of 'v' is too large: {\"type\": 1}"
+        )));
+        assert!(!a.is_same(&refused("minLength 2000 of 'v' is too large")));
+        assert!(!a.is_same(&Failure::Hangs { limit_s: 1.0 }));
+        let slow = Failure::Slow {
+            ms: 13_000.0,
+            without_ms: 2.0,
+        };
+        assert!(slow.is_same(&Failure::Hangs { limit_s: 60.0 }));
+        assert_eq!(
+            slow.to_string(),
+            "the first token takes 13.0 s, without the constraint 2.0 ms"
+        );
+        assert_eq!(a.word(), "refused");
+        assert!(slow.is_harmful() && !a.is_harmful());
+    }
+}

@@ -1,0 +1,135 @@
+//! The files of `--save`: a folder for a bug report, or one file.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use super::args::ExplainArgs;
+use super::explanation::{Explained, Explanation};
+use super::report::{self, place_text};
+use crate::commands::output::{CommandOutput, check_writable, pretty};
+use sobench_core::error::Result;
+
+/// The files of a folder.
+const IN_FOLDER: [&str; 4] = ["minimal.json", "request.json", "curl.sh", "issue.md"];
+
+/// The paths of `--save`.
+pub(super) struct Saved {
+    paths: Vec<PathBuf>,
+    input: String,
+    /// For `curl.sh`; `None` for the embedded engines.
+    url: Option<String>,
+}
+
+impl Saved {
+    /// Checks that all can be written.
+    ///
+    /// # Errors
+    /// One cannot.
+    pub(super) fn new(flags: &ExplainArgs) -> Result<Self> {
+        let paths: Vec<PathBuf> = flags.save.iter().map(|path| path.to_path_buf()).collect();
+        let all = paths.iter().flat_map(|path| files_of(path));
+        check_writable(all.collect::<Vec<_>>().iter().map(PathBuf::as_path))?;
+        Ok(Self {
+            paths,
+            input: flags.file.display().to_string(),
+            url: flags.target.base_url.first().map(ToString::to_string),
+        })
+    }
+
+    /// Writes the files. Without a cause, a folder has no files.
+    pub(super) fn write(&self, found: &[Explanation], output: &mut CommandOutput) {
+        for path in &self.paths {
+            match path.extension().and_then(|extension| extension.to_str()) {
+                Some("sarif") => output.write(path, &pretty(&report::sarif(found, &self.input))),
+                Some("json") => output.write(path, &pretty(&report::file(found))),
+                _ => self.write_folder(path, found, output),
+            }
+        }
+    }
+
+    fn write_folder(&self, folder: &Path, found: &[Explanation], output: &mut CommandOutput) {
+        let first = found
+            .iter()
+            .find_map(|found| Some((found, found.causes.first()?)));
+        let Some((explanation, explained)) = first else {
+            output.lines.push(format!(
+                "nothing to write to {}: no cause was found",
+                folder.display()
+            ));
+            return;
+        };
+        let minimal = report::minimal(&explained.cause.minimal);
+        let request = explanation.request.clone().unwrap_or(Value::Null);
+        let curl = curl(&request, self.url.as_deref());
+        let issue = issue(explanation, explained, &minimal);
+        for (path, text) in files_of(folder).zip([pretty(&minimal), pretty(&request), curl, issue])
+        {
+            output.write(&path, &text);
+        }
+    }
+}
+
+fn files_of(path: &Path) -> impl Iterator<Item = PathBuf> {
+    let is_file = matches!(
+        path.extension().and_then(|extension| extension.to_str()),
+        Some("sarif" | "json")
+    );
+    let (file, folder) = match is_file {
+        true => (Some(path.to_path_buf()), None),
+        false => (None, Some(path.to_path_buf())),
+    };
+    let inside = folder
+        .into_iter()
+        .flat_map(|folder| IN_FOLDER.map(|name| folder.join(name)));
+    file.into_iter().chain(inside)
+}
+
+/// A script that sends the request. The key comes from the environment.
+fn curl(request: &Value, url: Option<&str>) -> String {
+    let url = url.unwrap_or("http://127.0.0.1:8000");
+    let path = match (
+        request.get("messages").is_some(),
+        request.get("input").is_some(),
+    ) {
+        (true, _) => "/v1/chat/completions",
+        (_, true) => "/v1/responses",
+        _ => "/v1/completions",
+    };
+    format!(
+        "#!/bin/sh\n# Sends the smallest request that fails. OPENAI_API_KEY is the key, if one is needed.\n\
+         cd \"$(dirname \"$0\")\" || exit\ncurl -sS \"${{BASE_URL:-{}}}{path}\" -H 'Content-Type: application/json' \\\n  \
+         -H \"Authorization: Bearer ${{OPENAI_API_KEY:-none}}\" --data-binary @request.json\n",
+        url.trim_end_matches('/').trim_end_matches("/v1")
+    )
+}
+
+/// A bug report.
+fn issue(explanation: &Explanation, explained: &Explained, minimal: &Value) -> String {
+    let Explained { cause, engines, .. } = explained;
+    let places: Vec<String> = cause.places.iter().map(place_text).collect();
+    let limit = cause.limit.as_ref().map_or_else(String::new, |limit| {
+        format!(
+            "\nIt is accepted at {} ({}), and fails at {}.\n",
+            limit.accepted_at, limit.of, limit.fails_at
+        )
+    });
+    let engines: Vec<String> = engines
+        .iter()
+        .map(|(name, says)| format!("- {name} {says}\n"))
+        .collect();
+    let others = match engines.is_empty() {
+        true => String::new(),
+        false => format!("\n## Other engines\n{}", engines.concat()),
+    };
+    format!(
+        "# {word}: {place}\n\n## Version\n{server}; found with sobench {version}\n\n## Input\n```json\n{minimal}\n```\n\
+         {limit}\n## Expected\nAn answer that matches the constraint, or an error that names the part that is not supported.\n\n\
+         ## Actual\n{failure}\n{others}",
+        word = cause.failure.word(),
+        place = places.join(" with "),
+        server = explanation.server,
+        version = env!("CARGO_PKG_VERSION"),
+        failure = cause.failure,
+    )
+}

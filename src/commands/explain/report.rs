@@ -1,0 +1,417 @@
+//! The page of an explanation: what is wrong first, then its cause, the smallest input and cures.
+
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::cause::{Cause, Limit, Place, Stop, size};
+use super::explanation::{Explained, Explanation, Outcome};
+use super::failure::{Failure, time};
+use super::ignored::Kept;
+use super::input::Part;
+use crate::commands::output::pretty;
+use sobench_core::output_format::OutputFormat;
+use sobench_core::printable::{printable, printable_message};
+
+/// The version of the JSON. It is raised when a key changes its meaning or is removed.
+const FORMAT_VERSION: u32 = 1;
+
+/// Width of the names at the start of lines.
+const NAME_WIDTH: usize = 9;
+
+/// Characters of a line's text, of an answer and of the smallest input.
+const LINE_CHARS: usize = 160;
+const ANSWER_CHARS: usize = 100;
+
+/// The name of the first line, which is not shown.
+const FIRST: &str = "first";
+
+/// Keywords without a violation that are named.
+const MAX_NAMED: usize = 8;
+
+/// The explanations in a format.
+pub(super) fn printed(format: OutputFormat, found: &[Explanation]) -> String {
+    match format {
+        OutputFormat::Json => pretty(&file(found)),
+        _ => found.iter().map(text).collect::<Vec<_>>().join("\n"),
+    }
+}
+
+/// The JSON file.
+pub(super) fn file(found: &[Explanation]) -> Value {
+    json!({
+        "format": "sobench-explain",
+        "format_version": FORMAT_VERSION,
+        "explanations": found.iter().map(value).collect::<Vec<_>>(),
+    })
+}
+
+fn value(found: &Explanation) -> Value {
+    let (verdict, failure) = match &found.outcome {
+        Outcome::Accepted => ("accepted", None),
+        Outcome::Fails(failure) => (failure.word(), Some(failure)),
+        Outcome::Flaky { failure, .. } => ("flaky", Some(failure)),
+    };
+    json!({
+        "subject": found.subject,
+        "server": found.server,
+        "verdict": verdict,
+        "failure": failure,
+        "causes": found.causes.iter().map(cause_value).collect::<Vec<_>>(),
+        "keywords": found.keywords.iter().map(keyword_value).collect::<Vec<_>>(),
+        "ttft_ms": found.times_ms.map(|(with, _)| with),
+        "ttft_without_constraint_ms": found.times_ms.map(|(_, without)| without),
+        "requests": found.requests,
+        "duration_s": found.seconds,
+        "stopped": found.stopped.as_ref().map(stopped),
+    })
+}
+
+fn cause_value(explained: &Explained) -> Value {
+    let Explained {
+        cause,
+        cures,
+        engines,
+    } = explained;
+    json!({
+        "failure": cause.failure,
+        "places": cause.places,
+        "limit": cause.limit,
+        "seen": cause.seen,
+        "minimal": minimal(&cause.minimal),
+        "is_checked": cause.is_checked,
+        "cures": cures,
+        "engines": engines.iter().map(|(name, says)| json!({"engine": name, "says": says})).collect::<Vec<_>>(),
+    })
+}
+
+fn keyword_value(kept: &Kept) -> Value {
+    json!({
+        "pointer": kept.pointer,
+        "verdict": verdict(kept),
+        "answers": kept.answers,
+        "answer": kept.violation.as_ref().map(|(answer, _)| answer),
+        "reason": kept.violation.as_ref().map(|(_, reason)| reason),
+        "minimal": kept.alone,
+    })
+}
+
+fn verdict(kept: &Kept) -> &'static str {
+    match (&kept.violation, kept.is_tested && kept.answers > 0) {
+        (Some(_), _) => "violation_seen",
+        (None, true) => "no_violation_seen",
+        (None, false) => "not_tested",
+    }
+}
+
+/// The part as JSON; a text constraint as in files of sobench.
+pub(super) fn minimal(part: &Part) -> Value {
+    match part {
+        Part::Schema(schema) => schema.clone(),
+        Part::Tools(tools) => tools.clone().into(),
+        Part::Text(constraint) => serde_json::to_value(constraint).unwrap_or_default(),
+    }
+}
+
+/// A line with a name, and lines below it.
+struct Lines(String);
+
+impl Lines {
+    fn push(&mut self, name: &str, text: &str) {
+        let text = printable(text, LINE_CHARS);
+        if name == FIRST {
+            self.0.push_str(&text);
+            self.0.push('\n');
+            return;
+        }
+        self.0
+            .push_str(format!("{name:<NAME_WIDTH$}{text}").trim_end());
+        self.0.push('\n');
+    }
+}
+
+fn text(found: &Explanation) -> String {
+    let mut lines = Lines(String::new());
+    let cost = format!("{} requests, {:.1} s", found.requests, found.seconds);
+    let (subject, server) = (&found.subject, &found.server);
+    match &found.outcome {
+        Outcome::Accepted => {
+            let times = found.times_ms.map_or_else(String::new, |(with, without)| {
+                format!(
+                    ", first token {} (without the constraint {})",
+                    time(with),
+                    time(without)
+                )
+            });
+            lines.push(
+                FIRST,
+                &format!("{subject}: accepted by {server}{times} ({cost})"),
+            );
+        }
+        Outcome::Fails(failure @ Failure::Refused { .. }) => {
+            lines.push(FIRST, &format!("{subject}: refused by {server} ({cost})"));
+            lines.push("words", &failure.to_string());
+        }
+        Outcome::Fails(failure) => {
+            lines.push(
+                FIRST,
+                &format!(
+                    "{subject}: {} on {server}: {failure} ({cost})",
+                    failure.word()
+                ),
+            );
+        }
+        Outcome::Flaky {
+            failed,
+            of,
+            failure,
+        } => {
+            lines.push(
+                FIRST,
+                &format!(
+                    "{subject}: flaky on {server}: {failed} of {of} equal requests fail ({cost})"
+                ),
+            );
+            lines.push("words", &failure.to_string());
+        }
+    }
+    if let Outcome::Fails(failure) = &found.outcome
+        && found.causes.is_empty()
+        && failure.is_harmful()
+        && found.stopped.is_none()
+    {
+        lines.push(
+            "cause",
+            "not looked for: it may harm the server and its users (--i-own-this-server)",
+        );
+    }
+    let whole = size(&found.part);
+    for (number, explained) in found.causes.iter().enumerate() {
+        if number > 0 {
+            lines.push("and", &explained.cause.failure.to_string());
+        }
+        cause(&mut lines, explained, whole);
+    }
+    keywords(&mut lines, &found.keywords);
+    if let Some(stop) = &found.stopped {
+        lines.push("stopped", &stopped(stop));
+    }
+    lines.0
+}
+
+fn cause(lines: &mut Lines, explained: &Explained, whole: usize) {
+    let Explained {
+        cause,
+        cures,
+        engines,
+    } = explained;
+    for (number, place) in cause.places.iter().enumerate() {
+        lines.push(
+            if number == 0 { "cause" } else { "with" },
+            &place_text(place),
+        );
+    }
+    if cause.places.is_empty() && cause.limit.is_none() {
+        let text = match (&cause.stopped, &cause.minimal) {
+            (Some(_), _) => "not found",
+            (None, Part::Text(_)) => "in the smallest text that fails",
+            (None, _) => "the part as a whole",
+        };
+        lines.push("cause", text);
+    }
+    let name = if cause.places.is_empty() && cause.limit.is_some() {
+        "cause"
+    } else {
+        ""
+    };
+    let mut seen: Vec<String> = cause
+        .limit
+        .iter()
+        .map(|limit| limit_text(limit, cause))
+        .collect();
+    seen.extend(cause.seen.iter().cloned());
+    if !seen.is_empty() {
+        lines.push(name, &seen.join("; "));
+    }
+    let bytes = size(&cause.minimal);
+    let text = match &cause.minimal {
+        Part::Text(constraint) => serde_json::to_string(constraint).unwrap_or_default(),
+        part => minimal(part).to_string(),
+    };
+    let room = LINE_CHARS.saturating_sub(40);
+    lines.push(
+        "minimal",
+        &format!("{}  ({bytes} bytes, from {whole})", printable(&text, room)),
+    );
+    if !cause.is_checked && cause.stopped.is_none() {
+        lines.push("", "undecided: it did not fail when it was sent again");
+    }
+    if !engines.is_empty() {
+        let said = engines
+            .iter()
+            .map(|(name, says)| format!("{name} {}", printable_message(says)));
+        lines.push("engines", &said.collect::<Vec<_>>().join("; "));
+    }
+    let cures: Vec<String> = cures.iter().map(ToString::to_string).collect();
+    lines.push(
+        "cures",
+        &if cures.is_empty() {
+            "none found".to_owned()
+        } else {
+            cures.join(" | ")
+        },
+    );
+}
+
+/// `tool crawl_site: /properties/prompt  "maxLength": 10000`.
+pub(super) fn place_text(place: &Place) -> String {
+    let tool = place
+        .tool
+        .as_ref()
+        .map_or_else(String::new, |tool| format!("tool {tool}: "));
+    let keyword = place.keyword.as_deref().unwrap_or_default();
+    let at = if place.pointer.is_empty() {
+        "the root"
+    } else {
+        &place.pointer
+    };
+    format!("{tool}{at}  {keyword}").trim_end().to_owned()
+}
+
+fn limit_text(limit: &Limit, cause: &Cause) -> String {
+    let Limit {
+        of,
+        accepted_at,
+        fails_at,
+    } = limit;
+    format!(
+        "{of}: accepted at {accepted_at}, {} at {fails_at}",
+        cause.failure.word()
+    )
+}
+
+fn keywords(lines: &mut Lines, all: &[Kept]) {
+    for kept in all.iter().filter(|kept| kept.violation.is_some()) {
+        let Some((answer, reason)) = &kept.violation else {
+            continue;
+        };
+        let place = if kept.pointer.is_empty() {
+            "the whole constraint"
+        } else {
+            &kept.pointer
+        };
+        lines.push(
+            "ignored",
+            &format!("{place}: violation seen: {}", printable_message(reason)),
+        );
+        lines.push("", &format!("answer {}", printable(answer, ANSWER_CHARS)));
+        if let Some(small) = &kept.alone {
+            lines.push("", &format!("also with {small}"));
+        }
+    }
+    let named = |verdict_of: &str| -> Vec<&str> {
+        let all = all.iter().filter(|kept| verdict(kept) == verdict_of);
+        all.map(|kept| kept.pointer.as_str()).collect()
+    };
+    let unseen = named("no_violation_seen");
+    if !unseen.is_empty() {
+        let most = all
+            .iter()
+            .filter(|kept| kept.violation.is_none() && kept.is_tested);
+        let answers = most.map(|kept| kept.answers).max().unwrap_or_default();
+        lines.push(
+            "kept?",
+            &format!(
+                "no violation seen ({answers} answers each) of {} keywords",
+                unseen.len()
+            ),
+        );
+    }
+    let untested = named("not_tested");
+    if !untested.is_empty() {
+        let more = match untested.len().saturating_sub(MAX_NAMED) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        let first = &untested[..untested.len().min(MAX_NAMED)];
+        lines.push(
+            "unknown",
+            &format!("not tested: {}{more}", first.join(", ")),
+        );
+    }
+}
+
+fn stopped(stop: &Stop) -> String {
+    match stop {
+        Stop::Budget => "after --max-requests; the input may be smaller".to_owned(),
+        Stop::Interrupted => "by the user".to_owned(),
+        Stop::Lost(why) => printable_message(why),
+    }
+}
+
+/// A result of a static analysis (SARIF 2.1.0), one for each cause and violation.
+#[derive(Serialize)]
+struct Result<'a> {
+    #[serde(rename = "ruleId")]
+    rule_id: &'a str,
+    level: &'a str,
+    message: Value,
+    locations: Value,
+}
+
+/// The SARIF log, for code review. `file` is the path of the input.
+pub(super) fn sarif(found: &[Explanation], file: &str) -> Value {
+    let mut results = Vec::new();
+    for explanation in found {
+        let at = |pointer: &str| {
+            json!([{"physicalLocation": {"artifactLocation": {"uri": file}},
+                "logicalLocations": [{"fullyQualifiedName": pointer, "kind": "member"}]}])
+        };
+        for Explained { cause, cures, .. } in &explanation.causes {
+            let place = cause.places.last();
+            let cures: Vec<String> = cures.iter().map(ToString::to_string).collect();
+            let text = format!(
+                "{} by {}: {}; cures: {}",
+                cause.failure.word(),
+                explanation.server,
+                cause.failure,
+                if cures.is_empty() {
+                    "none found".to_owned()
+                } else {
+                    cures.join(", ")
+                }
+            );
+            results.push(Result {
+                rule_id: cause.failure.word(),
+                level: "error",
+                message: json!({"text": text}),
+                locations: at(place.map_or("", |place| place.pointer.as_str())),
+            });
+        }
+        for kept in &explanation.keywords {
+            let Some((answer, reason)) = &kept.violation else {
+                continue;
+            };
+            results.push(Result {
+                rule_id: "ignored",
+                level: "warning",
+                message: json!({"text": format!("{} does not keep it: {reason}: {}", explanation.server, printable(answer, ANSWER_CHARS))}),
+                locations: at(&kept.pointer),
+            });
+        }
+    }
+    let rule = |id: &str, text: &str| json!({"id": id, "shortDescription": {"text": text}});
+    json!({
+        "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
+        "version": "2.1.0",
+        "runs": [{
+            "tool": {"driver": {"name": "sobench explain", "version": env!("CARGO_PKG_VERSION"), "rules": [
+                rule("refused", "The server refuses a request with this part."),
+                rule("slow", "The first token takes long with this part."),
+                rule("hangs", "The server does not answer a request with this part."),
+                rule("crashes", "The connection ends after a request with this part."),
+                rule("ignored", "The server accepts this keyword and breaks it."),
+            ]}},
+            "results": results,
+        }],
+    })
+}
