@@ -133,7 +133,10 @@ impl Command {
             } => explain::target::run_server(&engine, compile_timeout_s),
             Self::Man(flags) => man::run(flags, help::overview(parser()), shutdown),
             Self::Merge(flags) => merge::run(*flags, shutdown),
-            Self::Preflight(flags) => preflight::run(&flags, shutdown),
+            Self::Preflight(flags) => match ExplainArgs::of_preflight(&flags) {
+                Some(of_file) => explain::run(&of_file, shutdown),
+                None => preflight::run(&flags, shutdown),
+            },
             Self::Report(flags) => report::run(*flags, shutdown),
             Self::Runs(flags) => runs::run(flags, shutdown),
             Self::Score(flags) => score::run(*flags, shutdown),

@@ -77,6 +77,7 @@ pages! {
     mask_proofs: "docs/mask-proofs.md",
     installing: "docs/installing.md",
     servers: "docs/servers.md",
+    explain: "docs/explain.md",
     preflight: "docs/preflight.md",
     limits: "docs/limits.md",
     datasets: "docs/datasets.md",

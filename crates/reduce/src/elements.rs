@@ -35,7 +35,8 @@ enum Holds<'a> {
 fn holds<'a>(keyword: &str, value: &'a Value) -> Holds<'a> {
     match value {
         _ if LITERAL_KEYWORDS.contains(&keyword) => Holds::Nothing,
-        Value::Object(members) if NAME_MAPS.contains(&keyword) => {
+        // An empty one is an element itself.
+        Value::Object(members) if NAME_MAPS.contains(&keyword) && !members.is_empty() => {
             let members = members.iter();
             Holds::Schemas(
                 members
@@ -45,10 +46,11 @@ fn holds<'a>(keyword: &str, value: &'a Value) -> Holds<'a> {
         }
         Value::Object(_) if SCHEMAS.contains(&keyword) => Holds::One(value),
         Value::Array(items)
-            if matches!(
-                keyword,
-                "anyOf" | "oneOf" | "allOf" | "prefixItems" | "items"
-            ) =>
+            if !items.is_empty()
+                && matches!(
+                    keyword,
+                    "anyOf" | "oneOf" | "allOf" | "prefixItems" | "items"
+                ) =>
         {
             let items = items.iter().enumerate();
             Holds::Schemas(

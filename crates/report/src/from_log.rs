@@ -13,8 +13,10 @@ use sobench_core::case::Arm;
 use sobench_core::dates::timestamp;
 use sobench_core::error::Result;
 use sobench_core::error_message::error_message;
+use sobench_core::observation::Outcome;
 use sobench_core::schedule::{Ramp, RateStep, due_times};
 use sobench_core::shard::Shard;
+use sobench_core::verdict::{Reason, Verdict};
 use sobench_facts::Sample;
 use sobench_notices::notice::{BenchNotice, FigureNotice, LogNotice, Notice, OutageSpan};
 use sobench_plan::record::{Engine, RunRecord};
@@ -60,6 +62,29 @@ pub fn with_view<T>(
     Ok(shown)
 }
 
+/// The first constrained request that was refused, timed out or broke its schema.
+fn to_explain(samples: &[Sample<'_>]) -> Option<String> {
+    let constrained = || {
+        samples
+            .iter()
+            .filter(|sample| sample.arm() == Arm::Constrained)
+    };
+    let is_late = |sample: &&Sample<'_>| matches!(sample.outcome(), Outcome::TimedOut { .. });
+    let is_broken = |sample: &&Sample<'_>| {
+        matches!(
+            sample.verdict(),
+            Verdict::Invalid {
+                reason: Reason::Schema { .. }
+            }
+        )
+    };
+    let found = constrained()
+        .find(|sample| is_refused(sample))
+        .or_else(|| constrained().find(is_late))
+        .or_else(|| constrained().find(is_broken));
+    found.map(Sample::id)
+}
+
 /// Makes the report.
 ///
 /// # Errors
@@ -96,6 +121,7 @@ pub fn report(log: &RunLog) -> Result<Report> {
         recovery: footer.and_then(|footer| footer.recovery.clone()),
         spec_decode: footer.and_then(|footer| footer.spec_decode.clone()),
         refusals: refusals::sentence(&samples),
+        to_explain: to_explain(&samples),
     };
     log.check()?;
     Ok(report)

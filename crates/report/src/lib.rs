@@ -98,6 +98,9 @@ pub struct Report {
     pub spec_decode: Option<SpecDecode>,
     /// A sentence on the constraints that the server refused.
     pub refusals: Option<String>,
+    /// The id of a constrained request that `sobench explain` can say more about: refused, without an
+    /// answer in time, or with an answer that breaks the schema.
+    pub to_explain: Option<String>,
 }
 
 impl Report {
@@ -118,6 +121,7 @@ impl Report {
             recovery: None,
             spec_decode: None,
             refusals: None,
+            to_explain: None,
         }
     }
 

@@ -95,6 +95,8 @@ pub fn document(view: &View<'_>) -> Result<Document> {
     let mut end = Document::default();
     end.facts(facts(report));
     end.push(Block::Preformatted(full_report(view)));
+    end.blocks
+        .extend(explanation(view).map(Block::Preformatted));
     let notices = notices(report);
 
     let max_lines = if report.metrics.arms().count() > 1 {
@@ -662,6 +664,18 @@ fn full_report(view: &View<'_>) -> String {
     } else {
         format!("all figures: sobench report --detail full \\\n{path}")
     }
+}
+
+/// The command that explains a request that failed.
+fn explanation(view: &View<'_>) -> Option<String> {
+    let (path, case) = (view.run_log?, view.report.to_explain.as_ref()?);
+    let [path, case] = [&path.display().to_string(), case].map(|word| shell_word(word));
+    let server = &view.report.record.server;
+    let url = match server.embedded {
+        true => String::new(),
+        false => format!(" \\\n  --base-url {}", shell_word(&server.base_url)),
+    };
+    Some(format!("why: sobench explain {path} --case {case}{url}"))
 }
 
 /// A word of a shell command, in quotes where it needs them.

@@ -5,7 +5,7 @@ use clap::Args;
 use crate::commands::flags::paths::{InputPath, OutputPath};
 use crate::commands::flags::rendering::ForceArgs;
 use crate::commands::flags::values::formats;
-use crate::commands::preflight::args::{FORMATS, TargetArgs};
+use crate::commands::preflight::args::{FORMATS, PreflightArgs, TargetArgs};
 use sobench_core::output_format::OutputFormat;
 
 /// Find out why a constraint is refused, ignored or slow.
@@ -24,10 +24,10 @@ pub struct ExplainArgs {
     #[command(flatten)]
     pub target: TargetArgs,
     /// Maximum number of requests to each server
-    #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u16).range(10..))]
+    #[arg(long, value_name = "N", default_value_t = MAX_REQUESTS, value_parser = clap::value_parser!(u16).range(10..))]
     pub max_requests: u16,
     /// Seconds above the same request without the constraint from which one is slow
-    #[arg(long, value_name = "SECONDS", default_value_t = 1.0)]
+    #[arg(long, value_name = "SECONDS", default_value_t = SLOW_S)]
     pub slow: f64,
     /// Request timeout, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 30.0)]
@@ -45,4 +45,27 @@ pub struct ExplainArgs {
     /// Output format
     #[arg(long, value_name = "FORMAT", default_value = "text", value_parser = formats(&FORMATS[..2]))]
     pub format: OutputFormat,
+}
+
+/// The defaults of `--max-requests` and `--slow`.
+const MAX_REQUESTS: u16 = 200;
+const SLOW_S: f64 = 1.0;
+
+impl ExplainArgs {
+    /// The flags of a preflight of a file; `None` without one.
+    pub fn of_preflight(flags: &PreflightArgs) -> Option<Self> {
+        Some(Self {
+            file: flags.json_schema_path.clone()?,
+            case: None,
+            component: None,
+            target: flags.target.clone(),
+            max_requests: MAX_REQUESTS,
+            slow: SLOW_S,
+            request_timeout: flags.request_timeout,
+            i_own_this_server: false,
+            save: flags.save.save.clone(),
+            force: flags.save.force,
+            format: flags.format,
+        })
+    }
 }

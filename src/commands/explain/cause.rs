@@ -84,6 +84,16 @@ const MAX_CLEANED: usize = 12;
 /// Keywords with a text of any length.
 const TEXTS: [&str; 5] = ["title", "description", "$comment", "default", "const"];
 
+/// Keywords with subschemas of which any one may show that the keyword fails.
+const BRANCHES: [&str; 6] = [
+    "anyOf",
+    "oneOf",
+    "allOf",
+    "prefixItems",
+    "patternProperties",
+    "dependentSchemas",
+];
+
 /// Characters of a value in a sentence.
 const VALUE_CHARS: usize = 48;
 
@@ -153,10 +163,14 @@ type Wrap<'w> = dyn Fn(&Value) -> Part + 'w;
 impl<T: Target> Search<'_, T> {
     /// Whether a part shows the failure; then it is the smallest one so far.
     fn fails(&mut self, part: &Part) -> Tried<bool> {
+        self.fails_as(part, true)
+    }
+
+    fn fails_as(&mut self, part: &Part, is_unique: bool) -> Tried<bool> {
         if self.is_valid && !is_valid_part(part) {
             return Ok(false);
         }
-        let seen = self.target.send(part, true)?;
+        let seen = self.target.send(part, is_unique)?;
         let fails = matches!(seen, Seen::Failed(failure) if failure.is_same(&self.failure));
         if fails && size(part) <= size(&self.minimal) {
             self.minimal = part.clone();
@@ -234,7 +248,7 @@ impl<T: Target> Search<'_, T> {
         Ok(())
     }
 
-    /// Too many tools, whichever they are.
+    /// Too many tools, any of them.
     fn number_of_tools(&mut self, tools: &[Value], number: usize) -> Tried<()> {
         let last = |number: usize| Part::Tools(tools[tools.len() - number..].to_vec());
         let tiny = |number: usize| {
@@ -246,7 +260,7 @@ impl<T: Target> Search<'_, T> {
         };
         if self.fails(&last(number))? && !self.fails(&last(number.saturating_sub(1)))? {
             self.fails(&tiny(number))?;
-            self.seen.push("whichever they are".to_owned());
+            self.seen.push("any of them".to_owned());
         }
         self.limit = Some(Limit {
             of: "tools".to_owned(),
@@ -371,6 +385,7 @@ impl<T: Target> Search<'_, T> {
             }
             Together::First(first) => return self.size(schema, &all[..first], tool, wrap),
         };
+        let before = self.places.len();
         self.places
             .extend(kept.iter().map(|element| place(schema, &element.0, tool)));
         let reduced = with_only(schema, &kept);
@@ -384,6 +399,12 @@ impl<T: Target> Search<'_, T> {
         };
         let places: Vec<String> = places.iter().map(moved).collect();
         let mut cleaned = self.clean(hoisted, &places, wrap)?;
+        for (found, place) in self.places[before..].iter_mut().zip(&places) {
+            if is_empty_branch(&cleaned, place) {
+                found.pointer.truncate(found.pointer.rfind('/').unwrap_or_default());
+            }
+        }
+        self.places.dedup();
         for place in &places {
             self.values_at(&mut cleaned, place, wrap)?;
         }
@@ -408,7 +429,7 @@ impl<T: Target> Search<'_, T> {
         let last = chain.len() - 1;
         let mut level = last;
         if last > 0 && !self.fails(&wrap(&root(last)))? {
-            // So many levels around it are needed.
+            // This number of levels around it is needed.
             let (accepted_at, fails_at) = threshold(0, last as u64, 0.0, |around| {
                 let around = usize::try_from(around).unwrap_or(last);
                 self.fails(&wrap(&root(last - around)))
@@ -508,15 +529,18 @@ impl<T: Target> Search<'_, T> {
             }
             _ => tried.into(),
         };
-        if self.fails(&with(&at(1)))? {
+        // What makes a part unique may be in its description, which would be longer.
+        let is_unique = name != "description";
+        if self.fails_as(&with(&at(1)), is_unique)? {
             return Ok(());
         }
         let precision = match self.failure {
             Failure::Slow { .. } | Failure::Hangs { .. } => SLOW_PRECISION,
             _ => 0.0,
         };
-        let (accepted_at, fails_at) =
-            threshold(1, most, precision, |tried| self.fails(&with(&at(tried))))?;
+        let (accepted_at, fails_at) = threshold(1, most, precision, |tried| {
+            self.fails_as(&with(&at(tried)), is_unique)
+        })?;
         self.limit = Some(Limit {
             of,
             accepted_at,
@@ -595,8 +619,9 @@ impl<T: Target> Search<'_, T> {
             }
             let (accepted_at, fails_at) = threshold(0, number, 0.0, fails)?;
             self.places.push(Place {
+                tool: tool.map(str::to_owned),
+                pointer: at.clone(),
                 keyword: None,
-                ..place(schema, &at, tool)
             });
             self.limit = Some(Limit {
                 of: at.rsplit('/').next().unwrap_or_default().to_owned(),
@@ -605,12 +630,12 @@ impl<T: Target> Search<'_, T> {
             });
             return Ok(());
         }
+        // Without a place: any part may be left out instead of the last one.
+        let last = first.last().map_or("the root", |element| &element.0);
         self.seen.push(format!(
-            "{} parts of the schema fail together; no single list of it does",
+            "the first {} parts of the schema fail together, up to {last}; no single list of it does",
             first.len()
         ));
-        self.places
-            .extend(first.last().map(|element| place(schema, &element.0, tool)));
         Ok(())
     }
 }
@@ -648,6 +673,14 @@ fn lists(schema: &Value) -> Vec<(String, u64)> {
 
 /// The member that holds a subschema in the parameters of a tool, which must be an object.
 const MEMBER_PLACE: &str = "/properties/v";
+
+/// Whether a place is a subschema without keywords in a list of branches or patterns: then what has
+/// the list is the cause, with any branch.
+fn is_empty_branch(schema: &Value, place: &str) -> bool {
+    let owner = place.rsplit('/').nth(1).unwrap_or_default();
+    let is_empty = |branch: &Value| branch.as_object().is_some_and(Map::is_empty);
+    BRANCHES.contains(&owner) && schema.pointer(place).is_some_and(is_empty)
+}
 
 fn is_object(schema: &Value) -> bool {
     schema.get("type").is_some_and(|kind| kind == "object")
@@ -1073,7 +1106,7 @@ mod tests {
         });
         assert_eq!(
             (shown(&cause).as_str(), cause.seen.join(",").as_str()),
-            ("[tools 31..32]", "whichever they are")
+            ("[tools 31..32]", "any of them")
         );
         assert!(requests <= 60, "{requests}");
         let names = |value: &Value| -> Vec<String> {

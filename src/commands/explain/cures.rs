@@ -4,9 +4,9 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::cause::{Cause, Stop, Target};
-use super::explanation::without_cause;
 use super::failure::Seen;
 use super::input::Part;
+use sobench_reduce::elements::{escaped, without};
 
 /// A change that was tried.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -213,6 +213,39 @@ fn rewritten(name: &str, keywords: &Map<String, Value>) -> Vec<(String, Map<Stri
         _ => None,
     };
     rewritten.into_iter().collect()
+}
+
+/// The part without what causes the failure; `None` if it cannot be left out.
+pub(super) fn without_cause(part: &Part, cause: &Cause) -> Option<Part> {
+    let place = cause.places.last()?;
+    let keyword = place.keyword.as_deref().and_then(|keyword| {
+        let name = keyword.strip_prefix('"')?.split_once("\":")?.0;
+        Some(escaped(name))
+    });
+    let pointer = match &keyword {
+        Some(name) => format!("{}/{name}", place.pointer),
+        None => place.pointer.clone(),
+    };
+    match (part, &place.tool) {
+        (Part::Schema(schema), _) => without(schema, &pointer).map(Part::Schema),
+        (Part::Tools(tools), Some(name)) => {
+            let is_named = |tool: &Value| tool["function"]["name"] == name.as_str();
+            let mut tools = tools.clone();
+            let at = tools.iter().position(is_named)?;
+            let of_tool = tools[at].clone();
+            let changed = match pointer.strip_prefix("/function") {
+                Some("/name") => None,
+                Some(_) => without(&of_tool, &pointer),
+                None => without(&of_tool, &format!("/function/parameters{pointer}")),
+            };
+            match changed {
+                Some(changed) => tools[at] = changed,
+                None => drop(tools.remove(at)),
+            }
+            (!tools.is_empty()).then_some(Part::Tools(tools))
+        }
+        _ => None,
+    }
 }
 
 #[cfg(test)]

@@ -3,13 +3,12 @@
 use serde_json::Value;
 
 use super::cause::{Cause, Stop, Target as _, find};
-use super::cures::{self, Cure};
+use super::cures::{self, Cure, without_cause};
 use super::failure::{Failure, Seen};
 use super::ignored::{self, Kept};
 use super::input::{Part, Subject};
 use super::probe::Probe;
 use sobench_client::clock::Stopwatch;
-use sobench_reduce::elements::without;
 
 /// The most causes that are looked for in one part.
 const MAX_CAUSES: usize = 5;
@@ -53,7 +52,7 @@ pub(super) struct Explained {
 pub(super) enum Outcome {
     Accepted,
     Fails(Failure),
-    /// The same request fails this many times of so many.
+    /// The same request fails this many times.
     Flaky {
         failed: usize,
         of: usize,
@@ -197,37 +196,4 @@ fn causes(
         }
     }
     Ok(())
-}
-
-/// The part without what causes the failure; `None` if it cannot be left out.
-pub(super) fn without_cause(part: &Part, cause: &Cause) -> Option<Part> {
-    let place = cause.places.last()?;
-    let keyword = place.keyword.as_deref().and_then(|keyword| {
-        let name = keyword.strip_prefix('"')?.split_once("\":")?.0;
-        Some(sobench_reduce::elements::escaped(name))
-    });
-    let pointer = match &keyword {
-        Some(name) => format!("{}/{name}", place.pointer),
-        None => place.pointer.clone(),
-    };
-    match (part, &place.tool) {
-        (Part::Schema(schema), _) => without(schema, &pointer).map(Part::Schema),
-        (Part::Tools(tools), Some(name)) => {
-            let is_named = |tool: &Value| tool["function"]["name"] == name.as_str();
-            let mut tools = tools.clone();
-            let at = tools.iter().position(is_named)?;
-            let of_tool = tools[at].clone();
-            let changed = match pointer.strip_prefix("/function") {
-                Some("/name") => None,
-                Some(_) => without(&of_tool, &pointer),
-                None => without(&of_tool, &format!("/function/parameters{pointer}")),
-            };
-            match changed {
-                Some(changed) => tools[at] = changed,
-                None => drop(tools.remove(at)),
-            }
-            (!tools.is_empty()).then_some(Part::Tools(tools))
-        }
-        _ => None,
-    }
 }

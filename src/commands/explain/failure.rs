@@ -39,7 +39,7 @@ pub enum Failure {
 const COMPARED_CHARS: usize = 160;
 
 impl Failure {
-    /// Whether both have the same cause, as far as the server's words tell.
+    /// Whether both have the same cause, as far as the server's words show.
     pub fn is_same(&self, other: &Self) -> bool {
         match (self, other) {
             (

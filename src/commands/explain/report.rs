@@ -11,6 +11,7 @@ use super::input::Part;
 use crate::commands::output::pretty;
 use sobench_core::output_format::OutputFormat;
 use sobench_core::printable::{printable, printable_message};
+use sobench_statistics::distributions::unseen_rate;
 
 /// The version of the JSON. It is raised when a key changes its meaning or is removed.
 const FORMAT_VERSION: u32 = 1;
@@ -318,13 +319,13 @@ fn keywords(lines: &mut Lines, all: &[Kept]) {
             .iter()
             .filter(|kept| kept.violation.is_none() && kept.is_tested);
         let answers = most.map(|kept| kept.answers).max().unwrap_or_default();
-        lines.push(
-            "kept?",
-            &format!(
-                "no violation seen ({answers} answers each) of {} keywords",
-                unseen.len()
-            ),
+        let missed = 100.0 * unseen_rate(answers);
+        let text = format!(
+            "no violation seen of {} keywords, with {answers} answers to each: one that is broken in \
+             fewer than {missed:.0} % of such answers can look the same",
+            unseen.len()
         );
+        lines.push("kept?", &text);
     }
     let untested = named("not_tested");
     if !untested.is_empty() {

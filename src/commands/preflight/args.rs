@@ -3,6 +3,7 @@
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 
+use crate::commands::flags::paths::InputPath;
 use crate::commands::flags::rendering::SaveArgs;
 use crate::commands::flags::values::{formats, named};
 use sobench_backend::{ConstraintDialect, ServerKind};
@@ -76,6 +77,10 @@ pub struct TargetArgs {
 pub struct PreflightArgs {
     #[command(flatten)]
     pub target: TargetArgs,
+    /// Test a constraint of your own: a JSON Schema, tools, a grammar or a regular expression, as
+    /// `sobench explain` does
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["features", "kind"])]
+    pub json_schema_path: Option<InputPath>,
     /// What to test
     #[arg(
         long,

@@ -5,10 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{code_of, is_test, root, sources};
 
-/// Allowed uses of another command: a matrix makes runs, a merge reports, and a comparison and a list of
-/// runs judge as a report does.
-const KNOWN_COMMANDS: [(&str, &str); 4] = [
+/// Allowed uses of another command: a matrix makes runs, a merge reports, a comparison and a list of
+/// runs judge as a report does, and an explanation opens servers as a preflight.
+const KNOWN_COMMANDS: [(&str, &str); 5] = [
     ("commands::compare", "commands::report"),
+    ("commands::explain", "commands::preflight"),
     ("commands::matrix", "commands::bench"),
     ("commands::merge", "commands::report"),
     ("commands::runs", "commands::report"),
