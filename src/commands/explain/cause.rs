@@ -12,6 +12,7 @@ use sobench_reduce::constraint::reduced_constraint;
 use sobench_reduce::elements::{
     self, Element, alone, elements, escaped, subschemas_around, with_only, without,
 };
+use sobench_reduce::schema::with_short_names;
 use sobench_reduce::search::{MAX_TOGETHER, Together, threshold, together};
 
 /// Something that answers requests with a part.
@@ -49,6 +50,8 @@ pub struct Cause {
     pub seen: Vec<String>,
     /// The smallest part that fails.
     pub minimal: Part,
+    /// It with other names and values, if it still fails.
+    pub anonymous: Option<Part>,
     /// Why the search ended early, if it did: the part may be smaller.
     pub stopped: Option<Stop>,
     /// Whether the smallest part fails without a nonce as well.
@@ -115,7 +118,12 @@ pub fn find(target: &mut impl Target, part: &Part, failure: Failure) -> Cause {
         Some(_) => None,
     };
     let is_checked = matches!(&again, Some(Seen::Failed(again)) if again.is_same(&search.failure));
+    let anonymous = match is_checked {
+        true => anonymous(&minimal).filter(|part| search.fails(part) == Ok(true)),
+        false => None,
+    };
     Cause {
+        anonymous,
         failure: search.failure,
         places: search.places,
         limit: search.limit,
@@ -123,6 +131,26 @@ pub fn find(target: &mut impl Target, part: &Part, failure: Failure) -> Cause {
         minimal,
         stopped,
         is_checked,
+    }
+}
+
+/// A part with short names in the place of its own; `None` if it has none.
+fn anonymous(part: &Part) -> Option<Part> {
+    let short = |schema: &Value| Some(with_short_names(schema, b"null")?.0);
+    match part {
+        Part::Schema(schema) => short(schema).map(Part::Schema),
+        Part::Tools(tools) => {
+            let mut changed = tools.clone();
+            for (number, tool) in changed.iter_mut().enumerate() {
+                let function = tool.get_mut("function")?;
+                function["name"] = format!("tool_{number}").into();
+                if let Some(parameters) = function.get("parameters").and_then(short) {
+                    function["parameters"] = parameters;
+                }
+            }
+            (changed != *tools).then_some(Part::Tools(changed))
+        }
+        Part::Text(_) => None,
     }
 }
 
@@ -401,7 +429,9 @@ impl<T: Target> Search<'_, T> {
         let mut cleaned = self.clean(hoisted, &places, wrap)?;
         for (found, place) in self.places[before..].iter_mut().zip(&places) {
             if is_empty_branch(&cleaned, place) {
-                found.pointer.truncate(found.pointer.rfind('/').unwrap_or_default());
+                found
+                    .pointer
+                    .truncate(found.pointer.rfind('/').unwrap_or_default());
             }
         }
         self.places.dedup();

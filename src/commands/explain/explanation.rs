@@ -16,6 +16,9 @@ const MAX_CAUSES: usize = 5;
 /// Requests that decide whether a failure is repeatable, after the first two differ.
 const MORE_TRIES: usize = 4;
 
+/// The `tool_choice` with which a server has to enforce the schemas of tools.
+const REQUIRED: &str = "required";
+
 /// What was found out.
 #[derive(Clone, Debug)]
 pub(super) struct Explanation {
@@ -34,6 +37,10 @@ pub(super) struct Explanation {
     pub(super) seconds: f64,
     /// Why the search ended early.
     pub(super) stopped: Option<Stop>,
+    /// Whether the part came in a request body.
+    pub(super) has_body: bool,
+    /// Whether a call was required, since the tools are accepted without.
+    pub(super) is_required: bool,
     /// The request with the smallest part that fails, as it is sent.
     pub(super) request: Option<Value>,
 }
@@ -98,6 +105,8 @@ pub(super) fn explain(
         requests: 0,
         seconds: 0.0,
         stopped: None,
+        has_body: subject.body.is_some(),
+        is_required: false,
         request: None,
     };
     if let Err(stop) = look(probe, &mut found, samples) {
@@ -110,7 +119,14 @@ pub(super) fn explain(
 
 fn look(probe: &mut Probe<'_>, found: &mut Explanation, samples: usize) -> Result<(), Stop> {
     let part = found.part.clone();
-    match outcome(probe, &part, &mut found.times_ms)? {
+    let mut outcome_of = outcome(probe, &part, &mut found.times_ms)?;
+    if outcome_of == Outcome::Accepted && matches!(part, Part::Tools(_)) && !found.has_body {
+        // Servers compile the schemas of tools only if a call must follow them.
+        probe.tool_choice = REQUIRED;
+        outcome_of = outcome(probe, &part, &mut found.times_ms)?;
+        found.is_required = true;
+    }
+    match outcome_of {
         Outcome::Accepted => {
             found.keywords = ignored::keywords(probe, &part, samples)?;
             Ok(())

@@ -107,10 +107,14 @@ fn normalised(message: &str) -> String {
         let pattern = r#""[^"]*"|'[^']*'|`[^`]*`|\{.*\}|\[.*\]|\([^()]*\)|/[\w/~$.-]+|\d+(\.\d+)?"#;
         Regex::new(pattern).expect("the expression is fixed and well formed")
     });
-    // Lines between may draw the text with a mark below.
-    let mut lines = message.lines().filter(|line| !line.trim().is_empty());
+    // Other lines quote the request.
+    let mut lines = message
+        .lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty());
     let first = lines.next().unwrap_or_default();
-    let ends = [first, lines.next_back().unwrap_or_default()].join(" ");
+    let error = lines.find(|line| line.starts_with("error:"));
+    let ends = [first, error.unwrap_or_default()].join(" ");
     let text = QUOTED.replace_all(&ends, "_").to_lowercase();
     let words: Vec<&str> = text.split_whitespace().collect();
     words.join(" ").chars().take(COMPARED_CHARS).collect()

@@ -62,7 +62,12 @@ impl Saved {
         let minimal = report::minimal(&explained.cause.minimal);
         let request = explanation.request.clone().unwrap_or(Value::Null);
         let curl = curl(&request, self.url.as_deref());
-        let issue = issue(explanation, explained, &minimal);
+        let anonymous = explained.cause.anonymous.as_ref().map(report::minimal);
+        let issue = issue(
+            explanation,
+            explained,
+            anonymous.as_ref().unwrap_or(&minimal),
+        );
         for (path, text) in files_of(folder).zip([pretty(&minimal), pretty(&request), curl, issue])
         {
             output.write(&path, &text);

@@ -71,6 +71,8 @@ pub(super) struct Probe<'a> {
     pub(super) requests: usize,
     /// Median time of the request without the constraint.
     pub(super) without_ms: f64,
+    /// Sent with a list of tools.
+    pub(super) tool_choice: &'static str,
     nonce: u64,
     nonces: usize,
     /// The embedded engine, which is started anew after a compile that took too long.
@@ -106,6 +108,7 @@ impl<'a> Probe<'a> {
             requests: 0,
             without_ms: 0.0,
             nonce: RandomState::new().hash_one(0_u8),
+            tool_choice: "auto",
             nonces: 0,
             engine,
         };
@@ -210,7 +213,7 @@ impl<'a> Probe<'a> {
         let mut body: Map<String, Value> = serde_json::from_slice(&body).unwrap_or_default();
         let is_flat = body.contains_key("input");
         body.insert("tools".to_owned(), tools_of(tools, is_flat));
-        body.insert("tool_choice".to_owned(), "auto".into());
+        body.insert("tool_choice".to_owned(), self.tool_choice.into());
         Ok(Value::Object(body).to_string().into())
     }
 

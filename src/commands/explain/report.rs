@@ -1,5 +1,6 @@
 //! The page of an explanation: what is wrong first, then its cause, the smallest input and cures.
 
+use indexmap::IndexMap;
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -9,8 +10,10 @@ use super::failure::{Failure, time};
 use super::ignored::Kept;
 use super::input::Part;
 use crate::commands::output::pretty;
+use sobench_core::distinct::distinct;
 use sobench_core::output_format::OutputFormat;
 use sobench_core::printable::{printable, printable_message};
+use sobench_render::{Document, Table, text as render};
 use sobench_statistics::distributions::unseen_rate;
 
 /// The version of the JSON. It is raised when a key changes its meaning or is removed.
@@ -23,6 +26,9 @@ const NAME_WIDTH: usize = 9;
 const LINE_CHARS: usize = 160;
 const ANSWER_CHARS: usize = 100;
 
+/// The widest place in the table.
+const PLACE_CHARS: usize = 50;
+
 /// The name of the first line, which is not shown.
 const FIRST: &str = "first";
 
@@ -33,8 +39,56 @@ const MAX_NAMED: usize = 8;
 pub(super) fn printed(format: OutputFormat, found: &[Explanation]) -> String {
     match format {
         OutputFormat::Json => pretty(&file(found)),
-        _ => found.iter().map(text).collect::<Vec<_>>().join("\n"),
+        _ => {
+            let pages = found.iter().map(text);
+            let table = table(found).map(|table| {
+                let mut document = Document::default();
+                document.table(table);
+                render::render(&document)
+            });
+            table
+                .into_iter()
+                .chain(pages)
+                .collect::<Vec<_>>()
+                .join("\n")
+        }
     }
+}
+
+/// A line for each part and keyword that is not fine, by server; `None` for one server.
+fn table(found: &[Explanation]) -> Option<Table> {
+    let servers = distinct(found.iter().map(|found| found.server.as_str()));
+    let mut rows: IndexMap<String, Vec<&'static str>> = IndexMap::new();
+    for explanation in found {
+        let column = servers
+            .iter()
+            .position(|server| *server == explanation.server)?;
+        let mut put = |place: String, word: &'static str| {
+            let row = rows.entry(place).or_insert_with(|| vec![""; servers.len()]);
+            row[column] = word;
+        };
+        for explained in &explanation.causes {
+            let places = explained.cause.places.iter().map(place_text);
+            let name = match places.collect::<Vec<_>>() {
+                places if places.is_empty() => explanation.subject.clone(),
+                places => places.join(" with "),
+            };
+            put(name, explained.cause.failure.word());
+        }
+        for kept in explanation
+            .keywords
+            .iter()
+            .filter(|kept| kept.violation.is_some())
+        {
+            put(kept.pointer.clone(), "violation seen");
+        }
+    }
+    let heads = std::iter::once("").chain(servers.iter().copied());
+    let mut table = Table::new(heads, servers.len() + 1).wrapped(0, PLACE_CHARS);
+    for (place, words) in rows {
+        table.row(std::iter::once(place).chain(words.into_iter().map(str::to_owned)));
+    }
+    (servers.len() > 1).then_some(table)?.non_empty()
 }
 
 /// The JSON file.
@@ -54,6 +108,7 @@ fn value(found: &Explanation) -> Value {
     };
     json!({
         "subject": found.subject,
+        "tool_choice": found.is_required.then_some("required"),
         "server": found.server,
         "verdict": verdict,
         "failure": failure,
@@ -79,6 +134,7 @@ fn cause_value(explained: &Explained) -> Value {
         "limit": cause.limit,
         "seen": cause.seen,
         "minimal": minimal(&cause.minimal),
+        "anonymous": cause.anonymous.as_ref().map(minimal),
         "is_checked": cause.is_checked,
         "cures": cures,
         "engines": engines.iter().map(|(name, says)| json!({"engine": name, "says": says})).collect::<Vec<_>>(),
@@ -183,6 +239,15 @@ fn text(found: &Explanation) -> String {
         lines.push(
             "cause",
             "not looked for: it may harm the server and its users (--i-own-this-server)",
+        );
+    }
+    if found.is_required {
+        lines.push("", "with tool_choice \"required\"; accepted with \"auto\"");
+    }
+    if found.outcome == Outcome::Accepted && matches!(found.part, Part::Tools(_)) {
+        lines.push(
+            "unknown",
+            "not tested: whether calls keep the schemas of tools (sobench --dataset tools)",
         );
     }
     let whole = size(&found.part);
