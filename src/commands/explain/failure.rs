@@ -78,7 +78,7 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Refused { status, message } => {
-                write!(f, "{status} \"{}\"", printable_message(message))
+                write!(f, "{status} \"{}\"", printable_message(first_line(message)))
             }
             Self::Slow { ms, without_ms } => write!(
                 f,
@@ -90,6 +90,12 @@ impl fmt::Display for Failure {
             Self::Crashes { message } => write!(f, "{}", printable_message(message)),
         }
     }
+}
+
+/// The first line of a message: the others often quote the request.
+pub fn first_line(message: &str) -> &str {
+    let mut lines = message.lines().map(str::trim);
+    lines.find(|line| !line.is_empty()).unwrap_or_default()
 }
 
 /// `0.42 ms`, `12 ms`, `13.2 s`.
@@ -108,13 +114,9 @@ fn normalised(message: &str) -> String {
         Regex::new(pattern).expect("the expression is fixed and well formed")
     });
     // Other lines quote the request.
-    let mut lines = message
-        .lines()
-        .map(str::trim)
-        .filter(|line| !line.is_empty());
-    let first = lines.next().unwrap_or_default();
+    let mut lines = message.lines().map(str::trim);
     let error = lines.find(|line| line.starts_with("error:"));
-    let ends = [first, error.unwrap_or_default()].join(" ");
+    let ends = [first_line(message), error.unwrap_or_default()].join(" ");
     let text = QUOTED.replace_all(&ends, "_").to_lowercase();
     let words: Vec<&str> = text.split_whitespace().collect();
     words.join(" ").chars().take(COMPARED_CHARS).collect()

@@ -17,7 +17,7 @@ use tokio::runtime::Runtime;
 use self::args::ExplainArgs;
 use self::cause::Target as _;
 use self::explanation::{Explanation, explain};
-use self::failure::{Failure, Seen, time};
+use self::failure::{Failure, Seen, first_line, time};
 use self::input::{Part, Subject};
 use self::probe::{Limits, Probe};
 use self::target::{ENGINES, EngineServer, asked};
@@ -220,7 +220,9 @@ impl Context<'_> {
             Ok(Seen::Answered { ms, .. }) => {
                 format!("accepts ({})", time((ms - probe.without_ms).max(0.0)))
             }
-            Ok(Seen::Failed(Failure::Refused { message, .. })) => format!("refuses: {message}"),
+            Ok(Seen::Failed(Failure::Refused { message, .. })) => {
+                format!("refuses: {}", first_line(&message))
+            }
             Ok(Seen::Failed(Failure::Hangs { limit_s })) => {
                 format!("compiles for over {limit_s} s")
             }
