@@ -20,6 +20,9 @@ const SCHEMAS: [&str; 10] = [
     "unevaluatedProperties",
 ];
 
+/// Where subschemas are that count only if something refers to them.
+const DEFINITIONS: [&str; 2] = ["/$defs/", "/definitions/"];
+
 /// A part of a schema that can be left out, by its JSON pointer: a keyword, or a whole subschema.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Element(pub String);
@@ -128,9 +131,10 @@ impl Kept {
                 }
             }
             let is_inside = |target: &str| is_at_or_in(&place, target);
-            // A reference from inside a definition does not reach it.
-            let from_outside =
-                |(at, target): &&(String, String)| !target.is_empty() && !is_at_or_in(at, target);
+            // A reference from inside a definition does not reach it. Members are there without one.
+            let from_outside = |(at, target): &&(String, String)| {
+                DEFINITIONS.iter().any(|name| target.contains(name)) && !is_at_or_in(at, target)
+            };
             let outside = || references.iter().filter(from_outside);
             let is_reached =
                 |target: &str| outside().any(|(at, other)| other == target && kept.0.contains(at));

@@ -15,6 +15,9 @@ pub enum Together {
 /// The most elements that are searched for one by one.
 pub const MAX_TOGETHER: usize = 4;
 
+/// Numbers between two of which powers of two are tried first.
+const MANY: u64 = 1 << 16;
+
 /// Which of `count` elements fail together, if all of them do. Of a list that fails, a longer list
 /// fails as well. For k elements this takes about k times the logarithm of `count` attempts.
 ///
@@ -73,13 +76,24 @@ pub fn threshold<E>(
     mut fails: impl FnMut(u64) -> Result<bool, E>,
 ) -> Result<(u64, u64), E> {
     while high - low > 1 && (high - low) as f64 > precision * high as f64 {
-        let middle = low.midpoint(high);
+        let middle = middle(low, high);
         match fails(middle)? {
             true => high = middle,
             false => low = middle,
         }
     }
     Ok((low, high))
+}
+
+/// A number between both. Of large numbers it is a power of two, which limits often are, and the
+/// number below it at last.
+fn middle(low: u64, high: u64) -> u64 {
+    let (first, last) = (low.max(1).ilog2() + 1, (high - 1).ilog2());
+    match high - low > MANY {
+        true if first <= last => 1 << first.midpoint(last),
+        true if high.is_power_of_two() => high - 1,
+        _ => low.midpoint(high),
+    }
 }
 
 #[cfg(test)]
@@ -127,6 +141,15 @@ mod tests {
             threshold::<Infallible>(0, 10_000, precision, |tried| Ok(tried >= 2000)).unwrap()
         };
         assert_eq!(found(0.0), (1999, 2000));
+        let mut attempts = 0;
+        for least in [(1 << 31) - 1, 1 << 31, (1 << 31) + 1, 1_000_000_007, 3] {
+            let found = threshold::<Infallible>(1, u64::MAX, 0.0, |tried| {
+                attempts += 1;
+                Ok(tried >= least)
+            });
+            assert_eq!(found.unwrap(), (least - 1, least));
+        }
+        assert!(attempts <= 150, "{attempts}");
         let (low, high) = found(0.1);
         assert!(low < 2000 && high >= 2000 && (high - low) as f64 <= 0.1 * high as f64);
     }

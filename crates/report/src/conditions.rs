@@ -76,7 +76,6 @@ pub(crate) fn constraint_line(report: &Report) -> String {
     let [kinds, sent, converted, ..] = constraint(report);
     let is_sent = report.metrics.arm(Arm::Constrained).is_some();
     let preflight = match report.record.enforcement.state {
-        State::NotChecked if report.record.server.embedded => "needs no preflight",
         State::NotChecked => "no preflight",
         State::Enforced if !report.metrics.findings.reasons.is_empty() => {
             "preflight: one answer was valid"
@@ -85,11 +84,12 @@ pub(crate) fn constraint_line(report: &Report) -> String {
         State::NotEnforced => "preflight: NOT ENFORCED",
         State::Unproven => "preflight: enforcement not proven",
     };
+    let is_checked = is_sent && !report.record.server.embedded;
     let parts = [
         kinds,
         sent,
         converted,
-        is_sent.then(|| preflight.to_owned()),
+        is_checked.then(|| preflight.to_owned()),
     ];
     parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }

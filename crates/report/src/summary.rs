@@ -140,7 +140,7 @@ fn one_request(report: &Report) -> Option<String> {
     };
     let (requests, answers) = (repetition.requests, repetition.answers);
     let found = match repetition.distinct_answers {
-        distinct if distinct == answers => "every answer differs".to_owned(),
+        distinct if distinct == answers => "all answers differ".to_owned(),
         distinct => {
             let plural = if distinct == 1 { "" } else { "s" };
             let worth = repetition.effective_answers;
@@ -148,7 +148,7 @@ fn one_request(report: &Report) -> Option<String> {
         }
     };
     Some(format!(
-        "note: one prompt, sent {requests} times; {found}{flag}"
+        "note: all {requests} requests have the same prompt; {found}{flag}"
     ))
 }
 

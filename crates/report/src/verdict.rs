@@ -19,6 +19,9 @@ const MAX_REASONS: usize = 3;
 /// Times from which a factor says more than a difference, in milliseconds.
 pub const MIN_FACTOR_MS: f64 = 1.0;
 
+/// The width of an interval from which on a difference is too uncertain, in differences.
+const MAX_WIDTH: f64 = 4.0;
+
 /// How to measure what the constraint does.
 const CONTROL_FLAG: &str = "--guided-decoding-ratio 0.5";
 
@@ -335,22 +338,29 @@ pub fn added((what, to): (&str, &str), found: &[AddedTime]) -> Option<String> {
         };
         let (with, without) = (significant(of.without + of.added), significant(of.without));
         let times = factor(of.without + of.added, of.without);
-        let (signed, unit) = (signed(of.added), if is_first { " ms" } else { "" });
+        let (more, unit) = (signed(of.added), if is_first { " ms" } else { "" });
         let what = if is_first {
             format!("{what} takes ")
         } else {
             String::new()
         };
         let sure = of.interval.map_or_else(String::new, |(low, high)| {
-            format!(" ({} to {})", significant(low), significant(high))
+            let doubt = match high - low > MAX_WIDTH * of.added.abs() {
+                true => "; too uncertain to report",
+                false => "",
+            };
+            format!(" ({} to {}{doubt})", significant(low), significant(high))
+        });
+        let range = of.interval.map_or_else(String::new, |(low, high)| {
+            format!("; {} to {} ms", signed(low), signed(high))
         });
         match (has_factors, is_first || !has_one_base) {
             (true, true) => {
-                format!("{what}{with}{unit}{name} in place of {without} ({times}{few})")
+                format!("{what}{with}{unit}{name} in place of {without} ({times}{range}{few})")
             }
-            (true, false) => format!("{with}{name} ({times}{few})"),
-            (false, _) if is_first => format!("{signed} ms {to}{name}{sure}{few}"),
-            (false, _) => format!("{signed}{name}{sure}{few}"),
+            (true, false) => format!("{with}{name} ({times}{range}{few})"),
+            (false, _) if is_first => format!("{more} ms {to}{name}{sure}{few}"),
+            (false, _) => format!("{more}{name}{sure}{few}"),
         }
     };
     if !equal.is_empty() && !differing.is_empty() {

@@ -117,14 +117,18 @@ pub fn find(target: &mut impl Target, part: &Part, failure: Failure) -> Cause {
         None => search.target.send(&minimal, false).ok(),
         Some(_) => None,
     };
-    let is_checked = matches!(&again, Some(Seen::Failed(again)) if again.is_same(&search.failure));
+    let again = match again {
+        Some(Seen::Failed(again)) if again.is_same(&search.failure) => Some(again),
+        _ => None,
+    };
+    let is_checked = again.is_some();
     let anonymous = match is_checked {
         true => anonymous(&minimal).filter(|part| search.fails(part) == Ok(true)),
         false => None,
     };
     Cause {
         anonymous,
-        failure: search.failure,
+        failure: again.unwrap_or(search.failure),
         places: search.places,
         limit: search.limit,
         seen: search.seen,
@@ -408,6 +412,7 @@ impl<T: Target> Search<'_, T> {
             Together::These(chosen) => some(&chosen),
             Together::Without => {
                 self.places.push(place(schema, "", tool));
+                self.seen.push("without any keyword as well".to_owned());
                 let bare = with_only(schema, &[]);
                 return self.clean(bare, &[], wrap).map(drop);
             }

@@ -9,6 +9,7 @@ use super::ignored::{self, Kept};
 use super::input::{Part, Subject};
 use super::probe::Probe;
 use sobench_client::clock::Stopwatch;
+use sobench_core::constraint::Constraint;
 
 /// The most causes that are looked for in one part.
 const MAX_CAUSES: usize = 5;
@@ -17,7 +18,7 @@ const MAX_CAUSES: usize = 5;
 const MORE_TRIES: usize = 4;
 
 /// The `tool_choice` with which a server has to enforce the schemas of tools.
-const REQUIRED: &str = "required";
+pub(super) const REQUIRED: &str = "required";
 
 /// What was found out.
 #[derive(Clone, Debug)]
@@ -26,6 +27,8 @@ pub(super) struct Explanation {
     pub(super) subject: String,
     /// The server's name, for people.
     pub(super) server: String,
+    /// Its product, engine and version.
+    pub(super) version: String,
     pub(super) part: Part,
     pub(super) outcome: Outcome,
     pub(super) causes: Vec<Explained>,
@@ -90,13 +93,19 @@ impl Explanation {
 pub(super) fn explain(
     probe: &mut Probe<'_>,
     subject: &Subject,
-    server: &str,
+    (server, version): (&str, &str),
     samples: usize,
 ) -> Explanation {
     let watch = Stopwatch::start();
     let mut found = Explanation {
-        subject: subject.name.clone(),
+        subject: match &subject.part {
+            Part::Text(Constraint::Regex(_)) => {
+                format!("{} (as a regular expression)", subject.name)
+            }
+            _ => subject.name.clone(),
+        },
         server: server.to_owned(),
+        version: version.to_owned(),
         part: subject.part.clone(),
         outcome: Outcome::Accepted,
         causes: Vec::new(),

@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use super::args::ExplainArgs;
+use super::cause::Limit;
 use super::explanation::{Explained, Explanation};
+use super::failure::Failure;
 use super::report::{self, place_text};
 use crate::commands::output::{CommandOutput, check_writable, pretty};
 use sobench_core::error::Result;
@@ -113,28 +115,48 @@ fn curl(request: &Value, url: Option<&str>) -> String {
 fn issue(explanation: &Explanation, explained: &Explained, minimal: &Value) -> String {
     let Explained { cause, engines, .. } = explained;
     let places: Vec<String> = cause.places.iter().map(place_text).collect();
-    let limit = cause.limit.as_ref().map_or_else(String::new, |limit| {
-        format!(
-            "\nIt is accepted at {} ({}), and fails at {}.\n",
-            limit.accepted_at, limit.of, limit.fails_at
-        )
-    });
-    let engines: Vec<String> = engines
-        .iter()
-        .map(|(name, says)| format!("- {name} {says}\n"))
-        .collect();
-    let others = match engines.is_empty() {
-        true => String::new(),
-        false => format!("\n## Other engines\n{}", engines.concat()),
+    let title = match places.is_empty() {
+        true => minimal.to_string(),
+        false => places.join(" with "),
     };
+    let limit = cause.limit.as_ref().map_or_else(String::new, |limit| {
+        let Limit {
+            of,
+            accepted_at,
+            fails_at,
+        } = limit;
+        format!("\nIt is accepted at {accepted_at} ({of}), and fails at {fails_at}.\n")
+    });
+    let expected = match cause.failure {
+        Failure::Refused { .. } => {
+            "The constraint is accepted, or the documentation says that it is not."
+        }
+        _ => "An answer as fast as with similar constraints, or an error that names the part.",
+    };
+    let section = |title: &str, lines: Vec<String>| match lines.is_empty() {
+        true => String::new(),
+        false => format!("\n## {title}\n{}", lines.concat()),
+    };
+    let engines = engines
+        .iter()
+        .map(|(name, says)| format!("- {name} {says}\n"));
+    let others = explanation
+        .causes
+        .iter()
+        .filter(|other| *other.cause.places != *cause.places);
+    let others = others.flat_map(|other| other.cause.places.iter().map(place_text));
     format!(
-        "# {word}: {place}\n\n## Version\n{server}; found with sobench {version}\n\n## Input\n```json\n{minimal}\n```\n\
-         {limit}\n## Expected\nAn answer that matches the constraint, or an error that names the part that is not supported.\n\n\
-         ## Actual\n{failure}\n{others}",
+        "# {word}: {title}\n\n## Version\n{version} (found with sobench {sobench})\n\n\
+         ## Input\n```json\n{minimal}\n```\n{limit}\n## To reproduce\nsh curl.sh, which sends request.json\n\n\
+         ## Expected\n{expected}\n\n## Actual\n{failure}\n{engines}{others}",
         word = cause.failure.word(),
-        place = places.join(" with "),
-        server = explanation.server,
-        version = env!("CARGO_PKG_VERSION"),
+        version = explanation.version,
+        sobench = env!("CARGO_PKG_VERSION"),
         failure = cause.failure,
+        engines = section("Other engines", engines.collect()),
+        others = section(
+            "Other parts of the same schema that fail",
+            others.map(|place| format!("- {place}\n")).collect()
+        ),
     )
 }

@@ -16,7 +16,7 @@ use tokio::runtime::Runtime;
 
 use self::args::ExplainArgs;
 use self::cause::Target as _;
-use self::explanation::{Explanation, explain};
+use self::explanation::{Explanation, REQUIRED, explain};
 use self::failure::{Failure, Seen, first_line, time};
 use self::input::{Part, Subject};
 use self::probe::{Limits, Probe};
@@ -148,18 +148,18 @@ impl Context<'_> {
         limits: Limits,
     ) -> Result<Vec<Explanation>> {
         let opened = Target::open(plan, target, &asked(self.limits.timeout), self.runtime)?;
+        let facts = self.runtime.block_on(runner::facts(&opened.client));
+        let product = server_label(&facts, plan.backend);
+        let number = facts
+            .version
+            .as_deref()
+            .map(|version| format!(" {version}"));
+        let version = product + &number.unwrap_or_default();
         let (label, samples) = match &engine {
-            Some(engine) => (engine.engine.name().to_owned(), EMBEDDED_SAMPLES),
-            None => {
-                let facts = self.runtime.block_on(runner::facts(&opened.client));
-                let version = facts
-                    .version
-                    .as_deref()
-                    .map(|version| format!(" {version}"));
-                let label = server_label(&facts, plan.backend);
-                (label + &version.unwrap_or_default(), SAMPLES)
-            }
+            Some(engine) => (engine.engine.name(), EMBEDDED_SAMPLES),
+            None => (version.as_str(), SAMPLES),
         };
+        let label = label.to_owned();
         let mut found = Vec::new();
         for subject in subjects {
             if plan.progress {
@@ -168,7 +168,7 @@ impl Context<'_> {
             let context = (self.runtime, self.shutdown);
             let (client, options) = (&opened.client, &opened.options);
             let mut probe = Probe::new(client, options, subject, context, limits, engine.take())?;
-            found.push(explain(&mut probe, subject, &label, samples));
+            found.push(explain(&mut probe, subject, (&label, &version), samples));
             if self.shutdown.is_requested() {
                 break;
             }
@@ -216,6 +216,7 @@ impl Context<'_> {
         };
         let (client, options) = (&opened.client, &opened.options);
         let mut probe = Probe::new(client, options, &subject, context, limits, Some(server))?;
+        probe.tool_choice = REQUIRED;
         Ok(match probe.send(part, true) {
             Ok(Seen::Answered { ms, .. }) => {
                 format!("accepts ({})", time((ms - probe.without_ms).max(0.0)))

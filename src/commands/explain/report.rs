@@ -309,7 +309,11 @@ fn cause(lines: &mut Lines, explained: &Explained, whole: usize) {
         &format!("{}  ({bytes} bytes, from {whole})", printable(&text, room)),
     );
     if !cause.is_checked && cause.stopped.is_none() {
-        lines.push("", "undecided: it did not fail when it was sent again");
+        let text = match cause.failure {
+            Failure::Refused { .. } => "undecided: it did not fail when it was sent again",
+            _ => "undecided: times vary; it was not slow when it was sent again",
+        };
+        lines.push("", text);
     }
     if !engines.is_empty() {
         let said = engines

@@ -138,7 +138,7 @@ pub enum BenchNotice {
         "the server refused the constraint of {request} ({status}: {message}){}{}{}",
         .keyword.as_ref().map_or_else(String::new, |keyword| format!("; it names the keyword {keyword}")),
         .part.as_ref().map_or_else(String::new, |part| format!("; it refuses {part}")),
-        if *.answers_without { ", and answers without it" } else { "" }
+        if *.answers_without { "; without the constraint it answers" } else { "" }
     )]
     ConstraintRefused {
         request: String,

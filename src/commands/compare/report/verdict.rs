@@ -17,6 +17,9 @@ use sobench_statistics::contrast::{KEPT_BY_CHANCE, KEPT_LEVEL, MIN_RUNS};
 /// Differences of median times that matter, in percent.
 const MARGIN_PERCENT: f64 = 20.0;
 
+/// Bounds from which on times say nothing, in percent.
+const UNUSABLE_PERCENT: f64 = 100.0;
+
 /// The verdict block.
 pub(super) fn block(comparison: &Comparison, rows: &matrix::Comparison) -> Block {
     let worse = if comparison.is_comparable() {
@@ -67,7 +70,10 @@ fn worse(against: &SideComparison, comparison: &Comparison) -> Answer {
     if !are_times_tested {
         parts.push(format!("times need {MIN_RUNS} runs a side"));
     }
-    for (rows, place) in [(&measured, ""), (&assumed, "in these runs ")] {
+    for (rows, place) in [
+        (&measured, ""),
+        (&assumed, "in these runs, perhaps by chance, "),
+    ] {
         for (verdict, words) in [
             (DifferenceVerdict::Worse, "worse"),
             (DifferenceVerdict::Better, "better"),
@@ -142,9 +148,12 @@ fn times_within(against: &SideComparison) -> Option<(String, f64)> {
         .map(|(low, high)| low.abs().max(high.abs()))
         .reduce(f64::max)?;
     let shown = significant(most);
-    let text = match most > MARGIN_PERCENT {
-        true => format!("median times vary too much: a change of {shown} % is possible"),
-        false => format!("median times are within {shown} %"),
+    let text = match most {
+        most if most > UNUSABLE_PERCENT => "median times vary too much to be compared".to_owned(),
+        most if most > MARGIN_PERCENT => {
+            format!("median times vary: a change of {shown} % is possible")
+        }
+        _ => format!("median times are within {shown} %"),
     };
     Some((text, most))
 }
