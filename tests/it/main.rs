@@ -27,6 +27,7 @@ mod enforcement;
 // Needs bash.
 mod deploy;
 mod embedded_speed;
+mod explain;
 mod faults;
 // Needs memory limits, pipes and devices of Linux.
 #[cfg(target_os = "linux")]

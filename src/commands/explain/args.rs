@@ -36,6 +36,9 @@ pub struct ExplainArgs {
     /// who use it. Servers on this machine are always tested
     #[arg(long)]
     pub i_own_this_server: bool,
+    /// Do not ask the embedded engines about the smallest input
+    #[arg(long)]
+    pub skip_engines: bool,
     /// Write a folder with the smallest input, the request and a bug report, or a file
     /// (.json, .sarif). May be repeated
     #[arg(long, value_name = "PATH")]
@@ -63,6 +66,7 @@ impl ExplainArgs {
             slow: SLOW_S,
             request_timeout: flags.request_timeout,
             i_own_this_server: false,
+            skip_engines: false,
             save: flags.save.save.clone(),
             force: flags.save.force,
             format: flags.format,

@@ -60,6 +60,8 @@ pub(super) struct Explained {
 /// What the server does with the whole part.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Outcome {
+    /// Not found out.
+    Unknown,
     Accepted,
     Fails(Failure),
     /// The same request fails this many times.
@@ -82,7 +84,7 @@ impl Explanation {
     pub(super) fn is_undecided(&self) -> bool {
         let is_open = |explained: &Explained| !explained.cause.is_checked;
         match &self.outcome {
-            Outcome::Flaky { .. } => true,
+            Outcome::Unknown | Outcome::Flaky { .. } => true,
             Outcome::Fails(_) => self.causes.is_empty() || self.causes.iter().any(is_open),
             Outcome::Accepted => false,
         }
@@ -107,7 +109,7 @@ pub(super) fn explain(
         server: server.to_owned(),
         version: version.to_owned(),
         part: subject.part.clone(),
-        outcome: Outcome::Accepted,
+        outcome: Outcome::Unknown,
         causes: Vec::new(),
         keywords: Vec::new(),
         times_ms: None,
@@ -128,15 +130,17 @@ pub(super) fn explain(
 
 fn look(probe: &mut Probe<'_>, found: &mut Explanation, samples: usize) -> Result<(), Stop> {
     let part = found.part.clone();
-    let mut outcome_of = outcome(probe, &part, &mut found.times_ms)?;
+    let mut outcome_of = outcome(probe, &part, found)?;
     if outcome_of == Outcome::Accepted && matches!(part, Part::Tools(_)) && !found.has_body {
         // Servers compile the schemas of tools only if a call must follow them.
         probe.tool_choice = REQUIRED;
-        outcome_of = outcome(probe, &part, &mut found.times_ms)?;
+        outcome_of = outcome(probe, &part, found)?;
         found.is_required = true;
     }
     match outcome_of {
+        Outcome::Unknown => Ok(()),
         Outcome::Accepted => {
+            found.outcome = Outcome::Accepted;
             found.keywords = ignored::keywords(probe, &part, samples)?;
             Ok(())
         }
@@ -155,18 +159,18 @@ fn look(probe: &mut Probe<'_>, found: &mut Explanation, samples: usize) -> Resul
 }
 
 /// What the server does with the whole part, twice.
-fn outcome(
-    probe: &mut Probe<'_>,
-    part: &Part,
-    times_ms: &mut Option<(f64, f64)>,
-) -> Result<Outcome, Stop> {
+fn outcome(probe: &mut Probe<'_>, part: &Part, found: &mut Explanation) -> Result<Outcome, Stop> {
     let mut failures = Vec::new();
     let mut of = 0;
     while of < 2 || (of < 2 + MORE_TRIES && !failures.is_empty() && failures.len() < of) {
         of += 1;
         match probe.send(part, true)? {
-            Seen::Answered { ms, .. } => *times_ms = Some((ms, probe.without_ms)),
-            Seen::Failed(failure) => failures.push(failure),
+            Seen::Answered { ms, .. } => found.times_ms = Some((ms, probe.without_ms)),
+            Seen::Failed(failure) => {
+                // The server may be gone after it.
+                found.outcome = Outcome::Fails(failure.clone());
+                failures.push(failure);
+            }
         }
         // A server that may be harmed is not asked again.
         if failures.last().is_some_and(Failure::is_harmful) && !probe.limits.may_harm {

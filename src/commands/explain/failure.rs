@@ -110,7 +110,8 @@ pub fn time(ms: f64) -> String {
 /// A message without what quotes the request: texts in quotes, numbers, lists and objects.
 fn normalised(message: &str) -> String {
     static QUOTED: LazyLock<Regex> = LazyLock::new(|| {
-        let pattern = r#""[^"]*"|'[^']*'|`[^`]*`|\{.*\}|\[.*\]|\([^()]*\)|/[\w/~$.-]+|\d+(\.\d+)?"#;
+        let pattern =
+            r#""[^"]*"|'[^']*'|`[^`]*`|\{.*\}|\[.*\]|\([^()]*\)|/[\w/~$.-]+|[\w.-]*\d[\w.-]*"#;
         Regex::new(pattern).expect("the expression is fixed and well formed")
     });
     // Other lines quote the request.

@@ -74,7 +74,9 @@ pub fn run(flags: &ExplainArgs, shutdown: &Shutdown) -> Result<CommandOutput> {
         true => context.on_engines(&subjects)?,
         false => context.on_servers(&subjects)?,
     };
-    context.ask_engines(&mut found);
+    if !flags.skip_engines {
+        context.ask_engines(&mut found);
+    }
     let mut output = CommandOutput {
         stdout: report::printed(flags.format, &found),
         exit_code: exit_code(&found, shutdown),

@@ -71,6 +71,8 @@ pub(super) struct Probe<'a> {
     pub(super) requests: usize,
     /// Median time of the request without the constraint.
     pub(super) without_ms: f64,
+    /// Why the server cannot be asked any more.
+    lost: Option<Stop>,
     /// Sent with a list of tools.
     pub(super) tool_choice: &'static str,
     nonce: u64,
@@ -108,6 +110,7 @@ impl<'a> Probe<'a> {
             requests: 0,
             without_ms: 0.0,
             nonce: RandomState::new().hash_one(0_u8),
+            lost: None,
             tool_choice: "auto",
             nonces: 0,
             engine,
@@ -262,6 +265,9 @@ impl<'a> Probe<'a> {
         if self.shutdown.is_requested() {
             return Err(Stop::Interrupted);
         }
+        if let Some(lost) = &self.lost {
+            return Err(lost.clone());
+        }
         if self.requests >= self.limits.max_requests {
             return Err(Stop::Budget);
         }
@@ -315,7 +321,7 @@ impl<'a> Probe<'a> {
             if is_up.is_some() && matches!(seen(&self.exchange(body)?), Seen::Answered { .. }) {
                 return Ok(());
             }
-            let pause = tokio::time::sleep(RECOVERY_INTERVAL);
+            let pause = async { tokio::time::sleep(RECOVERY_INTERVAL).await };
             self.runtime.block_on(pause);
         }
         Err(Stop::Lost(format!(
@@ -391,7 +397,7 @@ impl Target for Probe<'_> {
                     }));
                 }
                 Seen::Failed(Failure::Hangs { .. } | Failure::Crashes { .. }) => {
-                    self.recover()?;
+                    self.lost = self.recover().err();
                     return Ok(found);
                 }
                 found => return Ok(found),
@@ -475,8 +481,12 @@ fn unique(part: &Part, nonce: &str) -> Part {
     let described = |value: &mut Value| {
         if let Some(members) = value.as_object_mut() {
             let before = members.get("description").and_then(Value::as_str);
-            let text =
-                before.map_or_else(|| nonce.to_owned(), |before| format!("{before} {nonce}"));
+            // Of the same length where it can be, since servers limit it.
+            let kept = before.map_or(0, |before| {
+                before.chars().count().saturating_sub(nonce.len())
+            });
+            let before: String = before.unwrap_or_default().chars().take(kept).collect();
+            let text = format!("{before}{nonce}");
             members.insert("description".to_owned(), text.into());
         }
     };

@@ -102,6 +102,7 @@ pub(super) fn file(found: &[Explanation]) -> Value {
 
 fn value(found: &Explanation) -> Value {
     let (verdict, failure) = match &found.outcome {
+        Outcome::Unknown => ("unknown", None),
         Outcome::Accepted => ("accepted", None),
         Outcome::Fails(failure) => (failure.word(), Some(failure)),
         Outcome::Flaky { failure, .. } => ("flaky", Some(failure)),
@@ -191,6 +192,10 @@ fn text(found: &Explanation) -> String {
     let cost = format!("{} requests, {:.1} s", found.requests, found.seconds);
     let (subject, server) = (&found.subject, &found.server);
     match &found.outcome {
+        Outcome::Unknown => lines.push(
+            FIRST,
+            &format!("{subject}: not explained on {server} ({cost})"),
+        ),
         Outcome::Accepted => {
             let times = found.times_ms.map_or_else(String::new, |(with, without)| {
                 format!(
