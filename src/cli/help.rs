@@ -91,6 +91,11 @@ pub(super) fn of_serve(flag: Arg) -> Arg {
 /// Hides the flags of `explain` that `preflight` explains.
 pub(super) fn of_explain(flag: Arg) -> Arg {
     let is_shown = is_in(EXPLAIN_FLAGS, &flag) || flag.get_long().is_none();
+    let flag = match flag.get_id() == "backend" {
+        true => flag
+            .help("Kind of server, which determines the default endpoint [default: openai-chat]"),
+        false => flag,
+    };
     flag.hide(!is_shown)
 }
 

@@ -3,8 +3,8 @@
 use serde_json::Value;
 
 /// JSON pointers to the message, in order: OpenAI, vLLM and llama.cpp; SGLang and old vLLM; FastAPI;
-/// TGI, Ollama and TensorRT-LLM; a failed response of `/v1/responses`.
-const POINTERS: [&str; 7] = [
+/// TGI, Ollama and TensorRT-LLM; a failed response of `/v1/responses`; SGLang's `/generate`.
+const POINTERS: [&str; 8] = [
     "/error/message",
     "/message",
     "/detail/message",
@@ -12,6 +12,7 @@ const POINTERS: [&str; 7] = [
     "/detail",
     "/error",
     "/response/error/message",
+    "/meta_info/finish_reason/message",
 ];
 
 /// The message of an error body of any kind of server. The body itself if there is none.

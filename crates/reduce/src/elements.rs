@@ -222,6 +222,16 @@ pub fn is_at_or_in(place: &str, other: &str) -> bool {
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
+/// Whether a reference to a place in the schema has no target.
+pub fn has_broken_reference(schema: &Value) -> bool {
+    let mut references = Vec::new();
+    collect_references(schema, "", &mut references);
+    let is_broken = |(_, target): &(String, String)| {
+        target.starts_with('/') && schema.pointer(target).is_none()
+    };
+    references.iter().any(is_broken)
+}
+
 fn collect_references(value: &Value, at: &str, found: &mut Vec<(String, String)>) {
     match value {
         Value::Object(members) => {

@@ -10,7 +10,8 @@ use sobench_core::verdict::Verdict;
 use sobench_judge::{Evaluator, JudgeSettings, judge_text, meta_schema_error};
 use sobench_reduce::constraint::reduced_constraint;
 use sobench_reduce::elements::{
-    self, Element, alone, elements, escaped, subschemas_around, with_only, without,
+    self, Element, alone, elements, escaped, has_broken_reference, subschemas_around, with_only,
+    without,
 };
 use sobench_reduce::schema::with_short_names;
 use sobench_reduce::search::{MAX_TOGETHER, Together, threshold, together};
@@ -174,7 +175,7 @@ fn is_valid_part(part: &Part) -> bool {
 }
 
 fn is_valid(schema: &Value) -> bool {
-    meta_schema_error(schema).is_none()
+    meta_schema_error(schema).is_none() && !has_broken_reference(schema)
 }
 
 struct Search<'a, T> {
@@ -249,6 +250,11 @@ impl<T: Target> Search<'_, T> {
             Together::Without => Ok(()),
             Together::First(number) => self.number_of_tools(tools, number),
             Together::These(chosen) => {
+                if chosen.len() == 1 && self.fails(&Part::Tools(tiny_tools(1)))? {
+                    self.seen
+                        .push("any tool fails, so the tools are not the cause".to_owned());
+                    return Ok(());
+                }
                 self.other_tools(tools, &chosen)?;
                 let mut kept = some(&chosen);
                 for place in 0..kept.len() {
@@ -283,15 +289,8 @@ impl<T: Target> Search<'_, T> {
     /// Too many tools, any of them.
     fn number_of_tools(&mut self, tools: &[Value], number: usize) -> Tried<()> {
         let last = |number: usize| Part::Tools(tools[tools.len() - number..].to_vec());
-        let tiny = |number: usize| {
-            let tool = |index| {
-                json!({"type": "function", "function": {"name": format!("t{index}"),
-                "parameters": {"type": "object", "properties": {}}}})
-            };
-            Part::Tools((1..=number).map(tool).collect())
-        };
         if self.fails(&last(number))? && !self.fails(&last(number.saturating_sub(1)))? {
-            self.fails(&tiny(number))?;
+            self.fails(&Part::Tools(tiny_tools(number)))?;
             self.seen.push("any of them".to_owned());
         }
         self.limit = Some(Limit {
@@ -431,7 +430,36 @@ impl<T: Target> Search<'_, T> {
             format!("{}{below}", if is_wrapped { MEMBER_PLACE } else { "" })
         };
         let places: Vec<String> = places.iter().map(moved).collect();
-        let mut cleaned = self.clean(hoisted, &places, wrap)?;
+        // A definition may only be there for what refers to it.
+        let is_definition = |place: &&String| {
+            elements::is_at_or_in(place, "/$defs") || elements::is_at_or_in(place, "/definitions")
+        };
+        let is_several = places.len() > 1;
+        let needed: Vec<String> = places
+            .iter()
+            .filter(|place| !is_several || !is_definition(place))
+            .cloned()
+            .collect();
+        let mut cleaned = self.clean(hoisted, &needed, wrap)?;
+        let is_gone = |place: &String| cleaned.pointer(place).is_none();
+        if places.iter().any(is_gone) && at.is_empty() && self.places.len() - before == places.len()
+        {
+            let mut kept = places.iter().map(|place| !is_gone(place));
+            let mut index = 0;
+            self.places.retain(|_| {
+                index += 1;
+                index <= before || kept.next().unwrap_or(true)
+            });
+            let others = leaves(&cleaned);
+            let is_new = |leaf: &&String| {
+                !needed.iter().any(|place| {
+                    elements::is_at_or_in(leaf, place) || elements::is_at_or_in(place, leaf)
+                })
+            };
+            let others = others.iter().filter(is_new);
+            self.places
+                .extend(others.map(|leaf| place(schema, leaf, tool)));
+        }
         for (found, place) in self.places[before..].iter_mut().zip(&places) {
             if is_empty_branch(&cleaned, place) {
                 found
@@ -470,7 +498,8 @@ impl<T: Target> Search<'_, T> {
                 self.fails(&wrap(&root(last - around)))
             })?;
             level = last - usize::try_from(fails_at).unwrap_or(last);
-            if fails_at > MAX_TOGETHER as u64 {
+            // A reference to a place outside needs the levels for another reason.
+            if fails_at > MAX_TOGETHER as u64 && !has_broken_reference(&root(last)) {
                 self.limit = Some(Limit {
                     of: "levels".to_owned(),
                     accepted_at,
@@ -484,37 +513,26 @@ impl<T: Target> Search<'_, T> {
     /// Leaves out what is not needed, besides the places.
     fn clean(&mut self, schema: Value, places: &[String], wrap: &Wrap<'_>) -> Tried<Value> {
         let mut cleaned = schema;
-        let types = |schema: &Value| -> Vec<String> {
-            let mut around: Vec<String> = elements(schema)
-                .into_iter()
-                .map(|element| element.0)
-                .collect();
-            around.push(String::new());
-            let with_type = around.iter().filter(|place| {
-                schema
-                    .pointer(place)
-                    .is_some_and(|part| part.get("type").is_some())
-            });
-            let types: Vec<String> = with_type.map(|place| format!("{place}/type")).collect();
-            around.pop();
-            around.extend(types);
-            around
-        };
-        let candidates = types(&cleaned);
-        if candidates.len() > MAX_CLEANED {
-            return Ok(cleaned);
-        }
-        for candidate in candidates.iter().rev() {
-            if places
-                .iter()
-                .any(|place| elements::is_at_or_in(place, candidate))
-            {
-                continue;
+        // What refers to a definition goes before it.
+        for _ in 0..2 {
+            let candidates = removable(&cleaned);
+            if candidates.len() > MAX_CLEANED {
+                return Ok(cleaned);
             }
-            if let Some(less) = without(&cleaned, candidate)
-                && self.fails(&wrap(&less))?
-            {
-                cleaned = less;
+            let before = cleaned.clone();
+            for candidate in candidates.iter().rev() {
+                let mut needed = places.iter();
+                if needed.any(|place| elements::is_at_or_in(place, candidate)) {
+                    continue;
+                }
+                if let Some(less) = without(&cleaned, candidate)
+                    && self.fails(&wrap(&less))?
+                {
+                    cleaned = less;
+                }
+            }
+            if cleaned == before {
+                break;
             }
         }
         Ok(cleaned)
@@ -673,6 +691,50 @@ impl<T: Target> Search<'_, T> {
         ));
         Ok(())
     }
+}
+
+/// Tools that only have a name.
+fn tiny_tools(number: usize) -> Vec<Value> {
+    let parameters = json!({"type": "object", "properties": {}});
+    let tool = |index| json!({"type": "function", "function": {"name": format!("t{index}"), "parameters": parameters}});
+    (1..=number).map(tool).collect()
+}
+
+/// What may be left out of a schema: its elements, their types, and definitions.
+fn removable(schema: &Value) -> Vec<String> {
+    let found: Vec<String> = elements(schema)
+        .into_iter()
+        .map(|element| element.0)
+        .collect();
+    let has = |place: &str, name: &str| {
+        schema
+            .pointer(place)
+            .is_some_and(|part| part.get(name).is_some())
+    };
+    let root = String::new();
+    let with_type = found
+        .iter()
+        .chain([&root])
+        .filter(|place| has(place, "type"));
+    let types: Vec<String> = with_type.map(|place| format!("{place}/type")).collect();
+    let definitions = ["$defs", "definitions"]
+        .into_iter()
+        .filter(|name| has("", name));
+    let definitions: Vec<String> = definitions.map(|name| format!("/{name}")).collect();
+    definitions.into_iter().chain(found).chain(types).collect()
+}
+
+/// The elements in which there is no other one.
+fn leaves(schema: &Value) -> Vec<String> {
+    let all: Vec<String> = elements(schema)
+        .into_iter()
+        .map(|element| element.0)
+        .collect();
+    let has_none = |place: &&String| {
+        !all.iter()
+            .any(|other| other != *place && elements::is_at_or_in(other, place))
+    };
+    all.iter().filter(has_none).cloned().collect()
 }
 
 /// The lists of a schema with more than [`MAX_TOGETHER`] entries, the longest first.

@@ -27,6 +27,8 @@ pub(super) enum Effect {
     Equivalent,
     Looser,
     Stricter,
+    /// Neither of these.
+    Different,
 }
 
 impl Effect {
@@ -35,6 +37,7 @@ impl Effect {
             Self::Equivalent => "equivalent",
             Self::Looser => "looser",
             Self::Stricter => "stricter",
+            Self::Different => "other answers",
         }
     }
 }
@@ -136,15 +139,27 @@ fn candidates(part: &Part, cause: &Cause) -> Vec<Cure> {
         };
         found.push(Cure {
             change: format!("remove {what}"),
-            effect: if is_annotation {
-                Effect::Equivalent
-            } else {
-                Effect::Looser
+            effect: match is_annotation {
+                true => Effect::Equivalent,
+                false => effect_of_removal(&place.pointer, name.is_some()),
             },
             part: without,
         });
     }
     found
+}
+
+/// What it does to the answers if a keyword, or the whole subschema at a place, is left out.
+fn effect_of_removal(pointer: &str, is_keyword: bool) -> Effect {
+    let owner = pointer.rsplit('/').nth(1).unwrap_or_default();
+    let is_inverted = ["/oneOf/", "/not/", "/if/"]
+        .iter()
+        .any(|name| format!("{pointer}/").contains(name));
+    match (is_keyword, owner) {
+        _ if is_inverted => Effect::Different,
+        (false, "anyOf") => Effect::Stricter,
+        _ => Effect::Looser,
+    }
 }
 
 /// The part with other keywords in a subschema.

@@ -40,6 +40,8 @@ pub(super) struct Explanation {
     pub(super) seconds: f64,
     /// Why the search ended early.
     pub(super) stopped: Option<Stop>,
+    /// Whether the part is accepted without several causes.
+    pub(super) is_cured: bool,
     /// Whether the part came in a request body.
     pub(super) has_body: bool,
     /// Whether a call was required, since the tools are accepted without.
@@ -116,6 +118,7 @@ pub(super) fn explain(
         requests: 0,
         seconds: 0.0,
         stopped: None,
+        is_cured: false,
         has_body: subject.body.is_some(),
         is_required: false,
         request: None,
@@ -141,8 +144,7 @@ fn look(probe: &mut Probe<'_>, found: &mut Explanation, samples: usize) -> Resul
         Outcome::Unknown => Ok(()),
         Outcome::Accepted => {
             found.outcome = Outcome::Accepted;
-            found.keywords = ignored::keywords(probe, &part, samples)?;
-            Ok(())
+            ignored::keywords(probe, &part, samples, &mut found.keywords)
         }
         Outcome::Fails(failure) => {
             found.outcome = Outcome::Fails(failure.clone());
@@ -218,7 +220,10 @@ fn causes(
             return Ok(());
         };
         match probe.send(&without, true)? {
-            Seen::Answered { .. } => return Ok(()),
+            Seen::Answered { .. } => {
+                found.is_cured = found.causes.len() > 1;
+                return Ok(());
+            }
             // The part that was left out was not the whole cause.
             Seen::Failed(next) if next.is_same(&failure) && without == left => return Ok(()),
             Seen::Failed(next) => (left, failure) = (without, next),

@@ -40,13 +40,13 @@ pub(super) fn keywords(
     probe: &mut Probe<'_>,
     part: &Part,
     samples: usize,
-) -> Result<Vec<Kept>, Stop> {
+    all: &mut Vec<Kept>,
+) -> Result<(), Stop> {
     let Part::Schema(schema) = part else {
-        return Ok(Vec::new());
+        return Ok(());
     };
     let found = instances(schema);
     let compiled = compiled(schema);
-    let mut all = Vec::new();
     // One answer may show several; those that it shows are not asked for again.
     let mut broken: Vec<(String, String, String)> = Vec::new();
     if let Some((text, _)) = found
@@ -89,11 +89,12 @@ pub(super) fn keywords(
                 && place.is_empty()
             {
                 // Nothing is kept, so no keyword needs a test.
-                return Ok(vec![Kept {
+                *all = vec![Kept {
                     pointer: String::new(),
                     violation: Some((answer, reason.clone())),
                     ..kept
-                }]);
+                }];
+                return Ok(());
             }
             kept.violation = found
                 .filter(|(place, _)| place == pointer)
@@ -111,7 +112,7 @@ pub(super) fn keywords(
         alone: None,
         is_tested: false,
     }));
-    Ok(all)
+    Ok(())
 }
 
 /// The keyword with its type only, as a member of an object, if a server breaks it there as well.

@@ -59,6 +59,7 @@ pub fn run(flags: &ExplainArgs, shutdown: &Shutdown) -> Result<CommandOutput> {
         slow,
         timeout,
         may_harm: true,
+        progress: !flags.target.disable_tqdm,
     };
     let runtime = Runtime::new()
         .map_err(|error| Error::environment(format!("cannot start threads: {error}")))?;
@@ -149,6 +150,17 @@ impl Context<'_> {
         subjects: &[Subject],
         limits: Limits,
     ) -> Result<Vec<Explanation>> {
+        let is_tools =
+            |subject: &&Subject| matches!(subject.part, Part::Tools(_)) && subject.body.is_none();
+        if !plan.backend.takes_tools()
+            && let Some(subject) = subjects.iter().find(is_tools)
+        {
+            return Err(Error::usage(format!(
+                "{} has tools, which this kind of server does not take: {}",
+                subject.name, plan.backend
+            ))
+            .hint("use --backend openai-chat"));
+        }
         let opened = Target::open(plan, target, &asked(self.limits.timeout), self.runtime)?;
         let facts = self.runtime.block_on(runner::facts(&opened.client));
         let product = server_label(&facts, plan.backend);
@@ -214,6 +226,7 @@ impl Context<'_> {
         let context = (self.runtime, self.shutdown);
         let limits = Limits {
             may_harm: false,
+            progress: false,
             ..self.limits
         };
         let (client, options) = (&opened.client, &opened.options);

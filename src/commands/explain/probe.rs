@@ -12,6 +12,7 @@ use super::cause::{Stop, Target, Tried};
 use super::failure::{Failure, Seen};
 use super::input::{Part, Subject};
 use super::target::{EngineServer, compile_limit};
+use crate::terminal;
 use sobench_backend::{Adapter, BodySettings, ConstraintDialect, Sampling, adapter};
 use sobench_client::clock::Stopwatch;
 use sobench_client::{Client, ClientSettings, get_path, send_body};
@@ -24,6 +25,9 @@ use sobench_core::run_event::AnswerForm;
 use sobench_preflight::PreflightSettings;
 use sobench_preflight::constraint_probe::PROMPT;
 use sobench_shutdown::Shutdown;
+
+/// Requests after which their number is shown.
+const PROGRESS_EVERY: usize = 25;
 
 /// Tokens of an answer whose text does not matter.
 const FEW_TOKENS: u32 = 16;
@@ -57,6 +61,8 @@ pub(super) struct Limits {
     pub(super) timeout: Duration,
     /// Whether failures that may harm the server are repeated.
     pub(super) may_harm: bool,
+    /// Whether the number of requests is shown now and then.
+    pub(super) progress: bool,
 }
 
 /// A server, and what is sent to it.
@@ -272,6 +278,9 @@ impl<'a> Probe<'a> {
             return Err(Stop::Budget);
         }
         self.requests += 1;
+        if self.limits.progress && self.requests.is_multiple_of(PROGRESS_EVERY) {
+            terminal::say(&format!("{} requests", self.requests));
+        }
         let sent = send_body(
             &self.client,
             Arc::clone(&self.adapter),

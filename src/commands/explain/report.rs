@@ -262,6 +262,9 @@ fn text(found: &Explanation) -> String {
         }
         cause(&mut lines, explained, whole);
     }
+    if found.is_cured {
+        lines.push("all", "without all of these parts it is accepted");
+    }
     keywords(&mut lines, &found.keywords);
     if let Some(stop) = &found.stopped {
         lines.push("stopped", &stopped(stop));
@@ -324,7 +327,13 @@ fn cause(lines: &mut Lines, explained: &Explained, whole: usize) {
         let said = engines
             .iter()
             .map(|(name, says)| format!("{name} {}", printable_message(says)));
-        lines.push("engines", &said.collect::<Vec<_>>().join("; "));
+        lines.push(
+            "engines",
+            &format!(
+                "with the minimal input: {}",
+                said.collect::<Vec<_>>().join("; ")
+            ),
+        );
     }
     let cures: Vec<String> = cures.iter().map(ToString::to_string).collect();
     lines.push(
