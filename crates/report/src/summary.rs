@@ -26,8 +26,8 @@ use sobench_statistics::{Rate, Summary};
 
 /// Lines of a summary with one arm and with several, for the default latencies and percentiles. A
 /// longer first notice or message is shown whole all the same.
-pub const MAX_LINES_ONE_ARM: usize = 53;
-pub const MAX_LINES: usize = 64;
+pub const MAX_LINES_ONE_ARM: usize = 55;
+pub const MAX_LINES: usize = 66;
 
 /// The widest line.
 pub const WIDTH: usize = render::text::WIDTH;

@@ -6,6 +6,7 @@ use serde_json::{Map, Value, json};
 use super::failure::{Failure, Seen};
 use super::input::Part;
 use sobench_core::constraint::Constraint;
+use sobench_core::schema_keywords::NAME_MAPS;
 use sobench_core::verdict::Verdict;
 use sobench_judge::{Evaluator, JudgeSettings, judge_text, meta_schema_error};
 use sobench_reduce::constraint::reduced_constraint;
@@ -809,7 +810,9 @@ fn place(schema: &Value, pointer: &str, tool: Option<&str>) -> Place {
     let value = schema.pointer(pointer);
     let name = pointer.rsplit('/').next().unwrap_or_default();
     let name = name.replace("~1", "/").replace("~0", "~");
-    let is_keyword = value.is_some_and(|value| !value.is_object());
+    let is_empty_list =
+        value.is_some_and(|value| *value == json!({})) && NAME_MAPS.contains(&name.as_str());
+    let is_keyword = is_empty_list || value.is_some_and(|value| !value.is_object());
     let (pointer, keyword) = match value {
         Some(value) if is_keyword => {
             let (owner, _) = pointer.rsplit_once('/').unwrap_or_default();

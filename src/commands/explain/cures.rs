@@ -3,10 +3,10 @@
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use super::cause::{Cause, Stop, Target};
+use super::cause::{Cause, Place, Stop, Target};
 use super::failure::Seen;
 use super::input::Part;
-use sobench_reduce::elements::{escaped, without};
+use sobench_reduce::elements::{self, escaped};
 
 /// A change that was tried.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -29,6 +29,12 @@ pub(super) enum Effect {
     Stricter,
     /// Neither of these.
     Different,
+}
+
+impl Cure {
+    pub(super) fn is_removal(&self) -> bool {
+        self.change.starts_with("remove ")
+    }
 }
 
 impl Effect {
@@ -60,6 +66,16 @@ const ANNOTATIONS: [&str; 8] = [
     "deprecated",
 ];
 
+/// Keywords that are left out with their last schema.
+const LISTS: [&str; 6] = [
+    "properties",
+    "patternProperties",
+    "anyOf",
+    "oneOf",
+    "allOf",
+    "prefixItems",
+];
+
 /// The changes that the server takes, the least one first.
 ///
 /// # Errors
@@ -85,10 +101,7 @@ fn candidates(part: &Part, cause: &Cause) -> Vec<Cure> {
     let Some(place) = cause.places.last() else {
         return found;
     };
-    let name = place
-        .keyword
-        .as_deref()
-        .and_then(|keyword| Some(keyword.strip_prefix('"')?.split_once("\":")?.0.to_owned()));
+    let name = keyword_of(place).map(str::to_owned);
     let owner = |part: &Part| -> Option<(Value, String)> {
         match (part, &place.tool) {
             (Part::Schema(schema), _) => Some((schema.clone(), place.pointer.clone())),
@@ -128,25 +141,39 @@ fn candidates(part: &Part, cause: &Cause) -> Vec<Cure> {
             push(change, Effect::Equivalent, changed);
         }
     }
-    if let Some(without) = without_cause(part, cause) {
-        let is_annotation = name
-            .as_deref()
-            .is_some_and(|name| ANNOTATIONS.contains(&name));
-        let what = match (&name, &place.tool) {
-            (Some(name), Some(_)) if name == "name" => "the tool".to_owned(),
-            (Some(name), _) => name.clone(),
-            (None, _) => place.pointer.clone(),
-        };
-        found.push(Cure {
-            change: format!("remove {what}"),
-            effect: match is_annotation {
-                true => Effect::Equivalent,
-                false => effect_of_removal(&place.pointer, name.is_some()),
-            },
-            part: without,
-        });
-    }
+    found.extend(
+        cause
+            .places
+            .iter()
+            .rev()
+            .filter_map(|place| removal(part, place)),
+    );
     found
+}
+
+/// The part without one of the places of its cause.
+fn removal(part: &Part, place: &Place) -> Option<Cure> {
+    let name = keyword_of(place);
+    let is_annotation = name.is_some_and(|name| ANNOTATIONS.contains(&name));
+    let change = match (name, &place.tool) {
+        (Some("name"), Some(_)) => "remove the tool".to_owned(),
+        (Some(name), _) => format!("remove {name}"),
+        (None, _) => format!("remove {}", place.pointer),
+    };
+    Some(Cure {
+        change,
+        effect: match is_annotation {
+            true => Effect::Equivalent,
+            false => effect_of_removal(&place.pointer, name.is_some()),
+        },
+        part: without_place(part, place)?,
+    })
+}
+
+/// The keyword of a place.
+fn keyword_of(place: &Place) -> Option<&str> {
+    let keyword = place.keyword.as_deref()?.strip_prefix('"')?;
+    keyword.split_once("\":").map(|(name, _)| name)
 }
 
 /// What it does to the answers if a keyword, or the whole subschema at a place, is left out.
@@ -230,16 +257,25 @@ fn rewritten(name: &str, keywords: &Map<String, Value>) -> Vec<(String, Map<Stri
     rewritten.into_iter().collect()
 }
 
-/// The part without what causes the failure; `None` if it cannot be left out.
-pub(super) fn without_cause(part: &Part, cause: &Cause) -> Option<Part> {
-    let place = cause.places.last()?;
-    let keyword = place.keyword.as_deref().and_then(|keyword| {
-        let name = keyword.strip_prefix('"')?.split_once("\":")?.0;
-        Some(escaped(name))
-    });
-    let pointer = match &keyword {
-        Some(name) => format!("{}/{name}", place.pointer),
+/// The part without a place; `None` if it cannot be left out. A list of which nothing is left goes
+/// with it.
+pub(super) fn without_place(part: &Part, place: &Place) -> Option<Part> {
+    let pointer = match keyword_of(place) {
+        Some(name) => format!("{}/{}", place.pointer, escaped(name)),
         None => place.pointer.clone(),
+    };
+    let without = |value: &Value, pointer: &str| -> Option<Value> {
+        let less = elements::without(value, pointer)?;
+        let (list, _) = pointer.rsplit_once('/')?;
+        let is_empty = |list: &Value| *list == json!({}) || *list == json!([]);
+        let is_list = list
+            .rsplit('/')
+            .next()
+            .is_some_and(|name| LISTS.contains(&name));
+        match is_list && less.pointer(list).is_some_and(is_empty) {
+            true => elements::without(&less, list),
+            false => Some(less),
+        }
     };
     match (part, &place.tool) {
         (Part::Schema(schema), _) => without(schema, &pointer).map(Part::Schema),

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::cause::{Cause, Stop, Target as _, find};
-use super::cures::{self, Cure, without_cause};
+use super::cures::{self, Cure, without_place};
 use super::failure::{Failure, Seen};
 use super::ignored::{self, Kept};
 use super::input::{Part, Subject};
@@ -216,7 +216,14 @@ fn causes(
         if let Some(last) = found.causes.last_mut() {
             last.cures = cures::tried(probe, &left, &cause)?;
         }
-        let Some(without) = without_cause(&left, &cause) else {
+        // A removal that was tried, or of the last place.
+        let cures = found.causes.last().map(|last| last.cures.as_slice());
+        let removal = cures.and_then(|cures| cures.iter().find(|cure| cure.is_removal()));
+        let without = match (removal, cause.places.last()) {
+            (Some(cure), _) => Some(cure.part.clone()),
+            (None, place) => place.and_then(|place| without_place(&left, place)),
+        };
+        let Some(without) = without else {
             return Ok(());
         };
         match probe.send(&without, true)? {

@@ -223,7 +223,7 @@ fn the_first_lines_are_the_verdict() {
         verdict(&[first, second].concat()),
         [
             "enforced? yes: 20 of 20 answers valid; without the constraint 0 of 20",
-            "cost? the first token takes 10.0 ms in place of 5.0 (2.0 times), a token takes 10.0 ms in place of"
+            "cost? the first token takes 10.0 ms in place of 5.0 (2.0 times; +5.0 to +5.0 ms), a token takes 10.0"
         ]
     );
     let as_valid = TestRequest {
