@@ -112,6 +112,25 @@ pub fn with_only(schema: &Value, kept: &[Element]) -> Value {
     kept.pruned(schema, "")
 }
 
+/// Where a place of the schema is in [`with_only`]: branches that are left out no longer count.
+pub fn place_in(schema: &Value, kept: &[Element], place: &str) -> String {
+    let kept = Kept::new(schema, kept);
+    let (mut at, mut moved) = (String::new(), String::new());
+    for segment in place.split('/').skip(1) {
+        let number = segment.parse::<usize>().ok();
+        let number = number.filter(|_| schema.pointer(&at).is_some_and(Value::is_array));
+        let before = number.map(|number| {
+            let kept = (0..number).filter(|other| kept.has(&format!("{at}/{other}")));
+            kept.count().to_string()
+        });
+        moved.push('/');
+        moved.push_str(before.as_deref().unwrap_or(segment));
+        at.push('/');
+        at.push_str(segment);
+    }
+    moved
+}
+
 struct Kept(BTreeSet<String>);
 
 impl Kept {
@@ -361,6 +380,12 @@ mod tests {
         let everything: Vec<&str> = found.iter().map(String::as_str).collect();
         assert_eq!(kept(&schema, &everything), schema);
         assert_eq!(kept(&schema, &[]), json!({"type": "object"}));
+        let branches = json!({"anyOf": [{"a": 1}, {"b": 1}, {"oneOf": [{}, {"minimum": 2}]}]});
+        let element = Element("/anyOf/2/oneOf/1/minimum".to_owned());
+        let only = with_only(&branches, std::slice::from_ref(&element));
+        assert_eq!(only, json!({"anyOf": [{"oneOf": [{"minimum": 2}]}]}));
+        let place = place_in(&branches, std::slice::from_ref(&element), &element.0);
+        assert_eq!(place, "/anyOf/0/oneOf/0/minimum");
         assert!(elements(&json!(true)).is_empty());
     }
 

@@ -11,8 +11,8 @@ use sobench_core::verdict::Verdict;
 use sobench_judge::{Evaluator, JudgeSettings, judge_text, meta_schema_error};
 use sobench_reduce::constraint::reduced_constraint;
 use sobench_reduce::elements::{
-    self, Element, alone, elements, escaped, has_broken_reference, subschemas_around, with_only,
-    without,
+    self, Element, alone, elements, escaped, has_broken_reference, place_in, subschemas_around,
+    with_only, without,
 };
 use sobench_reduce::schema::with_short_names;
 use sobench_reduce::search::{MAX_TOGETHER, Together, threshold, together};
@@ -422,7 +422,15 @@ impl<T: Target> Search<'_, T> {
         self.places
             .extend(kept.iter().map(|element| place(schema, &element.0, tool)));
         let reduced = with_only(schema, &kept);
-        let places: Vec<&str> = kept.iter().map(|element| element.0.as_str()).collect();
+        let in_reduced: Vec<String> = kept
+            .iter()
+            .map(|element| place_in(schema, &kept, &element.0))
+            .collect();
+        let is_moved = kept
+            .iter()
+            .zip(&in_reduced)
+            .any(|(element, place)| element.0 != *place);
+        let places: Vec<&str> = in_reduced.iter().map(String::as_str).collect();
         let (hoisted, at) = self.hoist(&reduced, &places, tool.is_some(), wrap)?;
         let moved = |place: &&str| {
             let below = place.strip_prefix(at.as_str()).unwrap_or(place);
@@ -443,7 +451,10 @@ impl<T: Target> Search<'_, T> {
             .collect();
         let mut cleaned = self.clean(hoisted, &needed, wrap)?;
         let is_gone = |place: &String| cleaned.pointer(place).is_none();
-        if places.iter().any(is_gone) && at.is_empty() && self.places.len() - before == places.len()
+        if !is_moved
+            && places.iter().any(is_gone)
+            && at.is_empty()
+            && self.places.len() - before == places.len()
         {
             let mut kept = places.iter().map(|place| !is_gone(place));
             let mut index = 0;
@@ -722,7 +733,8 @@ fn removable(schema: &Value) -> Vec<String> {
         .into_iter()
         .filter(|name| has("", name));
     let definitions: Vec<String> = definitions.map(|name| format!("/{name}")).collect();
-    definitions.into_iter().chain(found).chain(types).collect()
+    // The last is left out first: a copy of the cause in a definition hides what is needed.
+    found.into_iter().chain(types).chain(definitions).collect()
 }
 
 /// The elements in which there is no other one.
