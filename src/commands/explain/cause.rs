@@ -471,12 +471,12 @@ impl<T: Target> Search<'_, T> {
             let others = others.iter().filter(is_new);
             self.places
                 .extend(others.map(|leaf| place(schema, leaf, tool)));
-        }
-        for (found, place) in self.places[before..].iter_mut().zip(&places) {
-            if is_empty_branch(&cleaned, place) {
-                found
-                    .pointer
-                    .truncate(found.pointer.rfind('/').unwrap_or_default());
+        } else {
+            for (found, place) in self.places[before..].iter_mut().zip(&places) {
+                if is_empty_branch(&cleaned, place) {
+                    let owner = found.pointer.rfind('/').unwrap_or_default();
+                    found.pointer.truncate(owner);
+                }
             }
         }
         self.places.dedup();

@@ -288,6 +288,7 @@ fn cause(lines: &mut Lines, explained: &Explained, whole: usize) {
         let text = match (&cause.stopped, &cause.minimal) {
             (Some(_), _) => "not found",
             (None, Part::Text(_)) => "in the smallest text that fails",
+            (None, Part::Tools(_)) => "not one of the tools",
             (None, _) => "the part as a whole",
         };
         lines.push("cause", text);
