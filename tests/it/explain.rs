@@ -808,6 +808,18 @@ fn explanations_are_saved() {
         issue.contains("maxLength") && issue.contains("this constraint is not supported"),
         "{issue}"
     );
+    // Neither these files nor others of the user are replaced.
+    for (path, what) in [
+        (
+            &*report,
+            "would overwrite a file that sobench did not write",
+        ),
+        (&*folder.path("page.html"), "no format for this name"),
+    ] {
+        let again = explain(&server.base_url, &folder, &input, &["--save", path]);
+        assert_eq!(again.code, 2, "{}", again.stderr);
+        assert!(again.stderr.contains(what), "{}", again.stderr);
+    }
     let log = folder.json("x.sarif");
     let results = log["runs"][0]["results"].as_array().unwrap();
     let pointer = &results[0]["locations"][0]["logicalLocations"][0]["fullyQualifiedName"];

@@ -10,7 +10,8 @@ use super::explanation::{Explained, Explanation};
 use super::failure::Failure;
 use super::report::{self, place_text};
 use crate::commands::output::{CommandOutput, check_writable, pretty};
-use sobench_core::error::Result;
+use sobench_core::error::{Error, Result};
+use sobench_core::output_files::refuse_foreign;
 
 /// The files of a folder.
 const IN_FOLDER: [&str; 4] = ["minimal.json", "request.json", "curl.sh", "issue.md"];
@@ -30,6 +31,20 @@ impl Saved {
     /// One cannot.
     pub(super) fn new(flags: &ExplainArgs) -> Result<Self> {
         let paths: Vec<PathBuf> = flags.save.iter().map(|path| path.to_path_buf()).collect();
+        let has_other_extension =
+            |path: &&PathBuf| path.extension().is_some() && !is_file(path) && !path.is_dir();
+        if let Some(path) = paths.iter().find(has_other_extension) {
+            let what = format!("--save has no format for this name: {}", path.display());
+            return Err(Error::usage(what).hint("end it in .json or .sarif, or name a folder"));
+        }
+        if !flags.force.force {
+            // The command line only knows the folder.
+            let mut inside = paths
+                .iter()
+                .filter(|path| !is_file(path))
+                .flat_map(|path| files_of(path));
+            inside.try_for_each(|path| refuse_foreign(&path, "--save"))?;
+        }
         let all = paths.iter().flat_map(|path| files_of(path));
         check_writable(all.collect::<Vec<_>>().iter().map(PathBuf::as_path))?;
         Ok(Self {
@@ -70,26 +85,27 @@ impl Saved {
             explained,
             anonymous.as_ref().unwrap_or(&minimal),
         );
-        for (path, text) in files_of(folder).zip([pretty(&minimal), pretty(&request), curl, issue])
+        for (path, text) in
+            files_of(folder)
+                .into_iter()
+                .zip([pretty(&minimal), pretty(&request), curl, issue])
         {
             output.write(&path, &text);
         }
     }
 }
 
-fn files_of(path: &Path) -> impl Iterator<Item = PathBuf> {
-    let is_file = matches!(
-        path.extension().and_then(|extension| extension.to_str()),
-        Some("sarif" | "json")
-    );
-    let (file, folder) = match is_file {
-        true => (Some(path.to_path_buf()), None),
-        false => (None, Some(path.to_path_buf())),
-    };
-    let inside = folder
-        .into_iter()
-        .flat_map(|folder| IN_FOLDER.map(|name| folder.join(name)));
-    file.into_iter().chain(inside)
+/// Whether a path of `--save` is one file, and not a folder.
+fn is_file(path: &Path) -> bool {
+    let extension = path.extension().and_then(|extension| extension.to_str());
+    matches!(extension, Some("sarif" | "json"))
+}
+
+fn files_of(path: &Path) -> Vec<PathBuf> {
+    match is_file(path) {
+        true => vec![path.to_path_buf()],
+        false => IN_FOLDER.map(|name| path.join(name)).to_vec(),
+    }
 }
 
 /// A script that sends the request. The key comes from the environment.
