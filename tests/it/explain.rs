@@ -833,3 +833,28 @@ fn explanations_are_saved() {
     let ran = explain(&server.base_url, &folder, &request, &[]);
     assert_shows(&ran, 1, "maxLength: accepted at 1999, refused at 2000");
 }
+
+#[test]
+fn request_bodies_go_to_their_endpoint_and_are_tempted() {
+    let folder = Folder::new();
+    let schema = json!({"type": "object", "properties": {"a": {"type": "integer", "minimum": 3}}, "required": ["a"]});
+    let format = json!({"type": "json_schema", "name": "o", "schema": schema});
+    for body in [
+        json!({"model": "m", "prompt": "hi", "max_tokens": 5, "structured_outputs": {"json": schema}}),
+        json!({"model": "m", "messages": [{"role": "user", "content": "hi"}], "response_format": {"type": "json_schema", "json_schema": format}}),
+        json!({"model": "m", "input": "hi", "text": {"format": format}}),
+    ] {
+        let file = folder.file("body.json", body.to_string());
+        let flags =
+            "--guided-decoding-backend guidance --skip-engines --disable-tqdm --format json";
+        let ran = sobench(&["explain", &file, flags]);
+        assert_eq!(ran.code, 0, "{}{}", ran.stdout, ran.stderr);
+        let page: Value = serde_json::from_str(&ran.stdout).unwrap();
+        let keywords = page["explanations"][0]["keywords"].as_array().unwrap();
+        let is_kept = |kept: &Value| kept["verdict"] == "no_violation_seen";
+        assert!(
+            keywords.len() == 4 && keywords.iter().all(is_kept),
+            "{page}"
+        );
+    }
+}

@@ -95,15 +95,26 @@ struct Context<'a> {
 }
 
 impl Context<'_> {
-    /// The flags of a server, for chat completions unless another kind is named.
-    fn plan(&self) -> Result<TargetPlan> {
+    /// The flags of a server: unless another kind is named, of the endpoint that the bodies are for, else
+    /// of chat completions.
+    fn plan(&self, subjects: &[Subject]) -> Result<TargetPlan> {
+        let has = |member: &str| {
+            let mut bodies = subjects.iter().filter_map(|subject| subject.body.as_ref());
+            bodies.any(|(body, _)| body.contains_key(member))
+        };
+        let kind = match () {
+            () if has("messages") => ServerKind::OpenaiChat,
+            () if has("prompt") => ServerKind::Openai,
+            () if has("input") => ServerKind::OpenaiResponses,
+            () => ServerKind::OpenaiChat,
+        };
         let mut target = self.flags.target.clone();
-        target.backend = target.backend.or(Some(ServerKind::OpenaiChat));
+        target.backend = target.backend.or(Some(kind));
         TargetPlan::new(&target, environment::api_key().as_deref())
     }
 
     fn on_servers(&self, subjects: &[Subject]) -> Result<Vec<Explanation>> {
-        let plan = self.plan()?;
+        let plan = self.plan(subjects)?;
         let mut found = Vec::new();
         for target in &plan.targets {
             let PreflightTarget::Server { endpoint, .. } = target else {
@@ -119,7 +130,7 @@ impl Context<'_> {
     }
 
     fn on_engines(&self, subjects: &[Subject]) -> Result<Vec<Explanation>> {
-        let plan = self.plan()?;
+        let plan = self.plan(subjects)?;
         let named = &self.flags.target.guided_decoding_backend;
         let named: Vec<EngineName> = named
             .iter()
@@ -212,7 +223,7 @@ impl Context<'_> {
     }
 
     fn say(&self, engine: EngineName, part: &Part) -> Result<String> {
-        let mut plan = self.plan()?;
+        let mut plan = self.plan(&[])?;
         plan.extra_body = None;
         let server = EngineServer::start(engine, self.limits.slow)?;
         let target = server.target(ServerKind::OpenaiChat.path(plan.stream));

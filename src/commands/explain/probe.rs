@@ -184,6 +184,10 @@ impl<'a> Probe<'a> {
         temperature: f64,
     ) -> Tried<Bytes> {
         if let Some((body, pointer)) = &self.subject.body {
+            let body = match prompt == PROMPT {
+                true => with_few_tokens(body.clone()),
+                false => with_prompt(body.clone(), prompt, output_len),
+            };
             return Ok(self.body_of_user(body, pointer, part));
         }
         let constraint = match part {
@@ -227,8 +231,8 @@ impl<'a> Probe<'a> {
     }
 
     /// The body of the user with this part in its place.
-    fn body_of_user(&self, body: &Map<String, Value>, pointer: &str, part: Option<&Part>) -> Bytes {
-        let mut body = Value::Object(body.clone());
+    fn body_of_user(&self, body: Map<String, Value>, pointer: &str, part: Option<&Part>) -> Bytes {
+        let mut body = Value::Object(body);
         let is_flat = body.get("input").is_some();
         match part {
             None => {
@@ -254,15 +258,6 @@ impl<'a> Probe<'a> {
         if let Some(members) = body.as_object_mut() {
             members.insert("model".to_owned(), self.settings.model.as_str().into());
             members.insert("stream".to_owned(), self.settings.stream.into());
-            for limit in ["max_tokens", "max_completion_tokens", "max_output_tokens"] {
-                if let Some(tokens) = members.get_mut(limit)
-                    && tokens
-                        .as_u64()
-                        .is_some_and(|tokens| tokens > MAX_BODY_TOKENS)
-                {
-                    *tokens = MAX_BODY_TOKENS.into();
-                }
-            }
         }
         body.to_string().into()
     }
@@ -454,6 +449,44 @@ fn seen(observation: &Observation) -> Seen {
             limit_s: *limit_ms as f64 / 1e3,
         }),
     }
+}
+
+/// Request fields that limit the tokens of an answer.
+const TOKEN_LIMITS: [&str; 3] = ["max_tokens", "max_completion_tokens", "max_output_tokens"];
+
+/// A body of the user that asks for few tokens.
+fn with_few_tokens(mut body: Map<String, Value>) -> Map<String, Value> {
+    for limit in TOKEN_LIMITS {
+        if let Some(tokens) = body.get_mut(limit)
+            && tokens
+                .as_u64()
+                .is_some_and(|tokens| tokens > MAX_BODY_TOKENS)
+        {
+            *tokens = MAX_BODY_TOKENS.into();
+        }
+    }
+    body
+}
+
+/// A body of the user with another prompt, so that it asks for a text.
+fn with_prompt(mut body: Map<String, Value>, prompt: &str, output_len: u32) -> Map<String, Value> {
+    let (field, value) = match () {
+        () if body.contains_key("messages") => {
+            ("messages", json!([{"role": "user", "content": prompt}]))
+        }
+        () if body.contains_key("input") => ("input", prompt.into()),
+        () => ("prompt", prompt.into()),
+    };
+    let limits = TOKEN_LIMITS.into_iter();
+    let limit = limits.clone().find(|limit| body.contains_key(*limit));
+    let default = if field == "input" {
+        TOKEN_LIMITS[2]
+    } else {
+        TOKEN_LIMITS[0]
+    };
+    body.insert(limit.unwrap_or(default).to_owned(), output_len.into());
+    body.insert(field.to_owned(), value);
+    body
 }
 
 /// Tools in the form of chat completions, or of responses.
