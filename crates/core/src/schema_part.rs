@@ -21,6 +21,11 @@ pub fn pointer_token(name: &str) -> String {
     name.replace('~', "~0").replace('/', "~1")
 }
 
+/// The name of a reference token ([`pointer_token`]).
+pub fn pointer_name(token: &str) -> String {
+    token.replace("~1", "/").replace("~0", "~")
+}
+
 impl<'a> SchemaPart<'a> {
     pub fn new(root: &'a Value) -> Self {
         Self::within(root, root)

@@ -14,7 +14,7 @@ use regex_syntax::hir::{Class, Hir, HirKind};
 use serde_json::{Map, Value, json};
 
 use sobench_core::constraint::Constraint;
-use sobench_core::schema_part::pointer_token;
+use sobench_core::schema_part::{pointer_name, pointer_token};
 use sobench_core::verdict::{Reason, Verdict};
 use sobench_judge::{Compiled, Evaluator, JudgeSettings, judge_text};
 
@@ -746,7 +746,7 @@ fn edits(keyword: &str, operand: &Value, current: &Value) -> Vec<Value> {
 fn remove(value: &mut Value, mut pointer: &str) -> bool {
     while let Some((parent, token)) = pointer.rsplit_once('/') {
         if let Some(Value::Object(members)) = value.pointer_mut(parent) {
-            let name = token.replace("~1", "/").replace("~0", "~");
+            let name = pointer_name(token);
             return members.shift_remove(&name).is_some();
         }
         pointer = parent;

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 use sobench_core::schema_keywords::{LITERAL_KEYWORDS, NAME_MAPS};
+use sobench_core::schema_part::{pointer_name, pointer_token};
 
 /// Keywords whose value is a schema.
 const SCHEMAS: [&str; 10] = [
@@ -23,10 +24,6 @@ const SCHEMAS: [&str; 10] = [
 /// Where subschemas are that count only if something refers to them.
 const DEFINITIONS: [&str; 2] = ["/$defs/", "/definitions/"];
 
-/// A part of a schema that can be left out, by its JSON pointer: a keyword, or a whole subschema.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Element(pub String);
-
 /// How the value of a keyword holds schemas.
 enum Holds<'a> {
     /// By name or position.
@@ -43,7 +40,7 @@ fn holds<'a>(keyword: &str, value: &'a Value) -> Holds<'a> {
             let members = members.iter();
             Holds::Schemas(
                 members
-                    .map(|(name, value)| (escaped(name), value))
+                    .map(|(name, value)| (pointer_token(name), value))
                     .collect(),
             )
         }
@@ -66,32 +63,28 @@ fn holds<'a>(keyword: &str, value: &'a Value) -> Holds<'a> {
     }
 }
 
-/// A name as a part of a JSON pointer (RFC 6901).
-pub fn escaped(name: &str) -> String {
-    name.replace('~', "~0").replace('/', "~1")
-}
-
-/// All elements of a schema, each after what it stands in.
-pub fn elements(schema: &Value) -> Vec<Element> {
+/// The JSON pointers of all elements of a schema, which are its keywords and whole subschemas; each after
+/// what it stands in.
+pub fn elements(schema: &Value) -> Vec<String> {
     let mut found = Vec::new();
     collect(schema, "", &mut found);
     found
 }
 
-fn collect(schema: &Value, at: &str, found: &mut Vec<Element>) {
+fn collect(schema: &Value, at: &str, found: &mut Vec<String>) {
     let Value::Object(members) = schema else {
         return;
     };
     // Keywords first: a subschema without its own keywords is the smaller cause.
     for (keyword, value) in members.iter().filter(|(keyword, _)| *keyword != "type") {
         if matches!(holds(keyword, value), Holds::Nothing) {
-            found.push(Element(format!("{at}/{}", escaped(keyword))));
+            found.push(format!("{at}/{}", pointer_token(keyword)));
         }
     }
     for (keyword, value) in members {
-        let place = format!("{at}/{}", escaped(keyword));
+        let place = format!("{at}/{}", pointer_token(keyword));
         let mut add = |place: String, value: &Value| {
-            found.push(Element(place.clone()));
+            found.push(place.clone());
             collect(value, &place, found);
         };
         match holds(keyword, value) {
@@ -107,13 +100,13 @@ fn collect(schema: &Value, at: &str, found: &mut Vec<Element>) {
 }
 
 /// The schema with these elements, what they stand in, the types there, and what they refer to.
-pub fn with_only(schema: &Value, kept: &[Element]) -> Value {
+pub fn with_only(schema: &Value, kept: &[String]) -> Value {
     let kept = Kept::new(schema, kept);
     kept.pruned(schema, "")
 }
 
 /// Where a place of the schema is in [`with_only`]: branches that are left out no longer count.
-pub fn place_in(schema: &Value, kept: &[Element], place: &str) -> String {
+pub fn place_in(schema: &Value, kept: &[String], place: &str) -> String {
     let kept = Kept::new(schema, kept);
     let (mut at, mut moved) = (String::new(), String::new());
     for segment in place.split('/').skip(1) {
@@ -134,11 +127,11 @@ pub fn place_in(schema: &Value, kept: &[Element], place: &str) -> String {
 struct Kept(BTreeSet<String>);
 
 impl Kept {
-    fn new(schema: &Value, elements: &[Element]) -> Self {
+    fn new(schema: &Value, elements: &[String]) -> Self {
         let mut references = Vec::new();
         collect_references(schema, "", &mut references);
         let mut kept = Self(BTreeSet::new());
-        let mut open: Vec<String> = elements.iter().map(|element| element.0.clone()).collect();
+        let mut open: Vec<String> = elements.to_vec();
         while let Some(place) = open.pop() {
             if !kept.0.insert(place.clone()) {
                 continue;
@@ -181,7 +174,7 @@ impl Kept {
         };
         let mut left = Map::new();
         for (keyword, value) in members {
-            let place = format!("{at}/{}", escaped(keyword));
+            let place = format!("{at}/{}", pointer_token(keyword));
             let in_place = |name: &str| format!("{place}/{name}");
             let of_children = |children: Vec<(String, &Value)>| -> Vec<(String, Value)> {
                 let mut children = children;
@@ -190,7 +183,7 @@ impl Kept {
                 pruned
                     .map(|(name, child)| {
                         let child = self.pruned(child, &in_place(&name));
-                        (name.replace("~1", "/").replace("~0", "~"), child)
+                        (pointer_name(&name), child)
                     })
                     .collect()
             };
@@ -255,7 +248,7 @@ fn collect_references(value: &Value, at: &str, found: &mut Vec<(String, String)>
     match value {
         Value::Object(members) => {
             for (name, value) in members {
-                let place = format!("{at}/{}", escaped(name));
+                let place = format!("{at}/{}", pointer_token(name));
                 match value.as_str().and_then(|target| target.strip_prefix('#')) {
                     Some(target) if name == "$ref" => found.push((place, target.to_owned())),
                     _ => collect_references(value, &place, found),
@@ -290,7 +283,6 @@ pub fn alone(schema: &Value, place: &str) -> Option<Value> {
 pub fn subschemas_around(schema: &Value, place: &str) -> Vec<String> {
     let mut places: Vec<String> = elements(schema)
         .into_iter()
-        .map(|element| element.0)
         .filter(|other| {
             is_at_or_in(place, other) && schema.pointer(other).is_some_and(Value::is_object)
         })
@@ -302,7 +294,7 @@ pub fn subschemas_around(schema: &Value, place: &str) -> Vec<String> {
 /// The schema without the keyword or member at a place.
 pub fn without(schema: &Value, place: &str) -> Option<Value> {
     let (parent, name) = place.rsplit_once('/')?;
-    let name = name.replace("~1", "/").replace("~0", "~");
+    let name = pointer_name(name);
     let mut changed = schema.clone();
     match changed.pointer_mut(parent)? {
         Value::Object(members) => drop(members.shift_remove(&name)?),
@@ -332,10 +324,7 @@ mod tests {
     use super::*;
 
     fn kept(schema: &Value, places: &[&str]) -> Value {
-        let elements: Vec<Element> = places
-            .iter()
-            .map(|place| Element((*place).to_owned()))
-            .collect();
+        let elements: Vec<String> = places.iter().map(|place| (*place).to_owned()).collect();
         with_only(schema, &elements)
     }
 
@@ -349,10 +338,7 @@ mod tests {
             },
             "additionalProperties": false
         });
-        let found: Vec<String> = elements(&schema)
-            .into_iter()
-            .map(|element| element.0)
-            .collect();
+        let found: Vec<String> = elements(&schema);
         assert_eq!(
             found,
             [
@@ -381,10 +367,10 @@ mod tests {
         assert_eq!(kept(&schema, &everything), schema);
         assert_eq!(kept(&schema, &[]), json!({"type": "object"}));
         let branches = json!({"anyOf": [{"a": 1}, {"b": 1}, {"oneOf": [{}, {"minimum": 2}]}]});
-        let element = Element("/anyOf/2/oneOf/1/minimum".to_owned());
+        let element = "/anyOf/2/oneOf/1/minimum".to_owned();
         let only = with_only(&branches, std::slice::from_ref(&element));
         assert_eq!(only, json!({"anyOf": [{"oneOf": [{"minimum": 2}]}]}));
-        let place = place_in(&branches, std::slice::from_ref(&element), &element.0);
+        let place = place_in(&branches, std::slice::from_ref(&element), &element);
         assert_eq!(place, "/anyOf/0/oneOf/0/minimum");
         assert!(elements(&json!(true)).is_empty());
     }

@@ -115,7 +115,7 @@ fn remove_annotations(schema: &mut Value) -> bool {
 }
 
 /// Whether a keyword does not constrain instances.
-fn is_annotation(keyword: &str) -> bool {
+pub fn is_annotation(keyword: &str) -> bool {
     ANNOTATIONS.contains(&keyword) || matches!(keyword, "default" | "examples")
 }
 

@@ -8,6 +8,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
 use sobench_core::answer::Channel;
+use sobench_core::schema_part::pointer_name;
 use sobench_core::verdict::{Reason, ToolCallFault};
 
 /// A piece of an answer around its error.
@@ -116,7 +117,7 @@ fn character_range(text: &str, byte: usize) -> Range<usize> {
 fn value_at<'t>(text: &'t str, pointer: &str) -> Option<&'t str> {
     let mut value = text;
     for token in pointer.split('/').skip(1) {
-        let token = token.replace("~1", "/").replace("~0", "~");
+        let token = pointer_name(token);
         value = children(value)
             .into_iter()
             .rfind(|child| child.name == token)?

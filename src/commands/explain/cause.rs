@@ -7,12 +7,12 @@ use super::failure::{Failure, Seen};
 use super::input::Part;
 use sobench_core::constraint::Constraint;
 use sobench_core::schema_keywords::NAME_MAPS;
+use sobench_core::schema_part::{pointer_name, pointer_token};
 use sobench_core::verdict::Verdict;
 use sobench_judge::{Evaluator, JudgeSettings, judge_text, meta_schema_error};
 use sobench_reduce::constraint::reduced_constraint;
 use sobench_reduce::elements::{
-    self, Element, alone, elements, escaped, has_broken_reference, place_in, subschemas_around,
-    with_only, without,
+    self, alone, elements, has_broken_reference, place_in, subschemas_around, with_only, without,
 };
 use sobench_reduce::schema::with_short_names;
 use sobench_reduce::search::{MAX_TOGETHER, Together, threshold, together};
@@ -402,7 +402,7 @@ impl<T: Target> Search<'_, T> {
     /// Reduces a schema.
     fn schema(&mut self, schema: &Value, tool: Option<&str>, wrap: &Wrap<'_>) -> Tried<()> {
         let all = elements(schema);
-        let some = |chosen: &[usize]| -> Vec<Element> {
+        let some = |chosen: &[usize]| -> Vec<String> {
             chosen.iter().map(|place| all[*place].clone()).collect()
         };
         let found = together(all.len(), |chosen| {
@@ -420,16 +420,16 @@ impl<T: Target> Search<'_, T> {
         };
         let before = self.places.len();
         self.places
-            .extend(kept.iter().map(|element| place(schema, &element.0, tool)));
+            .extend(kept.iter().map(|element| place(schema, element, tool)));
         let reduced = with_only(schema, &kept);
         let in_reduced: Vec<String> = kept
             .iter()
-            .map(|element| place_in(schema, &kept, &element.0))
+            .map(|element| place_in(schema, &kept, element))
             .collect();
         let is_moved = kept
             .iter()
             .zip(&in_reduced)
-            .any(|(element, place)| element.0 != *place);
+            .any(|(element, place)| element != place);
         let places: Vec<&str> = in_reduced.iter().map(String::as_str).collect();
         let (hoisted, at) = self.hoist(&reduced, &places, tool.is_some(), wrap)?;
         let moved = |place: &&str| {
@@ -643,7 +643,7 @@ impl<T: Target> Search<'_, T> {
     fn size(
         &mut self,
         schema: &Value,
-        first: &[Element],
+        first: &[String],
         tool: Option<&str>,
         wrap: &Wrap<'_>,
     ) -> Tried<()> {
@@ -696,7 +696,7 @@ impl<T: Target> Search<'_, T> {
             return Ok(());
         }
         // Without a place: any part may be left out instead of the last one.
-        let last = first.last().map_or("the root", |element| &element.0);
+        let last = first.last().map_or("the root", |element| element);
         self.seen.push(format!(
             "the first {} parts of the schema fail together, up to {last}; no single list of it does",
             first.len()
@@ -714,10 +714,7 @@ fn tiny_tools(number: usize) -> Vec<Value> {
 
 /// What may be left out of a schema: its elements, their types, and definitions.
 fn removable(schema: &Value) -> Vec<String> {
-    let found: Vec<String> = elements(schema)
-        .into_iter()
-        .map(|element| element.0)
-        .collect();
+    let found: Vec<String> = elements(schema);
     let has = |place: &str, name: &str| {
         schema
             .pointer(place)
@@ -739,10 +736,7 @@ fn removable(schema: &Value) -> Vec<String> {
 
 /// The elements in which there is no other one.
 fn leaves(schema: &Value) -> Vec<String> {
-    let all: Vec<String> = elements(schema)
-        .into_iter()
-        .map(|element| element.0)
-        .collect();
+    let all: Vec<String> = elements(schema);
     let has_none = |place: &&String| {
         !all.iter()
             .any(|other| other != *place && elements::is_at_or_in(other, place))
@@ -752,10 +746,7 @@ fn leaves(schema: &Value) -> Vec<String> {
 
 /// The lists of a schema with more than [`MAX_TOGETHER`] entries, the longest first.
 fn lists(schema: &Value) -> Vec<(String, u64)> {
-    let mut owners: Vec<String> = elements(schema)
-        .into_iter()
-        .map(|element| element.0)
-        .collect();
+    let mut owners: Vec<String> = elements(schema);
     owners.push(String::new());
     let mut found: Vec<(String, u64)> = Vec::new();
     for owner in &owners {
@@ -773,7 +764,7 @@ fn lists(schema: &Value) -> Vec<(String, u64)> {
                 _ => 0,
             };
             if length > MAX_TOGETHER {
-                found.push((format!("{owner}/{}", escaped(name)), length as u64));
+                found.push((format!("{owner}/{}", pointer_token(name)), length as u64));
             }
         }
     }
@@ -821,7 +812,7 @@ fn as_root(mut part: Value, must_be_object: bool) -> Value {
 fn place(schema: &Value, pointer: &str, tool: Option<&str>) -> Place {
     let value = schema.pointer(pointer);
     let name = pointer.rsplit('/').next().unwrap_or_default();
-    let name = name.replace("~1", "/").replace("~0", "~");
+    let name = pointer_name(name);
     let is_empty_list =
         value.is_some_and(|value| *value == json!({})) && NAME_MAPS.contains(&name.as_str());
     let is_keyword = is_empty_list || value.is_some_and(|value| !value.is_object());

@@ -6,7 +6,9 @@ use serde_json::{Map, Value, json};
 use super::cause::{Cause, Place, Stop, Target};
 use super::failure::Seen;
 use super::input::Part;
-use sobench_reduce::elements::{self, escaped};
+use sobench_core::schema_part::pointer_token;
+use sobench_reduce::elements;
+use sobench_reduce::schema::is_annotation;
 
 /// A change that was tried.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -53,18 +55,6 @@ impl std::fmt::Display for Cure {
         write!(f, "{} ({})", self.change, self.effect.word())
     }
 }
-
-/// Keywords that say nothing of answers.
-const ANNOTATIONS: [&str; 8] = [
-    "title",
-    "description",
-    "default",
-    "examples",
-    "$comment",
-    "$schema",
-    "$id",
-    "deprecated",
-];
 
 /// Keywords that are left out with their last schema.
 const LISTS: [&str; 6] = [
@@ -154,7 +144,6 @@ fn candidates(part: &Part, cause: &Cause) -> Vec<Cure> {
 /// The part without one of the places of its cause.
 fn removal(part: &Part, place: &Place) -> Option<Cure> {
     let name = keyword_of(place);
-    let is_annotation = name.is_some_and(|name| ANNOTATIONS.contains(&name));
     let change = match (name, &place.tool) {
         (Some("name"), Some(_)) => "remove the tool".to_owned(),
         (Some(name), _) => format!("remove {name}"),
@@ -162,9 +151,9 @@ fn removal(part: &Part, place: &Place) -> Option<Cure> {
     };
     Some(Cure {
         change,
-        effect: match is_annotation {
-            true => Effect::Equivalent,
-            false => effect_of_removal(&place.pointer, name.is_some()),
+        effect: match name {
+            Some(name) if is_annotation(name) => Effect::Equivalent,
+            _ => effect_of_removal(&place.pointer, name.is_some()),
         },
         part: without_place(part, place)?,
     })
@@ -261,7 +250,7 @@ fn rewritten(name: &str, keywords: &Map<String, Value>) -> Vec<(String, Map<Stri
 /// with it.
 pub(super) fn without_place(part: &Part, place: &Place) -> Option<Part> {
     let pointer = match keyword_of(place) {
-        Some(name) => format!("{}/{}", place.pointer, escaped(name)),
+        Some(name) => format!("{}/{}", place.pointer, pointer_token(name)),
         None => place.pointer.clone(),
     };
     let without = |value: &Value, pointer: &str| -> Option<Value> {

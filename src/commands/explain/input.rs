@@ -14,6 +14,7 @@ use sobench_core::input::json::message_without_line;
 use sobench_core::input::{self, lines};
 use sobench_core::printable::{NAME_CHARS, printable};
 use sobench_core::schema_keywords::{LITERAL_KEYWORDS, NAME_MAPS};
+use sobench_core::schema_part::pointer_name;
 use sobench_core::tools::ToolForm;
 use sobench_data::dataset::custom;
 use sobench_runlog::RunLog;
@@ -443,7 +444,7 @@ fn rewrite_references(value: &mut Value, is_name_map: bool, needed: &mut Vec<Str
                 } else if let ("$ref", Value::String(reference)) = (name.as_str(), &mut *value) {
                     if let Some(target) = reference.strip_prefix(COMPONENTS.0) {
                         let token = target.split('/').next().unwrap_or_default();
-                        needed.push(token.replace("~1", "/").replace("~0", "~"));
+                        needed.push(pointer_name(token));
                         *reference = format!("#/$defs/{target}");
                     }
                 } else if !LITERAL_KEYWORDS.contains(&name.as_str()) {

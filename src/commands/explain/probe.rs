@@ -152,7 +152,7 @@ impl<'a> Probe<'a> {
         }
     }
 
-    /// The answer to a prompt, with tokens of a text made more likely where the server can.
+    /// The answer to a prompt, sampled at temperature 1.
     ///
     /// # Errors
     /// No more requests may be sent.
