@@ -4,6 +4,7 @@
 use serde_json::Value;
 
 use crate::commands::compare::report as comparison;
+use crate::commands::explain::json::ExplainFile;
 use crate::commands::preflight::report::features::json::FeaturesFile;
 use crate::commands::preflight::report::json::PreflightFile;
 use crate::commands::score;
@@ -15,6 +16,7 @@ pub fn all() -> Vec<(&'static str, Value)> {
     vec![
         ("baseline", baseline_contract()),
         ("comparison", comparison::contract()),
+        ("explain", written::<ExplainFile<'_>>()),
         ("failures", sobench_report::failures::contract()),
         (
             "matrix",

@@ -12,7 +12,8 @@ use sobench_core::verdict::Verdict;
 use sobench_judge::{Evaluator, JudgeSettings, judge_text};
 use sobench_preflight::features::MARKS;
 use sobench_preflight::instances::instances;
-use sobench_testkit::chat::{ChatAnswer, ChatReply, chat_server, prompt};
+use sobench_testkit::chat::{ChatAnswer, ChatCall, ChatReply, chat_server, prompt};
+use sobench_testkit::contract;
 use sobench_testkit::scripted::{
     ScriptedServer, Then, models, refusing_url, wait_until_closed, whole,
 };
@@ -29,6 +30,8 @@ const LONG: usize = 3500;
 /// Most requests of the median cause and of any cause.
 const MEDIAN_REQUESTS: usize = 25;
 const WORST_REQUESTS: usize = 60;
+
+const EXPLAIN_CONTRACT: &str = include_str!("../../schemas/contracts/explain.schema.json");
 
 /// Programs that run at the same time.
 const THREADS: usize = 4;
@@ -505,36 +508,55 @@ fn tempting() -> Value {
         "kind": {"enum": ["a", "b"]}, "fixed": {"const": 7}}})
 }
 
-fn remove(schema: &mut Value, keyword: &str) {
+/// Changes every object of a schema.
+fn change(schema: &mut Value, by: &impl Fn(&mut Map<String, Value>)) {
     match schema {
         Value::Object(members) => {
-            members.remove(keyword);
-            members
-                .values_mut()
-                .for_each(|inner| remove(inner, keyword));
+            by(members);
+            members.values_mut().for_each(|inner| change(inner, by));
         }
-        Value::Array(items) => items.iter_mut().for_each(|inner| remove(inner, keyword)),
+        Value::Array(items) => items.iter_mut().for_each(|inner| change(inner, by)),
         _ => {}
     }
 }
 
-/// A server that writes the text that is asked for if the schema without a keyword accepts it, and a
-/// valid answer otherwise.
-fn ignoring(keyword: &'static str) -> ScriptedServer {
+/// A server that writes the text that is asked for if the changed schema accepts it, and a valid
+/// answer otherwise. It calls the tool that must be called.
+fn ignoring_by(by: impl Fn(&mut Map<String, Value>) + Send + Sync + 'static) -> ScriptedServer {
     chat_server(move |body| {
-        let Some(schema) = constraint(body) else {
-            return answer("Sure!");
+        let tool = body.pointer("/tool_choice/function/name");
+        let schema = match (tool, constraint(body)) {
+            (Some(_), _) => &body["tools"][0]["function"]["parameters"],
+            (None, Some(schema)) if schema.is_object() => schema,
+            _ => return answer("Sure!"),
         };
         let mut left = schema.clone();
-        remove(&mut left, keyword);
+        change(&mut left, &by);
         let left = Constraint::JsonSchema(left.into());
         let left = Evaluator::new(JudgeSettings::default()).compile(&left);
         let marked = prompt(body).split(MARKS[0]).nth(1);
         let asked = marked.and_then(|rest| rest.split(MARKS[1]).next());
-        match asked.filter(|text| matches!(judge_text(&left, text), Verdict::Valid)) {
-            Some(text) => answer(text),
-            None => answer(&instances(schema).valid.unwrap_or_default()),
+        let text = asked.filter(|text| matches!(judge_text(&left, text), Verdict::Valid));
+        let text = match text {
+            Some(text) => text.to_owned(),
+            None => instances(schema).valid.unwrap_or_default(),
+        };
+        let mut whole = ChatAnswer::from_text(text.clone());
+        if let Some(name) = tool.and_then(Value::as_str) {
+            whole.content.clear();
+            whole.calls.push(ChatCall {
+                id: "call_1".to_owned(),
+                name: name.to_owned(),
+                arguments: text,
+            });
         }
+        whole.into()
+    })
+}
+
+fn ignoring(keyword: &'static str) -> ScriptedServer {
+    ignoring_by(move |members| {
+        members.remove(keyword);
     })
 }
 
@@ -567,6 +589,7 @@ fn ignored_keywords_are_found() {
         let server = ignoring(pointer.rsplit('/').next().unwrap());
         let ran = explain(&server.base_url, &folder, &tempting(), &["--format json"]);
         let file: Value = serde_json::from_str(&ran.stdout).unwrap();
+        contract::check(EXPLAIN_CONTRACT, &file).unwrap();
         assert_eq!(
             (ran.code, broken(&file)),
             (1, vec![pointer]),
@@ -580,6 +603,68 @@ fn ignored_keywords_are_found() {
     let prose = chat_server(|_| answer("Sure! Here is the document."));
     let ran = explain(&prose.base_url, &folder, &tempting(), &[]);
     assert_shows(&ran, 1, "ignored the whole constraint: violation seen");
+}
+
+#[test]
+fn a_keyword_that_is_ignored_beside_another_is_found_with_it() {
+    let beside = ignoring_by(|members| {
+        if members.contains_key("pattern") {
+            members.remove("maxLength");
+        }
+    });
+    let ran = explain(&beside.base_url, &Folder::new(), &tempting(), &[]);
+    let line = "ignored /properties/name/maxLength: violation seen";
+    assert_shows(&ran, 1, line);
+    let with = r#"only together with /properties/name "pattern": "^[a-z]*$""#;
+    assert_shows(&ran, 1, with);
+    assert_shows(&ran, 1, r#"smallest {"maxLength":5,"pattern":"^[a-z]*$"}"#);
+    let untyped = json!({"type": "object", "required": ["n"], "properties": {"n": {"minimum": 4}}});
+    let server = ignoring_by(|members| {
+        if !members.contains_key("type") {
+            members.remove("minimum");
+        }
+    });
+    let ran = explain(&server.base_url, &Folder::new(), &untyped, &[]);
+    assert_shows(
+        &ran,
+        1,
+        r#"no violation with add "type": "number" (stricter)"#,
+    );
+    let look_ahead = json!({"type": "string", "pattern": "^(?=.*[0-9])[a-z0-9]+$"});
+    let server = ignoring_by(|members| {
+        if members.contains_key("pattern") {
+            members.insert("pattern".to_owned(), "^[a-z0-9]+$".into());
+        }
+    });
+    let ran = explain(&server.base_url, &Folder::new(), &look_ahead, &[]);
+    assert_shows(&ran, 1, "ignored /pattern: violation seen");
+}
+
+#[test]
+fn keywords_of_tools_are_tempted() {
+    let parameters = json!({"type": "object", "required": ["n"], "additionalProperties": false,
+        "properties": {"n": {"type": "integer", "maximum": 5, "minimum": 0}}});
+    let tools =
+        json!([{"type": "function", "function": {"name": "count", "parameters": parameters}}]);
+    let ran = explain(&ignoring("maximum").base_url, &Folder::new(), &tools, &[]);
+    assert_shows(
+        &ran,
+        1,
+        "ignored tool count: /properties/n/maximum: violation seen",
+    );
+    let ran = explain(&ignoring("none").base_url, &Folder::new(), &tools, &[]);
+    assert_shows(
+        &ran,
+        0,
+        "kept? no violation seen of 6 keywords, with 4 answers to each",
+    );
+    let ran = explain(
+        &ignoring("none").base_url,
+        &Folder::new(),
+        &tools,
+        &["--max-requests 15"],
+    );
+    assert_shows(&ran, 0, "stopped after --max-requests");
 }
 
 /// A server with a message of its own for each refusal of `not`.
@@ -857,4 +942,39 @@ fn request_bodies_go_to_their_endpoint_and_are_tempted() {
             "{page}"
         );
     }
+}
+
+#[test]
+fn a_comparison_ends_with_the_request_to_explain() {
+    let folder = Folder::new();
+    let schema = json!({"type": "array", "items": {"type": "string"}, "uniqueItems": true});
+    let row = json!({"prompt": "List", "json": schema});
+    let rows = folder.lines("rows.jsonl", &[row]);
+    let bench = |more: &str| {
+        let flags = format!("bench --dataset custom --num-prompts 1 {more} --dataset-path");
+        let mut words: Vec<&str> = flags.split(' ').collect();
+        words.push(&rows);
+        sobench(&words)
+    };
+    let [first, second] = ["a.jsonl", "b.jsonl"].map(|name| {
+        let path = folder.path(name);
+        bench(&format!(
+            "--guided-decoding-backend guidance --run-log {path}"
+        ));
+        path
+    });
+    let compared = sobench(&["compare", &first, &second]);
+    let line = format!("why: sobench explain {second} --case custom-0\n");
+    assert!(compared.stdout.ends_with(&line), "{}", compared.stdout);
+    let matrix = bench("--guided-decoding-backend guidance,outlines --repeat 2");
+    let lines: Vec<&str> = matrix.stderr.lines().collect();
+    let is_line = |line: &&str| {
+        line.starts_with("why: sobench explain ") && line.ends_with(" --case custom-0")
+    };
+    assert_eq!(
+        lines.into_iter().filter(is_line).count(),
+        1,
+        "{}",
+        matrix.stderr
+    );
 }

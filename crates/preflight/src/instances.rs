@@ -10,6 +10,7 @@ use std::cmp::Reverse;
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 
+use fancy_regex::{Expr, LookAround};
 use regex_syntax::hir::{Class, Hir, HirKind};
 use serde_json::{Map, Value, json};
 
@@ -236,7 +237,7 @@ fn has_word(words: &str, word: &str) -> bool {
 }
 
 /// The type of value that a temptable keyword restricts. Empty if it restricts any value.
-fn type_of_keyword(keyword: &str) -> Option<&'static str> {
+pub fn type_of_keyword(keyword: &str) -> Option<&'static str> {
     let mut types = TEMPTABLE.iter();
     let found = types.find(|(_, keywords)| has_word(keywords, keyword));
     found.map(|(name, _)| *name)
@@ -680,8 +681,14 @@ fn texts(keywords: &Value, variant: usize) -> Vec<Value> {
     }
     let mut texts = Vec::new();
     if let Some(pattern) = keywords["pattern"].as_str() {
-        texts.extend(text_of_pattern(pattern, low + variant));
-        texts.extend(text_of_pattern(pattern, 0));
+        let around = LookArounds::new(pattern);
+        let asked = around.texts(true).concat();
+        for wanted in [low + variant, 0] {
+            let text = text_of_pattern(&around.rest, wanted);
+            texts.extend(text.map(|text| format!("{asked}{text}")));
+        }
+        texts.extend(text_of_pattern(&around.rest, 0));
+        texts.push(asked);
     }
     let example = FORMATS.iter().find(|(name, _)| keywords["format"] == *name);
     texts.extend(example.map(|(_, example)| (*example).to_owned()));
@@ -716,6 +723,7 @@ fn edits(keyword: &str, operand: &Value, current: &Value) -> Vec<Value> {
             let others = [json!(true), json!(null), json!([]), json!({})];
             text_and_numbers.into_iter().chain(others).collect()
         }
+        ("pattern", Value::String(pattern), _) => LookArounds::new(pattern).broken(),
         ("multipleOf", ..) => vec![number(step / 2.0), number(step * 1.5)],
         ("required", Value::Array(names), _) => {
             let changed = names.iter().map(|name| without(current.clone(), name));
@@ -754,8 +762,91 @@ fn remove(value: &mut Value, mut pointer: &str) -> bool {
     false
 }
 
+/// What the look-around of a pattern asks for and forbids, and the pattern without it.
+struct LookArounds {
+    /// Whether the pattern is asked for, and the pattern.
+    found: Vec<(bool, String)>,
+    rest: String,
+}
+
+impl LookArounds {
+    fn new(pattern: &str) -> Self {
+        let mut around = Self {
+            found: Vec::new(),
+            rest: pattern.to_owned(),
+        };
+        let Ok(mut tree) = Expr::parse_tree(pattern) else {
+            return around;
+        };
+        around.take(&mut tree.expr);
+        if !around.found.is_empty() && is_regular(&tree.expr) {
+            around.rest.clear();
+            tree.expr.to_str(&mut around.rest, 0);
+        }
+        around
+    }
+
+    fn take(&mut self, expression: &mut Expr) {
+        if let Expr::LookAround(inner, kind) = expression {
+            let mut text = String::new();
+            if is_regular(inner) {
+                inner.to_str(&mut text, 0);
+            }
+            let is_asked = matches!(kind, LookAround::LookAhead | LookAround::LookBehind);
+            self.found.push((is_asked, text));
+            *expression = Expr::Empty;
+        }
+        expression
+            .children_iter_mut()
+            .for_each(|child| self.take(child));
+    }
+
+    /// Texts of what is asked for, or of what is forbidden.
+    fn texts(&self, is_asked: bool) -> Vec<String> {
+        let found = self.found.iter();
+        found
+            .filter(|(asked, _)| *asked == is_asked)
+            .filter_map(|(_, pattern)| text_of_pattern(pattern, 0))
+            .collect()
+    }
+
+    /// Texts that may match the pattern but for its look-around.
+    fn broken(&self) -> Vec<Value> {
+        let Some(text) = text_of_pattern(&self.rest, 0).filter(|_| !self.found.is_empty()) else {
+            return Vec::new();
+        };
+        let forbidden = self.texts(false).concat();
+        let [longer, other] = [8, 1].map(|wanted| text_of_pattern(&self.rest, wanted));
+        let all = [
+            format!("{forbidden}{text}"),
+            format!("{text}{forbidden}"),
+            forbidden,
+            text,
+        ];
+        let all = all.into_iter().chain(longer).chain(other);
+        all.map(Value::String).collect()
+    }
+}
+
+/// Whether an expression has neither look-around nor references, which have no other spelling.
+fn is_regular(expression: &Expr) -> bool {
+    let is_it = matches!(
+        expression,
+        Expr::Empty
+            | Expr::Any { .. }
+            | Expr::Assertion(_)
+            | Expr::Literal { .. }
+            | Expr::Concat(_)
+            | Expr::Alt(_)
+            | Expr::Group(_)
+            | Expr::Repeat { .. }
+            | Expr::Delegate { .. }
+    );
+    is_it && expression.children_iter().all(is_regular)
+}
+
 /// A text for a pattern. Optional repetitions are used until it has `wanted` bytes. `None` if the
-/// pattern has look-around. The text may not match, because anchors are ignored.
+/// pattern has references. The text may not match, because anchors are ignored.
 fn text_of_pattern(pattern: &str, wanted: usize) -> Option<String> {
     let mut text = String::new();
     write_match(&regex_syntax::parse(pattern).ok()?, wanted, &mut text)?;
@@ -848,6 +939,10 @@ mod tests {
 {"type": ["string", "null"], "pattern": "^[A-Z]{2}-\\d+$"} | /type /pattern |
 {"pattern": "^(ab|c)+$", "minLength": 5, "maxLength": 8} | /pattern /minLength /maxLength |
 {"type": "string", "pattern": "^(?=a)b"} | | /type /pattern
+{"type": "string", "pattern": "^(?=a)\\w+$"} | /type /pattern |
+{"type": "string", "pattern": "^(?=.*[A-Z])(?=.*\\d).{8,}$"} | /type /pattern |
+{"type": "string", "pattern": "^(?!.*--)[a-z-]+$"} | /type /pattern |
+{"type": "string", "pattern": "^[a-z]+(?<!o)$"} | /type /pattern |
 {"items": {"type": "string", "format": "email", "maxLength": 40}} | /items/type /items/format /items/maxLength |
 {"prefixItems": [{"format": "date"}, {"format": "date-time"}, {"format": "time"}]} | /prefixItems/0/format /prefixItems/1/format /prefixItems/2/format |
 {"prefixItems": [{"format": "uuid"}, {"format": "uri"}, {"format": "ipv4"}]} | /prefixItems/0/format /prefixItems/1/format /prefixItems/2/format |

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 
 use crate::arm_difference::ArmDifferences;
 use crate::curl::Resend;
-use crate::refusals::{self, is_refused};
+use crate::refusals;
 use crate::view::View;
 use crate::{LoadFigures, RampFigures, Report, RpsChange, shards};
 use sobench_core::answer::Answer;
@@ -13,10 +13,8 @@ use sobench_core::case::Arm;
 use sobench_core::dates::timestamp;
 use sobench_core::error::Result;
 use sobench_core::error_message::error_message;
-use sobench_core::observation::Outcome;
 use sobench_core::schedule::{Ramp, RateStep, due_times};
 use sobench_core::shard::Shard;
-use sobench_core::verdict::{Reason, Verdict};
 use sobench_facts::Sample;
 use sobench_notices::notice::{BenchNotice, FigureNotice, LogNotice, Notice, OutageSpan};
 use sobench_plan::record::{Engine, RunRecord};
@@ -29,6 +27,7 @@ use sobench_results::metrics::registry::latencies;
 use sobench_results::metrics::server::MIB;
 use sobench_results::metrics::steady_state::SteadyState;
 use sobench_results::metrics::{Metrics, summarise_with_server};
+use sobench_results::to_explain::{ToExplain, is_refused};
 use sobench_runlog::RunLog;
 
 /// Outages that are listed; of more, those with the most requests.
@@ -60,29 +59,6 @@ pub fn with_view<T>(
     })?;
     log.check()?;
     Ok(shown)
-}
-
-/// The first constrained request that was refused, timed out or broke its schema.
-fn to_explain(samples: &[Sample<'_>]) -> Option<String> {
-    let constrained = || {
-        samples
-            .iter()
-            .filter(|sample| sample.arm() == Arm::Constrained)
-    };
-    let is_late = |sample: &&Sample<'_>| matches!(sample.outcome(), Outcome::TimedOut { .. });
-    let is_broken = |sample: &&Sample<'_>| {
-        matches!(
-            sample.verdict(),
-            Verdict::Invalid {
-                reason: Reason::Schema { .. }
-            }
-        )
-    };
-    let found = constrained()
-        .find(|sample| is_refused(sample))
-        .or_else(|| constrained().find(is_late))
-        .or_else(|| constrained().find(is_broken));
-    found.map(Sample::id)
 }
 
 /// Makes the report.
@@ -121,7 +97,7 @@ pub fn report(log: &RunLog) -> Result<Report> {
         recovery: footer.and_then(|footer| footer.recovery.clone()),
         spec_decode: footer.and_then(|footer| footer.spec_decode.clone()),
         refusals: refusals::sentence(&samples),
-        to_explain: to_explain(&samples),
+        to_explain: ToExplain::new(&samples, &record.server),
     };
     log.check()?;
     Ok(report)

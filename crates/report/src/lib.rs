@@ -61,6 +61,7 @@ use sobench_plan::record::{Engine, RunRecord};
 use sobench_results::metrics::Metrics;
 use sobench_results::metrics::client_overhead::ClientOverhead;
 use sobench_results::metrics::registry::{Metric, VllmNames, rates, totals};
+use sobench_results::to_explain::ToExplain;
 use sobench_runlog::probe::ProbeResults;
 use sobench_runlog::recovery::Recovery;
 use sobench_runlog::spec_decode::SpecDecode;
@@ -98,9 +99,8 @@ pub struct Report {
     pub spec_decode: Option<SpecDecode>,
     /// A sentence on the constraints that the server refused.
     pub refusals: Option<String>,
-    /// The id of a constrained request that `sobench explain` can say more about: refused, without an
-    /// answer in time, or with an answer that breaks the schema.
-    pub to_explain: Option<String>,
+    /// A request whose failure can be explained.
+    pub to_explain: Option<ToExplain>,
 }
 
 impl Report {

@@ -10,6 +10,7 @@ use sobench_backend::refused_keyword;
 use sobench_core::error_message::error_message;
 use sobench_core::observation::{Outcome, TOO_MANY_REQUESTS};
 use sobench_facts::Sample;
+use sobench_results::to_explain::is_refused;
 
 /// A refusal of a constraint.
 #[derive(Clone, Debug)]
@@ -47,12 +48,6 @@ pub fn of_only_constraint(samples: &[Sample<'_>]) -> Option<Refused> {
         sample.outcome().content_refusal().is_some() && sample.constraint() == first.constraint()
     };
     (is_refused(first) && constrained.all(is_refused)).then(|| Refused::new(first))?
-}
-
-/// Whether the content of the request was refused, which may be its constraint.
-pub(crate) fn is_refused(sample: &Sample<'_>) -> bool {
-    let outcome = sample.outcome();
-    outcome.content_refusal().is_some() || matches!(outcome, Outcome::Unsupported { .. })
 }
 
 /// The number of refused constraints, and a sum by keyword, the most frequent first. `None` instead

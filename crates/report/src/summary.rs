@@ -21,6 +21,7 @@ use sobench_results::metrics::accuracy::AccuracySummary;
 use sobench_results::metrics::error_groups::ErrorGroup;
 use sobench_results::metrics::examples::Group;
 use sobench_results::metrics::registry::{Figure, Metric, Values, latencies, rates, totals};
+use sobench_results::to_explain::shell_word;
 use sobench_statistics::contrast::Difference;
 use sobench_statistics::{Rate, Summary};
 
@@ -95,8 +96,9 @@ pub fn document(view: &View<'_>) -> Result<Document> {
     let mut end = Document::default();
     end.facts(facts(report));
     end.push(Block::Preformatted(full_report(view)));
-    end.blocks
-        .extend(explanation(view).map(Block::Preformatted));
+    if let (Some(path), Some(found)) = (view.run_log, &report.to_explain) {
+        end.push(Block::Preformatted(found.line(path)));
+    }
     let notices = notices(report);
 
     let max_lines = if report.metrics.arms().count() > 1 {
@@ -663,30 +665,6 @@ fn full_report(view: &View<'_>) -> String {
         line
     } else {
         format!("all figures: sobench report --detail full \\\n{path}")
-    }
-}
-
-/// The command that explains a request that failed.
-fn explanation(view: &View<'_>) -> Option<String> {
-    let (path, case) = (view.run_log?, view.report.to_explain.as_ref()?);
-    let [path, case] = [&path.display().to_string(), case].map(|word| shell_word(word));
-    let server = &view.report.record.server;
-    let url = match server.embedded {
-        true => String::new(),
-        false => format!(" \\\n  --base-url {}", shell_word(&server.base_url)),
-    };
-    Some(format!("why: sobench explain {path} --case {case}{url}"))
-}
-
-/// A word of a shell command, in quotes where it needs them.
-fn shell_word(word: &str) -> String {
-    let word = printable(word, usize::MAX);
-    let is_plain =
-        |character: char| character.is_alphanumeric() || "_-./+=:@%,~".contains(character);
-    if word.chars().all(is_plain) {
-        word
-    } else {
-        format!("'{}'", word.replace('\'', r"'\''"))
     }
 }
 

@@ -5,3 +5,4 @@
 
 pub mod compare;
 pub mod metrics;
+pub mod to_explain;

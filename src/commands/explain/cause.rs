@@ -1,11 +1,15 @@
 //! The cause of a failure, by leaving out parts of a request while it fails.
 
+use std::fmt;
+
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::failure::{Failure, Seen};
 use super::input::Part;
 use sobench_core::constraint::Constraint;
+use sobench_core::printable::printable_message;
 use sobench_core::schema_keywords::NAME_MAPS;
 use sobench_core::schema_part::{pointer_name, pointer_token};
 use sobench_core::verdict::Verdict;
@@ -40,6 +44,16 @@ pub enum Stop {
     Lost(String),
 }
 
+impl fmt::Display for Stop {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Budget => f.write_str("after --max-requests; more can find more"),
+            Self::Interrupted => f.write_str("by the user"),
+            Self::Lost(why) => f.write_str(&printable_message(why)),
+        }
+    }
+}
+
 /// The cause of a failure.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cause {
@@ -61,7 +75,7 @@ pub struct Cause {
 }
 
 /// A place in a part.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize)]
 pub struct Place {
     /// The tool that it is in.
     pub tool: Option<String>,
@@ -72,7 +86,7 @@ pub struct Place {
 }
 
 /// The number from which on a part fails.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize)]
 pub struct Limit {
     /// What is counted: `tools`, `values`, `maxLength`.
     pub of: String,
@@ -868,6 +882,7 @@ mod tests {
             Ok(match (self.rule)(part) {
                 Some(failure) => Seen::Failed(failure),
                 None => Seen::Answered {
+                    is_call: false,
                     ms: 1.0,
                     text: String::new(),
                     is_complete: true,

@@ -1,28 +1,35 @@
 //! Changes of a part after which a server takes it, each of them tried.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::cause::{Cause, Place, Stop, Target};
 use super::failure::Seen;
 use super::input::Part;
+use sobench_core::constraint::Constraint;
 use sobench_core::schema_part::pointer_token;
+use sobench_judge::{Evaluator, JudgeSettings};
+use sobench_preflight::instances::{instances, type_of_keyword};
 use sobench_reduce::elements;
 use sobench_reduce::schema::is_annotation;
 
 /// A change that was tried.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 pub(super) struct Cure {
     /// In words: `"maxLength": 1999`.
     pub(super) change: String,
     pub(super) effect: Effect,
+    /// The number of instances, valid and invalid, of which none is judged in another way; `None` if one
+    /// is, or for equivalent changes.
+    pub(super) same_instances: Option<usize>,
     /// The whole part after it.
     #[serde(skip)]
     pub(super) part: Part,
 }
 
 /// What a change does to the answers that are allowed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Effect {
     /// By a rule that holds for every schema ([`rewritten`]).
@@ -52,7 +59,11 @@ impl Effect {
 
 impl std::fmt::Display for Cure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} ({})", self.change, self.effect.word())
+        write!(f, "{} ({}", self.change, self.effect.word())?;
+        if let Some(number) = self.same_instances {
+            write!(f, "; no difference in {number} instances")?;
+        }
+        write!(f, ")")
     }
 }
 
@@ -76,14 +87,88 @@ pub(super) fn tried(
     cause: &Cause,
 ) -> Result<Vec<Cure>, Stop> {
     let mut cures = Vec::new();
-    for cure in candidates(part, cause) {
+    for mut cure in candidates(part, cause) {
         // Another failure may be left, with a cause of its own.
         match target.send(&cure.part, true)? {
             Seen::Failed(failure) if failure.is_same(&cause.failure) => {}
-            _ => cures.push(cure),
+            _ => {
+                if cure.effect != Effect::Equivalent {
+                    cure.same_instances = same_instances(part, &cure.part);
+                }
+                cures.push(cure);
+            }
         }
     }
     Ok(cures)
+}
+
+/// The number of instances of both parts, if each is judged in the same way by both.
+fn same_instances(before: &Part, after: &Part) -> Option<usize> {
+    let schemas = |part: &Part| -> Vec<Value> {
+        match part {
+            Part::Schema(schema) => vec![schema.clone()],
+            Part::Tools(tools) => {
+                let parameters = tools.iter().map(|tool| &tool["function"]["parameters"]);
+                parameters.cloned().collect()
+            }
+            Part::Text(_) => Vec::new(),
+        }
+    };
+    let (before, after) = (schemas(before), schemas(after));
+    if before.len() != after.len() {
+        return None;
+    }
+    let mut changed = before
+        .iter()
+        .zip(&after)
+        .filter(|(before, after)| before != after);
+    let (before, after) = changed.next()?;
+    let mut texts: Vec<String> = Vec::new();
+    for found in [instances(before), instances(after)] {
+        texts.extend(found.valid);
+        texts.extend(found.temptable.into_iter().map(|each| each.violating));
+        texts.extend(found.all_at_once.map(|(text, _)| text));
+    }
+    let mut evaluator = Evaluator::new(JudgeSettings::default());
+    let [before, after] = [before, after]
+        .map(|schema| evaluator.compile(&Constraint::JsonSchema(schema.clone().into())));
+    let is_same = |text: &String| before.accepts(text) == after.accepts(text);
+    (!texts.is_empty() && texts.iter().all(is_same)).then_some(texts.len())
+}
+
+/// Changes of a keyword that a server does not keep, in the schema or in the parameters of a tool.
+pub(super) fn of_keyword(
+    part: &Part,
+    tool: Option<&str>,
+    owner: &str,
+    name: &str,
+    keywords: &Map<String, Value>,
+) -> Vec<Cure> {
+    let mut changes: Vec<(String, Effect, Map<String, Value>)> = rewritten(name, keywords)
+        .into_iter()
+        .map(|(change, changed)| (change, Effect::Equivalent, changed))
+        .collect();
+    if let Some(kind) = type_of_keyword(name)
+        && !kind.is_empty()
+        && !keywords.contains_key("type")
+    {
+        let mut changed = keywords.clone();
+        changed.insert("type".to_owned(), kind.into());
+        changes.push((
+            format!("add \"type\": \"{kind}\""),
+            Effect::Stricter,
+            changed,
+        ));
+    }
+    let cure = |(change, effect, changed)| {
+        Some(Cure {
+            change,
+            effect,
+            same_instances: None,
+            part: with_keywords(part, tool, owner, changed)?,
+        })
+    };
+    changes.into_iter().filter_map(cure).collect()
 }
 
 fn candidates(part: &Part, cause: &Cause) -> Vec<Cure> {
@@ -111,6 +196,7 @@ fn candidates(part: &Part, cause: &Cause) -> Vec<Cure> {
             found.extend(part.map(|part| Cure {
                 change,
                 effect,
+                same_instances: None,
                 part,
             }));
         };
@@ -155,12 +241,13 @@ fn removal(part: &Part, place: &Place) -> Option<Cure> {
             Some(name) if is_annotation(name) => Effect::Equivalent,
             _ => effect_of_removal(&place.pointer, name.is_some()),
         },
+        same_instances: None,
         part: without_place(part, place)?,
     })
 }
 
 /// The keyword of a place.
-fn keyword_of(place: &Place) -> Option<&str> {
+pub(super) fn keyword_of(place: &Place) -> Option<&str> {
     let keyword = place.keyword.as_deref()?.strip_prefix('"')?;
     keyword.split_once("\":").map(|(name, _)| name)
 }

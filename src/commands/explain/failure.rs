@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::LazyLock;
 
 use regex::Regex;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use sobench_core::printable::printable_message;
@@ -17,12 +18,14 @@ pub enum Seen {
         text: String,
         /// Whether the model ended it.
         is_complete: bool,
+        /// Whether the text is the arguments of a call.
+        is_call: bool,
     },
     Failed(Failure),
 }
 
 /// Why a request has no answer, or a late one.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 #[serde(tag = "failure", rename_all = "snake_case")]
 pub enum Failure {
     /// A status of 400 and above, with the server's words.
@@ -33,6 +36,8 @@ pub enum Failure {
     Hangs { limit_s: f64 },
     /// The connection ended without an answer.
     Crashes { message: String },
+    /// An answer breaks the keyword.
+    Ignored { keyword: String },
 }
 
 /// Characters of a normalised message that are compared.
@@ -53,14 +58,15 @@ impl Failure {
             (Self::Slow { .. } | Self::Hangs { .. }, Self::Slow { .. } | Self::Hangs { .. }) => {
                 true
             }
-            (Self::Crashes { .. }, Self::Crashes { .. }) => true,
+            (Self::Crashes { .. }, Self::Crashes { .. })
+            | (Self::Ignored { .. }, Self::Ignored { .. }) => true,
             _ => false,
         }
     }
 
     /// Whether looking for its cause may harm a server and its other users.
     pub fn is_harmful(&self) -> bool {
-        !matches!(self, Self::Refused { .. })
+        !matches!(self, Self::Refused { .. } | Self::Ignored { .. })
     }
 
     /// The words of a table: `refused`, `slow`.
@@ -70,6 +76,7 @@ impl Failure {
             Self::Slow { .. } => "slow",
             Self::Hangs { .. } => "hangs",
             Self::Crashes { .. } => "crashes",
+            Self::Ignored { .. } => "ignored",
         }
     }
 }
@@ -88,6 +95,7 @@ impl fmt::Display for Failure {
             ),
             Self::Hangs { limit_s } => write!(f, "no answer within {limit_s} s"),
             Self::Crashes { message } => write!(f, "{}", printable_message(message)),
+            Self::Ignored { keyword } => write!(f, "answers break {keyword}"),
         }
     }
 }

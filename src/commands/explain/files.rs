@@ -8,6 +8,8 @@ use super::args::ExplainArgs;
 use super::cause::Limit;
 use super::explanation::{Explained, Explanation};
 use super::failure::Failure;
+use super::input::Part;
+use super::json::ExplainFile;
 use super::report::{self, place_text};
 use crate::commands::output::{CommandOutput, check_writable, pretty};
 use sobench_core::error::{Error, Result};
@@ -59,7 +61,7 @@ impl Saved {
         for path in &self.paths {
             match path.extension().and_then(|extension| extension.to_str()) {
                 Some("sarif") => output.write(path, &pretty(&report::sarif(found, &self.input))),
-                Some("json") => output.write(path, &pretty(&report::file(found))),
+                Some("json") => output.write(path, &pretty(&ExplainFile::new(found))),
                 _ => self.write_folder(path, found, output),
             }
         }
@@ -76,10 +78,10 @@ impl Saved {
             ));
             return;
         };
-        let minimal = report::minimal(&explained.cause.minimal);
+        let minimal = explained.cause.minimal.to_json();
         let request = explanation.request.clone().unwrap_or(Value::Null);
         let curl = curl(&request, self.url.as_deref());
-        let anonymous = explained.cause.anonymous.as_ref().map(report::minimal);
+        let anonymous = explained.cause.anonymous.as_ref().map(Part::to_json);
         let issue = issue(
             explanation,
             explained,

@@ -92,6 +92,17 @@ pub enum Part {
     Text(Constraint),
 }
 
+impl Part {
+    /// A text constraint is as in files of sobench.
+    pub fn to_json(&self) -> Value {
+        match self {
+            Self::Schema(schema) => schema.clone(),
+            Self::Tools(tools) => tools.clone().into(),
+            Self::Text(constraint) => serde_json::to_value(constraint).unwrap_or_default(),
+        }
+    }
+}
+
 /// A constraint in a request body or row: the JSON pointer of its field, the pointer of a schema in
 /// the field's envelope, and the constraint.
 type Field = (String, &'static str, Part);

@@ -8,6 +8,7 @@ pub mod failure;
 mod files;
 mod ignored;
 pub mod input;
+pub mod json;
 mod probe;
 mod report;
 pub mod target;

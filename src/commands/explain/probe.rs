@@ -152,13 +152,29 @@ impl<'a> Probe<'a> {
         }
     }
 
-    /// The answer to a prompt, sampled at temperature 1.
+    /// The answer to a prompt, sampled at temperature 1; with a tool, a call of it. A request body of the
+    /// user keeps its `tool_choice`.
     ///
     /// # Errors
     /// No more requests may be sent.
-    pub(super) fn answer(&mut self, part: &Part, prompt: &str, output_len: u32) -> Tried<Seen> {
+    pub(super) fn answer(
+        &mut self,
+        part: &Part,
+        prompt: &str,
+        output_len: u32,
+        tool: Option<&str>,
+    ) -> Tried<Seen> {
         let unique = self.with_nonce(part);
-        let body = self.body(Some(&unique), prompt, output_len, 1.0)?;
+        let mut body = self.body(Some(&unique), prompt, output_len, 1.0)?;
+        if let Some(tool) = tool.filter(|_| self.subject.body.is_none()) {
+            let mut members: Map<String, Value> = serde_json::from_slice(&body).unwrap_or_default();
+            let choice = match members.contains_key("input") {
+                true => json!({"type": "function", "name": tool}),
+                false => json!({"type": "function", "function": {"name": tool}}),
+            };
+            members.insert("tool_choice".to_owned(), choice);
+            body = Value::Object(members).to_string().into();
+        }
         Ok(seen(&self.exchange(body)?))
     }
 
@@ -425,8 +441,12 @@ fn seen(observation: &Observation) -> Seen {
         | Outcome::Abandoned
         | Outcome::Cancelled => Seen::Answered {
             ms: end_ns.saturating_sub(sent_ns) as f64 / 1e6,
-            text: observation.answer.text().into_owned(),
+            text: match observation.answer.tool_calls.first() {
+                Some(call) => call.arguments.clone(),
+                None => observation.answer.text().into_owned(),
+            },
             is_complete: observation.outcome == Outcome::Completed,
+            is_call: !observation.answer.tool_calls.is_empty(),
         },
         Outcome::Rejected { status, body, .. } | Outcome::ServerError { status, body, .. } => {
             Seen::Failed(Failure::Refused {

@@ -1,23 +1,23 @@
 //! The page of an explanation: what is wrong first, then its cause, the smallest input and cures.
 
+use std::borrow::Cow;
+
 use indexmap::IndexMap;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::cause::{Cause, Limit, Place, Stop, size};
+use super::cause::{Cause, Limit, Place, size};
 use super::explanation::{Explained, Explanation, Outcome};
 use super::failure::{Failure, time};
-use super::ignored::Kept;
+use super::ignored::{Kept, KeptVerdict, Violation};
 use super::input::Part;
+use super::json::ExplainFile;
 use crate::commands::output::pretty;
 use sobench_core::distinct::distinct;
 use sobench_core::output_format::OutputFormat;
 use sobench_core::printable::{printable, printable_message};
 use sobench_render::{Document, Table, text as render};
 use sobench_statistics::distributions::unseen_rate;
-
-/// The version of the JSON. It is raised when a key changes its meaning or is removed.
-const FORMAT_VERSION: u32 = 1;
 
 /// Width of the names at the start of lines.
 const NAME_WIDTH: usize = 9;
@@ -38,7 +38,7 @@ const MAX_NAMED: usize = 8;
 /// The explanations in a format.
 pub(super) fn printed(format: OutputFormat, found: &[Explanation]) -> String {
     match format {
-        OutputFormat::Json => pretty(&file(found)),
+        OutputFormat::Json => pretty(&ExplainFile::new(found)),
         _ => {
             let pages = found.iter().map(text);
             let table = table(found).map(|table| {
@@ -80,7 +80,7 @@ fn table(found: &[Explanation]) -> Option<Table> {
             .iter()
             .filter(|kept| kept.violation.is_some())
         {
-            put(kept.pointer.clone(), "violation seen");
+            put(kept.name().into_owned(), "violation seen");
         }
     }
     let heads = std::iter::once("").chain(servers.iter().copied());
@@ -89,85 +89,6 @@ fn table(found: &[Explanation]) -> Option<Table> {
         table.row(std::iter::once(place).chain(words.into_iter().map(str::to_owned)));
     }
     (servers.len() > 1).then_some(table)?.non_empty()
-}
-
-/// The JSON file.
-pub(super) fn file(found: &[Explanation]) -> Value {
-    json!({
-        "format": "sobench-explain",
-        "format_version": FORMAT_VERSION,
-        "explanations": found.iter().map(value).collect::<Vec<_>>(),
-    })
-}
-
-fn value(found: &Explanation) -> Value {
-    let (verdict, failure) = match &found.outcome {
-        Outcome::Unknown => ("unknown", None),
-        Outcome::Accepted => ("accepted", None),
-        Outcome::Fails(failure) => (failure.word(), Some(failure)),
-        Outcome::Flaky { failure, .. } => ("flaky", Some(failure)),
-    };
-    json!({
-        "subject": found.subject,
-        "tool_choice": found.is_required.then_some("required"),
-        "server": found.server,
-        "verdict": verdict,
-        "failure": failure,
-        "causes": found.causes.iter().map(cause_value).collect::<Vec<_>>(),
-        "keywords": found.keywords.iter().map(keyword_value).collect::<Vec<_>>(),
-        "ttft_ms": found.times_ms.map(|(with, _)| with),
-        "ttft_without_constraint_ms": found.times_ms.map(|(_, without)| without),
-        "requests": found.requests,
-        "duration_s": found.seconds,
-        "stopped": found.stopped.as_ref().map(stopped),
-    })
-}
-
-fn cause_value(explained: &Explained) -> Value {
-    let Explained {
-        cause,
-        cures,
-        engines,
-    } = explained;
-    json!({
-        "failure": cause.failure,
-        "places": cause.places,
-        "limit": cause.limit,
-        "seen": cause.seen,
-        "minimal": minimal(&cause.minimal),
-        "anonymous": cause.anonymous.as_ref().map(minimal),
-        "is_checked": cause.is_checked,
-        "cures": cures,
-        "engines": engines.iter().map(|(name, says)| json!({"engine": name, "says": says})).collect::<Vec<_>>(),
-    })
-}
-
-fn keyword_value(kept: &Kept) -> Value {
-    json!({
-        "pointer": kept.pointer,
-        "verdict": verdict(kept),
-        "answers": kept.answers,
-        "answer": kept.violation.as_ref().map(|(answer, _)| answer),
-        "reason": kept.violation.as_ref().map(|(_, reason)| reason),
-        "minimal": kept.alone,
-    })
-}
-
-fn verdict(kept: &Kept) -> &'static str {
-    match (&kept.violation, kept.is_tested && kept.answers > 0) {
-        (Some(_), _) => "violation_seen",
-        (None, true) => "no_violation_seen",
-        (None, false) => "not_tested",
-    }
-}
-
-/// The part as JSON; a text constraint as in files of sobench.
-pub(super) fn minimal(part: &Part) -> Value {
-    match part {
-        Part::Schema(schema) => schema.clone(),
-        Part::Tools(tools) => tools.clone().into(),
-        Part::Text(constraint) => serde_json::to_value(constraint).unwrap_or_default(),
-    }
 }
 
 /// A line with a name, and lines below it.
@@ -249,12 +170,6 @@ fn text(found: &Explanation) -> String {
     if found.is_required {
         lines.push("", "with tool_choice \"required\"; accepted with \"auto\"");
     }
-    if found.outcome == Outcome::Accepted && matches!(found.part, Part::Tools(_)) {
-        lines.push(
-            "unknown",
-            "not tested: whether calls keep the schemas of tools (sobench --dataset tools)",
-        );
-    }
     let whole = size(&found.part);
     for (number, explained) in found.causes.iter().enumerate() {
         if number > 0 {
@@ -267,7 +182,7 @@ fn text(found: &Explanation) -> String {
     }
     keywords(&mut lines, &found.keywords);
     if let Some(stop) = &found.stopped {
-        lines.push("stopped", &stopped(stop));
+        lines.push("stopped", &stop.to_string());
     }
     lines.0
 }
@@ -310,7 +225,7 @@ fn cause(lines: &mut Lines, explained: &Explained, whole: usize) {
     let bytes = size(&cause.minimal);
     let text = match &cause.minimal {
         Part::Text(constraint) => serde_json::to_string(constraint).unwrap_or_default(),
-        part => minimal(part).to_string(),
+        part => part.to_json().to_string(),
     };
     let room = LINE_CHARS.saturating_sub(40);
     lines.push(
@@ -376,33 +291,45 @@ fn limit_text(limit: &Limit, cause: &Cause) -> String {
 
 fn keywords(lines: &mut Lines, all: &[Kept]) {
     for kept in all.iter().filter(|kept| kept.violation.is_some()) {
-        let Some((answer, reason)) = &kept.violation else {
+        let Some(Violation { answer, reason }) = &kept.violation else {
             continue;
-        };
-        let place = if kept.pointer.is_empty() {
-            "the whole constraint"
-        } else {
-            &kept.pointer
         };
         lines.push(
             "ignored",
-            &format!("{place}: violation seen: {}", printable_message(reason)),
+            &format!(
+                "{}: violation seen: {}",
+                kept.name(),
+                printable_message(reason)
+            ),
         );
         lines.push("", &format!("answer {}", printable(answer, ANSWER_CHARS)));
-        if let Some(small) = &kept.alone {
-            lines.push("", &format!("also with {small}"));
+        let with: Vec<String> = kept.with.iter().map(place_text).collect();
+        if !with.is_empty() {
+            lines.push("", &format!("only together with {}", with.join(" and ")));
+        }
+        if let Some(minimal) = &kept.minimal {
+            let also = if with.is_empty() {
+                "also with"
+            } else {
+                "smallest"
+            };
+            lines.push("", &format!("{also} {minimal}"));
+        }
+        if !kept.cures.is_empty() {
+            let cures: Vec<String> = kept.cures.iter().map(ToString::to_string).collect();
+            lines.push("", &format!("no violation with {}", cures.join(" | ")));
         }
     }
-    let named = |verdict_of: &str| -> Vec<&str> {
-        let all = all.iter().filter(|kept| verdict(kept) == verdict_of);
-        all.map(|kept| kept.pointer.as_str()).collect()
+    let named = |verdict: KeptVerdict| -> Vec<Cow<'_, str>> {
+        let all = all.iter().filter(|kept| kept.verdict() == verdict);
+        all.map(Kept::name).collect()
     };
-    let unseen = named("no_violation_seen");
+    let unseen = named(KeptVerdict::NoViolationSeen);
     if !unseen.is_empty() {
-        let most = all
+        let least = all
             .iter()
-            .filter(|kept| kept.violation.is_none() && kept.is_tested);
-        let answers = most.map(|kept| kept.answers).max().unwrap_or_default();
+            .filter(|kept| kept.verdict() == KeptVerdict::NoViolationSeen);
+        let answers = least.map(|kept| kept.answers).min().unwrap_or_default();
         let missed = 100.0 * unseen_rate(answers);
         let text = format!(
             "no violation seen of {} keywords, with {answers} answers to each: one that is broken in \
@@ -411,7 +338,7 @@ fn keywords(lines: &mut Lines, all: &[Kept]) {
         );
         lines.push("kept?", &text);
     }
-    let untested = named("not_tested");
+    let untested = named(KeptVerdict::NotTested);
     if !untested.is_empty() {
         let more = match untested.len().saturating_sub(MAX_NAMED) {
             0 => String::new(),
@@ -422,14 +349,6 @@ fn keywords(lines: &mut Lines, all: &[Kept]) {
             "unknown",
             &format!("not tested: {}{more}", first.join(", ")),
         );
-    }
-}
-
-fn stopped(stop: &Stop) -> String {
-    match stop {
-        Stop::Budget => "after --max-requests; the input may be smaller".to_owned(),
-        Stop::Interrupted => "by the user".to_owned(),
-        Stop::Lost(why) => printable_message(why),
     }
 }
 
@@ -473,7 +392,7 @@ pub(super) fn sarif(found: &[Explanation], file: &str) -> Value {
             });
         }
         for kept in &explanation.keywords {
-            let Some((answer, reason)) = &kept.violation else {
+            let Some(Violation { answer, reason }) = &kept.violation else {
                 continue;
             };
             results.push(Result {

@@ -315,7 +315,9 @@ impl MatrixRunner<'_> {
                 return self.record_error(step, &error);
             }
         };
-        self.progress.add_log(finished.complete_log());
+        let report = &finished.report;
+        self.progress
+            .add_log(finished.complete_log(), report.to_explain.as_ref());
         let lines = [finished.lines_without_log(), finished.problem_lines()].concat();
         lines.iter().for_each(|line| terminal::say(line));
         let entry = self.entry(step, &finished);

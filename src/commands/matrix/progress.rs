@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::terminal::{LineTimer, ProgressPrefix, TimeLeft};
+use sobench_results::to_explain::ToExplain;
 
 /// Run logs that are listed one by one.
 const MAX_LISTED_LOGS: usize = 8;
@@ -22,6 +23,8 @@ pub(super) enum RunCount {
 pub(super) struct MatrixProgress {
     timer: Arc<LineTimer>,
     logs: Vec<PathBuf>,
+    /// The command that explains a failure.
+    explanation: Option<String>,
 }
 
 impl MatrixProgress {
@@ -40,12 +43,22 @@ impl MatrixProgress {
         }
     }
 
-    pub(super) fn add_log(&mut self, path: Option<&Path>) {
+    /// Adds a run log, and a request in it whose failure can be explained.
+    pub(super) fn add_log(&mut self, path: Option<&Path>, to_explain: Option<&ToExplain>) {
         self.logs.extend(path.map(Path::to_owned));
+        if self.explanation.is_none() {
+            self.explanation = path.and_then(|path| Some(to_explain?.line(path)));
+        }
     }
 
-    /// The run logs, or their number by folder if there are many.
+    /// The run logs, or their number by folder if there are many, and how to explain a failure.
     pub(super) fn log_lines(&self) -> Vec<String> {
+        let mut lines = self.logs_or_folders();
+        lines.extend(self.explanation.clone());
+        lines
+    }
+
+    fn logs_or_folders(&self) -> Vec<String> {
         if self.logs.len() <= MAX_LISTED_LOGS {
             let line = |path: &PathBuf| format!("run log: {}", path.display());
             return self.logs.iter().map(line).collect();
@@ -147,12 +160,12 @@ mod tests {
     fn many_run_logs_are_counted_by_folder() {
         let mut progress = MatrixProgress::default();
         for run in 0..8 {
-            progress.add_log(Some(Path::new(&format!("logs/{run}.jsonl"))));
+            progress.add_log(Some(Path::new(&format!("logs/{run}.jsonl"))), None);
         }
         assert_eq!(progress.log_lines().len(), 8);
         assert_eq!(progress.log_lines()[0], "run log: logs/0.jsonl");
-        progress.add_log(Some(Path::new("other.jsonl")));
-        progress.add_log(None);
+        progress.add_log(Some(Path::new("other.jsonl")), None);
+        progress.add_log(None, None);
         assert_eq!(
             progress.log_lines(),
             ["run logs: 8 in logs", "run logs: 1 in ."]

@@ -11,6 +11,7 @@ use tempfile::TempPath;
 use super::requests::{RequestView, Requests};
 use crate::metrics::accuracy::ArmPairs;
 use crate::metrics::registry::{Figure, Metric, Value};
+use crate::to_explain::ToExplain;
 use sobench_core::case::Arm;
 use sobench_plan::record::condition::Conditions;
 use sobench_statistics::contrast::Share;
@@ -52,6 +53,8 @@ pub struct Run {
     pub arm_pairs: Vec<ArmPairs>,
     /// Notices about the run for the reader of the comparison.
     pub notices: Vec<String>,
+    /// A request whose failure can be explained, in a run log.
+    pub to_explain: Option<ToExplain>,
     /// Whether the run ended early.
     pub is_partial: bool,
     /// Figures of which the client can have added too much, or taken from a throughput, and how

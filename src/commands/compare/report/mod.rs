@@ -24,6 +24,11 @@ pub fn text(comparison: &Comparison, detail: Detail) -> String {
     if detail == Detail::Summary && comparison.is_comparable() {
         text.push_str("all figures, and methods: --detail full\n");
     }
+    // The last side is the new one.
+    let runs = comparison.sides.iter().rev().flat_map(|side| &side.runs);
+    let mut explained =
+        runs.filter_map(|run| Some(run.to_explain.as_ref()?.line(run.path.as_ref()?)));
+    text.extend(explained.next().map(|line| line + "\n"));
     text
 }
 

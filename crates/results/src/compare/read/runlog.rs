@@ -6,6 +6,7 @@ use crate::compare::side::{FileKind, Run};
 use crate::metrics::client_overhead::{run_overhead, shard_overhead};
 use crate::metrics::registry::RequestValues;
 use crate::metrics::{Metrics, first_uses, summarise_with_server};
+use crate::to_explain::ToExplain;
 use sobench_core::error::Result;
 use sobench_core::observation::failure_message;
 use sobench_facts::Sample;
@@ -47,6 +48,7 @@ pub fn run_from_log(file: &str, log: &RunLog) -> Result<Run> {
     for (sample, is_later) in samples.iter().zip(&mut is_later) {
         *is_later = later.contains(&sample.case_index());
     }
+    run.to_explain = ToExplain::new(&samples, &log.record.server);
     drop((samples, later));
     let streamed = log
         .requests
