@@ -1,5 +1,6 @@
 //! The results chapter (`docs/results`) is what its data gives, and the data follows its contracts.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::process::Command;
 
@@ -50,6 +51,7 @@ fn data_follows_its_contracts() {
             "masks" => "mask",
             "proofs" => "proof",
             "features" => "preflight-features",
+            "kinds" => "preflight",
             "costs" => "matrix",
             _ => continue,
         };
@@ -68,4 +70,86 @@ fn data_names_no_path_of_the_machine() {
             assert!(!text.contains(folder), "{name} contains {folder}");
         }
     }
+}
+
+fn conformance() -> Value {
+    serde_json::from_str(&read("docs/results/conformance.json")).unwrap()
+}
+
+#[test]
+fn conformance_follows_its_schema() {
+    let schema = read("docs/results/conformance.schema.json");
+    contract::check(&schema, &conformance())
+        .unwrap_or_else(|errors| panic!("conformance.json: {errors}"));
+}
+
+/// The text of a cell of the chart.
+fn mark(cell: &Value) -> String {
+    let (valid, invalid) = (cell["valid"].as_u64(), cell["invalid"].as_u64());
+    let text = match cell["verdict"].as_str().unwrap() {
+        "enforced" => "✓".to_owned(),
+        "no_violation_seen" => format!("○ {}", valid.unwrap()),
+        "under_enforced" => match cell["class"].as_str() {
+            Some(class) => format!("✗ {}", class.replace('_', " ")),
+            None => format!(
+                "✗ {} of {}",
+                invalid.unwrap(),
+                valid.unwrap() + invalid.unwrap()
+            ),
+        },
+        "rejected" => "R".to_owned(),
+        "crashed" => "!".to_owned(),
+        "undecided" => "?".to_owned(),
+        _ => "–".to_owned(),
+    };
+    if cell["is_fewer"].as_bool() == Some(true) {
+        text + "*"
+    } else {
+        text
+    }
+}
+
+/// Verdict and text of each cell, by ROW/COLUMN.
+type Cells = BTreeMap<String, (String, String)>;
+
+/// The cells of the table: `<td class=VERDICT><a href=#ROW/COLUMN>TEXT</a>`. A changed cell has a second class.
+fn cells_of_the_chart(chart: &str) -> Cells {
+    let cells = chart.split("<td class=").skip(1).map(|cell| {
+        let (class, rest) = cell.split_once("><a href=#").unwrap();
+        let (place, rest) = rest.split_once('>').unwrap();
+        let (text, _) = rest.split_once("</a>").unwrap();
+        let verdict = class.trim_matches('"').split(' ').next().unwrap();
+        (place.to_owned(), (verdict.to_owned(), text.to_owned()))
+    });
+    cells.collect()
+}
+
+#[test]
+fn chart_agrees_with_conformance() {
+    let chart = read("docs/results/chart.html");
+    let conformance = conformance();
+    let cells = conformance["cells"].as_array().unwrap();
+    let text = |cell: &Value, key: &str| cell[key].as_str().unwrap().to_owned();
+    let expected: Cells = cells
+        .iter()
+        .map(|cell| {
+            let place = format!("{}/{}", text(cell, "row"), text(cell, "column"));
+            (place, (text(cell, "verdict"), mark(cell)))
+        })
+        .collect();
+    assert_eq!(expected.len(), cells.len(), "a cell is there twice");
+    assert_eq!(cells_of_the_chart(&chart), expected);
+    let evidence = chart.split("<dd id=").skip(1);
+    let mut evidence: Vec<&str> = evidence.filter_map(|rest| rest.split('>').next()).collect();
+    evidence.sort_unstable();
+    assert_eq!(evidence, expected.keys().collect::<Vec<_>>());
+}
+
+#[test]
+fn chart_is_one_file() {
+    let chart = read("docs/results/chart.html");
+    for outside in ["<link", "<img", " src=", "@import"] {
+        assert!(!chart.contains(outside), "{outside}");
+    }
+    assert!(chart.len() < 700_000, "{} bytes", chart.len());
 }
