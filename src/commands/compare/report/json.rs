@@ -9,6 +9,7 @@ use serde_json::Value;
 use sobench_core::case::Arm;
 use sobench_core::json_struct;
 use sobench_plan::record::condition::Field;
+use sobench_report::contenders::Figures;
 use sobench_results::compare::changed_cases::{CaseResult, ChangedCase, ChangedCases};
 use sobench_results::compare::conditions::{Condition, ConditionEffect};
 use sobench_results::compare::gate::{
@@ -89,6 +90,8 @@ json_struct! {
     struct SideEntry<'a> = |side: &'a Side| {
         name: &'a str = &side.name,
         runs: Vec<RunEntry<'a>> = side.runs.iter().map(RunEntry::new).collect(),
+        /// As in a row of `sobench matrix`, with what the constraint adds in `control`.
+        figures: Figures = Figures::of_side(side, false),
     }
 
     struct RunEntry<'a> = |run: &'a Run| {
