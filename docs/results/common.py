@@ -141,7 +141,7 @@ def polls(file):
 
 def is_busy(file):
     """Whether other programs ran when the part began, by the load before it."""
-    return file["machine"]["load_before"] > (1.5 if polls(file) else 0.5)
+    return (file["machine"]["load_before"] or 0) > (1.5 if polls(file) else 0.5)
 
 
 def measured(files):
@@ -156,7 +156,7 @@ def provenance(files):
     parts = [
         f"- [`{file['part']}`](data/{file['part']}.json.gz): {file['date'][:16].replace('T', ' ')}"
         + (", ended early" if file["exit_code"] == 130 else "")
-        + f", {file['machine']['load_before']:.2f}"
+        + (f", {file['machine']['load_before']:.2f}" if file["machine"]["load_before"] is not None else ", made elsewhere")
         + "†" * is_busy(file)
         + (f", {file['versions']['commit']}" if len(commits) > 1 else "")
         for file in files

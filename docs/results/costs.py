@@ -2,6 +2,7 @@
 
 import re
 
+import gpu
 from common import COSTS, MADE, by_notice, missing, provenance, table, title
 from pictures import added_bars
 
@@ -9,9 +10,11 @@ from pictures import added_bars
 def page_costs(pictures):
     files = {name: file for name, file in COSTS.items() if file}
     out = [MADE, "# What a constraint costs", ""]
+    out.append(gpu.headline() + "\n")
+    out.append(gpu.section(pictures))
     out.append(
-        "The time that a constraint adds on each server: the same requests with and without it. It says little about a GPU: here the two"
-        " cores that compute the constraint also run the model and the client.\n"
+        "## On two cores\nThe time that a constraint adds on each server: the same requests with and without it. It says little about a GPU: here"
+        " the two cores that compute the constraint also run the model and the client.\n"
     )
     lines, bars, notices = [], [], []
     for name, file in files.items():
@@ -58,12 +61,13 @@ def page_costs(pictures):
 - The one schema is small. For large ones see [engines](engines.md).
 
 ## What was not measured
-""" + (missing("costs", COSTS) or "") + "\nGPUs; many schemas; large batches; several loads (`sobench bench --sweep`).\n")
+""" + (missing("costs", COSTS) or "") + "\nOn a GPU: other engines, servers and versions, cold schemas, other batch sizes, each server alone. Many schemas; several loads (`sobench bench --sweep`).\n")
     out.append("## Versions, date, machine")
     versions = sorted({version for file in files.values() if (version := version_of_server(file))})
     if versions:
         out.append(f"{'; '.join(versions)}. Other versions and engines: [servers](servers.md#versions-date-machine).\n")
     out.append(provenance(list(files.values())))
+    out.append("On the GPU:\n\n" + gpu.about())
     return "\n".join(out)
 
 

@@ -162,3 +162,21 @@ def added_bars(rows):
     for value in (0, *shown):
         body.append(text_at(across(value), y + 18, f"{value:.1f}", "weak", "middle"))
     return svg(y + 32, title, body)
+
+
+def speed_bars(rows):
+    """Two bars for each row: tokens per second without and with the constraint."""
+    heading = "Output tokens per second on one H200, by requests in flight and engine"
+    body = [text_at(14, 24, heading)]
+    keys, bottom = legend(["undecided", "added"], {"undecided": "without the constraint", "added": "with it"}, 48)
+    body += keys
+    y, left, right = bottom + 20, 130, WIDTH - 66
+    most = max(without for _, without, _ in rows)
+    for name, without, with_it in rows:
+        body.append(text_at(left - 8, y + 17, name, "", "end"))
+        for offset, kind, value in ((0, "undecided", without), (13, "added", with_it)):
+            width = (right - left) * value / most
+            body.append(f'<rect class="fill {kind}" x="{left}" y="{y + offset}" width="{width:.1f}" height="11"/>')
+            body.append(text_at(left + width + 5, y + offset + 10, f"{value:,.0f}", "weak"))
+        y += 36
+    return svg(y + 6, heading, body)

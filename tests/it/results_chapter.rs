@@ -53,6 +53,7 @@ fn data_follows_its_contracts() {
             "features" => "preflight-features",
             "kinds" => "preflight",
             "costs" => "matrix",
+            "gpu" => "comparison",
             _ => continue,
         };
         contract::check(
