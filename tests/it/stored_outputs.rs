@@ -55,9 +55,9 @@ fn two_programs_are_compared_by_value() {
     fs::write(&renamed, "# old new\nverdict decision\n").unwrap();
     let renamed = renamed.to_str().unwrap();
     for (planted, flags, differing) in [
-        // Layout and line breaks do not count, nor does the ninth digit of a number.
+        // Layout and line breaks do not count, nor does the fifteenth digit of a number.
         ("s/  */ /g", &[][..], ""),
-        (r"s/\(\.[0-9]\{8\}\)[0-9]*/\1/", &["--digits", "6"][..], ""),
+        (r"s/\(\.[0-9]\{14\}\)[0-9]*/\1/", &["--digits", "6"][..], ""),
         ("s/\"verdict\"/\"decision\"/", &["--renamed", renamed], ""),
         ("s/\"verdict\"/\"decision\"/", &[], "verdict: gone"),
         ("s/Successful/Succesful/", &[], "now [Succesful]"),

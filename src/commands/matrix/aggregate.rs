@@ -4,7 +4,6 @@
 mod pooled;
 mod schemas;
 
-use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
@@ -25,7 +24,6 @@ use sobench_core::distinct::distinct;
 use sobench_core::error::{Error, ErrorKind, Result};
 use sobench_core::exit_codes::{CHECK_FAILED, SUCCESS, UNDECIDED};
 use sobench_core::printable::printable_message;
-use sobench_core::verdict::Reason;
 use sobench_facts::Sample;
 use sobench_notices::enforcement::State;
 use sobench_notices::notice::{MatrixNotice, Notice};
@@ -610,7 +608,7 @@ fn figures(cell: &Cell) -> Option<Figures> {
         coverage: values.rate(&rates::COVERAGE),
         decoding: decoding.constrained.map(|found| found.answers),
         refusals: refusals(runs),
-        reasons: reasons(runs),
+        reasons: InvalidReason::merged(runs.iter().flat_map(|run| &run.reasons)),
         valid_within_objectives: pooled_rate(runs, |run| run.valid_good),
         cold_ttft_ms,
         warm_ttft_ms,
@@ -627,25 +625,6 @@ fn figures(cell: &Cell) -> Option<Figures> {
         metrics: values,
         ..found
     })
-}
-
-/// Reasons of invalid answers over all runs, the most frequent first, with the first example.
-fn reasons(runs: &[FinishedRun]) -> Vec<InvalidReason> {
-    let mut merged: Vec<InvalidReason> = Vec::new();
-    // Cut answers are no invalid ones.
-    let groups = runs.iter().flat_map(|run| &run.reasons);
-    for group in groups.filter(|group| group.name != Reason::Truncated.name()) {
-        match merged.iter_mut().find(|reason| reason.name == group.name) {
-            Some(reason) => reason.count += group.count,
-            None => merged.push(InvalidReason {
-                name: group.name,
-                count: group.count,
-                example: group.examples.first().cloned(),
-            }),
-        }
-    }
-    merged.sort_by_key(|reason| Reverse(reason.count));
-    merged
 }
 
 /// TTFT of first and later uses of constraints: those in the runs, or, if the runs have no first

@@ -58,14 +58,18 @@ pub fn enforced(comparison: &Comparison) -> Option<Answer> {
                 "failed",
             ),
         ];
+        let reason = most_frequent_reason(&figures);
         let causes: Vec<String> = causes
             .iter()
             .filter(|(count, _)| *count > 0)
-            .map(|(count, name)| format!("{count} {name}"))
+            .map(|(count, name)| match (*name, &reason) {
+                ("invalid", Some(reason)) => format!("{count} invalid{reason}"),
+                _ => format!("{count} {name}"),
+            })
             .collect();
         let others = match causes.is_empty() {
             true => String::new(),
-            false => format!(" ({})", causes.join(", ")),
+            false => format!(" ({})", causes.join("; ")),
         };
         let name = printable(name, NAME_CHARS);
         let text = format!("{name} {} of {}{others}", valid.hits, valid.of);
@@ -91,6 +95,20 @@ pub fn enforced(comparison: &Comparison) -> Option<Answer> {
         question: "enforced",
         tone,
         text: format!("{word}valid answers{colon}{}", texts.join(", ")),
+    })
+}
+
+/// The most frequent reason of invalid answers: `: duplicate key`, or its number if there are others.
+fn most_frequent_reason(figures: &[&Figures]) -> Option<String> {
+    let reasons = || figures.iter().flat_map(|figures| &figures.reasons);
+    let first = reasons().max_by_key(|reason| reason.count)?;
+    let same = reasons().filter(|reason| reason.name == first.name);
+    let count: usize = same.map(|reason| reason.count).sum();
+    let all: usize = reasons().map(|reason| reason.count).sum();
+    let name = first.name.replace('_', " ");
+    Some(match count == all {
+        true => format!(": {name}"),
+        false => format!(", {count} of them: {name}"),
     })
 }
 

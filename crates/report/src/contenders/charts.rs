@@ -1,11 +1,14 @@
 //! The charts of the comparison's HTML page, each with a table of its numbers.
 
+use std::cmp::Reverse;
+
 use super::capacity::SweepStep;
 use super::cells::NAME_CHARS;
 use super::{Comparison, Control, Figures, Load, Row, SchemaCell, SchemaRow, capacity};
 use sobench_core::case::Arm;
 use sobench_core::distinct::distinct;
 use sobench_core::printable::printable;
+use sobench_core::verdict::Reason;
 use sobench_render::axis::{Axis, Range};
 use sobench_render::dots::{self, Dot};
 use sobench_render::heat_map::{self, Class};
@@ -13,7 +16,7 @@ use sobench_render::lines::{self, Axes, Line};
 use sobench_render::svg::{self, Bar, COLOURS, Curve, Part, ShareScale};
 use sobench_render::{Block, Chart, Charts, Document, Layout, LegendEntry, Table};
 use sobench_results::metrics::constraint_overhead::Added;
-use sobench_results::metrics::examples::Example;
+use sobench_results::metrics::examples::{Example, Group};
 use sobench_results::metrics::knee::Knee;
 use sobench_statistics::{Rate, Summary, percentile};
 
@@ -61,6 +64,24 @@ pub struct InvalidReason {
 }
 
 impl InvalidReason {
+    /// Those of several runs, the most frequent first, with the first example.
+    pub fn merged<'g>(groups: impl Iterator<Item = &'g Group>) -> Vec<Self> {
+        let mut merged: Vec<Self> = Vec::new();
+        // Cut answers are no invalid ones.
+        for group in groups.filter(|group| group.name != Reason::Truncated.name()) {
+            match merged.iter_mut().find(|reason| reason.name == group.name) {
+                Some(reason) => reason.count += group.count,
+                None => merged.push(Self {
+                    name: group.name,
+                    count: group.count,
+                    example: group.examples.first().cloned(),
+                }),
+            }
+        }
+        merged.sort_by_key(|reason| Reverse(reason.count));
+        merged
+    }
+
     /// Its name in words, and the message of the first example.
     pub fn described(&self) -> Option<(String, String)> {
         let message = self.example.as_ref()?.message.clone();

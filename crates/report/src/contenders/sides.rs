@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::charts::{Curves, Distributions, Quantiles};
+use super::charts::{Curves, Distributions, InvalidReason, Quantiles};
 use super::{Causes, Comparison, Control, Figures, Load, MatrixConditions, Row, RowResult};
 use sobench_core::case::Arm;
 use sobench_results::compare::bootstrap::SideId;
@@ -59,6 +59,7 @@ impl Figures {
             requests: side.request_count().unwrap_or_default(),
             correct_rate: of_rate(Figure::new(&rates::CORRECT_RATE)),
             causes: causes(side),
+            reasons: InvalidReason::merged(side.runs.iter().flat_map(|run| &run.reasons)),
             compliance: of_rate(Figure::new(&rates::COMPLIANCE)),
             coverage: of_rate(Figure::new(&rates::COVERAGE)),
             ttft_ms: summary(side, &latencies::TTFT),

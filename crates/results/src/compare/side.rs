@@ -10,6 +10,7 @@ use tempfile::TempPath;
 
 use super::requests::{RequestView, Requests};
 use crate::metrics::accuracy::ArmPairs;
+use crate::metrics::examples::Group;
 use crate::metrics::registry::{Figure, Metric, Value};
 use crate::to_explain::ToExplain;
 use sobench_core::case::Arm;
@@ -53,6 +54,8 @@ pub struct Run {
     pub arm_pairs: Vec<ArmPairs>,
     /// Notices about the run for the reader of the comparison.
     pub notices: Vec<String>,
+    /// Reasons of invalid answers, in a run log.
+    pub reasons: Vec<Group>,
     /// A request whose failure can be explained, in a run log.
     pub to_explain: Option<ToExplain>,
     /// Whether the run ended early.

@@ -48,6 +48,7 @@ pub fn run_from_log(file: &str, log: &RunLog) -> Result<Run> {
     for (sample, is_later) in samples.iter().zip(&mut is_later) {
         *is_later = later.contains(&sample.case_index());
     }
+    run.reasons = metrics.findings.reasons.clone();
     run.to_explain = ToExplain::new(&samples, &log.record.server);
     drop((samples, later));
     let streamed = log
