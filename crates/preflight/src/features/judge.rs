@@ -185,6 +185,7 @@ impl Tally<'_> {
             None => String::new(),
         };
         FeatureResult {
+            first_ttft_ms: None,
             id: feature.id.clone(),
             keyword: feature.keyword.clone(),
             verdict,

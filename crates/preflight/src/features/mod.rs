@@ -98,6 +98,10 @@ pub struct FeatureResult {
     pub duplicate_members: usize,
     /// The first answer that breaks the schema.
     pub offending: Option<InvalidAnswer>,
+    /// Time to the first token of the first answer, which is sent alone, so that the compile of its schema
+    /// is in it; none if no token came.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub first_ttft_ms: Option<f64>,
     /// The HTTP status of the first failed request, or that of its error event.
     pub status: Option<u16>,
     /// The server's message for the first failed request, or why the result is undecided. Not

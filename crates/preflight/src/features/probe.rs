@@ -212,7 +212,15 @@ impl Probe<'_> {
             self.last_request = Some(feature.id.clone());
         }
         let compiled = self.evaluator.compile(&constraint);
-        Ok(judge(feature, &compiled, &observations, &controls))
+        let first = observations.first().and_then(|(_, first)| {
+            let timing = &first.timing;
+            let first_ns = timing.first_content_ns()?.checked_sub(timing.sent_ns?)?;
+            Some(first_ns as f64 / 1e6)
+        });
+        Ok(FeatureResult {
+            first_ttft_ms: first,
+            ..judge(feature, &compiled, &observations, &controls)
+        })
     }
 
     async fn send_samples(

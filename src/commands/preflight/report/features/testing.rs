@@ -71,6 +71,7 @@ fn feature_result(id: &str, keyword: &str, verdict: FeatureVerdict) -> FeatureRe
         0
     };
     FeatureResult {
+        first_ttft_ms: None,
         id: id.to_owned(),
         keyword: keyword.to_owned(),
         verdict,
