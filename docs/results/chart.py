@@ -22,7 +22,8 @@ def mark(cell):
         text += " " + (cell["class"].replace("_", " ") if "class" in cell else f"{cell['invalid']} of {cell['valid'] + cell['invalid']}")
     elif verdict == "no_violation_seen":
         text += f" {cell['valid']}"
-    return text + "*" * cell.get("is_fewer", False)
+    slow = f" ⏱ {cell['slow_ms'] / 1000:.0f} s" if "slow_ms" in cell else ""
+    return text + "*" * cell.get("is_fewer", False) + slow
 
 
 def page(data):
@@ -125,6 +126,8 @@ def details(cell):
         facts.append(escape(cell["reason"]))
     if cell["duplicate_members"]:
         facts.append(f"{count(cell['duplicate_members'], 'answer')} with duplicate members")
+    if "slow_ms" in cell:
+        facts.append(f"slow: the first token takes {cell['slow_ms']:,} ms longer than for the median feature")
     if cell["is_fewer"]:
         facts.append("fewer texts*")
     return "; ".join(facts + refusal(cell))

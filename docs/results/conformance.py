@@ -3,6 +3,7 @@
 import json
 from itertools import groupby
 from math import comb
+from statistics import median
 
 from common import ABOUT, FEATURES, KEYWORDS, KINDS, WORDS, in_order, message, server_of, title
 
@@ -61,14 +62,22 @@ def columns():
         previous = server
 
 
+SLOW_MS = 1000
+"""A feature whose first token takes this much longer than that of the median feature is slow."""
+
+
 def feature_cells():
     for name, file in FEATURES.items():
         fewer = fewer_violations(file)
+        times = [entry["first_ttft_ms"] for entry in file["result"]["servers"][0]["found"] if "first_ttft_ms" in entry]
+        usual_ms = median(times) if times else 0
         for entry in file["result"]["servers"][0]["found"]:
             cell = {"row": entry["id"], "column": name, "verdict": entry["verdict"]}
             cell |= {key: entry[key] for key in ("controls", "yielded", "valid", "invalid", "duplicate_members")}
             # Other verdicts hold: an answer that breaks the schema, or a refusal.
             cell["is_fewer"] = entry["id"] in fewer and entry["verdict"] in HELD
+            if entry.get("first_ttft_ms", 0) > usual_ms + SLOW_MS:
+                cell["slow_ms"] = round(entry["first_ttft_ms"] - usual_ms)
             if entry["offending"]:
                 wrong = entry["offending"]
                 cell |= {"answer": wrong["text"], "reason": wrong["reason"], "is_cut": wrong["cut"]}
