@@ -1,0 +1,291 @@
+//! Vercel's AI SDK: `streamText` with the provider for OpenAI-compatible servers.
+
+use std::collections::HashMap;
+
+use serde_json::Value;
+
+use super::{call_deltas, first_choices, is_null, text};
+use crate::{Client, Read, ReadCall, Reading};
+
+pub(super) const CLIENT: Client = Client {
+    name: "ai-sdk",
+    package: "ai 6.0.326, @ai-sdk/openai-compatible (npm)",
+    source: "@ai-sdk/openai-compatible: doStream; @ai-sdk/provider-utils: StreamingToolCallTracker",
+    read,
+};
+
+#[derive(Default)]
+struct Joined {
+    index: Option<i64>,
+    ids: Vec<String>,
+    id: String,
+    name: String,
+    arguments: String,
+}
+
+/// A delta of a call whose name has not come.
+#[derive(Default)]
+struct Pending {
+    id: Option<String>,
+    arguments: String,
+}
+
+/// A delta for the tracker.
+struct Delta<'a> {
+    index: Option<i64>,
+    id: Option<&'a str>,
+    name: Option<&'a str>,
+    arguments: Option<&'a str>,
+}
+
+enum Place {
+    New,
+    Known(usize),
+    /// It is dropped.
+    Unclear,
+}
+
+fn read(chunks: &[Value], tools: Option<&[&str]>) -> Reading {
+    let mut content = String::new();
+    let mut calls: Vec<Joined> = Vec::new();
+    let mut pending: Vec<(i64, Pending)> = Vec::new();
+    let mut forwarded: HashMap<i64, ()> = HashMap::new();
+    let mut has_ended = false;
+    for chunk in chunks {
+        check(chunk)?;
+    }
+    for choice in first_choices(chunks) {
+        has_ended |= choice["finish_reason"].is_string();
+        let delta = &choice["delta"];
+        content.push_str(text(&delta["content"]));
+        content.push_str(text(&delta["refusal"]));
+        for entry in call_deltas(delta) {
+            let function = &entry["function"];
+            let (id, name, arguments) = (
+                entry["id"].as_str(),
+                function["name"].as_str(),
+                function["arguments"].as_str(),
+            );
+            let index = entry["index"].as_i64();
+            let Some(at) = index.filter(|index| !forwarded.contains_key(index)) else {
+                track(
+                    &mut calls,
+                    &Delta {
+                        index,
+                        id,
+                        name,
+                        arguments,
+                    },
+                )?;
+                continue;
+            };
+            let known = pending.iter().position(|(known, _)| *known == at);
+            let known = known.unwrap_or_else(|| {
+                pending.push((at, Pending::default()));
+                pending.len() - 1
+            });
+            let waiting = &mut pending[known].1;
+            waiting.id = waiting.id.take().or_else(|| id.map(str::to_owned));
+            waiting.arguments.push_str(arguments.unwrap_or_default());
+            if name.is_some() {
+                let (_, waiting) = pending.remove(known);
+                let (id, arguments) = (waiting.id.as_deref(), Some(waiting.arguments.as_str()));
+                track(
+                    &mut calls,
+                    &Delta {
+                        index,
+                        id,
+                        name,
+                        arguments,
+                    },
+                )?;
+                forwarded.insert(at, ());
+            }
+        }
+    }
+    for (index, waiting) in &pending {
+        let (id, arguments) = (waiting.id.as_deref(), Some(waiting.arguments.as_str()));
+        track(
+            &mut calls,
+            &Delta {
+                index: Some(*index),
+                id,
+                name: None,
+                arguments,
+            },
+        )?;
+    }
+    if !has_ended {
+        return Err("no finish reason".to_owned());
+    }
+    if calls.iter().all(|call| call.index.is_some()) {
+        calls.sort_by_key(|call| call.index);
+    }
+    let call = |call: Joined| {
+        let is_known = tools.is_none_or(|tools| tools.contains(&call.name.as_str()));
+        let parsed = match call.arguments.trim() {
+            "" if is_known => Some(Value::Object(serde_json::Map::new())),
+            text => serde_json::from_str(text).ok(),
+        };
+        ReadCall {
+            id: call.id,
+            name: call.name,
+            arguments: parsed.unwrap_or_else(|| call.arguments.into()),
+        }
+    };
+    Ok(Read {
+        content,
+        calls: calls.into_iter().map(call).collect(),
+    })
+}
+
+/// The types that its schema of a chunk asks for.
+fn check(chunk: &Value) -> Result<(), String> {
+    let deltas = chunk["choices"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(|choice| &choice["delta"]);
+    for call in deltas.flat_map(call_deltas) {
+        let is_text = |value: Option<&Value>| is_null(value) || value.is_some_and(Value::is_string);
+        let function = call.get("function").filter(|function| function.is_object());
+        let function = function.ok_or("a call without a function")?;
+        let is_index = is_null(call.get("index")) || call["index"].is_number();
+        if !is_index
+            || !is_text(call.get("id"))
+            || !is_text(function.get("name"))
+            || !is_text(function.get("arguments"))
+        {
+            return Err("a call of the wrong types".to_owned());
+        }
+    }
+    Ok(())
+}
+
+fn track(calls: &mut Vec<Joined>, delta: &Delta<'_>) -> Result<(), String> {
+    let filled = |text: Option<&str>| {
+        text.filter(|text| !text.trim().is_empty())
+            .map(str::to_owned)
+    };
+    let (id, name) = (filled(delta.id), filled(delta.name));
+    let arguments = delta.arguments.unwrap_or_default();
+    let starts = name.is_some() && arguments.trim_start().starts_with(['{', '[']);
+    let at = match place(calls, id.as_deref(), delta.index, name.as_deref(), starts) {
+        Place::Unclear => return Ok(()),
+        Place::New if delta.name.is_some() && name.is_none() => return Ok(()),
+        Place::New => {
+            let name = name.ok_or("a call without a name")?;
+            // An id that was used before is replaced by a new one.
+            let own = id
+                .clone()
+                .filter(|id| calls.iter().all(|call| call.id != *id));
+            calls.push(Joined {
+                index: delta.index,
+                ids: id.into_iter().collect(),
+                id: own.unwrap_or_default(),
+                name,
+                arguments: arguments.to_owned(),
+            });
+            return Ok(());
+        }
+        Place::Known(at) => at,
+    };
+    calls[at].ids.extend(id);
+    calls[at].arguments.push_str(arguments);
+    Ok(())
+}
+
+/// The call that a delta belongs to.
+fn place(
+    calls: &[Joined],
+    id: Option<&str>,
+    index: Option<i64>,
+    name: Option<&str>,
+    starts: bool,
+) -> Place {
+    let all = |is: &dyn Fn(&Joined) -> bool| -> Vec<usize> {
+        let found = calls.iter().enumerate().filter(|(_, call)| is(call));
+        found.map(|(at, _)| at).collect()
+    };
+    let has_name = |call: &Joined| name.is_none_or(|name| call.name == name);
+    let of_index = all(&|call| index.is_some() && call.index == index);
+    let indexed: Vec<usize> = of_index
+        .iter()
+        .copied()
+        .filter(|at| has_name(&calls[*at]))
+        .collect();
+    if let Some(id) = id {
+        let with_id = all(&|call| call.ids.iter().any(|known| known == id));
+        if !with_id.is_empty() {
+            if index.is_some() {
+                let both: Vec<usize> = indexed
+                    .iter()
+                    .copied()
+                    .filter(|at| with_id.contains(at))
+                    .collect();
+                return match matching(calls, &both, starts) {
+                    Place::New if name.is_some() => Place::New,
+                    Place::New if !of_index.is_empty() => Place::Unclear,
+                    Place::New => matching(calls, &with_id, false),
+                    found => found,
+                };
+            }
+            let named: Vec<usize> = with_id
+                .iter()
+                .copied()
+                .filter(|at| has_name(&calls[*at]))
+                .collect();
+            return matching(calls, &named, starts && name.is_some());
+        }
+        return match indexed.is_empty() || starts {
+            true => Place::New,
+            false => matching(calls, &indexed, false),
+        };
+    }
+    if !of_index.is_empty() {
+        return matching(calls, &indexed, starts);
+    }
+    match (name, calls.len()) {
+        (Some(_), _) | (None, 0) => Place::New,
+        (None, 1) => Place::Known(0),
+        _ => Place::Unclear,
+    }
+}
+
+fn matching(calls: &[Joined], found: &[usize], starts: bool) -> Place {
+    let open: Vec<usize> = match starts {
+        true => found
+            .iter()
+            .copied()
+            .filter(|at| !is_complete(&calls[*at].arguments))
+            .collect(),
+        false => found.to_vec(),
+    };
+    match open.as_slice() {
+        [] => Place::New,
+        [only] => Place::Known(*only),
+        _ => Place::Unclear,
+    }
+}
+
+/// Whether arguments begin with an object or a list that has ended.
+fn is_complete(arguments: &str) -> bool {
+    let mut depth = 0;
+    let (mut is_text, mut is_escaped) = (false, false);
+    for character in arguments.trim_start().chars() {
+        match (is_text, character) {
+            (true, _) if is_escaped => is_escaped = false,
+            (true, '\\') => is_escaped = true,
+            (true, '"') => is_text = false,
+            (true, _) => {}
+            (false, '"') => is_text = true,
+            (false, '{' | '[') => depth += 1,
+            (false, '}' | ']') => depth -= 1,
+            (false, _) => {}
+        }
+        if depth == 0 {
+            return matches!(character, '}' | ']');
+        }
+    }
+    false
+}

@@ -1,0 +1,70 @@
+//! pydantic-ai: the parts of a streamed response of `OpenAIChatModel`.
+
+use serde_json::Value;
+
+use super::{call_deltas, first_choices, index_of, text};
+use crate::{Client, Read, ReadCall, Reading};
+
+pub(super) const CLIENT: Client = Client {
+    name: "pydantic-ai",
+    package: "pydantic-ai-slim 2.38.0 (PyPI)",
+    source: "pydantic_ai/_parts_manager.py: handle_tool_call_delta; pydantic_ai/messages.py: ToolCallPartDelta.apply",
+    read,
+};
+
+/// A call; without a name it is not complete.
+struct Part {
+    index: Option<i64>,
+    name: Option<String>,
+    call: ReadCall,
+}
+
+fn read(chunks: &[Value], _: Option<&[&str]>) -> Reading {
+    let mut content = String::new();
+    let mut parts: Vec<Part> = Vec::new();
+    for choice in first_choices(chunks) {
+        let delta = &choice["delta"];
+        content.push_str(text(&delta["content"]));
+        for entry in call_deltas(delta) {
+            let (index, function) = (index_of(entry), &entry["function"]);
+            let name = function["name"].as_str();
+            let at = match index {
+                None if name.is_none() => parts.len().checked_sub(1),
+                None => None,
+                index => parts.iter().position(|part| part.index == index),
+            };
+            let at = at.unwrap_or_else(|| {
+                parts.push(Part {
+                    index,
+                    name: None,
+                    call: ReadCall::default(),
+                });
+                parts.len() - 1
+            });
+            let part = &mut parts[at];
+            if let Some(name) = name {
+                part.name.get_or_insert_default().push_str(name);
+            }
+            if !text(&entry["id"]).is_empty() {
+                text(&entry["id"]).clone_into(&mut part.call.id);
+            }
+            match (&mut part.call.arguments, &function["arguments"]) {
+                (_, Value::Null) => {}
+                (Value::String(known), Value::String(more)) => known.push_str(more),
+                (Value::Object(known), Value::Object(more)) => known.extend(more.clone()),
+                (known @ Value::Null, more) => *known = more.clone(),
+                _ => return Err("arguments of two types cannot be joined".to_owned()),
+            }
+        }
+    }
+    let named = |part: Part| {
+        Some(ReadCall {
+            name: part.name?,
+            ..part.call
+        })
+    };
+    Ok(Read {
+        content,
+        calls: parts.into_iter().filter_map(named).collect(),
+    })
+}
