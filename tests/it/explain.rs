@@ -53,6 +53,7 @@ const KEYWORDS: &str = r##"
 {"type":"object","dependentSchemas":{"a":{"required":["b"]}}} ~ dependentSchemas ~ @/dependentSchemas
 {"type":"object","dependentRequired":{"a":["b"]}} ~ dependentRequired ~ @/dependentRequired
 {"type":"object","propertyNames":{"pattern":"^a"}} ~ propertyNames ~ @/propertyNames
+{"type":"object","dependencies":{"a":["b"],"c":["d"]}} ~ dependencies ~ @/dependencies
 {"type":"object","unevaluatedProperties":false} ~ unevaluatedProperties ~ @ "unevaluatedProperties": false
 {"type":"array","contains":{"const":1},"minContains":2} ~ contains ~ @/contains
 {"type":"array","contains":{"const":1},"minContains":2} ~ minContains ~ @ "minContains": 2
@@ -257,6 +258,8 @@ fn schemas() -> Vec<Planted> {
         |all: &Value, from: &str, to: &str| all["$defs"][from]["$ref"] == format!("#/$defs/{to}");
     let is_cycle = move |given: &Value| refers(given, "x", "y") && refers(given, "y", "x");
     let names = json!({"type": "object", "properties": {"größe": {"type": "integer"}, "b": {}}});
+    let branch = json!({"type": "object", "if": {"required": ["a"]}, "then": {"$ref": "#/$defs/x"}, "else": {"$ref": "#/$defs/y"},
+        "$defs": {"x": {"properties": {"a": {"$ref": "#/$defs/y"}}}, "y": {"minProperties": 2}}});
     let mut defs = large(json!({"$ref": "#/$defs/leaf"}));
     defs["$defs"] = json!({"leaf": {"type": "string", "minLength": 2, "format": "date"}});
     let long = format!(
@@ -301,6 +304,7 @@ fn schemas() -> Vec<Planted> {
             "@/properties/größe",
         ),
         planted(defs.clone(), has("$ref"), "@ \"$ref\": \"#/$defs/leaf\""),
+        planted(branch, has("then"), "/then"),
         planted(defs, has("format"), "/$defs/leaf \"format\": \"date\""),
     ]
 }

@@ -35,8 +35,10 @@ enum Holds<'a> {
 fn holds<'a>(keyword: &str, value: &'a Value) -> Holds<'a> {
     match value {
         _ if LITERAL_KEYWORDS.contains(&keyword) => Holds::Nothing,
-        // An empty one is an element itself.
-        Value::Object(members) if NAME_MAPS.contains(&keyword) && !members.is_empty() => {
+        // An empty one is an element itself, and so are names by name (`dependencies`).
+        Value::Object(members)
+            if NAME_MAPS.contains(&keyword) && !members.values().all(Value::is_array) =>
+        {
             let members = members.iter();
             Holds::Schemas(
                 members

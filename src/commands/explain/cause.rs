@@ -457,10 +457,9 @@ impl<T: Target> Search<'_, T> {
         let is_definition = |place: &&String| {
             elements::is_at_or_in(place, "/$defs") || elements::is_at_or_in(place, "/definitions")
         };
-        let is_several = places.len() > 1;
         let needed: Vec<String> = places
             .iter()
-            .filter(|place| !is_several || !is_definition(place))
+            .filter(|place| !is_definition(place))
             .cloned()
             .collect();
         let mut cleaned = self.clean(hoisted, &needed, wrap)?;
