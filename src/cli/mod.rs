@@ -29,9 +29,10 @@ use crate::commands::report::args::ReportArgs;
 use crate::commands::runs::RunsArgs;
 use crate::commands::score::options::ScoreArgs;
 use crate::commands::serve::options::ServeArgs;
+use crate::commands::wire::WireArgs;
 use crate::commands::{
     self, calibrate, compare, completions, datasets, explain, man, merge, preflight, report, runs,
-    score, serve,
+    score, serve, wire,
 };
 use crate::terminal;
 use sobench_core::error::Error;
@@ -98,6 +99,8 @@ pub enum Command {
     /// GPU
     #[command(mut_args(help::of_serve))]
     Serve(Box<ServeArgs>),
+    /// Show what client libraries read from recorded streams
+    Wire(WireArgs),
     /// Run the server with known timing of `calibrate`: JSON Lines over the standard streams
     #[command(hide = true)]
     CalibrateServer,
@@ -141,6 +144,7 @@ impl Command {
             Self::Runs(flags) => runs::run(flags, shutdown),
             Self::Score(flags) => score::run(*flags, shutdown),
             Self::Serve(flags) => serve::run(&flags, shutdown),
+            Self::Wire(flags) => wire::run(&flags),
             Self::CalibrateServer => calibrate::run_server(),
             Self::CalibrateFloor(flags) => calibrate::run_floor(&flags),
         }

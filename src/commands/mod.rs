@@ -20,6 +20,7 @@ mod run_cache;
 pub mod runs;
 pub mod score;
 pub mod serve;
+pub mod wire;
 
 #[cfg(test)]
 mod every_metric_tests;

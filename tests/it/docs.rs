@@ -78,6 +78,7 @@ pages! {
     installing: "docs/installing.md",
     servers: "docs/servers.md",
     explain: "docs/explain.md",
+    wire: "docs/wire.md",
     preflight: "docs/preflight.md",
     limits: "docs/limits.md",
     datasets: "docs/datasets.md",

@@ -67,3 +67,4 @@ mod token_limit;
 mod tool_calls;
 mod unconstrained;
 mod unsupported;
+mod wire;
