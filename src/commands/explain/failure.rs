@@ -53,7 +53,7 @@ impl Failure {
                     status: other_status,
                     message: other_message,
                 },
-            ) => status == other_status && normalised(message) == normalised(other_message),
+            ) => status == other_status && has_same_words(message, other_message),
             // A constraint that is a little smaller may just end within the limit.
             (Self::Slow { .. } | Self::Hangs { .. }, Self::Slow { .. } | Self::Hangs { .. }) => {
                 true
@@ -115,11 +115,36 @@ pub fn time(ms: f64) -> String {
     }
 }
 
+/// Whether two messages have the same words. Of a list, such as of keywords, one may have a part: `else,
+/// if, then` and `then`.
+fn has_same_words(message: &str, other: &str) -> bool {
+    let [message, other] = [message, other].map(normalised);
+    let [units, others] = [&message, &other].map(|text| lists(text));
+    let mut pairs = units.iter().zip(&others);
+    let is_part = |one: &[&str], other: &[&str]| one.iter().all(|word| other.contains(word));
+    units.len() == others.len()
+        && pairs.all(|(one, other)| is_part(one, other) || is_part(other, one))
+}
+
+/// The words of a text; those between which there are commas are one list.
+fn lists(text: &str) -> Vec<Vec<&str>> {
+    let mut found: Vec<Vec<&str>> = Vec::new();
+    let mut is_open = false;
+    for word in text.split_whitespace() {
+        let bare = word.trim_end_matches(',');
+        match found.last_mut().filter(|_| is_open) {
+            Some(list) => list.push(bare),
+            None => found.push(vec![bare]),
+        }
+        is_open = word.ends_with(',');
+    }
+    found
+}
+
 /// A message without what quotes the request: texts in quotes, numbers, lists and objects.
 fn normalised(message: &str) -> String {
     static QUOTED: LazyLock<Regex> = LazyLock::new(|| {
-        let pattern =
-            r#""[^"]*"|'[^']*'|`[^`]*`|\{.*\}|\[.*\]|\([^()]*\)|/[\w/~$.-]+|[\w.-]*\d[\w.-]*"#;
+        let pattern = r##""[^"]*"|'[^']*'|`[^`]*`|\{.*\}|\[.*\]|\([^()]*\)|#?/[\w/~$.-]+|#|[\w.-]*\d[\w.-]*"##;
         Regex::new(pattern).expect("the expression is fixed and well formed")
     });
     // Other lines quote the request.
@@ -147,6 +172,15 @@ mod tests {
         )));
         assert!(!a.is_same(&refused("minLength 2000 of 'v' is too large")));
         assert!(!a.is_same(&Failure::Hangs { limit_s: 1.0 }));
+        let sglang = |place: &str, keywords: &str| {
+            refused(&format!(
+                "at {place} is not supported: keyword(s) {keywords} would be ignored"
+            ))
+        };
+        let list = sglang("#", "else, if, then");
+        assert!(list.is_same(&sglang("#/properties/a", "then")));
+        assert!(sglang("#/then", "else, then").is_same(&list));
+        assert!(!list.is_same(&sglang("#", "not")) && !list.is_same(&sglang("#", "then, not")));
         let slow = Failure::Slow {
             ms: 13_000.0,
             without_ms: 2.0,
