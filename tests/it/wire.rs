@@ -13,7 +13,8 @@ fn shared_index() -> String {
     };
     let chunk = |delta: Value, reason: Value| {
         let choice = json!({"index": 0, "delta": delta, "finish_reason": reason});
-        format!("data: {}\n\n", json!({"choices": [choice]}))
+        let chunk = json!({"object": "chat.completion.chunk", "choices": [choice]});
+        format!("data: {chunk}\n\n")
     };
     let calls = chunk(call("a", 1), Value::Null) + &chunk(call("b", 2), Value::Null);
     calls + &chunk(json!({}), json!("tool_calls")) + "data: [DONE]\n\n"

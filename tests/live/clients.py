@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""What client libraries read from streams of chat completions: serves the streams below, and those of chat servers in fixtures/streams, on
-a local port, and reads each with the streaming API of every client. `cargo test` holds one function of crates/wire for each client, and
+"""What client libraries read from streams of chat completions: serves the streams below, those of chat servers in fixtures/streams,
+and others of the record, on a local port, and reads each with the streaming API of every client. `cargo test` holds one function of crates/wire for each client, and
 the join of sobench, to what is recorded in fixtures/joins/clients.json.
 
 Needs Python 3.11 with the packages of tests/live/clients.txt, and Node 20 with the packages of tests/live/clients/package.json (`npm ci`).
@@ -425,10 +425,10 @@ def main():
     parser.add_argument("--write", action="store_true", help="renew fixtures/joins/clients.json")
     parser.add_argument("--only", choices=CLIENTS, help="one client")
     arguments = parser.parse_args()
-    streams = dict([*own_streams(), *recorded_streams()])
+    known = json.loads(RECORD.read_text()) if RECORD.exists() else []
+    streams = {row["name"]: row["events"] for row in known} | dict([*own_streams(), *recorded_streams()])
     server = Server(streams)
     clients = [arguments.only] if arguments.only else list(CLIENTS)
-    known = json.loads(RECORD.read_text()) if RECORD.exists() else []
     rows = {row["name"]: row for row in known}
     differences = 0
     for client in clients:

@@ -2,44 +2,14 @@
 //! its version and source. `fixtures/joins/clients.json` has what the real clients read
 //! (`tests/live/clients.py`).
 
+mod client;
 mod clients;
+mod deltas;
 
-use serde::Serialize;
 use serde_json::Value;
 
+pub use client::{Client, Read, ReadCall, Reading};
 pub use clients::CLIENTS;
-
-/// A client library.
-pub struct Client {
-    /// Its name in tables, and in `fixtures/joins/clients.json`.
-    pub name: &'static str,
-    /// The package, with the version whose rules these are.
-    pub package: &'static str,
-    /// Where its code joins a stream.
-    pub source: &'static str,
-    /// Joins the chunks of a stream. The tools are the names in the request, if they are known.
-    pub read: fn(&[Value], Option<&[&str]>) -> Reading,
-}
-
-/// What a client reads from a stream, or why it raises an error.
-pub type Reading = Result<Read, String>;
-
-/// A joined answer.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Read {
-    pub content: String,
-    pub calls: Vec<ReadCall>,
-}
-
-/// A tool call.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct ReadCall {
-    /// Empty if the stream has none.
-    pub id: String,
-    pub name: String,
-    /// A text; an object where the client parses it, or where the stream has one.
-    pub arguments: Value,
-}
 
 /// The chunks of a recorded stream: its data lines that are JSON. `None` if it has none.
 pub fn chunks(text: &str) -> Option<Vec<Value>> {

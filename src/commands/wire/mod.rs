@@ -40,7 +40,7 @@ pub fn run(flags: &WireArgs) -> Result<CommandOutput> {
         for (name, stream) in streams(path)? {
             let readings: Vec<(&str, Reading)> = CLIENTS
                 .iter()
-                .map(|client| (client.name, (client.read)(&stream, None)))
+                .map(|client| (client.name, client.read(&stream, None)))
                 .collect();
             are_all_equal &= show(&mut page, &name, &stream, &readings);
         }

@@ -4,14 +4,14 @@ use std::collections::HashMap;
 
 use serde_json::Value;
 
-use super::{call_deltas, first_choices, is_null, text};
-use crate::{Client, Read, ReadCall, Reading};
+use crate::client::{Client, Read, ReadCall, Reading};
+use crate::deltas::{call_deltas, is_null, text};
 
 pub(super) const CLIENT: Client = Client {
     name: "ai-sdk",
     package: "ai 6.0.326, @ai-sdk/openai-compatible (npm)",
     source: "@ai-sdk/openai-compatible: doStream; @ai-sdk/provider-utils: StreamingToolCallTracker",
-    read,
+    join: read,
 };
 
 #[derive(Default)]
@@ -50,16 +50,20 @@ fn read(chunks: &[Value], tools: Option<&[&str]>) -> Reading {
     let mut calls: Vec<Joined> = Vec::new();
     let mut pending: Vec<(i64, Pending)> = Vec::new();
     let mut forwarded: HashMap<i64, ()> = HashMap::new();
-    let mut has_ended = false;
-    for chunk in chunks {
+    // A chunk with an error, even null, is nothing else.
+    let (chunks, errors): (Vec<&Value>, Vec<&Value>) = chunks
+        .iter()
+        .partition(|chunk| chunk.get("error").is_none());
+    let mut has_ended = !errors.is_empty();
+    for chunk in &chunks {
         check(chunk)?;
     }
-    for choice in first_choices(chunks) {
+    for choice in chunks.iter().filter_map(|chunk| chunk["choices"].get(0)) {
         has_ended |= choice["finish_reason"].is_string();
         let delta = &choice["delta"];
         content.push_str(text(&delta["content"]));
         content.push_str(text(&delta["refusal"]));
-        for entry in call_deltas(delta) {
+        for entry in call_deltas(delta)? {
             let function = &entry["function"];
             let (id, name, arguments) = (
                 entry["id"].as_str(),
@@ -141,25 +145,34 @@ fn read(chunks: &[Value], tools: Option<&[&str]>) -> Reading {
 
 /// The types that its schema of a chunk asks for.
 fn check(chunk: &Value) -> Result<(), String> {
-    let deltas = chunk["choices"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .map(|choice| &choice["delta"]);
-    for call in deltas.flat_map(call_deltas) {
-        let is_text = |value: Option<&Value>| is_null(value) || value.is_some_and(Value::is_string);
-        let function = call.get("function").filter(|function| function.is_object());
-        let function = function.ok_or("a call without a function")?;
-        let is_index = is_null(call.get("index")) || call["index"].is_number();
-        if !is_index
-            || !is_text(call.get("id"))
-            || !is_text(function.get("name"))
-            || !is_text(function.get("arguments"))
-        {
-            return Err("a call of the wrong types".to_owned());
+    let choices = chunk["choices"].as_array().into_iter().flatten();
+    for delta in choices.map(|choice| &choice["delta"]) {
+        if !matches!(delta["role"].as_str(), None | Some("assistant" | "")) {
+            return Err("another role".to_owned());
+        }
+        for call in call_deltas(delta)? {
+            check_call(call)?;
         }
     }
     Ok(())
+}
+
+fn check_call(call: &Value) -> Result<(), String> {
+    let is_text = |value: Option<&Value>| is_null(value) || value.is_some_and(Value::is_string);
+    let function = call
+        .get("function")
+        .filter(|function| function.is_object())
+        .ok_or("a call without a function")?;
+    let is_index = is_null(call.get("index")) || call["index"].is_number();
+    let texts = [
+        call.get("id"),
+        function.get("name"),
+        function.get("arguments"),
+    ];
+    match is_index && texts.into_iter().all(is_text) {
+        true => Ok(()),
+        false => Err("a call of the wrong types".to_owned()),
+    }
 }
 
 fn track(calls: &mut Vec<Joined>, delta: &Delta<'_>) -> Result<(), String> {

@@ -2,14 +2,14 @@
 
 use serde_json::Value;
 
-use super::{call_deltas, first_choices, index_of, text};
-use crate::{Client, Read, ReadCall, Reading};
+use crate::client::{Client, Read, ReadCall, Reading};
+use crate::deltas::{call_deltas, first_choices, index_of, text};
 
 pub(super) const CLIENT: Client = Client {
     name: "langchain",
     package: "langchain-openai 1.7.4, langchain-core 1.8.3 (PyPI)",
     source: "langchain_core/utils/_merge.py: merge_lists; langchain_core/utils/json.py: parse_partial_json",
-    read,
+    join: read,
 };
 
 #[derive(Clone)]
@@ -23,14 +23,15 @@ struct Joined {
 fn read(chunks: &[Value], _: Option<&[&str]>) -> Reading {
     let mut content = String::new();
     let mut calls: Vec<Joined> = Vec::new();
+    let mut is_first = true;
     for choice in first_choices(chunks) {
-        let delta = choice.get("delta").ok_or("no delta")?;
+        let delta = &choice["delta"];
         if delta.is_null() {
             continue;
         }
         content.push_str(text(&delta["content"]));
         let mut added = Vec::new();
-        for entry in call_deltas(delta) {
+        for entry in call_deltas(delta)? {
             let function = entry
                 .get("function")
                 .filter(|function| function.is_object());
@@ -47,7 +48,8 @@ fn read(chunks: &[Value], _: Option<&[&str]>) -> Reading {
                 arguments,
             });
         }
-        if calls.is_empty() {
+        // The chunks are added to the first one, whose pieces stay as they are.
+        if std::mem::take(&mut is_first) {
             calls = added;
             continue;
         }
@@ -62,6 +64,9 @@ fn read(chunks: &[Value], _: Option<&[&str]>) -> Reading {
                 None => calls.push(more),
             }
         }
+    }
+    if is_first {
+        return Err("no delta".to_owned());
     }
     let mut parsed = Vec::new();
     let mut invalid = Vec::new();

@@ -2,14 +2,14 @@
 
 use serde_json::Value;
 
-use super::{call_deltas, index_of, text};
-use crate::{Client, Read, ReadCall, Reading};
+use crate::client::{Client, Read, ReadCall, Reading};
+use crate::deltas::{call_deltas, index_of, text};
 
 pub(super) const CLIENT: Client = Client {
     name: "litellm",
     package: "litellm 1.110.2 (PyPI)",
     source: "litellm_core_utils/streaming_chunk_builder_utils.py: get_combined_tool_content",
-    read,
+    join: read,
 };
 
 #[derive(Default)]
@@ -35,12 +35,12 @@ fn read(chunks: &[Value], _: Option<&[&str]>) -> Reading {
         }
         let delta = &choice["delta"];
         content.push_str(text(&delta["content"]));
-        for entry in call_deltas(delta) {
+        for (number, entry) in call_deltas(delta).unwrap_or_default().iter().enumerate() {
             let (function, custom) = (&entry["function"], &entry["custom"]);
             if !function.is_object() && !custom.is_object() {
                 continue;
             }
-            let index = index_of(entry).unwrap_or(0);
+            let index = index_of(entry).unwrap_or(number as i64);
             let at = calls.iter().position(|call| call.index == index);
             let at = at.unwrap_or_else(|| {
                 calls.push(Joined {

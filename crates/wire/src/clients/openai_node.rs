@@ -2,14 +2,14 @@
 
 use serde_json::Value;
 
-use super::{call_deltas, is_null, text};
-use crate::{Client, Read, ReadCall, Reading};
+use crate::client::{Client, Read, ReadCall, Reading};
+use crate::deltas::{call_deltas, is_null, text};
 
 pub(super) const CLIENT: Client = Client {
     name: "openai-node",
     package: "openai 6.49.0 (npm)",
     source: "openai/lib/ChatCompletionStream: accumulateChatCompletion, finalizeChatCompletion",
-    read,
+    join: read,
 };
 
 #[derive(Default)]
@@ -38,10 +38,8 @@ fn read(chunks: &[Value], _: Option<&[&str]>) -> Reading {
         .filter_map(|chunk| chunk["choices"].as_array())
         .flatten()
     {
-        let index = part["index"]
-            .as_u64()
-            .and_then(|index| usize::try_from(index).ok())
-            .unwrap_or(0);
+        let index = part["index"].as_u64().ok_or("a choice without an index")?;
+        let index = usize::try_from(index).unwrap_or_default();
         if choices.len() <= index {
             choices.resize_with(index + 1, || None);
         }
@@ -62,7 +60,7 @@ fn read(chunks: &[Value], _: Option<&[&str]>) -> Reading {
         if !text(&delta["role"]).is_empty() {
             text(&delta["role"]).clone_into(&mut choice.role);
         }
-        for call in call_deltas(delta) {
+        for call in call_deltas(delta)? {
             choice.add(call)?;
         }
     }
@@ -72,8 +70,8 @@ fn read(chunks: &[Value], _: Option<&[&str]>) -> Reading {
         if choice.finish_reason.is_none() {
             return Err("no finish reason".to_owned());
         }
-        if choice.role.is_empty() {
-            return Err("no role".to_owned());
+        if choice.role != "assistant" {
+            return Err("no role, or another one".to_owned());
         }
         let calls: Result<Vec<ReadCall>, String> = choice.calls.into_iter().map(finished).collect();
         let calls = calls?;
@@ -89,6 +87,9 @@ fn read(chunks: &[Value], _: Option<&[&str]>) -> Reading {
 
 impl Choice {
     fn add(&mut self, call: &Value) -> Result<(), String> {
+        if call.is_null() {
+            return Err("a call that is null".to_owned());
+        }
         // A delta without an index is kept under another key, which nothing reads.
         let Some(index) = call_index(call) else {
             return Ok(());
@@ -131,7 +132,7 @@ impl Choice {
 
 /// JavaScript takes an index as a text, too.
 fn call_index(call: &Value) -> Option<usize> {
-    let index = super::index_of(call)?;
+    let index = crate::deltas::index_of(call)?;
     usize::try_from(index)
         .ok()
         .filter(|_| !is_null(call.get("index")))

@@ -2,30 +2,36 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{call_deltas, first_choices, index_of, is_null, text};
-use crate::{Client, Read, ReadCall, Reading};
+use crate::client::{Client, Read, ReadCall, Reading};
+use crate::deltas::{call_deltas, first_choices, index_of, is_null, text};
 
 pub(super) const CLIENT: Client = Client {
     name: "openai-python",
     package: "openai 3.3.0 (PyPI)",
     source: "openai/lib/streaming/chat/_completions.py, openai/lib/streaming/_deltas.py: accumulate_delta",
-    read,
+    join: read,
 };
 
 pub(super) const LOOP: Client = Client {
     name: "openai-python-loop",
     package: "openai 3.3.0 (PyPI)",
     source: "OpenAI's guide to function calling: final_tool_calls[index].function.arguments += delta",
-    read: read_loop,
+    join: read_loop,
 };
 
 fn read(chunks: &[Value], _: Option<&[&str]>) -> Reading {
     let mut message: Option<Map<String, Value>> = None;
-    for choice in chunks
-        .iter()
-        .flat_map(choices)
-        .filter(|choice| choice["index"] == 0)
-    {
+    let is_chunk = |chunk: &&Value| chunk["object"] == "chat.completion.chunk";
+    if !chunks.iter().any(|chunk| is_chunk(&chunk)) {
+        return Err("no object that is a chunk".to_owned());
+    }
+    for choice in chunks.iter().filter(is_chunk).flat_map(choices) {
+        match choice["index"].as_u64() {
+            None => return Err("a choice without an index".to_owned()),
+            Some(0) => {}
+            Some(_) if message.is_none() => return Err("no first choice".to_owned()),
+            Some(_) => continue,
+        }
         let delta = choice["delta"].as_object().ok_or("no delta")?;
         match &mut message {
             None => message = Some(delta.clone()),
@@ -34,11 +40,9 @@ fn read(chunks: &[Value], _: Option<&[&str]>) -> Reading {
         let joined = message
             .as_ref()
             .and_then(|message| message.get("tool_calls"));
-        for call in call_deltas(&choice["delta"]) {
+        for call in call_deltas(&choice["delta"])? {
             let index = index_of(call).ok_or("a call without an index")?;
-            let at = usize::try_from(index)
-                .ok()
-                .and_then(|index| joined?.get(index));
+            let at = joined.and_then(|calls| at(calls.as_array()?, index));
             let at = at.ok_or("an index without a call")?;
             if at["type"] == "function" && is_null(call.get("function")) {
                 return Err("a call without a function".to_owned());
@@ -63,8 +67,15 @@ fn read(chunks: &[Value], _: Option<&[&str]>) -> Reading {
     };
     Ok(Read {
         content: text(&message["content"]).to_owned(),
-        calls: call_deltas(&message).iter().map(call).collect(),
+        calls: call_deltas(&message)?.iter().map(call).collect(),
     })
+}
+
+/// An entry of a list; -1 is the last one.
+fn at(list: &[Value], index: i64) -> Option<&Value> {
+    let length = i64::try_from(list.len()).ok()?;
+    let index = if index < 0 { length + index } else { index };
+    list.get(usize::try_from(index).ok()?)
 }
 
 fn choices(chunk: &Value) -> &[Value] {
@@ -91,7 +102,7 @@ fn accumulate(known: &mut Map<String, Value>, delta: &Map<String, Value>) -> Res
                     let index = usize::try_from(index).unwrap_or(usize::MAX);
                     match (list.get_mut(index), entry) {
                         (Some(Value::Object(known)), Value::Object(entry)) => {
-                            accumulate(known, entry)?
+                            accumulate(known, entry)?;
                         }
                         (Some(_), _) => {
                             return Err("an entry of a list that is no object".to_owned());
@@ -115,7 +126,7 @@ fn read_loop(chunks: &[Value], _: Option<&[&str]>) -> Reading {
             .filter(|delta| delta.is_object())
             .ok_or("no delta")?;
         found.content.push_str(text(&delta["content"]));
-        for entry in call_deltas(delta) {
+        for entry in call_deltas(delta)? {
             let index = index_of(entry);
             let Some((_, call)) = calls.iter_mut().find(|(known, _)| *known == index) else {
                 calls.push((index, entry.clone()));

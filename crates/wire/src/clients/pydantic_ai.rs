@@ -2,14 +2,14 @@
 
 use serde_json::Value;
 
-use super::{call_deltas, first_choices, index_of, text};
-use crate::{Client, Read, ReadCall, Reading};
+use crate::client::{Client, Read, ReadCall, Reading};
+use crate::deltas::{call_deltas, first_choices, index_of, text};
 
 pub(super) const CLIENT: Client = Client {
     name: "pydantic-ai",
     package: "pydantic-ai-slim 2.38.0 (PyPI)",
     source: "pydantic_ai/_parts_manager.py: handle_tool_call_delta; pydantic_ai/messages.py: ToolCallPartDelta.apply",
-    read,
+    join: read,
 };
 
 /// A call; without a name it is not complete.
@@ -22,14 +22,21 @@ struct Part {
 fn read(chunks: &[Value], _: Option<&[&str]>) -> Reading {
     let mut content = String::new();
     let mut parts: Vec<Part> = Vec::new();
+    // Whether the last part is a call.
+    let mut is_open = false;
     for choice in first_choices(chunks) {
         let delta = &choice["delta"];
-        content.push_str(text(&delta["content"]));
-        for entry in call_deltas(delta) {
+        let more = text(&delta["content"]);
+        content.push_str(more);
+        is_open &= more.is_empty();
+        for entry in call_deltas(delta)? {
+            if entry.is_null() {
+                return Err("a call that is null".to_owned());
+            }
             let (index, function) = (index_of(entry), &entry["function"]);
             let name = function["name"].as_str();
             let at = match index {
-                None if name.is_none() => parts.len().checked_sub(1),
+                None if name.is_none() && is_open => parts.len().checked_sub(1),
                 None => None,
                 index => parts.iter().position(|part| part.index == index),
             };
@@ -41,6 +48,7 @@ fn read(chunks: &[Value], _: Option<&[&str]>) -> Reading {
                 });
                 parts.len() - 1
             });
+            is_open = true;
             let part = &mut parts[at];
             if let Some(name) = name {
                 part.name.get_or_insert_default().push_str(name);

@@ -2,14 +2,14 @@
 
 use serde_json::Value;
 
-use super::{call_deltas, first_choices, index_of, text};
-use crate::{Client, Read, ReadCall, Reading};
+use crate::client::{Client, Read, ReadCall, Reading};
+use crate::deltas::{call_deltas, first_choices, index_of, text};
 
 pub(super) const CLIENT: Client = Client {
     name: "smolagents",
     package: "smolagents 1.26.0 (PyPI)",
     source: "smolagents/models.py: OpenAIModel.generate_stream, agglomerate_stream_deltas",
-    read,
+    join: read,
 };
 
 fn read(chunks: &[Value], _: Option<&[&str]>) -> Reading {
@@ -23,7 +23,7 @@ fn read(chunks: &[Value], _: Option<&[&str]>) -> Reading {
             continue;
         };
         found.content.push_str(text(&delta["content"]));
-        for entry in call_deltas(delta) {
+        for entry in call_deltas(delta)? {
             let index = index_of(entry).ok_or("a call without an index")?;
             let at = calls.iter().position(|(known, ..)| *known == index);
             let at = at.unwrap_or_else(|| {
@@ -42,6 +42,7 @@ fn read(chunks: &[Value], _: Option<&[&str]>) -> Reading {
             match &entry["function"]["arguments"] {
                 Value::String(more) => arguments.push_str(more),
                 Value::Null => {}
+                Value::Object(empty) if empty.is_empty() => {}
                 _ => return Err("arguments that are no text cannot be added".to_owned()),
             }
         }

@@ -1,7 +1,5 @@
 //! Holds the join of streamed answers to what openai-python read from the same streams
-//! (`tests/live/clients.py`). Where they differ, the departure says what openai-python read.
-
-use std::collections::BTreeMap;
+//! (`tests/live/openai_join.py`). Where they differ, the departure says what openai-python read.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -13,11 +11,11 @@ use sobench_core::observation::{Observation, Timing};
 #[derive(Deserialize)]
 struct Stream {
     name: String,
-    read: BTreeMap<String, Read>,
+    read: Read,
     events: Vec<Value>,
 }
 
-/// What a client read.
+/// What openai-python read.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Read {
@@ -26,24 +24,28 @@ enum Read {
     },
     Answer {
         content: String,
-        /// Id, name and arguments.
-        calls: Vec<(String, String, Value)>,
+        refusal: String,
+        tool_calls: Vec<ReadCall>,
         finish_reason: Option<String>,
     },
 }
 
+#[derive(Deserialize)]
+struct ReadCall {
+    id: String,
+    #[serde(rename = "type")]
+    kind: String,
+    name: String,
+    #[serde(alias = "input")]
+    arguments: Value,
+}
+
 #[test]
 fn streams_are_joined_as_openai_python_joins_them() {
-    let text = include_str!("../../../../../fixtures/joins/clients.json");
+    let text = include_str!("../../../../../fixtures/joins/openai-python.json");
     let streams: Vec<Stream> = serde_json::from_str(text).unwrap();
     assert!(streams.len() >= 40, "{}", streams.len());
-    for Stream {
-        name,
-        mut read,
-        events,
-    } in streams
-    {
-        let read = read.remove("openai-python").unwrap();
+    for Stream { name, read, events } in streams {
         let mut decoder = adapter(ServerKind::OpenaiChat).decoder(true, 1 << 16);
         for event in &events {
             decoder.push(format!("data: {event}\n\n").as_bytes());
@@ -61,7 +63,8 @@ fn streams_are_joined_as_openai_python_joins_them() {
         let found = Departures::of_answer(&observation, None);
         let Read::Answer {
             content,
-            calls,
+            refusal,
+            tool_calls,
             finish_reason,
         } = read
         else {
@@ -73,10 +76,14 @@ fn streams_are_joined_as_openai_python_joins_them() {
             continue;
         };
         let answer = &observation.answer;
-        assert_eq!(content, answer.content, "{name}");
+        assert_eq!(
+            (&content, &refusal),
+            (&answer.content, &answer.refusal),
+            "{name}"
+        );
         assert_eq!(finish_reason, observation.finish_reason, "{name}");
-        assert_eq!(calls.len(), answer.tool_calls.len(), "{name}");
-        for ((id, called, arguments), ours) in calls.iter().zip(&answer.tool_calls) {
+        assert_eq!(tool_calls.len(), answer.tool_calls.len(), "{name}");
+        for (theirs, ours) in tool_calls.iter().zip(&answer.tool_calls) {
             // Ids and names that are repeated as a whole are the same; openai-python runs them
             // together.
             let repeated = |departure: Departure| {
@@ -84,16 +91,17 @@ fn streams_are_joined_as_openai_python_joins_them() {
                 all.find_map(|(known, example)| (known == departure).then_some(example))
             };
             assert!(
-                *called == ours.name || Some(&**called) == repeated(Departure::RepeatedName),
-                "{name}: {called}, {found:?}"
+                theirs.name == ours.name
+                    || Some(&*theirs.name) == repeated(Departure::RepeatedName),
+                "{name}: {}, {found:?}",
+                theirs.name
             );
             assert!(
-                *id == ours.id
-                    || Some(&**id) == repeated(Departure::RepeatedId)
-                    || Some(&**id) == repeated(Departure::ChangingId),
-                "{name}: {id}, {found:?}"
+                theirs.id == ours.id || Some(&*theirs.id) == repeated(Departure::RepeatedId),
+                "{name}: {}, {found:?}",
+                theirs.id
             );
-            match arguments {
+            match &theirs.arguments {
                 Value::Null => assert!(found.has(Departure::NullArguments), "{name}"),
                 Value::String(text) => assert_eq!(*text, ours.arguments, "{name}"),
                 other => {
@@ -101,6 +109,11 @@ fn streams_are_joined_as_openai_python_joins_them() {
                     assert_eq!(other.to_string(), ours.arguments, "{name}");
                 }
             }
+            assert_eq!(
+                theirs.kind == "custom",
+                ours.form == CallForm::Custom,
+                "{name}"
+            );
         }
     }
 }
