@@ -4,7 +4,7 @@ and others of the record, on a local port, and reads each with the streaming API
 the join of sobench, to what is recorded in fixtures/joins/clients.json.
 
 Needs Python 3.11 with the packages of tests/live/clients.txt, and Node 20 with the packages of tests/live/clients/package.json (`npm ci`).
-Exit codes: 0 the clients read what is recorded; 1 one does not, and it is named. --write records what they read. Run at night; not part of
+Exit codes: 0 the clients read what is recorded; 1 one does not, and it is named. --write records what they read. Run by hand; not part of
 `cargo test`.
 
     tests/live/clients.py [--write] [--only CLIENT]

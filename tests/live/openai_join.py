@@ -3,9 +3,8 @@
 `client.chat.completions.stream()` and with sobench, and compares what they joined. Where sobench joins otherwise, the departure that
 it names must say what openai-python read.
 
-Needs Python 3.9 and the package openai (`pip install openai==3.57.0`). The streams are those below and the ones of a chat server in
-fixtures/streams. `cargo test` reads the same streams and what openai-python read from fixtures/joins/openai-python.json, which --write
-renews. Exit codes: 0 all agree; 1 one does not. Run by hand; not part of `cargo test`.
+Needs Python 3.9 and the package openai (`pip install openai==3.57.0`). The streams are those of fixtures/joins/openai-python.json, which
+`cargo test` reads as well; --write renews what openai-python read. Exit codes: 0 all agree; 1 one does not. Run by hand; not part of `cargo test`.
 
     tests/live/openai_join.py target/debug/sobench [--write]
 """
@@ -15,161 +14,13 @@ import json
 import subprocess
 import sys
 import tempfile
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import openai
 
-ROOT = Path(__file__).resolve().parents[2]
-STREAMS = ROOT / "fixtures/streams"
+from clients import FUNCTION, ROOT, Server
+
 RECORD = ROOT / "fixtures/joins/openai-python.json"
-HEAD = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m"}
-FUNCTION = {"type": "function", "function": {"name": "get_weather", "parameters": {"type": "object"}}}
-OSLO, ROME = '{"city": "Oslo"}', '{"city": "Rome"}'
-
-
-def call(index=0, **members):
-    """A delta of a call: members of its function by their names, others as they are. `index` None leaves it out."""
-    function = {name: members.pop(name) for name in ("name", "arguments") if name in members}
-    entry = {} if index is None else {"index": index}
-    return {**entry, **members, **({"function": function} if function else {})}
-
-
-def calls(*entries):
-    return {"tool_calls": list(entries)}
-
-
-def whole(index=0, call_id="a", arguments=OSLO, **more):
-    return call(index, id=call_id, type="function", name="get_weather", arguments=arguments, **more)
-
-
-def more(arguments, index=0, **members):
-    return call(index, arguments=arguments, **members)
-
-
-ROLE = {"role": "assistant", "content": None}
-PIECES = ['{"city"', ': "Os', 'lo"}']
-OWN = {
-    "content": [{"role": "assistant", "content": ""}, {"content": "Hel"}, {"content": "lo"}],
-    "content in one delta": [{"role": "assistant", "content": "Hello"}],
-    "content in other scripts": [{"content": "é"}, {"content": "日本"}, {"content": "👍🏽"}],
-    "content with null between": [{"content": "a"}, {"content": None}, {"content": "b"}],
-    "replacement characters": [{"content": "a\ufffd"}, {"content": "\ufffdb"}],
-    "refusal": [ROLE, {"refusal": "I can"}, {"refusal": "not"}],
-    "reasoning beside content": [{"reasoning_content": "Hm"}, {"content": "a"}],
-    "call in one delta": [ROLE, calls(whole())],
-    "call in pieces": [ROLE, calls(whole(arguments="")), *[calls(more(piece)) for piece in PIECES]],
-    "content, then a call": [{"content": "Let me see"}, calls(whole())],
-    "two calls": [calls(whole()), calls(whole(1, "b", ROME))],
-    "two calls in one delta": [calls(whole(), whole(1, "b", ROME))],
-    "two calls that take turns": [
-        calls(whole(arguments='{"city"')), calls(whole(1, "b", '{"city"')), calls(more(': "Oslo"}')), calls(more(': "Rome"}', 1)),
-    ],
-    "pieces of one call in one delta": [calls(whole(arguments='{"city"'), more(': "Oslo"}'))],
-    "twelve calls": [calls(whole(index, f"c{index}")) for index in range(12)],
-    "two calls on one index": [calls(whole()), calls(whole(0, "b", ROME))],
-    "two calls on one index in one delta": [calls(whole(), whole(0, "b", ROME))],
-    "two calls on one index, one id": [calls(whole()), calls(call(type="function", name="get_weather", arguments=ROME))],
-    "two functions on one index": [calls(whole()), calls(call(id="b", type="function", name="get_time", arguments="{}"))],
-    "another id in each delta": [calls(whole(arguments="")), *[calls(more(piece, id=f"b{n}")) for n, piece in enumerate(PIECES)]],
-    "the id in each delta": [calls(whole(arguments="")), *[calls(more(piece, id="a")) for piece in PIECES]],
-    "the name in each delta": [calls(whole(arguments="")), *[calls(more(piece, name="get_weather")) for piece in PIECES]],
-    "id and name in each delta": [calls(whole(arguments=piece)) for piece in PIECES],
-    "name in pieces": [calls(call(id="a", type="function", name="get_", arguments="")), calls(call(name="weather")), calls(more(OSLO))],
-    "id in pieces": [calls(call(id="call_", type="function", name="get_weather", arguments="")), calls(more(OSLO, id="1"))],
-    "empty name and id in each delta": [calls(whole(arguments="")), *[calls(more(piece, id="", name="")) for piece in PIECES]],
-    "null name and id in each delta": [calls(whole(arguments="")), *[calls(more(piece, id=None, name=None)) for piece in PIECES]],
-    "id before the name": [calls(call(id="a", type="function")), calls(call(name="get_weather", arguments=OSLO))],
-    "name after the arguments": [calls(call(id="a", type="function", arguments=OSLO)), calls(call(name="get_weather"))],
-    "no index": [calls(whole(None))],
-    "no index in two calls": [calls(whole(None)), calls(whole(None, "b", ROME))],
-    "no index in a later delta": [calls(whole(arguments="")), calls(more(OSLO, None))],
-    "index as text": [calls(whole("0"))],
-    "first index 1": [calls(whole(1))],
-    "indices in reverse": [calls(whole(1, "b", ROME)), calls(whole())],
-    "a gap in the indices": [calls(whole()), calls(whole(2, "b", ROME))],
-    "custom type for a function": [calls({**whole(), "type": "custom"})],
-    "custom call for a function": [calls({"index": 0, "id": "a", "type": "custom", "custom": {"name": "get_weather", "input": OSLO}})],
-    "arguments as an object": [calls(whole(arguments={"city": "Oslo"}))],
-    "null arguments": [calls(whole(arguments=None))],
-    "null arguments, then a text": [calls(whole(arguments=None)), calls(more(OSLO))],
-    "text, then null arguments": [calls(whole()), calls(more(None))],
-    "empty arguments": [calls(whole(arguments=""))],
-}
-"""Deltas of one answer by what is special about them."""
-
-
-def chunk(delta, finish_reason=None, index=0, name="delta"):
-    return {**HEAD, "choices": [{"index": index, name: delta, "finish_reason": finish_reason}]}
-
-
-def own_streams():
-    for name, deltas in OWN.items():
-        reason = "tool_calls" if any("tool_calls" in delta for delta in deltas) else "stop"
-        yield name, [*map(chunk, deltas), chunk({}, reason)]
-    a, b = {"content": "a"}, {"content": "b"}
-    yield "unknown finish reason", [chunk(a), chunk({}, "stop_163586")]
-    yield "content filter", [chunk(a), chunk({}, "content_filter")]
-    yield "text after the finish reason", [chunk(a), chunk({}, "stop"), chunk(b)]
-    yield "arguments after the finish reason", [chunk(calls(whole(arguments='{"a"'))), chunk({}, "tool_calls"), chunk(calls(more(": 1}")))]
-    yield "a message in place of a delta", [chunk({"role": "assistant", "content": "a"}, "stop", name="message")]
-    yield "a second choice", [chunk(a), chunk({"content": "x"}, index=1), chunk(b), chunk({}, "stop"), chunk({}, "stop", 1)]
-    yield "usage in a chunk without choices", [chunk(a), chunk({}, "stop"), {**HEAD, "choices": [], "usage": {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}}]
-    yield "a call that is cut", [chunk(calls(whole(arguments='{"ci'))), chunk({}, "length")]
-
-
-def recorded_streams():
-    """The streams of chat completions in fixtures/streams that have an answer."""
-    for row in json.loads((STREAMS / "expected.json").read_text()):
-        if row["backend"] not in ("openai-chat", "trtllm-serve", "lmdeploy") or row["outcome"] not in ("completed", "truncated"):
-            continue
-        text = (STREAMS / row["file"]).read_text(encoding="utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
-        data = [line[5:].strip() for line in text.split("\n") if line.startswith("data:")]
-        try:
-            chunks = [json.loads(line) for line in data if line and line != "[DONE]"]
-        except json.JSONDecodeError:
-            continue  # One event in several lines.
-        if not all("choices" in part for part in chunks) or not any("delta" in c for part in chunks for c in part["choices"]):
-            continue
-        # openai-python leaves out chunks of another kind of object.
-        yield row["file"], [{**HEAD, **part} for part in chunks]
-
-
-class Server(ThreadingHTTPServer):
-    """Answers a request with the stream that its last message names."""
-
-    daemon_threads = True
-
-    def __init__(self, streams):
-        super().__init__(("127.0.0.1", 0), Handler)
-        self.streams = streams
-        threading.Thread(target=self.serve_forever, daemon=True).start()
-        self.url = f"http://127.0.0.1:{self.server_address[1]}"
-
-
-class Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-
-    def log_message(self, *_):
-        pass
-
-    def send(self, kind, body):
-        self.send_response(200)
-        self.send_header("Content-Type", kind)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def do_GET(self):
-        self.send("application/json", json.dumps({"object": "list", "data": [{"id": "m", "object": "model"}]}).encode())
-
-    def do_POST(self):
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        content = body["messages"][-1]["content"]
-        events = self.server.streams[content if isinstance(content, str) else content[0]["text"]]
-        lines = [f"data: {json.dumps(event)}\n\n" for event in events]
-        self.send("text/event-stream", "".join([*lines, "data: [DONE]\n\n"]).encode())
 
 
 def of_openai(client, name):
@@ -260,7 +111,7 @@ def main():
     parser.add_argument("program", help="the built sobench")
     parser.add_argument("--write", action="store_true", help="renew fixtures/joins/openai-python.json")
     arguments = parser.parse_args()
-    streams = dict([*own_streams(), *recorded_streams()])
+    streams = {row["name"]: row["events"] for row in json.loads(RECORD.read_text())}
     server = Server(streams)
     client = openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0)
     read = {name: of_openai(client, name) for name in streams}

@@ -13,9 +13,9 @@ use sobench_plan::record::ServerRecord;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ToExplain {
     /// The id of the request.
-    pub case: String,
+    case: String,
     /// `None` for the embedded server.
-    pub base_url: Option<String>,
+    base_url: Option<String>,
 }
 
 impl ToExplain {

@@ -177,15 +177,14 @@ fn anonymous(part: &Part) -> Option<Part> {
 /// Whether our own judge takes every schema of a part.
 fn is_valid_part(part: &Part) -> bool {
     match part {
-        Part::Schema(schema) => is_valid(schema),
-        Part::Tools(tools) => tools
-            .iter()
-            .filter_map(|tool| tool.pointer("/function/parameters"))
-            .all(is_valid),
         Part::Text(constraint) => {
             let compiled = Evaluator::new(JudgeSettings::default()).compile(constraint);
             !matches!(judge_text(&compiled, ""), Verdict::NotScored { .. })
         }
+        _ => part
+            .schemas()
+            .into_iter()
+            .all(|(_, schema)| is_valid(schema)),
     }
 }
 

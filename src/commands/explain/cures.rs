@@ -104,17 +104,7 @@ pub(super) fn tried(
 
 /// The number of instances of both parts, if each is judged in the same way by both.
 fn same_instances(before: &Part, after: &Part) -> Option<usize> {
-    let schemas = |part: &Part| -> Vec<Value> {
-        match part {
-            Part::Schema(schema) => vec![schema.clone()],
-            Part::Tools(tools) => {
-                let parameters = tools.iter().map(|tool| &tool["function"]["parameters"]);
-                parameters.cloned().collect()
-            }
-            Part::Text(_) => Vec::new(),
-        }
-    };
-    let (before, after) = (schemas(before), schemas(after));
+    let (before, after) = (before.schemas(), after.schemas());
     if before.len() != after.len() {
         return None;
     }
@@ -122,7 +112,7 @@ fn same_instances(before: &Part, after: &Part) -> Option<usize> {
         .iter()
         .zip(&after)
         .filter(|(before, after)| before != after);
-    let (before, after) = changed.next()?;
+    let ((_, before), (_, after)) = changed.next()?;
     let mut texts: Vec<String> = Vec::new();
     for found in [instances(before), instances(after)] {
         texts.extend(found.valid);
@@ -130,7 +120,7 @@ fn same_instances(before: &Part, after: &Part) -> Option<usize> {
         texts.extend(found.all_at_once.map(|(text, _)| text));
     }
     let mut evaluator = Evaluator::new(JudgeSettings::default());
-    let [before, after] = [before, after]
+    let [before, after] = [*before, *after]
         .map(|schema| evaluator.compile(&Constraint::JsonSchema(schema.clone().into())));
     let is_same = |text: &String| before.accepts(text) == after.accepts(text);
     (!texts.is_empty() && texts.iter().all(is_same)).then_some(texts.len())
@@ -177,22 +167,12 @@ fn candidates(part: &Part, cause: &Cause) -> Vec<Cure> {
         return found;
     };
     let name = keyword_of(place).map(str::to_owned);
-    let owner = |part: &Part| -> Option<(Value, String)> {
-        match (part, &place.tool) {
-            (Part::Schema(schema), _) => Some((schema.clone(), place.pointer.clone())),
-            (Part::Tools(tools), Some(tool)) => {
-                let is_named = |value: &&Value| value["function"]["name"] == tool.as_str();
-                let parameters = &tools.iter().find(is_named)?["function"]["parameters"];
-                Some((parameters.clone(), place.pointer.clone()))
-            }
-            _ => None,
-        }
-    };
-    if let (Some(name), Some((schema, at))) = (&name, owner(part))
-        && let Some(Value::Object(keywords)) = schema.pointer(&at)
+    let schema = part.schema(place.tool.as_deref());
+    if let (Some(name), Some(schema)) = (&name, schema)
+        && let Some(Value::Object(keywords)) = schema.pointer(&place.pointer)
     {
         let mut push = |change: String, effect: Effect, keywords: Map<String, Value>| {
-            let part = with_keywords(part, place.tool.as_deref(), &at, keywords);
+            let part = with_keywords(part, place.tool.as_deref(), &place.pointer, keywords);
             found.extend(part.map(|part| Cure {
                 change,
                 effect,

@@ -110,7 +110,6 @@ struct Followed<'a> {
     tool: Option<&'a str>,
     schema: &'a Value,
     compiled: Compiled,
-    found: Instances,
 }
 
 impl<'a> Followed<'a> {
@@ -120,24 +119,20 @@ impl<'a> Followed<'a> {
             tool,
             schema,
             compiled: Evaluator::new(JudgeSettings::default()).compile(&constraint),
-            found: instances(schema),
         }
     }
 
-    /// The schemas of a part; other constraints have none.
-    fn all(part: &'a Part) -> Vec<Self> {
-        match part {
-            Part::Schema(schema) => vec![Self::new(None, schema)],
-            Part::Tools(tools) => tools
-                .iter()
-                .filter_map(|tool| {
-                    let function = tool.get("function")?;
-                    let parameters = function.get("parameters")?;
-                    Some(Self::new(Some(function.get("name")?.as_str()?), parameters))
-                })
-                .collect(),
-            Part::Text(_) => Vec::new(),
-        }
+    /// Whether an answer breaks a keyword.
+    fn breaks(
+        &self,
+        probe: &mut Probe<'_>,
+        part: &Part,
+        each: &Temptable,
+        sample: usize,
+    ) -> Tried<bool> {
+        let asked = self.ask(probe, part, &each.violating, sample)?;
+        let broken = asked.and_then(|asked| asked.broken);
+        Ok(broken.is_some_and(|(place, _)| place == each.pointer))
     }
 
     /// An answer to a prompt that asks for the text, and what it breaks; `None` without a complete one.
@@ -208,22 +203,30 @@ pub(super) fn keywords(
     samples: usize,
     all: &mut Vec<Kept>,
 ) -> Result<(), Stop> {
-    let schemas = Followed::all(part);
+    // A call can only be asked for by the name of its tool.
+    let is_asked =
+        |(tool, _): &(Option<&str>, &Value)| tool.is_some() || matches!(part, Part::Schema(_));
+    let schemas: Vec<(Followed<'_>, Instances)> = part
+        .schemas()
+        .into_iter()
+        .filter(is_asked)
+        .map(|(tool, schema)| (Followed::new(tool, schema), instances(schema)))
+        .collect();
     let mut tempted: Vec<(&Followed<'_>, &Temptable)> = Vec::new();
-    for schema in &schemas {
-        tempted.extend(schema.found.temptable.iter().map(|each| (schema, each)));
+    for (schema, found) in &schemas {
+        tempted.extend(found.temptable.iter().map(|each| (schema, each)));
     }
     let tested = tempted
         .iter()
         .map(|(schema, each)| Kept::new(schema.tool, &each.pointer, true));
-    let untested = schemas.iter().flat_map(|schema| {
-        let pointers = schema.found.untested.iter();
+    let untested = schemas.iter().flat_map(|(schema, found)| {
+        let pointers = found.untested.iter();
         pointers.map(|pointer| Kept::new(schema.tool, pointer, false))
     });
     *all = tested.chain(untested).collect();
     // One answer may show several; those that it shows are not asked for again.
-    for schema in &schemas {
-        let text = schema.found.all_at_once.as_ref();
+    for (schema, found) in &schemas {
+        let text = found.all_at_once.as_ref();
         let Some((text, _)) = text.filter(|(_, places)| places.len() > 2) else {
             continue;
         };
@@ -320,9 +323,7 @@ fn explain(
     // How often it is broken decides how often a step is tried.
     let mut broken = 1;
     for sample in 0..RATE_TRIES {
-        let asked = schema.ask(search.probe, part, &each.violating, sample)?;
-        let place = asked.and_then(|asked| asked.broken).map(|(place, _)| place);
-        broken += usize::from(place.is_some_and(|place| place == each.pointer));
+        broken += usize::from(schema.breaks(search.probe, part, each, sample)?);
     }
     let rate = (broken + 1) as f64 / (RATE_TRIES + 3) as f64;
     let tries = (MAX_MISS.ln() / (1.0 - rate).ln()).ceil();
@@ -346,17 +347,10 @@ fn explain(
         kept.with = cause.places.into_iter().filter(is_other).collect();
     }
     for cure in cures::of_keyword(part, schema.tool, owner, name, keywords) {
-        let changed = match schema.tool {
-            None => Followed::all(&cure.part),
-            Some(tool) => {
-                let mut all = Followed::all(&cure.part);
-                all.retain(|schema| schema.tool == Some(tool));
-                all
-            }
-        };
-        let Some(changed) = changed.first() else {
+        let Some(changed) = cure.part.schema(schema.tool) else {
             continue;
         };
+        let changed = Followed::new(schema.tool, changed);
         // The same text must break it, or the schema is looser.
         let (mut answers, mut is_broken) = (0, false);
         for sample in 0..search.tries {
@@ -408,17 +402,16 @@ impl Tempted<'_, '_> {
             }
             _ => Part::Schema(schema.clone()),
         };
-        let followed = Followed::new(self.tool, schema);
+        let found = instances(schema);
         let is_it = |each: &&Temptable| {
             each.keyword == self.keyword && schema.pointer(&each.pointer) == Some(self.operand)
         };
-        let Some(each) = followed.found.temptable.iter().find(is_it) else {
+        let Some(each) = found.temptable.iter().find(is_it) else {
             return Ok(false);
         };
+        let followed = Followed::new(self.tool, schema);
         for sample in 0..self.tries {
-            let asked = followed.ask(self.probe, &part, &each.violating, sample)?;
-            let place = asked.and_then(|asked| asked.broken).map(|(place, _)| place);
-            if place.is_some_and(|place| place == each.pointer) {
+            if followed.breaks(self.probe, &part, each, sample)? {
                 return Ok(true);
             }
         }

@@ -93,6 +93,28 @@ pub enum Part {
 }
 
 impl Part {
+    /// The schemas that answers must follow, with the tool whose parameters they are.
+    pub fn schemas(&self) -> Vec<(Option<&str>, &Value)> {
+        match self {
+            Self::Schema(schema) => vec![(None, schema)],
+            Self::Tools(tools) => tools
+                .iter()
+                .filter_map(|tool| {
+                    let function = tool.get("function")?;
+                    let parameters = function.get("parameters")?;
+                    Some((function.get("name").and_then(Value::as_str), parameters))
+                })
+                .collect(),
+            Self::Text(_) => Vec::new(),
+        }
+    }
+
+    /// The schema itself, or the parameters of a tool.
+    pub fn schema(&self, tool: Option<&str>) -> Option<&Value> {
+        let mut schemas = self.schemas().into_iter();
+        schemas.find_map(|(name, schema)| (name == tool).then_some(schema))
+    }
+
     /// A text constraint is as in files of sobench.
     pub fn to_json(&self) -> Value {
         match self {

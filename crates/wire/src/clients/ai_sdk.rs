@@ -1,6 +1,6 @@
 //! Vercel's AI SDK: `streamText` with the provider for OpenAI-compatible servers.
 
-use std::collections::HashMap;
+use std::collections::HashSet;
 
 use serde_json::Value;
 
@@ -30,6 +30,17 @@ struct Pending {
     arguments: String,
 }
 
+impl Pending {
+    fn delta<'a>(&'a self, index: i64, name: Option<&'a str>) -> Delta<'a> {
+        Delta {
+            index: Some(index),
+            id: self.id.as_deref(),
+            name,
+            arguments: Some(&self.arguments),
+        }
+    }
+}
+
 /// A delta for the tracker.
 struct Delta<'a> {
     index: Option<i64>,
@@ -49,7 +60,7 @@ fn read(chunks: &[Value], tools: Option<&[&str]>) -> Reading {
     let mut content = String::new();
     let mut calls: Vec<Joined> = Vec::new();
     let mut pending: Vec<(i64, Pending)> = Vec::new();
-    let mut forwarded: HashMap<i64, ()> = HashMap::new();
+    let mut forwarded: HashSet<i64> = HashSet::new();
     // A chunk with an error, even null, is nothing else.
     let (chunks, errors): (Vec<&Value>, Vec<&Value>) = chunks
         .iter()
@@ -71,16 +82,14 @@ fn read(chunks: &[Value], tools: Option<&[&str]>) -> Reading {
                 function["arguments"].as_str(),
             );
             let index = entry["index"].as_i64();
-            let Some(at) = index.filter(|index| !forwarded.contains_key(index)) else {
-                track(
-                    &mut calls,
-                    &Delta {
-                        index,
-                        id,
-                        name,
-                        arguments,
-                    },
-                )?;
+            let Some(at) = index.filter(|index| !forwarded.contains(index)) else {
+                let delta = Delta {
+                    index,
+                    id,
+                    name,
+                    arguments,
+                };
+                track(&mut calls, &delta)?;
                 continue;
             };
             let known = pending.iter().position(|(known, _)| *known == at);
@@ -92,32 +101,14 @@ fn read(chunks: &[Value], tools: Option<&[&str]>) -> Reading {
             waiting.id = waiting.id.take().or_else(|| id.map(str::to_owned));
             waiting.arguments.push_str(arguments.unwrap_or_default());
             if name.is_some() {
-                let (_, waiting) = pending.remove(known);
-                let (id, arguments) = (waiting.id.as_deref(), Some(waiting.arguments.as_str()));
-                track(
-                    &mut calls,
-                    &Delta {
-                        index,
-                        id,
-                        name,
-                        arguments,
-                    },
-                )?;
-                forwarded.insert(at, ());
+                let (index, waiting) = pending.remove(known);
+                track(&mut calls, &waiting.delta(index, name))?;
+                forwarded.insert(index);
             }
         }
     }
     for (index, waiting) in &pending {
-        let (id, arguments) = (waiting.id.as_deref(), Some(waiting.arguments.as_str()));
-        track(
-            &mut calls,
-            &Delta {
-                index: Some(*index),
-                id,
-                name: None,
-                arguments,
-            },
-        )?;
+        track(&mut calls, &waiting.delta(*index, None))?;
     }
     if !has_ended {
         return Err("no finish reason".to_owned());
