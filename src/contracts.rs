@@ -8,6 +8,7 @@ use crate::commands::explain::json::ExplainFile;
 use crate::commands::preflight::report::features::json::FeaturesFile;
 use crate::commands::preflight::report::json::PreflightFile;
 use crate::commands::score;
+use crate::commands::wire::json::WireFile;
 use sobench_core::contract::written;
 use sobench_results::compare::read::baseline_contract;
 
@@ -28,5 +29,6 @@ pub fn all() -> Vec<(&'static str, Value)> {
         ("run-log", sobench_runlog::contract()),
         ("score", written::<score::report::ScoreFile<'_>>()),
         ("verdict", written::<score::report::VerdictLine<'_>>()),
+        ("wire", written::<WireFile<'_>>()),
     ]
 }

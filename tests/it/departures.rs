@@ -27,7 +27,11 @@ const ROWS: [(&str, &str, &[&str]); 18] = [
     ("empty", "invalid_arguments", &[]),
     ("reason", "wrong_finish_reason", &["unknown_finish_reason"]),
     ("filter", "valid", &["content_filter"]),
-    ("late", "valid", &["text_after_finish"]),
+    (
+        "late",
+        "valid",
+        &["text_after_finish", "frame_after_finish"],
+    ),
     ("choice", "valid", &["second_choice"]),
     ("cut character", "valid", &["replacement_character"]),
     ("loop", "truncated", &["repeated_calls"]),
@@ -106,17 +110,31 @@ fn chunks(prompt: &str) -> Vec<(Value, Option<&'static str>)> {
 
 fn stream(prompt: &str) -> String {
     let event = |index: u64, delta: &Value, reason: Option<&str>| {
-        let choice = json!({"index": index, "delta": delta, "finish_reason": reason});
-        format!("data: {}\n\n", json!({ "choices": [choice] }))
+        event(&json!({"index": index, "delta": delta, "finish_reason": reason}))
     };
-    let mut events: Vec<String> = chunks(prompt)
-        .iter()
-        .map(|(delta, reason)| event(0, delta, *reason))
-        .collect();
+    let role = json!({"role": "assistant", "content": ""});
+    let mut events = vec![event(0, &role, None)];
     if prompt == "choice" {
-        events.insert(0, event(1, &json!({"content": "x"}), None));
+        events.push(event(
+            1,
+            &json!({"role": "assistant", "content": "x"}),
+            None,
+        ));
     }
+    let chunks = chunks(prompt);
+    events.extend(
+        chunks
+            .iter()
+            .map(|(delta, reason)| event(0, delta, *reason)),
+    );
     events.concat() + "data: [DONE]\n\n"
+}
+
+/// A chunk with one choice.
+fn event(choice: &Value) -> String {
+    let chunk = json!({"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "tiny",
+        "choices": [choice]});
+    format!("data: {chunk}\n\n")
 }
 
 /// A server that answers each generating request with this stream for its body.
@@ -178,7 +196,7 @@ fn contradicting_stream() -> String {
 fn streams_that_contradict_themselves_are_named() {
     let server = streaming(|_| contradicting_stream());
     let rows = vec![json!({"prompt": "Say it", "json": {"type": "object"}}); 4];
-    let flags = ["--backend openai-responses --model tiny --skip-preflight"];
+    let flags = ["--backend openai-responses --model tiny --skip-preflight --wire=off"];
     let (ran, result) = custom_result(&server.base_url, &rows, &flags);
     assert_eq!(
         departures(&result),
@@ -187,4 +205,58 @@ fn streams_that_contradict_themselves_are_named() {
     let headline = "none of 4 constrained answers follows its constraint: the streams contradict themselves \
                     (events are missing, by their numbers); they may have broken the answers, and not the engine";
     assert!(ran.page().contains(headline), "{}", ran.stdout);
+}
+
+/// What clients read of two calls on one index is judged, too: of four answers, one has such calls.
+#[test]
+fn what_clients_read_is_judged() {
+    let server = streaming(|body| stream(body["messages"][0]["content"].as_str().unwrap()));
+    let tool = json!({"type": "function", "function": {"name": "get_weather", "parameters": {
+        "type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}}});
+    let rows = ["plain", "shared", "plain", "plain"]
+        .map(|prompt| json!({"prompt": prompt, "tools": [tool]}));
+    let folder = Folder::new();
+    let log = folder.path("run.jsonl");
+    let flags = [
+        "--backend openai-chat --model tiny --skip-preflight --run-log",
+        &log,
+    ];
+    let (ran, result) = custom_result(&server.base_url, &rows, &flags);
+    let table = &result["sobench"]["clients"];
+    assert_eq!(table["answers"], 4, "{table}");
+    assert_eq!(table["differing"], 1);
+    assert_eq!(table["valid_percent"], 75.0);
+    let clients = table["clients"].as_array().unwrap().iter();
+    let valid: BTreeMap<&str, f64> = clients
+        .map(|client| {
+            let name = client["client"].as_str().unwrap();
+            (name, client["valid_percent"].as_f64().unwrap())
+        })
+        .collect();
+    assert_eq!(valid.len(), 8);
+    assert_eq!((valid["langchain"], valid["ai-sdk"]), (100.0, 100.0));
+    assert_eq!((valid["openai-python"], valid["litellm"]), (75.0, 75.0));
+    assert!(ran.page().contains("What clients read"), "{}", ran.page());
+    let summary = sobench(&["report", &log]).page();
+    let line = "clients read 1 of 4 answers differently: of what langchain reads, 100.00 % is valid, of what sobench judges 75.00 %";
+    assert!(summary.contains(line), "{summary}");
+    // The frames of that answer are in the log, and nothing else.
+    let shown = sobench(&["wire", &log]);
+    assert_eq!(shown.code, 1);
+    for text in [
+        "3 answers that all clients read alike, without departures",
+        "(4 chunks): 8 clients read it in 5 ways; no departure from the API",
+        "langchain, ai-sdk",
+    ] {
+        assert!(shown.page().contains(text), "{}", shown.stdout);
+    }
+    let without = [
+        "--backend openai-chat --model tiny --skip-preflight --wire=off --run-log",
+        &log,
+    ];
+    let (_, result) = custom_result(&server.base_url, &rows, &without);
+    assert!(result["sobench"]["clients"].is_null());
+    let shown = sobench(&["wire", &log]);
+    assert_eq!(shown.code, 2);
+    assert!(shown.stderr.contains("--wire=off"), "{}", shown.stderr);
 }

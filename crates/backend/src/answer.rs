@@ -9,6 +9,9 @@ use sobench_core::printable::{MESSAGE_CHARS, shortened};
 
 /// Decodes the bytes of one response. Runs in the timed path, so it only extracts content.
 pub trait Decoder: Send {
+    /// Keeps the frames, to check their shape later.
+    fn keep_frames(&mut self) {}
+
     /// Decodes the bytes of one read.
     fn push(&mut self, bytes: &[u8]) -> ReadSummary;
 

@@ -91,6 +91,7 @@ pub(super) fn decoder(wire: Wire, stream: bool, max_event_bytes: usize) -> Box<d
         event_template: EventTemplate::default(),
         event_numbers: EventNumbers::default(),
         naming_events: MAX_NAMING_EVENTS,
+        keeps_frames: false,
     };
     match (stream, wire.framing) {
         (false, _) => Box::new(BodyDecoder {
@@ -144,6 +145,10 @@ struct StreamDecoder {
 }
 
 impl Decoder for StreamDecoder {
+    fn keep_frames(&mut self) {
+        self.state.keeps_frames = true;
+    }
+
     fn push(&mut self, bytes: &[u8]) -> ReadSummary {
         let Self {
             framer,
@@ -205,6 +210,10 @@ struct BodyDecoder {
 }
 
 impl Decoder for BodyDecoder {
+    fn keep_frames(&mut self) {
+        self.state.keeps_frames = true;
+    }
+
     fn push(&mut self, bytes: &[u8]) -> ReadSummary {
         self.body.extend_from_slice(bytes);
         ReadSummary::default()
@@ -212,6 +221,7 @@ impl Decoder for BodyDecoder {
 
     fn finish(&mut self) -> ReadSummary {
         let body = std::mem::take(&mut self.body);
+        self.state.keep_frame(b"", &body);
         let summary = match read(self.state.wire.body, &body) {
             Ok(delta) if delta.error.is_none() && !delta.is_answer => self
                 .state
@@ -241,15 +251,23 @@ struct State {
     event_numbers: EventNumbers,
     /// Events in which names are still looked for.
     naming_events: u8,
+    keeps_frames: bool,
 }
 
 impl State {
+    fn keep_frame(&mut self, name: &[u8], data: &[u8]) {
+        if self.keeps_frames {
+            self.decoded.answer.frames.add(name, data);
+        }
+    }
+
     /// Decodes one event.
     fn decode_event(&mut self, event: Event<'_>) -> ReadSummary {
+        let data = event.data.trim_ascii();
         if self.ended() {
+            self.keep_frame(event.name, data);
             return ReadSummary::default();
         }
-        let data = event.data.trim_ascii();
         if event.name.is_empty()
             && let Some((channel, text)) = self.event_template.text(data)
         {
@@ -258,6 +276,10 @@ impl State {
                 answer.departures.add(Departure::TextAfterFinish, &text.0);
             }
             let arguments = matches!(channel, Channel::Call(_));
+            if self.keeps_frames {
+                let lens = self.event_template.lens();
+                answer.frames.add_text(data, lens, arguments);
+            }
             let of_answer = match channel {
                 Channel::Content => {
                     answer.content.push_str(&text.0);
@@ -275,6 +297,7 @@ impl State {
                 ..ReadSummary::chunk(false, true)
             };
         }
+        self.keep_frame(event.name, data);
         if data == b"[DONE]" {
             self.decoded.terminated = true;
             return ReadSummary::default();

@@ -52,6 +52,11 @@ impl EventTemplate {
         Some((&self.channel, text))
     }
 
+    /// Bytes before and after the text of an event that matches the template.
+    pub(super) fn lens(&self) -> [usize; 2] {
+        [&self.prefix, &self.suffix].map(Vec::len)
+    }
+
     /// Learns the template from an event that `reader` has parsed as `delta`.
     pub(super) fn learn(
         &mut self,

@@ -50,6 +50,8 @@ pub struct ClientSettings {
     /// The shard of the load that this client sends; it distinguishes the request ids of trial
     /// requests.
     pub part: Shard,
+    /// Whether answers keep their frames.
+    pub keeps_frames: bool,
     pub limits: Limits,
 }
 
@@ -63,6 +65,7 @@ impl ClientSettings {
             idle_timeout: None,
             request_id_prefix: None,
             part: Shard::WHOLE,
+            keeps_frames: false,
             limits: Limits::default(),
         }
     }

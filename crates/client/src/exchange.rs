@@ -70,10 +70,13 @@ pub(super) async fn observe(sender: &Sender, prepared: Prepared, thread: usize) 
     let message = sender
         .client
         .message(body, sender.adapter.content_type(), &prepared.label);
-    let decoder = sender.adapter.decoder(
-        sender.stream,
-        sender.client.options().limits.max_event_bytes,
-    );
+    let settings = sender.client.options();
+    let mut decoder = sender
+        .adapter
+        .decoder(sender.stream, settings.limits.max_event_bytes);
+    if settings.keeps_frames {
+        decoder.keep_frames();
+    }
     let timing = Timing {
         due_ns: as_ns(prepared.due),
         ..Timing::default()

@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::departure::{Departure, Departures};
+use crate::frames::Frames;
 
 /// The text that a model produced, without timing.
 #[derive(Clone, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
@@ -21,6 +22,9 @@ pub struct Answer {
     pub departures: Departures,
     #[serde(default, skip_serializing_if = "AnsweredBy::is_empty")]
     pub answered_by: AnsweredBy,
+    /// What the server sent; after the check of its shape only where the check found something.
+    #[serde(default, skip_serializing_if = "Frames::is_empty")]
+    pub frames: Frames,
 }
 
 /// The model and the server that an answer names; empty if it names none.

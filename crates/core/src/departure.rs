@@ -23,141 +23,157 @@ const CHARS_AFTER: usize = 24;
 /// What clients read that raise an error.
 const RAISES: &str = "nothing: they raise an error";
 
-/// How an answer departs from the API.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, JsonSchema, Serialize, Deserialize,
-)]
+/// What clients read of a stream that contradicts itself.
+const FINAL_OR_DELTAS: &str = "the deltas, or the final text; the deltas are judged";
+
+/// Who forbids a departure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Departure {
-    /// Several calls on one index.
-    SharedIndex,
-    /// A call whose later deltas have another id.
-    ChangingId,
-    /// A call whose later deltas repeat its id.
-    RepeatedId,
-    /// A call whose later deltas repeat its name.
-    RepeatedName,
-    /// A name in pieces.
-    SplitName,
-    /// A delta of a call without an index.
-    MissingIndex,
-    /// Calls whose indices do not count up from 0.
-    UnorderedIndex,
-    /// A delta of a call without `function`.
-    MissingFunction,
-    /// A call of type `custom` for a function, or the reverse.
-    WrongCallType,
-    /// Arguments that are an object in place of a text.
-    ObjectArguments,
-    /// Arguments that are `null`.
-    NullArguments,
-    UnknownFinishReason,
-    /// The content filter of the server ended the answer.
-    ContentFilter,
-    TextAfterFinish,
-    /// `message` in place of `delta`.
-    MessageForDelta,
-    /// U+FFFD in a text, where the server cut a character.
-    ReplacementCharacter,
-    /// llama.cpp's `truncated: true`.
-    TruncatedContext,
-    SecondChoice,
-    /// A gap in the numbers of the events.
-    LostEvents,
-    /// A number of an event for the second time.
-    RepeatedEvents,
-    /// An event after one with a higher number.
-    SwappedEvents,
-    /// A final text that differs from the deltas.
-    OtherFinalText,
-    /// The same call again and again up to the token limit.
-    RepeatedCalls,
+pub enum ForbiddenBy {
+    /// The schema of the API (`schemas/wire/openai.json`).
+    Schema,
+    /// The text of the API's reference.
+    Text,
+    /// Only custom: OpenAI does not do it, and clients do not expect it.
+    Custom,
+}
+
+impl ForbiddenBy {
+    /// The text of tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Schema => "schema",
+            Self::Text => "text",
+            Self::Custom => "custom",
+        }
+    }
+}
+
+/// What is known of a departure.
+struct About {
+    name: &'static str,
+    says: &'static str,
+    clients_read: &'static str,
+    forbidden_by: ForbiddenBy,
+}
+
+/// Declares the departures: name, who forbids it, what it is, and what a client reads that joins
+/// calls by index (nothing where it reads what sobench judges).
+macro_rules! departures {
+    ($($Variant:ident $name:literal $rule:ident: $says:literal $(=> $read:expr)?;)+) => {
+        /// How an answer departs from the API.
+        #[derive(
+            Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, JsonSchema, Serialize,
+            Deserialize,
+        )]
+        #[serde(rename_all = "snake_case")]
+        pub enum Departure {
+            $(#[doc = $says] $Variant,)+
+        }
+
+        impl Departure {
+            /// All departures, in the order of reports.
+            pub const ALL: [Self; [$($name,)+].len()] = [$(Self::$Variant,)+];
+
+            fn about(self) -> About {
+                match self {
+                    $(Self::$Variant => About {
+                        name: $name,
+                        says: $says,
+                        clients_read: read_text!($($read)?),
+                        forbidden_by: ForbiddenBy::$rule,
+                    },)+
+                }
+            }
+        }
+    };
+}
+
+macro_rules! read_text {
+    () => {
+        ""
+    };
+    ($read:expr) => {
+        $read
+    };
+}
+
+departures! {
+    SharedIndex "shared_index" Custom: "several calls share an index"
+        => "one call with the arguments of all";
+    ChangingId "changing_id" Custom: "the id changes within a call"
+        => "one call whose id is the ids run together";
+    RepeatedId "repeated_id" Custom: "later deltas of a call repeat its id"
+        => "one call whose id is the ids run together";
+    RepeatedName "repeated_name" Custom: "later deltas of a call repeat its name"
+        => "the names run together";
+    SplitName "split_name" Custom: "the name of a call comes in pieces";
+    MissingIndex "missing_index" Schema: "a delta of a call has no index"
+        => RAISES;
+    UnorderedIndex "unordered_index" Custom: "the indices of calls do not count up from 0"
+        => RAISES;
+    MissingFunction "missing_function" Custom: "a delta of a call has no `function`"
+        => RAISES;
+    WrongCallType "wrong_call_type" Schema: "a call has another type than its tool"
+        => "a call without the members of its tool's type";
+    ObjectArguments "object_arguments" Schema: "arguments are an object in place of a text"
+        => "an object, which no JSON parser takes";
+    NullArguments "null_arguments" Schema: "arguments are null"
+        => "null, which no JSON parser takes";
+    UnknownFinishReason "unknown_finish_reason" Schema: "unknown finish reason";
+    ContentFilter "content_filter" Custom: "the server's content filter ended the answer";
+    TextAfterFinish "text_after_finish" Custom: "text after the finish reason";
+    MessageForDelta "message_for_delta" Schema: "`message` in place of `delta`"
+        => RAISES;
+    ReplacementCharacter "replacement_character" Custom: "U+FFFD: the server cut a character";
+    TruncatedContext "truncated_context" Custom: "the server cut the prompt or the context (`truncated`)";
+    SecondChoice "second_choice" Text: "a second choice, which is not judged";
+    LostEvents "lost_events" Text: "events are missing, by their numbers"
+        => FINAL_OR_DELTAS;
+    RepeatedEvents "repeated_events" Text: "events come twice, by their numbers"
+        => FINAL_OR_DELTAS;
+    SwappedEvents "swapped_events" Text: "events are out of order, by their numbers"
+        => FINAL_OR_DELTAS;
+    OtherFinalText "other_final_text" Text: "the final text differs from the deltas"
+        => FINAL_OR_DELTAS;
+    RepeatedCalls "repeated_calls" Custom: "the same call up to the token limit: a larger --output-len does not help";
+    MissingMember "missing_member" Schema: "a required member is missing";
+    NullMember "null_member" Schema: "null in place of a value";
+    WrongType "wrong_type" Schema: "a member of another type";
+    UnknownValue "unknown_value" Schema: "a value that the API does not have";
+    MissingRole "missing_role" Custom: "the first delta has no role";
+    ChangingAnswerId "changing_answer_id" Text: "the id of the answer changes within its stream";
+    ChangingModel "changing_model" Custom: "the model changes within a stream";
+    ChangingCreated "changing_created" Text: "the time `created` changes within a stream";
+    UsageWithChoices "usage_with_choices" Text: "usage in a frame with choices";
+    FrameAfterFinish "frame_after_finish" Custom: "a frame of the choice after its finish reason";
+    MissingDone "missing_done" Text: "no [DONE] at the end of the stream";
+    FrameAfterDone "frame_after_done" Text: "a frame after [DONE]";
+    WrongEventName "wrong_event_name" Custom: "the name of an event is not its `type`";
+    UnknownEvent "unknown_event" Custom: "an event that the API does not have";
+    UnorderedEvents "unordered_events" Custom: "an event comes before the one that it follows";
 }
 
 impl Departure {
-    /// All departures, in the order of reports.
-    pub const ALL: [Self; 23] = [
-        Self::SharedIndex,
-        Self::ChangingId,
-        Self::RepeatedId,
-        Self::RepeatedName,
-        Self::SplitName,
-        Self::MissingIndex,
-        Self::UnorderedIndex,
-        Self::MissingFunction,
-        Self::WrongCallType,
-        Self::ObjectArguments,
-        Self::NullArguments,
-        Self::UnknownFinishReason,
-        Self::ContentFilter,
-        Self::TextAfterFinish,
-        Self::MessageForDelta,
-        Self::ReplacementCharacter,
-        Self::TruncatedContext,
-        Self::SecondChoice,
-        Self::LostEvents,
-        Self::RepeatedEvents,
-        Self::SwappedEvents,
-        Self::OtherFinalText,
-        Self::RepeatedCalls,
-    ];
-
     /// The name used as a key in counts, and in the run log.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::SharedIndex => "shared_index",
-            Self::ChangingId => "changing_id",
-            Self::RepeatedId => "repeated_id",
-            Self::RepeatedName => "repeated_name",
-            Self::SplitName => "split_name",
-            Self::MissingIndex => "missing_index",
-            Self::UnorderedIndex => "unordered_index",
-            Self::MissingFunction => "missing_function",
-            Self::WrongCallType => "wrong_call_type",
-            Self::ObjectArguments => "object_arguments",
-            Self::NullArguments => "null_arguments",
-            Self::UnknownFinishReason => "unknown_finish_reason",
-            Self::ContentFilter => "content_filter",
-            Self::TextAfterFinish => "text_after_finish",
-            Self::MessageForDelta => "message_for_delta",
-            Self::ReplacementCharacter => "replacement_character",
-            Self::TruncatedContext => "truncated_context",
-            Self::SecondChoice => "second_choice",
-            Self::LostEvents => "lost_events",
-            Self::RepeatedEvents => "repeated_events",
-            Self::SwappedEvents => "swapped_events",
-            Self::OtherFinalText => "other_final_text",
-            Self::RepeatedCalls => "repeated_calls",
-        }
+        self.about().name
     }
 
     /// What a client reads that joins calls by index, or does with the answer; empty where it reads
     /// what sobench judges.
     pub fn clients_read(self) -> &'static str {
-        match self {
-            Self::SharedIndex => "one call with the arguments of all",
-            Self::ChangingId | Self::RepeatedId => "one call whose id is the ids run together",
-            Self::RepeatedName => "the names run together",
-            Self::MissingIndex
-            | Self::UnorderedIndex
-            | Self::MissingFunction
-            | Self::MessageForDelta => RAISES,
-            Self::WrongCallType => "a call without the members of its tool's type",
-            Self::ObjectArguments => "an object, which no JSON parser takes",
-            Self::NullArguments => "null, which no JSON parser takes",
-            Self::LostEvents
-            | Self::RepeatedEvents
-            | Self::SwappedEvents
-            | Self::OtherFinalText => "the deltas, or the final text; the deltas are judged",
-            Self::SplitName
-            | Self::UnknownFinishReason
-            | Self::ContentFilter
-            | Self::TextAfterFinish
-            | Self::ReplacementCharacter
-            | Self::TruncatedContext
-            | Self::SecondChoice
-            | Self::RepeatedCalls => "",
-        }
+        self.about().clients_read
+    }
+
+    /// Who forbids it.
+    pub fn forbidden_by(self) -> ForbiddenBy {
+        self.about().forbidden_by
+    }
+
+    /// Whether it is of the shape of frames alone, which most clients do not mind.
+    pub fn is_shape(self) -> bool {
+        self >= Self::MissingMember
     }
 
     /// Whether the example is what clients read, and not what was sent.
@@ -176,42 +192,13 @@ impl Departure {
     /// Whether the stream contradicts itself, so that a wrong answer may be the fault of the
     /// stream, and not of the model or the constraint.
     pub fn is_contradiction(self) -> bool {
-        matches!(
-            self,
-            Self::LostEvents | Self::RepeatedEvents | Self::SwappedEvents | Self::OtherFinalText
-        )
+        self.clients_read() == FINAL_OR_DELTAS
     }
 }
 
 impl fmt::Display for Departure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::SharedIndex => "several calls share an index",
-            Self::ChangingId => "the id changes within a call",
-            Self::RepeatedId => "later deltas of a call repeat its id",
-            Self::RepeatedName => "later deltas of a call repeat its name",
-            Self::SplitName => "the name of a call comes in pieces",
-            Self::MissingIndex => "a delta of a call has no index",
-            Self::UnorderedIndex => "the indices of calls do not count up from 0",
-            Self::MissingFunction => "a delta of a call has no `function`",
-            Self::WrongCallType => "a call has another type than its tool",
-            Self::ObjectArguments => "arguments are an object in place of a text",
-            Self::NullArguments => "arguments are null",
-            Self::UnknownFinishReason => "unknown finish reason",
-            Self::ContentFilter => "the server's content filter ended the answer",
-            Self::TextAfterFinish => "text after the finish reason",
-            Self::MessageForDelta => "`message` in place of `delta`",
-            Self::ReplacementCharacter => "U+FFFD: the server cut a character",
-            Self::TruncatedContext => "the server cut the prompt or the context (`truncated`)",
-            Self::SecondChoice => "a second choice, which is not judged",
-            Self::LostEvents => "events are missing, by their numbers",
-            Self::RepeatedEvents => "events come twice, by their numbers",
-            Self::SwappedEvents => "events are out of order, by their numbers",
-            Self::OtherFinalText => "the final text differs from the deltas",
-            Self::RepeatedCalls => {
-                "the same call up to the token limit: a larger --output-len does not help"
-            }
-        })
+        f.write_str(self.about().says)
     }
 }
 
@@ -239,7 +226,7 @@ impl Departures {
     }
 
     /// The departures in the order of reports, with their examples.
-    pub fn iter(&self) -> impl Iterator<Item = (Departure, &str)> {
+    pub fn iter(&self) -> impl Iterator<Item = (Departure, &str)> + Clone {
         self.0
             .iter()
             .map(|(departure, example)| (*departure, example.as_str()))
@@ -335,9 +322,7 @@ mod tests {
             assert_eq!(departure.name().parse::<Departure>().unwrap(), departure);
             assert!(!departure.to_string().is_empty());
         }
-        let mut sorted = Departure::ALL;
-        sorted.sort();
-        assert_eq!(sorted, Departure::ALL);
+        assert!(Departure::ALL.is_sorted());
     }
 
     #[test]

@@ -16,6 +16,7 @@ pub mod distinct;
 pub mod error;
 pub mod error_message;
 pub mod exit_codes;
+pub mod frames;
 pub mod input;
 pub mod json_numbers;
 pub mod load;

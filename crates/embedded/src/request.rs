@@ -334,6 +334,16 @@ pub(super) fn prompt(fields: &Map<String, Value>) -> Result<String, Failure> {
     }
 }
 
+/// Roles of messages.
+const ROLES: [&str; 6] = [
+    "developer",
+    "system",
+    "user",
+    "assistant",
+    "tool",
+    "function",
+];
+
 /// Converts messages to `role: content` lines, since the synthetic model has no template.
 pub(super) fn messages(fields: &Map<String, Value>) -> Result<String, Failure> {
     let messages = fields
@@ -345,7 +355,8 @@ pub(super) fn messages(fields: &Map<String, Value>) -> Result<String, Failure> {
         let role = message
             .get("role")
             .and_then(Value::as_str)
-            .ok_or_else(|| wrong("messages", "objects with a role"))?;
+            .filter(|role| ROLES.contains(role))
+            .ok_or_else(|| wrong("messages", "objects with a role of the API"))?;
         text.push_str(role);
         text.push_str(": ");
         text.push_str(&content_text(message.get("content"), "messages")?);
@@ -609,6 +620,7 @@ mod tests {
             "",
             r#""messages": []"#,
             r#""messages": [{"content": "x"}]"#,
+            r#""messages": [{"role": "wizard", "content": "x"}]"#,
             r#""messages": [{"role": "user", "content": 1}]"#,
         ] {
             assert_eq!(

@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use self::spelling::Spelling;
 use crate::Sample;
-use crate::columns::{Bits, Column, Copied, Dense, Few, Interned, Sparse, columns};
+use crate::client_reads::ClientReads;
+use crate::columns::{Bits, Column, Copied, Dense, Few, Interned, Maybe, Sparse, columns};
 use crate::parity::Parity;
 use crate::reasoning::ReasoningFacts;
 use sobench_core::answer::Answer;
@@ -64,6 +65,9 @@ columns! {
         /// The class of an answer to a canary request; `None` for others.
         #[serde(skip_serializing_if = "Option::is_none")]
         canary: Option<CanaryAnswer> => Sparse<CanaryAnswer>,
+        /// What clients read of an answer that they do not all read alike; `None` for others.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        clients: Option<ClientReads> => Maybe<ClientReads>,
     }
 }
 
@@ -93,6 +97,7 @@ impl Judged {
             parity: None,
             free_choices: None,
             canary: None,
+            clients: None,
         }
     }
 

@@ -7,6 +7,7 @@
 //! run, and [`Sample`] is a view of one row.
 
 mod chunks;
+pub mod client_reads;
 pub mod columns;
 pub mod compact_ids;
 mod hashes;

@@ -181,6 +181,7 @@ impl TestRequest<'_> {
             parity: self.parity.clone(),
             free_choices: self.free_choices,
             canary: self.canary.clone(),
+            clients: None,
         }
     }
 }

@@ -6,7 +6,7 @@
 //! answers, and [`gate`] decides whether a run may start. The requests are few and small (one per
 //! cell; two if the first answer was truncated) and use no constraint of a run. They are sent one
 //! after the other, so that the request that crashes a server is known. [`tool_calls`] and
-//! [`reasoning`] are the tests that have no dialects. [`features`] is a test of its own, of keywords.
+//! [`reasoning`] and [`wire`] are the tests that have no dialects. [`features`] is a test of its own, of keywords.
 
 #![cfg_attr(test, allow(clippy::disallowed_methods))]
 
@@ -19,6 +19,8 @@ pub mod instances;
 pub mod reasoning;
 pub mod runner;
 pub mod tool_calls;
+pub mod wire;
+mod wire_requests;
 
 use std::fmt;
 
@@ -35,6 +37,7 @@ pub use classify::Control;
 pub use reasoning::{ReasoningPreflight, ReasoningResult, ReasoningVerdict};
 pub use runner::{Extent, PreflightSettings, run};
 pub use tool_calls::{ToolCell, ToolPreflight, ToolQuestion};
+pub use wire::{WirePreflight, WireResult, WireVerdict};
 
 /// Maximum characters of an answer or error message that a finding keeps; a note marks the cut.
 pub const MAX_KEPT_CHARS: usize = 2000;
@@ -61,6 +64,9 @@ pub struct Preflight {
     /// `None` if [`ProbeKind::Reasoning`] was not tested.
     #[serde(skip)]
     pub reasoning: Option<ReasoningPreflight>,
+    /// `None` if [`ProbeKind::Wire`] was not tested.
+    #[serde(skip)]
+    pub wire: Option<WirePreflight>,
     /// Generating requests sent, including the control.
     pub requests: usize,
     /// Notices for the reader.
@@ -117,6 +123,7 @@ pub enum Tested<'a> {
     Cell(&'a Cell),
     ToolCall(&'a ToolCell),
     Reasoning(&'a ReasoningResult),
+    Wire(&'a WireResult),
 }
 
 /// The dialect that works best, and how to use it.
@@ -187,7 +194,7 @@ impl Preflight {
     }
 
     /// Whether some dialect enforces every tested kind that it carries, and carries at least one;
-    /// and whether tool calls and the reasoning boundary passed, if they were tested.
+    /// and whether the other kinds passed, if they were tested.
     pub fn passed(&self) -> bool {
         let carries_all = |dialect: &ConstraintDialect| {
             let classes = self
@@ -198,8 +205,7 @@ impl Preflight {
                 .peekable();
             carried.peek().is_some() && carried.all(|class| class == Class::Enforced)
         };
-        let has_other_kinds = self.tool_calls.is_some() || self.reasoning.is_some();
-        let of_text = if has_other_kinds && self.text_kinds().next().is_none() {
+        let of_text = if self.has_other_kinds() && self.text_kinds().next().is_none() {
             true
         } else {
             self.record.dialects.iter().any(carries_all)
@@ -210,6 +216,12 @@ impl Preflight {
                 .reasoning
                 .as_ref()
                 .is_none_or(ReasoningPreflight::passed)
+            && self.wire.as_ref().is_none_or(WirePreflight::passed)
+    }
+
+    /// Whether something was tested that is no constraint on text.
+    pub fn has_other_kinds(&self) -> bool {
+        self.tool_calls.is_some() || self.reasoning.is_some() || self.wire.is_some()
     }
 
     /// The tested kinds that dialects carry.
@@ -271,6 +283,7 @@ impl fmt::Display for Tested<'_> {
             Self::ToolCall(cell) => {
                 write!(f, "{}: {}", cell.label(), cell.finding.class.name())
             }
+            Self::Wire(result) => write!(f, "{}: {}", result.name, result.verdict.name()),
             Self::Reasoning(result) => write!(f, "{}: {}", result.label(), result.verdict),
         }
     }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use serde_json::{Map, Value};
 
 use super::classify::{Control, Evidence, classify};
@@ -16,12 +17,15 @@ use super::{Cell, Preflight, PreflightConditions, Tested, is_foreign, is_known};
 use sobench_backend::{
     Adapter, BodySettings, ConstraintDialect, Product, Sampling, ServerKind, adapter,
 };
-use sobench_client::{Client, ClientSettings, Endpoint, ProbeResponse, get_path, send_one};
+use sobench_client::{
+    Client, ClientSettings, Endpoint, ProbeResponse, get_path, send_body, send_one,
+};
 use sobench_core::case::Case;
 use sobench_core::constraint::{Constraint, GrammarDialect};
 use sobench_core::error::{Error, ErrorKind, Result};
 use sobench_core::observation::{Observation, Outcome, TransportCause};
 use sobench_core::printable::printable_body;
+use sobench_core::run_event::AnswerForm;
 use sobench_judge::{Evaluator, JudgeSettings};
 use sobench_notices::enforcement::{Cause, Class, Finding, Page, ProbeKind, ServerFacts, Spelling};
 use sobench_notices::notice::{Notice, PreflightNotice};
@@ -317,7 +321,12 @@ async fn test(
         true => Some(runner.test_reasoning(on_test).await?),
         false => None,
     };
+    let wire = match options.kinds.contains(&ProbeKind::Wire) {
+        true => Some(runner.test_wire(facts.product, on_test).await?),
+        false => None,
+    };
     let mut preflight = runner.finish(facts, tool_calls, reasoning);
+    preflight.wire = wire;
     if is_whole || options.kinds.contains(&ProbeKind::JSON_SCHEMA) {
         runner.test_json_formatting(&mut preflight).await?;
     }
@@ -634,11 +643,20 @@ impl Runner<'_> {
     }
 
     async fn send(&mut self, case: &Case, request: &BodySettings) -> Result<Observation> {
+        let body = self
+            .adapter
+            .encode(case, request)
+            .map_err(|unsendable| unsendable.into_error(case))?;
+        self.send_raw(body, AnswerForm::new(request.stream)).await
+    }
+
+    /// Sends an encoded body.
+    pub(super) async fn send_raw(&mut self, body: Bytes, form: AnswerForm) -> Result<Observation> {
         let label = format!("preflight-{}", self.requests);
         self.requests += 1;
-        let adapter = Arc::clone(&self.adapter);
+        let (adapter, shutdown) = (Arc::clone(&self.adapter), &self.shutdown);
         let observation =
-            send_one(&self.client, adapter, request, case, &label, &self.shutdown).await?;
+            send_body(&self.client, adapter, body, form, None, &label, shutdown).await;
         if self.shutdown.is_requested() {
             return Err(Error::interrupted("stopped during the preflight")
                 .hint("run it again; no run was started"));
@@ -715,6 +733,7 @@ impl Runner<'_> {
             spelling: None,
             tool_calls,
             reasoning,
+            wire: None,
             requests: self.requests,
             notices,
         }

@@ -36,6 +36,7 @@ pub fn preflight(cells: Vec<Cell>) -> Preflight {
             answer: Some("The sea is calm.".to_owned()),
             failure: None,
         },
+        wire: None,
         requests: cells.len() + 1,
         cells,
         untested: Vec::new(),

@@ -1,14 +1,17 @@
-//! How answers depart from the API: a table, and the lines of the summary.
+//! How answers depart from the API, and what clients read of them: tables, and lines of the summary.
 
 use super::text::{figure, item, wrapped};
 use sobench_core::printable::printable;
 use sobench_render::{Block, Document, Table};
 use sobench_results::metrics::Metrics;
+use sobench_results::metrics::client_table::ClientCounts;
 use sobench_results::metrics::departures::DepartureCount;
 use sobench_results::metrics::registry::totals;
 use sobench_statistics::Rate;
 
 pub(crate) const TITLE: &str = "Departures from the API (share of all answers)";
+
+pub(crate) const CLIENTS: &str = "What clients read (share of streamed, judged answers)";
 
 /// Departures that the summary shows; the others are counted in one line.
 const MAX_SHOWN: usize = 3;
@@ -27,6 +30,7 @@ pub(crate) fn table(metrics: &Metrics) -> Option<Table> {
         "answers",
         "share %",
         "invalid",
+        "forbidden by",
         "example",
         "clients read",
         "first in",
@@ -37,8 +41,9 @@ pub(crate) fn table(metrics: &Metrics) -> Option<Table> {
             .left_aligned(4)
             .left_aligned(5)
             .left_aligned(6)
-            .wrapped(4, TEXT_WIDTH)
+            .left_aligned(7)
             .wrapped(5, TEXT_WIDTH)
+            .wrapped(6, TEXT_WIDTH)
             .with_rows(counts.by_name.iter().map(|count: &DepartureCount| {
                 let example = match count.example.as_str() {
                     "" => count.name.to_string(),
@@ -49,6 +54,7 @@ pub(crate) fn table(metrics: &Metrics) -> Option<Table> {
                     count.answers.to_string(),
                     figure(Rate::new(count.answers, answers).map(|rate| rate.percent)),
                     count.invalid.to_string(),
+                    count.forbidden_by.name().to_owned(),
                     printable(&example, EXAMPLE_MAX_CHARS),
                     count.clients_read.to_owned(),
                     printable(&count.first_request, TEXT_WIDTH),
@@ -63,7 +69,12 @@ pub(crate) fn add_summary(page: &mut Document, metrics: &Metrics, width: usize) 
         return;
     };
     page.heading("Departures from the API");
-    let (shown, others) = counts.by_name.split_at(counts.by_name.len().min(MAX_SHOWN));
+    let (shapes, mut shown): (Vec<_>, Vec<_>) = counts
+        .by_name
+        .iter()
+        .partition(|count| count.name.is_shape());
+    let mut others = shown.split_off(shown.len().min(MAX_SHOWN));
+    others.extend(shapes);
     for count in shown {
         let mut line = format!(
             "{} {}, first in {}: {}",
@@ -98,4 +109,49 @@ pub(crate) fn add_summary(page: &mut Document, metrics: &Metrics, width: usize) 
         let (text, below) = item(&format!("also {}", others.join(", ")), width, Vec::new());
         page.push(Block::Item { text, below });
     }
+}
+
+/// Characters of the id of a request.
+const ID_CHARS: usize = 30;
+
+/// Clients and what they read; `None` if they read all answers alike.
+pub(crate) fn clients_table(metrics: &Metrics) -> Option<Table> {
+    let found = metrics.clients.as_ref()?;
+    let heads = [
+        "client",
+        "readable %",
+        "valid %",
+        "right %",
+        "otherwise first in",
+    ];
+    let rows = found.clients.iter().map(|client| {
+        [
+            client.client.clone(),
+            figure(Some(client.readable_percent)),
+            figure(Some(client.valid_percent)),
+            figure(client.right_percent),
+            printable(client.example.as_deref().unwrap_or_default(), ID_CHARS),
+        ]
+    });
+    Some(Table::new(heads, 1).left_aligned(4).with_rows(rows))
+}
+
+/// Adds a line to the summary: how many answers clients do not read alike, and the client whose share
+/// of valid answers differs most from what sobench judges.
+pub(crate) fn add_clients(page: &mut Document, metrics: &Metrics, width: usize) {
+    let Some(found) = &metrics.clients else {
+        return;
+    };
+    let distance = |client: &ClientCounts| (client.valid_percent - found.valid_percent).abs();
+    let farthest =
+        |one: &&ClientCounts, other: &&ClientCounts| distance(one).total_cmp(&distance(other));
+    let Some(client) = found.clients.iter().max_by(farthest) else {
+        return;
+    };
+    let line = format!(
+        "clients read {} of {} answers differently: of what {} reads, {:.2} % is valid, of what sobench judges {:.2} %",
+        found.differing, found.answers, client.client, client.valid_percent, found.valid_percent,
+    );
+    let (text, below) = item(&line, width, Vec::new());
+    page.push(Block::Item { text, below });
 }

@@ -93,6 +93,7 @@ pub fn document(view: &View<'_>) -> Result<Document> {
         page.paragraphs(canaries::summary(canaries));
     }
     departures::add_summary(&mut page, &report.metrics, WIDTH - EXAMPLE_INDENT);
+    departures::add_clients(&mut page, &report.metrics, WIDTH - EXAMPLE_INDENT);
     let mut end = Document::default();
     end.facts(facts(report));
     end.push(Block::Preformatted(full_report(view)));

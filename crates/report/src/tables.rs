@@ -76,6 +76,10 @@ pub(crate) fn add_all(page: &mut Document, view: &View<'_>) {
     );
     page.titled_table(ERRORS, errors(&report.metrics));
     page.titled_table(departures::TITLE, departures::table(&report.metrics));
+    page.titled_table(
+        departures::CLIENTS,
+        departures::clients_table(&report.metrics),
+    );
     page.titled_table(CONTROL_REASONS, control_reasons(&report.metrics));
     page.titled_table(BY_IN_FLIGHT, validity_by_in_flight(&report.metrics));
     page.titled_table(OVER_TIME, validity_over_time(&report.metrics));
@@ -200,6 +204,11 @@ pub(crate) fn add_quality(page: &mut Document, metrics: &Metrics, has_room: bool
         (TOOL_CALLS, tool_calls(metrics), true),
         (ERRORS, errors(metrics), true),
         (departures::TITLE, departures::table(metrics), true),
+        (
+            departures::CLIENTS,
+            departures::clients_table(metrics),
+            true,
+        ),
         (CONTROL_REASONS, control_reasons(metrics), false),
         (BY_IN_FLIGHT, validity_by_in_flight(metrics), true),
         (OVER_TIME, validity_over_time(metrics), false),

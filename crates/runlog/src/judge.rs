@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::{LoggedAnswer, RunLog};
-use sobench_core::answer::{Answer, Channel};
+use super::{LoggedAnswer, RunLog, wire};
+use sobench_core::answer::{Answer, Channel, ToolCall};
 use sobench_core::case::{Arm, Prompt};
 use sobench_core::constraint::Constraint;
 use sobench_core::error::Result;
@@ -12,12 +12,14 @@ use sobench_core::observation::{CountChecks, Outcome};
 use sobench_core::printable::cut;
 use sobench_core::progress::Progress;
 use sobench_core::verdict::{Reason, ToolCallFault, Verdict};
+use sobench_facts::client_reads::{ClientRead, ClientReads};
 use sobench_facts::reasoning::ReasoningFacts;
 use sobench_facts::{Judged, RequestInput, Sample, TokenSource, Tokens};
-use sobench_judge::accuracy::{Accuracy, Reference};
+use sobench_judge::accuracy::{Accuracy, Grade, Reference};
 use sobench_judge::free_choices::FreeChoices;
 use sobench_judge::{Ending, Evaluator, function_calls, is_white_space_run, vllm_formula};
 use sobench_plan::metrics::Answers;
+use sobench_wire::{Read, Reading};
 
 /// Counts the tokens of a text.
 pub type CountTokens<'a> = &'a (dyn Fn(&str) -> usize + Sync);
@@ -91,7 +93,10 @@ pub fn judge(
             },
             expected,
         };
+        let grade = |answer: &Answer| references.grade(&request, answer);
+        let clients = client_reads(&exchange, evaluator, grade);
         Judged {
+            clients,
             tokens: match answers {
                 Answers::Generated => tokens,
                 Answers::Computed => Tokens {
@@ -164,6 +169,70 @@ impl Exchange<'_> {
         let tools = constraint.and_then(Constraint::tools);
         judged.add_tool_calls(tools, completion, outcome, answer);
         judged
+    }
+}
+
+/// What the clients read of the answer of an exchange; `None` where they read it alike. `grade`
+/// compares an answer with the reference.
+fn client_reads(
+    exchange: &Exchange<'_>,
+    evaluator: &mut Evaluator,
+    mut grade: impl FnMut(&Answer) -> Option<Accuracy>,
+) -> Option<ClientReads> {
+    let frames = &exchange.answer.frames;
+    if frames.is_empty() {
+        return None;
+    }
+    let Some(text) = frames.text() else {
+        return Some(ClientReads::default());
+    };
+    let readings = wire::readings(text, exchange.constraint);
+    if readings.is_empty() || wire::are_same(&readings) {
+        return None;
+    }
+    let mut judged = |reading: Reading| {
+        let Ok(read) = reading else {
+            return ClientRead {
+                readable: false,
+                valid: false,
+                right: None,
+            };
+        };
+        let answer = answer(read);
+        let exchange = Exchange {
+            answer: &answer,
+            ..*exchange
+        };
+        ClientRead {
+            readable: true,
+            valid: exchange.judge(evaluator).verdict == Verdict::Valid,
+            right: grade(&answer).map(|accuracy| accuracy.grade == Grade::Right),
+        }
+    };
+    let reads = readings
+        .into_iter()
+        .map(|(client, reading)| (client.to_owned(), judged(reading)));
+    Some(ClientReads(reads.collect()))
+}
+
+/// What a client reads as an answer to judge.
+fn answer(read: Read) -> Answer {
+    let calls = read.calls.into_iter().zip(0..);
+    Answer {
+        content: read.content,
+        tool_calls: calls
+            .map(|(call, index)| ToolCall {
+                index,
+                id: call.id,
+                name: call.name,
+                arguments: match call.arguments {
+                    serde_json::Value::String(text) => text,
+                    other => other.to_string(),
+                },
+                ..ToolCall::default()
+            })
+            .collect(),
+        ..Answer::default()
     }
 }
 

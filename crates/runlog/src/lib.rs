@@ -44,6 +44,7 @@ mod source;
 pub mod spec_decode;
 #[cfg(test)]
 mod tests;
+mod wire;
 pub mod write;
 
 pub use self::line::{Footer, LoggedAnswer, MAX_LINE_BYTES};

@@ -15,6 +15,7 @@ use sobench_core::case::{Arm, Case, Prompt};
 use sobench_core::channel_timing::ChannelTiming;
 use sobench_core::constraint::Constraint;
 use sobench_core::departure::Departures;
+use sobench_core::frames::Frames;
 use sobench_core::load::CancelAfter;
 use sobench_core::observation::{Observation, Outcome, ServerTimes, Timing, Usage};
 use sobench_core::printable::printable;
@@ -156,6 +157,8 @@ pub(super) struct RequestLine<'a, O> {
     departures: Cow<'a, Departures>,
     #[serde(default, skip_serializing_if = "AnsweredBy::is_empty")]
     answered_by: Cow<'a, AnsweredBy>,
+    #[serde(default, skip_serializing_if = "Frames::is_empty")]
+    frames: Cow<'a, Frames>,
 }
 
 /// The response to a request that was sent again after the run.
@@ -319,6 +322,8 @@ struct OnlyResponse {
     tool_calls: Vec<ToolCall>,
     #[serde(default)]
     departures: Departures,
+    #[serde(default)]
+    frames: Frames,
 }
 
 impl From<OnlyResponse> for LoggedAnswer {
@@ -332,6 +337,7 @@ impl From<OnlyResponse> for LoggedAnswer {
                 tool_calls: found.tool_calls,
                 departures: found.departures,
                 answered_by: AnsweredBy::default(),
+                frames: found.frames,
             },
             usage: found.usage,
         }
@@ -383,6 +389,7 @@ impl<'a> RequestLine<'a, &'a Outcome> {
             tool_calls: (&answer.tool_calls).into(),
             departures: Cow::Borrowed(&answer.departures),
             answered_by: Cow::Borrowed(&answer.answered_by),
+            frames: Cow::Borrowed(&answer.frames),
         }
     }
 }
@@ -405,6 +412,7 @@ impl ReadRequest {
                 tool_calls: self.tool_calls.into_owned(),
                 departures: self.departures.into_owned(),
                 answered_by: self.answered_by.into_owned(),
+                frames: self.frames.into_owned(),
             },
             finish_reason: self.finish_reason.map(Cow::into_owned),
             usage: self.usage,

@@ -1,5 +1,6 @@
 //! Run logs: written and read back.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -19,12 +20,14 @@ use sobench_core::channel_timing::{ChannelTiming, ChunkPart};
 use sobench_core::constraint::{Constraint, GrammarDialect};
 use sobench_core::departure::{Departure, Departures};
 use sobench_core::error::Error;
+use sobench_core::frames::Frames;
 use sobench_core::load::{ErrorLimits, Load};
 use sobench_core::nonce::Nonce;
 use sobench_core::observation::{Observation, Outcome, ServerTimes, Timing, TransportCause, Usage};
 use sobench_core::run_event::{AnswerForm, Repeat, RunEvent};
 use sobench_core::schedule::{Pace, Rate, Until};
 use sobench_core::verdict::{Reason, Verdict};
+use sobench_facts::client_reads::{ClientRead, ClientReads};
 use sobench_facts::parity::Parity;
 use sobench_facts::reasoning::ReasoningFacts;
 use sobench_facts::{Judged, TokenSource, Tokens};
@@ -238,6 +241,24 @@ pub(super) fn judged() -> Judged {
                 from: "\u{e9} bread".to_owned(),
             }),
         }),
+        clients: Some(ClientReads(BTreeMap::from([
+            (
+                "litellm".to_owned(),
+                ClientRead {
+                    readable: true,
+                    valid: false,
+                    right: Some(false),
+                },
+            ),
+            (
+                "ai-sdk".to_owned(),
+                ClientRead {
+                    readable: false,
+                    valid: false,
+                    right: None,
+                },
+            ),
+        ]))),
     }
 }
 
@@ -707,6 +728,8 @@ fn every_channel_of_an_answer_round_trips() {
     };
     let mut departures = Departures::default();
     departures.add(Departure::SecondChoice, "index 1");
+    let mut frames = Frames::default();
+    frames.add(b"", br#"{"a":"\u00e9"}"#);
     let answer = Answer {
         reasoning: "hm".into(),
         content: "a".into(),
@@ -714,6 +737,7 @@ fn every_channel_of_an_answer_round_trips() {
         tool_calls: vec![call, ToolCall::default()],
         departures,
         answered_by: AnsweredBy::default(),
+        frames,
     };
     let observation = Observation {
         answer: answer.clone(),

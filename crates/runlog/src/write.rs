@@ -20,7 +20,7 @@ use std::time::{Duration, SystemTime};
 use super::line::{
     self, HeaderLine, JudgedLine, Line, MAX_LINE_BYTES, Numbers, RepeatLine, RequestLine, Shared,
 };
-use super::{Footer, Source, VERSION};
+use super::{Footer, Source, VERSION, wire};
 use sobench_core::case::{Case, Prompt};
 use sobench_core::constraint::Constraint;
 use sobench_core::error::Error;
@@ -110,7 +110,10 @@ fn weight(event: &RunEvent) -> usize {
     let timing = &observation.timing;
     let slack = timing.arrival_slack_ns.as_ref().map_or(0, Vec::len);
     let times = timing.chunks_ns.len() + timing.chunk_tokens.len() + 2 * slack;
-    size_of::<Observation>() + observation.answer.len() + times * size_of::<u64>()
+    size_of::<Observation>()
+        + observation.answer.len()
+        + observation.answer.frames.len()
+        + times * size_of::<u64>()
 }
 
 /// Writes the events of a run to a log.
@@ -166,7 +169,9 @@ impl LogWriter<'_, '_> {
                     Some(start) => push_sample(&mut sink, start, at, *sample),
                     None => early.push((at, *sample)),
                 },
-                RunEvent::Ended(observation) => self.ended(&observation, &mut numbering, &mut sink),
+                RunEvent::Ended(mut observation) => {
+                    self.ended(&mut observation, &mut numbering, &mut sink);
+                }
                 RunEvent::Repeated(repeat) => {
                     let Repeat { form, observation } = *repeat;
                     sink.push(&Line::Repeat(Box::new(RepeatLine::new(form, &observation))));
@@ -196,11 +201,12 @@ impl LogWriter<'_, '_> {
         self.record.started = (self.format_time)(at);
     }
 
-    fn ended(&self, observation: &Observation, numbering: &mut Numbering, sink: &mut Sink) {
+    fn ended(&self, observation: &mut Observation, numbering: &mut Numbering, sink: &mut Sink) {
         // An unknown case cannot end. If it did, the footer's count would reveal the missing line.
         let Some((case, id)) = (self.case_of)(observation.case_index) else {
             return;
         };
+        wire::check(case, observation);
         let numbers = numbering.numbers(case, sink);
         sink.push(&Line::Request(Box::new(RequestLine::new(
             case,

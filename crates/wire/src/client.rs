@@ -32,6 +32,27 @@ impl Client {
 /// What a client reads from a stream, or why it raises an error.
 pub type Reading = Result<Read, String>;
 
+/// Whether two clients read the same. Arguments that are parsed are the same as their text.
+pub fn is_same(one: &Reading, other: &Reading) -> bool {
+    let parsed = |value: &Value| match value.as_str().map(serde_json::from_str::<Value>) {
+        Some(Ok(parsed)) => parsed,
+        _ => value.clone(),
+    };
+    match (one, other) {
+        (Err(one), Err(other)) => one == other,
+        (Ok(one), Ok(other)) => {
+            let mut pairs = one.calls.iter().zip(&other.calls);
+            one.content == other.content
+                && one.calls.len() == other.calls.len()
+                && pairs.all(|(one, other)| {
+                    (&one.id, &one.name) == (&other.id, &other.name)
+                        && parsed(&one.arguments) == parsed(&other.arguments)
+                })
+        }
+        _ => false,
+    }
+}
+
 /// A joined answer.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Read {

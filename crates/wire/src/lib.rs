@@ -1,24 +1,14 @@
 //! What client libraries read from a stream of chat completions: one function for each client, with
-//! its version and source. `fixtures/joins/clients.json` has what the real clients read
-//! (`tests/live/clients.py`).
+//! its version and source (`fixtures/joins/clients.json` has what the real clients read, by
+//! `tests/live/clients.py`); and how the frames of an answer depart from OpenAI's API.
 
 mod client;
 mod clients;
 mod deltas;
+mod events;
+mod frames;
 
-use serde_json::Value;
-
-pub use client::{Client, Read, ReadCall, Reading};
-pub use clients::CLIENTS;
-
-/// The chunks of a recorded stream: its data lines that are JSON. `None` if it has none.
-pub fn chunks(text: &str) -> Option<Vec<Value>> {
-    let lines = text
-        .lines()
-        .filter_map(|line| line.trim_start_matches('\u{feff}').strip_prefix("data:"));
-    let found: Vec<Value> = lines
-        .filter_map(|data| serde_json::from_str(data.trim()).ok())
-        .filter(|chunk: &Value| chunk.get("choices").is_some_and(Value::is_array))
-        .collect();
-    (!found.is_empty()).then_some(found)
-}
+pub use client::{Client, Read, ReadCall, Reading, is_same};
+pub use clients::{CLIENTS, readings};
+pub use events::chunks;
+pub use frames::departures;

@@ -312,6 +312,7 @@ fn client(
             .clone()
             .or_else(|| request_id_prefix.map(str::to_owned)),
         part,
+        keeps_frames: settings.request.wire,
         limits: Limits {
             drain_timeout: settings.load.drain_timeout,
             ..Limits::default()

@@ -138,7 +138,7 @@ fn kinds_help() -> String {
         .map(ConstraintKind::name)
         .collect();
     format!(
-        "What to test: {}; tool (tool calls); reasoning (the boundary between reasoning and the constrained answer)",
+        "What to test: {}; tool (tool calls); reasoning (the boundary between reasoning and the constrained answer); wire (requests that must fail, prompts that must count, second turns)",
         kinds.join(", ")
     )
 }

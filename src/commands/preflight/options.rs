@@ -249,6 +249,12 @@ fn kinds(names: &[String], backend: ServerKind) -> Result<Vec<ProbeKind>> {
         ))
         .hint("use --backend openai-chat or openai-responses, if the server has their endpoints"));
     }
+    if parsed.contains(&ProbeKind::Wire) && backend != ServerKind::OpenaiChat {
+        return Err(Error::usage(format!(
+            "--kind wire needs a kind of server with chat completions: {backend}"
+        ))
+        .hint("use --backend openai-chat, if the server has its endpoint"));
+    }
     if parsed.contains(&ProbeKind::Reasoning) && backend.thinking_switches().is_empty() {
         return Err(Error::usage(format!(
             "--kind reasoning needs a kind of server with a field that turns thinking on and off: {backend}"

@@ -1,104 +1,138 @@
-//! `sobench wire`: what client libraries read from recorded streams.
+//! `sobench wire`: how recorded streams depart from the API, and what client libraries read of them.
 
-use std::path::Path;
+pub(crate) mod json;
+pub(crate) mod recording;
 
 use clap::Args;
-use serde_json::Value;
 
+use self::json::WireFile;
+use self::recording::{Recording, Stream};
 use crate::commands::flags::paths::InputPath;
-use crate::commands::output::CommandOutput;
-use sobench_core::error::{Error, Result};
+use crate::commands::flags::values::{Described, described};
+use crate::commands::output::{CommandOutput, pretty};
+use sobench_core::departure::{Departures, ForbiddenBy};
+use sobench_core::error::Result;
 use sobench_core::exit_codes::{CHECK_FAILED, SUCCESS};
-use sobench_core::input;
+use sobench_core::output_format::OutputFormat;
 use sobench_core::printable::printable;
 use sobench_render::{Document, Table, text};
-use sobench_wire::{CLIENTS, Read, Reading, chunks};
+use sobench_wire::{Read, Reading, is_same};
 
-/// The largest recording.
-const MAX_BYTES: u64 = 64_000_000;
-
-/// Widths of the columns of the table.
+/// Widths of the columns of the tables.
 const CLIENTS_CHARS: usize = 30;
 const READ_CHARS: usize = 60;
 
-/// Show what client libraries read from recorded streams of chat completions.
+const FORMATS: [Described<OutputFormat>; 2] = [
+    Described(OutputFormat::Text, "text", "Tables"),
+    Described(OutputFormat::Json, "json", "One JSON value"),
+];
+
+/// Show how recorded streams depart from the API, and what client libraries read of them.
 #[derive(Args, Clone, Debug)]
 pub struct WireArgs {
-    /// Recorded streams: the events as a server sent them (`data: {...}`), or HAR files
+    /// Recorded answers: the events as a server sent them (`data: {...}`), a body, a HAR file, or a
+    /// run log
     #[arg(value_name = "FILE", required = true)]
     pub files: Vec<InputPath>,
+    /// Output format
+    #[arg(long, value_name = "FORMAT", default_value = "text", value_parser = described(&FORMATS))]
+    pub format: OutputFormat,
 }
 
-/// Reads the recordings with every client.
+/// Checks the recordings, and reads them with every client.
 ///
 /// # Errors
 /// A file is no recording.
 pub fn run(flags: &WireArgs) -> Result<CommandOutput> {
-    let mut page = Document::default();
-    let mut are_all_equal = true;
+    let (mut page, mut all) = (Document::default(), Vec::new());
+    let mut is_passed = true;
     for path in &flags.files {
-        for (name, stream) in streams(path)? {
-            let readings: Vec<(&str, Reading)> = CLIENTS
-                .iter()
-                .map(|client| (client.name, client.read(&stream, None)))
-                .collect();
-            are_all_equal &= show(&mut page, &name, &stream, &readings);
+        let Recording { streams, note } = recording::read(path)?;
+        if let Some(note) = note {
+            page.paragraph(note);
+        }
+        for stream in streams {
+            let is_forbidden = |departures: &Departures| {
+                let mut all = departures.iter();
+                all.any(|(departure, _)| departure.forbidden_by() != ForbiddenBy::Custom)
+            };
+            is_passed &= are_same(&stream.readings) && !is_forbidden(&stream.departures);
+            show(&mut page, &stream);
+            all.push(stream);
         }
     }
+    let stdout = match flags.format {
+        OutputFormat::Json => pretty(&WireFile::new(&all)),
+        _ => text::render(&page),
+    };
     Ok(CommandOutput {
-        stdout: text::render(&page),
-        exit_code: if are_all_equal { SUCCESS } else { CHECK_FAILED },
+        stdout,
+        exit_code: if is_passed { SUCCESS } else { CHECK_FAILED },
         ..CommandOutput::default()
     })
 }
 
-/// The streams of a file, with their names.
-fn streams(path: &Path) -> Result<Vec<(String, Vec<Value>)>> {
-    let shown = path.display().to_string();
-    if input::open(path, u64::MAX)?.1 > MAX_BYTES {
-        let what = format!("larger than {} MB: {shown}", MAX_BYTES / 1_000_000);
-        return Err(Error::usage(what).hint("cut the recording: one answer is enough"));
-    }
-    let text = input::read_text(path, MAX_BYTES)?;
-    let found: Vec<(String, Vec<Value>)> = match serde_json::from_str::<Value>(&text) {
-        Ok(har) => {
-            let entries = har["log"]["entries"].as_array();
-            let entries = entries.into_iter().flatten().enumerate();
-            let body = |(number, entry): (usize, &Value)| {
-                let stream = chunks(entry["response"]["content"]["text"].as_str()?)?;
-                Some((format!("{shown}, entry {number}"), stream))
-            };
-            entries.filter_map(body).collect()
-        }
-        Err(_) => chunks(&text)
-            .map(|stream| (shown.clone(), stream))
-            .into_iter()
-            .collect(),
-    };
-    if found.is_empty() {
-        let what = format!("no stream of chat completions: {shown}");
-        return Err(Error::usage(what).hint(
-            "record one with: curl -N URL/v1/chat/completions -d '{..., \"stream\": true}' > FILE",
-        ));
-    }
-    Ok(found)
+/// Whether all clients read the same.
+fn are_same(readings: &[(&str, Reading)]) -> bool {
+    let mut pairs = readings.windows(2);
+    pairs.all(|pair| is_same(&pair[0].1, &pair[1].1))
+        && readings.iter().all(|(_, reading)| reading.is_ok())
 }
 
-/// Adds a stream to the page. Returns whether all clients read the same.
-fn show(page: &mut Document, name: &str, stream: &[Value], readings: &[(&str, Reading)]) -> bool {
+/// Adds an answer to the page: what clients read, then the departures.
+fn show(page: &mut Document, stream: &Stream) {
     let mut groups: Vec<(Vec<&str>, &Reading)> = Vec::new();
-    for (client, reading) in readings {
+    for (client, reading) in &stream.readings {
         match groups.iter_mut().find(|(_, known)| is_same(known, reading)) {
             Some((clients, _)) => clients.push(client),
             None => groups.push((vec![client], reading)),
         }
     }
-    let errors = readings
-        .iter()
-        .filter(|(_, reading)| reading.is_err())
-        .count();
+    let departures = stream.departures.iter();
+    let departs = match departures.clone().count() {
+        0 => "no departure from the API".to_owned(),
+        1 => "1 departure from the API".to_owned(),
+        count => format!("{count} departures from the API"),
+    };
+    let name = match stream.chunks {
+        0 => stream.name.clone(),
+        chunks => format!("{} ({chunks} chunks)", stream.name),
+    };
+    let clients = match clients_read(&stream.readings, groups.len()) {
+        Some(text) => format!("{text}; "),
+        None => String::new(),
+    };
+    page.paragraph(format!("{name}: {clients}{departs}"));
+    if !groups.is_empty() {
+        let mut table = Table::new(["clients", "read"], 2)
+            .wrapped(0, CLIENTS_CHARS)
+            .wrapped(1, READ_CHARS);
+        for (clients, reading) in &groups {
+            table.row([clients.join(", "), described_reading(reading)]);
+        }
+        page.table(table);
+    }
+    if !stream.departures.is_empty() {
+        let mut table = Table::new(["departure", "forbidden by", "example"], 3)
+            .wrapped(0, CLIENTS_CHARS)
+            .wrapped(2, READ_CHARS);
+        for (departure, example) in departures {
+            table.row([
+                format!("{}: {departure}", departure.name()),
+                departure.forbidden_by().name().to_owned(),
+                printable(example, 3 * READ_CHARS),
+            ]);
+        }
+        page.table(table);
+    }
+}
+
+/// The answer in one line; `None` without clients.
+fn clients_read(readings: &[(&str, Reading)], groups: usize) -> Option<String> {
+    let errors = readings.iter().filter(|(_, read)| read.is_err()).count();
     let of = readings.len();
-    let answer = match (groups.len(), errors) {
+    Some(match (groups, errors) {
+        (0, _) => return None,
         (1, 0) => format!("all {of} clients read the same"),
         (1, _) => format!("all {of} clients raise an error"),
         (groups, 0) => format!("{of} clients read it in {groups} ways"),
@@ -106,40 +140,10 @@ fn show(page: &mut Document, name: &str, stream: &[Value], readings: &[(&str, Re
             let ways = groups - usize::from(groups > 1);
             format!("{errors} of {of} clients raise an error, the others read it in {ways} ways")
         }
-    };
-    page.paragraph(format!("{name} ({} chunks): {answer}", stream.len()));
-    let mut table = Table::new(["clients", "read"], 2)
-        .wrapped(0, CLIENTS_CHARS)
-        .wrapped(1, READ_CHARS);
-    for (clients, reading) in &groups {
-        table.row([clients.join(", "), described(reading)]);
-    }
-    page.table(table);
-    groups.len() == 1 && errors == 0
+    })
 }
 
-/// Whether two clients read the same. Arguments that are parsed are the same as their text.
-fn is_same(one: &Reading, other: &Reading) -> bool {
-    let parsed = |value: &Value| match value.as_str().map(serde_json::from_str::<Value>) {
-        Some(Ok(parsed)) => parsed,
-        _ => value.clone(),
-    };
-    match (one, other) {
-        (Err(one), Err(other)) => one == other,
-        (Ok(one), Ok(other)) => {
-            let mut pairs = one.calls.iter().zip(&other.calls);
-            one.content == other.content
-                && one.calls.len() == other.calls.len()
-                && pairs.all(|(one, other)| {
-                    (&one.id, &one.name) == (&other.id, &other.name)
-                        && parsed(&one.arguments) == parsed(&other.arguments)
-                })
-        }
-        _ => false,
-    }
-}
-
-fn described(reading: &Reading) -> String {
+fn described_reading(reading: &Reading) -> String {
     let Read { content, calls } = match reading {
         Ok(read) => read,
         Err(error) => return format!("error: {error}"),
@@ -147,7 +151,7 @@ fn described(reading: &Reading) -> String {
     let content = (!content.is_empty()).then(|| format!("\"{content}\""));
     let calls = calls.iter().map(|call| {
         let arguments = match &call.arguments {
-            Value::String(text) => text.clone(),
+            serde_json::Value::String(text) => text.clone(),
             other => other.to_string(),
         };
         format!("{}({arguments}) [{}]", call.name, call.id)

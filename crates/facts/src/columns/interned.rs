@@ -5,6 +5,7 @@ use std::hash::Hash;
 use indexmap::IndexSet;
 
 use super::{Column, Dense};
+use crate::client_reads::ClientReads;
 use sobench_core::answer::AnsweredBy;
 use sobench_core::departure::Departures;
 use sobench_core::observation::Outcome;
@@ -151,6 +152,8 @@ impl<T: Distinct + 'static> Interned<T> {
 impl Distinct for String {}
 
 impl Distinct for AnsweredBy {}
+
+impl Distinct for ClientReads {}
 
 impl Distinct for Departures {
     fn drop_texts(&mut self) {

@@ -20,6 +20,8 @@ pub enum ProbeKind {
     Tool,
     /// The boundary between reasoning and the constrained answer.
     Reasoning,
+    /// Requests that must fail, and prompts that must count.
+    Wire,
 }
 
 impl ProbeKind {
@@ -32,7 +34,7 @@ impl ProbeKind {
     /// constrained request fixes the engine of a vLLM server in `auto`, and every engine supports
     /// JSON Schema.
     pub fn all() -> impl Iterator<Item = Self> {
-        Self::of_text().chain([Self::Tool, Self::Reasoning])
+        Self::of_text().chain([Self::Tool, Self::Reasoning, Self::Wire])
     }
 
     /// The kinds of constraints on the text of an answer.
@@ -46,6 +48,7 @@ impl ProbeKind {
             Self::Text(kind) => kind.name(),
             Self::Tool => "tool",
             Self::Reasoning => "reasoning",
+            Self::Wire => "wire",
         }
     }
 

@@ -67,6 +67,9 @@ pub struct RequestSettings {
     /// The share of requests whose answers are also requested whole; `None` without that check.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stream_parity: Option<f64>,
+    /// Whether the frames of answers are checked; not in logs of older versions.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub wire: bool,
     pub ignore_eos: bool,
     /// User-defined fields, merged into every body.
     pub extra_body: Option<Map<String, Value>>,

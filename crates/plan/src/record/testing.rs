@@ -102,6 +102,7 @@ fn settings() -> Settings {
             stream: true,
             sampling: Sampling::default(),
             stream_parity: None,
+            wire: true,
             ignore_eos: false,
             extra_body: None,
             template_variables: None,

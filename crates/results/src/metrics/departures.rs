@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use sobench_core::departure::{Departure, Departures};
+use sobench_core::departure::{Departure, Departures, ForbiddenBy};
 use sobench_core::verdict::Verdict;
 use sobench_facts::Sample;
 
@@ -14,6 +14,7 @@ pub struct DepartureCount {
     pub answers: usize,
     /// Those of them that are invalid.
     pub invalid: usize,
+    pub forbidden_by: ForbiddenBy,
     /// The first of them, in plan order, and what it shows.
     pub first_request: String,
     pub example: String,
@@ -66,6 +67,7 @@ impl DepartureCounts {
                     name,
                     answers: 1,
                     invalid,
+                    forbidden_by: name.forbidden_by(),
                     first_request: sample.id(),
                     example: example.to_owned(),
                     clients_read: name.clients_read(),

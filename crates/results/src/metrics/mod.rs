@@ -9,6 +9,7 @@ pub mod bursts;
 pub mod canary;
 pub mod channel_latency;
 pub mod client_overhead;
+pub mod client_table;
 pub mod cold_load;
 pub mod constraint_loss;
 pub mod constraint_overhead;
@@ -50,6 +51,7 @@ use self::accuracy::AccuracySummary;
 use self::buffered_calls::BufferedCalls;
 use self::bursts::Bursts;
 use self::canary::Canaries;
+use self::client_table::ClientTable;
 use self::departures::DepartureCounts;
 use self::drift::Drift;
 use self::error_groups::ErrorGroups;
@@ -93,6 +95,9 @@ pub struct Metrics {
     /// How answers depart from the API; `None` if none does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub departures: Option<DepartureCounts>,
+    /// What client libraries read; `None` if they read all answers alike.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub clients: Option<ClientTable>,
     /// Accuracy by arm and effects of arms; `None` without references.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub accuracy: Option<AccuracySummary>,
@@ -237,6 +242,7 @@ pub fn summarise_with_server(
         failures: Group::by(samples, failure),
         errors: ErrorGroups::new(samples),
         departures: DepartureCounts::new(samples),
+        clients: ClientTable::new(samples),
         findings: Findings::new(samples),
         accuracy: AccuracySummary::new(samples, options),
         validity: ValidityPattern::new(samples),

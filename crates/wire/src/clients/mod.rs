@@ -8,7 +8,9 @@ mod openai_python;
 mod pydantic_ai;
 mod smolagents;
 
-use crate::client::Client;
+use serde_json::Value;
+
+use crate::client::{Client, Reading};
 
 /// All clients, in the order of tables.
 pub static CLIENTS: [Client; 8] = [
@@ -21,3 +23,11 @@ pub static CLIENTS: [Client; 8] = [
     pydantic_ai::CLIENT,
     ai_sdk::CLIENT,
 ];
+
+/// What each client reads from the chunks of a stream, by its name.
+pub fn readings(chunks: &[Value], tools: Option<&[&str]>) -> Vec<(&'static str, Reading)> {
+    let clients = CLIENTS.iter();
+    clients
+        .map(|client| (client.name, client.read(chunks, tools)))
+        .collect()
+}

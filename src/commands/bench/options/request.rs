@@ -120,6 +120,7 @@ pub(crate) fn request(
             None => sampling,
         },
         stream_parity,
+        wire: arguments.traffic.wire,
         ignore_eos: flags.ignore_eos
             || super::dataset::sets_ignore_eos(&arguments.dataset, backend, dataset),
         extra_body: own,

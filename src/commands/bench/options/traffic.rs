@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use clap::Args;
+use clap::builder::BoolishValueParser;
+use clap::{ArgAction, Args};
 
 use crate::commands::flags::checks::seconds;
 use crate::commands::flags::values::{Described, described};
@@ -150,6 +151,16 @@ pub struct TrafficArgs {
         allow_negative_numbers = true
     )]
     pub stream_parity: Option<f64>,
+
+    /// Check the frames of every answer against the API, and what client libraries read of them
+    #[arg(
+        long,
+        value_name = "on|off",
+        default_value = "on",
+        value_parser = BoolishValueParser::new(),
+        action = ArgAction::Set
+    )]
+    pub wire: bool,
 }
 
 /// The values of `--ramp-up-strategy`.

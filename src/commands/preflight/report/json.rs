@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use sobench_core::json_struct;
-use sobench_preflight::{Class, Preflight, ReasoningPreflight, Recommendation, ToolPreflight};
+use sobench_preflight::{
+    Class, Preflight, ReasoningPreflight, Recommendation, ToolPreflight, WirePreflight,
+};
 
 json_struct! {
     /// Which kinds of constraints a server enforces, and in which dialect. Unknown values are `null`.
@@ -19,6 +21,9 @@ json_struct! {
         tool_calls: Option<ToolCalls<'a>> = preflight.tool_calls.as_ref().map(ToolCalls::new),
         /// `null` if the reasoning boundary was not tested.
         reasoning: Option<Reasoning<'a>> = preflight.reasoning.as_ref().map(Reasoning::new),
+        /// Left out if requests that must fail were not tested.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        wire: Option<Wire<'a>> = preflight.wire.as_ref().map(Wire::new),
         /// The dialect that works best; `null` if none enforces anything.
         recommendation: Option<Recommended> = preflight.recommendation().map(Recommended::new),
         /// Whether a dialect enforces every tested kind that it carries.
@@ -42,6 +47,14 @@ json_struct! {
     struct Reasoning<'a> = |found: &'a ReasoningPreflight| {
         #[serde(flatten)]
         found: &'a ReasoningPreflight = found,
+        passed: bool = found.passed(),
+    }
+}
+
+json_struct! {
+    struct Wire<'a> = |found: &'a WirePreflight| {
+        #[serde(flatten)]
+        found: &'a WirePreflight = found,
         passed: bool = found.passed(),
     }
 }

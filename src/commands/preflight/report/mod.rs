@@ -5,3 +5,4 @@ pub mod json;
 pub(super) mod page;
 mod reasoning;
 mod tool_calls;
+mod wire;

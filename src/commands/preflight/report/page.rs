@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{reasoning, tool_calls};
+use super::{reasoning, tool_calls, wire};
 use sobench_backend::ConstraintDialect;
 use sobench_core::constraint::GrammarDialect;
 use sobench_core::distinct::distinct;
@@ -42,7 +42,7 @@ pub(crate) fn document(preflight: &Preflight, view: View) -> Document {
     let shown = Shown::new(preflight, &hidden);
     hidden.extend(&preflight.untested);
     let mut document = Document::new("sobench: preflight");
-    let has_other_kinds = preflight.tool_calls.is_some() || preflight.reasoning.is_some();
+    let has_other_kinds = preflight.has_other_kinds();
     if !has_other_kinds || preflight.text_kinds().next().is_some() {
         add_text_kinds(&mut document, preflight, &shown, &hidden, view.detail);
     }
@@ -51,6 +51,9 @@ pub(crate) fn document(preflight: &Preflight, view: View) -> Document {
     }
     if let Some(found) = &preflight.reasoning {
         reasoning::add(&mut document, found, view.detail);
+    }
+    if let Some(found) = &preflight.wire {
+        wire::add(&mut document, found, view.detail);
     }
     match view.detail {
         Detail::Summary => add_summary_end(&mut document, preflight),

@@ -1,0 +1,45 @@
+//! The events of a recorded stream.
+
+use serde_json::Value;
+
+/// A server-sent event.
+pub(crate) struct Event {
+    /// Empty without one.
+    pub(crate) name: String,
+    pub(crate) data: String,
+}
+
+/// The events of a stream, by the HTML standard; the last one may lack its blank line.
+pub(crate) fn events(text: &str) -> Vec<Event> {
+    let text = text.trim_start_matches('\u{feff}').replace("\r\n", "\n");
+    let text = text.replace('\r', "\n");
+    let blocks = text.split("\n\n");
+    let event = |block: &str| {
+        let mut name = String::new();
+        let mut data: Option<String> = None;
+        for line in block.lines() {
+            let (field, value) = line.split_once(':').unwrap_or((line, ""));
+            let value = value.strip_prefix(' ').unwrap_or(value);
+            match (field, &mut data) {
+                ("event", _) => value.clone_into(&mut name),
+                ("data", Some(data)) => *data = format!("{data}\n{value}"),
+                ("data", None) => data = Some(value.to_owned()),
+                _ => {}
+            }
+        }
+        let data = data?.trim().to_owned();
+        Some(Event { name, data })
+    };
+    blocks.filter_map(event).collect()
+}
+
+/// The chunks of a recorded stream of chat completions: its data that is JSON with choices. `None` if
+/// it has none.
+pub fn chunks(text: &str) -> Option<Vec<Value>> {
+    let found: Vec<Value> = events(text)
+        .iter()
+        .filter_map(|event| serde_json::from_str(&event.data).ok())
+        .filter(|chunk: &Value| chunk.get("choices").is_some_and(Value::is_array))
+        .collect();
+    (!found.is_empty()).then_some(found)
+}

@@ -1,0 +1,76 @@
+#!/usr/bin/env python3
+"""What the check of frames costs (`--wire`): CPU time of the client per million tokens, and TTFT.
+
+    tests/live/wire_cost.py [--sobench target/release/sobench] [--pairs 12]
+
+Both clients alternate against one `sobench serve`, with streams of tool calls and of text. The intervals are of the mean difference of
+the pairs (Student's t, 95 %). Exit code 1 if an interval of CPU time reaches 3 %.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+T_95 = {4: 3.18, 6: 2.57, 8: 2.36, 10: 2.26, 12: 2.20, 16: 2.13, 20: 2.09, 30: 2.05}
+"""Student's t at 95 %, by the number of pairs."""
+
+LIMIT_PERCENT = 3
+
+
+def measure(sobench, url, dataset, wire, folder):
+    """CPU seconds of the client per million tokens, and the mean TTFT in ms."""
+    result = Path(folder) / "result.json"
+    command = [
+        sobench, "bench", "--base-url", url, "--backend", "openai-chat", "--dataset", dataset, "--num-prompts", "2000", "--output-len", "100",
+        "--max-concurrency", "64", "--skip-preflight", "--no-run-log", "--disable-tqdm", f"--wire={wire}", "--save-result", "--result-dir",
+        folder, "--result-filename", result.name,
+    ]  # fmt: skip
+    before = os.times()
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    after = os.times()
+    found = json.loads(result.read_text())
+    cpu_s = after.children_user + after.children_system - before.children_user - before.children_system
+    return cpu_s / found["total_output_tokens"] * 1e6, found["mean_ttft_ms"]
+
+
+def interval(off, on):
+    """The mean difference in percent of the mean without the check, with its interval."""
+    base = statistics.mean(off)
+    differences = [100 * (two - one) / base for one, two in zip(off, on)]
+    half = T_95[len(differences)] * statistics.stdev(differences) / len(differences) ** 0.5
+    mean = statistics.mean(differences)
+    return mean, mean - half, mean + half
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sobench", default="target/release/sobench")
+    parser.add_argument("--pairs", type=int, default=12, choices=T_95)
+    options = parser.parse_args()
+    is_passed = True
+    with tempfile.TemporaryDirectory() as folder:
+        server = subprocess.Popen([options.sobench, "serve", "--port", "0"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        try:
+            url = next(word for line in server.stdout for word in line.split() if word.startswith("http://")).rstrip("/,.")
+            for dataset in ("tools", "json"):
+                rows = {"off": [], "on": []}
+                for number in range(options.pairs):
+                    for wire in ("off", "on") if number % 2 else ("on", "off"):
+                        rows[wire].append(measure(options.sobench, url, dataset, wire, folder))
+                for index, (name, unit) in enumerate((("CPU", "s per million tokens"), ("TTFT", "ms"))):
+                    off, on = ([row[index] for row in rows[wire]] for wire in ("off", "on"))
+                    mean, low, high = interval(off, on)
+                    print(f"{dataset}: {name} {statistics.mean(off):.3f} {unit} without, {mean:+.2f} % with (95 %: {low:+.2f} to {high:+.2f})")
+                    is_passed &= name != "CPU" or high < LIMIT_PERCENT
+        finally:
+            server.kill()
+    return 0 if is_passed else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
