@@ -123,8 +123,11 @@ impl ResponseWriter {
             ItemKind::Reasoning => "response.reasoning_text.delta",
             _ => "response.output_text.delta",
         };
-        let delta = json!({"item_id": item_id(head, index), "output_index": index, "content_index": 0,
+        let mut delta = json!({"item_id": item_id(head, index), "output_index": index, "content_index": 0,
             "delta": text});
+        if kind == "response.output_text.delta" {
+            delta["logprobs"] = json!([]);
+        }
         self.event(kind, delta, out);
     }
 
@@ -184,7 +187,9 @@ impl ResponseWriter {
                 self.event("response.reasoning_text.done", of_text(&text), out);
             }
             ItemKind::Message => {
-                self.event("response.output_text.done", of_text(&text), out);
+                let mut done = of_text(&text);
+                done["logprobs"] = json!([]);
+                self.event("response.output_text.done", done, out);
                 let part = part_event(head, index, &text);
                 self.event("response.content_part.done", part, out);
             }
@@ -256,7 +261,7 @@ impl ResponseWriter {
         let usage = counts.map(|TokenCounts { tokens, reasoning }| {
             json!({
                 "input_tokens": head.prompt_tokens,
-                "input_tokens_details": {"cached_tokens": 0},
+                "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
                 "output_tokens": tokens,
                 "output_tokens_details": {"reasoning_tokens": reasoning.unwrap_or(0)},
                 "total_tokens": head.prompt_tokens.saturating_add(tokens),
@@ -273,6 +278,13 @@ impl ResponseWriter {
             "output": output,
             "metadata": {"system_fingerprint": head.fingerprint},
             "usage": usage,
+            // Members that repeat the request have their defaults.
+            "instructions": null,
+            "parallel_tool_calls": true,
+            "temperature": 1.0,
+            "tool_choice": "auto",
+            "tools": [],
+            "top_p": 1.0,
         })
     }
 
@@ -299,7 +311,7 @@ fn item_id(head: &Head, index: usize) -> String {
 }
 
 fn part(text: &str) -> Value {
-    json!({"type": "output_text", "text": text, "annotations": []})
+    json!({"type": "output_text", "text": text, "annotations": [], "logprobs": []})
 }
 
 fn part_event(head: &Head, index: usize, text: &str) -> Value {

@@ -91,6 +91,9 @@ struct Message<'a> {
     role: Option<&'static str>,
     #[serde(skip_serializing_if = "Content::is_absent")]
     content: Content<'a>,
+    /// `null` in a whole message.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    refusal: Option<Option<&'a str>>,
     /// The name in vLLM from 0.12 on.
     #[serde(skip_serializing_if = "Option::is_none")]
     reasoning: Option<&'a str>,
@@ -222,6 +225,7 @@ impl<'a> From<&'a WholeAnswer> for Message<'a> {
             } else {
                 Content::Text(&answer.content)
             },
+            refusal: Some(None),
             reasoning,
             reasoning_content: reasoning,
             tool_calls: answer.calls.iter().map(call).collect(),
@@ -452,7 +456,7 @@ mod tests {
                 Some(COUNTS),
             ),
             "{\"id\":\"x-1\",\"object\":\"chat.completion\",\"created\":7,\"model\":\"m\",\"choices\":[{\"index\":0,\
-             \"message\":{\"role\":\"assistant\",\"content\":\"a\"},\"logprobs\":null,\"finish_reason\":\"stop\",\
+             \"message\":{\"role\":\"assistant\",\"content\":\"a\",\"refusal\":null},\"logprobs\":null,\"finish_reason\":\"stop\",\
              \"stop_reason\":\"\\n\"}],\"system_fingerprint\":\"f\",\
              \"usage\":{\"prompt_tokens\":3,\"total_tokens\":5,\"completion_tokens\":2}}",
         );
@@ -520,7 +524,7 @@ mod tests {
         let body = head(Endpoint::Chat).complete(&answer, end, Some(counts));
         let body = String::from_utf8(body).unwrap();
         for part in [
-            r#""message":{"role":"assistant","content":null,"reasoning":"Hm","reasoning_content":"Hm","tool_calls":[{"id":"c","type":"function","function":{"name":"f","arguments":"{}"}}]}"#,
+            r#""message":{"role":"assistant","content":null,"refusal":null,"reasoning":"Hm","reasoning_content":"Hm","tool_calls":[{"id":"c","type":"function","function":{"name":"f","arguments":"{}"}}]}"#,
             r#""finish_reason":"tool_calls""#,
             r#""completion_tokens":5,"completion_tokens_details":{"reasoning_tokens":2}"#,
         ] {

@@ -264,6 +264,7 @@ async fn test(
         asking: Asking::plain(),
         requests: 0,
         last_request: None,
+        dropped_tools: None,
         last_sent: "control".to_owned(),
         thinks_freely: false,
         silenced: None,
@@ -390,6 +391,8 @@ pub(super) struct Runner<'a> {
     last_request: Option<String>,
     /// The last request that the server accepted.
     last_sent: String,
+    /// Tokens of a prompt with tools that has as many without them.
+    pub(super) dropped_tools: Option<u64>,
     /// Whether the model thinks without a constraint.
     thinks_freely: bool,
     /// The first constraint with which it does not, with its dialect.
@@ -703,6 +706,10 @@ impl Runner<'_> {
             }
             .into()
         }));
+        let dropped = self
+            .dropped_tools
+            .map(|tokens| PreflightNotice::ToolsDropped { tokens });
+        notices.extend(dropped.map(Notice::from));
         let rows = tool_calls.as_ref().map(ToolPreflight::differences);
         let rows = rows.filter(|rows| !rows.is_empty());
         notices.extend(rows.map(|rows| PreflightNotice::ToolCallsDiffer { rows }.into()));

@@ -236,7 +236,7 @@ fn parts(report: &Report) -> Vec<(&'static str, Option<String>)> {
 }
 
 /// The constraints of the run, and how they were sent.
-fn constraint(report: &Report) -> [Option<String>; 6] {
+fn constraint(report: &Report) -> [Option<String>; 7] {
     let RunRecord {
         settings,
         server,
@@ -271,8 +271,11 @@ fn constraint(report: &Report) -> [Option<String>; 6] {
             .grammar_converted_from
             .map(|notation| notation.name().to_owned()),
     );
+    let has_calls = dataset.constraint_kinds.iter().any(|kind| kind == "tools");
+    let joined = (has_calls && settings.request.stream).then(|| "calls joined by index".to_owned());
     [
         kinds,
+        joined,
         carried,
         converted,
         enforcement

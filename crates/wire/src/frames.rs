@@ -100,7 +100,8 @@ impl Check {
         self.root = Some(root);
         self.walk(&API.roots[root], &frame, "");
         // The first frame of a stream of completions has no finish reason.
-        self.is_stream |= root == "chat" || frame["choices"][0]["finish_reason"].is_null();
+        self.is_stream |= root == "chat"
+            || (root == "completions" && frame["choices"][0]["finish_reason"].is_null());
         if self.is_stream && (root == "chat" || root == "completions") {
             self.chunk(&frame, root == "chat");
         }

@@ -113,6 +113,7 @@ fn show(page: &mut Document, stream: &Stream) {
         page.table(table);
     }
     if !stream.departures.is_empty() {
+        page.gap();
         let mut table = Table::new(["departure", "forbidden by", "example"], 3)
             .wrapped(0, CLIENTS_CHARS)
             .wrapped(2, READ_CHARS);

@@ -40,7 +40,7 @@ for await (const line of createInterface({ input: process.stdin })) {
   try {
     found = await read(JSON.parse(line));
   } catch (error) {
-    found = { error: error.name };
+    found = { error: error?.name ?? typeof error };
   }
   console.log(JSON.stringify(found));
 }

@@ -44,6 +44,11 @@ pub enum PreflightNotice {
         /// `None` for tool calls.
         dialect: Option<ConstraintDialect>,
     },
+    #[error(
+        "the chat template drops the tools: a prompt has {tokens} tokens with and without them; the model does not see them, and \
+         makes no right call"
+    )]
+    ToolsDropped { tokens: u64 },
     #[error("tool calls differ between streamed and whole responses: {}", list(.rows))]
     ToolCallsDiffer { rows: Vec<String> },
     #[error(

@@ -106,6 +106,7 @@ fn examples_preflight() -> Vec<Notice> {
             dialect: ConstraintDialect::StructuredOutputs,
         },
         Enforced { requests: 5, constraints: vec![ProbeKind::JSON_SCHEMA, ProbeKind::Text(ConstraintKind::Regex)], dialect: Some(ConstraintDialect::Guided) },
+        ToolsDropped { tokens: 37 },
         ToolCallsDiffer { rows: texts(&["required (enforced, leaked)"]) },
         ThinkingSuppressed { constraint: text("json"), dialect: ConstraintDialect::StructuredOutputs },
         SpellingUnknown { outcome: text("truncated") },

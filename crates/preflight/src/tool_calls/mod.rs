@@ -27,6 +27,7 @@ use super::{Class, Finding, Tested};
 use classify::{ToolEvidence, ToolFinding, classify};
 use probe::ToolProbe;
 use sobench_backend::{BodySettings, ConstraintDialect};
+use sobench_core::case::Case;
 use sobench_core::error::Result;
 use sobench_core::observation::{Observation, Outcome};
 use sobench_core::tools::{Tool, ToolChoice, ToolSet};
@@ -34,8 +35,8 @@ use sobench_core::tools::{Tool, ToolChoice, ToolSet};
 /// Factor of the token limit for a first answer: two calls with random names and values.
 const FIRST_FACTOR: u32 = 4;
 
-/// The most requests before a run: one control, and one for each question.
-pub const MAX_REQUESTS_BEFORE_RUN: usize = 4;
+/// The most requests before a run: a control with tools, one without, and one for each question.
+pub const MAX_REQUESTS_BEFORE_RUN: usize = 5;
 
 /// What a request demands of the calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, JsonSchema, Serialize)]
@@ -182,7 +183,7 @@ impl ToolQuestion {
     }
 
     /// The questions that the requests of a run depend on, the most frequent first: as many as
-    /// [`MAX_REQUESTS_BEFORE_RUN`] allows beside the control.
+    /// [`MAX_REQUESTS_BEFORE_RUN`] allows beside the two controls.
     pub fn from_run<'a>(sets: impl IntoIterator<Item = &'a ToolSet>) -> Vec<Self> {
         let mut counts: HashMap<Self, usize> = HashMap::new();
         for set in sets {
@@ -191,7 +192,7 @@ impl ToolQuestion {
         let mut questions: Vec<(Self, usize)> = counts.into_iter().collect();
         questions.sort_by_key(|(question, count)| (std::cmp::Reverse(*count), *question));
         let questions = questions.into_iter().map(|(question, _)| question);
-        questions.take(MAX_REQUESTS_BEFORE_RUN - 1).collect()
+        questions.take(MAX_REQUESTS_BEFORE_RUN - 2).collect()
     }
 
     /// Whether the request demands anything that a server can enforce. Without `strict`, the
@@ -328,6 +329,9 @@ impl Runner<'_> {
         let answered = self
             .ask_tools(&probe, self.options.stream, self.tool_output_len())
             .await?;
+        if let Ok(observation) = &answered {
+            self.compare_prompts(&probe, observation).await?;
+        }
         Ok(match answered {
             Ok(observation) => CallControl::new(&probe, &observation, &mut self.evaluator),
             Err(failure) => CallControl {
@@ -335,6 +339,23 @@ impl Runner<'_> {
                 ..CallControl::default()
             },
         })
+    }
+
+    /// Asks the same without tools: a chat template that drops them makes the same prompt of both.
+    async fn compare_prompts(&mut self, probe: &ToolProbe, with_tools: &Observation) -> Result<()> {
+        let tokens = |seen: &Observation| seen.usage.and_then(|usage| usage.prompt_tokens);
+        let Some(tokens_with) = tokens(with_tools) else {
+            return Ok(());
+        };
+        let request = self.plain_request(ConstraintDialect::ResponseFormat);
+        let case = Case {
+            constraint: None,
+            ..probe.case(1)
+        };
+        let answered = self.ask("the same without tools", &case, &request).await?;
+        let tokens_without = answered.ok().and_then(|seen| tokens(&seen));
+        self.dropped_tools = tokens_without.filter(|tokens| *tokens == tokens_with);
+        Ok(())
     }
 
     /// Whether the model calls where it is asked for plain words; `None` without an answer.

@@ -13,7 +13,7 @@ use sobench_statistics::Rate;
 pub struct ClientTable {
     /// All streamed answers that are judged, except unknown ones.
     pub answers: usize,
-    /// The share of them that sobench judges valid, which joins calls by their index and id.
+    /// The share of them that sobench judges valid, which joins calls by their index.
     pub valid_percent: f64,
     /// Those that not all clients read alike.
     pub differing: usize,

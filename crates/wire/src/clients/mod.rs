@@ -3,6 +3,7 @@
 mod ai_sdk;
 mod langchain;
 mod litellm;
+mod llama_index;
 mod openai_node;
 mod openai_python;
 mod pydantic_ai;
@@ -13,7 +14,7 @@ use serde_json::Value;
 use crate::client::{Client, Reading};
 
 /// All clients, in the order of tables.
-pub static CLIENTS: [Client; 8] = [
+pub static CLIENTS: [Client; 9] = [
     openai_python::CLIENT,
     openai_python::LOOP,
     openai_node::CLIENT,
@@ -21,6 +22,7 @@ pub static CLIENTS: [Client; 8] = [
     langchain::CLIENT,
     smolagents::CLIENT,
     pydantic_ai::CLIENT,
+    llama_index::CLIENT,
     ai_sdk::CLIENT,
 ];
 
