@@ -172,12 +172,13 @@ def history(cells, changed):
     runs = [(words, list(run)) for words, run in groupby(cells, key=name)]
     texts = []
     for words, run in runs:
-        first, last = (cell["column"].partition("@")[2] for cell in (run[0], run[-1]))
+        first = run[0]["column"].partition("@")[2]
         chance = " (could be chance)" if changed.get((run[0]["row"], run[0]["column"])) else ""
         if run is runs[-1][1] and len(runs) > 1:
             texts.append(f"{words} since {first}{chance}")
         else:
-            texts.append(f"{words} in {first}{'' if first == last else f' to {last}'}{chance}")
+            measured = dict.fromkeys(cell["column"].partition("@")[2] for cell in run)
+            texts.append(f"{words} in {' and '.join(measured)}{chance}")
     return ", ".join(texts)
 
 

@@ -33,11 +33,12 @@ def page_servers(pictures, data):
     if files:
         fewer = sum(cell.get("is_fewer", False) for cell in data["cells"])
         out.append(f"""## How to read
-- *Enforced*: control requests break the keyword, constrained ones do not. There were {of_all("samples")} answers for each feature. *No violation
-  seen*: too few or too tame controls; it does not mean that the keyword is not enforced.
+- *Enforced*: control requests break the keyword, constrained ones do not. *No violation seen*: too few controls break it to tell, which says
+  nothing against the server. Columns had {of_all("samples")} answers for each feature: do not rank servers by one against the other. What tells them
+  apart is *under-enforced* and *rejected*.
 - *Under-enforced* is certain: the server returned an invalid answer with status 200.
 - *Rejected* is a good result: the client gets an error in place of invalid answers.
-- In the chart, `✗ 4 of 5` is the number of invalid answers of all, and `○ 11` the number of answers without a violation.
+- In the chart, `✗ 4 of 5` is the number of invalid answers of all, `✓ 13` and `○ 11` the number of answers without a violation.
 {f"- `*` ({count(fewer, 'cell')}): measured with fewer violating texts than `schemas/features.jsonl` has now. The server may let a new one through." if fewer else ""}
 
 ## What may be unfair
@@ -85,7 +86,8 @@ def changed(data):
         " verdict, or fewer violating texts). [The chart](chart.html) shows them.\n",
     ]
     for versions, found in groups.items():
-        out.append(f"- {versions}" + (f" (and {len(weak[versions])} that could be chance)" if versions in weak else ""))
+        chance = f" ({count(len(weak[versions]), 'change')} could be chance)" if versions in weak else ""
+        out.append(f"- {versions}{': no certain change' * (not found)}{chance}")
         out += [f"  - {verdict}: {', '.join(rows)}" for verdict, rows in found.items()]
     return [*out, ""] if groups else []
 

@@ -88,7 +88,10 @@ fn conformance_follows_its_schema() {
 fn mark(cell: &Value) -> String {
     let (valid, invalid) = (cell["valid"].as_u64(), cell["invalid"].as_u64());
     let text = match cell["verdict"].as_str().unwrap() {
-        "enforced" => "✓".to_owned(),
+        "enforced" => match valid {
+            Some(valid) => format!("✓ {valid}"),
+            None => "✓".to_owned(),
+        },
         "no_violation_seen" => format!("○ {}", valid.unwrap()),
         "under_enforced" => match cell["class"].as_str() {
             Some(class) => format!("✗ {}", class.replace('_', " ")),

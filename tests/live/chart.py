@@ -46,6 +46,12 @@ async function run() {
   check('the search finds the feature', shown(page, 'tbody tr[data-words]').every(row => row.dataset.words.includes('uniqueitems')));
   check('the search finds the columns', shown(page, 'thead th[data-key]').every(head => head.dataset.key === 'vllm-xgrammar'));
   check('the search answers', /uniqueItems, vLLM, xgrammar: [a-z-]+/.test(find('#answer dt').textContent) && find('#answer dd'));
+  set(page, 'search', 'minLength maxLength required vllm guidance');
+  check('keywords are alternatives', ['minLength,', 'maxLength,', 'required,'].every(name => find('#answer').textContent.includes(name)));
+  set(page, 'search', 'pattern vllm guidance');
+  check('the verdicts of several features are counted', /guidance [0-9.]+: [0-9]+ enforced/.test(find('#answer').textContent));
+  set(page, 'search', 'pattern minimum-nothing');
+  check('unknown words are named', find('#answer').textContent.includes('minimum-nothing'));
   set(page, 'search', '');
   set(page, 'verdict', 'rejected');
   check('the filter finds verdicts', shown(page, 'tbody tr[data-words]').every(row => shown(page, 'td.rejected').some(cell => cell.parentNode === row)));
