@@ -122,9 +122,11 @@ def main():
         schemas = yaml.load(file, Loader=yaml.CSafeLoader)["components"]["schemas"]
     vendor = Vendor(schemas)
     roots = {kind: vendor.ref(name) for kind, name in ROOTS.items()}
-    # What OpenAI sends: no usage until the end of a response, no finish reason until the end of a stream of completions.
+    # What OpenAI sends: no usage until the end of a response, no usage and finish reason until the end of a stream of completions.
     vendor.defs["Response"]["properties"]["usage"] = vendor.nullable(vendor.defs["Response"]["properties"]["usage"], True)
-    choice = vendor.defs["CreateCompletionResponse"]["properties"]["choices"]["items"]["properties"]
+    completion = vendor.defs["CreateCompletionResponse"]["properties"]
+    completion["usage"] = vendor.nullable(completion["usage"], True)
+    choice = completion["choices"]["items"]["properties"]
     choice["finish_reason"] = vendor.nullable(choice["finish_reason"], True)
     names = sorted(vendor.variant(branch) for branch in schemas["ResponseStreamEvent"].get("oneOf") or schemas["ResponseStreamEvent"]["anyOf"])
     written = {"source": f"https://github.com/openai/openai-openapi, commit {commit} (MIT)", "roots": roots, "events": names, "$defs": vendor.defs}

@@ -28,7 +28,7 @@ pub(crate) fn table(metrics: &Metrics) -> Option<Table> {
     let heads = [
         "departure",
         "answers",
-        "share %",
+        "share % (95 %)",
         "invalid",
         "forbidden by",
         "example",
@@ -52,7 +52,7 @@ pub(crate) fn table(metrics: &Metrics) -> Option<Table> {
                 [
                     count.name.name().to_owned(),
                     count.answers.to_string(),
-                    figure(Rate::new(count.answers, answers).map(|rate| rate.percent)),
+                    share(Rate::new(count.answers, answers)),
                     count.invalid.to_string(),
                     count.forbidden_by.name().to_owned(),
                     printable(&example, EXAMPLE_MAX_CHARS),
@@ -61,6 +61,20 @@ pub(crate) fn table(metrics: &Metrics) -> Option<Table> {
                 ]
             })),
     )
+}
+
+/// A share with its interval.
+fn share(rate: Option<Rate>) -> String {
+    let text = |rate: Rate| {
+        let Rate {
+            percent,
+            low_percent: low,
+            high_percent: high,
+            ..
+        } = rate;
+        format!("{percent:.2} ({low:.1} to {high:.1})")
+    };
+    rate.map_or_else(|| "n/a".to_owned(), text)
 }
 
 /// Adds the most frequent departures to the summary, in lines of at most `width` characters.

@@ -33,13 +33,14 @@ pub(crate) fn events(text: &str) -> Vec<Event> {
     blocks.filter_map(event).collect()
 }
 
-/// The chunks of a recorded stream of chat completions: its data that is JSON with choices. `None` if
-/// it has none.
+/// The chunks of a recorded stream of chat completions: its data that is JSON with choices, and
+/// errors. `None` if it has no choices.
 pub fn chunks(text: &str) -> Option<Vec<Value>> {
+    let is_chunk = |chunk: &Value| chunk["choices"].is_array();
     let found: Vec<Value> = events(text)
         .iter()
         .filter_map(|event| serde_json::from_str(&event.data).ok())
-        .filter(|chunk: &Value| chunk.get("choices").is_some_and(Value::is_array))
+        .filter(|chunk: &Value| is_chunk(chunk) || !chunk["error"].is_null())
         .collect();
-    (!found.is_empty()).then_some(found)
+    found.iter().any(is_chunk).then_some(found)
 }

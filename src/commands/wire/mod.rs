@@ -98,7 +98,7 @@ fn show(page: &mut Document, stream: &Stream) {
         0 => stream.name.clone(),
         chunks => format!("{} ({chunks} chunks)", stream.name),
     };
-    let clients = match clients_read(&stream.readings, groups.len()) {
+    let clients = match clients_read(&groups) {
         Some(text) => format!("{text}; "),
         None => String::new(),
     };
@@ -129,16 +129,25 @@ fn show(page: &mut Document, stream: &Stream) {
 }
 
 /// The answer in one line; `None` without clients.
-fn clients_read(readings: &[(&str, Reading)], groups: usize) -> Option<String> {
-    let errors = readings.iter().filter(|(_, read)| read.is_err()).count();
-    let of = readings.len();
-    Some(match (groups, errors) {
-        (0, _) => return None,
-        (1, 0) => format!("all {of} clients read the same"),
-        (1, _) => format!("all {of} clients raise an error"),
-        (groups, 0) => format!("{of} clients read it in {groups} ways"),
-        (groups, errors) => {
-            let ways = groups - usize::from(groups > 1);
+fn clients_read(groups: &[(Vec<&str>, &Reading)]) -> Option<String> {
+    let clients = |has_error: bool| {
+        let groups = groups.iter().filter(|(_, read)| read.is_err() == has_error);
+        groups.clone().count().checked_sub(1).map(|more| {
+            let clients: usize = groups.map(|(clients, _)| clients.len()).sum();
+            (clients, more + 1)
+        })
+    };
+    Some(match (clients(false), clients(true)) {
+        (None, None) => return None,
+        (Some((of, 1)), None) => format!("all {of} clients read the same"),
+        (Some((of, ways)), None) => format!("{of} clients read it in {ways} ways"),
+        (None, Some((of, _))) => format!("all {of} clients raise an error"),
+        (Some((others, 1)), Some((errors, _))) => {
+            let of = others + errors;
+            format!("{errors} of {of} clients raise an error, the others read the same")
+        }
+        (Some((others, ways)), Some((errors, _))) => {
+            let of = others + errors;
             format!("{errors} of {of} clients raise an error, the others read it in {ways} ways")
         }
     })
