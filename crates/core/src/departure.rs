@@ -147,8 +147,8 @@ departures! {
     ChangingCreated "changing_created" Text: "the time `created` changes within a stream";
     UsageWithChoices "usage_with_choices" Text: "usage in a frame with choices";
     FrameAfterFinish "frame_after_finish" Custom: "a frame of the choice after its finish reason";
-    MissingDone "missing_done" Text: "no [DONE] at the end of the stream";
-    FrameAfterDone "frame_after_done" Text: "a frame after [DONE]";
+    MissingDone "missing_done" Text: "no `[DONE]` at the end of the stream";
+    FrameAfterDone "frame_after_done" Text: "a frame after `[DONE]`";
     WrongEventName "wrong_event_name" Custom: "the name of an event is not its `type`";
     UnknownEvent "unknown_event" Custom: "an event that the API does not have";
     UnorderedEvents "unordered_events" Custom: "an event comes before the one that it follows";

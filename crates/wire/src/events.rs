@@ -1,5 +1,7 @@
 //! The events of a recorded stream.
 
+use std::borrow::Cow;
+
 use serde_json::Value;
 
 /// A server-sent event.
@@ -11,8 +13,11 @@ pub(crate) struct Event {
 
 /// The events of a stream, by the HTML standard; the last one may lack its blank line.
 pub(crate) fn events(text: &str) -> Vec<Event> {
-    let text = text.trim_start_matches('\u{feff}').replace("\r\n", "\n");
-    let text = text.replace('\r', "\n");
+    let text = text.trim_start_matches('\u{feff}');
+    let text = match text.contains('\r') {
+        true => Cow::Owned(text.replace("\r\n", "\n").replace('\r', "\n")),
+        false => Cow::Borrowed(text),
+    };
     let blocks = text.split("\n\n");
     let event = |block: &str| {
         let mut name = String::new();

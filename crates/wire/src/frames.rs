@@ -2,12 +2,11 @@
 //! (`schemas/wire/openai.json`), and from the order that its clients expect.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
-use std::sync::LazyLock;
 
-use serde::Deserialize;
 use serde_json::Value;
 
 use crate::events::{Event, events};
+use crate::schema::API;
 use sobench_core::departure::{Departure, Departures};
 
 /// Members whose departures have names of their own ([`Departures::of_answer`]).
@@ -19,20 +18,24 @@ const NAMED: [&str; 5] = [
     "choices[].delta",
 ];
 
-/// The schema of the API.
-#[derive(Deserialize)]
-struct Api {
-    roots: BTreeMap<String, Value>,
-    /// Types of the events of responses.
-    events: HashSet<String>,
-    #[serde(rename = "$defs")]
-    defs: BTreeMap<String, Value>,
+/// A place in a frame.
+struct Place<'a> {
+    parent: Option<&'a Place<'a>>,
+    /// A member; `[]` for the items of a list.
+    name: &'a str,
 }
 
-static API: LazyLock<Api> = LazyLock::new(|| {
-    let text = include_str!("../../../schemas/wire/openai.json");
-    serde_json::from_str(text).expect("the schema of the API is JSON")
-});
+impl Place<'_> {
+    /// The path, without numbers of lists.
+    fn path(&self) -> String {
+        let parent = self.parent.map(Place::path).unwrap_or_default();
+        match (parent.as_str(), self.name) {
+            ("", name) => name.to_owned(),
+            (parent, "[]") => format!("{parent}[]"),
+            (parent, name) => format!("{parent}.{name}"),
+        }
+    }
+}
 
 /// How frames depart, each with an example. `None` if they are not of OpenAI's API.
 pub fn departures(frames: &str) -> Option<Departures> {
@@ -98,7 +101,14 @@ impl Check {
             _ => self.root.unwrap_or("chat"),
         };
         self.root = Some(root);
-        self.walk(&API.roots[root], &frame, "");
+        self.walk(
+            API.root(root),
+            &frame,
+            &Place {
+                parent: None,
+                name: "",
+            },
+        );
         // The first frame of a stream of completions has no finish reason.
         self.is_stream |= root == "chat"
             || (root == "completions" && frame["choices"][0]["finish_reason"].is_null());
@@ -159,7 +169,14 @@ impl Check {
             self.add(Departure::UnknownEvent, kind);
             return;
         }
-        self.walk(&API.roots["responses"], frame, kind);
+        self.walk(
+            API.root("responses"),
+            frame,
+            &Place {
+                parent: None,
+                name: kind,
+            },
+        );
         let place = |member: &str| frame[member].to_string();
         let item = place("output_index");
         let part = |kind: &str, member: &str| format!("{kind} {item} {}", place(member));
@@ -207,78 +224,69 @@ impl Check {
         self.seen.insert(key);
     }
 
-    /// Compares a value with its schema. `path` has no numbers of lists.
-    fn walk(&mut self, schema: &Value, value: &Value, path: &str) {
-        let schema = resolved(schema);
-        if let Some(branches) = schema["anyOf"].as_array() {
-            return self.branch(branches, value, path);
+    /// Compares a value with its schema.
+    fn walk(&mut self, node: usize, value: &Value, place: &Place<'_>) {
+        let node = API.node(node);
+        if !node.takes(value) {
+            let departure = match value {
+                Value::Null => Departure::NullMember,
+                _ => Departure::WrongType,
+            };
+            self.add_member(departure, &place.path(), value);
+            return;
         }
-        if !is_of_type(&schema["type"], value) {
-            if !NAMED.contains(&path) {
-                let departure = match value {
-                    Value::Null => Departure::NullMember,
-                    _ => Departure::WrongType,
-                };
-                self.add_member(departure, path, value);
+        if !node.branches.is_empty() {
+            // Values of other types are not known here.
+            let kind = &value["type"];
+            let branch = match &node.branches[..] {
+                [(_, only)] => Some(only),
+                all => all
+                    .iter()
+                    .find(|(kinds, _)| kinds.contains(kind))
+                    .map(|(_, node)| node),
+            };
+            if let Some(branch) = branch.filter(|_| !value.is_null()) {
+                self.walk(*branch, value, place);
             }
             return;
         }
-        let values = schema["enum"].as_array();
-        let has_name = NAMED.contains(&path) || path == "choices[].finish_reason";
-        if values.is_some_and(|values| !values.contains(value)) && !has_name {
-            self.add_member(Departure::UnknownValue, path, value);
+        if !node.values.is_empty() && !node.values.contains(value) {
+            self.add_member(Departure::UnknownValue, &place.path(), value);
         }
-        if let Some(items) = schema.get("items") {
-            let path = format!("{path}[]");
-            for item in value.as_array().into_iter().flatten() {
-                self.walk(items, item, &path);
+        if let (Some(items), Value::Array(values)) = (node.items, value) {
+            let place = Place {
+                parent: Some(place),
+                name: "[]",
+            };
+            for item in values {
+                self.walk(items, item, &place);
             }
         }
         let Value::Object(members) = value else {
             return;
         };
-        let within = |member: &str| match path {
-            "" => member.to_owned(),
-            _ => format!("{path}.{member}"),
+        let within = |name| Place {
+            parent: Some(place),
+            name,
         };
-        let required = schema["required"].as_array().into_iter().flatten();
-        for member in required.filter_map(Value::as_str) {
-            let path = within(member);
-            if !members.contains_key(member) && !NAMED.contains(&path.as_str()) {
+        for member in &node.required {
+            if !members.contains_key(member) {
+                let path = within(member).path();
                 self.add_member(Departure::MissingMember, &path, value);
             }
         }
-        for (member, schema) in schema["properties"].as_object().into_iter().flatten() {
+        for (member, node) in &node.properties {
             if let Some(value) = members.get(member) {
-                self.walk(schema, value, &within(member));
+                self.walk(*node, value, &within(member));
             }
-        }
-    }
-
-    /// Follows the branch of the value's `type`. Values of other types are not known here.
-    fn branch(&mut self, branches: &[Value], value: &Value, path: &str) {
-        let is_null = |branch: &&Value| branch["type"] == "null";
-        if value.is_null() && branches.iter().any(|branch| is_null(&branch)) {
-            return;
-        }
-        let mut others = branches.iter().filter(|branch| !is_null(branch));
-        let kind = &value["type"];
-        let names = |branch: &&Value| {
-            let kinds = &resolved(branch)["properties"]["type"]["enum"];
-            kinds.as_array().is_some_and(|kinds| kinds.contains(kind))
-        };
-        let found = match branches.iter().filter(|branch| !is_null(branch)).count() {
-            1 => others.next(),
-            _ => others.find(names),
-        };
-        match found {
-            Some(branch) => self.walk(branch, value, path),
-            None if value.is_null() => self.add_member(Departure::NullMember, path, value),
-            None => {}
         }
     }
 
     fn add_member(&mut self, departure: Departure, path: &str, value: &Value) {
+        let is_reason = departure == Departure::UnknownValue && path == "choices[].finish_reason";
+        if NAMED.contains(&path) || is_reason {
+            return;
+        }
         let text = match departure {
             Departure::MissingMember | Departure::NullMember => path.to_owned(),
             _ => format!("{path}: {value}"),
@@ -307,30 +315,5 @@ impl Check {
             departures.add(departure, &examples.join(", "));
         }
         departures
-    }
-}
-
-fn resolved(schema: &Value) -> &Value {
-    match schema["$ref"].as_str() {
-        Some(name) => resolved(&API.defs[name.trim_start_matches("#/$defs/")]),
-        None => schema,
-    }
-}
-
-/// Whether a value has one of the types; without any, every value has.
-fn is_of_type(types: &Value, value: &Value) -> bool {
-    let is = |kind: &Value| match kind.as_str().unwrap_or_default() {
-        "null" => value.is_null(),
-        "string" => value.is_string(),
-        "boolean" => value.is_boolean(),
-        "integer" => value.is_i64() || value.is_u64(),
-        "number" => value.is_number(),
-        "array" => value.is_array(),
-        "object" => value.is_object(),
-        _ => true,
-    };
-    match types {
-        Value::Array(types) => types.iter().any(is),
-        kind => is(kind),
     }
 }

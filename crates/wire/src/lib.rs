@@ -7,6 +7,7 @@ mod clients;
 mod deltas;
 mod events;
 mod frames;
+mod schema;
 
 pub use client::{Client, Read, ReadCall, Reading, is_same};
 pub use clients::{CLIENTS, readings};

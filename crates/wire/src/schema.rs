@@ -1,0 +1,140 @@
+//! The schema of OpenAI's API (`schemas/wire/openai.json`), compiled for the check of frames.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::LazyLock;
+
+use serde_json::Value;
+
+/// The schema of the API.
+pub(crate) struct Api {
+    nodes: Vec<Node>,
+    /// Kinds of frames, with the numbers of their nodes.
+    roots: HashMap<String, usize>,
+    /// Types of the events of responses.
+    pub(crate) events: HashSet<String>,
+}
+
+/// A schema of types, required members and values.
+#[derive(Default)]
+pub(crate) struct Node {
+    /// Names of types; empty for any.
+    types: Vec<String>,
+    pub(crate) values: Vec<Value>,
+    pub(crate) required: Vec<String>,
+    /// Members and items, with the numbers of their nodes.
+    pub(crate) properties: Vec<(String, usize)>,
+    pub(crate) items: Option<usize>,
+    /// Alternatives with the values of their `type`, but for null.
+    pub(crate) branches: Vec<(Vec<Value>, usize)>,
+}
+
+pub(crate) static API: LazyLock<Api> = LazyLock::new(|| {
+    let text = include_str!("../../../schemas/wire/openai.json");
+    let file: Value = serde_json::from_str(text).expect("the schema of the API is JSON");
+    let mut compiler = Compiler {
+        defs: &file["$defs"],
+        known: HashMap::new(),
+        nodes: Vec::new(),
+    };
+    let roots = file["roots"].as_object().into_iter().flatten();
+    let roots = roots.map(|(kind, schema)| (kind.clone(), compiler.compile(schema)));
+    let roots = roots.collect();
+    Api {
+        roots,
+        nodes: compiler.nodes,
+        events: texts(&file["events"]).collect(),
+    }
+});
+
+impl Api {
+    pub(crate) fn root(&self, kind: &str) -> usize {
+        self.roots[kind]
+    }
+
+    pub(crate) fn node(&self, number: usize) -> &Node {
+        &self.nodes[number]
+    }
+}
+
+impl Node {
+    /// Whether a value has one of the types.
+    pub(crate) fn takes(&self, value: &Value) -> bool {
+        let is = |kind: &String| match kind.as_str() {
+            "null" => value.is_null(),
+            "string" => value.is_string(),
+            "boolean" => value.is_boolean(),
+            "integer" => value.is_i64() || value.is_u64(),
+            "number" => value.is_number(),
+            "array" => value.is_array(),
+            "object" => value.is_object(),
+            _ => true,
+        };
+        self.types.is_empty() || self.types.iter().any(is)
+    }
+}
+
+fn texts(value: &Value) -> impl Iterator<Item = String> {
+    let values = value.as_array().into_iter().flatten();
+    values.filter_map(|text| Some(text.as_str()?.to_owned()))
+}
+
+struct Compiler<'a> {
+    defs: &'a Value,
+    known: HashMap<&'a str, usize>,
+    nodes: Vec<Node>,
+}
+
+impl<'a> Compiler<'a> {
+    /// The number of the node of a schema.
+    fn compile(&mut self, schema: &'a Value) -> usize {
+        let name = schema["$ref"].as_str();
+        if let Some(known) = name.and_then(|name| self.known.get(name)) {
+            return *known;
+        }
+        let number = self.nodes.len();
+        self.nodes.push(Node::default());
+        let mut schema = schema;
+        if let Some(name) = name {
+            self.known.insert(name, number);
+            schema = &self.defs[name.trim_start_matches("#/$defs/")];
+        }
+        let branches = schema["anyOf"].as_array().into_iter().flatten();
+        let branches: Vec<&Value> = branches.collect();
+        let mut types: Vec<String> = match &schema["type"] {
+            Value::String(kind) => vec![kind.clone()],
+            kinds => texts(kinds).collect(),
+        };
+        let is_null = |branch: &&&Value| branch["type"] == "null";
+        if branches.iter().any(|branch| is_null(&branch)) {
+            types = ["null", "object", "array"].map(str::to_owned).into();
+        }
+        let others: Vec<&Value> = branches
+            .iter()
+            .filter(|branch| !is_null(branch))
+            .copied()
+            .collect();
+        let mut alternatives = Vec::new();
+        for branch in others {
+            let node = self.compile(branch);
+            let kinds = match branch["$ref"].as_str() {
+                Some(name) => &self.defs[name.trim_start_matches("#/$defs/")],
+                None => branch,
+            };
+            let kinds = kinds["properties"]["type"]["enum"].as_array();
+            alternatives.push((kinds.cloned().unwrap_or_default(), node));
+        }
+        let members = schema["properties"].as_object().into_iter().flatten();
+        let properties = members
+            .map(|(name, schema)| (name.clone(), self.compile(schema)))
+            .collect();
+        self.nodes[number] = Node {
+            types,
+            values: schema["enum"].as_array().cloned().unwrap_or_default(),
+            required: texts(&schema["required"]).collect(),
+            properties,
+            items: schema.get("items").map(|items| self.compile(items)),
+            branches: alternatives,
+        };
+        number
+    }
+}
