@@ -158,12 +158,18 @@ fn departures(result: &Value) -> BTreeMap<&str, u64> {
         .collect()
 }
 
+/// A request with a tool.
+fn row(prompt: &str) -> Value {
+    let parameters =
+        json!({"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]});
+    let function = json!({"name": "get_weather", "parameters": parameters});
+    json!({"prompt": prompt, "tools": [{"type": "function", "function": function}]})
+}
+
 #[test]
 fn departures_are_named_and_answers_are_judged_by_index() {
     let server = streaming(|body| stream(body["messages"][0]["content"].as_str().unwrap()));
-    let tool = json!({"type": "function", "function": {"name": "get_weather", "parameters": {
-        "type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}}});
-    let rows = ROWS.map(|(prompt, ..)| json!({"prompt": prompt, "tools": [tool]}));
+    let rows = ROWS.map(|(prompt, ..)| row(prompt));
     let folder = Folder::new();
     let log = folder.path("run.jsonl");
     let flags = [
@@ -211,10 +217,7 @@ fn streams_that_contradict_themselves_are_named() {
 #[test]
 fn what_clients_read_is_judged() {
     let server = streaming(|body| stream(body["messages"][0]["content"].as_str().unwrap()));
-    let tool = json!({"type": "function", "function": {"name": "get_weather", "parameters": {
-        "type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}}});
-    let rows = ["plain", "shared", "plain", "plain"]
-        .map(|prompt| json!({"prompt": prompt, "tools": [tool]}));
+    let rows = ["plain", "shared", "plain", "plain"].map(row);
     let folder = Folder::new();
     let log = folder.path("run.jsonl");
     let flags = [
@@ -259,4 +262,18 @@ fn what_clients_read_is_judged() {
     let shown = sobench(&["wire", &log]);
     assert_eq!(shown.code, 2);
     assert!(shown.stderr.contains("--wire=off"), "{}", shown.stderr);
+}
+
+/// A body where a stream was requested is checked, too.
+#[test]
+fn whole_answers_to_streamed_requests_are_checked() {
+    let body = json!({"choices": [{"index": 0, "message": {"role": "assistant", "content": "a"},
+        "finish_reason": "stop"}]});
+    let server = ScriptedServer::answering(move |request| match request.is_model_list() {
+        true => models(),
+        false => whole("200 OK", "application/json", &body.to_string()),
+    });
+    let flags = ["--backend openai-chat --model tiny --skip-preflight"];
+    let (_, result) = custom_result(&server.base_url, &[row("plain")], &flags);
+    assert_eq!(departures(&result)["missing_member"], 1);
 }

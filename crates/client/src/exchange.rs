@@ -33,6 +33,20 @@ pub(super) struct Sender {
     pub(super) shutdown: Shutdown,
 }
 
+impl Sender {
+    /// A decoder of a stream or of a whole body.
+    fn decoder(&self, is_stream: bool) -> Box<dyn Decoder> {
+        let settings = self.client.options();
+        let mut decoder = self
+            .adapter
+            .decoder(is_stream, settings.limits.max_event_bytes);
+        if settings.keeps_frames {
+            decoder.keep_frames();
+        }
+        decoder
+    }
+}
+
 /// An encoded request.
 pub(super) struct Prepared {
     pub(super) index: usize,
@@ -70,13 +84,7 @@ pub(super) async fn observe(sender: &Sender, prepared: Prepared, thread: usize) 
     let message = sender
         .client
         .message(body, sender.adapter.content_type(), &prepared.label);
-    let settings = sender.client.options();
-    let mut decoder = sender
-        .adapter
-        .decoder(sender.stream, settings.limits.max_event_bytes);
-    if settings.keeps_frames {
-        decoder.keep_frames();
-    }
+    let decoder = sender.decoder(sender.stream);
     let timing = Timing {
         due_ns: as_ns(prepared.due),
         ..Timing::default()
@@ -339,10 +347,7 @@ impl Exchange<'_> {
             self.sender.stream && head.is_of_type(self.sender.adapter.stream_media_type());
         if self.sender.stream && !self.timing.streamed {
             // Not the requested stream: decoded as a whole response, or a stream error.
-            self.decoder = self
-                .sender
-                .adapter
-                .decoder(false, self.limits().max_event_bytes);
+            self.decoder = self.sender.decoder(false);
             let no_type = || "no content type".to_owned();
             self.body_type = Some(
                 head.content_type

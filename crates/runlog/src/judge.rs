@@ -19,7 +19,7 @@ use sobench_judge::accuracy::{Accuracy, Grade, Reference};
 use sobench_judge::free_choices::FreeChoices;
 use sobench_judge::{Ending, Evaluator, function_calls, is_white_space_run, vllm_formula};
 use sobench_plan::metrics::Answers;
-use sobench_wire::{Read, Reading};
+use sobench_wire::{Read, Reading, Stream, are_same};
 
 /// Counts the tokens of a text.
 pub type CountTokens<'a> = &'a (dyn Fn(&str) -> usize + Sync);
@@ -186,8 +186,8 @@ fn client_reads(
     let Some(text) = frames.text() else {
         return Some(ClientReads::default());
     };
-    let readings = wire::readings(text, exchange.constraint);
-    if readings.is_empty() || wire::are_same(&readings) {
+    let readings = wire::readings(Stream::new(text), exchange.constraint);
+    if are_same(&readings) {
         return None;
     }
     let mut judged = |reading: Reading| {

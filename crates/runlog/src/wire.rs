@@ -3,7 +3,7 @@
 use sobench_core::case::Case;
 use sobench_core::constraint::Constraint;
 use sobench_core::observation::Observation;
-use sobench_wire::Reading;
+use sobench_wire::{Reading, Stream, are_same};
 
 /// Adds the departures of an answer's frames. Frames are kept if they depart, or if clients do not
 /// read them alike; longer ones are marked as cut.
@@ -17,13 +17,11 @@ pub(super) fn check(case: &Case, observation: &mut Observation) {
         answer.frames = frames;
         return;
     };
-    let found = sobench_wire::departures(text).unwrap_or_default();
+    let stream = Stream::new(text);
+    let found = stream.departures().unwrap_or_default();
     let is_kept = !found.is_empty() || {
         // Clients differ in how they join calls.
-        !answer.tool_calls.is_empty() && {
-            let readings = readings(text, case.constraint.as_deref());
-            !are_same(&readings)
-        }
+        !answer.tool_calls.is_empty() && !are_same(&readings(stream, case.constraint.as_deref()))
     };
     answer.departures.merge(found);
     if is_kept {
@@ -31,20 +29,12 @@ pub(super) fn check(case: &Case, observation: &mut Observation) {
     }
 }
 
+/// What each client reads of the answer to a request with this constraint.
 pub(super) fn readings(
-    frames: &str,
+    stream: Stream,
     constraint: Option<&Constraint>,
 ) -> Vec<(&'static str, Reading)> {
     let tools = constraint.and_then(Constraint::tools);
-    let names: Option<Vec<&str>> =
-        tools.map(|tools| tools.tools.iter().map(|tool| &*tool.name).collect());
-    sobench_wire::chunks(frames)
-        .map(|chunks| sobench_wire::readings(&chunks, names.as_deref()))
-        .unwrap_or_default()
-}
-
-pub(super) fn are_same(readings: &[(&str, Reading)]) -> bool {
-    let mut pairs = readings.windows(2);
-    pairs.all(|pair| sobench_wire::is_same(&pair[0].1, &pair[1].1))
-        && readings.iter().all(|(_, reading)| reading.is_ok())
+    let chunks = stream.into_chunks();
+    chunks.map_or_else(Vec::new, |chunks| sobench_wire::readings(&chunks, tools))
 }

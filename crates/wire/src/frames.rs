@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use serde_json::Value;
 
-use crate::events::{Event, events};
+use crate::events::{Event, Stream};
 use crate::schema::API;
 use sobench_core::departure::{Departure, Departures};
 
@@ -25,7 +25,11 @@ struct Place<'a> {
     name: &'a str,
 }
 
-impl Place<'_> {
+impl<'a> Place<'a> {
+    fn root(name: &'a str) -> Self {
+        Self { parent: None, name }
+    }
+
     /// The path, without numbers of lists.
     fn path(&self) -> String {
         let parent = self.parent.map(Place::path).unwrap_or_default();
@@ -37,13 +41,13 @@ impl Place<'_> {
     }
 }
 
-/// How frames depart, each with an example. `None` if they are not of OpenAI's API.
-pub fn departures(frames: &str) -> Option<Departures> {
-    let mut check = Check::default();
-    for event in events(frames) {
-        check.event(&event);
+impl Stream {
+    /// How the frames depart, each with an example. `None` if they are not of OpenAI's API.
+    pub fn departures(&self) -> Option<Departures> {
+        let mut check = Check::default();
+        self.events.iter().for_each(|event| check.event(event));
+        check.root.is_some().then(|| check.finish())
     }
-    check.root.is_some().then(|| check.finish())
 }
 
 /// What is known of an answer so far.
@@ -77,7 +81,7 @@ impl Check {
             return;
         }
         // What is no JSON is an error of the stream.
-        let Ok(frame) = serde_json::from_str::<Value>(&event.data) else {
+        let Some(frame) = &event.frame else {
             return;
         };
         let has = |member: &str| frame["choices"][0].get(member).is_some();
@@ -85,7 +89,7 @@ impl Check {
             && kind.starts_with("response.")
         {
             self.root = Some("responses");
-            self.response_event(&event.name, kind, &frame);
+            self.response_event(&event.name, kind, frame);
             return;
         }
         let root = match frame["object"].as_str() {
@@ -101,19 +105,12 @@ impl Check {
             _ => self.root.unwrap_or("chat"),
         };
         self.root = Some(root);
-        self.walk(
-            API.root(root),
-            &frame,
-            &Place {
-                parent: None,
-                name: "",
-            },
-        );
+        self.walk(API.root(root), frame, &Place::root(""));
         // The first frame of a stream of completions has no finish reason.
         self.is_stream |= root == "chat"
             || (root == "completions" && frame["choices"][0]["finish_reason"].is_null());
         if self.is_stream && (root == "chat" || root == "completions") {
-            self.chunk(&frame, root == "chat");
+            self.chunk(frame, root == "chat");
         }
     }
 
@@ -169,14 +166,7 @@ impl Check {
             self.add(Departure::UnknownEvent, kind);
             return;
         }
-        self.walk(
-            API.root("responses"),
-            frame,
-            &Place {
-                parent: None,
-                name: kind,
-            },
-        );
+        self.walk(API.root("responses"), frame, &Place::root(kind));
         let place = |member: &str| frame[member].to_string();
         let item = place("output_index");
         let part = |kind: &str, member: &str| format!("{kind} {item} {}", place(member));

@@ -10,6 +10,5 @@ mod frames;
 mod schema;
 
 pub use client::{Client, Read, ReadCall, Reading, is_same};
-pub use clients::{CLIENTS, readings};
-pub use events::chunks;
-pub use frames::departures;
+pub use clients::{CLIENTS, are_same, readings};
+pub use events::Stream;

@@ -26,6 +26,8 @@ pub(crate) struct Node {
     pub(crate) items: Option<usize>,
     /// Alternatives with the values of their `type`, but for null.
     pub(crate) branches: Vec<(Vec<Value>, usize)>,
+    /// Whether null is one of the alternatives.
+    has_null: bool,
 }
 
 pub(crate) static API: LazyLock<Api> = LazyLock::new(|| {
@@ -69,7 +71,10 @@ impl Node {
             "object" => value.is_object(),
             _ => true,
         };
-        self.types.is_empty() || self.types.iter().any(is)
+        match self.branches.is_empty() {
+            true => self.types.is_empty() || self.types.iter().any(is),
+            false => self.has_null || !value.is_null(),
+        }
     }
 }
 
@@ -93,34 +98,20 @@ impl<'a> Compiler<'a> {
         }
         let number = self.nodes.len();
         self.nodes.push(Node::default());
-        let mut schema = schema;
-        if let Some(name) = name {
-            self.known.insert(name, number);
-            schema = &self.defs[name.trim_start_matches("#/$defs/")];
-        }
+        self.known.extend(name.map(|name| (name, number)));
+        let schema = self.resolved(schema);
         let branches = schema["anyOf"].as_array().into_iter().flatten();
         let branches: Vec<&Value> = branches.collect();
-        let mut types: Vec<String> = match &schema["type"] {
+        let types: Vec<String> = match &schema["type"] {
             Value::String(kind) => vec![kind.clone()],
             kinds => texts(kinds).collect(),
         };
-        let is_null = |branch: &&&Value| branch["type"] == "null";
-        if branches.iter().any(|branch| is_null(&branch)) {
-            types = ["null", "object", "array"].map(str::to_owned).into();
-        }
-        let others: Vec<&Value> = branches
-            .iter()
-            .filter(|branch| !is_null(branch))
-            .copied()
-            .collect();
+        let is_null = |branch: &Value| branch["type"] == "null";
+        let has_null = branches.iter().any(|branch| is_null(branch));
         let mut alternatives = Vec::new();
-        for branch in others {
+        for branch in branches.into_iter().filter(|branch| !is_null(branch)) {
             let node = self.compile(branch);
-            let kinds = match branch["$ref"].as_str() {
-                Some(name) => &self.defs[name.trim_start_matches("#/$defs/")],
-                None => branch,
-            };
-            let kinds = kinds["properties"]["type"]["enum"].as_array();
+            let kinds = self.resolved(branch)["properties"]["type"]["enum"].as_array();
             alternatives.push((kinds.cloned().unwrap_or_default(), node));
         }
         let members = schema["properties"].as_object().into_iter().flatten();
@@ -134,7 +125,16 @@ impl<'a> Compiler<'a> {
             properties,
             items: schema.get("items").map(|items| self.compile(items)),
             branches: alternatives,
+            has_null,
         };
         number
+    }
+
+    /// The definition that a schema refers to, or the schema itself.
+    fn resolved(&self, schema: &'a Value) -> &'a Value {
+        match schema["$ref"].as_str() {
+            Some(name) => &self.defs[name.trim_start_matches("#/$defs/")],
+            None => schema,
+        }
     }
 }

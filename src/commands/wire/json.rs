@@ -2,14 +2,14 @@
 
 use serde_json::Value;
 
-use super::recording::Stream;
+use super::recording::Recorded;
 use sobench_core::departure::{Departure, ForbiddenBy};
 use sobench_core::json_struct;
 use sobench_wire::{ReadCall, Reading};
 
 json_struct! {
     /// How recorded answers depart from the API, and what clients read of them.
-    pub struct WireFile<'a> = |found: &'a [Stream]| {
+    pub struct WireFile<'a> = |found: &'a [Recorded]| {
         #[schemars(extend("const" = "sobench-wire"))]
         format: &'static str = "sobench-wire",
         /// Raised when a key is removed or changes its meaning.
@@ -19,7 +19,7 @@ json_struct! {
     }
 
     /// A recorded answer.
-    struct AnswerEntry<'a> = |found: &'a Stream| {
+    struct AnswerEntry<'a> = |found: &'a Recorded| {
         /// The file, and the entry or request in it.
         name: &'a str = &found.name,
         departures: Vec<DepartureEntry<'a>> = found.departures.iter().map(DepartureEntry::new).collect(),

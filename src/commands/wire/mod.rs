@@ -6,7 +6,7 @@ pub(crate) mod recording;
 use clap::Args;
 
 use self::json::WireFile;
-use self::recording::{Recording, Stream};
+use self::recording::{Recorded, Recording};
 use crate::commands::flags::paths::InputPath;
 use crate::commands::flags::values::{Described, described};
 use crate::commands::output::{CommandOutput, pretty};
@@ -16,7 +16,7 @@ use sobench_core::exit_codes::{CHECK_FAILED, SUCCESS};
 use sobench_core::output_format::OutputFormat;
 use sobench_core::printable::printable;
 use sobench_render::{Document, Table, text};
-use sobench_wire::{Read, Reading, is_same};
+use sobench_wire::{Read, Reading, are_same, is_same};
 
 /// Widths of the columns of the tables.
 const CLIENTS_CHARS: usize = 30;
@@ -72,15 +72,8 @@ pub fn run(flags: &WireArgs) -> Result<CommandOutput> {
     })
 }
 
-/// Whether all clients read the same.
-fn are_same(readings: &[(&str, Reading)]) -> bool {
-    let mut pairs = readings.windows(2);
-    pairs.all(|pair| is_same(&pair[0].1, &pair[1].1))
-        && readings.iter().all(|(_, reading)| reading.is_ok())
-}
-
 /// Adds an answer to the page: what clients read, then the departures.
-fn show(page: &mut Document, stream: &Stream) {
+fn show(page: &mut Document, stream: &Recorded) {
     let mut groups: Vec<(Vec<&str>, &Reading)> = Vec::new();
     for (client, reading) in &stream.readings {
         match groups.iter_mut().find(|(_, known)| is_same(known, reading)) {

@@ -9,7 +9,7 @@ use sobench_core::departure::Departures;
 use sobench_core::error::{Error, Result};
 use sobench_core::input;
 use sobench_runlog::RunLog;
-use sobench_wire::{Reading, chunks, departures, readings};
+use sobench_wire::{Reading, Stream, readings};
 
 /// The largest recording.
 const MAX_BYTES: u64 = 64_000_000;
@@ -18,7 +18,7 @@ const MAX_BYTES: u64 = 64_000_000;
 const BATCH: usize = 64;
 
 /// A recorded answer.
-pub(crate) struct Stream {
+pub(crate) struct Recorded {
     pub(super) name: String,
     /// Frames of chat completions.
     pub(super) chunks: usize,
@@ -30,7 +30,7 @@ pub(crate) struct Stream {
 /// The answers of a file.
 #[derive(Default)]
 pub(super) struct Recording {
-    pub(super) streams: Vec<Stream>,
+    pub(super) streams: Vec<Recorded>,
     /// What is not shown.
     pub(super) note: Option<String>,
 }
@@ -49,7 +49,7 @@ pub(super) fn read(path: &Path) -> Result<Recording> {
         return Err(Error::usage(what).hint("cut the recording: one answer is enough"));
     }
     let text = input::read_text(path, MAX_BYTES)?;
-    let streams: Vec<Stream> = match serde_json::from_str::<Value>(&text) {
+    let streams: Vec<Recorded> = match serde_json::from_str::<Value>(&text) {
         Ok(json) if json["log"]["entries"].is_array() => {
             let entries = json["log"]["entries"].as_array();
             let entries = entries.into_iter().flatten().enumerate();
@@ -72,26 +72,23 @@ pub(super) fn read(path: &Path) -> Result<Recording> {
 }
 
 /// The answer of a text: events, or a whole body. `None` if it has none.
-fn stream(name: &str, text: &str, constraint: Option<&Constraint>) -> Option<Stream> {
+fn stream(name: &str, text: &str, constraint: Option<&Constraint>) -> Option<Recorded> {
     let body = text.trim_start().starts_with('{').then(|| {
         let line = text.replace(['\n', '\r'], " ");
         format!("data: {line}\n\n")
     });
-    let text = body.as_deref().unwrap_or(text);
+    let stream = Stream::new(body.as_deref().unwrap_or(text));
+    let departures = stream.departures()?;
     let tools = constraint.and_then(Constraint::tools);
-    let names: Option<Vec<&str>> =
-        tools.map(|tools| tools.tools.iter().map(|tool| &*tool.name).collect());
-    let chunks = chunks(text).filter(|chunks| {
+    let chunks = stream.into_chunks().filter(|chunks| {
         let is_delta = |chunk: &Value| chunk["choices"][0].get("delta").is_some();
         chunks.iter().any(is_delta)
     });
-    Some(Stream {
+    Some(Recorded {
         name: name.to_owned(),
-        departures: departures(text)?,
+        departures,
         chunks: chunks.as_ref().map_or(0, Vec::len),
-        readings: chunks
-            .map(|chunks| readings(&chunks, names.as_deref()))
-            .unwrap_or_default(),
+        readings: chunks.map_or_else(Vec::new, |chunks| readings(&chunks, tools)),
     })
 }
 
@@ -109,7 +106,7 @@ fn run_log(path: &Path, shown: &str) -> Result<Recording> {
         for (case, observation) in reader.read(start..lines.len().min(start + BATCH))? {
             let frames = &observation.answer.frames;
             match frames.text() {
-                Some("") => alike += 1,
+                Some("") => alike += usize::from(observation.outcome.is_answer()),
                 Some(text) => streams.extend(stream(
                     &format!("{shown}, {}", case.id),
                     text,

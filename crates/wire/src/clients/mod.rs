@@ -11,7 +11,8 @@ mod smolagents;
 
 use serde_json::Value;
 
-use crate::client::{Client, Reading};
+use crate::client::{Client, Reading, is_same};
+use sobench_core::tools::ToolSet;
 
 /// All clients, in the order of tables.
 pub static CLIENTS: [Client; 9] = [
@@ -27,9 +28,18 @@ pub static CLIENTS: [Client; 9] = [
 ];
 
 /// What each client reads from the chunks of a stream, by its name.
-pub fn readings(chunks: &[Value], tools: Option<&[&str]>) -> Vec<(&'static str, Reading)> {
+pub fn readings(chunks: &[Value], tools: Option<&ToolSet>) -> Vec<(&'static str, Reading)> {
+    let names: Option<Vec<&str>> =
+        tools.map(|tools| tools.tools.iter().map(|tool| &*tool.name).collect());
     let clients = CLIENTS.iter();
     clients
-        .map(|client| (client.name, client.read(chunks, tools)))
+        .map(|client| (client.name, client.read(chunks, names.as_deref())))
         .collect()
+}
+
+/// Whether no client raises an error, and all read the same.
+pub fn are_same(readings: &[(&str, Reading)]) -> bool {
+    let mut pairs = readings.windows(2);
+    pairs.all(|pair| is_same(&pair[0].1, &pair[1].1))
+        && readings.iter().all(|(_, reading)| reading.is_ok())
 }

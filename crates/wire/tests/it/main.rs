@@ -67,7 +67,7 @@ fn departures_of(path: &Path) -> String {
 }
 
 fn shown(text: &str) -> String {
-    let Some(found) = sobench_wire::departures(text) else {
+    let Some(found) = sobench_wire::Stream::new(text).departures() else {
         return "not of OpenAI's API".to_owned();
     };
     let found = found.iter().map(|(departure, example)| match example {
@@ -304,6 +304,19 @@ fn events_of_responses_are_checked() {
     );
     let twice = format!("{stream}event: response.completed\ndata: {{}}\n\n");
     assert!(added(&twice).contains("frame_after_done: {}"));
+    let item = |item: &str| {
+        let added = format!(
+            r#"{{"type":"response.output_item.added","sequence_number":0,"output_index":0,"item":{item}}}"#
+        );
+        shown(&format!(
+            "event: response.output_item.added\ndata: {added}\n\n"
+        ))
+    };
+    assert!(item("null").contains("null_member: response.output_item.added.item"));
+    let phase = r#"{"type":"message","id":"a","role":"assistant","status":"in_progress","content":[],"phase":"final_answer"}"#;
+    assert!(!item(phase).contains("phase"), "{}", item(phase));
+    let other = phase.replace("final_answer", "last");
+    assert!(item(&other).contains("unknown_value: response.output_item.added.item.phase"));
     let unknown = stream.replace("response.output_text.delta", "response.words");
     assert!(added(&unknown).contains("unknown_event: response.words"));
 }
