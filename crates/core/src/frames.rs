@@ -47,10 +47,13 @@ impl Frames {
         for (field, value) in [("event: ", name), ("data: ", data)] {
             if field != "event: " || !value.is_empty() {
                 self.text.push_str(field);
+                let at = self.text.len();
+                self.text.push_str(&String::from_utf8_lossy(value));
                 // A line end is white space in JSON.
-                let value = String::from_utf8_lossy(value);
-                let line_end = |letter| matches!(letter, '\n' | '\r');
-                self.text.push_str(&value.replace(line_end, " "));
+                if value.iter().any(|byte| matches!(byte, b'\n' | b'\r')) {
+                    let line = self.text[at..].replace(['\n', '\r'], " ");
+                    self.text.replace_range(at.., &line);
+                }
                 self.text.push('\n');
             }
         }

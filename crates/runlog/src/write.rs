@@ -20,7 +20,8 @@ use std::time::{Duration, SystemTime};
 use super::line::{
     self, HeaderLine, JudgedLine, Line, MAX_LINE_BYTES, Numbers, RepeatLine, RequestLine, Shared,
 };
-use super::{Footer, Source, VERSION, wire};
+use super::wire::KnownShapes;
+use super::{Footer, Source, VERSION};
 use sobench_core::case::{Case, Prompt};
 use sobench_core::constraint::Constraint;
 use sobench_core::error::Error;
@@ -136,6 +137,7 @@ impl LogWriter<'_, '_> {
         let EventReceiver { events, waiting } = receiver;
         let mut sink = Sink::in_memory();
         let mut numbering = Numbering::default();
+        let mut shapes = KnownShapes::default();
         // Readings of the server's page from before the start, until the header is written.
         let mut early = Vec::new();
         let mut started = None;
@@ -170,7 +172,7 @@ impl LogWriter<'_, '_> {
                     None => early.push((at, *sample)),
                 },
                 RunEvent::Ended(mut observation) => {
-                    self.ended(&mut observation, &mut numbering, &mut sink);
+                    self.ended(&mut observation, &mut shapes, &mut numbering, &mut sink);
                 }
                 RunEvent::Repeated(repeat) => {
                     let Repeat { form, observation } = *repeat;
@@ -201,12 +203,18 @@ impl LogWriter<'_, '_> {
         self.record.started = (self.format_time)(at);
     }
 
-    fn ended(&self, observation: &mut Observation, numbering: &mut Numbering, sink: &mut Sink) {
+    fn ended(
+        &self,
+        observation: &mut Observation,
+        shapes: &mut KnownShapes,
+        numbering: &mut Numbering,
+        sink: &mut Sink,
+    ) {
         // An unknown case cannot end. If it did, the footer's count would reveal the missing line.
         let Some((case, id)) = (self.case_of)(observation.case_index) else {
             return;
         };
-        wire::check(case, observation);
+        shapes.check(case, observation);
         let numbers = numbering.numbers(case, sink);
         sink.push(&Line::Request(Box::new(RequestLine::new(
             case,

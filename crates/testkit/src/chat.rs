@@ -25,6 +25,8 @@ pub struct ChatAnswer {
     pub content: String,
     pub calls: Vec<ChatCall>,
     pub finish_reason: &'static str,
+    /// Tokens of the prompt, if the server counts tokens.
+    pub prompt_tokens: Option<u64>,
 }
 
 /// A tool call.
@@ -43,6 +45,7 @@ impl ChatAnswer {
             content: text.into(),
             calls: Vec::new(),
             finish_reason: "stop",
+            prompt_tokens: None,
         }
     }
 
@@ -109,7 +112,9 @@ fn bytes(reply: ChatReply, stream: bool) -> Vec<u8> {
     }
     let events: String = deltas(&answer)
         .into_iter()
-        .map(|choice| format!("data: {}\n\n", json!({"choices": [choice]})))
+        .map(|choice| json!({"choices": [choice]}))
+        .chain(usage(&answer).map(|usage| json!({"choices": [], "usage": usage})))
+        .map(|frame| format!("data: {frame}\n\n"))
         .chain(["data: [DONE]\n\n".to_owned()])
         .collect();
     [
@@ -133,7 +138,17 @@ fn message(answer: &ChatAnswer) -> String {
         message["tool_calls"] = calls.into();
     }
     let choice = json!({"index": 0, "message": message, "finish_reason": answer.finish_reason});
-    json!({"choices": [choice]}).to_string()
+    let mut whole = json!({"choices": [choice]});
+    if let Some(usage) = usage(answer) {
+        whole["usage"] = usage;
+    }
+    whole.to_string()
+}
+
+fn usage(answer: &ChatAnswer) -> Option<Value> {
+    let output = deltas(answer).len() as u64;
+    let usage = |prompt| json!({"prompt_tokens": prompt, "completion_tokens": output, "total_tokens": prompt + output});
+    answer.prompt_tokens.map(usage)
 }
 
 fn deltas(answer: &ChatAnswer) -> Vec<Value> {

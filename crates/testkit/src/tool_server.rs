@@ -45,6 +45,8 @@ pub enum ToolFault {
     RejectAllowedTools,
     /// Fails if the request has tools.
     Fail,
+    /// Leaves the tools out of the prompt.
+    DropTools,
 }
 
 /// A tool of a request.
@@ -60,7 +62,22 @@ struct Tool {
 
 /// The server.
 pub fn tool_server(fault: Option<ToolFault>) -> ScriptedServer {
-    chat_server(move |body| reply(body, fault))
+    chat_server(move |body| match reply(body, fault) {
+        ChatReply::Answer(answer) => ChatReply::Answer(ChatAnswer {
+            prompt_tokens: Some(prompt_tokens(body, fault)),
+            ..answer
+        }),
+        status => status,
+    })
+}
+
+/// Bytes stand for tokens.
+fn prompt_tokens(body: &Value, fault: Option<ToolFault>) -> u64 {
+    let bytes = |member: &str| body[member].to_string().len() as u64;
+    match fault {
+        Some(ToolFault::DropTools) => bytes("messages"),
+        _ => bytes("messages") + bytes("tools"),
+    }
 }
 
 fn reply(body: &Value, fault: Option<ToolFault>) -> ChatReply {

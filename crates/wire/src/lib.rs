@@ -8,7 +8,9 @@ mod deltas;
 mod events;
 mod frames;
 mod schema;
+mod shape;
 
 pub use client::{Client, Read, ReadCall, Reading, is_same};
 pub use clients::{CLIENTS, are_same, readings};
 pub use events::Stream;
+pub use shape::shape;

@@ -69,7 +69,7 @@ fn unknown_kinds_list_the_known_ones() {
 }
 
 #[test]
-fn a_run_with_tools_is_checked_by_at_most_four_requests() {
+fn a_run_with_tools_is_checked_by_at_most_five_requests() {
     let of_preflight = |server: &ScriptedServer| {
         let sent = posts(server);
         let is_preflight = |body: &&Value| {
@@ -88,7 +88,7 @@ fn a_run_with_tools_is_checked_by_at_most_four_requests() {
             "--allow-unenforced",
         ],
     );
-    assert!((1..=4).contains(&of_preflight(&server)));
+    assert!((1..=5).contains(&of_preflight(&server)));
 
     let (ran, result) = sobench_result(&[flags, &server.base_url, "--allow-unenforced"]);
     ran.assert_headline(0, "enforced? NO: ");

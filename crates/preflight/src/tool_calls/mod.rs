@@ -27,7 +27,6 @@ use super::{Class, Finding, Tested};
 use classify::{ToolEvidence, ToolFinding, classify};
 use probe::ToolProbe;
 use sobench_backend::{BodySettings, ConstraintDialect};
-use sobench_core::case::Case;
 use sobench_core::error::Result;
 use sobench_core::observation::{Observation, Outcome};
 use sobench_core::tools::{Tool, ToolChoice, ToolSet};
@@ -348,10 +347,7 @@ impl Runner<'_> {
             return Ok(());
         };
         let request = self.plain_request(ConstraintDialect::ResponseFormat);
-        let case = Case {
-            constraint: None,
-            ..probe.case(1)
-        };
+        let case = probe.case_without_tools();
         let answered = self.ask("the same without tools", &case, &request).await?;
         let tokens_without = answered.ok().and_then(|seen| tokens(&seen));
         self.dropped_tools = tokens_without.filter(|tokens| *tokens == tokens_with);

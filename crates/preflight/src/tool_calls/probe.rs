@@ -160,12 +160,17 @@ impl ToolProbe {
 
     /// The request, with at most `output_len` output tokens.
     pub fn case(&self, output_len: u32) -> Case {
-        Case::new(
-            "preflight-tool",
-            Prompt::Text(self.prompt.as_str().into()),
-            Some(Arc::clone(&self.constraint)),
-            output_len,
-        )
+        self.case_with(Some(Arc::clone(&self.constraint)), output_len)
+    }
+
+    /// The same prompt alone, for one output token.
+    pub fn case_without_tools(&self) -> Case {
+        self.case_with(None, 1)
+    }
+
+    fn case_with(&self, constraint: Option<Arc<Constraint>>, output_len: u32) -> Case {
+        let prompt = Prompt::Text(self.prompt.as_str().into());
+        Case::new("preflight-tool", prompt, constraint, output_len)
     }
 
     /// What is demanded; of a control nothing more than of `auto`.

@@ -78,8 +78,8 @@ async fn a_server_that_enforces_passes() {
     assert!(result.control.calls && result.control.obeys && !result.control.leaked);
     assert_eq!(result.calls_unasked, Some(false));
     assert!(found.cells.is_empty() && found.recommendation().is_none());
-    // One without tools, two controls, and each row streamed and whole.
-    let requests = 3 + 2 * ToolQuestion::ALL.len();
+    // Two without tools, two controls, and each row streamed and whole.
+    let requests = 4 + 2 * ToolQuestion::ALL.len();
     assert_eq!((found.requests, posts(&server).len()), (requests, requests));
 }
 
@@ -269,9 +269,21 @@ async fn before_a_run_few_requests_are_sent() {
             (true, Class::Enforced)
         ]
     );
-    // The server counts no tokens: prompts with and without tools are not compared.
-    let sent = MAX_REQUESTS_BEFORE_RUN - 1;
+    let sent = MAX_REQUESTS_BEFORE_RUN;
     assert_eq!((found.requests, posts(&server).len()), (sent, sent));
+}
+
+#[tokio::test]
+async fn tools_that_the_prompt_lacks_are_named() {
+    let has_notice = async |fault| {
+        let found = found(fault).await;
+        let notices = found.notices.iter().map(ToString::to_string);
+        notices
+            .filter(|notice| notice.contains("drops the tools"))
+            .count()
+    };
+    assert_eq!(has_notice(Some(ToolFault::DropTools)).await, 1);
+    assert_eq!(has_notice(None).await, 0);
 }
 
 #[tokio::test]
