@@ -52,7 +52,7 @@ fn plan(arguments: &[String]) -> Result<RunPlan, Result<Error, String>> {
     let Command::Bench(arguments) = cli.into_command() else {
         panic!("{arguments:?}")
     };
-    RunPlan::new(&arguments, None).map_err(Ok)
+    RunPlan::new(&arguments, |_| None).map_err(Ok)
 }
 
 fn planned(arguments: &[String]) -> String {

@@ -39,6 +39,7 @@ mod fuzzed;
 mod hostile_run;
 mod load;
 mod matrix;
+mod messages;
 mod mix;
 // Needs a shell.
 mod outputs;

@@ -9,6 +9,7 @@ Needs Python 3.11 with the packages of tests/live/clients.txt. Prints one line f
 
 import argparse
 import asyncio
+import contextlib
 import json
 import os
 import re
@@ -164,6 +165,104 @@ def openai_responses(url):
         has_text(again.output_text)
 
     return [create, streamed, with_tools, helper_with_tools, parse, helper, second_turn]
+
+
+def anthropic_messages(url):
+    import anthropic
+
+    client = anthropic.Anthropic(base_url=url.removesuffix("/v1"), api_key="none", max_retries=0, _strict_response_validation=True)
+    ask = {"model": MODEL, "max_tokens": 2000, "messages": ASK, "thinking": {"type": "disabled"}}
+    tool = {"name": "get_weather", "description": "The weather of a city", "input_schema": PARAMETERS, "strict": True}
+
+    def calls(message):
+        found = [block for block in message.content if block.type == "tool_use"]
+        for call in found:
+            is_call(call.name, call.input)
+        assert bool(found) == (message.stop_reason == "tool_use"), message
+        return found
+
+    def streamed(**more):
+        with client.messages.stream(**ask | more) as stream:
+            text = "".join(stream.text_stream)
+            message = stream.get_final_message()
+        assert text == "".join(block.text for block in message.content if block.type == "text")
+        assert message.usage.input_tokens > 0 and message.usage.output_tokens > 1, message.usage
+        return message
+
+    def create():
+        message = client.messages.create(**ask, system="Be brief.")
+        has_text(message.content[0].text)
+        assert message.usage.output_tokens > 0 and message.stop_reason in ("end_turn", "max_tokens"), message
+
+    def events():
+        kinds = [event.type for event in client.messages.create(**ask, stream=True)]
+        assert kinds[:2] == ["message_start", "content_block_start"] and kinds[-2:] == ["message_delta", "message_stop"], kinds
+
+    def helper():
+        has_text(streamed().content[0].text)
+
+    def limits():
+        schema = {"output_config": {"format": {"type": "json_schema", "schema": PARAMETERS}}}
+        message = client.messages.create(**ask | schema | {"max_tokens": 3})
+        assert message.stop_reason == "max_tokens" and message.usage.output_tokens == 3, message
+        message = streamed(**schema, stop_sequences=["city"])
+        assert (message.stop_reason, message.stop_sequence) == ("stop_sequence", "city"), message
+
+    def with_tools(choice, most):
+        def check():
+            for answer in (client.messages.create, streamed):
+                found = calls(answer(**ask | {"tools": [tool], "tool_choice": choice}))
+                assert len(found) <= most and (found or choice["type"] in ("auto", "none")), found
+
+        check.__name__ = f"tools_{'_'.join(map(str, choice.values()))}"
+        return check
+
+    def second_turn():
+        tools = {"tools": [tool], "tool_choice": {"type": "any"}}
+        message = streamed(**tools)
+        results = [{"type": "tool_result", "tool_use_id": call.id, "content": "clear"} for call in calls(message)]
+        turns = [*ASK, {"role": "assistant", "content": message.content}, {"role": "user", "content": results}]
+        again = client.messages.create(**ask | {"messages": turns, "tools": [tool], "tool_choice": {"type": "none"}})
+        has_text(again.content[0].text)
+
+    def parse():
+        is_weather(client.messages.parse(**ask, output_format=Weather).parsed_output)
+
+    def helper_with_schema():
+        is_weather(streamed(output_format=Weather).parsed_output)
+
+    def thinking():
+        thinks = {"thinking": {"type": "enabled", "budget_tokens": 1024}, "output_format": Weather}
+        for message in (client.messages.parse(**ask | thinks), streamed(**thinks)):
+            first, _ = message.content
+            assert first.type == "thinking" and first.thinking and first.signature, message
+            is_weather(message.parsed_output)
+        turns = [*ASK, {"role": "assistant", "content": message.content}, *ASK]
+        has_text(client.messages.create(**ask | {"messages": turns}).content[0].text)
+
+    def errors():
+        broken = {"type": "object", "properties": {"city": {"type": "string", "pattern": "("}}}
+        for error, more in (
+            (anthropic.BadRequestError, {"output_config": {"format": {"type": "json_schema", "schema": broken}}}),
+            (anthropic.BadRequestError, {"tools": [tool], "tool_choice": {"type": "tool", "name": "other"}}),
+            (anthropic.BadRequestError, {"extra_headers": {"anthropic-version": "2020-01-01"}}),
+            (anthropic.NotFoundError, {"model": "other"}),
+        ):
+            try:
+                client.messages.create(**ask | more)
+            except error as refused:
+                assert refused.body["type"] == "error" and refused.body["error"]["message"], refused.body
+            else:
+                raise AssertionError(f"accepted: {more}")
+
+    choices = [
+        with_tools({"type": "auto"}, 2),
+        with_tools({"type": "any"}, 2),
+        with_tools({"type": "any", "disable_parallel_tool_use": True}, 1),
+        with_tools({"type": "tool", "name": "get_weather"}, 1),
+        with_tools({"type": "none"}, 0),
+    ]
+    return [create, events, helper, limits, *choices, second_turn, parse, helper_with_schema, thinking, errors]
 
 
 def litellm(url):
@@ -328,12 +427,17 @@ def llama_index(url):
 CLIENTS = {
     "openai-python chat": openai_chat,
     "openai-python responses": openai_responses,
+    "anthropic-python": anthropic_messages,
     "litellm": litellm,
     "langchain": langchain,
     "pydantic-ai": pydantic_ai,
     "smolagents": smolagents,
     "llama-index": llama_index,
 }
+
+
+# Flags of the server for one client.
+FLAGS = {"anthropic-python": ["--embedded-reasoning-tokens", "20"]}
 
 
 def too_long(*_):
@@ -356,19 +460,27 @@ def failures(client, url):
     return failed
 
 
+@contextlib.contextmanager
+def served(program, flags):
+    """The address of a server, which ends with the block."""
+    server = subprocess.Popen([program, "serve", "--port", "0", "--model", MODEL, *flags], stderr=subprocess.PIPE, text=True)
+    try:
+        yield re.search(r"http://\S+", server.stderr.readline())[0] + "/v1"
+    finally:
+        server.terminate()
+        server.wait()
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--sobench", default="target/release/sobench", help="the program")
     parser.add_argument("--only", choices=CLIENTS, help="one client")
     arguments = parser.parse_args()
     signal.signal(signal.SIGALRM, too_long)
-    server = subprocess.Popen([arguments.sobench, "serve", "--port", "0", "--model", MODEL], stderr=subprocess.PIPE, text=True)
-    try:
-        url = re.search(r"http://\S+", server.stderr.readline())[0] + "/v1"
-        failed = sum(failures(client, url) for client in ([arguments.only] if arguments.only else CLIENTS))
-    finally:
-        server.terminate()
-        server.wait()
+    failed = 0
+    for client in [arguments.only] if arguments.only else CLIENTS:
+        with served(arguments.sobench, FLAGS.get(client, [])) as url:
+            failed += failures(client, url)
     print(f"{failed} failed" if failed else "all ok")
     return 1 if failed else 0
 

@@ -3,8 +3,9 @@
 
     tests/live/wire_cost.py [--sobench target/release/sobench] [--pairs 12]
 
-Both clients alternate against one `sobench serve`, with streams of tool calls and of text. The intervals are of the mean difference of
-the pairs (Student's t, 95 %). Exit code 1 if an interval of CPU time reaches 3 %.
+Both clients alternate: by `sobench calibrate` against its server of known timing, and against one `sobench serve` with streams of
+tool calls and of text. The intervals are of the mean difference of the pairs (Student's t, 95 %). Exit code 1 if an interval of CPU time
+reaches 3 %. Nothing else may run.
 """
 
 import argparse
@@ -22,11 +23,28 @@ T_95 = {4: 3.18, 6: 2.57, 8: 2.36, 10: 2.26, 12: 2.20, 16: 2.13, 20: 2.09, 30: 2
 LIMIT_PERCENT = 3
 
 
+def calibrate(sobench, wires, folder):
+    """CPU seconds per million tokens and the mean error of TTFT in ms, of a client with each value of --wire."""
+    clients = []
+    for wire in wires:
+        command = (
+            f"{sobench} bench --backend openai --base-url {{base_url}} --model {{model}} --dataset random --num-prompts {{requests}}"
+            " --max-concurrency {streams} --request-rate {rate} --output-len {output_len} --ignore-eos --save-result --save-detailed"
+            f" --result-dir {{dir}} --result-filename {{file}} --skip-preflight --disable-tqdm --no-run-log --wire={wire}"
+        )
+        clients += ["--against-name", wire, "--against", command]
+    options = ["--streams", "400", "--request-rate", "0", "--rounds", "2", "--format", "json", *clients]
+    page = subprocess.run([sobench, "calibrate", *options], check=True, capture_output=True, text=True, cwd=folder).stdout
+    rows = {row["client"]: row for row in json.loads(page)["rows"]}
+    measured = {wire: rows[wire]["measured"] for wire in wires}
+    return {wire: (row["cpu_s_per_million_tokens"], row["ttft_error"]["mean_ms"]) for wire, row in measured.items()}
+
+
 def measure(sobench, url, dataset, wire, folder):
     """CPU seconds of the client per million tokens, and the mean TTFT in ms."""
     result = Path(folder) / "result.json"
     command = [
-        sobench, "bench", "--base-url", url, "--backend", "openai-chat", "--dataset", dataset, "--num-prompts", "300", "--output-len", "100",
+        sobench, "bench", "--base-url", url, "--backend", "openai-chat", "--dataset", dataset, "--num-prompts", "1000", "--output-len", "100",
         "--max-concurrency", "64", "--skip-preflight", "--no-run-log", "--disable-tqdm", f"--wire={wire}", "--save-result", "--result-dir",
         folder, "--result-filename", result.name,
     ]  # fmt: skip
@@ -49,7 +67,7 @@ def interval(off, on):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--sobench", default="target/release/sobench")
+    parser.add_argument("--sobench", type=lambda path: str(Path(path).resolve()), default="target/release/sobench")
     parser.add_argument("--pairs", type=int, default=12, choices=T_95)
     options = parser.parse_args()
     is_passed = True
@@ -57,15 +75,21 @@ def main():
         server = subprocess.Popen([options.sobench, "serve", "--port", "0"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         try:
             url = next(word for line in server.stdout for word in line.split() if word.startswith("http://")).rstrip("/,.")
-            for dataset in ("tools", "json"):
+            for dataset in ("calibrate", "tools", "json"):
                 rows = {"off": [], "on": []}
                 for number in range(options.pairs):
-                    for wire in ("off", "on") if number % 2 else ("on", "off"):
-                        rows[wire].append(measure(options.sobench, url, dataset, wire, folder))
-                for index, (name, unit) in enumerate((("CPU", "s per million tokens"), ("TTFT", "ms"))):
+                    wires = ("off", "on") if number % 2 else ("on", "off")
+                    if dataset == "calibrate":
+                        found = calibrate(options.sobench, wires, folder)
+                    else:
+                        found = {wire: measure(options.sobench, url, dataset, wire, folder) for wire in wires}
+                    for wire in wires:
+                        rows[wire].append(found[wire])
+                for index, (name, unit) in enumerate((("CPU", "s per million tokens"), ("error of TTFT" if dataset == "calibrate" else "TTFT", "ms"))):
                     off, on = ([row[index] for row in rows[wire]] for wire in ("off", "on"))
                     mean, low, high = interval(off, on)
-                    print(f"{dataset}: {name} {statistics.mean(off):.3f} {unit} without, {mean:+.2f} % with (95 %: {low:+.2f} to {high:+.2f})")
+                    base = statistics.mean(off)
+                    print(f"{dataset}: {name} {base:.4f} {unit} without, {mean:+.2f} % with (95 %: {low:+.2f} to {high:+.2f})", flush=True)
                     is_passed &= name != "CPU" or high < LIMIT_PERCENT
         finally:
             server.kill()

@@ -215,6 +215,16 @@ fn whole_response(kind: ServerKind) -> WholeResponse {
                 Some("stop"),
             )
         }
+        ServerKind::Anthropic => {
+            let usage = r#""usage":{"input_tokens":3,"output_tokens":4}"#;
+            let content = format!(r#"[{{"type":"text","text":{text}}}]"#);
+            (
+                format!(
+                    r#"{{"type":"message","content":{content},"stop_reason":"end_turn",{usage}}}"#
+                ),
+                Some("stop"),
+            )
+        }
         ServerKind::Sglang => {
             let meta = r#"{"finish_reason":{"type":"stop","matched":2},"prompt_tokens":3,"completion_tokens":4}"#;
             (

@@ -10,6 +10,7 @@ use super::wire::{self, Delta, TextIs};
 use sobench_core::answer::{self, Answer, ToolCall};
 use sobench_core::departure::Departure;
 use sobench_core::error_message::error_message;
+use sobench_core::observation::Usage;
 use sobench_core::printable::{MESSAGE_CHARS, shortened};
 
 /// Default maximum size of one event. Typical events have a few KiB at most; log probabilities of a
@@ -43,6 +44,8 @@ pub(super) struct Wire {
     pub(super) body_ends_answer: bool,
     /// Whether the finish reason of an answer with calls is `stop`, which is `tool_calls` elsewhere.
     pub(super) stop_ends_calls: bool,
+    /// Whether a call without arguments has an empty object.
+    pub(super) leaves_empty_objects_out: bool,
 }
 
 /// How events are separated in a stream.
@@ -73,6 +76,7 @@ impl Wire {
             counts_calls: false,
             body_ends_answer: false,
             stop_ends_calls: false,
+            leaves_empty_objects_out: false,
         }
     }
 }
@@ -193,13 +197,7 @@ impl Decoder for StreamDecoder {
     }
 
     fn into_decoded(self: Box<Self>) -> Decoded {
-        let State {
-            mut decoded,
-            event_numbers,
-            ..
-        } = self.state;
-        event_numbers.add_departures(&mut decoded.answer.departures);
-        decoded
+        self.state.into_decoded()
     }
 }
 
@@ -240,7 +238,7 @@ impl Decoder for BodyDecoder {
     }
 
     fn into_decoded(self: Box<Self>) -> Decoded {
-        self.state.decoded
+        self.state.into_decoded()
     }
 }
 
@@ -255,6 +253,23 @@ struct State {
 }
 
 impl State {
+    fn into_decoded(self) -> Decoded {
+        let Self {
+            mut decoded,
+            event_numbers,
+            wire,
+            ..
+        } = self;
+        event_numbers.add_departures(&mut decoded.answer.departures);
+        if wire.leaves_empty_objects_out && decoded.terminated {
+            let calls = decoded.answer.tool_calls.iter_mut();
+            calls
+                .filter(|call| call.arguments.is_empty())
+                .for_each(|call| "{}".clone_into(&mut call.arguments));
+        }
+        decoded
+    }
+
     fn keep_frame(&mut self, name: &[u8], data: &[u8]) {
         if self.keeps_frames {
             self.decoded.answer.frames.add(name, data);
@@ -268,9 +283,7 @@ impl State {
             self.keep_frame(event.name, data);
             return ReadSummary::default();
         }
-        if event.name.is_empty()
-            && let Some((channel, text)) = self.event_template.text(data)
-        {
+        if let Some((channel, text)) = self.event_template.text(event.name, data) {
             let answer = &mut self.decoded.answer;
             if self.decoded.finish_reason.is_some() {
                 answer.departures.add(Departure::TextAfterFinish, &text.0);
@@ -278,7 +291,7 @@ impl State {
             let arguments = matches!(channel, Channel::Call(_));
             if self.keeps_frames {
                 let lens = self.event_template.lens();
-                answer.frames.add_text(data, lens, arguments);
+                answer.frames.add_text(event.name, data, lens, arguments);
             }
             let of_answer = match channel {
                 Channel::Content => {
@@ -313,14 +326,10 @@ impl State {
                 })
             }
             Ok(delta) => {
-                if event.name.is_empty() {
-                    // Valid JSON is valid UTF-8.
-                    self.event_template.learn(
-                        std::str::from_utf8(data).unwrap_or_default(),
-                        &delta,
-                        self.wire.event,
-                    );
-                }
+                // Valid JSON is valid UTF-8.
+                let text = std::str::from_utf8(data).unwrap_or_default();
+                let template = &mut self.event_template;
+                template.learn(event.name, text, &delta, self.wire.event);
                 self.add(delta, data)
             }
             // mistral.rs sends errors in the stream as plain text, which the message then quotes.
@@ -400,10 +409,14 @@ impl State {
                 .chunk_tokens
                 .extend(delta.usage.and_then(|usage| usage.completion_tokens));
         }
-        if delta.usage.is_some() {
+        if let Some(usage) = delta.usage {
             // Usage in every chunk is cumulative (vLLM's `continuous_usage_stats`), so the last one
-            // is the total.
-            decoded.usage = delta.usage;
+            // is the total. Messages count the prompt at the start.
+            let known = decoded.usage.and_then(|known| known.prompt_tokens);
+            decoded.usage = Some(Usage {
+                prompt_tokens: usage.prompt_tokens.or(known),
+                ..usage
+            });
         }
         // With times in every chunk (llama.cpp's `timings_per_token`), the last ones are of the
         // whole answer.

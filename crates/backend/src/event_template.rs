@@ -18,6 +18,8 @@ const MAX_TRIES: u8 = 4;
 /// The common prefix and suffix of the events of one answer, once known.
 #[derive(Debug, Default)]
 pub(super) struct EventTemplate {
+    /// The name of the events; empty without one.
+    name: Vec<u8>,
     /// Up to and including the opening quotation mark of the string.
     prefix: Vec<u8>,
     /// From the closing quotation mark of the string.
@@ -37,11 +39,11 @@ pub(super) enum Channel {
 
 impl EventTemplate {
     /// The text of an event that matches the template, and its channel; `None` for other events.
-    pub(super) fn text<'a>(&self, data: &'a [u8]) -> Option<(&Channel, Text<'a>)> {
+    pub(super) fn text<'a>(&self, name: &[u8], data: &'a [u8]) -> Option<(&Channel, Text<'a>)> {
         if self.prefix.is_empty() || data.len() < self.prefix.len() + self.suffix.len() {
             return None;
         }
-        if !data.starts_with(&self.prefix) || !data.ends_with(&self.suffix) {
+        if !data.starts_with(&self.prefix) || !data.ends_with(&self.suffix) || name != self.name {
             return None;
         }
         let string = &data[self.prefix.len() - 1..=data.len() - self.suffix.len()];
@@ -60,6 +62,7 @@ impl EventTemplate {
     /// Learns the template from an event that `reader` has parsed as `delta`.
     pub(super) fn learn(
         &mut self,
+        name: &[u8],
         data: &str,
         delta: &Delta,
         reader: fn(&str) -> serde_json::Result<Delta>,
@@ -79,6 +82,7 @@ impl EventTemplate {
             let probed = reader(&format!("{prefix}{PLACEHOLDER}{suffix}"));
             if probed.is_ok_and(|probed| probed == probe) {
                 (self.prefix, self.suffix, self.channel) = (prefix.into(), suffix.into(), channel);
+                name.clone_into(&mut self.name);
                 return;
             }
         }
@@ -135,12 +139,12 @@ mod tests {
     /// The texts that the fast path returns for the events after the first one.
     fn texts(first: &str, others: &[&str]) -> Vec<Option<String>> {
         let mut template = EventTemplate::default();
-        template.learn(first, &read(first).unwrap(), read);
+        template.learn(b"", first, &read(first).unwrap(), read);
         others
             .iter()
             .map(|data| {
                 template
-                    .text(data.as_bytes())
+                    .text(b"", data.as_bytes())
                     .map(|(_, text)| text.0.into_owned())
             })
             .collect()
@@ -197,14 +201,14 @@ mod tests {
             )
         };
         let mut template = EventTemplate::default();
-        template.learn(&event(1, "x"), &read(&event(1, "x")).unwrap(), read);
+        template.learn(b"", &event(1, "x"), &read(&event(1, "x")).unwrap(), read);
         let (matching, other) = (event(1, "a"), event(2, "a"));
-        let (channel, text) = template.text(matching.as_bytes()).unwrap();
+        let (channel, text) = template.text(b"", matching.as_bytes()).unwrap();
         assert!(
             matches!(channel, Channel::Call(call) if call.index == 1) && text.0 == "a",
             "{channel:?}"
         );
-        assert!(template.text(other.as_bytes()).is_none());
+        assert!(template.text(b"", other.as_bytes()).is_none());
     }
 
     #[test]

@@ -38,7 +38,7 @@ pub fn identify(kind: ServerKind, version: Option<&str>, owned_by: Option<&str>)
         .and_then(|owner| (kind.spec().treated_as)(owner, version))
         .map(|kind| Server::Kind { kind, version });
     let recognised =
-        reported.filter(|server| kind.dialects().contains(&server.constraint_dialect()));
+        reported.filter(|server| kind.dialects().contains(&server.constraint_dialect(kind)));
     recognised.unwrap_or(Server::Kind { kind, version })
 }
 
@@ -54,11 +54,17 @@ impl Server {
         )
     }
 
-    /// The dialect of `--constraint-dialect auto`. A server's own dialect carries more kinds of
-    /// constraints than others.
-    pub fn constraint_dialect(self) -> ConstraintDialect {
+    /// The dialect of `--constraint-dialect auto` for requests of this kind. A server's own dialect
+    /// carries more kinds of constraints than others.
+    pub fn constraint_dialect(self, requests: ServerKind) -> ConstraintDialect {
         match self {
-            Self::Embedded => ConstraintDialect::StructuredOutputs,
+            Self::Embedded => {
+                let dialects = requests.dialects().iter().copied();
+                let mut embedded = dialects.filter(|dialect| dialect.is_embedded());
+                embedded
+                    .next()
+                    .unwrap_or(ConstraintDialect::StructuredOutputs)
+            }
             Self::Kind { kind, version } => (kind.spec().auto_dialect)(version),
         }
     }
@@ -419,7 +425,7 @@ mod tests {
             ),
         ] {
             let server = identify(kind, version, owned_by);
-            let found = (server.constraint_dialect(), server.grammar_dialect());
+            let found = (server.constraint_dialect(kind), server.grammar_dialect());
             assert_eq!(found, (dialect, grammar), "{kind} {version:?} {owned_by:?}");
             let speaks = kind.dialects().is_empty() || kind.dialects().contains(&dialect);
             assert!(speaks, "{kind} does not speak what auto chooses: {dialect}");

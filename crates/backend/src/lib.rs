@@ -39,7 +39,7 @@ pub use answer::{
 pub use check::{check, unsupported};
 pub use decode::{DEFAULT_MAX_EVENT_BYTES, QUOTED_BYTES};
 pub use dialect::ConstraintDialect;
-pub use kind::{Input, ServerKind};
+pub use kind::{Credentials, Input, ServerKind};
 pub use product::{Product, ServerInfo, text_member};
 pub use refused_keyword::refused_keyword;
 pub use stream_fault::StreamFault;

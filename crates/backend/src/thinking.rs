@@ -3,7 +3,8 @@
 //! Sources: vLLM's page "Reasoning Outputs" and SGLang's page "Reasoning Parser" (variables of the
 //! chat template: `enable_thinking` for Qwen 3, GLM 4.5 and Gemma 4, `thinking` for DeepSeek 3.1 and
 //! Granite), llama.cpp's pull requests 20479 and 27221 (`reasoning_effort`), OpenAI's API reference
-//! (`reasoning_effort`, and `reasoning` of a model response), Ollama's API reference (`think`).
+//! (`reasoning_effort`, and `reasoning` of a model response), Ollama's API reference (`think`),
+//! Anthropic's guide "Adaptive thinking" (`thinking`).
 
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -23,6 +24,8 @@ pub enum ThinkingSwitch {
     Reasoning,
     /// Ollama's `think`.
     Think,
+    /// Anthropic's `thinking`.
+    Thinking,
 }
 
 impl ThinkingSwitch {
@@ -33,6 +36,7 @@ impl ThinkingSwitch {
             Self::ReasoningEffort => "reasoning_effort",
             Self::Reasoning => "reasoning",
             Self::Think => "think",
+            Self::Thinking => "thinking",
         }
     }
 
@@ -44,6 +48,7 @@ impl ThinkingSwitch {
             Self::ReasoningEffort => effort.into(),
             Self::Reasoning => json!({"effort": effort}),
             Self::Think => is_on.into(),
+            Self::Thinking => json!({"type": if is_on { "adaptive" } else { "disabled" }}),
         }
     }
 

@@ -347,7 +347,7 @@ pub(super) fn parse_usage(raw: &RawValue) -> Option<Usage> {
     }
     #[derive(Deserialize)]
     struct Details<'a> {
-        #[serde(borrow)]
+        #[serde(borrow, alias = "thinking_tokens")]
         reasoning_tokens: Option<&'a RawValue>,
     }
     match members::<WireUsage<'_>>(raw) {
@@ -440,7 +440,7 @@ pub(super) fn nested_status(error: &RawValue) -> Option<u16> {
 }
 
 /// The model and the server that an event or a body names, on its top level or in its `response`
-/// (`/v1/responses`); `None` without names.
+/// (`/v1/responses`) or `message` (`/v1/messages`); `None` without names.
 pub(super) fn answered_by(json: &[u8]) -> Option<AnsweredBy> {
     /// Other types than texts do not matter.
     #[derive(Default, Deserialize)]
@@ -451,6 +451,7 @@ pub(super) fn answered_by(json: &[u8]) -> Option<AnsweredBy> {
     }
     #[derive(Deserialize)]
     struct InResponse {
+        #[serde(alias = "message")]
         response: Names,
     }
     let is_in = |name: &&str| memmem::find(json, name.as_bytes()).is_some();

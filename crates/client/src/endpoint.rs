@@ -5,6 +5,7 @@ use std::fmt;
 use reqwest::Url;
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 
+use sobench_backend::ServerKind;
 use sobench_core::error::{Error, Result};
 
 /// The media type of bodies, unless a header or the kind of server sets another one.
@@ -17,9 +18,10 @@ pub struct Endpoint {
     pub base_url: String,
     /// The path of the generating endpoint, e.g. `/v1/completions`.
     pub path: String,
-    /// `--header` values in order; a later one replaces an earlier one and the `Authorization` of
-    /// the key.
+    /// `--header` values in order; a later one replaces an earlier one and those of the kind.
     pub headers: Vec<(String, String)>,
+    /// The kind of server, which determines the variable of the key, and other headers.
+    pub kind: ServerKind,
     pub api_key: Option<ApiKey>,
     /// Whether TLS certificates are accepted without verification.
     pub insecure: bool,
@@ -49,6 +51,7 @@ impl fmt::Debug for Endpoint {
             base_url,
             path,
             headers,
+            kind,
             api_key,
             insecure,
         } = self;
@@ -57,6 +60,7 @@ impl fmt::Debug for Endpoint {
             .field("base_url", base_url)
             .field("path", path)
             .field("headers", &names)
+            .field("kind", kind)
             .field("api_key", api_key)
             .field("insecure", insecure)
             .finish()
@@ -137,10 +141,17 @@ impl Endpoint {
     pub(super) fn header_map(&self) -> Result<HeaderMap> {
         let mut map = HeaderMap::new();
         map.insert(CONTENT_TYPE, HeaderValue::from_static(JSON));
+        let credentials = self.kind.credentials();
+        for (name, value) in credentials.headers {
+            map.insert(*name, HeaderValue::from_static(value));
+        }
         if let Some(ApiKey(key)) = &self.api_key {
             let mut value = HeaderValue::from_str(&format!("Bearer {key}")).map_err(|_| {
                 Error::usage("the API key contains characters that are not valid in an HTTP header")
-                    .hint("remove line ends and non-ASCII characters from OPENAI_API_KEY")
+                    .hint(format!(
+                        "remove line ends and non-ASCII characters from {}",
+                        credentials.variable
+                    ))
             })?;
             value.set_sensitive(true);
             map.insert(AUTHORIZATION, value);
@@ -191,7 +202,7 @@ mod tests {
             path: "/v1/completions".to_owned(),
             headers,
             api_key,
-            insecure: false,
+            ..Endpoint::default()
         }
     }
 
@@ -278,6 +289,13 @@ mod tests {
             endpoint.header_map().unwrap()[AUTHORIZATION],
             "Bearer s3cret"
         );
+        let anthropic = Endpoint {
+            kind: ServerKind::Anthropic,
+            ..endpoint
+        };
+        let headers = anthropic.header_map().unwrap();
+        assert_eq!(headers[AUTHORIZATION], "Bearer s3cret");
+        assert_eq!(headers["anthropic-version"], "2026-10-21");
     }
 
     #[test]

@@ -560,7 +560,7 @@ mod tests {
             path: "/".to_owned(),
             headers: vec![],
             api_key: None,
-            insecure: false,
+            ..Endpoint::default()
         }
     }
 

@@ -47,10 +47,9 @@ pub async fn list_models(client: &Client) -> Result<Vec<ModelInfo>> {
                 )
             })?;
     if status != StatusCode::OK {
+        let key_hint = client.options().endpoint.kind.credentials().hint();
         let hint = match status {
-            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
-                "set OPENAI_API_KEY, or give the key with --header"
-            }
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => &key_hint,
             StatusCode::PROXY_AUTHENTICATION_REQUIRED => PROXY_PASSWORD_HINT,
             StatusCode::TOO_MANY_REQUESTS => {
                 "wait until the server's rate limit allows another request, then try again"

@@ -116,6 +116,7 @@ impl Scraper {
         let endpoint = Endpoint {
             base_url: url.to_string(),
             headers: own.headers.iter().filter(|_| is_own).cloned().collect(),
+            kind: own.kind,
             api_key: own.api_key.clone().filter(|_| is_own),
             insecure: own.insecure,
             ..Endpoint::default()

@@ -30,7 +30,7 @@ const FINAL_OR_DELTAS: &str = "the deltas, or the final text; the deltas are jud
 #[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ForbiddenBy {
-    /// The schema of the API (`schemas/wire/openai.json`).
+    /// The schema of the API (`schemas/wire`).
     Schema,
     /// The text of the API's reference.
     Text,
@@ -147,8 +147,8 @@ departures! {
     ChangingCreated "changing_created" Text: "the time `created` changes within a stream";
     UsageWithChoices "usage_with_choices" Text: "usage in a frame with choices";
     FrameAfterFinish "frame_after_finish" Custom: "a frame of the choice after its finish reason";
-    MissingDone "missing_done" Text: "no `[DONE]` at the end of the stream";
-    FrameAfterDone "frame_after_done" Text: "a frame after `[DONE]`";
+    MissingDone "missing_done" Text: "the stream has no end (`[DONE]`, `message_stop`)";
+    FrameAfterDone "frame_after_done" Text: "a frame after the end of the stream";
     WrongEventName "wrong_event_name" Custom: "the name of an event is not its `type`";
     UnknownEvent "unknown_event" Custom: "an event that the API does not have";
     UnorderedEvents "unordered_events" Custom: "an event comes before the one that it follows";

@@ -60,8 +60,14 @@ impl Frames {
         self.text.push('\n');
     }
 
-    /// Adds a frame without a name, whose text lies between a prefix and a suffix of these lengths.
-    pub fn add_text(&mut self, data: &[u8], [prefix_len, suffix_len]: [usize; 2], is_call: bool) {
+    /// Adds a frame whose text lies between a prefix and a suffix of these lengths.
+    pub fn add_text(
+        &mut self,
+        name: &[u8],
+        data: &[u8],
+        [prefix_len, suffix_len]: [usize; 2],
+        is_call: bool,
+    ) {
         let text = &data[prefix_len..data.len() - suffix_len];
         let known = self.suffix_len.filter(|known| {
             let at = self.text.len() - known;
@@ -74,7 +80,7 @@ impl Frames {
                 self.text.insert_str(at, text);
             }
             _ => {
-                self.add(b"", data);
+                self.add(name, data);
                 self.suffix_len = (self.text != CUT).then_some(suffix_len + "\n\n".len());
             }
         }
@@ -103,10 +109,10 @@ mod tests {
         frames.add(b"", b"{\"a\":\n1}");
         for text in ["x", "y}", "z", "\u{e9}"] {
             let data = format!("{{\"t\":\"{text}\"}}");
-            frames.add_text(data.as_bytes(), [6, 2], true);
+            frames.add_text(b"", data.as_bytes(), [6, 2], true);
         }
         frames.add(b"end", b"{}");
-        frames.add_text(b"{\"t\":\"w\"}", [6, 2], true);
+        frames.add_text(b"", b"{\"t\":\"w\"}", [6, 2], true);
         assert_eq!(
             frames.text().unwrap(),
             "data: {\"a\": 1}\n\ndata: {\"t\":\"xy}\"}\n\ndata: {\"t\":\"z\u{e9}\"}\n\n\
@@ -114,7 +120,7 @@ mod tests {
         );
         frames.add(b"", &[b'1'; MAX_BYTES]);
         assert_eq!(frames.text(), None);
-        frames.add_text(b"{\"t\":\"w\"}", [6, 2], false);
+        frames.add_text(b"", b"{\"t\":\"w\"}", [6, 2], false);
         assert_eq!(frames.text(), None);
     }
 }

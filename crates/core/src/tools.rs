@@ -1,8 +1,8 @@
 //! Tool sets: the tools that a request offers, and the calls that it allows.
 //!
-//! Source: OpenAI's API reference, "Create chat completion" and "Create a model response". The two
-//! endpoints write the same members differently. Both forms are read; files have the form of chat
-//! completions.
+//! Source: OpenAI's API reference, "Create chat completion" and "Create a model response", and
+//! Anthropic's, "Create a Message". The endpoints write the same members differently. The forms of
+//! OpenAI are read from files, which have the form of chat completions.
 
 use std::collections::HashSet;
 
@@ -99,6 +99,9 @@ pub enum ToolForm {
     /// Ollama's `/api/chat`: functions as in chat completions, without `strict` and without a
     /// choice.
     Ollama,
+    /// Anthropic's messages: `{"name": ..., "input_schema": ...}`; `tool_choice` is an object, and
+    /// says whether several calls are allowed.
+    Messages,
 }
 
 impl ToolForm {
@@ -106,6 +109,7 @@ impl ToolForm {
     fn object(self, kind: &str, members: Map<String, Value>) -> Value {
         match self {
             Self::Chat | Self::Ollama => json!({"type": kind, kind: members}),
+            Self::Messages => Value::Object(members),
             Self::Responses => {
                 let mut object = Map::from_iter([("type".to_owned(), Value::from(kind))]);
                 object.extend(members);
@@ -213,7 +217,14 @@ impl Tool {
         add("description", self.description.as_deref().map(Value::from));
         match &self.input {
             ToolInput::Function { parameters, strict } => {
-                add("parameters", parameters.clone());
+                match form {
+                    ToolForm::Messages => {
+                        let no_parameters = || json!({"type": "object", "properties": {}});
+                        let schema = parameters.clone().unwrap_or_else(no_parameters);
+                        add("input_schema", Some(schema));
+                    }
+                    _ => add("parameters", parameters.clone()),
+                }
                 let strict = strict.filter(|_| form != ToolForm::Ollama);
                 add("strict", strict.map(Value::from));
             }
@@ -268,10 +279,10 @@ impl TextFormat {
         };
         let grammar = json!({"syntax": syntax, "definition": definition});
         Some(match form {
-            ToolForm::Chat | ToolForm::Ollama => json!({"type": "grammar", "grammar": grammar}),
             ToolForm::Responses => {
                 json!({"type": "grammar", "syntax": syntax, "definition": definition})
             }
+            _ => json!({"type": "grammar", "grammar": grammar}),
         })
     }
 }
@@ -418,7 +429,10 @@ impl ToolSet {
         let is_custom = |tool: &Tool| matches!(tool.input, ToolInput::Custom { .. });
         match form {
             ToolForm::Chat | ToolForm::Responses => None,
-            ToolForm::Ollama if self.tools.iter().any(is_custom) => Some("custom tools"),
+            _ if self.tools.iter().any(is_custom) => Some("custom tools"),
+            ToolForm::Messages => {
+                matches!(self.choice, ToolChoice::Allowed { .. }).then_some("allowed_tools")
+            }
             ToolForm::Ollama if self.choice != ToolChoice::Auto => Some("tool_choice"),
             ToolForm::Ollama => {
                 (self.parallel_tool_calls == Some(false)).then_some("parallel_tool_calls")
@@ -435,6 +449,9 @@ impl ToolSet {
             return members;
         }
         members.insert("tool_choice".to_owned(), self.choice_value(form));
+        if form == ToolForm::Messages {
+            return members;
+        }
         if let Some(parallel) = self.parallel_tool_calls {
             members.insert("parallel_tool_calls".to_owned(), parallel.into());
         }
@@ -442,6 +459,9 @@ impl ToolSet {
     }
 
     fn choice_value(&self, form: ToolForm) -> Value {
+        if form == ToolForm::Messages {
+            return self.messages_choice();
+        }
         let reference = |name: &String| self.tool(name).map(|tool| form.reference(tool));
         match &self.choice {
             ToolChoice::Auto => "auto".into(),
@@ -460,6 +480,20 @@ impl ToolSet {
         }
     }
 
+    /// The choice of Anthropic's messages, which has no form of allowed tools.
+    fn messages_choice(&self) -> Value {
+        let mut choice = match &self.choice {
+            ToolChoice::Auto | ToolChoice::Allowed { .. } => json!({"type": "auto"}),
+            ToolChoice::Required => json!({"type": "any"}),
+            ToolChoice::None => return json!({"type": "none"}),
+            ToolChoice::Named(name) => json!({"type": "tool", "name": name}),
+        };
+        if let Some(parallel) = self.parallel_tool_calls {
+            choice["disable_parallel_tool_use"] = (!parallel).into();
+        }
+        choice
+    }
+
     /// The tool of this name.
     pub fn tool(&self, name: &str) -> Option<&Tool> {
         self.tools.iter().find(|tool| tool.name == name)
@@ -475,10 +509,7 @@ impl ToolSet {
     /// responses endpoint is strict by default, so `strict` is false there.
     #[must_use]
     pub fn without_enforcement(&self, form: ToolForm) -> Self {
-        let not_strict = match form {
-            ToolForm::Chat | ToolForm::Ollama => None,
-            ToolForm::Responses => Some(false),
-        };
+        let not_strict = (form == ToolForm::Responses).then_some(false);
         let choice = match &self.choice {
             ToolChoice::Auto | ToolChoice::Required | ToolChoice::Named(_) => ToolChoice::Auto,
             ToolChoice::None => ToolChoice::None,

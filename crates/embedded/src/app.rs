@@ -293,7 +293,7 @@ impl App {
         let room = context.saturating_sub(prompt_tokens);
         let max_tokens = request.max_tokens.unwrap_or(match endpoint {
             Endpoint::Completions => DEFAULT_COMPLETION_TOKENS.min(room),
-            Endpoint::Chat | Endpoint::Responses => room,
+            Endpoint::Chat | Endpoint::Responses | Endpoint::Messages => room,
         });
         if max_tokens == 0 || max_tokens > room {
             let message = format!(
@@ -421,12 +421,16 @@ impl App {
         let tools = request.tools.as_ref();
         let parser = |tools: &Arc<_>| CallParser::new(self.options.tool_style, Arc::clone(tools));
         let number = head.id.rsplit(['-', '_']).next().unwrap_or_default();
+        let prefix = match head.endpoint {
+            Endpoint::Messages => "toolu",
+            _ => "call",
+        };
         DeltaSettings {
             parser: ChannelParser {
                 reasoning: plan.reasoning.map(|_| ReasoningParser::new(style)),
                 calls: tools.map(parser),
             },
-            id_prefix: format!("call_{number}"),
+            id_prefix: format!("{prefix}_{number}"),
             includes_reasoning: request.thinking.is_included,
             end_mark: style.spec().end_mark,
             wrong_tool: plan.wrong_tool(request.tools.as_deref()),
@@ -438,6 +442,7 @@ impl App {
             Endpoint::Completions => "cmpl-",
             Endpoint::Chat => "chatcmpl-",
             Endpoint::Responses => "resp_",
+            Endpoint::Messages => "msg_",
         };
         let id = format!(
             "{prefix}{:016x}",

@@ -1,5 +1,6 @@
 //! Reads the constraint of a request from `structured_outputs`, `response_format` or `guided_*`; at
-//! the responses endpoint, from `structured_outputs` or `text.format`.
+//! the responses endpoint, from `structured_outputs` or `text.format`; at the messages endpoint, from
+//! `structured_outputs` or `output_config.format`.
 
 use std::sync::Arc;
 
@@ -55,16 +56,18 @@ pub(super) fn read(
             .ok_or_else(|| wrong("structured_outputs", "an object"))?;
         found.push(structured_outputs(members, rules)?);
     }
-    if endpoint == Endpoint::Responses {
-        found.extend(text_format(fields)?);
-    } else {
-        if rules.guided_fields == GuidedFields::Honour {
-            found.extend(guided(fields, rules)?);
-        }
-        if let Some(constraint) = response_format(fields)? {
-            // It replaces an earlier constraint of the same kind, as in vLLM.
-            found.retain(|earlier| earlier.kind() != constraint.kind());
-            found.push(constraint);
+    match endpoint {
+        Endpoint::Responses => found.extend(text_format(fields)?),
+        Endpoint::Messages => found.extend(output_format(fields)?),
+        Endpoint::Completions | Endpoint::Chat => {
+            if rules.guided_fields == GuidedFields::Honour {
+                found.extend(guided(fields, rules)?);
+            }
+            if let Some(constraint) = response_format(fields)? {
+                // It replaces an earlier constraint of the same kind, as in vLLM.
+                found.retain(|earlier| earlier.kind() != constraint.kind());
+                found.push(constraint);
+            }
         }
     }
     let first = found.pop();
@@ -227,6 +230,24 @@ fn text_format(fields: &Map<String, Value>) -> Result<Option<Constraint>, Failur
     })
 }
 
+fn output_format(fields: &Map<String, Value>) -> Result<Option<Constraint>, Failure> {
+    let wrong = |must_be| wrong("output_config", must_be);
+    let format = match present(fields, "output_config") {
+        None => None,
+        Some(Value::Object(config)) => present(config, "format"),
+        Some(_) => return Err(wrong("an object")),
+    };
+    let Some(format) = format else {
+        return Ok(None);
+    };
+    if format.get("type").and_then(Value::as_str) != Some("json_schema") {
+        return Err(wrong("an object whose format is of type json_schema"));
+    }
+    let schema = format.get("schema").filter(|schema| schema.is_object());
+    let schema = schema.ok_or_else(|| wrong("an object whose format has an object as schema"))?;
+    Ok(Some(Constraint::JsonSchema(Arc::new(schema.clone()))))
+}
+
 /// The constraint of a format, with its schema at this pointer, and the errors for a format without
 /// schema and of another type.
 fn read_format(
@@ -249,7 +270,7 @@ fn read_format(
 
 fn too_many() -> Failure {
     Failure::bad_request(
-        "a request may have only one constraint: one member of structured_outputs, one guided_*, or response_format",
+        "a request may have only one constraint: one member of structured_outputs, one guided_*, or one format",
     )
 }
 

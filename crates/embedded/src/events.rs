@@ -7,6 +7,7 @@ use super::deltas::{Delta, DeltaSettings, Deltas, WholeAnswer};
 use super::failure::Failure;
 use super::faults::{FaultKind, RequestFaults};
 use super::generation::FinishReason;
+use super::messages_wire::{self, MessageWriter};
 use super::request::{Endpoint, RequestedUsage};
 use super::responses_wire::ResponseWriter;
 use super::wire::{self, AnswerEnd, DONE, Head, TokenCounts};
@@ -29,14 +30,50 @@ pub(super) enum NextAction {
     Reset,
 }
 
+/// Writes the answers of an endpoint whose events have types.
+pub(super) trait EventWriter: Send {
+    /// The first events of a stream.
+    fn open(&mut self, head: &Head, has_usage: bool, out: &mut Vec<u8>);
+
+    /// The events of a part of the answer.
+    fn write(&mut self, head: &Head, delta: &Delta, out: &mut Vec<u8>);
+
+    /// The events of the end of the answer.
+    fn finish(
+        &mut self,
+        head: &Head,
+        end: AnswerEnd<'_>,
+        counts: Option<TokenCounts>,
+        out: &mut Vec<u8>,
+    );
+
+    /// The answer in one body, after all its parts are written.
+    fn body(&self, head: &Head, end: AnswerEnd<'_>, counts: Option<TokenCounts>) -> Vec<u8>;
+
+    /// The answer of these parts in one body.
+    fn complete(
+        &mut self,
+        deltas: &[Delta],
+        head: &Head,
+        end: AnswerEnd<'_>,
+        counts: Option<TokenCounts>,
+    ) -> Vec<u8> {
+        let mut events = Vec::new();
+        for delta in deltas {
+            self.write(head, delta, &mut events);
+        }
+        self.body(head, end, counts)
+    }
+}
+
 /// Encodes one answer.
 pub(super) struct Events {
     head: Head,
     usage: RequestedUsage,
     faults: RequestFaults,
     deltas: Deltas,
-    /// The writer of the responses endpoint.
-    response: Option<ResponseWriter>,
+    /// `None` for completions and chats.
+    writer: Option<Box<dyn EventWriter>>,
     /// Whether the usage has the tokens of reasoning.
     counts_reasoning: bool,
     is_open: bool,
@@ -51,7 +88,11 @@ impl Events {
         options: DeltaSettings,
         counts_reasoning: bool,
     ) -> Self {
-        let response = (head.endpoint == Endpoint::Responses).then(ResponseWriter::default);
+        let writer: Option<Box<dyn EventWriter>> = match head.endpoint {
+            Endpoint::Completions | Endpoint::Chat => None,
+            Endpoint::Responses => Some(Box::new(ResponseWriter::default())),
+            Endpoint::Messages => Some(Box::new(MessageWriter::default())),
+        };
         let deltas = Deltas::new(options, &mut faults);
         if faults.has(FaultKind::WrongModel) {
             head.model.push_str("-other");
@@ -61,7 +102,7 @@ impl Events {
             usage,
             faults,
             deltas,
-            response,
+            writer,
             counts_reasoning,
             is_open: false,
             texts: 0,
@@ -104,8 +145,8 @@ impl Events {
             &mut self.faults,
         );
         let finish = self.finish(&progress);
-        if self.response.is_some() {
-            self.write_response(&deltas, finish, &progress, out);
+        if self.writer.is_some() {
+            self.write_typed(&deltas, finish, &progress, out);
         } else {
             self.write_chunks(&deltas, finish, &progress, out);
         }
@@ -174,8 +215,8 @@ impl Events {
         }
     }
 
-    /// Writes the events of the responses endpoint.
-    fn write_response(
+    /// Writes the events of the other endpoints.
+    fn write_typed(
         &mut self,
         deltas: &[Delta],
         finish: Option<FinishReason>,
@@ -184,19 +225,24 @@ impl Events {
     ) {
         let counts = self.counts(progress);
         let usage = finish.is_some() && self.has_usage(true);
-        let Some(writer) = &mut self.response else {
+        let Some(writer) = &mut self.writer else {
             return;
         };
         if !self.is_open {
             self.is_open = true;
             self.faults.inject(FaultKind::WrongModel);
-            writer.open(&self.head, out);
+            let has_usage = !self.faults.has(FaultKind::NoUsage);
+            writer.open(&self.head, has_usage, out);
         }
         for delta in deltas {
             writer.write(&self.head, delta, out);
         }
-        if let Some(finish) = finish {
-            writer.finish(&self.head, finish, usage.then_some(counts), out);
+        if finish.is_some() {
+            let end = AnswerEnd {
+                finish,
+                stop: progress.piece.stop.as_deref(),
+            };
+            writer.finish(&self.head, end, usage.then_some(counts), out);
         }
     }
 
@@ -217,15 +263,13 @@ impl Events {
             .deltas
             .read(&progress.piece.text, true, &mut self.faults);
         let finish = self.finish(&progress);
-        let mut body = if self.response.is_some() {
-            let finish = finish.unwrap_or(FinishReason::Stop);
-            ResponseWriter::complete(&deltas, &self.head, finish, usage)
-        } else {
-            let end = AnswerEnd {
-                finish,
-                stop: progress.piece.stop.as_deref(),
-            };
-            self.head.complete(&WholeAnswer::new(deltas), end, usage)
+        let end = AnswerEnd {
+            finish,
+            stop: progress.piece.stop.as_deref(),
+        };
+        let mut body = match &mut self.writer {
+            Some(writer) => writer.complete(&deltas, &self.head, end, usage),
+            None => self.head.complete(&WholeAnswer::new(deltas), end, usage),
         };
         let action = self.injected_end().unwrap_or(NextAction::End);
         if action != NextAction::End {
@@ -269,15 +313,23 @@ impl Events {
     }
 
     fn write_failure(&mut self, failure: &Failure, out: &mut Vec<u8>) -> NextAction {
-        out.extend(wire::event(&failure.body()));
-        self.write_done(out);
+        if self.head.endpoint == Endpoint::Messages {
+            // An error is the last event.
+            messages_wire::event(&failure.message_body(), out);
+        } else {
+            out.extend(wire::event(&failure.body()));
+            self.write_done(out);
+        }
         NextAction::Abort
     }
 
     fn write_done(&mut self, out: &mut Vec<u8>) {
-        // The responses endpoint ends its streams with a typed event.
-        if self.response.is_none() && !self.faults.inject(FaultKind::NoDone) {
-            out.extend_from_slice(DONE);
+        match self.head.endpoint {
+            // The finish event ends the stream.
+            Endpoint::Responses => {}
+            _ if self.faults.inject(FaultKind::NoDone) => {}
+            Endpoint::Messages => messages_wire::end(out),
+            Endpoint::Completions | Endpoint::Chat => out.extend_from_slice(DONE),
         }
     }
 }

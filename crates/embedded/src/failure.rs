@@ -1,10 +1,11 @@
-//! Error responses in OpenAI's format.
+//! Error responses in OpenAI's format, or in Anthropic's at the messages endpoint.
 
 use axum::Json;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use serde_json::json;
 
+use super::request::Endpoint;
 use sobench_engine::EngineError;
 
 /// An error response: status, message, and the parameter that caused it, if any.
@@ -46,6 +47,28 @@ impl Failure {
     pub(super) fn about(mut self, param: &'static str) -> Self {
         self.param = Some(param);
         self
+    }
+
+    /// The response of this endpoint.
+    pub(super) fn respond(self, endpoint: Endpoint) -> Response {
+        match endpoint {
+            Endpoint::Messages => (self.status, Json(self.message_body())).into_response(),
+            _ => self.into_response(),
+        }
+    }
+
+    /// The body in Anthropic's form.
+    pub(super) fn message_body(&self) -> serde_json::Value {
+        let kind = match self.status.as_u16() {
+            401 => "authentication_error",
+            404 => "not_found_error",
+            413 => "request_too_large",
+            429 => "rate_limit_error",
+            503 | 529 => "overloaded_error",
+            400..=499 => "invalid_request_error",
+            _ => "api_error",
+        };
+        json!({"type": "error", "error": {"type": kind, "message": self.message}})
     }
 
     /// The body: `{"error": {message, type, param, code}}`, with vLLM's names for the types.

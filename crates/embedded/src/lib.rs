@@ -1,4 +1,5 @@
-//! The embedded OpenAI-compatible server, with real masks over a synthetic model.
+//! The embedded server, compatible with OpenAI's API and Anthropic's messages, with real masks over
+//! a synthetic model.
 //!
 //! A real decoding engine computes the masks over a real vocabulary. Only the model is synthetic,
 //! and every answer says so where the API allows it. The server has its own threads, so that a
@@ -23,6 +24,8 @@ mod generation;
 mod knowledge;
 mod listening;
 mod mask_faults;
+mod messages_request;
+mod messages_wire;
 mod model;
 mod process_stats;
 mod prometheus;

@@ -10,6 +10,7 @@ use serde_json::{Map, Value};
 
 use super::constraint_fields::{self, Rules};
 use super::failure::Failure;
+use super::messages_request;
 use super::model::Sampling;
 use super::responses_request;
 use super::tools;
@@ -22,6 +23,7 @@ pub(super) enum Endpoint {
     Completions,
     Chat,
     Responses,
+    Messages,
 }
 
 impl Endpoint {
@@ -31,6 +33,7 @@ impl Endpoint {
             "v1/completions" => Some(Self::Completions),
             "v1/chat/completions" => Some(Self::Chat),
             "v1/responses" => Some(Self::Responses),
+            "v1/messages" => Some(Self::Messages),
             _ => None,
         }
     }
@@ -119,8 +122,10 @@ pub(super) fn parse(
     rules: &Rules<'_>,
 ) -> Result<GenerationRequest, Failure> {
     let fields = read_fields(body, model)?;
-    if endpoint == Endpoint::Responses {
-        return responses_request::parse(&fields, rules);
+    match endpoint {
+        Endpoint::Responses => return responses_request::parse(&fields, rules),
+        Endpoint::Messages => return messages_request::parse(&fields, rules),
+        Endpoint::Completions | Endpoint::Chat => {}
     }
     refuse_unimplemented(&fields, NEUTRAL, EMPTY)?;
     if endpoint == Endpoint::Completions {
@@ -151,12 +156,12 @@ pub(super) fn parse(
     Ok(GenerationRequest {
         prompt: match endpoint {
             Endpoint::Completions => prompt(&fields)?,
-            Endpoint::Chat | Endpoint::Responses => offered(tools.as_deref()) + &messages(&fields)?,
+            _ => offered(tools.as_deref()) + &messages(&fields)?,
         },
         tools,
         thinking: match endpoint {
             Endpoint::Completions => Thinking::OFF,
-            Endpoint::Chat | Endpoint::Responses => thinking(&fields)?,
+            _ => thinking(&fields)?,
         },
         constraint: constraint_fields::read(&fields, endpoint, rules)?.map(Arc::new),
         max_tokens: max_tokens(&fields, endpoint)?,
@@ -165,7 +170,7 @@ pub(super) fn parse(
         sampling: sampling(&fields)?,
         seed: integer(&fields, "seed", i64::MIN..=i64::MAX)?,
         ignore_eos: flag(&fields, "ignore_eos")?,
-        stop: stops(&fields)?,
+        stop: stops(&fields, "stop")?,
         min_tokens: tokens(&fields, "min_tokens", 0)?.unwrap_or(0),
     })
 }
@@ -197,7 +202,7 @@ fn refuse_tools(fields: &Map<String, Value>) -> Result<(), Failure> {
     if present(fields, "tools").is_none_or(is_empty) {
         return Ok(());
     }
-    let message = "the embedded server takes tools at /v1/chat/completions and /v1/responses only";
+    let message = "the embedded server takes no tools at /v1/completions";
     Err(Failure::bad_request(message).about("tools"))
 }
 
@@ -211,7 +216,7 @@ impl Thinking {
 /// Whether the model thinks, with the fields of vLLM: `reasoning_effort`, `include_reasoning`, and
 /// the variables of chat templates (`enable_thinking` of Qwen3, `thinking` of DeepSeek and
 /// Granite).
-fn thinking(fields: &Map<String, Value>) -> Result<Thinking, Failure> {
+pub(super) fn thinking(fields: &Map<String, Value>) -> Result<Thinking, Failure> {
     let variables = match present(fields, "chat_template_kwargs") {
         None => None,
         Some(Value::Object(variables)) => Some(variables),
@@ -299,9 +304,12 @@ pub(super) fn refuse_unimplemented(
 }
 
 /// The stop strings: one string or a list. Empty ones are dropped.
-fn stops(fields: &Map<String, Value>) -> Result<Vec<String>, Failure> {
-    let must_be = || wrong("stop", "a string or a list of strings");
-    let stops: Vec<String> = match present(fields, "stop") {
+pub(super) fn stops(
+    fields: &Map<String, Value>,
+    name: &'static str,
+) -> Result<Vec<String>, Failure> {
+    let must_be = || wrong(name, "a string or a list of strings");
+    let stops: Vec<String> = match present(fields, name) {
         None => Vec::new(),
         Some(Value::String(stop)) => vec![stop.clone()],
         Some(Value::Array(stops)) => stops
@@ -312,7 +320,7 @@ fn stops(fields: &Map<String, Value>) -> Result<Vec<String>, Failure> {
     };
     if stops.len() > MAX_STOPS || stops.iter().any(|stop| stop.len() > MAX_STOP_BYTES) {
         return Err(wrong(
-            "stop",
+            name,
             &format!("at most {MAX_STOPS} strings of at most {MAX_STOP_BYTES} bytes"),
         ));
     }

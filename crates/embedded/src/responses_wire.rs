@@ -7,8 +7,9 @@
 use serde_json::{Value, json};
 
 use super::deltas::Delta;
+use super::events::EventWriter;
 use super::generation::FinishReason;
-use super::wire::{self, Head, TokenCounts};
+use super::wire::{self, AnswerEnd, Head, TokenCounts};
 
 /// The writer of one answer.
 #[derive(Debug, Default)]
@@ -38,17 +39,16 @@ enum ItemKind {
     },
 }
 
-impl ResponseWriter {
-    /// The first events of a stream.
-    pub(super) fn open(&mut self, head: &Head, out: &mut Vec<u8>) {
+impl EventWriter for ResponseWriter {
+    /// The usage is in the last event only.
+    fn open(&mut self, head: &Head, _: bool, out: &mut Vec<u8>) {
         for kind in ["response.created", "response.in_progress"] {
             let response = self.response(head, "in_progress", None);
             self.event(kind, json!({ "response": response }), out);
         }
     }
 
-    /// The events of a part of the answer.
-    pub(super) fn write(&mut self, head: &Head, delta: &Delta, out: &mut Vec<u8>) {
+    fn write(&mut self, head: &Head, delta: &Delta, out: &mut Vec<u8>) {
         match delta {
             Delta::Reasoning(text) => self.add_text(head, ItemKind::Reasoning, text, out),
             Delta::Content(text) => self.add_text(head, ItemKind::Message, text, out),
@@ -70,11 +70,10 @@ impl ResponseWriter {
         }
     }
 
-    /// The last events of a stream.
-    pub(super) fn finish(
+    fn finish(
         &mut self,
         head: &Head,
-        finish: FinishReason,
+        end: AnswerEnd<'_>,
         counts: Option<TokenCounts>,
         out: &mut Vec<u8>,
     ) {
@@ -84,27 +83,18 @@ impl ResponseWriter {
                 self.close_item(head, index, out);
             }
         }
-        let status = status(finish);
+        let status = status(end);
         let response = self.response(head, status, counts);
         let kind = format!("response.{status}");
         self.event(&kind, json!({ "response": response }), out);
     }
 
-    /// The answer in one body.
-    pub(super) fn complete(
-        deltas: &[Delta],
-        head: &Head,
-        finish: FinishReason,
-        counts: Option<TokenCounts>,
-    ) -> Vec<u8> {
-        let mut writer = Self::default();
-        let mut events = Vec::new();
-        for delta in deltas {
-            writer.write(head, delta, &mut events);
-        }
-        wire::json(&writer.response(head, status(finish), counts))
+    fn body(&self, head: &Head, end: AnswerEnd<'_>, counts: Option<TokenCounts>) -> Vec<u8> {
+        wire::json(&self.response(head, status(end), counts))
     }
+}
 
+impl ResponseWriter {
     fn add_text(&mut self, head: &Head, kind: ItemKind, text: &str, out: &mut Vec<u8>) {
         let is_same = |index: &usize| {
             std::mem::discriminant(&self.items[*index].kind) == std::mem::discriminant(&kind)
@@ -299,10 +289,10 @@ impl ResponseWriter {
     }
 }
 
-fn status(finish: FinishReason) -> &'static str {
-    match finish {
-        FinishReason::Length => "incomplete",
-        FinishReason::Stop | FinishReason::ToolCalls => "completed",
+fn status(end: AnswerEnd<'_>) -> &'static str {
+    match end.finish {
+        Some(FinishReason::Length) => "incomplete",
+        _ => "completed",
     }
 }
 
@@ -364,6 +354,13 @@ mod tests {
         ]
     }
 
+    fn end(finish: FinishReason) -> AnswerEnd<'static> {
+        AnswerEnd {
+            finish: Some(finish),
+            stop: None,
+        }
+    }
+
     const COUNTS: TokenCounts = TokenCounts {
         tokens: 9,
         reasoning: Some(2),
@@ -372,11 +369,16 @@ mod tests {
     #[test]
     fn streams_have_typed_events_in_order() {
         let (mut writer, mut out) = (ResponseWriter::default(), Vec::new());
-        writer.open(&head(), &mut out);
+        writer.open(&head(), true, &mut out);
         for delta in deltas() {
             writer.write(&head(), &delta, &mut out);
         }
-        writer.finish(&head(), FinishReason::ToolCalls, Some(COUNTS), &mut out);
+        writer.finish(
+            &head(),
+            end(FinishReason::ToolCalls),
+            Some(COUNTS),
+            &mut out,
+        );
         let text = String::from_utf8(out).unwrap();
         let events: Vec<Value> = text
             .split_terminator("\n\n")
@@ -428,8 +430,12 @@ mod tests {
                 "completed",
             ]
         );
-        let whole =
-            ResponseWriter::complete(&deltas(), &head(), FinishReason::ToolCalls, Some(COUNTS));
+        let whole = ResponseWriter::default().complete(
+            &deltas(),
+            &head(),
+            end(FinishReason::ToolCalls),
+            Some(COUNTS),
+        );
         let whole: Value = serde_json::from_slice(&whole).unwrap();
         assert_eq!(events.last().unwrap()["response"], whole);
         assert_eq!(whole["output"][1]["content"][0]["text"], "So be it");
@@ -442,10 +448,10 @@ mod tests {
 
     #[test]
     fn cut_answers_are_incomplete() {
-        let cut = ResponseWriter::complete(
+        let cut = ResponseWriter::default().complete(
             &[Delta::Content("a".into())],
             &head(),
-            FinishReason::Length,
+            end(FinishReason::Length),
             None,
         );
         let cut: Value = serde_json::from_slice(&cut).unwrap();

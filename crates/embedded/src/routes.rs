@@ -23,6 +23,7 @@ use super::events::{Events, NextAction, injected_failure};
 use super::failure::Failure;
 use super::faults::{FaultKind, RequestFaults};
 use super::listening::Connection;
+use super::messages_request;
 use super::prometheus;
 use super::request::{self, Endpoint};
 use super::stats::ServerStats;
@@ -42,7 +43,7 @@ pub(super) fn router(app: Arc<App>) -> Router {
     let answers = |endpoint: Endpoint| {
         post(move |app, peer, headers: HeaderMap, body| async move {
             let answered = answer(app, peer, endpoint, &headers, body).await;
-            answered.unwrap_or_else(IntoResponse::into_response)
+            answered.unwrap_or_else(|failure| failure.respond(endpoint))
         })
     };
     Router::new()
@@ -54,6 +55,7 @@ pub(super) fn router(app: Arc<App>) -> Router {
         .route("/v1/completions", answers(Endpoint::Completions))
         .route("/v1/chat/completions", answers(Endpoint::Chat))
         .route("/v1/responses", answers(Endpoint::Responses))
+        .route("/v1/messages", answers(Endpoint::Messages))
         .route("/tokenize", post(tokenize))
         .fallback(|| async { Failure::not_found("Not Found") })
         .method_not_allowed_fallback(|| async {
@@ -170,9 +172,12 @@ async fn start(
     pacer: Pacer,
 ) -> Result<StartedOrRefused, Failure> {
     let permit = app.acquire_slot()?;
+    if endpoint == Endpoint::Messages {
+        messages_request::check_version(headers)?;
+    }
     let request_id = headers.get("x-request-id").and_then(|id| id.to_str().ok());
     let mut parsed = app.read(endpoint, &read_body(body)?, request_id)?;
-    if let Some(refused) = injected_refusal(&mut parsed.faults).await {
+    if let Some(refused) = injected_refusal(&mut parsed.faults, endpoint).await {
         return Ok(Err(refused));
     }
     let is_stream = parsed.request.stream;
@@ -184,7 +189,7 @@ fn read_body(body: ReadBody) -> Result<Bytes, Failure> {
 }
 
 /// The response of faults that are injected before the answer, if any.
-async fn injected_refusal(faults: &mut RequestFaults) -> Option<Response> {
+async fn injected_refusal(faults: &mut RequestFaults, endpoint: Endpoint) -> Option<Response> {
     if let Some(time) = faults.inject_pause(FaultKind::SlowHeader) {
         pause(time).await;
     }
@@ -195,10 +200,10 @@ async fn injected_refusal(faults: &mut RequestFaults) -> Option<Response> {
     if faults.inject(FaultKind::Error429) {
         let retry: [(HeaderName, &str); 1] = [(header::RETRY_AFTER, "1")];
         let failure = Failure::new(StatusCode::TOO_MANY_REQUESTS, injected_failure().message);
-        return Some((retry, failure).into_response());
+        return Some((retry, failure.respond(endpoint)).into_response());
     }
     let is_failed = faults.inject(FaultKind::Error500);
-    is_failed.then(|| injected_failure().into_response())
+    is_failed.then(|| injected_failure().respond(endpoint))
 }
 
 /// A running answer.

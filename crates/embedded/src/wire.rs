@@ -10,7 +10,7 @@ use super::request::Endpoint;
 #[derive(Clone, Debug)]
 pub(super) struct Head {
     pub(super) endpoint: Endpoint,
-    /// With the endpoint's prefix: `cmpl-`, `chatcmpl-` or `resp_`.
+    /// With the endpoint's prefix: `cmpl-`, `chatcmpl-`, `resp_` or `msg_`.
     pub(super) id: String,
     /// Unix seconds.
     pub(super) created: u64,
@@ -307,7 +307,7 @@ impl Head {
     fn event<C: Serialize>(&self, choices: C, usage: Option<Usage>) -> Vec<u8> {
         let object = match self.endpoint {
             Endpoint::Completions => "text_completion",
-            Endpoint::Chat | Endpoint::Responses => "chat.completion.chunk",
+            _ => "chat.completion.chunk",
         };
         event(&self.answer(object, choices, usage))
     }

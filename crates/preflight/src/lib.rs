@@ -323,7 +323,7 @@ fn is_known(product: Option<Product>) -> bool {
 fn is_foreign(product: Option<Product>, dialect: ConstraintDialect) -> bool {
     let is_native = |kind: ServerKind| {
         let version = None;
-        Server::Kind { kind, version }.constraint_dialect() == dialect
+        Server::Kind { kind, version }.constraint_dialect(kind) == dialect
     };
     let is_native_of_another = || {
         let mut others = ServerKind::ALL

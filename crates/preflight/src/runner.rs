@@ -201,6 +201,7 @@ fn other_endpoint(
     let client = Client::new(ClientSettings {
         endpoint: Endpoint {
             path: format!("{prefix}{}", backend.path(options.stream)),
+            kind: backend,
             ..endpoint.clone()
         },
         ..client.options().clone()
@@ -462,7 +463,7 @@ impl Runner<'_> {
         match outcome {
             Outcome::Rejected { status, body, .. } => {
                 let hint = match status {
-                    401 | 403 => "set OPENAI_API_KEY, or give the key with --header",
+                    401 | 403 => &self.options.backend.credentials().hint(),
                     404 => {
                         "check that the server lists --model, and that --endpoint and --backend fit it"
                     }
@@ -618,7 +619,7 @@ impl Runner<'_> {
     }
 
     /// Sends a request, named `label` in messages. A finding in place of the observation if the
-    /// server no longer accepts connections.
+    /// server no longer accepts connections, or the request has no form.
     pub(super) async fn ask(
         &mut self,
         label: &str,
@@ -631,7 +632,12 @@ impl Runner<'_> {
         if let Some(last) = &self.last_request {
             return Ok(Err(Finding::new(Class::NotSent, gone(last))));
         }
-        let observation = self.send(case, request).await?;
+        let body = match self.adapter.encode(case, request) {
+            Ok(body) => body,
+            Err(unsendable) => return Ok(Err(Finding::new(Class::NotCarried, unsendable.what))),
+        };
+        let form = AnswerForm::new(request.stream);
+        let observation = self.send_raw(body, form).await?;
         if let Outcome::Transport {
             cause: TransportCause::Connect,
             message,

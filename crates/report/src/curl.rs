@@ -77,13 +77,16 @@ impl Resend {
             "curl -sS -N {} -H 'Content-Type: application/json'",
             quoted(&self.url)
         );
+        let credentials = self.kind.credentials();
+        for (name, value) in credentials.headers {
+            let _ = write!(line, " -H '{name}: {value}'");
+        }
         // A header of the user replaces the API key, as in the run.
-        let has_own = self
-            .header_names
-            .iter()
-            .any(|name| name.eq_ignore_ascii_case("authorization"));
+        let mut names = self.header_names.iter();
+        let has_own = names.any(|name| name.eq_ignore_ascii_case("authorization"));
         if !self.server_is_gone && !has_own {
-            line.push_str(" -H \"Authorization: Bearer $OPENAI_API_KEY\"");
+            let variable = credentials.variable;
+            let _ = write!(line, " -H \"Authorization: Bearer ${variable}\"");
         }
         for name in &self.header_names {
             let _ = write!(line, " -H {}", quoted(&format!("{name}: ***")));

@@ -1,11 +1,12 @@
-//! How the frames of an answer depart from OpenAI's API: from its schema
-//! (`schemas/wire/openai.json`), and from the order that its clients expect.
+//! How the frames of an answer depart from its API, OpenAI's or Anthropic's: from its schema
+//! (`schemas/wire`), and from the order that its clients expect.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use serde_json::Value;
 
 use crate::events::{Event, Stream};
+use crate::messages::Order;
 use crate::schema::API;
 use sobench_core::departure::{Departure, Departures};
 
@@ -42,7 +43,7 @@ impl<'a> Place<'a> {
 }
 
 impl Stream {
-    /// How the frames depart, each with an example. `None` if they are not of OpenAI's API.
+    /// How the frames depart, each with an example. `None` if they are of neither API.
     pub fn departures(&self) -> Option<Departures> {
         let mut check = Check::default();
         self.events.iter().for_each(|event| check.event(event));
@@ -54,7 +55,7 @@ impl Stream {
 #[derive(Default)]
 struct Check {
     found: BTreeMap<Departure, BTreeSet<String>>,
-    /// The kind of frame; `None` if no frame is of OpenAI's API.
+    /// The kind of frame; `None` if no frame is of a known API.
     root: Option<&'static str>,
     is_stream: bool,
     /// The first values of the members that stay the same.
@@ -68,6 +69,7 @@ struct Check {
     usages: Vec<String>,
     /// Events of responses so far, with the place that they are about.
     seen: HashSet<String>,
+    messages: Order,
 }
 
 impl Check {
@@ -92,7 +94,15 @@ impl Check {
             self.response_event(&event.name, kind, frame);
             return;
         }
+        if let Some(kind) = frame["type"].as_str()
+            && (self.root == Some("messages") || API.messages.contains(kind))
+        {
+            self.root = Some("messages");
+            self.message_event(&event.name, kind, frame);
+            return;
+        }
         let root = match frame["object"].as_str() {
+            _ if frame["type"] == "message" && frame["content"].is_array() => "messages_whole",
             Some("response") => "responses_whole",
             Some("chat.completion.chunk") => "chat",
             Some("chat.completion") => "chat_whole",
@@ -159,11 +169,7 @@ impl Check {
         self.is_stream = true;
         let ends = ["completed", "failed", "incomplete"];
         self.is_done |= ends.iter().any(|end| kind == format!("response.{end}"));
-        if name != kind {
-            self.add(Departure::WrongEventName, &format!("{name:?} for {kind}"));
-        }
-        if !API.events.contains(kind) {
-            self.add(Departure::UnknownEvent, kind);
+        if !self.is_known_event(name, kind) {
             return;
         }
         self.walk(API.root("responses"), frame, &Place::root(kind));
@@ -212,6 +218,34 @@ impl Check {
             );
         }
         self.seen.insert(key);
+    }
+
+    /// An event of messages: its name, its schema, and its order.
+    fn message_event(&mut self, name: &str, kind: &str, frame: &Value) {
+        self.is_stream = true;
+        if !self.is_known_event(name, kind) {
+            return;
+        }
+        let problem = self.messages.add(kind, frame);
+        problem
+            .iter()
+            .for_each(|problem| self.add(Departure::UnorderedEvents, problem));
+        self.is_done |= kind == "message_stop";
+        if !matches!(kind, "ping" | "error") {
+            self.walk(API.root("messages"), frame, &Place::root(kind));
+        }
+    }
+
+    /// Whether the API has an event of this type. Its name is its type.
+    fn is_known_event(&mut self, name: &str, kind: &str) -> bool {
+        if name != kind {
+            self.add(Departure::WrongEventName, &format!("{name:?} for {kind}"));
+        }
+        let is_known = API.events.contains(kind) || API.messages.contains(kind);
+        if !is_known {
+            self.add(Departure::UnknownEvent, kind);
+        }
+        is_known
     }
 
     /// Compares a value with its schema.

@@ -1,12 +1,13 @@
 //! What client libraries read from a stream of chat completions: one function for each client, with
 //! its version and source (`fixtures/joins/clients.json` has what the real clients read, by
-//! `tests/live/clients.py`); and how the frames of an answer depart from OpenAI's API.
+//! `tests/live/clients.py`); and how the frames of an answer depart from its API.
 
 mod client;
 mod clients;
 mod deltas;
 mod events;
 mod frames;
+mod messages;
 mod schema;
 mod shape;
 

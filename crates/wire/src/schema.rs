@@ -1,17 +1,20 @@
-//! The schema of OpenAI's API (`schemas/wire/openai.json`), compiled for the check of frames.
+//! The schemas of the APIs (`schemas/wire`), compiled for the check of frames.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;
 
 use serde_json::Value;
 
-/// The schema of the API.
+/// The schemas of the APIs.
+#[derive(Default)]
 pub(crate) struct Api {
     nodes: Vec<Node>,
     /// Kinds of frames, with the numbers of their nodes.
     roots: HashMap<String, usize>,
     /// Types of the events of responses.
     pub(crate) events: HashSet<String>,
+    /// Types of the events of messages.
+    pub(crate) messages: HashSet<String>,
 }
 
 /// A schema of types, required members and values.
@@ -31,24 +34,28 @@ pub(crate) struct Node {
 }
 
 pub(crate) static API: LazyLock<Api> = LazyLock::new(|| {
-    let text = include_str!("../../../schemas/wire/openai.json");
-    let file: Value = serde_json::from_str(text).expect("the schema of the API is JSON");
-    let mut compiler = Compiler {
-        defs: &file["$defs"],
-        known: HashMap::new(),
-        nodes: Vec::new(),
-    };
-    let roots = file["roots"].as_object().into_iter().flatten();
-    let roots = roots.map(|(kind, schema)| (kind.clone(), compiler.compile(schema)));
-    let roots = roots.collect();
-    Api {
-        roots,
-        nodes: compiler.nodes,
-        events: texts(&file["events"]).collect(),
-    }
+    let mut api = Api::default();
+    api.events = api.read(include_str!("../../../schemas/wire/openai.json"));
+    api.messages = api.read(include_str!("../../../schemas/wire/anthropic.json"));
+    api
 });
 
 impl Api {
+    /// Adds the schemas of a file. Returns its types of events.
+    fn read(&mut self, text: &str) -> HashSet<String> {
+        let file: Value = serde_json::from_str(text).expect("the schema of an API is JSON");
+        let mut compiler = Compiler {
+            defs: &file["$defs"],
+            known: HashMap::new(),
+            nodes: std::mem::take(&mut self.nodes),
+        };
+        for (kind, schema) in file["roots"].as_object().into_iter().flatten() {
+            self.roots.insert(kind.clone(), compiler.compile(schema));
+        }
+        self.nodes = compiler.nodes;
+        texts(&file["events"]).collect()
+    }
+
     pub(crate) fn root(&self, kind: &str) -> usize {
         self.roots[kind]
     }

@@ -43,7 +43,7 @@ impl<'a> DryRun<'a> {
             .settings
             .constraint
             .dialect
-            .unwrap_or(server.constraint_dialect());
+            .unwrap_or(server.constraint_dialect(plan.settings.backend));
         let model = match &plan.target {
             Target::Embedded { .. } => SYNTHETIC_MODEL.to_owned(),
             Target::Server(target) => target
@@ -125,6 +125,10 @@ impl<'a> DryRun<'a> {
             adapter.content_type()
         );
         if let Some(endpoint) = self.plan.endpoint() {
+            let credentials = endpoint.kind.credentials();
+            for (name, value) in credentials.headers {
+                let _ = writeln!(page, "{name}: {value}");
+            }
             if endpoint.api_key.is_some() {
                 let _ = writeln!(page, "authorization: Bearer ***");
             }

@@ -15,6 +15,7 @@ pub(crate) mod traffic;
 use std::time::Duration;
 
 use crate::commands::bench::args::BenchArgs;
+use crate::commands::flags::environment::KeyOf;
 pub use output::{OutputPlan, RunLogPlan};
 pub use shard::StartPlan;
 use sobench_client::Endpoint;
@@ -100,19 +101,18 @@ impl ServerMetricsPlan {
 }
 
 impl RunPlan {
-    /// Checks the flags against each other and turns them into a plan. `api_key` is
-    /// `OPENAI_API_KEY`'s value, if set.
+    /// Checks the flags against each other and turns them into a plan.
     ///
     /// # Errors
     /// Usage errors that name the flag and its value.
-    pub fn new(arguments: &BenchArgs, api_key: Option<String>) -> Result<Self> {
+    pub fn new(arguments: &BenchArgs, key_of: KeyOf) -> Result<Self> {
         let mut unused_flags = compat_flags::notices(&arguments.compat)?;
         unused_flags.extend(request::best_of(&arguments.sampling)?);
         unused_flags.extend(request::skip_chat_template(arguments));
         let backend = server::backend(arguments);
         non_generative::refuse(arguments, backend)?;
         let dataset = dataset::name(arguments, backend)?;
-        let target = server::target(arguments, backend, api_key)?;
+        let target = server::target(arguments, backend, key_of)?;
         let server_metrics = server::server_metrics(&arguments.server)?;
         let (load, num_prompts) = traffic::traffic(&arguments.traffic)?;
         request::refuse_probe(load.probe_request_rate, backend)?;

@@ -154,6 +154,7 @@ impl Session {
         let endpoint = Endpoint {
             base_url: embedded.base_url().to_owned(),
             path: settings.backend.default_path().to_owned(),
+            kind: settings.backend,
             ..Endpoint::default()
         };
         let prefix = Some(EMBEDDED_REQUEST_ID_PREFIX);
@@ -167,7 +168,9 @@ impl Session {
             path: endpoint.path,
             model: SYNTHETIC_MODEL.to_owned(),
             model_id: SYNTHETIC_MODEL.to_owned(),
-            dialect: constraint.dialect.unwrap_or(server.constraint_dialect()),
+            dialect: constraint
+                .dialect
+                .unwrap_or(server.constraint_dialect(settings.backend)),
             grammar_dialect: constraint.grammar_dialect.unwrap_or(notation),
             grammar_spelling: match constraint.grammar_dialect {
                 None if embedded.grammar_dialects().len() != 1 => GrammarSpelling::AsWritten,
@@ -243,7 +246,9 @@ impl Session {
         let server = identify(settings.backend, server_version.as_deref(), owned_by);
         let product = owned_by.and_then(Product::by_owner);
         let constraint = &settings.constraint;
-        let dialect = constraint.dialect.unwrap_or(server.constraint_dialect());
+        let dialect = constraint
+            .dialect
+            .unwrap_or(server.constraint_dialect(settings.backend));
         let engine = constraint.guided_decoding_backend.as_deref();
         let (engine_choice, notices) = engine_and_notices(engine, server, dialect);
         let served = match server {

@@ -12,6 +12,7 @@ use super::input::Part;
 use super::json::ExplainFile;
 use super::report::{self, place_text};
 use crate::commands::output::{CommandOutput, check_writable, pretty};
+use sobench_backend::ServerKind;
 use sobench_core::error::{Error, Result};
 use sobench_core::output_files::refuse_foreign;
 
@@ -24,6 +25,7 @@ pub(super) struct Saved {
     input: String,
     /// For `curl.sh`; `None` for the embedded engines.
     url: Option<String>,
+    kind: Option<ServerKind>,
 }
 
 impl Saved {
@@ -53,6 +55,7 @@ impl Saved {
             paths,
             input: flags.file.display().to_string(),
             url: flags.target.base_url.first().map(ToString::to_string),
+            kind: flags.target.backend,
         })
     }
 
@@ -80,7 +83,7 @@ impl Saved {
         };
         let minimal = explained.cause.minimal.to_json();
         let request = explanation.request.clone().unwrap_or(Value::Null);
-        let curl = curl(&request, self.url.as_deref());
+        let curl = curl(&request, self.kind, self.url.as_deref());
         let anonymous = explained.cause.anonymous.as_ref().map(Part::to_json);
         let issue = issue(
             explanation,
@@ -111,20 +114,25 @@ fn files_of(path: &Path) -> Vec<PathBuf> {
 }
 
 /// A script that sends the request. The key comes from the environment.
-fn curl(request: &Value, url: Option<&str>) -> String {
+fn curl(request: &Value, kind: Option<ServerKind>, url: Option<&str>) -> String {
     let url = url.unwrap_or("http://127.0.0.1:8000");
-    let path = match (
-        request.get("messages").is_some(),
-        request.get("input").is_some(),
-    ) {
-        (true, _) => "/v1/chat/completions",
-        (_, true) => "/v1/responses",
-        _ => "/v1/completions",
-    };
+    let kind = kind.unwrap_or(match (request.get("messages"), request.get("input")) {
+        (Some(_), _) => ServerKind::OpenaiChat,
+        (_, Some(_)) => ServerKind::OpenaiResponses,
+        _ => ServerKind::Openai,
+    });
+    let is_streamed = request["stream"] == true;
+    let (path, credentials) = (kind.path(is_streamed), kind.credentials());
+    let variable = credentials.variable;
+    let others: String = credentials
+        .headers
+        .iter()
+        .map(|(name, value)| format!(" -H '{name}: {value}'"))
+        .collect();
     format!(
-        "#!/bin/sh\n# Sends the smallest request that fails. OPENAI_API_KEY is the key, if one is needed.\n\
-         cd \"$(dirname \"$0\")\" || exit\ncurl -sS \"${{BASE_URL:-{}}}{path}\" -H 'Content-Type: application/json' \\\n  \
-         -H \"Authorization: Bearer ${{OPENAI_API_KEY:-none}}\" --data-binary @request.json\n",
+        "#!/bin/sh\n# Sends the smallest request that fails. {variable} is the key, if one is needed.\n\
+         cd \"$(dirname \"$0\")\" || exit\ncurl -sS \"${{BASE_URL:-{}}}{path}\" -H 'Content-Type: application/json'{others} \\\n  \
+         -H \"Authorization: Bearer ${{{variable}:-none}}\" --data-binary @request.json\n",
         url.trim_end_matches('/').trim_end_matches("/v1")
     )
 }

@@ -111,7 +111,7 @@ impl Context<'_> {
         };
         let mut target = self.flags.target.clone();
         target.backend = target.backend.or(Some(kind));
-        TargetPlan::new(&target, environment::api_key().as_deref())
+        TargetPlan::new(&target, environment::api_key)
     }
 
     fn on_servers(&self, subjects: &[Subject]) -> Result<Vec<Explanation>> {

@@ -8,6 +8,7 @@
 use std::io::{Error, ErrorKind, Result};
 use std::path::PathBuf;
 
+use sobench_backend::ServerKind;
 use sobench_core::secrets;
 
 /// The value of a variable, if it is set and not empty.
@@ -15,9 +16,12 @@ pub fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
-/// The API key of the server (`OPENAI_API_KEY`).
-pub fn api_key() -> Option<String> {
-    let key = variable("OPENAI_API_KEY")?;
+/// The API key for a kind of server.
+pub type KeyOf = fn(ServerKind) -> Option<String>;
+
+/// The API key for a kind of server, from its variable.
+pub fn api_key(kind: ServerKind) -> Option<String> {
+    let key = variable(kind.credentials().variable)?;
     secrets::register(&key);
     Some(key)
 }

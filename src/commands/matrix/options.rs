@@ -138,7 +138,6 @@ impl Benchmark {
     /// # Errors
     /// Usage errors that name the flag and its value.
     pub fn new(arguments: &BenchArgs, is_matrix: bool) -> Result<Self> {
-        let api_key = environment::api_key();
         let flags = &arguments.matrix;
         let is_comparison = is_matrix
             || arguments.constraint.guided_decoding_backend.len() > 1
@@ -163,7 +162,7 @@ impl Benchmark {
                     "leave it out, or compare several servers: --target NAME=URL --target NAME=URL",
                 ));
             }
-            let mut run = RunPlan::new(arguments, api_key)?;
+            let mut run = RunPlan::new(arguments, environment::api_key)?;
             if let RunLogPlan::At(path) = &run.output.run_log {
                 run.output.run_log = RunLogPlan::At(RunLogPaths::of_single(path, &run)?);
             }
@@ -173,7 +172,7 @@ impl Benchmark {
                 Self::Run(Box::new(run))
             });
         }
-        let plan = Box::new(MatrixPlan::new(arguments, is_matrix, api_key.as_deref())?);
+        let plan = Box::new(MatrixPlan::new(arguments, is_matrix)?);
         Ok(if flags.dry_run {
             Self::DryRun(plan)
         } else {
@@ -216,7 +215,7 @@ impl MatrixPlan {
         }
     }
 
-    fn new(arguments: &BenchArgs, is_matrix: bool, api_key: Option<&str>) -> Result<Self> {
+    fn new(arguments: &BenchArgs, is_matrix: bool) -> Result<Self> {
         refuse_single_run_flags(arguments)?;
         let flags = &arguments.matrix;
         let share = flags.goodput_share;
@@ -267,7 +266,7 @@ impl MatrixPlan {
                         contender.flags.clone()
                     };
                     for arm in &arms {
-                        let plan = one_run(&flags, *name, &datasets, *level, *arm, api_key)?;
+                        let plan = one_run(&flags, *name, &datasets, *level, *arm)?;
                         runs.push(PlannedRun {
                             dataset,
                             load,
@@ -741,7 +740,6 @@ fn one_run(
     all: &[DatasetName],
     load: Load,
     arm: Arm,
-    api_key: Option<&str>,
 ) -> Result<RunPlan> {
     let mut flags = flags.clone();
     if dataset != DatasetName::Mix {
@@ -766,7 +764,7 @@ fn one_run(
         flags.output.require.clear();
         flags.traffic.cold_schema_every = None;
     }
-    RunPlan::new(&flags, api_key.map(str::to_owned))
+    RunPlan::new(&flags, environment::api_key)
 }
 
 #[cfg(test)]

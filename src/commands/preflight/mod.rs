@@ -33,7 +33,7 @@ use sobench_shutdown::Shutdown;
 /// Invalid input, no server, or a file that cannot be written. If it can no longer be written at the
 /// end, only the exit code changes.
 pub fn run(flags: &PreflightArgs, shutdown: &Shutdown) -> Result<CommandOutput> {
-    let options = PreflightPlan::new(flags, environment::api_key().as_deref())?;
+    let options = PreflightPlan::new(flags, environment::api_key)?;
     // A test can take half an hour.
     check_writable(paths(&options.files))?;
     if let Some(features) = &options.features {

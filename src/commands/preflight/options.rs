@@ -9,6 +9,7 @@ use crate::commands::flags::checks::{
     checked_url, grammar_notation, json_object, key_values, seconds,
 };
 use crate::commands::flags::embedded::refuse_unembedded;
+use crate::commands::flags::environment::KeyOf;
 use crate::commands::preflight::args::{FORMATS, PreflightArgs, TargetArgs};
 use sobench_backend::{ConstraintDialect, ServerKind};
 use sobench_client::{ApiKey, Endpoint};
@@ -96,12 +97,12 @@ pub enum Dialects {
 }
 
 impl PreflightPlan {
-    /// Checks the flags. `api_key` is `OPENAI_API_KEY`'s value, if set.
+    /// Checks the flags.
     ///
     /// # Errors
     /// Usage errors with the flag and its value.
-    pub fn new(flags: &PreflightArgs, api_key: Option<&str>) -> Result<Self> {
-        let servers = TargetPlan::new(&flags.target, api_key)?;
+    pub fn new(flags: &PreflightArgs, key_of: KeyOf) -> Result<Self> {
+        let servers = TargetPlan::new(&flags.target, key_of)?;
         if servers.targets.len() > 1 && !flags.features {
             return Err(
                 Error::usage("several servers or engines without --features")
@@ -127,11 +128,11 @@ impl PreflightPlan {
 }
 
 impl TargetPlan {
-    /// Checks the flags. `api_key` is `OPENAI_API_KEY`'s value, if set.
+    /// Checks the flags.
     ///
     /// # Errors
     /// Usage errors with the flag and its value.
-    pub fn new(flags: &TargetArgs, api_key: Option<&str>) -> Result<Self> {
+    pub fn new(flags: &TargetArgs, key_of: KeyOf) -> Result<Self> {
         let backend = flags.backend.unwrap_or_default();
         if backend.dialects().is_empty() {
             return Err(Error::usage(format!(
@@ -140,7 +141,7 @@ impl TargetPlan {
             .hint("use another --backend, if the server supports one"));
         }
         Ok(Self {
-            targets: targets(flags, backend, api_key)?,
+            targets: targets(flags, backend, key_of)?,
             backend,
             dialects: match flags.constraint_dialect.as_str() {
                 "all" => Dialects::All,
@@ -164,16 +165,12 @@ fn output_len(flags: &PreflightArgs) -> u32 {
     })
 }
 
-fn targets(
-    flags: &TargetArgs,
-    backend: ServerKind,
-    api_key: Option<&str>,
-) -> Result<Vec<PreflightTarget>> {
+fn targets(flags: &TargetArgs, backend: ServerKind, key_of: KeyOf) -> Result<Vec<PreflightTarget>> {
     if !flags.base_url.is_empty() {
         return flags
             .base_url
             .iter()
-            .map(|url| server(flags, url, backend, api_key))
+            .map(|url| server(flags, url, backend, key_of))
             .collect();
     }
     refuse_unembedded(backend, flags.constraint_dialect.parse().ok())?;
@@ -197,7 +194,7 @@ fn server(
     flags: &TargetArgs,
     url: &str,
     backend: ServerKind,
-    api_key: Option<&str>,
+    key_of: KeyOf,
 ) -> Result<PreflightTarget> {
     let endpoint = Endpoint {
         base_url: checked_url(url)?,
@@ -206,7 +203,8 @@ fn server(
             .clone()
             .unwrap_or_else(|| backend.path(!flags.disable_stream).to_owned()),
         headers: key_values("--header", &flags.header)?,
-        api_key: api_key.map(ApiKey::new),
+        kind: backend,
+        api_key: key_of(backend).map(ApiKey::new),
         insecure: flags.insecure,
     };
     Ok(PreflightTarget::Server {
@@ -300,7 +298,7 @@ mod tests {
         let Command::Preflight(arguments) = command else {
             panic!("{command:?}")
         };
-        PreflightPlan::new(&arguments, Some("key-from-environment"))
+        PreflightPlan::new(&arguments, |_| Some("key-from-environment".to_owned()))
     }
 
     #[test]

@@ -67,6 +67,7 @@ impl Target {
                 let client = client(Endpoint {
                     base_url: embedded.base_url().to_owned(),
                     path: flags.backend.path(flags.stream).to_owned(),
+                    kind: flags.backend,
                     ..Endpoint::default()
                 })?;
                 let notation = embedded
@@ -125,7 +126,7 @@ fn preflight_options(
     server: Server,
     notation: GrammarDialect,
 ) -> PreflightSettings {
-    let preferred = server.constraint_dialect();
+    let preferred = server.constraint_dialect(flags.backend);
     let dialects = match flags.dialects {
         Dialects::One(dialect) => vec![dialect],
         Dialects::Auto => vec![preferred],

@@ -36,7 +36,7 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 pub fn run(flags: &LimitsArgs, shutdown: &Shutdown) -> Result<CommandOutput> {
     let files = flags.save.files(&FORMATS)?;
     let step_timeout = seconds("--step-timeout", flags.step_timeout)?;
-    let servers = TargetPlan::new(&flags.target, environment::api_key().as_deref())?;
+    let servers = TargetPlan::new(&flags.target, environment::api_key)?;
     for target in &servers.targets {
         refuse_foreign_server(flags, target)?;
     }

@@ -4,6 +4,7 @@ mod conversion;
 mod guided;
 mod llama_cpp;
 mod ollama_format;
+mod output_config;
 mod regex_schema;
 mod response_format;
 mod sglang;
@@ -41,6 +42,7 @@ registry! {
         TritonGuide => triton_guide::SPEC,
         TextFormat => text_format::SPEC,
         OllamaFormat => ollama_format::SPEC,
+        OutputConfig => output_config::SPEC,
         ToolCall => tool_call::SPEC,
         ToolCallNonStrict => tool_call_non_strict::SPEC,
     }

@@ -1,6 +1,6 @@
 //! The schema as the parameters of one forced function call, with `strict`.
 //!
-//! Source: OpenAI's guide "Function calling". The arguments are collected from the stream and
+//! Source: OpenAI's guide "Function calling", Anthropic's guide "Tool use". The arguments are collected from the stream and
 //! judged like any answer. Text besides the call is part of the answer and makes it invalid,
 //! because a forced call allows no other output. Servers may need a tool-call parser for this (vLLM
 //! refuses without one, SGLang streams the call as text). vLLM's responses endpoint sends the
@@ -28,7 +28,11 @@ fn strict_call(parameters: Value, server: ServerKind) -> Carried {
 pub(super) fn call(parameters: Value, server: ServerKind, strict: Option<bool>) -> Carried {
     let parameters = conversion::schema_object(parameters)?;
     let name = conversion::NAME;
-    let mut function = json!({"name": name, "parameters": parameters});
+    let member = match server {
+        ServerKind::Anthropic => "input_schema",
+        _ => "parameters",
+    };
+    let mut function = json!({"name": name, member: parameters});
     if let Some(strict) = strict {
         function["strict"] = strict.into();
     }
@@ -39,6 +43,7 @@ pub(super) fn call(parameters: Value, server: ServerKind, strict: Option<bool>) 
             merge(&mut tool, &function);
             (tool, json!({"type": "function", "name": name}))
         }
+        ServerKind::Anthropic => (function, json!({"type": "tool", "name": name})),
         _ => (
             json!({"type": "function", "function": function}),
             json!({"type": "function", "function": {"name": name}}),

@@ -1,5 +1,6 @@
 //! Server kinds, one file each: requests, responses and how to identify the server.
 
+mod anthropic;
 mod aphrodite;
 mod deepspeed_mii;
 mod llama_cpp;
@@ -41,6 +42,7 @@ registry! {
         Openai => openai::SPEC,
         OpenaiChat => openai_chat::SPEC,
         OpenaiResponses => openai_responses::SPEC,
+        Anthropic => anthropic::SPEC,
         Sglang => sglang::SPEC,
         LlamaCpp => llama_cpp::SPEC,
         Tgi => tgi::SPEC,
@@ -69,6 +71,28 @@ pub enum Input {
     Audio,
     /// A query and documents.
     Ranking,
+}
+
+/// The key of the server, which is a bearer token, and what is sent beside it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Credentials {
+    /// The environment variable of the key.
+    pub variable: &'static str,
+    /// Headers of every request, with or without a key.
+    pub headers: &'static [(&'static str, &'static str)],
+}
+
+impl Credentials {
+    pub(super) const OPENAI: Self = Self {
+        variable: "OPENAI_API_KEY",
+        headers: &[],
+    };
+
+    /// What to do if the server refuses the key.
+    pub fn hint(self) -> String {
+        let variable = self.variable;
+        format!("set {variable}, or give the key with --header")
+    }
 }
 
 /// Major and minor version of a server.
@@ -124,6 +148,7 @@ pub(crate) struct KindSpec {
     pub(super) thinking_switches: &'static [ThinkingSwitch],
     /// The server software, if it can be identified.
     pub(super) product: Option<ProductSpec>,
+    pub(super) credentials: Credentials,
     /// Encodes the request body as JSON.
     pub(super) encode: fn(ServerKind, &Case, &BodySettings) -> Result<Bytes, Unsendable>,
     /// How responses are decoded.
@@ -188,6 +213,11 @@ impl ServerKind {
         path.contains("chat") == self.takes_messages()
             && !path.contains("audio")
             && !Self::ALL.into_iter().any(has)
+    }
+
+    /// The key of the server, and what is sent beside it.
+    pub fn credentials(self) -> Credentials {
+        self.spec().credentials
     }
 
     /// The input of requests.

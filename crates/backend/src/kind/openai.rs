@@ -7,7 +7,7 @@
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-use super::{Input, KindSpec, ServerKind};
+use super::{Credentials, Input, KindSpec, ServerKind};
 use crate::body_layout::BodyLayout;
 use crate::{BodySettings, ConstraintDialect, Unsendable, body, decode};
 use sobench_core::case::Case;
@@ -39,6 +39,7 @@ pub(super) const COMPLETIONS: KindSpec = KindSpec {
     thinking_switches: &[],
     // OpenAI and vLLM; SGLang and mistral.rs; FastAPI.
     product: None,
+    credentials: Credentials::OPENAI,
     encode,
     wire: decode::OPENAI,
     adapter: |kind| Box::new(kind),

@@ -46,7 +46,7 @@ fn options(base_url: &str, kind: ServerKind) -> ClientSettings {
         path: kind.default_path().to_owned(),
         headers: vec![],
         api_key: None,
-        insecure: false,
+        ..Endpoint::default()
     };
     ClientSettings::with_defaults(endpoint)
 }

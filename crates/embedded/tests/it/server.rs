@@ -5,6 +5,7 @@ mod batching;
 mod calls;
 mod engines;
 mod knowledge;
+mod messages;
 mod reasoning;
 mod responses;
 mod serving;

@@ -49,9 +49,8 @@ async fn try_preflight(base_url: &str, options: &PreflightSettings) -> Result<Pr
     let endpoint = Endpoint {
         base_url: base_url.to_owned(),
         path: options.backend.default_path().to_owned(),
-        headers: Vec::new(),
-        api_key: None,
-        insecure: false,
+        kind: options.backend,
+        ..Endpoint::default()
     };
     let client = Client::new(ClientSettings::with_defaults(endpoint))?;
     preflight::run(&client, options, &Shutdown::new(), |_| {}).await

@@ -9,6 +9,7 @@ use super::{ServerMetricsPlan, ServerTarget, Target};
 use crate::commands::bench::args::BenchArgs;
 use crate::commands::flags::checks::{checked_url, key_values};
 use crate::commands::flags::embedded;
+use crate::commands::flags::environment::KeyOf;
 use crate::commands::flags::paths::InputNames;
 use crate::commands::flags::values::{described, named};
 use sobench_backend::ServerKind;
@@ -64,7 +65,7 @@ pub struct ServerArgs {
     /// [default: the built-in cl100k_base]
     #[arg(long, value_name = "PATH|ID")]
     pub tokenizer: Option<InputNames>,
-    /// Additional request headers. The environment variable OPENAI_API_KEY becomes the bearer token
+    /// Additional request headers. The environment variable OPENAI_API_KEY (ANTHROPIC_API_KEY with --backend anthropic) is the key
     #[arg(long, value_name = "KEY=VALUE", num_args = 1..)]
     pub header: Vec<String>,
     /// Skip the verification of the server's TLS certificate
@@ -176,11 +177,7 @@ fn needs_page(flag: &str) -> Error {
 ///
 /// # Errors
 /// A flag that only the other kind of target takes; an invalid URL, header or time.
-pub(crate) fn target(
-    arguments: &BenchArgs,
-    backend: ServerKind,
-    api_key: Option<String>,
-) -> Result<Target> {
+pub(crate) fn target(arguments: &BenchArgs, backend: ServerKind, key_of: KeyOf) -> Result<Target> {
     let ServerArgs {
         base_url,
         host,
@@ -219,7 +216,8 @@ pub(crate) fn target(
                     .to_owned()
             }),
             headers: key_values("--header", &arguments.server.header)?,
-            api_key: api_key.map(ApiKey::new),
+            kind: backend,
+            api_key: key_of(backend).map(ApiKey::new),
             insecure: arguments.server.insecure,
         },
         is_default_address,

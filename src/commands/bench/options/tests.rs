@@ -20,7 +20,7 @@ fn plan(arguments: &[&str]) -> Result<RunPlan> {
     let Command::Bench(arguments) = command else {
         panic!("{command:?}")
     };
-    RunPlan::new(&arguments, Some("key-from-environment".to_owned()))
+    RunPlan::new(&arguments, |_| Some("key-from-environment".to_owned()))
 }
 
 fn base_url(arguments: &[&str]) -> Option<String> {

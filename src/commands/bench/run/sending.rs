@@ -226,7 +226,7 @@ impl Sending<'_> {
         }
         match outcome {
             Outcome::Rejected { status, body, .. } => {
-                refused(status, body).hint(refusal_hint(*status, case))
+                refused(status, body).hint(refusal_hint(self.adapter.kind(), *status, case))
             }
             Outcome::ServerError { status, body, .. } => {
                 refused(status, body).hint(server_error_hint(*status))
@@ -380,13 +380,13 @@ fn has_begun(message: &str) -> bool {
         .any(|stage| message.ends_with(stage.phrase()))
 }
 
-fn refusal_hint(status: u16, case: &Case) -> String {
+fn refusal_hint(kind: ServerKind, status: u16, case: &Case) -> String {
     let sent = case
         .constraint
         .as_ref()
         .filter(|_| case.arm.sends_constraint());
     match (status, sent) {
-        (401 | 403, _) => "set OPENAI_API_KEY, or give the header with --header".to_owned(),
+        (401 | 403, _) => kind.credentials().hint(),
         (429, _) => "the server is overloaded or limits the request rate: wait, then lower --request-rate or \
              --max-concurrency"
             .to_owned(),
@@ -540,11 +540,12 @@ mod tests {
             (413, "too large"),
         ] {
             assert!(
-                refusal_hint(status, &case(0, "a")).contains(word),
+                refusal_hint(ServerKind::Vllm, status, &case(0, "a")).contains(word),
                 "{status}"
             );
             assert_eq!(
-                refusal_hint(status, &case(0, "a")).contains("--constraint-dialect"),
+                refusal_hint(ServerKind::Vllm, status, &case(0, "a"))
+                    .contains("--constraint-dialect"),
                 matches!(status, 400 | 422)
             );
         }

@@ -3,7 +3,6 @@
 
 use super::{MatrixPlan, PlannedRun, one_run};
 use crate::commands::bench::args::BenchArgs;
-use crate::commands::flags::environment;
 use crate::commands::matrix::sweep::{MAX_RUNS, START_CONCURRENCY};
 use sobench_core::error::{Error, Result};
 use sobench_data::dataset::DatasetName;
@@ -108,7 +107,6 @@ impl MatrixPlan {
             .sweep
             .as_ref()
             .ok_or_else(|| Error::internal("a load outside the plan"))?;
-        let api_key = environment::api_key();
         let mut planned = Vec::new();
         for flags in &sweep.flags {
             let flags = with_requests(flags, load);
@@ -116,7 +114,7 @@ impl MatrixPlan {
             for (dataset, name) in sweep.datasets.iter().enumerate() {
                 for arm in &self.arms {
                     let all = &sweep.datasets;
-                    let plan = one_run(&flags, *name, all, load, *arm, api_key.as_deref())?;
+                    let plan = one_run(&flags, *name, all, load, *arm)?;
                     runs.push(PlannedRun {
                         dataset,
                         load: self.loads.len(),

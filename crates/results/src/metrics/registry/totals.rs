@@ -219,7 +219,7 @@ pub static TRUNCATED: Metric = total(
 )
 .shown(Shown::Unlike(&rates::TRUNCATED_RATE));
 
-/// Requests that were due and never sent.
+/// Requests that were due and never sent, though the kind of server has a form for them.
 pub static NEVER_SENT: Metric = total(
     "never_sent",
     "Requests due and never sent",
@@ -229,7 +229,8 @@ pub static NEVER_SENT: Metric = total(
         let unsent = run
             .samples
             .iter()
-            .filter(|sample| sample.latency(run.options).schedule_lag_ms.is_none());
+            .filter(|sample| sample.latency(run.options).schedule_lag_ms.is_none())
+            .filter(|sample| !matches!(sample.outcome(), Outcome::Unsupported { .. }));
         Some(unsent.count() as f64)
     },
 )

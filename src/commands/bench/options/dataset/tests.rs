@@ -24,7 +24,7 @@ fn run(arguments: &[&str]) -> Result<RunPlan> {
     let Command::Bench(arguments) = command else {
         panic!("{command:?}")
     };
-    RunPlan::new(&arguments, None)
+    RunPlan::new(&arguments, |_| None)
 }
 
 #[test]
