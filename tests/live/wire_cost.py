@@ -28,12 +28,12 @@ def calibrate(sobench, wires, folder):
     clients = []
     for wire in wires:
         command = (
-            f"{sobench} bench --backend openai --base-url {{base_url}} --model {{model}} --dataset random --num-prompts {{requests}}"
-            " --max-concurrency {streams} --request-rate {rate} --output-len {output_len} --ignore-eos --save-result --save-detailed"
-            f" --result-dir {{dir}} --result-filename {{file}} --skip-preflight --disable-tqdm --no-run-log --wire={wire}"
+            f"{sobench} bench --base-url {{base_url}} --model {{model}} --no-guided-decoding --num-prompts {{requests}}"
+            " --max-concurrency {streams} --output-len {output_len} --save-result --save-detailed --result-dir {dir}"
+            f" --result-filename {{file}} --skip-preflight --disable-tqdm --no-run-log --wire={wire}"
         )
         clients += ["--against-name", wire, "--against", command]
-    options = ["--streams", "400", "--request-rate", "0", "--rounds", "2", "--format", "json", *clients]
+    options = ["--streams", "400", "--request-rate", "0", "--rounds", "4", "--format", "json", *clients]
     page = subprocess.run([sobench, "calibrate", *options], check=True, capture_output=True, text=True, cwd=folder).stdout
     rows = {row["client"]: row for row in json.loads(page)["rows"]}
     measured = {wire: rows[wire]["measured"] for wire in wires}

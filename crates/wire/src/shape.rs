@@ -1,5 +1,7 @@
 //! The shape of an answer: what its checks depend on.
 
+use memchr::memmem;
+
 /// Texts that a model writes.
 const TEXTS: [&[u8]; 7] = [
     b"content",
@@ -20,6 +22,8 @@ const MAX_DIGITS: usize = 15;
 ///
 /// Two answers of one shape depart alike. Clients that read one of them alike read the other alike,
 /// if the arguments of each call are an object, and not the same as those of another call.
+///
+/// Of frames of one shape in a row, two stay: arguments come in any number of pieces.
 ///
 /// `None` if the frames are not plain JSON.
 pub fn shape(frames: &str, has_calls: bool) -> Option<Vec<u8>> {
@@ -44,7 +48,25 @@ pub fn shape(frames: &str, has_calls: bool) -> Option<Vec<u8>> {
             scan.value(text, texts)?;
         }
     }
-    Some(scan.shape)
+    Some(without_repeats(&scan.shape))
+}
+
+/// The frames without those that are equal to the two before them.
+fn without_repeats(shape: &[u8]) -> Vec<u8> {
+    let mut kept = Vec::with_capacity(shape.len());
+    let (mut last, mut repeats) = (&shape[..0], 0);
+    let mut rest = shape;
+    while !rest.is_empty() {
+        let end = memmem::find(rest, b"\n\n").map_or(rest.len(), |at| at + 2);
+        let frame = &rest[..end];
+        rest = &rest[end..];
+        repeats = if frame == last { repeats + 1 } else { 0 };
+        last = frame;
+        if repeats < 2 {
+            kept.extend(frame);
+        }
+    }
+    kept
 }
 
 struct Scan<'a> {
@@ -165,6 +187,16 @@ data: [DONE]
         assert_eq!(shape_of(frames).as_deref(), Some(expected));
         let with_calls = shape(r#"{"content":"x","arguments":"{}"}"#, true).unwrap();
         assert_eq!(with_calls, br#"{"content":"x","arguments":"+"}"#);
+    }
+
+    #[test]
+    fn frames_in_a_row_are_two() {
+        let frame = "data: {\"arguments\":\"x\"}\n\n";
+        let shapes = [1, 2, 3, 4].map(|count| shape_of(&frame.repeat(count)).unwrap());
+        assert_ne!(shapes[0], shapes[1]);
+        assert_eq!((&shapes[1], &shapes[1]), (&shapes[2], &shapes[3]));
+        let other = format!("{frame}data: [DONE]\n\n{frame}");
+        assert_eq!(shape_of(&other).unwrap().matches("arguments").count(), 2);
     }
 
     #[test]
