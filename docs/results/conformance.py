@@ -89,9 +89,10 @@ def feature_cells():
 
 
 def kind_cells():
-    """One cell for each kind: its best request, because a client can choose it; of calls, the worse of streamed and whole."""
+    """One cell for each kind: its best request, because a client can choose it; of calls, the worse of streamed and whole. A request that breaks
+    tells more than one that is refused, since the server took it."""
     best = list(dict.fromkeys(CLASSES))
-    best = ["enforced", *(name for name in best if CLASSES[name] == "under_enforced"), "rejected", "broken", "unproven", "not_carried", "not_asked"]
+    best = ["enforced", *(name for name in best if CLASSES[name] == "under_enforced"), "broken", "rejected", "unproven", "not_carried", "not_asked"]
     for name, file in KINDS.items():
         rows = {}
         for entry in file["result"]["cells"]:
