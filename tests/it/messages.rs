@@ -75,5 +75,9 @@ fn preflight_tests_what_the_endpoint_has() {
         "{}",
         ran.stdout
     );
-    assert!(ran.stdout.contains("json       | enforced"), "{}", ran.stdout);
+    assert!(
+        ran.stdout.contains("json       | enforced"),
+        "{}",
+        ran.stdout
+    );
 }

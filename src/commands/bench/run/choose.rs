@@ -352,8 +352,12 @@ impl RequestChoice<'_> {
         cases: &[Case],
     ) -> PreflightSettings {
         let request = &candidates[0];
+        let backend = self.settings.backend;
+        let is_supported = |case: &&Case| backend::unsupported(backend, case).is_none();
+        let supported = cases.iter().filter(is_supported);
+        let tools = sent(supported).filter_map(Constraint::tools);
         PreflightSettings {
-            backend: self.settings.backend,
+            backend,
             model: request.model.clone(),
             kinds,
             dialects: candidates.iter().map(|request| request.dialect).collect(),
@@ -368,7 +372,7 @@ impl RequestChoice<'_> {
             extent: Extent::BeforeRun,
             max_tokens_only: request.max_tokens_only,
             templated_prompt: self.templated_prompt.clone(),
-            tool_questions: ToolQuestion::from_run(sent(cases).filter_map(Constraint::tools)),
+            tool_questions: ToolQuestion::from_run(tools),
         }
     }
 
@@ -504,19 +508,18 @@ fn proved(found: &Preflight, chosen: ConstraintDialect) -> Option<Notice> {
 /// The kinds of constraints that are sent and tested, each once, in test order.
 fn kinds(cases: &[Case]) -> Vec<ProbeKind> {
     let is_sent = |kind: &ProbeKind| {
-        sent(cases).any(|constraint| ProbeKind::from_constraint(constraint) == *kind)
+        sent(cases.iter()).any(|constraint| ProbeKind::from_constraint(constraint) == *kind)
     };
     ProbeKind::all().filter(is_sent).collect()
 }
 
 /// The notation of the first grammar.
 fn notation(cases: &[Case]) -> Option<GrammarDialect> {
-    sent(cases).find_map(|constraint| Some(constraint.grammar()?.0))
+    sent(cases.iter()).find_map(|constraint| Some(constraint.grammar()?.0))
 }
 
-fn sent(cases: &[Case]) -> impl Iterator<Item = &Constraint> {
+fn sent<'c>(cases: impl Iterator<Item = &'c Case>) -> impl Iterator<Item = &'c Constraint> {
     cases
-        .iter()
         .filter(|case| case.arm.sends_constraint())
         .filter_map(|case| case.constraint.as_deref())
 }
