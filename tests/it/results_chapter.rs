@@ -106,11 +106,11 @@ fn mark(cell: &Value) -> String {
         "undecided" => "?".to_owned(),
         _ => "–".to_owned(),
     };
-    if cell["is_fewer"].as_bool() == Some(true) {
-        text + "*"
-    } else {
-        text
-    }
+    let fewer = if cell["is_fewer"] == true { "*" } else { "" };
+    let slow = cell["slow_ms"]
+        .as_f64()
+        .map(|ms| format!(" ⏱ {:.0} s", ms / 1000.0));
+    format!("{text}{fewer}{}", slow.unwrap_or_default())
 }
 
 /// Verdict and text of each cell, by ROW/COLUMN.

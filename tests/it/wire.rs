@@ -77,7 +77,7 @@ fn what_is_no_recording_is_one_error_with_a_hint() {
         let file = folder.file("x.sse", text);
         let ran = sobench(&["wire", &file]);
         let expected = format!(
-            "error: no answer of chat completions, completions or responses: {file}\nhint: "
+            "error: no answer of chat completions, completions, responses or messages: {file}\nhint: "
         );
         assert!(
             ran.code == 2 && ran.stderr.starts_with(&expected),

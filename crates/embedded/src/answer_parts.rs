@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use super::app::App;
+use super::endpoint::Endpoint;
 use super::failure::Failure;
 use super::faults::{FaultKind, RequestFaults, RequestTraits};
 use super::generation::Part;
 use super::model::Step;
 use super::reasoning::ReasoningStyle;
-use super::request::{Endpoint, GenerationRequest};
+use super::request::GenerationRequest;
 use super::seeds::Draws;
 use super::tools::{
     CallPart, CallParts, Decision, Enforcement, call_parts, decide, decide_call,

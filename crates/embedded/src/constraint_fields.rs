@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
+use super::endpoint::Endpoint;
 use super::failure::Failure;
-use super::request::{Endpoint, present, wrong};
+use super::request::{present, wrong};
 use sobench_core::constraint::{AlwaysTrue, Constraint, ConstraintKind, GrammarDialect};
 
 /// Members of `structured_outputs` that would change the meaning of a constraint. Accepted only

@@ -4,11 +4,13 @@ use std::time::Duration;
 
 use super::batching::{Progress, Update};
 use super::deltas::{Delta, DeltaSettings, Deltas, WholeAnswer};
+use super::endpoint::Endpoint;
+use super::event_writer::EventWriter;
 use super::failure::Failure;
 use super::faults::{FaultKind, RequestFaults};
 use super::generation::FinishReason;
 use super::messages_wire::{self, MessageWriter};
-use super::request::{Endpoint, RequestedUsage};
+use super::request::RequestedUsage;
 use super::responses_wire::ResponseWriter;
 use super::wire::{self, AnswerEnd, DONE, Head, TokenCounts};
 
@@ -28,42 +30,6 @@ pub(super) enum NextAction {
     Abort,
     /// Reset the connection.
     Reset,
-}
-
-/// Writes the answers of an endpoint whose events have types.
-pub(super) trait EventWriter: Send {
-    /// The first events of a stream.
-    fn open(&mut self, head: &Head, has_usage: bool, out: &mut Vec<u8>);
-
-    /// The events of a part of the answer.
-    fn write(&mut self, head: &Head, delta: &Delta, out: &mut Vec<u8>);
-
-    /// The events of the end of the answer.
-    fn finish(
-        &mut self,
-        head: &Head,
-        end: AnswerEnd<'_>,
-        counts: Option<TokenCounts>,
-        out: &mut Vec<u8>,
-    );
-
-    /// The answer in one body, after all its parts are written.
-    fn body(&self, head: &Head, end: AnswerEnd<'_>, counts: Option<TokenCounts>) -> Vec<u8>;
-
-    /// The answer of these parts in one body.
-    fn complete(
-        &mut self,
-        deltas: &[Delta],
-        head: &Head,
-        end: AnswerEnd<'_>,
-        counts: Option<TokenCounts>,
-    ) -> Vec<u8> {
-        let mut events = Vec::new();
-        for delta in deltas {
-            self.write(head, delta, &mut events);
-        }
-        self.body(head, end, counts)
-    }
 }
 
 /// Encodes one answer.

@@ -5,7 +5,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use serde_json::json;
 
-use super::request::Endpoint;
+use super::endpoint::Endpoint;
 use sobench_engine::EngineError;
 
 /// An error response: status, message, and the parameter that caused it, if any.

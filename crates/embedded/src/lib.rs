@@ -17,6 +17,8 @@ mod compiling;
 mod constraint_fields;
 mod deltas;
 mod drafts;
+mod endpoint;
+mod event_writer;
 mod events;
 mod failure;
 mod faults;

@@ -9,10 +9,11 @@ use axum::http::HeaderMap;
 use serde_json::{Map, Value, json};
 
 use super::constraint_fields::{self, Rules};
+use super::endpoint::Endpoint;
 use super::failure::Failure;
 use super::request::{
-    self, Endpoint, GenerationRequest, RequestedUsage, Thinking, content_text, flag, integer,
-    offered, present, refuse_unimplemented, sampling, stops, tokens, wrong,
+    self, GenerationRequest, RequestedUsage, Thinking, content_text, flag, integer, offered,
+    present, refuse_unimplemented, sampling, stops, tokens, wrong,
 };
 use super::tools;
 use sobench_core::tools::{ToolForm, ToolSet};

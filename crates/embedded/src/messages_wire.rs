@@ -8,7 +8,7 @@
 use serde_json::{Map, Value, json};
 
 use super::deltas::Delta;
-use super::events::EventWriter;
+use super::event_writer::EventWriter;
 use super::generation::FinishReason;
 use super::wire::{self, AnswerEnd, Head, TokenCounts};
 
@@ -242,7 +242,7 @@ pub(super) fn event(data: &Value, out: &mut Vec<u8>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::request::Endpoint;
+    use crate::endpoint::Endpoint;
 
     fn head() -> Head {
         Head {

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use super::constraint_fields::{self, Rules};
+use super::endpoint::Endpoint;
 use super::failure::Failure;
 use super::messages_request;
 use super::model::Sampling;
@@ -16,28 +17,6 @@ use super::responses_request;
 use super::tools;
 use sobench_core::constraint::Constraint;
 use sobench_core::tools::{ToolForm, ToolInput, ToolSet};
-
-/// The endpoint of a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Endpoint {
-    Completions,
-    Chat,
-    Responses,
-    Messages,
-}
-
-impl Endpoint {
-    /// The endpoint of a path such as `/v1/chat/completions`.
-    pub(super) fn from_path(path: &str) -> Option<Self> {
-        match path.trim_start_matches('/') {
-            "v1/completions" => Some(Self::Completions),
-            "v1/chat/completions" => Some(Self::Chat),
-            "v1/responses" => Some(Self::Responses),
-            "v1/messages" => Some(Self::Messages),
-            _ => None,
-        }
-    }
-}
 
 /// Whether the model thinks first, and whether its thoughts are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,10 +8,11 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use super::constraint_fields::{self, Rules};
+use super::endpoint::Endpoint;
 use super::failure::Failure;
 use super::request::{
-    Endpoint, GenerationRequest, RequestedUsage, Thinking, content_text, flag, integer, offered,
-    present, refuse_unimplemented, sampling, thinks_with, tokens, wrong,
+    GenerationRequest, RequestedUsage, Thinking, content_text, flag, integer, offered, present,
+    refuse_unimplemented, sampling, thinks_with, tokens, wrong,
 };
 use super::tools;
 use sobench_core::tools::ToolForm;

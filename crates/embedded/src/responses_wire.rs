@@ -7,7 +7,7 @@
 use serde_json::{Value, json};
 
 use super::deltas::Delta;
-use super::events::EventWriter;
+use super::event_writer::EventWriter;
 use super::generation::FinishReason;
 use super::wire::{self, AnswerEnd, Head, TokenCounts};
 
@@ -311,7 +311,7 @@ fn part_event(head: &Head, index: usize, text: &str) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::request::Endpoint;
+    use crate::endpoint::Endpoint;
 
     fn head() -> Head {
         Head {

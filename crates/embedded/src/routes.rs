@@ -19,13 +19,14 @@ use tokio::sync::OwnedSemaphorePermit;
 use super::answer_outcome::{AnswerOutcome, OutcomeRecorder};
 use super::app::{App, StartedAnswer};
 use super::batching::{Tokens, Update};
+use super::endpoint::Endpoint;
 use super::events::{Events, NextAction, injected_failure};
 use super::failure::Failure;
 use super::faults::{FaultKind, RequestFaults};
 use super::listening::Connection;
 use super::messages_request;
 use super::prometheus;
-use super::request::{self, Endpoint};
+use super::request;
 use super::stats::ServerStats;
 use super::timetable::{Pacer, pause, unix_seconds};
 

@@ -3,8 +3,8 @@
 use serde::Serialize;
 
 use super::deltas::{Delta, WholeAnswer, WholeCall};
+use super::endpoint::Endpoint;
 use super::generation::FinishReason;
-use super::request::Endpoint;
 
 /// The common members of all responses to one request.
 #[derive(Clone, Debug)]

@@ -62,7 +62,8 @@ pub(super) fn read(path: &Path) -> Result<Recording> {
         _ => stream(&shown, &text, None).into_iter().collect(),
     };
     if streams.is_empty() {
-        let what = format!("no answer of chat completions, completions or responses: {shown}");
+        let what =
+            format!("no answer of chat completions, completions, responses or messages: {shown}");
         return Err(Error::usage(what).hint(
             "record one with: curl -N URL/v1/chat/completions -d '{..., \"stream\": true}' > FILE",
         ));

@@ -112,7 +112,7 @@ fn a_run_with_tools_is_checked_by_at_most_five_requests() {
     let enforcement = &result["sobench"]["enforcement"];
     assert_eq!(
         (&enforcement["state"], &enforcement["requests"]),
-        (&json!("enforced"), &json!(4))
+        (&json!("enforced"), &json!(5))
     );
-    assert_eq!(of_preflight(&healthy), 4);
+    assert_eq!(of_preflight(&healthy), 5);
 }
