@@ -1,10 +1,16 @@
 //! The frames of an answer, as the server sent them.
 
+use std::borrow::Cow;
+
+use memchr::memchr2;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Bytes of frames that are kept until the answer is checked.
 const MAX_BYTES: usize = 64 << 10;
+
+/// Bytes of the frames of most answers.
+const USUAL_BYTES: usize = 2 << 10;
 
 /// Bytes of frames that are kept in the run log.
 const MAX_LOGGED_BYTES: usize = 2 << 10;
@@ -40,6 +46,9 @@ impl Frames {
         if self.text == CUT {
             return;
         }
+        if self.text.is_empty() {
+            self.text.reserve(USUAL_BYTES);
+        }
         if self.text.len() + name.len() + data.len() > MAX_BYTES {
             CUT.clone_into(&mut self.text);
             return;
@@ -47,12 +56,14 @@ impl Frames {
         for (field, value) in [("event: ", name), ("data: ", data)] {
             if field != "event: " || !value.is_empty() {
                 self.text.push_str(field);
-                let at = self.text.len();
-                self.text.push_str(&String::from_utf8_lossy(value));
+                let value = match std::str::from_utf8(value) {
+                    Ok(value) => Cow::Borrowed(value),
+                    Err(_) => String::from_utf8_lossy(value),
+                };
                 // A line end is white space in JSON.
-                if value.iter().any(|byte| matches!(byte, b'\n' | b'\r')) {
-                    let line = self.text[at..].replace(['\n', '\r'], " ");
-                    self.text.replace_range(at.., &line);
+                match memchr2(b'\n', b'\r', value.as_bytes()) {
+                    Some(_) => self.text.push_str(&value.replace(['\n', '\r'], " ")),
+                    None => self.text.push_str(&value),
                 }
                 self.text.push('\n');
             }
