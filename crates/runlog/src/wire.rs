@@ -9,8 +9,9 @@ use sobench_core::constraint::Constraint;
 use sobench_core::observation::Observation;
 use sobench_wire::{Reading, Stream, are_same, shape};
 
-/// Shapes that are remembered.
+/// Shapes that are remembered, and the bytes of one: longer ones have texts of the answer.
 const MAX_SHAPES: usize = 1000;
+const MAX_SHAPE_BYTES: usize = 8 << 10;
 
 /// The shapes of answers that do not depart, and that clients read alike. Answers of these shapes
 /// are not checked again.
@@ -46,7 +47,8 @@ impl KnownShapes {
         if is_kept {
             answer.frames = frames.shortened();
         } else if self.0.len() < MAX_SHAPES {
-            self.0.extend(shape);
+            self.0
+                .extend(shape.filter(|shape| shape.len() <= MAX_SHAPE_BYTES));
         }
     }
 }

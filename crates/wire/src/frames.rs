@@ -42,6 +42,11 @@ impl<'a> Place<'a> {
     }
 }
 
+/// Whether only a stream of messages has events of this type. Others have errors and pings, too.
+fn is_of_messages(kind: &str) -> bool {
+    API.messages.contains(kind) && !matches!(kind, "error" | "ping")
+}
+
 impl Stream {
     /// How the frames depart, each with an example. `None` if they are of neither API.
     pub fn departures(&self) -> Option<Departures> {
@@ -95,7 +100,7 @@ impl Check {
             return;
         }
         if let Some(kind) = frame["type"].as_str()
-            && (self.root == Some("messages") || API.messages.contains(kind))
+            && (self.root == Some("messages") || is_of_messages(kind))
         {
             self.root = Some("messages");
             self.message_event(&event.name, kind, frame);
@@ -231,7 +236,7 @@ impl Check {
             .iter()
             .for_each(|problem| self.add(Departure::UnorderedEvents, problem));
         self.is_done |= kind == "message_stop";
-        if !matches!(kind, "ping" | "error") {
+        if is_of_messages(kind) {
             self.walk(API.root("messages"), frame, &Place::root(kind));
         }
     }

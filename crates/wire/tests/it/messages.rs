@@ -109,6 +109,14 @@ fn each_change_to_a_stream_is_named() {
 }
 
 #[test]
+fn errors_of_other_streams_are_no_messages() {
+    let error = "data: {\"type\":\"error\",\"message\":\"no\"}\n\n";
+    assert_eq!(shown(error), "of no known API");
+    let chat = include_str!("../../../../fixtures/wire/openai/short.sse");
+    assert_eq!(shown(&format!("{error}{chat}")), shown(chat));
+}
+
+#[test]
 fn whole_messages_are_checked() {
     let whole = |message: &str| shown(&format!("data: {message}\n\n"));
     let message = r#"{"id":"m","type":"message","role":"assistant","model":"a","content":[{"type":"text","text":"x"}],"stop_reason":"end_turn","usage":{"input_tokens":1,"output_tokens":1}}"#;
