@@ -78,9 +78,7 @@ impl Resend {
             quoted(&self.url)
         );
         let credentials = self.kind.credentials();
-        for (name, value) in credentials.headers {
-            let _ = write!(line, " -H '{name}: {value}'");
-        }
+        line.push_str(&credentials.curl_headers());
         // A header of the user replaces the API key, as in the run.
         let mut names = self.header_names.iter();
         let has_own = names.any(|name| name.eq_ignore_ascii_case("authorization"));

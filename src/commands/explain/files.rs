@@ -124,11 +124,7 @@ fn curl(request: &Value, kind: Option<ServerKind>, url: Option<&str>) -> String 
     let is_streamed = request["stream"] == true;
     let (path, credentials) = (kind.path(is_streamed), kind.credentials());
     let variable = credentials.variable;
-    let others: String = credentials
-        .headers
-        .iter()
-        .map(|(name, value)| format!(" -H '{name}: {value}'"))
-        .collect();
+    let others = credentials.curl_headers();
     format!(
         "#!/bin/sh\n# Sends the smallest request that fails. {variable} is the key, if one is needed.\n\
          cd \"$(dirname \"$0\")\" || exit\ncurl -sS \"${{BASE_URL:-{}}}{path}\" -H 'Content-Type: application/json'{others} \\\n  \

@@ -33,7 +33,7 @@ pub struct TargetArgs {
         requires = "base_url"
     )]
     pub model: Option<String>,
-    /// Extra request headers (OPENAI_API_KEY in the environment becomes the bearer token)
+    /// Extra request headers (OPENAI_API_KEY, or ANTHROPIC_API_KEY with --backend anthropic, in the environment is the key)
     #[arg(long, value_name = "KEY=VALUE", num_args = 1.., requires = "base_url")]
     pub header: Vec<String>,
     /// Do not verify the server's TLS certificate

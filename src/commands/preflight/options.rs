@@ -245,7 +245,7 @@ fn kinds(names: &[String], backend: ServerKind) -> Result<Vec<ProbeKind>> {
         return Err(Error::usage(format!(
             "--kind tool needs a kind of server with tools: {backend}"
         ))
-        .hint("use --backend openai-chat or openai-responses, if the server has their endpoints"));
+        .hint("use --backend openai-chat, openai-responses or anthropic, if the server has their endpoints"));
     }
     if parsed.contains(&ProbeKind::Wire) && backend != ServerKind::OpenaiChat {
         return Err(Error::usage(format!(
@@ -257,7 +257,7 @@ fn kinds(names: &[String], backend: ServerKind) -> Result<Vec<ProbeKind>> {
         return Err(Error::usage(format!(
             "--kind reasoning needs a kind of server with a field that turns thinking on and off: {backend}"
         ))
-        .hint("use --backend openai-chat, openai-responses or ollama, if the server has their endpoints"));
+        .hint("use --backend openai-chat, openai-responses, anthropic or ollama, if the server has their endpoints"));
     }
     Ok(ProbeKind::all()
         .filter(|kind| parsed.contains(kind))

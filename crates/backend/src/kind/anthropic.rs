@@ -60,8 +60,9 @@ pub(super) const SPEC: KindSpec = KindSpec {
 
 /// System messages are a member of the body. Calls and their results are blocks.
 fn encode(kind: ServerKind, case: &Case, options: &BodySettings) -> Result<Bytes, Unsendable> {
-    let Value::Array(all) = body::messages(kind, case)? else {
-        return Err(Unsendable::new("no messages", "give the row messages"));
+    let all = match body::messages(kind, case)? {
+        Value::Array(all) => all,
+        one => vec![one],
     };
     let mut system = Vec::new();
     let mut messages: Vec<Value> = Vec::new();

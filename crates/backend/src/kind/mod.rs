@@ -88,6 +88,14 @@ impl Credentials {
         headers: &[],
     };
 
+    /// The headers as arguments of curl, each after a space.
+    pub fn curl_headers(self) -> String {
+        let headers = self.headers.iter();
+        headers
+            .map(|(name, value)| format!(" -H '{name}: {value}'"))
+            .collect()
+    }
+
     /// What to do if the server refuses the key.
     pub fn hint(self) -> String {
         let variable = self.variable;

@@ -233,7 +233,7 @@ fn embedded_target(arguments: &BenchArgs, backend: ServerKind) -> Result<Target>
         return Err(Error::usage(format!(
             "--embedded-reasoning-tokens has no effect with --backend {backend}"
         ))
-        .hint("use --backend openai-chat or openai-responses: completions have no reasoning"));
+        .hint("use --backend openai-chat, openai-responses or anthropic: completions have no reasoning"));
     }
     let engine = arguments
         .constraint
