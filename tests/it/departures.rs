@@ -241,14 +241,14 @@ fn what_clients_read_is_judged() {
     assert_eq!((valid["openai-python"], valid["litellm"]), (75.0, 75.0));
     assert!(ran.page().contains("What clients read"), "{}", ran.page());
     let summary = sobench(&["report", &log]).page();
-    let line = "clients read 1 of 4 answers differently: of what langchain reads, 100.00 % is valid, of what sobench judges 75.00 %";
+    let line = "clients read 1 of 4 answers differently: of what ai-sdk reads, 100.00 % is valid, of what sobench judges 75.00 %";
     assert!(summary.contains(line), "{summary}");
     // The frames of that answer are in the log, and nothing else.
     let shown = sobench(&["wire", &log]);
     assert_eq!(shown.code, 1);
     for text in [
         "3 answers that all clients read alike, without departures",
-        "clients read it in 5 ways; no departure from the API",
+        "clients read it in 6 ways; no departure from the API",
         "langchain, ai-sdk",
     ] {
         assert!(shown.page().contains(text), "{}", shown.stdout);

@@ -30,7 +30,7 @@ fn clients_that_read_otherwise_are_shown() {
     let ran = sobench(&["wire", &stream]);
     assert_eq!(ran.code, 1);
     assert!(
-        ran.stdout.contains("clients read it in 5 ways"),
+        ran.stdout.contains("clients read it in 6 ways"),
         "{}",
         ran.stdout
     );

@@ -3,7 +3,8 @@
 and others of the record, on a local port, and reads each with the streaming API of every client. `cargo test` holds one function of crates/wire for each client, and
 the join of sobench, to what is recorded in fixtures/joins/clients.json.
 
-Needs Python 3.11 with the packages of tests/live/clients.txt (it says how to install them), and Node 20 with the packages of tests/live/clients/package.json (`npm ci`).
+Needs Python 3.11 with the packages of tests/live/clients.txt (it says how to install them), Node 22 with the packages of tests/live/clients/package.json (`npm install`), and
+Cargo, which builds tests/live/clients/rig.
 Exit codes: 0 the clients read what is recorded; 1 one does not, and it is named. --write records what they read. Run by hand; not part of
 `cargo test`.
 
@@ -12,6 +13,7 @@ Exit codes: 0 the clients read what is recorded; 1 one does not, and it is named
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -21,7 +23,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 STREAMS = ROOT / "fixtures/streams"
 RECORD = ROOT / "fixtures/joins/clients.json"
-NODE = ROOT / "tests/live/clients"
+FOLDER = ROOT / "tests/live/clients"
 HEAD = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m"}
 FUNCTION = {"type": "function", "function": {"name": "get_weather", "parameters": {"type": "object"}}}
 OSLO, ROME = '{"city": "Oslo"}', '{"city": "Rome"}'
@@ -379,18 +381,51 @@ def llama_index(url):
     return read
 
 
-def node(client):
-    """A client of Node, by tests/live/clients/read.mjs."""
+def instructor(url):
+    """`create_partial` in mode TOOLS, the last of its objects. It gives the arguments alone: the content, the id and the name are those of the chunks."""
+    import instructor
+    import openai
+    from pydantic import ConfigDict, create_model
+
+    api = openai.OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0)
+    model = create_model("get_weather", __config__=ConfigDict(extra="allow"))
+    create, chunks = api.chat.completions.create, []
+
+    def noted(**request):
+        for part in create(**request):
+            chunks.append(part)
+            yield part
+
+    api.chat.completions.create = noted
+    client = instructor.from_openai(api, mode=instructor.Mode.TOOLS)
+
+    def read(name):
+        chunks.clear()
+        objects = list(client.create_partial(response_model=model, messages=messages(name), model="m", max_retries=0))
+        deltas = [getattr(part.choices[0], "delta", None) for part in chunks if part.choices]
+        deltas = [delta for delta in deltas if delta]
+        entries = [delta.tool_calls[0] for delta in deltas if delta.tool_calls]
+        call_ids = [entry.id for entry in entries if entry and entry.id]
+        names = [entry.function.name for entry in entries if entry and entry.function and entry.function.name]
+        found = [(call_ids[0] if call_ids else "", names[0] if names else "", last.model_dump()) for last in objects[-1:]]
+        return answer("".join(delta.content or "" for delta in deltas), found, None)
+
+    return read
+
+
+def program(*command):
+    """A client that a program of tests/live/clients reads with: names as JSON lines on stdin."""
 
     def start(url):
-        process = subprocess.Popen(["node", NODE / "read.mjs", client, url], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        environment = {"CARGO_TARGET_DIR": str(ROOT / "target/clients"), **os.environ}
+        process = subprocess.Popen([*command, url], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
 
         def read(name):
             process.stdin.write(json.dumps(name) + "\n")
             process.stdin.flush()
             found = json.loads(process.stdout.readline())
             if "error" in found:
-                raise NodeError(found["error"])
+                raise ProgramError(found["error"])
             return answer(found["content"], found["calls"], found.get("finish_reason"))
 
         return read
@@ -398,20 +433,22 @@ def node(client):
     return start
 
 
-class NodeError(Exception):
-    """An error of a client of Node, with its name."""
+class ProgramError(Exception):
+    """An error of a client of a program, with its name."""
 
 
 CLIENTS = {
     "openai-python": openai_python,
     "openai-python-loop": openai_python_loop,
-    "openai-node": node("openai"),
+    "openai-node": program("node", FOLDER / "read.mjs", "openai"),
     "litellm": litellm,
     "langchain": langchain,
     "smolagents": smolagents,
     "pydantic-ai": pydantic_ai,
     "llama-index": llama_index,
-    "ai-sdk": node("ai"),
+    "ai-sdk": program("node", FOLDER / "read.mjs", "ai"),
+    "instructor": instructor,
+    "rig": program("cargo", "run", "--quiet", "--locked", "--manifest-path", FOLDER / "rig/Cargo.toml", "--"),
 }
 
 
@@ -431,7 +468,7 @@ def read_by(client, url, streams):
     for name in streams:
         try:
             found[name] = without_new_ids(read(name), streams[name])
-        except NodeError as error:
+        except ProgramError as error:
             found[name] = {"error": str(error)}
         except Exception as error:  # Any error is what its user gets.
             found[name] = {"error": type(error).__name__}

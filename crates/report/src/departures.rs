@@ -159,7 +159,7 @@ pub(crate) fn add_clients(page: &mut Document, metrics: &Metrics, width: usize) 
     let distance = |client: &ClientCounts| (client.valid_percent - found.valid_percent).abs();
     let farthest =
         |one: &&ClientCounts, other: &&ClientCounts| distance(one).total_cmp(&distance(other));
-    let Some(client) = found.clients.iter().max_by(farthest) else {
+    let Some(client) = found.clients.iter().rev().max_by(farthest) else {
         return;
     };
     let line = format!(

@@ -9,7 +9,7 @@ use crate::deltas::{call_deltas, is_null, text};
 
 pub(super) const CLIENT: Client = Client {
     name: "ai-sdk",
-    package: "ai 6.0.326, @ai-sdk/openai-compatible (npm)",
+    package: "ai 7.0.173, @ai-sdk/openai-compatible 3.0.92 (npm)",
     source: "@ai-sdk/openai-compatible: doStream; @ai-sdk/provider-utils: StreamingToolCallTracker",
     join: read,
 };
@@ -47,6 +47,13 @@ struct Delta<'a> {
     id: Option<&'a str>,
     name: Option<&'a str>,
     arguments: Option<&'a str>,
+}
+
+/// Whether a delta has a name, and what its arguments are.
+struct Starts {
+    /// An object or a list begins.
+    with_value: bool,
+    empty: bool,
 }
 
 enum Place {
@@ -173,8 +180,11 @@ fn track(calls: &mut Vec<Joined>, delta: &Delta<'_>) -> Result<(), String> {
     };
     let (id, name) = (filled(delta.id), filled(delta.name));
     let arguments = delta.arguments.unwrap_or_default();
-    let starts = name.is_some() && arguments.trim_start().starts_with(['{', '[']);
-    let at = match place(calls, id.as_deref(), delta.index, name.as_deref(), starts) {
+    let starts = Starts {
+        with_value: name.is_some() && arguments.trim_start().starts_with(['{', '[']),
+        empty: name.is_some() && arguments.trim().is_empty(),
+    };
+    let at = match place(calls, id.as_deref(), delta.index, name.as_deref(), &starts) {
         Place::Unclear => return Ok(()),
         Place::New if delta.name.is_some() && name.is_none() => return Ok(()),
         Place::New => {
@@ -205,7 +215,7 @@ fn place(
     id: Option<&str>,
     index: Option<i64>,
     name: Option<&str>,
-    starts: bool,
+    starts: &Starts,
 ) -> Place {
     let all = |is: &dyn Fn(&Joined) -> bool| -> Vec<usize> {
         let found = calls.iter().enumerate().filter(|(_, call)| is(call));
@@ -227,7 +237,7 @@ fn place(
                     .copied()
                     .filter(|at| with_id.contains(at))
                     .collect();
-                return match matching(calls, &both, starts) {
+                return match matching(calls, &both, starts.with_value) {
                     Place::New if name.is_some() => Place::New,
                     Place::New if !of_index.is_empty() => Place::Unclear,
                     Place::New => matching(calls, &with_id, false),
@@ -239,35 +249,30 @@ fn place(
                 .copied()
                 .filter(|at| has_name(&calls[*at]))
                 .collect();
-            return matching(calls, &named, starts && name.is_some());
+            return matching(calls, &named, starts.with_value);
         }
-        return match indexed.is_empty() || starts {
+        return match starts.with_value {
             true => Place::New,
-            false => matching(calls, &indexed, false),
+            false => matching(calls, &indexed, starts.empty),
         };
     }
     if !of_index.is_empty() {
-        return matching(calls, &indexed, starts);
+        return matching(calls, &indexed, starts.with_value);
     }
-    match (name, calls.len()) {
-        (Some(_), _) | (None, 0) => Place::New,
-        (None, 1) => Place::Known(0),
-        _ => Place::Unclear,
+    match name {
+        Some(_) => Place::New,
+        None => matching(calls, &all(&|_| true), false),
     }
 }
 
 fn matching(calls: &[Joined], found: &[usize], starts: bool) -> Place {
-    let open: Vec<usize> = match starts {
-        true => found
-            .iter()
-            .copied()
-            .filter(|at| !is_complete(&calls[*at].arguments))
-            .collect(),
-        false => found.to_vec(),
-    };
-    match open.as_slice() {
-        [] => Place::New,
-        [only] => Place::Known(*only),
+    let is_open = |at: &&usize| !is_complete(&calls[**at].arguments);
+    let open: Vec<usize> = found.iter().filter(is_open).copied().collect();
+    match (found, open.as_slice()) {
+        ([], _) => Place::New,
+        ([only], _) if !starts => Place::Known(*only),
+        (_, [only]) => Place::Known(*only),
+        (_, []) if starts => Place::New,
         _ => Place::Unclear,
     }
 }

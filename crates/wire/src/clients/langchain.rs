@@ -118,7 +118,7 @@ impl Joined {
 }
 
 /// JSON that may lack its end: open texts, lists and objects are closed, and what does not parse is cut.
-fn partial(source: &str) -> Option<Value> {
+pub(super) fn partial(source: &str) -> Option<Value> {
     if let Ok(value) = serde_json::from_str(source) {
         return Some(value);
     }

@@ -3,23 +3,32 @@
 use serde_json::Value;
 
 use crate::client::{Client, Read, ReadCall, Reading};
-use crate::deltas::{call_deltas, is_null, text};
+use crate::deltas::{call_deltas, text};
 
 pub(super) const CLIENT: Client = Client {
     name: "openai-node",
-    package: "openai 6.49.0 (npm)",
+    package: "openai 7.59.0 (npm)",
     source: "openai/lib/ChatCompletionStream: accumulateChatCompletion, finalizeChatCompletion",
     join: read,
 };
+
+/// It takes no more calls, and no more choices.
+const MAX: u64 = 128;
 
 #[derive(Default)]
 struct Joined {
     id: String,
     kind: String,
-    name: Option<String>,
-    arguments: String,
-    /// A custom call, which the helper does not take.
-    has_function: bool,
+    function: Part,
+    custom: Part,
+}
+
+/// The function of a call, or what a custom call has in its place.
+#[derive(Default)]
+struct Part {
+    is_known: bool,
+    name: String,
+    text: String,
 }
 
 #[derive(Default)]
@@ -38,8 +47,8 @@ fn read(chunks: &[Value], _: Option<&[&str]>) -> Reading {
         .filter_map(|chunk| chunk["choices"].as_array())
         .flatten()
     {
-        let index = part["index"].as_u64().ok_or("a choice without an index")?;
-        let index = usize::try_from(index).unwrap_or_default();
+        let index = part["index"].as_u64().filter(|index| *index < MAX);
+        let index = index.ok_or("a choice without an index")? as usize;
         if choices.len() <= index {
             choices.resize_with(index + 1, || None);
         }
@@ -90,10 +99,8 @@ impl Choice {
         if call.is_null() {
             return Err("a call that is null".to_owned());
         }
-        // A delta without an index is kept under another key, which nothing reads.
-        let Some(index) = call_index(call) else {
-            return Ok(());
-        };
+        let index = call["index"].as_u64().filter(|index| *index < MAX);
+        let index = index.ok_or("a call without an index")? as usize;
         if self.calls.len() <= index {
             self.calls.resize_with(index + 1, || None);
         }
@@ -104,48 +111,44 @@ impl Choice {
         if !text(&call["type"]).is_empty() {
             text(&call["type"]).clone_into(&mut joined.kind);
         }
-        let function = &call["function"];
-        if !function.is_object() {
-            return match joined.kind.as_str() {
-                "function" if !joined.has_function => Err("a call without a function".to_owned()),
-                _ => Ok(()),
-            };
-        }
-        if !joined.has_function {
-            joined.has_function = true;
-            joined.name = Some(text(&function["name"]).to_owned());
-        }
-        if !text(&function["name"]).is_empty() {
-            joined.name = Some(text(&function["name"]).to_owned());
-        }
-        match &function["arguments"] {
-            Value::String(more) => joined.arguments.push_str(more),
-            Value::Object(_) => joined.arguments.push_str("[object Object]"),
-            _ => {}
-        }
-        match joined.kind.as_str() {
-            "" | "function" => Ok(()),
-            _ => Err("a call of another type".to_owned()),
+        joined.custom.add(&call["custom"], "input");
+        joined.function.add(&call["function"], "arguments");
+        match joined.kind == "function" && !joined.function.is_known {
+            true => Err("a call without a function".to_owned()),
+            false => Ok(()),
         }
     }
 }
 
-/// JavaScript takes an index as a text, too.
-fn call_index(call: &Value) -> Option<usize> {
-    let index = crate::deltas::index_of(call)?;
-    usize::try_from(index)
-        .ok()
-        .filter(|_| !is_null(call.get("index")))
+impl Part {
+    fn add(&mut self, delta: &Value, member: &str) {
+        if !delta.is_object() {
+            return;
+        }
+        self.is_known = true;
+        if !text(&delta["name"]).is_empty() {
+            text(&delta["name"]).clone_into(&mut self.name);
+        }
+        match &delta[member] {
+            Value::String(more) => self.text.push_str(more),
+            Value::Object(_) => self.text.push_str("[object Object]"),
+            _ => {}
+        }
+    }
 }
 
 fn finished(call: Option<Joined>) -> Result<ReadCall, String> {
     let call = call.ok_or("an index without a call")?;
-    if call.kind.is_empty() || !call.has_function {
+    let part = match call.kind.as_str() {
+        "custom" => call.custom,
+        _ => call.function,
+    };
+    if call.kind.is_empty() || !part.is_known {
         return Err("a call without a type or a function".to_owned());
     }
     Ok(ReadCall {
         id: call.id,
-        name: call.name.unwrap_or_default(),
-        arguments: call.arguments.into(),
+        name: part.name,
+        arguments: part.text.into(),
     })
 }
