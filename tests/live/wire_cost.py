@@ -33,7 +33,7 @@ def calibrate(sobench, wires, folder):
             f" --result-filename {{file}} --skip-preflight --disable-tqdm --no-run-log --wire={wire}"
         )
         clients += ["--against-name", wire, "--against", command]
-    options = ["--streams", "400", "--request-rate", "0", "--rounds", "4", "--format", "json", *clients]
+    options = ["--streams", "400", "--request-rate", "0", "--rounds", "12", "--format", "json", *clients]
     page = subprocess.run([sobench, "calibrate", *options], check=True, capture_output=True, text=True, cwd=folder).stdout
     rows = {row["client"]: row for row in json.loads(page)["rows"]}
     measured = {wire: rows[wire]["measured"] for wire in wires}
@@ -44,7 +44,7 @@ def measure(sobench, url, dataset, wire, folder):
     """CPU seconds of the client per million tokens, and the mean TTFT in ms."""
     result = Path(folder) / "result.json"
     command = [
-        sobench, "bench", "--base-url", url, "--backend", "openai-chat", "--dataset", dataset, "--num-prompts", "1000", "--output-len", "100",
+        sobench, "bench", "--base-url", url, "--backend", "openai-chat", "--dataset", dataset, "--num-prompts", "4000", "--output-len", "100",
         "--max-concurrency", "64", "--skip-preflight", "--no-run-log", "--disable-tqdm", f"--wire={wire}", "--save-result", "--result-dir",
         folder, "--result-filename", result.name,
     ]  # fmt: skip

@@ -10,6 +10,7 @@ use super::wire::{self, Delta, TextIs};
 use sobench_core::answer::{self, Answer, ToolCall};
 use sobench_core::departure::Departure;
 use sobench_core::error_message::error_message;
+use sobench_core::frames::FrameWriter;
 use sobench_core::observation::Usage;
 use sobench_core::printable::{MESSAGE_CHARS, shortened};
 
@@ -95,7 +96,7 @@ pub(super) fn decoder(wire: Wire, stream: bool, max_event_bytes: usize) -> Box<d
         event_template: EventTemplate::default(),
         event_numbers: EventNumbers::default(),
         naming_events: MAX_NAMING_EVENTS,
-        keeps_frames: false,
+        frames: None,
     };
     match (stream, wire.framing) {
         (false, _) => Box::new(BodyDecoder {
@@ -150,7 +151,7 @@ struct StreamDecoder {
 
 impl Decoder for StreamDecoder {
     fn keep_frames(&mut self) {
-        self.state.keeps_frames = true;
+        self.state.frames = Some(FrameWriter::default());
     }
 
     fn push(&mut self, bytes: &[u8]) -> ReadSummary {
@@ -209,7 +210,7 @@ struct BodyDecoder {
 
 impl Decoder for BodyDecoder {
     fn keep_frames(&mut self) {
-        self.state.keeps_frames = true;
+        self.state.frames = Some(FrameWriter::default());
     }
 
     fn push(&mut self, bytes: &[u8]) -> ReadSummary {
@@ -249,7 +250,7 @@ struct State {
     event_numbers: EventNumbers,
     /// Events in which names are still looked for.
     naming_events: u8,
-    keeps_frames: bool,
+    frames: Option<FrameWriter>,
 }
 
 impl State {
@@ -258,8 +259,12 @@ impl State {
             mut decoded,
             event_numbers,
             wire,
+            frames,
             ..
         } = self;
+        if let Some(frames) = frames {
+            decoded.answer.frames = frames.into_frames(&decoded.answer.content);
+        }
         event_numbers.add_departures(&mut decoded.answer.departures);
         if wire.leaves_empty_objects_out && decoded.terminated {
             let calls = decoded.answer.tool_calls.iter_mut();
@@ -271,8 +276,8 @@ impl State {
     }
 
     fn keep_frame(&mut self, name: &[u8], data: &[u8]) {
-        if self.keeps_frames {
-            self.decoded.answer.frames.add(name, data);
+        if let Some(frames) = &mut self.frames {
+            frames.add(name, data, &self.decoded.answer.content);
         }
     }
 
@@ -289,9 +294,15 @@ impl State {
                 answer.departures.add(Departure::TextAfterFinish, &text.0);
             }
             let arguments = matches!(channel, Channel::Call(_));
-            if self.keeps_frames {
-                let lens = self.event_template.lens();
-                answer.frames.add_text(event.name, data, lens, arguments);
+            if let Some(frames) = &mut self.frames {
+                let suffix_len = self.event_template.suffix_len();
+                let (name, content) = (event.name, &answer.content);
+                if arguments {
+                    let sent = self.event_template.sent(data, &text);
+                    frames.add_arguments(name, data, suffix_len, content, sent);
+                } else {
+                    frames.add_content(name, data, suffix_len, content, &text.0);
+                }
             }
             let of_answer = match channel {
                 Channel::Content => {

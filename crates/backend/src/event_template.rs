@@ -4,6 +4,8 @@
 //! next event with the same prefix and suffix, and one JSON string between them, is the same JSON
 //! with another text, so only the string is parsed. Other events take the slow path.
 
+use std::borrow::Cow;
+
 use memchr::memmem;
 
 use super::wire::{Delta, Text, TextIs};
@@ -54,9 +56,20 @@ impl EventTemplate {
         Some((&self.channel, text))
     }
 
-    /// Bytes before and after the text of an event that matches the template.
-    pub(super) fn lens(&self) -> [usize; 2] {
-        [&self.prefix, &self.suffix].map(Vec::len)
+    /// The text of an event that matches the template, as it was sent.
+    pub(super) fn sent<'a>(&self, data: &'a [u8], text: &'a Text<'_>) -> &'a str {
+        match &text.0 {
+            Cow::Borrowed(sent) => sent,
+            Cow::Owned(_) => {
+                str::from_utf8(&data[self.prefix.len()..data.len() - self.suffix.len()])
+                    .expect("what was read as JSON is UTF-8")
+            }
+        }
+    }
+
+    /// Bytes after the text of an event that matches the template.
+    pub(super) fn suffix_len(&self) -> usize {
+        self.suffix.len()
     }
 
     /// Learns the template from an event that `reader` has parsed as `delta`.

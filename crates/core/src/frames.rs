@@ -22,9 +22,6 @@ const MAX_LOGGED_BYTES: usize = 2 << 10;
 #[serde(transparent)]
 pub struct Frames {
     text: String,
-    /// Bytes after the text of the last frame, if more text may be added to it.
-    #[serde(skip)]
-    suffix_len: Option<usize>,
 }
 
 /// Too many bytes. It is no frame.
@@ -40,9 +37,40 @@ impl Frames {
         (self.text != CUT).then_some(&self.text)
     }
 
+    /// The frames for the run log: marked as cut if they are too long for it.
+    pub fn shortened(mut self) -> Self {
+        if self.text.len() > MAX_LOGGED_BYTES {
+            CUT.clone_into(&mut self.text);
+        }
+        self
+    }
+
+    pub fn len(&self) -> usize {
+        self.text.len()
+    }
+}
+
+/// Joins the frames of an answer as they arrive. The content of the answer so far is given, and is
+/// not kept twice: the first piece is as it was sent, the others are spelled anew.
+#[derive(Debug, Default)]
+pub struct FrameWriter {
+    text: String,
+    /// The last frame, if more text may be added to it.
+    open: Option<Open>,
+}
+
+#[derive(Debug)]
+struct Open {
+    /// What comes after the text.
+    end: String,
+    /// Where the content begins that is not in the frame yet; `None` for the arguments of a call.
+    content_from: Option<usize>,
+}
+
+impl FrameWriter {
     /// Adds a frame: the name of its event, which may be empty, and its data.
-    pub fn add(&mut self, name: &[u8], data: &[u8]) {
-        self.suffix_len = None;
+    pub fn add(&mut self, name: &[u8], data: &[u8], content: &str) {
+        self.close(content);
         if self.text == CUT {
             return;
         }
@@ -71,42 +99,83 @@ impl Frames {
         self.text.push('\n');
     }
 
-    /// Adds a frame whose text lies between a prefix and a suffix of these lengths.
-    pub fn add_text(
+    /// Adds a frame with a piece of content, and the number of bytes after it.
+    pub fn add_content(
         &mut self,
         name: &[u8],
         data: &[u8],
-        [prefix_len, suffix_len]: [usize; 2],
-        is_call: bool,
+        suffix_len: usize,
+        content: &str,
+        piece: &str,
     ) {
-        let text = &data[prefix_len..data.len() - suffix_len];
-        let known = self.suffix_len.filter(|known| {
-            let at = self.text.len() - known;
-            *known == suffix_len + "\n\n".len()
-                && !(is_call && self.text[..at].ends_with(['}', ']']))
-        });
-        match (known, std::str::from_utf8(text)) {
-            (Some(suffix_len), Ok(text)) if self.text.len() + text.len() <= MAX_BYTES => {
-                let at = self.text.len() - suffix_len;
-                self.text.insert_str(at, text);
-            }
-            _ => {
-                self.add(name, data);
-                self.suffix_len = (self.text != CUT).then_some(suffix_len + "\n\n".len());
-            }
+        let continues = self.continues(suffix_len);
+        if continues.is_none_or(|open| open.content_from.is_none()) {
+            let content_from = Some(content.len() + piece.len());
+            self.open(name, data, suffix_len, content, content_from);
         }
     }
 
-    /// The frames for the run log: marked as cut if they are too long for it.
-    pub fn shortened(mut self) -> Self {
-        if self.text.len() > MAX_LOGGED_BYTES {
+    /// Adds a frame with a piece of the arguments of a call, as it was sent, and the number of bytes
+    /// after it.
+    pub fn add_arguments(
+        &mut self,
+        name: &[u8],
+        data: &[u8],
+        suffix_len: usize,
+        content: &str,
+        piece: &str,
+    ) {
+        let is_complete = self.text.ends_with(['}', ']']);
+        let has_space = self.text.len() + piece.len() + suffix_len < MAX_BYTES;
+        match self.continues(suffix_len) {
+            Some(open) if open.content_from.is_none() && !is_complete && has_space => {
+                self.text.push_str(piece);
+            }
+            _ => self.open(name, data, suffix_len, content, None),
+        }
+    }
+
+    /// The open frame, if it has this number of bytes after its text.
+    fn continues(&self, suffix_len: usize) -> Option<&Open> {
+        let open = self.open.as_ref();
+        open.filter(|open| open.end.len() == suffix_len + "\n\n".len())
+    }
+
+    fn open(
+        &mut self,
+        name: &[u8],
+        data: &[u8],
+        suffix_len: usize,
+        content: &str,
+        content_from: Option<usize>,
+    ) {
+        self.add(name, data, content);
+        if self.text != CUT {
+            let end_len = suffix_len + "\n\n".len();
+            let end = self.text.split_off(self.text.len() - end_len);
+            self.open = Some(Open { end, content_from });
+        }
+    }
+
+    fn close(&mut self, content: &str) {
+        let Some(Open { end, content_from }) = self.open.take() else {
+            return;
+        };
+        let more = content_from.map_or("", |from| &content[from..]);
+        if self.text.len() + more.len() + end.len() > MAX_BYTES {
             CUT.clone_into(&mut self.text);
+            return;
         }
-        self
+        if !more.is_empty() {
+            let quoted = serde_json::to_string(more).expect("a text is JSON");
+            self.text.push_str(&quoted[1..quoted.len() - 1]);
+        }
+        self.text.push_str(&end);
     }
 
-    pub fn len(&self) -> usize {
-        self.text.len()
+    pub fn into_frames(mut self, content: &str) -> Frames {
+        self.close(content);
+        Frames { text: self.text }
     }
 }
 
@@ -116,22 +185,30 @@ mod tests {
 
     #[test]
     fn texts_are_joined() {
-        let mut frames = Frames::default();
-        frames.add(b"", b"{\"a\":\n1}");
+        let mut frames = FrameWriter::default();
+        frames.add(b"", b"{\"a\":\n1}", "");
         for text in ["x", "y}", "z", "\u{e9}"] {
             let data = format!("{{\"t\":\"{text}\"}}");
-            frames.add_text(b"", data.as_bytes(), [6, 2], true);
+            frames.add_arguments(b"", data.as_bytes(), 2, "", text);
         }
-        frames.add(b"end", b"{}");
-        frames.add_text(b"", b"{\"t\":\"w\"}", [6, 2], true);
+        let mut content = String::new();
+        for text in ["x", "y}", "\u{e9}\""] {
+            let data = serde_json::json!({"t": text}).to_string();
+            frames.add_content(b"", data.as_bytes(), 2, &content, text);
+            content.push_str(text);
+        }
+        frames.add(b"end", b"{}", &content);
+        frames.add_content(b"", b"{\"t\":\"w\"}", 2, &content, "w");
+        content.push_str("w!");
         assert_eq!(
-            frames.text().unwrap(),
+            frames.into_frames(&content).text().unwrap(),
             "data: {\"a\": 1}\n\ndata: {\"t\":\"xy}\"}\n\ndata: {\"t\":\"z\u{e9}\"}\n\n\
-             event: end\ndata: {}\n\ndata: {\"t\":\"w\"}\n\n"
+             data: {\"t\":\"xy}\u{e9}\\\"\"}\n\n\
+             event: end\ndata: {}\n\ndata: {\"t\":\"w!\"}\n\n"
         );
-        frames.add(b"", &[b'1'; MAX_BYTES]);
-        assert_eq!(frames.text(), None);
-        frames.add_text(b"", b"{\"t\":\"w\"}", [6, 2], false);
-        assert_eq!(frames.text(), None);
+        let mut frames = FrameWriter::default();
+        frames.add(b"", &[b'1'; MAX_BYTES], "");
+        frames.add_content(b"", b"{\"t\":\"w\"}", 2, "", "w");
+        assert_eq!(frames.into_frames("w").text(), None);
     }
 }

@@ -172,7 +172,7 @@ impl Exchange<'_> {
     }
 }
 
-/// What the clients read of the answer of an exchange; `None` where they read it alike. `grade`
+/// What the clients read of the whole answer of an exchange; `None` where they read it alike. `grade`
 /// compares an answer with the reference.
 fn client_reads(
     exchange: &Exchange<'_>,
@@ -180,7 +180,7 @@ fn client_reads(
     mut grade: impl FnMut(&Answer) -> Option<Accuracy>,
 ) -> Option<ClientReads> {
     let frames = &exchange.answer.frames;
-    if frames.is_empty() {
+    if frames.is_empty() || *exchange.ending.outcome != Outcome::Completed {
         return None;
     }
     let Some(text) = frames.text() else {
@@ -390,7 +390,7 @@ impl Counter<'_> {
     fn prompt_tokens(&mut self, prompt: &Prompt) -> Option<u64> {
         match prompt {
             Prompt::Text(text) => self.text_tokens(text),
-            Prompt::Messages(_) | Prompt::Audio(_) => None,
+            Prompt::Messages(_) | Prompt::Audio(_) | Prompt::Body(_) => None,
             // Each document is read together with the query.
             Prompt::Ranking { query, documents } => {
                 let query = self.text_tokens(query)?;

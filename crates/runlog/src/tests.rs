@@ -20,7 +20,7 @@ use sobench_core::channel_timing::{ChannelTiming, ChunkPart};
 use sobench_core::constraint::{Constraint, GrammarDialect};
 use sobench_core::departure::{Departure, Departures};
 use sobench_core::error::Error;
-use sobench_core::frames::Frames;
+use sobench_core::frames::FrameWriter;
 use sobench_core::load::{ErrorLimits, Load};
 use sobench_core::nonce::Nonce;
 use sobench_core::observation::{Observation, Outcome, ServerTimes, Timing, TransportCause, Usage};
@@ -728,8 +728,8 @@ fn every_channel_of_an_answer_round_trips() {
     };
     let mut departures = Departures::default();
     departures.add(Departure::SecondChoice, "index 1");
-    let mut frames = Frames::default();
-    frames.add(b"", br#"{"a":"\u00e9"}"#);
+    let mut frames = FrameWriter::default();
+    frames.add(b"", br#"{"a":"\u00e9"}"#, "");
     let answer = Answer {
         reasoning: "hm".into(),
         content: "a".into(),
@@ -737,7 +737,7 @@ fn every_channel_of_an_answer_round_trips() {
         tool_calls: vec![call, ToolCall::default()],
         departures,
         answered_by: AnsweredBy::default(),
-        frames,
+        frames: frames.into_frames(""),
     };
     let observation = Observation {
         answer: answer.clone(),

@@ -1,114 +1,119 @@
 //! The shape of an answer: what its checks depend on.
 
-use memchr::memmem;
+use memchr::{memchr2, memmem};
 
-/// Texts that a model writes.
+/// Texts that a model writes. With calls to join, clients only take note of the first ones being
+/// empty or not.
 const TEXTS: [&[u8]; 7] = [
+    b"arguments",
     b"content",
-    b"text",
-    b"delta",
-    b"refusal",
     b"reasoning",
     b"reasoning_content",
-    b"arguments",
+    b"refusal",
+    b"delta",
+    b"text",
 ];
+const TEXTS_BESIDE_CALLS: usize = 4;
 
 /// The longest number that is an integer in every client.
 const MAX_DIGITS: usize = 15;
 
-/// The frames without what differs between answers: of an id or a time stays whether it is one of
-/// those before it; of a generated text, whether it is empty; of a number of tokens, nothing. With
-/// calls, only their arguments are texts: clients join the rest with them.
+/// The frames without what differs between answers: of an id, a name or a time stays whether it is
+/// one of those before it; of a generated text, whether it is empty; of a number of tokens, nothing.
 ///
-/// Two answers of one shape depart alike. Clients that read one of them alike read the other alike,
-/// if the arguments of each call are an object, and not the same as those of another call.
+/// Two answers of one shape depart alike. Clients that join the calls of one of them alike join
+/// those of the other alike, if the request has the tools, and the arguments of each call are an
+/// object, and not the same as those of another call.
 ///
 /// Of frames of one shape in a row, two stay: arguments come in any number of pieces.
 ///
 /// `None` if the frames are not plain JSON.
-pub fn shape(frames: &str, has_calls: bool) -> Option<Vec<u8>> {
+pub fn shape(frames: &str, joins_calls: bool) -> Option<Vec<u8>> {
     let bytes = frames.as_bytes();
     let mut scan = Scan {
         bytes,
         at: 0,
+        copied: 0,
         shape: Vec::with_capacity(bytes.len()),
         known: Vec::new(),
     };
-    let texts = match has_calls {
-        true => &TEXTS[TEXTS.len() - 1..],
+    let texts = match joins_calls {
+        true => &TEXTS[..TEXTS_BESIDE_CALLS],
         false => &TEXTS[..],
     };
-    while let Some(text) = scan.next_text()? {
-        scan.shape.push(b'"');
-        scan.shape.extend(text);
-        scan.shape.push(b'"');
-        if scan.bytes.get(scan.at) == Some(&b':') {
+    while let Some(quote) = bytes[scan.at..].iter().position(|byte| *byte == b'"') {
+        scan.at += quote + 1;
+        let text = scan.text()?;
+        if bytes.get(scan.at) == Some(&b':') {
             scan.at += 1;
-            scan.shape.push(b':');
             scan.value(text, texts)?;
         }
     }
-    Some(without_repeats(&scan.shape))
+    scan.copy(bytes.len());
+    without_repeats(&mut scan.shape);
+    Some(scan.shape)
 }
 
-/// The frames without those that are equal to the two before them.
-fn without_repeats(shape: &[u8]) -> Vec<u8> {
-    let mut kept = Vec::with_capacity(shape.len());
-    let (mut last, mut repeats) = (&shape[..0], 0);
-    let mut rest = shape;
-    while !rest.is_empty() {
-        let end = memmem::find(rest, b"\n\n").map_or(rest.len(), |at| at + 2);
-        let frame = &rest[..end];
-        rest = &rest[end..];
-        repeats = if frame == last { repeats + 1 } else { 0 };
-        last = frame;
+/// Removes frames that are equal to the two before them.
+fn without_repeats(shape: &mut Vec<u8>) {
+    let ends = memmem::find_iter(shape, b"\n\n").map(|at| at + 2);
+    let ends: Vec<usize> = ends.chain([shape.len()]).collect();
+    let (mut start, mut kept, mut repeats) = (0, 0, 0);
+    let mut last = 0..0;
+    for end in ends {
+        let is_repeat = shape[start..end] == shape[last];
+        repeats = if is_repeat { repeats + 1 } else { 0 };
+        last = start..end;
         if repeats < 2 {
-            kept.extend(frame);
+            shape.copy_within(start..end, kept);
+            last = kept..kept + (end - start);
+            kept = last.end;
         }
+        start = end;
     }
-    kept
+    shape.truncate(kept);
 }
 
 struct Scan<'a> {
     bytes: &'a [u8],
     at: usize,
+    /// The bytes before are in the shape, or left out.
+    copied: usize,
     shape: Vec<u8>,
-    /// Ids and times.
+    /// Ids, names and times.
     known: Vec<&'a [u8]>,
 }
 
 impl<'a> Scan<'a> {
-    /// The next text, without quotes. What lies before it is a part of the shape. The outer `None`
-    /// if the text is no JSON.
-    fn next_text(&mut self) -> Option<Option<&'a [u8]>> {
-        let rest = &self.bytes[self.at..];
-        let Some(quote) = rest.iter().position(|byte| *byte == b'"') else {
-            self.shape.extend(rest);
-            return Some(None);
-        };
-        self.shape.extend(&rest[..quote]);
-        self.at += quote + 1;
-        self.text().map(Some)
+    /// Adds the bytes before a place.
+    fn copy(&mut self, end: usize) {
+        self.shape.extend(&self.bytes[self.copied..end]);
+        self.copied = self.at;
     }
 
     /// The text after its quote. `None` if it is no JSON, or has the escape of a half character.
     fn text(&mut self) -> Option<&'a [u8]> {
         let start = self.at;
         loop {
-            match self.bytes.get(self.at)? {
-                b'"' => break,
-                b'\\' => match self.bytes.get(self.at + 1)? {
-                    b'u' => {
-                        let digits = self.bytes.get(self.at + 2..self.at + 6)?;
-                        let is_plain = digits.iter().all(u8::is_ascii_hexdigit)
-                            && !digits[0].eq_ignore_ascii_case(&b'd');
-                        self.at += is_plain.then_some(6)?;
-                    }
-                    b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't' => self.at += 2,
-                    _ => return None,
-                },
-                0..b' ' => return None,
-                _ => self.at += 1,
+            let rest = &self.bytes[self.at..];
+            let plain = memchr2(b'"', b'\\', rest)?;
+            if rest[..plain]
+                .iter()
+                .fold(false, |any, byte| any | (*byte < b' '))
+            {
+                return None;
+            }
+            self.at += plain;
+            match (rest[plain], rest.get(plain + 1)) {
+                (b'"', _) => break,
+                (_, Some(b'u')) => {
+                    let digits = rest.get(plain + 2..plain + 6)?;
+                    let is_plain = digits.iter().all(u8::is_ascii_hexdigit)
+                        && !digits[0].eq_ignore_ascii_case(&b'd');
+                    self.at += is_plain.then_some(6)?;
+                }
+                (_, Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't')) => self.at += 2,
+                _ => return None,
             }
         }
         self.at += 1;
@@ -119,20 +124,22 @@ impl<'a> Scan<'a> {
     fn value(&mut self, member: &[u8], texts: &[&[u8]]) -> Option<()> {
         let spaces = |byte: &&u8| **byte == b' ';
         self.at += self.bytes[self.at..].iter().take_while(spaces).count();
-        match self.bytes.get(self.at)? {
-            b'"' if member == b"id" || texts.contains(&member) => {
+        let start = self.at;
+        match self.bytes.get(start)? {
+            b'"' if [b"id".as_slice(), b"name"].contains(&member) || texts.contains(&member) => {
                 self.at += 1;
-                let text = self.text()?;
-                self.shape.push(b'"');
-                match text {
-                    b"" => {}
-                    id if member == b"id" => self.known(id),
-                    _ => self.shape.push(b'+'),
+                match self.text()? {
+                    // A client takes this text for no id.
+                    b"" | b"null" => {}
+                    _ if texts.contains(&member) => {
+                        self.copy(start);
+                        self.shape.extend(b"\"+\"");
+                    }
+                    name => self.known(start + 1, name, b"\""),
                 }
-                self.shape.push(b'"');
             }
             b'0'..=b'9' => {
-                let rest = &self.bytes[self.at..];
+                let rest = &self.bytes[start..];
                 let is_number = |byte: &u8| byte.is_ascii_digit() || b".eE+-".contains(byte);
                 let length = rest.iter().take_while(|byte| is_number(byte)).count();
                 let number = &rest[..length];
@@ -141,9 +148,12 @@ impl<'a> Scan<'a> {
                     && (length == 1 || number[0] != b'0');
                 self.at += length;
                 match member {
-                    b"created" | b"created_at" if is_plain => self.known(number),
-                    _ if is_plain && member.ends_with(b"_tokens") => self.shape.push(b'0'),
-                    _ => self.shape.extend(number),
+                    b"created" | b"created_at" if is_plain => self.known(start, number, b""),
+                    _ if is_plain && member.ends_with(b"_tokens") => {
+                        self.copy(start);
+                        self.shape.push(b'0');
+                    }
+                    _ => {}
                 }
             }
             _ => {}
@@ -151,14 +161,16 @@ impl<'a> Scan<'a> {
         Some(())
     }
 
-    /// Adds the number of an id or a time.
-    fn known(&mut self, value: &'a [u8]) {
+    /// Adds the number of an id, a name or a time.
+    fn known(&mut self, start: usize, value: &'a [u8], end: &[u8]) {
         let known = self.known.iter().position(|known| *known == value);
         let number = known.unwrap_or_else(|| {
             self.known.push(value);
             self.known.len() - 1
         });
+        self.copy(start);
         self.shape.extend(number.to_string().bytes());
+        self.shape.extend(end);
     }
 }
 
@@ -178,15 +190,15 @@ data: {"id":"c","created": 17,"choices":[{"index":1,"delta":{"content":""},"fini
 
 data: [DONE]
 "#;
-        let expected = r#"data: {"id":"0","created":1,"choices":[{"index":1,"delta":{"content":"+"}}]}
+        let expected = r#"data: {"id":"0","created": 1,"choices":[{"index":1,"delta":{"content":"+"}}]}
 
-data: {"id":"2","created":1,"choices":[{"index":1,"delta":{"content":""},"finish_reason":"stop"}],"usage":{"prompt_tokens":0,"queue_tokens":1.5}}
+data: {"id":"2","created": 1,"choices":[{"index":1,"delta":{"content":""},"finish_reason":"stop"}],"usage":{"prompt_tokens":0,"queue_tokens":1.5}}
 
 data: [DONE]
 "#;
         assert_eq!(shape_of(frames).as_deref(), Some(expected));
-        let with_calls = shape(r#"{"content":"x","arguments":"{}"}"#, true).unwrap();
-        assert_eq!(with_calls, br#"{"content":"x","arguments":"+"}"#);
+        let with_calls = shape(r#"{"name":"f","text":"x","arguments":"{}"}"#, true).unwrap();
+        assert_eq!(with_calls, br#"{"name":"0","text":"x","arguments":"+"}"#);
     }
 
     #[test]
