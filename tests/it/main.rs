@@ -46,6 +46,7 @@ mod outputs;
 mod planted_faults;
 mod preflight_command;
 mod reference;
+mod requests;
 // Needs gzip and Python.
 mod results_chapter;
 mod runlog;

@@ -10,13 +10,14 @@
 use std::borrow::Cow;
 
 use bytes::Bytes;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::body_layout::BodyLayout;
 use super::dialect::ConstraintFields;
 use super::{BodySettings, ConstraintDialect, Sampling, ServerKind, Unsendable};
 use sobench_core::case::{Arm, Case, Prompt};
 use sobench_core::constraint::{Constraint, ConstraintKind};
+use sobench_core::recorded::{LIMITS, NO_LIMIT, with_members, without_constraint};
 
 /// The member of a schema with options of llguidance.
 const OPTIONS_MEMBER: &str = "x-guidance";
@@ -53,6 +54,76 @@ pub(super) fn messages(kind: ServerKind, case: &Case) -> Result<Value, Unsendabl
         Prompt::Messages(messages) => Ok(json!(messages)),
         other => Err(wrong_prompt_type(kind, "chat messages", other)),
     }
+}
+
+/// A recorded body as it is, but for the model and the members that flags set. Without the
+/// constraint in the control arm.
+pub(super) fn recorded(
+    kind: ServerKind,
+    text: &str,
+    case: &Case,
+    options: &BodySettings,
+) -> Result<Bytes, Unsendable> {
+    let broken = |error: serde_json::Error| {
+        let what = format!("a recorded body is not a JSON object: {error}");
+        Unsendable::new(what, "correct the row")
+    };
+    let text = match case.arm {
+        Arm::Constrained | Arm::Free => Cow::Borrowed(text),
+        Arm::Control => Cow::Owned(without_constraint(text).map_err(broken)?),
+        arm => {
+            let what = format!("a recorded body has no arm {}", arm.flag());
+            return Err(Unsendable::new(
+                what,
+                "use the arms prompt and prompt+constraint",
+            ));
+        }
+    };
+    let body: Map<String, Value> = serde_json::from_str(&text).map_err(broken)?;
+    let layout = &kind.spec().body;
+    if !body.contains_key(layout.prompt) {
+        let what = format!(
+            "the {kind} backend takes bodies with {:?}, which this one lacks",
+            layout.prompt
+        );
+        let hint = "use the --backend of its endpoint: openai for prompt, openai-chat or anthropic for messages, openai-responses for input; split a file with several";
+        return Err(Unsendable::new(what, hint));
+    }
+    let mut set = Vec::new();
+    if body.contains_key("model") {
+        set.push(("model", options.model_of(case).into()));
+    }
+    let has = |name: &&str| body.get(*name).is_some_and(|value| !value.is_null());
+    let limit = LIMITS.into_iter().find(has);
+    if case.output_len
+        != limit
+            .and_then(|name| limit_of(&body, name))
+            .unwrap_or(NO_LIMIT)
+    {
+        let name = limit.unwrap_or_else(|| kind.limit_field(options.max_tokens_only));
+        set.push((name, case.output_len.into()));
+    }
+    if !options.stream && body.get("stream") == Some(&Value::Bool(true)) {
+        set.push(("stream", false.into()));
+        if body.contains_key("stream_options") {
+            set.push(("stream_options", Value::Null));
+        }
+    }
+    let mut parameters = json!({});
+    add_parameters(kind, layout, &mut parameters, options)?;
+    let parameters = parameters.as_object().into_iter().flatten();
+    let extra = options.extra_body.iter().flatten();
+    set.extend(
+        parameters
+            .chain(extra)
+            .map(|(name, value)| (&**name, value.clone())),
+    );
+    with_members(&text, &set).map(Bytes::from).map_err(broken)
+}
+
+/// The token limit of a body.
+fn limit_of(body: &Map<String, Value>, name: &str) -> Option<u32> {
+    u32::try_from(body.get(name)?.as_u64()?).ok()
 }
 
 /// Adds the shared fields to `body`, an object, and encodes it as JSON.

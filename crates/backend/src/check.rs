@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::body_layout::BodyLayout;
 use super::{BodySettings, ConstraintDialect, ServerKind, Unsendable, adapter};
-use sobench_core::case::{Arm, Case};
+use sobench_core::case::{Arm, Case, Prompt};
 use sobench_core::constraint::ConstraintKind;
 use sobench_core::error::{Error, Result};
 
@@ -42,6 +42,9 @@ pub fn check(kind: ServerKind, cases: &[Case], options: &BodySettings) -> Result
 /// The reason not to send a case whose constraint has no field in any dialect of this server kind,
 /// or whose tools have none.
 pub fn unsupported(kind: ServerKind, case: &Case) -> Option<Unsendable> {
+    if matches!(case.prompt, Prompt::Body(_)) {
+        return None;
+    }
     let constraint = case.constraint.as_deref()?;
     let is_carried = match constraint.tools() {
         _ if case.arm == Arm::Free => true,
@@ -133,7 +136,7 @@ mod tests {
 
     use super::*;
     use crate::{Sampling, ThinkingSwitch};
-    use sobench_core::case::{Message, Prompt};
+    use sobench_core::case::Message;
     use sobench_core::constraint::Constraint;
 
     fn case(constraint: Option<Constraint>, arm: Arm) -> Case {

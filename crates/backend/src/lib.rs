@@ -47,8 +47,9 @@ pub use thinking::ThinkingSwitch;
 
 #[cfg(doc)]
 use sobench_core::case::Arm;
-use sobench_core::case::Case;
+use sobench_core::case::{Case, Prompt};
 use sobench_core::error::Error;
+use sobench_core::run_event::AnswerForm;
 
 /// The media type of most request bodies.
 const JSON: &str = "application/json";
@@ -79,6 +80,11 @@ pub struct BodySettings {
 }
 
 impl BodySettings {
+    /// Whether the answer to a case is a stream.
+    pub fn form(&self, case: &Case) -> AnswerForm {
+        AnswerForm::new(self.stream && case.prompt.allows_stream())
+    }
+
     /// The model that a case requests.
     pub fn model_of<'a>(&'a self, case: &'a Case) -> &'a str {
         case.model.as_deref().unwrap_or(&self.model)
@@ -106,7 +112,10 @@ pub trait Adapter: Send + Sync {
 
     /// The request body, of type [`Self::content_type`].
     fn encode(&self, case: &Case, options: &BodySettings) -> Result<Bytes, Unsendable> {
-        (self.kind().spec().encode)(self.kind(), case, options)
+        match &case.prompt {
+            Prompt::Body(text) => body::recorded(self.kind(), text, case, options),
+            _ => (self.kind().spec().encode)(self.kind(), case, options),
+        }
     }
 
     /// A new decoder for one response: an event stream or one whole body. `max_event_bytes` limits

@@ -20,6 +20,7 @@ use sobench_core::load::CancelAfter;
 use sobench_core::observation::{
     Advice, Observation, Outcome, Stage, TimeLimit, Timing, TransportCause,
 };
+use sobench_core::run_event::AnswerForm;
 use sobench_shutdown::Shutdown;
 
 /// State that all requests of a run share.
@@ -27,8 +28,6 @@ use sobench_shutdown::Shutdown;
 pub(super) struct Sender {
     pub(super) client: Client,
     pub(super) adapter: Arc<dyn Adapter>,
-    /// Whether streaming was requested.
-    pub(super) stream: bool,
     pub(super) clock: Clock,
     pub(super) shutdown: Shutdown,
 }
@@ -61,7 +60,7 @@ pub(super) struct Prepared {
 /// The body of a request.
 #[derive(Clone)]
 pub(super) enum Body {
-    Bytes(Bytes),
+    Bytes(Bytes, AnswerForm),
     /// Nothing is sent, because this kind of server does not support the constraint; the reason.
     Unsupported(Arc<str>),
 }
@@ -69,8 +68,8 @@ pub(super) enum Body {
 /// Sends the request and records what happens, within the timeouts and until a shutdown. `thread`
 /// is the index of the client thread that this runs on.
 pub(super) async fn observe(sender: &Sender, prepared: Prepared, thread: usize) -> Observation {
-    let body = match prepared.body {
-        Body::Bytes(body) => body,
+    let (body, form) = match prepared.body {
+        Body::Bytes(body, form) => (body, form),
         Body::Unsupported(what) => {
             return unsent(
                 prepared.index,
@@ -84,7 +83,7 @@ pub(super) async fn observe(sender: &Sender, prepared: Prepared, thread: usize) 
     let message = sender
         .client
         .message(body, sender.adapter.content_type(), &prepared.label);
-    let decoder = sender.decoder(sender.stream);
+    let decoder = sender.decoder(form == AnswerForm::Streamed);
     let timing = Timing {
         due_ns: as_ns(prepared.due),
         ..Timing::default()
@@ -92,6 +91,7 @@ pub(super) async fn observe(sender: &Sender, prepared: Prepared, thread: usize) 
     let last_byte = AtomicU64::new(sender.clock.now_ns());
     let mut exchange = Exchange {
         sender,
+        form,
         timing,
         decoder,
         last_byte_ns: &last_byte,
@@ -247,6 +247,7 @@ async fn run_with_limits(
 /// An exchange in progress. Its data so far remains available if it is stopped.
 struct Exchange<'a> {
     sender: &'a Sender,
+    form: AnswerForm,
     timing: Timing,
     decoder: Box<dyn Decoder>,
     /// When the last byte of the response arrived; before that, when the request was sent.
@@ -343,9 +344,10 @@ impl Exchange<'_> {
             self.timing.end_ns = Some(self.sender.clock.now_ns());
             return Some(Outcome::StreamError { message });
         }
+        let is_stream = self.form == AnswerForm::Streamed;
         self.timing.streamed =
-            self.sender.stream && head.is_of_type(self.sender.adapter.stream_media_type());
-        if self.sender.stream && !self.timing.streamed {
+            is_stream && head.is_of_type(self.sender.adapter.stream_media_type());
+        if is_stream && !self.timing.streamed {
             // Not the requested stream: decoded as a whole response, or a stream error.
             self.decoder = self.sender.decoder(false);
             let no_type = || "no content type".to_owned();
@@ -548,7 +550,6 @@ mod tests {
         Sender {
             client: Client::new(options).expect("the address is one"),
             adapter: adapter(ServerKind::Vllm).into(),
-            stream: true,
             clock: Clock::start(),
             shutdown: Shutdown::new(),
         }
@@ -599,7 +600,7 @@ mod tests {
             index: 0,
             label: String::new(),
             due: Duration::ZERO,
-            body: Body::Bytes(Bytes::new()),
+            body: Body::Bytes(Bytes::new(), AnswerForm::Streamed),
             cancel_after: None,
         };
         let task = observe(&sender, prepared, 0);
@@ -634,7 +635,7 @@ mod tests {
             ..ClientSettings::with_defaults(endpoint)
         };
         let sender = sender(options);
-        let body = Body::Bytes(Bytes::from_static(b"{}"));
+        let body = Body::Bytes(Bytes::from_static(b"{}"), AnswerForm::Streamed);
         let prepared = Prepared {
             index: 0,
             label: String::new(),

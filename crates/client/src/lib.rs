@@ -110,7 +110,7 @@ pub async fn run(
     on_event: impl FnMut(RunEvent),
 ) -> Result<RunTotals> {
     let queue = prepare_queue(adapter.as_ref(), request, cases, schedule, RUN_LABEL)?;
-    drive(client, adapter, request, queue, schedule, control, on_event).await
+    drive(client, adapter, queue, schedule, control, on_event).await
 }
 
 /// Sends every case of a shard as soon as a slot is free, as [`run`] does if all are due at once.
@@ -133,7 +133,7 @@ pub async fn warm_up(
     let mut observations = Vec::with_capacity(cases.len());
     let control = shutdown.clone().into();
     let keep = keep_ended(|observation| observations.push(observation));
-    drive(client, adapter, request, queue, &schedule, control, keep).await?;
+    drive(client, adapter, queue, &schedule, control, keep).await?;
     observations.sort_unstable_by_key(|observation| observation.case_index);
     Ok(observations)
 }
@@ -161,7 +161,7 @@ pub async fn repeat(
     let queue = prepare_queue(adapter.as_ref(), request, cases, &schedule, label)?;
     let control = shutdown.clone().into();
     let keep = keep_ended(on_end);
-    drive(client, adapter, request, queue, &schedule, control, keep)
+    drive(client, adapter, queue, &schedule, control, keep)
         .await
         .map(drop)
 }
@@ -184,7 +184,6 @@ const WARMUP_LABEL: &str = "warmup-";
 async fn drive(
     client: &Client,
     adapter: Arc<dyn Adapter>,
-    request: &BodySettings,
     queue: Queue,
     schedule: &Schedule,
     control: RunControl<'_>,
@@ -214,7 +213,6 @@ async fn drive(
     let sender = Sender {
         client: client.clone(),
         adapter,
-        stream: request.stream,
         clock,
         shutdown,
     };
@@ -287,7 +285,7 @@ pub async fn send_one(
     let body = adapter
         .encode(case, request)
         .map_err(|unsendable| unsendable.into_error(case))?;
-    let form = AnswerForm::new(request.stream);
+    let form = request.form(case);
     Ok(send_body(client, adapter, body, form, None, label, shutdown).await)
 }
 
@@ -304,7 +302,6 @@ pub async fn send_body(
     let sender = Sender {
         client: client.clone(),
         adapter,
-        stream: form == AnswerForm::Streamed,
         clock: Clock::start(),
         shutdown: shutdown.clone(),
     };
@@ -316,7 +313,7 @@ pub async fn send_body(
         index: 0,
         label,
         due: Duration::ZERO,
-        body: Body::Bytes(body),
+        body: Body::Bytes(body, form),
         cancel_after,
     };
     on_own_thread(&sender, prepared).await
@@ -369,6 +366,7 @@ fn encode(adapter: &dyn Adapter, request: &BodySettings, case: &Case) -> Result<
             adapter
                 .encode(case, request)
                 .map_err(|unsendable| unsendable.into_error(case))?,
+            request.form(case),
         )),
     }
 }

@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 use crate::audio::Clip;
 use crate::constraint::Constraint;
 use crate::load::CancelAfter;
+use crate::recorded::asks_for_stream;
 use crate::scorer::Scorer;
 
 /// Prefix of the tag that names the dataset of a case in a mix of datasets.
@@ -94,6 +95,7 @@ impl Case {
             Prompt::Text(text) => (text.as_ptr() as usize, 0),
             Prompt::Messages(messages) => (messages.as_ptr() as usize, 0),
             Prompt::Audio(clip) => (Arc::as_ptr(clip) as usize, 0),
+            Prompt::Body(body) => (body.as_ptr() as usize, 0),
             Prompt::Ranking { query, documents } => {
                 (query.as_ptr() as usize, documents.as_ptr() as usize)
             }
@@ -127,6 +129,8 @@ pub enum Prompt {
     Messages(Arc<[Message]>),
     /// Audio to be transcribed.
     Audio(Arc<Clip>),
+    /// A whole recorded body: JSON, sent as it is ([`crate::recorded`]).
+    Body(Arc<str>),
     /// Documents to be ranked by relevance to a query.
     Ranking {
         query: Arc<str>,
@@ -135,12 +139,21 @@ pub enum Prompt {
 }
 
 impl Prompt {
+    /// Whether the request may be for a stream: a recorded body says whether it is.
+    pub fn allows_stream(&self) -> bool {
+        match self {
+            Self::Body(body) => asks_for_stream(body),
+            _ => true,
+        }
+    }
+
     /// Name of the kind in messages.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Text(_) => "text",
             Self::Messages(_) => "chat messages",
             Self::Audio(_) => "audio",
+            Self::Body(_) => "a recorded body",
             Self::Ranking { .. } => "a query with documents",
         }
     }

@@ -28,6 +28,7 @@ pub mod output_format;
 pub mod printable;
 pub mod proc_status;
 pub mod progress;
+pub mod recorded;
 pub mod registry;
 pub mod run_event;
 pub mod schedule;

@@ -198,7 +198,7 @@ impl CountChecks {
                 Prompt::Text(text) => !text.is_empty(),
                 Prompt::Messages(messages) => !messages.is_empty(),
                 Prompt::Audio(_) => false,
-                Prompt::Ranking { .. } => true,
+                Prompt::Body(_) | Prompt::Ranking { .. } => true,
             },
             has_other_choices: answer.departures.has(Departure::SecondChoice),
         }

@@ -5,4 +5,5 @@
 pub mod arguments;
 pub mod dataset;
 pub mod hub;
+pub mod request_body;
 pub mod tokenizer;

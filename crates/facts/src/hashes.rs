@@ -22,7 +22,7 @@ pub fn constraint_hash(constraint: &Constraint) -> u64 {
 pub fn content_hash(case: &Case, constraint: Option<u64>) -> u64 {
     let rest = (constraint, case.output_len, &case.model);
     match &case.prompt {
-        Prompt::Text(text) => hash(&(text, rest)),
+        Prompt::Text(text) | Prompt::Body(text) => hash(&(text, rest)),
         Prompt::Messages(messages) => {
             let messages: Vec<_> = messages
                 .iter()

@@ -259,7 +259,9 @@ fn constraint(report: &Report) -> [Option<String>; 7] {
         .constraint_dialect
         .filter(|_| !has_only_tools)
         .map(|dialect| dialect.to_string());
-    let carried = if is_sent {
+    let carried = if settings.dataset.source.name == "requests" {
+        Some("sent as recorded".to_owned())
+    } else if is_sent {
         named("sent as", dialect)
     } else {
         Some("not sent, only judged".to_owned())

@@ -471,7 +471,7 @@ fn number<'a>(
 
 fn address(prompt: &Prompt) -> usize {
     match prompt {
-        Prompt::Text(text) => text.as_ptr() as usize,
+        Prompt::Text(text) | Prompt::Body(text) => text.as_ptr() as usize,
         Prompt::Messages(messages) => messages.as_ptr() as usize,
         Prompt::Audio(clip) => Arc::as_ptr(clip) as usize,
         // All cases share the query; the documents belong to one case.

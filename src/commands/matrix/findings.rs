@@ -9,6 +9,7 @@ use sobench_core::constraint::Constraint;
 use sobench_core::observation::{Outcome, TOO_MANY_REQUESTS, failure_message};
 use sobench_core::printable::{printable, printable_message};
 use sobench_core::verdict::{NotScored, Reason, Verdict};
+use sobench_data::dataset::custom::NAME_TAG;
 use sobench_facts::Sample;
 use sobench_report::contenders::MAX_MESSAGE_CHARS;
 use sobench_report::contenders::verdicts::Cause;
@@ -18,9 +19,6 @@ use sobench_runlog::RunLog;
 
 /// Largest number of requests of a run whose answers are kept for the list of disagreements.
 const MAX_ANSWERS: usize = 2_000;
-
-/// The tag of a row's name, as the datasets write it.
-const NAME_TAG: &str = "name:";
 
 /// A constraint of a run.
 #[derive(Clone, Debug)]

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use crate::terminal::InputProgress;
 use sobench_core::case::{Arm, Case, Prompt};
 use sobench_core::error::{Error, Result};
+use sobench_data::dataset::custom::NAME_TAG;
 use sobench_data::dataset::{self, DatasetName, DatasetPlan, Inputs};
 use sobench_data::hub::HubSettings;
 use sobench_data::tokenizer::Tokenizer;
@@ -18,6 +19,8 @@ pub(super) struct Known {
     source: String,
     /// Index of a row by its reference answer.
     by_completion: HashMap<String, usize>,
+    /// Index of a request by the tag with its name.
+    by_name: HashMap<String, usize>,
 }
 
 /// The constraint of one request.
@@ -61,12 +64,30 @@ impl Known {
         let by_completion = rows
             .filter_map(|(row, case)| Some((case.completion.clone()?, row)))
             .collect();
+        let names = dataset.cases.iter().enumerate();
+        let by_name = names
+            .filter_map(|(index, case)| {
+                let mut tags = case.tags.iter();
+                Some((tags.find(|tag| tag.starts_with(NAME_TAG))?.clone(), index))
+            })
+            .collect();
         Ok(Self {
             plan,
             cases: dataset.cases,
             source: dataset.source,
             by_completion,
+            by_name,
         })
+    }
+
+    /// Whether requests have names.
+    pub(super) fn has_names(&self) -> bool {
+        !self.by_name.is_empty()
+    }
+
+    /// The index of the request with this tag.
+    pub(super) fn named(&self, tag: &str) -> Option<usize> {
+        self.by_name.get(tag).copied()
     }
 
     /// The constraint of request `index`; `expected` is its reference answer in the file.

@@ -3,6 +3,7 @@
 //! `tally.rs` collects the verdicts in little memory, `report.rs` renders the result.
 
 mod accuracy;
+mod answer_lines;
 mod constraints;
 mod judging;
 pub mod options;
@@ -261,6 +262,8 @@ pub enum FileKind {
     GeneratedTexts,
     /// JSON Lines with a constraint and a text each.
     Rows,
+    /// JSON Lines with an answer each, whose constraints are in a dataset.
+    AnswerLines,
 }
 
 impl FileKind {
@@ -273,6 +276,7 @@ impl FileKind {
                 "result with `generated_texts`, as of `vllm bench serve --save-detailed`"
             }
             Self::Rows => "rows of a constraint and a text",
+            Self::AnswerLines => "an answer a line, with the constraints of a dataset",
         }
     }
 }

@@ -13,7 +13,7 @@ use sobench_core::output_format::OutputFormat;
 use sobench_data::dataset::flags::{PathFlags, TypedFlags};
 use sobench_data::dataset::{
     ChoiceFlags, DatasetArgs, DatasetName, DatasetPlan, GrammarFlags, JsonFlags,
-    JsonSchemaPathFlags, JsonSchemaSource, RegexFlags, SHIPPED_SCHEMAS, Source,
+    JsonSchemaPathFlags, JsonSchemaSource, RegexFlags, SHIPPED_SCHEMAS, Shortfall, Source,
 };
 use sobench_plan::dataset::PromptForm;
 
@@ -65,7 +65,7 @@ pub struct ScoreDatasetArgs {
     #[arg(long, visible_alias = "dataset-name", value_name = "NAME",
           value_parser = PossibleValuesParser::new(DatasetName::ALL.map(DatasetName::name)))]
     pub dataset: Option<String>,
-    /// File or Hub id of xgrammar_bench
+    /// File of requests, or file or Hub id of xgrammar_bench
     #[arg(long, value_name = "PATH")]
     pub dataset_path: Option<InputNames>,
     /// File with the JSON Schema of the requests
@@ -150,14 +150,18 @@ fn dataset(flags: &ScoreArgs, name: DatasetName) -> Result<DatasetPlan> {
                 .hint("give the dataset of the requests"),
         );
     }
-    if !name.is_in_vllm_script() {
+    if !name.is_in_vllm_script() && name != DatasetName::Requests {
         return Err(
             Error::usage(format!("the dataset exists in sobench only: {name}"))
                 .hint("score the run log, or write rows of {\"constraint\": ..., \"text\": ...}"),
         );
     }
     own.typed.refuse_unused(name)?;
-    let source = Source::new(name, &bench_flags(own))?;
+    let mut source = Source::new(name, &bench_flags(own))?;
+    if let Source::Requests(requests) = &mut source {
+        // Answers are found by their names.
+        requests.shortfall = Shortfall::FewerRequests;
+    }
     let ratio = if flags.no_guided_decoding {
         0.0
     } else {

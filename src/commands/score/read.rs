@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
+use super::answer_lines;
 use super::constraints::Known;
 use super::{Answers, Claim, FileKind, LoggedRows, Row, Rows, Stored, UnreadableRow};
 use crate::terminal::InputProgress;
@@ -43,6 +44,8 @@ pub(super) fn answers(path: &Path, name: &str, dataset: Option<&DatasetPlan>) ->
     let answers = if RunLog::is_run_log(path)? {
         // A run log is recognised first: its layout is that of JSON Lines.
         run_log(path)?
+    } else if let (Some(plan), true) = (dataset, answer_lines::is_file(path)?) {
+        answer_lines::answers(path, name, plan)?
     } else if is_lines_of_rows(path, name)? {
         Answers::rows(Rows::Lines(path.to_owned()))
     } else {

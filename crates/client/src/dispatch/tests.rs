@@ -12,6 +12,7 @@ use tokio::time::Instant;
 use super::*;
 use crate::exchange::Body;
 use sobench_core::load::ErrorLimits;
+use sobench_core::run_event::AnswerForm;
 use sobench_core::schedule::{Pace, Ramp, RampStrategy, Rate, due_times};
 
 /// A server that takes `takes(index)` milliseconds for each request and records when each was sent.
@@ -115,7 +116,7 @@ async fn run_with_faults(
     stopping: impl FnOnce(Shutdown),
 ) -> DispatchResult {
     let mut queue = Queue::new("", due_ms.len());
-    let body = queue.body(Body::Bytes(Default::default()));
+    let body = queue.body(Body::Bytes(Default::default(), AnswerForm::Streamed));
     due_ms
         .iter()
         .enumerate()
@@ -344,7 +345,7 @@ impl Executor for StopsBetweenChecks {
 #[tokio::test(start_paused = true)]
 async fn a_signal_just_before_a_request_is_sent_cancels_it() {
     let mut queue = Queue::new("", 3);
-    let body = queue.body(Body::Bytes(Default::default()));
+    let body = queue.body(Body::Bytes(Default::default(), AnswerForm::Streamed));
     for index in 0..3 {
         queue.push(index, Duration::from_millis(index as u64), body, None);
     }

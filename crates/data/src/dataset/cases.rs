@@ -10,6 +10,7 @@ use crate::tokenizer::Tokenizer;
 use sobench_core::case::{Arm, Case, Prompt};
 use sobench_core::constraint::{Constraint, hex};
 use sobench_core::error::{Error, Result};
+use sobench_core::recorded::without_constraint;
 use sobench_notices::notice::{DatasetNotice, Notice};
 use sobench_plan::dataset::{Constraints, OutputLength, PromptForm};
 use sobench_pycompat::random::PythonRandom;
@@ -122,7 +123,9 @@ fn ranking_rows(rows: Vec<Row>, documents: usize) -> Vec<Row> {
         .iter()
         .filter_map(|row| match &row.prompt {
             Prompt::Text(text) => Some(Arc::clone(text)),
-            Prompt::Messages(_) | Prompt::Audio(_) | Prompt::Ranking { .. } => None,
+            Prompt::Messages(_) | Prompt::Audio(_) | Prompt::Body(_) | Prompt::Ranking { .. } => {
+                None
+            }
         })
         .collect();
     let Some(query) = texts.first().cloned() else {
@@ -277,6 +280,10 @@ fn prepare_row(mut row: Row, plan: &DatasetPlan, tokenizer: &Tokenizer) -> Resul
         );
     }
     if plan.constraints == Constraints::Dropped {
+        if let Prompt::Body(body) = &row.prompt {
+            let body = without_constraint(body).expect("a recorded body is an object");
+            row.prompt = Prompt::Body(body.into());
+        }
         row = Row {
             constraint: None,
             grammar_oracle: None,
@@ -310,7 +317,7 @@ fn case(row: &Row, plan: &DatasetPlan, index: usize, arm: Arm, item: Option<u32>
         item,
         tags: row.tags.clone(),
         grammar_oracle: row.grammar_oracle.clone(),
-        model: None,
+        model: row.model.clone(),
         cancel_after: None,
     }
 }

@@ -56,7 +56,7 @@ const OTHER_FIELDS: [&str; 13] = [
 ];
 
 /// Prefix of the tag that holds the name of a row.
-pub(super) const NAME_TAG: &str = "name:";
+pub const NAME_TAG: &str = "name:";
 
 /// The hint for a row with a schema that [`check_schema`] refuses.
 pub const BROKEN_SCHEMA_HINT: &str = "fix the schema of this row, or remove the row";
@@ -284,6 +284,7 @@ pub(super) fn row(
         grammar_oracle: grammar_oracle(members, constraint.as_deref())?.map(Arc::from),
         constraint,
         output_len: length(members)?,
+        model: None,
         completion: completion.or(example),
         tags: tags(members)?,
         name: match members.get("id") {
@@ -294,7 +295,7 @@ pub(super) fn row(
 }
 
 /// Checks the schema of a constraint, or those of its tools.
-fn check_schemas(constraint: Option<&Constraint>) -> std::result::Result<(), String> {
+pub(super) fn check_schemas(constraint: Option<&Constraint>) -> std::result::Result<(), String> {
     let tools = constraint.and_then(Constraint::tools);
     for tool in tools.into_iter().flat_map(|set| &set.tools) {
         let checked = tool.parameters().map_or(Ok(()), check_schema);

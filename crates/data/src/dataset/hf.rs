@@ -25,6 +25,8 @@ use sobench_plan::dataset::OutputLength;
 
 /// Names of columns of chats, in order of preference.
 const CHATS: [&str; 5] = ["messages", "conversations", "conversation", "chat", "turns"];
+/// The column of the tools of a chat, which are not sent.
+const TOOLS: &str = "tools";
 /// Names of columns of texts, in order of preference.
 const TEXTS: [&str; 8] = [
     "prompt",
@@ -117,11 +119,15 @@ impl DatasetKind for HfPlan {
         };
         let found = table::find(name, &selection, inputs.hub)?;
         let (mut values, mut repeated) = (Vec::new(), DuplicateKeys::default());
-        let mut column = None;
+        let (mut column, mut has_tools) = (None, false);
         for (_, file) in &found.files {
             let column = match &column {
                 Some(column) => column,
-                None => column.insert(choose(self, &table::columns(file)?, name)?),
+                None => {
+                    let columns = table::columns(file)?;
+                    has_tools = columns.iter().any(|column| column == TOOLS);
+                    column.insert(choose(self, &columns, name)?)
+                }
             };
             for row in table::read(file, &[column], &mut repeated, inputs.progress)? {
                 let (location, mut members) = row?;
@@ -132,13 +138,16 @@ impl DatasetKind for HfPlan {
         check_rows(values.len(), &found.source)?;
         self.order.apply(plan.seed, &mut values);
         let is_fixed = plan.output == OutputLength::Fixed;
-        let (mut rows, mut skipped) = (Vec::new(), 0);
+        let (mut rows, mut skipped, mut cut) = (Vec::new(), 0, 0);
         for (location, value) in values {
             if rows.len() == plan.num_prompts {
                 break;
             }
             match row(self, is_fixed, inputs.tokenizer, &value, location)? {
-                Some(row) => rows.push(row),
+                Some(row) => {
+                    cut += usize::from(has_later_turns(&value));
+                    rows.push(row);
+                }
                 None => skipped += 1,
             }
         }
@@ -157,6 +166,10 @@ impl DatasetKind for HfPlan {
             }
             .into()
         }));
+        let later_turns = (cut > 0).then(|| format!("turns after the first reply, in {cut} rows"));
+        let tools = has_tools.then(|| format!("the column {TOOLS}"));
+        let not_sent = later_turns.into_iter().chain(tools);
+        notices.extend(not_sent.map(|what| DatasetNotice::NotSent { what }.into()));
         let source = match &self.hf_name {
             Some(known) if known != name => format!("{} ({known})", found.source),
             _ => found.source,
@@ -235,6 +248,19 @@ fn row(
         },
         _ => Err(wrong("not a text or a list")),
     }
+}
+
+/// Whether a chat goes on after its first reply.
+fn has_later_turns(value: &Value) -> bool {
+    let turns = value.as_array().map_or(&[][..], Vec::as_slice);
+    let is_reply = |item: &Value| {
+        let turn = item.as_object().and_then(turn);
+        turn.is_some_and(|turn| turn.role == "assistant")
+    };
+    turns
+        .iter()
+        .position(is_reply)
+        .is_some_and(|reply| reply + 1 < turns.len())
 }
 
 /// Reads `{role, content}`, or `{from, value}` as in ShareGPT.

@@ -36,6 +36,7 @@ mod references;
 mod regex;
 mod registry;
 mod repository;
+mod requests;
 mod rows;
 mod schema_prompt;
 mod sharegpt;
@@ -119,6 +120,8 @@ datasets! {
     Bfcl(bfcl::BfclPlan),
     /// The user's own rows.
     Custom(custom::CustomPlan),
+    /// Recorded request bodies, sent as they are.
+    Requests(requests::RequestsPlan),
     /// Consecutive tokens from a random position of the vocabulary.
     Random(random::RandomPlan),
     /// `random` with a prefix that all prompts share.
@@ -204,6 +207,8 @@ pub struct RowFlags {
     pub sonnet: sonnet::SonnetFlags,
     #[command(flatten)]
     pub custom: custom::CustomFlags,
+    #[command(flatten)]
+    pub requests: requests::RequestsFlags,
     #[command(flatten)]
     pub hf: hf::HfFlags,
     #[command(flatten)]

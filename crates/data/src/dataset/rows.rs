@@ -57,6 +57,8 @@ pub(super) struct Row {
     pub(super) score: Option<Scorer>,
     pub(super) tags: Vec<String>,
     pub(super) grammar_oracle: Option<Arc<str>>,
+    /// The model of the request, if it is not the run's.
+    pub(super) model: Option<Arc<str>>,
     /// The name in errors, such as `rows.jsonl, line 3`.
     pub(super) name: String,
 }
@@ -81,6 +83,7 @@ impl Row {
             score: None,
             tags: Vec::new(),
             grammar_oracle: None,
+            model: None,
             name: "row 0".to_owned(),
         }
     }

@@ -231,7 +231,7 @@ fn add_answer(page: &mut String, answer: &Marked<'_>, bytes: usize) {
 /// Prompt and constraint.
 fn add_question(page: &mut String, case: &Case) {
     let prompt = match &case.prompt {
-        Prompt::Text(text) => text.to_string(),
+        Prompt::Text(text) | Prompt::Body(text) => text.to_string(),
         Prompt::Messages(messages) => {
             let line = |message: &sobench_core::case::Message| {
                 let content = message

@@ -126,7 +126,7 @@ fn computed(document: &mut SavedResult<'_>) {
 fn sequences(sample: &Sample<'_>) -> usize {
     match &sample.request_input().prompt {
         Prompt::Ranking { documents, .. } => documents.len(),
-        Prompt::Text(_) | Prompt::Messages(_) | Prompt::Audio(_) => 1,
+        Prompt::Text(_) | Prompt::Messages(_) | Prompt::Audio(_) | Prompt::Body(_) => 1,
     }
 }
 

@@ -206,7 +206,7 @@ fn numbers(by: LossVariable, samples: &[Sample<'_>], ended: &[Ended<'_, '_>]) ->
 /// Bytes of the texts of a prompt.
 fn bytes_of(prompt: &Prompt) -> usize {
     match prompt {
-        Prompt::Text(text) => text.len(),
+        Prompt::Text(text) | Prompt::Body(text) => text.len(),
         Prompt::Messages(messages) => messages
             .iter()
             .map(|message| match &message.content {

@@ -96,6 +96,7 @@ fn case(model: &Case, index: usize, random: &mut PythonRandom) -> Case {
         Prompt::Messages(_) => Prompt::Messages([Message::new("user", prompt)].into()),
         // A recording has no words to shuffle.
         Prompt::Audio(clip) => Prompt::Audio(Arc::clone(clip)),
+        Prompt::Body(body) => Prompt::Body(Arc::clone(body)),
         Prompt::Ranking { documents, .. } => Prompt::Ranking {
             query: prompt.into(),
             documents: Arc::clone(documents),
@@ -108,7 +109,7 @@ fn case(model: &Case, index: usize, random: &mut PythonRandom) -> Case {
 fn text_of(prompt: &Prompt) -> String {
     match prompt {
         Prompt::Text(text) => text.to_string(),
-        Prompt::Audio(_) => String::new(),
+        Prompt::Audio(_) | Prompt::Body(_) => String::new(),
         Prompt::Ranking { query, .. } => query.to_string(),
         Prompt::Messages(messages) => {
             let texts = messages.iter().flat_map(|message| match &message.content {

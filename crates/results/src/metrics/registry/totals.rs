@@ -135,7 +135,9 @@ pub static UNSTREAMED_ANSWERS: Metric = in_files(
     "unstreamed_answers",
     "Answers that were not streamed",
     |run| {
-        let unstreamed = run.answers().filter(|answer| !answer.came_as_stream());
+        let unstreamed = run.answers().filter(|answer| {
+            !answer.came_as_stream() && answer.request_input().prompt.allows_stream()
+        });
         Some(unstreamed.filter(|_| run.options.streamed).count() as f64)
     },
 );
