@@ -169,7 +169,7 @@ impl DatasetKind for HfPlan {
         let later_turns = (cut > 0).then(|| format!("turns after the first reply, in {cut} rows"));
         let tools = has_tools.then(|| format!("the column {TOOLS}"));
         let not_sent = later_turns.into_iter().chain(tools);
-        notices.extend(not_sent.map(|what| DatasetNotice::NotSent { what }.into()));
+        notices.extend(not_sent.map(|what| DatasetNotice::PartsNotSent { what }.into()));
         let source = match &self.hf_name {
             Some(known) if known != name => format!("{} ({known})", found.source),
             _ => found.source,

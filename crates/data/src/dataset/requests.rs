@@ -101,7 +101,7 @@ impl DatasetKind for RequestsPlan {
         check_rows(available, path)?;
         let notices = unjudged.into_iter();
         let notices =
-            notices.map(|(reason, rows)| DatasetNotice::NotJudged { rows, reason }.into());
+            notices.map(|(reason, rows)| DatasetNotice::RequestsNotJudged { rows, reason }.into());
         Ok(Rows {
             available,
             notices: notices.collect(),

@@ -111,9 +111,9 @@ pub enum DatasetNotice {
     #[error("{rows} rows for {prompts} prompts: {} prompts are drawn from them again", .prompts - .rows)]
     RowsDrawnAgain { rows: usize, prompts: usize },
     #[error("not sent: {what}; recorded requests with them are for --dataset requests")]
-    NotSent { what: String },
+    PartsNotSent { what: String },
     #[error("not judged: {rows} of the requests ({reason})")]
-    NotJudged { rows: usize, reason: String },
+    RequestsNotJudged { rows: usize, reason: String },
     #[error("{dataset}: {notice}")]
     PartOfMix {
         dataset: String,

@@ -159,8 +159,8 @@ fn examples_dataset() -> Vec<Notice> {
         FewerRows { rows: 4, prompts: 10 },
         RowsCycled { rows: 4, prompts: 10 },
         RowsDrawnAgain { rows: 4, prompts: 10 },
-        NotSent { what: text("the column tools") },
-        NotJudged { rows: 3, reason: text("tools beside response_format") },
+        PartsNotSent { what: text("the column tools") },
+        RequestsNotJudged { rows: 3, reason: text("tools beside response_format") },
         PartOfMix { dataset: text("sharegpt"), notice: Box::new(DatasetNotice::RowsDrawnAgain { rows: 4, prompts: 10 }.into()) },
     )
 }
