@@ -10,7 +10,7 @@ use super::wire::{self, Delta, TextIs};
 use sobench_core::answer::{self, Answer, ToolCall};
 use sobench_core::departure::Departure;
 use sobench_core::error_message::error_message;
-use sobench_core::frames::FrameWriter;
+use sobench_core::frames::{FrameWriter, Piece};
 use sobench_core::observation::Usage;
 use sobench_core::printable::{MESSAGE_CHARS, shortened};
 
@@ -295,14 +295,12 @@ impl State {
             }
             let arguments = matches!(channel, Channel::Call(_));
             if let Some(frames) = &mut self.frames {
+                let piece = match arguments {
+                    true => Piece::Arguments(self.event_template.sent(data, &text)),
+                    false => Piece::Content(&text.0),
+                };
                 let suffix_len = self.event_template.suffix_len();
-                let (name, content) = (event.name, &answer.content);
-                if arguments {
-                    let sent = self.event_template.sent(data, &text);
-                    frames.add_arguments(name, data, suffix_len, content, sent);
-                } else {
-                    frames.add_content(name, data, suffix_len, content, &text.0);
-                }
+                frames.add_text(event.name, data, &piece, suffix_len, &answer.content);
             }
             let of_answer = match channel {
                 Channel::Content => {

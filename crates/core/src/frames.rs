@@ -59,6 +59,15 @@ pub struct FrameWriter {
     open: Option<Open>,
 }
 
+/// A piece of text in a frame.
+#[derive(Debug)]
+pub enum Piece<'a> {
+    /// As it was read.
+    Content(&'a str),
+    /// Of the arguments of a call, as they were sent.
+    Arguments(&'a str),
+}
+
 #[derive(Debug)]
 struct Open {
     /// What comes after the text.
@@ -99,60 +108,36 @@ impl FrameWriter {
         self.text.push('\n');
     }
 
-    /// Adds a frame with a piece of content, and the number of bytes after it.
-    pub fn add_content(
+    /// Adds a frame with a piece of text, and the number of bytes after it.
+    pub fn add_text(
         &mut self,
         name: &[u8],
         data: &[u8],
+        piece: &Piece<'_>,
         suffix_len: usize,
         content: &str,
-        piece: &str,
     ) {
-        let continues = self.continues(suffix_len);
-        if continues.is_none_or(|open| open.content_from.is_none()) {
-            let content_from = Some(content.len() + piece.len());
-            self.open(name, data, suffix_len, content, content_from);
-        }
-    }
-
-    /// Adds a frame with a piece of the arguments of a call, as it was sent, and the number of bytes
-    /// after it.
-    pub fn add_arguments(
-        &mut self,
-        name: &[u8],
-        data: &[u8],
-        suffix_len: usize,
-        content: &str,
-        piece: &str,
-    ) {
-        let is_complete = self.text.ends_with(['}', ']']);
-        let has_space = self.text.len() + piece.len() + suffix_len < MAX_BYTES;
-        match self.continues(suffix_len) {
-            Some(open) if open.content_from.is_none() && !is_complete && has_space => {
-                self.text.push_str(piece);
-            }
-            _ => self.open(name, data, suffix_len, content, None),
-        }
-    }
-
-    /// The open frame, if it has this number of bytes after its text.
-    fn continues(&self, suffix_len: usize) -> Option<&Open> {
+        let end_len = suffix_len + "\n\n".len();
         let open = self.open.as_ref();
-        open.filter(|open| open.end.len() == suffix_len + "\n\n".len())
-    }
-
-    fn open(
-        &mut self,
-        name: &[u8],
-        data: &[u8],
-        suffix_len: usize,
-        content: &str,
-        content_from: Option<usize>,
-    ) {
+        let known = open.filter(|open| open.end.len() == end_len);
+        match (piece, known.map(|open| open.content_from)) {
+            (Piece::Content(_), Some(Some(_))) => return,
+            (Piece::Arguments(sent), Some(None))
+                if !self.text.ends_with(['}', ']'])
+                    && self.text.len() + sent.len() + suffix_len < MAX_BYTES =>
+            {
+                self.text.push_str(sent);
+                return;
+            }
+            _ => {}
+        }
         self.add(name, data, content);
         if self.text != CUT {
-            let end_len = suffix_len + "\n\n".len();
             let end = self.text.split_off(self.text.len() - end_len);
+            let content_from = match piece {
+                Piece::Content(text) => Some(content.len() + text.len()),
+                Piece::Arguments(_) => None,
+            };
             self.open = Some(Open { end, content_from });
         }
     }
@@ -189,16 +174,16 @@ mod tests {
         frames.add(b"", b"{\"a\":\n1}", "");
         for text in ["x", "y}", "z", "\u{e9}"] {
             let data = format!("{{\"t\":\"{text}\"}}");
-            frames.add_arguments(b"", data.as_bytes(), 2, "", text);
+            frames.add_text(b"", data.as_bytes(), &Piece::Arguments(text), 2, "");
         }
         let mut content = String::new();
         for text in ["x", "y}", "\u{e9}\""] {
             let data = serde_json::json!({"t": text}).to_string();
-            frames.add_content(b"", data.as_bytes(), 2, &content, text);
+            frames.add_text(b"", data.as_bytes(), &Piece::Content(text), 2, &content);
             content.push_str(text);
         }
         frames.add(b"end", b"{}", &content);
-        frames.add_content(b"", b"{\"t\":\"w\"}", 2, &content, "w");
+        frames.add_text(b"", b"{\"t\":\"w\"}", &Piece::Content("w"), 2, &content);
         content.push_str("w!");
         assert_eq!(
             frames.into_frames(&content).text().unwrap(),
@@ -208,7 +193,7 @@ mod tests {
         );
         let mut frames = FrameWriter::default();
         frames.add(b"", &[b'1'; MAX_BYTES], "");
-        frames.add_content(b"", b"{\"t\":\"w\"}", 2, "", "w");
+        frames.add_text(b"", b"{\"t\":\"w\"}", &Piece::Content("w"), 2, "");
         assert_eq!(frames.into_frames("w").text(), None);
     }
 }
