@@ -19,7 +19,9 @@ fn recording_server() -> (ScriptedServer, Arc<Mutex<Vec<String>>>) {
             true => models(),
             false => {
                 let body = String::from_utf8(request.body.clone()).unwrap();
-                kept.lock().unwrap().push(body);
+                if request.line.starts_with("POST ") {
+                    kept.lock().unwrap().push(body);
+                }
                 let answer = json!({"choices": [{"index": 0, "finish_reason": "stop",
                     "message": {"role": "assistant", "content": "{}"}}]});
                 whole("200 OK", "application/json", &answer.to_string())
@@ -139,6 +141,32 @@ fn the_control_arm_has_no_constraint() {
     ]);
     assert_eq!(ran.code, 0, "{}", ran.stderr);
     assert!(!ran.stdout.contains("response_format"), "{}", ran.stdout);
+}
+
+#[test]
+fn later_members_replace_earlier_ones() {
+    let folder = Folder::new();
+    let own = r#"{"model":"old","messages":[],"temperature":1.0}"#;
+    let none = r#"{"model":"old","messages":[]}"#;
+    let path = folder.file("requests.jsonl", format!("{own}\n{none}\n"));
+    let (server, sent) = recording_server();
+    let ran = sobench(&[
+        "bench",
+        "--dataset requests --backend openai-chat --model new --num-prompts 2 --skip-preflight",
+        "--num-warmups 0 --max-concurrency 1 --temperature 0.5 --base-url",
+        &server.base_url,
+        "--dataset-path",
+        &path,
+        "--extra-body",
+        r#"{"temperature":0.25}"#,
+    ]);
+    assert!(ran.code <= 1, "{}", ran.stderr);
+    let expected = r#"{"model":"new","messages":[],"temperature":0.25}"#;
+    let sent = sent.lock().unwrap();
+    assert!(
+        sent.len() >= 2 && sent.iter().all(|body| body == expected),
+        "{sent:?}"
+    );
 }
 
 #[test]

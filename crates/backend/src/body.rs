@@ -17,7 +17,7 @@ use super::dialect::ConstraintFields;
 use super::{BodySettings, ConstraintDialect, Sampling, ServerKind, Unsendable};
 use sobench_core::case::{Arm, Case, Prompt};
 use sobench_core::constraint::{Constraint, ConstraintKind};
-use sobench_core::recorded::{LIMITS, NO_LIMIT, with_members, without_constraint};
+use sobench_core::recorded::{NO_LIMIT, limit, with_members, without_constraint};
 
 /// The member of a schema with options of llguidance.
 const OPTIONS_MEMBER: &str = "x-guidance";
@@ -89,41 +89,30 @@ pub(super) fn recorded(
         let hint = "use the --backend of its endpoint: openai for prompt, openai-chat or anthropic for messages, openai-responses for input; split a file with several";
         return Err(Unsendable::new(what, hint));
     }
-    let mut set = Vec::new();
+    let mut set = Map::new();
     if body.contains_key("model") {
-        set.push(("model", options.model_of(case).into()));
+        set.insert("model".to_owned(), options.model_of(case).into());
     }
-    let has = |name: &&str| body.get(*name).is_some_and(|value| !value.is_null());
-    let limit = LIMITS.into_iter().find(has);
-    if case.output_len
-        != limit
-            .and_then(|name| limit_of(&body, name))
-            .unwrap_or(NO_LIMIT)
-    {
-        let name = limit.unwrap_or_else(|| kind.limit_field(options.max_tokens_only));
-        set.push((name, case.output_len.into()));
+    let (name, output_len) = limit(&body).unwrap_or_else(|| {
+        let name = kind.limit_field(options.max_tokens_only);
+        (name, NO_LIMIT)
+    });
+    if case.output_len != output_len {
+        set.insert(name.to_owned(), case.output_len.into());
     }
     if !options.stream && body.get("stream") == Some(&Value::Bool(true)) {
-        set.push(("stream", false.into()));
+        set.insert("stream".to_owned(), false.into());
         if body.contains_key("stream_options") {
-            set.push(("stream_options", Value::Null));
+            set.insert("stream_options".to_owned(), Value::Null);
         }
     }
     let mut parameters = json!({});
     add_parameters(kind, layout, &mut parameters, options)?;
     let parameters = parameters.as_object().into_iter().flatten();
-    let extra = options.extra_body.iter().flatten();
-    set.extend(
-        parameters
-            .chain(extra)
-            .map(|(name, value)| (&**name, value.clone())),
-    );
+    // The extra body comes last, as in other bodies.
+    let later = parameters.chain(options.extra_body.iter().flatten());
+    set.extend(later.map(|(name, value)| (name.clone(), value.clone())));
     with_members(&text, &set).map(Bytes::from).map_err(broken)
-}
-
-/// The token limit of a body.
-fn limit_of(body: &Map<String, Value>, name: &str) -> Option<u32> {
-    u32::try_from(body.get(name)?.as_u64()?).ok()
 }
 
 /// Adds the shared fields to `body`, an object, and encodes it as JSON.

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 pub const NO_LIMIT: u32 = u32::MAX;
 
 /// Members that limit the tokens of an answer.
-pub const LIMITS: [&str; 3] = ["max_completion_tokens", "max_tokens", "max_output_tokens"];
+const LIMITS: [&str; 3] = ["max_completion_tokens", "max_tokens", "max_output_tokens"];
 
 /// Members with a constraint, beside those that begin with `guided_`.
 const CONSTRAINTS: [&str; 6] = [
@@ -23,6 +23,12 @@ const CONSTRAINTS: [&str; 6] = [
 
 /// Members whose `format` is a constraint.
 const FORMAT_HOLDERS: [&str; 2] = ["text", "output_config"];
+
+/// The token limit of a body, with its member.
+pub fn limit(body: &Map<String, Value>) -> Option<(&'static str, u32)> {
+    let limit = |name| Some((name, u32::try_from(body.get(name)?.as_u64()?).ok()?));
+    LIMITS.into_iter().find_map(limit)
+}
 
 /// Whether a body asks for a stream.
 pub fn asks_for_stream(body: &str) -> bool {
@@ -38,18 +44,21 @@ pub fn asks_for_stream(body: &str) -> bool {
 ///
 /// # Errors
 /// The body is not an object.
-pub fn with_members(body: &str, members: &[(&str, Value)]) -> serde_json::Result<String> {
+pub fn with_members(body: &str, members: &Map<String, Value>) -> serde_json::Result<String> {
     let own: HashMap<String, &RawValue> = serde_json::from_str(body)?;
     let end = body.trim_end().len() - 1;
     let mut separator = if own.is_empty() { "" } else { "," };
     let mut added = String::new();
     let mut edits = Vec::new();
     for (name, value) in members {
-        if let Some(raw) = own.get(*name) {
+        if let Some(raw) = own.get(name) {
             let start = raw.get().as_ptr() as usize - body.as_ptr() as usize;
             edits.push((start, start + raw.get().len(), value.to_string()));
         } else {
-            added.push_str(&format!("{separator}{}:{value}", Value::from(*name)));
+            added.push_str(&format!(
+                "{separator}{}:{value}",
+                Value::from(name.as_str())
+            ));
             separator = ",";
         }
     }
@@ -139,14 +148,15 @@ mod tests {
     #[test]
     fn members_are_replaced_in_place() {
         let body = "{ \"model\" : \"a\\u0041\",\n\"temperature\":1.0, \"messages\":[{\"model\":\"x\"}] }\n";
-        let changed = with_members(body, &[("seed", 5.into()), ("model", "m".into())]).unwrap();
+        let with = |body: &str, members: Value| with_members(body, members.as_object().unwrap());
+        let changed = with(body, json!({"seed": 5, "model": "m"})).unwrap();
         let expected = body
             .replace("\"a\\u0041\"", "\"m\"")
             .replace(" }\n", " ,\"seed\":5}\n");
         assert_eq!(changed, expected);
-        assert_eq!(with_members(body, &[]).unwrap(), body);
-        assert_eq!(with_members("{}", &[("a", 1.into())]).unwrap(), "{\"a\":1}");
-        assert!(with_members("[]", &[]).is_err());
+        assert_eq!(with(body, json!({})).unwrap(), body);
+        assert_eq!(with("{}", json!({"a": 1})).unwrap(), "{\"a\":1}");
+        assert!(with("[]", json!({})).is_err());
     }
 
     #[test]

@@ -370,6 +370,16 @@ impl ToolChoice {
     }
 }
 
+/// A `tool_choice` of Anthropic's messages in the form of chat completions; `None` for other values.
+pub fn chat_choice(choice: &Value) -> Option<Value> {
+    match choice.get("type")?.as_str()? {
+        mode @ ("auto" | "none") => Some(mode.into()),
+        "any" => Some("required".into()),
+        "tool" => Some(json!({"type": "function", "function": {"name": choice.get("name")}})),
+        _ => None,
+    }
+}
+
 impl ToolSet {
     /// Reads the members `tools`, `tool_choice` and `parallel_tool_calls` of a request or a row,
     /// in the form of either endpoint. Other members are ignored. Without `tool_choice` the model

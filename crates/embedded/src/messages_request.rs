@@ -16,7 +16,7 @@ use super::request::{
     present, refuse_unimplemented, sampling, stops, tokens, wrong,
 };
 use super::tools;
-use sobench_core::tools::{ToolForm, ToolSet};
+use sobench_core::tools::{ToolForm, ToolSet, chat_choice};
 
 const VERSION_HEADER: &str = "anthropic-version";
 
@@ -134,12 +134,7 @@ fn tools(fields: &Map<String, Value>) -> Result<Option<Arc<ToolSet>>, Failure> {
             )
         };
         let members = choice.as_object().ok_or_else(must_be)?;
-        let choice = match present(members, "type").and_then(Value::as_str) {
-            Some(choice @ ("auto" | "none")) => choice.into(),
-            Some("any") => "required".into(),
-            Some("tool") => json!({"type": "function", "function": {"name": members.get("name")}}),
-            _ => return Err(must_be()),
-        };
+        let choice = chat_choice(choice).ok_or_else(must_be)?;
         if chat.is_empty() {
             return Err(wrong("tool_choice", "absent in a request without tools"));
         }

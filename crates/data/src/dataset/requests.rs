@@ -10,7 +10,7 @@ use std::sync::Arc;
 use clap::Args;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::custom::{NAME_TAG, check_schemas};
 use super::file::{check_rows, read_lines_with, required};
@@ -22,8 +22,8 @@ use sobench_core::case::Prompt;
 use sobench_core::constraint::Constraint;
 use sobench_core::error::{Error, Result};
 use sobench_core::input::json::message_without_line;
-use sobench_core::recorded::{LIMITS, NO_LIMIT};
-use sobench_core::tools::ToolSet;
+use sobench_core::recorded::{NO_LIMIT, limit};
+use sobench_core::tools::{ToolSet, chat_choice};
 use sobench_notices::notice::DatasetNotice;
 
 /// Members that one body of each endpoint has.
@@ -117,21 +117,17 @@ impl DatasetKind for RequestsPlan {
 impl RequestsPlan {
     /// The row of a body, and why it is not judged although it has a constraint.
     fn row(&self, recorded: &Recorded<'_>, name: String) -> (Row, Option<String>) {
-        let members = &recorded.members;
-        let (constraint, reason) = match constraint(members) {
+        let body = &recorded.body;
+        let (constraint, reason) = match constraint(body) {
             Ok(constraint) => (constraint.map(Arc::new), None),
             Err(reason) => (None, Some(reason)),
         };
-        let model = members.get("model").and_then(Value::as_str);
-        let limit = LIMITS
-            .into_iter()
-            .find_map(|name| members.get(name)?.as_u64());
+        let model = body["model"].as_str();
+        let limit = body.as_object().and_then(limit);
         let row = Row {
             constraint,
             model: model.filter(|_| self.keep_model).map(Into::into),
-            output_len: Some(
-                limit.map_or(NO_LIMIT, |limit| u32::try_from(limit).unwrap_or(NO_LIMIT)),
-            ),
+            output_len: Some(limit.map_or(NO_LIMIT, |(_, limit)| limit)),
             tags: recorded
                 .id
                 .iter()
@@ -150,13 +146,14 @@ struct Recorded<'l> {
     id: Option<String>,
     /// The body as it was written.
     text: &'l str,
-    members: Map<String, Value>,
+    /// An object.
+    body: Value,
 }
 
 impl<'l> Recorded<'l> {
     fn read(line: &'l str) -> std::result::Result<Self, String> {
         let object = |text: &str| match serde_json::from_str(text) {
-            Ok(Value::Object(members)) => Ok(members),
+            Ok(value @ Value::Object(_)) => Ok(value),
             Ok(_) => Err("not an object".to_owned()),
             Err(error) => Err(format!("not JSON: {}", message_without_line(&error))),
         };
@@ -167,9 +164,8 @@ impl<'l> Recorded<'l> {
             custom_id: Option<String>,
         }
         let whole = object(line)?;
-        let is_body =
-            |members: &Map<String, Value>| PROMPTS.iter().any(|name| members.contains_key(*name));
-        let (id, text, members) = if is_body(&whole) {
+        let is_body = |body: &Value| PROMPTS.iter().any(|name| body.get(name).is_some());
+        let (id, text, body) = if is_body(&whole) {
             (None, line.trim(), whole)
         } else {
             let batch: BatchLine<'_> =
@@ -177,18 +173,17 @@ impl<'l> Recorded<'l> {
             let text = batch.body.get();
             (batch.custom_id, text, object(text)?)
         };
-        match is_body(&members) {
-            true => Ok(Self { id, text, members }),
+        match is_body(&body) {
+            true => Ok(Self { id, text, body }),
             false => Err("a body without messages, prompt or input".to_owned()),
         }
     }
 }
 
 /// The constraint that a body states, or why answers cannot be judged by it.
-fn constraint(body: &Map<String, Value>) -> std::result::Result<Option<Constraint>, String> {
-    let body = Value::Object(body.clone());
+fn constraint(body: &Value) -> std::result::Result<Option<Constraint>, String> {
     let (mut tools, mut texts) = (None, Vec::new());
-    for (pointer, _, part) in fields(&body)? {
+    for (pointer, _, part) in fields(body)? {
         match part {
             Part::Tools(list) => tools = Some(list),
             Part::Schema(schema) => {
@@ -199,7 +194,7 @@ fn constraint(body: &Map<String, Value>) -> std::result::Result<Option<Constrain
     }
     let names: Vec<String> = texts.iter().map(|(pointer, _)| label(pointer)).collect();
     let constraint = match (tools, texts.pop()) {
-        (Some(tools), None) => Some(Constraint::Tools(Arc::new(tool_set(tools, &body)?))),
+        (Some(tools), None) => Some(Constraint::Tools(Arc::new(tool_set(tools, body)?))),
         (Some(_), Some(_)) => return Err(format!("tools beside {}", names.join(" and "))),
         (None, Some(_)) if !texts.is_empty() => return Err(names.join(" and ")),
         (None, constraint) => constraint.map(|(_, constraint)| constraint),
@@ -215,13 +210,7 @@ fn tool_set(tools: Vec<Value>, body: &Value) -> std::result::Result<ToolSet, Str
     }
     let mut members = Map::from_iter([("tools".to_owned(), tools.into())]);
     let choice = &body["tool_choice"];
-    // Anthropic's choices in the form of OpenAI's.
-    let chat = match choice["type"].as_str() {
-        Some(mode @ ("auto" | "none")) => mode.into(),
-        Some("any") => "required".into(),
-        Some("tool") => json!({"type": "function", "function": {"name": choice["name"]}}),
-        _ => choice.clone(),
-    };
+    let chat = chat_choice(choice).unwrap_or_else(|| choice.clone());
     members.insert("tool_choice".to_owned(), chat);
     let several = match choice["disable_parallel_tool_use"].as_bool() {
         Some(is_single) => (!is_single).into(),
