@@ -3,6 +3,7 @@
 
 mod answers;
 mod at_once;
+mod paired;
 mod sweep;
 
 use std::net::TcpStream;

@@ -7,7 +7,7 @@ mod interned;
 mod packed;
 mod sparse;
 
-pub use self::interned::{Interned, Maybe, Texts};
+pub use self::interned::{Distinct, Interned, Maybe, Texts};
 pub use self::packed::{Bits, Dense, Few, Pack};
 pub use self::sparse::{Copied, Sparse};
 

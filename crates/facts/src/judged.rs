@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use self::spelling::Spelling;
 use crate::Sample;
 use crate::client_reads::ClientReads;
-use crate::columns::{Bits, Column, Copied, Dense, Few, Interned, Maybe, Sparse, columns};
+use crate::columns::{Bits, Column, Copied, Dense, Few, Interned, Maybe, Sparse, Texts, columns};
 use crate::parity::Parity;
 use crate::reasoning::ReasoningFacts;
 use sobench_core::answer::Answer;
@@ -53,6 +53,10 @@ columns! {
         /// Whether a tool call is due; `None` if that is unknown, and for requests without tools.
         #[serde(skip_serializing_if = "Option::is_none")]
         call_due: Option<bool> => Bits<Option<bool>>,
+        /// The name of the first tool that the answer calls; `None` without a call, and for requests
+        /// without tools.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        called_tool: Option<String> => Texts,
         /// What the reasoning shows; `None` without reasoning and marks of it.
         #[serde(rename = "reasoning", skip_serializing_if = "Option::is_none")]
         reasoning_facts: Option<ReasoningFacts> => Copied<ReasoningFacts>,
@@ -93,6 +97,7 @@ impl Judged {
             accuracy: None,
             made_call: None,
             call_due: None,
+            called_tool: None,
             reasoning_facts: None,
             parity: None,
             free_choices: None,
@@ -112,6 +117,7 @@ impl Judged {
         let Some(tools) = tools else { return };
         self.made_call = outcome.is_answer().then_some(!answer.tool_calls.is_empty());
         self.call_due = function_calls::is_due(completion, tools);
+        self.called_tool = answer.tool_calls.first().map(|call| call.name.clone());
     }
 }
 

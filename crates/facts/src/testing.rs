@@ -177,6 +177,7 @@ impl TestRequest<'_> {
             accuracy: self.accuracy.clone(),
             made_call: self.made_call,
             call_due: self.call_due,
+            called_tool: None,
             reasoning_facts: self.reasoning_facts,
             parity: self.parity.clone(),
             free_choices: self.free_choices,

@@ -43,12 +43,7 @@ pub fn with_view<T>(
     let answers = RefCell::new(log.answers());
     let answer =
         |place: usize| -> Result<Answer> { Ok(answers.borrow_mut().read(samples[place])?.answer) };
-    let record = &log.record;
-    let is_gone = log
-        .footer
-        .as_ref()
-        .map_or(record.server.embedded, |footer| footer.cost.includes_server);
-    let resend = Resend::new(record, is_gone);
+    let resend = resend(log);
     let shown = show(&View {
         report,
         samples: &samples,
@@ -59,6 +54,16 @@ pub fn with_view<T>(
     })?;
     log.check()?;
     Ok(shown)
+}
+
+/// How requests of a run are sent again.
+pub fn resend(log: &RunLog) -> Resend {
+    let record = &log.record;
+    let is_gone = log
+        .footer
+        .as_ref()
+        .map_or(record.server.embedded, |footer| footer.cost.includes_server);
+    Resend::new(record, is_gone)
 }
 
 /// Makes the report.

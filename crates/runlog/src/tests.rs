@@ -225,6 +225,7 @@ pub(super) fn judged() -> Judged {
         }),
         made_call: Some(true),
         call_due: Some(false),
+        called_tool: Some("get_weather".to_owned()),
         reasoning_facts: Some(ReasoningFacts {
             tokens: Some(4),
             json_only: true,

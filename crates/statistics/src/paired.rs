@@ -2,6 +2,7 @@
 //! and the number of items that a difference needs.
 
 use std::cmp::Ordering;
+use std::ops::AddAssign;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -12,11 +13,30 @@ use super::distributions::{
     t_score, z_score,
 };
 
-/// Significance level of the two-sided test, for which sizes are planned.
+/// Significance level of the two-sided test.
 pub const SIGNIFICANCE: f64 = 0.05;
 
-/// Power for which sizes are planned.
-pub const POWER: f64 = 0.8;
+/// A test for which sizes are planned.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct TestPlan {
+    /// The probability that it finds an effect of one direction by chance.
+    pub error: f64,
+    /// The probability that it finds the effect.
+    pub power: f64,
+}
+
+impl TestPlan {
+    /// A difference of two arms of one model, in both directions.
+    pub const DIFFERENCE: Self = Self {
+        error: SIGNIFICANCE / 2.0,
+        power: 0.8,
+    };
+    /// A loss between two servers.
+    pub const LOSS: Self = Self {
+        error: 0.05,
+        power: 0.95,
+    };
+}
 
 /// Fewest discordant pairs of which McNemar's exact test can give p < 0.05: all on one side, with
 /// p = 2 / 2^6.
@@ -35,6 +55,15 @@ pub struct Pairs {
     pub only_a: usize,
     pub only_b: usize,
     pub neither: usize,
+}
+
+impl AddAssign for Pairs {
+    fn add_assign(&mut self, other: Self) {
+        self.both += other.both;
+        self.only_a += other.only_a;
+        self.only_b += other.only_b;
+        self.neither += other.neither;
+    }
 }
 
 impl Pairs {
@@ -177,10 +206,7 @@ impl PairedSample {
     pub fn from_clusters(clusters: &[Pairs]) -> Self {
         let mut sample = Self::default();
         for pairs in clusters.iter().filter(|pairs| pairs.total() > 0) {
-            sample.pairs.both += pairs.both;
-            sample.pairs.only_a += pairs.only_a;
-            sample.pairs.only_b += pairs.only_b;
-            sample.pairs.neither += pairs.neither;
+            sample.pairs += *pairs;
             sample.clusters += 1;
             sample.clusters_a += usize::from(pairs.only_a > pairs.only_b);
             sample.clusters_b += usize::from(pairs.only_b > pairs.only_a);
@@ -305,38 +331,43 @@ impl PairedSample {
     }
 }
 
-/// McNemar's exact test (1947): the binomial test of the pairs that differ. No mid-p correction, so it
+/// The two-sided p-value of McNemar's exact test (1947): the binomial test of the pairs that differ. No mid-p correction, so it
 /// is conservative.
-fn sign_test(first: usize, second: usize) -> f64 {
+pub fn sign_test(first: usize, second: usize) -> f64 {
     (2.0 * binomial_at_most(first.min(second), first + second, 0.5)).min(1.0)
 }
 
-/// The probability that McNemar's exact test of `items` pairs has p <= [`SIGNIFICANCE`] in the
-/// direction of the effect. `discordant` is the share of pairs that differ, `effect` the difference
+/// The smallest p-value that the test can have with this number of pairs that differ.
+pub fn smallest_p(discordant: usize) -> f64 {
+    2.0_f64.powi(1 - discordant.min(1000) as i32).min(1.0)
+}
+
+/// The probability that McNemar's exact test of `items` pairs finds an effect in its direction, with
+/// this one-sided error. `discordant` is the share of pairs that differ, `effect` the difference
 /// of the shares, above 0 and at most `discordant`.
 ///
 /// The sum over the binomial number of discordant pairs: Duffy, "Asymptotic and exact power for the
 /// McNemar test and its analogue with R controls per case" (Biometrics 40, 1984). With many pairs
 /// the normal approximation of Connor, "Sample size for testing differences in proportions for the
 /// paired-sample design" (Biometrics 43, 1987).
-pub fn mcnemar_power(items: usize, discordant: f64, effect: f64) -> f64 {
+pub fn mcnemar_power(items: usize, discordant: f64, effect: f64, error: f64) -> f64 {
     let discordant = discordant.clamp(f64::MIN_POSITIVE, 1.0);
     let effect = effect.clamp(0.0, discordant);
     let n = items as f64;
     if n * discordant > MAX_EXACT_PAIRS {
         let spread = (discordant - effect * effect).max(f64::MIN_POSITIVE).sqrt();
-        let needed = z_score(1.0 - SIGNIFICANCE) * discordant.sqrt();
+        let needed = z_score(1.0 - 2.0 * error) * discordant.sqrt();
         return normal_at_most((effect * n.sqrt() - needed) / spread);
     }
     // Of the discordant pairs, the share against the effect.
     let against = (1.0 - effect / discordant) / 2.0;
     let spread = 6.0 * (n * discordant * (1.0 - discordant)).sqrt() + 1.0;
-    let from = (n * discordant - spread).max(MIN_DISCORDANT as f64) as usize;
+    let from = (n * discordant - spread).max(1.0) as usize;
     let to = ((n * discordant + spread) as usize).min(items);
     (from..=to)
         .map(|pairs| {
             // Fewer than this many against the effect are significant.
-            let significant = binomial_quantile(SIGNIFICANCE / 2.0, pairs, 0.5);
+            let significant = binomial_quantile(error, pairs, 0.5);
             let rejected = significant
                 .checked_sub(1)
                 .map_or(0.0, |most| binomial_at_most(most, pairs, against));
@@ -345,13 +376,14 @@ pub fn mcnemar_power(items: usize, discordant: f64, effect: f64) -> f64 {
         .sum()
 }
 
-/// The smallest number of items with which the test finds an effect with [`POWER`]
-/// ([`mcnemar_power`]). `None` if the effect is not above 0 or needs too many items.
-pub fn items_needed(discordant: f64, effect: f64) -> Option<usize> {
+/// The smallest number of items with which the test finds an effect ([`mcnemar_power`]). `None` if
+/// the effect is not above 0 or needs too many items.
+pub fn items_needed(discordant: f64, effect: f64, plan: TestPlan) -> Option<usize> {
     let is_possible = effect > 0.0 && discordant <= 1.0 && effect <= 1.0;
     let discordant = discordant.max(effect);
-    let is_enough = |items: usize| mcnemar_power(items, discordant, effect) >= POWER;
-    let mut enough = MIN_DISCORDANT;
+    let is_enough =
+        |items: usize| mcnemar_power(items, discordant, effect, plan.error) >= plan.power;
+    let mut enough = 1;
     while is_possible && enough < MAX_ITEMS && !is_enough(enough) {
         enough *= 2;
     }
@@ -369,11 +401,13 @@ pub fn items_needed(discordant: f64, effect: f64) -> Option<usize> {
     Some(enough)
 }
 
-/// The smallest effect that the test finds with [`POWER`] in `items` pairs of which the share
-/// `discordant` differs, or more if the effect is larger. `None` if there are too few items for any.
-pub fn smallest_visible_effect(items: usize, discordant: f64) -> Option<f64> {
-    let is_visible =
-        |effect: f64| mcnemar_power(items, discordant.max(effect).min(1.0), effect) >= POWER;
+/// The smallest effect that the test finds in `items` pairs of which the share `discordant` differs,
+/// or more if the effect is larger. `None` if there are too few items for any.
+pub fn smallest_visible_effect(items: usize, discordant: f64, plan: TestPlan) -> Option<f64> {
+    let is_visible = |effect: f64| {
+        let discordant = discordant.max(effect).min(1.0);
+        mcnemar_power(items, discordant, effect, plan.error) >= plan.power
+    };
     if !is_visible(1.0) {
         return None;
     }
@@ -548,31 +582,44 @@ mod tests {
     /// Expected: the sum over all outcomes in Python, with exact binomial coefficients.
     #[test]
     fn power_is_the_share_of_significant_outcomes() {
+        let plan = TestPlan::DIFFERENCE;
         for (items, discordant, effect, expected) in [
             (275, 0.09, 0.05, 0.756_099_083),
             (100, 0.3, 0.15, 0.746_596_740),
             (40, 0.2, 0.1, 0.172_364_542),
             (12, 1.0, 1.0, 1.0),
         ] {
-            let found = mcnemar_power(items, discordant, effect);
+            let found = mcnemar_power(items, discordant, effect, plan.error);
             assert!((found - expected).abs() < 1e-5, "{items}: {found}");
         }
         // The normal approximation continues the exact power.
-        let [below, above] = [199_000, 201_000].map(|items| mcnemar_power(items, 0.1, 0.002));
+        let [below, above] =
+            [199_000, 201_000].map(|items| mcnemar_power(items, 0.1, 0.002, plan.error));
         assert!((above - below).abs() < 0.01, "{below} {above}");
     }
 
     #[test]
     fn sizes_and_effects_fit_together() {
+        let plan = TestPlan::DIFFERENCE;
         for (discordant, effect) in [(0.09, 0.05), (0.3, 0.05), (0.1, 0.1), (0.2, 0.03)] {
-            let items = items_needed(discordant, effect).unwrap();
-            assert!(mcnemar_power(items, discordant, effect) >= POWER);
-            assert!(mcnemar_power(items - 1, discordant, effect) < POWER);
-            let visible = smallest_visible_effect(items, discordant).unwrap();
+            let items = items_needed(discordant, effect, plan).unwrap();
+            assert!(mcnemar_power(items, discordant, effect, plan.error) >= plan.power);
+            assert!(mcnemar_power(items - 1, discordant, effect, plan.error) < plan.power);
+            let visible = smallest_visible_effect(items, discordant, plan).unwrap();
             assert!((visible - effect).abs() < 2e-3, "{visible} {effect}");
         }
-        assert_eq!(items_needed(0.1, 0.0), None);
-        assert_eq!(smallest_visible_effect(5, 0.1), None);
-        assert!(smallest_visible_effect(10, 0.0).unwrap() > 0.5);
+        assert_eq!(items_needed(0.1, 0.0, plan), None);
+        assert_eq!(smallest_visible_effect(5, 0.1, plan), None);
+        assert!(smallest_visible_effect(10, 0.0, plan).unwrap() > 0.5);
+    }
+
+    /// Expected: five losses and no gain are significant, and SciPy's `binom.sf(4, n, loss)` is 0.95.
+    #[test]
+    fn losses_one_way_need_five_of_them() {
+        for (loss, expected) in [(0.005, 1828), (0.01, 913), (0.02, 456)] {
+            let found = items_needed(loss, loss, TestPlan::LOSS).unwrap();
+            assert_eq!(found, expected, "{loss}");
+        }
+        assert!(items_needed(0.025, 0.005, TestPlan::LOSS).unwrap() > 5000);
     }
 }

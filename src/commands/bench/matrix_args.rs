@@ -67,8 +67,9 @@ pub struct MatrixArgs {
     /// precedence
     #[arg(long, value_name = "PATH")]
     pub config: Option<InputPath>,
-    /// Print the plan and one complete request of each arm, and send nothing
-    #[arg(long)]
+    /// Print the plan and one complete request of each arm, and send nothing. With --matrix-order
+    /// paired: the pairs that a loss needs
+    #[arg(long, visible_alias = "plan")]
     pub dry_run: bool,
 }
 
@@ -81,4 +82,7 @@ pub enum MatrixOrder {
     Interleaved,
     /// Complete runs, one after the other, in balanced order
     Blocks,
+    /// The same requests to two servers, without a control arm; interleaved if possible. The page
+    /// is that of sobench compare: what the second one lost
+    Paired,
 }

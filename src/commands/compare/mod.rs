@@ -1,9 +1,13 @@
 //! `sobench compare`: reads the sides, compares them and renders the comparison.
 
+mod lost;
 pub mod options;
 pub mod report;
 
-use self::options::{CompareArgs, FORMATS};
+use std::path::PathBuf;
+
+use self::options::CompareArgs;
+pub(crate) use self::options::FORMATS;
 use crate::commands::output::{CommandOutput, pretty};
 use crate::commands::report::verdicts;
 use crate::commands::run_cache;
@@ -11,8 +15,9 @@ use crate::terminal::InputProgress;
 use sobench_core::error::Result;
 use sobench_core::exit_codes::{NOT_COMPARABLE, SUCCESS};
 use sobench_core::output_format::OutputFormat;
+use sobench_report::text::Detail;
 use sobench_results::compare::side::Side;
-use sobench_results::compare::{compare, files};
+use sobench_results::compare::{CompareSettings, compare, files};
 use sobench_shutdown::Shutdown;
 
 /// Compares the sides that the flags name.
@@ -48,10 +53,27 @@ fn compare_files(flags: &CompareArgs) -> Result<CommandOutput> {
             ..CommandOutput::default()
         });
     }
-    let mut comparison = compare(sides, &options);
+    let output = page(sides, &options, flags.format, flags.detail.detail, &saved)?;
+    lines.extend(output.lines);
+    Ok(CommandOutput { lines, ..output })
+}
+
+/// Compares sides, and writes the comparison on the terminal and into files.
+///
+/// # Errors
+/// A file has changed since it was read, or cannot be written.
+pub(crate) fn page(
+    sides: Vec<Side>,
+    settings: &CompareSettings,
+    format: OutputFormat,
+    detail: Detail,
+    saved: &[(OutputFormat, PathBuf)],
+) -> Result<CommandOutput> {
+    let mut comparison = compare(sides, settings);
     files::read_texts(&mut comparison)?;
+    lost::add_curls(&mut comparison)?;
     let rendered = |format: OutputFormat| match format {
-        OutputFormat::Text => Ok(report::text(&comparison, flags.detail.detail)),
+        OutputFormat::Text => Ok(report::text(&comparison, detail)),
         OutputFormat::Markdown => Ok(report::markdown(&comparison)),
         OutputFormat::Html => Ok(report::html(&comparison)),
         OutputFormat::Junit => Ok(report::junit(&comparison)),
@@ -63,13 +85,12 @@ fn compare_files(flags: &CompareArgs) -> Result<CommandOutput> {
         Some(gate) => gate.verdict.exit_code(),
         None => SUCCESS,
     };
-    lines.extend(report::closing(&comparison));
     let mut output = CommandOutput {
-        stdout: rendered(flags.format)?,
-        lines,
+        stdout: rendered(format)?,
+        lines: report::closing(&comparison),
         exit_code,
         file_flags: "--save",
     };
-    output.save(&saved, rendered)?;
+    output.save(saved, rendered)?;
     Ok(output)
 }

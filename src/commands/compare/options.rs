@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use crate::commands::flags::gate::{UNDECIDED, limits};
+use crate::commands::flags::gate::{Requirements, UNDECIDED, requirements};
 use crate::commands::flags::paths::{InputNames, OutputPath};
 use crate::commands::flags::rendering::{DetailArgs, SaveArgs};
 use crate::commands::flags::values::{described, formats};
@@ -36,7 +36,7 @@ pub struct CompareArgs {
     #[arg(long, value_name = "RULE", help_heading = "Gate")]
     pub fail_on: Vec<String>,
     /// Exit with 1 if a figure of a later side misses this threshold: 'correct_rate>=99.5',
-    /// 'p99_ttft_ms<=200'
+    /// 'p99_ttft_ms<=200'. 'lost<=0.5': it loses at most half a point of the pairs
     #[arg(long, value_name = "RULE", help_heading = "Gate")]
     pub require: Vec<String>,
     /// Gate with the default rules if there is no --fail-on
@@ -87,7 +87,7 @@ pub struct CompareArgs {
 }
 
 /// Formats of a comparison.
-pub(super) const FORMATS: [OutputFormat; 5] = [
+pub(crate) const FORMATS: [OutputFormat; 5] = [
     OutputFormat::Text,
     OutputFormat::Json,
     OutputFormat::Markdown,
@@ -159,10 +159,14 @@ fn gate(flags: &CompareArgs) -> Result<Option<Gate>> {
         .iter()
         .map(|rule| ChangeRule::parse(rule))
         .collect::<Result<Vec<ChangeRule>>>()?;
-    let limits = limits(&flags.require)?;
+    let Requirements {
+        limits,
+        changes: lost,
+    } = requirements(&flags.require)?;
     if flags.gate && changes.is_empty() {
         changes = ChangeRule::defaults()?;
     }
+    changes.extend(lost);
     if changes.is_empty() && limits.is_empty() {
         let idle = [
             (flags.undecided == Some(Undecided::Fail), "--undecided fail"),

@@ -223,6 +223,20 @@ impl FinishedRun {
 }
 
 impl Aggregate {
+    /// The runs of both servers of `--matrix-order paired`; `None` if one has none.
+    pub(super) fn sides(&self, plan: &MatrixPlan) -> Option<[Side; 2]> {
+        let side = |contender: usize| {
+            let runs = &self.cells.get(&(0, contender, 0))?.constrained;
+            let side = Side {
+                name: plan.contenders[contender].name.clone(),
+                runs: runs.iter().map(|run| run.samples.run.clone()).collect(),
+                controls: None,
+            };
+            (!side.runs.is_empty()).then_some(side)
+        };
+        Some([side(0)?, side(1)?])
+    }
+
     /// All finished runs.
     fn finished_runs(&self) -> impl Iterator<Item = &FinishedRun> {
         let cells = self.cells.values();
@@ -266,6 +280,10 @@ impl Aggregate {
             _ => None,
         };
         let pooled = std::mem::take(&mut samples.pooled);
+        if let Some(path) = &run.run_log {
+            samples.run.file.clone_from(path);
+            samples.run.path = Some(path.into());
+        }
         let finished_run = FinishedRun {
             repeat: step.repeat,
             samples,

@@ -11,6 +11,7 @@ use crate::commands::output::CommandOutput;
 use sobench_core::case::Arm;
 use sobench_core::error::Result;
 use sobench_core::load::MIN_FINISHED_REQUESTS;
+use sobench_statistics::paired::{TestPlan, items_needed};
 
 /// The largest number of listed runs.
 const LISTED_RUNS: usize = 60;
@@ -67,10 +68,39 @@ fn listing(plan: &MatrixPlan) -> String {
     if all > LISTED_RUNS {
         let _ = writeln!(page, "      further runs: {}", all - LISTED_RUNS);
     }
+    if plan.paired.is_some() {
+        let first = &plan.contenders[0].runs[0].plan;
+        page.push_str(&pairs_needed(
+            first.settings.dataset.num_prompts * plan.repeats,
+        ));
+    }
     if let Some(rules) = plan.sweep_rules() {
         let _ = writeln!(page, "{rules}");
     }
     page
+}
+
+/// The losses that pairs find.
+fn pairs_needed(pairs: usize) -> String {
+    let TestPlan { error, power } = TestPlan::LOSS;
+    let mut lines = format!(
+        "pairs: {pairs}; number that finds a loss of the second server in {} % (one-sided {} %, McNemar's exact test):\n\
+         {:>6}  if nothing else differs  if 1 % also differ each way by chance\n",
+        100.0 * power,
+        100.0 * error,
+        "loss"
+    );
+    for points in [0.5, 1.0, 2.0, 5.0] {
+        let loss = points / 100.0;
+        let needed = |noise: f64| items_needed(loss + 2.0 * noise, loss, TestPlan::LOSS);
+        let [alone, noisy] = [0.0, 0.01].map(|noise| needed(noise).unwrap_or_default());
+        let _ = writeln!(
+            lines,
+            "{:>6}  {alone:>23}  {noisy:>38}",
+            format!("{points} pp")
+        );
+    }
+    lines
 }
 
 /// The error limits, which are the same for all runs.

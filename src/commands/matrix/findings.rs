@@ -4,17 +4,16 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use sobench_core::case::Arm;
 use sobench_core::constraint::Constraint;
-use sobench_core::observation::{Outcome, TOO_MANY_REQUESTS, failure_message};
+use sobench_core::observation::failure_message;
 use sobench_core::printable::{printable, printable_message};
-use sobench_core::verdict::{NotScored, Reason, Verdict};
+use sobench_core::verdict::Verdict;
 use sobench_data::dataset::custom::NAME_TAG;
 use sobench_facts::Sample;
 use sobench_report::contenders::MAX_MESSAGE_CHARS;
-use sobench_report::contenders::verdicts::Cause;
 use sobench_report::refusals::Refused;
 use sobench_results::metrics::cold_load::COLD_TAG;
+use sobench_results::metrics::judgement::{Cause, judged};
 use sobench_runlog::RunLog;
 
 /// Largest number of requests of a run whose answers are kept for the list of disagreements.
@@ -113,34 +112,6 @@ pub fn findings(samples: &[Sample<'_>], log: &RunLog) -> Vec<Finding> {
             ..Finding::judged(sample, log, index, &mut names)
         })
         .collect()
-}
-
-/// See [`Finding::judged`]. An answer that violated its constraint before it was cut is invalid.
-fn judged(sample: &Sample<'_>) -> Option<Result<(), Cause>> {
-    if sample.arm() != Arm::Constrained {
-        return None;
-    }
-    let is_overloaded = matches!(
-        sample.outcome(),
-        Outcome::Rejected {
-            status: TOO_MANY_REQUESTS,
-            ..
-        }
-    );
-    match sample.verdict() {
-        Verdict::Valid => Some(Ok(())),
-        Verdict::Invalid {
-            reason: Reason::Truncated,
-        } => Some(Err(Cause::Truncated)),
-        Verdict::Invalid { .. } => Some(Err(Cause::Invalid)),
-        Verdict::NotScored {
-            why: NotScored::Refused,
-        } if !is_overloaded => Some(Err(Cause::Refused)),
-        Verdict::NotScored {
-            why: NotScored::Refused | NotScored::Failed,
-        } => Some(Err(Cause::Failed)),
-        Verdict::NotScored { .. } => None,
-    }
 }
 
 impl Finding {

@@ -8,6 +8,7 @@ pub mod findings;
 mod launch;
 pub mod notes;
 pub mod options;
+mod pairs;
 mod progress;
 mod run_order;
 mod sweep;
@@ -460,13 +461,20 @@ fn finish(plan: &MatrixPlan, aggregate: &Aggregate, stopped: bool) -> Result<Com
         );
     }
     let comparison = aggregate::comparison(plan, aggregate, stopped);
-    let mut output = CommandOutput {
-        stdout: render_text(&comparison, plan.detail()),
-        ..CommandOutput::default()
-    };
     let failed = comparison.runs.iter().any(|run| run.failure.is_some());
-    output.exit_code = aggregate.threshold;
-    output.save(&plan.files, |format| render(&comparison, format))?;
+    let paired = plan.paired.as_ref().zip(aggregate.sides(plan));
+    let mut output = match paired {
+        Some((gate, sides)) => pairs::page(sides, gate, plan.detail(), &plan.files)?,
+        None => {
+            let mut output = CommandOutput {
+                stdout: render_text(&comparison, plan.detail()),
+                exit_code: aggregate.threshold,
+                ..CommandOutput::default()
+            };
+            output.save(&plan.files, |format| render(&comparison, format))?;
+            output
+        }
+    };
     if failed || aggregate.has_write_failure {
         output.exit_code = ENVIRONMENT;
     }

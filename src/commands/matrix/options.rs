@@ -19,7 +19,9 @@ use crate::commands::bench::args::BenchArgs;
 use crate::commands::bench::matrix_args::MatrixOrder;
 use crate::commands::bench::options::dataset::reset_flags_of_others;
 use crate::commands::bench::options::{RunLogPlan, RunPlan, ServerTarget, Target, non_generative};
+use crate::commands::compare;
 use crate::commands::flags::environment;
+use crate::commands::flags::gate::{Requirements, requirements};
 use crate::commands::matrix::run_order::{Step, rounds};
 use crate::commands::matrix::sweep::MAX_RUNS as MAX_SWEEP_RUNS;
 use sobench_backend::ConstraintDialect;
@@ -32,6 +34,7 @@ use sobench_engine::EngineName;
 use sobench_plan::metrics::Slo;
 use sobench_report::contenders::Load;
 use sobench_report::text::Detail;
+use sobench_results::compare::Gate;
 
 /// The placeholder of the port in a `--launch` command, and in the URL of its server.
 pub const PORT: &str = "{port}";
@@ -88,6 +91,8 @@ pub struct MatrixPlan {
     pub run_logs: Option<RunLogPaths>,
     /// The plan of `--sweep`, whose loads are added while it runs.
     pub sweep: Option<SweepPlan>,
+    /// The rules on the pairs of `--matrix-order paired`; `None` in another order.
+    pub paired: Option<Gate>,
 }
 
 /// An engine or a server of the comparison.
@@ -212,6 +217,7 @@ impl MatrixPlan {
             files: Vec::new(),
             run_logs: None,
             sweep: None,
+            paired: None,
         }
     }
 
@@ -225,16 +231,23 @@ impl MatrixPlan {
             ))
             .hint("give a number above 0 and up to 100"));
         }
-        let contenders = contenders(arguments)?;
+        let mut contenders = contenders(arguments)?;
         let datasets = datasets(arguments)?;
         let loads = loads(arguments)?;
+        let paired = paired(arguments, [contenders.len(), datasets.len(), loads.len()])?;
+        if paired.is_some() {
+            let rules = contenders.iter_mut();
+            rules.for_each(|contender| contender.flags.output.require.clear());
+        }
         // The arms of a run with --arms include those without a constraint.
         // Repeats of one server by `bench` are compared with those of another, which needs no control
         // arm.
         let is_repeated = contenders.len() == 1 && datasets.len() == 1 && loads.len() == 1;
         let is_left_out = is_repeated && !flags.sweep && !is_matrix;
-        let has_one_run =
-            flags.no_control_arm || is_left_out || !arguments.constraint.arms.is_empty();
+        let has_one_run = flags.no_control_arm
+            || is_left_out
+            || paired.is_some()
+            || !arguments.constraint.arms.is_empty();
         let arms = arms(has_one_run, &datasets)?;
         let repeats = flags.repeat as usize;
         let runs = [
@@ -301,7 +314,11 @@ impl MatrixPlan {
             arms,
             slo,
             goodput_share: share,
-            files: arguments.output.save.files(&FORMATS)?,
+            files: arguments.output.save.files(match paired {
+                Some(_) => &compare::FORMATS,
+                None => &FORMATS,
+            })?,
+            paired,
             run_logs: run_log.map(RunLogPaths::parse).transpose()?,
             sweep: SweepPlan::new(sweep_flags, &datasets),
         };
@@ -368,6 +385,34 @@ impl RunPlan {
         }
         plan
     }
+}
+
+/// The rules of `--matrix-order paired`; `None` in another order. `counts` are those of servers,
+/// datasets and loads.
+fn paired(arguments: &BenchArgs, counts: [usize; 3]) -> Result<Option<Gate>> {
+    if arguments.matrix.matrix_order != MatrixOrder::Paired {
+        return Ok(None);
+    }
+    if counts != [2, 1, 1] || arguments.matrix.sweep {
+        let [servers, datasets, loads] = counts;
+        return Err(Error::usage(format!(
+            "--matrix-order paired compares two servers on one dataset at one load: {servers}, {datasets} and {loads} are given"
+        ))
+        .hint("give --target A=URL --target B=URL, and one --dataset"));
+    }
+    if arguments.output.no_run_log {
+        return Err(
+            Error::usage("--matrix-order paired reads the run logs: --no-run-log")
+                .hint("leave --no-run-log out"),
+        );
+    }
+    let Requirements { limits, changes } = requirements(&arguments.output.require)?;
+    Ok(Some(Gate {
+        limits,
+        changes,
+        undecided: arguments.output.undecided,
+        allow_partial: false,
+    }))
 }
 
 /// Refuses flags that apply to a single run only.

@@ -10,7 +10,7 @@ use super::findings::Finding as Found;
 use sobench_core::distinct::distinct;
 use sobench_report::contenders::Load;
 use sobench_report::contenders::verdicts::{
-    Cause, Compared, Finding, MARGIN_POINTS, Ruling, Tested, Verdict, Verdicts,
+    Compared, Finding, MARGIN_POINTS, Ruling, Tested, Verdict, Verdicts,
 };
 use sobench_report::refusals::{Refused, sum_by_keyword};
 use sobench_results::compare::measure::{Measured, NoInterval, Resampling, Uncertainty, measure};
@@ -18,6 +18,7 @@ use sobench_results::compare::pairing::Pairing;
 use sobench_results::compare::run_spread::RunSpread;
 use sobench_results::compare::side::Side;
 use sobench_results::compare::{self, throughput};
+use sobench_results::metrics::judgement::Cause;
 use sobench_results::metrics::registry::{Figure, Stat, latencies, rates};
 use sobench_statistics::contrast::{MIN_RUNS, holm};
 

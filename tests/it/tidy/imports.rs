@@ -5,12 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{code_of, is_test, root, sources};
 
-/// Allowed uses of another command: a matrix makes runs, a merge reports, a comparison and a list of
+/// Allowed uses of another command: a matrix makes runs and compares pairs, a merge reports, a comparison and a list of
 /// runs judge as a report does, and an explanation opens servers as a preflight.
-const KNOWN_COMMANDS: [(&str, &str); 5] = [
+const KNOWN_COMMANDS: [(&str, &str); 6] = [
     ("commands::compare", "commands::report"),
     ("commands::explain", "commands::preflight"),
     ("commands::matrix", "commands::bench"),
+    ("commands::matrix", "commands::compare"),
     ("commands::merge", "commands::report"),
     ("commands::runs", "commands::report"),
 ];

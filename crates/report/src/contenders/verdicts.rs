@@ -12,6 +12,7 @@ use sobench_core::distinct::distinct;
 use sobench_core::printable::{printable, printable_message};
 use sobench_render::{Cell, Document, Table};
 use sobench_results::compare::measure::Measured;
+use sobench_results::metrics::judgement::Cause;
 use sobench_results::metrics::registry::{Better, Figure};
 use sobench_statistics::contrast::MIN_RUNS;
 
@@ -119,28 +120,6 @@ pub enum Compared {
     Figure(Figure),
     /// TTFT of first uses of a constraint minus that of later uses.
     CompileTime,
-}
-
-/// Why an answer is not correct.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, JsonSchema, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Cause {
-    Invalid,
-    Truncated,
-    Refused,
-    Failed,
-}
-
-impl Cause {
-    /// The word for answers with this cause.
-    fn name(self) -> &'static str {
-        match self {
-            Self::Invalid => "invalid",
-            Self::Truncated => "cut",
-            Self::Refused => "refused",
-            Self::Failed => "failed",
-        }
-    }
 }
 
 impl Compared {

@@ -33,6 +33,8 @@ pub struct ChangedCase {
     pub worse: bool,
     pub a: CaseResult,
     pub b: CaseResult,
+    /// A shell line that sends the request to the second side again, if its answer got worse.
+    pub curl: Option<String>,
 }
 
 /// The results of one side for a case.
@@ -45,7 +47,7 @@ pub struct CaseResult {
     /// from the file ([`super::files::read_texts`]).
     pub answer: Option<Answer>,
     /// The run and the request of the answer.
-    pub(super) place: Option<(usize, usize)>,
+    pub place: Option<(usize, usize)>,
 }
 
 /// Finds the changed cases and keeps at most `limit` of them; `None` if requests are not paired.
@@ -97,6 +99,7 @@ pub fn changed_cases(a: &Side, b: &Side, pairing: &Pairing, limit: usize) -> Opt
             worse: !better,
             a: seen(first, !better),
             b: seen(second, better),
+            curl: None,
         });
     }
     Some(changed)

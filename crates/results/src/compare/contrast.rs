@@ -20,9 +20,11 @@ fn hits(rate: Figure, side: &Side, cases: &[u32]) -> Option<Hits> {
     let mut hits = Hits::default();
     let mut cases = cases.iter();
     for requests in side.run_requests()? {
-        let run = requests.in_rate(rate).enumerate().map(|(place, hit)| {
+        let copies = requests.iter().map(|request| request.copy());
+        let run = requests.in_rate(rate).zip(copies).enumerate();
+        let run = run.map(|(place, (hit, copy))| {
             let case = cases.next().map_or(place, |case| *case as usize);
-            hit.map(|hit| (case, None, hit))
+            hit.map(|hit| (case, copy.map(|copy| copy as u32), hit))
         });
         hits.add_run(run.flatten());
     }

@@ -23,7 +23,7 @@ use serde::Serialize;
 
 use super::Gate;
 use super::measure::{Measured, NoInterval, Uncertainty, reliable_figure};
-use super::rules::{ChangeRule, ChangeUnit, Direction, LimitRule};
+use super::rules::{ChangeRule, ChangeUnit, Direction, LimitRule, RuleOrigin};
 use super::run_spread::RunVariation;
 use super::side::Side;
 use super::throughput::follows_rate;
@@ -498,13 +498,15 @@ fn change(rule: ChangeRule, measured: &Measured, level: f64) -> ChangeRuling {
     let is_absent = match (measured.a, measured.b) {
         (Some(_), Some(_)) => false,
         (Some(_), None) => true,
-        (None, _) => !rule.is_default,
+        (None, _) => rule.origin != RuleOrigin::Default,
     };
     let is_assumed = matches!(measured.variation, RunVariation::Assumed(_));
     let ruling = match (change, interval, spread) {
         _ if is_absent => Ruling::Absent,
         _ if measured.a.is_none() => Ruling::NotCounted(NotCounted::NoValue),
-        _ if is_assumed && rule.is_default => Ruling::NotCounted(NotCounted::FewRuns),
+        _ if is_assumed && rule.origin == RuleOrigin::Default => {
+            Ruling::NotCounted(NotCounted::FewRuns)
+        }
         (_, _, Uncertainty::None(why)) => Ruling::Unknown(*why),
         (None, _, _) | (_, None, _) => Ruling::Unknown(NoInterval::NoValue),
         _ if is_assumed => Ruling::TooFewRuns,
@@ -798,7 +800,7 @@ mod tests {
     fn default_rules_on_times_do_not_count_without_runs() {
         let named = ChangeRule::parse("mean_ttft_ms>+10%").unwrap();
         let default = ChangeRule {
-            is_default: true,
+            origin: RuleOrigin::Default,
             ..named
         };
         let measured = Measured {
@@ -832,7 +834,7 @@ mod tests {
     fn figure_that_only_the_first_side_has_breaks_every_rule() {
         let named = ChangeRule::parse("correct_rate<-0.5pp").unwrap();
         let default = ChangeRule {
-            is_default: true,
+            origin: RuleOrigin::Default,
             ..named
         };
         let ruling = |rule: ChangeRule, a: Option<f64>, b: Option<f64>| {

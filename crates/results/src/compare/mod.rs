@@ -11,7 +11,9 @@ pub mod contrast;
 pub mod files;
 pub mod gate;
 pub mod measure;
+pub mod pair_facts;
 pub mod pairing;
+pub mod pairs;
 pub mod read;
 pub mod requests;
 pub mod rules;
@@ -32,6 +34,7 @@ use self::conditions::{Condition, conditions, is_comparable};
 use self::gate::{ChangeRuling, GateSummary, LimitRuling, Ruling, Undecided};
 use self::measure::{Measured, Resampling, Uncertainty, measure};
 use self::pairing::Pairing;
+use self::pairs::{LOSS_BY_CHANCE, PairGroup, PairTable};
 use self::rules::{ChangeRule, LimitRule};
 use self::run_spread::RunSpread;
 use self::side::Run;
@@ -115,6 +118,10 @@ pub struct SideComparison {
     pub tokens_percent: Option<f64>,
     /// `None` if requests are not paired.
     pub changed: Option<ChangedCases>,
+    /// `None` if requests are not paired, and without run logs.
+    pub pairs: Option<PairTable>,
+    /// Where the second side lost or won, if the sentences at the head of a page can claim it.
+    pub cause: Option<PairGroup>,
     pub changes: Vec<ChangeRuling>,
     /// Limits of this side; the first side has none.
     pub limits: Vec<LimitRuling>,
@@ -246,24 +253,67 @@ pub fn leading<'m>(measured: impl Iterator<Item = &'m Measured> + Clone) -> Vec<
         .collect()
 }
 
-/// Finds the differences that lead the page.
+/// Finds the differences that lead the page. With pairs, a loss of the second side comes first, with
+/// an error of its own; the other claims share the rest, and all of it once that loss is claimed.
 fn claim(against: &mut [SideComparison]) {
-    let tests: Vec<(usize, usize)> = against
+    /// A row of a side, or its groups of pairs together.
+    enum Test {
+        Row(usize, usize),
+        Groups(usize),
+    }
+    let correct_rate = Figure::new(&rates::CORRECT_RATE);
+    let mut error = CLAIMED_BY_CHANCE;
+    if let [only] = against
+        && let Some(pairs) = &only.pairs
+    {
+        if pairs.is_loss() {
+            only.cause = pairs.cause_of_loss().cloned();
+            let rows = only.rows.iter();
+            let row = rows
+                .map(|row| row.measured.metric)
+                .position(|metric| metric == correct_rate);
+            if let Some(row) = row {
+                only.claims.push(row);
+                only.rows[row].verdict = DifferenceVerdict::Worse;
+            }
+        } else {
+            error -= LOSS_BY_CHANCE;
+        }
+    }
+    let tests: Vec<Test> = against
         .iter()
         .enumerate()
         .flat_map(|(side, found)| {
             let leading = leading(found.rows.iter().map(|row| &row.measured));
             let rows = leading.into_iter().enumerate();
-            rows.filter_map(move |(row, leads)| leads.then_some((side, row)))
+            let rows = rows.filter(|(row, leads)| *leads && !found.claims.contains(row));
+            let groups = found.pairs.iter().filter(|_| found.claims.is_empty());
+            let groups = groups.map(move |_| Test::Groups(side));
+            rows.map(move |(row, _)| Test::Row(side, row)).chain(groups)
         })
         .collect();
-    let (held, _) = holm(&tests, CLAIMED_BY_CHANCE, |(side, row), level| {
-        let measured = &against[*side].rows[*row].measured;
-        let sign = measured.spread.sign(level, measured.variation.floor());
-        sign.is_some()
+    let cause = |side: usize, level: f64| against[side].pairs.as_ref()?.cause(level).cloned();
+    let (held, level) = holm(&tests, error, |test, level| match test {
+        Test::Row(side, row) => {
+            let measured = &against[*side].rows[*row].measured;
+            let sign = measured.spread.sign(level, measured.variation.floor());
+            sign.is_some()
+        }
+        Test::Groups(side) => cause(*side, level).is_some(),
     });
-    for ((side, row), _) in tests.into_iter().zip(held).filter(|(_, held)| *held) {
-        against[side].claims.push(row);
+    let causes: Vec<Option<PairGroup>> =
+        (0..against.len()).map(|side| cause(side, level)).collect();
+    for (test, _) in tests.into_iter().zip(held).filter(|(_, held)| *held) {
+        match test {
+            Test::Row(side, row) => {
+                let found = &mut against[side];
+                found.claims.push(row);
+                // Which the interval of the table may not show.
+                let of_row = &mut found.rows[row];
+                of_row.verdict = Row::new(of_row.measured.clone(), level).verdict;
+            }
+            Test::Groups(side) => against[side].cause.clone_from(&causes[side]),
+        }
     }
 }
 
@@ -395,6 +445,8 @@ fn against(
         claims: Vec::new(),
         tokens_percent,
         changed: changed_cases(a, b, &pairing, options.changed),
+        pairs: PairTable::new(a, b, &pairing),
+        cause: None,
         pairing,
         changes,
         limits,

@@ -1,9 +1,10 @@
 //! The requests of a run in columns, some hundred bytes each, so that two runs of a million requests
 //! fit into memory. Texts of answers stay in the file. A column that a file does not have is empty.
 
+use super::pair_facts::PairFacts;
 use crate::metrics::registry::{Figure, Metric, RequestValues, ValueColumns};
 use sobench_core::case::Arm;
-use sobench_facts::columns::{Bits, Column, Dense, Texts, columns};
+use sobench_facts::columns::{Bits, Column, Dense, Maybe, Texts, columns};
 use sobench_facts::compact_ids::{CompactId, Ids};
 
 /// Maximum number of gaps of a run that are kept; of longer runs, only the number and the sum of each
@@ -37,6 +38,13 @@ columns! {
         output_tokens: Option<u64> => Dense<Option<u64>, u64>,
         /// The verdict or the failure as text; `None` if the file has no answers.
         verdict: Option<String> => Texts,
+        /// Requests in flight when it was sent, itself included; from a run log.
+        in_flight: Option<u64> => Dense<Option<u64>, u32>,
+        /// Equal for copies: the same request with the same answer. From a run log.
+        copy: Option<u64> => Dense<Option<u64>, u64>,
+        /// What pairs are grouped by; `None` if it does not count in the correct rate, and in other
+        /// files than run logs.
+        pair_facts: Option<PairFacts> => Maybe<PairFacts>,
         /// The offset of its line in a run log; `None` for other files.
         offset: Option<u64> => Dense<Option<u64>, u64>,
     }

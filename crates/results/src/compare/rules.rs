@@ -4,13 +4,14 @@
 //! ```text
 //! change = metric ("<" ["-"] | ">" ["+"]) number ["pp" | "%" | "ms" | the metric's own unit]
 //! limit  = metric (">=" | "<=" | ">" | "<") number [the metric's own unit]
+//!        | "lost" "<=" number ["pp"]
 //!        | accuracy ">=" accuracy ["-" number "pp"]
 //! ```
 //! A change without a unit is in the metric's own. White space is allowed between the parts.
 
 use std::fmt;
 
-use crate::metrics::registry::rates::ACCURACY;
+use crate::metrics::registry::rates::{ACCURACY, CORRECT_RATE};
 use crate::metrics::registry::{Better, Figure};
 use sobench_core::case::Arm;
 use sobench_core::error::{Error, Result};
@@ -24,8 +25,19 @@ pub struct ChangeRule {
     /// The largest allowed change, at least 0.
     pub size: f64,
     pub unit: ChangeUnit,
-    /// Whether it is a default rule. A default rule whose figure is missing does not fail the gate.
-    pub is_default: bool,
+    pub origin: RuleOrigin,
+}
+
+/// Where a change rule comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RuleOrigin {
+    /// `--fail-on`.
+    FailOn,
+    /// `--require lost<=SIZE`: the pairs that are correct only on the first side less those only on
+    /// the second, which is the loss of the correct rate.
+    Lost,
+    /// One of [`DEFAULT_RULES`]. If its figure is missing, it does not fail the gate.
+    Default,
 }
 
 /// A limit rule: a threshold for a figure of one run.
@@ -138,7 +150,7 @@ impl ChangeRule {
             direction,
             size,
             unit,
-            is_default: false,
+            origin: RuleOrigin::FailOn,
         })
     }
 
@@ -151,11 +163,34 @@ impl ChangeRule {
             .iter()
             .map(|rule| {
                 Ok(Self {
-                    is_default: true,
+                    origin: RuleOrigin::Default,
                     ..Self::parse(rule)?
                 })
             })
             .collect()
+    }
+
+    /// Parses `lost<=0.5`; `None` for another rule.
+    ///
+    /// # Errors
+    /// Usage errors that name the rule.
+    pub fn parse_lost(rule: &str) -> Result<Option<Self>> {
+        let Some(rest) = rule.trim().strip_prefix("lost") else {
+            return Ok(None);
+        };
+        let shape = || bad(rule).hint("write the points that may be lost, such as 'lost<=0.5'");
+        let rest = rest.trim().strip_prefix("<=").ok_or_else(shape)?;
+        let (size, unit) = split(rest).ok_or_else(shape)?;
+        if !matches!(unit, "" | "pp") {
+            return Err(shape());
+        }
+        Ok(Some(Self {
+            metric: Figure::new(&CORRECT_RATE),
+            direction: Direction::Down,
+            size,
+            unit: ChangeUnit::Own,
+            origin: RuleOrigin::Lost,
+        }))
     }
 
     /// The name of the rule's unit.
@@ -269,7 +304,10 @@ impl fmt::Display for ChangeRule {
             "<-"
         };
         let unit = self.unit_name();
-        write!(f, "{}{sign}{}{unit}", self.metric, self.size)
+        match self.origin {
+            RuleOrigin::Lost => write!(f, "lost<={}", self.size),
+            _ => write!(f, "{}{sign}{}{unit}", self.metric, self.size),
+        }
     }
 }
 

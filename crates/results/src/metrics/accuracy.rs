@@ -21,7 +21,8 @@ use sobench_judge::accuracy::{Grade, Leaves};
 use sobench_plan::metrics::MetricsSettings;
 use sobench_statistics::Rate;
 use sobench_statistics::paired::{
-    MIN_DISCORDANT, PairedSample, Pairs, SIGNIFICANCE, items_needed, smallest_visible_effect,
+    MIN_DISCORDANT, PairedSample, Pairs, SIGNIFICANCE, TestPlan, items_needed,
+    smallest_visible_effect,
 };
 
 /// The effect that sample sizes are planned for, in percentage points.
@@ -381,8 +382,9 @@ impl Effect {
         let discordant = sample.pairs.discordant() as f64 / items;
         // Copies are worth less than items.
         let worth = sample.effective / items;
-        let visible = smallest_visible_effect(sample.effective as usize, discordant);
-        let planned = items_needed(discordant, PLANNED_EFFECT_PP / 100.0);
+        let visible =
+            smallest_visible_effect(sample.effective as usize, discordant, TestPlan::DIFFERENCE);
+        let planned = items_needed(discordant, PLANNED_EFFECT_PP / 100.0, TestPlan::DIFFERENCE);
         Some(Self {
             kind,
             from,

@@ -40,7 +40,7 @@ pub(super) fn levels(
 
 /// For each request, the number in flight when it was sent, itself included; `None` for one that was
 /// not sent.
-pub(super) fn when_sent(samples: &[Sample<'_>]) -> Vec<Option<u64>> {
+pub(crate) fn when_sent(samples: &[Sample<'_>]) -> Vec<Option<u64>> {
     let order = order_of_sending(samples);
     let sent = || order.iter().map(|index| &samples[*index as usize]);
     let starts_ns = sent().filter_map(|sample| sample.request_times().sent_ns);

@@ -1,12 +1,68 @@
 //! What a verdict and the end of a request say: whether an answer is correct, complies, or counts.
 
+use schemars::JsonSchema;
+use serde::Serialize;
+
 use sobench_core::case::Arm;
-use sobench_core::observation::Outcome;
+use sobench_core::observation::{Outcome, TOO_MANY_REQUESTS};
 use sobench_core::verdict::{NotScored, Reason, Verdict};
 use sobench_facts::Sample;
 
 /// Finish reasons of answers that the model ended normally: OpenAI's, and two of TGI.
 const ENDED_BY_ITSELF: [&str; 4] = ["stop", "eos_token", "stop_sequence", "tool_calls"];
+
+/// Why an answer is not correct.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, JsonSchema, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Cause {
+    Invalid,
+    Truncated,
+    Refused,
+    Failed,
+}
+
+impl Cause {
+    pub const ALL: [Self; 4] = [Self::Invalid, Self::Truncated, Self::Refused, Self::Failed];
+
+    /// The word for answers with this cause.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Invalid => "invalid",
+            Self::Truncated => "cut",
+            Self::Refused => "refused",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+/// Whether the answer to a constrained request is correct, or why not; `None` for requests that the
+/// correct rate leaves out. An answer that violated its constraint before it was cut is invalid.
+pub fn judged(sample: &Sample<'_>) -> Option<Result<(), Cause>> {
+    if sample.arm() != Arm::Constrained {
+        return None;
+    }
+    let is_overloaded = matches!(
+        sample.outcome(),
+        Outcome::Rejected {
+            status: TOO_MANY_REQUESTS,
+            ..
+        }
+    );
+    match sample.verdict() {
+        Verdict::Valid => Some(Ok(())),
+        Verdict::Invalid {
+            reason: Reason::Truncated,
+        } => Some(Err(Cause::Truncated)),
+        Verdict::Invalid { .. } => Some(Err(Cause::Invalid)),
+        Verdict::NotScored {
+            why: NotScored::Refused,
+        } if !is_overloaded => Some(Err(Cause::Refused)),
+        Verdict::NotScored {
+            why: NotScored::Refused | NotScored::Failed,
+        } => Some(Err(Cause::Failed)),
+        Verdict::NotScored { .. } => None,
+    }
+}
 
 /// Whether the server accepted a request, with an answer or the start of one. `None` if the request
 /// did not reach the server, or was cancelled before.

@@ -22,7 +22,7 @@ pub mod examples;
 pub mod findings;
 pub mod first_uses;
 pub mod free_choices;
-mod in_flight;
+pub(crate) mod in_flight;
 pub mod judgement;
 pub mod knee;
 pub mod modes;

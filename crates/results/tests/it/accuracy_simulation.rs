@@ -10,7 +10,7 @@ use sobench_statistics::Rate;
 use sobench_statistics::bootstrap::SplitMix;
 use sobench_statistics::contrast::{BROKEN_BY_CHANCE, KEPT_BY_CHANCE, KEPT_LEVEL, broken_level};
 use sobench_statistics::paired::{
-    POWER, PairedSample, Pairs, SIGNIFICANCE, items_needed, smallest_visible_effect,
+    PairedSample, Pairs, SIGNIFICANCE, TestPlan, items_needed, smallest_visible_effect,
 };
 
 /// The margin of the rules, as in `accuracy(prompt+constraint)>=accuracy(prompt)-3pp`.
@@ -166,11 +166,12 @@ pub(crate) fn simulate(runs: usize, seed: u64) -> Vec<Check> {
         }
     }
     let planned = PLANS.map(|(discordant, effect)| {
-        let items = items_needed(discordant, effect).unwrap_or_default();
+        let items = items_needed(discordant, effect, TestPlan::DIFFERENCE).unwrap_or_default();
         (items, discordant, effect)
     });
     let visible = VISIBLE.map(|(items, discordant)| {
-        let effect = smallest_visible_effect(items, discordant).unwrap_or(1.0);
+        let effect =
+            smallest_visible_effect(items, discordant, TestPlan::DIFFERENCE).unwrap_or(1.0);
         (items, discordant, effect)
     });
     for (items, discordant, effect) in planned.into_iter().chain(visible) {
@@ -186,8 +187,8 @@ pub(crate) fn simulate(runs: usize, seed: u64) -> Vec<Check> {
                 100.0 * discordant.max(effect)
             ),
             percent: share(found),
-            least: 100.0 * POWER - 3.0,
-            most: 100.0 * POWER + 3.0,
+            least: 100.0 * TestPlan::DIFFERENCE.power - 3.0,
+            most: 100.0 * TestPlan::DIFFERENCE.power + 3.0,
         });
     }
     checks

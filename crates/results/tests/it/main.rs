@@ -11,3 +11,4 @@
 
 mod accuracy_simulation;
 mod gate;
+mod pairs;

@@ -1,6 +1,7 @@
 //! Differences of two rates. The unit is the case: repeats of a case count as far as their results
 //! vary, and fewer if the runs vary more than their requests explain.
 
+use std::collections::BTreeMap;
 use std::iter::Sum;
 
 use schemars::JsonSchema;
@@ -195,9 +196,16 @@ impl RateContrast {
     /// ([`PairedSample`]). `None` without common cases.
     pub fn paired(a: &Hits, b: &Hits) -> Option<Self> {
         let cases = a.cases.iter().zip(&b.cases);
-        let both = cases.filter(|(a, b)| a.of > 0 && b.of > 0);
-        let pairs = both.map(|(a, b)| Pairs::of_trials((a.hits, a.of), (b.hits, b.of)));
-        let mut sample = PairedSample::from_clusters(&pairs.collect::<Vec<_>>());
+        let both = cases.zip(a.copies.iter().zip(&b.copies));
+        let both = both.filter(|((a, b), _)| a.of > 0 && b.of > 0);
+        // Copies of a case belong together.
+        let mut clusters: BTreeMap<(u32, u32), Pairs> = BTreeMap::new();
+        for ((a, b), (copy_a, copy_b)) in both {
+            *clusters.entry((*copy_a, *copy_b)).or_default() +=
+                Pairs::of_trials((a.hits, a.of), (b.hits, b.of));
+        }
+        let clusters: Vec<Pairs> = clusters.into_values().collect();
+        let mut sample = PairedSample::from_clusters(&clusters);
         let variation = variation(&[a, b]);
         sample.effective = (sample.effective / variation.unwrap_or(1.0)).max(1.0);
         Some(Self {

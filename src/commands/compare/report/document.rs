@@ -1,7 +1,7 @@
 //! The comparison as a document, for text, Markdown and HTML.
 
 use super::labels::percent;
-use super::{charts, labels, verdict};
+use super::{charts, labels, pairs, verdict};
 use sobench_core::dates::iso_8601;
 use sobench_core::distinct::distinct;
 use sobench_core::printable::printable;
@@ -19,6 +19,9 @@ use sobench_statistics::contrast::{BROKEN_BY_CHANCE, KEPT_BY_CHANCE, KEPT_LEVEL,
 
 /// Maximum number of characters of a value in the table of conditions.
 const CONDITION_CHARS: usize = 60;
+
+/// The longest `curl` line on the page; the JSON file has all.
+const CURL_BYTES: usize = 1000;
 
 /// The widest verdict of a row.
 const VERDICT_CHARS: usize = 30;
@@ -78,6 +81,7 @@ fn figures_of_sides(rows: &matrix::Comparison, sides: &[Side]) -> Table {
                     printable(labels::shortest(sides, side), CONDITION_CHARS)
                 )
             }
+            letter if letter == name => letter,
             letter => format!("{letter} {name}"),
         };
         row[0] = [vec![name], source].concat().join("\n").into();
@@ -185,6 +189,9 @@ fn add_side(
 ) {
     let other = labels::side(against.other);
     add_rulings(page, comparison, against);
+    if let Some(of_pairs) = &against.pairs {
+        pairs::add(page, of_pairs, against.cause.as_ref(), &other);
+    }
     let (differing, others): (Vec<&Row>, Vec<&Row>) = against
         .rows
         .iter()
@@ -380,10 +387,11 @@ fn add_cases(page: &mut Document, changed: &ChangedCases, other: &str, has_runs:
             "{worse} correct in A and incorrect in {other}, {better} incorrect in A and correct in {other}, of {judged} judged on both sides."
         )
     });
-    changed
-        .cases
-        .iter()
-        .for_each(|case| page.push(one_case(case, other)));
+    changed.cases.iter().for_each(|case| {
+        page.push(one_case(case, other));
+        let short = case.curl.iter().filter(|line| line.len() <= CURL_BYTES);
+        short.for_each(|line| page.push(Block::Preformatted(line.clone())));
+    });
     let more = changed.worse + changed.better - changed.cases.len();
     if more > 0 {
         page.paragraph(format!(

@@ -16,7 +16,9 @@ use sobench_results::compare::gate::{
     ChangeRuling, GateSummary, GateVerdict, LimitRuling, Needs, Ruling, Undecided,
 };
 use sobench_results::compare::measure::Uncertainty;
+use sobench_results::compare::pair_facts::{ENDED, Ended};
 use sobench_results::compare::pairing::Pairing;
+use sobench_results::compare::pairs::{GroupBy, PairGroup, PairTable, PairedValues};
 use sobench_results::compare::requests::Requests;
 use sobench_results::compare::run_spread::DEFAULT_RUN_SPREAD;
 use sobench_results::compare::side::{FileKind, Run, Side};
@@ -118,6 +120,8 @@ json_struct! {
         },
         figures: IndexMap<String, FigureEntry> =
             against.rows.iter().map(FigureEntry::named).collect(),
+        pairs: Option<PairTableEntry> =
+            against.pairs.as_ref().map(|pairs| PairTableEntry::new(pairs, against.cause.as_ref())),
         changed: Option<ChangedEntry<'a>> = against.changed.as_ref().map(ChangedEntry::new),
         changes: Vec<ChangeEntry> = against.changes.iter().map(ChangeEntry::new).collect(),
         bounds: Vec<LimitEntry> = against.limits.iter().map(LimitEntry::new).collect(),
@@ -158,6 +162,49 @@ json_struct! {
         neither: usize = pairs.neither,
     }
 
+    /// Pairs of requests that count in the correct rate on both sides, from run logs.
+    struct PairTableEntry = |pairs: &PairTable, cause: Option<&PairGroup>| [
+        let (low, high) = pairs.contrast.interval(0.95);
+    ] {
+        pairs: usize = pairs.pairs(),
+        lost: usize = pairs.lost(),
+        won: usize = pairs.won(),
+        difference_points: f64 = 100.0 * pairs.contrast.difference,
+        interval_points: (f64, f64) = (100.0 * low, 100.0 * high),
+        mcnemar_p: Option<f64> = pairs.contrast.p_value(),
+        constraints: Option<usize> = pairs.by_constraint.map(|(constraints, _)| constraints),
+        /// With constraints as clusters.
+        interval_points_of_constraints: Option<(f64, f64)> =
+            pairs.by_constraint.map(|(_, (low, high))| (100.0 * low, 100.0 * high)),
+        /// The number of pairs by the end on the first side, then on the other.
+        ended: BTreeMap<&'static str, BTreeMap<&'static str, usize>> = ended(pairs),
+        equal_answers: usize = pairs.equal_answers.hits,
+        answered_pairs: usize = pairs.equal_answers.of,
+        /// The group that the page names.
+        cause: Option<GroupEntry> = cause.map(GroupEntry::new),
+        groups: Vec<GroupEntry> = pairs.groups.iter().map(GroupEntry::new).collect(),
+        /// Differences in pairs, the other side minus the first.
+        values: Vec<PairedValuesEntry> = pairs.values.iter().map(PairedValuesEntry::new).collect(),
+    }
+
+    struct GroupEntry = |group: &PairGroup| {
+        by: GroupBy = group.by,
+        value: String = group.value.to_string(),
+        pairs: usize = group.pairs,
+        lost: usize = group.lost,
+        won: usize = group.won,
+        p: f64 = group.p_value,
+    }
+
+    struct PairedValuesEntry = |values: &PairedValues| {
+        name: &'static str = values.name,
+        unit: &'static str = values.unit,
+        pairs: usize = values.pairs,
+        median: f64 = values.median,
+        interval: (Option<f64>, Option<f64>) = values.interval,
+        larger: usize = values.larger.hits,
+    }
+
     struct ChangedEntry<'a> = |changed: &'a ChangedCases| {
         worse: usize = changed.worse,
         better: usize = changed.better,
@@ -171,6 +218,8 @@ json_struct! {
         worse: bool = case.worse,
         first: SeenEntry<'a> = SeenEntry::new(&case.a),
         other: SeenEntry<'a> = SeenEntry::new(&case.b),
+        /// Sends the request to the other side again.
+        curl: Option<&'a str> = case.curl.as_deref(),
     }
 
     struct SeenEntry<'a> = |seen: &'a CaseResult| {
@@ -207,6 +256,17 @@ impl FigureEntry {
     fn named(row: &Row) -> (String, Self) {
         (row.measured.metric.to_string(), Self::new(row))
     }
+}
+
+fn ended(pairs: &PairTable) -> BTreeMap<&'static str, BTreeMap<&'static str, usize>> {
+    let name = |end: Ended| end.map_or_else(|cause| cause.name(), |()| "valid");
+    let row = |counts: &[usize]| {
+        let named = ENDED.iter().zip(counts);
+        named.map(|(end, count)| (name(*end), *count)).collect()
+    };
+    let rows = ENDED.iter().zip(&pairs.ended);
+    rows.map(|(end, counts)| (name(*end), row(counts)))
+        .collect()
 }
 
 fn ruling(ruling: Ruling) -> &'static str {

@@ -5,6 +5,7 @@ mod document;
 mod json;
 mod junit;
 mod labels;
+mod pairs;
 mod verdict;
 
 pub use json::{FORMAT_VERSION, contract, render as json};

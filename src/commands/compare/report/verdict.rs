@@ -1,6 +1,7 @@
 //! The answers that lead a comparison: are constraints enforced on each side, and is a side worse?
 
 use super::labels::{self, percent};
+use super::pairs;
 use sobench_render::{Answer, Block, Tone};
 use sobench_report::contenders::verdicts::MARGIN_POINTS;
 use sobench_report::contenders::{self as matrix, answers};
@@ -63,9 +64,6 @@ fn worse(against: &SideComparison, comparison: &Comparison) -> Answer {
     let times = times_within(against);
     let is_loss_open = matches!(&loss, Some((_, bound)) if *bound > MARGIN_POINTS)
         || matches!(&times, Some((_, bound)) if *bound > MARGIN_PERCENT);
-    let is_worse = measured
-        .iter()
-        .any(|row| row.verdict == DifferenceVerdict::Worse);
     let mut parts = Vec::new();
     if !are_times_tested {
         parts.push(format!("times need {MIN_RUNS} runs a side"));
@@ -86,7 +84,11 @@ fn worse(against: &SideComparison, comparison: &Comparison) -> Answer {
             }
         }
     }
-    if measured.is_empty() && assumed.is_empty() {
+    let place = against.pairs.as_ref().zip(against.cause.as_ref());
+    let is_loss = place.is_some_and(|(_, cause)| cause.lost > cause.won);
+    if let Some((of_pairs, cause)) = place {
+        parts.push(pairs::place(of_pairs, cause, name));
+    } else if measured.is_empty() && assumed.is_empty() {
         parts.push(format!("no difference seen between {first} and {name}"));
     }
     parts.extend(against.tokens_percent.map(|percent| {
@@ -97,6 +99,8 @@ fn worse(against: &SideComparison, comparison: &Comparison) -> Answer {
         )
     }));
     parts.extend([loss, times].into_iter().flatten().map(|(text, _)| text));
+    let has_worse = |row: &&Row| row.verdict == DifferenceVerdict::Worse;
+    let is_worse = is_loss || measured.iter().any(has_worse);
     let tested = leading(against.rows.iter().map(|row| &row.measured));
     let (tone, word) = if is_worse {
         parts.rotate_left(usize::from(!are_times_tested));

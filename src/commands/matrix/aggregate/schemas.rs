@@ -8,12 +8,12 @@ use super::{Aggregate, Cell, FinishedRun};
 use crate::commands::matrix::findings::{Finding, SchemaName};
 use crate::commands::matrix::options::MatrixPlan;
 use sobench_core::printable::printable_message;
-use sobench_report::contenders::verdicts::Cause;
 use sobench_report::contenders::{
     Disagreement, JudgedAnswer, MAX_DISAGREEMENTS, MAX_REFUSALS, Refusal, SchemaCell, SchemaRow,
 };
 use sobench_report::refusals::Refused;
 use sobench_results::compare::requests::RequestView;
+use sobench_results::metrics::judgement::Cause;
 use sobench_results::metrics::registry::latencies;
 use sobench_statistics::Summary;
 

@@ -78,15 +78,15 @@ impl Order {
         let found = can_interleave(contenders, cores);
         match (requested, found) {
             (MatrixOrder::Blocks, Ok(_) | Err(BlocksReason::FewCores { .. })) => Ok(Self::Blocks(BlocksReason::Requested)),
-            (MatrixOrder::Auto | MatrixOrder::Interleaved, Ok(at_once)) => Ok(Self::Interleaved(at_once)),
-            (MatrixOrder::Interleaved, Err(BlocksReason::FewCores { cores, .. })) => {
+            (MatrixOrder::Auto | MatrixOrder::Interleaved | MatrixOrder::Paired, Ok(at_once)) => Ok(Self::Interleaved(at_once)),
+            (MatrixOrder::Interleaved | MatrixOrder::Paired, Err(BlocksReason::FewCores { cores, .. })) => {
                 Ok(Self::Interleaved(InterleavedReason::RequestedOnFewCores { cores: cores.unwrap_or(1) }))
             }
             (MatrixOrder::Interleaved, Err(reason)) => {
                 Err(Error::usage(format!("--matrix-order interleaved is impossible: {reason}"))
                     .hint("leave it out, or give each contender its own server: --target NAME=URL --target NAME=URL"))
             }
-            (MatrixOrder::Auto | MatrixOrder::Blocks, Err(reason)) => Ok(Self::Blocks(reason)),
+            (MatrixOrder::Auto | MatrixOrder::Blocks | MatrixOrder::Paired, Err(reason)) => Ok(Self::Blocks(reason)),
         }
     }
 

@@ -1,12 +1,18 @@
 //! Converts a run log to a run of a comparison.
 
+use std::collections::HashMap;
+use std::sync::Arc;
+
 use super::sobench;
+use crate::compare::pair_facts::{ConstraintFacts, PairFacts};
 use crate::compare::requests::{Gaps, Request, Requests};
 use crate::compare::side::{FileKind, Run};
 use crate::metrics::client_overhead::{run_overhead, shard_overhead};
+use crate::metrics::judgement::judged;
 use crate::metrics::registry::RequestValues;
-use crate::metrics::{Metrics, first_uses, summarise_with_server};
+use crate::metrics::{Metrics, first_uses, in_flight, summarise_with_server};
 use crate::to_explain::ToExplain;
+use sobench_core::constraint::Constraint;
 use sobench_core::error::Result;
 use sobench_core::observation::failure_message;
 use sobench_facts::Sample;
@@ -50,6 +56,7 @@ pub fn run_from_log(file: &str, log: &RunLog) -> Result<Run> {
     }
     run.reasons = metrics.findings.reasons.clone();
     run.to_explain = ToExplain::new(&samples, &log.record.server);
+    let in_flight = in_flight::when_sent(&samples);
     drop((samples, later));
     let streamed = log
         .requests
@@ -57,9 +64,12 @@ pub fn run_from_log(file: &str, log: &RunLog) -> Result<Run> {
         .filter(|sample| sample.streamed(options));
     let gaps = streamed.map(|sample| sample.request_times().chunks.saturating_sub(1));
     let mut requests = Requests::with_capacity(log.requests.len(), gaps.sum());
-    for (sample, later_use) in log.requests.iter().zip(is_later) {
+    let mut constraints = Constraints::default();
+    for ((sample, later_use), in_flight) in log.requests.iter().zip(is_later).zip(in_flight) {
         requests.push(Request {
             later_use,
+            in_flight,
+            pair_facts: constraints.pair_facts(&sample),
             ..request(&sample, options)
         });
     }
@@ -83,6 +93,26 @@ pub fn run_from_metrics(file: &str, record: &RunRecord, metrics: &Metrics) -> Ru
     };
     run.set_values(metrics.iter());
     run
+}
+
+/// What is known of each constraint, by its address: the cases of a row share theirs.
+#[derive(Default)]
+struct Constraints(HashMap<usize, Arc<ConstraintFacts>>);
+
+impl Constraints {
+    fn pair_facts(&mut self, sample: &Sample<'_>) -> Option<PairFacts> {
+        let facts = |constraint: &Arc<Constraint>| {
+            let address = Arc::as_ptr(constraint) as usize;
+            let new = || Arc::new(ConstraintFacts::new(constraint, &sample.id()));
+            Arc::clone(self.0.entry(address).or_insert_with(new))
+        };
+        Some(PairFacts {
+            ended: judged(sample)?,
+            streamed: sample.came_as_stream(),
+            tool: sample.called_tool().map(str::to_owned),
+            constraint: sample.constraint().map(facts),
+        })
+    }
 }
 
 fn request(sample: &Sample<'_>, options: &MetricsSettings) -> Request {
@@ -109,6 +139,7 @@ fn request(sample: &Sample<'_>, options: &MetricsSettings) -> Request {
         } else {
             failure
         }),
+        copy: Some(sample.copy_hash()),
         offset: Some(sample.offset()),
         ..Request::default()
     }
