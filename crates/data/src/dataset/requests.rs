@@ -157,7 +157,7 @@ impl RequestsPlan {
             Err(reason) => (None, Some(reason)),
         };
         let model = body["model"].as_str().filter(|model| !model.is_empty());
-        let limit = body.as_object().and_then(limit);
+        let limit = limit(|name| body[name].as_u64());
         let row = Row {
             prompt: Prompt::Body((&**text).into()),
             constraint,
