@@ -75,7 +75,7 @@ pub enum Command {
     Compare(Box<CompareArgs>),
     /// Print a shell script that completes commands, flags and values
     Completions(CompletionsArgs),
-    /// List the datasets, or show the rows that ship with sobench
+    /// List the datasets, show their rows, or convert recorded requests
     Datasets(DatasetsArgs),
     /// Find out why a constraint is refused, ignored or slow: the smallest input that fails, and cures
     #[command(mut_args(help::of_explain))]

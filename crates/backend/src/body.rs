@@ -17,7 +17,7 @@ use super::dialect::ConstraintFields;
 use super::{BodySettings, ConstraintDialect, Sampling, ServerKind, Unsendable};
 use sobench_core::case::{Arm, Case, Prompt};
 use sobench_core::constraint::{Constraint, ConstraintKind};
-use sobench_core::recorded::{NO_LIMIT, limit, with_members, without_constraint};
+use sobench_core::recorded::{NO_LIMIT, RecordedBody, without_constraint};
 
 /// The member of a schema with options of llguidance.
 const OPTIONS_MEMBER: &str = "x-guidance";
@@ -79,9 +79,9 @@ pub(super) fn recorded(
             ));
         }
     };
-    let body: Map<String, Value> = serde_json::from_str(&text).map_err(broken)?;
+    let body = RecordedBody::parse(&text).map_err(broken)?;
     let layout = &kind.spec().body;
-    if !body.contains_key(layout.prompt) {
+    if !body.has(layout.prompt) {
         let what = format!(
             "the {kind} backend takes bodies with {:?}, which this one lacks",
             layout.prompt
@@ -90,19 +90,19 @@ pub(super) fn recorded(
         return Err(Unsendable::new(what, hint));
     }
     let mut set = Map::new();
-    if body.contains_key("model") {
+    if body.has("model") {
         set.insert("model".to_owned(), options.model_of(case).into());
     }
-    let (name, output_len) = limit(&body).unwrap_or_else(|| {
+    let (name, output_len) = body.limit().unwrap_or_else(|| {
         let name = kind.limit_field(options.max_tokens_only);
         (name, NO_LIMIT)
     });
     if case.output_len != output_len {
         set.insert(name.to_owned(), case.output_len.into());
     }
-    if !options.stream && body.get("stream") == Some(&Value::Bool(true)) {
+    if !options.stream && body.asks_for_stream() {
         set.insert("stream".to_owned(), false.into());
-        if body.contains_key("stream_options") {
+        if body.has("stream_options") {
             set.insert("stream_options".to_owned(), Value::Null);
         }
     }
@@ -112,7 +112,7 @@ pub(super) fn recorded(
     // The extra body comes last, as in other bodies.
     let later = parameters.chain(options.extra_body.iter().flatten());
     set.extend(later.map(|(name, value)| (name.clone(), value.clone())));
-    with_members(&text, &set).map(Bytes::from).map_err(broken)
+    Ok(Bytes::from(body.with_members(&set)))
 }
 
 /// Adds the shared fields to `body`, an object, and encodes it as JSON.

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use crate::audio::Clip;
 use crate::constraint::Constraint;
 use crate::load::CancelAfter;
-use crate::recorded::asks_for_stream;
+use crate::recorded::RecordedBody;
 use crate::scorer::Scorer;
 
 /// Prefix of the tag that names the dataset of a case in a mix of datasets.
@@ -142,7 +142,7 @@ impl Prompt {
     /// Whether the request may be for a stream: a recorded body says whether it is.
     pub fn allows_stream(&self) -> bool {
         match self {
-            Self::Body(body) => asks_for_stream(body),
+            Self::Body(body) => RecordedBody::parse(body).is_ok_and(|body| body.asks_for_stream()),
             _ => true,
         }
     }

@@ -13,6 +13,9 @@ const DIRECTIVES: [&str; 24] = [
     "S", "p", "F", "T", "D", "%",
 ];
 
+/// Words of a log line in which its time is: processes may write their name first.
+const LOG_PREFIX_WORDS: usize = 6;
+
 /// Formats an instant in ISO 8601 with microseconds, as Python's `isoformat` does.
 pub fn timestamp(instant: SystemTime) -> String {
     DateTime::<Utc>::from(instant)
@@ -39,6 +42,24 @@ pub fn parse_unix_time(text: &str) -> Option<Duration> {
     let is_accepted = instant.offset().local_minus_utc() == 0 && !text.contains(' ');
     let whole_s = u64::try_from(instant.timestamp()).ok()?;
     is_accepted.then(|| Duration::new(whole_s, instant.timestamp_subsec_nanos()))
+}
+
+/// Seconds since 1970 of an instant in RFC 3339, in any zone; `None` if it is malformed.
+pub fn unix_seconds(text: &str) -> Option<f64> {
+    let instant = DateTime::parse_from_rfc3339(text).ok()?;
+    Some(instant.timestamp_micros() as f64 / 1e6)
+}
+
+/// The time in the prefix of a line of vLLM's log, such as `INFO 11-05 12:39:35 [logger.py:40]`, in
+/// seconds from an unknown year; `None` if there is none.
+pub fn log_seconds(line: &str) -> Option<f64> {
+    let words: Vec<&str> = line.split_whitespace().take(LOG_PREFIX_WORDS).collect();
+    words.windows(2).find_map(|pair| {
+        // Lines have no year. This one has a 29 February.
+        let text = format!("2024-{} {}", pair[0], pair[1]);
+        let time = NaiveDateTime::parse_from_str(&text, "%Y-%m-%d %H:%M:%S").ok()?;
+        Some(time.and_utc().timestamp() as f64)
+    })
 }
 
 /// `strftime` in C's default locale, for chat templates. `unix_s` counts seconds from 1970-01-01.

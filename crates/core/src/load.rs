@@ -13,6 +13,10 @@ use crate::schedule::{Pace, Until};
 #[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Load {
     pub pace: Pace,
+    /// Sends the requests at the times at which they were recorded, this many times as fast, in
+    /// place of the pace; `None` to follow the pace.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replay_speed: Option<f64>,
     /// Shape of the gamma distribution of the gaps between requests; infinite for evenly spaced
     /// requests.
     #[serde(with = "number_or_inf")]
@@ -51,6 +55,10 @@ pub struct Load {
 impl fmt::Display for Load {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.pace {
+            _ if self.replay_speed.is_some() => {
+                let speed = self.replay_speed.unwrap_or_default();
+                write!(f, "at the recorded times, speed {speed}")?;
+            }
             Pace::Steady(rate) if rate.per_second().is_infinite() => write!(f, "all at once")?,
             Pace::Steady(rate) => write!(f, "{} req/s", rate.per_second())?,
             Pace::Ramp(ramp) => write!(f, "{} to {} req/s", ramp.start_rps, ramp.end_rps)?,

@@ -162,7 +162,7 @@ pub fn refuse_foreign(path: &Path, flag: &str) -> Result<()> {
 const HEAD_BYTES: u64 = 2 << 10;
 
 /// The starts of our formats.
-const STARTS: [&str; 11] = [
+const STARTS: [&str; 12] = [
     r#"{"header":{"version":"#,
     r#"{"sobench_mask_rows":"#,
     r#"{"sobench_witness":"#,
@@ -172,6 +172,7 @@ const STARTS: [&str; 11] = [
     "index,case,arm,",
     "index,entry,engine,",
     "tag,engine,schemas,",
+    r#"{"method":"POST","custom_id":"#,
     ".TH \"sobench",
     r#"<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"/><meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline';"#,

@@ -268,6 +268,16 @@ pub fn due_times(requests: usize, pace: Pace, burstiness: f64, seed: u64) -> Vec
         .collect()
 }
 
+/// Due times of requests that were recorded at these times in seconds, in order: the first is due at
+/// once, and the others are `speed` times as fast.
+pub fn replayed(recorded_s: &[f64], speed: f64) -> Vec<Duration> {
+    let first_s = recorded_s.first().copied().unwrap_or_default();
+    recorded_s
+        .iter()
+        .map(|at_s| Duration::try_from_secs_f64((at_s - first_s) / speed).unwrap_or_default())
+        .collect()
+}
+
 /// NumPy's legacy seeding takes 32 bits; longer seeds keep their low half.
 fn legacy_seed(seed: u64) -> u32 {
     (seed & u64::from(u32::MAX)) as u32

@@ -5,5 +5,7 @@
 pub mod arguments;
 pub mod dataset;
 pub mod hub;
+pub mod recorded;
+pub mod redact;
 pub mod request_body;
 pub mod tokenizer;

@@ -122,6 +122,7 @@ impl LoadFigures {
         let offered = &self.offered;
         let load = &record.settings.load;
         let requested = match load.pace {
+            _ if load.replay_speed.is_some() => load.to_string(),
             Pace::Ramp(ramp) => format!(
                 "{} to {} ({})",
                 ramp.start_rps,

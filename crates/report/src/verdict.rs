@@ -298,7 +298,9 @@ fn cost(report: &Report) -> String {
         });
     } else if parts.is_empty() {
         parts.push("not known: an arm has no answers".to_owned());
-    } else if report.record.own_request_rate().is_infinite() {
+    } else if report.record.own_request_rate().is_infinite()
+        && report.record.settings.load.replay_speed.is_none()
+    {
         // Controls wait for constrained requests, so that the difference is too small.
         parts.push("both arms at once (a lower bound; sobench matrix separates them)".to_owned());
     }

@@ -1,4 +1,7 @@
-//! `sobench datasets`: lists the datasets, and shows the rows that ship with sobench.
+//! `sobench datasets`: lists the datasets, shows the rows that ship with sobench, and converts
+//! recorded requests.
+
+mod convert;
 
 use std::str::FromStr;
 
@@ -29,6 +32,8 @@ pub enum DatasetsCommand {
     List(ListArgs),
     /// Show a dataset and its shipped rows: tags, prompts, constraints and examples
     Show(ShowArgs),
+    /// Write recorded requests as OpenAI's batch input, and count what was understood
+    Convert(convert::ConvertArgs),
 }
 
 /// The flags of `sobench datasets list`.
@@ -90,6 +95,7 @@ pub fn run(flags: DatasetsArgs, shutdown: &Shutdown) -> Result<CommandOutput> {
         let stdout = match flags.command {
             DatasetsCommand::List(flags) => list(flags.format),
             DatasetsCommand::Show(flags) => show(&flags)?,
+            DatasetsCommand::Convert(flags) => convert::convert(&flags)?,
         };
         Ok(CommandOutput {
             stdout,

@@ -7,9 +7,10 @@ use std::path::Path;
 use serde_json::{Map, Value};
 
 use super::constraints::Known;
-use super::{Answers, FileKind, Row, Rows, Stored, UnreadableRow};
+use super::csv_rows::NumberedRow;
+use super::{Answers, FileKind, Row, Rows, Stored, UnreadableRow, lm_eval};
 use sobench_backend::{AnswerError, Decoded, ServerKind, adapter};
-use sobench_core::error::{Error, Result};
+use sobench_core::error::Result;
 use sobench_core::input::{Lines, lines};
 use sobench_core::observation::{Outcome, TransportCause};
 use sobench_data::dataset::custom::{self, NAME_TAG};
@@ -35,7 +36,10 @@ pub(super) fn is_file(path: &Path) -> Result<bool> {
     let members = first.and_then(|(_, line)| serde_json::from_str::<Map<_, _>>(&line).ok());
     Ok(members.is_some_and(|members| {
         let has = |name: &str| members.contains_key(name);
-        let is_answer = has("custom_id") || has("text") || response_kind(&members).is_some();
+        let is_answer = has("custom_id")
+            || has("text")
+            || lm_eval::is_sample(&members)
+            || response_kind(&members).is_some();
         let is_judged = custom::CONSTRAINTS.into_iter().any(has);
         is_answer && !is_judged && !["constraint", "tools", "outputs"].into_iter().any(has)
     }))
@@ -44,12 +48,31 @@ pub(super) fn is_file(path: &Path) -> Result<bool> {
 /// Reads the file.
 ///
 /// # Errors
-/// The dataset cannot be loaded, or an answer belongs to none of its requests.
+/// The dataset cannot be loaded.
 pub(super) fn answers(path: &Path, name: &str, plan: &DatasetPlan) -> Result<Answers> {
     let text = read_text(path)?;
+    let read = |(number, line): (usize, &str)| {
+        let members = serde_json::from_str(line);
+        (
+            number,
+            members.map_err(|error| format!("not a JSON object: {error}")),
+        )
+    };
+    from_members(lines(&text).map(read).collect(), name, plan)
+}
+
+/// Answers with the members of their rows, each with its line.
+///
+/// # Errors
+/// The dataset cannot be loaded.
+pub(super) fn from_members(
+    lines: Vec<NumberedRow>,
+    name: &str,
+    plan: &DatasetPlan,
+) -> Result<Answers> {
     let count = match plan.source.name() {
         DatasetName::Requests => MAX_ROWS,
-        _ => lines(&text).count(),
+        _ => lines.len(),
     };
     let known = Known::load(Some(plan), count, name)?;
     let mut assumptions = known.assumptions();
@@ -57,14 +80,13 @@ pub(super) fn answers(path: &Path, name: &str, plan: &DatasetPlan) -> Result<Ans
         // Responses have a finish reason, and bodies their constraint.
         assumptions.truncate(1);
     }
-    let mut rows = Vec::new();
-    for (index, (number, line)) in lines(&text).enumerate() {
+    let mut rows = Vec::with_capacity(lines.len());
+    for (index, (number, members)) in lines.into_iter().enumerate() {
         let place = format!("line {number}");
-        let row = match serde_json::from_str::<Map<_, _>>(line) {
-            Ok(members) => stored(&members, index, &known, &place, name)?
-                .map(|stored| Row::Answer(Box::new(Stored { members, ..stored }))),
-            Err(error) => Err(format!("not a JSON object: {error}")),
-        };
+        let row = members.and_then(|members| {
+            let stored = stored(&members, index, &known, &place)?;
+            Ok(Row::Answer(Box::new(Stored { members, ..stored })))
+        });
         rows.push(row.unwrap_or_else(|message| {
             Row::Unreadable(UnreadableRow {
                 id: place,
@@ -83,21 +105,26 @@ pub(super) fn answers(path: &Path, name: &str, plan: &DatasetPlan) -> Result<Ans
     })
 }
 
-/// One answer; the inner error says why it cannot be read.
+/// One answer; the error says why it cannot be read.
 fn stored(
     members: &Map<String, Value>,
     index: usize,
     known: &Known,
     place: &str,
-    file: &str,
-) -> Result<std::result::Result<Stored, String>> {
+) -> std::result::Result<Stored, String> {
+    let sample = match lm_eval::is_sample(members) {
+        true => Some(lm_eval::row(members)?),
+        false => None,
+    };
+    let members = sample.as_ref().unwrap_or(members);
     let name = NAMES
         .into_iter()
         .find_map(|name| members.get(name)?.as_str());
     let by_name = name.and_then(|name| known.named(&format!("{NAME_TAG}{name}")));
     if let (Some(name), None, true) = (name, by_name, known.has_names()) {
-        let what = format!("{file}, {place}: no request with the custom_id {name:?}");
-        return Err(Error::usage(what).hint("give the input of this batch with --dataset-path"));
+        return Err(format!(
+            "no request with the custom_id {name:?}: the dataset is not the input of this batch"
+        ));
     }
     let due = known.due(by_name.unwrap_or(index), None);
     let id = name.unwrap_or(place).to_owned();
@@ -112,7 +139,7 @@ fn stored(
         Value::Null => members,
         response => match response["body"].as_object() {
             Some(body) => body,
-            None => return Ok(Err("`response` has no body".to_owned())),
+            None => return Err("`response` has no body".to_owned()),
         },
     };
     let error = [members.get("error"), body.get("error")];
@@ -120,16 +147,16 @@ fn stored(
         stored.observation.outcome = failed(error.to_string());
     } else if let Some(text) = members.get("text") {
         let Some(text) = text.as_str() else {
-            return Ok(Err("`text` is not a string".to_owned()));
+            return Err("`text` is not a string".to_owned());
         };
         text.clone_into(&mut stored.observation.answer.content);
     } else if let Some(kind) = response_kind(body) {
         let decoded = decoded(kind, body);
         if let Some(error) = decoded.error {
-            return Ok(Err(match error {
+            return Err(match error {
                 AnswerError::Server { body, .. } => body,
                 AnswerError::Unreadable { message } => message,
-            }));
+            });
         }
         stored.observation.answer = decoded.answer;
         stored.observation.usage = decoded.usage;
@@ -137,11 +164,9 @@ fn stored(
             stored.finish(reason);
         }
     } else {
-        return Ok(Err(
-            "no `response`, `choices`, `output` or `text`".to_owned()
-        ));
+        return Err("no `response`, `choices`, `output` or `text`".to_owned());
     }
-    Ok(Ok(stored))
+    Ok(stored)
 }
 
 /// The kind of server that sends such a response.

@@ -5,7 +5,9 @@
 mod accuracy;
 mod answer_lines;
 mod constraints;
+mod csv_rows;
 mod judging;
+mod lm_eval;
 pub mod options;
 mod read;
 pub mod report;

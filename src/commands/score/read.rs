@@ -12,7 +12,9 @@ use serde_json::{Map, Value};
 
 use super::answer_lines;
 use super::constraints::Known;
-use super::{Answers, Claim, FileKind, LoggedRows, Row, Rows, Stored, UnreadableRow};
+use super::{
+    Answers, Claim, FileKind, LoggedRows, Row, Rows, Stored, UnreadableRow, csv_rows, lm_eval,
+};
 use crate::terminal::InputProgress;
 use sobench_core::answer::{CallForm, ToolCall};
 use sobench_core::case::{Arm, Case, Prompt};
@@ -33,8 +35,8 @@ use sobench_results::metrics::registry::rates::CORRECT_RATE;
 use sobench_runlog::RunLog;
 
 /// The hint that lists the layouts.
-const LAYOUTS_HINT: &str = "give a run log, the JSON of vLLM's structured-output script, the detailed JSON of vllm bench serve, or JSON Lines of \
-                     {\"constraint\": ..., \"text\": ...} or {\"tools\": ..., \"tool_calls\": ...}";
+const LAYOUTS_HINT: &str = "give a run log, the JSON of vLLM's structured-output script, the detailed JSON of vllm bench serve, samples of \
+                     lm-eval, CSV with a column text, or JSON Lines of {\"constraint\": ..., \"text\": ...} or {\"tools\": ..., \"tool_calls\": ...}";
 
 /// Reads one file.
 ///
@@ -44,6 +46,8 @@ pub(super) fn answers(path: &Path, name: &str, dataset: Option<&DatasetPlan>) ->
     let answers = if RunLog::is_run_log(path)? {
         // A run log is recognised first: its layout is that of JSON Lines.
         run_log(path)?
+    } else if csv_rows::is_file(path)? {
+        csv_answers(path, name, dataset)?
     } else if let (Some(plan), true) = (dataset, answer_lines::is_file(path)?) {
         answer_lines::answers(path, name, plan)?
     } else if is_lines_of_rows(path, name)? {
@@ -65,6 +69,25 @@ pub(super) fn answers_in_memory(
 ) -> Result<Answers> {
     let answers = read_whole(path, name, dataset)?;
     Ok(with_dataset_notice(answers, dataset))
+}
+
+/// The rows of a CSV file, with their own constraints or those of the dataset.
+fn csv_answers(path: &Path, name: &str, dataset: Option<&DatasetPlan>) -> Result<Answers> {
+    let lines = csv_rows::rows(path, name)?;
+    let mut read = lines
+        .iter()
+        .filter_map(|(_, members)| members.as_ref().ok());
+    if let (Some(plan), false) = (dataset, read.any(csv_rows::has_constraint)) {
+        return answer_lines::from_members(lines, name, plan);
+    }
+    let rows = lines.into_iter().map(|(number, members)| {
+        let id = format!("line {number}");
+        match members {
+            Ok(members) => row_of(members, id),
+            Err(message) => Row::unreadable(id, message, Map::new()),
+        }
+    });
+    Ok(Answers::rows(Rows::Memory(rows.collect())))
 }
 
 fn with_dataset_notice(mut answers: Answers, dataset: Option<&DatasetPlan>) -> Answers {
@@ -318,14 +341,23 @@ pub(super) enum Line {
     Result(Map<String, Value>),
 }
 
+/// Reads the row with these members; `id` names it.
+fn row_of(members: Map<String, Value>, id: String) -> Row {
+    let stored = match lm_eval::is_sample(&members) {
+        true => lm_eval::row(&members).and_then(|members| row(&members, &id)),
+        false => row(&members, &id),
+    };
+    match stored {
+        Ok(stored) => Row::Answer(Box::new(Stored { members, ..stored })),
+        Err(message) => Row::unreadable(id, message, members),
+    }
+}
+
 /// Reads one line; `id` names it.
 pub(super) fn line(text: &str, id: String) -> Line {
     match object(text) {
         Ok(members) if members.contains_key("generated_texts") => Line::Result(members),
-        Ok(members) => Line::Row(match row(&members, &id) {
-            Ok(stored) => Row::Answer(Box::new(Stored { members, ..stored })),
-            Err(message) => Row::unreadable(id, message, members),
-        }),
+        Ok(members) => Line::Row(row_of(members, id)),
         Err(error) => {
             let message = format!("not a JSON object: {}", json::message_without_line(&error));
             Line::Row(Row::unreadable(id, message, Map::new()))

@@ -219,3 +219,12 @@ fn cases_due_by_the_end_count_as_missing() {
         assert_eq!(until.counts_as_missing(due), owed, "{until:?} {due:?}");
     }
 }
+
+#[test]
+fn recorded_times_are_replayed_at_a_speed() {
+    let due = |speed| replayed(&[10.0, 10.0, 11.0, 14.0], speed);
+    let seconds = |all: [f64; 4]| all.map(Duration::from_secs_f64).to_vec();
+    assert_eq!(due(1.0), seconds([0.0, 0.0, 1.0, 4.0]));
+    assert_eq!(due(2.0), seconds([0.0, 0.0, 0.5, 2.0]));
+    assert!(replayed(&[], 1.0).is_empty());
+}

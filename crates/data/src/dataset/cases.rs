@@ -50,6 +50,8 @@ pub(super) fn build(plan: &DatasetPlan, rows: Rows, tokenizer: &Tokenizer) -> Re
         PromptForm::Ranking { documents } => ranking_rows(rows, documents),
         PromptForm::Text | PromptForm::Messages | PromptForm::Audio => rows,
     };
+    let recorded_s: Option<Vec<f64>> = row_indices.iter().map(|row| rows[*row].at).collect();
+    let recorded_s = recorded_s.filter(|_| plan.arms.is_empty());
     let cases = if plan.arms.is_empty() {
         single_cases(plan, &rows, &row_indices)
     } else {
@@ -60,6 +62,7 @@ pub(super) fn build(plan: &DatasetPlan, rows: Rows, tokenizer: &Tokenizer) -> Re
         cases,
         rows: available,
         sha256,
+        recorded_s: recorded_s.unwrap_or_default(),
         source,
         converted_from,
         notices,

@@ -285,6 +285,7 @@ pub(super) fn row(
         constraint,
         output_len: length(members)?,
         model: None,
+        at: None,
         completion: completion.or(example),
         tags: tags(members)?,
         name: match members.get("id") {

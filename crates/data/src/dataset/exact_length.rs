@@ -12,8 +12,8 @@ pub const MAX_GENERATED_TOKENS: u64 = 1_000_000_000;
 const MAX_CORRECTIONS: usize = 10;
 
 /// A text and the tokens that it encodes to.
-pub(super) struct SizedText {
-    pub(super) text: String,
+pub(crate) struct SizedText {
+    pub(crate) text: String,
     pub(super) tokens: Vec<u32>,
 }
 
@@ -27,7 +27,7 @@ impl SizedText {
 /// Decodes the tokens and encodes the text again, since two adjacent tokens may encode as one, or
 /// as three. Cuts a text that is too long and extends one that is too short with drawn tokens, at
 /// most ten times (`gen_prompt_decode_to_target_len` of vLLM's benchmarks).
-pub(super) fn fit_to_length(
+pub(crate) fn fit_to_length(
     tokenizer: &Tokenizer,
     mut tokens: Vec<u32>,
     target: usize,
@@ -65,6 +65,24 @@ pub(super) fn vocabulary_size(tokenizer: &Tokenizer) -> Result<u32> {
         })
 }
 
+/// The tokens that are not special.
+///
+/// # Errors
+/// There are none.
+pub(crate) fn plain_tokens(tokenizer: &Tokenizer) -> Result<Vec<u32>> {
+    let special = tokenizer.special_ids();
+    let plain: Vec<u32> = (0..tokenizer.vocabulary_size())
+        .filter(|id| special.binary_search(id).is_err())
+        .collect();
+    match plain.is_empty() {
+        true => Err(Error::usage(format!(
+            "the tokenizer has only special tokens: {}",
+            tokenizer.id()
+        ))),
+        false => Ok(plain),
+    }
+}
+
 /// Refuses prompts that are too long, or that have too many tokens together.
 ///
 /// # Errors
@@ -76,7 +94,14 @@ pub(super) fn check_amount(tokens: u64, prompts: usize) -> Result<()> {
         ))
         .hint("request shorter prompts"));
     }
-    let total = tokens.saturating_mul(prompts as u64);
+    check_total(tokens.saturating_mul(prompts as u64))
+}
+
+/// Refuses prompts that have too many tokens together.
+///
+/// # Errors
+/// They exceed [`MAX_GENERATED_TOKENS`].
+pub(super) fn check_total(total: u64) -> Result<()> {
     if total > MAX_GENERATED_TOKENS {
         return Err(Error::usage(format!(
             "the prompts would have more than {MAX_GENERATED_TOKENS} tokens in total: {total}"

@@ -114,6 +114,7 @@ pub(super) fn load(mix: &MixPlan, plan: &DatasetPlan, inputs: &Inputs<'_>) -> Re
         cases: all,
         rows,
         sha256,
+        recorded_s: Vec::new(),
         source,
         converted_from,
         notices: notices.concat(),

@@ -10,7 +10,7 @@ mod canary;
 mod cases;
 mod choice;
 pub mod custom;
-mod exact_length;
+pub(crate) mod exact_length;
 mod extract;
 pub mod file;
 pub mod flags;
@@ -47,6 +47,7 @@ mod sonnet;
 mod suite;
 mod table;
 mod tools;
+mod trace_prompts;
 
 pub use self::choice::ChoiceFlags;
 pub use self::grammar::GrammarFlags;
@@ -62,10 +63,12 @@ pub use json::JsonSchemaSource;
 pub use mix::{MixPart, MixPlan};
 pub use plan::DatasetPlan;
 pub use prompt_variants::{MAX_PROMPT_VARIANTS, PromptVariants};
+pub use requests::{Names, body, unjudged};
 pub use rows::{Order, Shortfall};
 pub use shipped::shipped_rows;
 pub use suite::{SUITE_NAME, SuiteFlags};
 pub use tools::{TOOLS_NAME, ToolsFlags, draw_tools};
+pub use trace_prompts::TracePrompts;
 
 use clap::Args;
 use clap::builder::PossibleValuesParser;
@@ -225,6 +228,8 @@ pub struct Dataset {
     /// SHA-256, in hex, over prompts, constraints and output lengths, in order. The arms are not
     /// hashed, so that a control run has the same hash as the run it is compared with.
     pub sha256: String,
+    /// When each request was recorded, in seconds. Empty if that is unknown of a request.
+    pub recorded_s: Vec<f64>,
     /// Origin of the rows: `shipped`, a path, or a repository with its commit.
     pub source: String,
     /// The original notation of grammars, if they are sent in another one.

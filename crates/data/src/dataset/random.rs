@@ -8,7 +8,7 @@
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
-use super::exact_length::{check_amount, fit_to_length, notice, vocabulary_size};
+use super::exact_length::{check_amount, fit_to_length, notice, plain_tokens, vocabulary_size};
 use super::flags::InputLenFlags;
 use super::registry::{ConstraintScope, DatasetKind, Inputs, Spec};
 use super::{DatasetArgs, DatasetPlan, MAX_PROMPT_TOKENS, Row, Rows, RowsKind, SHIPPED};
@@ -136,17 +136,7 @@ impl DatasetKind for RandomPlan {
         let input_lens = random.lengths(input, count);
         let output_lens = random.lengths(output, count);
         let offsets = random.tokens(count);
-        let special = inputs.tokenizer.special_ids();
-        let allowed: Vec<u32> = (0..inputs.tokenizer.vocabulary_size())
-            .filter(|id| special.binary_search(id).is_err())
-            .collect();
-        if allowed.is_empty() {
-            return Err(Error::usage(format!(
-                "the tokenizer has only special tokens: {}",
-                inputs.tokenizer.id()
-            )));
-        }
-
+        let allowed = plain_tokens(inputs.tokenizer)?;
         let prefix_len = self.prefix as usize;
         let prefix = if prefix_len == 0 {
             Vec::new()

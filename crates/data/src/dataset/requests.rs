@@ -1,7 +1,5 @@
-//! The dataset `requests`: recorded request bodies, as JSON Lines, which are sent as they are.
-//!
-//! A line is the body itself, or a line of OpenAI's batch input (`custom_id`, `url`, `body`).
-//! Answers are judged by the constraint or the tools of the body.
+//! The dataset `requests`: recorded requests ([`crate::recorded`]), whose bodies are sent as they
+//! are. Answers are judged by the constraint or the tools of the body.
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
@@ -9,14 +7,15 @@ use std::sync::Arc;
 
 use clap::Args;
 use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use super::custom::{NAME_TAG, check_schemas};
-use super::file::{check_rows, read_lines_with, required};
+use super::file::{MAX_DATASET_BYTES, check_rows, required};
 use super::flags::{PathFlags, ShortfallFlags};
 use super::registry::{ConstraintScope, DatasetKind, Inputs, Spec};
+use super::trace_prompts::TracePrompts;
 use super::{DatasetArgs, DatasetPlan, Row, Rows, RowsKind, Shortfall};
+use crate::recorded::{self, Content, Found, Request};
 use crate::request_body::{Part, fields, label};
 use sobench_core::case::Prompt;
 use sobench_core::constraint::Constraint;
@@ -25,9 +24,6 @@ use sobench_core::input::json::message_without_line;
 use sobench_core::recorded::{NO_LIMIT, limit};
 use sobench_core::tools::{ToolSet, chat_choice};
 use sobench_notices::notice::DatasetNotice;
-
-/// Members that one body of each endpoint has.
-const PROMPTS: [&str; 3] = ["messages", "prompt", "input"];
 
 /// The flags of `requests`.
 #[derive(Args, Clone, Debug, Default)]
@@ -66,45 +62,59 @@ impl DatasetKind for RequestsPlan {
         })
     }
 
-    /// The first lines of the file, as many as the plan needs. The others are counted and checked.
+    /// The first requests of the file, as many as the plan needs, by their time. The others are
+    /// counted and checked.
     fn rows(&self, plan: &DatasetPlan, inputs: &Inputs<'_>) -> Result<Rows> {
-        let hint = "give --dataset-path a JSONL file with one request body per line";
+        let hint = "give --dataset-path a file of recorded requests, such as a JSONL file with one request body per line";
         let path = required(self.dataset_path.as_deref(), Self::SPEC.name, hint)?;
-        let mut ids = HashSet::new();
-        let mut unjudged: BTreeMap<String, usize> = BTreeMap::new();
+        let mut prompts = TracePrompts::new(inputs.tokenizer, plan.seed);
+        let mut names = Names::default();
+        let mut skipped: BTreeMap<String, usize> = BTreeMap::new();
+        let mut unjudged = skipped.clone();
         let (mut rows, mut available) = (Vec::new(), 0);
-        for line in read_lines_with(Path::new(path), inputs.progress)? {
-            let (number, line) = line?;
-            let name = format!("{path}, line {number}");
-            let wrong = |what: String| {
-                Error::usage(format!("{name}: {what}")).hint(
-                    "a line is a request body with messages, prompt or input, or a line of batch input with custom_id and body",
-                )
+        let mut take = |place: String, _: &'static str, found: Found<'_>| {
+            let request = match found {
+                Found::Request(request) => request,
+                Found::Skipped(reason) => {
+                    *skipped.entry(reason.to_owned()).or_default() += 1;
+                    return Ok(());
+                }
             };
-            let recorded = Recorded::read(&line).map_err(wrong)?;
-            if let Some(id) = recorded
-                .id
-                .as_ref()
-                .filter(|id| !ids.insert(id.to_string()))
-            {
-                return Err(wrong(format!("the custom_id is not unique: {id:?}")));
-            }
+            names.add(&place, &request)?;
             available += 1;
             if rows.len() < plan.rows_needed() {
-                let (row, reason) = self.row(&recorded, name);
+                let (row, reason) = self.row(&request, place, &mut prompts)?;
                 rows.push(row);
                 if let Some(reason) = reason {
                     *unjudged.entry(reason).or_default() += 1;
                 }
             }
+            Ok(())
+        };
+        recorded::read(
+            Path::new(path),
+            MAX_DATASET_BYTES,
+            inputs.progress,
+            &mut take,
+        )?;
+        if let (0, Some((reason, _))) = (available, skipped.first_key_value()) {
+            return Err(Error::usage(format!("no requests in {path}: {reason}")).hint(hint));
         }
         check_rows(available, path)?;
-        let notices = unjudged.into_iter();
-        let notices =
-            notices.map(|(reason, rows)| DatasetNotice::RequestsNotJudged { rows, reason }.into());
+        if rows.iter().all(|row: &Row| row.at.is_some()) {
+            rows.sort_by(|one, other| {
+                f64::total_cmp(&one.at.unwrap_or(0.0), &other.at.unwrap_or(0.0))
+            });
+        }
+        let skipped = skipped.into_iter();
+        let skipped =
+            skipped.map(|(reason, rows)| DatasetNotice::RequestsSkipped { rows, reason }.into());
+        let unjudged = unjudged.into_iter();
+        let unjudged =
+            unjudged.map(|(reason, rows)| DatasetNotice::RequestsNotJudged { rows, reason }.into());
         Ok(Rows {
             available,
-            notices: notices.collect(),
+            notices: skipped.chain(unjudged).chain(prompts.notice()).collect(),
             ..Rows::new(rows, RowsKind::Collected(self.shortfall), path)
         })
     }
@@ -115,69 +125,85 @@ impl DatasetKind for RequestsPlan {
 }
 
 impl RequestsPlan {
-    /// The row of a body, and why it is not judged although it has a constraint.
-    fn row(&self, recorded: &Recorded<'_>, name: String) -> (Row, Option<String>) {
-        let body = &recorded.body;
-        let (constraint, reason) = match constraint(body) {
-            Ok(constraint) => (constraint.map(Arc::new), None),
+    /// The row of a request, and why it is not judged although it has a constraint.
+    fn row(
+        &self,
+        request: &Request<'_>,
+        name: String,
+        prompts: &mut TracePrompts<'_>,
+    ) -> Result<(Row, Option<String>)> {
+        let tags = request.id.iter().map(|id| format!("{NAME_TAG}{id}"));
+        let row = Row {
+            at: request.at,
+            tags: tags.collect(),
+            name,
+            ..Row::unconstrained(Prompt::Text("".into()))
+        };
+        let unjudged = request.unjudged.map(str::to_owned);
+        let text = match &request.content {
+            Content::Body(text) => text,
+            Content::Lengths(lengths) => {
+                let row = Row {
+                    prompt: Prompt::Text(prompts.text(lengths)?.into()),
+                    output_len: Some(lengths.output.max(1)),
+                    ..row
+                };
+                return Ok((row, unjudged));
+            }
+        };
+        let body = body(text, &row.name)?;
+        let (constraint, reason) = match constraint(&body) {
+            Ok(constraint) => (constraint.map(Arc::new), unjudged),
             Err(reason) => (None, Some(reason)),
         };
-        let model = body["model"].as_str();
-        let limit = body.as_object().and_then(limit);
+        let model = body["model"].as_str().filter(|model| !model.is_empty());
+        let limit = limit(|name| body[name].as_u64());
         let row = Row {
+            prompt: Prompt::Body((&**text).into()),
             constraint,
             model: model.filter(|_| self.keep_model).map(Into::into),
             output_len: Some(limit.map_or(NO_LIMIT, |(_, limit)| limit)),
-            tags: recorded
-                .id
-                .iter()
-                .map(|id| format!("{NAME_TAG}{id}"))
-                .collect(),
-            name,
-            ..Row::unconstrained(Prompt::Body(recorded.text.into()))
+            ..row
         };
-        (row, reason)
+        Ok((row, reason))
     }
 }
 
-/// A line of the file.
-struct Recorded<'l> {
-    /// The `custom_id` of a line of batch input.
-    id: Option<String>,
-    /// The body as it was written.
-    text: &'l str,
-    /// An object.
-    body: Value,
-}
+/// The names of the requests of a file, which must differ.
+#[derive(Default)]
+pub struct Names(HashSet<String>);
 
-impl<'l> Recorded<'l> {
-    fn read(line: &'l str) -> std::result::Result<Self, String> {
-        let object = |text: &str| match serde_json::from_str(text) {
-            Ok(value @ Value::Object(_)) => Ok(value),
-            Ok(_) => Err("not an object".to_owned()),
-            Err(error) => Err(format!("not JSON: {}", message_without_line(&error))),
-        };
-        #[derive(Deserialize)]
-        struct BatchLine<'l> {
-            #[serde(borrow)]
-            body: &'l RawValue,
-            custom_id: Option<String>,
-        }
-        let whole = object(line)?;
-        let is_body = |body: &Value| PROMPTS.iter().any(|name| body.get(name).is_some());
-        let (id, text, body) = if is_body(&whole) {
-            (None, line.trim(), whole)
-        } else {
-            let batch: BatchLine<'_> =
-                serde_json::from_str(line).map_err(|_| "no request body".to_owned())?;
-            let text = batch.body.get();
-            (batch.custom_id, text, object(text)?)
-        };
-        match is_body(&body) {
-            true => Ok(Self { id, text, body }),
-            false => Err("a body without messages, prompt or input".to_owned()),
+impl Names {
+    /// Adds the name of a request.
+    ///
+    /// # Errors
+    /// Another request has it.
+    pub fn add(&mut self, place: &str, request: &Request<'_>) -> Result<()> {
+        match &request.id {
+            Some(id) if !self.0.insert(id.clone()) => Err(Error::usage(format!(
+                "{place}: the custom_id is not unique: {id:?}"
+            ))
+            .hint("give each request its own custom_id, or remove the copy")),
+            _ => Ok(()),
         }
     }
+}
+
+/// The value of a body.
+///
+/// # Errors
+/// A number or a string in it is invalid.
+pub fn body(text: &str, place: &str) -> Result<Value> {
+    serde_json::from_str(text).map_err(|error| {
+        let what = message_without_line(&error);
+        Error::usage(format!("{place}: not JSON: {what}"))
+            .hint("correct this request, or remove it")
+    })
+}
+
+/// Why answers cannot be judged by a body that has a constraint; `None` if they can.
+pub fn unjudged(body: &Value) -> Option<String> {
+    constraint(body).err()
 }
 
 /// The constraint that a body states, or why answers cannot be judged by it.

@@ -59,6 +59,8 @@ pub(super) struct Row {
     pub(super) grammar_oracle: Option<Arc<str>>,
     /// The model of the request, if it is not the run's.
     pub(super) model: Option<Arc<str>>,
+    /// When it was recorded, in seconds.
+    pub(super) at: Option<f64>,
     /// The name in errors, such as `rows.jsonl, line 3`.
     pub(super) name: String,
 }
@@ -84,6 +86,7 @@ impl Row {
             tags: Vec::new(),
             grammar_oracle: None,
             model: None,
+            at: None,
             name: "row 0".to_owned(),
         }
     }

@@ -112,6 +112,10 @@ pub enum DatasetNotice {
     RowsDrawnAgain { rows: usize, prompts: usize },
     #[error("not sent: {what}; recorded requests with them are for --dataset requests")]
     PartsNotSent { what: String },
+    #[error("not sent: {rows} of the recorded requests ({reason})")]
+    RequestsSkipped { rows: usize, reason: String },
+    #[error("the recorded times are not used; --replay-speed 1 sends the requests at these times")]
+    TimesUnused {},
     #[error("not judged: {rows} of the requests ({reason})")]
     RequestsNotJudged { rows: usize, reason: String },
     #[error("{dataset}: {notice}")]

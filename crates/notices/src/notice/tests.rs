@@ -160,6 +160,8 @@ fn examples_dataset() -> Vec<Notice> {
         RowsCycled { rows: 4, prompts: 10 },
         RowsDrawnAgain { rows: 4, prompts: 10 },
         PartsNotSent { what: text("the column tools") },
+        TimesUnused {},
+        RequestsSkipped { rows: 2, reason: text("the prompt is not in the log") },
         RequestsNotJudged { rows: 3, reason: text("tools beside response_format") },
         PartOfMix { dataset: text("sharegpt"), notice: Box::new(DatasetNotice::RowsDrawnAgain { rows: 4, prompts: 10 }.into()) },
     )

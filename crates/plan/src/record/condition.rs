@@ -141,8 +141,13 @@ fn scorers(record: &RunRecord) -> Option<String> {
     (!record.dataset.scorers.is_empty()).then(|| names.collect::<Vec<_>>().join(","))
 }
 
+/// How the rate changes during the run.
 fn ramp(record: &RunRecord) -> Option<String> {
-    let ramp = record.settings.load.pace.ramp()?;
+    let load = &record.settings.load;
+    if let Some(speed) = load.replay_speed {
+        return Some(format!("recorded times at speed {speed}"));
+    }
+    let ramp = load.pace.ramp()?;
     Some(format!(
         "{} from {} to {}",
         ramp.strategy.name(),

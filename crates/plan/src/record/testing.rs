@@ -84,6 +84,7 @@ fn settings() -> Settings {
         },
         load: Load {
             pace: Pace::Steady(Rate::Infinite),
+            replay_speed: None,
             burstiness: 1.0,
             max_concurrency: None,
             warmups: 0,

@@ -99,8 +99,8 @@ const GROUPS: &[Group] = &[
     },
     Group {
         handling: refused(
-            "no dataset has timed traces",
-            "use --request-rate, --burstiness and --ramp-up-strategy for the arrival times",
+            "traces are recorded requests here",
+            "use --dataset requests --dataset-path FILE --replay-speed 1",
         ),
         switches: &["self-timed", "use-trace-timestamps"],
         values: &[

@@ -8,7 +8,7 @@ use crate::commands::bench::options::non_generative;
 use sobench_backend::ServerKind;
 use sobench_core::constraint::{GrammarDialect, GrammarSpelling};
 use sobench_core::error::{Error, Result};
-use sobench_data::dataset::{self, DatasetArgs, DatasetName, DatasetPlan, Source};
+use sobench_data::dataset::{self, DatasetArgs, DatasetName, DatasetPlan, Shortfall, Source};
 use sobench_plan::dataset::Constraints;
 
 /// Whether requests to the server can have constraints of the dataset.
@@ -51,7 +51,11 @@ pub(crate) fn plan(
         ));
     }
     arguments.dataset.typed.refuse_unused(name)?;
-    let source = Source::new(name, &arguments.dataset)?;
+    let mut source = Source::new(name, &arguments.dataset)?;
+    if let (Source::Requests(requests), Some(_)) = (&mut source, arguments.traffic.replay_speed) {
+        // Times do not repeat.
+        requests.shortfall = Shortfall::FewerRequests;
+    }
     let takes_constraints = takes_constraints(backend, name);
     if !takes_constraints {
         refuse_constraint(&arguments.constraint, name)?;

@@ -46,6 +46,10 @@ pub struct TrafficArgs {
         allow_negative_numbers = true
     )]
     pub ramp_up_end_rps: Option<u32>,
+    /// Send the requests of --dataset requests at the times at which they were recorded, FACTOR times
+    /// as fast
+    #[arg(long, value_name = "FACTOR", allow_negative_numbers = true)]
+    pub replay_speed: Option<f64>,
     /// Shape of the gamma distribution of the gaps between requests: 1 is a Poisson process, less
     /// is burstier, inf is even spacing
     #[arg(long, default_value_t = 1.0, allow_negative_numbers = true)]
@@ -214,11 +218,13 @@ pub(crate) fn traffic(flags: &TrafficArgs) -> Result<(Load, usize)> {
         .map(|value| idle_timeout(flags, value, request_timeout))
         .transpose()?;
     let pace = pace(flags)?;
+    check_replay(flags.replay_speed, pace)?;
     let (until, requests) = extent(flags, pace)?;
     check_length(flags, pace, requests)?;
     check_cold(flags.cold_schema_every, until)?;
     let traffic = Load {
         pace,
+        replay_speed: flags.replay_speed,
         burstiness: flags.burstiness,
         max_concurrency: flags.max_concurrency,
         warmups: flags.num_warmups,
@@ -234,6 +240,25 @@ pub(crate) fn traffic(flags: &TrafficArgs) -> Result<(Load, usize)> {
         cancellation: cancellation(flags, request_timeout)?,
     };
     Ok((traffic, requests))
+}
+
+fn check_replay(speed: Option<f64>, pace: Pace) -> Result<()> {
+    let Some(speed) = speed else {
+        return Ok(());
+    };
+    if !speed.is_finite() || speed <= 0.0 {
+        return Err(
+            Error::usage(format!("--replay-speed is not a positive number: {speed}"))
+                .hint("give 1 for the recorded times, or 2 for half of the gaps"),
+        );
+    }
+    if pace == Pace::Steady(Rate::Infinite) {
+        return Ok(());
+    }
+    Err(Error::usage(format!(
+        "--replay-speed cannot be combined with another rate: {speed}"
+    ))
+    .hint("leave --request-rate, --ramp-up-strategy or --replay-speed out"))
 }
 
 /// The lowest rate of probes: one per day.
@@ -402,6 +427,10 @@ fn extent(flags: &TrafficArgs, pace: Pace) -> Result<(Until, usize)> {
         ));
     };
     let duration = seconds("--duration", duration_s)?;
+    if flags.replay_speed.is_some() {
+        let requests = flags.num_prompts.unwrap_or(DEFAULT_PROMPTS);
+        return Ok((Until::Time(duration), requests));
+    }
     match (flags.num_prompts, pace.requests_within(duration)) {
         (_, None) if flags.max_concurrency.is_none() => Err(Error::usage(format!(
             "--duration needs a rate or a concurrency cap, because all requests are due at once: {duration_s}"

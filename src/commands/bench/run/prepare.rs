@@ -10,12 +10,12 @@ use crate::commands::bench::options::{OutputPlan, RunPlan};
 use crate::commands::bench::session::Session;
 use crate::terminal::{self, InputUnit};
 use sobench_core::error::{Error, Result};
-use sobench_core::schedule::{Schedule, due_times};
+use sobench_core::schedule::{Pace, Rate, Schedule, due_times, replayed};
 use sobench_data::dataset::{self, Dataset, DatasetPlan, Inputs, Source};
 use sobench_data::hub::HubSettings;
 use sobench_data::tokenizer::Tokenizer;
 use sobench_judge::Evaluator;
-use sobench_notices::notice::BenchNotice;
+use sobench_notices::notice::{BenchNotice, DatasetNotice};
 use sobench_plan::record::Settings;
 use sobench_shutdown::run_abandonable;
 
@@ -53,6 +53,7 @@ pub(super) fn prepare(plan: &RunPlan, context: &RunContext, runtime: &Runtime) -
         return Err(Error::usage(error).hint("use fewer shards"));
     }
     change_cases(&mut dataset, settings)?;
+    check_times(&mut dataset, settings)?;
     for notice in session.notices.iter().chain(&dataset.notices) {
         terminal::note(&notice.to_string());
     }
@@ -70,7 +71,10 @@ pub(super) fn prepare(plan: &RunPlan, context: &RunContext, runtime: &Runtime) -
     )?;
     unjudged.iter().for_each(terminal::warn);
     let load = &settings.load;
-    let due = due_times(requests, load.pace, load.burstiness, settings.dataset.seed);
+    let due = match load.replay_speed {
+        Some(speed) => replayed(&dataset.recorded_s, speed),
+        None => due_times(requests, load.pace, load.burstiness, settings.dataset.seed),
+    };
     let schedule = Schedule {
         due: context.due(due, load.until),
         until: load.until,
@@ -125,6 +129,23 @@ fn load(
     let loading = run_abandonable("a run", load, context.shutdown.drain_requested());
     let loaded = runtime.block_on(loading)?;
     loaded.unwrap_or_else(|| Err(stopped_early()))
+}
+
+/// Refuses to replay requests without times. Reports times that are not used.
+fn check_times(dataset: &mut Dataset, settings: &Settings<Source>) -> Result<()> {
+    let has_times = !dataset.recorded_s.is_empty();
+    match settings.load.replay_speed {
+        Some(speed) if !has_times => Err(Error::usage(format!(
+            "--replay-speed {speed}, but not every request has a time: {}",
+            dataset.source
+        ))
+        .hint("use --dataset requests with a file of which each request has a timestamp, or --request-rate")),
+        None if has_times && settings.load.pace == Pace::Steady(Rate::Infinite) => {
+            dataset.notices.push(DatasetNotice::TimesUnused {}.into());
+            Ok(())
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Assigns modules, abandons requests and makes schemas new, as the settings say.
