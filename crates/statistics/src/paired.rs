@@ -616,7 +616,7 @@ mod tests {
     /// Expected: five losses and no gain are significant, and SciPy's `binom.sf(4, n, loss)` is 0.95.
     #[test]
     fn losses_one_way_need_five_of_them() {
-        for (loss, expected) in [(0.005, 1828), (0.01, 913), (0.02, 456)] {
+        for (loss, expected) in [(0.005, 1829), (0.01, 913), (0.02, 456)] {
             let found = items_needed(loss, loss, TestPlan::LOSS).unwrap();
             assert_eq!(found, expected, "{loss}");
         }

@@ -80,6 +80,10 @@ pub enum FileKind {
     VllmBenchServe,
     /// vLLM's `benchmark_serving_structured_output.py --save-results`.
     VllmScript,
+    /// AIPerf's `profile_export_aiperf.json`.
+    Aiperf,
+    /// GuideLLM's `benchmarks.json`.
+    Guidellm,
 }
 
 /// An answer to show to the reader.

@@ -49,6 +49,12 @@ pub(super) fn document(comparison: &Comparison, detail: Detail, has_charts: bool
     page.gap();
     page.table(figures_of_sides(&rows, &comparison.sides));
     add_conditions(&mut page, comparison, detail);
+    for against in &comparison.against {
+        if let Some(of_pairs) = &against.pairs {
+            let other = labels::side(against.other);
+            pairs::add(&mut page, of_pairs, against.cause.as_ref(), &other);
+        }
+    }
     if has_charts {
         matrix::charts::add(&mut page, &rows);
     }
@@ -189,9 +195,6 @@ fn add_side(
 ) {
     let other = labels::side(against.other);
     add_rulings(page, comparison, against);
-    if let Some(of_pairs) = &against.pairs {
-        pairs::add(page, of_pairs, against.cause.as_ref(), &other);
-    }
     let (differing, others): (Vec<&Row>, Vec<&Row>) = against
         .rows
         .iter()

@@ -120,6 +120,7 @@ json_struct! {
         },
         figures: IndexMap<String, FigureEntry> =
             against.rows.iter().map(FigureEntry::named).collect(),
+        #[serde(skip_serializing_if = "Option::is_none")]
         pairs: Option<PairTableEntry> =
             against.pairs.as_ref().map(|pairs| PairTableEntry::new(pairs, against.cause.as_ref())),
         changed: Option<ChangedEntry<'a>> = against.changed.as_ref().map(ChangedEntry::new),
@@ -219,6 +220,7 @@ json_struct! {
         first: SeenEntry<'a> = SeenEntry::new(&case.a),
         other: SeenEntry<'a> = SeenEntry::new(&case.b),
         /// Sends the request to the other side again.
+        #[serde(skip_serializing_if = "Option::is_none")]
         curl: Option<&'a str> = case.curl.as_deref(),
     }
 

@@ -227,6 +227,8 @@ pub(super) fn kind(kind: FileKind) -> &'static str {
         FileKind::SobenchRunLog => "sobench run log",
         FileKind::VllmBenchServe => "vllm bench serve result",
         FileKind::VllmScript => "vLLM script result",
+        FileKind::Aiperf => "AIPerf export",
+        FileKind::Guidellm => "GuideLLM export",
     }
 }
 

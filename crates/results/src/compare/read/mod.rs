@@ -1,6 +1,7 @@
 //! Reads result files: results and baselines of sobench, and results of vLLM's two tools.
 
 mod baseline;
+mod exports;
 mod outputs;
 mod raw;
 mod runlog;
@@ -101,8 +102,10 @@ fn run(file: &str, raw: Raw) -> Result<Run> {
         Some(FileKind::SobenchBaseline) => baseline::read(file, raw),
         Some(FileKind::SobenchResult) => sobench::read(file, raw),
         Some(kind @ (FileKind::VllmBenchServe | FileKind::VllmScript)) => Ok(vllm::read(file, raw, kind)),
+        Some(FileKind::Aiperf) => Ok(exports::read_aiperf(file, &raw.rest)),
+        Some(FileKind::Guidellm) => exports::read_guidellm(file, &raw.rest),
         Some(FileKind::SobenchRunLog) | None => Err(Error::usage(format!("unknown result format: {file}"))
-            .hint("give a result of sobench, of `vllm bench serve --save-result`, or of vLLM's structured-output script")),
+            .hint("give a result of sobench, of vLLM's benchmarks, of AIPerf (profile_export_aiperf.json) or of GuideLLM (benchmarks.json)")),
     }
 }
 
@@ -114,6 +117,9 @@ fn kind(rest: &Map<String, Value>, raw: &Raw) -> Option<FileKind> {
     }
     if rest.get("sobench").is_some_and(Value::is_object) {
         return Some(FileKind::SobenchResult);
+    }
+    if let Some(kind) = exports::kind(rest) {
+        return Some(kind);
     }
     if !has("request_throughput") || !has("duration") {
         return None;
