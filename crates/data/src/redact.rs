@@ -1,7 +1,7 @@
 //! Removes what people wrote from a request body, and keeps what decides the load: the lengths of
 //! texts, shared prefixes, and the structure of schemas.
 //!
-//! Every string is replaced, except for the values of [`KEPT`]. The replacement depends on a random
+//! Every string is replaced, except for the values of `KEPT`. The replacement depends on a random
 //! key that is not kept, and on all characters before, so that equal starts stay equal and words
 //! cannot be counted.
 

@@ -1,5 +1,5 @@
 //! Files of recorded requests, in forms that are recognised by their content: JSON Lines, JSON
-//! documents, and vLLM's logs. A form is one file, its `mod` line, and its line in [`FORMS`].
+//! documents, and vLLM's logs. A form is one file, its `mod` line, and its line in `FORMS`.
 
 mod batch;
 mod body;

@@ -16,7 +16,7 @@ use sobench_reduce::keywords::keywords_in_schema;
 /// How a request ended: with a correct answer, or why it is not correct.
 pub type Ended = std::result::Result<(), Cause>;
 
-/// The ways in which a request can end, in the order of [`PairTable::ended`].
+/// The ways in which a request can end, in the order of tables.
 pub const ENDED: [Ended; 5] = [
     Ok(()),
     Err(Cause::Invalid),

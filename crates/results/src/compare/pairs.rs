@@ -203,7 +203,7 @@ impl PairTable {
 
     /// Whether the second side lost more than it won, by McNemar's exact test in this direction. It
     /// is the first question of a page with pairs, so that it has most of the error of all claims:
-    /// five losses and no gain are enough, as in [`TestPlan::LOSS`].
+    /// five losses and no gain are enough, as in [`sobench_statistics::paired::TestPlan::LOSS`].
     pub fn is_loss(&self) -> bool {
         let pairs = self.contrast.pairs();
         pairs.is_some_and(|sample| {
