@@ -4,7 +4,6 @@ use sobench_plan::record::RunRecord;
 use sobench_report::view::View;
 use sobench_report::{Report, csv, html, json, junit, markdown, text};
 use sobench_results::compare::rules::LimitRule;
-use sobench_results::compare::run_spread::RunSpread;
 use sobench_results::compare::{CompareSettings, Side, check_limits, compare, read};
 use sobench_results::metrics::registry::testing::{metrics, options, with_eventful_samples};
 use sobench_results::metrics::registry::{Figure, Metric};
@@ -93,12 +92,7 @@ fn comparisons_and_baselines_have_every_metric() {
     });
     let options = CompareSettings {
         level: 0.95,
-        resamples: None,
-        seed: 0,
-        run_spread: RunSpread::default(),
-        allowed: Vec::new(),
-        changed: 0,
-        gate: None,
+        ..CompareSettings::default()
     };
     let comparison = compare(sides.to_vec(), &options);
     let rows: Vec<&Metric> = comparison.against[0]

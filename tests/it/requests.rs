@@ -9,8 +9,10 @@ use crate::support::{Folder, sobench, sobench_result};
 
 const FIXTURE: &str = "--dataset requests --dataset-path fixtures/datasets/requests.jsonl";
 
-/// A server that keeps the bodies of its requests.
-fn recording_server() -> (ScriptedServer, Arc<Mutex<Vec<String>>>) {
+/// A server that keeps the bodies of its requests, and answers each with this text.
+pub(crate) fn recording_server(
+    text: impl Fn(&str) -> &'static str + Send + Sync + 'static,
+) -> (ScriptedServer, Arc<Mutex<Vec<String>>>) {
     use std::io::Write as _;
     let bodies: Arc<Mutex<Vec<String>>> = Arc::default();
     let kept = Arc::clone(&bodies);
@@ -19,11 +21,11 @@ fn recording_server() -> (ScriptedServer, Arc<Mutex<Vec<String>>>) {
             true => models(),
             false => {
                 let body = String::from_utf8(request.body.clone()).unwrap();
+                let answer = json!({"choices": [{"index": 0, "finish_reason": "stop",
+                    "message": {"role": "assistant", "content": text(&body)}}]});
                 if request.line.starts_with("POST ") {
                     kept.lock().unwrap().push(body);
                 }
-                let answer = json!({"choices": [{"index": 0, "finish_reason": "stop",
-                    "message": {"role": "assistant", "content": "{}"}}]});
                 whole("200 OK", "application/json", &answer.to_string())
             }
         };
@@ -81,7 +83,7 @@ fn bodies_are_those_of_the_file_but_for_the_model() {
     let lines = bodies();
     std::fs::write(&path, lines.join("\n")).unwrap();
     for (flag, model) in [("--disable-tqdm", "new"), ("--keep-model", "old")] {
-        let (server, sent) = recording_server();
+        let (server, sent) = recording_server(|_| "{}");
         let url = server.base_url.clone();
         let ran = sobench(&[
             "bench",
@@ -149,7 +151,7 @@ fn later_members_replace_earlier_ones() {
     let own = r#"{"model":"old","messages":[],"temperature":1.0}"#;
     let none = r#"{"model":"old","messages":[]}"#;
     let path = folder.file("requests.jsonl", format!("{own}\n{none}\n"));
-    let (server, sent) = recording_server();
+    let (server, sent) = recording_server(|_| "{}");
     let ran = sobench(&[
         "bench",
         "--dataset requests --backend openai-chat --model new --num-prompts 2 --skip-preflight",
@@ -290,7 +292,7 @@ fn answers_in_order_are_scored_by_one_schema() {
 
 /// The bodies that a file of recorded requests makes the program send, and its notes.
 fn sent(file: &str, requests: usize, backend: &str, flags: &[&str]) -> (Vec<String>, String) {
-    let (server, bodies) = recording_server();
+    let (server, bodies) = recording_server(|_| "{}");
     let path = format!("fixtures/datasets/requests/{file}");
     let count = requests.to_string();
     let mut arguments = vec![

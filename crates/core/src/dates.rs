@@ -51,7 +51,7 @@ pub fn unix_seconds(text: &str) -> Option<f64> {
 }
 
 /// The time in the prefix of a line of vLLM's log, such as `INFO 11-05 12:39:35 [logger.py:40]`, in
-/// seconds from an unknown year; `None` if there is none.
+/// seconds from an unknown year; `None` if the line has no time.
 pub fn log_seconds(line: &str) -> Option<f64> {
     let words: Vec<&str> = line.split_whitespace().take(LOG_PREFIX_WORDS).collect();
     words.windows(2).find_map(|pair| {

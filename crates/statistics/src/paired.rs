@@ -401,6 +401,12 @@ pub fn items_needed(discordant: f64, effect: f64, plan: TestPlan) -> Option<usiz
     Some(enough)
 }
 
+/// The pairs that find this loss ([`TestPlan::LOSS`]) if, beside it, the share `noise` differs by chance
+/// in each direction.
+pub fn pairs_needed(loss: f64, noise: f64) -> Option<usize> {
+    items_needed(loss + 2.0 * noise, loss, TestPlan::LOSS)
+}
+
 /// The smallest effect that the test finds in `items` pairs of which the share `discordant` differs,
 /// or more if the effect is larger. `None` if there are too few items for any.
 pub fn smallest_visible_effect(items: usize, discordant: f64, plan: TestPlan) -> Option<f64> {
@@ -617,9 +623,9 @@ mod tests {
     #[test]
     fn losses_one_way_need_five_of_them() {
         for (loss, expected) in [(0.005, 1829), (0.01, 913), (0.02, 456)] {
-            let found = items_needed(loss, loss, TestPlan::LOSS).unwrap();
+            let found = pairs_needed(loss, 0.0).unwrap();
             assert_eq!(found, expected, "{loss}");
         }
-        assert!(items_needed(0.025, 0.005, TestPlan::LOSS).unwrap() > 5000);
+        assert!(pairs_needed(0.005, 0.01).unwrap() > 5000);
     }
 }

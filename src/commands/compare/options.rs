@@ -12,7 +12,7 @@ use sobench_plan::record::condition::{Field, Weight};
 use sobench_results::compare::gate::Undecided;
 use sobench_results::compare::rules::ChangeRule;
 use sobench_results::compare::run_spread::RunSpread;
-use sobench_results::compare::{CompareSettings, Gate, MAX_RESAMPLES, MIN_RESAMPLES};
+use sobench_results::compare::{CompareSettings, Gate, LEVEL, MAX_RESAMPLES, MIN_RESAMPLES};
 
 /// Maximum number of sides of one comparison.
 const MAX_SIDES: usize = 16;
@@ -56,7 +56,7 @@ pub struct CompareArgs {
     #[arg(
         long,
         value_name = "PERCENT",
-        default_value_t = 99.0,
+        default_value_t = 100.0 * LEVEL,
         allow_negative_numbers = true
     )]
     pub confidence: f64,

@@ -243,6 +243,11 @@ impl Aggregate {
         cells.flat_map(|cell| cell.control.iter().chain(&cell.constrained))
     }
 
+    /// Whether a run has no figures.
+    pub(super) fn has_failed_run(&self) -> bool {
+        self.runs.iter().any(|run| run.failure.is_some())
+    }
+
     /// Whether there is nothing to report.
     pub(super) fn is_empty(&self) -> bool {
         self.finished_runs().next().is_none()

@@ -11,7 +11,7 @@ use crate::commands::output::CommandOutput;
 use sobench_core::case::Arm;
 use sobench_core::error::Result;
 use sobench_core::load::MIN_FINISHED_REQUESTS;
-use sobench_statistics::paired::{TestPlan, items_needed};
+use sobench_statistics::paired::{TestPlan, pairs_needed};
 
 /// The largest number of listed runs.
 const LISTED_RUNS: usize = 60;
@@ -70,7 +70,7 @@ fn listing(plan: &MatrixPlan) -> String {
     }
     if plan.paired.is_some() {
         let first = &plan.contenders[0].runs[0].plan;
-        page.push_str(&pairs_needed(
+        page.push_str(&losses_found(
             first.settings.dataset.num_prompts * plan.repeats,
         ));
     }
@@ -81,7 +81,7 @@ fn listing(plan: &MatrixPlan) -> String {
 }
 
 /// The losses that pairs find.
-fn pairs_needed(pairs: usize) -> String {
+fn losses_found(pairs: usize) -> String {
     let TestPlan { error, power } = TestPlan::LOSS;
     let mut lines = format!(
         "pairs: {pairs}; number that finds a loss of the second server in {} % (one-sided {} %, McNemar's exact test):\n\
@@ -92,8 +92,8 @@ fn pairs_needed(pairs: usize) -> String {
     );
     for points in [0.5, 1.0, 2.0, 5.0] {
         let loss = points / 100.0;
-        let needed = |noise: f64| items_needed(loss + 2.0 * noise, loss, TestPlan::LOSS);
-        let [alone, noisy] = [0.0, 0.01].map(|noise| needed(noise).unwrap_or_default());
+        let needed = |noise: f64| pairs_needed(loss, noise).unwrap_or_default();
+        let [alone, noisy] = [0.0, 0.01].map(needed);
         let _ = writeln!(
             lines,
             "{:>6}  {alone:>23}  {noisy:>38}",

@@ -37,7 +37,7 @@ use crate::commands::output::{CommandOutput, check_writable, paths};
 use crate::terminal;
 use sobench_core::case::Arm;
 use sobench_core::error::{Error, ErrorKind, Result};
-use sobench_core::exit_codes::{ENVIRONMENT, INTERRUPTED};
+use sobench_core::exit_codes::{ENVIRONMENT, INTERRUPTED, SUCCESS};
 use sobench_core::output_files::create_parent_folder;
 use sobench_plan::record::EngineChoice;
 use sobench_report::contenders::{Load, MatrixRun, render, render_text};
@@ -460,21 +460,23 @@ fn finish(plan: &MatrixPlan, aggregate: &Aggregate, stopped: bool) -> Result<Com
                 .hint("run sobench report on the run log for a partial report"),
         );
     }
-    let comparison = aggregate::comparison(plan, aggregate, stopped);
-    let failed = comparison.runs.iter().any(|run| run.failure.is_some());
     let paired = plan.paired.as_ref().zip(aggregate.sides(plan));
     let mut output = match paired {
         Some((gate, sides)) => pairs::page(sides, gate, plan.detail(), &plan.files)?,
         None => {
+            let comparison = aggregate::comparison(plan, aggregate, stopped);
             let mut output = CommandOutput {
                 stdout: render_text(&comparison, plan.detail()),
-                exit_code: aggregate.threshold,
                 ..CommandOutput::default()
             };
             output.save(&plan.files, |format| render(&comparison, format))?;
             output
         }
     };
+    if output.exit_code == SUCCESS {
+        output.exit_code = aggregate.threshold;
+    }
+    let failed = aggregate.has_failed_run();
     if failed || aggregate.has_write_failure {
         output.exit_code = ENVIRONMENT;
     }

@@ -8,12 +8,8 @@ use sobench_core::error::Result;
 use sobench_core::output_format::OutputFormat;
 use sobench_plan::record::condition::Field;
 use sobench_report::text::Detail;
-use sobench_results::compare::run_spread::RunSpread;
 use sobench_results::compare::side::Side;
 use sobench_results::compare::{CompareSettings, Gate};
-
-/// Confidence level of the intervals, as of `sobench compare`.
-const LEVEL: f64 = 0.99;
 
 /// Maximum number of lost and won cases on the page.
 const CASES: usize = 10;
@@ -27,16 +23,13 @@ pub(super) fn page(
 ) -> Result<CommandOutput> {
     let has_rules = !gate.limits.is_empty() || !gate.changes.is_empty();
     let settings = CompareSettings {
-        level: LEVEL,
-        resamples: None,
-        seed: 0,
-        run_spread: RunSpread::default(),
         allowed: Field::ALL
             .into_iter()
             .filter(|field| *field != Field::Dataset)
             .collect(),
         changed: CASES,
         gate: has_rules.then(|| gate.clone()),
+        ..CompareSettings::default()
     };
     compare::page(sides.into(), &settings, OutputFormat::Text, detail, saved)
 }

@@ -1,44 +1,14 @@
 //! The same requests to two servers: what the second one loses is found, placed and gated.
 
-use std::io::Write as _;
-use std::sync::{Arc, Mutex};
-
 use serde_json::json;
-use sobench_testkit::scripted::{ScriptedServer, Then, models, whole};
 
+use crate::requests::recording_server;
 use crate::support::{Folder, assert_follows, sobench};
 
 const REQUESTS: usize = 120;
 
-/// A server that answers `{"a": ["x"]}`, but another text to bodies that have a word. It keeps its
-/// bodies.
-fn server(loses: &'static str) -> (ScriptedServer, Arc<Mutex<Vec<String>>>) {
-    let bodies: Arc<Mutex<Vec<String>>> = Arc::default();
-    let kept = Arc::clone(&bodies);
-    let server = ScriptedServer::new(move |request, stream| {
-        let page = match request.is_model_list() {
-            true => models(),
-            false => {
-                let body = String::from_utf8(request.body.clone()).unwrap();
-                let text = match body.contains(loses) {
-                    true => r#"{"a": ["x", "x"]}"#,
-                    false => r#"{"a": ["x"]}"#,
-                };
-                if request.line.starts_with("POST ") {
-                    kept.lock().unwrap().push(body);
-                }
-                let answer = json!({"choices": [{"index": 0, "finish_reason": "stop",
-                    "message": {"role": "assistant", "content": text}}]});
-                whole("200 OK", "application/json", &answer.to_string())
-            }
-        };
-        match stream.write_all(page.as_bytes()) {
-            Ok(()) => Then::Keep,
-            Err(_) => Then::Close,
-        }
-    });
-    (server, bodies)
-}
+/// A valid answer to each request.
+const VALID: &str = r#"{"a": ["x"]}"#;
 
 /// Bodies of several schemas; every tenth has `uniqueItems`.
 fn requests(folder: &Folder) -> String {
@@ -65,7 +35,13 @@ fn requests(folder: &Folder) -> String {
 fn losses_are_found_with_their_place() {
     let folder = Folder::new();
     let path = requests(&folder);
-    let ((a, sent_a), (b, sent_b)) = (server("nothing has this"), server("uniqueItems"));
+    let ((a, sent_a), (b, sent_b)) = (
+        recording_server(|_| VALID),
+        recording_server(|body| match body.contains("uniqueItems") {
+            true => r#"{"a": ["x", "x"]}"#,
+            false => VALID,
+        }),
+    );
     let targets = [
         format!("--target=A={}", a.base_url),
         format!("--target=B={}", b.base_url),

@@ -68,7 +68,7 @@ pub(super) fn vocabulary_size(tokenizer: &Tokenizer) -> Result<u32> {
 /// The tokens that are not special.
 ///
 /// # Errors
-/// There are none.
+/// All tokens are special.
 pub(crate) fn plain_tokens(tokenizer: &Tokenizer) -> Result<Vec<u32>> {
     let special = tokenizer.special_ids();
     let plain: Vec<u32> = (0..tokenizer.vocabulary_size())

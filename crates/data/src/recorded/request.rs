@@ -106,7 +106,7 @@ pub(super) fn is_body(members: &Members<'_>) -> bool {
     PROMPTS.iter().any(|(name, _)| members.contains_key(*name))
 }
 
-/// The value of a member; null if there is none.
+/// The value of a member; null without it.
 pub(super) fn value(members: &Members<'_>, name: &str) -> Value {
     let raw = members.get(name);
     raw.and_then(|raw| serde_json::from_str(raw.get()).ok())

@@ -70,6 +70,24 @@ pub struct CompareSettings {
     pub gate: Option<Gate>,
 }
 
+/// Confidence level of the reported intervals, unless another one is requested.
+pub const LEVEL: f64 = 0.99;
+
+impl Default for CompareSettings {
+    /// Without changed cases, and without a gate.
+    fn default() -> Self {
+        Self {
+            level: LEVEL,
+            resamples: None,
+            seed: 0,
+            run_spread: RunSpread::default(),
+            allowed: Vec::new(),
+            changed: 0,
+            gate: None,
+        }
+    }
+}
+
 /// The rules of a gate.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Gate {
@@ -526,13 +544,8 @@ mod tests {
     #[test]
     fn at_a_rate_that_both_sides_sustain_lengths_are_named_and_throughput_is_not_compared() {
         let options = CompareSettings {
-            level: 0.99,
             resamples: Some(1),
-            seed: 0,
-            run_spread: RunSpread::default(),
-            allowed: Vec::new(),
-            changed: 0,
-            gate: None,
+            ..CompareSettings::default()
         };
         let compared = |rate: &str| {
             let found = compare(vec![steady(4, rate), steady(5, rate)], &options);

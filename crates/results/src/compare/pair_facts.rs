@@ -10,7 +10,6 @@ use crate::metrics::judgement::Cause;
 use sobench_core::constraint::Constraint;
 use sobench_core::tools::Tool;
 use sobench_facts::columns::Distinct;
-use sobench_facts::constraint_hash;
 use sobench_reduce::keywords::keywords_in_schema;
 
 /// How a request ended: with a correct answer, or why it is not correct.
@@ -24,6 +23,11 @@ pub const ENDED: [Ended; 5] = [
     Err(Cause::Refused),
     Err(Cause::Failed),
 ];
+
+/// The word for an end.
+pub fn ended_name(end: Ended) -> &'static str {
+    end.map_or_else(Cause::name, |()| "valid")
+}
 
 /// What a run log says of a request beside its values.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -67,8 +71,8 @@ impl Hash for ConstraintFacts {
 }
 
 impl ConstraintFacts {
-    /// Of the constraint of a request with this id.
-    pub fn new(constraint: &Constraint, case: &str) -> Self {
+    /// Of the constraint with this hash ([`sobench_facts::constraint_hash`]), of a request with this id.
+    pub fn new(constraint: &Constraint, hash: u64, case: &str) -> Self {
         let schema = constraint.schema();
         let title = schema.and_then(|schema| schema.get("title")?.as_str());
         let tools = constraint.tools().map(|tools| &tools.tools[..]);
@@ -77,7 +81,7 @@ impl ConstraintFacts {
             (tool.name.clone(), known.unwrap_or_default())
         };
         Self {
-            hash: constraint_hash(constraint),
+            hash,
             kind: constraint.kind(),
             name: title.map_or_else(|| format!("that of {case}").into(), Arc::from),
             bytes: constraint.text().len(),

@@ -57,23 +57,6 @@ pub enum GroupBy {
     PromptSize,
 }
 
-impl GroupBy {
-    /// The words for it at the head of a row.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Kind => "kind",
-            Self::Keyword => "keyword",
-            Self::Tool => "tool",
-            Self::Schema => "schema",
-            Self::ConstraintSize => "constraint",
-            Self::NumberOfTools => "tools",
-            Self::Streaming => "answer",
-            Self::InFlight => "in flight",
-            Self::PromptSize => "prompt",
-        }
-    }
-}
-
 /// Which value the pairs of a group have.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum GroupValue {

@@ -22,8 +22,6 @@ pub enum Cause {
 }
 
 impl Cause {
-    pub const ALL: [Self; 4] = [Self::Invalid, Self::Truncated, Self::Refused, Self::Failed];
-
     /// The word for answers with this cause.
     pub fn name(self) -> &'static str {
         match self {

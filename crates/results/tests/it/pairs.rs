@@ -8,17 +8,17 @@ use serde_json::json;
 use sobench_core::case::Arm;
 use sobench_core::constraint::Constraint;
 use sobench_core::tools::{Tool, ToolChoice, ToolSet};
+use sobench_facts::constraint_hash;
 use sobench_plan::record::condition::Field;
 use sobench_results::compare::pair_facts::{ConstraintFacts, PairFacts};
 use sobench_results::compare::pairs::GroupBy;
 use sobench_results::compare::requests::Request;
-use sobench_results::compare::run_spread::RunSpread;
 use sobench_results::compare::side::{Run, Side};
 use sobench_results::compare::{CompareSettings, SideComparison, compare};
 use sobench_results::metrics::judgement::Cause;
 use sobench_results::metrics::registry::{RequestValues, latencies, rates};
 use sobench_statistics::bootstrap::{RandomSource, SplitMix};
-use sobench_statistics::paired::{TestPlan, items_needed};
+use sobench_statistics::paired::pairs_needed;
 
 /// Simulated comparisons of each kind. `SOBENCH_COMPARISONS=1000` makes more.
 fn comparisons() -> u64 {
@@ -55,6 +55,11 @@ struct Traffic {
     tools: Arc<ConstraintFacts>,
 }
 
+fn facts(constraint: &Constraint) -> Arc<ConstraintFacts> {
+    let hash = constraint_hash(constraint);
+    Arc::new(ConstraintFacts::new(constraint, hash, "x"))
+}
+
 impl Traffic {
     fn new() -> Self {
         const KEYWORDS: [&str; 6] = [
@@ -73,10 +78,7 @@ impl Traffic {
             if index % 30 == 7 {
                 schema["uniqueItems"] = json!(true);
             }
-            Arc::new(ConstraintFacts::new(
-                &Constraint::JsonSchema(Arc::new(schema)),
-                "x",
-            ))
+            facts(&Constraint::JsonSchema(Arc::new(schema)))
         };
         let tool = |index| Tool::function(format!("tool_{index}"), json!({"type": "object"}));
         let tools = ToolSet {
@@ -86,10 +88,7 @@ impl Traffic {
         };
         Self {
             schemas: (0..60).map(schema).collect(),
-            tools: Arc::new(ConstraintFacts::new(
-                &Constraint::Tools(Arc::new(tools)),
-                "x",
-            )),
+            tools: facts(&Constraint::Tools(Arc::new(tools))),
         }
     }
 
@@ -171,13 +170,8 @@ impl Traffic {
     ) -> SideComparison {
         let sides = self.sides(pairs, noise, planted.0, planted.1, seed);
         let settings = CompareSettings {
-            level: 0.99,
             resamples: Some(1),
-            seed: 0,
-            run_spread: RunSpread::default(),
-            allowed: Vec::new(),
-            changed: 0,
-            gate: None,
+            ..CompareSettings::default()
         };
         compare(sides.into(), &settings).against.remove(0)
     }
@@ -216,7 +210,7 @@ fn equal_servers_are_rarely_said_to_differ() {
 #[test]
 fn planted_losses_are_found_at_the_planned_number_of_pairs() {
     let traffic = Traffic::new();
-    let pairs = items_needed(0.01, 0.01, TestPlan::LOSS).unwrap();
+    let pairs = pairs_needed(0.01, 0.0).unwrap();
     for planted in [
         Planted::Keyword,
         Planted::Tool,

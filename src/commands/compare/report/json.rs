@@ -16,7 +16,7 @@ use sobench_results::compare::gate::{
     ChangeRuling, GateSummary, GateVerdict, LimitRuling, Needs, Ruling, Undecided,
 };
 use sobench_results::compare::measure::Uncertainty;
-use sobench_results::compare::pair_facts::{ENDED, Ended};
+use sobench_results::compare::pair_facts::{ENDED, ended_name};
 use sobench_results::compare::pairing::Pairing;
 use sobench_results::compare::pairs::{GroupBy, PairGroup, PairTable, PairedValues};
 use sobench_results::compare::requests::Requests;
@@ -261,13 +261,14 @@ impl FigureEntry {
 }
 
 fn ended(pairs: &PairTable) -> BTreeMap<&'static str, BTreeMap<&'static str, usize>> {
-    let name = |end: Ended| end.map_or_else(|cause| cause.name(), |()| "valid");
     let row = |counts: &[usize]| {
         let named = ENDED.iter().zip(counts);
-        named.map(|(end, count)| (name(*end), *count)).collect()
+        named
+            .map(|(end, count)| (ended_name(*end), *count))
+            .collect()
     };
     let rows = ENDED.iter().zip(&pairs.ended);
-    rows.map(|(end, counts)| (name(*end), row(counts)))
+    rows.map(|(end, counts)| (ended_name(*end), row(counts)))
         .collect()
 }
 

@@ -5,10 +5,10 @@ use super::labels::percent;
 use sobench_core::printable::printable;
 use sobench_render::{Block, Document, Table};
 use sobench_report::verdict::significant;
-use sobench_results::compare::pair_facts::ENDED;
+use sobench_results::compare::pair_facts::{ENDED, ended_name};
 use sobench_results::compare::pairs::{GroupBy, PairGroup, PairTable, PairedValues};
 use sobench_statistics::contrast::KEPT_LEVEL;
-use sobench_statistics::paired::{TestPlan, items_needed};
+use sobench_statistics::paired::pairs_needed;
 
 /// Maximum number of groups in the table.
 const MAX_GROUPS: usize = 12;
@@ -86,7 +86,10 @@ fn title(group: &PairGroup) -> String {
         GroupBy::NumberOfTools => format!("{value} tools"),
         GroupBy::ConstraintSize => format!("constraint bytes: {value}"),
         GroupBy::PromptSize => format!("prompt tokens: {value}"),
-        by => format!("{} {value}", by.name()),
+        GroupBy::Keyword => format!("keyword {value}"),
+        GroupBy::Tool => format!("tool {value}"),
+        GroupBy::Kind => format!("kind {value}"),
+        GroupBy::Schema => format!("schema {value}"),
     }
 }
 
@@ -100,9 +103,7 @@ fn lost(pairs: &PairTable, other: &str) -> String {
     };
     let ruled_out = -100.0 * contrast.bounds(KEPT_LEVEL).0;
     let noise = pairs.won() as f64 / pairs.pairs() as f64;
-    let needed =
-        |points: f64| items_needed(points / 100.0 + 2.0 * noise, points / 100.0, TestPlan::LOSS);
-    let needed = match needed(0.5) {
+    let needed = match pairs_needed(0.005, noise) {
         Some(needed) => format!("; to find a loss of 0.5 points takes {needed} pairs"),
         None => String::new(),
     };
@@ -123,7 +124,7 @@ fn lost(pairs: &PairTable, other: &str) -> String {
 /// Rows are the ends on the first side, columns those on the second. Ends that no pair has are left
 /// out.
 fn ended(pairs: &PairTable, other: &str) -> Table {
-    let name = |end: usize| ENDED[end].map_or_else(|cause| cause.name(), |()| "valid");
+    let name = |end: usize| ended_name(ENDED[end]);
     let rows: Vec<usize> = (0..ENDED.len())
         .filter(|end| pairs.ended[*end].iter().any(|count| *count > 0))
         .collect();

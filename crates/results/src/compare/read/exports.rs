@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-use super::{MS_PER_S, normalized, number};
+use super::{MS_PER_S, known, normalized, number};
 use crate::compare::side::{FileKind, Run, SavedMean};
 use crate::metrics::registry::{Figure, Metric, Stat, latencies, totals};
 use sobench_core::error::{Error, Result};
@@ -202,13 +202,6 @@ pub(super) fn read_guidellm(file: &str, top: &Map<String, Value>) -> Result<Run>
     let conditions = known([(Field::NumPrompts, all)]);
     let duration_s = benchmark.get("duration").and_then(number);
     Ok(found.run(file, FileKind::Guidellm, conditions, duration_s))
-}
-
-fn known(conditions: impl IntoIterator<Item = (Field, Option<String>)>) -> Conditions {
-    let known = conditions.into_iter();
-    known
-        .filter_map(|(field, value)| Some((field, value?)))
-        .collect()
 }
 
 #[cfg(test)]

@@ -25,6 +25,7 @@ use crate::metrics::registry::{Figure, RequestValues, latencies};
 use sobench_core::error::{Error, Result};
 use sobench_core::input::json::DuplicateKeys;
 use sobench_notices::notice::DatasetNotice;
+use sobench_plan::record::condition::{Conditions, Field};
 
 const MS_PER_S: f64 = 1000.0;
 
@@ -142,6 +143,14 @@ fn figures(rest: &Map<String, Value>) -> std::collections::BTreeMap<String, f64>
         Some((Figure::parse(key).ok()?.to_string(), number(value)?))
     };
     rest.iter().filter_map(named).collect()
+}
+
+/// The conditions that a file has.
+fn known(conditions: impl IntoIterator<Item = (Field, Option<String>)>) -> Conditions {
+    let known = conditions.into_iter();
+    known
+        .filter_map(|(field, value)| Some((field, value?)))
+        .collect()
 }
 
 fn number(value: &Value) -> Option<f64> {

@@ -15,8 +15,8 @@ use crate::to_explain::ToExplain;
 use sobench_core::constraint::Constraint;
 use sobench_core::error::Result;
 use sobench_core::observation::failure_message;
-use sobench_facts::Sample;
 use sobench_facts::latency::chunk_gaps_ms;
+use sobench_facts::{Sample, constraint_hash};
 use sobench_plan::metrics::MetricsSettings;
 use sobench_plan::record::RunRecord;
 use sobench_runlog::RunLog;
@@ -95,16 +95,22 @@ pub fn run_from_metrics(file: &str, record: &RunRecord, metrics: &Metrics) -> Ru
     run
 }
 
-/// What is known of each constraint, by its address: the cases of a row share theirs.
+/// What is known of each constraint, by its content.
 #[derive(Default)]
-struct Constraints(HashMap<usize, Arc<ConstraintFacts>>);
+struct Constraints {
+    /// The cases of a row share their constraint: its hash, by its address.
+    hashes: HashMap<usize, u64>,
+    facts: HashMap<u64, Arc<ConstraintFacts>>,
+}
 
 impl Constraints {
     fn pair_facts(&mut self, sample: &Sample<'_>) -> Option<PairFacts> {
         let facts = |constraint: &Arc<Constraint>| {
             let address = Arc::as_ptr(constraint) as usize;
-            let new = || Arc::new(ConstraintFacts::new(constraint, &sample.id()));
-            Arc::clone(self.0.entry(address).or_insert_with(new))
+            let known = self.hashes.entry(address);
+            let hash = *known.or_insert_with(|| constraint_hash(constraint));
+            let new = || Arc::new(ConstraintFacts::new(constraint, hash, &sample.id()));
+            Arc::clone(self.facts.entry(hash).or_insert_with(new))
         };
         Some(PairFacts {
             ended: judged(sample)?,

@@ -8,7 +8,7 @@
 use serde_json::{Map, Value};
 
 use super::raw::{Numbers, Raw};
-use super::{MS_PER_S, figures, normalized, number, set_times};
+use super::{MS_PER_S, figures, known, normalized, number, set_times};
 use crate::compare::requests::{Gaps, Request, Requests};
 use crate::compare::side::{FileKind, Run};
 use crate::metrics::registry::{RequestValues, rates, totals};
@@ -50,7 +50,7 @@ fn conditions(top: &Map<String, Value>) -> Conditions {
             part("ramp_up_end_rps")
         )
     });
-    let values = [
+    known([
         (Field::Model, at("model_id")),
         (Field::NumPrompts, at("num_prompts")),
         (Field::RequestRate, at("request_rate")),
@@ -61,11 +61,7 @@ fn conditions(top: &Map<String, Value>) -> Conditions {
         (Field::Backend, at("backend")),
         (Field::Label, at("label")),
         (Field::Date, at("date")),
-    ];
-    values
-        .into_iter()
-        .filter_map(|(field, value)| Some((field, value?)))
-        .collect()
+    ])
 }
 
 /// `None` if a column is missing or has a different length.

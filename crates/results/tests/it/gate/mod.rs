@@ -7,7 +7,6 @@ pub(crate) mod simulation;
 use std::fs;
 
 use sobench_results::compare::gate::GateVerdict;
-use sobench_results::compare::run_spread::RunSpread;
 use sobench_results::compare::{CompareSettings, compare};
 use sobench_testkit::repository_path;
 
@@ -127,14 +126,10 @@ fn docs_show_rows_of_the_table() {
 /// Whether the page of a pair leads with a difference.
 fn claims(setting: Setting, pair: u64) -> bool {
     let options = CompareSettings {
-        level: 0.99,
         // Three runs a side, and rates, need no resamples.
         resamples: Some(1),
         seed: pair,
-        run_spread: RunSpread::default(),
-        allowed: Vec::new(),
-        changed: 0,
-        gate: None,
+        ..CompareSettings::default()
     };
     let found = compare(setting.sides(pair).to_vec(), &options);
     assert!(found.is_comparable());
