@@ -445,7 +445,9 @@ fn traces_are_replayed_with_prompts_of_their_lengths() {
         ),
     ] {
         let more = "--replay-speed 2 --num-prompts 2 --skip-preflight";
-        sobench(&["bench", flags, more]).assert_fails(2, &[message, "hint: "]);
+        for dry in ["--seed 0", "--dry-run"] {
+            sobench(&["bench", flags, more, dry]).assert_fails(2, &[message, "hint: "]);
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::options::{RunPlan, Target};
 use super::run::judge::look_ahead;
-use super::run::prepare::open_tokenizer;
+use super::run::prepare::{check_times, open_tokenizer};
 use super::session::request_options;
 use crate::terminal::{InputProgress, InputUnit, Mode};
 use sobench_backend::identify::{Server, identify};
@@ -70,7 +70,9 @@ impl<'a> DryRun<'a> {
             hub: &HubSettings::from_env(),
             progress: &InputProgress::new(mode, 0, InputUnit::Bytes),
         };
-        let mut cases = dataset::load_with(&dataset, &inputs)?.cases;
+        let mut dataset = dataset::load_with(&dataset, &inputs)?;
+        check_times(&mut dataset, &plan.settings)?;
+        let mut cases = dataset.cases;
         if let Some(lora) = &plan.settings.request.lora {
             super::run::lora::assign(&mut cases, lora, plan.settings.dataset.seed);
         }

@@ -132,7 +132,10 @@ fn load(
 }
 
 /// Refuses to replay requests without times. Reports times that are not used.
-fn check_times(dataset: &mut Dataset, settings: &Settings<Source>) -> Result<()> {
+///
+/// # Errors
+/// A request has no time.
+pub(crate) fn check_times(dataset: &mut Dataset, settings: &Settings<Source>) -> Result<()> {
     let has_times = !dataset.recorded_s.is_empty();
     match settings.load.replay_speed {
         Some(speed) if !has_times => Err(Error::usage(format!(

@@ -157,8 +157,10 @@ pub(super) fn read_guidellm(file: &str, top: &Map<String, Value>) -> Result<Run>
     let benchmarks = top.get("benchmarks").and_then(Value::as_array);
     let Some([benchmark]) = benchmarks.map(Vec::as_slice) else {
         let count = benchmarks.map_or(0, Vec::len);
-        return Err(Error::usage(format!("{count} benchmarks in one file: {file}"))
-            .hint("compare exports with one benchmark each: guidellm benchmark --rate-type with one rate"));
+        return Err(
+            Error::usage(format!("{count} benchmarks in one file: {file}"))
+                .hint("compare exports with one benchmark each: run GuideLLM with one rate"),
+        );
     };
     let metrics = &benchmark["metrics"];
     let of = |name: &str| metrics.get(name)?.get("successful");
