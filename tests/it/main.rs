@@ -38,6 +38,7 @@ mod forms;
 mod fuzzed;
 mod hostile_run;
 mod load;
+mod map;
 mod matrix;
 mod messages;
 mod mix;

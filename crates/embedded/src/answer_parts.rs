@@ -73,6 +73,13 @@ impl AnswerPlan {
             forbids_calls: tools.is_some_and(|tools| tools.choice == ToolChoice::None),
             thinks: self.reasoning.is_some() && request.thinking.is_included,
             has_drafts: false,
+            turn: request
+                .prompt
+                .lines()
+                .filter(|line| line.starts_with("assistant:"))
+                .count(),
+            tools: tools.map_or(0, |tools| tools.tools.len()),
+            prompt_tokens: 0,
         }
     }
 

@@ -216,6 +216,7 @@ impl App {
         plan.known = self.known.get(&request);
         let traits = RequestTraits {
             has_drafts: self.batching.speculate > 0,
+            prompt_tokens,
             ..plan.traits(&request)
         };
         let faults = self.planting.draw(seed, &traits);

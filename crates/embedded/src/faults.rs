@@ -18,13 +18,55 @@ use sobench_core::error::{Error, Result};
 /// pause in milliseconds, `N` a number of tokens and `BYTES` a size; the kinds that have one require
 /// it. `SHARE` is a number above 0 and up to 1, or a percentage, or `NofM`. The default is 1. It is a
 /// share of the requests that the kind can change, such as those with two calls for `merge-calls`,
-/// and of the compiles for the faults of compiles.
+/// and of the compiles for the faults of compiles. A kind without an argument may be restricted to
+/// some requests: `leak-markup-from-turn:4`, `drop-strict-above-tools:12`, `empty-above-context:8000`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Fault {
     pub kind: FaultKind,
     /// The length of a pause in milliseconds, or the number of tokens or bytes.
     pub argument: Option<f64>,
+    pub only: Option<Only>,
     pub share: FaultShare,
+}
+
+/// The requests that a fault is restricted to.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Only {
+    /// From this answer of a conversation on; the first has the number 1.
+    FromTurn(f64),
+    /// With more tools.
+    AboveTools(f64),
+    /// With more prompt tokens.
+    AboveContext(f64),
+}
+
+type OfNumber = fn(f64) -> Only;
+
+impl Only {
+    /// The ends of names of restricted faults.
+    const SUFFIXES: [(&str, OfNumber); 3] = [
+        ("-from-turn", Self::FromTurn),
+        ("-above-tools", Self::AboveTools),
+        ("-above-context", Self::AboveContext),
+    ];
+
+    fn allows(self, request: &RequestTraits) -> bool {
+        match self {
+            Self::FromTurn(least) => request.turn as f64 >= least,
+            Self::AboveTools(most) => request.tools as f64 > most,
+            Self::AboveContext(most) => f64::from(request.prompt_tokens) > most,
+        }
+    }
+}
+
+impl fmt::Display for Only {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::FromTurn(number) => write!(f, "-from-turn:{number}"),
+            Self::AboveTools(number) => write!(f, "-above-tools:{number}"),
+            Self::AboveContext(number) => write!(f, "-above-context:{number}"),
+        }
+    }
 }
 
 /// The requests into which a fault is injected.
@@ -111,6 +153,8 @@ pub enum FaultKind {
     RestartGrammar,
     /// The answer ends early while many requests run.
     ShortenUnderLoad,
+    /// The answer ends early.
+    Shorten,
     /// After a rejected draft the matcher has the draft in place of the drawn token.
     BadRollback,
     /// The server stops answering after the client went away.
@@ -145,6 +189,10 @@ pub(super) struct RequestTraits {
     pub(super) thinks: bool,
     /// The server drafts tokens.
     pub(super) has_drafts: bool,
+    /// The number of the answer in its conversation, from 1.
+    pub(super) turn: usize,
+    pub(super) tools: usize,
+    pub(super) prompt_tokens: u32,
 }
 
 /// Limit on the number of requests of an exact share.
@@ -234,7 +282,7 @@ const fn row(kind: FaultKind, name: &'static str, form: Option<Form>, site: Site
 }
 
 /// All kinds.
-static KINDS: [Row; 42] = {
+static KINDS: [Row; 43] = {
     use FaultKind::*;
     [
         row(IgnoreConstraint, "ignore-constraint", None, CONSTRAINED),
@@ -271,6 +319,7 @@ static KINDS: [Row; 42] = {
         row(FailOpen, "fail-open", Some(TOKENS), MASKS),
         row(RestartGrammar, "restart-grammar", None, MASKS),
         row(ShortenUnderLoad, "shorten-under-load", None, END),
+        row(Shorten, "shorten", None, END),
         row(BadRollback, "bad-rollback", None, DRAFTS),
         row(DieOnCancel, "die-on-cancel", None, Site::Cancel),
         row(LeakSlotOnCancel, "leak-slot-on-cancel", None, Site::Cancel),
@@ -304,6 +353,21 @@ impl Fault {
         let (name, argument) = rest
             .split_once(':')
             .map_or((rest, None), |(name, argument)| (name, Some(argument)));
+        let mut suffixes = Only::SUFFIXES.into_iter();
+        let restricted =
+            suffixes.find_map(|(suffix, only)| Some((name.strip_suffix(suffix)?, only)));
+        let (name, argument, only) = match restricted {
+            None => (name, argument, None),
+            Some((kind, only)) => {
+                let number = argument.and_then(TOKENS.parse).ok_or_else(|| {
+                    Error::usage(format!(
+                        "restricted fault needs a number from 1 to 1000000: {text}"
+                    ))
+                    .hint(format!("use {name}:8"))
+                })?;
+                (kind, None, Some(only(number)))
+            }
+        };
         let row = KINDS.iter().find(|row| row.name == name).ok_or_else(|| {
             Error::usage(format!("unknown fault: {name}")).hint(format!(
                 "use KIND[:MS|:N|:BYTES][@SHARE] with one of {}",
@@ -331,6 +395,7 @@ impl Fault {
         Ok(Self {
             kind: row.kind,
             argument,
+            only,
             share,
         })
     }
@@ -349,6 +414,9 @@ impl fmt::Display for Fault {
         f.write_str(self.kind.row().name)?;
         if let Some(argument) = self.argument {
             write!(f, ":{argument}")?;
+        }
+        if let Some(only) = self.only {
+            only.fmt(f)?;
         }
         match self.share {
             FaultShare::Random(share) if share < 1.0 => write!(f, "@{share}"),
@@ -431,30 +499,35 @@ impl Planting {
 
     /// Draws the faults of the request with this seed.
     pub(super) fn draw(&self, seed: u64, request: &RequestTraits) -> RequestFaults {
-        self.draw_at(seed, |site| match site {
-            Site::Request(can_change) | Site::Batch(can_change) => can_change(request),
-            Site::Cancel | Site::Compile => false,
+        self.draw_at(seed, |fault| {
+            let is_allowed = fault.only.is_none_or(|only| only.allows(request));
+            match fault.kind.row().site {
+                Site::Request(can_change) | Site::Batch(can_change) => {
+                    is_allowed && can_change(request)
+                }
+                Site::Cancel | Site::Compile => false,
+            }
         })
     }
 
     /// Draws the faults of a running request whose client went away.
     pub(super) fn draw_on_cancel(&self, seed: u64) -> RequestFaults {
-        self.draw_at(seed, |site| matches!(site, Site::Cancel))
+        self.draw_at(seed, |fault| matches!(fault.kind.row().site, Site::Cancel))
     }
 
     /// Draws the faults of the compile of a constraint with this fingerprint.
     pub(super) fn draw_on_compile(&self, fingerprint: &str) -> RequestFaults {
         let seed = Sha256::digest(fingerprint);
         let seed = u64::from_le_bytes(std::array::from_fn(|index| seed[index]));
-        self.draw_at(seed, |site| matches!(site, Site::Compile))
+        self.draw_at(seed, |fault| matches!(fault.kind.row().site, Site::Compile))
     }
 
-    /// Draws each fault of an eligible site independently.
-    fn draw_at(&self, seed: u64, is_eligible: impl Fn(Site) -> bool) -> RequestFaults {
+    /// Draws each eligible fault independently.
+    fn draw_at(&self, seed: u64, is_eligible: impl Fn(&Fault) -> bool) -> RequestFaults {
         let mut drawn = Vec::new();
         for (index, (fault, seen)) in self.faults.iter().zip(&self.seen).enumerate() {
             let row = fault.kind.row();
-            if !is_eligible(row.site) {
+            if !is_eligible(fault) {
                 continue;
             }
             self.tally.fault_eligible(row.name);
@@ -610,6 +683,7 @@ mod tests {
             let expected = Fault {
                 kind,
                 argument,
+                only: None,
                 share: FaultShare::Random(share),
             };
             assert_eq!((fault, fault.to_string().as_str()), (expected, written));
@@ -621,6 +695,11 @@ mod tests {
         };
         assert_eq!((exact.kind, exact.share), (FaultKind::MergeCalls, share));
         assert_eq!(exact.to_string(), "merge-calls@20of2000");
+        for (suffix, only) in Only::SUFFIXES {
+            let text = format!("leak-markup{suffix}:4@0.5");
+            let fault = Fault::parse(&text).unwrap();
+            assert_eq!((fault.only, fault.to_string()), (Some(only(4.0)), text));
+        }
         for (place, row) in KINDS.iter().enumerate() {
             let text = match row.form {
                 None => row.name.to_owned(),
@@ -653,6 +732,10 @@ mod tests {
             ("die-on-large", "needs a size in bytes"),
             ("leak-per-schema:0", "must be from 1 to"),
             ("leak-per-schema:1MB", "must be from 1 to"),
+            ("empty-above-tools", "needs a number"),
+            ("empty-from-turn:0", "needs a number"),
+            ("hangs-from-turn:2", "unknown fault: hangs"),
+            ("stall-from-turn:2", "needs a pause"),
         ] {
             let error = Fault::parse(text).unwrap_err();
             assert!(
@@ -772,6 +855,27 @@ mod tests {
                 FaultKind::NoDone
             ]
         );
+    }
+
+    #[test]
+    fn restricted_faults_are_of_some_requests() {
+        let planting = planting(&[
+            "hang-from-turn:4",
+            "reset-above-tools:12",
+            "empty-above-context:8",
+        ]);
+        let drawn = |turn, tools, prompt_tokens| {
+            let request = RequestTraits {
+                turn,
+                tools,
+                prompt_tokens,
+                ..RequestTraits::default()
+            };
+            kinds(&planting.draw(0, &request))
+        };
+        assert_eq!(drawn(3, 12, 8), []);
+        let all = [FaultKind::Hang, FaultKind::Reset, FaultKind::Empty];
+        assert_eq!(drawn(4, 13, 9), all);
     }
 
     #[test]

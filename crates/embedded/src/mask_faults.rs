@@ -11,6 +11,9 @@ const TOKENS_BEFORE_RESTART: u32 = 4;
 const SHORTENING_SEQUENCES: usize = 4;
 const SHORTENED_TOKENS: usize = 128;
 
+/// Tokens of an answer that ends early in any case.
+const SHORTEST_TOKENS: usize = 4;
+
 /// The faults of one answer, and the state that they need.
 #[derive(Default)]
 pub(super) struct MaskFaults {
@@ -119,6 +122,10 @@ impl MaskFaults {
 
     /// Whether the answer ends after this number of tokens.
     pub(super) fn shortens(&mut self, tokens: u32) -> bool {
+        let is_early = tokens as usize >= SHORTEST_TOKENS;
+        if is_early && self.faults.inject(FaultKind::Shorten) {
+            return true;
+        }
         if !self.faults.has(FaultKind::ShortenUnderLoad) || self.running < SHORTENING_SEQUENCES {
             return false;
         }

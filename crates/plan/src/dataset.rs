@@ -58,6 +58,62 @@ pub enum OutputLength {
     Fixed,
 }
 
+/// A cell of the map that `--tools-per-request` and `--context-tokens` span: all items are sent in each.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    JsonSchema,
+    Serialize,
+    Deserialize,
+)]
+pub struct Cell {
+    /// Tools of each request; `None` for those of the dataset.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tools: Option<usize>,
+    /// Tokens of the texts of each prompt, filler included; `None` for those of the dataset.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub context_tokens: Option<u32>,
+}
+
+impl Cell {
+    /// Prefixes of the tags that name the cell of a request.
+    const TAGS: [&str; 2] = ["tools_per_request:", "context_tokens:"];
+
+    /// The tags that name the cell.
+    pub fn tags(self) -> impl Iterator<Item = String> {
+        let numbers = [
+            self.tools.map(|tools| tools as u64),
+            self.context_tokens.map(u64::from),
+        ];
+        let tags = Self::TAGS.into_iter().zip(numbers);
+        tags.filter_map(|(tag, number)| Some(format!("{tag}{}", number?)))
+    }
+
+    /// Whether a tag names a cell.
+    pub fn is_named_by(tag: &str) -> bool {
+        Self::TAGS.iter().any(|prefix| tag.starts_with(prefix))
+    }
+
+    /// The cell that tags name; without any number for requests of no map.
+    pub fn of(tags: &[String]) -> Self {
+        let number = |prefix: &str| {
+            let mut tags = tags.iter();
+            tags.find_map(|tag| tag.strip_prefix(prefix)?.parse().ok())
+        };
+        Self {
+            tools: number(Self::TAGS[0]).map(|tools: u32| tools as usize),
+            context_tokens: number(Self::TAGS[1]),
+        }
+    }
+}
+
 /// Determines the loaded cases. Serialised as one object: the name, the options of the dataset, and
 /// the shared ones. `S` is the dataset with its own options: typed for loading, and as a record of
 /// a run has it.
@@ -65,7 +121,8 @@ pub enum OutputLength {
 pub struct DatasetPlan<S = RecordedSource> {
     #[serde(flatten)]
     pub source: S,
-    /// The number of requests, or of items if there are [`DatasetPlan::arms`].
+    /// The number of requests, or of items if there are [`DatasetPlan::arms`] or
+    /// [`DatasetPlan::cells`].
     pub num_prompts: usize,
     /// Limit on the tokens of an answer, for rows without their own.
     pub output_len: u32,
@@ -79,6 +136,9 @@ pub struct DatasetPlan<S = RecordedSource> {
     /// constraint or without it, by [`DatasetPlan::constrained_ratio`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub arms: Vec<Arm>,
+    /// The cells in which each item is sent. Empty: no map.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cells: Vec<Cell>,
     /// The scorer that replaces those of the rows (`--score`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub score: Option<Scorer>,
@@ -122,6 +182,7 @@ impl<S> DatasetPlan<S> {
             seed: self.seed,
             constrained_ratio: self.constrained_ratio,
             arms: self.arms,
+            cells: self.cells,
             score: self.score,
             constraints: self.constraints,
             prompt_form: self.prompt_form,
@@ -140,6 +201,7 @@ impl<S> DatasetPlan<S> {
             seed: 0,
             constrained_ratio: 1.0,
             arms: Vec::new(),
+            cells: Vec::new(),
             score: None,
             constraints: Constraints::Kept,
             prompt_form: PromptForm::Text,
@@ -150,7 +212,7 @@ impl<S> DatasetPlan<S> {
 
     /// The number of requests that each row makes.
     pub fn requests_per_row(&self) -> usize {
-        self.arms.len().max(1)
+        self.arms.len().max(1) * self.cells.len().max(1)
     }
 
     /// The number of rows, from the first one, that the requests can use.

@@ -15,10 +15,19 @@ pub struct Class {
     pub css: &'static str,
 }
 
-/// A row with a cell for each column; `None` for no data. The text is shown when pointed at.
+/// A cell.
+pub struct Cell {
+    pub class: Class,
+    /// In place of the letter of the class.
+    pub shown: Option<String>,
+    /// What is shown when it is pointed at.
+    pub text: String,
+}
+
+/// A row with a cell for each column; `None` for no data.
 pub struct Row {
     pub name: String,
-    pub cells: Vec<Option<(Class, String)>>,
+    pub cells: Vec<Option<Cell>>,
 }
 
 /// The markup of a heat map. `corner` is the head of the column of names.
@@ -39,12 +48,14 @@ pub fn markup(corner: &str, columns: &[String], rows: &[Row]) -> String {
         );
         for cell in &row.cells {
             let _ = match cell {
-                Some((class, text)) => write!(
+                Some(Cell { class, shown, text }) => write!(
                     page,
                     "<td class=\"{}\" title=\"{}\">{}</td>",
                     class.css,
                     escape(&format!("{}: {text}", class.name)),
-                    class.letter
+                    shown
+                        .as_deref()
+                        .map_or_else(|| class.letter.to_string(), escape)
                 ),
                 None => write!(page, "<td></td>"),
             };
@@ -68,7 +79,14 @@ mod tests {
         };
         let rows = [Row {
             name: "<row>".to_owned(),
-            cells: vec![Some((class, "\"2\" of 3".to_owned())), None],
+            cells: vec![
+                Some(Cell {
+                    class,
+                    shown: None,
+                    text: "\"2\" of 3".to_owned(),
+                }),
+                None,
+            ],
         }];
         let page = markup("schema", &["a&b".to_owned(), "c".to_owned()], &rows);
         for part in [

@@ -39,6 +39,8 @@ svg .number{fill:var(--ink);font-size:13px;font-variant-numeric:tabular-nums}
 .charts>div{min-width:0}.charts svg{max-width:44rem}details>summary{cursor:pointer}.charts summary{color:var(--soft);font-size:.85rem}
 .heat{max-height:32rem;overflow-y:auto}.heat td{text-align:center}.heat th[scope=row]{font-weight:400;border-bottom:1px solid var(--line)}
 .heat thead th{position:sticky;top:0;background:var(--paper);vertical-align:bottom}
+.heat-valid{background:#0072b222}.heat-slow{background:#e8b93c;color:#1b1f24}.heat-truncated{background:#8fb8d8;color:#1b1f24}
+.heat-failed{background:#59636e;color:#fff}.heat-refused{background:#7a4b94;color:#fff}.heat-invalid{background:#c8323c;color:#fff}
 .legend{display:flex;flex-wrap:wrap;gap:.25rem 1.25rem;margin:.25rem 0 .5rem;color:var(--ink);padding:0;list-style:none}
 .legend i{display:inline-block;width:1rem;height:.75rem;margin-right:.4rem;border-radius:2px}
 .legend svg{display:inline-block;width:2rem;height:.75rem;margin-right:.4rem}

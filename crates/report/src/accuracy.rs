@@ -116,7 +116,7 @@ pub(crate) fn arms(report: &Report, accuracy: &AccuracySummary) -> Table {
     }))
 }
 
-fn interval(rate: &Rate) -> String {
+pub(super) fn interval(rate: &Rate) -> String {
     format!("{:.1} to {:.1}", rate.low_percent, rate.high_percent)
 }
 
@@ -200,7 +200,8 @@ pub(crate) fn effects(accuracy: &AccuracySummary) -> Option<Table> {
         .non_empty()
 }
 
-fn p_value(p: f64) -> String {
+/// A p-value with three digits.
+pub fn p_value(p: f64) -> String {
     if p < 0.001 {
         "<0.001".to_owned()
     } else {

@@ -33,6 +33,7 @@ pub mod junit;
 mod latency_table;
 pub mod lengths_page;
 mod load;
+mod map;
 pub mod markdown;
 pub mod plot;
 pub mod pytorch;

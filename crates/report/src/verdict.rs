@@ -1,6 +1,6 @@
 //! The answers that lead every page of a run: is the constraint enforced, and what does it cost?
 
-use super::Report;
+use super::{Report, map};
 use sobench_core::case::Arm;
 use sobench_core::distinct::distinct;
 use sobench_core::printable::printable_message;
@@ -33,7 +33,8 @@ pub(crate) fn block(report: &Report) -> Block {
         tone: Tone::Plain,
         text: cost(report),
     });
-    Block::Verdict([Some(enforced), cost].into_iter().flatten().collect())
+    let answers = [Some(enforced), map::answer(&report.metrics), cost];
+    Block::Verdict(answers.into_iter().flatten().collect())
 }
 
 fn is_constrained(report: &Report) -> bool {

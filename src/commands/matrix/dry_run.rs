@@ -11,6 +11,7 @@ use crate::commands::output::CommandOutput;
 use sobench_core::case::Arm;
 use sobench_core::error::Result;
 use sobench_core::load::MIN_FINISHED_REQUESTS;
+use sobench_results::metrics::cells::items_for_loss;
 use sobench_statistics::paired::{TestPlan, pairs_needed};
 
 /// The largest number of listed runs.
@@ -70,9 +71,29 @@ fn listing(plan: &MatrixPlan) -> String {
     }
     if plan.paired.is_some() {
         let first = &plan.contenders[0].runs[0].plan;
-        page.push_str(&losses_found(
+        let TestPlan { error, power } = TestPlan::LOSS;
+        let title = format!(
+            "pairs: {}; number that finds a loss of the second server in {} % (one-sided {} %, McNemar's exact test):",
             first.settings.dataset.num_prompts * plan.repeats,
-        ));
+            100.0 * power,
+            100.0 * error,
+        );
+        page.push_str(&losses_found(&title, pairs_needed));
+    }
+    let dataset = plan
+        .contenders
+        .first()
+        .and_then(|contender| contender.runs.first());
+    let dataset = dataset.map(|run| &run.plan.settings.dataset);
+    if let Some(dataset) = dataset.filter(|dataset| dataset.cells.len() > 1) {
+        let cells = dataset.cells.len();
+        let title = format!(
+            "items: {} in {cells} cells; number that finds a loss in a cell in 95 % (5 % for all cells together):",
+            dataset.num_prompts
+        );
+        page.push_str(&losses_found(&title, |loss, noise| {
+            items_for_loss(cells, loss, noise)
+        }));
     }
     if let Some(rules) = plan.sweep_rules() {
         let _ = writeln!(page, "{rules}");
@@ -80,19 +101,15 @@ fn listing(plan: &MatrixPlan) -> String {
     page
 }
 
-/// The losses that pairs find.
-fn losses_found(pairs: usize) -> String {
-    let TestPlan { error, power } = TestPlan::LOSS;
+/// The numbers of pairs that find losses.
+fn losses_found(title: &str, needed: impl Fn(f64, f64) -> Option<usize>) -> String {
     let mut lines = format!(
-        "pairs: {pairs}; number that finds a loss of the second server in {} % (one-sided {} %, McNemar's exact test):\n\
-         {:>6}  if nothing else differs  if 1 % also differ each way by chance\n",
-        100.0 * power,
-        100.0 * error,
+        "{title}\n{:>6}  if nothing else differs  if 1 % also differ each way by chance\n",
         "loss"
     );
-    for points in [0.5, 1.0, 2.0, 5.0] {
+    for points in [0.5, 1.0, 2.0, 5.0, 10.0] {
         let loss = points / 100.0;
-        let needed = |noise: f64| pairs_needed(loss, noise).unwrap_or_default();
+        let needed = |noise: f64| needed(loss, noise).unwrap_or_default();
         let [alone, noisy] = [0.0, 0.01].map(needed);
         let _ = writeln!(
             lines,

@@ -50,8 +50,10 @@ pub struct ServeArgs {
     /// duplicate-id, buffer-arguments; of reasoning: suppress-thinking, constrain-thinking,
     /// constraint-early, constraint-late, answer-in-reasoning, leak-end-marker, endless-thinking; of
     /// masks under load: swap-masks, mask-off-by-one, fail-open:N, restart-grammar, bad-rollback,
-    /// shorten-under-load; of cancellation: die-on-cancel, leak-slot-on-cancel; of compiles:
+    /// shorten-under-load, shorten; of cancellation: die-on-cancel, leak-slot-on-cancel; of compiles:
     /// leak-per-schema:BYTES, slow-compile:MS, stall-neighbours, zombie-compile, die-on-large:BYTES.
+    /// -from-turn:N, -above-tools:N and -above-context:N after a kind without a number restrict it to
+    /// later turns, more tools or longer prompts, such as leak-markup-from-turn:4.
     /// merge-calls@20of2000 injects it into exactly 20 of the first 2,000 requests that it can change
     #[arg(long, value_name = "KIND[:MS|:N|:BYTES][@SHARE]", num_args = 1..)]
     pub fault: Vec<String>,

@@ -186,7 +186,11 @@ fn single_cases(plan: &DatasetPlan, rows: &[Row], row_indices: &[usize]) -> Vec<
 
 /// Each row in each arm of the plan. The requests of a row are neighbours.
 fn cases_in_arms(plan: &DatasetPlan, rows: &[Row], row_indices: &[usize]) -> Vec<Case> {
-    let orders = arm_orders(&plan.arms, row_indices.len(), plan.seed);
+    let orders = orders(
+        &plan.arms,
+        row_indices.len(),
+        ARMS_STREAM | u128::from(plan.seed),
+    );
     let mut cases = Vec::with_capacity(orders.len());
     for (item, (row_index, arms)) in row_indices
         .iter()
@@ -201,11 +205,11 @@ fn cases_in_arms(plan: &DatasetPlan, rows: &[Row], row_indices: &[usize]) -> Vec
     cases
 }
 
-/// The arms of all items, one item after the other. Of as many items as there are arms, each arm is
-/// once the first, once the second and so on: the items of such a block have the rotations of one
-/// random order, in random sequence.
-fn arm_orders(arms: &[Arm], items: usize, seed: u64) -> Vec<Arm> {
-    let mut random = PythonRandom::from_u128(ARMS_STREAM | u128::from(seed));
+/// The arms (or cells) of all items, one item after the other. Of as many items as there are arms,
+/// each arm is once the first, once the second and so on: the items of such a block have the
+/// rotations of one random order, in random sequence.
+pub(super) fn orders<T: Copy>(arms: &[T], items: usize, seed: u128) -> Vec<T> {
+    let mut random = PythonRandom::from_u128(seed);
     let mut order = arms.to_vec();
     let mut rotations: Vec<usize> = (0..arms.len()).collect();
     let mut all = Vec::with_capacity(items * arms.len());

@@ -130,6 +130,13 @@ impl DatasetKind for ExtractPlan {
     }
 }
 
+/// Texts of hard documents, without end.
+pub(super) fn texts(seed: u128) -> impl Iterator<Item = String> {
+    let mut draws = Draws(PythonRandom::from_u128(seed));
+    let domains = Domain::ALL.into_iter().cycle();
+    domains.map(move |domain| domain.document(Difficulty::Hard, &mut draws).text)
+}
+
 /// What documents are about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Domain {

@@ -8,6 +8,7 @@ mod bfcl;
 mod burstgpt;
 mod canary;
 mod cases;
+mod cells;
 mod choice;
 pub mod custom;
 pub(crate) mod exact_length;
@@ -55,6 +56,7 @@ pub use self::json::{JsonFlags, JsonSchemaPathFlags, SHIPPED_SCHEMAS, check_sche
 pub use self::regex::RegexFlags;
 pub use audio::{AudioSource, MAX_AUDIO_SECONDS, MAX_CLIP_BYTES, MAX_CLIPS_BYTES};
 pub use canary::{CanaryFlags, CanaryKind};
+pub use cells::{ContextFlags, cells};
 pub use exact_length::{MAX_GENERATED_TOKENS, MAX_PROMPT_TOKENS};
 pub use extract::{Difficulty, ExtractFlags};
 pub use file::{MAX_DATASET_BYTES, MAX_ROWS};
@@ -177,6 +179,8 @@ pub struct DatasetArgs {
     #[command(flatten, next_help_heading = OPTIONS_HEADING)]
     pub tools: tools::ToolsFlags,
     #[command(flatten, next_help_heading = OPTIONS_HEADING)]
+    pub context: cells::ContextFlags,
+    #[command(flatten, next_help_heading = OPTIONS_HEADING)]
     pub canary: canary::CanaryFlags,
     #[command(flatten, next_help_heading = OPTIONS_HEADING)]
     pub extract: extract::ExtractFlags,
@@ -258,6 +262,9 @@ pub fn load(plan: &DatasetPlan, tokenizer: &Tokenizer) -> Result<Dataset> {
 /// As for [`load`].
 pub fn load_with(plan: &DatasetPlan, inputs: &Inputs<'_>) -> Result<Dataset> {
     plan::check(plan)?;
+    if !plan.cells.is_empty() {
+        return cells::load(plan, inputs);
+    }
     if let Source::Mix(mix) = &plan.source {
         return mix::load(mix, plan, inputs);
     }

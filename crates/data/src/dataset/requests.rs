@@ -14,7 +14,7 @@ use super::file::{MAX_DATASET_BYTES, check_rows, required};
 use super::flags::{PathFlags, ShortfallFlags};
 use super::registry::{ConstraintScope, DatasetKind, Inputs, Spec};
 use super::trace_prompts::TracePrompts;
-use super::{DatasetArgs, DatasetPlan, Row, Rows, RowsKind, Shortfall};
+use super::{ContextFlags, DatasetArgs, DatasetPlan, Row, Rows, RowsKind, Shortfall, ToolsFlags};
 use crate::recorded::{self, Content, Found, Request};
 use crate::request_body::{Part, fields, label};
 use sobench_core::case::Prompt;
@@ -48,6 +48,8 @@ impl DatasetKind for RequestsPlan {
             PathFlags::augment_args,
             ShortfallFlags::augment_args,
             RequestsFlags::augment_args,
+            ToolsFlags::augment_args,
+            ContextFlags::augment_args,
         ],
         replaces_row_lengths: true,
         is_templated: false,
@@ -55,6 +57,7 @@ impl DatasetKind for RequestsPlan {
     };
 
     fn new(flags: &DatasetArgs) -> Result<Self> {
+        flags.tools.check()?;
         Ok(Self {
             dataset_path: flags.path.path(),
             keep_model: flags.rows.requests.keep_model,

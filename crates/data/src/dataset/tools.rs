@@ -13,7 +13,9 @@ use super::flags::{OrderFlags, ShortfallFlags};
 use super::registry::{
     ConstraintScope, DOCUMENT_OUTPUT_LEN, DatasetKind, Inputs, ReferenceCheck, Spec,
 };
-use super::{DatasetArgs, DatasetPlan, Order, Row, Rows, RowsKind, Shortfall, custom};
+use super::{
+    ContextFlags, DatasetArgs, DatasetPlan, Order, Row, Rows, RowsKind, Shortfall, custom,
+};
 use sobench_core::case::{Message, Prompt};
 use sobench_core::constraint::Constraint;
 use sobench_core::error::{Error, Result};
@@ -27,7 +29,7 @@ pub const TOOLS_NAME: &str = "tools-1";
 const FILE: &str = include_str!("../../shipped/tools-1.json");
 
 /// Maximum number of tools of a request.
-const MAX_TOOLS_PER_REQUEST: usize = 500;
+pub(super) const MAX_TOOLS_PER_REQUEST: usize = 500;
 /// Maximum number of tools in memory, about 7 kB each. Longer runs repeat the passes.
 const MAX_TOOLS_IN_MEMORY: usize = 50_000;
 
@@ -38,10 +40,35 @@ const STREAM: u128 = 0x746f_6f6c << 64;
 /// The flags of `tools`.
 #[derive(Args, Clone, Debug, Default)]
 pub struct ToolsFlags {
-    /// Tools of each request of the dataset tools, at most 500: those of its group, then those of
-    /// other groups, then generated ones [default: those of its group]
-    #[arg(long, value_name = "N", allow_negative_numbers = true)]
-    pub tools_per_request: Option<usize>,
+    /// Tools of each request of tools or requests, at most 500: its own, then those of other groups,
+    /// then generated ones; several numbers make a map [default: its own]
+    #[arg(
+        long,
+        value_name = "N",
+        value_delimiter = ',',
+        allow_negative_numbers = true
+    )]
+    pub tools_per_request: Vec<usize>,
+}
+
+impl ToolsFlags {
+    /// # Errors
+    /// A number is 0 or too large.
+    pub(super) fn check(&self) -> Result<()> {
+        let valid = 1..=MAX_TOOLS_PER_REQUEST;
+        match self
+            .tools_per_request
+            .iter()
+            .find(|count| !valid.contains(count))
+        {
+            None => Ok(()),
+            Some(count) => Err(
+                Error::usage(format!("--tools-per-request is {count}")).hint(format!(
+                    "set --tools-per-request to a number from 1 to {MAX_TOOLS_PER_REQUEST}"
+                )),
+            ),
+        }
+    }
 }
 
 /// The options of `tools`.
@@ -59,6 +86,7 @@ impl DatasetKind for ToolsPlan {
     const SPEC: Spec = Spec {
         flags: &[
             ToolsFlags::augment_args,
+            ContextFlags::augment_args,
             OrderFlags::augment_args,
             ShortfallFlags::augment_args,
         ],
@@ -68,18 +96,9 @@ impl DatasetKind for ToolsPlan {
     };
 
     fn new(flags: &DatasetArgs) -> Result<Self> {
-        let tools_per_request = flags.tools.tools_per_request;
-        if let Some(count) = tools_per_request
-            && !(1..=MAX_TOOLS_PER_REQUEST).contains(&count)
-        {
-            return Err(
-                Error::usage(format!("--tools-per-request is {count}")).hint(format!(
-                    "set --tools-per-request to a number from 1 to {MAX_TOOLS_PER_REQUEST}"
-                )),
-            );
-        }
+        flags.tools.check()?;
         Ok(Self {
-            tools_per_request,
+            tools_per_request: flags.tools.tools_per_request.first().copied(),
             order: flags.rows.order.order(),
             shortfall: flags.rows.shortfall.shortfall(),
         })
@@ -879,7 +898,7 @@ mod tests {
         for count in [0, 501] {
             let flags = DatasetArgs {
                 tools: ToolsFlags {
-                    tools_per_request: Some(count),
+                    tools_per_request: vec![count],
                 },
                 ..DatasetArgs::default()
             };

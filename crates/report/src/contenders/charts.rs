@@ -750,7 +750,11 @@ fn heat_row(row: &SchemaRow, columns: &[String]) -> heat_map::Row {
             .cells
             .iter()
             .find(|cell| printable(&cell.contender, NAME_CHARS) == *column)?;
-        Some((class_of(cell)?, counts(cell)))
+        Some(heat_map::Cell {
+            class: class_of(cell)?,
+            shown: None,
+            text: counts(cell),
+        })
     };
     heat_map::Row {
         name: printable(&row.name, NAME_CHARS),

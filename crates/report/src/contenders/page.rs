@@ -30,14 +30,12 @@ const SHORT_LEGEND: [&str; 3] = [
 const STEPS_LEGEND: &str = "in obj.: requests within the objectives (constrained: also valid); *: too few samples for a p99; cold and \
      warm: medians of first and later uses of a constraint";
 
-/// The table is wide, so its cells are narrow. Colours of reasons and of the heat map.
+/// The table is wide, so its cells are narrow. Colours of reasons.
 pub const STYLE: &str = "
 th,td{padding:.2rem .45rem}th.word,td.word{min-width:4rem}
 .ok{fill:#4f8a5b;background:#4f8a5b}.r0{fill:#c8323c;background:#c8323c}.r1{fill:#0072b2;background:#0072b2}.r2{fill:#8a6d00;background:#8a6d00}
 .r3{fill:#7a4b94;background:#7a4b94}.r4{fill:#007a5e;background:#007a5e}.r5{fill:#59636e;background:#59636e}
 svg .count{fill:#fff;font-size:13px;font-weight:600}
-.heat-valid{background:#0072b222}.heat-slow{background:#e8b93c;color:#1b1f24}.heat-truncated{background:#8fb8d8;color:#1b1f24}
-.heat-failed{background:#59636e;color:#fff}.heat-refused{background:#7a4b94;color:#fff}.heat-invalid{background:#c8323c;color:#fff}
 ";
 
 /// The whole page with charts.

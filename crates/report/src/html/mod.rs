@@ -8,7 +8,7 @@ use super::tables::{self, all_metrics, is_judged, rates};
 use super::text::figure;
 use super::view::View;
 use super::{
-    Report, accuracy, breakdown, canaries, client_overhead, count_marks, latency_table,
+    Report, accuracy, breakdown, canaries, client_overhead, count_marks, latency_table, map,
     server_metrics, verdict,
 };
 use sobench_core::case::Arm;
@@ -69,6 +69,7 @@ fn document(view: &View<'_>) -> Result<Document> {
     if is_judged(report) {
         add_quality(&mut page, report);
     }
+    map::add(&mut page, &report.metrics, true);
     canaries::add(&mut page, &report.metrics);
     accuracy::add(&mut page, report);
     if let Some(latencies) = latency_table::latencies(report) {

@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, HashMap};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::cells::cell_of;
 use super::judgement::is_correct;
 use super::registry::Figure;
 use super::registry::rates::{ACCURACY, ARMS_BY_ACCURACY};
@@ -18,6 +19,7 @@ use sobench_core::observation::Outcome;
 use sobench_core::scorer::Scorer;
 use sobench_facts::Sample;
 use sobench_judge::accuracy::{Grade, Leaves};
+use sobench_plan::dataset::Cell;
 use sobench_plan::metrics::MetricsSettings;
 use sobench_statistics::Rate;
 use sobench_statistics::paired::{
@@ -420,18 +422,22 @@ impl EffectVerdict {
 
 /// The requests of items by arm.
 struct Items<'s, 'a> {
-    /// By item and occurrence in the arm, in the order of items.
-    requests: BTreeMap<(u32, usize), Vec<&'s Sample<'a>>>,
+    /// By item, cell of a map, and occurrence in the arm, in the order of items.
+    requests: BTreeMap<(u32, Cell, usize), Vec<&'s Sample<'a>>>,
 }
 
 impl<'s, 'a> Items<'s, 'a> {
     fn new(graded: &[&'s Sample<'a>]) -> Self {
-        let mut occurrences: HashMap<(u32, Arm), usize> = HashMap::new();
-        let mut requests: BTreeMap<(u32, usize), Vec<&'s Sample<'a>>> = BTreeMap::new();
+        let mut occurrences: HashMap<(u32, Cell, Arm), usize> = HashMap::new();
+        let mut requests: BTreeMap<(u32, Cell, usize), Vec<&'s Sample<'a>>> = BTreeMap::new();
         for sample in graded {
             let Some(item) = sample.item() else { continue };
-            let times = occurrences.entry((item, sample.arm())).or_default();
-            requests.entry((item, *times)).or_default().push(sample);
+            let cell = cell_of(sample);
+            let times = occurrences.entry((item, cell, sample.arm())).or_default();
+            requests
+                .entry((item, cell, *times))
+                .or_default()
+                .push(sample);
             *times += 1;
         }
         Self { requests }
@@ -441,7 +447,7 @@ impl<'s, 'a> Items<'s, 'a> {
     fn count(&self) -> usize {
         self.requests
             .keys()
-            .filter(|(_, times)| *times == 0)
+            .filter(|(_, _, times)| *times == 0)
             .count()
     }
 

@@ -14,6 +14,7 @@ use serde::Serialize;
 use super::registry::{Figure, rates};
 use sobench_core::constraint::Constraint;
 use sobench_facts::Sample;
+use sobench_plan::dataset::Cell;
 use sobench_statistics::ShareTrend;
 use sobench_statistics::contrast::Share;
 
@@ -35,6 +36,8 @@ pub enum Size {
     PromptTokens,
     /// Of its JSON text.
     ConstraintBytes,
+    /// The place of the expected tool among all tools, in percent.
+    ToolPosition,
 }
 
 /// What the validity of answers depends on.
@@ -55,7 +58,12 @@ pub struct Dependence {
 
 impl Size {
     /// All sizes, in the order of tables.
-    pub const ALL: [Self; 3] = [Self::Tools, Self::PromptTokens, Self::ConstraintBytes];
+    pub const ALL: [Self; 4] = [
+        Self::Tools,
+        Self::PromptTokens,
+        Self::ConstraintBytes,
+        Self::ToolPosition,
+    ];
 
     /// The unit.
     pub fn unit(self) -> &'static str {
@@ -63,6 +71,7 @@ impl Size {
             Self::Tools => "tools",
             Self::PromptTokens => "prompt tokens",
             Self::ConstraintBytes => "bytes of constraint",
+            Self::ToolPosition => "% of the tools before the expected one",
         }
     }
 
@@ -73,6 +82,7 @@ impl Size {
         let mut size = |sample: &Sample<'_>| match self {
             Self::Tools => Some(sample.constraint()?.tools()?.tools.len() as u64),
             Self::PromptTokens => sample.tokens().input,
+            Self::ToolPosition => tool_position(sample),
             Self::ConstraintBytes => {
                 let constraint = sample.constraint()?;
                 let address = Arc::as_ptr(constraint);
@@ -85,6 +95,19 @@ impl Size {
         };
         samples.iter().map(|sample| size(sample)).collect()
     }
+}
+
+/// The place of the first expected tool among several, from 0 to 100.
+fn tool_position(sample: &Sample<'_>) -> Option<u64> {
+    let tools = &sample.constraint()?.tools()?.tools;
+    let last = tools.len().checked_sub(1).filter(|last| *last > 0)?;
+    let reference = sample.request_input().completion.as_deref()?;
+    let reference: serde_json::Value = serde_json::from_str(reference).ok()?;
+    let call = reference["ground_truth"][0].as_object()?;
+    let place = tools
+        .iter()
+        .position(|tool| call.contains_key(&tool.name))?;
+    Some((100 * place / last) as u64)
 }
 
 fn json_bytes(constraint: &Constraint) -> Option<u64> {
@@ -116,7 +139,7 @@ impl Dependence {
             *tags.entry(tag).or_default() += 1;
         }
         let range = MIN_REQUESTS..=samples.len().saturating_sub(MIN_REQUESTS);
-        tags.retain(|_, count| range.contains(count));
+        tags.retain(|tag, count| range.contains(count) && !Cell::is_named_by(tag));
         let has = |sample: &&Sample<'_>, tag| sample.request_input().tags.contains(tag);
         let tags = tags.into_keys().take(MAX_TAGS).map(|tag| {
             let scores = samples

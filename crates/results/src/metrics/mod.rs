@@ -7,6 +7,7 @@ pub mod accuracy;
 pub mod buffered_calls;
 pub mod bursts;
 pub mod canary;
+pub mod cells;
 pub mod channel_latency;
 pub mod client_overhead;
 pub mod client_table;
@@ -51,6 +52,7 @@ use self::accuracy::AccuracySummary;
 use self::buffered_calls::BufferedCalls;
 use self::bursts::Bursts;
 use self::canary::Canaries;
+use self::cells::CellMap;
 use self::client_table::ClientTable;
 use self::departures::DepartureCounts;
 use self::drift::Drift;
@@ -122,6 +124,9 @@ pub struct Metrics {
     /// `None` without answers to canary requests.
     #[serde(rename = "canary", skip_serializing_if = "Option::is_none")]
     pub canaries: Option<Canaries>,
+    /// `None` without a map of tools and context.
+    #[serde(rename = "map", skip_serializing_if = "Option::is_none")]
+    pub cells: Option<CellMap>,
     /// `None` unless answers were requested streamed and whole.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stream_parity: Option<StreamParity>,
@@ -255,6 +260,7 @@ pub fn summarise_with_server(
         stream_parity: StreamParity::new(samples),
         free_choices: FreeChoiceShares::new(samples),
         canaries: Canaries::new(samples),
+        cells: CellMap::new(samples, options),
         server_times: ServerTimesSummary::new(samples, options),
         issues: RunIssues::new(samples),
         name_changes: name_change::all(samples),

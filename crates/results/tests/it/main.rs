@@ -10,5 +10,6 @@
 )]
 
 mod accuracy_simulation;
+mod cells;
 mod gate;
 mod pairs;

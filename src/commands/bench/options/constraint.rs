@@ -133,6 +133,7 @@ pub(crate) fn arms(
     flags: &ConstraintArgs,
     backend: ServerKind,
     dataset: DatasetName,
+    has_map: bool,
 ) -> Result<Vec<Arm>> {
     let is_flag = |name: &str| Arm::ALL.into_iter().find(|arm| arm.flag() == name);
     let named: Vec<Arm> = flags.arms.iter().filter_map(|name| is_flag(name)).collect();
@@ -153,6 +154,9 @@ pub(crate) fn arms(
     }
     let has_ratio = flags.guided_decoding_ratio.is_some() || flags.no_guided_decoding;
     if named.is_empty() && !has_ratio {
+        if has_map {
+            return Ok(vec![Arm::Control, Arm::Constrained]);
+        }
         return Ok(dataset.default_arms().to_vec());
     }
     Ok(named)

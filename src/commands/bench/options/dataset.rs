@@ -61,18 +61,20 @@ pub(crate) fn plan(
         refuse_constraint(&arguments.constraint, name)?;
     }
     let (output_len, output) = name.output_len(&arguments.dataset, arguments.traffic.output_len)?;
+    let cells = dataset::cells(&arguments.dataset, name)?;
     let arms = if takes_constraints {
-        arms(&arguments.constraint, backend, name)?
+        arms(&arguments.constraint, backend, name, !cells.is_empty())?
     } else {
         Vec::new()
     };
     let traffic = &arguments.traffic;
     // --num-prompts counts items. Otherwise a duration and a rate determine the requests.
     let counts_items = traffic.num_prompts.is_some() || traffic.duration.is_none();
-    let num_prompts = if counts_items || arms.is_empty() {
+    let requests_per_item = arms.len().max(1) * cells.len().max(1);
+    let num_prompts = if counts_items {
         num_prompts
     } else {
-        num_prompts.div_ceil(arms.len())
+        num_prompts.div_ceil(requests_per_item)
     };
     Ok(DatasetPlan {
         source,
@@ -86,6 +88,7 @@ pub(crate) fn plan(
             0.0
         },
         arms,
+        cells,
         score: arguments.constraint.scorer(),
         constraints: if takes_constraints {
             Constraints::Kept

@@ -62,6 +62,12 @@ pub(crate) fn plan(
         .ok_or_else(|| Error::internal("an empty mix"))?
         .plan
         .clone();
+    if parts.iter().any(|part| !part.plan.cells.is_empty()) {
+        return Err(Error::usage(
+            "a mix has no map: --context-tokens or several --tools-per-request",
+        )
+        .hint("make the map of one dataset, with --dataset in place of --mix"));
+    }
     let constrained = parts
         .iter()
         .find(|part| part.plan.constraints == Constraints::Kept)

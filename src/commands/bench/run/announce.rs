@@ -5,9 +5,12 @@ use crate::commands::bench::options::{RunPlan, Target};
 /// The line.
 pub(super) fn line(plan: &RunPlan) -> String {
     let dataset = &plan.settings.dataset;
-    let requests = match dataset.arms.len() {
-        0 | 1 => format!("{} requests", dataset.num_prompts),
-        arms => format!("{} items in {arms} arms", dataset.num_prompts),
+    let items = dataset.num_prompts;
+    let requests = match (dataset.cells.len(), dataset.arms.len()) {
+        (0, 0 | 1) => format!("{items} requests"),
+        (0, arms) => format!("{items} items in {arms} arms"),
+        (cells, 0 | 1) => format!("{items} items in {cells} cells"),
+        (cells, arms) => format!("{items} items in {cells} cells and {arms} arms"),
     };
     let share = match dataset.constrained_ratio {
         ratio if ratio <= 0.0 => "no constraint is sent, ".to_owned(),

@@ -4,6 +4,7 @@
 use super::labels::percent;
 use sobench_core::printable::printable;
 use sobench_render::{Block, Document, Table};
+use sobench_report::accuracy::p_value;
 use sobench_report::verdict::significant;
 use sobench_results::compare::pair_facts::{ENDED, ended_name};
 use sobench_results::compare::pairs::{GroupBy, PairGroup, PairTable, PairedValues};
@@ -156,7 +157,7 @@ fn groups(pairs: &PairTable) -> Option<Table> {
                 group.pairs.to_string(),
                 group.lost.to_string(),
                 group.won.to_string(),
-                format!("{:.3}", group.p_value),
+                p_value(group.p_value),
             ]
         })
         .collect();

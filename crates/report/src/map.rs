@@ -1,0 +1,261 @@
+//! The map of tools and context: its answer, its table and its heat maps.
+
+use std::collections::BTreeSet;
+
+use super::accuracy::interval;
+use super::text::figure;
+use sobench_core::case::Arm;
+use sobench_core::printable::thousands;
+use sobench_plan::dataset::Cell;
+use sobench_render::heat_map::{self, Class};
+use sobench_render::{Answer, Block, Document, Table, Tone};
+use sobench_results::metrics::Metrics;
+use sobench_results::metrics::cells::{CellMap, CellValues, WorseCell};
+use sobench_results::metrics::registry::{Metric, rates};
+use sobench_statistics::Rate;
+
+/// Figures that have heat maps, if they are known.
+const DRAWN: [&Metric; 2] = [&rates::CORRECT_RATE, &rates::ACCURACY];
+
+/// Shares, in percent, from which cells have these classes.
+const SHADES: [(f64, &str); 5] = [
+    (99.0, "heat-valid"),
+    (95.0, "heat-truncated"),
+    (80.0, "heat-slow"),
+    (50.0, "heat-refused"),
+    (0.0, "heat-invalid"),
+];
+
+/// Whether answers are worse with more tools or a longer context; `None` without a map.
+pub(crate) fn answer(metrics: &Metrics) -> Option<Answer> {
+    let map = metrics.cells.as_ref()?;
+    let span = |values: BTreeSet<Option<u64>>| values.len() > 1;
+    let tools = span(
+        cells(map)
+            .map(|cell| cell.tools.map(|tools| tools as u64))
+            .collect(),
+    );
+    let contexts = span(
+        cells(map)
+            .map(|cell| cell.context_tokens.map(u64::from))
+            .collect(),
+    );
+    let question = match (tools, contexts) {
+        (true, true) => "holds with more tools and context",
+        (true, false) => "holds with more tools",
+        _ => "holds with more context",
+    };
+    let worse: Vec<String> = map.first_worse.iter().map(worse_cell).collect();
+    let (tone, text) = match (&worse[..], map.visible_loss_points) {
+        ([], _) if map.comparisons == 0 => {
+            (Tone::Plain, "not known: no cells to compare".to_owned())
+        }
+        ([], Some(points)) => (
+            Tone::Plain,
+            format!(
+                "no loss seen in {} cells; a loss of {points:.0} points is found in 95 % of runs",
+                cells(map).count()
+            ),
+        ),
+        ([], None) => (
+            Tone::Plain,
+            "not known: too few items for any loss".to_owned(),
+        ),
+        (worse, _) => (Tone::Alarm, format!("NO: {}", worse.join("; "))),
+    };
+    Some(Answer {
+        question,
+        tone,
+        text,
+    })
+}
+
+/// The different cells of the constrained requests, in order.
+fn cells(map: &CellMap) -> impl Iterator<Item = Cell> {
+    let constrained = map
+        .cells
+        .iter()
+        .filter(|values| values.arm == Arm::Constrained);
+    constrained.map(|values| values.cell)
+}
+
+/// A cell in words, such as `16 tools, 8,000 tokens`.
+fn name(cell: Cell) -> String {
+    let tools = cell.tools.map(|tools| format!("{tools} tools"));
+    let context = cell
+        .context_tokens
+        .map(|tokens| format!("{} tokens", thousands(u64::from(tokens))));
+    let parts: Vec<String> = [tools, context].into_iter().flatten().collect();
+    parts.join(", ")
+}
+
+fn worse_cell(found: &WorseCell) -> String {
+    let word = if found.figure == rates::ACCURACY.name {
+        "right"
+    } else {
+        "valid"
+    };
+    let WorseCell {
+        here,
+        smallest,
+        lost,
+        ..
+    } = found;
+    let cause = found.cause.map_or_else(String::new, |(cause, count)| {
+        format!(" ({count} of {lost} lost: {})", cause.replace('_', " "))
+    });
+    format!(
+        "from {} {} of {} {word}, {} of {} in the smallest cell{cause}",
+        name(found.cell),
+        here.hits,
+        here.of,
+        smallest.hits,
+        smallest.of,
+    )
+}
+
+/// Adds the table, and in HTML the heat maps.
+pub(crate) fn add(page: &mut Document, metrics: &Metrics, is_drawn: bool) {
+    let Some(map) = &metrics.cells else { return };
+    page.heading("Tools and context");
+    page.paragraph(notes(map));
+    if is_drawn {
+        for arm in [Arm::Constrained, Arm::Control] {
+            DRAWN
+                .into_iter()
+                .for_each(|metric| add_heat_map(page, map, arm, metric));
+        }
+    }
+    page.table(table(map));
+}
+
+fn notes(map: &CellMap) -> String {
+    let tools = map
+        .tokens_per_tool
+        .map(|tokens| format!("A tool takes {tokens:.0} prompt tokens on average. "));
+    let visible = map.visible_loss_points.map(|points| {
+        format!("This number of items finds a loss of {points:.0} points in 95 % of runs. ")
+    });
+    format!(
+        "{}{}Each cell has the same items and is compared with the smallest one (McNemar's exact test, {} comparisons at 5 % together, Holm); a cell with ! is worse.",
+        tools.unwrap_or_default(),
+        visible.unwrap_or_default(),
+        map.comparisons,
+    )
+}
+
+fn table(map: &CellMap) -> Table {
+    let heads = [
+        "cell",
+        "arm",
+        "requests",
+        "valid %",
+        "right %",
+        "missed calls %",
+        "forbidden calls %",
+        "leaked %",
+        "prompt tokens",
+        "TTFT median (ms)",
+    ];
+    let rows = map.cells.iter().map(|values| {
+        let rate = |metric: &Metric| {
+            let rate = values.rates.get(metric.name);
+            rate.map_or_else(
+                || "n/a".to_owned(),
+                |rate| format!("{:.1} ({})", rate.percent, interval(rate)),
+            )
+        };
+        vec![
+            marked(map, values),
+            values.arm.flag().to_owned(),
+            values.requests.to_string(),
+            rate(&rates::CORRECT_RATE),
+            rate(&rates::ACCURACY),
+            rate(&rates::MISSED_CALLS),
+            rate(&rates::FORBIDDEN_CALLS),
+            rate(&rates::LEAKED_MARKUP_RATE),
+            values
+                .prompt_tokens
+                .map_or_else(|| "n/a".to_owned(), |tokens| thousands(tokens as u64)),
+            figure(values.ttft_p50_ms),
+        ]
+    });
+    let mut table = Table::new(heads, 2).with_rows(rows);
+    // Only what is known.
+    let known: Vec<bool> = (0..table.columns.len())
+        .map(|column| table.rows.iter().any(|row| row[column] != "n/a".into()))
+        .collect();
+    for row in &mut table.rows {
+        let mut known = known.iter();
+        row.retain(|_| known.next() != Some(&false));
+    }
+    let mut known = known.iter();
+    table.columns.retain(|_| known.next() != Some(&false));
+    table
+}
+
+fn marked(map: &CellMap, values: &CellValues) -> String {
+    let is_worse = values.arm == Arm::Constrained && map.worse.contains(&values.cell);
+    format!("{}{}", name(values.cell), if is_worse { " !" } else { "" })
+}
+
+fn add_heat_map(page: &mut Document, map: &CellMap, arm: Arm, metric: &Metric) {
+    let of_arm: Vec<&CellValues> = map
+        .cells
+        .iter()
+        .filter(|values| values.arm == arm)
+        .collect();
+    let rate = |values: &CellValues| -> Option<Rate> { values.rates.get(metric.name).copied() };
+    if of_arm.iter().all(|values| rate(values).is_none()) {
+        return;
+    }
+    let rows: BTreeSet<Option<usize>> = of_arm.iter().map(|values| values.cell.tools).collect();
+    let columns: BTreeSet<Option<u32>> = of_arm
+        .iter()
+        .map(|values| values.cell.context_tokens)
+        .collect();
+    let cell = |tools: Option<usize>, context: Option<u32>| {
+        let wanted = Cell {
+            tools,
+            context_tokens: context,
+        };
+        let values = of_arm.iter().find(|values| values.cell == wanted)?;
+        let rate = rate(values)?;
+        let is_worse = arm == Arm::Constrained && map.worse.contains(&wanted);
+        let css = SHADES.iter().find(|(from, _)| rate.percent >= *from)?.1;
+        Some(heat_map::Cell {
+            class: Class {
+                letter: ' ',
+                name: metric.label,
+                css,
+            },
+            shown: Some(format!(
+                "{:.1}{}",
+                rate.percent,
+                if is_worse { " !" } else { "" }
+            )),
+            text: format!("{} of {}, 95 %: {}", rate.hits, rate.of, interval(&rate)),
+        })
+    };
+    let drawn: Vec<heat_map::Row> = rows
+        .iter()
+        .map(|tools| heat_map::Row {
+            name: tools.map_or_else(|| "own tools".to_owned(), |tools| format!("{tools} tools")),
+            cells: columns
+                .iter()
+                .map(|context| cell(*tools, *context))
+                .collect(),
+        })
+        .collect();
+    let heads: Vec<String> = columns
+        .iter()
+        .map(|context| {
+            context.map_or_else(
+                || "own context".to_owned(),
+                |tokens| format!("{} tokens", thousands(u64::from(tokens))),
+            )
+        })
+        .collect();
+    page.minor_heading(format!("{} in %, arm {}", metric.label, arm.flag()));
+    page.push(Block::Html(heat_map::markup("", &heads, &drawn)));
+}
