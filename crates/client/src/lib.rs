@@ -62,7 +62,7 @@ use sobench_core::load::CancelAfter;
 use sobench_core::observation::{Observation, Outcome, TransportCause};
 use sobench_core::run_event::{AnswerForm, ErrorLimitReached, RunEvent};
 use sobench_core::schedule::{Schedule, Until};
-use sobench_core::shard::Shard;
+use sobench_core::shard::{Shard, Units};
 use sobench_shutdown::Shutdown;
 
 /// Maximum connections that are opened before the clock starts.
@@ -228,6 +228,7 @@ async fn drive(
     let mut ended = Ended {
         has_ended: vec![false; expected_cases],
         part: schedule.part,
+        units: &schedule.units,
     };
     let mut duration_ns = 0;
     let mut tripped = None;
@@ -264,7 +265,7 @@ async fn drive(
         ))));
     }
     Ok(RunTotals {
-        cases: schedule.part.share(ended.has_ended.len()),
+        cases: schedule.units.share(schedule.part, ended.has_ended.len()),
         duration_ns,
         usage,
         tripped,
@@ -315,6 +316,7 @@ pub async fn send_body(
         due: Duration::ZERO,
         body: Body::Bytes(body, form),
         cancel_after,
+        session: None,
     };
     on_own_thread(&sender, prepared).await
 }
@@ -329,7 +331,12 @@ fn prepare_queue(
     schedule: &Schedule,
     label: &'static str,
 ) -> Result<Queue> {
-    let Schedule { due, until, part } = schedule;
+    let Schedule {
+        due,
+        until,
+        part,
+        units,
+    } = schedule;
     if cases.len() != due.len() {
         return Err(Error::internal(format!(
             "{} cases with {} due times",
@@ -340,20 +347,23 @@ fn prepare_queue(
     if *part != Shard::WHOLE && matches!(until, Until::Cycling(_)) {
         return Err(Error::internal("a shard of a load that cycles its cases"));
     }
-    let mut queue = Queue::new(label, part.share(cases.len()));
+    let mut queue = Queue::new(label, units.share(*part, cases.len()));
     let mut bodies: HashMap<BodyKey, u32> = HashMap::new();
     let taken = cases
         .iter()
         .zip(due)
         .enumerate()
-        .filter(|(index, _)| part.takes(*index));
+        .filter(|(index, _)| units.takes(*part, *index));
     for (index, (case, due)) in taken {
         let body = match bodies.entry(case.body_key()) {
             Entry::Occupied(body) => *body.get(),
             Entry::Vacant(entry) => *entry.insert(queue.body(encode(adapter, request, case)?)),
         };
         let cancel_after = case.cancel_after.filter(|_| label == RUN_LABEL);
-        queue.push(index, *due, body, cancel_after);
+        match case.turn.as_deref().filter(|_| units.are_sessions()) {
+            Some(turn) => queue.push_turn(index, *due, body, cancel_after, turn),
+            None => queue.push(index, *due, body, cancel_after),
+        }
     }
     queue.sort();
     Ok(queue)
@@ -396,13 +406,14 @@ fn connections_to_open(due: impl Iterator<Item = Duration>, cap: Option<usize>) 
 }
 
 /// Which of the started cases have ended.
-struct Ended {
+struct Ended<'s> {
     has_ended: Vec<bool>,
     /// Cases outside this shard are not expected to end.
     part: Shard,
+    units: &'s Units,
 }
 
-impl Ended {
+impl Ended<'_> {
     /// The flag of a case; grows the list if the index is new.
     fn flag(&mut self, index: usize) -> &mut bool {
         if self.has_ended.len() <= index {
@@ -417,7 +428,7 @@ impl Ended {
             .has_ended
             .iter()
             .enumerate()
-            .filter(|(index, ended)| !**ended && self.part.takes(*index));
+            .filter(|(index, ended)| !**ended && self.units.takes(self.part, *index));
         missing.map(|(index, _)| index)
     }
 }

@@ -238,6 +238,16 @@ pub struct Dataset {
     pub notices: Vec<Notice>,
 }
 
+impl Dataset {
+    /// The number of turns of each session; empty without sessions.
+    pub fn session_turns(&self) -> Vec<u32> {
+        let session = |case: &Case| case.turn.as_ref().map(|turn| turn.session);
+        let sessions = self.cases.chunk_by(|one, two| session(one) == session(two));
+        let with_turns = sessions.filter(|cases| session(&cases[0]).is_some());
+        with_turns.map(|cases| cases.len() as u32).collect()
+    }
+}
+
 /// Loads the cases of a plan.
 ///
 /// # Errors

@@ -41,6 +41,7 @@ pub fn record() -> RunRecord {
             rows: 1,
             sha256: "0123456789abcdef".to_owned(),
             grammar_converted_from: None,
+            session_turns: Vec::new(),
             requests: 1000,
             constraint_kinds: vec!["json".to_owned()],
             scorers: Vec::new(),
