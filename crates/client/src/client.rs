@@ -1,5 +1,6 @@
 //! The HTTP client and its limits.
 
+use std::str::FromStr as _;
 use std::sync::Arc;
 use std::time::Duration;
 use std::{fmt, io};
@@ -49,7 +50,7 @@ pub struct ClientSettings {
     pub request_id_prefix: Option<String>,
     /// The header with the id of the session of a turn: the request id prefix, `session-`, and its
     /// number. Without it no such header is sent.
-    pub session_header: Option<HeaderName>,
+    pub session_header: Option<String>,
     /// The shard of the load that this client sends; it distinguishes the request ids of trial
     /// requests.
     pub part: Shard,
@@ -132,6 +133,7 @@ pub struct Client {
     headers: Arc<HeaderMap>,
     has_proxy: bool,
     options: Arc<ClientSettings>,
+    session_header: Option<HeaderName>,
     threads: Arc<Threads>,
     /// One pool for each thread.
     pools: Arc<[Arc<Pool>]>,
@@ -166,6 +168,15 @@ impl Client {
                 .hint("use visible ASCII")
             })?;
         }
+        let session_header = options.session_header.as_deref().map(|name| {
+            HeaderName::from_str(name).map_err(|_| {
+                Error::usage(format!(
+                    "--session-header is not the name of a header: {name:?}"
+                ))
+                .hint("give a name such as x-session-id")
+            })
+        });
+        let session_header = session_header.transpose()?;
         let proxy = if options.endpoint.is_loopback()? {
             None
         } else {
@@ -200,6 +211,7 @@ impl Client {
             headers: Arc::new(headers),
             has_proxy,
             options: Arc::new(options),
+            session_header,
             threads: Arc::new(threads),
             pools,
             connections,
@@ -299,7 +311,7 @@ impl Client {
         if let Some(prefix) = prefix {
             headers.push((REQUEST_ID, id(format!("{prefix}{label}"))));
         }
-        if let (Some(name), Some(session)) = (&self.options.session_header, session) {
+        if let (Some(name), Some(session)) = (&self.session_header, session) {
             let prefix = prefix.unwrap_or_default();
             headers.push((name.clone(), id(format!("{prefix}session-{session}"))));
         }

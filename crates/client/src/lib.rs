@@ -15,6 +15,7 @@ mod coordinate;
 mod dispatch;
 mod endpoint;
 mod exchange;
+mod live;
 mod pooled_connection;
 mod probe;
 mod queue;
@@ -53,6 +54,7 @@ pub use transport::Socket;
 use clock::Clock;
 use dispatch::{DispatchSettings, Executor, dispatch, unsent};
 use exchange::{Body, Prepared, Sender, observe};
+use live::{Encoder, LiveTurn};
 use queue::Queue;
 use resource_usage::Meter;
 use sobench_backend::{Adapter, BodySettings, unsupported};
@@ -109,7 +111,7 @@ pub async fn run(
     control: RunControl<'_>,
     on_event: impl FnMut(RunEvent),
 ) -> Result<RunTotals> {
-    let queue = prepare_queue(adapter.as_ref(), request, cases, schedule, RUN_LABEL)?;
+    let queue = prepare_queue(&adapter, request, cases, schedule, RUN_LABEL)?;
     drive(client, adapter, queue, schedule, control, on_event).await
 }
 
@@ -129,7 +131,7 @@ pub async fn warm_up(
         part,
         ..Schedule::new(vec![Duration::ZERO; cases.len()])
     };
-    let queue = prepare_queue(adapter.as_ref(), request, cases, &schedule, WARMUP_LABEL)?;
+    let queue = prepare_queue(&adapter, request, cases, &schedule, WARMUP_LABEL)?;
     let mut observations = Vec::with_capacity(cases.len());
     let control = shutdown.clone().into();
     let keep = keep_ended(|observation| observations.push(observation));
@@ -158,7 +160,7 @@ pub async fn repeat(
         AnswerForm::Whole => "whole-",
     };
     let schedule = Schedule::new(vec![Duration::ZERO; cases.len()]);
-    let queue = prepare_queue(adapter.as_ref(), request, cases, &schedule, label)?;
+    let queue = prepare_queue(&adapter, request, cases, &schedule, label)?;
     let control = shutdown.clone().into();
     let keep = keep_ended(on_end);
     drive(client, adapter, queue, &schedule, control, keep)
@@ -325,7 +327,7 @@ pub async fn send_body(
 /// cases by due time; cases with equal due times keep the plan's order. Only requests of the run
 /// itself are abandoned.
 fn prepare_queue(
-    adapter: &dyn Adapter,
+    adapter: &Arc<dyn Adapter>,
     request: &BodySettings,
     cases: &[Case],
     schedule: &Schedule,
@@ -349,6 +351,7 @@ fn prepare_queue(
     }
     let mut queue = Queue::new(label, units.share(*part, cases.len()));
     let mut bodies: HashMap<BodyKey, u32> = HashMap::new();
+    let mut encoder: Option<Arc<Encoder>> = None;
     let taken = cases
         .iter()
         .zip(due)
@@ -357,11 +360,25 @@ fn prepare_queue(
     for (index, (case, due)) in taken {
         let body = match bodies.entry(case.body_key()) {
             Entry::Occupied(body) => *body.get(),
-            Entry::Vacant(entry) => *entry.insert(queue.body(encode(adapter, request, case)?)),
+            Entry::Vacant(entry) => {
+                *entry.insert(queue.body(encode(adapter.as_ref(), request, case)?))
+            }
         };
         let cancel_after = case.cancel_after.filter(|_| label == RUN_LABEL);
         match case.turn.as_deref().filter(|_| units.are_sessions()) {
-            Some(turn) => queue.push_turn(index, *due, body, cancel_after, turn),
+            Some(turn) => {
+                let first = index.saturating_sub(turn.turn.saturating_sub(1) as usize);
+                let live = LiveTurn::new(case, &cases[first..index], || {
+                    let new = || {
+                        Arc::new(Encoder {
+                            adapter: Arc::clone(adapter),
+                            request: request.clone(),
+                        })
+                    };
+                    Arc::clone(encoder.get_or_insert_with(new))
+                });
+                queue.push_turn(index, *due, body, cancel_after, turn, live);
+            }
             None => queue.push(index, *due, body, cancel_after),
         }
     }

@@ -2,9 +2,11 @@
 //! session, only the first turn is in the queue; the others follow it.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::exchange::{Body, Prepared};
+use super::live::LiveTurn;
 use sobench_core::case::Turn;
 use sobench_core::load::CancelAfter;
 use sobench_core::schedule::Until;
@@ -35,12 +37,15 @@ pub(super) struct Follower {
     pub(super) after: Vec<u32>,
     /// From the end of the last of them until it is due.
     pub(super) delay: Duration,
+    /// Makes its body from an answer; `None` if its body is known.
+    pub(super) live: Option<Arc<LiveTurn>>,
 }
 
 struct FollowerEntry {
     entry: Entry,
     after: Vec<u32>,
     delay: Duration,
+    live: Option<Arc<LiveTurn>>,
 }
 
 /// One request.
@@ -97,6 +102,7 @@ impl Queue {
         body: u32,
         cancel_after: Option<CancelAfter>,
         turn: &Turn,
+        live: Option<LiveTurn>,
     ) {
         self.push(index, due, body, cancel_after);
         if let Some(last) = self.entries.last_mut() {
@@ -116,6 +122,7 @@ impl Queue {
                     entry,
                     after: turn.after.iter().map(|turn| turn - 1).collect(),
                     delay: Duration::from_millis(turn.delay_ms),
+                    live: live.map(Arc::new),
                 });
         }
     }
@@ -160,6 +167,7 @@ impl Queue {
                 prepared: prepared(lap, due, follower.entry),
                 after: follower.after.clone(),
                 delay: follower.delay,
+                live: follower.live.clone(),
             };
             Arrival {
                 first: prepared(lap, due, entry),

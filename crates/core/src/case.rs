@@ -57,6 +57,9 @@ pub struct Turn {
     pub session: u32,
     /// The number of the turn in the session, from 1. Earlier turns have lower numbers.
     pub turn: u32,
+    /// The number of turns of the session.
+    #[serde(default)]
+    pub of: u32,
     /// The turns of the session that end before this one is sent; empty for the first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub after: Vec<u32>,
@@ -66,6 +69,9 @@ pub struct Turn {
     /// Tokens of the recorded answer; `None` without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reference_tokens: Option<u32>,
+    /// Whether its prompt has the model's own answers in place of the recorded ones.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub live: bool,
 }
 
 fn is_zero(delay_ms: &u64) -> bool {

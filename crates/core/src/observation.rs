@@ -625,6 +625,7 @@ mod tests {
             prompt_tokens: Some(prompt_tokens),
             completion_tokens: Some(completion_tokens),
             reasoning_tokens,
+            cached_tokens: None,
             unreadable: false,
         };
         let two = |chunks| CountChecks {
@@ -714,6 +715,7 @@ mod tests {
                 prompt_tokens: prompt,
                 completion_tokens: completion,
                 reasoning_tokens: None,
+                cached_tokens: None,
                 unreadable: false,
             };
             let kept = usage.plausible(checks(chunks), limit);
@@ -731,6 +733,7 @@ mod tests {
             prompt_tokens,
             completion_tokens,
             reasoning_tokens: None,
+            cached_tokens: None,
             unreadable,
         };
         for (usage, chunks, expected) in [

@@ -3,7 +3,9 @@
 use super::conditions::{self, lines, notice_text, notices};
 use super::tables::{self, all_metrics, is_judged, rates};
 use super::text::figure;
-use super::{Report, accuracy, canaries, client_sentence, count_marks, latency_table, verdict};
+use super::{
+    Report, accuracy, canaries, client_sentence, count_marks, latency_table, sessions, verdict,
+};
 use sobench_core::case::Arm;
 use sobench_core::printable::{printable, printable_message};
 use sobench_render::{self as render, Block, Cell, Document, Table, Text};
@@ -46,6 +48,7 @@ fn document(report: &Report) -> Document {
     }
     page.paragraphs(tables::sentences(report));
     canaries::add(&mut page, &report.metrics);
+    sessions::add(&mut page, &report.metrics);
     accuracy::add(&mut page, report);
     if let Some(latencies) = latency_table::latencies(report) {
         page.table(latencies);

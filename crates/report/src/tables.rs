@@ -4,7 +4,7 @@ use super::text::figure;
 use super::view::View;
 use super::{
     Report, accuracy, breakdown, canaries, channels, confidence, count_marks, departures,
-    free_choices, server_metrics,
+    free_choices, server_metrics, sessions,
 };
 use sobench_core::case::Arm;
 use sobench_core::printable::{printable, printable_message};
@@ -88,6 +88,7 @@ pub(crate) fn add_all(page: &mut Document, view: &View<'_>) {
         disagreements(findings, scored_by_vllm(metrics)),
     );
     canaries::add(page, &report.metrics);
+    sessions::add(page, &report.metrics);
     add_reasoning(page, report);
     channels::add(page, report);
     page.titled_table(

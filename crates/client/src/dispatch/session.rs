@@ -1,5 +1,6 @@
 //! A session: its turns, each sent when those before it have ended and its delay has passed.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,6 +12,8 @@ use crate::breaker::Breaker;
 use crate::clock::as_ns;
 use crate::exchange::Prepared;
 use crate::queue::Follower;
+use sobench_core::answer::Answer;
+use sobench_core::case::Message;
 use sobench_core::observation::Outcome;
 use sobench_core::run_event::RunEvent;
 use sobench_shutdown::Shutdown;
@@ -35,27 +38,44 @@ pub(super) async fn converse<W: Executor>(
     followers: Vec<Follower>,
 ) {
     let context = Arc::new(context);
-    let mut ends: Vec<Option<Duration>> = vec![None; followers.len() + 1];
+    let is_live = followers.iter().any(|follower| follower.live.is_some());
+    let mut ends: Vec<Option<TurnEnd>> = Vec::new();
+    ends.resize_with(followers.len() + 1, || None);
+    // Messages that were sent in place of the planned ones, by position.
+    let mut sent: HashMap<u32, Arc<[Message]>> = HashMap::new();
     let mut waiting: Vec<Option<Follower>> = followers.into_iter().map(Some).collect();
     let mut turns = JoinSet::new();
-    turns.spawn(send_turn(Arc::clone(&context), 0, first, dispatched.ready));
+    let ready = dispatched.ready;
+    turns.spawn(send_turn(Arc::clone(&context), 0, first, ready, is_live));
     while let Some(joined) = turns.join_next().await {
         // The caller records turns whose task panicked.
         let Ok((position, Some(end))) = joined else {
             continue;
         };
         ends[position as usize] = Some(end);
-        for (place, follower) in waiting.iter_mut().enumerate() {
+        for (place, follower) in (1..).zip(&mut waiting) {
             let is_next = |follower: &&Follower| follower.after.contains(&position);
-            let due = follower
-                .as_ref()
-                .filter(is_next)
-                .and_then(|next| due(next, &ends));
-            if let Some((due, next)) = due.zip(follower.take_if(|_| due.is_some())) {
-                let mut prepared = next.prepared;
-                prepared.due = due;
-                turns.spawn(follow(Arc::clone(&context), place as u32 + 1, prepared));
+            let next = follower.as_ref().filter(is_next);
+            let Some(due) = next.and_then(|next| due(next, &ends)) else {
+                continue;
+            };
+            let Some(Follower {
+                mut prepared, live, ..
+            }) = follower.take()
+            else {
+                continue;
+            };
+            prepared.due = due;
+            if let Some(live) = live {
+                let answer = ends[live.base as usize]
+                    .as_ref()
+                    .and_then(|end| end.answer.as_ref());
+                let (messages, body) =
+                    live.body(sent.get(&live.base), answer.unwrap_or(&Answer::default()));
+                sent.insert(place, messages);
+                prepared.body = body;
             }
+            turns.spawn(follow(Arc::clone(&context), place, prepared, is_live));
         }
     }
     drop(dispatched);
@@ -63,12 +83,17 @@ pub(super) async fn converse<W: Executor>(
     unsent_turns.for_each(|follower| context.cancel(&follower.prepared));
 }
 
+/// The end of a turn with an answer.
+struct TurnEnd {
+    at: Duration,
+    /// Of a live session only.
+    answer: Option<Answer>,
+}
+
 /// When a turn is due; `None` before the turns before it have ended with an answer.
-fn due(follower: &Follower, ends: &[Option<Duration>]) -> Option<Duration> {
-    let before = follower
-        .after
-        .iter()
-        .map(|position| ends[*position as usize]);
+fn due(follower: &Follower, ends: &[Option<TurnEnd>]) -> Option<Duration> {
+    let end = |position: &u32| ends[*position as usize].as_ref().map(|end| end.at);
+    let before = follower.after.iter().map(end);
     let last = before.collect::<Option<Vec<_>>>()?.into_iter().max()?;
     Some(last.saturating_add(follower.delay))
 }
@@ -78,7 +103,8 @@ async fn follow<W: Executor>(
     context: Arc<SessionContext<W>>,
     position: u32,
     prepared: Prepared,
-) -> (u32, Option<Duration>) {
+    keeps_answer: bool,
+) -> (u32, Option<TurnEnd>) {
     let due = prepared.due;
     let is_over = context.end.is_some_and(|end| due > end);
     let is_due = async {
@@ -92,7 +118,7 @@ async fn follow<W: Executor>(
         context.cancel(&prepared);
         return (position, None);
     }
-    send_turn(context, position, prepared, due).await
+    send_turn(context, position, prepared, due, keeps_answer).await
 }
 
 /// Sends a turn now. Returns its position and when it ended, if it has an answer.
@@ -101,7 +127,8 @@ async fn send_turn<W: Executor>(
     position: u32,
     prepared: Prepared,
     ready: Duration,
-) -> (u32, Option<Duration>) {
+    keeps_answer: bool,
+) -> (u32, Option<TurnEnd>) {
     let SessionContext {
         executor,
         location,
@@ -123,6 +150,10 @@ async fn send_turn<W: Executor>(
     debug_assert!(observation.timing.is_in_order(), "{:?}", observation.timing);
     let end = observation.timing.end_ns.map(Duration::from_nanos);
     let end = end.filter(|_| observation.outcome.is_answer());
+    let end = end.map(|at| TurnEnd {
+        at,
+        answer: keeps_answer.then(|| observation.answer.clone()),
+    });
     let _ = events.send(RunEvent::Ended(Box::new(observation)));
     (position, end)
 }

@@ -518,9 +518,9 @@ async fn run_sessions(
                 turn: position as u32 + 1,
                 after: after.to_vec(),
                 delay_ms: *delay_ms,
-                reference_tokens: None,
+                ..Turn::default()
             };
-            queue.push_turn(index, Duration::from_millis(*due), body, None, &turn);
+            queue.push_turn(index, Duration::from_millis(*due), body, None, &turn, None);
             index += 1;
         }
     }

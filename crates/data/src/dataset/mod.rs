@@ -39,6 +39,7 @@ mod repository;
 mod requests;
 mod rows;
 mod schema_prompt;
+mod sessions;
 mod sharegpt;
 mod shipped;
 mod shuffled_objects;
@@ -65,6 +66,7 @@ pub use plan::DatasetPlan;
 pub use prompt_variants::{MAX_PROMPT_VARIANTS, PromptVariants};
 pub use requests::{Names, body, unjudged};
 pub use rows::{Order, Shortfall};
+pub use sessions::{MAX_TURNS, SessionMode, SessionsFlags};
 pub use shipped::shipped_rows;
 pub use suite::{SUITE_NAME, SuiteFlags};
 pub use tools::{TOOLS_NAME, ToolsFlags, draw_tools};
@@ -99,6 +101,8 @@ datasets! {
     Suite(suite::SuitePlan),
     /// 120 requests with 40 tools: one call, several, none, or a tool that is not offered.
     Tools(tools::ToolsPlan),
+    /// Conversations of several turns with tool calls, generated or from a file.
+    Sessions(sessions::SessionsPlan),
     /// A constraint with a nonce for each request, which shows masks that fail under load.
     Canary(canary::CanaryPlan),
     /// Documents made from the seed, whose facts are the right answer.
@@ -176,6 +180,8 @@ pub struct DatasetArgs {
     pub suite: suite::SuiteFlags,
     #[command(flatten, next_help_heading = OPTIONS_HEADING)]
     pub tools: tools::ToolsFlags,
+    #[command(flatten, next_help_heading = OPTIONS_HEADING)]
+    pub sessions: sessions::SessionsFlags,
     #[command(flatten, next_help_heading = OPTIONS_HEADING)]
     pub canary: canary::CanaryFlags,
     #[command(flatten, next_help_heading = OPTIONS_HEADING)]

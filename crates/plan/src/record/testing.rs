@@ -109,6 +109,7 @@ fn settings() -> Settings {
             extra_body: None,
             template_variables: None,
             request_id_prefix: None,
+            session_header: None,
             lora: None,
             profile: false,
         },

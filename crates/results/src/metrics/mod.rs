@@ -36,6 +36,7 @@ pub mod repetition;
 pub mod run_issues;
 pub mod server;
 pub mod server_times;
+pub mod sessions;
 pub mod steady_state;
 pub mod stream_parity;
 pub mod throughput;
@@ -67,6 +68,7 @@ use self::repetition::Repetition;
 use self::run_issues::RunIssues;
 use self::server::ServerMetrics;
 use self::server_times::ServerTimesSummary;
+use self::sessions::Sessions;
 use self::stream_parity::StreamParity;
 use self::validity_pattern::ValidityPattern;
 use sobench_core::case::Arm;
@@ -122,6 +124,9 @@ pub struct Metrics {
     /// `None` without answers to canary requests.
     #[serde(rename = "canary", skip_serializing_if = "Option::is_none")]
     pub canaries: Option<Canaries>,
+    /// `None` without sessions.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sessions: Option<Sessions>,
     /// `None` unless answers were requested streamed and whole.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stream_parity: Option<StreamParity>,
@@ -255,6 +260,7 @@ pub fn summarise_with_server(
         stream_parity: StreamParity::new(samples),
         free_choices: FreeChoiceShares::new(samples),
         canaries: Canaries::new(samples),
+        sessions: Sessions::new(samples, options),
         server_times: ServerTimesSummary::new(samples, options),
         issues: RunIssues::new(samples),
         name_changes: name_change::all(samples),
