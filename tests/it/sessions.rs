@@ -26,7 +26,9 @@ fn chat(request: &Request, text: &str) -> String {
     }
     let event = |value: Value| format!("data: {value}\n\n");
     let events = [
-        event(json!({"choices": [{"index": 0, "delta": {"role": "assistant", "content": text}, "finish_reason": null}]})),
+        event(
+            json!({"choices": [{"index": 0, "delta": {"role": "assistant", "content": text}, "finish_reason": null}]}),
+        ),
         event(json!({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})),
         event(json!({"choices": [], "usage": {
             "prompt_tokens": 90, "completion_tokens": 3, "prompt_tokens_details": {"cached_tokens": 64},
@@ -40,7 +42,11 @@ fn chat(request: &Request, text: &str) -> String {
 fn received(server: &ScriptedServer) -> BTreeMap<usize, (String, Value)> {
     let requests = server.requests().into_iter();
     let of_run = requests.filter_map(|request| {
-        let index = request.header("x-request-id")?.strip_prefix("r-")?.parse().ok()?;
+        let index = request
+            .header("x-request-id")?
+            .strip_prefix("r-")?
+            .parse()
+            .ok()?;
         let session = request.header("x-session-id")?.to_owned();
         let body: Value = serde_json::from_slice(&request.body).unwrap();
         Some((index, (session, body["messages"].clone())))
@@ -88,7 +94,11 @@ fn sessions_run_on_the_embedded_server() {
         let place = (turn.session, turn.turn);
         ends.insert(place, times.end_ns.unwrap());
         if turn.turn > 1 {
-            assert_eq!(times.due_ns, ends[&(turn.session, turn.turn - 1)], "{place:?}");
+            assert_eq!(
+                times.due_ns,
+                ends[&(turn.session, turn.turn - 1)],
+                "{place:?}"
+            );
             assert!(request.cached_tokens() > Some(0), "{place:?}");
         }
     }
@@ -113,7 +123,13 @@ fn recorded_prompts_are_equal_on_two_servers_but_for_the_salt() {
     let sessions: Vec<&str> = one.values().map(|(session, _)| session.as_str()).collect();
     assert_eq!(
         sessions,
-        ["r-session-0", "r-session-0", "r-session-0", "r-session-1", "r-session-1"]
+        [
+            "r-session-0",
+            "r-session-0",
+            "r-session-0",
+            "r-session-1",
+            "r-session-1"
+        ]
     );
 }
 
@@ -133,7 +149,10 @@ fn live_prompts_have_the_answers_of_the_server() {
         .collect();
     assert_eq!(roles, ["user", "assistant", "user"], "{}", ran.stderr);
     assert_eq!(messages[1]["content"], "I do not know.");
-    assert_eq!(messages[2]["content"], "Result of get_weather: 4 degrees, rain");
+    assert_eq!(
+        messages[2]["content"],
+        "Result of get_weather: 4 degrees, rain"
+    );
 }
 
 #[test]
@@ -149,7 +168,11 @@ fn a_turn_without_an_answer_ends_its_session() {
     });
     let more = ["--num-prompts 4 --max-concurrency 2 --run-log", &log];
     let ran = run(&server, &more);
-    assert!(ran.stdout.contains("0 of 4 finished (0.0 %)"), "{}", ran.stdout);
+    assert!(
+        ran.stdout.contains("0 of 4 finished (0.0 %)"),
+        "{}",
+        ran.stdout
+    );
     let log = RunLog::read(log.as_ref()).unwrap();
     for request in log.requests.iter() {
         let is_expected = match request.turn().unwrap().turn {
@@ -170,20 +193,19 @@ fn shards_divide_sessions_and_are_merged() {
     let logs = [1, 2].map(|number| {
         let log = folder.path(&format!("shard-{number}.jsonl"));
         let shard = format!("--shard {number}/2");
-        let more = ["--num-prompts 9 --max-concurrency 4", &shard, "--run-log", &log];
+        let more = [
+            "--num-prompts 9 --max-concurrency 4",
+            &shard,
+            "--run-log",
+            &log,
+        ];
         run(&together, &more);
         log
     });
     let (alone, together) = (received(&alone), received(&together));
     assert_eq!(alone, together);
     let merged = folder.path("merged.jsonl");
-    let ran = sobench(&[
-        "merge",
-        &logs[0],
-        &logs[1],
-        "--run-log",
-        &merged,
-    ]);
+    let ran = sobench(&["merge", &logs[0], &logs[1], "--save", &merged]);
     assert_eq!(ran.code, 0, "{}", ran.stderr);
     assert!(ran.stdout.contains("sessions: 9"), "{}", ran.stdout);
     let merged = RunLog::read(merged.as_ref()).unwrap();

@@ -222,7 +222,8 @@ pub static TRUNCATED: Metric = total(
 )
 .shown(Shown::Unlike(&rates::TRUNCATED_RATE));
 
-/// Requests that were due and never sent, though the kind of server has a form for them.
+/// Requests that were due and never sent, though the kind of server has a form for them. A later turn of
+/// a session is due when the turns before it have an answer.
 pub static NEVER_SENT: Metric = total(
     "never_sent",
     "Requests due and never sent",
@@ -233,7 +234,8 @@ pub static NEVER_SENT: Metric = total(
             .samples
             .iter()
             .filter(|sample| sample.latency(run.options).schedule_lag_ms.is_none())
-            .filter(|sample| !matches!(sample.outcome(), Outcome::Unsupported { .. }));
+            .filter(|sample| !matches!(sample.outcome(), Outcome::Unsupported { .. }))
+            .filter(|sample| sample.turn().is_none_or(|turn| turn.turn == 1));
         Some(unsent.count() as f64)
     },
 )
