@@ -10,10 +10,9 @@ use sobench_testkit::scripted::{Request, ScriptedServer, models, whole};
 
 use crate::support::{Folder, Ran, sobench};
 
-const LOAD: [&str; 3] = [
+const LOAD: [&str; 2] = [
     "bench --dataset sessions --backend openai-chat --session-delay-scale 0 --skip-preflight",
     "--disable-tqdm --num-warmups 0 --session-header x-session-id --request-id-prefix r-",
-    "--model m --tokenizer cl100k_base",
 ];
 
 /// Answers each chat with `text`.
