@@ -11,7 +11,7 @@ use sobench_testkit::scripted::{Request, ScriptedServer, models, whole};
 use crate::support::{Folder, Ran, sobench};
 
 const LOAD: [&str; 2] = [
-    "bench --dataset sessions --backend openai-chat --session-delay-scale 0 --skip-preflight",
+    "--dataset sessions --backend openai-chat --session-delay-scale 0 --skip-preflight",
     "--disable-tqdm --num-warmups 0 --session-header x-session-id --request-id-prefix r-",
 ];
 
@@ -72,7 +72,7 @@ fn sessions_run_on_the_embedded_server() {
     let folder = Folder::new();
     let log = folder.path("run.jsonl");
     let ran = sobench(&[
-        "bench --dataset sessions --num-prompts 12 --max-concurrency 4 --session-delay-scale 0",
+        "--dataset sessions --num-prompts 12 --max-concurrency 4 --session-delay-scale 0",
         "--detail full --run-log",
         &log,
     ]);
