@@ -57,6 +57,7 @@ mod score;
 mod secrets;
 mod serve_tools;
 mod server_metrics;
+mod sessions;
 mod shards;
 // Needs Unix signals.
 mod signals;

@@ -421,9 +421,10 @@ impl State {
         if let Some(usage) = delta.usage {
             // Usage in every chunk is cumulative (vLLM's `continuous_usage_stats`), so the last one
             // is the total. Messages count the prompt at the start.
-            let known = decoded.usage.and_then(|known| known.prompt_tokens);
+            let known = decoded.usage.unwrap_or_default();
             decoded.usage = Some(Usage {
-                prompt_tokens: usage.prompt_tokens.or(known),
+                prompt_tokens: usage.prompt_tokens.or(known.prompt_tokens),
+                cached_tokens: usage.cached_tokens.or(known.cached_tokens),
                 ..usage
             });
         }

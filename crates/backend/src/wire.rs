@@ -344,11 +344,14 @@ pub(super) fn parse_usage(raw: &RawValue) -> Option<Usage> {
         output_tokens: Option<&'a RawValue>,
         completion_tokens_details: Option<&'a RawValue>,
         output_tokens_details: Option<&'a RawValue>,
+        prompt_tokens_details: Option<&'a RawValue>,
+        input_tokens_details: Option<&'a RawValue>,
     }
     #[derive(Deserialize)]
     struct Details<'a> {
         #[serde(borrow, alias = "thinking_tokens")]
         reasoning_tokens: Option<&'a RawValue>,
+        cached_tokens: Option<&'a RawValue>,
     }
     match members::<WireUsage<'_>>(raw) {
         // Some servers send both names.
@@ -361,8 +364,11 @@ pub(super) fn parse_usage(raw: &RawValue) -> Option<Usage> {
                 counts.completion_tokens.or(counts.output_tokens),
             )?;
             let reasoning = details.and_then(members::<Details<'_>>);
+            let of_prompt = counts.prompt_tokens_details.or(counts.input_tokens_details);
+            let cached = of_prompt.and_then(members::<Details<'_>>);
             Some(Usage {
                 reasoning_tokens: number(reasoning.and_then(|found| found.reasoning_tokens)),
+                cached_tokens: number(cached.and_then(|found| found.cached_tokens)),
                 ..usage
             })
         }
@@ -398,6 +404,7 @@ pub(super) fn usage(
         prompt_tokens,
         completion_tokens,
         reasoning_tokens: None,
+        cached_tokens: None,
         unreadable,
     };
     (usage != Usage::default()).then_some(usage)
@@ -620,6 +627,7 @@ mod tests {
                 prompt_tokens: Some(17),
                 completion_tokens: Some(8),
                 reasoning_tokens: None,
+                cached_tokens: None,
                 unreadable: false
             })
         );
@@ -629,6 +637,7 @@ mod tests {
                 prompt_tokens: None,
                 completion_tokens: None,
                 reasoning_tokens: None,
+                cached_tokens: None,
                 unreadable: true
             })
         );
@@ -650,6 +659,13 @@ mod tests {
                 r#"{{"choices":[],"usage":{{"completion_tokens":8,{details}}}}}"#
             ));
             assert_eq!(found.unwrap().reasoning_tokens, expected, "{details}");
+        }
+        for details in [
+            r#""prompt_tokens_details":{"cached_tokens":5}"#,
+            r#""input_tokens_details":{"cached_tokens":5}"#,
+        ] {
+            let found = usage(&format!(r#"{{"usage":{{"prompt_tokens":8,{details}}}}}"#));
+            assert_eq!(found.unwrap().cached_tokens, Some(5), "{details}");
         }
         for (parse_usage, prompt_tokens, unreadable) in [
             ("[1,2]", None, true),
@@ -677,6 +693,7 @@ mod tests {
                 prompt_tokens,
                 completion_tokens: None,
                 reasoning_tokens: None,
+                cached_tokens: None,
                 unreadable,
             });
             assert_eq!(

@@ -1,5 +1,6 @@
 //! The HTTP client and its limits.
 
+use std::str::FromStr as _;
 use std::sync::Arc;
 use std::time::Duration;
 use std::{fmt, io};
@@ -47,6 +48,9 @@ pub struct ClientSettings {
     pub idle_timeout: Option<Duration>,
     /// `x-request-id` is this and the case's index; without it no such header is sent.
     pub request_id_prefix: Option<String>,
+    /// The header with the id of the session of a turn: the request id prefix, `session-`, and its
+    /// number. Without it no such header is sent.
+    pub session_header: Option<String>,
     /// The shard of the load that this client sends; it distinguishes the request ids of trial
     /// requests.
     pub part: Shard,
@@ -64,6 +68,7 @@ impl ClientSettings {
             request_timeout: None,
             idle_timeout: None,
             request_id_prefix: None,
+            session_header: None,
             part: Shard::WHOLE,
             keeps_frames: false,
             limits: Limits::default(),
@@ -128,6 +133,7 @@ pub struct Client {
     headers: Arc<HeaderMap>,
     has_proxy: bool,
     options: Arc<ClientSettings>,
+    session_header: Option<HeaderName>,
     threads: Arc<Threads>,
     /// One pool for each thread.
     pools: Arc<[Arc<Pool>]>,
@@ -162,6 +168,15 @@ impl Client {
                 .hint("use visible ASCII")
             })?;
         }
+        let session_header = options.session_header.as_deref().map(|name| {
+            HeaderName::from_str(name).map_err(|_| {
+                Error::usage(format!(
+                    "--session-header is not the name of a header: {name:?}"
+                ))
+                .hint("give a name such as x-session-id")
+            })
+        });
+        let session_header = session_header.transpose()?;
         let proxy = if options.endpoint.is_loopback()? {
             None
         } else {
@@ -196,6 +211,7 @@ impl Client {
             headers: Arc::new(headers),
             has_proxy,
             options: Arc::new(options),
+            session_header,
             threads: Arc::new(threads),
             pools,
             connections,
@@ -271,13 +287,14 @@ impl Client {
         &self.http
     }
 
-    /// A request to the generating endpoint; `label` completes `x-request-id`. A form states its
-    /// boundary in `content_type`, so a user's header does not replace it.
+    /// A request to the generating endpoint; `label` completes `x-request-id`, and `session` is the
+    /// number of its session. A form states its boundary in `content_type`, so a user's header does
+    /// not replace it.
     pub(super) fn message(
         &self,
         body: Bytes,
         content_type: &'static str,
-        label: &str,
+        (label, session): (&str, Option<usize>),
     ) -> OutgoingMessage {
         let given = self
             .headers
@@ -288,11 +305,15 @@ impl Client {
             CONTENT_TYPE,
             given.unwrap_or(HeaderValue::from_static(content_type)),
         )];
-        if let Some(prefix) = &self.options.request_id_prefix {
-            let id = HeaderValue::from_str(&format!("{prefix}{label}"));
-            // `new` has checked the prefix, and labels are ASCII.
-            let id = id.expect("prefix and label are header text");
-            headers.push((REQUEST_ID, id));
+        let prefix = self.options.request_id_prefix.as_deref();
+        // `new` has checked the prefix, and labels are ASCII.
+        let id = |text: String| HeaderValue::from_str(&text).expect("ids are header text");
+        if let Some(prefix) = prefix {
+            headers.push((REQUEST_ID, id(format!("{prefix}{label}"))));
+        }
+        if let (Some(name), Some(session)) = (&self.session_header, session) {
+            let prefix = prefix.unwrap_or_default();
+            headers.push((name.clone(), id(format!("{prefix}session-{session}"))));
         }
         OutgoingMessage { headers, body }
     }

@@ -1,5 +1,8 @@
 //! Dispatcher: sends each case when it is due and a slot is free. The clock and the HTTP exchange
-//! are behind [`Executor`], so that tests control both.
+//! are behind [`Executor`], so that tests control both. A session takes one slot for all of its turns
+//! (`session.rs`).
+
+mod session;
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -11,7 +14,8 @@ use tokio::task::JoinSet;
 
 use super::breaker::Breaker;
 use super::exchange::Prepared;
-use super::queue::Queue;
+use super::queue::{Arrival, Queue};
+use session::{SessionContext, converse};
 use sobench_core::answer::Answer;
 use sobench_core::observation::{Observation, Outcome, Timing};
 use sobench_core::run_event::RunEvent;
@@ -27,7 +31,7 @@ pub(super) trait Executor: Send + Sync + 'static {
     fn wait_until(&self, at: Duration) -> impl Future<Output = ()> + Send;
 
     /// Where a request runs, such as the index of a client thread.
-    type Location: Send;
+    type Location: Copy + Send + Sync + 'static;
 
     /// Where the next request runs, and the runtime of its task; `None` for the dispatcher's own.
     fn locate(&self) -> (Self::Location, Option<Handle>);
@@ -77,7 +81,11 @@ pub(super) async fn dispatch<W: Executor>(
     let mut requests = JoinSet::new();
     let mut drain_requested = pin!(shutdown.drain_requested());
     let mut has_ended = false;
-    for prepared in queue.into_requests(until) {
+    for Arrival {
+        first: prepared,
+        followers,
+    } in queue.into_arrivals(until)
+    {
         if !has_ended {
             let decision = tokio::select! {
                 biased;
@@ -95,17 +103,22 @@ pub(super) async fn dispatch<W: Executor>(
                     breaker: Arc::clone(&breaker),
                     ready,
                 };
-                let request = send(
-                    Arc::clone(&executor),
-                    prepared,
-                    location,
-                    dispatched,
-                    events.clone(),
-                );
-                match runtime {
-                    Some(runtime) => requests.spawn_on(request, &runtime),
-                    None => requests.spawn(request),
-                };
+                if followers.is_empty() {
+                    let executor = Arc::clone(&executor);
+                    let request = send(executor, prepared, location, dispatched, events.clone());
+                    spawn(&mut requests, runtime, request);
+                } else {
+                    let context = SessionContext {
+                        executor: Arc::clone(&executor),
+                        location,
+                        breaker: Arc::clone(&breaker),
+                        end: until.time(),
+                        shutdown: shutdown.clone(),
+                        events: events.clone(),
+                    };
+                    let session = converse(context, dispatched, prepared, followers);
+                    spawn(&mut requests, runtime, session);
+                }
                 while requests.try_join_next().is_some() {}
                 continue;
             }
@@ -114,17 +127,32 @@ pub(super) async fn dispatch<W: Executor>(
         if !until.counts_as_missing(prepared.due) {
             break;
         }
-        // Fails only if the run was dropped.
-        let _ = events.send(RunEvent::Ended(Box::new(unsent(
-            prepared.index,
-            prepared.due,
-            Outcome::Cancelled,
-        ))));
+        let later = followers.iter().map(|follower| &follower.prepared);
+        for prepared in std::iter::once(&prepared).chain(later) {
+            // Fails only if the run was dropped.
+            let _ = events.send(RunEvent::Ended(Box::new(unsent(
+                prepared.index,
+                prepared.due,
+                Outcome::Cancelled,
+            ))));
+        }
     }
     while requests.join_next().await.is_some() {}
 }
 
-/// The dispatcher's state of one request.
+/// Starts a task on a runtime, or on the dispatcher's own.
+fn spawn(
+    requests: &mut JoinSet<()>,
+    runtime: Option<Handle>,
+    task: impl Future<Output = ()> + Send + 'static,
+) {
+    match runtime {
+        Some(runtime) => requests.spawn_on(task, &runtime),
+        None => requests.spawn(task),
+    };
+}
+
+/// The dispatcher's state of one request, or of one session.
 struct Dispatched<W: Executor> {
     slot: Slot<W>,
     breaker: Arc<Breaker>,

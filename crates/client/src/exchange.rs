@@ -55,6 +55,8 @@ pub(super) struct Prepared {
     pub(super) body: Body,
     /// When the connection is closed; `None` to wait for the end of the response.
     pub(super) cancel_after: Option<CancelAfter>,
+    /// The number of its session in the run, for a header.
+    pub(super) session: Option<usize>,
 }
 
 /// The body of a request.
@@ -80,9 +82,10 @@ pub(super) async fn observe(sender: &Sender, prepared: Prepared, thread: usize) 
             );
         }
     };
+    let ids = (&*prepared.label, prepared.session);
     let message = sender
         .client
-        .message(body, sender.adapter.content_type(), &prepared.label);
+        .message(body, sender.adapter.content_type(), ids);
     let decoder = sender.decoder(form == AnswerForm::Streamed);
     let timing = Timing {
         due_ns: as_ns(prepared.due),
@@ -602,6 +605,7 @@ mod tests {
             due: Duration::ZERO,
             body: Body::Bytes(Bytes::new(), AnswerForm::Streamed),
             cancel_after: None,
+            session: None,
         };
         let task = observe(&sender, prepared, 0);
         assert!(size_of_val(&task) <= 4096, "{} bytes", size_of_val(&task));
@@ -642,6 +646,7 @@ mod tests {
             due: Duration::ZERO,
             body,
             cancel_after: None,
+            session: None,
         };
         let seen = observe(&sender, prepared, 0).await;
         let expected = Outcome::ServerError {

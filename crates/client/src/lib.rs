@@ -15,6 +15,7 @@ mod coordinate;
 mod dispatch;
 mod endpoint;
 mod exchange;
+mod live;
 mod pooled_connection;
 mod probe;
 mod queue;
@@ -53,6 +54,7 @@ pub use transport::Socket;
 use clock::Clock;
 use dispatch::{DispatchSettings, Executor, dispatch, unsent};
 use exchange::{Body, Prepared, Sender, observe};
+use live::{Encoder, LiveTurn};
 use queue::Queue;
 use resource_usage::Meter;
 use sobench_backend::{Adapter, BodySettings, unsupported};
@@ -62,7 +64,7 @@ use sobench_core::load::CancelAfter;
 use sobench_core::observation::{Observation, Outcome, TransportCause};
 use sobench_core::run_event::{AnswerForm, ErrorLimitReached, RunEvent};
 use sobench_core::schedule::{Schedule, Until};
-use sobench_core::shard::Shard;
+use sobench_core::shard::{Shard, Units};
 use sobench_shutdown::Shutdown;
 
 /// Maximum connections that are opened before the clock starts.
@@ -109,7 +111,7 @@ pub async fn run(
     control: RunControl<'_>,
     on_event: impl FnMut(RunEvent),
 ) -> Result<RunTotals> {
-    let queue = prepare_queue(adapter.as_ref(), request, cases, schedule, RUN_LABEL)?;
+    let queue = prepare_queue(&adapter, request, cases, schedule, RUN_LABEL)?;
     drive(client, adapter, queue, schedule, control, on_event).await
 }
 
@@ -129,7 +131,7 @@ pub async fn warm_up(
         part,
         ..Schedule::new(vec![Duration::ZERO; cases.len()])
     };
-    let queue = prepare_queue(adapter.as_ref(), request, cases, &schedule, WARMUP_LABEL)?;
+    let queue = prepare_queue(&adapter, request, cases, &schedule, WARMUP_LABEL)?;
     let mut observations = Vec::with_capacity(cases.len());
     let control = shutdown.clone().into();
     let keep = keep_ended(|observation| observations.push(observation));
@@ -158,7 +160,7 @@ pub async fn repeat(
         AnswerForm::Whole => "whole-",
     };
     let schedule = Schedule::new(vec![Duration::ZERO; cases.len()]);
-    let queue = prepare_queue(adapter.as_ref(), request, cases, &schedule, label)?;
+    let queue = prepare_queue(&adapter, request, cases, &schedule, label)?;
     let control = shutdown.clone().into();
     let keep = keep_ended(on_end);
     drive(client, adapter, queue, &schedule, control, keep)
@@ -228,6 +230,7 @@ async fn drive(
     let mut ended = Ended {
         has_ended: vec![false; expected_cases],
         part: schedule.part,
+        units: &schedule.units,
     };
     let mut duration_ns = 0;
     let mut tripped = None;
@@ -264,7 +267,7 @@ async fn drive(
         ))));
     }
     Ok(RunTotals {
-        cases: schedule.part.share(ended.has_ended.len()),
+        cases: schedule.units.share(schedule.part, ended.has_ended.len()),
         duration_ns,
         usage,
         tripped,
@@ -315,6 +318,7 @@ pub async fn send_body(
         due: Duration::ZERO,
         body: Body::Bytes(body, form),
         cancel_after,
+        session: None,
     };
     on_own_thread(&sender, prepared).await
 }
@@ -323,13 +327,18 @@ pub async fn send_body(
 /// cases by due time; cases with equal due times keep the plan's order. Only requests of the run
 /// itself are abandoned.
 fn prepare_queue(
-    adapter: &dyn Adapter,
+    adapter: &Arc<dyn Adapter>,
     request: &BodySettings,
     cases: &[Case],
     schedule: &Schedule,
     label: &'static str,
 ) -> Result<Queue> {
-    let Schedule { due, until, part } = schedule;
+    let Schedule {
+        due,
+        until,
+        part,
+        units,
+    } = schedule;
     if cases.len() != due.len() {
         return Err(Error::internal(format!(
             "{} cases with {} due times",
@@ -340,20 +349,38 @@ fn prepare_queue(
     if *part != Shard::WHOLE && matches!(until, Until::Cycling(_)) {
         return Err(Error::internal("a shard of a load that cycles its cases"));
     }
-    let mut queue = Queue::new(label, part.share(cases.len()));
+    let mut queue = Queue::new(label, units.share(*part, cases.len()));
     let mut bodies: HashMap<BodyKey, u32> = HashMap::new();
+    let mut encoder: Option<Arc<Encoder>> = None;
     let taken = cases
         .iter()
         .zip(due)
         .enumerate()
-        .filter(|(index, _)| part.takes(*index));
+        .filter(|(index, _)| units.takes(*part, *index));
     for (index, (case, due)) in taken {
         let body = match bodies.entry(case.body_key()) {
             Entry::Occupied(body) => *body.get(),
-            Entry::Vacant(entry) => *entry.insert(queue.body(encode(adapter, request, case)?)),
+            Entry::Vacant(entry) => {
+                *entry.insert(queue.body(encode(adapter.as_ref(), request, case)?))
+            }
         };
         let cancel_after = case.cancel_after.filter(|_| label == RUN_LABEL);
-        queue.push(index, *due, body, cancel_after);
+        match case.turn.as_deref().filter(|_| units.are_sessions()) {
+            Some(turn) => {
+                let first = index.saturating_sub(turn.turn.saturating_sub(1) as usize);
+                let live = LiveTurn::new(case, &cases[first..index], || {
+                    let new = || {
+                        Arc::new(Encoder {
+                            adapter: Arc::clone(adapter),
+                            request: request.clone(),
+                        })
+                    };
+                    Arc::clone(encoder.get_or_insert_with(new))
+                });
+                queue.push_turn(index, *due, body, cancel_after, turn, live);
+            }
+            None => queue.push(index, *due, body, cancel_after),
+        }
     }
     queue.sort();
     Ok(queue)
@@ -396,13 +423,14 @@ fn connections_to_open(due: impl Iterator<Item = Duration>, cap: Option<usize>) 
 }
 
 /// Which of the started cases have ended.
-struct Ended {
+struct Ended<'s> {
     has_ended: Vec<bool>,
     /// Cases outside this shard are not expected to end.
     part: Shard,
+    units: &'s Units,
 }
 
-impl Ended {
+impl Ended<'_> {
     /// The flag of a case; grows the list if the index is new.
     fn flag(&mut self, index: usize) -> &mut bool {
         if self.has_ended.len() <= index {
@@ -417,7 +445,7 @@ impl Ended {
             .has_ended
             .iter()
             .enumerate()
-            .filter(|(index, ended)| !**ended && self.part.takes(*index));
+            .filter(|(index, ended)| !**ended && self.units.takes(self.part, *index));
         missing.map(|(index, _)| index)
     }
 }

@@ -45,6 +45,37 @@ pub struct Case {
     /// When the client closes the connection of this request; `None` if it waits for the end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cancel_after: Option<CancelAfter>,
+    /// Its place in its session; `None` for a single request.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub turn: Option<Arc<Turn>>,
+}
+
+/// The place of a request in its session.
+#[derive(Clone, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+pub struct Turn {
+    /// The number of the session in the run, from 0.
+    pub session: u32,
+    /// The number of the turn in the session, from 1. Earlier turns have lower numbers.
+    pub turn: u32,
+    /// The number of turns of the session.
+    #[serde(default)]
+    pub of: u32,
+    /// The turns of the session that end before this one is sent; empty for the first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub after: Vec<u32>,
+    /// The time from the end of the last of them until this one is due.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub delay_ms: u64,
+    /// Tokens of the recorded answer; `None` without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reference_tokens: Option<u32>,
+    /// Whether its prompt has the model's own answers in place of the recorded ones.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub live: bool,
+}
+
+fn is_zero(delay_ms: &u64) -> bool {
+    *delay_ms == 0
 }
 
 /// Identifies the content of a request body by addresses; cases of one row share their texts. Equal
@@ -86,6 +117,7 @@ impl Case {
             grammar_oracle: None,
             model: None,
             cancel_after: None,
+            turn: None,
         }
     }
 

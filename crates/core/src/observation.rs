@@ -146,6 +146,9 @@ pub struct Usage {
     /// Those of the reasoning among them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reasoning_tokens: Option<u64>,
+    /// Tokens of the prompt that the server took from its prefix cache.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cached_tokens: Option<u64>,
     /// Whether the server reported a count that is not a non-negative integer. Such a count is
     /// `None` above.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -246,6 +249,9 @@ impl Usage {
                 *count <= MAX_STATED_TOKENS
                     && !self.has_fault(CountFault::ReasoningAboveAll, checks)
             }),
+            cached_tokens: self.cached_tokens.filter(|count| {
+                *count <= MAX_STATED_TOKENS && self.prompt_tokens.is_none_or(|all| *count <= all)
+            }),
             unreadable: self.unreadable,
         }
     }
@@ -306,7 +312,8 @@ pub enum Outcome {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         stage: Option<Stage>,
     },
-    /// The run was stopped before the request ended, or before it was sent.
+    /// The run was stopped before the request ended, or before it was sent; or an earlier turn of
+    /// its session has no answer.
     Cancelled,
     /// The client closed the connection by plan, to test the server (`--cancel-rate`).
     Abandoned,
@@ -618,6 +625,7 @@ mod tests {
             prompt_tokens: Some(prompt_tokens),
             completion_tokens: Some(completion_tokens),
             reasoning_tokens,
+            cached_tokens: None,
             unreadable: false,
         };
         let two = |chunks| CountChecks {
@@ -707,6 +715,7 @@ mod tests {
                 prompt_tokens: prompt,
                 completion_tokens: completion,
                 reasoning_tokens: None,
+                cached_tokens: None,
                 unreadable: false,
             };
             let kept = usage.plausible(checks(chunks), limit);
@@ -724,6 +733,7 @@ mod tests {
             prompt_tokens,
             completion_tokens,
             reasoning_tokens: None,
+            cached_tokens: None,
             unreadable,
         };
         for (usage, chunks, expected) in [

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::json_numbers::{NumberOrInf, number_or_inf, seconds};
-use crate::shard::Shard;
+use crate::shard::{Shard, Units};
 use sobench_pycompat::random::NumpyRandom;
 
 /// Requested rate.
@@ -94,6 +94,9 @@ pub struct Schedule {
     /// The shard whose cases are sent, each at its due time in the complete schedule. Always
     /// [`Shard::WHOLE`] if cases repeat.
     pub part: Shard,
+    /// The sessions of the cases, if they have any. The turns of a session are due with its first
+    /// one in `due`, and are sent when those before them have ended.
+    pub units: Units,
 }
 
 /// When sending ends. Requests in flight may still finish.
@@ -135,6 +138,7 @@ impl Schedule {
             due,
             until: Until::LastCase,
             part: Shard::WHOLE,
+            units: Units::default(),
         }
     }
 }

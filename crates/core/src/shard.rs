@@ -72,6 +72,61 @@ impl Shard {
     }
 }
 
+/// What shards divide: single requests, or sessions, whose turns stay together.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Units {
+    /// The end of each session: the index after its last request. Empty for single requests.
+    ends: Vec<usize>,
+}
+
+impl Units {
+    /// Sessions with these numbers of turns, one after the other; none for single requests.
+    pub fn new(turns: &[u32]) -> Self {
+        let next = |end: &mut usize, turns: &u32| {
+            *end += *turns as usize;
+            Some(*end)
+        };
+        Self {
+            ends: turns.iter().scan(0, next).collect(),
+        }
+    }
+
+    /// Whether requests are turns of sessions.
+    pub fn are_sessions(&self) -> bool {
+        !self.ends.is_empty()
+    }
+
+    /// The unit of a request. Requests after the last session are of its next repetition.
+    pub fn unit(&self, index: usize) -> usize {
+        let Some(all) = self.ends.last().copied().filter(|all| *all > 0) else {
+            return index;
+        };
+        let unit = self.ends.partition_point(|end| *end <= index % all);
+        index / all * self.ends.len() + unit
+    }
+
+    /// Whether a shard contains the request with this index of the whole.
+    pub fn takes(&self, part: Shard, index: usize) -> bool {
+        part.takes(self.unit(index))
+    }
+
+    /// The indices that a shard contains, of `requests`.
+    pub fn indices(&self, part: Shard, requests: usize) -> impl Iterator<Item = usize> + '_ {
+        (0..requests).filter(move |index| self.takes(part, *index))
+    }
+
+    /// The number of requests of a shard, of `requests`.
+    pub fn share(&self, part: Shard, requests: usize) -> usize {
+        if part == Shard::WHOLE {
+            requests
+        } else if self.are_sessions() {
+            self.indices(part, requests).count()
+        } else {
+            part.share(requests)
+        }
+    }
+}
+
 impl FromStr for Shard {
     type Err = String;
 
@@ -192,6 +247,23 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn turns_of_a_session_are_in_one_shard() {
+        let units = Units::new(&[3, 1, 2]);
+        let of = |number| Shard::new(number, 2).unwrap();
+        let indices = |number| units.indices(of(number), 9).collect::<Vec<_>>();
+        // The second repetition starts at 6.
+        assert_eq!(indices(1), [0, 1, 2, 4, 5]);
+        assert_eq!(indices(2), [3, 6, 7, 8]);
+        assert_eq!(
+            (units.share(of(1), 6), units.share(Shard::WHOLE, 6)),
+            (5, 6)
+        );
+        let single = Units::default();
+        assert_eq!(single.indices(of(2), 6).collect::<Vec<_>>(), [1, 3, 5]);
+        assert_eq!(single.share(of(1), 5), 3);
     }
 
     #[test]

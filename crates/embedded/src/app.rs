@@ -25,6 +25,7 @@ use super::generation::{FinishReason, Generation, Limits, Piece};
 use super::knowledge::{Knowledge, KnownAnswers, answer_text};
 use super::mask_faults::MaskFaults;
 use super::model::LanguageModel;
+use super::prefix_cache::PrefixCache;
 use super::process_stats::ProcessStats;
 use super::reasoning::ReasoningParser;
 use super::request::{self, GenerationRequest};
@@ -60,6 +61,7 @@ pub(super) struct App {
     planting: Arc<Planting>,
     seeds: Seeds,
     known: KnownAnswers,
+    prefixes: PrefixCache,
     slots: Arc<Semaphore>,
     /// When the server started, in seconds since 1970.
     started_unix_s: u64,
@@ -107,6 +109,7 @@ impl App {
             planting,
             seeds: Seeds::new(options.seed),
             known: KnownAnswers::default(),
+            prefixes: PrefixCache::default(),
             slots: Arc::new(Semaphore::new(MAX_LIVE_REQUESTS)),
             started_unix_s: unix_seconds(),
             serial: AtomicU64::new(0),
@@ -356,7 +359,10 @@ impl App {
             seed,
             mut faults,
         } = parsed;
-        let head = self.head(endpoint, prompt_tokens);
+        let mut head = self.head(endpoint, prompt_tokens);
+        if self.options.prefix_cache {
+            head.cached_tokens = Some(self.prefixes.add(&request.prompt, prompt_tokens));
+        }
         let delta_options = self.delta_options(&head, &plan, &request);
         let is_empty = faults.has(FaultKind::Empty);
         if faults.has(FaultKind::IgnoreConstraint) && !is_empty {
@@ -458,6 +464,7 @@ impl App {
             model: self.options.model.clone(),
             fingerprint,
             prompt_tokens,
+            cached_tokens: None,
         }
     }
 }

@@ -29,6 +29,7 @@ mod mask_faults;
 mod messages_request;
 mod messages_wire;
 mod model;
+mod prefix_cache;
 mod process_stats;
 mod prometheus;
 mod reasoning;
@@ -138,6 +139,8 @@ pub struct EmbeddedSettings {
     /// [`MIN_KV_TOKENS`]. Sequences that do not fit are preempted. It also limits the tokens of one
     /// request.
     pub kv_tokens: Option<u32>,
+    /// Whether usage has the tokens of prompts that a prefix cache would have.
+    pub prefix_cache: bool,
     /// How often the model knows the references that [`EmbeddedServer::learn`] is given.
     pub knowledge: Option<Knowledge>,
 }
@@ -163,6 +166,7 @@ impl Default for EmbeddedSettings {
             repeats_between: None,
             speculate: 0,
             kv_tokens: None,
+            prefix_cache: false,
             knowledge: None,
         }
     }

@@ -200,10 +200,11 @@ fn message(
 }
 
 fn usage(head: &Head, counts: TokenCounts) -> Value {
+    let cached_tokens = head.cached_tokens.unwrap_or(0);
     let mut usage = json!({
-        "input_tokens": head.prompt_tokens,
+        "input_tokens": head.prompt_tokens - cached_tokens,
         "cache_creation_input_tokens": 0,
-        "cache_read_input_tokens": 0,
+        "cache_read_input_tokens": cached_tokens,
         "output_tokens": counts.tokens,
     });
     if let Some(reasoning) = counts.reasoning {
@@ -252,6 +253,7 @@ mod tests {
             model: "m".into(),
             fingerprint: "f".into(),
             prompt_tokens: 3,
+            cached_tokens: None,
         }
     }
 

@@ -251,7 +251,10 @@ impl ResponseWriter {
         let usage = counts.map(|TokenCounts { tokens, reasoning }| {
             json!({
                 "input_tokens": head.prompt_tokens,
-                "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
+                "input_tokens_details": {
+                    "cached_tokens": head.cached_tokens.unwrap_or(0),
+                    "cache_write_tokens": 0,
+                },
                 "output_tokens": tokens,
                 "output_tokens_details": {"reasoning_tokens": reasoning.unwrap_or(0)},
                 "total_tokens": head.prompt_tokens.saturating_add(tokens),
@@ -321,6 +324,7 @@ mod tests {
             model: "m".into(),
             fingerprint: "f".into(),
             prompt_tokens: 3,
+            cached_tokens: None,
         }
     }
 

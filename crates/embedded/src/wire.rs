@@ -18,6 +18,8 @@ pub(super) struct Head {
     /// States on every answer that it is synthetic.
     pub(super) fingerprint: String,
     pub(super) prompt_tokens: u32,
+    /// Those of them in the prefix cache; `None` without one.
+    pub(super) cached_tokens: Option<u32>,
 }
 
 /// The last event of every stream.
@@ -43,6 +45,13 @@ struct Usage {
     completion_tokens: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
     completion_tokens_details: Option<TokenDetails>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prompt_tokens_details: Option<PromptTokenDetails>,
+}
+
+#[derive(Clone, Copy, Debug, Serialize)]
+struct PromptTokenDetails {
+    cached_tokens: u32,
 }
 
 #[derive(Clone, Copy, Debug, Serialize)]
@@ -301,6 +310,9 @@ impl Head {
             completion_tokens: tokens,
             completion_tokens_details: reasoning
                 .map(|reasoning_tokens| TokenDetails { reasoning_tokens }),
+            prompt_tokens_details: self
+                .cached_tokens
+                .map(|cached_tokens| PromptTokenDetails { cached_tokens }),
         }
     }
 
@@ -369,6 +381,7 @@ mod tests {
             model,
             fingerprint,
             prompt_tokens: 3,
+            cached_tokens: None,
         }
     }
 

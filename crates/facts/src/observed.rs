@@ -1,9 +1,11 @@
 //! What the end of a request showed: its outcome, times, and what its answer names.
 
+use std::sync::Arc;
+
 use crate::Sample;
 use crate::columns::{Bits, Copied, Dense, Interned, Maybe, Sparse, Texts, columns};
 use sobench_core::answer::AnsweredBy;
-use sobench_core::case::{Arm, Case};
+use sobench_core::case::{Arm, Case, Turn};
 use sobench_core::channel_timing::ChannelTiming;
 use sobench_core::departure::Departures;
 use sobench_core::observation::{CountChecks, CountFault, Observation, Outcome, ServerTimes};
@@ -19,6 +21,8 @@ columns! {
         arm: Arm => Bits<Arm>,
         /// The item of the request, in a run with several arms of each item.
         item: Option<u32> => Copied<u32>,
+        /// Its place in its session; `None` for a single request.
+        turn: Option<Arc<Turn>> => Sparse<Arc<Turn>>,
         /// The outcome of the request.
         outcome: Outcome => Interned<Outcome>,
         /// The finish reason from the server.
@@ -53,6 +57,8 @@ columns! {
         /// Whether the server reported input tokens, and output tokens.
         stated_input: bool => Bits<bool>,
         stated_output: bool => Bits<bool>,
+        /// Tokens of the prompt that the server took from its prefix cache; `None` if unknown.
+        cached_tokens: Option<u64> => Copied<u64>,
         /// A bit for each [`CountFault`] of the server's token counts.
         count_faults: u64 => Bits<u64>,
     }
@@ -83,6 +89,7 @@ impl Observed {
             offset,
             arm: case.arm,
             item: case.item,
+            turn: case.turn.clone(),
             outcome: outcome.clone(),
             finish_reason: finish_reason.clone(),
             due_ns: timing.due_ns,
@@ -105,6 +112,10 @@ impl Observed {
             answered_by: names_itself.then(|| answer.answered_by.clone()),
             stated_input,
             stated_output,
+            cached_tokens: usage.and_then(|usage| {
+                let checks = CountChecks::new(&case.prompt, answer, chunks);
+                usage.plausible(checks, None).cached_tokens
+            }),
             count_faults: count_faults(case, observation),
         }
     }

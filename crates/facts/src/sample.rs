@@ -62,6 +62,7 @@ impl<'a> Sample<'a> {
             grammar_oracle,
             model,
             cancel_after: None,
+            turn: self.turn().cloned(),
         }
     }
 

@@ -4,7 +4,7 @@ use super::conditions::{self, lines, notice_text, notices};
 use super::tables::{self, all_metrics, is_judged, rates};
 use super::text::figure;
 use super::{
-    Report, accuracy, canaries, client_sentence, count_marks, latency_table, map, verdict,
+    Report, accuracy, canaries, client_sentence, count_marks, latency_table, map, sessions, verdict,
 };
 use sobench_core::case::Arm;
 use sobench_core::printable::{printable, printable_message};
@@ -49,6 +49,7 @@ fn document(report: &Report) -> Document {
     page.paragraphs(tables::sentences(report));
     canaries::add(&mut page, &report.metrics);
     map::add(&mut page, &report.metrics, false);
+    sessions::add(&mut page, &report.metrics);
     accuracy::add(&mut page, report);
     if let Some(latencies) = latency_table::latencies(report) {
         page.table(latencies);

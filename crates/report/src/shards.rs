@@ -148,7 +148,8 @@ pub(crate) fn merged_notices(record: &RunRecord) -> Vec<Notice> {
     let of = record.merged.len();
     let requests = |shard: &&MergedShard| {
         let number = shard.number;
-        Shard { number, of }.share(record.dataset.requests)
+        let part = Shard { number, of };
+        record.units().share(part, record.dataset.requests)
     };
     let missing = (!missing.is_empty()).then(|| LogNotice::ShardsMissing {
         shards: missing.iter().map(|shard| shard.number).collect(),
@@ -188,7 +189,7 @@ fn killed(shard: &MergedShard, record: &RunRecord) -> LogNotice {
     LogNotice::ShardKilled {
         shard: shard.number,
         ended: shard.requests,
-        prepared: part.share(record.dataset.requests),
+        prepared: record.units().share(part, record.dataset.requests),
     }
 }
 

@@ -6,7 +6,7 @@ use super::tables::is_judged;
 use super::view::{Requirements, View};
 use super::{
     Report, accuracy, canaries, channels, client_overhead, conditions, count_marks, departures,
-    error_span, text, verdict,
+    error_span, sessions, text, verdict,
 };
 use sobench_core::case::Arm;
 use sobench_core::error::Result;
@@ -92,6 +92,7 @@ pub fn document(view: &View<'_>) -> Result<Document> {
         page.gap();
         page.paragraphs(canaries::summary(canaries));
     }
+    page.paragraphs(sessions::summary(&report.metrics));
     departures::add_summary(&mut page, &report.metrics, WIDTH - EXAMPLE_INDENT);
     departures::add_clients(&mut page, &report.metrics, WIDTH - EXAMPLE_INDENT);
     let mut end = Document::default();

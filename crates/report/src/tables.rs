@@ -4,7 +4,7 @@ use super::text::figure;
 use super::view::View;
 use super::{
     Report, accuracy, breakdown, canaries, channels, confidence, count_marks, departures,
-    free_choices, map, server_metrics,
+    free_choices, map, server_metrics, sessions,
 };
 use sobench_core::case::Arm;
 use sobench_core::printable::{printable, printable_message};
@@ -89,6 +89,7 @@ pub(crate) fn add_all(page: &mut Document, view: &View<'_>) {
     );
     canaries::add(page, &report.metrics);
     map::add(page, &report.metrics, false);
+    sessions::add(page, &report.metrics);
     add_reasoning(page, report);
     channels::add(page, report);
     page.titled_table(

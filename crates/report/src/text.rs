@@ -462,6 +462,7 @@ mod tests {
                 prompt_tokens: Some(prompt_tokens),
                 completion_tokens: Some(completion_tokens),
                 reasoning_tokens,
+                cached_tokens: None,
                 unreadable: false,
             })
         };

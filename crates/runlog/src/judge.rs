@@ -515,6 +515,7 @@ mod tests {
             prompt_tokens: Some(1 << 63),
             completion_tokens: Some(9),
             reasoning_tokens: None,
+            cached_tokens: None,
             unreadable: false,
         };
         check(

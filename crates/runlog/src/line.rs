@@ -11,7 +11,7 @@ use crate::probe::ProbeResults;
 use crate::recovery::Recovery;
 use crate::spec_decode::SpecDecode;
 use sobench_core::answer::{Answer, AnsweredBy, ToolCall};
-use sobench_core::case::{Arm, Case, Prompt};
+use sobench_core::case::{Arm, Case, Prompt, Turn};
 use sobench_core::channel_timing::ChannelTiming;
 use sobench_core::constraint::Constraint;
 use sobench_core::departure::Departures;
@@ -139,6 +139,8 @@ pub(super) struct RequestLine<'a, O> {
     tags: Cow<'a, [String]>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     cancel_after: Option<CancelAfter>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    turn: Option<Cow<'a, Turn>>,
     outcome: O,
     timing: Gaps,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -379,6 +381,7 @@ impl<'a> RequestLine<'a, &'a Outcome> {
             model: case.model.as_deref().map(Cow::from),
             tags: (&case.tags).into(),
             cancel_after: case.cancel_after,
+            turn: case.turn.as_deref().map(Cow::Borrowed),
             outcome: &observation.outcome,
             timing: Gaps::new(&observation.timing),
             finish_reason: observation.finish_reason.as_deref().map(Cow::from),
@@ -425,6 +428,7 @@ impl ReadRequest {
             tags: self.tags.into_owned(),
             model: self.model.map(Into::into),
             cancel_after: self.cancel_after,
+            turn: self.turn.map(|turn| Arc::new(turn.into_owned())),
             ..Case::new(self.id.into_owned(), prompt, None, self.output_len)
         };
         Ok((case, observation))

@@ -421,13 +421,16 @@ fn check_requests(log: &RunLog) -> Result<()> {
         log.record.dataset.requests,
         log.source().name(),
     );
+    let units = log.record.units();
+    let is_foreign = |index: usize| index >= whole || !units.takes(part, index);
     let foreign = log
         .requests
         .iter()
-        .find(|request| !part.takes(request.case_index()) || request.case_index() >= whole);
+        .find(|request| is_foreign(request.case_index()));
     if let Some(request) = foreign {
         let (id, index) = (request.id(), request.case_index());
-        let owner = (1..=part.of).find(|number| index < whole && index % part.of == number - 1);
+        let owner =
+            (1..=part.of).find(|number| index < whole && units.unit(index) % part.of == number - 1);
         let owner = owner.map_or_else(
             || "no shard".to_owned(),
             |number| format!("shard {number}/{}", part.of),
@@ -438,7 +441,7 @@ fn check_requests(log: &RunLog) -> Result<()> {
     if log.footer.is_none() {
         return Ok(());
     }
-    let planned = || (0..part.share(whole)).map(|position| part.number - 1 + position * part.of);
+    let planned = || units.indices(part, whole);
     let found = log.requests.iter().map(|request| request.case_index());
     let skipped = planned()
         .zip(found)

@@ -154,6 +154,7 @@ fn observation(case_index: usize, outcome: Outcome, chunks_ns: &[u64]) -> Observ
             prompt_tokens: Some(u64::MAX),
             completion_tokens: None,
             reasoning_tokens: None,
+            cached_tokens: None,
             unreadable: false,
         }),
     }
@@ -396,6 +397,7 @@ fn check(log: &RunLog) {
                     prompt_tokens: Some(u64::MAX),
                     completion_tokens: None,
                     reasoning_tokens: None,
+                    cached_tokens: None,
                     unreadable: false,
                 });
             shown.lock().unwrap().push((

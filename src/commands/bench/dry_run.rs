@@ -141,6 +141,9 @@ impl<'a> DryRun<'a> {
         if let Some(prefix) = &self.plan.settings.request.request_id_prefix {
             let _ = writeln!(page, "x-request-id: {prefix}0");
         }
+        if let Some(name) = &self.plan.settings.request.session_header {
+            let _ = writeln!(page, "{name}: session-0");
+        }
         let _ = match serde_json::from_slice::<Value>(&body) {
             Ok(body) => writeln!(page, "\n{body:#}"),
             Err(_) => writeln!(

@@ -316,6 +316,7 @@ fn client(
             .request_id_prefix
             .clone()
             .or_else(|| request_id_prefix.map(str::to_owned)),
+        session_header: settings.request.session_header.clone(),
         part,
         keeps_frames: settings.request.wire,
         limits: Limits {

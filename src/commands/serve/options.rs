@@ -57,6 +57,9 @@ pub struct ServeArgs {
     /// merge-calls@20of2000 injects it into exactly 20 of the first 2,000 requests that it can change
     #[arg(long, value_name = "KIND[:MS|:N|:BYTES][@SHARE]", num_args = 1..)]
     pub fault: Vec<String>,
+    /// Report the tokens of prompts that a prefix cache would have, as cached tokens of usage
+    #[arg(long)]
+    pub prefix_cache: bool,
     #[command(flatten, next_help_heading = EMBEDDED_HEADING)]
     pub embedded: EmbeddedArgs,
     #[command(flatten, next_help_heading = ENGINE_HEADING)]
@@ -103,6 +106,7 @@ impl ServeArgs {
                 .unwrap_or_else(|| SYNTHETIC_MODEL.to_owned()),
             bind: Some(bind),
             guided_fields: self.guided_fields,
+            prefix_cache: self.prefix_cache,
             faults: self
                 .fault
                 .iter()

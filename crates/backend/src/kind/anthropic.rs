@@ -298,11 +298,13 @@ fn read_usage(raw: &RawValue) -> Option<Usage> {
     if let (Some(tokens), Some(cached)) =
         (&mut usage.prompt_tokens, wire::members::<Cached<'_>>(raw))
     {
-        let cached = [
+        let [read, written] = [
             cached.cache_read_input_tokens,
             cached.cache_creation_input_tokens,
-        ];
-        *tokens += cached.into_iter().filter_map(wire::number).sum::<u64>();
+        ]
+        .map(wire::number);
+        *tokens += read.unwrap_or(0) + written.unwrap_or(0);
+        usage.cached_tokens = read;
     }
     Some(usage)
 }
@@ -421,7 +423,13 @@ mod tests {
         assert_eq!(answer.reasoning, "I need the greatest common divisor.");
         assert_eq!(
             (&*answer.content, found.usage),
-            ("It is 21.", usage(100, 47))
+            (
+                "It is 21.",
+                usage(100, 47).map(|usage| Usage {
+                    cached_tokens: Some(70),
+                    ..usage
+                })
+            )
         );
         assert_eq!(answer.answered_by.model, "claude-sonnet-4-5");
         assert!(answer.departures.is_empty(), "{:?}", answer.departures);

@@ -11,6 +11,7 @@ use tokio::time::Instant;
 
 use super::*;
 use crate::exchange::Body;
+use sobench_core::case::Turn;
 use sobench_core::load::ErrorLimits;
 use sobench_core::run_event::AnswerForm;
 use sobench_core::schedule::{Pace, Ramp, RampStrategy, Rate, due_times};
@@ -121,6 +122,18 @@ async fn run_with_faults(
         .iter()
         .enumerate()
         .for_each(|(index, due)| queue.push(index, Duration::from_millis(*due), body, None));
+    run_queue(queue, cap, until, takes, fails, limits, stopping).await
+}
+
+async fn run_queue(
+    queue: Queue,
+    cap: Option<usize>,
+    until: Until,
+    takes: fn(usize) -> u64,
+    fails: fn(usize) -> bool,
+    limits: ErrorLimits,
+    stopping: impl FnOnce(Shutdown),
+) -> DispatchResult {
     let shutdown = Shutdown::new();
     let breaker = Breaker::new(limits, shutdown.clone());
     stopping(shutdown.clone());
@@ -484,4 +497,117 @@ async fn dispatch_matches_a_reference_queue() {
             assert!(ran.cancelled.is_empty());
         }
     }
+}
+
+/// Sessions by their start in milliseconds and their turns: which turns end before each, and the delay
+/// after them.
+async fn run_sessions(
+    sessions: &[(u64, &[(&[u32], u64)])],
+    cap: Option<usize>,
+    until: Until,
+    fails: fn(usize) -> bool,
+    stopping: impl FnOnce(Shutdown),
+) -> DispatchResult {
+    let mut queue = Queue::new("", 0);
+    let body = queue.body(Body::Bytes(Default::default(), AnswerForm::Streamed));
+    let mut index = 0;
+    for (session, (due, turns)) in sessions.iter().enumerate() {
+        for (position, (after, delay_ms)) in turns.iter().enumerate() {
+            let turn = Turn {
+                session: session as u32,
+                turn: position as u32 + 1,
+                after: after.to_vec(),
+                delay_ms: *delay_ms,
+                ..Turn::default()
+            };
+            queue.push_turn(index, Duration::from_millis(*due), body, None, &turn, None);
+            index += 1;
+        }
+    }
+    let limits = ErrorLimits::default();
+    run_queue(queue, cap, until, |_| 100, fails, limits, stopping).await
+}
+
+/// Three turns, one after the other, with a delay of 50 ms before the second.
+const THREE: &[(&[u32], u64)] = &[(&[], 0), (&[1], 50), (&[2], 0)];
+
+#[tokio::test(start_paused = true)]
+async fn a_turn_is_sent_when_the_one_before_it_has_ended_and_its_delay_has_passed() {
+    let sessions = [(0, THREE), (30, THREE)];
+    let ran = run_sessions(&sessions, None, Until::LastCase, |_| false, |_| {}).await;
+    assert_eq!(
+        ran.sent,
+        [(0, 0), (3, 30), (1, 150), (4, 180), (2, 250), (5, 280)]
+    );
+    assert_eq!((ran.ended, ran.cancelled), (380, vec![]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_holds_its_slot_between_its_turns() {
+    let sessions = [(0, THREE), (0, THREE)];
+    let ran = run_sessions(&sessions, Some(1), Until::LastCase, |_| false, |_| {}).await;
+    assert_eq!(
+        ran.sent,
+        [(0, 0), (1, 150), (2, 250), (3, 350), (4, 500), (5, 600)]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn branches_run_side_by_side_and_are_joined() {
+    let branches: &[(&[u32], u64)] = &[(&[], 0), (&[1], 0), (&[1], 30), (&[2, 3], 5)];
+    let ran = run_sessions(
+        &[(0, branches)],
+        Some(1),
+        Until::LastCase,
+        |_| false,
+        |_| {},
+    )
+    .await;
+    assert_eq!(ran.sent, [(0, 0), (1, 100), (2, 130), (3, 235)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_turn_without_an_answer_ends_its_session() {
+    let sessions = [(0, THREE), (0, THREE)];
+    let fails = |index| index == 1;
+    let ran = run_sessions(&sessions, Some(1), Until::LastCase, fails, |_| {}).await;
+    assert_eq!(ran.sent, [(0, 0), (1, 150), (3, 250), (4, 400), (5, 500)]);
+    assert_eq!(ran.cancelled, [2]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn sessions_end_with_the_time_of_the_run() {
+    // The second turn is due at 150 ms, the third at 250 ms.
+    let end = Until::Time(Duration::from_millis(200));
+    let ran = run_sessions(&[(0, THREE), (0, THREE)], Some(1), end, |_| false, |_| {}).await;
+    assert_eq!(ran.sent, [(0, 0), (1, 150)]);
+    assert_eq!(
+        ran.cancelled,
+        [2],
+        "a session that has not started is not missing"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn sessions_are_cycled_with_indices_of_their_own() {
+    let end = Until::Cycling(Duration::from_millis(500));
+    let ran = run_sessions(&[(0, THREE)], Some(1), end, |_| false, |_| {}).await;
+    assert_eq!(ran.sent, [(0, 0), (1, 150), (2, 250), (3, 350), (4, 500)]);
+    assert_eq!(ran.cancelled, [5]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_cancels_the_turns_that_wait() {
+    let stopping = |shutdown: Shutdown| {
+        tokio::spawn(async move {
+            tokio::time::sleep(Duration::from_millis(120)).await;
+            shutdown.drain();
+        });
+    };
+    let sessions = [(0, THREE), (0, THREE)];
+    let ran = run_sessions(&sessions, Some(1), Until::LastCase, |_| false, stopping).await;
+    assert_eq!((ran.sent, ran.ended), (vec![(0, 0)], 120));
+    let mut cancelled = ran.cancelled;
+    cancelled.sort_unstable();
+    assert_eq!(cancelled, [1, 2, 3, 4, 5]);
 }

@@ -30,7 +30,10 @@ pub(super) fn build(plan: &DatasetPlan, rows: Rows, tokenizer: &Tokenizer) -> Re
         converted_from,
         mut notices,
     } = rows;
-    let row_indices = row_indices(plan, kind, available);
+    let row_indices = match kind {
+        RowsKind::Sessions => (0..rows.len()).collect(),
+        _ => row_indices(plan, kind, available),
+    };
     notices.extend(repetition(plan.num_prompts, kind, available));
     let is_templated =
         |row: &Row| takes_text(plan.prompt_form) && matches!(row.prompt, Prompt::Messages(_));
@@ -42,7 +45,10 @@ pub(super) fn build(plan: &DatasetPlan, rows: Rows, tokenizer: &Tokenizer) -> Re
     }
     let mut rows = rows
         .into_iter()
-        .take(plan.rows_needed())
+        .take(match kind {
+            RowsKind::Sessions => usize::MAX,
+            _ => plan.rows_needed(),
+        })
         .map(|row| prepare_row(row, plan, tokenizer))
         .collect::<Result<Vec<_>>>()?;
     notices.extend(references::check(plan, &mut rows)?);
@@ -78,6 +84,7 @@ fn row_indices(plan: &DatasetPlan, kind: RowsKind, available: usize) -> Vec<usiz
     let once = available.min(plan.num_prompts);
     match kind {
         RowsKind::Complete
+        | RowsKind::Sessions
         | RowsKind::Collected(Shortfall::FewerRequests)
         | RowsKind::Sampled(Shortfall::FewerRequests) => (0..once).collect(),
         RowsKind::Generated | RowsKind::Collected(Shortfall::RepeatRows) => (0..plan.num_prompts)
@@ -96,7 +103,7 @@ fn row_indices(plan: &DatasetPlan, kind: RowsKind, available: usize) -> Vec<usiz
 fn repetition(prompts: usize, kind: RowsKind, rows: usize) -> Option<Notice> {
     match kind {
         _ if rows >= prompts => None,
-        RowsKind::Generated | RowsKind::Complete => None,
+        RowsKind::Generated | RowsKind::Complete | RowsKind::Sessions => None,
         RowsKind::Collected(Shortfall::FewerRequests)
         | RowsKind::Sampled(Shortfall::FewerRequests) => {
             Some(DatasetNotice::FewerRows { rows, prompts }.into())
@@ -326,6 +333,7 @@ fn case(row: &Row, plan: &DatasetPlan, index: usize, arm: Arm, item: Option<u32>
         grammar_oracle: row.grammar_oracle.clone(),
         model: row.model.clone(),
         cancel_after: None,
+        turn: row.turn.clone(),
     }
 }
 

@@ -286,6 +286,7 @@ pub(super) fn row(
         output_len: length(members)?,
         model: None,
         at: None,
+        turn: None,
         completion: completion.or(example),
         tags: tags(members)?,
         name: match members.get("id") {

@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::registry::{ConstraintScope, Spec};
-use super::{Dataset, DatasetPlan, Inputs, cases, load_with};
+use super::{Dataset, DatasetPlan, Inputs, Source, cases, load_with};
 use sobench_core::case::DATASET_TAG;
 use sobench_core::error::{Error, Result};
 use sobench_notices::notice::{DatasetNotice, Notice};
@@ -61,6 +61,10 @@ pub(super) fn load(mix: &MixPlan, plan: &DatasetPlan, inputs: &Inputs<'_>) -> Re
             ..part.plan.clone()
         };
         let loaded = load_with(&part_plan, inputs);
+        if matches!(part_plan.source, Source::Sessions(_)) {
+            return Err(Error::usage("--mix with the dataset sessions")
+                .hint("run sessions alone: --dataset sessions"));
+        }
         parts.push((
             name,
             loaded.map_err(|error| Error {

@@ -40,6 +40,7 @@ mod repository;
 mod requests;
 mod rows;
 mod schema_prompt;
+mod sessions;
 mod sharegpt;
 mod shipped;
 mod shuffled_objects;
@@ -67,6 +68,7 @@ pub use plan::DatasetPlan;
 pub use prompt_variants::{MAX_PROMPT_VARIANTS, PromptVariants};
 pub use requests::{Names, body, unjudged};
 pub use rows::{Order, Shortfall};
+pub use sessions::{MAX_TURNS, SessionMode, SessionsFlags};
 pub use shipped::shipped_rows;
 pub use suite::{SUITE_NAME, SuiteFlags};
 pub use tools::{TOOLS_NAME, ToolsFlags, draw_tools};
@@ -101,6 +103,8 @@ datasets! {
     Suite(suite::SuitePlan),
     /// 120 requests with 40 tools: one call, several, none, or a tool that is not offered.
     Tools(tools::ToolsPlan),
+    /// Conversations of several turns with tool calls, generated or from a file.
+    Sessions(sessions::SessionsPlan),
     /// A constraint with a nonce for each request, which shows masks that fail under load.
     Canary(canary::CanaryPlan),
     /// Documents made from the seed, whose facts are the right answer.
@@ -181,6 +185,8 @@ pub struct DatasetArgs {
     #[command(flatten, next_help_heading = OPTIONS_HEADING)]
     pub context: cells::ContextFlags,
     #[command(flatten, next_help_heading = OPTIONS_HEADING)]
+    pub sessions: sessions::SessionsFlags,
+    #[command(flatten, next_help_heading = OPTIONS_HEADING)]
     pub canary: canary::CanaryFlags,
     #[command(flatten, next_help_heading = OPTIONS_HEADING)]
     pub extract: extract::ExtractFlags,
@@ -240,6 +246,16 @@ pub struct Dataset {
     pub converted_from: Option<GrammarDialect>,
     /// Notices for the user.
     pub notices: Vec<Notice>,
+}
+
+impl Dataset {
+    /// The number of turns of each session; empty without sessions.
+    pub fn session_turns(&self) -> Vec<u32> {
+        let session = |case: &Case| case.turn.as_ref().map(|turn| turn.session);
+        let sessions = self.cases.chunk_by(|one, two| session(one) == session(two));
+        let with_turns = sessions.filter(|cases| session(&cases[0]).is_some());
+        with_turns.map(|cases| cases.len() as u32).collect()
+    }
 }
 
 /// Loads the cases of a plan.

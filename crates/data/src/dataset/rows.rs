@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use sobench_core::case::Prompt;
+use sobench_core::case::{Prompt, Turn};
 use sobench_core::constraint::{Constraint, GrammarDialect};
 use sobench_core::scorer::Scorer;
 use sobench_notices::notice::Notice;
@@ -61,6 +61,8 @@ pub(super) struct Row {
     pub(super) model: Option<Arc<str>>,
     /// When it was recorded, in seconds.
     pub(super) at: Option<f64>,
+    /// Its place in its session.
+    pub(super) turn: Option<Arc<Turn>>,
     /// The name in errors, such as `rows.jsonl, line 3`.
     pub(super) name: String,
 }
@@ -87,6 +89,7 @@ impl Row {
             grammar_oracle: None,
             model: None,
             at: None,
+            turn: None,
             name: "row 0".to_owned(),
         }
     }
@@ -136,6 +139,8 @@ pub(super) enum RowsKind {
     Sampled(Shortfall),
     /// As many rows as requests. None is repeated.
     Complete,
+    /// The turns of sessions, as many as the run sends.
+    Sessions,
 }
 
 /// Source of generated rows without user input.

@@ -28,7 +28,7 @@ use sobench_core::answer::Channel;
 use sobench_core::constraint::GrammarDialect;
 use sobench_core::dates::date;
 use sobench_core::scorer::Scorer;
-use sobench_core::shard::Shard;
+use sobench_core::shard::{Shard, Units};
 use sobench_core::speed::Speed;
 use sobench_notices::enforcement::Enforcement;
 use sobench_notices::notice::Notice;
@@ -132,6 +132,9 @@ pub struct DatasetRecord {
     pub grammar_converted_from: Option<GrammarDialect>,
     /// Prepared requests over all shards.
     pub requests: usize,
+    /// The number of turns of each session, in the order of the requests; empty without sessions.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub session_turns: Vec<u32>,
     /// The kinds of constraints (`json`, `regex`, ...), in order.
     pub constraint_kinds: Vec<String>,
     /// The scorers of the references, in the order of [`Scorer::ALL`]; empty without references.
@@ -190,7 +193,12 @@ impl RunRecord {
 
     /// Number of requests prepared for this client.
     pub fn own_requests(&self) -> usize {
-        self.part().share(self.dataset.requests)
+        self.units().share(self.part(), self.dataset.requests)
+    }
+
+    /// What shards divide.
+    pub fn units(&self) -> Units {
+        Units::new(&self.dataset.session_turns)
     }
 
     /// The concurrency cap of this client; `None` without a cap.

@@ -76,6 +76,9 @@ pub struct RequestSettings {
     /// Variables for the tokenizer's chat template. Those for the server are in `extra_body`.
     pub template_variables: Option<Map<String, Value>>,
     pub request_id_prefix: Option<String>,
+    /// The header with the id of the session.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session_header: Option<String>,
     /// LoRA modules; `None` if all requests use the model of the run.
     pub lora: Option<Lora>,
     /// Whether to profile the server during the measurement.

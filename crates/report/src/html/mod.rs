@@ -9,7 +9,7 @@ use super::text::figure;
 use super::view::View;
 use super::{
     Report, accuracy, breakdown, canaries, client_overhead, count_marks, latency_table, map,
-    server_metrics, verdict,
+    server_metrics, sessions, verdict,
 };
 use sobench_core::case::Arm;
 use sobench_core::error::Result;
@@ -71,6 +71,7 @@ fn document(view: &View<'_>) -> Result<Document> {
     }
     map::add(&mut page, &report.metrics, true);
     canaries::add(&mut page, &report.metrics);
+    sessions::add(&mut page, &report.metrics);
     accuracy::add(&mut page, report);
     if let Some(latencies) = latency_table::latencies(report) {
         page.heading("Latency");

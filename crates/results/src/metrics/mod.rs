@@ -37,6 +37,7 @@ pub mod repetition;
 pub mod run_issues;
 pub mod server;
 pub mod server_times;
+pub mod sessions;
 pub mod steady_state;
 pub mod stream_parity;
 pub mod throughput;
@@ -69,6 +70,7 @@ use self::repetition::Repetition;
 use self::run_issues::RunIssues;
 use self::server::ServerMetrics;
 use self::server_times::ServerTimesSummary;
+use self::sessions::Sessions;
 use self::stream_parity::StreamParity;
 use self::validity_pattern::ValidityPattern;
 use sobench_core::case::Arm;
@@ -127,6 +129,9 @@ pub struct Metrics {
     /// `None` without a map of tools and context.
     #[serde(rename = "map", skip_serializing_if = "Option::is_none")]
     pub cells: Option<CellMap>,
+    /// `None` without sessions.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sessions: Option<Sessions>,
     /// `None` unless answers were requested streamed and whole.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stream_parity: Option<StreamParity>,
@@ -261,6 +266,7 @@ pub fn summarise_with_server(
         free_choices: FreeChoiceShares::new(samples),
         canaries: Canaries::new(samples),
         cells: CellMap::new(samples, options),
+        sessions: Sessions::new(samples, options),
         server_times: ServerTimesSummary::new(samples, options),
         issues: RunIssues::new(samples),
         name_changes: name_change::all(samples),

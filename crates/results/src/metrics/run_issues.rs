@@ -173,6 +173,7 @@ mod tests {
             prompt_tokens: prompt,
             completion_tokens: completion,
             reasoning_tokens: None,
+            cached_tokens: None,
             unreadable: false,
         };
         let too_few = usage(Some(7), Some(2));
@@ -185,6 +186,7 @@ mod tests {
         check_ignored(usage(Some(7), Some(3)), [Server, Server], 0);
         check_ignored(
             Usage {
+                cached_tokens: None,
                 unreadable: true,
                 ..usage(Some(7), None)
             },

@@ -126,6 +126,7 @@ pub(crate) fn request(
         extra_body: own,
         template_variables,
         request_id_prefix: arguments.server.request_id_prefix.clone(),
+        session_header: arguments.server.session_header.clone(),
         lora: lora(&arguments.server, backend)?,
         profile: arguments.server.profile,
     })

@@ -74,6 +74,10 @@ pub struct ServerArgs {
     /// Prefix of each request's x-request-id, followed by the number of the request
     #[arg(long, value_name = "PREFIX")]
     pub request_id_prefix: Option<String>,
+    /// Name of a header with the id of the session, for routers: the prefix of --request-id-prefix,
+    /// session-, and a number. Only --dataset sessions has sessions
+    #[arg(long, value_name = "NAME")]
+    pub session_header: Option<String>,
     /// Metrics page of the server, read every 500 ms during the run: auto reads the page of the kind
     /// of server if it answers, a URL reads another page, off reads none
     #[arg(long, value_name = "auto|URL|off", default_value = "auto")]
@@ -94,12 +98,11 @@ const DEFAULT_PORT: u16 = 8000;
 /// embedded server.
 pub(crate) fn backend(arguments: &BenchArgs) -> ServerKind {
     let datasets = &arguments.dataset.dataset;
-    let is_tools = !datasets.is_empty()
+    let chats = [DatasetName::Tools, DatasetName::Sessions].map(DatasetName::name);
+    let is_chat = !datasets.is_empty()
         && arguments.dataset.mix.is_none()
-        && datasets
-            .iter()
-            .all(|name| name == DatasetName::Tools.name());
-    let needs_chat = is_tools || arguments.embedded.embedded_reasoning_tokens > 0;
+        && datasets.iter().all(|name| chats.contains(&name.as_str()));
+    let needs_chat = is_chat || arguments.embedded.embedded_reasoning_tokens > 0;
     let default = if needs_chat && !is_named(&arguments.server) {
         ServerKind::OpenaiChat
     } else {
@@ -118,6 +121,12 @@ fn is_named(server: &ServerArgs) -> bool {
         ..
     } = server;
     base_url.is_some() || host.is_some() || port.is_some() || model.is_some()
+}
+
+/// Whether the run sends sessions.
+fn names_sessions(arguments: &BenchArgs) -> bool {
+    let mut datasets = arguments.dataset.dataset.iter();
+    datasets.any(|name| name == DatasetName::Sessions.name())
 }
 
 /// The metrics page of the server.
@@ -263,6 +272,7 @@ fn embedded_target(arguments: &BenchArgs, backend: ServerKind) -> Result<Target>
     let options = embedded::options(engine, &arguments.embedded, &arguments.engine)?;
     Ok(Target::Embedded(EmbeddedSettings {
         knowledge: arguments.knowledge.embedded_knows,
+        prefix_cache: names_sessions(arguments),
         ..options
     }))
 }

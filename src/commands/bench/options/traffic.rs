@@ -15,7 +15,7 @@ use sobench_plan::dataset::MAX_PROMPTS;
 /// The traffic flags.
 #[derive(Args, Clone, Debug)]
 pub struct TrafficArgs {
-    /// Number of requests, or of items where each is sent in several arms [default: 1000, or as many as fit into --duration]
+    /// Number of requests, of items where each is sent in several arms, or of sessions [default: 1000, or as many as fit into --duration]
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub num_prompts: Option<usize>,
     /// Time in seconds after which no request is sent. Requests in flight may finish
@@ -24,7 +24,7 @@ pub struct TrafficArgs {
     /// Limit of tokens of an answer (max_tokens) [default: 128, or depends on the dataset]
     #[arg(long, value_name = "OUTPUT_LEN", allow_negative_numbers = true)]
     pub output_len: Option<u32>,
-    /// Arrival rate in requests per second; inf sends all requests at once
+    /// Arrival rate in requests per second, or in sessions per second; inf sends all at once
     #[arg(long, value_name = "RPS", default_value_t = f64::INFINITY, allow_negative_numbers = true)]
     pub request_rate: f64,
     /// Increase of the arrival rate from the first request to the last, in place of --request-rate
@@ -54,7 +54,8 @@ pub struct TrafficArgs {
     /// is burstier, inf is even spacing
     #[arg(long, default_value_t = 1.0, allow_negative_numbers = true)]
     pub burstiness: f64,
-    /// Concurrency cap: the maximum number of requests in flight
+    /// Concurrency cap: the maximum number of requests in flight. A session counts as one request
+    /// from its first turn to its last
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub max_concurrency: Option<usize>,
     /// Share of --max-concurrency at which the run is in steady state. The report has the metrics

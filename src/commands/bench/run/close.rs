@@ -49,8 +49,10 @@ pub(super) fn close(
     let stamps = totals.usage.implausible_stamps;
     let notices = &mut found.notices;
     notices.extend(stamps.map(|count| BenchNotice::ReceiveStampsRefused { count }.into()));
-    let Schedule { until, part, .. } = measurement.schedule;
-    let prepared = part.share(cases.len());
+    let Schedule {
+        until, part, units, ..
+    } = measurement.schedule;
+    let prepared = units.share(*part, cases.len());
     notices.extend(duration::notice(dataset, *until, prepared, totals.cases));
     let tripped = totals.tripped.as_ref();
     let broken_off = tripped.map(|tripped| broken_off(tripped, cases));

@@ -215,7 +215,8 @@ impl Measurement<'_> {
             unit: "requests",
             failed: "without an answer",
         };
-        let requests = self.schedule.part.share(self.cases.len()) * self.context.runs();
+        let Schedule { part, units, .. } = self.schedule;
+        let requests = units.share(*part, self.cases.len()) * self.context.runs();
         let is_known = !matches!(self.schedule.until, Until::Cycling(_));
         let progress = Progress::new(mode, is_known.then_some(requests), labels);
         match &self.context.prefix {

@@ -11,6 +11,7 @@ use crate::commands::bench::session::Session;
 use crate::terminal::{self, InputUnit};
 use sobench_core::error::{Error, Result};
 use sobench_core::schedule::{Pace, Rate, Schedule, due_times, replayed};
+use sobench_core::shard::Units;
 use sobench_data::dataset::{self, Dataset, DatasetPlan, Inputs, Source};
 use sobench_data::hub::HubSettings;
 use sobench_data::tokenizer::Tokenizer;
@@ -48,7 +49,9 @@ pub(super) fn prepare(plan: &RunPlan, context: &RunContext, runtime: &Runtime) -
     let is_shown = plan.output.progress;
     let mut dataset = load(loading, &tokenizer, is_shown, context, runtime)?;
     let requests = dataset.cases.len();
-    if part.share(requests) == 0 {
+    let session_turns = dataset.session_turns();
+    let units = Units::new(&session_turns);
+    if units.share(part, requests) == 0 {
         let error = format!("--shard {part} has no requests: the dataset has {requests}");
         return Err(Error::usage(error).hint("use fewer shards"));
     }
@@ -73,12 +76,21 @@ pub(super) fn prepare(plan: &RunPlan, context: &RunContext, runtime: &Runtime) -
     let load = &settings.load;
     let due = match load.replay_speed {
         Some(speed) => replayed(&dataset.recorded_s, speed),
+        None if units.are_sessions() => {
+            let sessions = session_turns.len();
+            let starts = due_times(sessions, load.pace, load.burstiness, settings.dataset.seed);
+            let turns = starts.iter().zip(&session_turns);
+            turns
+                .flat_map(|(start, turns)| std::iter::repeat_n(*start, *turns as usize))
+                .collect()
+        }
         None => due_times(requests, load.pace, load.burstiness, settings.dataset.seed),
     };
     let schedule = Schedule {
         due: context.due(due, load.until),
         until: load.until,
         part,
+        units,
     };
     Ok(Prepared {
         session,

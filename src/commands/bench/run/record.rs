@@ -99,6 +99,7 @@ fn dataset_record(dataset: &Dataset, settings: &Settings) -> DatasetRecord {
         sha256: dataset.sha256.clone(),
         grammar_converted_from: dataset.converted_from,
         requests: dataset.cases.len(),
+        session_turns: dataset.session_turns(),
         constraint_kinds: kinds.into_iter().map(str::to_owned).collect(),
         scorers: scorers(&dataset.cases),
         constraints: constraints(&dataset.cases),

@@ -44,9 +44,10 @@ pub fn shard_overhead(
         max_concurrency: max_concurrency.map(|cap| part.share(cap)),
         start_ns: shard.begin_ns,
     };
+    let units = record.units();
     let own: Vec<Sample<'_>> = samples
         .iter()
-        .filter(|sample| part.takes(sample.case_index()))
+        .filter(|sample| units.takes(part, sample.case_index()))
         .copied()
         .collect();
     Some(ClientOverhead::new(

@@ -3,6 +3,7 @@
 
 use super::{Better, Metric, MetricKind, RunSamples, Shown, Unit, rates};
 use crate::metrics::channel_latency::late_percent;
+use crate::metrics::sessions;
 use crate::metrics::throughput::{max_in_flight, sum};
 use sobench_core::answer::Channel;
 use sobench_core::observation::Outcome;
@@ -221,7 +222,8 @@ pub static TRUNCATED: Metric = total(
 )
 .shown(Shown::Unlike(&rates::TRUNCATED_RATE));
 
-/// Requests that were due and never sent, though the kind of server has a form for them.
+/// Requests that were due and never sent, though the kind of server has a form for them. A later turn of
+/// a session is due when the turns before it have an answer.
 pub static NEVER_SENT: Metric = total(
     "never_sent",
     "Requests due and never sent",
@@ -232,7 +234,8 @@ pub static NEVER_SENT: Metric = total(
             .samples
             .iter()
             .filter(|sample| sample.latency(run.options).schedule_lag_ms.is_none())
-            .filter(|sample| !matches!(sample.outcome(), Outcome::Unsupported { .. }));
+            .filter(|sample| !matches!(sample.outcome(), Outcome::Unsupported { .. }))
+            .filter(|sample| sample.turn().is_none_or(|turn| turn.turn == 1));
         Some(unsent.count() as f64)
     },
 )
@@ -300,6 +303,35 @@ pub static DURATION: Metric = total(
     Unit::Seconds,
     Better::Neither,
     |run| Some(run.duration_ns as f64 / 1e9),
+);
+
+/// Percentage of sessions without an invalid answer among those with a judged turn. In this and the next
+/// two, sessions that the end of the run cut off do not count, and a session counts only if the group
+/// has all of its turns.
+pub static SESSION_VALID_RATE: Metric = total(
+    "session_valid_rate",
+    "Valid sessions",
+    Unit::Percent,
+    Better::Up,
+    |run| sessions::percent(run.samples, |end| end.is_valid),
+);
+
+/// Percentage of sessions with an answer to every turn.
+pub static SESSION_FINISHED_RATE: Metric = total(
+    "session_finished_rate",
+    "Finished sessions",
+    Unit::Percent,
+    Better::Up,
+    |run| sessions::percent(run.samples, |end| Some(end.is_finished)),
+);
+
+/// Percentage of sessions whose last answer is right, among those whose last turn has a reference.
+pub static SESSION_RIGHT_RATE: Metric = total(
+    "session_right_rate",
+    "Sessions with the right end",
+    Unit::Percent,
+    Better::Up,
+    |run| sessions::percent(run.samples, |end| end.is_right),
 );
 
 /// Output tokens per second of the run.

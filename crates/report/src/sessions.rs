@@ -1,0 +1,95 @@
+//! The sentences and the table about sessions.
+
+use super::text::figure;
+use sobench_render::{Document, Table};
+use sobench_results::metrics::Metrics;
+use sobench_results::metrics::sessions::{Sessions, TurnFigures};
+use sobench_statistics::Rate;
+
+const TITLE: &str = "Turns of sessions (means of answers)";
+
+/// The lines of the summary; none without sessions.
+pub(crate) fn summary(metrics: &Metrics) -> Vec<String> {
+    metrics.sessions.as_ref().map_or_else(Vec::new, sentences)
+}
+
+/// Adds the sentences and the table.
+pub(crate) fn add(page: &mut Document, metrics: &Metrics) {
+    let Some(sessions) = &metrics.sessions else {
+        return;
+    };
+    page.heading("Sessions");
+    page.paragraphs(sentences(sessions));
+    page.titled_table(TITLE, Some(table(sessions)));
+}
+
+fn sentences(sessions: &Sessions) -> Vec<String> {
+    let rate = |what: &str, rate: Option<Rate>| {
+        let rate = rate?;
+        Some(format!(
+            "{} of {} {what} ({:.1} %)",
+            rate.hits, rate.of, rate.percent
+        ))
+    };
+    let parts = [
+        rate("finished", sessions.finished),
+        rate("valid in every turn", sessions.valid),
+        rate("with the right end", sessions.right),
+    ];
+    let mut ends = format!("sessions: {}", sessions.sessions);
+    for part in parts.into_iter().flatten() {
+        ends.push_str(", ");
+        ends.push_str(&part);
+    }
+    if sessions.cut_off > 0 {
+        ends.push_str(&format!(
+            ", {} cut off by the end of the run",
+            sessions.cut_off
+        ));
+    }
+    let full = sessions.full_load.map(|full| {
+        let throughput = full.output_throughput.map_or_else(String::new, |throughput| {
+            format!(", {throughput:.1} output tokens per second")
+        });
+        format!(
+            "full load until {:.2} s, when a session ended and no other started: {} of {} turns sent{throughput}",
+            full.until_s, full.turns, full.of_turns
+        )
+    });
+    std::iter::once(ends).chain(full).collect()
+}
+
+fn table(sessions: &Sessions) -> Table {
+    let heads = [
+        "turn",
+        "requests",
+        "valid %",
+        "right %",
+        "TTFT p50 ms",
+        "input tokens",
+        "cached tokens",
+        "output tokens",
+        "% of recorded",
+    ];
+    let percent = |rate: Option<Rate>| figure(rate.map(|rate| rate.percent));
+    let tokens =
+        |mean: Option<f64>| mean.map_or_else(|| "n/a".to_owned(), |mean| format!("{mean:.1}"));
+    let mut table = Table::new(heads, 1);
+    for figures in &sessions.turns {
+        let TurnFigures {
+            turn, and_later, ..
+        } = figures;
+        table.row([
+            format!("{turn}{}", if *and_later { "+" } else { "" }),
+            figures.requests.to_string(),
+            percent(figures.valid),
+            percent(figures.right),
+            figure(figures.p50_ttft_ms),
+            tokens(figures.mean_input_tokens),
+            tokens(figures.mean_cached_tokens),
+            tokens(figures.mean_output_tokens),
+            tokens(figures.output_percent_of_reference),
+        ]);
+    }
+    table
+}

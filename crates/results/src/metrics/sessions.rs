@@ -1,0 +1,356 @@
+//! Sessions: their ends, the figures of each turn, and until when the load was full.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use sobench_core::observation::Outcome;
+use sobench_core::verdict::Verdict;
+use sobench_facts::Sample;
+use sobench_judge::accuracy::Grade;
+use sobench_plan::metrics::MetricsSettings;
+use sobench_statistics::{Rate, Summary, mean};
+
+/// The most turns in the table; later ones are together.
+const MAX_TURNS: u32 = 12;
+
+/// The sessions of a run.
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
+pub struct Sessions {
+    pub sessions: usize,
+    /// Sessions that the end of the run cut off. They do not count in rates.
+    pub cut_off: usize,
+    /// Sessions with an answer to every turn.
+    pub finished: Option<Rate>,
+    /// Finished sessions without an invalid answer, of those with a judged turn.
+    pub valid: Option<Rate>,
+    /// Finished sessions whose last answer is right, of those whose last turn has a reference.
+    pub right: Option<Rate>,
+    pub turns: Vec<TurnFigures>,
+    /// `None` if no session has ended.
+    pub full_load: Option<FullLoad>,
+}
+
+/// The requests with a number in their session.
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
+pub struct TurnFigures {
+    /// The number, from 1.
+    pub turn: u32,
+    /// Whether requests with higher numbers are here too.
+    pub and_later: bool,
+    /// Requests that were sent.
+    pub requests: usize,
+    pub valid: Option<Rate>,
+    pub right: Option<Rate>,
+    pub p50_ttft_ms: Option<f64>,
+    pub mean_input_tokens: Option<f64>,
+    /// Mean of the answers whose server reports it.
+    pub mean_cached_tokens: Option<f64>,
+    pub mean_output_tokens: Option<f64>,
+    /// Mean output tokens as a percentage of the mean tokens of the recorded answers.
+    pub output_percent_of_reference: Option<f64>,
+}
+
+/// The start of the run, in which every session that ended was replaced: until the first session ended
+/// after the last one had started. As the performance window of mlcommons/endpoints.
+#[derive(Clone, Copy, Debug, PartialEq, JsonSchema, Serialize)]
+pub struct FullLoad {
+    pub until_s: f64,
+    /// Turns that were sent in it, of all that were sent.
+    pub turns: usize,
+    pub of_turns: usize,
+    /// Output tokens per second of the answers that ended in it; `None` if a count is unknown.
+    pub output_throughput: Option<f64>,
+}
+
+/// How a session ended.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct SessionEnd {
+    pub(super) is_cut_off: bool,
+    pub(super) is_finished: bool,
+    /// `None` without a judged turn.
+    pub(super) is_valid: Option<bool>,
+    /// `None` without a reference of the last turn.
+    pub(super) is_right: Option<bool>,
+    first_sent_ns: Option<u64>,
+    last_end_ns: Option<u64>,
+}
+
+impl SessionEnd {
+    fn new(turns: &[&Sample<'_>]) -> Self {
+        let outcomes = || turns.iter().map(|turn| turn.outcome());
+        let is_finished = outcomes().all(Outcome::is_answer);
+        let is_cancelled = |outcome: &Outcome| *outcome == Outcome::Cancelled;
+        let has_failed = outcomes().any(|outcome| !outcome.is_answer() && !is_cancelled(outcome));
+        let verdicts = || turns.iter().map(|turn| turn.verdict());
+        let has_invalid = verdicts().any(|verdict| matches!(verdict, Verdict::Invalid { .. }));
+        let has_valid = verdicts().any(|verdict| matches!(verdict, Verdict::Valid));
+        let last = turns.iter().max_by_key(|turn| number(turn));
+        let has_reference = last.is_some_and(|last| last.request_input().score.is_some());
+        let is_right = last.is_some_and(|last| last.grade() == Some(Grade::Right));
+        Self {
+            is_cut_off: !is_finished && !has_failed,
+            is_finished,
+            is_valid: (has_valid || has_invalid).then_some(is_finished && !has_invalid),
+            is_right: has_reference.then_some(is_finished && is_right),
+            first_sent_ns: turns.iter().filter_map(|turn| turn.sent_ns()).min(),
+            last_end_ns: turns.iter().filter_map(|turn| turn.end_ns()).max(),
+        }
+    }
+}
+
+fn number(sample: &Sample<'_>) -> u32 {
+    sample.turn().map_or(0, |turn| turn.turn)
+}
+
+/// The ends of the sessions of which all turns are in a group and one was sent. A session that was
+/// repeated has the same number again, and other turns.
+pub(super) fn ends(samples: &[&Sample<'_>]) -> Vec<SessionEnd> {
+    let is_in_session = |sample: &&&Sample<'_>| sample.turn().is_some();
+    let turns: Vec<&Sample<'_>> = samples.iter().filter(is_in_session).copied().collect();
+    // In plan order, the first turn of a session comes before the others.
+    let sessions = turns.chunk_by(|one, two| number(one) < number(two));
+    let is_complete = |turns: &&[&Sample<'_>]| {
+        let count = turns[0].turn().map_or(0, |turn| turn.of);
+        let session = |sample: &Sample<'_>| sample.turn().map(|turn| turn.session);
+        turns.len() == count as usize
+            && turns.iter().all(|turn| session(turn) == session(turns[0]))
+            && turns.iter().any(|turn| turn.sent_ns().is_some())
+    };
+    sessions.filter(is_complete).map(SessionEnd::new).collect()
+}
+
+/// The percentage of sessions that are a hit, of those that the run did not cut off.
+pub(super) fn percent(
+    samples: &[&Sample<'_>],
+    hit: impl Fn(&SessionEnd) -> Option<bool>,
+) -> Option<f64> {
+    rate(
+        ends(samples)
+            .iter()
+            .filter(|end| !end.is_cut_off)
+            .filter_map(hit),
+    )
+    .map(|rate| rate.percent)
+}
+
+fn rate(hits: impl Iterator<Item = bool>) -> Option<Rate> {
+    let (of, hits) = hits.fold((0, 0), |(of, hits), hit| (of + 1, hits + usize::from(hit)));
+    Rate::new(hits, of)
+}
+
+impl Sessions {
+    /// `None` without sessions.
+    pub(super) fn new(samples: &[Sample<'_>], options: &MetricsSettings) -> Option<Self> {
+        let all: Vec<&Sample<'_>> = samples
+            .iter()
+            .filter(|sample| sample.turn().is_some())
+            .collect();
+        let ends = ends(&all);
+        if ends.is_empty() {
+            return None;
+        }
+        let counted = || ends.iter().filter(|end| !end.is_cut_off);
+        let mut by_turn: BTreeMap<u32, Vec<&Sample<'_>>> = BTreeMap::new();
+        for sample in all.iter().filter(|sample| sample.sent_ns().is_some()) {
+            by_turn
+                .entry(number(sample).min(MAX_TURNS))
+                .or_default()
+                .push(sample);
+        }
+        let last = all.iter().map(|sample| number(sample)).max();
+        Some(Self {
+            sessions: ends.len(),
+            cut_off: ends.len() - counted().count(),
+            finished: rate(counted().map(|end| end.is_finished)),
+            valid: rate(counted().filter_map(|end| end.is_valid)),
+            right: rate(counted().filter_map(|end| end.is_right)),
+            turns: by_turn
+                .iter()
+                .map(|(turn, members)| TurnFigures {
+                    and_later: *turn == MAX_TURNS && last > Some(MAX_TURNS),
+                    ..TurnFigures::new(*turn, members, options)
+                })
+                .collect(),
+            full_load: FullLoad::new(&ends, &all),
+        })
+    }
+}
+
+impl TurnFigures {
+    fn new(turn: u32, members: &[&Sample<'_>], options: &MetricsSettings) -> Self {
+        let answers = || members.iter().filter(|sample| sample.outcome().is_answer());
+        let mean_of = |value: &dyn Fn(&Sample<'_>) -> Option<u64>| {
+            let values = answers().filter_map(|sample| value(sample));
+            mean(&values.map(|value| value as f64).collect::<Vec<_>>())
+        };
+        let verdicts = members.iter().filter_map(|sample| match sample.verdict() {
+            Verdict::Valid => Some(true),
+            Verdict::Invalid { .. } => Some(false),
+            Verdict::NotScored { .. } => None,
+        });
+        let grades = members.iter().filter_map(|sample| sample.grade());
+        let ttft = answers().filter_map(|sample| sample.latency(options).ttft_ms);
+        let pairs = answers().filter_map(|sample| {
+            let reference = sample
+                .turn()?
+                .reference_tokens
+                .filter(|tokens| *tokens > 0)?;
+            Some((sample.tokens().output?, u64::from(reference)))
+        });
+        let (output, reference) = pairs.fold((0, 0), |(output, reference), pair| {
+            (output + pair.0, reference + pair.1)
+        });
+        Self {
+            turn,
+            and_later: false,
+            requests: members.len(),
+            valid: rate(verdicts),
+            right: rate(grades.map(|grade| grade == Grade::Right)),
+            p50_ttft_ms: Summary::new(ttft.collect(), &[50.0]).at(50.0),
+            mean_input_tokens: mean_of(&|sample| sample.tokens().input),
+            mean_cached_tokens: mean_of(&|sample| sample.cached_tokens()),
+            mean_output_tokens: mean_of(&|sample| sample.tokens().output),
+            output_percent_of_reference: (reference > 0)
+                .then(|| 100.0 * output as f64 / reference as f64),
+        }
+    }
+}
+
+impl FullLoad {
+    fn new(ends: &[SessionEnd], samples: &[&Sample<'_>]) -> Option<Self> {
+        let last_start = ends.iter().filter_map(|end| end.first_sent_ns).max()?;
+        let session_ends = ends.iter().filter_map(|end| end.last_end_ns);
+        let until_ns = session_ends.filter(|end| *end >= last_start).min()?;
+        let sent = || samples.iter().filter_map(|sample| sample.sent_ns());
+        let ended = samples.iter().filter(|sample| {
+            sample.outcome().is_answer() && sample.end_ns().is_some_and(|end| end <= until_ns)
+        });
+        let tokens: Option<u64> = ended.map(|sample| sample.tokens().output).sum();
+        let until_s = until_ns as f64 / 1e9;
+        Some(Self {
+            until_s,
+            turns: sent().filter(|sent| *sent <= until_ns).count(),
+            of_turns: sent().count(),
+            output_throughput: tokens
+                .filter(|_| until_ns > 0)
+                .map(|tokens| tokens as f64 / until_s),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use sobench_core::case::Turn;
+    use sobench_core::verdict::{NotScored, Reason};
+    use sobench_facts::testing::{TestRequest, test_request, with_cases};
+
+    /// Sessions of two turns.
+    fn figures(run: &[TestRequest<'_>]) -> Sessions {
+        let change = |index: usize, case: &mut sobench_core::case::Case| {
+            case.turn = Some(Arc::new(Turn {
+                session: (index / 2) as u32,
+                turn: (index % 2) as u32 + 1,
+                of: 2,
+                reference_tokens: Some(5),
+                ..Turn::default()
+            }));
+        };
+        with_cases(run, change, |samples| {
+            Sessions::new(samples, &MetricsSettings::default()).unwrap()
+        })
+    }
+
+    fn at(sent: u64, end: u64) -> TestRequest<'static> {
+        TestRequest {
+            due: sent,
+            sent: Some(sent),
+            chunks: vec![sent + 1],
+            end: Some(end),
+            output: Some(10),
+            ..test_request()
+        }
+    }
+
+    fn unsent() -> TestRequest<'static> {
+        TestRequest {
+            outcome: Outcome::Cancelled,
+            verdict: Verdict::NotScored {
+                why: NotScored::Cancelled,
+            },
+            sent: None,
+            chunks: vec![],
+            end: None,
+            output: None,
+            ..test_request()
+        }
+    }
+
+    #[test]
+    fn sessions_are_finished_valid_or_cut_off() {
+        let failed = TestRequest {
+            outcome: Outcome::StreamError {
+                message: "broken".to_owned(),
+            },
+            verdict: Verdict::NotScored {
+                why: NotScored::Failed,
+            },
+            ..at(0, 10)
+        };
+        let invalid = TestRequest {
+            verdict: Verdict::Invalid {
+                reason: Reason::Choice,
+            },
+            ..at(20, 30)
+        };
+        let run = [
+            at(0, 10),
+            at(20, 30),
+            at(0, 10),
+            invalid,
+            failed,
+            unsent(),
+            at(0, 10),
+            unsent(),
+            unsent(),
+            unsent(),
+        ];
+        let found = figures(&run);
+        let counts = |rate: Option<Rate>| rate.map(|rate| (rate.hits, rate.of));
+        assert_eq!((found.sessions, found.cut_off), (4, 1));
+        assert_eq!(counts(found.finished), Some((2, 3)));
+        assert_eq!(
+            counts(found.valid),
+            Some((1, 2)),
+            "a failed turn has no verdict"
+        );
+        assert_eq!(found.right, None);
+        let turns: Vec<_> = found
+            .turns
+            .iter()
+            .map(|turn| (turn.turn, turn.requests))
+            .collect();
+        assert_eq!(turns, [(1, 4), (2, 2)]);
+        assert_eq!(found.turns[1].output_percent_of_reference, Some(200.0));
+    }
+
+    #[test]
+    fn the_load_is_full_until_a_session_is_not_replaced() {
+        // The second session ends at 50 ms, and the third starts then; the first ends at 60 ms.
+        let run = [
+            at(0, 20),
+            at(30, 60),
+            at(0, 20),
+            at(30, 50),
+            at(50, 70),
+            at(80, 90),
+        ];
+        let full = figures(&run).full_load.unwrap();
+        assert_eq!((full.turns, full.of_turns), (5, 6));
+        assert!((full.until_s - 0.06).abs() < 1e-12, "{full:?}");
+    }
+}
