@@ -80,17 +80,21 @@ pub struct Cell {
     /// Tokens of the texts of each prompt, filler included; `None` for those of the dataset.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context_tokens: Option<u32>,
+    /// The number of the request in its session, from 1; `None` for a single request.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub turn: Option<u32>,
 }
 
 impl Cell {
     /// Prefixes of the tags that name the cell of a request.
-    const TAGS: [&str; 2] = ["tools_per_request:", "context_tokens:"];
+    const TAGS: [&str; 3] = ["tools_per_request:", "context_tokens:", "turn:"];
 
     /// The tags that name the cell.
     pub fn tags(self) -> impl Iterator<Item = String> {
         let numbers = [
             self.tools.map(|tools| tools as u64),
             self.context_tokens.map(u64::from),
+            self.turn.map(u64::from),
         ];
         let tags = Self::TAGS.into_iter().zip(numbers);
         tags.filter_map(|(tag, number)| Some(format!("{tag}{}", number?)))
@@ -105,11 +109,13 @@ impl Cell {
     pub fn of(tags: &[String]) -> Self {
         let number = |prefix: &str| {
             let mut tags = tags.iter();
-            tags.find_map(|tag| tag.strip_prefix(prefix)?.parse().ok())
+            // Later turns have one tag, which ends in `+`.
+            tags.find_map(|tag| tag.strip_prefix(prefix)?.trim_end_matches('+').parse().ok())
         };
         Self {
             tools: number(Self::TAGS[0]).map(|tools: u32| tools as usize),
             context_tokens: number(Self::TAGS[1]),
+            turn: number(Self::TAGS[2]),
         }
     }
 }

@@ -41,6 +41,7 @@ pub(crate) fn answer(metrics: &Metrics) -> Option<Answer> {
             .collect(),
     );
     let question = match (tools, contexts) {
+        _ if has_turns(map) => "holds in later turns",
         (true, true) => "holds with more tools and context",
         (true, false) => "holds with more tools",
         _ => "holds with more context",
@@ -79,13 +80,18 @@ fn cells(map: &CellMap) -> impl Iterator<Item = Cell> {
     constrained.map(|values| values.cell)
 }
 
+fn has_turns(map: &CellMap) -> bool {
+    cells(map).any(|cell| cell.turn.is_some())
+}
+
 /// A cell in words, such as `16 tools, 8,000 tokens`.
 fn name(cell: Cell) -> String {
     let tools = cell.tools.map(|tools| format!("{tools} tools"));
     let context = cell
         .context_tokens
         .map(|tokens| format!("{} tokens", thousands(u64::from(tokens))));
-    let parts: Vec<String> = [tools, context].into_iter().flatten().collect();
+    let turn = cell.turn.map(|turn| format!("turn {turn}"));
+    let parts: Vec<String> = [tools, context, turn].into_iter().flatten().collect();
     parts.join(", ")
 }
 
@@ -105,18 +111,25 @@ fn worse_cell(found: &WorseCell) -> String {
         format!(" ({count} of {lost} lost: {})", cause.replace('_', " "))
     });
     format!(
-        "from {} {} of {} {word}, {} of {} in the smallest cell{cause}",
+        "from {} {} of {} {word}, {} of {} in {}{cause}",
         name(found.cell),
         here.hits,
         here.of,
         smallest.hits,
         smallest.of,
+        match found.cell.turn {
+            Some(_) => "turn 1",
+            None => "the smallest cell",
+        },
     )
 }
 
 /// Adds the table, and in HTML the heat maps.
 pub(crate) fn add(page: &mut Document, metrics: &Metrics, is_drawn: bool) {
-    let Some(map) = &metrics.cells else { return };
+    // Turns have a table of their own.
+    let Some(map) = metrics.cells.as_ref().filter(|map| !has_turns(map)) else {
+        return;
+    };
     page.heading("Tools and context");
     page.paragraph(notes(map));
     if is_drawn {
@@ -218,6 +231,7 @@ fn add_heat_map(page: &mut Document, map: &CellMap, arm: Arm, metric: &Metric) {
         let wanted = Cell {
             tools,
             context_tokens: context,
+            turn: None,
         };
         let values = of_arm.iter().find(|values| values.cell == wanted)?;
         let rate = rate(values)?;

@@ -86,6 +86,7 @@ pub fn cells(flags: &DatasetArgs, name: DatasetName) -> Result<Vec<Cell>> {
     let cell = |tools: Option<u64>, context: Option<u64>| Cell {
         tools: tools.map(|tools| tools as usize),
         context_tokens: context.map(|tokens| tokens as u32),
+        turn: None,
     };
     let row = |tools: &Option<u64>| {
         contexts

@@ -66,10 +66,10 @@ fn document(view: &View<'_>) -> Result<Document> {
     ));
     page.style = STYLE;
     add_head(&mut page, report);
+    map::add(&mut page, &report.metrics, true);
     if is_judged(report) {
         add_quality(&mut page, report);
     }
-    map::add(&mut page, &report.metrics, true);
     canaries::add(&mut page, &report.metrics);
     sessions::add(&mut page, &report.metrics);
     accuracy::add(&mut page, report);

@@ -1,8 +1,10 @@
-//! The map of tools and context: figures of each cell, and the cells in which answers are worse.
+//! The map of tools and context, or of the turns of sessions: figures of each cell, and the cells in
+//! which answers are worse.
 //!
 //! Every item is sent in each cell. A cell is compared with the smallest one over the items of both,
 //! by McNemar's exact test in the direction of a loss, with Holm's correction over all cells and
-//! figures.
+//! figures. Turns are paired by session, and compared in valid answers only, because other turns have
+//! other questions.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -171,9 +173,17 @@ fn visible_loss(tests: &[WorseCell]) -> Option<f64> {
     visible.reduce(|one, other| Some(f64::max(one?, other?)))?
 }
 
-/// Whether a cell has at most as many tools and as long a context as another.
+/// Whether a cell has at most as many tools, as long a context and as many turns as another.
 fn is_within(cell: Cell, other: Cell) -> bool {
-    cell.tools <= other.tools && cell.context_tokens <= other.context_tokens
+    let sizes = |cell: Cell| {
+        [
+            cell.tools.map(|tools| tools as u32),
+            cell.context_tokens,
+            cell.turn,
+        ]
+    };
+    let mut sizes = sizes(cell).into_iter().zip(sizes(other));
+    sizes.all(|(size, other)| size <= other)
 }
 
 impl CellValues {
@@ -208,6 +218,10 @@ fn tests(cells: &[(Cell, &[&Sample<'_>])]) -> Vec<WorseCell> {
     let mut tests = Vec::new();
     for (cell, samples) in others {
         for metric in COMPARED {
+            if cell.turn.is_some() && metric.name != rates::CORRECT_RATE.name {
+                continue;
+            }
+            let mut items = HashSet::new();
             let hit = |sample: &Sample<'_>| Figure::new(metric).hit(sample);
             let mut seen = HashSet::new();
             let (mut before, mut here) = (Share::default(), Share::default());
@@ -219,8 +233,8 @@ fn tests(cells: &[(Cell, &[&Sample<'_>])]) -> Vec<WorseCell> {
                 let (Some(was), Some(is)) = (hit(first), hit(sample)) else {
                     continue;
                 };
-                // Equal requests with equal answers are one trial.
-                if !seen.insert((first.copy_hash(), sample.copy_hash())) {
+                // Equal requests with equal answers are one trial, and later turns of a session too.
+                if !items.insert(item) || !seen.insert((first.copy_hash(), sample.copy_hash())) {
                     continue;
                 }
                 before.of += 1;
@@ -250,10 +264,12 @@ fn tests(cells: &[(Cell, &[&Sample<'_>])]) -> Vec<WorseCell> {
     tests
 }
 
+/// Requests by their item, or by their session.
 fn by_item<'s, 'a>(samples: &[&'s Sample<'a>]) -> impl Iterator<Item = (u32, &'s Sample<'a>)> {
+    let item = |sample: &Sample<'_>| sample.turn().map(|turn| turn.session).or(sample.item());
     samples
         .iter()
-        .filter_map(|sample| Some((sample.item()?, *sample)))
+        .filter_map(move |sample| Some((item(sample)?, *sample)))
 }
 
 /// Why most of these requests are not right, and how many of them.
