@@ -100,7 +100,7 @@ fn sessions_run_on_the_embedded_server() {
             );
             // A report has no tools, which come before the messages.
             let has_tools = request.constraint().unwrap().tools().is_some();
-            assert_eq!(request.cached_tokens() > Some(0), has_tools, "{place:?}");
+            assert!(!has_tools || request.cached_tokens() > Some(0), "{place:?}");
         }
     }
     assert_eq!(log.record.dataset.session_turns.len(), 12);
