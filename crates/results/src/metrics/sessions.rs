@@ -222,7 +222,7 @@ impl FullLoad {
     fn new(ends: &[SessionEnd], samples: &[&Sample<'_>]) -> Option<Self> {
         let last_start = ends.iter().filter_map(|end| end.first_sent_ns).max()?;
         let session_ends = ends.iter().filter_map(|end| end.last_end_ns);
-        let until_ns = session_ends.filter(|end| *end >= last_start).min()?;
+        let until_ns = session_ends.filter(|end| *end > last_start).min()?;
         let sent = || samples.iter().filter_map(|sample| sample.sent_ns());
         let ended = samples.iter().filter(|sample| {
             sample.outcome().is_answer() && sample.end_ns().is_some_and(|end| end <= until_ns)
