@@ -24,7 +24,10 @@ TOOLS = [
     for index in range(40)
 ]
 KEYWORDS = [{"minLength": 1}, {"maxLength": 9}, {"pattern": "^x"}, {"enum": ["x", "xy"]}, {"const": "x"}]
-PLACES = {"nothing": "", "keyword": "keyword minLength", "tool": "tool tool_7", "streamed": "streamed answers", "in flight": "in flight"}
+PLACES = {"nothing": "", "keyword": "keyword minLength", "tool": "tool tool_7", "streamed": "streamed answers", "in flight": "above 8 requests in flight"}
+CONCURRENCY = ["--max-concurrency", "16"]
+# About half of the requests have more than 8 others in flight.
+LOADS = {"in flight": ["--request-rate", "250"]}
 SHARE = 0.01
 LIMIT = 3
 
@@ -117,14 +120,14 @@ class Handler(BaseHTTPRequestHandler):
             self.server.in_flight -= 1
 
 
-def run(options, servers, path, folder):
+def run(options, servers, load, path, folder):
     """Whether the page says that the second server is worse, and the place that it names."""
     saved = Path(folder) / "pairs.json"
     saved.unlink(missing_ok=True)
     command = [
         options.sobench, "matrix", *(f"--target={server.name}=http://127.0.0.1:{server.server_address[1]}" for server in servers),
         "--matrix-order", "paired", "--backend", "openai-chat", "--dataset", "requests", "--dataset-path", path, "--num-prompts",
-        str(options.pairs), "--max-concurrency", "16", "--skip-preflight", "--disable-tqdm", "--save", saved,
+        str(options.pairs), *load, "--skip-preflight", "--disable-tqdm", "--save", saved,
         "--run-log", f"{folder}/logs/", "--force",
     ]  # fmt: skip
     ran = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -151,7 +154,7 @@ def main():
             for seed in range(options.runs):
                 for server in servers:
                     server.seed = seed
-                is_worse, page = run(options, servers, path, folder)
+                is_worse, page = run(options, servers, LOADS.get(loses, CONCURRENCY), path, folder)
                 worse += is_worse
                 named += is_worse and f"with {place}" in page.split("cost?")[1] if place else 0
             for server in servers:

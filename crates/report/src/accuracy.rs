@@ -1,6 +1,7 @@
 //! Accuracy by arm, the effects of schema and constraint, and what they say.
 
 use super::Report;
+use super::map::interval;
 use super::text::figure;
 use sobench_core::case::Arm;
 use sobench_render::{Document, Table};
@@ -114,10 +115,6 @@ pub(crate) fn arms(report: &Report, accuracy: &AccuracySummary) -> Table {
         }));
         row
     }))
-}
-
-pub(super) fn interval(rate: &Rate) -> String {
-    format!("{:.1} to {:.1}", rate.low_percent, rate.high_percent)
 }
 
 fn percent(rate: Option<Rate>) -> String {

@@ -2,8 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use super::accuracy::interval;
-use super::text::figure;
 use sobench_core::case::Arm;
 use sobench_core::printable::thousands;
 use sobench_plan::dataset::Cell;
@@ -142,6 +140,11 @@ pub(crate) fn add(page: &mut Document, metrics: &Metrics, is_drawn: bool) {
     page.table(table(map));
 }
 
+/// The interval of a rate in percent.
+pub(super) fn interval(rate: &Rate) -> String {
+    format!("{:.1} to {:.1}", rate.low_percent, rate.high_percent)
+}
+
 fn notes(map: &CellMap) -> String {
     let tools = map
         .tokens_per_tool
@@ -190,7 +193,9 @@ fn table(map: &CellMap) -> Table {
             values
                 .prompt_tokens
                 .map_or_else(|| "n/a".to_owned(), |tokens| thousands(tokens as u64)),
-            figure(values.ttft_p50_ms),
+            values
+                .ttft_p50_ms
+                .map_or_else(|| "n/a".to_owned(), |ms| format!("{ms:.2}")),
         ]
     });
     let mut table = Table::new(heads, 2).with_rows(rows);

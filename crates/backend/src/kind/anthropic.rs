@@ -398,7 +398,13 @@ mod tests {
         );
         assert_eq!(
             (tool.finish_reason.as_deref(), tool.usage),
-            (Some("tool_calls"), usage(377, 65))
+            (
+                Some("tool_calls"),
+                usage(377, 65).map(|usage| Usage {
+                    cached_tokens: Some(0),
+                    ..usage
+                })
+            )
         );
 
         let cut = stream!("incomplete-partial-json");

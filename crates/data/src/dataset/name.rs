@@ -117,7 +117,7 @@ mod tests {
         assert_eq!(error.what, "unknown dataset: jsn");
         assert_eq!(
             error.hint.unwrap(),
-            "use one of: json, json-unique, grammar, regex, choice, suite, tools, canary, extract, last_letters, shuffled_objects, gsm8k, mmlu, sob, xgrammar_bench, jsonschemabench, maskbench, bfcl, custom, requests, random, random-prefix, prefix_repetition, sharegpt, burstgpt, sonnet, hf, audio"
+            "use one of: json, json-unique, grammar, regex, choice, suite, tools, sessions, canary, extract, last_letters, shuffled_objects, gsm8k, mmlu, sob, xgrammar_bench, jsonschemabench, maskbench, bfcl, custom, requests, random, random-prefix, prefix_repetition, sharegpt, burstgpt, sonnet, hf, audio"
         );
     }
 }

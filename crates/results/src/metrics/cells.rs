@@ -160,11 +160,12 @@ impl CellMap {
 }
 
 /// The smallest loss of valid answers that is found in every cell, as a share of 1, if as many items
-/// differ by chance as seem to.
+/// differ by chance as seem to. Late turns that few sessions have do not count.
 fn visible_loss(tests: &[WorseCell]) -> Option<f64> {
+    let most = tests.iter().map(|test| test.here.of).max()?;
     let of_valid = tests
         .iter()
-        .filter(|test| test.figure == rates::CORRECT_RATE.name);
+        .filter(|test| test.figure == rates::CORRECT_RATE.name && 2 * test.here.of >= most);
     let visible = of_valid.map(|test| {
         let by_chance = 2 * test.lost.min(test.won);
         let discordant = by_chance as f64 / test.here.of as f64;

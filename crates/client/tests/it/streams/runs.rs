@@ -358,6 +358,6 @@ fn invalid_options_are_refused() {
     let shown = format!("{:?}", Client::new(secret).unwrap());
     assert_eq!(
         shown,
-        "Client { url: \"https://h/v1/completions\", options: ClientSettings { endpoint: Endpoint { base_url: \"https://h\", path: \"/v1/completions\", headers: [], kind: Vllm, api_key: None, insecure: false }, max_concurrency: None, request_timeout: None, idle_timeout: None, request_id_prefix: None, part: Shard { number: 1, of: 1 }, keeps_frames: false, limits: Limits { max_body_bytes: 67108864, max_event_bytes: 4194304, max_error_body_bytes: 65536, refusal_timeout: 10s, connect_timeout: 30s, drain_timeout: 30s, linger: 250ms, probe_timeout: 10s, ready_poll: 1s } }, .. }"
+        "Client { url: \"https://h/v1/completions\", options: ClientSettings { endpoint: Endpoint { base_url: \"https://h\", path: \"/v1/completions\", headers: [], kind: Vllm, api_key: None, insecure: false }, max_concurrency: None, request_timeout: None, idle_timeout: None, request_id_prefix: None, session_header: None, part: Shard { number: 1, of: 1 }, keeps_frames: false, limits: Limits { max_body_bytes: 67108864, max_event_bytes: 4194304, max_error_body_bytes: 65536, refusal_timeout: 10s, connect_timeout: 30s, drain_timeout: 30s, linger: 250ms, probe_timeout: 10s, ready_poll: 1s } }, .. }"
     );
 }

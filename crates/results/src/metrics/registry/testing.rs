@@ -5,10 +5,11 @@ use std::sync::Arc;
 use super::Values;
 use crate::metrics::{Metrics, summarise_with_server};
 use sobench_core::answer::Channel;
-use sobench_core::case::Arm;
+use sobench_core::case::{Arm, Turn};
 use sobench_core::channel_timing::ChunkPart;
 use sobench_core::constraint::Constraint;
 use sobench_core::observation::{Outcome, TOO_MANY_REQUESTS, TransportCause};
+use sobench_core::scorer::Scorer;
 use sobench_core::server_sample::{HistogramCounts, Quantity, QuantityType, ServerSample};
 use sobench_core::verdict::{ExtraText, NotScored, Reason, ToolCallFault, Verdict};
 use sobench_facts::Sample;
@@ -253,12 +254,25 @@ pub fn with_eventful_samples<T>(check: impl FnOnce(&[Sample<'_>]) -> T) -> T {
             *first = first.map(|at| at + shift);
         }
     }
+    // A session of one turn with the right end.
+    let session = run.iter().position(|request| {
+        let grade = request.accuracy.as_ref().map(|accuracy| accuracy.grade);
+        grade == Some(Grade::Right) && request.verdict == Verdict::Valid
+    });
     with_cases(
         &run,
         |index, case| {
             if case.constraint.is_some() && index >= SHARING {
                 let pattern = format!("a{{1,{}}}", index + 1);
                 case.constraint = Some(Arc::new(Constraint::Regex(pattern.into())));
+            }
+            if Some(index) == session {
+                case.score = Some(Scorer::Exact);
+                case.turn = Some(Arc::new(Turn {
+                    turn: 1,
+                    of: 1,
+                    ..Turn::default()
+                }));
             }
         },
         check,

@@ -314,7 +314,8 @@ pub static SESSION_VALID_RATE: Metric = total(
     Unit::Percent,
     Better::Up,
     |run| sessions::percent(run.samples, |end| end.is_valid),
-);
+)
+.shown(Shown::InFiles);
 
 /// Percentage of sessions with an answer to every turn.
 pub static SESSION_FINISHED_RATE: Metric = total(
@@ -323,7 +324,8 @@ pub static SESSION_FINISHED_RATE: Metric = total(
     Unit::Percent,
     Better::Up,
     |run| sessions::percent(run.samples, |end| Some(end.is_finished)),
-);
+)
+.shown(Shown::InFiles);
 
 /// Percentage of sessions whose last answer is right, among those whose last turn has a reference.
 pub static SESSION_RIGHT_RATE: Metric = total(
@@ -332,7 +334,8 @@ pub static SESSION_RIGHT_RATE: Metric = total(
     Unit::Percent,
     Better::Up,
     |run| sessions::percent(run.samples, |end| end.is_right),
-);
+)
+.shown(Shown::InFiles);
 
 /// Output tokens per second of the run.
 fn mean_output(run: &RunSamples<'_>) -> Option<f64> {

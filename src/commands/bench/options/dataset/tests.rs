@@ -353,7 +353,7 @@ fn sample(flag: &clap::Arg) -> String {
         .map(|name| name.as_str())
     {
         Some("TOKENS" | "N" | "SECONDS") => "7".to_owned(),
-        Some("RATIO|JSON") => "0.5".to_owned(),
+        Some("RATIO|JSON" | "FACTOR") => "0.5".to_owned(),
         _ => named.unwrap_or_else(|| "x".to_owned()),
     }
 }
