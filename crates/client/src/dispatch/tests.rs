@@ -499,10 +499,13 @@ async fn dispatch_matches_a_reference_queue() {
     }
 }
 
+/// The turns that a turn follows, and its delay.
+type Following<'a> = (&'a [u32], u64);
+
 /// Sessions by their start in milliseconds and their turns: which turns end before each, and the delay
 /// after them.
 async fn run_sessions(
-    sessions: &[(u64, &[(&[u32], u64)])],
+    sessions: &[(u64, &[Following<'_>])],
     cap: Option<usize>,
     until: Until,
     fails: fn(usize) -> bool,

@@ -12,6 +12,9 @@ use sobench_plan::metrics::MetricsSettings;
 use sobench_results::metrics::cells::{CellMap, items_for_loss};
 use sobench_statistics::bootstrap::SplitMix;
 
+/// Whether a cell is beyond a cliff.
+type IsBeyond = fn(Cell) -> bool;
+
 /// The share of items that a cliff loses, and of those that each cell gets wrong by chance.
 const LOSS: f64 = 0.1;
 const NOISE: f64 = 0.02;
@@ -42,7 +45,7 @@ fn turns() -> Vec<Cell> {
 }
 
 /// The map of a run in which calls are missing in cells beyond a cliff.
-fn map(cells: &[Cell], items: usize, seed: u64, is_beyond: fn(Cell) -> bool) -> CellMap {
+fn map(cells: &[Cell], items: usize, seed: u64, is_beyond: IsBeyond) -> CellMap {
     let mut random = SplitMix::new(seed, 0);
     let leak = Verdict::Invalid {
         reason: Reason::ToolCall(ToolCallFault::MissingCall),
@@ -86,7 +89,7 @@ fn map(cells: &[Cell], items: usize, seed: u64, is_beyond: fn(Cell) -> bool) -> 
 
 /// Of the simulated maps, those that name the first cell beyond the cliff, and those that name one
 /// before it.
-fn found(cells: &[Cell], items: usize, first: Cell, is_beyond: fn(Cell) -> bool) -> (usize, usize) {
+fn found(cells: &[Cell], items: usize, first: Cell, is_beyond: IsBeyond) -> (usize, usize) {
     let seen = (0..maps()).into_par_iter().map(|seed| {
         let map = map(cells, items, seed, is_beyond);
         let is_found = map.first_worse.iter().any(|worse| worse.cell == first);
@@ -108,7 +111,7 @@ fn cliffs_are_found_in_their_cell_and_no_other() {
         turn: Some(4),
         ..Cell::default()
     };
-    let kinds: [(&str, Vec<Cell>, Cell, fn(Cell) -> bool); 4] = [
+    let kinds: [(&str, Vec<Cell>, Cell, IsBeyond); 4] = [
         ("tools", cells(), cell(16, 1000), |cell| {
             cell.tools > Some(12)
         }),

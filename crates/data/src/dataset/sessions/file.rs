@@ -115,7 +115,7 @@ pub(super) fn read(
         let place = format!("{name}, line {number}");
         let value: serde_json::Result<Value> = serde_json::from_str(&line);
         match value {
-            Ok(value) => reading.value(place, value)?,
+            Ok(value) => reading.value(&place, &value)?,
             // The start of a document over several lines.
             Err(error) if error.is_eof() && reading.available == 0 && reading.open.is_none() => {
                 return document(path, reading, mode);
@@ -146,7 +146,7 @@ fn document(path: &Path, mut reading: Reading<'_>, mode: SessionMode) -> Result<
         line += text[start..at].matches('\n').count();
         start = at;
         let value = serde_json::from_str(item.get()).map_err(error)?;
-        reading.value(format!("{name}, line {line}"), value)?;
+        reading.value(&format!("{name}, line {line}"), &value)?;
     }
     reading.into_read(&name, mode)
 }
@@ -166,13 +166,13 @@ struct Reading<'t> {
 }
 
 impl Reading<'_> {
-    fn value(&mut self, place: String, value: Value) -> Result<()> {
-        if let Value::Array(items) = &value
+    fn value(&mut self, place: &str, value: &Value) -> Result<()> {
+        if let Value::Array(items) = value
             && !items.iter().all(|item| item.get("role").is_some())
         {
             let sessions = items.iter().enumerate();
             return sessions.into_iter().try_for_each(|(index, item)| {
-                self.value(format!("{place}, item {}", index + 1), item.clone())
+                self.value(&format!("{place}, item {}", index + 1), item)
             });
         }
         let draft = if let Some(id) = value.get("conversation_id") {
@@ -181,17 +181,17 @@ impl Reading<'_> {
             let ended = self.open.take_if(|_| is_next);
             let open = self
                 .open
-                .get_or_insert_with(|| rows::Conversation::new(&place, id));
-            open.add(&place, &value)?;
+                .get_or_insert_with(|| rows::Conversation::new(place, id));
+            open.add(place, value)?;
             ended.map(rows::Conversation::into_draft)
         } else if value["turns"].is_array() {
-            Some(aiperf::draft(&place, &value)?)
+            Some(aiperf::draft(place, value)?)
         } else if value["requests"].is_array() {
             // Skipped sessions need no prompts.
             let prompts = (self.drafts.len() < self.wanted).then_some(&mut self.prompts);
-            Some(weka::draft(&place, &value, self.available, prompts)?)
+            Some(weka::draft(place, value, self.available, prompts)?)
         } else {
-            Some(chat::draft(&place, &value)?)
+            Some(chat::draft(place, value)?)
         };
         draft.map_or(Ok(()), |draft| self.add(draft))
     }

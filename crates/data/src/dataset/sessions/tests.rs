@@ -231,7 +231,7 @@ fn errors_name_file_and_line() {
     };
     let endless = format!(
         "[{}]",
-        vec![user, r#"{"role":"assistant","content":"b"}"#]
+        [user, r#"{"role":"assistant","content":"b"}"#]
             .repeat(1001)
             .join(",")
     );
