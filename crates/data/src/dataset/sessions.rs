@@ -1,5 +1,5 @@
 //! The dataset `sessions`: conversations of several turns with tool calls, generated from the seed
-//! ([`scenarios`]) or read from a file ([`file`]). Each turn is a request with the whole history.
+//! ([`scenarios`]) or read from a file ([`mod@file`]). Each turn is a request with the whole history.
 
 mod file;
 mod scenarios;
