@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 use super::breaker::Breaker;
 use super::exchange::Prepared;
 use super::queue::{Arrival, Queue};
-use session::{SessionContext, converse};
+use session::{SessionLimits, converse};
 use sobench_core::answer::Answer;
 use sobench_core::observation::{Observation, Outcome, Timing};
 use sobench_core::run_event::RunEvent;
@@ -100,23 +100,23 @@ pub(super) async fn dispatch<W: Executor>(
                 let (location, runtime) = executor.locate();
                 let dispatched = Dispatched {
                     slot: slots.take(&executor),
-                    breaker: Arc::clone(&breaker),
                     ready,
                 };
+                let sending = Sending {
+                    executor: Arc::clone(&executor),
+                    location,
+                    breaker: Arc::clone(&breaker),
+                    events: events.clone(),
+                };
                 if followers.is_empty() {
-                    let executor = Arc::clone(&executor);
-                    let request = send(executor, prepared, location, dispatched, events.clone());
+                    let request = send_single(sending, prepared, dispatched);
                     spawn(&mut requests, runtime, request);
                 } else {
-                    let context = SessionContext {
-                        executor: Arc::clone(&executor),
-                        location,
-                        breaker: Arc::clone(&breaker),
+                    let limits = SessionLimits {
                         end: until.time(),
                         shutdown: shutdown.clone(),
-                        events: events.clone(),
                     };
-                    let session = converse(context, dispatched, prepared, followers);
+                    let session = converse(sending, limits, dispatched, prepared, followers);
                     spawn(&mut requests, runtime, session);
                 }
                 while requests.try_join_next().is_some() {}
@@ -129,12 +129,7 @@ pub(super) async fn dispatch<W: Executor>(
         }
         let later = followers.iter().map(|follower| &follower.prepared);
         for prepared in std::iter::once(&prepared).chain(later) {
-            // Fails only if the run was dropped.
-            let _ = events.send(RunEvent::Ended(Box::new(unsent(
-                prepared.index,
-                prepared.due,
-                Outcome::Cancelled,
-            ))));
+            cancel(&events, prepared);
         }
     }
     while requests.join_next().await.is_some() {}
@@ -155,34 +150,63 @@ fn spawn(
 /// The dispatcher's state of one request, or of one session.
 struct Dispatched<W: Executor> {
     slot: Slot<W>,
-    breaker: Arc<Breaker>,
     /// When the request was due and had a slot.
     ready: Duration,
 }
 
-/// One request, as a task of its own.
-async fn send<W: Executor>(
+/// What a task needs to send requests.
+struct Sending<W: Executor> {
     executor: Arc<W>,
-    prepared: Prepared,
     location: W::Location,
-    dispatched: Dispatched<W>,
+    breaker: Arc<Breaker>,
     events: UnboundedSender<RunEvent>,
-) {
-    let _ = events.send(RunEvent::Sent {
-        index: prepared.index,
-    });
-    let mut observation = executor.exchange(prepared, location).await;
-    // Before the slot is freed, so that no request takes it if this error stops the run.
-    let tripped =
-        dispatched
-            .breaker
-            .ended(observation.case_index, &observation.outcome, executor.now());
-    drop(dispatched.slot);
-    if let Some(tripped) = tripped {
-        let _ = events.send(RunEvent::ErrorLimitReached(Box::new(tripped)));
+}
+
+impl<W: Executor> Sending<W> {
+    /// Sends a request now, which was due and had a slot at `ready`. `free` takes the observation, and
+    /// frees the slot where the request holds one.
+    async fn send<T>(
+        &self,
+        prepared: Prepared,
+        ready: Duration,
+        free: impl FnOnce(&Observation) -> T,
+    ) -> T {
+        // Events are not received only if the run was dropped.
+        let _ = self.events.send(RunEvent::Sent {
+            index: prepared.index,
+        });
+        let mut observation = self.executor.exchange(prepared, self.location).await;
+        // Before the slot is freed, so that no request takes it if this error stops the run.
+        let now = self.executor.now();
+        let (index, outcome) = (observation.case_index, &observation.outcome);
+        let tripped = self.breaker.ended(index, outcome, now);
+        let freed = free(&observation);
+        if let Some(tripped) = tripped {
+            let _ = self
+                .events
+                .send(RunEvent::ErrorLimitReached(Box::new(tripped)));
+        }
+        observation.timing.ready_ns = Some(super::clock::as_ns(ready));
+        debug_assert!(observation.timing.is_in_order(), "{:?}", observation.timing);
+        let _ = self.events.send(RunEvent::Ended(Box::new(observation)));
+        freed
     }
-    observation.timing.ready_ns = Some(super::clock::as_ns(dispatched.ready));
-    debug_assert!(observation.timing.is_in_order(), "{:?}", observation.timing);
+}
+
+/// A single request, as a task of its own.
+async fn send_single<W: Executor>(
+    sending: Sending<W>,
+    prepared: Prepared,
+    dispatched: Dispatched<W>,
+) {
+    let Dispatched { slot, ready } = dispatched;
+    sending.send(prepared, ready, |_| drop(slot)).await;
+}
+
+/// Records a request that is not sent.
+fn cancel(events: &UnboundedSender<RunEvent>, prepared: &Prepared) {
+    let observation = unsent(prepared.index, prepared.due, Outcome::Cancelled);
+    // Fails only if the run was dropped.
     let _ = events.send(RunEvent::Ended(Box::new(observation)));
 }
 

@@ -122,11 +122,7 @@ fn continuation(answer: &Answer, planned: &[Message]) -> Vec<Message> {
             || json!(format!("no scripted result for the tool {}", call.name)),
             |message| message.content.clone(),
         );
-        let mut result = Message::new("tool", content);
-        result
-            .other
-            .insert("tool_call_id".to_owned(), call_id(&call.id, number).into());
-        all.push(result);
+        all.push(Message::tool_result(call_id(&call.id, number), content));
     }
     // The model did not call the tools, and the user has nothing to say: the results are the next
     // message.
@@ -144,23 +140,14 @@ fn continuation(answer: &Answer, planned: &[Message]) -> Vec<Message> {
 }
 
 fn own_message(answer: &Answer) -> Message {
-    let content = match answer.content.as_str() {
-        "" if !answer.tool_calls.is_empty() => Value::Null,
-        text => text.into(),
-    };
-    let mut message = Message::new("assistant", content);
     let calls = answer.tool_calls.iter().enumerate().map(|(number, call)| {
-        json!({
-            "id": call_id(&call.id, number),
-            "type": "function",
-            "function": {"name": call.name, "arguments": call.arguments},
-        })
+        Message::call(
+            &call_id(&call.id, number),
+            call.name.as_str(),
+            &call.arguments,
+        )
     });
-    let calls: Vec<Value> = calls.collect();
-    if !calls.is_empty() {
-        message.other.insert("tool_calls".to_owned(), calls.into());
-    }
-    message
+    Message::calling(answer.content.as_str(), calls)
 }
 
 /// The id of a call; some servers send none.

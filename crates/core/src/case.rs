@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use crate::audio::Clip;
 use crate::constraint::Constraint;
@@ -211,6 +211,36 @@ impl Message {
             content: content.into(),
             other: Map::new(),
         }
+    }
+
+    /// The result of the call with an id.
+    pub fn tool_result(id: impl Into<Value>, content: impl Into<Value>) -> Self {
+        let mut message = Self::new("tool", content);
+        message.other.insert("tool_call_id".to_owned(), id.into());
+        message
+    }
+
+    /// An answer of the model with these calls ([`Message::call`]). Without text and with calls, its
+    /// content is null.
+    pub fn calling(text: &str, calls: impl IntoIterator<Item = Value>) -> Self {
+        let calls: Vec<Value> = calls.into_iter().collect();
+        let has_content = !text.is_empty() || calls.is_empty();
+        let content = if has_content {
+            text.into()
+        } else {
+            Value::Null
+        };
+        let mut message = Self::new("assistant", content);
+        if !calls.is_empty() {
+            message.other.insert("tool_calls".to_owned(), calls.into());
+        }
+        message
+    }
+
+    /// A call of a function, as in chat completions.
+    pub fn call(id: &str, name: impl Into<Value>, arguments: &str) -> Value {
+        let name = name.into();
+        json!({"id": id, "type": "function", "function": {"name": name, "arguments": arguments}})
     }
 }
 

@@ -31,40 +31,41 @@ pub struct Fault {
 
 /// The requests that a fault is restricted to.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Only {
-    /// From this answer of a conversation on; the first has the number 1.
-    FromTurn(f64),
-    /// With more tools.
-    AboveTools(f64),
-    /// With more prompt tokens.
-    AboveContext(f64),
+pub struct Only {
+    pub by: OnlyBy,
+    pub number: f64,
 }
 
-type OfNumber = fn(f64) -> Only;
+/// What the restriction of a fault is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnlyBy {
+    /// From this answer of a conversation on; the first has the number 1.
+    FromTurn,
+    /// With more tools.
+    AboveTools,
+    /// With more prompt tokens.
+    AboveContext,
+}
 
-impl Only {
-    /// The ends of names of restricted faults.
-    const SUFFIXES: [(&str, OfNumber); 3] = [
-        ("-from-turn", Self::FromTurn),
-        ("-above-tools", Self::AboveTools),
-        ("-above-context", Self::AboveContext),
-    ];
+impl OnlyBy {
+    const ALL: [Self; 3] = [Self::FromTurn, Self::AboveTools, Self::AboveContext];
 
-    fn allows(self, request: &RequestTraits) -> bool {
+    /// The end of the names of restricted faults.
+    fn suffix(self) -> &'static str {
         match self {
-            Self::FromTurn(least) => request.turn as f64 >= least,
-            Self::AboveTools(most) => request.tools as f64 > most,
-            Self::AboveContext(most) => f64::from(request.prompt_tokens) > most,
+            Self::FromTurn => "-from-turn",
+            Self::AboveTools => "-above-tools",
+            Self::AboveContext => "-above-context",
         }
     }
 }
 
-impl fmt::Display for Only {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::FromTurn(number) => write!(f, "-from-turn:{number}"),
-            Self::AboveTools(number) => write!(f, "-above-tools:{number}"),
-            Self::AboveContext(number) => write!(f, "-above-context:{number}"),
+impl Only {
+    fn allows(self, request: &RequestTraits) -> bool {
+        match self.by {
+            OnlyBy::FromTurn => request.turn as f64 >= self.number,
+            OnlyBy::AboveTools => request.tools as f64 > self.number,
+            OnlyBy::AboveContext => f64::from(request.prompt_tokens) > self.number,
         }
     }
 }
@@ -353,19 +354,18 @@ impl Fault {
         let (name, argument) = rest
             .split_once(':')
             .map_or((rest, None), |(name, argument)| (name, Some(argument)));
-        let mut suffixes = Only::SUFFIXES.into_iter();
-        let restricted =
-            suffixes.find_map(|(suffix, only)| Some((name.strip_suffix(suffix)?, only)));
+        let mut restrictions = OnlyBy::ALL.into_iter();
+        let restricted = restrictions.find_map(|by| Some((name.strip_suffix(by.suffix())?, by)));
         let (name, argument, only) = match restricted {
             None => (name, argument, None),
-            Some((kind, only)) => {
+            Some((kind, by)) => {
                 let number = argument.and_then(TOKENS.parse).ok_or_else(|| {
                     Error::usage(format!(
                         "restricted fault needs a number from 1 to 1000000: {text}"
                     ))
                     .hint(format!("use {name}:8"))
                 })?;
-                (kind, None, Some(only(number)))
+                (kind, None, Some(Only { by, number }))
             }
         };
         let row = KINDS.iter().find(|row| row.name == name).ok_or_else(|| {
@@ -416,7 +416,7 @@ impl fmt::Display for Fault {
             write!(f, ":{argument}")?;
         }
         if let Some(only) = self.only {
-            only.fmt(f)?;
+            write!(f, "{}:{}", only.by.suffix(), only.number)?;
         }
         match self.share {
             FaultShare::Random(share) if share < 1.0 => write!(f, "@{share}"),
@@ -695,10 +695,11 @@ mod tests {
         };
         assert_eq!((exact.kind, exact.share), (FaultKind::MergeCalls, share));
         assert_eq!(exact.to_string(), "merge-calls@20of2000");
-        for (suffix, only) in Only::SUFFIXES {
-            let text = format!("leak-markup{suffix}:4@0.5");
+        for by in OnlyBy::ALL {
+            let text = format!("leak-markup{}:4@0.5", by.suffix());
             let fault = Fault::parse(&text).unwrap();
-            assert_eq!((fault.only, fault.to_string()), (Some(only(4.0)), text));
+            let only = Only { by, number: 4.0 };
+            assert_eq!((fault.only, fault.to_string()), (Some(only), text));
         }
         for (place, row) in KINDS.iter().enumerate() {
             let text = match row.form {

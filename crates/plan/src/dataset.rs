@@ -86,15 +86,22 @@ pub struct Cell {
 }
 
 impl Cell {
+    /// Turns from this number on have one tag, which ends in `+`, because a report has at most 100 tags.
+    const LAST_TAGGED_TURN: u32 = 10;
+
     /// Prefixes of the tags that name the cell of a request.
     const TAGS: [&str; 3] = ["tools_per_request:", "context_tokens:", "turn:"];
 
     /// The tags that name the cell.
     pub fn tags(self) -> impl Iterator<Item = String> {
+        let turn = |turn| match turn {
+            ..Self::LAST_TAGGED_TURN => turn.to_string(),
+            _ => format!("{}+", Self::LAST_TAGGED_TURN),
+        };
         let numbers = [
-            self.tools.map(|tools| tools as u64),
-            self.context_tokens.map(u64::from),
-            self.turn.map(u64::from),
+            self.tools.map(|tools| tools.to_string()),
+            self.context_tokens.map(|tokens| tokens.to_string()),
+            self.turn.map(turn),
         ];
         let tags = Self::TAGS.into_iter().zip(numbers);
         tags.filter_map(|(tag, number)| Some(format!("{tag}{}", number?)))
@@ -109,7 +116,6 @@ impl Cell {
     pub fn of(tags: &[String]) -> Self {
         let number = |prefix: &str| {
             let mut tags = tags.iter();
-            // Later turns have one tag, which ends in `+`.
             tags.find_map(|tag| tag.strip_prefix(prefix)?.trim_end_matches('+').parse().ok())
         };
         Self {

@@ -203,12 +203,8 @@ fn table(map: &CellMap) -> Table {
     let known: Vec<bool> = (0..table.columns.len())
         .map(|column| table.rows.iter().any(|row| row[column] != "n/a".into()))
         .collect();
-    for row in &mut table.rows {
-        let mut known = known.iter();
-        row.retain(|_| known.next() != Some(&false));
-    }
     let mut known = known.iter();
-    table.columns.retain(|_| known.next() != Some(&false));
+    table.retain_columns(|_| known.next() == Some(&true));
     table
 }
 

@@ -11,7 +11,7 @@ use crate::commands::output::CommandOutput;
 use sobench_core::case::Arm;
 use sobench_core::error::Result;
 use sobench_core::load::MIN_FINISHED_REQUESTS;
-use sobench_results::metrics::cells::items_for_loss;
+use sobench_results::metrics::cells::{BY_CHANCE, POWER, items_for_loss};
 use sobench_statistics::paired::{TestPlan, pairs_needed};
 
 /// The largest number of listed runs.
@@ -88,8 +88,10 @@ fn listing(plan: &MatrixPlan) -> String {
     if let Some(dataset) = dataset.filter(|dataset| dataset.cells.len() > 1) {
         let cells = dataset.cells.len();
         let title = format!(
-            "items: {} in {cells} cells; number that finds a loss in a cell in 95 % (5 % for all cells together):",
-            dataset.num_prompts
+            "items: {} in {cells} cells; number that finds a loss in a cell in {} % ({} % for all cells together):",
+            dataset.num_prompts,
+            100.0 * POWER,
+            100.0 * BY_CHANCE,
         );
         page.push_str(&losses_found(&title, |loss, noise| {
             items_for_loss(cells, loss, noise)

@@ -4,40 +4,32 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::mpsc::UnboundedSender;
 use tokio::task::JoinSet;
 
-use super::{Dispatched, Executor, unsent};
-use crate::breaker::Breaker;
-use crate::clock::as_ns;
+use super::{Dispatched, Executor, Sending, cancel};
 use crate::exchange::Prepared;
 use crate::queue::Follower;
 use sobench_core::answer::Answer;
 use sobench_core::case::Message;
-use sobench_core::observation::Outcome;
-use sobench_core::run_event::RunEvent;
+use sobench_core::observation::Observation;
 use sobench_shutdown::Shutdown;
 
-/// State that all turns of a session share.
-pub(super) struct SessionContext<W: Executor> {
-    pub(super) executor: Arc<W>,
-    pub(super) location: W::Location,
-    pub(super) breaker: Arc<Breaker>,
-    /// No turn is sent after this time.
+/// When no turn is sent any more.
+pub(super) struct SessionLimits {
     pub(super) end: Option<Duration>,
     pub(super) shutdown: Shutdown,
-    pub(super) events: UnboundedSender<RunEvent>,
 }
 
 /// Sends the turns of a session, which holds one slot until the last of them has ended. Turns after
 /// one without an answer are not sent: each ends as cancelled.
 pub(super) async fn converse<W: Executor>(
-    context: SessionContext<W>,
+    sending: Sending<W>,
+    limits: SessionLimits,
     dispatched: Dispatched<W>,
     first: Prepared,
     followers: Vec<Follower>,
 ) {
-    let context = Arc::new(context);
+    let (sending, limits) = (Arc::new(sending), Arc::new(limits));
     let is_live = followers.iter().any(|follower| follower.live.is_some());
     let mut ends: Vec<Option<TurnEnd>> = Vec::new();
     ends.resize_with(followers.len() + 1, || None);
@@ -46,7 +38,7 @@ pub(super) async fn converse<W: Executor>(
     let mut waiting: Vec<Option<Follower>> = followers.into_iter().map(Some).collect();
     let mut turns = JoinSet::new();
     let ready = dispatched.ready;
-    turns.spawn(send_turn(Arc::clone(&context), 0, first, ready, is_live));
+    turns.spawn(send_turn(Arc::clone(&sending), 0, first, ready, is_live));
     while let Some(joined) = turns.join_next().await {
         // The caller records turns whose task panicked.
         let Ok((position, Some(end))) = joined else {
@@ -75,12 +67,13 @@ pub(super) async fn converse<W: Executor>(
                 sent.insert(place, messages);
                 prepared.body = body;
             }
-            turns.spawn(follow(Arc::clone(&context), place, prepared, is_live));
+            let (sending, limits) = (Arc::clone(&sending), Arc::clone(&limits));
+            turns.spawn(follow(sending, limits, place, prepared, is_live));
         }
     }
     drop(dispatched);
     let unsent_turns = waiting.into_iter().flatten();
-    unsent_turns.for_each(|follower| context.cancel(&follower.prepared));
+    unsent_turns.for_each(|follower| cancel(&sending.events, &follower.prepared));
 }
 
 /// The end of a turn with an answer.
@@ -100,69 +93,41 @@ fn due(follower: &Follower, ends: &[Option<TurnEnd>]) -> Option<Duration> {
 
 /// Waits until a turn is due, and sends it unless the run ends before.
 async fn follow<W: Executor>(
-    context: Arc<SessionContext<W>>,
+    sending: Arc<Sending<W>>,
+    limits: Arc<SessionLimits>,
     position: u32,
     prepared: Prepared,
     keeps_answer: bool,
 ) -> (u32, Option<TurnEnd>) {
     let due = prepared.due;
-    let is_over = context.end.is_some_and(|end| due > end);
+    let is_over = limits.end.is_some_and(|end| due > end);
     let is_due = async {
         tokio::select! {
             biased;
-            () = context.shutdown.drain_requested() => false,
-            () = context.executor.wait_until(due) => !context.shutdown.is_requested(),
+            () = limits.shutdown.drain_requested() => false,
+            () = sending.executor.wait_until(due) => !limits.shutdown.is_requested(),
         }
     };
     if is_over || !is_due.await {
-        context.cancel(&prepared);
+        cancel(&sending.events, &prepared);
         return (position, None);
     }
-    send_turn(context, position, prepared, due, keeps_answer).await
+    send_turn(sending, position, prepared, due, keeps_answer).await
 }
 
 /// Sends a turn now. Returns its position and when it ended, if it has an answer.
 async fn send_turn<W: Executor>(
-    context: Arc<SessionContext<W>>,
+    sending: Arc<Sending<W>>,
     position: u32,
     prepared: Prepared,
     ready: Duration,
     keeps_answer: bool,
 ) -> (u32, Option<TurnEnd>) {
-    let SessionContext {
-        executor,
-        location,
-        breaker,
-        events,
-        ..
-    } = &*context;
-    // These fail only if the run was dropped.
-    let _ = events.send(RunEvent::Sent {
-        index: prepared.index,
-    });
-    let mut observation = executor.exchange(prepared, *location).await;
-    let now = executor.now();
-    let tripped = breaker.ended(observation.case_index, &observation.outcome, now);
-    if let Some(tripped) = tripped {
-        let _ = events.send(RunEvent::ErrorLimitReached(Box::new(tripped)));
-    }
-    observation.timing.ready_ns = Some(as_ns(ready));
-    debug_assert!(observation.timing.is_in_order(), "{:?}", observation.timing);
-    let end = observation.timing.end_ns.map(Duration::from_nanos);
-    let end = end.filter(|_| observation.outcome.is_answer());
-    let end = end.map(|at| TurnEnd {
-        at,
-        answer: keeps_answer.then(|| observation.answer.clone()),
-    });
-    let _ = events.send(RunEvent::Ended(Box::new(observation)));
-    (position, end)
-}
-
-impl<W: Executor> SessionContext<W> {
-    /// Records a turn that is not sent.
-    fn cancel(&self, prepared: &Prepared) {
-        let observation = unsent(prepared.index, prepared.due, Outcome::Cancelled);
-        // Fails only if the run was dropped.
-        let _ = self.events.send(RunEvent::Ended(Box::new(observation)));
-    }
+    let end = |observation: &Observation| {
+        let at = observation.timing.end_ns.map(Duration::from_nanos);
+        let at = at.filter(|_| observation.outcome.is_answer())?;
+        let answer = keeps_answer.then(|| observation.answer.clone());
+        Some(TurnEnd { at, answer })
+    };
+    (position, sending.send(prepared, ready, end).await)
 }

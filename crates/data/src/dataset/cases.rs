@@ -31,7 +31,7 @@ pub(super) fn build(plan: &DatasetPlan, rows: Rows, tokenizer: &Tokenizer) -> Re
         mut notices,
     } = rows;
     let row_indices = match kind {
-        RowsKind::Sessions => (0..rows.len()).collect(),
+        RowsKind::Sessions(_) => (0..rows.len()).collect(),
         _ => row_indices(plan, kind, available),
     };
     notices.extend(repetition(plan.num_prompts, kind, available));
@@ -46,7 +46,7 @@ pub(super) fn build(plan: &DatasetPlan, rows: Rows, tokenizer: &Tokenizer) -> Re
     let mut rows = rows
         .into_iter()
         .take(match kind {
-            RowsKind::Sessions => usize::MAX,
+            RowsKind::Sessions(_) => usize::MAX,
             _ => plan.rows_needed(),
         })
         .map(|row| prepare_row(row, plan, tokenizer))
@@ -84,7 +84,7 @@ fn row_indices(plan: &DatasetPlan, kind: RowsKind, available: usize) -> Vec<usiz
     let once = available.min(plan.num_prompts);
     match kind {
         RowsKind::Complete
-        | RowsKind::Sessions
+        | RowsKind::Sessions(_)
         | RowsKind::Collected(Shortfall::FewerRequests)
         | RowsKind::Sampled(Shortfall::FewerRequests) => (0..once).collect(),
         RowsKind::Generated | RowsKind::Collected(Shortfall::RepeatRows) => (0..plan.num_prompts)
@@ -103,12 +103,13 @@ fn row_indices(plan: &DatasetPlan, kind: RowsKind, available: usize) -> Vec<usiz
 fn repetition(prompts: usize, kind: RowsKind, rows: usize) -> Option<Notice> {
     match kind {
         _ if rows >= prompts => None,
-        RowsKind::Generated | RowsKind::Complete | RowsKind::Sessions => None,
+        RowsKind::Generated | RowsKind::Complete => None,
         RowsKind::Collected(Shortfall::FewerRequests)
+        | RowsKind::Sessions(Shortfall::FewerRequests)
         | RowsKind::Sampled(Shortfall::FewerRequests) => {
             Some(DatasetNotice::FewerRows { rows, prompts }.into())
         }
-        RowsKind::Collected(Shortfall::RepeatRows) => {
+        RowsKind::Collected(Shortfall::RepeatRows) | RowsKind::Sessions(Shortfall::RepeatRows) => {
             Some(DatasetNotice::RowsCycled { rows, prompts }.into())
         }
         RowsKind::Sampled(Shortfall::RepeatRows) => {

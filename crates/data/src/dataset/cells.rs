@@ -121,16 +121,24 @@ pub(super) fn load(plan: &DatasetPlan, inputs: &Inputs<'_>) -> Result<Dataset> {
         .max();
     let filler = longest.map(|tokens| Filler::new(inputs.tokenizer, tokens as usize, plan.seed));
     let mut parts = Vec::new();
+    // Cells with the same tools follow each other.
+    let mut loaded: Option<(Source, Dataset)> = None;
     for cell in &plan.cells {
         let mut source = plan.source.clone();
         if let Source::Tools(tools) = &mut source {
             tools.tools_per_request = cell.tools;
         }
-        let of_cell = DatasetPlan {
-            cells: Vec::new(),
-            ..plan.clone().with_source(source)
+        let (_, rows) = match loaded.take_if(|(known, _)| *known == source) {
+            Some(known) => loaded.insert(known),
+            None => {
+                let of_cell = DatasetPlan {
+                    cells: Vec::new(),
+                    ..plan.clone().with_source(source.clone())
+                };
+                loaded.insert((source, load_with(&of_cell, inputs)?))
+            }
         };
-        let mut part = load_with(&of_cell, inputs)?;
+        let mut part = rows.clone();
         for (index, case) in part.cases.iter_mut().enumerate() {
             let item = index / requests;
             case.item = u32::try_from(item).ok();

@@ -194,7 +194,7 @@ struct Document {
 }
 
 /// The schema of an object with these members and no others. All are required but the optional ones.
-fn object(members: &[(&str, Value)], optional: &[&str]) -> Value {
+pub(super) fn object(members: &[(&str, Value)], optional: &[&str]) -> Value {
     let properties: Map<String, Value> = members
         .iter()
         .map(|(name, schema)| ((*name).to_owned(), schema.clone()))

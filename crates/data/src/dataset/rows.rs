@@ -139,8 +139,8 @@ pub(super) enum RowsKind {
     Sampled(Shortfall),
     /// As many rows as requests. None is repeated.
     Complete,
-    /// The turns of sessions, as many as the run sends.
-    Sessions,
+    /// The turns of sessions, as many as the run sends: the rows that are available are sessions.
+    Sessions(Shortfall),
 }
 
 /// Source of generated rows without user input.

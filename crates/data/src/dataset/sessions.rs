@@ -19,15 +19,12 @@ use sobench_core::case::{Message, Prompt, Turn};
 use sobench_core::constraint::{Constraint, sha256_hex};
 use sobench_core::error::{Error, Result};
 use sobench_core::scorer::Scorer;
-use sobench_notices::notice::DatasetNotice;
-use sobench_plan::dataset::PromptForm;
+use sobench_plan::dataset::{Cell, PromptForm};
 
 /// The most turns of a session.
 pub const MAX_TURNS: usize = 1000;
 /// The most bytes of messages in the prompts of a run. Each turn has the whole history.
 const MAX_PROMPT_BYTES: u64 = 1 << 30;
-/// Turns from this number on have one tag, because a report has at most 100 tags.
-const LAST_TAGGED_TURN: usize = 10;
 
 /// Separates the random stream of sessions from other draws: the ASCII codes of `sess`, above the
 /// 64 bits of the seed.
@@ -173,21 +170,9 @@ impl DatasetKind for SessionsPlan {
                 rows.push(self.row(turn, place, salt, inputs));
             }
         }
-        let (count, prompts) = (sessions.len(), plan.num_prompts);
-        let notice = (count < prompts).then(|| match self.shortfall {
-            Shortfall::RepeatRows => DatasetNotice::RowsCycled {
-                rows: count,
-                prompts,
-            },
-            Shortfall::FewerRequests => DatasetNotice::FewerRows {
-                rows: count,
-                prompts,
-            },
-        });
         Ok(Rows {
             available,
-            notices: notice.map(Into::into).into_iter().collect(),
-            ..Rows::new(rows, RowsKind::Sessions, source)
+            ..Rows::new(rows, RowsKind::Sessions(self.shortfall), source)
         })
     }
 
@@ -217,10 +202,11 @@ impl SessionsPlan {
         let scale = self.session_delay_scale.unwrap_or(1.0);
         let (completion, score) = turn.reference.clone().unzip();
         let mut tags = turn.tags.clone();
-        tags.push(match position + 1 {
-            number @ ..LAST_TAGGED_TURN => format!("turn:{number}"),
-            _ => format!("turn:{LAST_TAGGED_TURN}+"),
-        });
+        let turn_of_tag = Cell {
+            turn: u32::try_from(position + 1).ok(),
+            ..Cell::default()
+        };
+        tags.extend(turn_of_tag.tags());
         Row {
             constraint: turn.constraint.clone(),
             output_len: turn.output_len,

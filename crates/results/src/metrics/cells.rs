@@ -23,10 +23,10 @@ use sobench_statistics::paired::{TestPlan, items_needed, smallest_visible_effect
 use sobench_statistics::{Rate, mean};
 
 /// The chance that a map names a cell that is not worse.
-const BY_CHANCE: f64 = 0.05;
+pub const BY_CHANCE: f64 = 0.05;
 
 /// The chance that a loss of the stated size is found.
-const POWER: f64 = 0.95;
+pub const POWER: f64 = 0.95;
 
 /// The figures in which cells are compared.
 const COMPARED: [&Metric; 2] = [&rates::CORRECT_RATE, &rates::ACCURACY];

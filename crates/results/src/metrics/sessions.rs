@@ -123,16 +123,11 @@ pub(super) fn ends(samples: &[&Sample<'_>]) -> Vec<SessionEnd> {
 
 /// The percentage of sessions that are a hit, of those that the run did not cut off.
 pub(super) fn percent(
-    samples: &[&Sample<'_>],
+    ends: &[SessionEnd],
     hit: impl Fn(&SessionEnd) -> Option<bool>,
 ) -> Option<f64> {
-    rate(
-        ends(samples)
-            .iter()
-            .filter(|end| !end.is_cut_off)
-            .filter_map(hit),
-    )
-    .map(|rate| rate.percent)
+    let counted = ends.iter().filter(|end| !end.is_cut_off);
+    rate(counted.filter_map(hit)).map(|rate| rate.percent)
 }
 
 fn rate(hits: impl Iterator<Item = bool>) -> Option<Rate> {

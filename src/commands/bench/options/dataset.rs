@@ -70,13 +70,7 @@ pub(crate) fn plan(
     let traffic = &arguments.traffic;
     // --num-prompts counts items. Otherwise a duration and a rate determine the requests.
     let counts_items = traffic.num_prompts.is_some() || traffic.duration.is_none();
-    let requests_per_item = arms.len().max(1) * cells.len().max(1);
-    let num_prompts = if counts_items {
-        num_prompts
-    } else {
-        num_prompts.div_ceil(requests_per_item)
-    };
-    Ok(DatasetPlan {
+    let mut plan = DatasetPlan {
         source,
         num_prompts,
         output_len,
@@ -98,7 +92,11 @@ pub(crate) fn plan(
         prompt_form: non_generative::prompt_form(backend, &arguments.dataset)?,
         grammar_dialect: GrammarDialect::Ebnf,
         grammar_spelling: GrammarSpelling::AsWritten,
-    })
+    };
+    if !counts_items {
+        plan.num_prompts = num_prompts.div_ceil(plan.requests_per_row());
+    }
+    Ok(plan)
 }
 
 /// Whether requests set `ignore_eos` because of the dataset. As `vllm bench serve`, only for

@@ -5,12 +5,14 @@ use crate::commands::bench::options::{RunPlan, Target};
 /// The line.
 pub(super) fn line(plan: &RunPlan) -> String {
     let dataset = &plan.settings.dataset;
-    let items = dataset.num_prompts;
-    let requests = match (dataset.cells.len(), dataset.arms.len()) {
-        (0, 0 | 1) => format!("{items} requests"),
-        (0, arms) => format!("{items} items in {arms} arms"),
-        (cells, 0 | 1) => format!("{items} items in {cells} cells"),
-        (cells, arms) => format!("{items} items in {cells} cells and {arms} arms"),
+    let parts = [(dataset.cells.len(), "cells"), (dataset.arms.len(), "arms")];
+    let parts = parts.iter().filter(|(count, _)| *count > 1);
+    let parts: Vec<String> = parts
+        .map(|(count, what)| format!("{count} {what}"))
+        .collect();
+    let requests = match &parts[..] {
+        [] => format!("{} requests", dataset.num_prompts),
+        parts => format!("{} items in {}", dataset.num_prompts, parts.join(" and ")),
     };
     let share = match dataset.constrained_ratio {
         ratio if ratio <= 0.0 => "no constraint is sent, ".to_owned(),

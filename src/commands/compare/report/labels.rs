@@ -212,10 +212,17 @@ pub(super) fn verdict(row: &Row) -> String {
             None => verdict.to_owned(),
         },
         spread => match spread.p_value() {
-            Some(p) if p < 0.001 => format!("{verdict} (p < 0.001)"),
-            Some(p) => format!("{verdict} (p = {p:.3})"),
+            Some(p) => format!("{verdict} ({})", p_value(p)),
             None => verdict.to_owned(),
         },
+    }
+}
+
+/// A p-value in a sentence.
+pub(super) fn p_value(p: f64) -> String {
+    match p {
+        ..0.001 => "p < 0.001".to_owned(),
+        p => format!("p = {p:.3}"),
     }
 }
 

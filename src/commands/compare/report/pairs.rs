@@ -1,7 +1,7 @@
 //! The pairs of two sides: what the second one lost and won, where, and by how much times and lengths
 //! differ.
 
-use super::labels::percent;
+use super::labels::{self, percent};
 use sobench_core::printable::printable;
 use sobench_render::{Block, Document, Table};
 use sobench_report::accuracy::p_value;
@@ -97,11 +97,8 @@ fn title(group: &PairGroup) -> String {
 fn lost(pairs: &PairTable, other: &str) -> String {
     let contrast = &pairs.contrast;
     let (low, high) = contrast.interval(0.95);
-    let p_value = match contrast.p_value() {
-        Some(p) if p < 0.001 => ", p < 0.001".to_owned(),
-        Some(p) => format!(", p = {p:.3}"),
-        None => String::new(),
-    };
+    let p_value = contrast.p_value();
+    let p_value = p_value.map_or_else(String::new, |p| format!(", {}", labels::p_value(p)));
     let ruled_out = -100.0 * contrast.bounds(KEPT_LEVEL).0;
     let noise = pairs.won() as f64 / pairs.pairs() as f64;
     let needed = match pairs_needed(0.005, noise) {

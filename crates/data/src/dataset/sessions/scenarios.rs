@@ -6,10 +6,10 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::{Session, SessionTurn, answer_text, ground_truth};
-use crate::dataset::extract::{FAMILY_NAMES, GIVEN_NAMES};
+use crate::dataset::extract::{self, FAMILY_NAMES, GIVEN_NAMES};
 use crate::dataset::tools::draw_tools;
 use sobench_core::case::Message;
 use sobench_core::constraint::Constraint;
@@ -106,9 +106,10 @@ pub(super) fn session(
         let (constraint, reference, answer) = match &step.answer {
             StepAnswer::Call(name, arguments, found) => {
                 let id = format!("call_{position}");
-                result = Some(tool_result(&id, &found.to_string()));
+                result = Some(Message::tool_result(id.as_str(), found.to_string()));
                 let arguments = arguments.as_object().cloned().unwrap_or_default();
-                let answer = call_message(&id, name, &arguments);
+                let text = Value::Object(arguments.clone()).to_string();
+                let answer = Message::calling("", [Message::call(&id, *name, &text)]);
                 let reference = ground_truth(&[((*name).to_owned(), arguments)]);
                 let constraint = offered.constraint(&script, position);
                 (constraint, (reference, Scorer::Calls), answer)
@@ -141,33 +142,12 @@ pub(super) fn session(
     Session { turns }
 }
 
-fn tool_result(id: &str, content: &str) -> Message {
-    let mut message = Message::new("tool", content);
-    message.other.insert("tool_call_id".to_owned(), id.into());
-    message
-}
-
-fn call_message(id: &str, name: &str, arguments: &Map<String, Value>) -> Message {
-    let arguments = Value::Object(arguments.clone()).to_string();
-    let call = json!({
-        "id": id, "type": "function", "function": {"name": name, "arguments": arguments},
-    });
-    let mut message = Message::new("assistant", Value::Null);
-    message.other.insert("tool_calls".to_owned(), json!([call]));
-    message
-}
-
-/// The schema of an object with these members, all required.
+/// The schema of an object with members of these types, all required.
 fn object(members: &[(&str, &str)]) -> Value {
-    let properties: Map<String, Value> = members
+    let typed = members
         .iter()
-        .map(|(name, kind)| ((*name).to_owned(), json!({"type": kind})))
-        .collect();
-    let required: Vec<&str> = members.iter().map(|(name, _)| *name).collect();
-    json!({
-        "type": "object", "properties": properties, "required": required,
-        "additionalProperties": false,
-    })
+        .map(|(name, kind)| (*name, json!({"type": kind})));
+    extract::object(&typed.collect::<Vec<_>>(), &[])
 }
 
 fn tool(name: &str, description: &str, members: &[(&str, &str)]) -> Tool {

@@ -29,6 +29,7 @@ pub use self::rows::{Page, ROW_COLUMNS, rows};
 pub use self::values::{PerSecond, Value, Values};
 use super::pooled::Pooled;
 use super::server::ServerMetrics;
+use super::sessions::{self, SessionEnd};
 use super::throughput::{Counts, Peaks};
 use sobench_core::case::Arm;
 use sobench_core::observation::Outcome;
@@ -142,6 +143,7 @@ pub struct RunSamples<'r> {
     pub server: Option<&'r ServerMetrics>,
     counts: OnceCell<Counts>,
     peaks: OnceCell<Peaks>,
+    session_ends: OnceCell<Vec<SessionEnd>>,
 }
 
 impl<'r> RunSamples<'r> {
@@ -160,6 +162,7 @@ impl<'r> RunSamples<'r> {
             server,
             counts: OnceCell::new(),
             peaks: OnceCell::new(),
+            session_ends: OnceCell::new(),
         }
     }
 
@@ -183,6 +186,11 @@ impl<'r> RunSamples<'r> {
     fn peaks(&self) -> &Peaks {
         self.peaks
             .get_or_init(|| Peaks::new(&self.answers().collect::<Vec<_>>(), self.options.answers))
+    }
+
+    fn session_ends(&self) -> &[SessionEnd] {
+        self.session_ends
+            .get_or_init(|| sessions::ends(self.samples))
     }
 }
 

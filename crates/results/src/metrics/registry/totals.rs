@@ -313,7 +313,7 @@ pub static SESSION_VALID_RATE: Metric = total(
     "Valid sessions",
     Unit::Percent,
     Better::Up,
-    |run| sessions::percent(run.samples, |end| end.is_valid),
+    |run| sessions::percent(run.session_ends(), |end| end.is_valid),
 )
 .shown(Shown::InFiles);
 
@@ -323,7 +323,7 @@ pub static SESSION_FINISHED_RATE: Metric = total(
     "Finished sessions",
     Unit::Percent,
     Better::Up,
-    |run| sessions::percent(run.samples, |end| Some(end.is_finished)),
+    |run| sessions::percent(run.session_ends(), |end| Some(end.is_finished)),
 )
 .shown(Shown::InFiles);
 
@@ -333,7 +333,7 @@ pub static SESSION_RIGHT_RATE: Metric = total(
     "Sessions with the right end",
     Unit::Percent,
     Better::Up,
-    |run| sessions::percent(run.samples, |end| end.is_right),
+    |run| sessions::percent(run.session_ends(), |end| end.is_right),
 )
 .shown(Shown::InFiles);
 

@@ -99,20 +99,10 @@ fn share_gpt(place: &str, value: &Value) -> Result<Vec<Message>> {
                     Value::String(text) => text.clone(),
                     other => other.to_string(),
                 };
-                let made = json!({
-                    "id": format!("call_{call}"), "type": "function",
-                    "function": {"name": made["name"], "arguments": arguments},
-                });
-                let mut message = Message::new("assistant", Value::Null);
-                message.other.insert("tool_calls".to_owned(), json!([made]));
-                message
+                let id = format!("call_{call}");
+                Message::calling("", [Message::call(&id, made["name"].clone(), &arguments)])
             }
-            "observation" | "tool" => {
-                let mut message = Message::new("tool", text);
-                let id = json!(format!("call_{call}"));
-                message.other.insert("tool_call_id".to_owned(), id);
-                message
-            }
+            "observation" | "tool" => Message::tool_result(format!("call_{call}"), text),
             other => return Err(wrong(place, format!("an entry from {other:?}"))),
         });
     }

@@ -70,9 +70,8 @@ impl Conversation {
                 };
                 self.next.delay_ms += delay_ms(row);
                 for result in results {
-                    let mut message = Message::new("tool", result["content"].clone());
                     let id = result["tool_call_id"].clone();
-                    message.other.insert("tool_call_id".to_owned(), id);
+                    let message = Message::tool_result(id, result["content"].clone());
                     self.next.new.push(message);
                 }
             }
