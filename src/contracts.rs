@@ -3,6 +3,7 @@
 
 use serde_json::Value;
 
+use crate::commands::accept::json::AcceptFile;
 use crate::commands::compare::report as comparison;
 use crate::commands::explain::json::ExplainFile;
 use crate::commands::preflight::report::features::json::FeaturesFile;
@@ -15,6 +16,7 @@ use sobench_results::compare::read::baseline_contract;
 /// Every contract by the name of its file.
 pub fn all() -> Vec<(&'static str, Value)> {
     vec![
+        ("accept", written::<AcceptFile>()),
         ("baseline", baseline_contract()),
         ("comparison", comparison::contract()),
         ("explain", written::<ExplainFile<'_>>()),

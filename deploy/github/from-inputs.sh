@@ -20,6 +20,7 @@ each_line options --fail-on "$FAIL_ON"
 each_line options --require "$REQUIRE"
 [ -z "$BASELINE" ] || options+=(--baseline "$BASELINE")
 [ -z "$WRITE_BASELINE" ] || options+=(--write-baseline "$WRITE_BASELINE")
+[ -z "${ACCEPT:-}" ] || typed+=(accept "$ACCEPT")
 [ -z "$CONFIG" ] || typed+=(--config "$CONFIG")
 each_line typed '' "$ARGUMENTS"
 if [ -n "$SERVER_COMMAND" ]; then

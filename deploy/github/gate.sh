@@ -161,7 +161,7 @@ case $code in
 esac
 
 # What was held against nothing has passed nothing.
-if [ "$code$baseline" = 0 ] && [ ${#require[@]} -eq 0 ]; then
+if [ "$code$baseline" = 0 ] && [ ${#require[@]} -eq 0 ] && [ "${arguments[0]:-}" != accept ]; then
   verdict='done, with no baseline and no bound to hold it against'
   [ -z "$written" ] || verdict='the baseline was written'
 fi

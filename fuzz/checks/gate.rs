@@ -56,6 +56,7 @@ pub(crate) fn check(bytes: &[u8]) {
                 runs: vec![run],
                 ..Side::default()
             },
+            0.98,
         );
         assert_eq!(rulings.len(), limits.len());
         let is_kept = |ruling: &gate::LimitRuling| matches!(ruling.ruling, gate::Ruling::Kept);

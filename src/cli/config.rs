@@ -85,13 +85,29 @@ fn typed<'a>(bench: &'a Command, arguments: &[OsString]) -> Vec<&'a Arg> {
         .collect()
 }
 
-fn flag<'a>(bench: &'a Command, name: &str) -> Option<&'a Arg> {
+pub(crate) fn flag<'a>(bench: &'a Command, name: &str) -> Option<&'a Arg> {
     let is_named = |arg: &&Arg| super::names_of(arg).any(|known| known == name);
     bench.get_arguments().find(is_named)
 }
 
 fn file_flags(text: &str, path: &Path, bench: &Command, typed: &[&Arg]) -> Result<Vec<OsString>> {
-    let document = Document::parse(text).map_err(|error| {
+    let document = parse_toml(text, path, "write each flag as a line: num-prompts = 200")?;
+    if document.as_table().is_empty() {
+        return Err(Error::usage(format!(
+            "no flag in the configuration file: {}",
+            path.display()
+        ))
+        .hint("add a flag, such as num-prompts = 200, or leave --config out"));
+    }
+    table_flags(document.as_table().iter(), text, path, bench, typed)
+}
+
+/// The text of a file as TOML.
+///
+/// # Errors
+/// It is not, with its line.
+pub(crate) fn parse_toml<'t>(text: &'t str, path: &Path, hint: &str) -> Result<Document<&'t str>> {
+    Document::parse(text).map_err(|error| {
         let (line, column) = line_and_column(text, error.span().map_or(0, |span| span.start));
         let message = error
             .message()
@@ -103,22 +119,29 @@ fn file_flags(text: &str, path: &Path, bench: &Command, typed: &[&Arg]) -> Resul
             "{}, line {line}, column {column}: not TOML: {message}",
             path.display()
         ))
-        .hint("write each flag as a line: num-prompts = 200")
-    })?;
-    if document.as_table().is_empty() {
-        return Err(Error::usage(format!(
-            "no flag in the configuration file: {}",
-            path.display()
-        ))
-        .hint("add a flag, such as num-prompts = 200, or leave --config out"));
-    }
+        .hint(hint)
+    })
+}
+
+/// The flags of a command that these keys of a file stand for, except for those that typed flags
+/// replace.
+///
+/// # Errors
+/// An unknown flag, one that is given twice, or a value of a wrong type.
+pub(crate) fn table_flags<'i>(
+    items: impl Iterator<Item = (&'i str, &'i Item)>,
+    text: &str,
+    path: &Path,
+    command: &Command,
+    typed: &[&Arg],
+) -> Result<Vec<OsString>> {
     let mut flags = Vec::new();
     let mut known: Vec<&str> = Vec::new();
-    for (key, item) in document.as_table().iter() {
+    for (key, item) in items {
         let name = key.replace('_', "-");
-        let arg = flag(bench, &name)
+        let arg = flag(command, &name)
             .filter(|_| name != CONFIG)
-            .ok_or_else(|| unknown(key, &name, path, bench))?;
+            .ok_or_else(|| unknown(key, &name, path, command))?;
         let id = arg.get_id().as_str();
         if known.contains(&id) {
             return Err(
@@ -128,7 +151,7 @@ fn file_flags(text: &str, path: &Path, bench: &Command, typed: &[&Arg]) -> Resul
         }
         known.push(id);
         let conflicts = |one: &Arg, other: &Arg| {
-            bench
+            command
                 .get_arg_conflicts_with(one)
                 .iter()
                 .any(|conflicting| conflicting.get_id() == other.get_id())

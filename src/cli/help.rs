@@ -106,6 +106,13 @@ pub(super) fn with_all(program: Command) -> Command {
     })
 }
 
+/// Limits the help of `accept` to its own flags, and those that say which server.
+pub(super) fn of_accept(flag: Arg) -> Arg {
+    let is_own = flag.get_help_heading().is_none() && flag.get_id() != "help_all";
+    let is_shown = is_own || is_in(ACCEPT_FLAGS, &flag);
+    flag.hide(!is_shown)
+}
+
 /// Limits the help of `matrix` to its own flags and the common ones. The others are those of `bench`.
 pub(super) fn of_matrix(flag: Arg) -> Arg {
     let is_own = flag.get_help_heading() == Some("Comparison");
@@ -128,6 +135,9 @@ pub(super) fn overview(program: Command) -> Command {
         })
         .after_help(EXAMPLES)
 }
+
+/// The ids of the flags of `bench` in the help of `accept`.
+const ACCEPT_FLAGS: &str = "base_url backend model header save undecided dry_run";
 
 /// The ids of the flags of `explain` in its help.
 const EXPLAIN_FLAGS: &str = "case component base_url backend model guided_decoding_backend max_requests slow \
@@ -204,14 +214,17 @@ mod tests {
         assert!(!page.contains("--burstiness"), "{page}");
     }
 
-    /// The flags that help shows, by command. Those of `matrix` that are not its own are of `bench`.
+    /// The flags that help shows, by command. Those of `matrix` and `accept` that are not their own are of `bench`.
     #[test]
     fn the_number_of_shown_flags_is_limited() {
         let program = Cli::command();
         let own = |command: &clap::Command| {
             let flags = command.get_arguments().filter(|flag| {
-                let is_own =
-                    command.get_name() != "matrix" || flag.get_help_heading() == Some("Comparison");
+                let is_own = match command.get_name() {
+                    "matrix" => flag.get_help_heading() == Some("Comparison"),
+                    "accept" => flag.get_help_heading().is_none(),
+                    _ => true,
+                };
                 is_own && !flag.is_hide_set() && flag.get_long().is_some()
             });
             flags.count()
@@ -228,7 +241,7 @@ mod tests {
         let listed: usize = listed.iter().sum();
         assert_eq!(own(bench), listed, "each listed id is a flag");
         assert!(
-            counts.iter().map(|(_, count)| count).sum::<usize>() <= 184,
+            counts.iter().map(|(_, count)| count).sum::<usize>() <= 187,
             "{counts:?}"
         );
     }

@@ -5,6 +5,7 @@ pub mod config;
 pub mod help;
 pub mod options;
 pub mod overwrites;
+pub mod requirements;
 mod usage_error;
 
 use std::ffi::OsString;
@@ -14,6 +15,7 @@ use std::process::ExitCode;
 use clap::{ArgMatches, ColorChoice, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use self::options::split_at_equals;
+use crate::commands::accept::args::AcceptArgs;
 use crate::commands::bench::args::BenchArgs;
 use crate::commands::calibrate::options::{CalibrateArgs, FloorArgs};
 use crate::commands::compare::options::CompareArgs;
@@ -31,8 +33,8 @@ use crate::commands::score::options::ScoreArgs;
 use crate::commands::serve::options::ServeArgs;
 use crate::commands::wire::WireArgs;
 use crate::commands::{
-    self, calibrate, compare, completions, datasets, explain, man, merge, preflight, report, runs,
-    score, serve, wire,
+    self, accept, calibrate, compare, completions, datasets, explain, man, merge, preflight,
+    report, runs, score, serve, wire,
 };
 use crate::terminal;
 use sobench_core::error::Error;
@@ -65,6 +67,9 @@ pub struct Cli {
 /// The commands. `bench` is the default.
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    /// Decide whether a server meets the requirements of a file: met, not met, or not decided
+    #[command(mut_args(help::of_accept))]
+    Accept(Box<AcceptArgs>),
     /// Run a benchmark (the default command)
     #[command(mut_args(help::of_bench), after_help = help::MORE)]
     Bench(Box<BenchArgs>),
@@ -123,6 +128,7 @@ impl Command {
     /// The command's errors.
     pub fn run(self, shutdown: &Shutdown) -> Result<CommandOutput, Error> {
         match self {
+            Self::Accept(flags) => accept::run(&flags, requirements::read(&flags)?, shutdown),
             Self::Bench(flags) => commands::bench(&flags, false, shutdown),
             Self::Matrix(flags) => commands::bench(&flags, true, shutdown),
             Self::Calibrate(flags) => calibrate::run(*flags, shutdown),

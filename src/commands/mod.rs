@@ -1,5 +1,6 @@
 //! The commands, one folder each, with their flags, options and output.
 
+pub mod accept;
 pub mod bench;
 pub mod calibrate;
 pub mod compare;

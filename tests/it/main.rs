@@ -12,6 +12,7 @@
 
 pub(crate) use sobench_testkit::support;
 
+mod accept;
 mod accuracy;
 mod broken_schemas;
 mod canary;

@@ -232,6 +232,12 @@ impl Departures {
             .map(|(departure, example)| (*departure, example.as_str()))
     }
 
+    /// Whether the API forbids one of them.
+    pub fn has_forbidden(&self) -> bool {
+        let mut all = self.0.keys();
+        all.any(|departure| departure.forbidden_by() != ForbiddenBy::Custom)
+    }
+
     /// Whether the stream contradicts itself.
     pub fn contradict(&self) -> bool {
         self.0.keys().any(|departure| departure.is_contradiction())

@@ -26,7 +26,7 @@ pub struct Meaning {
 }
 
 /// All codes and reasons, sorted by code. A run is `bench`, also without a subcommand.
-pub const TABLE: [Meaning; 26] = [
+pub const TABLE: [Meaning; 28] = [
     for_every_command(SUCCESS, "success"),
     for_command(
         SUCCESS,
@@ -49,6 +49,7 @@ pub const TABLE: [Meaning; 26] = [
         "bench",
         "the run finished, but a figure is not trusted because of the client (`--strict-client`) or a threshold was not met (`--require`)",
     ),
+    for_command(CHECK_FAILED, "accept", "a rule is not met"),
     for_command(
         CHECK_FAILED,
         "compare",
@@ -117,6 +118,11 @@ pub const TABLE: [Meaning; 26] = [
         UNDECIDED,
         "bench",
         "the run finished, and its samples do not decide a threshold (`--require`); `--undecided pass` makes it 0, `--undecided fail` 1",
+    ),
+    for_command(
+        UNDECIDED,
+        "accept",
+        "no rule is missed, and the requests do not decide one; `--undecided pass` makes it 0, `--undecided fail` 1",
     ),
     for_command(
         UNDECIDED,

@@ -106,7 +106,22 @@ pub struct WirePreflight {
 impl WirePreflight {
     /// Whether all tests are fine, or unknown.
     pub fn passed(&self) -> bool {
-        self.results().all(|result| result.verdict.is_fine())
+        self.failed() == 0
+    }
+
+    /// The number of tests that failed.
+    pub fn failed(&self) -> usize {
+        self.results()
+            .filter(|result| !result.verdict.is_fine())
+            .count()
+    }
+
+    /// The number of tests without a result.
+    pub fn unknown(&self) -> usize {
+        let results = self.results();
+        results
+            .filter(|result| result.verdict == WireVerdict::Unknown)
+            .count()
     }
 
     /// All tests.

@@ -71,7 +71,7 @@ pub enum Block {
 }
 
 /// The questions of [`Answer`], in the order of pages.
-pub const QUESTIONS: [&str; 3] = ["enforced", "cost", "worse"];
+pub const QUESTIONS: [&str; 4] = ["accepted", "enforced", "cost", "worse"];
 
 /// The answer to a question of the reader: `enforced? NO: 41 of 60 answers valid`.
 #[derive(Clone, Debug, PartialEq, Eq)]

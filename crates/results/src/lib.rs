@@ -3,6 +3,7 @@
 
 #![cfg_attr(test, allow(clippy::disallowed_methods))]
 
+pub mod accept;
 pub mod compare;
 pub mod metrics;
 pub mod to_explain;

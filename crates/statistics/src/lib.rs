@@ -15,6 +15,7 @@ mod linear_fit;
 mod order_interval;
 pub mod paired;
 mod rate;
+pub mod sequential;
 mod summary;
 mod trend;
 mod two_modes;

@@ -41,6 +41,8 @@ pub struct RunPlan {
     /// The part of the load that this client sends, if there are shards.
     pub shard: Option<Shard>,
     pub start: StartPlan,
+    /// The part of the requests that is sent, in order; `None` for all. Unlike a shard, it has the whole load.
+    pub look: Option<Shard>,
 }
 
 /// The server's metrics page.
@@ -154,6 +156,7 @@ impl RunPlan {
             unused_flags,
             shard,
             start: shard::start(&arguments.shards)?,
+            look: None,
         })
     }
 

@@ -11,7 +11,7 @@ use crate::commands::preflight::{number_duplicates, output};
 use crate::terminal::{self, Mode, Progress, ProgressLabels};
 use sobench_core::error::{Error, Result};
 use sobench_core::exit_codes::{ENVIRONMENT, INTERRUPTED, SUCCESS};
-use sobench_preflight::features::probe::survey;
+use sobench_preflight::features::probe;
 use sobench_preflight::features::{FeatureResult, FeatureVerdict, ServerSurvey, Survey};
 use sobench_preflight::server_label;
 use sobench_shutdown::Shutdown;
@@ -28,6 +28,25 @@ pub(super) fn run(
 ) -> Result<CommandOutput> {
     let _listener =
         shutdown.listen(|_| terminal::say("stopping: the tested keywords are reported"))?;
+    let survey = survey(options, features, shutdown)?;
+    Ok(output(
+        options.format,
+        &options.files,
+        exit_code(&survey, shutdown),
+        &FeaturesFile::new(&survey),
+        &page::document(&survey),
+    ))
+}
+
+/// Tests each server in turn, until a shutdown signal.
+///
+/// # Errors
+/// As [`run`].
+pub(crate) fn survey(
+    options: &PreflightPlan,
+    features: &FeaturePlan,
+    shutdown: &Shutdown,
+) -> Result<Survey> {
     let runtime = Runtime::new()
         .map_err(|error| Error::environment(format!("cannot start threads: {error}")))?;
     let mut servers = Vec::new();
@@ -39,18 +58,11 @@ pub(super) fn run(
         }
     }
     number_duplicates(servers.iter_mut().map(|server| &mut server.label));
-    let survey = Survey {
+    Ok(Survey {
         settings: features.settings.clone(),
         features: features.features.clone(),
         servers,
-    };
-    Ok(output(
-        options.format,
-        &options.files,
-        exit_code(&survey, shutdown),
-        &FeaturesFile::new(&survey),
-        &page::document(&survey),
-    ))
+    })
 }
 
 fn survey_target(
@@ -77,7 +89,7 @@ fn survey_target(
         );
         progress.ended(is_valid);
     };
-    let survey_future = survey(
+    let survey_future = probe::survey(
         &opened.client,
         &opened.options,
         &features.settings,

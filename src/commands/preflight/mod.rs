@@ -13,6 +13,7 @@ use serde::Serialize;
 use tokio::runtime::Runtime;
 
 use self::args::PreflightArgs;
+pub(crate) use self::features_command::survey;
 use self::options::PreflightPlan;
 use self::target::Target;
 use crate::commands::flags::environment;
@@ -43,6 +44,25 @@ pub fn run(flags: &PreflightArgs, shutdown: &Shutdown) -> Result<CommandOutput> 
 }
 
 fn run_preflight(options: &PreflightPlan) -> Result<CommandOutput> {
+    let result = measure(options)?;
+    let view = page::View {
+        detail: options.detail,
+        all_dialects: options.asked.all_dialects,
+    };
+    Ok(output(
+        options.format,
+        &options.files,
+        exit_code(&result),
+        &PreflightFile::new(&result),
+        &page::document(&result, view),
+    ))
+}
+
+/// Tests kinds of constraints.
+///
+/// # Errors
+/// No server.
+pub(crate) fn measure(options: &PreflightPlan) -> Result<Preflight> {
     let runtime = Runtime::new()
         .map_err(|error| Error::environment(format!("cannot start threads: {error}")))?;
     let servers = &options.servers;
@@ -56,22 +76,11 @@ fn run_preflight(options: &PreflightPlan) -> Result<CommandOutput> {
             terminal::say(&tested.to_string());
         }
     };
-    let result = runtime.block_on(preflight::run(
+    runtime.block_on(preflight::run(
         &target.client,
         &target.options,
         &Shutdown::new(),
         on_test,
-    ))?;
-    let view = page::View {
-        detail: options.detail,
-        all_dialects: options.asked.all_dialects,
-    };
-    Ok(output(
-        options.format,
-        &options.files,
-        exit_code(&result),
-        &PreflightFile::new(&result),
-        &page::document(&result, view),
     ))
 }
 

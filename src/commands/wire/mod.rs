@@ -10,7 +10,6 @@ use self::recording::{Recorded, Recording};
 use crate::commands::flags::paths::InputPath;
 use crate::commands::flags::values::{Described, described};
 use crate::commands::output::{CommandOutput, pretty};
-use sobench_core::departure::{Departures, ForbiddenBy};
 use sobench_core::error::Result;
 use sobench_core::exit_codes::{CHECK_FAILED, SUCCESS};
 use sobench_core::output_format::OutputFormat;
@@ -52,11 +51,7 @@ pub fn run(flags: &WireArgs) -> Result<CommandOutput> {
             page.paragraph(note);
         }
         for stream in streams {
-            let is_forbidden = |departures: &Departures| {
-                let mut all = departures.iter();
-                all.any(|(departure, _)| departure.forbidden_by() != ForbiddenBy::Custom)
-            };
-            is_passed &= are_same(&stream.readings) && !is_forbidden(&stream.departures);
+            is_passed &= are_same(&stream.readings) && !stream.departures.has_forbidden();
             show(&mut page, &stream);
             all.push(stream);
         }

@@ -7,7 +7,11 @@ use super::{code_of, is_test, root, sources};
 
 /// Allowed uses of another command: a matrix makes runs and compares pairs, a merge reports, a comparison and a list of
 /// runs judge as a report does, and an explanation opens servers as a preflight.
-const KNOWN_COMMANDS: [(&str, &str); 6] = [
+const KNOWN_COMMANDS: [(&str, &str); 10] = [
+    ("commands::accept", "commands::bench"),
+    ("commands::accept", "commands::matrix"),
+    ("commands::accept", "commands::preflight"),
+    ("commands::accept", "commands::report"),
     ("commands::compare", "commands::report"),
     ("commands::explain", "commands::preflight"),
     ("commands::matrix", "commands::bench"),

@@ -86,6 +86,7 @@ use crate::tokenizer::Tokenizer;
 use sobench_core::case::Case;
 use sobench_core::constraint::GrammarDialect;
 use sobench_core::error::Result;
+use sobench_core::shard::Shard;
 use sobench_notices::notice::Notice;
 
 datasets! {
@@ -249,6 +250,16 @@ pub struct Dataset {
 }
 
 impl Dataset {
+    /// Keeps one of several parts of the requests, in order.
+    pub fn keep_part(&mut self, part: Shard) {
+        let all = self.cases.len();
+        let range = all * (part.number - 1) / part.of..all * part.number / part.of;
+        self.cases = self.cases.drain(range.clone()).collect();
+        if !self.recorded_s.is_empty() {
+            self.recorded_s = self.recorded_s.drain(range).collect();
+        }
+    }
+
     /// The number of turns of each session; empty without sessions.
     pub fn session_turns(&self) -> Vec<u32> {
         let session = |case: &Case| case.turn.as_ref().map(|turn| turn.session);

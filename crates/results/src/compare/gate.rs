@@ -286,11 +286,11 @@ pub fn evaluate_changes(
         .collect()
 }
 
-/// Evaluates limit rules on one side.
-pub fn evaluate_limits(rules: &[LimitRule], side: &Side) -> Vec<LimitRuling> {
+/// Evaluates limit rules on one side. `broken` is the level at which a rule between two arms is missed.
+pub fn evaluate_limits(rules: &[LimitRule], side: &Side, broken: f64) -> Vec<LimitRuling> {
     let ruled = |rule: &LimitRule| {
         if let Some((from, to)) = rule.arms() {
-            return compare_arms(rule, side, from, to);
+            return compare_arms(rule, side, (from, to), broken);
         }
         let found = reliable_figure(side, rule.metric);
         let ruling = match found {
@@ -314,7 +314,7 @@ pub fn evaluate_limits(rules: &[LimitRule], side: &Side) -> Vec<LimitRuling> {
 
 /// Evaluates a limit between the accuracy of two arms. Several runs of a side have the same items,
 /// so that the rule has to be decided in one.
-fn compare_arms(rule: &LimitRule, side: &Side, from: Arm, to: Arm) -> LimitRuling {
+fn compare_arms(rule: &LimitRule, side: &Side, (from, to): (Arm, Arm), broken: f64) -> LimitRuling {
     let undecided = |ruling| LimitRuling {
         rule: *rule,
         value: None,
@@ -328,8 +328,7 @@ fn compare_arms(rule: &LimitRule, side: &Side, from: Arm, to: Arm) -> LimitRulin
     if !is_known(rule.metric) || !rule.other.is_some_and(is_known) {
         return undecided(Ruling::Absent);
     }
-    let [kept, broken] =
-        [KEPT_LEVEL, broken_level(1)].map(|level| run.accuracy_difference(from, to, level));
+    let [kept, broken] = [KEPT_LEVEL, broken].map(|level| run.accuracy_difference(from, to, level));
     let (Some((difference, low, high)), Some((_, widest_low, widest_high))) = (kept, broken) else {
         return undecided(Ruling::Unknown(NoInterval::NoItems));
     };
@@ -909,7 +908,7 @@ mod tests {
         let rule = LimitRule::parse("median_ttft_ms<=9").unwrap();
         let mut ruling = |added: Option<f64>| {
             side.runs[0].distrusted = [(rule.metric, added)].into();
-            evaluate_limits(&[rule], &side)[0].ruling
+            evaluate_limits(&[rule], &side, broken_level(1))[0].ruling
         };
         // The value is 10 ms.
         let undecided = Ruling::Unknown(NoInterval::Distrusted);
@@ -954,7 +953,7 @@ mod tests {
             side
         };
         let ruled = |rule: &str, side: &Side| {
-            evaluate_limits(&[LimitRule::parse(rule).unwrap()], side).remove(0)
+            evaluate_limits(&[LimitRule::parse(rule).unwrap()], side, broken_level(1)).remove(0)
         };
         let rule = "accuracy(prompt+constraint)>=accuracy(prompt)-3pp";
         let equal = with_pairs(300, 5, 5);
@@ -994,8 +993,9 @@ mod tests {
     #[test]
     fn limit_is_met_missed_or_undecided() {
         let side = side("a", vec![vec![request(); 20]]);
-        let ruling =
-            |rule: &str| evaluate_limits(&[LimitRule::parse(rule).unwrap()], &side)[0].ruling;
+        let ruling = |rule: &str| {
+            evaluate_limits(&[LimitRule::parse(rule).unwrap()], &side, broken_level(1))[0].ruling
+        };
         assert_eq!(ruling("correct_rate>=99.5"), Ruling::Kept);
         assert_eq!(ruling("median_ttft_ms<=9"), Ruling::Broken);
         assert_eq!(

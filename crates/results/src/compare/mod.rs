@@ -386,7 +386,7 @@ pub fn check_limits(
         runs: vec![run],
         ..Side::default()
     };
-    gate::evaluate_limits(rules, &side)
+    gate::evaluate_limits(rules, &side, broken_level(1))
 }
 
 /// The pairing of two sides, and the figures of the tables and of the rules.
@@ -428,7 +428,7 @@ fn against(
             let level = method.gate_level.unwrap_or(method.level);
             (
                 gate::evaluate_changes(&gate.changes, (a, b), &measured, level),
-                gate::evaluate_limits(&gate.limits, b),
+                gate::evaluate_limits(&gate.limits, b, broken_level(1)),
             )
         }
         None => (Vec::new(), Vec::new()),

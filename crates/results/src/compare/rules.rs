@@ -51,6 +51,14 @@ pub struct LimitRule {
     pub other: Option<Figure>,
 }
 
+/// A limit of a count that is no figure of a run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CountRule {
+    pub name: String,
+    pub comparator: Comparator,
+    pub value: f64,
+}
+
 /// A direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
@@ -218,10 +226,7 @@ impl LimitRule {
     pub fn parse(rule: &str) -> Result<Self> {
         let (metric, operator, rest) = parts(rule, "'correct_rate>=99.5' or 'p99_ttft_ms<=200'")?;
         let metric = Figure::parse(metric)?;
-        let comparator = OPERATORS
-            .iter()
-            .find(|(sign, _)| *sign == operator)
-            .map_or(Comparator::Below, |(_, comparator)| *comparator);
+        let comparator = Comparator::of_operator(operator);
         let is_name = rest.starts_with(|first: char| first.is_ascii_alphabetic());
         if is_name && (accuracy_arm(metric).is_some() || rest.starts_with("accuracy")) {
             return Self::between_arms(rule, metric, comparator, rest);
@@ -287,11 +292,58 @@ impl LimitRule {
 
     /// Whether a value meets the threshold.
     pub fn is_met(&self, value: f64) -> bool {
-        match self.comparator {
-            Comparator::AtLeast => value >= self.value,
-            Comparator::AtMost => value <= self.value,
-            Comparator::Above => value > self.value,
-            Comparator::Below => value < self.value,
+        self.comparator.holds(value, self.value)
+    }
+}
+
+impl CountRule {
+    /// Parses a rule on one of the named counts.
+    ///
+    /// # Errors
+    /// Usage errors that name the rule.
+    pub fn parse(rule: &str, names: &[&str]) -> Result<Self> {
+        let known = names.join(", ");
+        let example = format!("'{}<=0'", names.last().unwrap_or(&"failed"));
+        let (name, operator, rest) = parts(rule, &example)?;
+        if !names.contains(&name) {
+            return Err(bad(rule).hint(format!("name one of {known}")));
+        }
+        let (value, unit) = split(rest).ok_or_else(|| number_hint(rule))?;
+        if !unit.is_empty() {
+            return Err(number_hint(rule));
+        }
+        Ok(Self {
+            name: name.to_owned(),
+            comparator: Comparator::of_operator(operator),
+            value,
+        })
+    }
+
+    /// Whether a count meets the limit.
+    pub fn is_met(&self, count: usize) -> bool {
+        self.comparator.holds(count as f64, self.value)
+    }
+}
+
+impl Comparator {
+    fn of_operator(operator: &str) -> Self {
+        let mut known = OPERATORS.iter();
+        let found = known.find(|(sign, _)| *sign == operator);
+        found.map_or(Self::Below, |(_, comparator)| *comparator)
+    }
+
+    fn sign(self) -> &'static str {
+        let mut known = OPERATORS.iter();
+        let found = known.find(|(_, comparator)| *comparator == self);
+        found.map_or("", |(sign, _)| sign)
+    }
+
+    fn holds(self, value: f64, limit: f64) -> bool {
+        match self {
+            Self::AtLeast => value >= limit,
+            Self::AtMost => value <= limit,
+            Self::Above => value > limit,
+            Self::Below => value < limit,
         }
     }
 }
@@ -313,14 +365,17 @@ impl fmt::Display for ChangeRule {
 
 impl fmt::Display for LimitRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let sign = OPERATORS
-            .iter()
-            .find(|(_, comparator)| *comparator == self.comparator)
-            .map_or("", |(sign, _)| sign);
+        let sign = self.comparator.sign();
         match self.other {
             None => write!(f, "{}{sign}{}", self.metric, self.value),
             Some(other) => write!(f, "{}{sign}{other}-{}pp", self.metric, self.value.abs()),
         }
+    }
+}
+
+impl fmt::Display for CountRule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}{}", self.name, self.comparator.sign(), self.value)
     }
 }
 

@@ -37,6 +37,7 @@ pub mod repetition;
 pub mod run_issues;
 pub mod server;
 pub mod server_times;
+mod session_ends;
 pub mod sessions;
 pub mod steady_state;
 pub mod stream_parity;

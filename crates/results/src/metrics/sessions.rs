@@ -1,16 +1,16 @@
-//! Sessions: their ends, the figures of each turn, and until when the load was full.
+//! Sessions: the figures of each turn, and until when the load was full.
 
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use sobench_core::observation::Outcome;
-use sobench_core::verdict::Verdict;
 use sobench_facts::Sample;
-use sobench_judge::accuracy::Grade;
 use sobench_plan::metrics::MetricsSettings;
-use sobench_statistics::{Rate, Summary, mean};
+use sobench_statistics::{Rate, mean};
+
+use super::registry::{RunSamples, Values, latencies, rates};
+use super::session_ends::{SessionEnd, ends, number, rate};
 
 /// The most turns in the table; later ones are together.
 const MAX_TURNS: u32 = 12;
@@ -64,77 +64,6 @@ pub struct FullLoad {
     pub output_throughput: Option<f64>,
 }
 
-/// How a session ended.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct SessionEnd {
-    pub(super) is_cut_off: bool,
-    pub(super) is_finished: bool,
-    /// `None` without a judged turn.
-    pub(super) is_valid: Option<bool>,
-    /// `None` without a reference of the last turn.
-    pub(super) is_right: Option<bool>,
-    first_sent_ns: Option<u64>,
-    last_end_ns: Option<u64>,
-}
-
-impl SessionEnd {
-    fn new(turns: &[&Sample<'_>]) -> Self {
-        let outcomes = || turns.iter().map(|turn| turn.outcome());
-        let is_finished = outcomes().all(Outcome::is_answer);
-        let is_cancelled = |outcome: &Outcome| *outcome == Outcome::Cancelled;
-        let has_failed = outcomes().any(|outcome| !outcome.is_answer() && !is_cancelled(outcome));
-        let verdicts = || turns.iter().map(|turn| turn.verdict());
-        let has_invalid = verdicts().any(|verdict| matches!(verdict, Verdict::Invalid { .. }));
-        let has_valid = verdicts().any(|verdict| matches!(verdict, Verdict::Valid));
-        let last = turns.iter().max_by_key(|turn| number(turn));
-        let has_reference = last.is_some_and(|last| last.request_input().score.is_some());
-        let is_right = last.is_some_and(|last| last.grade() == Some(Grade::Right));
-        Self {
-            is_cut_off: !is_finished && !has_failed,
-            is_finished,
-            is_valid: (has_valid || has_invalid).then_some(is_finished && !has_invalid),
-            is_right: has_reference.then_some(is_finished && is_right),
-            first_sent_ns: turns.iter().filter_map(|turn| turn.sent_ns()).min(),
-            last_end_ns: turns.iter().filter_map(|turn| turn.end_ns()).max(),
-        }
-    }
-}
-
-fn number(sample: &Sample<'_>) -> u32 {
-    sample.turn().map_or(0, |turn| turn.turn)
-}
-
-/// The ends of the sessions of which all turns are in a group and one was sent. A session that was
-/// repeated has the same number again, and other turns.
-pub(super) fn ends(samples: &[&Sample<'_>]) -> Vec<SessionEnd> {
-    let is_in_session = |sample: &&&Sample<'_>| sample.turn().is_some();
-    let turns: Vec<&Sample<'_>> = samples.iter().filter(is_in_session).copied().collect();
-    // In plan order, the first turn of a session comes before the others.
-    let sessions = turns.chunk_by(|one, two| number(one) < number(two));
-    let is_complete = |turns: &&[&Sample<'_>]| {
-        let count = turns[0].turn().map_or(0, |turn| turn.of);
-        let session = |sample: &Sample<'_>| sample.turn().map(|turn| turn.session);
-        turns.len() == count as usize
-            && turns.iter().all(|turn| session(turn) == session(turns[0]))
-            && turns.iter().any(|turn| turn.sent_ns().is_some())
-    };
-    sessions.filter(is_complete).map(SessionEnd::new).collect()
-}
-
-/// The percentage of sessions that are a hit, of those that the run did not cut off.
-pub(super) fn percent(
-    ends: &[SessionEnd],
-    hit: impl Fn(&SessionEnd) -> Option<bool>,
-) -> Option<f64> {
-    let counted = ends.iter().filter(|end| !end.is_cut_off);
-    rate(counted.filter_map(hit)).map(|rate| rate.percent)
-}
-
-fn rate(hits: impl Iterator<Item = bool>) -> Option<Rate> {
-    let (of, hits) = hits.fold((0, 0), |(of, hits), hit| (of + 1, hits + usize::from(hit)));
-    Rate::new(hits, of)
-}
-
 impl Sessions {
     /// `None` without sessions.
     pub(super) fn new(samples: &[Sample<'_>], options: &MetricsSettings) -> Option<Self> {
@@ -180,13 +109,9 @@ impl TurnFigures {
             let values = answers().filter_map(|sample| value(sample));
             mean(&values.map(|value| value as f64).collect::<Vec<_>>())
         };
-        let verdicts = members.iter().filter_map(|sample| match sample.verdict() {
-            Verdict::Valid => Some(true),
-            Verdict::Invalid { .. } => Some(false),
-            Verdict::NotScored { .. } => None,
-        });
-        let grades = members.iter().filter_map(|sample| sample.grade());
-        let ttft = answers().filter_map(|sample| sample.latency(options).ttft_ms);
+        let run = RunSamples::new(members, 0, options, None);
+        let metrics = [&rates::CORRECT_RATE, &rates::ACCURACY, &latencies::TTFT];
+        let values = Values::selected(&metrics, &run);
         let pairs = answers().filter_map(|sample| {
             let reference = sample
                 .turn()?
@@ -201,9 +126,9 @@ impl TurnFigures {
             turn,
             and_later: false,
             requests: members.len(),
-            valid: rate(verdicts),
-            right: rate(grades.map(|grade| grade == Grade::Right)),
-            p50_ttft_ms: Summary::new(ttft.collect(), &[50.0]).at(50.0),
+            valid: values.rate(&rates::CORRECT_RATE),
+            right: values.rate(&rates::ACCURACY),
+            p50_ttft_ms: values.summary(&latencies::TTFT).median,
             mean_input_tokens: mean_of(&|sample| sample.tokens().input),
             mean_cached_tokens: mean_of(&|sample| sample.cached_tokens()),
             mean_output_tokens: mean_of(&|sample| sample.tokens().output),
@@ -241,7 +166,8 @@ mod tests {
 
     use super::*;
     use sobench_core::case::Turn;
-    use sobench_core::verdict::{NotScored, Reason};
+    use sobench_core::observation::Outcome;
+    use sobench_core::verdict::{NotScored, Reason, Verdict};
     use sobench_facts::testing::{TestRequest, test_request, with_cases};
 
     /// Sessions of two turns.

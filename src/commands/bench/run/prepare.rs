@@ -48,6 +48,9 @@ pub(super) fn prepare(plan: &RunPlan, context: &RunContext, runtime: &Runtime) -
     };
     let is_shown = plan.output.progress;
     let mut dataset = load(loading, &tokenizer, is_shown, context, runtime)?;
+    if let Some(look) = plan.look {
+        dataset.keep_part(look);
+    }
     let requests = dataset.cases.len();
     let session_turns = dataset.session_turns();
     let units = Units::new(&session_turns);

@@ -29,7 +29,7 @@ pub use self::rows::{Page, ROW_COLUMNS, rows};
 pub use self::values::{PerSecond, Value, Values};
 use super::pooled::Pooled;
 use super::server::ServerMetrics;
-use super::sessions::{self, SessionEnd};
+use super::session_ends::{self, SessionEnd};
 use super::throughput::{Counts, Peaks};
 use sobench_core::case::Arm;
 use sobench_core::observation::Outcome;
@@ -190,7 +190,7 @@ impl<'r> RunSamples<'r> {
 
     fn session_ends(&self) -> &[SessionEnd] {
         self.session_ends
-            .get_or_init(|| sessions::ends(self.samples))
+            .get_or_init(|| session_ends::ends(self.samples))
     }
 }
 
@@ -207,6 +207,8 @@ impl Metric {
         &rates::CALL_VALIDITY,
         &rates::MISSED_CALLS,
         &rates::FORBIDDEN_CALLS,
+        &rates::TRIGGER_AGREEMENT,
+        &rates::TOOL_CALL_ERROR_RATE,
         &rates::LEAKED_MARKUP_RATE,
         &rates::TRUNCATED_RATE,
         &rates::WHOLE_TRUNCATED_RATE,
@@ -225,6 +227,7 @@ impl Metric {
         &rates::END_MARKER,
         &rates::THINKING_BUDGET,
         &rates::STREAM_PARITY,
+        &rates::DEPARTURE_RATE,
         &rates::SWAPPED_RATE,
         &rates::MASK_OFF_RATE,
         &rates::RESTARTED_RATE,
@@ -275,6 +278,7 @@ impl Metric {
         &totals::LATE_REASONING,
         &totals::LATE_CONTENT,
         &totals::LATE_ARGUMENTS,
+        &totals::TRIGGER_F1,
         &totals::SESSION_VALID_RATE,
         &totals::SESSION_FINISHED_RATE,
         &totals::SESSION_RIGHT_RATE,

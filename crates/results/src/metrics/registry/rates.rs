@@ -5,6 +5,7 @@ use crate::metrics::judgement::{
     breaks_before_cut, complied, is_correct, is_failure, is_taken_up, is_unjudged,
 };
 use sobench_core::case::Arm;
+use sobench_core::departure::Departures;
 use sobench_core::observation::{Outcome, TOO_MANY_REQUESTS};
 use sobench_core::verdict::{Reason, ToolCallFault, Verdict};
 use sobench_facts::Sample;
@@ -97,6 +98,65 @@ pub static LEAKED_MARKUP_RATE: Metric = rate(
     },
 )
 .of_what("of answers with tools");
+
+/// Share of calls that were due and made, among complete answers to which a call was due or which have
+/// one: the Jaccard index of [`super::totals::TRIGGER_F1`].
+pub static TRIGGER_AGREEMENT: Metric = rate(
+    "trigger_agreement",
+    "agreeing calls",
+    Better::Up,
+    |sample| {
+        let due = sample.call_due()?;
+        let is_complete = *sample.outcome() == Outcome::Completed;
+        let made = sample.made_call().filter(|made| *made || is_complete)?;
+        (due || made).then_some(due && made)
+    },
+)
+.shown(Shown::InFiles)
+.of_what("due and made, of those due or made");
+
+/// Share of answers with an error of tool calls as OpenRouter counts them, among answers with a tool
+/// call: arguments that are not JSON, the name of no tool, arguments that violate the schema
+/// (<https://openrouter.ai/docs/guides/features/tool-calling>). One such call makes the answer count.
+pub static TOOL_CALL_ERROR_RATE: Metric = rate(
+    "tool_call_error_rate",
+    "tool-call errors",
+    Better::Down,
+    |sample| {
+        sample.made_call().filter(|made| *made)?;
+        let is_error = |reason: &Reason| {
+            matches!(
+                reason,
+                Reason::ToolCall(
+                    ToolCallFault::UnknownTool { .. }
+                        | ToolCallFault::InvalidArguments { .. }
+                        | ToolCallFault::ArgumentsNotText { .. }
+                )
+            )
+        };
+        match sample.verdict() {
+            Verdict::Valid => Some(false),
+            Verdict::Invalid { reason } => Some(is_error(reason)),
+            Verdict::NotScored { .. } => None,
+        }
+    },
+)
+.shown(Shown::InFiles)
+.of_what("of answers with tool calls");
+
+/// Share of answers with a departure that the API forbids.
+pub static DEPARTURE_RATE: Metric = rate(
+    "departure_rate",
+    "departures from the API",
+    Better::Down,
+    |sample| {
+        sample.outcome().is_answer().then(|| {
+            let found = sample.departures();
+            found.is_some_and(Departures::has_forbidden)
+        })
+    },
+)
+.shown(Shown::InFiles);
 
 /// Share of answers truncated at the token limit.
 pub static TRUNCATED_RATE: Metric = rate("truncated_rate", "truncated", Better::Down, |sample| {

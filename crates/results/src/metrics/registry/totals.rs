@@ -1,9 +1,9 @@
 //! Metrics with a single value per group: throughput, peaks and counts. The formulas are in
 //! [`crate::metrics::throughput`].
 
-use super::{Better, Metric, MetricKind, RunSamples, Shown, Unit, rates};
+use super::{Better, Figure, Metric, MetricKind, RunSamples, Shown, Unit, rates};
 use crate::metrics::channel_latency::late_percent;
-use crate::metrics::sessions;
+use crate::metrics::session_ends;
 use crate::metrics::throughput::{max_in_flight, sum};
 use sobench_core::answer::Channel;
 use sobench_core::observation::Outcome;
@@ -313,7 +313,7 @@ pub static SESSION_VALID_RATE: Metric = total(
     "Valid sessions",
     Unit::Percent,
     Better::Up,
-    |run| sessions::percent(run.session_ends(), |end| end.is_valid),
+    |run| session_ends::percent(run.session_ends(), |end| end.is_valid),
 )
 .shown(Shown::InFiles);
 
@@ -323,7 +323,7 @@ pub static SESSION_FINISHED_RATE: Metric = total(
     "Finished sessions",
     Unit::Percent,
     Better::Up,
-    |run| sessions::percent(run.session_ends(), |end| Some(end.is_finished)),
+    |run| session_ends::percent(run.session_ends(), |end| Some(end.is_finished)),
 )
 .shown(Shown::InFiles);
 
@@ -333,7 +333,22 @@ pub static SESSION_RIGHT_RATE: Metric = total(
     "Sessions with the right end",
     Unit::Percent,
     Better::Up,
-    |run| sessions::percent(run.session_ends(), |end| end.is_right),
+    |run| session_ends::percent(run.session_ends(), |end| end.is_right),
+)
+.shown(Shown::InFiles);
+
+/// F1 of the decision to call a tool, in percent: the harmonic mean of the shares of calls that were due
+/// among those made, and of calls that were made among those due, as in MiniMax' provider verifier.
+pub static TRIGGER_F1: Metric = total(
+    "trigger_f1",
+    "Trigger F1",
+    Unit::Percent,
+    Better::Up,
+    |run| {
+        let agreement = Figure::of(&rates::TRIGGER_AGREEMENT, run.arm);
+        let share = agreement.rate(run.samples.iter().copied())?.percent / 100.0;
+        Some(100.0 * 2.0 * share / (1.0 + share))
+    },
 )
 .shown(Shown::InFiles);
 

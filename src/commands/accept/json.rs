@@ -1,0 +1,121 @@
+//! The JSON of `sobench accept`, specified by `schemas/contracts/accept.schema.json`.
+
+use std::path::Path;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::plan::AcceptPlan;
+use crate::commands::bench::run::Finished;
+use sobench_results::accept::{Decision, RuleResult};
+
+/// What was required of a server, and what it does.
+#[derive(Clone, Debug, JsonSchema, Serialize)]
+pub(crate) struct AcceptFile {
+    #[schemars(extend("const" = "sobench-accept"))]
+    pub(crate) format: &'static str,
+    /// Raised when a key is removed or changes its meaning.
+    pub(crate) format_version: u32,
+    pub(crate) sobench_version: &'static str,
+    /// Of the requirements.
+    pub(crate) name: String,
+    /// Of the file of requirements, in hex.
+    pub(crate) requirements_sha256: String,
+    /// `not_met` with one rule that is not met, `met` if all are.
+    pub(crate) verdict: Decision,
+    /// The server; `null` if no run has ended.
+    pub(crate) server: Option<AcceptedServer>,
+    pub(crate) parts: Vec<PartResult>,
+}
+
+/// The server that was tested.
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
+pub(crate) struct AcceptedServer {
+    pub(crate) base_url: String,
+    pub(crate) model: String,
+    pub(crate) version: Option<String>,
+}
+
+/// A run or a preflight.
+#[derive(Clone, Debug, Default, JsonSchema, Serialize)]
+pub(crate) struct PartResult {
+    pub(crate) name: String,
+    /// Its flags.
+    pub(crate) arguments: Vec<String>,
+    /// Requests that were sent, and those that were planned.
+    pub(crate) requests: usize,
+    pub(crate) planned: usize,
+    /// Looks at the answers, or runs, that were made.
+    pub(crate) looks: usize,
+    pub(crate) rules: Vec<RuleResult>,
+    /// Why the part did not end.
+    pub(crate) error: Option<String>,
+    pub(crate) run_logs: Vec<String>,
+    #[serde(skip)]
+    pub(crate) server: Option<AcceptedServer>,
+}
+
+impl AcceptFile {
+    pub(super) fn new(plan: &AcceptPlan, parts: Vec<PartResult>) -> Self {
+        let decisions = || {
+            parts
+                .iter()
+                .flat_map(|part| &part.rules)
+                .map(|rule| rule.decision)
+        };
+        let verdict = match () {
+            () if decisions().any(|decision| decision == Decision::NotMet) => Decision::NotMet,
+            () if decisions().all(|decision| decision == Decision::Met) => Decision::Met,
+            () => Decision::NotDecided,
+        };
+        Self {
+            format: "sobench-accept",
+            format_version: 1,
+            sobench_version: env!("CARGO_PKG_VERSION"),
+            name: plan.name.clone(),
+            requirements_sha256: plan.sha256.clone(),
+            verdict,
+            server: parts.iter().find_map(|part| part.server.clone()),
+            parts,
+        }
+    }
+
+    /// The number of rules with a decision.
+    pub(crate) fn count(&self, decision: Decision) -> usize {
+        let rules = self.parts.iter().flat_map(|part| &part.rules);
+        rules.filter(|rule| rule.decision == decision).count()
+    }
+
+    /// The badge, as an endpoint of shields.io (<https://shields.io/badges/endpoint-badge>).
+    pub(super) fn badge(&self) -> Value {
+        let (message, color) = match self.verdict {
+            Decision::Met => (
+                format!("{} rules met", self.count(Decision::Met)),
+                "brightgreen",
+            ),
+            Decision::NotMet => (format!("{} not met", self.count(Decision::NotMet)), "red"),
+            Decision::NotDecided => (
+                format!("{} not decided", self.count(Decision::NotDecided)),
+                "yellow",
+            ),
+        };
+        json!({"schemaVersion": 1, "label": format!("sobench {}", self.name), "message": message, "color": color})
+    }
+}
+
+impl PartResult {
+    /// Adds what is known of a finished run.
+    pub(super) fn add_run(&mut self, finished: &Finished, requests: usize) {
+        self.looks += 1;
+        self.requests += requests;
+        let log = finished.complete_log().map(Path::display);
+        self.run_logs.extend(log.map(|path| path.to_string()));
+        let server = &finished.report.record.server;
+        self.server.get_or_insert_with(|| AcceptedServer {
+            base_url: server.base_url.clone(),
+            model: server.model_id.clone(),
+            version: server.version.clone(),
+        });
+    }
+}

@@ -1,0 +1,351 @@
+//! Runs the parts of an acceptance.
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::json::PartResult;
+use super::plan::{FEATURE_FIGURES, PREFLIGHT_FIGURES, PartPlan, RunsPlan, Work};
+use crate::commands::bench::options::RunLogPlan;
+use crate::commands::bench::run::{RunContext, ServerHistory, run_in_context};
+use crate::commands::preflight;
+use crate::commands::preflight::options::PreflightPlan;
+use crate::commands::report::verdicts;
+use crate::terminal::{self, InputProgress, LineTimer, ProgressPrefix};
+use sobench_core::error::{Error, Result};
+use sobench_core::shard::Shard;
+use sobench_preflight::features::FeatureVerdict;
+use sobench_results::accept::{Decision, RateRule, RuleResult, counted, decide_runs};
+use sobench_results::compare::gate::{ChangeRuling, Ruling};
+use sobench_results::compare::read::run_from_log;
+use sobench_results::compare::rules::{CountRule, LimitRule};
+use sobench_results::compare::side::{Run, Side};
+use sobench_results::compare::{CompareSettings, Gate, compare, files};
+use sobench_shutdown::Shutdown;
+use sobench_statistics::sequential::Look;
+
+/// A count that is at least `known`, and at most `known + unknown`.
+struct Count {
+    name: &'static str,
+    known: usize,
+    unknown: usize,
+}
+
+/// Runs a part, and decides its rules. An error is in the result, and leaves rules undecided.
+pub(super) fn part(
+    part: &PartPlan,
+    rules: usize,
+    is_quiet: bool,
+    shutdown: &Shutdown,
+) -> PartResult {
+    let mut result = PartResult {
+        name: part.name.clone(),
+        arguments: part.arguments.clone(),
+        ..PartResult::default()
+    };
+    let done = match &part.work {
+        _ if shutdown.is_requested() => Err(Error::interrupted("the acceptance")),
+        Work::Runs(runs) => runs.run(&mut result, rules, shutdown),
+        Work::Preflight { plan, rules } => check(plan, rules, &mut result, shutdown),
+    };
+    if let Err(error) = done {
+        let line = error.to_string();
+        result.error = Some(line.lines().next().unwrap_or_default().to_owned());
+        for rule in part.work.rules() {
+            if !result.rules.iter().any(|known| known.rule == rule) {
+                result
+                    .rules
+                    .push(not_decided(rule, "the run did not end".to_owned()));
+            }
+        }
+    }
+    if !is_quiet {
+        for rule in &result.rules {
+            terminal::say(&format!(
+                "{}: {}: {}",
+                part.name,
+                rule.rule,
+                super::page::result(rule)
+            ));
+        }
+    }
+    result
+}
+
+fn not_decided(rule: String, reason: String) -> RuleResult {
+    RuleResult {
+        rule,
+        decision: Decision::NotDecided,
+        value: None,
+        unit: "",
+        hits: None,
+        of: None,
+        runs: None,
+        shown: None,
+        needs: None,
+        reason: Some(reason),
+    }
+}
+
+impl Work {
+    fn rules(&self) -> Vec<String> {
+        match self {
+            Self::Runs(runs) => {
+                let limits = runs.limits.iter().map(ToString::to_string);
+                limits
+                    .chain(runs.changes.iter().map(ToString::to_string))
+                    .collect()
+            }
+            Self::Preflight { rules, .. } => rules.iter().map(ToString::to_string).collect(),
+        }
+    }
+}
+
+impl RunsPlan {
+    fn run(&self, result: &mut PartResult, rules: usize, shutdown: &Shutdown) -> Result<()> {
+        let planned = self.plan.settings.dataset.num_prompts;
+        result.planned = planned * self.runs;
+        let mut looks: Vec<Vec<Look>> = vec![Vec::new(); self.limits.len()];
+        let mut runs: Vec<Run> = Vec::new();
+        let is_sampled = self.plan.settings.request.sampling.temperature != Some(0.0);
+        let mut seen = HashSet::new();
+        let steps = self.looks.max(self.runs);
+        for step in 1..=steps {
+            let part = Shard::new(step, self.looks).filter(|_| self.looks > 1);
+            let run = self.step(part, (step, steps), result, shutdown)?;
+            let counts = counted(&run, is_sampled, &mut seen);
+            let is_last = step == steps;
+            let mut is_decided = true;
+            result.rules.clear();
+            for (rule, looks) in self.limits.iter().zip(&mut looks) {
+                let Some(rate) = RateRule::new(rule) else {
+                    is_decided = false;
+                    continue;
+                };
+                // Further runs of the same requests are not new ones.
+                if step == 1 || self.looks > 1 {
+                    let new = rate.count(&run, &counts);
+                    let before = looks.last().copied().unwrap_or_default();
+                    looks.push(Look {
+                        hits: before.hits + new.hits,
+                        of: before.of + new.of,
+                    });
+                }
+                let decided = rate.decide(rule, looks, planned, rules, is_last || self.looks == 1);
+                is_decided &= decided.decision != Decision::NotDecided;
+                result.rules.push(decided);
+            }
+            runs.push(run);
+            if is_decided && self.looks > 1 {
+                break;
+            }
+        }
+        let others = |rule: &&LimitRule| RateRule::new(rule).is_none();
+        for rule in self.limits.iter().filter(others) {
+            result.rules.push(decide_runs(rule, &runs, rules));
+        }
+        result.rules.extend(self.compare(runs)?);
+        Ok(())
+    }
+
+    /// One run, or a look at a part of its requests.
+    fn step(
+        &self,
+        part: Option<Shard>,
+        (step, steps): (usize, usize),
+        result: &mut PartResult,
+        shutdown: &Shutdown,
+    ) -> Result<Run> {
+        let mut plan = self.plan.clone();
+        plan.look = part;
+        if let RunLogPlan::At(path) = &plan.output.run_log {
+            plan.output.run_log = RunLogPlan::At(log_of_step(path, &result.name, step));
+        }
+        let what = if part.is_some() { "look" } else { "run" };
+        let text = match steps {
+            1 => result.name.clone(),
+            _ => format!("{}, {what} {step} of {steps}", result.name),
+        };
+        let context = RunContext {
+            history: ServerHistory::default(),
+            shutdown: shutdown.clone(),
+            listens: false,
+            concurrent: None,
+            prefix: Some(ProgressPrefix {
+                text,
+                left: None,
+                timer: Arc::new(LineTimer::default()),
+            }),
+        };
+        let mut judged = None;
+        let name = format!("{}, {what} {step}", result.name);
+        let mut run = || {
+            run_in_context(&plan, &context, &mut |log| {
+                judged = Some((log.requests.len(), run_from_log(&name, log)));
+            })
+        };
+        // Later steps have the same notes.
+        let finished = match step {
+            1 => run(),
+            _ => terminal::collect_notes(run).0,
+        }?;
+        let (requests, run) = judged.ok_or_else(|| Error::internal("a run without a log"))?;
+        result.add_run(&finished, requests);
+        if finished.interrupted {
+            shutdown.drain();
+            return Err(Error::interrupted("the run"));
+        }
+        let problem = match () {
+            () if finished.broken_off.is_some() => finished.broken_off.clone(),
+            () if finished.nothing_measured() => Some("every request failed".to_owned()),
+            () if finished.report.metrics.issues.is_mostly_unreachable() => {
+                Some("the server was not reachable any more".to_owned())
+            }
+            () => None,
+        };
+        match problem {
+            Some(problem) => Err(Error::environment(problem)),
+            None => run,
+        }
+    }
+
+    /// The rules on changes from the baseline.
+    fn compare(&self, runs: Vec<Run>) -> Result<Vec<RuleResult>> {
+        let Some(baseline) = self.baseline.as_ref().filter(|_| !self.changes.is_empty()) else {
+            return Ok(Vec::new());
+        };
+        let progress = InputProgress::of_files();
+        let first = files::read_side(baseline, |log| verdicts(log, &progress), &progress)?;
+        drop(progress);
+        let now = Side {
+            name: "now".to_owned(),
+            runs,
+            controls: None,
+        };
+        let settings = CompareSettings {
+            gate: Some(Gate {
+                changes: self.changes.clone(),
+                ..Gate::default()
+            }),
+            ..CompareSettings::default()
+        };
+        let comparison = compare(vec![first, now], &settings);
+        if !comparison.is_comparable() {
+            let reason = format!("{baseline} was measured under other conditions");
+            let rules = self.changes.iter().map(ToString::to_string);
+            return Ok(rules
+                .map(|rule| not_decided(rule, reason.clone()))
+                .collect());
+        }
+        let changes = comparison
+            .against
+            .iter()
+            .flat_map(|against| &against.changes);
+        Ok(changes.map(of_change).collect())
+    }
+}
+
+/// The run log of a step: the name of `--run-log` with that of the part.
+fn log_of_step(path: &Path, part: &str, step: usize) -> PathBuf {
+    let is_kept = |character: char| character.is_ascii_alphanumeric();
+    let part = part.replace(|character| !is_kept(character), "-");
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+    let extension = path.extension().unwrap_or_default().to_string_lossy();
+    path.with_file_name(format!("{stem}-{part}-{step}.{extension}"))
+}
+
+fn of_change(change: &ChangeRuling) -> RuleResult {
+    let (decision, reason) = match change.ruling {
+        Ruling::Kept => (Decision::Met, None),
+        Ruling::Broken => (Decision::NotMet, None),
+        _ => (Decision::NotDecided, Some(change.result())),
+    };
+    RuleResult {
+        decision,
+        value: change.b,
+        unit: change.rule.metric.unit(),
+        needs: change.needs,
+        ..not_decided(change.rule.to_string(), String::new())
+    }
+    .with_reason(reason)
+}
+
+/// Runs a preflight, and decides the rules on its counts.
+fn check(
+    plan: &PreflightPlan,
+    rules: &[CountRule],
+    result: &mut PartResult,
+    shutdown: &Shutdown,
+) -> Result<()> {
+    let counts = match &plan.features {
+        Some(features) => {
+            let survey = preflight::survey(plan, features, shutdown)?;
+            let counted = |verdict| {
+                survey
+                    .servers
+                    .iter()
+                    .map(|server| server.count(verdict))
+                    .sum()
+            };
+            let unknown: usize =
+                counted(FeatureVerdict::Undecided) + counted(FeatureVerdict::NotAsked);
+            let weak: usize = counted(FeatureVerdict::NoViolationSeen);
+            result.requests = survey.servers.iter().map(|server| server.requests).sum();
+            let verdicts = [
+                (FeatureVerdict::Enforced, unknown + weak),
+                (FeatureVerdict::NoViolationSeen, unknown),
+                (FeatureVerdict::UnderEnforced, unknown + weak),
+                (FeatureVerdict::Rejected, unknown),
+                (FeatureVerdict::Crashed, unknown),
+            ];
+            let all = FEATURE_FIGURES.into_iter().zip(verdicts);
+            all.map(|(name, (verdict, unknown))| Count {
+                name,
+                known: counted(verdict),
+                unknown,
+            })
+            .collect::<Vec<Count>>()
+        }
+        None => {
+            let found = preflight::measure(plan)?;
+            if found.control.failure.is_some() {
+                return Err(Error::environment("the request without a constraint fails")
+                    .hint("run sobench preflight for the answer of the server"));
+            }
+            result.requests = found.requests;
+            let wire = found.wire.as_ref();
+            let failed = wire.map_or(0, |wire| wire.failed());
+            let others = usize::from(!found.passed() && failed == 0);
+            vec![Count {
+                name: PREFLIGHT_FIGURES[0],
+                known: failed + others,
+                unknown: wire.map_or(0, |wire| wire.unknown()),
+            }]
+        }
+    };
+    result.planned = result.requests;
+    result.looks = 1;
+    for rule in rules {
+        let Some(count) = counts.iter().find(|count| count.name == rule.name) else {
+            return Err(Error::internal("a rule on an unknown count"));
+        };
+        let ends = [count.known, count.known + count.unknown].map(|count| rule.is_met(count));
+        let (decision, reason) = match ends {
+            [true, true] => (Decision::Met, None),
+            [false, false] => (Decision::NotMet, None),
+            _ => (
+                Decision::NotDecided,
+                Some(format!("{} are not known", count.unknown)),
+            ),
+        };
+        result.rules.push(
+            RuleResult {
+                decision,
+                value: Some(count.known as f64),
+                ..not_decided(rule.to_string(), String::new())
+            }
+            .with_reason(reason),
+        );
+    }
+    Ok(())
+}

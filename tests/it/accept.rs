@@ -1,0 +1,250 @@
+//! Acceptance: rules are met, not met or not decided, and nothing is claimed of a server that is gone.
+
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+use crate::support::{Folder, Ran, ServeProcess, assert_follows, sobench};
+
+/// Runs the requirements, and reads the JSON page.
+fn accept(folder: &Folder, file: &str, more: &[&str]) -> (Ran, Option<Value>) {
+    let path = folder.file("must.toml", file);
+    let saved = folder.path("acceptance.json");
+    let ran = sobench(&[&["accept", &path, "--disable-tqdm", "--save", &saved], more].concat());
+    let found = std::fs::read_to_string(&saved).ok();
+    let found = found.map(|text| serde_json::from_str(&text).unwrap());
+    (ran, found)
+}
+
+/// The decisions on the rules of all parts.
+fn decisions(found: &Value) -> Vec<(String, String)> {
+    let parts = found["parts"].as_array().unwrap().iter();
+    let rules = parts.flat_map(|part| part["rules"].as_array().unwrap());
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    rules
+        .map(|rule| (text(&rule["rule"]), text(&rule["decision"])))
+        .collect()
+}
+
+const RATES: &str = r#"
+[[run]]
+name = "choice"
+dataset = "choice"
+num-prompts = 200
+require = ["correct_rate>=90", "refused_rate<=5"]
+"#;
+
+#[test]
+fn a_good_server_is_accepted_early() {
+    let folder = Folder::new();
+    let badge = folder.path("badge.json");
+    let (ran, found) = accept(&folder, RATES, &["--badge", &badge]);
+    assert_eq!(ran.code, 0, "{}{}", ran.stdout, ran.stderr);
+    assert!(
+        ran.stdout.starts_with("accepted? yes: all 2 rules are met"),
+        "{}",
+        ran.stdout
+    );
+    let found = found.unwrap();
+    assert_follows("accept", &found);
+    assert_eq!(found["verdict"], "met");
+    let part = &found["parts"][0];
+    assert!(
+        part["requests"].as_u64() < part["planned"].as_u64(),
+        "{part}"
+    );
+    let badge: Value = serde_json::from_str(&std::fs::read_to_string(badge).unwrap()).unwrap();
+    assert_eq!(badge["message"], "2 rules met");
+}
+
+#[test]
+fn a_bad_server_is_not_accepted_and_the_rule_is_named() {
+    let folder = Folder::new();
+    let server = ServeProcess::start(&["--fault ignore-constraint@0.5"]);
+    let (ran, found) = accept(&folder, RATES, &["--base-url", &server.base_url]);
+    assert_eq!(ran.code, 1, "{}{}", ran.stdout, ran.stderr);
+    let first = "accepted? NO: 1 of 2 rules not met: choice correct_rate>=90 (";
+    assert!(ran.stdout.starts_with(first), "{}", ran.stdout);
+    let met = |rule: &str, decision: &str| (rule.to_owned(), decision.to_owned());
+    assert_eq!(
+        decisions(&found.unwrap())[0],
+        met("correct_rate>=90", "not_met")
+    );
+}
+
+#[test]
+fn too_few_requests_decide_nothing_and_the_page_says_how_many_do() {
+    let folder = Folder::new();
+    let file = RATES.replace("200", "20");
+    let (ran, found) = accept(&folder, &file, &[]);
+    assert_eq!(ran.code, 5, "{}{}", ran.stdout, ran.stderr);
+    assert!(ran.stdout.contains("requests decide"), "{}", ran.stdout);
+    assert!(
+        decisions(&found.unwrap())
+            .iter()
+            .any(|(_, decision)| decision == "not_decided")
+    );
+    let (ran, _) = accept(&folder, &file, &["--undecided", "fail"]);
+    assert_eq!(ran.code, 1);
+}
+
+#[test]
+fn times_are_decided_over_runs_and_preflights_by_counts() {
+    let folder = Folder::new();
+    let file = r#"
+[[run]]
+name = "latency"
+dataset = "choice"
+num-prompts = 20
+runs = 3
+require = ["median_ttft_ms<=60000", "correct_rate>=50", "failed<=0"]
+
+[[preflight]]
+name = "keywords"
+features = true
+keyword = ["minimum"]
+samples = 4
+require = ["crashed<=0"]
+"#;
+    let (ran, found) = accept(&folder, file, &[]);
+    assert_eq!(ran.code, 0, "{}{}", ran.stdout, ran.stderr);
+    let found = found.unwrap();
+    assert!(
+        decisions(&found)
+            .iter()
+            .all(|(_, decision)| decision == "met")
+    );
+    assert_eq!(found["parts"][0]["looks"], 3);
+}
+
+#[test]
+fn a_server_that_is_gone_leaves_its_rules_undecided() {
+    let folder = Folder::new();
+    let file = format!("{RATES}base-url = \"http://127.0.0.1:1\"\n");
+    let (ran, found) = accept(&folder, &file, &[]);
+    assert_eq!(ran.code, 3, "{}{}", ran.stdout, ran.stderr);
+    let found = found.unwrap();
+    assert!(
+        decisions(&found)
+            .iter()
+            .all(|(_, decision)| decision == "not_decided")
+    );
+    assert!(found["parts"][0]["error"].is_string(), "{found}");
+}
+
+#[test]
+fn wrong_files_say_what_is_wrong() {
+    let folder = Folder::new();
+    let with = |rules: &str| RATES.replace(r#"["correct_rate>=90", "refused_rate<=5"]"#, rules);
+    for (file, what) in [
+        (
+            with(r#"["corect_rate>=90"]"#),
+            "nearest names are correct_rate",
+        ),
+        (
+            with(r#"["correct_rate>=90", "correct_rate<=80"]"#),
+            "contradict each other",
+        ),
+        (
+            with(r#"["correct_rate>=100"]"#),
+            "no number of requests can show",
+        ),
+        (with("[]"), "no rule"),
+        (with("7"), "require is no list of rules"),
+        ("name = 1".to_owned(), "unknown key: name"),
+        (String::new(), "no run"),
+        ("[[run]".to_owned(), "not TOML"),
+        (RATES.replace("num-prompts", "num-prompt"), "unknown flag"),
+        (format!("{RATES}{RATES}"), "two runs with the same name"),
+        (
+            format!("{RATES}fail-on = [\"correct_rate<-1pp\"]\n"),
+            "without a baseline",
+        ),
+        (
+            format!("{RATES}looks = 0\n"),
+            "looks is no number from 1 to 100",
+        ),
+    ] {
+        let (ran, found) = accept(&folder, &file, &[]);
+        assert_eq!(ran.code, 2, "{what}: {}", ran.stderr);
+        assert!(ran.stderr.contains(what), "{what}: {}", ran.stderr);
+        assert!(ran.stderr.contains("hint: "), "{}", ran.stderr);
+        assert!(found.is_none());
+    }
+}
+
+#[test]
+fn a_signed_report_verifies_and_a_changed_byte_is_found() {
+    let has_tool = Command::new("ssh-keygen")
+        .arg("-h")
+        .stderr(Stdio::null())
+        .status()
+        .is_ok();
+    if !has_tool {
+        return;
+    }
+    let folder = Folder::new();
+    let key = folder.path("key");
+    let made = Command::new("ssh-keygen")
+        .args(["-q", "-t", "ed25519", "-N", "", "-C", "", "-f", &key])
+        .status();
+    assert!(made.unwrap().success());
+    let (ran, _) = accept(&folder, RATES, &["--sign-key", &key]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    let public = std::fs::read_to_string(format!("{key}.pub")).unwrap();
+    let signers = folder.file("signers", format!("ci@example.org {public}"));
+    let report = folder.path("acceptance.json");
+    let verifies = || {
+        let verify = Command::new("ssh-keygen")
+            .args([
+                "-Y",
+                "verify",
+                "-n",
+                "sobench",
+                "-I",
+                "ci@example.org",
+                "-f",
+                &signers,
+                "-s",
+            ])
+            .arg(format!("{report}.sig"))
+            .stdin(std::fs::File::open(&report).unwrap())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status();
+        verify.unwrap().success()
+    };
+    assert!(verifies());
+    let changed = std::fs::read_to_string(&report)
+        .unwrap()
+        .replace("\"met\"", "\"Met\"");
+    std::fs::write(&report, changed).unwrap();
+    assert!(!verifies());
+    // No key is a signature, and a missing one is found before the first request.
+    for key in [folder.path("no-key"), folder.file("text", "no key")] {
+        let (ran, _) = accept(&folder, RATES, &["--sign-key", &key]);
+        assert_eq!(ran.code, 2, "{}", ran.stderr);
+    }
+}
+
+#[test]
+fn profiles_are_files_that_can_be_planned() {
+    for profile in [
+        "vllm-release",
+        "kimi-vendor",
+        "minimax",
+        "openrouter",
+        "ci-smoke",
+    ] {
+        let ran = sobench(&[
+            "accept",
+            profile,
+            "--dry-run",
+            "--base-url",
+            "http://127.0.0.1:1",
+        ]);
+        assert_eq!(ran.code, 0, "{profile}: {}", ran.stderr);
+        let printed = sobench(&["accept", profile, "--print"]);
+        assert!(printed.stdout.contains("[[run]]"), "{profile}");
+    }
+}
