@@ -9,6 +9,7 @@
     reason = "a panic is a test failure; clippy exempts test functions, but not their helpers"
 )]
 
+mod acceptance;
 mod accuracy_simulation;
 mod cells;
 mod gate;
