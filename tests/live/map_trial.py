@@ -3,9 +3,9 @@
 
     tests/live/map_trial.py [--sobench target/debug/sobench] [--runs 20] [--items 120]
 
-Starts `sobench serve` with a fault beyond a cliff, in 30 % of the requests, and makes maps of 3 x 2 cells with different seeds. Prints, for
-each kind, the runs that name the first cell beyond the cliff, and those that name one before it. Exit code 1 if a cliff is missed in
-more than 3 of 20 runs, or a false cell is named in more than 3.
+Starts a server that loses 30 % of the answers beyond a cliff, and makes maps of 3 x 2 cells with different seeds. Prints, for each
+kind, the runs that name the first cell beyond the cliff, and those that name one before it. Exit code 1 if a cliff is missed in more
+than 3 of 20 runs, or a false cell is named in more than 3.
 """
 
 import argparse
@@ -15,31 +15,47 @@ import sys
 import tempfile
 from pathlib import Path
 
+from paired_trial import Server, chance, requests
+
 TOOLS, CONTEXTS = [4, 16, 48], [500, 2000]
-# The fault, the first cell beyond the cliff, and whether a cell is beyond it.
+# Whether a body is beyond the cliff, the first cell beyond it, and whether a cell is.
 KINDS = {
-    "faithful": (None, None, lambda tools, context: False),
-    "12 tools": ("empty-above-tools:12@0.3", (16, 500), lambda tools, context: tools > 12),
-    "12,000 tokens": ("shorten-above-context:12000@0.3", (48, 2000), lambda tools, context: (tools, context) == (48, 2000)),
+    "faithful": (lambda tools, chars: False, None, lambda tools, context: False),
+    "12 tools": (lambda tools, chars: tools > 12, (16, 500), lambda tools, context: tools > 12),
+    "1,000 tokens": (lambda tools, chars: chars > 4000, (4, 2000), lambda tools, context: context > 1000),
 }
+# The share of answers that a cliff loses, and of those that are wrong by chance.
+LOSS, NOISE = 0.3, 0.02
 LIMIT = 3
 
 
-def cells_of(options, url, seed, folder):
+class MapServer(Server):
+    def __init__(self, is_lost):
+        self.is_lost = is_lost
+        super().__init__("map", "nothing", NOISE)
+
+    def is_wrong(self, body, tool, in_flight):
+        chars = sum(len(message["content"]) for message in body["messages"])
+        loss = LOSS if self.is_lost(len(body["tools"]), chars) else 0
+        key = (self.seed, body["messages"], len(body["tools"]))
+        return chance("noise", *key) < NOISE or chance("lost", *key) < loss
+
+
+def cells_of(options, port, path, seed, folder):
     """The first worse cells of a map, and all worse cells."""
     saved = Path(folder) / "map.json"
     command = [
-        options.sobench, "bench", "--base-url", url, "--backend", "openai-chat", "--dataset", "tools", "--arms", "prompt+constraint",
-        "--tools-per-request", ",".join(map(str, TOOLS)), "--context-tokens", ",".join(map(str, CONTEXTS)), "--num-prompts",
-        str(options.items), "--seed", str(seed), "--output-len", "400", "--max-concurrency", "32", "--skip-preflight", "--disable-tqdm",
-        "--save", saved, "--force",
+        options.sobench, "bench", "--base-url", f"http://127.0.0.1:{port}", "--backend", "openai-chat", "--dataset", "requests",
+        "--dataset-path", path, "--arms", "prompt+constraint", "--tools-per-request", ",".join(map(str, TOOLS)), "--context-tokens",
+        ",".join(map(str, CONTEXTS)), "--num-prompts", str(options.items), "--seed", str(seed), "--max-concurrency", "16",
+        "--skip-preflight", "--disable-tqdm", "--save", saved, "--force",
     ]  # fmt: skip
     saved.unlink(missing_ok=True)
     ran = subprocess.run(command, capture_output=True, text=True, check=False)
     if not saved.exists():
         sys.exit(ran.stderr)
     found = json.loads(saved.read_text())["sobench"]["map"]
-    return [[(cell["tools"], cell["context_tokens"]) for cell in found[name]] for name in ("first_worse", "worse")]
+    return [{(cell["tools"], cell["context_tokens"]): cell for cell in found[name]} for name in ("first_worse", "worse")]
 
 
 def main():
@@ -50,19 +66,20 @@ def main():
     options = parser.parse_args()
     failed = False
     with tempfile.TemporaryDirectory() as folder:
-        for kind, (fault, first, is_beyond) in KINDS.items():
-            faults = ["--fault", fault] if fault else []
-            with subprocess.Popen([options.sobench, "serve", "--port", "0", *faults], stderr=subprocess.PIPE, text=True) as server:
-                try:
-                    line = next(line for line in server.stderr if "http://" in line)
-                    url = "http://" + line.split("http://")[1].split()[0]
-                    named = false = 0
-                    for seed in range(options.runs):
-                        firsts, worse = cells_of(options, url, seed, folder)
-                        named += first in firsts
-                        false += any(not is_beyond(*cell) for cell in worse)
-                finally:
-                    server.terminate()
+        path = Path(folder) / "requests.jsonl"
+        bodies = [body for body in requests(2 * options.items) if "tools" in body]
+        own = lambda body: [tool for tool in body["tools"] if tool["function"]["name"] == body["tool_choice"]["function"]["name"]]
+        path.write_text("\n".join(json.dumps({**body, "tools": own(body)}) for body in bodies))
+        for kind, (is_lost, first, is_beyond) in KINDS.items():
+            server = MapServer(is_lost)
+            named = false = 0
+            for seed in range(options.runs):
+                server.seed = seed
+                firsts, worse = cells_of(options, server.server_address[1], path, seed, folder)
+                named += first in firsts
+                wrong = [found for cell, found in worse.items() if not is_beyond(*cell)]
+                false += bool(wrong)
+            server.shutdown()
             print(f"{kind}: {named} of {options.runs} runs name the first cell, {false} a false one", flush=True)
             limit = LIMIT * options.runs / 20
             failed |= false > limit or (first is not None and options.runs - named > limit)

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use clap::Args;
 use serde_json::{Map, Value};
 
+use super::tools::MAX_TOOLS_PER_REQUEST;
 use super::{
     Dataset, DatasetArgs, DatasetName, DatasetPlan, Inputs, Source, cases, draw_tools, extract,
     load_with,
@@ -121,6 +122,7 @@ pub(super) fn load(plan: &DatasetPlan, inputs: &Inputs<'_>) -> Result<Dataset> {
         .max();
     let filler = longest.map(|tokens| Filler::new(inputs.tokenizer, tokens as usize, plan.seed));
     let mut parts = Vec::new();
+    let mut pool = Vec::new();
     // Cells with the same tools follow each other.
     let mut loaded: Option<(Source, Dataset)> = None;
     for cell in &plan.cells {
@@ -144,11 +146,11 @@ pub(super) fn load(plan: &DatasetPlan, inputs: &Inputs<'_>) -> Result<Dataset> {
             case.item = u32::try_from(item).ok();
             case.tags.extend(cell.tags());
             if let (Some(count), Prompt::Body(_)) = (cell.tools, &case.prompt) {
-                add_tools(
-                    case,
-                    count,
-                    STREAM | u128::from(plan.seed) | (item as u128) << 96,
-                )?;
+                if pool.is_empty() {
+                    pool = draw_tools(MAX_TOOLS_PER_REQUEST, plan.seed)?;
+                }
+                let stream = STREAM | u128::from(plan.seed) | (item as u128) << 96;
+                add_tools(case, count, stream, &pool)?;
             }
         }
         if let (Some(filler), Some(tokens)) = (&filler, cell.context_tokens) {
@@ -354,7 +356,7 @@ fn question(prompt: &mut Value) -> Option<&mut String> {
 
 /// Adds other tools to a recorded body, and puts all of them in a random order. A body without tools
 /// stays as it is.
-fn add_tools(case: &mut Case, count: usize, stream: u128) -> Result<()> {
+fn add_tools(case: &mut Case, count: usize, stream: u128, pool: &[Tool]) -> Result<()> {
     let Prompt::Body(body) = &case.prompt else {
         return Ok(());
     };
@@ -381,14 +383,13 @@ fn add_tools(case: &mut Case, count: usize, stream: u128) -> Result<()> {
     })?;
     let names: HashSet<&str> = set.tools.iter().map(|tool| tool.name.as_str()).collect();
     let mut random = PythonRandom::from_u128(stream);
-    let more = draw_tools(
-        (count + own.len()).min(super::tools::MAX_TOOLS_PER_REQUEST),
-        random.below(u64::MAX),
-    )?;
-    let others: Vec<Tool> = more
+    let others = random.sample(pool.len(), (count + own.len()).min(pool.len()));
+    let others: Vec<Tool> = others
         .into_iter()
+        .map(|at| &pool[at])
         .filter(|tool| !names.contains(tool.name.as_str()))
         .take(missing)
+        .cloned()
         .collect();
     let form = match own.first() {
         Some(tool) if tool.get("input_schema").is_some() => ToolForm::Messages,
