@@ -44,7 +44,7 @@ const OWN_KEYS: [&str; 6] = ["name", "require", "fail-on", "baseline", "runs", "
 /// # Errors
 /// The file cannot be read, or says something that cannot be run.
 pub fn read(flags: &AcceptArgs) -> Result<Requirements> {
-    let name = &flags.requirements;
+    let name: &str = &flags.requirements;
     let text = match profile(name) {
         Some(text) => text.to_owned(),
         None if Path::new(name).exists() || name.ends_with(".toml") => {

@@ -90,6 +90,7 @@ pages! {
     run_log: "docs/run-log.md",
     releasing: "docs/releasing.md",
     reports: "docs/reports.md",
+    accept: "docs/accept.md",
     compare: "docs/compare.md",
     side_by_side: "docs/side-by-side.md",
     engines: "docs/engines.md",

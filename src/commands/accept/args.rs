@@ -6,7 +6,7 @@ use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, Error, FromArgMatches};
 
 use crate::commands::bench::args::BenchArgs;
-use crate::commands::flags::paths::{InputPath, OutputPath};
+use crate::commands::flags::paths::{InputNames, InputPath, OutputPath};
 
 /// Flags of `sobench accept`.
 #[derive(Args, Clone, Debug)]
@@ -14,7 +14,7 @@ pub struct AcceptArgs {
     /// The file of requirements, or the name of a profile: vllm-release, kimi-vendor, minimax,
     /// openrouter, ci-smoke
     #[arg(value_name = "FILE|PROFILE")]
-    pub requirements: String,
+    pub requirements: InputNames,
     /// Print the profile instead, as a file to change
     #[arg(long)]
     pub print: bool,
