@@ -176,7 +176,7 @@ fn wrong_files_say_what_is_wrong() {
 #[test]
 fn a_signed_report_verifies_and_a_changed_byte_is_found() {
     let has_tool = Command::new("ssh-keygen")
-        .arg("-h")
+        .arg("-?")
         .stderr(Stdio::null())
         .status()
         .is_ok();

@@ -270,6 +270,7 @@ fn title(typed: &str) -> Option<&'static str> {
         "limits" => "Limits of constraints",
         "preflight" => "enforced",
         "compare" => "worse?",
+        "accept" => "accepted?",
         "calibrate" => "TTFT error mean",
         "report" | "score" => "correct",
         "serve" => "at http://",

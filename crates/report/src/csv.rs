@@ -289,7 +289,7 @@ mod tests {
         assert_eq!(lines[0].split(',').count(), COLUMNS.len() + metrics().len());
         assert_eq!(
             lines[1],
-            "0,case-0,constrained,regex,,completed,valid,,,stop,true,0.005,0.01,0.061,10,20,20,30,50,15,55,5,3,7,server,3,server,,,true,,true,,true,true,,,,,,,,,,,,,,,,,,,,false,false,false,false,false,false,false,false,false,false,false,false,,,,,,,,,,,,,,,20,,,,,"
+            "0,case-0,constrained,regex,,completed,valid,,,stop,true,0.005,0.01,0.061,10,20,20,30,50,15,55,5,3,7,server,3,server,,,true,,true,,true,true,,,,,,,,,,,,,,,,,,,,,,false,false,false,false,false,false,false,false,false,false,false,false,,,,,,false,,,,,,,,,,20,,,,,"
         );
         assert_eq!(
             lines[2..5],

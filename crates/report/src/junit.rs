@@ -400,7 +400,7 @@ mod tests {
         }];
         let file = rendered(&run, JunitPer::Case);
         assert!(
-            file.contains("xx… (5008 bytes)</failure>") && file.len() < 9000,
+            file.contains("xx… (5008 bytes)</failure>") && file.len() < 9500,
             "{file}"
         );
     }

@@ -138,6 +138,21 @@ impl RateRule {
     }
 
     /// Decides by the looks so far, of `planned` requests. `rules` is the number of all rules of the file.
+    pub fn decision(
+        &self,
+        looks: &[Look],
+        planned: usize,
+        rules: usize,
+        is_last: bool,
+    ) -> Decision {
+        match self.test(planned, rules).decide(looks, is_last) {
+            Some(true) => Decision::Met,
+            Some(false) => Decision::NotMet,
+            None => Decision::NotDecided,
+        }
+    }
+
+    /// [`RateRule::decision`], with the figure and what it shows.
     pub fn decide(
         &self,
         rule: &LimitRule,
@@ -148,11 +163,7 @@ impl RateRule {
     ) -> RuleResult {
         let test = self.test(planned, rules);
         let look = looks.last().copied().unwrap_or_default();
-        let decision = match test.decide(looks, is_last) {
-            Some(true) => Decision::Met,
-            Some(false) => Decision::NotMet,
-            None => Decision::NotDecided,
-        };
+        let decision = self.decision(looks, planned, rules, is_last);
         let share = (look.of > 0).then(|| look.hits as f64 / look.of as f64);
         let is_open = decision == Decision::NotDecided;
         let needs = share

@@ -45,7 +45,8 @@ impl Key {
             tool,
         };
         let found = Command::new(key.program())
-            .arg("-h")
+            // No command of either program: it prints its usage.
+            .arg("-?")
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null())

@@ -12,7 +12,7 @@ use crate::commands::preflight;
 use crate::commands::preflight::options::PreflightPlan;
 use crate::commands::report::verdicts;
 use crate::terminal::{self, InputProgress, LineTimer, ProgressPrefix};
-use sobench_core::error::{Error, Result};
+use sobench_core::error::{Error, ErrorKind, Result};
 use sobench_core::shard::Shard;
 use sobench_preflight::features::FeatureVerdict;
 use sobench_results::accept::{Decision, RateRule, RuleResult, counted, decide_runs};
@@ -49,8 +49,10 @@ pub(super) fn part(
         Work::Preflight { plan, rules } => check(plan, rules, &mut result, shutdown),
     };
     if let Err(error) = done {
-        let line = error.to_string();
-        result.error = Some(line.lines().next().unwrap_or_default().to_owned());
+        result.error = Some(match error.kind {
+            ErrorKind::Interrupted => "interrupted".to_owned(),
+            _ => error.what,
+        });
         for rule in part.work.rules() {
             if !result.rules.iter().any(|known| known.rule == rule) {
                 result

@@ -14,7 +14,7 @@ const PLANNED: usize = 600;
 /// Simulated acceptances. `SOBENCH_COMPARISONS=1000` makes more.
 fn acceptances() -> u64 {
     let given = std::env::var("SOBENCH_COMPARISONS").ok();
-    given.map_or(100, |count| count.parse().unwrap())
+    given.map_or(20, |count| count.parse().unwrap())
 }
 
 /// The decision on a rule of a server with this rate, and the requests that it took.
@@ -27,9 +27,9 @@ fn decide(rule: &LimitRule, share: f64, random: &mut SplitMix) -> (Decision, usi
         hits += new.filter(|_| random.unit() < share).count();
         let of = look * PLANNED / LOOKS;
         looks.push(Look { hits, of });
-        let found = rate.decide(rule, &looks, PLANNED, RULES, look == LOOKS);
-        if found.decision != Decision::NotDecided {
-            return (found.decision, of);
+        let found = rate.decision(&looks, PLANNED, RULES, look == LOOKS);
+        if found != Decision::NotDecided {
+            return (found, of);
         }
     }
     (Decision::NotDecided, PLANNED)
