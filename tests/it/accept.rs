@@ -229,13 +229,7 @@ fn a_signed_report_verifies_and_a_changed_byte_is_found() {
 
 #[test]
 fn profiles_are_files_that_can_be_planned() {
-    for profile in [
-        "vllm-release",
-        "kimi-vendor",
-        "minimax",
-        "openrouter",
-        "ci-smoke",
-    ] {
+    for (profile, _) in sobench::commands::accept::profiles::PROFILES {
         let ran = sobench(&[
             "accept",
             profile,

@@ -294,9 +294,9 @@ mod tests {
         assert_eq!(
             lines[2..5],
             [
-                "1,case-1,constrained,regex,,completed,invalid,schema,\"breaks `maximum` at /a: 7, \"\"too\"\" large\",,true,0,0,0.031,10,10,10,10,30,10,30,0,3,7,server,3,server,,,false,,false,,true,true,,,,,,,,,,,,,,,,,,,,false,false,true,false,false,false,false,false,false,false,false,false,,,,,,,,,,,,,,,10,,,,,",
-                "2,case-2,control,regex,,rejected,not_scored,refused,\"HTTP 400: no\nno\",stop,true,0,0,0.031,,,,,,,,0,0,7,server,,,,,,false,,,,true,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,",
-                "3,case-3,free,,,completed,not_scored,no_constraint,the case has no constraint,stop,false,0,0,0.031,,,,,30,,30,0,2,7,server,3,server,,,,,,,,true,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,",
+                "1,case-1,constrained,regex,,completed,invalid,schema,\"breaks `maximum` at /a: 7, \"\"too\"\" large\",,true,0,0,0.031,10,10,10,10,30,10,30,0,3,7,server,3,server,,,false,,false,,true,true,,,,,,,,,,,,,,,,,,,,,,false,false,true,false,false,false,false,false,false,false,false,false,,,,,,false,,,,,,,,,,10,,,,,",
+                "2,case-2,control,regex,,rejected,not_scored,refused,\"HTTP 400: no\nno\",stop,true,0,0,0.031,,,,,,,,0,0,7,server,,,,,,false,,,,true,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,",
+                "3,case-3,free,,,completed,not_scored,no_constraint,the case has no constraint,stop,false,0,0,0.031,,,,,30,,30,0,2,7,server,3,server,,,,,,,,true,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,",
             ]
         );
     }

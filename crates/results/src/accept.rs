@@ -13,12 +13,12 @@ use serde::Serialize;
 
 use crate::compare::gate::{LimitRuling, Needs, Ruling, evaluate_limits};
 use crate::compare::requests::{RequestView, Requests};
-use crate::compare::rules::{Comparator, LimitRule};
+use crate::compare::rules::LimitRule;
 use crate::compare::side::{Run, Side};
 use crate::metrics::registry::{Figure, MetricKind, rates, totals};
+use sobench_statistics::Summary;
 use sobench_statistics::contrast::{KEPT_BY_CHANCE, KEPT_LEVEL, MIN_RUNS, broken_level};
 use sobench_statistics::distributions::t_score;
-use sobench_statistics::mean;
 use sobench_statistics::sequential::{Look, RateTest};
 
 /// The most runs that a rule on a time is said to need.
@@ -62,21 +62,59 @@ pub struct RuleResult {
     pub reason: Option<String>,
 }
 
-impl RuleResult {
-    #[must_use]
-    pub fn with_reason(self, reason: Option<String>) -> Self {
-        Self { reason, ..self }
+/// The size of a file of requirements, which the errors of its rules depend on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Design {
+    /// The planned requests of the run.
+    pub planned: usize,
+    /// The rules of the file, which share the error of *not met*.
+    pub rules: usize,
+}
+
+impl From<Ruling> for Decision {
+    fn from(ruling: Ruling) -> Self {
+        match ruling {
+            Ruling::Kept => Self::Met,
+            Ruling::Broken => Self::NotMet,
+            _ => Self::NotDecided,
+        }
     }
+}
+
+impl RuleResult {
+    /// A rule without a figure.
+    pub fn not_decided(rule: String, reason: Option<String>) -> Self {
+        Self {
+            rule,
+            decision: Decision::NotDecided,
+            value: None,
+            unit: "",
+            hits: None,
+            of: None,
+            runs: None,
+            shown: None,
+            needs: None,
+            reason,
+        }
+    }
+}
+
+/// Whether a figure varies between runs of the same requests, so that a rule on it takes several.
+pub fn varies(rule: &LimitRule) -> bool {
+    matches!(
+        rule.metric.metric.kind,
+        MetricKind::Distribution { .. } | MetricKind::Pooled(_) | MetricKind::PerSecond(_)
+    )
 }
 
 /// A rule on a rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RateRule {
+    rule: LimitRule,
     /// The rate, which is the share of hits.
     pub figure: Figure,
-    /// Whether the rule limits the rate from above, so that requests that are no hit count for it.
-    is_upper: bool,
-    /// The share that must be exceeded: of the hits, or of the others with `is_upper`.
+    /// The share that must be exceeded: of the hits, or of the others if the rule limits the rate from
+    /// above.
     pub threshold: f64,
 }
 
@@ -97,11 +135,14 @@ impl RateRule {
             metric if metric.is_rate() => (rule.metric, share),
             _ => return None,
         };
-        let is_upper = matches!(rule.comparator, Comparator::AtMost | Comparator::Below);
         Some(Self {
+            rule: *rule,
             figure,
-            is_upper,
-            threshold: if is_upper { 1.0 - share } else { share },
+            threshold: if rule.comparator.is_upper() {
+                1.0 - share
+            } else {
+                share
+            },
         })
     }
 
@@ -110,91 +151,93 @@ impl RateRule {
         self.threshold >= 1.0
     }
 
-    /// The requests for and against the rule in a run, of those that count.
+    /// The requests for the rule in a run, of those that count.
     pub fn count(&self, run: &Run, counts: &[bool]) -> Look {
+        let is_upper = self.rule.comparator.is_upper();
         let requests = run.requests.iter();
         let hits = requests.flat_map(|requests| requests.in_rate(self.figure));
         let counted = hits.zip(counts).filter(|(_, counts)| **counts);
         counted
             .filter_map(|(hit, _)| hit)
             .fold(Look::default(), |look, hit| Look {
-                hits: look.hits + usize::from(hit != self.is_upper),
+                hits: look.hits + usize::from(hit != is_upper),
                 of: look.of + 1,
             })
     }
 
     /// The requests that show that the rule is met, if all of them are for it.
     pub fn fewest_requests(&self) -> Option<usize> {
-        self.test(1, 1).trials_needed(1.0, 1)
+        let design = Design {
+            planned: 1,
+            rules: 1,
+        };
+        self.test(design).trials_needed(1.0, 1)
     }
 
-    fn test(&self, planned: usize, rules: usize) -> RateTest {
+    fn test(&self, design: Design) -> RateTest {
         RateTest {
             threshold: self.threshold,
             above_error: KEPT_BY_CHANCE,
-            below_error: (1.0 - broken_level(rules)) / 2.0,
-            planned,
+            below_error: (1.0 - broken_level(design.rules)) / 2.0,
+            planned: design.planned,
         }
     }
 
-    /// Decides by the looks so far, of `planned` requests. `rules` is the number of all rules of the file.
-    pub fn decision(
-        &self,
-        looks: &[Look],
-        planned: usize,
-        rules: usize,
-        is_last: bool,
-    ) -> Decision {
-        match self.test(planned, rules).decide(looks, is_last) {
+    /// Decides by the looks so far.
+    pub fn decision(&self, looks: &[Look], is_last: bool, design: Design) -> Decision {
+        match self.test(design).decide(looks, is_last) {
             Some(true) => Decision::Met,
             Some(false) => Decision::NotMet,
             None => Decision::NotDecided,
         }
     }
 
-    /// [`RateRule::decision`], with the figure and what it shows.
-    pub fn decide(
-        &self,
-        rule: &LimitRule,
-        looks: &[Look],
-        planned: usize,
-        rules: usize,
-        is_last: bool,
-    ) -> RuleResult {
-        let test = self.test(planned, rules);
-        let look = looks.last().copied().unwrap_or_default();
-        let decision = self.decision(looks, planned, rules, is_last);
-        let share = (look.of > 0).then(|| look.hits as f64 / look.of as f64);
-        let is_open = decision == Decision::NotDecided;
-        let needs = share
-            .filter(|_| is_open)
-            .and_then(|share| test.trials_needed(share, looks.len()));
-        let bound = (look.of > 0).then(|| test.lower_bound(looks, is_last));
-        RuleResult {
-            rule: rule.to_string(),
+    /// [`RateRule::decision`], with the figure and what it shows. `sent` is the number of requests, of
+    /// which some may not count in the rate.
+    pub fn decide(&self, looks: &[Look], is_last: bool, design: Design, sent: usize) -> RuleResult {
+        let test = self.test(design);
+        let decision = self.decision(looks, is_last, design);
+        let result = RuleResult {
             decision,
-            value: share.map(|share| self.percent(rule, share)),
             unit: "%",
-            hits: Some(if self.is_upper {
-                look.of - look.hits
-            } else {
-                look.hits
-            }),
+            ..RuleResult::not_decided(self.rule.to_string(), None)
+        };
+        let Some(look) = looks.last().filter(|look| look.of > 0) else {
+            return RuleResult {
+                hits: Some(0),
+                of: Some(0),
+                reason: Some("no request counts in this figure".to_owned()),
+                ..result
+            };
+        };
+        let share = look.hits as f64 / look.of as f64;
+        let is_open = decision == Decision::NotDecided;
+        let needs = is_open.then(|| test.trials_needed(share, looks.len()));
+        let needs = needs.flatten();
+        let sent_for_each = sent as f64 / look.of as f64;
+        let hits = match self.rule.comparator.is_upper() {
+            true => look.of - look.hits,
+            false => look.hits,
+        };
+        RuleResult {
+            value: Some(self.percent(share)),
+            hits: Some(hits),
             of: Some(look.of),
-            runs: None,
-            shown: bound.map(|bound| self.percent(rule, bound)),
-            needs: needs.map(Needs::Requests),
-            reason: (is_open && needs.is_none()).then(|| match share {
-                None => "no request counts in this figure".to_owned(),
-                Some(_) => "the figure is at its limit".to_owned(),
-            }),
+            shown: Some(self.percent(test.lower_bound(looks, is_last))),
+            needs: needs
+                .map(|needs| Needs::Requests((needs as f64 * sent_for_each).ceil() as usize)),
+            reason: (is_open && needs.is_none()).then(|| "the figure is at its limit".to_owned()),
+            ..result
         }
     }
 
     /// A share for the rule as the figure of the rule, in percent.
-    fn percent(&self, rule: &LimitRule, share: f64) -> f64 {
-        let share = if self.is_upper { 1.0 - share } else { share };
-        match *rule.metric.metric == totals::TRIGGER_F1 {
+    fn percent(&self, share: f64) -> f64 {
+        let share = match self.rule.comparator.is_upper() {
+            true => 1.0 - share,
+            false => share,
+        };
+        match *self.rule.metric.metric == totals::TRIGGER_F1 {
             true => 100.0 * 2.0 * share / (1.0 + share),
             false => 100.0 * share,
         }
@@ -212,112 +255,90 @@ pub fn counted(run: &Run, is_sampled: bool, seen: &mut HashSet<u64>) -> Vec<bool
     requests.map(is_new).collect()
 }
 
-/// Decides a rule that is not on a rate, by whole runs of the same requests.
-pub fn decide_runs(rule: &LimitRule, runs: &[Run], rules: usize) -> RuleResult {
-    let ruled: Vec<LimitRuling> = runs.iter().map(|run| of_run(rule, run, rules)).collect();
-    let unit = rule.metric.unit();
+/// Decides a rule that is not on a rate, by whole runs of the same requests: a side for each.
+pub fn decide_runs(rule: &LimitRule, runs: &[Side], rules: usize) -> RuleResult {
+    let level = broken_level(rules);
+    let ruled = |run: &Side| evaluate_limits(std::slice::from_ref(rule), run, level).remove(0);
+    let ruled: Vec<LimitRuling> = runs.iter().map(ruled).collect();
     let result = |decision, value, reason: Option<String>| RuleResult {
-        rule: rule.to_string(),
         decision,
         value,
-        unit,
-        hits: None,
-        of: None,
+        unit: rule.metric.unit(),
         runs: Some(runs.len()),
-        shown: None,
-        needs: None,
-        reason,
+        ..RuleResult::not_decided(rule.to_string(), reason)
     };
-    let varies = matches!(
-        rule.metric.metric.kind,
-        MetricKind::Distribution { .. } | MetricKind::Pooled(_) | MetricKind::PerSecond(_)
-    );
     let unknown = ruled
         .iter()
         .find(|ruled| ruled.ruling.is_undecided() || ruled.ruling == Ruling::Absent);
     if let Some(unknown) = unknown.filter(|_| rule.other.is_none()) {
-        return result(
-            Decision::NotDecided,
-            unknown.value,
-            Some(unknown.ruling.to_string()),
-        );
+        let reason = Some(unknown.ruling.to_string());
+        return result(Decision::NotDecided, unknown.value, reason);
     }
-    if !varies {
+    if !varies(rule) {
         let first_not_kept = ruled.iter().find(|ruled| ruled.ruling != Ruling::Kept);
         let Some(worst) = first_not_kept.or(ruled.first()) else {
-            return result(
-                Decision::NotDecided,
-                None,
-                Some("no run has ended".to_owned()),
-            );
+            let reason = Some("no run has ended".to_owned());
+            return result(Decision::NotDecided, None, reason);
         };
-        let (decision, reason) = match worst.ruling {
-            Ruling::Kept => (Decision::Met, None),
-            Ruling::Broken => (Decision::NotMet, None),
-            _ => (Decision::NotDecided, Some(worst.result())),
-        };
+        let decision = Decision::from(worst.ruling);
+        let reason = (decision == Decision::NotDecided).then(|| worst.result());
         return result(decision, worst.value, reason);
     }
     let values: Vec<f64> = ruled.iter().filter_map(|ruled| ruled.value).collect();
-    let Some(average) = mean(&values) else {
-        return result(
-            Decision::NotDecided,
-            None,
-            Some("no run has this figure".to_owned()),
-        );
+    let values = Summary::new(values, &[]);
+    let Some(average) = values.mean else {
+        let reason = Some("no run has this figure".to_owned());
+        return result(Decision::NotDecided, None, reason);
     };
-    if values.len() < MIN_RUNS {
+    let Some(error) = values.standard_error.filter(|_| values.n >= MIN_RUNS) else {
         return RuleResult {
             needs: Some(Needs::Runs(MIN_RUNS)),
             ..result(Decision::NotDecided, Some(average), None)
         };
-    }
-    let squares = values.iter().map(|value| (value - average).powi(2));
-    let deviation = (squares.sum::<f64>() / (values.len() - 1) as f64).sqrt();
-    let margin =
-        |level: f64, runs: usize| t_score(level, runs - 1) * deviation / (runs as f64).sqrt();
-    let is_upper = matches!(rule.comparator, Comparator::AtMost | Comparator::Below);
-    let sign = if is_upper { 1.0 } else { -1.0 };
-    let bound = |level: f64, runs: usize| average + sign * margin(level, runs);
-    let shown = bound(KEPT_LEVEL, values.len());
-    let opposite = average - sign * margin(broken_level(rules), values.len());
-    let decision = match (rule.is_met(shown), rule.is_met(opposite)) {
+    };
+    // An end of the interval of this many runs with the same deviation: the worse one of *met*, and the
+    // better one of *not met*.
+    let toward_limit = if rule.comparator.is_upper() {
+        1.0
+    } else {
+        -1.0
+    };
+    let end = |sign: f64, level: f64, runs: usize| {
+        let error = error * (values.n as f64 / runs as f64).sqrt();
+        average + sign * t_score(level, runs - 1) * error
+    };
+    let worse = |runs: usize| end(toward_limit, KEPT_LEVEL, runs);
+    let better = |runs: usize| end(-toward_limit, level, runs);
+    let decision = |runs: usize| match (rule.is_met(worse(runs)), rule.is_met(better(runs))) {
         (true, _) => Decision::Met,
         (false, false) => Decision::NotMet,
         (false, true) => Decision::NotDecided,
     };
-    let is_met = rule.is_met(average);
-    let decides = |runs: &usize| match is_met {
-        true => rule.is_met(bound(KEPT_LEVEL, *runs)),
-        false => !rule.is_met(average - sign * margin(broken_level(rules), *runs)),
-    };
-    let needs = (values.len() + 1..=MAX_RUNS).find(decides);
+    let found = decision(values.n);
+    let needs = (values.n + 1..=MAX_RUNS).find(|runs| decision(*runs) != Decision::NotDecided);
     RuleResult {
-        shown: Some(shown),
+        shown: Some(worse(values.n)),
         needs: needs
-            .filter(|_| decision == Decision::NotDecided)
+            .filter(|_| found == Decision::NotDecided)
             .map(Needs::Runs),
-        ..result(decision, Some(average), None)
+        ..result(found, Some(average), None)
     }
-}
-
-fn of_run(rule: &LimitRule, run: &Run, rules: usize) -> LimitRuling {
-    let side = Side {
-        runs: vec![run.clone()],
-        ..Side::default()
-    };
-    evaluate_limits(std::slice::from_ref(rule), &side, broken_level(rules)).remove(0)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::compare::testing::request;
+    use crate::compare::testing::{request, side};
     use crate::metrics::registry::latencies;
 
     fn rule(text: &str) -> LimitRule {
         LimitRule::parse(text).unwrap()
     }
+
+    const ONE_RULE: Design = Design {
+        planned: 300,
+        rules: 1,
+    };
 
     fn look(hits: usize, of: usize) -> Vec<Look> {
         vec![Look { hits, of }]
@@ -327,7 +348,11 @@ mod tests {
     fn rates_are_met_not_met_or_not_decided_with_what_they_need() {
         let lower = rule("correct_rate>=99");
         let rate = RateRule::new(&lower).unwrap();
-        let decide = |looks: &[Look]| rate.decide(&lower, looks, 300, 5, true);
+        let design = Design {
+            planned: 300,
+            rules: 5,
+        };
+        let decide = |looks: &[Look]| rate.decide(looks, true, design, 300);
         assert_eq!(rate.fewest_requests(), Some(299));
         let met = decide(&look(300, 300));
         assert_eq!((met.decision, met.value), (Decision::Met, Some(100.0)));
@@ -351,7 +376,7 @@ mod tests {
         let upper = rule("missed_calls<=2");
         let rate = RateRule::new(&upper).unwrap();
         // One of 300 is a missed call.
-        let result = rate.decide(&upper, &look(299, 300), 300, 1, true);
+        let result = rate.decide(&look(299, 300), true, ONE_RULE, 300);
         assert_eq!(result.decision, Decision::Met);
         assert_eq!((result.hits, result.of), (Some(1), Some(300)));
         assert!(result.shown.unwrap() < 2.0, "{result:?}");
@@ -363,24 +388,31 @@ mod tests {
     }
 
     #[test]
+    fn needed_requests_include_those_that_do_not_count() {
+        let lower = rule("correct_rate>=99");
+        let rate = RateRule::new(&lower).unwrap();
+        let needs = |sent: usize| match rate.decide(&look(20, 20), true, ONE_RULE, sent).needs {
+            Some(Needs::Requests(requests)) => requests,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!((needs(20), needs(200)), (299, 2990));
+    }
+
+    #[test]
     fn f1_is_tested_by_the_share_of_agreeing_calls() {
         let f1 = rule("trigger_f1>=98");
         let rate = RateRule::new(&f1).unwrap();
         assert!((rate.threshold - 0.98 / 1.02).abs() < 1e-12);
-        let result = rate.decide(&f1, &look(100, 104), 104, 1, true);
+        let result = rate.decide(&look(100, 104), true, ONE_RULE, 104);
         // 2 * 100 / (2 * 100 + 4)
         assert!((result.value.unwrap() - 100.0 * 200.0 / 204.0).abs() < 1e-9);
     }
 
     /// Runs whose median TTFTs are these.
-    fn runs(ttft_ms: &[f64]) -> Vec<Run> {
-        let run = |ttft_ms: &f64| Run {
-            requests: Some(
-                (0..20)
-                    .map(|_| request().with(&latencies::TTFT, *ttft_ms))
-                    .collect(),
-            ),
-            ..Run::default()
+    fn runs(ttft_ms: &[f64]) -> Vec<Side> {
+        let run = |ttft_ms: &f64| {
+            let request = request().with(&latencies::TTFT, *ttft_ms);
+            side("run", vec![vec![request; 20]])
         };
         ttft_ms.iter().map(run).collect()
     }

@@ -34,11 +34,7 @@ pub(super) fn document(file: &AcceptFile) -> Document {
         .left_aligned(4);
     for part in &file.parts {
         for (index, rule) in part.rules.iter().enumerate() {
-            let name = if index == 0 {
-                part.name.clone()
-            } else {
-                String::new()
-            };
+            let name = name_in_row(&part.name, index);
             table.row([
                 name,
                 rule.rule.clone(),
@@ -73,6 +69,15 @@ pub(super) fn document(file: &AcceptFile) -> Document {
         ));
     }
     page
+}
+
+/// The name of a part, in the first row of its rules only.
+fn name_in_row(name: &str, row: usize) -> String {
+    if row == 0 {
+        name.to_owned()
+    } else {
+        String::new()
+    }
 }
 
 /// The verdict on all rules.
@@ -216,11 +221,7 @@ pub(super) fn of_plan(plan: &AcceptPlan) -> Document {
                 .collect(),
         };
         for (index, [rule, requests, fewest]) in rows.into_iter().enumerate() {
-            let name = if index == 0 {
-                part.name.clone()
-            } else {
-                String::new()
-            };
+            let name = name_in_row(&part.name, index);
             table.row([name, rule, requests, fewest]);
         }
     }

@@ -7,9 +7,8 @@ use crate::commands::matrix::options::Benchmark;
 use crate::commands::preflight::options::PreflightPlan;
 use sobench_core::error::{Error, Result};
 use sobench_data::dataset::DatasetName;
-use sobench_results::accept::RateRule;
-use sobench_results::compare::rules::{ChangeRule, Comparator, CountRule, LimitRule};
-use sobench_results::metrics::registry::MetricKind;
+use sobench_results::accept::{RateRule, varies};
+use sobench_results::compare::rules::{ChangeRule, CountRule, LimitRule};
 
 /// Looks at the answers of a run, and runs of a rule on a time, unless the file says otherwise.
 const LOOKS: usize = 5;
@@ -74,7 +73,7 @@ impl AcceptPlan {
         Ok(Self {
             name: requirements.name,
             sha256: requirements.sha256,
-            rules: parts.iter().map(PartPlan::rules).sum(),
+            rules: parts.iter().map(|part| part.work.rules().len()).sum(),
             parts,
         })
     }
@@ -113,11 +112,18 @@ impl PartPlan {
             work,
         })
     }
+}
 
-    fn rules(&self) -> usize {
-        match &self.work {
-            Work::Runs(runs) => runs.limits.len() + runs.changes.len(),
-            Work::Preflight { rules, .. } => rules.len(),
+impl Work {
+    /// The rules as texts.
+    pub(super) fn rules(&self) -> Vec<String> {
+        match self {
+            Self::Runs(runs) => {
+                let limits = runs.limits.iter().map(ToString::to_string);
+                let changes = runs.changes.iter().map(ToString::to_string);
+                limits.chain(changes).collect()
+            }
+            Self::Preflight { rules, .. } => rules.iter().map(ToString::to_string).collect(),
         }
     }
 }
@@ -150,12 +156,6 @@ impl RunsPlan {
             }
             _ => {}
         }
-        let varies = |rule: &LimitRule| {
-            matches!(
-                rule.metric.metric.kind,
-                MetricKind::Distribution { .. } | MetricKind::Pooled(_) | MetricKind::PerSecond(_)
-            )
-        };
         let is_sequential = changes.is_empty()
             && limits.iter().all(|rule| RateRule::new(rule).is_some())
             && plan.settings.dataset.source.name() != DatasetName::Sessions
@@ -205,8 +205,7 @@ fn refuse_certainty(rule: &LimitRule) -> Result<()> {
 
 /// Refuses two limits of a figure that exclude each other.
 fn refuse_contradictions(limits: &[LimitRule]) -> Result<()> {
-    let is_upper =
-        |rule: &LimitRule| matches!(rule.comparator, Comparator::AtMost | Comparator::Below);
+    let is_upper = |rule: &LimitRule| rule.comparator.is_upper();
     for upper in limits
         .iter()
         .filter(|rule| is_upper(rule) && rule.other.is_none())

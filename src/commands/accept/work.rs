@@ -15,8 +15,8 @@ use crate::terminal::{self, InputProgress, LineTimer, ProgressPrefix};
 use sobench_core::error::{Error, ErrorKind, Result};
 use sobench_core::shard::Shard;
 use sobench_preflight::features::FeatureVerdict;
-use sobench_results::accept::{Decision, RateRule, RuleResult, counted, decide_runs};
-use sobench_results::compare::gate::{ChangeRuling, Ruling};
+use sobench_results::accept::{Decision, Design, RateRule, RuleResult, counted, decide_runs};
+use sobench_results::compare::gate::ChangeRuling;
 use sobench_results::compare::read::run_from_log;
 use sobench_results::compare::rules::{CountRule, LimitRule};
 use sobench_results::compare::side::{Run, Side};
@@ -55,9 +55,8 @@ pub(super) fn part(
         });
         for rule in part.work.rules() {
             if !result.rules.iter().any(|known| known.rule == rule) {
-                result
-                    .rules
-                    .push(not_decided(rule, "the run did not end".to_owned()));
+                let reason = Some("the run did not end".to_owned());
+                result.rules.push(RuleResult::not_decided(rule, reason));
             }
         }
     }
@@ -74,58 +73,33 @@ pub(super) fn part(
     result
 }
 
-fn not_decided(rule: String, reason: String) -> RuleResult {
-    RuleResult {
-        rule,
-        decision: Decision::NotDecided,
-        value: None,
-        unit: "",
-        hits: None,
-        of: None,
-        runs: None,
-        shown: None,
-        needs: None,
-        reason: Some(reason),
-    }
-}
-
-impl Work {
-    fn rules(&self) -> Vec<String> {
-        match self {
-            Self::Runs(runs) => {
-                let limits = runs.limits.iter().map(ToString::to_string);
-                limits
-                    .chain(runs.changes.iter().map(ToString::to_string))
-                    .collect()
-            }
-            Self::Preflight { rules, .. } => rules.iter().map(ToString::to_string).collect(),
-        }
-    }
-}
-
 impl RunsPlan {
     fn run(&self, result: &mut PartResult, rules: usize, shutdown: &Shutdown) -> Result<()> {
         let planned = self.plan.settings.dataset.num_prompts;
         result.planned = planned * self.runs;
-        let mut looks: Vec<Vec<Look>> = vec![Vec::new(); self.limits.len()];
-        let mut runs: Vec<Run> = Vec::new();
+        let design = Design { planned, rules };
+        let rates: Vec<RateRule> = self.limits.iter().filter_map(RateRule::new).collect();
+        let mut looks: Vec<Vec<Look>> = vec![Vec::new(); rates.len()];
+        let mut runs: Vec<Side> = Vec::new();
         let is_sampled = self.plan.settings.request.sampling.temperature != Some(0.0);
-        let mut seen = HashSet::new();
+        let (mut seen, mut sent) = (HashSet::new(), 0);
+        let (mut is_last, mut failure) = (false, None);
         let steps = self.looks.max(self.runs);
         for step in 1..=steps {
             let part = Shard::new(step, self.looks).filter(|_| self.looks > 1);
-            let run = self.step(part, (step, steps), result, shutdown)?;
-            let counts = counted(&run, is_sampled, &mut seen);
-            let is_last = step == steps;
-            let mut is_decided = true;
-            result.rules.clear();
-            for (rule, looks) in self.limits.iter().zip(&mut looks) {
-                let Some(rate) = RateRule::new(rule) else {
-                    is_decided = false;
-                    continue;
-                };
-                // Further runs of the same requests are not new ones.
-                if step == 1 || self.looks > 1 {
+            let run = match self.step(part, (step, steps), result, shutdown) {
+                Ok(run) => run,
+                Err(error) => {
+                    failure = Some(error);
+                    break;
+                }
+            };
+            // Further runs of the same requests are not new ones.
+            if step == 1 || self.looks > 1 {
+                let counts = counted(&run, is_sampled, &mut seen);
+                sent += counts.len();
+                is_last = step == steps || self.looks == 1;
+                for (rate, looks) in rates.iter().zip(&mut looks) {
                     let new = rate.count(&run, &counts);
                     let before = looks.last().copied().unwrap_or_default();
                     looks.push(Look {
@@ -133,19 +107,31 @@ impl RunsPlan {
                         of: before.of + new.of,
                     });
                 }
-                let decided = rate.decide(rule, looks, planned, rules, is_last || self.looks == 1);
-                is_decided &= decided.decision != Decision::NotDecided;
-                result.rules.push(decided);
             }
-            runs.push(run);
-            if is_decided && self.looks > 1 {
+            runs.push(Side {
+                runs: vec![run],
+                ..Side::default()
+            });
+            let is_decided = |(rate, looks): (&RateRule, &Vec<Look>)| {
+                rate.decision(looks, is_last, design) != Decision::NotDecided
+            };
+            if self.looks > 1 && rates.iter().zip(&looks).all(is_decided) {
                 break;
             }
+        }
+        if !runs.is_empty() {
+            let decided = rates.iter().zip(&looks);
+            let decided = decided.map(|(rate, looks)| rate.decide(looks, is_last, design, sent));
+            result.rules.extend(decided);
+        }
+        if let Some(error) = failure {
+            return Err(error);
         }
         let others = |rule: &&LimitRule| RateRule::new(rule).is_none();
         for rule in self.limits.iter().filter(others) {
             result.rules.push(decide_runs(rule, &runs, rules));
         }
+        let runs = runs.into_iter().flat_map(|side| side.runs).collect();
         result.rules.extend(self.compare(runs)?);
         Ok(())
     }
@@ -197,14 +183,9 @@ impl RunsPlan {
             shutdown.drain();
             return Err(Error::interrupted("the run"));
         }
-        let problem = match () {
-            () if finished.broken_off.is_some() => finished.broken_off.clone(),
-            () if finished.nothing_measured() => Some("every request failed".to_owned()),
-            () if finished.report.metrics.issues.is_mostly_unreachable() => {
-                Some("the server was not reachable any more".to_owned())
-            }
-            () => None,
-        };
+        let unreachable = finished.report.metrics.issues.is_mostly_unreachable();
+        let unreachable = unreachable.then(|| "the server was not reachable any more".to_owned());
+        let problem = finished.failure().or(unreachable);
         match problem {
             Some(problem) => Err(Error::environment(problem)),
             None => run,
@@ -236,7 +217,7 @@ impl RunsPlan {
             let reason = format!("{baseline} was measured under other conditions");
             let rules = self.changes.iter().map(ToString::to_string);
             return Ok(rules
-                .map(|rule| not_decided(rule, reason.clone()))
+                .map(|rule| RuleResult::not_decided(rule, Some(reason.clone())))
                 .collect());
         }
         let changes = comparison
@@ -257,19 +238,15 @@ fn log_of_step(path: &Path, part: &str, step: usize) -> PathBuf {
 }
 
 fn of_change(change: &ChangeRuling) -> RuleResult {
-    let (decision, reason) = match change.ruling {
-        Ruling::Kept => (Decision::Met, None),
-        Ruling::Broken => (Decision::NotMet, None),
-        _ => (Decision::NotDecided, Some(change.result())),
-    };
+    let decision = Decision::from(change.ruling);
+    let reason = (decision == Decision::NotDecided).then(|| change.result());
     RuleResult {
         decision,
         value: change.b,
         unit: change.rule.metric.unit(),
         needs: change.needs,
-        ..not_decided(change.rule.to_string(), String::new())
+        ..RuleResult::not_decided(change.rule.to_string(), reason)
     }
-    .with_reason(reason)
 }
 
 /// Runs a preflight, and decides the rules on its counts.
@@ -340,14 +317,11 @@ fn check(
                 Some(format!("{} are not known", count.unknown)),
             ),
         };
-        result.rules.push(
-            RuleResult {
-                decision,
-                value: Some(count.known as f64),
-                ..not_decided(rule.to_string(), String::new())
-            }
-            .with_reason(reason),
-        );
+        result.rules.push(RuleResult {
+            decision,
+            value: Some(count.known as f64),
+            ..RuleResult::not_decided(rule.to_string(), reason)
+        });
     }
     Ok(())
 }

@@ -184,6 +184,22 @@ impl Finished {
         self.report.record.settings.load.strict_client
     }
 
+    /// Why the run measured nothing, or stopped on errors.
+    pub fn failure(&self) -> Option<String> {
+        if let Some(sentence) = &self.broken_off {
+            return Some(sentence.clone());
+        }
+        if !self.nothing_measured() {
+            return None;
+        }
+        let first = self.report.metrics.failures.first();
+        let cause = first.and_then(|group| {
+            let message = &group.examples.first()?.message;
+            Some(format!("every request failed, {}: {message}", group.name))
+        });
+        Some(cause.unwrap_or_else(|| "every request failed".to_owned()))
+    }
+
     /// Whether no request has an answer, for other reasons than a refused constraint.
     pub fn nothing_measured(&self) -> bool {
         self.report.metrics.values.count(&totals::COMPLETED) == 0

@@ -425,22 +425,8 @@ fn failure(contender: &ContenderPlan, finished: &run::Finished) -> Option<String
     if finished.interrupted {
         return Some("interrupted".to_owned());
     }
-    if let Some(sentence) = &finished.broken_off {
-        return Some(sentence.clone());
-    }
-    if finished.nothing_measured() {
-        let first = finished.report.metrics.failures.first();
-        let cause = first.and_then(|group| {
-            Some(format!(
-                "{}: {}",
-                group.name,
-                group.examples.first()?.message
-            ))
-        });
-        return Some(cause.map_or_else(
-            || "every request failed".to_owned(),
-            |cause| format!("every request failed, {cause}"),
-        ));
+    if let Some(failure) = finished.failure() {
+        return Some(failure);
     }
     match &finished.report.record.server.engine_choice {
         EngineChoice::Declared(engine) if contender.server == ContenderServer::PerRequest => {

@@ -326,6 +326,11 @@ impl CountRule {
 }
 
 impl Comparator {
+    /// Whether it limits from above.
+    pub fn is_upper(self) -> bool {
+        matches!(self, Self::AtMost | Self::Below)
+    }
+
     fn of_operator(operator: &str) -> Self {
         let mut known = OPERATORS.iter();
         let found = known.find(|(sign, _)| *sign == operator);

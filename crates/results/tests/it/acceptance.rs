@@ -2,7 +2,7 @@
 //! few requests.
 
 use rayon::prelude::*;
-use sobench_results::accept::{Decision, RateRule};
+use sobench_results::accept::{Decision, Design, RateRule};
 use sobench_results::compare::rules::LimitRule;
 use sobench_statistics::bootstrap::SplitMix;
 use sobench_statistics::sequential::Look;
@@ -10,6 +10,10 @@ use sobench_statistics::sequential::Look;
 const RULES: usize = 8;
 const LOOKS: usize = 5;
 const PLANNED: usize = 600;
+const DESIGN: Design = Design {
+    planned: PLANNED,
+    rules: RULES,
+};
 
 /// Simulated acceptances. `SOBENCH_COMPARISONS=1000` makes more.
 fn acceptances() -> u64 {
@@ -27,7 +31,7 @@ fn decide(rule: &LimitRule, share: f64, random: &mut SplitMix) -> (Decision, usi
         hits += new.filter(|_| random.unit() < share).count();
         let of = look * PLANNED / LOOKS;
         looks.push(Look { hits, of });
-        let found = rate.decision(&looks, PLANNED, RULES, look == LOOKS);
+        let found = rate.decision(&looks, look == LOOKS, DESIGN);
         if found != Decision::NotDecided {
             return (found, of);
         }
