@@ -174,6 +174,19 @@ fn wrong_files_say_what_is_wrong() {
 }
 
 #[test]
+fn a_typed_rule_is_refused_and_not_ignored() {
+    let (ran, found) = accept(&Folder::new(), RATES, &["--require", "correct_rate>=99"]);
+    assert_eq!(ran.code, 2, "{}", ran.stderr);
+    assert!(
+        ran.stderr
+            .contains("--require correct_rate>=99 is not for accept"),
+        "{}",
+        ran.stderr
+    );
+    assert!(found.is_none());
+}
+
+#[test]
 fn a_signed_report_verifies_and_a_changed_byte_is_found() {
     let has_tool = Command::new("ssh-keygen")
         .arg("-?")

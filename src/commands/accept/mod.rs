@@ -50,6 +50,10 @@ pub fn run(
         });
     }
     let typed = &flags.typed.flags;
+    if let Some(rule) = typed.output.require.first() {
+        return Err(Error::usage(format!("--require {rule} is not for accept"))
+            .hint("write the rule into the file, for the run that it is about; --print prints a profile"));
+    }
     let files = typed.output.save.files(&FORMATS)?;
     let key = flags
         .sign_key
