@@ -8,7 +8,7 @@
 
 use crate::distributions::{binomial_at_most, binomial_probability};
 
-/// The most trials that [`trials_needed`] returns.
+/// The most trials that [`RateTest::trials_needed`] returns.
 const MAX_TRIALS: usize = 10_000_000;
 
 /// A test of a rate.
