@@ -4,7 +4,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use crate::support::{Folder, Ran, ServeProcess, assert_follows, sobench};
+use crate::support::{Folder, Ran, Running, ServeProcess, assert_follows, program, sobench};
 
 /// Runs the requirements, and reads the JSON page.
 fn accept(folder: &Folder, file: &str, more: &[&str]) -> (Ran, Option<Value>) {
@@ -41,7 +41,7 @@ fn a_good_server_is_accepted_early() {
     let (ran, found) = accept(&folder, RATES, &["--badge", &badge]);
     assert_eq!(ran.code, 0, "{}{}", ran.stdout, ran.stderr);
     assert!(
-        ran.stdout.starts_with("accepted? yes: all 2 rules are met"),
+        ran.stdout.starts_with("accepted? yes: rules met: 2 of 2"),
         "{}",
         ran.stdout
     );
@@ -54,7 +54,7 @@ fn a_good_server_is_accepted_early() {
         "{part}"
     );
     let badge: Value = serde_json::from_str(&std::fs::read_to_string(badge).unwrap()).unwrap();
-    assert_eq!(badge["message"], "2 rules met");
+    assert_eq!(badge["message"], "2 met");
 }
 
 #[test]
@@ -63,7 +63,7 @@ fn a_bad_server_is_not_accepted_and_the_rule_is_named() {
     let server = ServeProcess::start(&["--fault ignore-constraint@0.5"]);
     let (ran, found) = accept(&folder, RATES, &["--base-url", &server.base_url]);
     assert_eq!(ran.code, 1, "{}{}", ran.stdout, ran.stderr);
-    let first = "accepted? NO: 1 of 2 rules not met: choice correct_rate>=90 (";
+    let first = "accepted? NO: rules not met: 1 of 2: choice correct_rate>=90 (";
     assert!(ran.stdout.starts_with(first), "{}", ran.stdout);
     let met = |rule: &str, decision: &str| (rule.to_owned(), decision.to_owned());
     assert_eq!(
@@ -133,6 +133,29 @@ fn a_server_that_is_gone_leaves_its_rules_undecided() {
 }
 
 #[test]
+fn a_server_that_dies_in_the_middle_keeps_what_was_decided_before() {
+    let folder = Folder::new();
+    let server = ServeProcess::start(&[]);
+    // The second run takes ten seconds.
+    let later = RATES
+        .replace("\"choice\"\ndataset", "\"later\"\ndataset")
+        .replace("num-prompts", "request-rate = 20\nnum-prompts");
+    let path = folder.file("must.toml", format!("{RATES}{later}"));
+    let saved = folder.path("acceptance.json");
+    let flags = ["--base-url", &server.base_url, "--save", &saved];
+    let mut accept = Running::start(&mut program(&[&["accept", &path], &flags[..]].concat()));
+    accept.wait_for("choice: refused_rate<=5");
+    drop(server);
+    let ran = accept.end();
+    assert_eq!(ran.code, 3, "{}{}", ran.stdout, ran.stderr);
+    let found = folder.json("acceptance.json");
+    let decided: Vec<String> = decisions(&found).into_iter().map(|rule| rule.1).collect();
+    assert_eq!(decided, ["met", "met", "not_decided", "not_decided"]);
+    assert!(found["parts"][0]["error"].is_null(), "{found}");
+    assert!(found["parts"][1]["error"].is_string(), "{found}");
+}
+
+#[test]
 fn wrong_files_say_what_is_wrong() {
     let folder = Folder::new();
     let with = |rules: &str| RATES.replace(r#"["correct_rate>=90", "refused_rate<=5"]"#, rules);
@@ -186,14 +209,47 @@ fn a_typed_rule_is_refused_and_not_ignored() {
     assert!(found.is_none());
 }
 
+fn is_installed(program: &str) -> bool {
+    // No command of either program: it prints its usage.
+    let mut command = Command::new(program);
+    command
+        .arg("-?")
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    command.status().is_ok()
+}
+
+/// Changes a byte of a report.
+fn change(report: &str) {
+    let text = std::fs::read_to_string(report).unwrap();
+    std::fs::write(report, text.replace("\"met\"", "\"Met\"")).unwrap();
+}
+
+#[test]
+fn minisign_signs_too() {
+    if !is_installed("minisign") {
+        return;
+    }
+    let folder = Folder::new();
+    let (key, public) = (folder.path("key"), folder.path("key.pub"));
+    let report = folder.path("acceptance.json");
+    let minisign = |arguments: &[&str]| {
+        let ran = Command::new("minisign").args(arguments).output();
+        ran.unwrap().status.success()
+    };
+    // Without a passphrase.
+    assert!(minisign(&["-G", "-W", "-p", &public, "-s", &key]));
+    let (ran, _) = accept(&folder, RATES, &["--sign-key", &key]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    let verifies = || minisign(&["-V", "-p", &public, "-m", &report]);
+    assert!(verifies());
+    change(&report);
+    assert!(!verifies());
+}
+
 #[test]
 fn a_signed_report_verifies_and_a_changed_byte_is_found() {
-    let has_tool = Command::new("ssh-keygen")
-        .arg("-?")
-        .stderr(Stdio::null())
-        .status()
-        .is_ok();
-    if !has_tool {
+    if !is_installed("ssh-keygen") {
         return;
     }
     let folder = Folder::new();
@@ -228,10 +284,7 @@ fn a_signed_report_verifies_and_a_changed_byte_is_found() {
         verify.unwrap().success()
     };
     assert!(verifies());
-    let changed = std::fs::read_to_string(&report)
-        .unwrap()
-        .replace("\"met\"", "\"Met\"");
-    std::fs::write(&report, changed).unwrap();
+    change(&report);
     assert!(!verifies());
     // No key is a signature, and a missing one is found before the first request.
     for key in [folder.path("no-key"), folder.file("text", "no key")] {

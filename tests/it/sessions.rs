@@ -157,6 +157,65 @@ fn live_prompts_have_the_answers_of_the_server() {
 }
 
 #[test]
+fn branches_of_live_sessions_have_the_answers_of_their_parents() {
+    let last = |request: &Request| -> String {
+        let body: Value = serde_json::from_slice(&request.body).unwrap_or_default();
+        let messages = body["messages"].as_array();
+        let last = messages.and_then(|messages| messages.last()?["content"].as_str());
+        last.unwrap_or_default().to_owned()
+    };
+    let server =
+        ScriptedServer::answering(move |request| chat(request, &format!("re: {}", last(request))));
+    let folder = Folder::new();
+    // The session starts one without its history, waits for it, and starts two with its history.
+    let file = folder.file(
+        "branches.jsonl",
+        r#"{"session_id":"root","turns":[{"text":"plan","spawns":["sub"]},{"text":"join","forks":["left","right"]}]}
+{"session_id":"sub","turns":[{"text":"work"},{"text":"more"}]}
+{"session_id":"left","turns":[{"text":"l"}]}
+{"session_id":"right","turns":[{"text":"r"}]}
+"#,
+    );
+    let ran = run(
+        &server,
+        &[
+            "--num-prompts 1 --session-mode live --no-session-salt --dataset-path",
+            &file,
+        ],
+    );
+    assert!(ran.stdout.contains("1 of 1 finished"), "{}", ran.stdout);
+    let texts = |messages: &Value| -> Vec<String> {
+        let messages = messages.as_array().unwrap().iter();
+        messages
+            .map(|message| message["content"].as_str().unwrap().to_owned())
+            .collect()
+    };
+    let found = received(&server);
+    let found: Vec<Vec<String>> = found
+        .values()
+        .map(|(_, messages)| texts(messages))
+        .collect();
+    let joined = ["plan", "re: plan", "join", "re: join"];
+    let expected: [&[&str]; 6] = [
+        &["plan"],
+        &["work"],
+        &["work", "re: work", "more"],
+        &joined[..3],
+        &[&joined[..], &["l"]].concat(),
+        &[&joined[..], &["r"]].concat(),
+    ];
+    assert_eq!(found, expected);
+    // In the order of arrival, the turn that waits comes after the session for which it waits.
+    let sent = server.requests().into_iter();
+    let sent: Vec<String> = sent
+        .filter(|request| request.header("x-session-id").is_some())
+        .map(|request| last(&request))
+        .collect();
+    let place = |text: &str| sent.iter().position(|sent| sent == text).unwrap();
+    assert!(place("more") < place("join"), "{sent:?}");
+}
+
+#[test]
 fn a_turn_without_an_answer_ends_its_session() {
     let folder = Folder::new();
     let log = folder.path("run.jsonl");

@@ -1,4 +1,4 @@
-//! The map of tools and context: its answer, its table and its heat maps.
+//! The map of tools and context, and of turns: its answer, its table and its heat maps.
 
 use std::collections::BTreeSet;
 
@@ -131,13 +131,26 @@ pub(crate) fn add(page: &mut Document, metrics: &Metrics, is_drawn: bool) {
     page.heading("Tools and context");
     page.paragraph(notes(map));
     if is_drawn {
-        for arm in [Arm::Constrained, Arm::Control] {
-            DRAWN
-                .into_iter()
-                .for_each(|metric| add_heat_map(page, map, arm, metric));
-        }
+        add_heat_maps(page, map);
     }
     page.table(table(map));
+}
+
+/// Adds a heat map of the turns of sessions, if there are several.
+pub(crate) fn add_turns(page: &mut Document, metrics: &Metrics) {
+    let map = metrics.cells.as_ref().filter(|map| has_turns(map));
+    if let Some(map) = map.filter(|map| cells(map).count() > 1) {
+        page.paragraph(notes(map));
+        add_heat_maps(page, map);
+    }
+}
+
+fn add_heat_maps(page: &mut Document, map: &CellMap) {
+    for arm in [Arm::Constrained, Arm::Control] {
+        for metric in DRAWN {
+            add_heat_map(page, map, arm, metric);
+        }
+    }
 }
 
 /// The interval of a rate in percent.
@@ -152,8 +165,15 @@ fn notes(map: &CellMap) -> String {
     let visible = map.visible_loss_points.map(|points| {
         format!("This number of items finds a loss of {points:.0} points in 95 % of runs. ")
     });
+    let (compared, cell) = match has_turns(map) {
+        true => ("Each turn is compared with turn 1 of its sessions", "turn"),
+        false => (
+            "Each cell has the same items and is compared with the smallest one",
+            "cell",
+        ),
+    };
     format!(
-        "{}{}Each cell has the same items and is compared with the smallest one (McNemar's exact test, {} comparisons at 5 % together, Holm); a cell with ! is worse.",
+        "{}{}{compared} (McNemar's exact test, {} comparisons at 5 % together, Holm); a {cell} with ! is worse.",
         tools.unwrap_or_default(),
         visible.unwrap_or_default(),
         map.comparisons,
@@ -224,16 +244,14 @@ fn add_heat_map(page: &mut Document, map: &CellMap, arm: Arm, metric: &Metric) {
         return;
     }
     let rows: BTreeSet<Option<usize>> = of_arm.iter().map(|values| values.cell.tools).collect();
-    let columns: BTreeSet<Option<u32>> = of_arm
+    let columns: BTreeSet<Cell> = of_arm
         .iter()
-        .map(|values| values.cell.context_tokens)
+        .map(|values| Cell {
+            tools: None,
+            ..values.cell
+        })
         .collect();
-    let cell = |tools: Option<usize>, context: Option<u32>| {
-        let wanted = Cell {
-            tools,
-            context_tokens: context,
-            turn: None,
-        };
+    let cell = |wanted: Cell| {
         let values = of_arm.iter().find(|values| values.cell == wanted)?;
         let rate = rate(values)?;
         let is_worse = arm == Arm::Constrained && map.worse.contains(&wanted);
@@ -252,25 +270,27 @@ fn add_heat_map(page: &mut Document, map: &CellMap, arm: Arm, metric: &Metric) {
             text: format!("{} of {}, 95 %: {}", rate.hits, rate.of, interval(&rate)),
         })
     };
+    let cells = |tools: Option<usize>| {
+        columns
+            .iter()
+            .map(move |column| cell(Cell { tools, ..*column }))
+    };
     let drawn: Vec<heat_map::Row> = rows
         .iter()
         .map(|tools| heat_map::Row {
-            name: tools.map_or_else(|| "own tools".to_owned(), |tools| format!("{tools} tools")),
-            cells: columns
-                .iter()
-                .map(|context| cell(*tools, *context))
-                .collect(),
+            name: match tools {
+                Some(tools) => format!("{tools} tools"),
+                None if has_turns(map) => metric.label.to_owned(),
+                None => "own tools".to_owned(),
+            },
+            cells: cells(*tools).collect(),
         })
         .collect();
-    let heads: Vec<String> = columns
-        .iter()
-        .map(|context| {
-            context.map_or_else(
-                || "own context".to_owned(),
-                |tokens| format!("{} tokens", thousands(u64::from(tokens))),
-            )
-        })
-        .collect();
+    let heads = columns.iter().map(|column| match *column {
+        column if column == Cell::default() => "own context".to_owned(),
+        column => name(column),
+    });
+    let heads: Vec<String> = heads.collect();
     page.minor_heading(format!("{} in %, arm {}", metric.label, arm.flag()));
     page.push(Block::Html(heat_map::markup("", &heads, &drawn)));
 }

@@ -48,13 +48,19 @@ fn sentences(sessions: &Sessions) -> Vec<String> {
         ));
     }
     let full = sessions.full_load.map(|full| {
-        let throughput = full.output_throughput.map_or_else(String::new, |throughput| {
-            format!(", {throughput:.1} output tokens per second")
-        });
-        format!(
-            "full load until {:.2} s, when a session ended and no other started: {} of {} turns sent{throughput}",
+        let mut line = format!(
+            "full load until {:.2} s, when a session ended and no other started: {} of {} turns sent",
             full.until_s, full.turns, full.of_turns
-        )
+        );
+        if let Some(throughput) = full.output_throughput {
+            line.push_str(&format!(", {throughput:.1} output tokens per second"));
+        }
+        for (name, p50_ms) in [("TTFT", full.p50_ttft_ms), ("TPOT", full.p50_tpot_ms)] {
+            if let Some(ms) = p50_ms {
+                line.push_str(&format!(", {name} p50 {ms:.2} ms"));
+            }
+        }
+        line
     });
     std::iter::once(ends).chain(full).collect()
 }

@@ -90,10 +90,7 @@ impl AcceptFile {
     /// The badge, as an endpoint of shields.io (<https://shields.io/badges/endpoint-badge>).
     pub(super) fn badge(&self) -> Value {
         let (message, color) = match self.verdict {
-            Decision::Met => (
-                format!("{} rules met", self.count(Decision::Met)),
-                "brightgreen",
-            ),
+            Decision::Met => (format!("{} met", self.count(Decision::Met)), "brightgreen"),
             Decision::NotMet => (format!("{} not met", self.count(Decision::NotMet)), "red"),
             Decision::NotDecided => (
                 format!("{} not decided", self.count(Decision::NotDecided)),

@@ -106,7 +106,7 @@ fn answer(file: &AcceptFile) -> Answer {
     };
     let (met, not_decided) = (count(Decision::Met), count(Decision::NotDecided));
     let (tone, text) = match file.verdict {
-        Decision::Met => (Tone::Good, format!("yes: all {all} rules are met")),
+        Decision::Met => (Tone::Good, format!("yes: rules met: {met} of {all}")),
         Decision::NotMet => {
             let open = match not_decided {
                 0 => String::new(),
@@ -116,7 +116,7 @@ fn answer(file: &AcceptFile) -> Answer {
             (
                 Tone::Alarm,
                 format!(
-                    "NO: {} of {all} rules not met: {what}{open}",
+                    "NO: rules not met: {} of {all}: {what}{open}",
                     count(Decision::NotMet)
                 ),
             )
@@ -125,7 +125,7 @@ fn answer(file: &AcceptFile) -> Answer {
             let what = named(Decision::NotDecided, needs);
             (
                 Tone::Plain,
-                format!("not decided: {met} of {all} rules met; {what}"),
+                format!("not decided: rules met: {met} of {all}; {what}"),
             )
         }
     };

@@ -96,16 +96,14 @@ impl Key {
         if matches!(self.tool, Tool::Minisign) {
             command.arg("-m");
         }
-        let output = command.arg(file).output().map_err(|error| {
+        // A passphrase is asked on the terminal, and an error is said there.
+        let status = command.arg(file).stdout(Stdio::null()).status();
+        let status = status.map_err(|error| {
             Error::environment(format!("cannot run {}: {error}", self.program()))
         })?;
-        if !output.status.success() || !signature.exists() {
-            let words = String::from_utf8_lossy(&output.stderr);
-            let words = words.lines().next().unwrap_or_default();
-            return Err(
-                Error::environment(format!("{} does not sign: {words}", self.program()))
-                    .hint("check the key; a passphrase is asked on the terminal"),
-            );
+        if !status.success() || !signature.exists() {
+            let what = format!("{} does not sign {}", self.program(), file.display());
+            return Err(Error::environment(what).hint("its message is above; check the key"));
         }
         Ok(format!(
             "signed: {}\nhint: verify it with {verify}",

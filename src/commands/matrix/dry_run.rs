@@ -11,6 +11,7 @@ use crate::commands::output::CommandOutput;
 use sobench_core::case::Arm;
 use sobench_core::error::Result;
 use sobench_core::load::MIN_FINISHED_REQUESTS;
+use sobench_data::dataset::{DatasetName, DatasetPlan};
 use sobench_results::metrics::cells::{BY_CHANCE, POWER, items_for_loss};
 use sobench_statistics::paired::{TestPlan, pairs_needed};
 
@@ -53,7 +54,7 @@ fn listing(plan: &MatrixPlan) -> String {
     });
     for (index, (step, is_concurrent, is_first)) in steps.enumerate().take(LISTED_RUNS) {
         let requests = plan.contenders[step.contender].run(step.dataset, step.load, step.arm);
-        let requests = requests.map_or(0, |run| run.settings.dataset.num_prompts);
+        let sent = requests.map_or_else(String::new, |run| sent(&run.settings.dataset));
         let concurrent = match (is_concurrent, is_first) {
             (false, _) => "",
             (true, true) => ", concurrent with the following:",
@@ -61,7 +62,7 @@ fn listing(plan: &MatrixPlan) -> String {
         };
         let _ = writeln!(
             page,
-            "{:>4}  {} ({requests} requests){concurrent}",
+            "{:>4}  {} ({sent}){concurrent}",
             index + 1,
             run_label(plan, step)
         );
@@ -101,6 +102,16 @@ fn listing(plan: &MatrixPlan) -> String {
         let _ = writeln!(page, "{rules}");
     }
     page
+}
+
+/// What a run sends, such as `100 requests`.
+fn sent(dataset: &DatasetPlan) -> String {
+    let count = dataset.num_prompts;
+    match (dataset.source.name(), dataset.cells.len()) {
+        (DatasetName::Sessions, _) => format!("{count} sessions"),
+        (_, cells @ 2..) => format!("{count} items in {cells} cells"),
+        _ => format!("{count} requests"),
+    }
 }
 
 /// The numbers of pairs that find losses.

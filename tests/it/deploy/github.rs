@@ -9,6 +9,7 @@ use sobench_testkit::repository_path;
 use sobench_testkit::scripted::{ScriptedServer, free_port, models, whole};
 
 use super::{executable, path_with, script};
+use crate::support::Ran;
 
 /// Arguments of every run in this file.
 const RUN: [&str; 5] = ["--", "--dataset", "choice", "--num-prompts", "60"];
@@ -277,34 +278,86 @@ fn incomparable_and_failed_runs_do_not_pass() {
     }
 }
 
+/// Runs the step of the action with these inputs, the others as they are by default. It writes the
+/// files `output` and `summary`.
+fn action(folder: &Path, inputs: &[(&str, &str)]) -> Ran {
+    let at = |name: &str| folder.join(name).display().to_string();
+    let (output, summary) = (at("output"), at("summary"));
+    let defaults = [
+        ("ACCEPT", ""),
+        ("ARGUMENTS", ""),
+        ("CONFIG", ""),
+        ("BASE_URL", ""),
+        ("SERVER_COMMAND", ""),
+        ("RUNS", "1"),
+        ("BASELINE", ""),
+        ("WRITE_BASELINE", ""),
+        ("FAIL_ON", ""),
+        ("REQUIRE", ""),
+        ("UNDECIDED", ""),
+        ("RESULTS", "results"),
+        ("GITHUB_OUTPUT", &output),
+        ("GITHUB_STEP_SUMMARY", &summary),
+    ];
+    script(
+        "github/from-inputs.sh",
+        folder,
+        &[],
+        &[&defaults, inputs].concat(),
+    )
+}
+
+/// The same file as on the command line: the verdict and each rule are in the comment.
+#[test]
+fn action_accepts_by_a_file_of_requirements() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let rules = "[[run]]\nname = \"words\"\ndataset = \"choice\"\nnum-prompts = 120\n";
+    let rules = format!("{rules}require = [\"correct_rate>=90\"]\n");
+    fs::write(at("must.toml"), rules).unwrap();
+    let port = free_port().port();
+    let bad = format!(
+        "{} serve --port {port} --fault ignore-constraint@0.5",
+        env!("CARGO_BIN_EXE_sobench")
+    );
+    let url = format!("http://127.0.0.1:{port}");
+    for (server, results, code, answer) in [
+        ("", "good", 0, "- **accepted?** yes: rules met: 1 of 1"),
+        (&bad, "bad", 1, "- **accepted?** **NO**"),
+    ] {
+        fs::remove_file(at("output")).ok();
+        let ran = action(
+            folder.path(),
+            &[
+                ("ACCEPT", "must.toml"),
+                ("SERVER_COMMAND", server),
+                ("BASE_URL", if server.is_empty() { "" } else { &url }),
+                ("RESULTS", results),
+            ],
+        );
+        let output = fs::read_to_string(at("output")).unwrap();
+        assert_eq!(output, format!("exit-code={code}\n"), "{}", ran.stderr);
+        let comment = fs::read_to_string(at(results).join("comment.md")).unwrap();
+        assert_parts(&comment, &[answer, "| words | correct"]);
+    }
+}
+
 #[test]
 fn action_inputs_reach_the_gate_and_its_result_reaches_the_job() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
     fs::write(at("run.toml"), "dataset = \"choice\"\nnum-prompts = 20\n").unwrap();
-    let (output, summary) = (
-        at("output").display().to_string(),
-        at("summary").display().to_string(),
-    );
     let inputs = [
         (
             "ARGUMENTS",
             "--choice\r\n$(touch made),a b\n\n--output-len\n8\n",
         ),
         ("CONFIG", "run.toml"),
-        ("BASE_URL", ""),
-        ("SERVER_COMMAND", ""),
-        ("RUNS", "1"),
-        ("BASELINE", ""),
         ("WRITE_BASELINE", "new.json"),
-        ("FAIL_ON", ""),
         ("REQUIRE", "\ncorrect_rate>=99.5\ncompleted>=21\n"),
         ("UNDECIDED", "pass"),
-        ("RESULTS", "results"),
-        ("GITHUB_OUTPUT", &output),
-        ("GITHUB_STEP_SUMMARY", &summary),
     ];
-    let ran = script("github/from-inputs.sh", folder.path(), &[], &inputs);
+    let ran = action(folder.path(), &inputs);
     assert_eq!(
         ran.code, 0,
         "the step itself passes, so that the comment is written: {}",

@@ -72,6 +72,7 @@ fn document(view: &View<'_>) -> Result<Document> {
     }
     canaries::add(&mut page, &report.metrics);
     sessions::add(&mut page, &report.metrics);
+    map::add_turns(&mut page, &report.metrics);
     accuracy::add(&mut page, report);
     if let Some(latencies) = latency_table::latencies(report) {
         page.heading("Latency");

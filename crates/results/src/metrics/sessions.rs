@@ -62,6 +62,9 @@ pub struct FullLoad {
     pub of_turns: usize,
     /// Output tokens per second of the answers that ended in it; `None` if a count is unknown.
     pub output_throughput: Option<f64>,
+    /// Of the answers to these turns.
+    pub p50_ttft_ms: Option<f64>,
+    pub p50_tpot_ms: Option<f64>,
 }
 
 impl Sessions {
@@ -97,7 +100,7 @@ impl Sessions {
                     ..TurnFigures::new(*turn, members, options)
                 })
                 .collect(),
-            full_load: FullLoad::new(&ends, &all),
+            full_load: FullLoad::new(&ends, &all, options),
         })
     }
 }
@@ -139,23 +142,34 @@ impl TurnFigures {
 }
 
 impl FullLoad {
-    fn new(ends: &[SessionEnd], samples: &[&Sample<'_>]) -> Option<Self> {
+    fn new(
+        ends: &[SessionEnd],
+        samples: &[&Sample<'_>],
+        options: &MetricsSettings,
+    ) -> Option<Self> {
         let last_start = ends.iter().filter_map(|end| end.first_sent_ns).max()?;
         let session_ends = ends.iter().filter_map(|end| end.last_end_ns);
         let until_ns = session_ends.filter(|end| *end > last_start).min()?;
-        let sent = || samples.iter().filter_map(|sample| sample.sent_ns());
-        let ended = samples.iter().filter(|sample| {
-            sample.outcome().is_answer() && sample.end_ns().is_some_and(|end| end <= until_ns)
-        });
+        let was_until = |ns: Option<u64>| ns.is_some_and(|ns| ns <= until_ns);
+        let sent = samples.iter().copied();
+        let sent: Vec<&Sample<'_>> = sent.filter(|sample| was_until(sample.sent_ns())).collect();
+        let ended = samples
+            .iter()
+            .filter(|sample| sample.outcome().is_answer() && was_until(sample.end_ns()));
         let tokens: Option<u64> = ended.map(|sample| sample.tokens().output).sum();
         let until_s = until_ns as f64 / 1e9;
+        let run = RunSamples::new(&sent, 0, options, None);
+        let values = Values::selected(&[&latencies::TTFT, &latencies::TPOT], &run);
+        let all_sent = samples.iter().filter(|sample| sample.sent_ns().is_some());
         Some(Self {
             until_s,
-            turns: sent().filter(|sent| *sent <= until_ns).count(),
-            of_turns: sent().count(),
+            turns: sent.len(),
+            of_turns: all_sent.count(),
             output_throughput: tokens
                 .filter(|_| until_ns > 0)
                 .map(|tokens| tokens as f64 / until_s),
+            p50_ttft_ms: values.summary(&latencies::TTFT).median,
+            p50_tpot_ms: values.summary(&latencies::TPOT).median,
         })
     }
 }
@@ -273,5 +287,7 @@ mod tests {
         let full = figures(&run).full_load.unwrap();
         assert_eq!((full.turns, full.of_turns), (5, 6));
         assert!((full.until_s - 0.06).abs() < 1e-12, "{full:?}");
+        // The answers to the five turns start after 1 ms; the turn at 80 ms is late.
+        assert_eq!(full.p50_ttft_ms, Some(1.0));
     }
 }
