@@ -27,6 +27,8 @@ const SHADES: [(f64, &str); 5] = [
 /// Whether answers are worse with more tools or a longer context; `None` without a map.
 pub(crate) fn answer(metrics: &Metrics) -> Option<Answer> {
     let map = metrics.cells.as_ref()?;
+    // Without constrained requests, there is no question.
+    cells(map).next()?;
     let span = |values: BTreeSet<Option<u64>>| values.len() > 1;
     let tools = span(
         cells(map)
@@ -79,7 +81,7 @@ fn cells(map: &CellMap) -> impl Iterator<Item = Cell> {
 }
 
 fn has_turns(map: &CellMap) -> bool {
-    cells(map).any(|cell| cell.turn.is_some())
+    map.cells.iter().any(|values| values.cell.turn.is_some())
 }
 
 /// A cell in words, such as `16 tools, 8,000 tokens`.
@@ -159,19 +161,24 @@ pub(super) fn interval(rate: &Rate) -> String {
 }
 
 fn notes(map: &CellMap) -> String {
+    let (items, cell, compared) = match has_turns(map) {
+        true => (
+            "sessions",
+            "turn",
+            "Each turn is compared with turn 1 of its sessions",
+        ),
+        false => (
+            "items",
+            "cell",
+            "Each cell has the same items and is compared with the smallest one",
+        ),
+    };
     let tools = map
         .tokens_per_tool
         .map(|tokens| format!("A tool takes {tokens:.0} prompt tokens on average. "));
     let visible = map.visible_loss_points.map(|points| {
-        format!("This number of items finds a loss of {points:.0} points in 95 % of runs. ")
+        format!("This number of {items} finds a loss of {points:.0} points in 95 % of runs. ")
     });
-    let (compared, cell) = match has_turns(map) {
-        true => ("Each turn is compared with turn 1 of its sessions", "turn"),
-        false => (
-            "Each cell has the same items and is compared with the smallest one",
-            "cell",
-        ),
-    };
     format!(
         "{}{}{compared} (McNemar's exact test, {} comparisons at 5 % together, Holm); a {cell} with ! is worse.",
         tools.unwrap_or_default(),

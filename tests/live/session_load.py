@@ -1,0 +1,139 @@
+#!/usr/bin/env python3
+"""What sessions under load cost the client, and whether their times are right.
+
+    tests/live/session_load.py [--sobench target/release/sobench] [--sessions 500] [--turns 5] [--output-len 50] [--pairs 6]
+
+Runs sessions at once against the server of known timing of `sobench calibrate`, and the same bodies as single requests, in turns. Prints
+the error of TTFT for each turn, and CPU time per million tokens of both with the interval of their ratio. Exit code 1 if the ratio is
+certainly above 1.1, or the median error of a turn is above 0.1 ms.
+"""
+
+import argparse
+import json
+import math
+import os
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+TTFT_MS, ITL_MS = 50, 10
+# Student's t at 95 %, two-sided, by degrees of freedom.
+T_95 = {2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365, 8: 2.306, 9: 2.262, 10: 2.228, 11: 2.201}
+
+
+class Server:
+    """The server of known timing."""
+
+    def __init__(self, program):
+        self.process = subprocess.Popen([program, "calibrate-server"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.url = f"http://127.0.0.1:{self.process.stdout.readline().strip()}"
+
+    def ask(self, command):
+        self.process.stdin.write(json.dumps(command) + "\n")
+        self.process.stdin.flush()
+        return self.process.stdout.readline()
+
+    def start(self):
+        self.ask({"begin": {"ttft_ms": TTFT_MS, "itl_ms": ITL_MS}})
+
+    def records(self):
+        """The records by the id at the start of their texts."""
+        return {record["id"]: record for record in json.loads(self.ask("log"))["records"]}
+
+
+def conversation(session, turns):
+    words = "The customer asks about the order and waits for an answer. " * 8
+    for turn in range(turns):
+        yield {"role": "user", "content": f"Session {session}, question {turn}: {words}"}
+        yield {"role": "assistant", "content": f"Answer {turn}: {words}"}
+
+
+def write_files(folder, options):
+    """The sessions, and each of their turns as a single request."""
+    sessions, requests = folder / "sessions.jsonl", folder / "requests.jsonl"
+    with sessions.open("w") as of_sessions, requests.open("w") as of_requests:
+        for session in range(options.sessions):
+            messages = list(conversation(session, options.turns))
+            of_sessions.write(json.dumps({"messages": messages}) + "\n")
+            for turn in range(options.turns):
+                body = {"messages": messages[: 2 * turn + 1], "stream": True, "max_tokens": options.output_len, "temperature": 0}
+                of_requests.write(json.dumps(body) + "\n")
+    return sessions, requests
+
+
+def measure(options, server, folder, arguments):
+    """The CPU time of the client per million tokens, and (place, error of TTFT in ms) of each answer in the order of the plan."""
+    server.start()
+    result = folder / "result.json"
+    result.unlink(missing_ok=True)
+    command = [
+        options.sobench, "bench", "--base-url", server.url, "--model", "calibrate", "--backend", "openai-chat", "--no-guided-decoding",
+        "--max-concurrency", str(options.sessions), "--output-len", str(options.output_len), "--ignore-eos", "--temperature", "0",
+        "--skip-preflight", "--num-warmups", "0", "--disable-tqdm", "--save-result", "--save-detailed", "--result-dir", str(folder),
+        "--result-filename", "result.json", *arguments,
+    ]  # fmt: skip
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    errors = process.stderr.read()
+    _, status, usage = os.wait4(process.pid, 0)
+    if not result.exists():
+        sys.exit(f"{os.waitstatus_to_exitcode(status)}: {errors}")
+    saved, records = json.loads(result.read_text()), server.records()
+    tokens = sum(len(record["written_ns"]) for record in records.values())
+    found = []
+    for place, (text, ttft_s) in enumerate(zip(saved["generated_texts"], saved["ttfts"], strict=True)):
+        record = records[int(re.match(r"\D*(\d+)", text)[1])]
+        found.append((place, 1e3 * ttft_s - (record["written_ns"][0] - record["arrived_ns"]) / 1e6))
+    return (usage.ru_utime + usage.ru_stime) / tokens * 1e6, found
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sobench", type=Path, default=Path("target/release/sobench"), help="the program")
+    parser.add_argument("--sessions", type=int, default=500, help="sessions at once")
+    parser.add_argument("--turns", type=int, default=5, help="turns of each session")
+    parser.add_argument("--output-len", type=int, default=50, help="tokens of each answer")
+    parser.add_argument("--pairs", type=int, default=6, help="runs of each kind, from 3 to 12")
+    options = parser.parse_args()
+    program = str(options.sobench.resolve())
+    ratios, errors, costs = [], {turn: [] for turn in range(1, options.turns + 1)}, {"sessions": [], "single requests": []}
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        sessions, requests = write_files(folder, options)
+        server = Server(program)
+        kinds = {
+            "sessions": ["--dataset", "sessions", "--dataset-path", str(sessions), "--num-prompts", str(options.sessions)],
+            "single requests": ["--dataset", "requests", "--dataset-path", str(requests), "--num-prompts", str(options.sessions * options.turns)],
+        }
+        for pair in range(options.pairs):
+            order = list(kinds) if pair % 2 == 0 else list(kinds)[::-1]
+            for kind in order:
+                cost, found = measure(options, server, folder, kinds[kind])
+                costs[kind].append(cost)
+                if kind == "sessions":
+                    for place, error in found:
+                        errors[place % options.turns + 1].append(error)
+            ratios.append(costs["sessions"][-1] / costs["single requests"][-1])
+        server.process.stdin.close()
+        server.process.wait()
+    failed = False
+    print(f"{options.sessions} sessions at once, {options.turns} turns of {options.output_len} tokens, {options.pairs} runs")
+    print("turn  answers  error of TTFT (ms): mean  p50  p99")
+    for turn, values in errors.items():
+        values.sort()
+        p50, p99 = values[len(values) // 2], values[math.ceil(0.99 * len(values)) - 1]
+        print(f"{turn:>4}  {len(values):>7}  {statistics.mean(values):>23.3f}  {p50:.3f}  {p99:.3f}")
+        failed |= abs(p50) > 0.1
+    for kind, values in costs.items():
+        print(f"{kind}: {statistics.median(values):.1f} CPU s per million tokens ({min(values):.1f} to {max(values):.1f})")
+    logs = [math.log(ratio) for ratio in ratios]
+    half = T_95[len(logs) - 1] * statistics.stdev(logs) / math.sqrt(len(logs))
+    ratio, low, high = (math.exp(statistics.mean(logs) + sign * half) for sign in (0, -1, 1))
+    print(f"ratio: {ratio:.3f} ({low:.3f} to {high:.3f} at 95 %)")
+    return int(failed or low > 1.1)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
