@@ -12,6 +12,10 @@
 //! [[preflight]]
 //! features = true                # every other key is a flag of sobench preflight
 //! require = ["under_enforced<=0"]
+//!
+//! [[limits]]
+//! file = "limits.json"           # of sobench-tools limits
+//! require = ["nesting-depth>=32", "dies<=0"]
 //! ```
 
 use std::ffi::OsString;
@@ -77,7 +81,7 @@ pub fn read(flags: &AcceptArgs) -> Result<Requirements> {
     for (key, item) in root.iter() {
         match (key, item) {
             ("name", Item::Value(Value::String(text))) => requirements.name = text.value().clone(),
-            ("run" | "preflight", Item::ArrayOfTables(tables)) => {
+            ("run" | "preflight" | "limits", Item::ArrayOfTables(tables)) => {
                 for table in tables {
                     let part = file.part(key, requirements.parts.len(), table)?;
                     requirements.parts.push(part);
@@ -113,10 +117,60 @@ impl File<'_> {
     }
 
     fn part(&self, kind: &str, index: usize, table: &dyn TableLike) -> Result<Part> {
-        let command = match kind {
-            "run" => "bench",
-            _ => "preflight",
+        let name = match table.get("name") {
+            None => format!("{kind} {}", index + 1),
+            Some(item) => self.text_of("name", item)?,
         };
+        let (flags, arguments) = match kind {
+            "limits" => self.limits(&name, table)?,
+            "run" => self.flags("bench", &name, table)?,
+            _ => self.flags("preflight", &name, table)?,
+        };
+        let part = Part {
+            flags,
+            arguments,
+            require: self.texts("require", table)?,
+            fail_on: self.texts("fail-on", table)?,
+            baseline: table
+                .get("baseline")
+                .map(|item| self.text_of("baseline", item))
+                .transpose()?,
+            runs: self.number("runs", table)?,
+            looks: self.number("looks", table)?,
+            name,
+        };
+        if part.require.is_empty() && part.fail_on.is_empty() {
+            return Err(self
+                .error(&format!("{}: no rule", part.name))
+                .hint("add require = [\"correct_rate>=99\"]"));
+        }
+        Ok(part)
+    }
+
+    /// The file of limits that a table names.
+    fn limits(&self, name: &str, table: &dyn TableLike) -> Result<(PartFlags, Vec<String>)> {
+        let is_known = |key: &str| ["name", "file", "require"].contains(&key);
+        if let Some((key, _)) = table.iter().find(|(key, _)| !is_known(key)) {
+            return Err(self
+                .error(&format!("{name}: unknown key: {key}"))
+                .hint("limits have a name, a file and require"));
+        }
+        let Some(item) = table.get("file") else {
+            return Err(self
+                .error(&format!("{name}: no file"))
+                .hint("add file = \"limits.json\", of sobench-tools limits --save"));
+        };
+        let file = self.text_of("file", item)?;
+        Ok((PartFlags::Limits((&file).into()), vec![file]))
+    }
+
+    /// The flags of a table for a command, and as on a command line.
+    fn flags(
+        &self,
+        command: &str,
+        name: &str,
+        table: &dyn TableLike,
+    ) -> Result<(PartFlags, Vec<String>)> {
         let program = Cli::command();
         let parser = program.find_subcommand(command).unwrap_or(&program);
         let typed = self.typed_for(parser);
@@ -127,10 +181,6 @@ impl File<'_> {
         let from_file = table_flags(items, self.text, self.path, parser, &typed_flags)?;
         arguments.extend(from_file);
         arguments.extend(typed.iter().map(|(_, argument)| (*argument).clone()));
-        let name = match table.get("name") {
-            None => format!("{kind} {}", index + 1),
-            Some(item) => self.text_of("name", item)?,
-        };
         let in_part = |error: Error| {
             let hint = error.hint.clone().unwrap_or_default();
             self.error(&format!("{name}: {}", error.what)).hint(hint)
@@ -149,25 +199,7 @@ impl File<'_> {
             .iter()
             .skip(2)
             .map(|argument| argument.to_string_lossy().into_owned());
-        let part = Part {
-            flags,
-            arguments: shown.collect(),
-            require: self.texts("require", table)?,
-            fail_on: self.texts("fail-on", table)?,
-            baseline: table
-                .get("baseline")
-                .map(|item| self.text_of("baseline", item))
-                .transpose()?,
-            runs: self.number("runs", table)?,
-            looks: self.number("looks", table)?,
-            name,
-        };
-        if part.require.is_empty() && part.fail_on.is_empty() {
-            return Err(self
-                .error(&format!("{}: no rule", part.name))
-                .hint("add require = [\"correct_rate>=99\"]"));
-        }
-        Ok(part)
+        Ok((flags, shown.collect()))
     }
 
     /// The typed flags that a command has.

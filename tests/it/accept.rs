@@ -2,7 +2,7 @@
 
 use std::process::{Command, Stdio};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::support::{Folder, Ran, Running, ServeProcess, assert_follows, program, sobench};
 
@@ -118,6 +118,38 @@ require = ["crashed<=0"]
 }
 
 #[test]
+fn saved_limits_decide_rules_of_the_same_server_only() {
+    let folder = Folder::new();
+    let ladder = |name: &str, end: &str, verdict: &str| {
+        json!({
+            "ladder": name, "end": end, "verdicts": [verdict],
+            "steps": [{"size": 32, "outcome": "accepted"}, {"size": 64, "outcome": "refused"}],
+        })
+    };
+    let file = |model: &str| {
+        let ladders = [
+            ladder("nesting-depth", "refused", "fails_fast"),
+            ladder("tools", "largest_size", "fine"),
+        ];
+        let server = json!({"base_url": "http://x", "model": model, "version": null, "requests": 9, "ladders": ladders});
+        json!({"servers": [server]}).to_string()
+    };
+    let path = folder.file("limits.json", file("sobench-synthetic"));
+    let rules =
+        r#"["nesting-depth>=32", "tools>=32", "tools<=40", "dies<=0", "nesting-depth>=64"]"#;
+    let must = format!("{RATES}[[limits]]\nfile = \"{path}\"\nrequire = {rules}\n");
+    let decided = || -> Vec<String> {
+        let (ran, found) = accept(&folder, &must, &["--force"]);
+        let found = found.unwrap_or_else(|| panic!("{}", ran.stderr));
+        let limits = decisions(&found).into_iter().skip(2);
+        limits.map(|(_, decision)| decision).collect()
+    };
+    assert_eq!(decided(), ["met", "met", "not_decided", "met", "not_met"]);
+    folder.file("limits.json", file("another"));
+    assert_eq!(decided(), ["not_decided"; 5]);
+}
+
+#[test]
 fn a_server_that_is_gone_leaves_its_rules_undecided() {
     let folder = Folder::new();
     let file = format!("{RATES}base-url = \"http://127.0.0.1:1\"\n");
@@ -182,6 +214,14 @@ fn wrong_files_say_what_is_wrong() {
         (
             format!("{RATES}fail-on = [\"correct_rate<-1pp\"]\n"),
             "without a baseline",
+        ),
+        (
+            format!("{RATES}[[limits]]\nrequire = [\"dies<=0\"]\n"),
+            "no file",
+        ),
+        (
+            format!("{RATES}[[limits]]\nfile = \"absent.json\"\nrequire = [\"dies<=0\"]\n"),
+            "absent.json",
         ),
         (
             format!("{RATES}looks = 0\n"),

@@ -4,8 +4,8 @@
     tests/live/session_load.py [--sobench target/release/sobench] [--sessions 500] [--turns 5] [--output-len 50] [--pairs 6]
 
 Runs sessions at once against the server of known timing of `sobench calibrate`, and the same bodies as single requests, in turns. Prints
-the error of TTFT for each turn, and CPU time per million tokens of both with the interval of their ratio. Exit code 1 if the ratio is
-certainly above 1.1, or the median error of a turn is above 0.1 ms.
+the error of TTFT for each turn, and CPU time per million tokens of both with the interval of their ratio. Exit code 1 if the ratio under load
+is certainly above 1.1, or the median error of a turn is above 0.1 ms.
 """
 
 import argparse
@@ -17,6 +17,8 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
+import time
 from pathlib import Path
 
 TTFT_MS, ITL_MS = 100, 50
@@ -40,8 +42,35 @@ class Server:
         self.ask({"begin": {"ttft_ms": TTFT_MS, "itl_ms": ITL_MS}})
 
     def records(self):
-        """The records by the id at the start of their texts."""
-        return {record["id"]: record for record in json.loads(self.ask("log"))["records"]}
+        """The records by the id at the start of their texts, and the seconds from the start to the first arrival and the last token."""
+        log = json.loads(self.ask("log"))
+        since_start = lambda at_ns: (at_ns - log["started_ns"]) / 1e9
+        first = min(record["arrived_ns"] for record in log["records"])
+        last = max(record["write_ends_ns"][-1] for record in log["records"])
+        return {record["id"]: record for record in log["records"]}, since_start(first), since_start(last)
+
+
+class CpuTimes(threading.Thread):
+    """Samples of the CPU time of a process, until it has ended."""
+
+    def __init__(self, pid):
+        super().__init__(daemon=True)
+        self.path = Path(f"/proc/{pid}/stat")
+        self.samples = []
+        self.start()
+
+    def run(self):
+        while True:
+            try:
+                fields = self.path.read_text().rpartition(")")[2].split()
+            except OSError:
+                return
+            self.samples.append((time.monotonic(), (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")))
+            time.sleep(0.02)
+
+    def between(self, start, end):
+        at = lambda instant: max((cpu for when, cpu in self.samples if when <= instant), default=0)
+        return at(end) - at(start)
 
 
 def conversation(session, turns):
@@ -65,8 +94,10 @@ def write_files(folder, options):
 
 
 def measure(options, server, folder, arguments):
-    """The CPU time of the client per million tokens, and (place, error of TTFT in ms) of each answer in the order of the plan."""
+    """The CPU times of the client per million tokens, of the whole process and from the first request to the last token, and (place,
+    error of TTFT in ms) of each answer in the order of the plan."""
     server.start()
+    begin = time.monotonic()
     result = folder / "result.json"
     result.unlink(missing_ok=True)
     command = [
@@ -76,17 +107,19 @@ def measure(options, server, folder, arguments):
         "--result-filename", "result.json", *arguments,
     ]  # fmt: skip
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    cpu = CpuTimes(process.pid)
     errors = process.stderr.read()
     _, status, usage = os.wait4(process.pid, 0)
     if not result.exists():
         sys.exit(f"{os.waitstatus_to_exitcode(status)}: {errors}")
-    saved, records = json.loads(result.read_text()), server.records()
+    saved, (records, first_s, last_s) = json.loads(result.read_text()), server.records()
     tokens = sum(len(record["written_ns"]) for record in records.values())
     found = []
     for place, (text, ttft_s) in enumerate(zip(saved["generated_texts"], saved["ttfts"], strict=True)):
         record = records[int(re.match(r"\D*(\d+)", text)[1])]
         found.append((place, 1e3 * ttft_s - (record["written_ns"][0] - record["arrived_ns"]) / 1e6))
-    return (usage.ru_utime + usage.ru_stime) / tokens * 1e6, found
+    times = usage.ru_utime + usage.ru_stime, cpu.between(begin + first_s, begin + last_s)
+    return [time_s / tokens * 1e6 for time_s in times], found
 
 
 def main():
@@ -98,7 +131,7 @@ def main():
     parser.add_argument("--pairs", type=int, default=6, help="runs of each kind, from 3 to 12")
     options = parser.parse_args()
     program = str(options.sobench.resolve())
-    ratios, costs = [], {"sessions": [], "single requests": []}
+    costs = {"sessions": [], "single requests": []}
     errors = {kind: [[] for _ in range(options.turns)] for kind in costs}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -117,7 +150,6 @@ def main():
                     # Single requests go out in the order of their file, a turn of it for each stream.
                     turn = place % options.turns if kind == "sessions" else place // options.sessions
                     errors[kind][turn].append(error)
-            ratios.append(costs["sessions"][-1] / costs["single requests"][-1])
         server.process.stdin.close()
         server.process.wait()
     failed = False
@@ -131,12 +163,15 @@ def main():
             shown += f"  {statistics.mean(values):>23.3f}  {p50:.3f}  {p99:.3f}"
             failed |= abs(p50) > 0.1
         print(shown)
-    for kind, values in costs.items():
-        print(f"{kind}: {statistics.median(values):.1f} CPU s per million tokens ({min(values):.1f} to {max(values):.1f})")
-    logs = [math.log(ratio) for ratio in ratios]
-    half = T_95[len(logs) - 1] * statistics.stdev(logs) / math.sqrt(len(logs))
-    ratio, low, high = (math.exp(statistics.mean(logs) + sign * half) for sign in (0, -1, 1))
-    print(f"ratio: {ratio:.3f} ({low:.3f} to {high:.3f} at 95 %)")
+    low = 0
+    for place, what in enumerate(["whole process", "under load"]):
+        for kind, values in costs.items():
+            of_kind = [value[place] for value in values]
+            print(f"{what}, {kind}: {statistics.median(of_kind):.1f} CPU s per million tokens ({min(of_kind):.1f} to {max(of_kind):.1f})")
+        logs = [math.log(one[place] / other[place]) for one, other in zip(*costs.values(), strict=True)]
+        half = T_95[len(logs) - 1] * statistics.stdev(logs) / math.sqrt(len(logs))
+        ratio, low, high = (math.exp(statistics.mean(logs) + sign * half) for sign in (0, -1, 1))
+        print(f"{what}, ratio: {ratio:.3f} ({low:.3f} to {high:.3f} at 95 %)")
     return int(failed or low > 1.1)
 
 

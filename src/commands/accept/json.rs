@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::plan::AcceptPlan;
+use super::plan::{AcceptPlan, Work};
 use crate::commands::bench::run::Finished;
 use sobench_results::accept::{Decision, RuleResult};
 
@@ -57,7 +57,20 @@ pub(crate) struct PartResult {
 }
 
 impl AcceptFile {
-    pub(super) fn new(plan: &AcceptPlan, parts: Vec<PartResult>) -> Self {
+    pub(super) fn new(plan: &AcceptPlan, mut parts: Vec<PartResult>) -> Self {
+        let mut server = parts.iter().find_map(|part| part.server.clone());
+        for (part, result) in plan.parts.iter().zip(&mut parts) {
+            let Work::Limits { limits, .. } = &part.work else {
+                continue;
+            };
+            let server = server.get_or_insert_with(|| limits.server.clone());
+            if !limits.are_of(server) {
+                for rule in &mut result.rules {
+                    let reason = limits.of_another_server();
+                    *rule = RuleResult::not_decided(rule.rule.clone(), Some(reason));
+                }
+            }
+        }
         let decisions = || {
             parts
                 .iter()
@@ -76,7 +89,7 @@ impl AcceptFile {
             name: plan.name.clone(),
             requirements_sha256: plan.sha256.clone(),
             verdict,
-            server: parts.iter().find_map(|part| part.server.clone()),
+            server,
             parts,
         }
     }

@@ -2,6 +2,7 @@
 
 pub mod args;
 pub(crate) mod json;
+mod limits;
 mod page;
 mod plan;
 pub mod profiles;

@@ -215,7 +215,7 @@ pub(super) fn of_plan(plan: &AcceptPlan) -> Document {
                     .map(|rule| [rule.to_string(), requests.clone(), String::new()]);
                 limits.chain(changes).collect()
             }
-            Work::Preflight { rules, .. } => rules
+            Work::Preflight { rules, .. } | Work::Limits { rules, .. } => rules
                 .iter()
                 .map(|rule| [rule.to_string(), String::new(), String::new()])
                 .collect(),

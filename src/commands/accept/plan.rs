@@ -1,5 +1,6 @@
 //! The plan of an acceptance, checked before the first request.
 
+use super::limits::Limits;
 use super::requirements::{Part, PartFlags, Requirements};
 use crate::commands::bench::options::RunPlan;
 use crate::commands::flags::environment;
@@ -43,6 +44,10 @@ pub(super) enum Work {
     Runs(Box<RunsPlan>),
     Preflight {
         plan: Box<PreflightPlan>,
+        rules: Vec<CountRule>,
+    },
+    Limits {
+        limits: Box<Limits>,
         rules: Vec<CountRule>,
     },
 }
@@ -96,13 +101,17 @@ impl PartPlan {
                     Some(_) => &FEATURE_FIGURES,
                     None => &PREFLIGHT_FIGURES,
                 };
-                let rules = part
-                    .require
-                    .iter()
-                    .map(|rule| CountRule::parse(rule, names));
                 Work::Preflight {
-                    rules: rules.collect::<Result<Vec<CountRule>>>()?,
+                    rules: count_rules(&part, names)?,
                     plan: Box::new(plan),
+                }
+            }
+            PartFlags::Limits(path) => {
+                let limits = Limits::read(path)?;
+                let names: Vec<&str> = limits.counts.iter().map(|count| &*count.name).collect();
+                Work::Limits {
+                    rules: count_rules(&part, &names)?,
+                    limits: Box::new(limits),
                 }
             }
         };
@@ -114,6 +123,12 @@ impl PartPlan {
     }
 }
 
+/// The rules of a part on counts.
+fn count_rules(part: &Part, names: &[&str]) -> Result<Vec<CountRule>> {
+    let rules = part.require.iter();
+    rules.map(|rule| CountRule::parse(rule, names)).collect()
+}
+
 impl Work {
     /// The rules as texts.
     pub(super) fn rules(&self) -> Vec<String> {
@@ -123,7 +138,9 @@ impl Work {
                 let changes = runs.changes.iter().map(ToString::to_string);
                 limits.chain(changes).collect()
             }
-            Self::Preflight { rules, .. } => rules.iter().map(ToString::to_string).collect(),
+            Self::Preflight { rules, .. } | Self::Limits { rules, .. } => {
+                rules.iter().map(ToString::to_string).collect()
+            }
         }
     }
 }

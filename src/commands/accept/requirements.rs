@@ -1,5 +1,7 @@
 //! The requirements of an acceptance, as in their file.
 
+use std::path::PathBuf;
+
 use crate::commands::bench::args::BenchArgs;
 use crate::commands::preflight::args::PreflightArgs;
 
@@ -14,7 +16,7 @@ pub struct Requirements {
     pub parts: Vec<Part>,
 }
 
-/// A run or a preflight, and its rules.
+/// A run, a preflight or a file of limits, and its rules.
 #[derive(Clone, Debug)]
 pub struct Part {
     /// Of no other part.
@@ -35,4 +37,6 @@ pub struct Part {
 pub enum PartFlags {
     Run(Box<BenchArgs>),
     Preflight(Box<PreflightArgs>),
+    /// The saved limits of the server.
+    Limits(PathBuf),
 }

@@ -24,11 +24,25 @@ use sobench_results::compare::{CompareSettings, Gate, compare, files};
 use sobench_shutdown::Shutdown;
 use sobench_statistics::sequential::Look;
 
-/// A count that is at least `known`, and at most `known + unknown`.
-struct Count {
-    name: &'static str,
-    known: usize,
-    unknown: usize,
+/// A count that is not exactly known.
+pub(super) struct Count {
+    pub(super) name: String,
+    pub(super) least: usize,
+    pub(super) most: usize,
+    /// Why they differ.
+    pub(super) doubt: String,
+}
+
+impl Count {
+    /// A count of which as many more may be there as are not known.
+    pub(super) fn new(name: &str, known: usize, unknown: usize) -> Self {
+        Self {
+            name: name.to_owned(),
+            least: known,
+            most: known + unknown,
+            doubt: format!("{unknown} are not known"),
+        }
+    }
 }
 
 /// Runs a part, and decides its rules. An error is in the result, and leaves rules undecided.
@@ -47,6 +61,12 @@ pub(super) fn part(
         _ if shutdown.is_requested() => Err(Error::interrupted("the acceptance")),
         Work::Runs(runs) => runs.run(&mut result, rules, shutdown),
         Work::Preflight { plan, rules } => check(plan, rules, &mut result, shutdown),
+        Work::Limits { limits, rules } => {
+            result.requests = limits.requests;
+            result.planned = limits.requests;
+            result.looks = 1;
+            result.add_counts(rules, &limits.counts)
+        }
     };
     if let Err(error) = done {
         result.error = Some(match error.kind {
@@ -278,12 +298,8 @@ fn check(
                 (FeatureVerdict::Crashed, unknown),
             ];
             let all = FEATURE_FIGURES.into_iter().zip(verdicts);
-            all.map(|(name, (verdict, unknown))| Count {
-                name,
-                known: counted(verdict),
-                unknown,
-            })
-            .collect::<Vec<Count>>()
+            all.map(|(name, (verdict, unknown))| Count::new(name, counted(verdict), unknown))
+                .collect::<Vec<Count>>()
         }
         None => {
             let found = preflight::measure(plan)?;
@@ -295,33 +311,33 @@ fn check(
             let wire = found.wire.as_ref();
             let failed = wire.map_or(0, |wire| wire.failed());
             let others = usize::from(!found.passed() && failed == 0);
-            vec![Count {
-                name: PREFLIGHT_FIGURES[0],
-                known: failed + others,
-                unknown: wire.map_or(0, |wire| wire.unknown()),
-            }]
+            let unknown = wire.map_or(0, |wire| wire.unknown());
+            vec![Count::new(PREFLIGHT_FIGURES[0], failed + others, unknown)]
         }
     };
     result.planned = result.requests;
     result.looks = 1;
-    for rule in rules {
-        let Some(count) = counts.iter().find(|count| count.name == rule.name) else {
-            return Err(Error::internal("a rule on an unknown count"));
-        };
-        let ends = [count.known, count.known + count.unknown].map(|count| rule.is_met(count));
-        let (decision, reason) = match ends {
-            [true, true] => (Decision::Met, None),
-            [false, false] => (Decision::NotMet, None),
-            _ => (
-                Decision::NotDecided,
-                Some(format!("{} are not known", count.unknown)),
-            ),
-        };
-        result.rules.push(RuleResult {
-            decision,
-            value: Some(count.known as f64),
-            ..RuleResult::not_decided(rule.to_string(), reason)
-        });
+    result.add_counts(rules, &counts)
+}
+
+impl PartResult {
+    /// Decides the rules on counts.
+    fn add_counts(&mut self, rules: &[CountRule], counts: &[Count]) -> Result<()> {
+        for rule in rules {
+            let Some(count) = counts.iter().find(|count| count.name == rule.name) else {
+                return Err(Error::internal("a rule on an unknown count"));
+            };
+            let (decision, reason) = match [count.least, count.most].map(|end| rule.is_met(end)) {
+                [true, true] => (Decision::Met, None),
+                [false, false] => (Decision::NotMet, None),
+                _ => (Decision::NotDecided, Some(count.doubt.clone())),
+            };
+            self.rules.push(RuleResult {
+                decision,
+                value: Some(count.least as f64),
+                ..RuleResult::not_decided(rule.to_string(), reason)
+            });
+        }
+        Ok(())
     }
-    Ok(())
 }
