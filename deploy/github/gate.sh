@@ -166,6 +166,7 @@ if [ "$code$baseline" = 0 ] && [ ${#require[@]} -eq 0 ] && [ "${arguments[0]:-}"
   [ -z "$written" ] || verdict='the baseline was written'
 fi
 [ "$code" != 1 ] || [ "$of_run" != 1 ] || verdict='failed: a bound was not kept, or the client is not trusted'
+[ "$code" != 1 ] || [ "${arguments[0]:-}" != accept ] || verdict='failed: a rule is not met'
 
 # What was said on stderr, in a block that its own words cannot end.
 # shellcheck disable=SC2016  # those are backticks of Markdown

@@ -73,6 +73,35 @@ fn a_bad_server_is_not_accepted_and_the_rule_is_named() {
 }
 
 #[test]
+fn a_server_without_any_constraint_is_measured_and_not_met() {
+    let folder = Folder::new();
+    let server = ServeProcess::start(&["--fault ignore-constraint"]);
+    let (ran, found) = accept(&folder, RATES, &["--base-url", &server.base_url]);
+    assert_eq!(ran.code, 1, "{}{}", ran.stdout, ran.stderr);
+    let found = found.unwrap();
+    assert!(found["parts"][0]["error"].is_null(), "{found}");
+    assert_eq!(decisions(&found)[0].1, "not_met");
+}
+
+#[test]
+fn rates_of_sessions_have_rules() {
+    let folder = Folder::new();
+    let file = r#"
+[[run]]
+dataset = "sessions"
+session-delay-scale = 0
+num-prompts = 20
+require = ["session_finished_rate>=80", "session_right_rate>=50"]
+"#;
+    let (ran, found) = accept(&folder, file, &[]);
+    let decided: Vec<String> = decisions(&found.unwrap())
+        .into_iter()
+        .map(|rule| rule.1)
+        .collect();
+    assert_eq!(decided, ["met", "not_met"], "{}{}", ran.stdout, ran.stderr);
+}
+
+#[test]
 fn too_few_requests_decide_nothing_and_the_page_says_how_many_do() {
     let folder = Folder::new();
     let file = RATES.replace("200", "20");
@@ -204,6 +233,7 @@ fn wrong_files_say_what_is_wrong() {
             with(r#"["correct_rate>=100"]"#),
             "no number of requests can show",
         ),
+        (with(r#"["correct_rate>=0.95"]"#), "invalid rule"),
         (with("[]"), "no rule"),
         (with("7"), "require is no list of rules"),
         ("name = 1".to_owned(), "unknown key: name"),
@@ -326,6 +356,9 @@ fn a_signed_report_verifies_and_a_changed_byte_is_found() {
     assert!(verifies());
     change(&report);
     assert!(!verifies());
+    folder.file("acceptance.json.sig", "of somebody else");
+    let (ran, _) = accept(&folder, RATES, &["--sign-key", &key]);
+    assert_eq!(ran.code, 2, "{}", ran.stderr);
     // No key is a signature, and a missing one is found before the first request.
     for key in [folder.path("no-key"), folder.file("text", "no key")] {
         let (ran, _) = accept(&folder, RATES, &["--sign-key", &key]);

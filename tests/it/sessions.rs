@@ -78,7 +78,7 @@ fn sessions_run_on_the_embedded_server() {
     ]);
     assert_eq!(ran.code, 0, "{}", ran.stderr);
     for text in [
-        "sessions: 12, 12 of 12 finished (100.0 %)",
+        "sessions? 12 of 12 finished (100.0 %)",
         "full load until",
         "Turns of sessions",
         "turn:2",
@@ -267,7 +267,11 @@ fn shards_divide_sessions_and_are_merged() {
     let merged = folder.path("merged.jsonl");
     let ran = sobench(&["merge", &logs[0], &logs[1], "--save", &merged]);
     assert_eq!(ran.code, 0, "{}", ran.stderr);
-    assert!(ran.stdout.contains("sessions: 9"), "{}", ran.stdout);
+    assert!(
+        ran.stdout.contains("sessions? 9 of 9 finished"),
+        "{}",
+        ran.stdout
+    );
     let merged = RunLog::read(merged.as_ref()).unwrap();
     assert_eq!(merged.requests.len(), alone.len());
 }

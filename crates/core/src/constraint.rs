@@ -2,6 +2,9 @@
 //! structural tag, tools.
 
 use std::fmt;
+use std::fs::File;
+use std::io::{self, BufRead as _};
+use std::path::Path;
 use std::sync::{Arc, LazyLock};
 
 use regex::Regex;
@@ -296,6 +299,24 @@ impl Constraint {
 /// SHA-256 in lower-case hex.
 pub fn sha256_hex(bytes: &[u8]) -> String {
     hex(&Sha256::digest(bytes))
+}
+
+/// The SHA-256 of a file's bytes, in hex.
+///
+/// # Errors
+/// It cannot be read.
+pub fn sha256_of_file(path: &Path) -> io::Result<String> {
+    let mut file = io::BufReader::with_capacity(1 << 16, File::open(path)?);
+    let mut hasher = Sha256::new();
+    loop {
+        let bytes = file.fill_buf()?;
+        if bytes.is_empty() {
+            return Ok(hex(&hasher.finalize()));
+        }
+        hasher.update(bytes);
+        let read = bytes.len();
+        file.consume(read);
+    }
 }
 
 /// Bytes in lower-case hex.

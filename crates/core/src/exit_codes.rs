@@ -26,7 +26,7 @@ pub struct Meaning {
 }
 
 /// All codes and reasons, sorted by code. A run is `bench`, also without a subcommand.
-pub const TABLE: [Meaning; 28] = [
+pub const TABLE: [Meaning; 29] = [
     for_every_command(SUCCESS, "success"),
     for_command(
         SUCCESS,
@@ -102,6 +102,11 @@ pub const TABLE: [Meaning; 28] = [
         ENVIRONMENT,
         "merge",
         "the merged run is partial: a shard was interrupted, killed or stopped at an error limit, or its log is missing (`--allow-missing`); the report is marked partial",
+    ),
+    for_command(
+        ENVIRONMENT,
+        "accept",
+        "no rule is missed, and a run or a preflight did not end",
     ),
     for_command(ENVIRONMENT, "calibrate", "a client could not be measured"),
     for_command(

@@ -162,13 +162,17 @@ pub fn refuse_foreign(path: &Path, flag: &str) -> Result<()> {
 const HEAD_BYTES: u64 = 2 << 10;
 
 /// The starts of our formats.
-const STARTS: [&str; 12] = [
+const STARTS: [&str; 16] = [
     r#"{"header":{"version":"#,
     r#"{"sobench_mask_rows":"#,
     r#"{"sobench_witness":"#,
     r#"[{"benchmark":"#,
     "{\n    \"outputs\": [\n        {\n            \"generated\":",
     "### sobench: ",
+    "accepted? ",
+    "# Acceptance: ",
+    "-----BEGIN SSH SIGNATURE-----",
+    "untrusted comment: signature ",
     "index,case,arm,",
     "index,entry,engine,",
     "tag,engine,schemas,",
@@ -179,10 +183,11 @@ const STARTS: [&str; 12] = [
 ];
 
 /// Words near the start of our other formats, all of which are there.
-const MARKS: [&[&str]; 8] = [
+const MARKS: [&[&str]; 9] = [
     &["<testsuites ", r#" package="sobench""#],
     &["\n  \"format\": \"sobench-"],
     &["\n  \"sobench_baseline\":"],
+    &["\"schemaVersion\": 1", "\"label\": \"sobench "],
     &[r#""endpoint_type":"#, r#""num_prompts":"#],
     &[r#"{"case":"#, r#","failing_as":"#],
     &[

@@ -76,7 +76,8 @@ impl WireVerdict {
         }
     }
 
-    fn is_fine(self) -> bool {
+    /// Whether nothing is wrong, or nothing is known.
+    pub fn is_fine(self) -> bool {
         matches!(self, Self::Fine | Self::Unknown)
     }
 }

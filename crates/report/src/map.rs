@@ -8,12 +8,17 @@ use sobench_plan::dataset::Cell;
 use sobench_render::heat_map::{self, Class};
 use sobench_render::{Answer, Block, Document, Table, Tone};
 use sobench_results::metrics::Metrics;
-use sobench_results::metrics::cells::{CellMap, CellValues, WorseCell};
+use sobench_results::metrics::cells::{CellMap, CellValues, WorseCell, items_for_loss};
 use sobench_results::metrics::registry::{Metric, rates};
 use sobench_statistics::Rate;
 
 /// Figures that have heat maps, if they are known.
 const DRAWN: [&Metric; 2] = [&rates::CORRECT_RATE, &rates::ACCURACY];
+
+/// The loss that a map must be able to find for an answer, in percentage points.
+const MAX_VISIBLE_POINTS: f64 = 20.0;
+/// The share of items that differ by chance in each direction, in what is said to be needed.
+const NOISE: f64 = 0.02;
 
 /// Shares, in percent, from which cells have these classes.
 const SHADES: [(f64, &str); 5] = [
@@ -23,6 +28,8 @@ const SHADES: [(f64, &str); 5] = [
     (50.0, "heat-refused"),
     (0.0, "heat-invalid"),
 ];
+
+const LEGEND: &str = "shades: from 99, 95, 80, 50 and 0 %";
 
 /// Whether answers are worse with more tools or a longer context; `None` without a map.
 pub(crate) fn answer(metrics: &Metrics) -> Option<Answer> {
@@ -51,6 +58,15 @@ pub(crate) fn answer(metrics: &Metrics) -> Option<Answer> {
         ([], _) if map.comparisons == 0 => {
             (Tone::Plain, "not known: no cells to compare".to_owned())
         }
+        ([], Some(points)) if points > MAX_VISIBLE_POINTS => (
+            Tone::Plain,
+            format!(
+                "not decided: no loss seen, but only one of {points:.0} points would be found; {} {} find one of {MAX_VISIBLE_POINTS}",
+                items_for_loss(cells(map).count(), MAX_VISIBLE_POINTS / 100.0, NOISE)
+                    .unwrap_or_default(),
+                if has_turns(map) { "sessions" } else { "items" },
+            ),
+        ),
         ([], Some(points)) => (
             Tone::Plain,
             format!(
@@ -298,6 +314,11 @@ fn add_heat_map(page: &mut Document, map: &CellMap, arm: Arm, metric: &Metric) {
         column => name(column),
     });
     let heads: Vec<String> = heads.collect();
-    page.minor_heading(format!("{} in %, arm {}", metric.label, arm.flag()));
+    let of_arm = match map.cells.iter().any(|values| values.arm != arm) {
+        true => format!(", arm {}", arm.flag()),
+        false => String::new(),
+    };
+    page.minor_heading(format!("{} in %{of_arm}", metric.label));
     page.push(Block::Html(heat_map::markup("", &heads, &drawn)));
+    page.legend([LEGEND]);
 }

@@ -1,4 +1,4 @@
-//! The sentences and the table about sessions.
+//! The sentence and the table about sessions.
 
 use super::text::figure;
 use sobench_render::{Document, Table};
@@ -8,61 +8,32 @@ use sobench_statistics::Rate;
 
 const TITLE: &str = "Turns of sessions (means of answers)";
 
-/// The lines of the summary; none without sessions.
-pub(crate) fn summary(metrics: &Metrics) -> Vec<String> {
-    metrics.sessions.as_ref().map_or_else(Vec::new, sentences)
+/// Until when the load was full; `None` without sessions that ended.
+pub(crate) fn summary(metrics: &Metrics) -> Option<String> {
+    let full = metrics.sessions.as_ref()?.full_load?;
+    let mut line = format!(
+        "full load until {:.2} s, when a session ended and no other started: {} of {} turns sent",
+        full.until_s, full.turns, full.of_turns
+    );
+    if let Some(throughput) = full.output_throughput {
+        line.push_str(&format!(", {throughput:.1} output tokens per second"));
+    }
+    for (name, p50_ms) in [("TTFT", full.p50_ttft_ms), ("TPOT", full.p50_tpot_ms)] {
+        if let Some(ms) = p50_ms {
+            line.push_str(&format!(", {name} p50 {ms:.2} ms"));
+        }
+    }
+    Some(line)
 }
 
-/// Adds the sentences and the table.
+/// Adds the sentence and the table.
 pub(crate) fn add(page: &mut Document, metrics: &Metrics) {
     let Some(sessions) = &metrics.sessions else {
         return;
     };
     page.heading("Sessions");
-    page.paragraphs(sentences(sessions));
+    page.paragraphs(summary(metrics));
     page.titled_table(TITLE, Some(table(sessions)));
-}
-
-fn sentences(sessions: &Sessions) -> Vec<String> {
-    let rate = |what: &str, rate: Option<Rate>| {
-        let rate = rate?;
-        Some(format!(
-            "{} of {} {what} ({:.1} %)",
-            rate.hits, rate.of, rate.percent
-        ))
-    };
-    let parts = [
-        rate("finished", sessions.finished),
-        rate("valid in every turn", sessions.valid),
-        rate("with the right end", sessions.right),
-    ];
-    let mut ends = format!("sessions: {}", sessions.sessions);
-    for part in parts.into_iter().flatten() {
-        ends.push_str(", ");
-        ends.push_str(&part);
-    }
-    if sessions.cut_off > 0 {
-        ends.push_str(&format!(
-            ", {} cut off by the end of the run",
-            sessions.cut_off
-        ));
-    }
-    let full = sessions.full_load.map(|full| {
-        let mut line = format!(
-            "full load until {:.2} s, when a session ended and no other started: {} of {} turns sent",
-            full.until_s, full.turns, full.of_turns
-        );
-        if let Some(throughput) = full.output_throughput {
-            line.push_str(&format!(", {throughput:.1} output tokens per second"));
-        }
-        for (name, p50_ms) in [("TTFT", full.p50_ttft_ms), ("TPOT", full.p50_tpot_ms)] {
-            if let Some(ms) = p50_ms {
-                line.push_str(&format!(", {name} p50 {ms:.2} ms"));
-            }
-        }
-        line
-    });
-    std::iter::once(ends).chain(full).collect()
 }
 
 fn table(sessions: &Sessions) -> Table {

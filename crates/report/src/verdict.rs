@@ -9,8 +9,10 @@ use sobench_notices::enforcement::State;
 use sobench_notices::notice::BenchNotice;
 use sobench_plan::metrics::Answers;
 use sobench_render::{Answer, Block, Tone};
+use sobench_results::metrics::Metrics;
 use sobench_results::metrics::examples::Group;
 use sobench_results::metrics::registry::{Figure, Metric, Stat, latencies, rates, totals};
+use sobench_statistics::Rate;
 use sobench_statistics::contrast::Difference;
 
 /// Reasons that are named; the others are counted together.
@@ -33,8 +35,38 @@ pub(crate) fn block(report: &Report) -> Block {
         tone: Tone::Plain,
         text: cost(report),
     });
-    let answers = [Some(enforced), map::answer(&report.metrics), cost];
+    let answers = [
+        Some(enforced),
+        sessions(&report.metrics),
+        map::answer(&report.metrics),
+        cost,
+    ];
     Block::Verdict(answers.into_iter().flatten().collect())
+}
+
+/// How sessions ended; `None` without sessions.
+fn sessions(metrics: &Metrics) -> Option<Answer> {
+    let sessions = metrics.sessions.as_ref()?;
+    let rate = |what: &str, rate: Option<Rate>| {
+        let rate = rate?;
+        Some(format!(
+            "{} of {} {what} ({:.1} %)",
+            rate.hits, rate.of, rate.percent
+        ))
+    };
+    let cut_off = (sessions.cut_off > 0)
+        .then(|| format!("{} cut off by the end of the run", sessions.cut_off));
+    let parts = [
+        rate("finished", sessions.finished),
+        rate("valid in every turn", sessions.valid),
+        rate("with the right end", sessions.right),
+        cut_off,
+    ];
+    Some(Answer {
+        question: "sessions",
+        tone: Tone::Plain,
+        text: parts.into_iter().flatten().collect::<Vec<_>>().join(", "),
+    })
 }
 
 fn is_constrained(report: &Report) -> bool {

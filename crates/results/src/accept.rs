@@ -12,6 +12,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::compare::gate::{LimitRuling, Needs, Ruling, evaluate_limits};
+use crate::compare::measure::NoInterval;
 use crate::compare::requests::{RequestView, Requests};
 use crate::compare::rules::LimitRule;
 use crate::compare::side::{Run, Side};
@@ -36,7 +37,7 @@ pub enum Decision {
 /// The result of a rule.
 #[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct RuleResult {
-    /// As in the file.
+    /// As in the file, in its short form.
     pub rule: String,
     pub decision: Decision,
     /// The figure, in its unit; of a rate in percent.
@@ -57,7 +58,8 @@ pub struct RuleResult {
     /// About what would decide a rule that is not decided, if the figure stays as it is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub needs: Option<Needs>,
-    /// Why it is not decided, where more requests would not help.
+    /// Why it is not decided, where more requests would not help; of a count that is not met, what was
+    /// counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
@@ -132,7 +134,9 @@ impl RateRule {
                 Figure::of(&rates::TRIGGER_AGREEMENT, rule.metric.arm),
                 share / (2.0 - share),
             ),
-            metric if metric.is_rate() => (rule.metric, share),
+            metric if metric.is_rate() || totals::OF_SESSIONS.contains(&metric) => {
+                (rule.metric, share)
+            }
             _ => return None,
         };
         Some(Self {
@@ -154,6 +158,16 @@ impl RateRule {
     /// The requests for the rule in a run, of those that count.
     pub fn count(&self, run: &Run, counts: &[bool]) -> Look {
         let is_upper = self.rule.comparator.is_upper();
+        if !self.figure.is_rate() {
+            // Of sessions.
+            let share = run.counts.get(&self.figure).copied().unwrap_or_default();
+            let hits = if is_upper {
+                share.of - share.hits
+            } else {
+                share.hits
+            };
+            return Look { hits, of: share.of };
+        }
         let requests = run.requests.iter();
         let hits = requests.flat_map(|requests| requests.in_rate(self.figure));
         let counted = hits.zip(counts).filter(|(_, counts)| **counts);
@@ -271,6 +285,12 @@ pub fn decide_runs(rule: &LimitRule, runs: &[Side], rules: usize) -> RuleResult 
         .iter()
         .find(|ruled| ruled.ruling.is_undecided() || ruled.ruling == Ruling::Absent);
     if let Some(unknown) = unknown.filter(|_| rule.other.is_none()) {
+        if let Ruling::Unknown(NoInterval::TooFew { needs, .. }) = unknown.ruling {
+            return RuleResult {
+                needs: Some(Needs::Requests(needs)),
+                ..result(Decision::NotDecided, None, None)
+            };
+        }
         let reason = Some(unknown.ruling.to_string());
         return result(Decision::NotDecided, unknown.value, reason);
     }
@@ -429,6 +449,6 @@ mod tests {
         assert_eq!(decide(&[80.0, 81.0]).needs, Some(Needs::Runs(MIN_RUNS)));
         let tail = decide_runs(&rule("p99_ttft_ms<=100"), &runs(&[80.0; 3]), 2);
         assert_eq!(tail.decision, Decision::NotDecided);
-        assert!(tail.reason.is_some(), "{tail:?}");
+        assert_eq!(tail.needs, Some(Needs::Requests(662)));
     }
 }

@@ -70,13 +70,18 @@ impl RateTest {
     }
 
     /// About how many trials decide at the last of some looks if the share stays as it is; `None` if none
-    /// do. Earlier looks take their part of the error.
+    /// do. Earlier looks take about half of the error, and none if all requests are hits: then they cannot
+    /// decide.
     pub fn trials_needed(&self, share: f64, looks: usize) -> Option<usize> {
         let (share, threshold, error) = match share > self.threshold {
             true => (share, self.threshold, self.above_error),
             false => (1.0 - share, 1.0 - self.threshold, self.below_error),
         };
-        let error = error / looks.max(1) as f64;
+        let error = if looks > 1 && share < 1.0 {
+            error / 2.0
+        } else {
+            error
+        };
         let is_decided = |of: usize| {
             let hits = (share * of as f64).round() as usize;
             at_least(hits, of, threshold) <= error

@@ -1,13 +1,18 @@
 //! The JSON of `sobench accept`, specified by `schemas/contracts/accept.schema.json`.
 
 use std::path::Path;
+use std::time::UNIX_EPOCH;
 
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::plan::{AcceptPlan, Work};
+use super::server::AcceptedServer;
 use crate::commands::bench::run::Finished;
+use sobench_client::clock;
+use sobench_core::constraint::sha256_of_file;
+use sobench_core::dates::timestamp;
 use sobench_results::accept::{Decision, RuleResult};
 
 /// What was required of a server, and what it does.
@@ -18,6 +23,8 @@ pub(crate) struct AcceptFile {
     /// Raised when a key is removed or changes its meaning.
     pub(crate) format_version: u32,
     pub(crate) sobench_version: &'static str,
+    /// When it was decided, in UTC.
+    pub(crate) date: String,
     /// Of the requirements.
     pub(crate) name: String,
     /// Of the file of requirements, in hex.
@@ -29,12 +36,21 @@ pub(crate) struct AcceptFile {
     pub(crate) parts: Vec<PartResult>,
 }
 
-/// The server that was tested.
-#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
-pub(crate) struct AcceptedServer {
-    pub(crate) base_url: String,
-    pub(crate) model: String,
-    pub(crate) version: Option<String>,
+/// A run log that was kept.
+#[derive(Clone, Debug, JsonSchema, Serialize)]
+pub(crate) struct KeptLog {
+    pub(crate) path: String,
+    /// Of its bytes, in hex; `null` if it cannot be read any more.
+    pub(crate) sha256: Option<String>,
+}
+
+impl KeptLog {
+    fn new(path: &Path) -> Self {
+        Self {
+            path: path.display().to_string(),
+            sha256: sha256_of_file(path).ok(),
+        }
+    }
 }
 
 /// A run or a preflight.
@@ -51,7 +67,7 @@ pub(crate) struct PartResult {
     pub(crate) rules: Vec<RuleResult>,
     /// Why the part did not end.
     pub(crate) error: Option<String>,
-    pub(crate) run_logs: Vec<String>,
+    pub(crate) run_logs: Vec<KeptLog>,
     #[serde(skip)]
     pub(crate) server: Option<AcceptedServer>,
 }
@@ -86,6 +102,7 @@ impl AcceptFile {
             format: "sobench-accept",
             format_version: 1,
             sobench_version: env!("CARGO_PKG_VERSION"),
+            date: timestamp(UNIX_EPOCH + clock::since(UNIX_EPOCH)),
             name: plan.name.clone(),
             requirements_sha256: plan.sha256.clone(),
             verdict,
@@ -119,8 +136,8 @@ impl PartResult {
     pub(super) fn add_run(&mut self, finished: &Finished, requests: usize) {
         self.looks += 1;
         self.requests += requests;
-        let log = finished.complete_log().map(Path::display);
-        self.run_logs.extend(log.map(|path| path.to_string()));
+        let log = finished.complete_log();
+        self.run_logs.extend(log.map(KeptLog::new));
         let server = &finished.report.record.server;
         self.server.get_or_insert_with(|| AcceptedServer {
             base_url: server.base_url.clone(),

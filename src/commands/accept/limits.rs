@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use super::json::AcceptedServer;
-use super::work::Count;
+use super::counts::Count;
+use super::server::AcceptedServer;
 use sobench_core::error::{Error, Result};
 use sobench_core::input;
 
@@ -134,6 +134,7 @@ impl Ladder {
             least,
             most: if doubt.is_empty() { least } else { usize::MAX },
             doubt: doubt.to_owned(),
+            examples: Vec::new(),
         }
     }
 }

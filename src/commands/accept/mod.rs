@@ -1,12 +1,14 @@
 //! `sobench accept`: whether a server does what a file of requirements says.
 
 pub mod args;
+mod counts;
 pub(crate) mod json;
 mod limits;
 mod page;
 mod plan;
 pub mod profiles;
 pub mod requirements;
+pub(crate) mod server;
 mod sign;
 mod work;
 
@@ -20,6 +22,7 @@ use crate::commands::bench::run::report_shutdown_stage;
 use crate::commands::output::{CommandOutput, check_writable, paths, pretty};
 use sobench_core::error::{Error, Result};
 use sobench_core::exit_codes::{CHECK_FAILED, ENVIRONMENT, INTERRUPTED, SUCCESS, UNDECIDED};
+use sobench_core::output_files::refuse_foreign;
 use sobench_core::output_format::OutputFormat;
 use sobench_render::{html, markdown, text};
 use sobench_results::accept::Decision;
@@ -74,6 +77,9 @@ pub fn run(
         (Some(key), Some((_, path))) => Some((key, path.clone())),
         (None, _) => None,
     };
+    if let Some((key, path)) = signed.as_ref().filter(|_| !typed.output.save.force.force) {
+        refuse_foreign(&key.signature(path), "--save")?;
+    }
     let plan = AcceptPlan::new(requirements)?;
     if typed.matrix.dry_run {
         return Ok(CommandOutput {

@@ -22,6 +22,11 @@ pub(super) fn document(file: &AcceptFile) -> Document {
             .as_ref()
             .map_or_else(String::new, |version| format!(", {version}"));
         page.paragraph(format!("{} at {}{version}", server.model, server.base_url));
+        if server.is_synthetic() {
+            page.paragraph(
+                "the server runs a synthetic model: its figures do not describe a GPU server",
+            );
+        }
     }
     for part in &file.parts {
         if let Some(error) = &part.error {
@@ -62,11 +67,9 @@ pub(super) fn document(file: &AcceptFile) -> Document {
     }
     page.titled_table("Requests", Some(table));
     for part in file.parts.iter().filter(|part| !part.run_logs.is_empty()) {
-        page.paragraph(format!(
-            "{}: sobench report {}",
-            part.name,
-            part.run_logs.join(" ")
-        ));
+        for log in &part.run_logs {
+            page.paragraph(format!("{}: sobench report {}", part.name, log.path));
+        }
     }
     page
 }
@@ -174,7 +177,20 @@ fn figure(rule: &RuleResult) -> String {
         }
         (_, _, Some(value)) => match rule.runs {
             Some(runs) if runs > 1 => format!("{} in {runs} runs", with_unit(value, rule.unit)),
-            _ => with_unit(value, rule.unit),
+            _ => match rule
+                .reason
+                .as_deref()
+                .filter(|_| rule.decision == Decision::NotMet)
+            {
+                Some(counted) => {
+                    format!(
+                        "{}: {}",
+                        with_unit(value, rule.unit),
+                        printable(counted, 200)
+                    )
+                }
+                None => with_unit(value, rule.unit),
+            },
         },
         _ => String::new(),
     }

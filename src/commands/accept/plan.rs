@@ -6,10 +6,15 @@ use crate::commands::bench::options::RunPlan;
 use crate::commands::flags::environment;
 use crate::commands::matrix::options::Benchmark;
 use crate::commands::preflight::options::PreflightPlan;
+use crate::commands::report::verdicts;
+use crate::terminal::InputProgress;
 use sobench_core::error::{Error, Result};
 use sobench_data::dataset::DatasetName;
+use sobench_notices::enforcement::UnenforcedPolicy;
 use sobench_results::accept::{RateRule, varies};
+use sobench_results::compare::files;
 use sobench_results::compare::rules::{ChangeRule, CountRule, LimitRule};
+use sobench_results::compare::side::Side;
 
 /// Looks at the answers of a run, and runs of a rule on a time, unless the file says otherwise.
 const LOOKS: usize = 5;
@@ -57,7 +62,7 @@ pub(super) struct RunsPlan {
     pub(super) plan: RunPlan,
     pub(super) limits: Vec<LimitRule>,
     pub(super) changes: Vec<ChangeRule>,
-    pub(super) baseline: Option<String>,
+    pub(super) baseline: Option<Side>,
     pub(super) runs: usize,
     /// Above 1 only with one run.
     pub(super) looks: usize,
@@ -150,10 +155,14 @@ impl RunsPlan {
         let PartFlags::Run(flags) = &part.flags else {
             return Err(Error::internal("a run without flags"));
         };
-        let Benchmark::Run(plan) = Benchmark::new(flags, false)? else {
+        let Benchmark::Run(mut plan) = Benchmark::new(flags, false)? else {
             return Err(Error::usage("this is a comparison of several runs")
                 .hint("give one engine, dataset and load to each [[run]]"));
         };
+        // A server that ignores constraints is to be not met, with its figures.
+        if let Some(policy) = &mut plan.settings.constraint.preflight {
+            *policy = UnenforcedPolicy::Allow;
+        }
         let limits = part.require.iter().map(|rule| LimitRule::parse(rule));
         let limits = limits.collect::<Result<Vec<LimitRule>>>()?;
         let changes = part.fail_on.iter().map(|rule| ChangeRule::parse(rule));
@@ -193,13 +202,18 @@ impl RunsPlan {
             } else {
                 1
             },
-            baseline: part.baseline.clone(),
+            baseline: part.baseline.as_deref().map(read_baseline).transpose()?,
             runs,
             plan: *plan,
             limits,
             changes,
         })
     }
+}
+
+fn read_baseline(files: &str) -> Result<Side> {
+    let progress = InputProgress::of_files();
+    files::read_side(files, |log| verdicts(log, &progress), &progress)
 }
 
 /// Refuses a rule that no number of requests can show to be met.

@@ -65,16 +65,24 @@ impl Key {
         }
     }
 
+    /// The file of the signature of a file.
+    pub(super) fn signature(&self, file: &Path) -> PathBuf {
+        let extension = match self.tool {
+            Tool::SshKeygen => "sig",
+            Tool::Minisign => "minisig",
+        };
+        PathBuf::from(format!("{}.{extension}", file.display()))
+    }
+
     /// Signs a file. Returns a line with the command that verifies it.
     ///
     /// # Errors
     /// The program fails.
     pub(super) fn sign(&self, file: &Path) -> Result<String> {
         let mut command = Command::new(self.program());
-        let (arguments, extension, verify): (&[&str], _, _) = match self.tool {
+        let (arguments, verify): (&[&str], _) = match self.tool {
             Tool::SshKeygen => (
                 &["-q", "-Y", "sign", "-n", NAMESPACE, "-f"],
-                "sig",
                 format!(
                     "ssh-keygen -Y verify -f ALLOWED_SIGNERS -I SIGNER -n {NAMESPACE} -s {0}.sig < {0}",
                     file.display()
@@ -82,11 +90,10 @@ impl Key {
             ),
             Tool::Minisign => (
                 &["-S", "-s"],
-                "minisig",
                 format!("minisign -V -p PUBLIC_KEY -m {}", file.display()),
             ),
         };
-        let signature = PathBuf::from(format!("{}.{extension}", file.display()));
+        let signature = self.signature(file);
         if signature.exists() {
             std::fs::remove_file(&signature).map_err(|error| {
                 Error::environment(format!("cannot replace {}: {error}", signature.display()))

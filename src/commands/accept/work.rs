@@ -4,46 +4,27 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::counts::Count;
 use super::json::PartResult;
 use super::plan::{FEATURE_FIGURES, PREFLIGHT_FIGURES, PartPlan, RunsPlan, Work};
+use super::server::AcceptedServer;
 use crate::commands::bench::options::RunLogPlan;
 use crate::commands::bench::run::{RunContext, ServerHistory, run_in_context};
 use crate::commands::preflight;
 use crate::commands::preflight::options::PreflightPlan;
-use crate::commands::report::verdicts;
-use crate::terminal::{self, InputProgress, LineTimer, ProgressPrefix};
+use crate::terminal::{self, LineTimer, ProgressPrefix};
 use sobench_core::error::{Error, ErrorKind, Result};
 use sobench_core::shard::Shard;
+use sobench_data::dataset::DatasetName;
 use sobench_preflight::features::FeatureVerdict;
 use sobench_results::accept::{Decision, Design, RateRule, RuleResult, counted, decide_runs};
 use sobench_results::compare::gate::ChangeRuling;
 use sobench_results::compare::read::run_from_log;
 use sobench_results::compare::rules::{CountRule, LimitRule};
 use sobench_results::compare::side::{Run, Side};
-use sobench_results::compare::{CompareSettings, Gate, compare, files};
+use sobench_results::compare::{CompareSettings, Gate, compare};
 use sobench_shutdown::Shutdown;
 use sobench_statistics::sequential::Look;
-
-/// A count that is not exactly known.
-pub(super) struct Count {
-    pub(super) name: String,
-    pub(super) least: usize,
-    pub(super) most: usize,
-    /// Why they differ.
-    pub(super) doubt: String,
-}
-
-impl Count {
-    /// A count of which as many more may be there as are not known.
-    pub(super) fn new(name: &str, known: usize, unknown: usize) -> Self {
-        Self {
-            name: name.to_owned(),
-            least: known,
-            most: known + unknown,
-            doubt: format!("{unknown} are not known"),
-        }
-    }
-}
 
 /// Runs a part, and decides its rules. An error is in the result, and leaves rules undecided.
 pub(super) fn part(
@@ -135,7 +116,10 @@ impl RunsPlan {
             let is_decided = |(rate, looks): (&RateRule, &Vec<Look>)| {
                 rate.decision(looks, is_last, design) != Decision::NotDecided
             };
-            if self.looks > 1 && rates.iter().zip(&looks).all(is_decided) {
+            // Further requests of the dataset do not count either.
+            let counts = |looks: &Vec<Look>| looks.last().is_some_and(|look| look.of > 0);
+            let is_done = |rule: (&RateRule, &Vec<Look>)| !counts(rule.1) || is_decided(rule);
+            if self.looks > 1 && rates.iter().zip(&looks).all(is_done) {
                 break;
             }
         }
@@ -150,6 +134,10 @@ impl RunsPlan {
         let others = |rule: &&LimitRule| RateRule::new(rule).is_none();
         for rule in self.limits.iter().filter(others) {
             result.rules.push(decide_runs(rule, &runs, rules));
+        }
+        if self.plan.settings.dataset.source.name() == DatasetName::Sessions {
+            // The number of turns was not known.
+            result.planned = result.requests;
         }
         let runs = runs.into_iter().flat_map(|side| side.runs).collect();
         result.rules.extend(self.compare(runs)?);
@@ -217,9 +205,6 @@ impl RunsPlan {
         let Some(baseline) = self.baseline.as_ref().filter(|_| !self.changes.is_empty()) else {
             return Ok(Vec::new());
         };
-        let progress = InputProgress::of_files();
-        let first = files::read_side(baseline, |log| verdicts(log, &progress), &progress)?;
-        drop(progress);
         let now = Side {
             name: "now".to_owned(),
             runs,
@@ -232,9 +217,9 @@ impl RunsPlan {
             }),
             ..CompareSettings::default()
         };
-        let comparison = compare(vec![first, now], &settings);
+        let comparison = compare(vec![baseline.clone(), now], &settings);
         if !comparison.is_comparable() {
-            let reason = format!("{baseline} was measured under other conditions");
+            let reason = format!("{} was measured under other conditions", baseline.name);
             let rules = self.changes.iter().map(ToString::to_string);
             return Ok(rules
                 .map(|rule| RuleResult::not_decided(rule, Some(reason.clone())))
@@ -289,6 +274,11 @@ fn check(
             let unknown: usize =
                 counted(FeatureVerdict::Undecided) + counted(FeatureVerdict::NotAsked);
             let weak: usize = counted(FeatureVerdict::NoViolationSeen);
+            result.server = survey.servers.first().map(|server| AcceptedServer {
+                base_url: server.base_url.clone(),
+                model: server.model.clone(),
+                version: server.facts.version.clone(),
+            });
             result.requests = survey.servers.iter().map(|server| server.requests).sum();
             let verdicts = [
                 (FeatureVerdict::Enforced, unknown + weak),
@@ -298,8 +288,16 @@ fn check(
                 (FeatureVerdict::Crashed, unknown),
             ];
             let all = FEATURE_FIGURES.into_iter().zip(verdicts);
-            all.map(|(name, (verdict, unknown))| Count::new(name, counted(verdict), unknown))
-                .collect::<Vec<Count>>()
+            let examples = |verdict| {
+                let features = survey.servers.iter().flat_map(|server| &server.found);
+                let named = features.filter(move |feature| feature.verdict == verdict);
+                named.map(|feature| feature.id.clone()).collect()
+            };
+            all.map(|(name, (verdict, unknown))| Count {
+                examples: examples(verdict),
+                ..Count::new(name, counted(verdict), unknown)
+            })
+            .collect::<Vec<Count>>()
         }
         None => {
             let found = preflight::measure(plan)?;
@@ -312,7 +310,12 @@ fn check(
             let failed = wire.map_or(0, |wire| wire.failed());
             let others = usize::from(!found.passed() && failed == 0);
             let unknown = wire.map_or(0, |wire| wire.unknown());
-            vec![Count::new(PREFLIGHT_FIGURES[0], failed + others, unknown)]
+            let results = wire.into_iter().flat_map(|wire| wire.results());
+            let failing = results.filter(|result| !result.verdict.is_fine());
+            vec![Count {
+                examples: failing.map(|result| result.name.to_owned()).collect(),
+                ..Count::new(PREFLIGHT_FIGURES[0], failed + others, unknown)
+            }]
         }
     };
     result.planned = result.requests;
@@ -329,7 +332,7 @@ impl PartResult {
             };
             let (decision, reason) = match [count.least, count.most].map(|end| rule.is_met(end)) {
                 [true, true] => (Decision::Met, None),
-                [false, false] => (Decision::NotMet, None),
+                [false, false] => (Decision::NotMet, count.named()),
                 _ => (Decision::NotDecided, Some(count.doubt.clone())),
             };
             self.rules.push(RuleResult {

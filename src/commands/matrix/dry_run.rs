@@ -108,8 +108,8 @@ fn listing(plan: &MatrixPlan) -> String {
 fn sent(dataset: &DatasetPlan) -> String {
     let count = dataset.num_prompts;
     match (dataset.source.name(), dataset.cells.len()) {
-        (DatasetName::Sessions, _) => format!("{count} sessions"),
-        (_, cells @ 2..) => format!("{count} items in {cells} cells"),
+        (DatasetName::Sessions, _) => format!("sessions: {count}"),
+        (_, cells @ 2..) => format!("items: {count}, cells: {cells}"),
         _ => format!("{count} requests"),
     }
 }

@@ -323,7 +323,12 @@ fn action_accepts_by_a_file_of_requirements() {
     let url = format!("http://127.0.0.1:{port}");
     for (server, results, code, answer) in [
         ("", "good", 0, "- **accepted?** yes: rules met: 1 of 1"),
-        (&bad, "bad", 1, "- **accepted?** **NO**"),
+        (
+            &bad,
+            "bad",
+            1,
+            "- **accepted?** NO: rules not met: 1 of 1: words",
+        ),
     ] {
         fs::remove_file(at("output")).ok();
         let ran = action(

@@ -137,7 +137,7 @@ impl ChangeRule {
         ) {
             return Err(bad(rule).hint(format!("reverse the sign: this change improves {metric}")));
         }
-        let unit = match (metric.is_rate(), unit) {
+        let unit = match (metric.unit() == "%", unit) {
             (true, "pp" | "") => ChangeUnit::Own,
             (true, "%") => {
                 return Err(
@@ -240,6 +240,13 @@ impl LimitRule {
             return Err(bad(rule).hint(format!(
                 "use `{}` as the unit of {metric}, or leave the unit out",
                 metric.unit()
+            )));
+        }
+        if metric.unit() == "%" && !comparator.is_upper() && value > 0.0 && value < 1.0 {
+            return Err(bad(rule).hint(format!(
+                "{metric} is in percent: write {metric}{}{}",
+                comparator.sign(),
+                100.0 * value
             )));
         }
         Ok(Self {

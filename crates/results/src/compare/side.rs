@@ -108,6 +108,12 @@ impl Run {
         let known = Figure::all_known(values.iter().copied()).into_iter();
         let named = known.map(|(figure, value)| (figure.to_string(), value));
         self.figures.extend(named);
+        // Rules can be on figures that no table shows.
+        let in_files = values.iter().filter_map(|(figure, value)| match value {
+            Value::Total(value) => Some((figure.to_string(), *value)),
+            _ => None,
+        });
+        self.figures.extend(in_files);
         let unknown = SavedMean {
             n: 0,
             standard_error: None,

@@ -11,7 +11,7 @@ use sobench_statistics::Rate;
 pub(super) struct SessionEnd {
     pub(super) is_cut_off: bool,
     pub(super) is_finished: bool,
-    /// `None` without a judged turn.
+    /// `None` without a judged or a failed turn.
     pub(super) is_valid: Option<bool>,
     /// `None` without a reference of the last turn.
     pub(super) is_right: Option<bool>,
@@ -34,7 +34,8 @@ impl SessionEnd {
         Self {
             is_cut_off: !is_finished && !has_failed,
             is_finished,
-            is_valid: (has_valid || has_invalid).then_some(is_finished && !has_invalid),
+            is_valid: (has_valid || has_invalid || has_failed)
+                .then_some(is_finished && !has_invalid),
             is_right: has_reference.then_some(is_finished && is_right),
             first_sent_ns: turns.iter().filter_map(|turn| turn.sent_ns()).min(),
             last_end_ns: turns.iter().filter_map(|turn| turn.end_ns()).max(),

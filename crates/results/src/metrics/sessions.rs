@@ -9,7 +9,7 @@ use sobench_facts::Sample;
 use sobench_plan::metrics::MetricsSettings;
 use sobench_statistics::{Rate, mean};
 
-use super::registry::{RunSamples, Values, latencies, rates};
+use super::registry::{Metric, RunSamples, Values, latencies, rates, totals};
 use super::session_ends::{SessionEnd, ends, number, rate};
 
 /// The most turns in the table; later ones are together.
@@ -23,7 +23,7 @@ pub struct Sessions {
     pub cut_off: usize,
     /// Sessions with an answer to every turn.
     pub finished: Option<Rate>,
-    /// Finished sessions without an invalid answer, of those with a judged turn.
+    /// Finished sessions without an invalid answer, of those with a judged or a failed turn.
     pub valid: Option<Rate>,
     /// Finished sessions whose last answer is right, of those whose last turn has a reference.
     pub right: Option<Rate>,
@@ -102,6 +102,15 @@ impl Sessions {
                 .collect(),
             full_load: FullLoad::new(&ends, &all, options),
         })
+    }
+}
+
+impl Sessions {
+    /// The known rates of sessions.
+    pub fn rates(&self) -> impl Iterator<Item = (&'static Metric, Rate)> {
+        let rates = [self.finished, self.valid, self.right];
+        let known = totals::OF_SESSIONS.into_iter().zip(rates);
+        known.filter_map(|(metric, rate)| Some((metric, rate?)))
     }
 }
 
@@ -260,8 +269,8 @@ mod tests {
         assert_eq!(counts(found.finished), Some((2, 3)));
         assert_eq!(
             counts(found.valid),
-            Some((1, 2)),
-            "a failed turn has no verdict"
+            Some((1, 3)),
+            "a session with a failed turn is not valid"
         );
         assert_eq!(found.right, None);
         let turns: Vec<_> = found

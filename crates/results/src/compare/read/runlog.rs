@@ -9,7 +9,9 @@ use crate::compare::requests::{Gaps, Request, Requests};
 use crate::compare::side::{FileKind, Run};
 use crate::metrics::client_overhead::{run_overhead, shard_overhead};
 use crate::metrics::judgement::judged;
+use crate::metrics::registry::Figure;
 use crate::metrics::registry::RequestValues;
+use crate::metrics::sessions::Sessions;
 use crate::metrics::{Metrics, first_uses, in_flight, summarise_with_server};
 use crate::to_explain::ToExplain;
 use sobench_core::constraint::Constraint;
@@ -20,6 +22,8 @@ use sobench_facts::{Sample, constraint_hash};
 use sobench_plan::metrics::MetricsSettings;
 use sobench_plan::record::RunRecord;
 use sobench_runlog::RunLog;
+use sobench_statistics::Rate;
+use sobench_statistics::contrast::Share;
 
 const NS_PER_S: f64 = 1e9;
 
@@ -92,6 +96,10 @@ pub fn run_from_metrics(file: &str, record: &RunRecord, metrics: &Metrics) -> Ru
         ..Run::default()
     };
     run.set_values(metrics.iter());
+    for (metric, rate) in metrics.sessions.iter().flat_map(Sessions::rates) {
+        let Rate { hits, of, .. } = rate;
+        run.counts.insert(Figure::new(metric), Share { hits, of });
+    }
     run
 }
 

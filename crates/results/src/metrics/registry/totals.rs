@@ -305,7 +305,7 @@ pub static DURATION: Metric = total(
     |run| Some(run.duration_ns as f64 / 1e9),
 );
 
-/// Percentage of sessions without an invalid answer among those with a judged turn. In this and the next
+/// Percentage of finished sessions without an invalid answer among those with a judged or a failed turn. In this and the next
 /// two, sessions that the end of the run cut off do not count, and a session counts only if the group
 /// has all of its turns.
 pub static SESSION_VALID_RATE: Metric = total(
@@ -336,6 +336,13 @@ pub static SESSION_RIGHT_RATE: Metric = total(
     |run| session_ends::percent(run.session_ends(), |end| end.is_right),
 )
 .shown(Shown::InFiles);
+
+/// The rates of sessions.
+pub static OF_SESSIONS: [&Metric; 3] = [
+    &SESSION_FINISHED_RATE,
+    &SESSION_VALID_RATE,
+    &SESSION_RIGHT_RATE,
+];
 
 /// F1 of the decision to call a tool, in percent: the harmonic mean of the shares of calls that were due
 /// among those made, and of calls that were made among those due, as in MiniMax' provider verifier.
