@@ -356,7 +356,7 @@ fn a_signed_report_verifies_and_a_changed_byte_is_found() {
     assert!(verifies());
     change(&report);
     assert!(!verifies());
-    folder.file("acceptance.json.sig", "of somebody else");
+    folder.file("acceptance.json.sig", "of another program");
     let (ran, _) = accept(&folder, RATES, &["--sign-key", &key]);
     assert_eq!(ran.code, 2, "{}", ran.stderr);
     // No key is a signature, and a missing one is found before the first request.

@@ -62,7 +62,8 @@ def cells_of(options, port, dataset, seed, folder):
     """The first worse cells of a map, and all worse cells."""
     saved = Path(folder) / "map.json"
     command = [
-        options.sobench, "bench", "--base-url", f"http://127.0.0.1:{port}", "--backend", "openai-chat", *dataset, "--num-prompts", str(options.items), "--seed", str(seed), "--max-concurrency", "16",
+        options.sobench, "bench", "--base-url", f"http://127.0.0.1:{port}", "--backend", "openai-chat", *dataset,
+        "--num-prompts", str(options.items), "--seed", str(seed), "--max-concurrency", "16",
         "--skip-preflight", "--disable-tqdm", "--save", saved, "--force",
     ]  # fmt: skip
     saved.unlink(missing_ok=True)

@@ -228,6 +228,8 @@ impl RateRule {
         let is_open = decision == Decision::NotDecided;
         let needs = is_open.then(|| test.trials_needed(share, looks.len()));
         let needs = needs.flatten();
+        // `--num-prompts` counts sessions, so that each is one request of it.
+        let sent = if self.figure.is_rate() { sent } else { look.of };
         let sent_for_each = sent as f64 / look.of as f64;
         let hits = match self.rule.comparator.is_upper() {
             true => look.of - look.hits,

@@ -177,21 +177,18 @@ fn figure(rule: &RuleResult) -> String {
         }
         (_, _, Some(value)) => match rule.runs {
             Some(runs) if runs > 1 => format!("{} in {runs} runs", with_unit(value, rule.unit)),
-            _ => match rule
-                .reason
-                .as_deref()
-                .filter(|_| rule.decision == Decision::NotMet)
-            {
-                Some(counted) => {
-                    format!(
-                        "{}: {}",
-                        with_unit(value, rule.unit),
-                        printable(counted, 200)
-                    )
-                }
-                None => with_unit(value, rule.unit),
-            },
+            _ => with_unit(value, rule.unit) + &counted(rule),
         },
+        _ => String::new(),
+    }
+}
+
+/// What was counted, of a count that is not met.
+fn counted(rule: &RuleResult) -> String {
+    match &rule.reason {
+        Some(counted) if rule.decision == Decision::NotMet => {
+            format!(": {}", printable(counted, 200))
+        }
         _ => String::new(),
     }
 }

@@ -116,10 +116,7 @@ impl RunsPlan {
             let is_decided = |(rate, looks): (&RateRule, &Vec<Look>)| {
                 rate.decision(looks, is_last, design) != Decision::NotDecided
             };
-            // Further requests of the dataset do not count either.
-            let counts = |looks: &Vec<Look>| looks.last().is_some_and(|look| look.of > 0);
-            let is_done = |rule: (&RateRule, &Vec<Look>)| !counts(rule.1) || is_decided(rule);
-            if self.looks > 1 && rates.iter().zip(&looks).all(is_done) {
+            if self.looks > 1 && rates.iter().zip(&looks).all(is_decided) {
                 break;
             }
         }

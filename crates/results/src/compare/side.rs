@@ -108,7 +108,7 @@ impl Run {
         let known = Figure::all_known(values.iter().copied()).into_iter();
         let named = known.map(|(figure, value)| (figure.to_string(), value));
         self.figures.extend(named);
-        // Rules can be on figures that no table shows.
+        // Totals that no table shows can have rules too.
         let in_files = values.iter().filter_map(|(figure, value)| match value {
             Value::Total(value) => Some((figure.to_string(), *value)),
             _ => None,

@@ -103,9 +103,7 @@ impl Sessions {
             full_load: FullLoad::new(&ends, &all, options),
         })
     }
-}
 
-impl Sessions {
     /// The known rates of sessions.
     pub fn rates(&self) -> impl Iterator<Item = (&'static Metric, Rate)> {
         let rates = [self.finished, self.valid, self.right];

@@ -9,8 +9,7 @@ use crate::compare::requests::{Gaps, Request, Requests};
 use crate::compare::side::{FileKind, Run};
 use crate::metrics::client_overhead::{run_overhead, shard_overhead};
 use crate::metrics::judgement::judged;
-use crate::metrics::registry::Figure;
-use crate::metrics::registry::RequestValues;
+use crate::metrics::registry::{Figure, RequestValues};
 use crate::metrics::sessions::Sessions;
 use crate::metrics::{Metrics, first_uses, in_flight, summarise_with_server};
 use crate::to_explain::ToExplain;
@@ -22,7 +21,6 @@ use sobench_facts::{Sample, constraint_hash};
 use sobench_plan::metrics::MetricsSettings;
 use sobench_plan::record::RunRecord;
 use sobench_runlog::RunLog;
-use sobench_statistics::Rate;
 use sobench_statistics::contrast::Share;
 
 const NS_PER_S: f64 = 1e9;
@@ -97,8 +95,11 @@ pub fn run_from_metrics(file: &str, record: &RunRecord, metrics: &Metrics) -> Ru
     };
     run.set_values(metrics.iter());
     for (metric, rate) in metrics.sessions.iter().flat_map(Sessions::rates) {
-        let Rate { hits, of, .. } = rate;
-        run.counts.insert(Figure::new(metric), Share { hits, of });
+        let share = Share {
+            hits: rate.hits,
+            of: rate.of,
+        };
+        run.counts.insert(Figure::new(metric), share);
     }
     run
 }

@@ -305,9 +305,9 @@ pub static DURATION: Metric = total(
     |run| Some(run.duration_ns as f64 / 1e9),
 );
 
-/// Percentage of finished sessions without an invalid answer among those with a judged or a failed turn. In this and the next
-/// two, sessions that the end of the run cut off do not count, and a session counts only if the group
-/// has all of its turns.
+/// Percentage of finished sessions without an invalid answer among those with a judged or a failed turn.
+/// In this and the next two, sessions that the end of the run cut off do not count, and a session counts
+/// only if the group has all of its turns.
 pub static SESSION_VALID_RATE: Metric = total(
     "session_valid_rate",
     "Valid sessions",
