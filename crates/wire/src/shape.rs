@@ -1,19 +1,8 @@
 //! The shape of an answer: what its checks depend on.
 
-use memchr::{memchr2, memmem};
+use std::io::Write as _;
 
-/// Texts that a model writes. With calls to join, clients only take note of the first ones being
-/// empty or not.
-const TEXTS: [&[u8]; 7] = [
-    b"arguments",
-    b"content",
-    b"reasoning",
-    b"reasoning_content",
-    b"refusal",
-    b"delta",
-    b"text",
-];
-const TEXTS_BESIDE_CALLS: usize = 4;
+use memchr::memchr_iter;
 
 /// The longest number that is an integer in every client.
 const MAX_DIGITS: usize = 15;
@@ -36,17 +25,14 @@ pub fn shape(frames: &str, joins_calls: bool) -> Option<Vec<u8>> {
         copied: 0,
         shape: Vec::with_capacity(bytes.len()),
         known: Vec::new(),
-    };
-    let texts = match joins_calls {
-        true => &TEXTS[..TEXTS_BESIDE_CALLS],
-        false => &TEXTS[..],
+        joins_calls,
     };
     while let Some(quote) = bytes[scan.at..].iter().position(|byte| *byte == b'"') {
         scan.at += quote + 1;
         let text = scan.text()?;
         if bytes.get(scan.at) == Some(&b':') {
             scan.at += 1;
-            scan.value(text, texts)?;
+            scan.value(text)?;
         }
     }
     scan.copy(bytes.len());
@@ -56,8 +42,9 @@ pub fn shape(frames: &str, joins_calls: bool) -> Option<Vec<u8>> {
 
 /// Removes frames that are equal to the two before them.
 fn without_repeats(shape: &mut Vec<u8>) {
-    let ends = memmem::find_iter(shape, b"\n\n").map(|at| at + 2);
-    let ends: Vec<usize> = ends.chain([shape.len()]).collect();
+    let ends = memchr_iter(b'\n', shape).map(|at| at + 1);
+    let ends = ends.filter(|end| shape.get(*end) == Some(&b'\n'));
+    let ends: Vec<usize> = ends.map(|end| end + 1).chain([shape.len()]).collect();
     let (mut start, mut kept, mut repeats) = (0, 0, 0);
     let mut last = 0..0;
     for end in ends {
@@ -82,6 +69,34 @@ struct Scan<'a> {
     shape: Vec<u8>,
     /// Ids, names and times.
     known: Vec<&'a [u8]>,
+    joins_calls: bool,
+}
+
+/// What of a member's value is left out.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Member {
+    /// All but whether it was there before.
+    Name,
+    Time,
+    /// All but whether it is empty.
+    Text,
+    /// All.
+    Count,
+    Other,
+}
+
+impl Member {
+    /// With calls to join, clients only take note of the first texts being empty or not.
+    fn new(name: &[u8], joins_calls: bool) -> Self {
+        match name {
+            b"id" | b"name" => Self::Name,
+            b"created" | b"created_at" => Self::Time,
+            b"arguments" | b"content" | b"reasoning" | b"reasoning_content" => Self::Text,
+            b"refusal" | b"delta" | b"text" if !joins_calls => Self::Text,
+            name if name.ends_with(b"_tokens") => Self::Count,
+            _ => Self::Other,
+        }
+    }
 }
 
 impl<'a> Scan<'a> {
@@ -96,23 +111,20 @@ impl<'a> Scan<'a> {
         let start = self.at;
         loop {
             let rest = &self.bytes[self.at..];
-            let plain = memchr2(b'"', b'\\', rest)?;
-            if rest[..plain]
-                .iter()
-                .fold(false, |any, byte| any | (*byte < b' '))
-            {
-                return None;
-            }
+            let is_special = |byte: &u8| matches!(byte, b'"' | b'\\' | 0..b' ');
+            let plain = rest.iter().position(is_special)?;
             self.at += plain;
             match (rest[plain], rest.get(plain + 1)) {
                 (b'"', _) => break,
-                (_, Some(b'u')) => {
+                (b'\\', Some(b'u')) => {
                     let digits = rest.get(plain + 2..plain + 6)?;
                     let is_plain = digits.iter().all(u8::is_ascii_hexdigit)
                         && !digits[0].eq_ignore_ascii_case(&b'd');
                     self.at += is_plain.then_some(6)?;
                 }
-                (_, Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't')) => self.at += 2,
+                (b'\\', Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't')) => {
+                    self.at += 2;
+                }
                 _ => return None,
             }
         }
@@ -121,24 +133,25 @@ impl<'a> Scan<'a> {
     }
 
     /// The value of a member, if the shape has not all of it.
-    fn value(&mut self, member: &[u8], texts: &[&[u8]]) -> Option<()> {
+    fn value(&mut self, name: &[u8]) -> Option<()> {
         let spaces = |byte: &&u8| **byte == b' ';
         self.at += self.bytes[self.at..].iter().take_while(spaces).count();
         let start = self.at;
-        match self.bytes.get(start)? {
-            b'"' if [b"id".as_slice(), b"name"].contains(&member) || texts.contains(&member) => {
+        let member = Member::new(name, self.joins_calls);
+        match (self.bytes.get(start)?, member) {
+            (b'"', Member::Name | Member::Text) => {
                 self.at += 1;
                 match self.text()? {
                     // A client takes this text for no id.
                     b"" | b"null" => {}
-                    _ if texts.contains(&member) => {
+                    _ if member == Member::Text => {
                         self.copy(start);
                         self.shape.extend(b"\"+\"");
                     }
                     name => self.known(start + 1, name, b"\""),
                 }
             }
-            b'0'..=b'9' => {
+            (b'0'..=b'9', Member::Time | Member::Count) => {
                 let rest = &self.bytes[start..];
                 let is_number = |byte: &u8| byte.is_ascii_digit() || b".eE+-".contains(byte);
                 let length = rest.iter().take_while(|byte| is_number(byte)).count();
@@ -148,8 +161,8 @@ impl<'a> Scan<'a> {
                     && (length == 1 || number[0] != b'0');
                 self.at += length;
                 match member {
-                    b"created" | b"created_at" if is_plain => self.known(start, number, b""),
-                    _ if is_plain && member.ends_with(b"_tokens") => {
+                    Member::Time if is_plain => self.known(start, number, b""),
+                    Member::Count if is_plain => {
                         self.copy(start);
                         self.shape.push(b'0');
                     }
@@ -169,7 +182,7 @@ impl<'a> Scan<'a> {
             self.known.len() - 1
         });
         self.copy(start);
-        self.shape.extend(number.to_string().bytes());
+        let _ = write!(self.shape, "{number}");
         self.shape.extend(end);
     }
 }
