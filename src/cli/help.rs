@@ -38,6 +38,10 @@ Examples:
 /// Where the other flags of `sobench bench` are.
 pub(super) const MORE: &str = "sobench bench --help-all lists every flag, also those of other benchmarks. Comparisons: sobench matrix --help";
 
+/// What other flags do in `sobench accept`.
+pub(super) const TYPED: &str =
+    "The other flags of sobench bench replace those of each run of the file.";
+
 /// Examples of `sobench matrix`.
 pub(super) const MATRIX_EXAMPLES: &str = "\
 Examples:

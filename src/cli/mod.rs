@@ -68,7 +68,7 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Decide whether a server meets the requirements of a file: met, not met, or not decided
-    #[command(mut_args(help::of_accept))]
+    #[command(mut_args(help::of_accept), after_help = help::TYPED)]
     Accept(Box<AcceptArgs>),
     /// Run a benchmark (the default command)
     #[command(mut_args(help::of_bench), after_help = help::MORE)]

@@ -4,7 +4,9 @@ use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 
-use crate::support::{Folder, Ran, Running, ServeProcess, assert_follows, program, sobench};
+use crate::support::{
+    Folder, Ran, Running, ServeProcess, assert_follows, program, sobench, unwrapped,
+};
 
 /// Runs the requirements, and reads the JSON page.
 fn accept(folder: &Folder, file: &str, more: &[&str]) -> (Ran, Option<Value>) {
@@ -81,6 +83,21 @@ fn a_server_without_any_constraint_is_measured_and_not_met() {
     let found = found.unwrap();
     assert!(found["parts"][0]["error"].is_null(), "{found}");
     assert_eq!(decisions(&found)[0].1, "not_met");
+
+    let keywords = r#"
+[[preflight]]
+name = "keywords"
+features = true
+keyword = ["minimum", "maximum"]
+require = ["under_enforced<=0", "enforced>=1", "crashed<=0"]
+"#;
+    let (ran, found) = accept(&folder, keywords, &["--base-url", &server.base_url]);
+    assert_eq!(ran.code, 1, "{}{}", ran.stdout, ran.stderr);
+    let why = "keywords under_enforced<=0 (1: every JSON Schema is ignored)";
+    assert!(unwrapped(&ran.stdout).contains(why), "{}", ran.stdout);
+    let decided = decisions(&found.unwrap());
+    let decided: Vec<&str> = decided.iter().map(|(_, decision)| &**decision).collect();
+    assert_eq!(decided, ["not_met", "not_met", "not_decided"]);
 }
 
 #[test]

@@ -215,8 +215,7 @@ pub(super) fn of_plan(plan: &AcceptPlan) -> Document {
     for part in &plan.parts {
         let rows: Vec<[String; 3]> = match &part.work {
             Work::Runs(runs) => {
-                let planned = runs.plan.settings.dataset.num_prompts * runs.runs;
-                let requests = thousands(planned as u64);
+                let requests = thousands(runs.requests() as u64);
                 let limits = runs.limits.iter().map(|rule| {
                     let fewest = RateRule::new(rule).and_then(|rate| rate.fewest_requests());
                     let fewest = fewest.map_or_else(String::new, |count| thousands(count as u64));

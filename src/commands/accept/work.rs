@@ -16,7 +16,8 @@ use crate::terminal::{self, LineTimer, ProgressPrefix};
 use sobench_core::error::{Error, ErrorKind, Result};
 use sobench_core::shard::Shard;
 use sobench_data::dataset::DatasetName;
-use sobench_preflight::features::FeatureVerdict;
+use sobench_preflight::ProbeKind;
+use sobench_preflight::features::{FeatureVerdict, Survey};
 use sobench_results::accept::{Decision, Design, RateRule, RuleResult, counted, decide_runs};
 use sobench_results::compare::gate::ChangeRuling;
 use sobench_results::compare::read::run_from_log;
@@ -75,9 +76,15 @@ pub(super) fn part(
 }
 
 impl RunsPlan {
+    /// The number of requests of all runs.
+    pub(super) fn requests(&self) -> usize {
+        let dataset = &self.plan.settings.dataset;
+        dataset.num_prompts * dataset.requests_per_row() * self.runs
+    }
+
     fn run(&self, result: &mut PartResult, rules: usize, shutdown: &Shutdown) -> Result<()> {
         let planned = self.plan.settings.dataset.num_prompts;
-        result.planned = planned * self.runs;
+        result.planned = self.requests();
         let design = Design { planned, rules };
         let rates: Vec<RateRule> = self.limits.iter().filter_map(RateRule::new).collect();
         let mut looks: Vec<Vec<Look>> = vec![Vec::new(); rates.len()];
@@ -259,43 +266,13 @@ fn check(
     shutdown: &Shutdown,
 ) -> Result<()> {
     let counts = match &plan.features {
-        Some(features) => {
-            let survey = preflight::survey(plan, features, shutdown)?;
-            let counted = |verdict| {
-                survey
-                    .servers
-                    .iter()
-                    .map(|server| server.count(verdict))
-                    .sum()
-            };
-            let unknown: usize =
-                counted(FeatureVerdict::Undecided) + counted(FeatureVerdict::NotAsked);
-            let weak: usize = counted(FeatureVerdict::NoViolationSeen);
-            result.server = survey.servers.first().map(|server| AcceptedServer {
-                base_url: server.base_url.clone(),
-                model: server.model.clone(),
-                version: server.facts.version.clone(),
-            });
-            result.requests = survey.servers.iter().map(|server| server.requests).sum();
-            let verdicts = [
-                (FeatureVerdict::Enforced, unknown + weak),
-                (FeatureVerdict::NoViolationSeen, unknown),
-                (FeatureVerdict::UnderEnforced, unknown + weak),
-                (FeatureVerdict::Rejected, unknown),
-                (FeatureVerdict::Crashed, unknown),
-            ];
-            let all = FEATURE_FIGURES.into_iter().zip(verdicts);
-            let examples = |verdict| {
-                let features = survey.servers.iter().flat_map(|server| &server.found);
-                let named = features.filter(move |feature| feature.verdict == verdict);
-                named.map(|feature| feature.id.clone()).collect()
-            };
-            all.map(|(name, (verdict, unknown))| Count {
-                examples: examples(verdict),
-                ..Count::new(name, counted(verdict), unknown)
-            })
-            .collect::<Vec<Count>>()
-        }
+        Some(features) => match preflight::survey(plan, features, shutdown) {
+            Ok(survey) => of_survey(&survey, result),
+            Err(error) if error.kind == ErrorKind::Environment => {
+                of_ignored(plan, features.features.len(), result)?.ok_or(error)?
+            }
+            Err(error) => return Err(error),
+        },
         None => {
             let found = preflight::measure(plan)?;
             if found.control.failure.is_some() {
@@ -318,6 +295,71 @@ fn check(
     result.planned = result.requests;
     result.looks = 1;
     result.add_counts(rules, &counts)
+}
+
+/// The counts of each verdict on keywords.
+fn of_survey(survey: &Survey, result: &mut PartResult) -> Vec<Count> {
+    let counted = |verdict| {
+        let servers = survey.servers.iter();
+        servers.map(|server| server.count(verdict)).sum()
+    };
+    let unknown: usize = counted(FeatureVerdict::Undecided) + counted(FeatureVerdict::NotAsked);
+    let weak: usize = counted(FeatureVerdict::NoViolationSeen);
+    result.server = survey.servers.first().map(|server| AcceptedServer {
+        base_url: server.base_url.clone(),
+        model: server.model.clone(),
+        version: server.facts.version.clone(),
+    });
+    result.requests = survey.servers.iter().map(|server| server.requests).sum();
+    let verdicts = [
+        (FeatureVerdict::Enforced, unknown + weak),
+        (FeatureVerdict::NoViolationSeen, unknown),
+        (FeatureVerdict::UnderEnforced, unknown + weak),
+        (FeatureVerdict::Rejected, unknown),
+        (FeatureVerdict::Crashed, unknown),
+    ];
+    let all = FEATURE_FIGURES.into_iter().zip(verdicts);
+    let examples = |verdict| {
+        let features = survey.servers.iter().flat_map(|server| &server.found);
+        let named = features.filter(move |feature| feature.verdict == verdict);
+        named.map(|feature| feature.id.clone()).collect()
+    };
+    all.map(|(name, (verdict, unknown))| Count {
+        examples: examples(verdict),
+        ..Count::new(name, counted(verdict), unknown)
+    })
+    .collect()
+}
+
+/// The counts of a server that ignores every JSON Schema, so that its keywords cannot be tested:
+/// none is enforced. `None` if it does not.
+fn of_ignored(
+    plan: &PreflightPlan,
+    features: usize,
+    result: &mut PartResult,
+) -> Result<Option<Vec<Count>>> {
+    let mut plan = plan.clone();
+    plan.asked.kinds = vec![ProbeKind::JSON_SCHEMA];
+    let found = preflight::measure(&plan)?;
+    let is_ignored = found.silent_losses().next().is_some() && found.recommendation().is_none();
+    if found.control.failure.is_some() || !is_ignored {
+        return Ok(None);
+    }
+    result.server = Some(AcceptedServer {
+        base_url: found.record.base_url.clone(),
+        model: found.record.model.clone(),
+        version: found.facts.version.clone(),
+    });
+    result.requests = found.requests;
+    let known = |name| match name {
+        "enforced" | "no_violation_seen" => Count::new(name, 0, 0),
+        "under_enforced" => Count {
+            examples: vec!["every JSON Schema is ignored".to_owned()],
+            ..Count::new(name, 1, features.saturating_sub(1))
+        },
+        _ => Count::new(name, 0, features),
+    };
+    Ok(Some(FEATURE_FIGURES.map(known).into()))
 }
 
 impl PartResult {

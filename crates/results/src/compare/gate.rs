@@ -324,9 +324,12 @@ fn compare_arms(rule: &LimitRule, side: &Side, (from, to): (Arm, Arm), broken: f
     let [run] = &side.runs[..] else {
         return undecided(Ruling::Unknown(NoInterval::SeveralRuns));
     };
-    let is_known = |figure: Figure| run.counts.contains_key(&figure);
-    if !is_known(rule.metric) || !rule.other.is_some_and(is_known) {
+    let accuracy = |figure: Figure| run.counts.get(&figure)?.percent();
+    let Some(other) = accuracy(rule.metric).and(rule.other.and_then(accuracy)) else {
         return undecided(Ruling::Absent);
+    };
+    if other <= -rule.value {
+        return undecided(Ruling::Unknown(NoInterval::NothingToLose));
     }
     let [kept, broken] = [KEPT_LEVEL, broken].map(|level| run.accuracy_difference(from, to, level));
     let (Some((difference, low, high)), Some((_, widest_low, widest_high))) = (kept, broken) else {
@@ -980,6 +983,9 @@ mod tests {
         assert!((difference - 14.5).abs() < 1e-9, "{difference}");
         let other = "accuracy(free)>=accuracy(prompt)-3pp";
         assert_eq!(ruled(other, &equal).ruling, Ruling::Absent);
+        let rarely_right = with_pairs(4, 0, 3);
+        let nothing_to_lose = Ruling::Unknown(NoInterval::NothingToLose);
+        assert_eq!(ruled(rule, &rarely_right).ruling, nothing_to_lose);
         let mut without = equal.clone();
         without.runs[0].arm_pairs.clear();
         let no_items = Ruling::Unknown(NoInterval::NoItems);

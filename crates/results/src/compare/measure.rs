@@ -105,6 +105,8 @@ pub enum NoInterval {
     NoItems,
     /// Several runs of a side have the same items.
     SeveralRuns,
+    /// The margin is at least the accuracy of the arm that is compared with.
+    NothingToLose,
 }
 
 impl NoInterval {
@@ -125,6 +127,10 @@ impl NoInterval {
             Self::FollowsRate => "it follows the request rate".to_owned(),
             Self::NoItems => "no item has requests in both arms".to_owned(),
             Self::SeveralRuns => "arms are compared in one run; this side has several".to_owned(),
+            Self::NothingToLose => {
+                "the accuracy of the other arm is within the margin, so nothing can be lost"
+                    .to_owned()
+            }
             Self::SingleValue => return None,
         })
     }
