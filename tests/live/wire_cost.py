@@ -4,8 +4,8 @@
     tests/live/wire_cost.py [--sobench target/release/sobench] [--pairs 12]
 
 Both clients alternate: by `sobench calibrate` against its server of known timing, and against one `sobench serve` with streams of
-tool calls and of text. The intervals are of the mean difference of the pairs (Student's t, 95 %). Exit code 1 if an interval of CPU time
-reaches 3 %. Nothing else may run.
+tool calls and of text, where a side of a pair is several runs. The intervals are of the mean difference of the pairs (Student's t, 95 %).
+Exit code 1 if an interval of CPU time reaches 3 %. Nothing else may run.
 """
 
 import argparse
@@ -21,6 +21,9 @@ T_95 = {4: 3.18, 6: 2.57, 8: 2.36, 10: 2.26, 12: 2.20, 16: 2.13, 20: 2.09, 30: 2
 """Student's t at 95 %, by the number of pairs."""
 
 LIMIT_PERCENT = 3
+
+ROUNDS = 4
+"""Runs of a side of a pair, which alternate with those of the other side."""
 
 
 def calibrate(sobench, wires, folder):
@@ -41,10 +44,10 @@ def calibrate(sobench, wires, folder):
 
 
 def measure(sobench, url, dataset, wire, folder):
-    """CPU seconds of the client per million tokens, and the mean TTFT in ms."""
+    """CPU seconds of the client, output tokens, and the mean TTFT in ms."""
     result = Path(folder) / "result.json"
     command = [
-        sobench, "bench", "--base-url", url, "--backend", "openai-chat", "--dataset", dataset, "--num-prompts", "4000", "--output-len", "100",
+        sobench, "bench", "--base-url", url, "--backend", "openai-chat", "--dataset", dataset, "--num-prompts", "2000", "--output-len", "100",
         "--max-concurrency", "64", "--skip-preflight", "--no-run-log", "--disable-tqdm", f"--wire={wire}", "--save-result", "--result-dir",
         folder, "--result-filename", result.name,
     ]  # fmt: skip
@@ -53,7 +56,17 @@ def measure(sobench, url, dataset, wire, folder):
     after = os.times()
     found = json.loads(result.read_text())
     cpu_s = after.children_user + after.children_system - before.children_user - before.children_system
-    return cpu_s / found["total_output_tokens"] * 1e6, found["mean_ttft_ms"]
+    return cpu_s, found["total_output_tokens"], found["mean_ttft_ms"]
+
+
+def alternate(sobench, url, dataset, wires, folder):
+    """CPU seconds per million tokens and the mean TTFT in ms, of a client with each value of --wire."""
+    runs = {wire: [] for wire in wires}
+    for number in range(ROUNDS):
+        for wire in wires if number % 2 else reversed(wires):
+            runs[wire].append(measure(sobench, url, dataset, wire, folder))
+    sums = {wire: [sum(column) for column in zip(*rows)] for wire, rows in runs.items()}
+    return {wire: (cpu_s / tokens * 1e6, ttft_ms / ROUNDS) for wire, (cpu_s, tokens, ttft_ms) in sums.items()}
 
 
 def interval(off, on):
@@ -82,7 +95,7 @@ def main():
                     if dataset == "calibrate":
                         found = calibrate(options.sobench, wires, folder)
                     else:
-                        found = {wire: measure(options.sobench, url, dataset, wire, folder) for wire in wires}
+                        found = alternate(options.sobench, url, dataset, wires, folder)
                     for wire in wires:
                         rows[wire].append(found[wire])
                 for index, (name, unit) in enumerate((("CPU", "s per million tokens"), ("error of TTFT" if dataset == "calibrate" else "TTFT", "ms"))):
