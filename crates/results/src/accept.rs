@@ -84,8 +84,13 @@ impl From<Ruling> for Decision {
 }
 
 impl RuleResult {
-    /// A rule without a figure.
+    /// A rule without a figure. The reason may be the result of a gate.
     pub fn not_decided(rule: String, reason: Option<String>) -> Self {
+        let own = |reason: String| match reason.strip_prefix("undecided: ") {
+            Some(reason) => reason.to_owned(),
+            None => reason,
+        };
+        let reason = reason.map(own);
         Self {
             rule,
             decision: Decision::NotDecided,
@@ -386,6 +391,9 @@ mod tests {
             panic!("{open:?}");
         };
         assert!((400..1200).contains(&needs), "{needs}");
+        let ruled = Some("undecided: too few".to_owned());
+        let ruled = RuleResult::not_decided(String::new(), ruled);
+        assert_eq!(ruled.reason.as_deref(), Some("too few"));
         let none = decide(&look(0, 0));
         assert_eq!(
             none.reason.as_deref(),
