@@ -47,7 +47,7 @@ def measure(sobench, url, dataset, wire, folder):
     """CPU seconds of the client, output tokens, and the mean TTFT in ms."""
     result = Path(folder) / "result.json"
     command = [
-        sobench, "bench", "--base-url", url, "--backend", "openai-chat", "--dataset", dataset, "--num-prompts", "2000", "--output-len", "100",
+        sobench, "bench", "--base-url", url, "--backend", "openai-chat", "--dataset", dataset, "--num-prompts", "1000", "--output-len", "100",
         "--max-concurrency", "64", "--skip-preflight", "--no-run-log", "--disable-tqdm", f"--wire={wire}", "--save-result", "--result-dir",
         folder, "--result-filename", result.name,
     ]  # fmt: skip
