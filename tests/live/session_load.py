@@ -173,6 +173,5 @@ def main():
     return int(failed or high >= LIMIT_PERCENT)
 
 
-
 if __name__ == "__main__":
     sys.exit(main())

@@ -16,7 +16,8 @@ use crate::terminal::{self, LineTimer, ProgressPrefix};
 use sobench_core::error::{Error, ErrorKind, Result};
 use sobench_core::shard::Shard;
 use sobench_data::dataset::DatasetName;
-use sobench_preflight::ProbeKind;
+use sobench_preflight::Preflight;
+use sobench_preflight::features::probe::NoSurvey;
 use sobench_preflight::features::{FeatureVerdict, Survey};
 use sobench_results::accept::{Decision, Design, RateRule, RuleResult, counted, decide_runs};
 use sobench_results::compare::gate::ChangeRuling;
@@ -268,10 +269,10 @@ fn check(
     let counts = match &plan.features {
         Some(features) => match preflight::survey(plan, features, shutdown) {
             Ok(survey) => of_survey(&survey, result),
-            Err(error) if error.kind == ErrorKind::Environment => {
-                of_ignored(plan, features.features.len(), result)?.ok_or(error)?
+            Err(NoSurvey::NothingEnforced(found)) if found.silent_losses().next().is_some() => {
+                of_ignored(&found, features.features.len(), result)
             }
-            Err(error) => return Err(error),
+            Err(error) => return Err(error.into()),
         },
         None => {
             let found = preflight::measure(plan)?;
@@ -331,20 +332,9 @@ fn of_survey(survey: &Survey, result: &mut PartResult) -> Vec<Count> {
     .collect()
 }
 
-/// The counts of a server that ignores every JSON Schema, so that its keywords cannot be tested:
-/// none is enforced. `None` if it does not.
-fn of_ignored(
-    plan: &PreflightPlan,
-    features: usize,
-    result: &mut PartResult,
-) -> Result<Option<Vec<Count>>> {
-    let mut plan = plan.clone();
-    plan.asked.kinds = vec![ProbeKind::JSON_SCHEMA];
-    let found = preflight::measure(&plan)?;
-    let is_ignored = found.silent_losses().next().is_some() && found.recommendation().is_none();
-    if found.control.failure.is_some() || !is_ignored {
-        return Ok(None);
-    }
+/// The counts of a server that ignores JSON Schemas, so that its keywords cannot be tested: none is
+/// enforced.
+fn of_ignored(found: &Preflight, features: usize, result: &mut PartResult) -> Vec<Count> {
     result.server = Some(AcceptedServer {
         base_url: found.record.base_url.clone(),
         model: found.record.model.clone(),
@@ -359,7 +349,7 @@ fn of_ignored(
         },
         _ => Count::new(name, 0, features),
     };
-    Ok(Some(FEATURE_FIGURES.map(known).into()))
+    FEATURE_FIGURES.map(known).into()
 }
 
 impl PartResult {

@@ -11,7 +11,7 @@ use crate::commands::preflight::{number_duplicates, output};
 use crate::terminal::{self, Mode, Progress, ProgressLabels};
 use sobench_core::error::{Error, Result};
 use sobench_core::exit_codes::{ENVIRONMENT, INTERRUPTED, SUCCESS};
-use sobench_preflight::features::probe;
+use sobench_preflight::features::probe::{self, NoSurvey};
 use sobench_preflight::features::{FeatureResult, FeatureVerdict, ServerSurvey, Survey};
 use sobench_preflight::server_label;
 use sobench_shutdown::Shutdown;
@@ -46,7 +46,7 @@ pub(crate) fn survey(
     options: &PreflightPlan,
     features: &FeaturePlan,
     shutdown: &Shutdown,
-) -> Result<Survey> {
+) -> std::result::Result<Survey, NoSurvey> {
     let runtime = Runtime::new()
         .map_err(|error| Error::environment(format!("cannot start threads: {error}")))?;
     let mut servers = Vec::new();
@@ -71,7 +71,7 @@ fn survey_target(
     features: &FeaturePlan,
     runtime: &Runtime,
     shutdown: &Shutdown,
-) -> Result<ServerSurvey> {
+) -> std::result::Result<ServerSurvey, NoSurvey> {
     let opened = Target::open(&options.servers, target, &options.asked, runtime)?;
     let progress_words = ProgressLabels {
         unit: "keywords",

@@ -7,7 +7,7 @@ use sobench_backend::Product;
 use sobench_backend::identify::{Server, identify};
 use sobench_client::{Client, ClientSettings, Endpoint, list_models, server_version, wait_ready};
 use sobench_core::constraint::GrammarDialect;
-use sobench_core::error::Result;
+use sobench_core::error::{Error, Result};
 use sobench_embedded::{EmbeddedServer, EmbeddedSettings, SYNTHETIC_MODEL};
 use sobench_preflight::ToolQuestion;
 use sobench_preflight::features::MARKS;
@@ -49,7 +49,7 @@ impl Target {
                         ..preflight_options(flags, asked, model, server, notation)
                     };
                     runner::wait_until_loaded(&client, &options, *ready_timeout).await?;
-                    Ok(options)
+                    Ok::<_, Error>(options)
                 })?;
                 Ok(Self {
                     client,

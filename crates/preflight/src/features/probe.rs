@@ -44,7 +44,7 @@ pub async fn survey(
     features: &[Feature],
     shutdown: &Shutdown,
     mut on_feature: impl FnMut(&FeatureResult),
-) -> Result<ServerSurvey> {
+) -> std::result::Result<ServerSurvey, NoSurvey> {
     let client = Client::new(ClientSettings {
         request_timeout: Some(options.timeout),
         idle_timeout: None,
@@ -57,10 +57,10 @@ pub async fn survey(
         ..options.clone()
     };
     let enforced = crate::run(&client, &json_only, shutdown, |_| {}).await?;
-    let dialect = enforced
-        .recommendation()
-        .ok_or_else(|| nothing_enforced_error(&enforced))?
-        .dialect;
+    let Some(recommendation) = enforced.recommendation() else {
+        return Err(NoSurvey::NothingEnforced(Box::new(enforced)));
+    };
+    let dialect = recommendation.dialect;
     let endpoint = client.options().endpoint.clone();
     let has_tokenizer = enforced.facts.product.is_some_and(has_tokenize_page);
     let mut probe = Probe {
@@ -86,7 +86,7 @@ pub async fn survey(
             Err(_) if shutdown.is_requested() && !found.is_empty() => {
                 found.push(not_tested(feature, INTERRUPTED));
             }
-            Err(error) => return Err(error),
+            Err(error) => return Err(error.into()),
         }
     }
     let engine_fixed = enforced
@@ -108,6 +108,29 @@ pub async fn survey(
         found,
         notices: last_request.into_iter().chain(engine_fixed).collect(),
     })
+}
+
+/// Why there is no survey.
+#[derive(Debug)]
+pub enum NoSurvey {
+    Failed(Error),
+    /// No dialect enforces a JSON Schema.
+    NothingEnforced(Box<crate::Preflight>),
+}
+
+impl From<Error> for NoSurvey {
+    fn from(error: Error) -> Self {
+        Self::Failed(error)
+    }
+}
+
+impl From<NoSurvey> for Error {
+    fn from(why: NoSurvey) -> Self {
+        match why {
+            NoSurvey::Failed(error) => error,
+            NoSurvey::NothingEnforced(found) => nothing_enforced_error(&found),
+        }
+    }
 }
 
 fn nothing_enforced_error(found: &crate::Preflight) -> Error {
