@@ -1,8 +1,9 @@
 //! The frames of an answer, as the server sent them.
 
 use std::borrow::Cow;
+use std::ops::Range;
 
-use memchr::memchr2;
+use memchr::{memchr3, memmem};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -10,7 +11,7 @@ use serde::{Deserialize, Serialize};
 const MAX_BYTES: usize = 64 << 10;
 
 /// Bytes of the frames of most answers.
-const USUAL_BYTES: usize = 2 << 10;
+const USUAL_BYTES: usize = 1000;
 
 /// Bytes of frames that are kept in the run log.
 const MAX_LOGGED_BYTES: usize = 2 << 10;
@@ -27,22 +28,43 @@ pub struct Frames {
 /// Too many bytes. It is no frame.
 const CUT: &str = ":cut\n";
 
+/// Stands for the head of the first frame, its data before the choices. No JSON has this character.
+const HEAD: char = '\u{1}';
+const HEAD_STARTS: &str = "data: ";
+const HEAD_ENDS: &str = "\"choices\"";
+
+/// The length of the head of data.
+fn head_len(data: &[u8]) -> Option<usize> {
+    memmem::find(data, HEAD_ENDS.as_bytes())
+}
+
 impl Frames {
     pub fn is_empty(&self) -> bool {
         self.text.is_empty()
     }
 
     /// The frames as server-sent events; `None` if there were too many bytes.
-    pub fn text(&self) -> Option<&str> {
+    pub fn text(&self) -> Option<Cow<'_, str>> {
+        let text = self.compact()?;
+        let head = text.strip_prefix(HEAD_STARTS);
+        let head = head.and_then(|data| Some(&data[..head_len(data.as_bytes())?]));
+        Some(match head {
+            Some(head) if text.contains(HEAD) => Cow::Owned(text.replace(HEAD, head)),
+            _ => Cow::Borrowed(text),
+        })
+    }
+
+    /// [`Frames::text`], in which one character stands for a head that frames repeat.
+    pub fn compact(&self) -> Option<&str> {
         (self.text != CUT).then_some(&self.text)
     }
 
     /// The frames for the run log: marked as cut if they are too long for it.
-    pub fn shortened(mut self) -> Self {
-        if self.text.len() > MAX_LOGGED_BYTES {
-            CUT.clone_into(&mut self.text);
+    pub fn shortened(self) -> Self {
+        let text = self.text().filter(|text| text.len() <= MAX_LOGGED_BYTES);
+        Self {
+            text: text.map_or_else(|| CUT.to_owned(), Cow::into_owned),
         }
-        self
     }
 
     pub fn len(&self) -> usize {
@@ -55,6 +77,8 @@ impl Frames {
 #[derive(Debug, Default)]
 pub struct FrameWriter {
     text: String,
+    /// Where the head of the first frame is; empty if it has none.
+    head: Range<usize>,
     /// The last frame, if more text may be added to it.
     open: Option<Open>,
 }
@@ -79,6 +103,11 @@ struct Open {
 impl FrameWriter {
     /// Adds a frame: the name of its event, which may be empty, and its data.
     pub fn add(&mut self, name: &[u8], data: &[u8], content: &str) {
+        self.add_frame(name, data, 0, content);
+    }
+
+    /// The last bytes of the data are added as they are.
+    fn add_frame(&mut self, name: &[u8], data: &[u8], suffix_len: usize, content: &str) {
         self.close(content);
         if self.text == CUT {
             return;
@@ -86,6 +115,7 @@ impl FrameWriter {
         if self.text.is_empty() {
             self.text.reserve(USUAL_BYTES);
         }
+        let is_first = self.text.is_empty() && name.is_empty();
         if self.text.len() + name.len() + data.len() > MAX_BYTES {
             CUT.clone_into(&mut self.text);
             return;
@@ -97,13 +127,30 @@ impl FrameWriter {
                     Ok(value) => Cow::Borrowed(value),
                     Err(_) => String::from_utf8_lossy(value),
                 };
-                // A line end is white space in JSON.
-                match memchr2(b'\n', b'\r', value.as_bytes()) {
-                    Some(_) => self.text.push_str(&value.replace(['\n', '\r'], " ")),
+                // A line end is white space in JSON, and other control characters are none.
+                let value = match memchr3(b'\n', b'\r', HEAD as u8, value.as_bytes()) {
+                    Some(_) => value
+                        .replace(['\n', '\r'], " ")
+                        .replace(HEAD, "\u{2}")
+                        .into(),
+                    None => value,
+                };
+                let head = &self.text[self.head.clone()];
+                let rest = value.strip_prefix(head).filter(|_| !head.is_empty());
+                match rest.filter(|rest| rest.len() >= suffix_len) {
+                    Some(rest) => {
+                        self.text.push(HEAD);
+                        self.text.push_str(rest);
+                    }
                     None => self.text.push_str(&value),
                 }
                 self.text.push('\n');
             }
+        }
+        if is_first {
+            let data = &self.text.as_bytes()[HEAD_STARTS.len()..];
+            let len = head_len(data).unwrap_or_default();
+            self.head = HEAD_STARTS.len()..HEAD_STARTS.len() + len;
         }
         self.text.push('\n');
     }
@@ -131,7 +178,7 @@ impl FrameWriter {
             }
             _ => {}
         }
-        self.add(name, data, content);
+        self.add_frame(name, data, suffix_len, content);
         if self.text != CUT {
             let end = self.text.split_off(self.text.len() - end_len);
             let content_from = match piece {
@@ -191,6 +238,29 @@ mod tests {
              data: {\"t\":\"xy}\u{e9}\\\"\"}\n\n\
              event: end\ndata: {}\n\ndata: {\"t\":\"w!\"}\n\n"
         );
+        let mut frames = FrameWriter::default();
+        frames.add(b"", b"{\"id\":\"\x01\n\",\"choices\":[1]}", "");
+        frames.add(b"", b"{\"id\":\"a\",\"choices\":[2]}", "");
+        frames.add(b"", b"{\"id\":\"\x01 \",\"choices\":[3]}", "");
+        assert_eq!(
+            frames.into_frames("").text().unwrap(),
+            "data: {\"id\":\"\u{2} \",\"choices\":[1]}\n\ndata: {\"id\":\"a\",\"choices\":[2]}\n\n\
+             data: {\"id\":\"\u{2} \",\"choices\":[3]}\n\n"
+        );
+        let mut frames = FrameWriter::default();
+        for number in 0..3 {
+            let data = format!("{{\"id\":\"a\",\"choices\":[{number}]}}");
+            frames.add(b"", data.as_bytes(), "");
+        }
+        let frames = frames.into_frames("");
+        let (first, others) = ("data: {\"id\":\"a\",", "\"choices\":");
+        let of = |head: &str| {
+            let later = |number| format!("data: {head}{others}[{number}]}}\n\n");
+            format!("{first}{others}[0]}}\n\n{}{}", later(1), later(2))
+        };
+        assert_eq!(frames.compact().unwrap(), of("\u{1}"));
+        assert_eq!(frames.text().unwrap(), of("{\"id\":\"a\","));
+        assert_eq!(frames.shortened().compact().unwrap(), of("{\"id\":\"a\","));
         let mut frames = FrameWriter::default();
         frames.add(b"", &[b'1'; MAX_BYTES], "");
         frames.add_text(b"", b"{\"t\":\"w\"}", &Piece::Content("w"), 2, "");

@@ -186,7 +186,7 @@ fn client_reads(
     let Some(text) = frames.text() else {
         return Some(ClientReads::default());
     };
-    let readings = wire::readings(Stream::new(text), exchange.constraint);
+    let readings = wire::readings(Stream::new(&text), exchange.constraint);
     if are_same(&readings) {
         return None;
     }

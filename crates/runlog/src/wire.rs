@@ -27,7 +27,7 @@ impl KnownShapes {
         if frames.is_empty() || !observation.outcome.is_answer() {
             return;
         }
-        let Some(text) = frames.text() else {
+        let Some(compact) = frames.compact() else {
             answer.frames = frames;
             return;
         };
@@ -37,12 +37,13 @@ impl KnownShapes {
         let tools = case.constraint.as_deref().and_then(Constraint::tools);
         let is_known = |call: &ToolCall| tools.is_none_or(|tools| tools.tool(&call.name).is_some());
         let is_plain = !joins || (calls.iter().all(is_known) && are_distinct_objects(calls));
-        let shape = is_plain.then(|| shape(text, joins)).flatten();
+        let shape = is_plain.then(|| shape(compact, joins)).flatten();
         let shape = shape.map(|shape| (shape, joins));
         if shape.as_ref().is_some_and(|shape| self.0.contains(shape)) {
             return;
         }
-        let stream = Stream::new(text);
+        let text = frames.text().unwrap_or_default();
+        let stream = Stream::new(&text);
         let found = stream.departures().unwrap_or_default();
         let is_kept = !found.is_empty() || {
             joins && !are_same(&readings(stream, case.constraint.as_deref()))

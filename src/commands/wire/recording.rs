@@ -106,7 +106,7 @@ fn run_log(path: &Path, shown: &str) -> Result<Recording> {
     for start in (0..lines.len()).step_by(BATCH) {
         for (case, observation) in reader.read(start..lines.len().min(start + BATCH))? {
             let frames = &observation.answer.frames;
-            match frames.text() {
+            match frames.text().as_deref() {
                 Some("") => alike += usize::from(observation.outcome.is_answer()),
                 Some(text) => streams.extend(stream(
                     &format!("{shown}, {}", case.id),
