@@ -22,13 +22,8 @@ T_95 = {4: 3.18, 6: 2.57, 8: 2.36, 10: 2.26, 12: 2.20, 16: 2.13, 20: 2.09, 30: 2
 
 LIMIT_PERCENT = 3
 
-DATASETS = ("calibrate", "tools", "json")
-
-REPEATS = 20
-"""Runs of a side of a pair in `calibrate`: two processes differ by a few percent, however long they run."""
-
-ROUNDS = 4
-"""Runs of a side of a pair, which alternate with those of the other side."""
+RUNS = {"calibrate": 20, "tools": 4, "json": 4}
+"""Runs of a side of a pair, which alternate with those of the other side: two processes differ by a few percent, however long they run."""
 
 
 def calibrate(sobench, wires, folder):
@@ -41,7 +36,7 @@ def calibrate(sobench, wires, folder):
             f" --result-filename {{file}} --skip-preflight --disable-tqdm --no-run-log --wire={wire}"
         )
         clients += ["--against-name", wire, "--against", command]
-    options = ["--streams", "400", "--request-rate", "0", "--itl-ms", "20", "--repeat", str(REPEATS), "--format", "json", *clients]
+    options = ["--streams", "400", "--request-rate", "0", "--itl-ms", "20", "--repeat", str(RUNS["calibrate"]), "--format", "json", *clients]
     if len(os.sched_getaffinity(0)) > 1:
         options += ["--client-cores", "0", "--server-cores", "1"]
     page = subprocess.run([sobench, "calibrate", *options], check=True, capture_output=True, text=True, cwd=folder).stdout
@@ -72,11 +67,11 @@ def measure(sobench, url, dataset, wire, folder):
 def alternate(sobench, url, dataset, wires, folder):
     """CPU seconds per million tokens and the mean TTFT in ms, of a client with each value of --wire."""
     runs = {wire: [] for wire in wires}
-    for number in range(ROUNDS):
+    for number in range(RUNS[dataset]):
         for wire in wires if number % 2 else reversed(wires):
             runs[wire].append(measure(sobench, url, dataset, wire, folder))
     sums = {wire: [sum(column) for column in zip(*rows)] for wire, rows in runs.items()}
-    return {wire: (cpu_s / tokens * 1e6, ttft_ms / ROUNDS) for wire, (cpu_s, tokens, ttft_ms) in sums.items()}
+    return {wire: (cpu_s / tokens * 1e6, ttft_ms / RUNS[dataset]) for wire, (cpu_s, tokens, ttft_ms) in sums.items()}
 
 
 def interval(off, on):
@@ -92,14 +87,14 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sobench", type=lambda path: str(Path(path).resolve()), default="target/release/sobench")
     parser.add_argument("--pairs", type=int, default=12, choices=T_95)
-    parser.add_argument("--only", choices=DATASETS)
+    parser.add_argument("--only", choices=RUNS)
     options = parser.parse_args()
     is_passed = True
     with tempfile.TemporaryDirectory() as folder:
         server = subprocess.Popen([options.sobench, "serve", "--port", "0"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         try:
             url = next(word for line in server.stdout for word in line.split() if word.startswith("http://")).rstrip("/,.")
-            for dataset in [options.only] if options.only else DATASETS:
+            for dataset in [options.only] if options.only else RUNS:
                 rows = {"off": [], "on": []}
                 for number in range(options.pairs):
                     wires = ("off", "on") if number % 2 else ("on", "off")

@@ -1,7 +1,6 @@
 //! The frames of an answer, as the server sent them.
 
 use std::borrow::Cow;
-use std::ops::Range;
 
 use memchr::{memchr3, memmem};
 use schemars::JsonSchema;
@@ -28,14 +27,16 @@ pub struct Frames {
 /// Too many bytes. It is no frame.
 const CUT: &str = ":cut\n";
 
-/// Stands for the head of the first frame, its data before the choices. No JSON has this character.
+/// Stands for the head of the first frame: its data before the choices. No JSON has this character.
 const HEAD: char = '\u{1}';
-const HEAD_STARTS: &str = "data: ";
-const HEAD_ENDS: &str = "\"choices\"";
+const DATA: &str = "data: ";
+const MAX_HEAD_BYTES: usize = 1 << 10;
 
-/// The length of the head of data.
-fn head_len(data: &[u8]) -> Option<usize> {
-    memmem::find(data, HEAD_ENDS.as_bytes())
+/// The head of the first of these frames; empty if it has none, or a long one.
+fn head(frames: &str) -> &str {
+    let data = frames.strip_prefix(DATA).unwrap_or_default();
+    let len = memmem::find(data.as_bytes(), b"\"choices\"").filter(|len| *len <= MAX_HEAD_BYTES);
+    &data[..len.unwrap_or_default()]
 }
 
 impl Frames {
@@ -46,11 +47,9 @@ impl Frames {
     /// The frames as server-sent events; `None` if there were too many bytes.
     pub fn text(&self) -> Option<Cow<'_, str>> {
         let text = self.compact()?;
-        let head = text.strip_prefix(HEAD_STARTS);
-        let head = head.and_then(|data| Some(&data[..head_len(data.as_bytes())?]));
-        Some(match head {
-            Some(head) if text.contains(HEAD) => Cow::Owned(text.replace(HEAD, head)),
-            _ => Cow::Borrowed(text),
+        Some(match text.contains(HEAD) {
+            true => Cow::Owned(text.replace(HEAD, head(text))),
+            false => Cow::Borrowed(text),
         })
     }
 
@@ -77,8 +76,8 @@ impl Frames {
 #[derive(Debug, Default)]
 pub struct FrameWriter {
     text: String,
-    /// Where the head of the first frame is; empty if it has none.
-    head: Range<usize>,
+    /// Bytes of [`head`].
+    head_len: usize,
     /// The last frame, if more text may be added to it.
     open: Option<Open>,
 }
@@ -115,19 +114,19 @@ impl FrameWriter {
         if self.text.is_empty() {
             self.text.reserve(USUAL_BYTES);
         }
-        let is_first = self.text.is_empty() && name.is_empty();
+        let is_first = self.text.is_empty();
         if self.text.len() + name.len() + data.len() > MAX_BYTES {
             CUT.clone_into(&mut self.text);
             return;
         }
-        for (field, value) in [("event: ", name), ("data: ", data)] {
+        for (field, value) in [("event: ", name), (DATA, data)] {
             if field != "event: " || !value.is_empty() {
                 self.text.push_str(field);
                 let value = match std::str::from_utf8(value) {
                     Ok(value) => Cow::Borrowed(value),
                     Err(_) => String::from_utf8_lossy(value),
                 };
-                // A line end is white space in JSON, and other control characters are none.
+                // JSON has line ends only where a space is the same, and no HEAD.
                 let value = match memchr3(b'\n', b'\r', HEAD as u8, value.as_bytes()) {
                     Some(_) => value
                         .replace(['\n', '\r'], " ")
@@ -135,7 +134,7 @@ impl FrameWriter {
                         .into(),
                     None => value,
                 };
-                let head = &self.text[self.head.clone()];
+                let head = &self.text[DATA.len()..][..self.head_len];
                 let rest = value.strip_prefix(head).filter(|_| !head.is_empty());
                 match rest.filter(|rest| rest.len() >= suffix_len) {
                     Some(rest) => {
@@ -148,9 +147,7 @@ impl FrameWriter {
             }
         }
         if is_first {
-            let data = &self.text.as_bytes()[HEAD_STARTS.len()..];
-            let len = head_len(data).unwrap_or_default();
-            self.head = HEAD_STARTS.len()..HEAD_STARTS.len() + len;
+            self.head_len = head(&self.text).len();
         }
         self.text.push('\n');
     }
@@ -247,6 +244,13 @@ mod tests {
             "data: {\"id\":\"\u{2} \",\"choices\":[1]}\n\ndata: {\"id\":\"a\",\"choices\":[2]}\n\n\
              data: {\"id\":\"\u{2} \",\"choices\":[3]}\n\n"
         );
+        let mut frames = FrameWriter::default();
+        let (data, text) = ("{\"t\":\"x}\",\"choices\":[]}", Piece::Arguments("x}"));
+        for _ in 0..3 {
+            frames.add_text(b"", data.as_bytes(), &text, "\",\"choices\":[]}".len(), "");
+        }
+        let expected = format!("data: {data}\n\n").repeat(3);
+        assert_eq!(frames.into_frames("").text().unwrap(), expected);
         let mut frames = FrameWriter::default();
         for number in 0..3 {
             let data = format!("{{\"id\":\"a\",\"choices\":[{number}]}}");
