@@ -22,7 +22,7 @@ def mark(cell):
         text += " " + (cell["class"].replace("_", " ") if "class" in cell else f"{cell['invalid']} of {cell['valid'] + cell['invalid']}")
     elif verdict in HELD and "valid" in cell:
         text += f" {cell['valid']}"
-    slow = f" ⏱ {cell['slow_ms'] / 1000:.0f} s" if "slow_ms" in cell else ""
+    slow = f" +{cell['slow_ms'] / 1000:.0f} s" if "slow_ms" in cell else ""
     return text + "*" * cell.get("is_fewer", False) + slow
 
 

@@ -51,7 +51,8 @@ def page_servers(pictures, data):
 - `format` is asserted here; as an annotation it may be ignored.
 - Departures that makers document are shown, too.
 """.replace("\n\n\n", "\n\n"))
-    out.append("## What was not measured\n" + missing("features", FEATURES) + missing("kinds", KINDS) + "\nGPUs; other models and dialects. The time of each keyword (slow ones have ⏱ in the chart): only in parts of sobench from 2026-11-28 on.\n")
+    rest = "GPUs; other models and dialects. The time of each keyword (slow ones have `+3 s` in the chart): only in parts of sobench from 2026-11-28 on.\n"
+    out.append("## What was not measured\n" + "\n".join(filter(None, [missing("features", FEATURES), missing("kinds", KINDS), rest])))
     out += [machines(), *snippets(data)]
     parts = [*FEATURES.values(), *KINDS.values()]
     versions = [f"- {product_of(name)}: {file['versions']['engines'] or server_of(name)['engine']}" for name, file in {**KINDS, **FEATURES}.items()]

@@ -109,7 +109,7 @@ fn mark(cell: &Value) -> String {
     let fewer = if cell["is_fewer"] == true { "*" } else { "" };
     let slow = cell["slow_ms"]
         .as_f64()
-        .map(|ms| format!(" ⏱ {:.0} s", ms / 1000.0));
+        .map(|ms| format!(" +{:.0} s", ms / 1000.0));
     format!("{text}{fewer}{}", slow.unwrap_or_default())
 }
 
