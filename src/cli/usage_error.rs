@@ -172,6 +172,7 @@ fn number_hint(sentence: &str, is_list: bool) -> String {
             true => "give numbers, separated by commas".to_owned(),
             false => "give a number".to_owned(),
         },
+        "value was not a boolean" => "give on or off".to_owned(),
         other => format!(
             "correct the value: {}",
             other.lines().collect::<Vec<_>>().join(" ")
@@ -284,6 +285,11 @@ mod tests {
                 "give whole numbers, separated by commas",
             ),
             ("--top-p x", "invalid value for --top-p: x", "give a number"),
+            (
+                "--wire=maybe",
+                "invalid value for --wire: maybe",
+                "give on or off",
+            ),
             ("--port", "--port needs a value", "write --port <PORT>"),
             (
                 "--save-result=x",
