@@ -73,13 +73,15 @@ impl Frames {
 
 /// Joins the frames of an answer as they arrive. The content of the answer so far is given, and is
 /// not kept twice: the first piece is as it was sent, the others are spelled anew.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct FrameWriter {
     text: String,
-    /// Bytes of [`head`].
-    head_len: usize,
-    /// The last frame, if more text may be added to it.
+    /// Bytes of [`head`]; known once there is a second frame.
+    head_len: Option<usize>,
+    /// The text of the last frame, if more may be added to it.
     open: Option<Open>,
+    /// What comes after that text.
+    end: String,
 }
 
 /// A piece of text in a frame.
@@ -92,11 +94,22 @@ pub enum Piece<'a> {
 }
 
 #[derive(Debug)]
-struct Open {
-    /// What comes after the text.
-    end: String,
-    /// Where the content begins that is not in the frame yet; `None` for the arguments of a call.
-    content_from: Option<usize>,
+enum Open {
+    /// Where the content begins that is not in the frame yet.
+    Content(usize),
+    Arguments,
+}
+
+impl Default for FrameWriter {
+    /// Takes memory for most answers now: no first token may wait for it.
+    fn default() -> Self {
+        Self {
+            text: String::with_capacity(USUAL_BYTES),
+            head_len: None,
+            open: None,
+            end: String::with_capacity(USUAL_BYTES / 4),
+        }
+    }
 }
 
 impl FrameWriter {
@@ -111,10 +124,9 @@ impl FrameWriter {
         if self.text == CUT {
             return;
         }
-        if self.text.is_empty() {
-            self.text.reserve(USUAL_BYTES);
+        if !self.text.is_empty() {
+            self.head_len.get_or_insert_with(|| head(&self.text).len());
         }
-        let is_first = self.text.is_empty();
         if self.text.len() + name.len() + data.len() > MAX_BYTES {
             CUT.clone_into(&mut self.text);
             return;
@@ -134,7 +146,7 @@ impl FrameWriter {
                         .into(),
                     None => value,
                 };
-                let head = &self.text[DATA.len()..][..self.head_len];
+                let head = &self.text[DATA.len()..][..self.head_len.unwrap_or_default()];
                 let rest = value.strip_prefix(head).filter(|_| !head.is_empty());
                 match rest.filter(|rest| rest.len() >= suffix_len) {
                     Some(rest) => {
@@ -145,9 +157,6 @@ impl FrameWriter {
                 }
                 self.text.push('\n');
             }
-        }
-        if is_first {
-            self.head_len = head(&self.text).len();
         }
         self.text.push('\n');
     }
@@ -162,11 +171,10 @@ impl FrameWriter {
         content: &str,
     ) {
         let end_len = suffix_len + "\n\n".len();
-        let open = self.open.as_ref();
-        let known = open.filter(|open| open.end.len() == end_len);
-        match (piece, known.map(|open| open.content_from)) {
-            (Piece::Content(_), Some(Some(_))) => return,
-            (Piece::Arguments(sent), Some(None))
+        let known = self.open.as_ref().filter(|_| self.end.len() == end_len);
+        match (piece, known) {
+            (Piece::Content(_), Some(Open::Content(_))) => return,
+            (Piece::Arguments(sent), Some(Open::Arguments))
                 if !self.text.ends_with(['}', ']'])
                     && self.text.len() + sent.len() + suffix_len < MAX_BYTES =>
             {
@@ -177,21 +185,23 @@ impl FrameWriter {
         }
         self.add_frame(name, data, suffix_len, content);
         if self.text != CUT {
-            let end = self.text.split_off(self.text.len() - end_len);
-            let content_from = match piece {
-                Piece::Content(text) => Some(content.len() + text.len()),
-                Piece::Arguments(_) => None,
-            };
-            self.open = Some(Open { end, content_from });
+            let text_len = self.text.len() - end_len;
+            self.text[text_len..].clone_into(&mut self.end);
+            self.text.truncate(text_len);
+            self.open = Some(match piece {
+                Piece::Content(text) => Open::Content(content.len() + text.len()),
+                Piece::Arguments(_) => Open::Arguments,
+            });
         }
     }
 
     fn close(&mut self, content: &str) {
-        let Some(Open { end, content_from }) = self.open.take() else {
-            return;
+        let more = match self.open.take() {
+            Some(Open::Content(from)) => &content[from..],
+            Some(Open::Arguments) => "",
+            None => return,
         };
-        let more = content_from.map_or("", |from| &content[from..]);
-        if self.text.len() + more.len() + end.len() > MAX_BYTES {
+        if self.text.len() + more.len() + self.end.len() > MAX_BYTES {
             CUT.clone_into(&mut self.text);
             return;
         }
@@ -199,7 +209,7 @@ impl FrameWriter {
             let quoted = serde_json::to_string(more).expect("a text is JSON");
             self.text.push_str(&quoted[1..quoted.len() - 1]);
         }
-        self.text.push_str(&end);
+        self.text.push_str(&self.end);
     }
 
     pub fn into_frames(mut self, content: &str) -> Frames {
@@ -251,6 +261,24 @@ mod tests {
         }
         let expected = format!("data: {data}\n\n").repeat(3);
         assert_eq!(frames.into_frames("").text().unwrap(), expected);
+        let mut frames = FrameWriter::default();
+        for text in ["x", "y"] {
+            let data = format!("{{\"t\":\"{text}\",\"choices\":[]}}");
+            let suffix_len = "\",\"choices\":[]}".len();
+            frames.add_text(
+                b"",
+                data.as_bytes(),
+                &Piece::Arguments(text),
+                suffix_len,
+                "",
+            );
+        }
+        let last = "{\"t\":\"x\",\"choices\":[1]}";
+        frames.add(b"", last.as_bytes(), "");
+        assert_eq!(
+            frames.into_frames("").text().unwrap(),
+            format!("data: {{\"t\":\"xy\",\"choices\":[]}}\n\ndata: {last}\n\n")
+        );
         let mut frames = FrameWriter::default();
         for number in 0..3 {
             let data = format!("{{\"id\":\"a\",\"choices\":[{number}]}}");
