@@ -26,8 +26,14 @@ RUNS = {"calibrate": 20, "tools": 4, "json": 4}
 """Runs of a side of a pair, which alternate with those of the other side: two processes differ by a few percent, however long they run."""
 
 
+def middle_mean(figures):
+    """The mean of the middle half: a slow run does not move it."""
+    cut = len(figures) // 4
+    return statistics.mean(sorted(figures)[cut : len(figures) - cut])
+
+
 def calibrate(sobench, wires, folder):
-    """CPU seconds per million tokens and the mean error of TTFT in ms, of the middle run with each value of --wire."""
+    """CPU seconds per million tokens and the mean error of TTFT in ms, of the middle half of the runs with each value of --wire."""
     clients = []
     for wire in wires:
         command = (
@@ -41,11 +47,11 @@ def calibrate(sobench, wires, folder):
         options += ["--client-cores", "0", "--server-cores", "1"]
     page = subprocess.run([sobench, "calibrate", *options], check=True, capture_output=True, text=True, cwd=folder).stdout
     rows = [(row["client"], row["measured"]) for row in json.loads(page)["rows"]]
-    middle = {}
+    means = {}
     for wire in wires:
         found = [(row["cpu_s_per_million_tokens"], row["ttft_error"]["mean_ms"]) for client, row in rows if client == wire]
-        middle[wire] = tuple(map(statistics.median, zip(*found)))
-    return middle
+        means[wire] = tuple(map(middle_mean, zip(*found)))
+    return means
 
 
 def measure(sobench, url, dataset, wire, folder):
