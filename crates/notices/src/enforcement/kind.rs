@@ -7,7 +7,6 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
 use sobench_core::constraint::{Constraint, ConstraintKind};
-use sobench_core::contract::names;
 use sobench_core::error::{Error, Result};
 
 /// What preflight tests.
@@ -107,16 +106,9 @@ impl JsonSchema for ProbeKind {
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({
-            "oneOf": [
-                names(ConstraintKind::of_text().map(ConstraintKind::name)),
-                {"type": "string", "const": "tool", "description": "Calls of tools."},
-                {
-                    "type": "string",
-                    "const": "reasoning",
-                    "description": "The boundary between reasoning and the constrained answer.",
-                },
-            ],
-            "description": "What preflight tests: kinds of constraints on the text of an answer, with the names of `Constraint::kind`; tool calls; and where the constraint begins after reasoning.",
+            "type": "string",
+            "enum": Self::all().map(Self::name).collect::<Vec<_>>(),
+            "description": "What preflight tests: kinds of constraints on the text of an answer, with the names of `Constraint::kind`; calls of tools; where the constraint begins after reasoning; and requests that must fail, with prompts that must count (`wire`).",
         })
     }
 }
