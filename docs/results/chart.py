@@ -6,7 +6,14 @@ import json
 from common import ABOUT, HERE, MARKS, WORDS, count, server_of
 from conformance import HELD, history
 
-GROUPS = {"keyword": "JSON Schema", "kind": "Kinds of constraints", "tool_call": "Tool calls"}
+GROUPS = {
+    "keyword": "JSON Schema",
+    "kind": "Kinds of constraints",
+    "tool_call": "Tool calls",
+    "request": "Requests that must be refused with 400 and a message",
+    "prompt": "Prompts that must count",
+    "stream": "Streams of tool calls that depart from the API",
+}
 TITLES = {key: html.escape(words[0].upper() + words[1:]) for key, words in WORDS.items()}
 
 
@@ -98,6 +105,8 @@ def evidence(row, columns, by_place, changed):
     if "schema" in row:
         texts = " ".join(code(text) for text in row["violating"])
         out.append(f"<p>Schema: {code(json.dumps(row['schema'], ensure_ascii=False))}<p>Texts that break it: {texts or 'every text'}")
+    elif row["group"] == "stream":
+        out.append(f"<p>Departure: {code_of_markdown(row['title'])}.")
     else:
         out.append(f"<p>Request: {code_of_markdown(row['title'])}. One answer for each request.")
     out.append("<dl>\n")
@@ -118,6 +127,9 @@ def details(cell):
     verdict = WORDS[cell["verdict"]]
     if "tests" in cell:
         return verdict + "".join(map(test, cell["tests"]))
+    if "controls" not in cell:
+        facts = [f"{cell['invalid']} of {count(cell['valid'] + cell['invalid'], 'answer')}"]
+        return "; ".join(facts + ([f"forbidden by {cell['forbidden_by']}", code(cell["example"])] if "example" in cell else []))
     facts = [verdict]
     if cell["verdict"] in HELD:
         facts = [f"{verdict}: {count(cell['valid'], 'valid answer')}; {cell['yielded']} of {cell['controls']} controls break it"]

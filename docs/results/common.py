@@ -82,7 +82,11 @@ def newest(found):
 MASKS = {name: part(f"masks-{name}") for name in CORPORA}
 PROOFS = {name: part(f"proofs-{name}") for name in CORPORA}
 CPP = part("xgrammar-cpp")
-FEATURES, KINDS, COSTS = map(parts_of_servers, ("features", "kinds", "costs"))
+OF_SERVERS = {kind: parts_of_servers(kind) for kind in ("features", "kinds", "requests", "streams", "costs")}
+"""The parts of servers, by kind and `SERVER@VERSION`."""
+FEATURES, KINDS, REQUESTS, STREAMS, COSTS = OF_SERVERS.values()
+ENFORCED = {kind: parts for kind, parts in OF_SERVERS.items() if kind != "costs"}
+"""Those of the chart."""
 KEYWORDS = {
     feature["id"]: feature for feature in map(json.loads, (HERE.parent.parent / "schemas/features.jsonl").read_text().splitlines())
 }

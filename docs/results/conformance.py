@@ -5,7 +5,7 @@ from itertools import groupby
 from math import comb
 from statistics import median
 
-from common import ABOUT, FEATURES, KEYWORDS, KINDS, WORDS, in_order, message, server_of, title
+from common import ABOUT, ENFORCED, FEATURES, HERE, KEYWORDS, KINDS, REQUESTS, STREAMS, WORDS, in_order, message, server_of, title
 
 HELD = ("enforced", "no_violation_seen")
 CHANCE = 0.01
@@ -30,6 +30,11 @@ CLASSES = {"enforced": "enforced", "rejected": "rejected", "broken": "crashed", 
 CLASSES |= {name: name for name in ("not_carried", "not_asked")}
 CLASSES |= {name: "under_enforced" for name in ("partial", "ignored", "wrong_wrapper", "wrong_channel", "leaked", "merged")}
 
+REFUSED = {"fine": "enforced", "refused": "rejected", "server_gone": "crashed", "hangs": "crashed", "unknown": "undecided"}
+"""Of requests, other verdicts are *under-enforced*."""
+CONTRACT = json.loads((HERE.parent.parent / "schemas/contracts/result.schema.json").read_text())
+DEPARTURES = {entry["const"]: entry["description"] for entry in CONTRACT["$defs"]["Departure"]["oneOf"]}
+
 
 def fewer_violations(file):
     """The features of a part that were measured without some of the texts that the list has now."""
@@ -40,8 +45,8 @@ def fewer_violations(file):
 def columns():
     """Every version of every server that was measured, the newest version of each server first."""
     previous = None
-    for name in in_order({*FEATURES, *KINDS}):
-        file = FEATURES.get(name) or KINDS[name]
+    for name in in_order(set().union(*ENFORCED.values())):
+        file = next(parts[name] for parts in ENFORCED.values() if name in parts)
         server, version, result = server_of(name), name.partition("@")[2], file["result"]
         yield {
             "id": name,
@@ -57,7 +62,7 @@ def columns():
             "answers": result.get("samples"),
             "answer_tokens": result.get("output_len"),
             "start": file["server"]["start"],
-            "parts": [f"{kind}-{name}" for kind, parts in (("features", FEATURES), ("kinds", KINDS)) if name in parts],
+            "parts": [f"{kind}-{name}" for kind, parts in ENFORCED.items() if name in parts],
         }
         previous = server
 
@@ -109,6 +114,43 @@ def kind_cells():
             yield {"row": row, "column": name, "verdict": CLASSES[found], "class": found, "tests": tests}
 
 
+def request_cells():
+    for name, file in REQUESTS.items():
+        for entry in [*file["result"]["wire"]["negative"], *file["result"]["wire"]["prompts"]]:
+            found = entry["verdict"]
+            row, tests = row_of(entry["name"]), [{"request": entry["name"], "class": found, "words": message(entry["words"])}]
+            yield {"row": row, "column": name, "verdict": REFUSED.get(found, "under_enforced"), "class": found, "tests": tests}
+
+
+def stream_cells():
+    """One cell for each departure that a stream of any server has."""
+    found = {name: departures(file) for name, file in STREAMS.items()}
+    for departure in used_departures():
+        for name, file in STREAMS.items():
+            entry, answers = found[name].get(departure), answers_of(file)
+            departing = entry["answers"] if entry else 0
+            verdict = "under_enforced" if departing else "enforced" if answers else "undecided"
+            cell = {"row": row_of(departure), "column": name, "verdict": verdict, "valid": answers - departing, "invalid": departing}
+            yield cell | ({"forbidden_by": entry["forbidden_by"], "example": entry["example"]} if entry else {})
+
+
+def departures(file):
+    return {entry["name"]: entry for entry in file["result"]["sobench"].get("departures", {"by_name": []})["by_name"]}
+
+
+def answers_of(file):
+    return file["result"]["sobench"]["metrics"]["departure_rate"]["of"]
+
+
+def used_departures():
+    used = set().union(*map(departures, STREAMS.values()))
+    return [departure for departure in DEPARTURES if departure in used]
+
+
+def row_of(name):
+    return name.replace(",", "").replace(" ", "-").replace("_", "-")
+
+
 def test_of(request, entry):
     test = {"request": request, "class": entry["class"]}
     if entry["status"]:
@@ -129,6 +171,11 @@ def rows(cells):
     for kind, words in KIND_TITLES.items():
         if kind in used:
             yield {"id": kind, "group": "tool_call" if kind.startswith("tool-") else "kind", "title": words}
+    for group, key in (("request", "negative"), ("prompt", "prompts")):
+        names = dict.fromkeys(entry["name"] for file in REQUESTS.values() for entry in file["result"]["wire"][key])
+        yield from ({"id": row_of(name), "group": group, "title": name} for name in names)
+    for departure in used_departures():
+        yield {"id": row_of(departure), "group": "stream", "title": DEPARTURES[departure]}
 
 
 def fisher(a, b, c, d):
@@ -185,7 +232,7 @@ def history(cells, changed):
 
 def conformance():
     """The content of `conformance.json`."""
-    every, cells = list(columns()), [*feature_cells(), *kind_cells()]
+    every, cells = list(columns()), [*feature_cells(), *kind_cells(), *request_cells(), *stream_cells()]
     return {
         "$schema": "conformance.schema.json",
         "format": "sobench-conformance",

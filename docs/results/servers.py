@@ -1,8 +1,8 @@
 """The page of what servers enforce."""
 
 from chart import badges
-from common import ABOUT, FEATURES, KINDS, MADE, SERVERS, WORDS, by_notice, count, missing, newest, provenance, server_of, table, title
-from conformance import CHANCE
+from common import ABOUT, ENFORCED, FEATURES, KINDS, MADE, SERVERS, STREAMS, WORDS, by_notice, count, missing, newest, provenance, server_of, table, texts, title
+from conformance import CHANCE, KIND_TITLES, answers_of
 from pictures import verdict_bars, verdicts
 
 
@@ -25,7 +25,7 @@ def page_servers(pictures, data):
         names = [name for name in verdicts(FEATURES) if name != "not_asked"]
         lines = [[title(name).replace(" ", "\u00a0"), *(counts_of(file)[verdict] for verdict in names)] for name, file in FEATURES.items()]
         out.append(table(["server, engine", *(WORDS[name] for name in names)], lines) + "\n")
-    out += [*changed(data), *kinds(data)]
+    out += [*changed(data), *kinds(data), *wire(data)]
     of_all = lambda key: " or ".join(map(str, sorted({file["result"][key] for file in FEATURES.values()})))
     notices = [(server_of(name)["title"], notice) for name, file in FEATURES.items() for notice in file["result"]["servers"][0]["notices"]]
     if notices:
@@ -50,11 +50,12 @@ def page_servers(pictures, data):
   ([known](findings/README.md#dropped)).
 - `format` is asserted here; as an annotation it may be ignored.
 - Departures that makers document are shown, too.
+- The chat template of the model has no place for tools: `tools-in-the-prompt` says nothing about the server.
 """.replace("\n\n\n", "\n\n"))
     rest = "GPUs; other models and dialects. The time of each keyword (slow ones have `+3 s` in the chart): only in parts of sobench from 2026-11-28 on.\n"
-    out.append("## What was not measured\n" + "\n".join(filter(None, [missing("features", FEATURES), missing("kinds", KINDS), rest])))
+    out.append("## What was not measured\n" + "\n".join(filter(None, [*(missing(kind, parts) for kind, parts in ENFORCED.items()), rest])))
     out += [machines(), *snippets(data)]
-    parts = [*FEATURES.values(), *KINDS.values()]
+    parts = [file for parts in ENFORCED.values() for file in parts.values()]
     versions = [f"- {product_of(name)}: {file['versions']['engines'] or server_of(name)['engine']}" for name, file in {**KINDS, **FEATURES}.items()]
     out.append("## Versions, date, machine\n" + "\n".join(sorted(set(versions))))
     out.append("\nCommands that start the servers: [reproduce](reproduce.md).\n\n" + provenance(parts))
@@ -97,7 +98,7 @@ def kinds(data):
     """The kinds of constraints that the newest versions enforce."""
     lines = []
     for column in data["columns"]:
-        cells = [cell for cell in data["cells"] if cell["column"] == column["id"] and "tests" in cell]
+        cells = [cell for cell in data["cells"] if cell["column"] == column["id"] and cell["row"] in KIND_TITLES]
         if cells and column["is_newest"]:
             of = lambda *verdicts: ", ".join(f"`{cell['row']}`" for cell in cells if cell["verdict"] in verdicts)
             lines.append([column["title"], of("enforced"), of("under_enforced"), of("rejected", "crashed"), of("undecided", "not_carried", "not_asked")])
@@ -106,9 +107,34 @@ def kinds(data):
     return [
         "## Kinds of constraints and tool calls\n",
         "One answer for each request of `sobench preflight`; the best request of each kind.\n",
-        table(["server, engine", "enforced", "under-enforced", "rejected or crashed", "undecided or no field for it"], lines).replace("---:", "---"),
+        texts(["server, engine", "enforced", "under-enforced", "rejected or crashed", "undecided or no field for it"], lines),
         "",
     ]
+
+
+def wire(data):
+    """What the newest versions do that the API does not say."""
+    groups = {row["id"]: row["group"] for row in data["rows"]}
+    lines = []
+    for column in data["columns"]:
+        cells = [cell for cell in data["cells"] if cell["column"] == column["id"] and groups[cell["row"]] in ("request", "prompt", "stream")]
+        if cells and column["is_newest"]:
+            of = lambda group: differing(cell for cell in cells if groups[cell["row"]] == group)
+            streams = of("stream") or ("none" if column["id"] in STREAMS and answers_of(STREAMS[column["id"]]) else "no answer")
+            lines.append([column["title"], of("request") or "none", of("prompt") or "none", streams])
+    if not lines:
+        return []
+    return [
+        "## Requests, prompts and streams\n",
+        "What differs from the API: requests that are not refused with 400 and a message, prompts that do not count what they should, and departures"
+        " of streams of tool calls ([names](../wire.md#departures)).\n",
+        texts(["server, engine", "requests", "prompts", "streams"], lines),
+        "",
+    ]
+
+
+def differing(cells):
+    return ", ".join(f"`{cell['row']}`" for cell in cells if cell["verdict"] not in ("enforced", "undecided"))
 
 
 def machines():
