@@ -1,8 +1,8 @@
 """The page of what servers enforce."""
 
 from chart import badges
-from common import ABOUT, ENFORCED, FEATURES, KINDS, MADE, SERVERS, STREAMS, WORDS, by_notice, count, missing, newest, provenance, server_of, table, texts, title
-from conformance import CHANCE, KIND_TITLES, answers_of
+from common import ABOUT, ENFORCED, FEATURES, KINDS, MADE, REQUESTS, SERVERS, STREAMS, WORDS, by_notice, count, missing, newest, provenance, server_of, table, texts, title
+from conformance import CHANCE, answers_of
 from pictures import verdict_bars, verdicts
 
 
@@ -97,11 +97,9 @@ def changed(data):
 def kinds(data):
     """The kinds of constraints that the newest versions enforce."""
     lines = []
-    for column in data["columns"]:
-        cells = [cell for cell in data["cells"] if cell["column"] == column["id"] and cell["row"] in KIND_TITLES]
-        if cells and column["is_newest"]:
-            of = lambda *verdicts: ", ".join(f"`{cell['row']}`" for cell in cells if cell["verdict"] in verdicts)
-            lines.append([column["title"], of("enforced"), of("under_enforced"), of("rejected", "crashed"), of("undecided", "not_carried", "not_asked")])
+    for name, cells in newest_cells(data, "kind", "tool_call").items():
+        of = lambda *verdicts: ", ".join(f"`{cell['row']}`" for cell in cells if cell["verdict"] in verdicts)
+        lines.append([title(name), of("enforced"), of("under_enforced"), of("rejected", "crashed"), of("undecided", "not_carried", "not_asked")])
     if not lines:
         return []
     return [
@@ -114,14 +112,14 @@ def kinds(data):
 
 def wire(data):
     """What the newest versions do that the API does not say."""
-    groups = {row["id"]: row["group"] for row in data["rows"]}
+    requests, prompts, streams = (newest_cells(data, group) for group in ("request", "prompt", "stream"))
     lines = []
-    for column in data["columns"]:
-        cells = [cell for cell in data["cells"] if cell["column"] == column["id"] and groups[cell["row"]] in ("request", "prompt", "stream")]
-        if cells and column["is_newest"]:
-            of = lambda group: differing(cell for cell in cells if groups[cell["row"]] == group)
-            streams = of("stream") or ("none" if column["id"] in STREAMS and answers_of(STREAMS[column["id"]]) else "no answer")
-            lines.append([column["title"], of("request") or "none", of("prompt") or "none", streams])
+    for name in (column["id"] for column in data["columns"] if column["is_newest"] and column["id"] in {**REQUESTS, **STREAMS}):
+        of = lambda parts, cells: differing(cells.get(name, [])) if name in parts else "not measured"
+        found = [of(REQUESTS, requests), of(REQUESTS, prompts), of(STREAMS, streams)]
+        if name in STREAMS and not answers_of(STREAMS[name]):
+            found[-1] = "no answer"
+        lines.append([title(name), *found])
     if not lines:
         return []
     return [
@@ -134,7 +132,15 @@ def wire(data):
 
 
 def differing(cells):
-    return ", ".join(f"`{cell['row']}`" for cell in cells if cell["verdict"] not in ("enforced", "undecided"))
+    return ", ".join(f"`{cell['row']}`" for cell in cells if cell["verdict"] not in ("enforced", "undecided")) or "none"
+
+
+def newest_cells(data, *groups):
+    """The cells in these groups of rows, by column, of the newest version of each server."""
+    group = {row["id"]: row["group"] for row in data["rows"]}
+    cells = [cell for cell in data["cells"] if group[cell["row"]] in groups]
+    found = {column["id"]: [cell for cell in cells if cell["column"] == column["id"]] for column in data["columns"] if column["is_newest"]}
+    return {name: cells for name, cells in found.items() if cells}
 
 
 def machines():
